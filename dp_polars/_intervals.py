@@ -1,0 +1,50 @@
+"""Rigorous interval arithmetic: real numbers as balls that provably hold them (Arb, through python-flint)."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from fractions import Fraction
+from threading import RLock
+from typing import TYPE_CHECKING
+
+from flint import arb, ctx, fmpq
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# FLINT's precision is global to the process. A ball is right at any precision, so a race could only cost
+# accuracy, but a caller's own FLINT code must find the precision as it left it.
+_lock = RLock()
+
+
+@contextmanager
+def precision(bits: int) -> Iterator[None]:
+    """Compute with balls of so many bits inside the block."""
+    with _lock, ctx.workprec(bits):
+        yield
+
+
+def ball(value: Fraction | int) -> arb:
+    """Return the tightest ball around an exact rational at the current precision."""
+    return arb(fmpq(value.numerator, value.denominator))
+
+
+def ball_between(low: Fraction, high: Fraction) -> arb:
+    """Return a ball that holds every real from `low` to `high`."""
+    return ball(low).union(ball(high))
+
+
+def _exact(endpoint: arb) -> Fraction:
+    mantissa, exponent = endpoint.man_exp()
+    scale = Fraction(2) ** int(exponent)
+    return int(mantissa) * scale
+
+
+def lower(value: arb) -> Fraction:
+    """Return a rational that is not above any number of the ball."""
+    return _exact(value.lower())
+
+
+def upper(value: arb) -> Fraction:
+    """Return a rational that is not below any number of the ball."""
+    return _exact(value.upper())
