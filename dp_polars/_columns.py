@@ -1,0 +1,74 @@
+"""What the types of Polars columns mean: which can be compared with which, and their values in NumPy."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Literal, TypeAlias
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+# Columns of one family can be compared with each other.
+Family: TypeAlias = Literal["number", "text", "boolean", "datetime", "datetime with time zone", "duration", "time"]
+
+_NANOSECONDS = {"ns": 1, "us": 10**3, "ms": 10**6}
+_DAY = 86_400 * 10**9
+_INT64 = np.iinfo(np.int64)
+
+
+def family(dtype: pl.DataType) -> Family | None:
+    """Return the family of a type, or None where no candidates can be compared with it."""
+    if dtype.is_numeric():
+        return "number"
+    if dtype in (pl.String, pl.Categorical, pl.Enum):
+        return "text"
+    if isinstance(dtype, pl.Datetime):
+        return "datetime" if dtype.time_zone is None else "datetime with time zone"
+    plain: dict[object, Family] = {
+        pl.Boolean: "boolean",
+        pl.Date: "datetime",
+        pl.Duration: "duration",
+        pl.Time: "time",
+    }
+    return plain.get(dtype.base_type())
+
+
+def tick(dtype: pl.DataType) -> Fraction | None:
+    """Return the size of one physical unit of an integer-like type: numbers in 1, times in nanoseconds.
+
+    None for floats, text and everything else.
+    """
+    if isinstance(dtype, pl.Decimal):
+        return Fraction(1, 10**dtype.scale)
+    if isinstance(dtype, (pl.Datetime, pl.Duration)):
+        return Fraction(_NANOSECONDS[dtype.time_unit])
+    if dtype == pl.Date:
+        return Fraction(_DAY)
+    if dtype.is_integer() or dtype in (pl.Boolean, pl.Time):
+        return Fraction(1)
+    return None
+
+
+def integers(values: pl.Series) -> NDArray[np.integer]:
+    """Return the physical integers of an integer-like column; what stands for a null is arbitrary.
+
+    128-bit types (Decimal is one) come as int64, values beyond it as its nearest end.
+    """
+    values = values.to_physical()
+    if values.dtype == pl.Boolean:
+        values = values.cast(pl.UInt8)
+    elif values.dtype in (pl.Int128, pl.Decimal) or str(values.dtype) == "UInt128":  # not a type on Polars 1.36
+        low = None if values.dtype.is_unsigned_integer() else _INT64.min
+        values = values.clip(low, _INT64.max).cast(pl.Int64)
+    return values.fill_null(0).to_numpy()
+
+
+def floats(values: pl.Series) -> NDArray[np.float64]:
+    """Return the values of a numeric column as float64, a null as NaN."""
+    return values.cast(pl.Float64).to_numpy()
+
+
+def from_numpy_dtype(dtype: np.dtype[np.generic]) -> pl.DataType:
+    """Return the Polars type of a NumPy type."""
+    return pl.Series(np.empty(0, dtype)).dtype

@@ -1,0 +1,171 @@
+"""From values of a column to codes: the position of a row's candidate, or `size` for a row that is no evidence.
+
+Every step is row by row, so that a person's rows change only their own codes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from dp_polars import _columns
+from dp_polars.candidates import Grid, Points
+
+if TYPE_CHECKING:
+    from dp_polars.candidates import Categories, Ordered
+
+Codes: TypeAlias = "NDArray[np.unsignedinteger]"
+Encoder: TypeAlias = Callable[[pl.Series], Codes]
+
+_CHUNK = 1 << 15  # values whose temporaries stay in the cache
+_WIDEST_TABLE = 1 << 20
+# Relative: a float is taken for the decimal that it prints as, at most half a unit in the last place away, so a
+# value this little above the middle of two candidates is a tie.
+_TIE = 2.0**-51
+
+
+def code_dtype(size: int) -> np.dtype[np.unsignedinteger]:
+    """Return the smallest unsigned type that holds the codes 0 … size."""
+    return np.dtype(np.min_scalar_type(size))
+
+
+def category_encoder(categories: Categories, dtype: pl.DataType) -> Encoder:
+    """Return the encoder of a mode's column: a value that is no candidate is no evidence."""
+    values = categories.for_column(dtype)
+    size, out = len(values), code_dtype(len(values))
+    if _columns.family(dtype) == "text":
+        enum = pl.Enum(values.cast(pl.String))
+
+        def encode_text(column: pl.Series) -> Codes:
+            codes = column.cast(enum, strict=False).to_physical()
+            return codes.cast(_columns.from_numpy_dtype(out)).fill_null(size).to_numpy()
+
+        return encode_text
+
+    wanted = _columns.integers(values)
+    low, high = int(wanted.min()), int(wanted.max())
+    order = np.argsort(wanted, kind="stable")
+    if high - low < _WIDEST_TABLE:
+        table = np.full(high - low + 2, size, out)
+        table[(wanted.astype(object) - low).astype(np.int64)] = np.arange(size)
+
+        def look_up(column: NDArray[np.integer]) -> Codes:
+            # Unsigned, so that everything below `low` wraps to somewhere far above.
+            offset = column.astype(np.uint64) - np.uint64(low % 2**64)
+            return table[np.minimum(offset, np.uint64(high - low + 1)).astype(np.intp)]
+    else:
+        ascending, rank = wanted[order], order.astype(out)
+
+        def look_up(column: NDArray[np.integer]) -> Codes:
+            position = np.minimum(np.searchsorted(ascending, column), size - 1)
+            return np.where(ascending[position] == column, rank[position], out.type(size))
+
+    return lambda column: _without_nulls(_by_chunks(_columns.integers(column), look_up, out), column, size)
+
+
+def ordered_encoder(candidates: Ordered, dtype: pl.DataType) -> Encoder:
+    """Return the encoder of a quantile's column: each value goes to its nearest candidate, ties down.
+
+    Null and NaN are no evidence. Between two integer-like types (integers, decimals, times) it is exact; where
+    floats take part it is exact to the rounding of the floats.
+    """
+    column, own = _columns.family(dtype), _columns.family(candidates.dtype)
+    if column in (None, "text", "boolean") or column != own:
+        msg = f"candidates of type {candidates.dtype} can't be a quantile of a column of type {dtype}."
+        raise TypeError(msg)
+    size, out = candidates.size, code_dtype(candidates.size)
+    unit = _columns.tick(dtype)
+    exact = isinstance(candidates, Grid) or _columns.tick(candidates.dtype) is not None
+    if unit is not None and exact:
+        nearest = _nearest_of_integers(candidates, unit, _columns.integers(pl.Series([], dtype=dtype)).dtype)
+        if nearest is not None:
+            return lambda values: _without_nulls(_by_chunks(_columns.integers(values), nearest, out), values, size)
+    if column != "number":
+        msg = "candidates of a quantile must span less than 2**63 units of the column's type."
+        raise ValueError(msg)
+    of_floats = _nearest_of_floats(candidates)
+    return lambda values: _by_chunks(_columns.floats(values), of_floats, out)
+
+
+def _nearest_of_integers(
+    candidates: Ordered, unit: Fraction, dtype: np.dtype[np.integer]
+) -> Callable[[NDArray[np.integer]], NDArray[np.integer]] | None:
+    """Return the exact way from physical integers to codes; None where it does not fit into 64 bits."""
+    info = np.iinfo(dtype)
+    if isinstance(candidates, Points):
+        own = _columns.integers(candidates.values)
+        ratio = (_columns.tick(candidates.dtype) or Fraction(1)) / unit
+        # An integer lies above the middle of two candidates where it lies above the floor of that.
+        if ratio == 1 and own.dtype == dtype:
+            middles = (own[:-1] & own[1:]) + ((own[:-1] ^ own[1:]) >> 1)
+        else:
+            middles = (own[:-1].astype(object) + own[1:].astype(object)) * ratio.numerator // (2 * ratio.denominator)
+        below = int(np.count_nonzero(middles < info.min))
+        reachable = np.minimum(middles[below:], info.max).astype(dtype)
+        return lambda x: np.searchsorted(reachable, x) + below
+
+    start, step, size = candidates.start / unit, candidates.step / unit, candidates.size
+    whole = math.lcm(start.denominator, step.denominator)
+    first, stride = int(start * whole), int(step * whole)
+    low = min(max(first // whole, info.min), info.max)
+    high = min(max(-(-(first + stride * (size - 1)) // whole), info.min), info.max)
+    # The nearest point, ties down, is floor((x·whole − first + ceil(stride/2) − 1) / stride).
+    shift = low * whole - first + (stride + 1) // 2 - 1
+    if (high - low) * whole + abs(shift) + stride >= 2**63:
+        return None
+
+    def nearest(x: NDArray[np.integer]) -> NDArray[np.integer]:
+        x = np.clip(x, low, high)
+        x = (x - np.uint64(low)).astype(np.int64) if dtype == np.uint64 else x.astype(np.int64) - low
+        if whole != 1:
+            x *= whole
+        if shift:
+            x += shift
+        if stride != 1:
+            x //= stride
+        return x if low * whole == first and whole == 1 else np.clip(x, 0, size - 1, out=x)
+
+    return nearest
+
+
+def _nearest_of_floats(candidates: Ordered) -> Callable[[NDArray[np.float64]], NDArray[np.generic]]:
+    """Return the way from floats to codes; NaN, which is no evidence, goes to `size`."""
+    size = candidates.size
+    if isinstance(candidates, Points):
+        points = _columns.floats(candidates.values)
+        middles = points[:-1] / 2 + points[1:] / 2
+        middles += np.abs(middles) * _TIE
+        return lambda x: np.where(np.isnan(x), size, np.searchsorted(middles, x))
+
+    start, per_step = float(candidates.start), float(1 / candidates.step) * (1 - _TIE)
+
+    def nearest(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        x = x - start
+        x *= per_step
+        x -= 0.5
+        np.ceil(x, out=x)
+        np.maximum(x, 0, out=x)
+        np.minimum(x, size - 1, out=x)
+        return np.fmin(x, size, out=x)  # of a NaN and a number, the number
+
+    return nearest
+
+
+def _by_chunks(values: NDArray, encode: Callable[[NDArray], NDArray], out: np.dtype) -> Codes:  # type: ignore[type-arg]
+    codes = np.empty(len(values), out)
+    for start in range(0, len(values), _CHUNK):
+        codes[start : start + _CHUNK] = encode(values[start : start + _CHUNK])
+    return codes
+
+
+def _without_nulls(codes: Codes, column: pl.Series, size: int) -> Codes:
+    if column.null_count():
+        codes[column.is_null().to_numpy()] = size
+    return codes
+

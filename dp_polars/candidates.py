@@ -1,0 +1,331 @@
+"""The public answers that a query may give: categories, sorted points, arithmetic grids."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import TypeAlias
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from dp_polars import _columns
+from dp_polars._numbers import Number, as_fraction
+
+# What users may give as a list of candidates: also anything that speaks Arrow's C interface (pyarrow arrays).
+Values: TypeAlias = "Sequence[object] | range | pl.Series | NDArray[np.generic] | pl.Enum | object"
+Temporal: TypeAlias = "date | datetime | timedelta | time"
+
+# Beyond it a float64 no longer tells two grid points apart.
+_LARGEST_SIZE = 2**53
+
+
+@dataclass(frozen=True, eq=False)
+class Categories:
+    """A list of candidates without an order that matters; None: the type of the column names them."""
+
+    values: pl.Series | None
+
+    @classmethod
+    def of(cls, values: Values | None) -> Categories:
+        """Return the categories of a list, a Series, an Arrow array or an Enum type."""
+        if values is None:
+            return cls(None)
+        if isinstance(values, Grid):
+            msg = f"candidates of a mode must be a list, not a grid, got {values!r}."
+            raise TypeError(msg)
+        if isinstance(values, pl.Enum):
+            values = values.categories
+        return cls(_check(_to_series(values)))
+
+    def for_column(self, dtype: pl.DataType) -> pl.Series:
+        """Return the candidates as a Series of the column's type."""
+        if self.values is None:
+            if isinstance(dtype, pl.Enum):
+                return _check(pl.Series(dtype.categories, dtype=dtype))
+            if dtype == pl.Boolean:
+                return pl.Series([False, True])
+            msg = (
+                f"candidates must be given for a column of type {dtype}.\n\n"
+                "Hint: they may be left out only where the type names them (Enum, Boolean). Take them from public "
+                "knowledge, never from the data."
+            )
+            raise TypeError(msg)
+        column, own = _columns.family(dtype), _columns.family(self.values.dtype)
+        if dtype.is_float() or column is None or column != own:
+            msg = f"candidates of type {self.values.dtype} can't be the mode of a column of type {dtype}."
+            if dtype.is_float():
+                msg += "\n\nHint: round or cut the column to integers, decimals or categories first."
+            raise TypeError(msg)
+        try:
+            values = self.values.cast(dtype)
+            if (values.cast(self.values.dtype) != self.values).any():
+                raise pl.exceptions.InvalidOperationError  # noqa: TRY301
+        except pl.exceptions.PolarsError:
+            msg = f"every candidate must be a value that a column of type {dtype} can hold."
+            raise TypeError(msg) from None
+        return values
+
+    def __str__(self) -> str:
+        return "the categories of the column's type" if self.values is None else f"{len(self.values):,} candidates"
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Candidates in ascending order."""
+
+    values: pl.Series
+
+    @property
+    def size(self) -> int:
+        """Number of candidates."""
+        return len(self.values)
+
+    @property
+    def dtype(self) -> pl.DataType:
+        """Type of the answer."""
+        return self.values.dtype
+
+    def take(self, codes: NDArray[np.int64]) -> pl.Series:
+        """Return the candidates at the given positions."""
+        return self.values.gather(codes)
+
+    def __str__(self) -> str:
+        return f"{self.size:,} candidates"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A public arithmetic range of candidates, both ends included, never materialised. Made by `grid`.
+
+    Parameters
+    ----------
+    start, step
+        Exact, in units of 1 (numbers) or in nanoseconds (times; those of dates count from 1970).
+    size
+        Number of candidates.
+    dtype
+        Type of the answer.
+    """
+
+    start: Fraction
+    step: Fraction
+    size: int
+    dtype: pl.DataType
+
+    def __post_init__(self) -> None:
+        if not self.size <= _LARGEST_SIZE:
+            msg = f"a grid must have at most 2**53 points, got {self.size}.\n\nHint: take a wider step."
+            raise ValueError(msg)
+        unit = _columns.tick(self.dtype)
+        low, high = (0, 2**64) if self.dtype == pl.UInt64 else (-(2**63), 2**63)
+        if unit is not None and not (low <= self.start / unit and self.start + self.step * (self.size - 1) < high * unit):
+            msg = f"the points of a grid of {self.dtype} must fit into 64 bits."
+            raise ValueError(msg)
+
+    def take(self, codes: NDArray[np.int64]) -> pl.Series:
+        """Return the candidates at the given positions, each the exact point rounded once."""
+        unit = _columns.tick(self.dtype) or Fraction(1)
+        start, step = self.start / unit, self.step / unit
+        denominator = np.lcm(start.denominator, step.denominator).item() if self.dtype.is_float() else 1
+        first, stride = int(start * denominator), int(step * denominator)
+        if not self.dtype.is_float():
+            # Modulo 2**64 on the way, but every point itself fits.
+            physical = codes.astype(np.uint64) * np.uint64(stride % 2**64) + np.uint64(first % 2**64)
+            return _from_integers(physical, self.dtype)
+        if max(abs(first), abs(first + stride * (self.size - 1)), denominator) <= 2**53:
+            # Both are exact floats, so the quotient is the float nearest to the point: 7 steps of 0.01 are 0.07.
+            return pl.Series((codes * stride + first) / denominator, dtype=pl.Float64)
+        return pl.Series(float(start) + codes * float(step), dtype=pl.Float64)
+
+    def __str__(self) -> str:
+        return f"{self.size:,} grid points"
+
+
+Ordered: TypeAlias = "Points | Grid"
+
+
+def grid(start: Number | Temporal, stop: Number | Temporal, *, step: Number | timedelta | str) -> Grid:
+    """Return a public arithmetic range of candidates, both ends included, that is never materialised.
+
+    Parameters
+    ----------
+    start, stop
+        The first and the last candidate: numbers (int, float, Fraction or Decimal; a float is the decimal that it
+        prints as), dates, datetimes, times or timedeltas.
+    step
+        The distance of two neighbours: a number, or for temporal ends a timedelta or a fixed Polars duration
+        string ("1d" is 24 hours, "1h30m"). It must be positive and land on `stop`.
+
+    Returns
+    -------
+    Grid
+        Up to 2**53 points. Answers are Int64 (or UInt64) where both numbers are integers, Decimal where one is a
+        Decimal and none a float or Fraction, else Float64; temporal answers have the type of `start`.
+
+    Examples
+    --------
+    >>> import dp_polars as dpp
+    >>> str(dpp.grid(0, 1_000_000, step=0.01))
+    '100,000,001 grid points'
+    """
+    if isinstance(start, (date, timedelta, time)):
+        first, last, distance, dtype = _temporal_ends(start, stop, step)
+    else:
+        first, last = as_fraction("start", start), as_fraction("stop", stop)
+        distance = as_fraction("step", step)
+        dtype = _number_dtype([start, stop, step], [first, last, distance])
+    if not distance > 0:
+        msg = f"step must be greater than 0, got {step!r}."
+        raise ValueError(msg)
+    if not last >= first:
+        msg = f"stop must not be below start, got start={start!r} and stop={stop!r}."
+        raise ValueError(msg)
+    steps = (last - first) / distance
+    if steps.denominator != 1:
+        msg = f"step must land on stop exactly, got start={start!r}, stop={stop!r}, step={step!r}."
+        raise ValueError(msg)
+    return Grid(first, distance, int(steps) + 1, dtype)
+
+
+def ordered(values: Values) -> Ordered:
+    """Return the candidates of a quantile: a grid or a range as it is, anything else sorted."""
+    if isinstance(values, Grid):
+        return values
+    if isinstance(values, range) and len(values) > 1:
+        low, high = min(values[0], values[-1]), max(values[0], values[-1])
+        return grid(low, high, step=abs(values.step))
+    series = _check(_to_series(values))
+    if _columns.family(series.dtype) in (None, "text", "boolean"):
+        msg = f"candidates of a quantile must be numbers or times, got {series.dtype}."
+        raise TypeError(msg)
+    if series.dtype.is_float() and not series.is_finite().all():
+        msg = "candidates must be finite."
+        raise ValueError(msg)
+    return _as_grid(series.sort())
+
+
+def _as_grid(ascending: pl.Series) -> Ordered:
+    """Return evenly spaced integers or times as the grid that they are: nothing has to be searched in it."""
+    unit = _columns.tick(ascending.dtype)
+    if unit is None or len(ascending) == 1:
+        return Points(ascending)
+    physical = _columns.integers(ascending)
+    steps = np.unique(np.diff(physical))
+    step = int(physical[1]) - int(physical[0])
+    if len(steps) > 1 or step >= 2**63:
+        return Points(ascending)
+    return Grid(int(physical[0]) * unit, step * unit, len(ascending), ascending.dtype)
+
+
+def _to_series(values: Values) -> pl.Series:
+    if isinstance(values, pl.Series):
+        return values.alias("")
+    if isinstance(values, np.ndarray) or hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):
+        return pl.Series(values)
+    if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
+        msg = f"candidates must be a list, a range, a Series or an Arrow array, got {type(values).__name__}."
+        raise TypeError(msg)
+    kinds = {type(value) for value in values}
+    try:
+        return pl.Series(values, strict=not kinds <= {int, float})
+    except (TypeError, OverflowError, pl.exceptions.PolarsError):
+        names = sorted(kind.__name__ for kind in kinds)
+        msg = f"candidates must be values of one type that Polars knows, got {names}."
+        raise TypeError(msg) from None
+
+
+def _check(values: pl.Series) -> pl.Series:
+    if not len(values) >= 1:
+        msg = "candidates must not be empty."
+        raise ValueError(msg)
+    if values.null_count() or values.dtype == pl.Null:
+        msg = "candidates must not contain null."
+        raise ValueError(msg)
+    if values.dtype.is_float() and values.is_nan().any():
+        msg = "candidates must not contain NaN."
+        raise ValueError(msg)
+    if _columns.family(values.dtype) is None:
+        msg = f"candidates must be text, numbers, booleans or times, got {values.dtype}."
+        raise TypeError(msg)
+    if values.n_unique() != len(values):
+        msg = "candidates must not repeat."
+        raise ValueError(msg)
+    return values
+
+
+def _from_integers(physical: NDArray[np.uint64], dtype: pl.DataType) -> pl.Series:
+    """Return the column of an integer-like type that has these physical integers (modulo 2**64)."""
+    if dtype == pl.UInt64:
+        return pl.Series(physical)
+    signed = pl.Series(physical.view(np.int64))
+    if isinstance(dtype, pl.Decimal):
+        return (signed.cast(pl.Decimal(38, dtype.scale)) * Decimal(1).scaleb(-dtype.scale)).cast(dtype)
+    return (signed.cast(pl.Int32) if dtype == pl.Date else signed).cast(dtype)
+
+
+def _number_dtype(given: list[object], exact: list[Fraction]) -> pl.DataType:
+    if any(isinstance(value, (float, np.floating, Fraction)) for value in given):
+        return pl.Float64()
+    if any(isinstance(value, Decimal) for value in given):
+        scale = next(s for s in range(39) if all((value * 10**s).denominator == 1 for value in exact))
+        return pl.Decimal(38, scale)
+    if exact[0] >= 0 and 2**63 <= exact[1] < 2**64:
+        return pl.UInt64()
+    return pl.Int64()
+
+
+def _temporal_ends(start: object, stop: object, step: object) -> tuple[Fraction, Fraction, Fraction, pl.DataType]:
+    try:
+        ends = pl.Series([start, stop], strict=True)
+    except (TypeError, pl.exceptions.PolarsError):
+        msg = f"start and stop must be of one type, got {start!r} and {stop!r}."
+        raise TypeError(msg) from None
+    unit = _columns.tick(ends.dtype)
+    if unit is None or ends.null_count():
+        msg = f"start and stop must be of one type, got {start!r} and {stop!r}."
+        raise TypeError(msg)
+    distance = Fraction(_duration(step))
+    if (distance / unit).denominator != 1:
+        msg = f"step must be a whole number of days for dates, got {step!r}."
+        raise ValueError(msg)
+    first, last = (int(end) * unit for end in _columns.integers(ends))
+    return first, last, distance, ends.dtype
+
+
+_UNITS = {
+    "ns": 1,
+    "us": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "h": 3600 * 10**9,
+    "d": 86_400 * 10**9,
+    "w": 7 * 86_400 * 10**9,
+}
+
+
+def _duration(step: object) -> int:
+    """Return a fixed duration in nanoseconds."""
+    if isinstance(step, timedelta):
+        return step // timedelta(microseconds=1) * 1000
+    if not isinstance(step, str):
+        msg = f"step must be a timedelta or a duration string between times, got {step!r}."
+        raise TypeError(msg)
+    if re.fullmatch(r"-?(\d+[a-z]+)*\d+(mo|q|y)(\d+[a-z]+)*", step):
+        msg = (
+            f"step must be a fixed duration, got {step!r}.\n\n"
+            "Hint: months, quarters and years vary in length; pass a list such as pl.date_range(…, eager=True)."
+        )
+        raise ValueError(msg)
+    parts = re.fullmatch(r"(-?)((?:\d+(?:ns|us|ms|s|m|h|d|w))+)", step)
+    if parts is None:
+        msg = f'step must be a duration such as "1d" or "1h30m", got {step!r}.'
+        raise ValueError(msg)
+    total = sum(int(n) * _UNITS[unit] for n, unit in re.findall(r"(\d+)(ns|us|ms|s|m|h|d|w)", parts[2]))
+    return -total if parts[1] else total

@@ -1,0 +1,190 @@
+"""What is asked: frozen values that say which choice, of what candidates, at what loss. Engines interpret them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, TypeAlias
+
+import polars as pl
+
+from dp_polars import _columns, scores
+from dp_polars._encoding import Encoder, category_encoder, ordered_encoder
+from dp_polars._kernel import Draw
+from dp_polars._numbers import Number, as_fraction, positive_int, show
+from dp_polars.candidates import Categories, Ordered, ordered
+from dp_polars.privacy import Claim, Contributions, Loss, check_relation
+from dp_polars.selection import score_claim
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dp_polars.candidates import Values
+    from dp_polars.privacy import NeighboringRelation
+
+_LARGEST_DENOMINATOR = 10_000
+
+
+@dataclass(frozen=True)
+class Mode:
+    """The most common of the candidates."""
+
+    candidates: Categories
+    claim: Claim
+
+    def under(self, contributions: Contributions, relation: NeighboringRelation) -> Mode:
+        """Return the same question with the rate that the same loss pays for under these bounds."""
+        score_range = scores.mode_range(relation)
+        return replace(self, claim=Claim.of(self.claim.loss, self.claim.mechanism, score_range, contributions, relation))
+
+    def answer_type(self, column: pl.DataType) -> pl.DataType:
+        """Return the answer's type for a column's; a TypeError where that can't be."""
+        self.candidates.for_column(column)
+        return column
+
+    def encoder(self, column: pl.DataType) -> Encoder:
+        """Return the way from values of such a column to codes."""
+        return category_encoder(self.candidates, column)
+
+    def draw(self, column: pl.DataType) -> Draw:
+        """Return what the kernel needs to know."""
+        return Draw(len(self.candidates.for_column(column)), None, self.claim.rate, self.claim.mechanism)
+
+    def answers(self, codes: NDArray, column: pl.DataType) -> pl.Series:  # type: ignore[type-arg]
+        """Return the candidates that the codes stand for."""
+        return self.candidates.for_column(column).gather(codes)
+
+    def __str__(self) -> str:
+        return f"mode of {self.candidates}"
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """The candidate nearest to the lower α-quantile."""
+
+    alpha: Fraction
+    candidates: Ordered
+    claim: Claim
+
+    def under(self, contributions: Contributions, relation: NeighboringRelation) -> Quantile:
+        """Return the same question with the rate that the same loss pays for under these bounds."""
+        score_range = scores.quantile_range(self.alpha, relation)
+        return replace(self, claim=Claim.of(self.claim.loss, self.claim.mechanism, score_range, contributions, relation))
+
+    def answer_type(self, column: pl.DataType) -> pl.DataType:
+        """Return the answer's type for a column's; a TypeError where that can't be."""
+        ordered_encoder(self.candidates, column)
+        return self.candidates.dtype
+
+    def encoder(self, column: pl.DataType) -> Encoder:
+        """Return the way from values of such a column to codes."""
+        return ordered_encoder(self.candidates, column)
+
+    def draw(self, column: pl.DataType) -> Draw:  # noqa: ARG002
+        """Return what the kernel needs to know."""
+        return Draw(self.candidates.size, self.alpha, self.claim.rate, self.claim.mechanism)
+
+    def answers(self, codes: NDArray, column: pl.DataType) -> pl.Series:  # type: ignore[type-arg]  # noqa: ARG002
+        """Return the candidates that the codes stand for."""
+        return self.candidates.take(codes)
+
+    def __str__(self) -> str:
+        name = "median" if self.alpha == Fraction(1, 2) else f"{show(self.alpha)}-quantile"
+        return f"{name} on {self.candidates}"
+
+
+@dataclass(frozen=True)
+class ArgMax:
+    """The row with the highest (or lowest) score, by scores of the caller's own."""
+
+    claim: Claim
+    lowest: bool = False
+
+    def answer_type(self, column: pl.DataType) -> pl.DataType:
+        """Return the answer's type for a column's; a TypeError where that can't be."""
+        is_wide = column.is_integer() and column not in _INTEGERS
+        if _columns.family(column) != "number" or is_wide:
+            msg = f"scores must be integers of at most 64 bits, floats or decimals, got {column}."
+            raise TypeError(msg)
+        return pl.UInt32()
+
+    def __str__(self) -> str:
+        return f"row with the {'lowest' if self.lowest else 'highest'} score"
+
+
+Counted: TypeAlias = "Mode | Quantile"
+Query: TypeAlias = "Mode | Quantile | ArgMax"
+
+_INTEGERS = [pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64]
+
+
+def describe(query: Query) -> str:
+    """Return the claim of a query in a few lines."""
+    claim = query.claim
+    other = "rho" if claim.loss.unit == "epsilon" else "epsilon"
+    per = claim.neighboring_relation or "the relation of the given sensitivity"
+    lines = {
+        "selects": str(query),
+        "loss": f"{claim.loss} in all (as {other}: {show(claim.cost(other))})",
+        "mechanism": f"{claim.mechanism}, rate {show(claim.rate)} for R = {show(claim.score_range)} per row",
+        "relation": f"{per}, rows of one person: {claim.contributions.total}",
+    }
+    return "\n".join(f"{key + ':':<11}{text}" for key, text in lines.items())
+
+
+def ask_mode(
+    candidates: Values | None,
+    *,
+    epsilon: Number | None,
+    rho: Number | None,
+    contributions: int,
+    neighboring_relation: str,
+    mechanism: str | None,
+) -> Mode:
+    """Return the query of these arguments."""
+    loss, relation = Loss.of(epsilon=epsilon, rho=rho), check_relation(neighboring_relation)
+    rows = _in_one_group(contributions)
+    return Mode(Categories.of(candidates), Claim.of(loss, mechanism, scores.mode_range(relation), rows, relation))
+
+
+def ask_quantile(
+    alpha: Number,
+    candidates: Values,
+    *,
+    epsilon: Number | None,
+    rho: Number | None,
+    contributions: int,
+    neighboring_relation: str,
+    mechanism: str | None,
+) -> Quantile:
+    """Return the query of these arguments."""
+    loss, relation = Loss.of(epsilon=epsilon, rho=rho), check_relation(neighboring_relation)
+    rows = _in_one_group(contributions)
+    exact = as_fraction("alpha", alpha)
+    if not (0 < exact < 1 and exact.denominator <= _LARGEST_DENOMINATOR):
+        msg = (
+            f"alpha must lie strictly between 0 and 1 and have a denominator of at most {_LARGEST_DENOMINATOR:,}, "
+            f"got {alpha!r}."
+        )
+        raise ValueError(msg)
+    claim = Claim.of(loss, mechanism, scores.quantile_range(exact, relation), rows, relation)
+    return Quantile(exact, ordered(candidates), claim)
+
+
+def ask_argmax(
+    *,
+    sensitivity: Number,
+    monotonic: bool,
+    epsilon: Number | None,
+    rho: Number | None,
+    mechanism: str | None,
+    lowest: bool,
+) -> ArgMax:
+    """Return the query of these arguments."""
+    return ArgMax(score_claim(Loss.of(epsilon=epsilon, rho=rho), mechanism, sensitivity, monotonic), lowest)
+
+
+def _in_one_group(contributions: int) -> Contributions:
+    """Return the bounds of an expression, which can't know the groups: all rows of a person may lie in one."""
+    rows = positive_int("contributions", contributions)
+    return Contributions(rows, rows)
