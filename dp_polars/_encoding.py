@@ -168,4 +168,3 @@ def _without_nulls(codes: Codes, column: pl.Series, size: int) -> Codes:
     if column.null_count():
         codes[column.is_null().to_numpy()] = size
     return codes
-

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+
 from dp_polars._intervals import ball, ball_between, precision
 from dp_polars._random import WordSource, uniform_below
-
-import numpy as np
 
 if TYPE_CHECKING:
     from flint import arb

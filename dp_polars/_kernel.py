@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import polars as pl
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Rows, and cells of a dense histogram, that one slice works on: so that its arrays stay in the cache.
-_SLICE_ROWS = 1 << 17
-_SLICE_CELLS = 1 << 16
+# Rows, and cells of a dense histogram, that one slice works on: enough that two threads seldom wait for the interpreter,
+# few enough that memory stays small.
+_SLICE_ROWS = 1 << 19
+_SLICE_CELLS = 1 << 19
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,11 @@ def _near_ranks(totals: Ints, alpha: Fraction, far: int) -> tuple[Ints, Ints]:
 
 
 def _runs(
-    keys: NDArray[np.uint64], bits: np.uint64, starts: Ints, totals: Ints, window: tuple[Ints, Ints] | None = None
+    keys: NDArray[np.uint64],
+    bits: np.uint64,
+    starts: Ints,
+    totals: Ints,
+    window: tuple[Ints, Ints] | None = None,
 ) -> Runs:
     """Return the occupied codes of the sorted rows, or of those whose ranks lie in the window."""
     groups = len(starts)

@@ -26,10 +26,25 @@ _LARGEST_SIZE = 2**53
 
 
 @dataclass(frozen=True, eq=False)
-class Categories:
-    """A list of candidates without an order that matters; None: the type of the column names them."""
+class _Listed:
+    """Candidates that are held as a Series; equal where type and values are."""
 
     values: pl.Series | None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, type(self)):
+            return NotImplemented
+        if self.values is None or other.values is None:
+            return self.values is other.values
+        return self.values.dtype == other.values.dtype and self.values.equals(other.values)
+
+    def __hash__(self) -> int:
+        return hash(None if self.values is None else (str(self.values.dtype), len(self.values)))
+
+
+@dataclass(frozen=True, eq=False)
+class Categories(_Listed):
+    """A list of candidates without an order that matters; None: the type of the column names them."""
 
     @classmethod
     def of(cls, values: Values | None) -> Categories:
@@ -43,8 +58,13 @@ class Categories:
             values = values.categories
         return cls(_check(_to_series(values)))
 
-    def for_column(self, dtype: pl.DataType) -> pl.Series:
-        """Return the candidates as a Series of the column's type."""
+    def for_column(self, dtype: pl.DataType | None) -> pl.Series:
+        """Return the candidates as a Series of the column's type, or as they were given."""
+        if dtype is None:
+            if self.values is None:
+                msg = "the column's type must be known where only it names the candidates."
+                raise TypeError(msg)
+            return self.values
         if self.values is None:
             if isinstance(dtype, pl.Enum):
                 return _check(pl.Series(dtype.categories, dtype=dtype))
@@ -65,7 +85,7 @@ class Categories:
         try:
             values = self.values.cast(dtype)
             if (values.cast(self.values.dtype) != self.values).any():
-                raise pl.exceptions.InvalidOperationError  # noqa: TRY301
+                raise pl.exceptions.InvalidOperationError
         except pl.exceptions.PolarsError:
             msg = f"every candidate must be a value that a column of type {dtype} can hold."
             raise TypeError(msg) from None
@@ -76,7 +96,7 @@ class Categories:
 
 
 @dataclass(frozen=True, eq=False)
-class Points:
+class Points(_Listed):
     """Candidates in ascending order."""
 
     values: pl.Series
@@ -124,7 +144,9 @@ class Grid:
             raise ValueError(msg)
         unit = _columns.tick(self.dtype)
         low, high = (0, 2**64) if self.dtype == pl.UInt64 else (-(2**63), 2**63)
-        if unit is not None and not (low <= self.start / unit and self.start + self.step * (self.size - 1) < high * unit):
+        if unit is not None and not (
+            low <= self.start / unit and self.start + self.step * (self.size - 1) < high * unit
+        ):
             msg = f"the points of a grid of {self.dtype} must fit into 64 bits."
             raise ValueError(msg)
 

@@ -11,7 +11,7 @@ import polars as pl
 from polars.expr.name import ExprNameNameSpace
 
 from dp_polars import _columns, _kernel
-from dp_polars._encoding import Codes, code_dtype
+from dp_polars._encoding import code_dtype
 from dp_polars._random import system_words
 from dp_polars.queries import ArgMax, Counted, Query, describe
 from dp_polars.selection import best_rows
@@ -145,42 +145,60 @@ def as_expression(column: IntoColumn, query: Query) -> PrivateExpr:
     if isinstance(expr, PrivateExpr):
         msg = "the expression must not be a private answer itself: ask about the column."
         raise TypeError(msg)
-    schema = pl.map_batches([expr], _Schema(query), return_dtype=None)
-    # `~` refuses the struct that carries a message, and the error of Polars prints it; pl.struct resolves all its fields.
-    checked = pl.struct(schema.struct.field("answer"), schema.struct.field("codes"), ~schema.struct.field("fits"))
-    answer, codes = (pl.dtype_of(checked.struct.field(name)) for name in ("answer", "codes"))
-    # All groups in one call: imploded, each group is one row of a column of lists. Codes implode faster than values, but
-    # below a node that changes the length (a filter), Polars encodes group by group.
-    encode_first = not isinstance(query, ArgMax) and expr.meta.is_column()
-    if encode_first:
-        expr_codes = pl.map_batches([expr], _Encode(query), codes, is_elementwise=True)
-        drawn = pl.map_batches([expr_codes.implode()], _DrawCodes(query), answer, is_elementwise=True)
+    # All groups in one call: imploded, each group is one row of a column of lists.
+    if isinstance(query, ArgMax):
+        drawn = pl.map_batches([expr.implode()], _DrawScores(query), pl.UInt32, is_elementwise=True)
+    elif query.candidates_type is not None and expr.meta.is_column():
+        # Codes implode faster than values. But below a node that changes the length (a filter), Polars would encode group by
+        # group.
+        codes = pl.map_batches([expr], _Encode(query), _codes_type(query), is_elementwise=True)
+        drawn = pl.map_batches([codes.implode()], _DrawCodes(query), query.candidates_type, is_elementwise=True)
     else:
-        function = _DrawScores(query) if isinstance(query, ArgMax) else _DrawValues(query)
-        drawn = pl.map_batches([expr.implode()], function, answer, is_elementwise=True)
-    # The outermost node must be native: engines may evaluate a bare UDF several times, and OpenDP aborts on one.
-    return PrivateExpr._of(drawn.first(), query, expr)
+        raw = query.candidates_type or _NAMED_BY_COLUMN
+        drawn = pl.map_batches([expr.implode()], _DrawValues(query), raw, is_elementwise=True)
+    # The type of a UDF must be fixed: Polars would keep one that it resolved on an earlier frame. The outermost node must be
+    # native: engines may evaluate a bare UDF several times, and OpenDP aborts on one.
+    return PrivateExpr._of(_as_answer(drawn.first(), expr, query), query, expr)
+
+
+# What a draw gives where only the column's type names the candidates (Enum, Boolean).
+_NAMED_BY_COLUMN = pl.Struct({"text": pl.String, "flag": pl.Boolean})
+
+
+def _codes_type(query: Counted) -> pl.DataType:
+    return _columns.from_numpy_dtype(code_dtype(query.draw().size))
+
+
+def _as_answer(drawn: pl.Expr, column: pl.Expr, query: Query) -> pl.Expr:
+    """Cast what was drawn to the type of the answer, which may depend on the column's; check that type on the way."""
+    schema = pl.map_batches([column], _Schema(query))
+    # `~` refuses the struct that carries a message, and the error of Polars prints it; pl.struct resolves all its fields.
+    checked = pl.struct(schema.struct.field("answer"), ~schema.struct.field("fits")).struct.field("answer")
+    answer = drawn.cast(pl.dtype_of(checked), strict=False)
+    if query.candidates_type is not None:
+        return answer
+    name = column.meta.output_name(raise_if_undetermined=False)
+    only = answer.struct[0]
+    return only if name is None else only.alias(name)
 
 
 @dataclass(frozen=True)
 class _Schema:
-    """Says, from two dummy rows of the column's type, what the types of answer and codes are, or that they can't be."""
+    """Says, from two dummy rows of the column's type, what type the answer has, or why there can't be one."""
 
     query: Query
 
     def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
         column = series[0]
         answer: pl.DataType = pl.Boolean()
-        codes: pl.DataType = pl.Boolean()
         fits: pl.DataType = pl.Boolean()
         try:
             answer = self.query.answer_type(column.dtype)
-            if not isinstance(self.query, ArgMax):
-                codes = _columns.from_numpy_dtype(code_dtype(self.query.draw(column.dtype).size))
+            if self.query.candidates_type is None:
+                answer = pl.Struct({"flag" if answer == pl.Boolean else "text": answer})
         except (TypeError, ValueError) as error:
             fits = pl.Struct({f"{self.query}: {error}": pl.Boolean})
-        fields = pl.Struct({"answer": answer, "codes": codes, "fits": fits})
-        return pl.Series(column.name, [None] * len(column), dtype=fields)
+        return pl.Series(column.name, [None] * len(column), dtype=pl.Struct({"answer": answer, "fits": fits}))
 
 
 @dataclass(frozen=True)
@@ -196,24 +214,33 @@ class _Encode:
 
 @dataclass(frozen=True)
 class _DrawCodes:
-    """Codes of the rows of each group, a column of lists -> answers."""
+    """Codes of the rows of each group, a column of lists -> answers of the candidates' type."""
 
     query: Counted
 
-    def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType) -> pl.Series:
+    def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
         codes, lengths = _flatten(series[0])
-        return _answer(self.query, codes.to_numpy(), lengths, return_dtype)
+        return self.query.answers(_kernel.draw_from_rows(self.query.draw(), codes.to_numpy(), lengths))
 
 
 @dataclass(frozen=True)
 class _DrawValues:
-    """Values of the rows of each group, a column of lists -> answers."""
+    """Values of the rows of each group, a column of lists -> answers of the candidates' type."""
 
     query: Counted
 
-    def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType) -> pl.Series:
+    def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
         values, lengths = _flatten(series[0])
-        return _answer(self.query, self.query.encoder(values.dtype)(values), lengths, return_dtype)
+        column = values.dtype
+        codes = self.query.encoder(column)(values)
+        answers = self.query.answers(_kernel.draw_from_rows(self.query.draw(column), codes, lengths), column)
+        if self.query.candidates_type is not None:
+            return answers.cast(self.query.candidates_type)
+        if column == pl.Boolean:
+            return pl.select(pl.struct(pl.lit(None, pl.String).alias("text"), answers.alias("flag"))).to_series()
+        return pl.select(
+            pl.struct(answers.cast(pl.String).alias("text"), pl.lit(None, pl.Boolean).alias("flag"))
+        ).to_series()
 
 
 @dataclass(frozen=True)
@@ -222,7 +249,7 @@ class _DrawScores:
 
     query: ArgMax
 
-    def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType) -> pl.Series:
+    def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
         values, lengths = _flatten(series[0])
         self.query.answer_type(values.dtype)
         rate, offered = self.query.claim.rate, values.is_not_null().to_numpy()
@@ -240,12 +267,7 @@ class _DrawScores:
             offered=offered,
             lowest=self.query.lowest,
         )
-        return pl.Series(chosen).cast(return_dtype, strict=False)  # −1, no score offered, becomes null
-
-
-def _answer(query: Counted, codes: Codes, lengths: NDArray[np.int64], answer: pl.DataType) -> pl.Series:
-    # A mode's answer has its column's type; a quantile's does not depend on it.
-    return query.answers(_kernel.draw_from_rows(query.draw(answer), codes, lengths), answer)
+        return pl.Series(chosen).cast(pl.UInt32, strict=False)  # −1, no score offered, becomes null
 
 
 def _flatten(lists: pl.Series) -> tuple[pl.Series, NDArray[np.int64]]:

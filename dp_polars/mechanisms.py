@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,13 +29,17 @@ if TYPE_CHECKING:
 # Blocks whose coin exp(−rate·gap) is below exp(−FAR), less than 2**-64, are raced all together.
 FAR = 45.0
 
-# The floats of V: its leading 53 bits, from below.
+# V is drawn in two halves of 32 bits. The first one, in float32, rules most racers out; the second is drawn for the
+# few that are left, and float64 holds the leading 53 bits.
+_FIRST_STEP = np.float32(2.0**-32)
 _V_BITS = 53
 _V_STEP = 2.0**-_V_BITS
-# Relative error of any arrival time below, with room to spare. The product rate·gap of a near block is off by at most 4
-# units of 2**-53 relative, so by 2**-45 absolute, which is what exp then has relative; log1p, expm1, exp and the few
-# other operations of a time add under 2**-48 (NumPy's are accurate to 4 units in the last place).
+# Relative errors of arrival times, with room to spare. rate·gap is off by at most 4 units of 2**-53 relative, and once
+# rounded to float32 by 2**-24 relative; below FAR that is 2**-45 or 2**-18 absolute, which is what exp then has
+# relative. The few other operations of a time add under 2**-48 or 2**-20: NumPy's exp, log1p and expm1 are accurate to 4
+# units in the last place.
 _SLACK = 2.0**-38
+_FIRST_SLACK = np.float32(2.0**-14)
 
 # Racers whose temporaries stay in the cache.
 CHUNK = 1 << 15
@@ -98,12 +102,13 @@ class Winners:
 def race(blocks: Blocks, rate: Fraction, mechanism: Mechanism, words: WordSource) -> Winners:
     """Return the block that arrives first, for each group."""
     sizes = blocks.sizes()
-    alive, drawn, scale, far = _rule_out(blocks, rate, mechanism, words)
-    m = np.ones(1) if blocks.multiplicities is None else blocks.multiplicities[alive]
-    low, high = _sharp_times(_leading(drawn), scale * m, m, mechanism)
+    alive, drawn, exponents, far = _rule_out(blocks, rate, mechanism, words)
+    drawn = drawn.astype(np.uint64) << np.uint64(32) | words(len(drawn)) >> np.uint64(32)
     owner = np.searchsorted(blocks.starts, alive, side="right") - 1
-    first = np.flatnonzero(np.diff(owner, prepend=-1))
-    bound, kept = _survivors(low, high, first, len(alive))
+    low, high = _sharp_times(
+        drawn, exponents, None if blocks.multiplicities is None else blocks.multiplicities[alive], mechanism
+    )
+    bound, kept = _survivors(low, high, np.flatnonzero(np.diff(owner, prepend=-1)), _SLACK)
     alive, owner, drawn = alive[kept], owner[kept], drawn[kept]
 
     winners = np.empty(len(sizes), np.int64)
@@ -114,15 +119,16 @@ def race(blocks: Blocks, rate: Fraction, mechanism: Mechanism, words: WordSource
     far_drawn = None
     if far.any():
         far_drawn = words(len(sizes))
+        nearest = math.exp(FAR) * (1 - float(_FIRST_SLACK))  # near and far were told apart in float32
         with np.errstate(invalid="ignore"):  # an infinite bound times no far candidates
-            undecided |= (far > 0) & (_leading(far_drawn) * math.exp(FAR) <= bound * far)
+            undecided |= (far > 0) & (_leading(far_drawn) * nearest <= bound * far)
 
     result = Winners(winners)
     for group in np.flatnonzero(undecided).tolist():
         start, size = int(blocks.starts[group]), int(sizes[group])
         gap, multiplicities = blocks.exact(group)
         is_far = np.ones(len(multiplicities), bool)
-        is_far[:size] = _exponents(blocks.gaps[start : start + size], rate) > FAR
+        is_far[:size] = _exponents(blocks.gaps[start : start + size], rate)[1] > FAR
         position = _exact.first_arrival(
             gap,
             multiplicities,
@@ -141,62 +147,72 @@ def race(blocks: Blocks, rate: Fraction, mechanism: Mechanism, words: WordSource
 
 def _rule_out(
     blocks: Blocks, rate: Fraction, mechanism: Mechanism, words: WordSource
-) -> tuple[Ints, NDArray[np.uint64], Floats, Ints]:
+) -> tuple[Ints, NDArray[np.uint32], Floats, Ints]:
     """Return the few blocks that may win by crude bounds, and how many candidates of each group are far.
 
-    Of the blocks: their positions, their words, and exp(rate·gap)/m. All in batches that stay in the cache; a group may
-    be cut in two, for whoever is late in a part of it is late.
+    Of the blocks: their positions, the first 32 bits of their V, and rate·gap. All in batches that stay in the cache; a
+    group may be cut in two, for whoever is late in a part of it is late.
     """
-    m, far = blocks.multiplicities, np.zeros(len(blocks.starts), np.int64)
+    plain = mechanism == "permute_and_flip" and blocks.multiplicities is None
+    far = np.zeros(len(blocks.starts), np.int64) if blocks.left_out is None else blocks.left_out.copy()
     parts = []
-    for near, scale in _near_batches(blocks, rate):
+    for near, exponents, scale in _near_batches(blocks, rate, far):
+        np.exp(scale, out=scale)
+        if blocks.multiplicities is not None:
+            scale /= blocks.multiplicities[near]
+        drawn = words(len(near) // 2 + 1).view(np.uint32)[: len(near)]
+        # v/m <= F⁻¹(v) <= v/(1 − v)/m for both mechanisms: bounds without a logarithm.
+        v = drawn.astype(np.float32)
+        v *= _FIRST_STEP
+        low = v * scale
+        high = low + _FIRST_STEP * scale
+        if not plain:
+            with np.errstate(divide="ignore"):
+                high /= np.maximum(1 - v - np.float32(2.0**-23), 0)
         first, last = np.searchsorted(blocks.starts, near[[0, -1]], side="right")
         starts = np.searchsorted(near, blocks.starts[first - 1 : last])
         starts[0] = 0
-        far[first - 1 : last] -= (
-            np.diff(starts, append=len(near)) if m is None else np.add.reduceat(np.append(m[near], 0), starts)
-        )
-        np.exp(scale, out=scale)
-        if m is not None:
-            scale /= m[near]
-        drawn = words(len(near))
-        v = _leading(drawn)
-        low = v * scale
-        plain = mechanism == "permute_and_flip" and m is None
-        high = low + _V_STEP * scale if plain else _crude_high(v, scale)
-        kept = _survivors(low, high, starts[np.diff(starts, append=len(near)) > 0], len(near))[1]
-        parts.append((near[kept], drawn[kept], scale[kept]))
-    far += blocks.sizes() if m is None else np.add.reduceat(m, blocks.starts)
-    if blocks.left_out is not None:
-        far += blocks.left_out
-    alive, words_drawn, scales = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return alive, words_drawn, scales, far
+        starts = starts[np.diff(starts, append=len(near)) > 0]  # groups without a near block in this batch
+        kept = _survivors(low, high, starts, _FIRST_SLACK)[1]
+        parts.append((near[kept], drawn[kept], exponents[kept]))
+    alive, words_drawn, kept_exponents = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return alive, words_drawn, kept_exponents, far
 
 
-def _near_batches(blocks: Blocks, rate: Fraction) -> Iterator[tuple[Ints, Floats]]:
-    """Yield the positions of the blocks that are raced one by one, ascending, and their rate·gap."""
-    pending: list[tuple[Ints, Floats]] = []
+def _near_batches(blocks: Blocks, rate: Fraction, far: Ints) -> Iterator[tuple[Ints, Floats, NDArray[np.float32]]]:
+    """Yield the positions of the blocks that are raced one by one, ascending, and their rate·gap in both precisions.
+
+    Adds to `far`, group by group, how many candidates the other blocks have.
+    """
+    pending: list[tuple[Ints, Floats, NDArray[np.float32]]] = []
     count = 0
     for begin in range(0, len(blocks.gaps), CHUNK):
-        exponents = _exponents(blocks.gaps[begin : begin + CHUNK], rate)
-        if exponents.max() <= FAR:
-            near = np.arange(begin, begin + len(exponents))
-        else:
-            near = np.flatnonzero(exponents <= FAR)
-            exponents = exponents[near]
-            near += begin
-        pending.append((near, exponents))
+        exponents, rough = _exponents(blocks.gaps[begin : begin + CHUNK], rate)
+        near = np.arange(begin, begin + len(rough))
+        if rough.max() > FAR:
+            first, last = np.searchsorted(blocks.starts, near[[0, -1]], side="right")
+            starts = np.maximum(blocks.starts[first - 1 : last] - begin, 0)
+            kept = np.flatnonzero(rough <= FAR)
+            if blocks.multiplicities is None:
+                sizes = np.diff(np.searchsorted(kept, starts), append=len(kept))
+                far[first - 1 : last] += np.diff(starts, append=len(rough)) - sizes
+            else:
+                m = blocks.multiplicities[begin : begin + CHUNK].copy()
+                m[kept] = 0
+                far[first - 1 : last] += np.add.reduceat(m, starts)
+            near, exponents, rough = near[kept], exponents[kept], rough[kept]
+        pending.append((near, exponents, rough))
         count += len(near)
         if count >= CHUNK // 2 or (count and begin + CHUNK >= len(blocks.gaps)):
-            positions, scales = zip(*pending, strict=True)
-            yield (np.concatenate(positions), np.concatenate(scales)) if len(pending) > 1 else pending[0]
+            yield pending[0] if len(pending) == 1 else tuple(map(np.concatenate, zip(*pending, strict=True)))
             pending, count = [], 0
 
 
-def _exponents(gaps: NDArray[np.integer] | Floats, rate: Fraction) -> Floats:
-    """Return rate·gap."""
+def _exponents(gaps: NDArray[np.integer] | Floats, rate: Fraction) -> tuple[Floats, NDArray[np.float32]]:
+    """Return rate·gap in both precisions."""
     with np.errstate(over="ignore"):  # infinite: far
-        return gaps * float(rate)
+        exponents = gaps * float(rate)
+        return exponents, exponents.astype(np.float32)
 
 
 def _leading(words: NDArray[np.uint64]) -> Floats:
@@ -206,30 +222,27 @@ def _leading(words: NDArray[np.uint64]) -> Floats:
     return v
 
 
-def _crude_high(v: Floats, scale: Floats) -> Floats:
-    """Return upper bounds of arrival times, without a logarithm: v/m <= F⁻¹(v) <= v/(1 − v)/m, for both."""
-    v = v + _V_STEP
-    with np.errstate(divide="ignore"):
-        return v / (1 - v) * scale
-
-
 def _sharp_times(
-    v: Floats, scale: Floats, m: NDArray[np.generic], mechanism: Mechanism
+    words: NDArray[np.uint64], exponents: Floats, m: Ints | None, mechanism: Mechanism
 ) -> tuple[Floats, Floats]:
     """Return bounds of arrival times that are as sharp as the bits drawn."""
+    v, scale = _leading(words), np.exp(exponents)
     with np.errstate(divide="ignore"):  # log1p(−1) is −inf, and rightly so
-        smallest = [np.log1p(-v) / m, np.log1p(-(v + _V_STEP)) / m]
+        low, high = np.log1p(-v), np.log1p(-(v + _V_STEP))
+    if m is not None:
+        low, high = low / m, high / m
     if mechanism == "permute_and_flip":
-        smallest = [np.expm1(x) for x in smallest]
-    return -smallest[0] * scale, -smallest[1] * scale
+        low, high = np.expm1(low), np.expm1(high)
+    return -low * scale, -high * scale
 
 
-def _survivors(
-    low: Floats, high: Floats, starts: Ints, count: int
-) -> tuple[Floats, Ints]:
+T = TypeVar("T", np.float32, np.float64)
+
+
+def _survivors(low: NDArray[T], high: NDArray[T], starts: Ints, slack: T | float) -> tuple[NDArray[T], Ints]:
     """Return the latest time by which each group has a winner, and the racers that may arrive by then."""
-    if len(starts) == 1:
-        bound = high.min(keepdims=True) * (1 + _SLACK)
-        return bound, np.flatnonzero(low <= bound)
-    bound = np.minimum.reduceat(high, starts) * (1 + _SLACK)
-    return bound, np.flatnonzero(low <= np.repeat(bound, np.diff(starts, append=count)))
+    bound = (
+        np.minimum.reduceat(high, starts) * (1 + slack) if len(starts) > 1 else high.min(keepdims=True) * (1 + slack)
+    )
+    latest = bound if len(bound) == 1 else np.repeat(bound, np.diff(starts, append=len(low)))
+    return bound, np.flatnonzero(low <= latest)

@@ -261,7 +261,12 @@ def argmax(
     2
     """
     query = ask_argmax(
-        sensitivity=sensitivity, monotonic=monotonic, epsilon=epsilon, rho=rho, mechanism=mechanism, lowest=False
+        sensitivity=sensitivity,
+        monotonic=monotonic,
+        epsilon=epsilon,
+        rho=rho,
+        mechanism=mechanism,
+        lowest=False,
     )
     return as_expression(column, query)
 
@@ -301,7 +306,12 @@ def argmin(
     'b'
     """
     query = ask_argmax(
-        sensitivity=sensitivity, monotonic=monotonic, epsilon=epsilon, rho=rho, mechanism=mechanism, lowest=True
+        sensitivity=sensitivity,
+        monotonic=monotonic,
+        epsilon=epsilon,
+        rho=rho,
+        mechanism=mechanism,
+        lowest=True,
     )
     return as_expression(column, query)
 
@@ -389,7 +399,12 @@ class PrivateNamespace:
     ) -> PrivateExpr:
         """Select the row with the highest score in each group: see `dp_polars.argmax`."""
         return argmax(
-            self.expr, sensitivity=sensitivity, monotonic=monotonic, epsilon=epsilon, rho=rho, mechanism=mechanism
+            self.expr,
+            sensitivity=sensitivity,
+            monotonic=monotonic,
+            epsilon=epsilon,
+            rho=rho,
+            mechanism=mechanism,
         )
 
     def argmin(
@@ -403,5 +418,10 @@ class PrivateNamespace:
     ) -> PrivateExpr:
         """Select the row with the lowest score in each group: see `dp_polars.argmin`."""
         return argmin(
-            self.expr, sensitivity=sensitivity, monotonic=monotonic, epsilon=epsilon, rho=rho, mechanism=mechanism
+            self.expr,
+            sensitivity=sensitivity,
+            monotonic=monotonic,
+            epsilon=epsilon,
+            rho=rho,
+            mechanism=mechanism,
         )

@@ -17,10 +17,9 @@ from dp_polars.privacy import Claim, Contributions, Loss, check_relation
 from dp_polars.selection import score_claim
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dp_polars.candidates import Values
     from dp_polars.privacy import NeighboringRelation
+    from dp_polars.scores import Ints
 
 _LARGEST_DENOMINATOR = 10_000
 
@@ -35,7 +34,9 @@ class Mode:
     def under(self, contributions: Contributions, relation: NeighboringRelation) -> Mode:
         """Return the same question with the rate that the same loss pays for under these bounds."""
         score_range = scores.mode_range(relation)
-        return replace(self, claim=Claim.of(self.claim.loss, self.claim.mechanism, score_range, contributions, relation))
+        return replace(
+            self, claim=Claim.of(self.claim.loss, self.claim.mechanism, score_range, contributions, relation)
+        )
 
     def answer_type(self, column: pl.DataType) -> pl.DataType:
         """Return the answer's type for a column's; a TypeError where that can't be."""
@@ -46,12 +47,17 @@ class Mode:
         """Return the way from values of such a column to codes."""
         return category_encoder(self.candidates, column)
 
-    def draw(self, column: pl.DataType) -> Draw:
+    @property
+    def candidates_type(self) -> pl.DataType | None:
+        """Type of the candidates; None where only the column's type names them."""
+        return None if self.candidates.values is None else self.candidates.values.dtype
+
+    def draw(self, column: pl.DataType | None = None) -> Draw:
         """Return what the kernel needs to know."""
         return Draw(len(self.candidates.for_column(column)), None, self.claim.rate, self.claim.mechanism)
 
-    def answers(self, codes: NDArray, column: pl.DataType) -> pl.Series:  # type: ignore[type-arg]
-        """Return the candidates that the codes stand for."""
+    def answers(self, codes: Ints, column: pl.DataType | None = None) -> pl.Series:
+        """Return the candidates that the codes stand for, in the column's type if that is given."""
         return self.candidates.for_column(column).gather(codes)
 
     def __str__(self) -> str:
@@ -69,7 +75,9 @@ class Quantile:
     def under(self, contributions: Contributions, relation: NeighboringRelation) -> Quantile:
         """Return the same question with the rate that the same loss pays for under these bounds."""
         score_range = scores.quantile_range(self.alpha, relation)
-        return replace(self, claim=Claim.of(self.claim.loss, self.claim.mechanism, score_range, contributions, relation))
+        return replace(
+            self, claim=Claim.of(self.claim.loss, self.claim.mechanism, score_range, contributions, relation)
+        )
 
     def answer_type(self, column: pl.DataType) -> pl.DataType:
         """Return the answer's type for a column's; a TypeError where that can't be."""
@@ -80,11 +88,16 @@ class Quantile:
         """Return the way from values of such a column to codes."""
         return ordered_encoder(self.candidates, column)
 
-    def draw(self, column: pl.DataType) -> Draw:  # noqa: ARG002
+    @property
+    def candidates_type(self) -> pl.DataType:
+        """Type of the candidates, which is the answer's."""
+        return self.candidates.dtype
+
+    def draw(self, column: pl.DataType | None = None) -> Draw:  # noqa: ARG002
         """Return what the kernel needs to know."""
         return Draw(self.candidates.size, self.alpha, self.claim.rate, self.claim.mechanism)
 
-    def answers(self, codes: NDArray, column: pl.DataType) -> pl.Series:  # type: ignore[type-arg]  # noqa: ARG002
+    def answers(self, codes: Ints, column: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
         """Return the candidates that the codes stand for."""
         return self.candidates.take(codes)
 
@@ -99,6 +112,11 @@ class ArgMax:
 
     claim: Claim
     lowest: bool = False
+
+    @property
+    def candidates_type(self) -> pl.DataType:
+        """Type of the answer, a row's position."""
+        return pl.UInt32()
 
     def answer_type(self, column: pl.DataType) -> pl.DataType:
         """Return the answer's type for a column's; a TypeError where that can't be."""
