@@ -1,0 +1,18 @@
+"""Packages that only some functions need."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+def require(module: str, *, extra: str) -> Any:  # noqa: ANN401
+    """Import a module of an optional extra, or say how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not module.startswith(error.name):
+            raise
+        package = module.partition(".")[0]
+        msg = f"This needs the package {package}.\n\nHint: pip install 'dp-polars[{extra}]'"
+        raise ModuleNotFoundError(msg, name=error.name) from error

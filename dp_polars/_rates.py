@@ -1,0 +1,77 @@
+"""From a loss and a sensitivity to the rate, by the same claim that the sampler uses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+from dp_polars._numbers import Number, as_fraction, positive_fraction
+from dp_polars._pmf import LAPLACE
+from dp_polars.privacy import Claim, Contributions, Loss, Mechanism, Unit, check_mechanism
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+Comparable: TypeAlias = Mechanism | Literal["report_noisy_max_laplace"]
+
+# One release, of a person with one contribution: the caller's sensitivity says the rest.
+ONE_RELEASE = Contributions(1, 1)
+
+
+def claim_of(
+    epsilon: Number | None, rho: Number | None, sensitivity: Number, monotonic: bool, mechanism: str | None
+) -> Claim:
+    """Return the claim of one release."""
+    loss = Loss.of(epsilon=epsilon, rho=rho)
+    return Claim.of(loss, mechanism, range_of(sensitivity, monotonic), ONE_RELEASE, None)
+
+
+def rate_of(
+    epsilon: Number | None, rho: Number | None, sensitivity: Number, monotonic: bool, mechanism: str | None
+) -> tuple[float, str]:
+    """Return λ and the mechanism, that for comparison included."""
+    name = check_comparable(mechanism, Loss.of(epsilon=epsilon, rho=rho).unit)
+    claim = claim_of(epsilon, rho, sensitivity, monotonic, charged_as(name))
+    return float(claim.rate), name
+
+
+def charged_as(mechanism: str) -> Mechanism:
+    """Return the mechanism of the claim. Report-noisy-max's noise has the scale 1/λ of pure DP."""
+    return "exponential" if mechanism == "exponential" else "permute_and_flip"
+
+
+def check_comparable(mechanism: str | None, unit: Unit) -> str:
+    """Return the mechanism asked for, or the one that the unit chooses."""
+    if mechanism != LAPLACE:
+        return check_mechanism(mechanism, unit)
+    if unit != "epsilon":
+        msg = f"mechanism {LAPLACE!r} must be given its loss as epsilon, got {unit}."
+        raise ValueError(msg)
+    return LAPLACE
+
+
+def range_of(sensitivity: Number, monotonic: bool) -> Fraction:
+    """Return R: the most that one person changes the difference of two scores."""
+    exact = positive_fraction("sensitivity", sensitivity)
+    if not isinstance(monotonic, (bool, np.bool_)):
+        msg = f"monotonic must be True or False, got {monotonic!r}."
+        raise TypeError(msg)
+    return exact if monotonic else 2 * exact
+
+
+def check_unit(unit: str) -> Unit:
+    """Return the unit asked for."""
+    if unit not in ("epsilon", "rho"):
+        msg = f"unit must be 'epsilon' or 'rho', got {unit!r}."
+        raise ValueError(msg)
+    return unit  # type: ignore[return-value]
+
+
+def as_probability(name: str, value: object) -> float:
+    """Return `value` as a float strictly between 0 and 1."""
+    probability = float(as_fraction(name, value))
+    if not 0 < probability < 1:
+        msg = f"{name} must lie strictly between 0 and 1 in float64, got {value!r}."
+        raise ValueError(msg)
+    return probability

@@ -1,0 +1,122 @@
+"""Known values of the permute-and-flip paper (McKenna & Sheldon 2020, arXiv 2010.12603)."""
+
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dp_polars import analysis
+
+MECHANISMS = ["permute_and_flip", "exponential"]
+DPBENCH = Path(__file__).parents[2] / "shared" / "data" / "dpbench"
+
+
+def worst_case(n, mechanism):
+    """Return the largest expected error over scores (0, −g, …, −g) with λ = 1, and p = exp(−g) there."""
+
+    def error(p):
+        gap = -math.log(p)
+        scores = np.r_[0.0, np.full(n - 1, -gap)]
+        return analysis.expected_error(scores, epsilon=1, monotonic=True, mechanism=mechanism)
+
+    # The error has one peak: golden section on log p.
+    low, high, golden = -math.log(n) - 5.0, -1e-3, (math.sqrt(5) - 1) / 2
+    while high - low > 1e-9:
+        a, b = high - golden * (high - low), low + golden * (high - low)
+        if error(math.exp(a)) < error(math.exp(b)):
+            low = a
+        else:
+            high = b
+    return error(math.exp(low)), math.exp(low)
+
+
+def test_largest_errors_for_three_candidates():
+    for mechanism, error, p in zip(MECHANISMS, (0.6515, 0.9261), (0.321, 0.232), strict=True):
+        found, at = worst_case(3, mechanism)
+        # ε = Δ = 1: the unit 2Δ/ε is 2.
+        assert 2 * found == pytest.approx(error, abs=5e-5)
+        assert at == pytest.approx(p, abs=5e-4)
+
+
+@pytest.mark.parametrize(
+    ("n", "exponential", "flip"),
+    [
+        (2, 0.27846, 0.18394),
+        (10, 1.10100, 0.89323),
+        (100, 2.62865, 2.42793),
+        (1000, 4.42050, 4.26541),
+        (10_000, 6.36018, 6.23992),
+    ],
+)
+def test_worst_cases(n, exponential, flip):
+    assert worst_case(n, "exponential")[0] == pytest.approx(exponential, abs=5e-6)
+    assert worst_case(n, "permute_and_flip")[0] == pytest.approx(flip, abs=5e-6)
+
+
+def ratio_to_optimum(n, levels, epsilon, mechanism="permute_and_flip"):
+    scores, orders = analysis.lattice_scores(n, levels)
+    errors = [analysis.expected_error(row, epsilon=epsilon, mechanism=mechanism) for row in scores]
+    return np.average(errors, weights=orders) / analysis.optimal_expected_error(n, levels, epsilon)
+
+
+@pytest.mark.parametrize(("n", "levels"), [(2, 4), (3, 4), (4, 4), (6, 4), (4, 2), (4, 8)])
+def test_permute_and_flip_is_optimal_above_the_threshold_of_theorem_3(n, levels):
+    pytest.importorskip("scipy")
+    threshold = 2 * math.log((1 + math.sqrt(5)) / 2)
+    for epsilon in (threshold, 1.3, 2):
+        assert ratio_to_optimum(n, levels, epsilon) == pytest.approx(1, abs=1e-6)
+        assert ratio_to_optimum(n, levels, epsilon, "exponential") > 1.05
+
+
+def test_permute_and_flip_is_nearly_optimal_below_it():
+    pytest.importorskip("scipy")
+    ratios = [ratio_to_optimum(4, 8, epsilon) for epsilon in (0.1, 0.2, 0.3, 0.35, 0.375, 0.4, 0.5, 0.6, 0.65)]
+    assert min(ratios) > 1 + 1e-4
+    assert max(ratios) == pytest.approx(1.011, abs=5e-4)
+
+
+def test_the_lattice():
+    scores, orders = analysis.lattice_scores(3, 3)
+    assert scores.tolist() == [[0, 0, 0], [0, 0, -2], [0, 0, -4], [0, -2, -2], [0, -2, -4], [0, -4, -4]]
+    assert orders.tolist() == [1, 3, 3, 3, 6, 3]
+    # All vectors with a best score of 0: those of three levels without those of two.
+    assert orders.sum() == 3**3 - 2**3
+    assert analysis.lattice_scores(1, 5)[0].tolist() == [[0]]
+
+
+def test_the_linear_program_by_hand():
+    pytest.importorskip("scipy")
+    # Two candidates, two levels: P(worse) = p at (0, −1), 1/2 at (0, 0), and p >= exp(−ε)/2. Two vectors of
+    # three.
+    for epsilon in (0.1, 1, 3):
+        expected = 2 / 3 * 2 * math.exp(-epsilon) / 2
+        assert analysis.optimal_expected_error(2, 2, epsilon) == pytest.approx(expected, rel=1e-9)
+    assert analysis.optimal_expected_error(1, 3, 1) == 0
+    assert analysis.optimal_expected_error(3, 1, 1) == 0
+
+
+def test_bad_lattices(monkeypatch):
+    for n, levels, name in ((0, 2, "n must"), (2, 0, "levels must")):
+        with pytest.raises(ValueError, match=name):
+            analysis.optimal_expected_error(n, levels, 1)
+    with pytest.raises(TypeError, match="n must be an integer"):
+        analysis.optimal_expected_error(2.5, 2, 1)
+    with pytest.raises(ValueError, match="epsilon must"):
+        analysis.optimal_expected_error(2, 2, 0)
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    monkeypatch.delitem(sys.modules, "scipy.optimize", raising=False)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'dp-polars\[analysis\]'"):
+        analysis.optimal_expected_error(2, 2, 1)
+
+
+@pytest.mark.skipif(not DPBENCH.exists(), reason="the DPBench data is not part of the repository")
+def test_the_mode_of_hepth():
+    counts = np.load(DPBENCH / "HEPTH.n4096.npy").reshape(1024, -1).sum(axis=1)
+    errors = {m: analysis.expected_error(counts, epsilon=0.04, monotonic=True, mechanism=m) for m in MECHANISMS}
+    assert errors["exponential"] / errors["permute_and_flip"] == pytest.approx(1.84, abs=0.005)
+    needed = analysis.loss_for(
+        counts, expected_error=errors["permute_and_flip"], monotonic=True, mechanism="exponential"
+    )
+    assert needed / 0.04 == pytest.approx(1.27, abs=0.005)
