@@ -1,13 +1,20 @@
 """Private choices from Polars frames: importing this package registers `.dp` on expressions."""
 
+from dp_polars.budget import Budget as Budget
+from dp_polars.budget import BudgetExceededError as BudgetExceededError
 from dp_polars.candidates import Grid as Grid
 from dp_polars.candidates import grid as grid
 from dp_polars.expressions import PrivateExpr as PrivateExpr
+from dp_polars.frame import PrivateFrame as PrivateFrame
+from dp_polars.frame import protect as protect
 from dp_polars.namespace import argmax as argmax
 from dp_polars.namespace import argmin as argmin
 from dp_polars.namespace import median as median
 from dp_polars.namespace import mode as mode
 from dp_polars.namespace import quantile as quantile
+from dp_polars.release import PrivateQuery as PrivateQuery
+from dp_polars.release import ReleaseError as ReleaseError
+from dp_polars.release import read_claim as read_claim
 from dp_polars.selection import exponential_mechanism as exponential_mechanism
 from dp_polars.selection import permute_and_flip as permute_and_flip
 

@@ -58,10 +58,23 @@ def integers(values: pl.Series) -> NDArray[np.integer]:
     values = values.to_physical()
     if values.dtype == pl.Boolean:
         values = values.cast(pl.UInt8)
-    elif values.dtype in (pl.Int128, pl.Decimal) or str(values.dtype) == "UInt128":  # not a type on Polars 1.36
+    elif is_wide(values.dtype):
         low = None if values.dtype.is_unsigned_integer() else _INT64.min
         values = values.clip(low, _INT64.max).cast(pl.Int64)
     return values.fill_null(0).to_numpy()
+
+
+def is_wide(dtype: pl.DataType) -> bool:
+    """Return whether a type holds 128-bit integers, which NumPy has not."""
+    return dtype in (pl.Int128, pl.UInt128, pl.Decimal)
+
+
+def fit_into_64_bits(values: pl.Series) -> bool:
+    """Return whether `integers` tells each of these values from every other one that the type can hold."""
+    if not is_wide(values.dtype):
+        return True
+    physical = integers(values)
+    return bool(((physical > _INT64.min) & (physical < _INT64.max)).all())
 
 
 def floats(values: pl.Series) -> NDArray[np.float64]:

@@ -50,7 +50,7 @@ def accuracy(
     """
     count, risk = positive_int("k", k), as_probability("beta", beta)
     claim = claim_of(epsilon, rho, sensitivity, monotonic, mechanism)
-    return _accuracy(count, risk, claim)
+    return accuracy_of(count, risk, claim)
 
 
 def loss_for_accuracy(
@@ -76,7 +76,7 @@ def loss_for_accuracy(
     count, risk, goal = positive_int("k", k), as_probability("beta", beta), positive_fraction("error", error)
     chosen, score_range = check_mechanism(mechanism, check_unit(unit)), range_of(sensitivity, monotonic)
     needed = Fraction(_log_odds(count, risk, chosen)) / goal
-    return _smallest_loss(needed, unit, chosen, score_range, lambda claim: _accuracy(count, risk, claim) <= goal)
+    return _smallest_loss(needed, unit, chosen, score_range, lambda claim: accuracy_of(count, risk, claim) <= goal)
 
 
 def loss_for(
@@ -149,7 +149,7 @@ def _log_odds(k: int, beta: float, mechanism: str) -> float:
     return max(0.0, math.log(bound / beta))
 
 
-def _accuracy(k: int, beta: float, claim: Claim) -> float:
+def accuracy_of(k: int, beta: float, claim: Claim) -> float:
     return _log_odds(k, beta, claim.mechanism) / float(claim.rate)
 
 

@@ -1,6 +1,6 @@
 """Know before you spend: the exact law of both mechanisms on given scores, for accuracy and for loss.
 
-**Nothing here is private.** The functions compute on the scores they are given: use them on public scores
+**Nothing here is private.** The functions compute on the scores, or the frame, they are given: use them on public ones
 (last year's published data, made ones), or on the bounds that hold for all scores.
 
 Parameters that many functions share, all keyword-only:
@@ -43,6 +43,8 @@ from dp_polars._profile import PrivacyProfile as PrivacyProfile
 from dp_polars._profile import compose as compose
 from dp_polars._profile import privacy_profile as privacy_profile
 from dp_polars._rates import as_probability, claim_of, rate_of
+from dp_polars._simulation import SIMULATED as SIMULATED
+from dp_polars._simulation import simulate as simulate
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

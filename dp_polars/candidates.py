@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -23,6 +24,10 @@ Temporal: TypeAlias = "date | datetime | timedelta | time"
 
 # Beyond it a float64 no longer tells two grid points apart.
 _LARGEST_SIZE = 2**53
+# Ends of float grids, and one over their steps: inside it no arithmetic on points overflows.
+_LARGEST_FLOAT = 2**1000
+# Decimal places of decimal grids: with them 64-bit multiples of the last one fit into the 38 digits of Polars.
+_MOST_PLACES = 18
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,15 +89,15 @@ class Categories(_Listed):
             raise TypeError(msg)
         try:
             values = self.values.cast(dtype)
-            if (values.cast(self.values.dtype) != self.values).any():
-                raise pl.exceptions.InvalidOperationError
         except pl.exceptions.PolarsError:
+            values = None
+        if values is None or values.cast(self.values.dtype).ne_missing(self.values).any():
             msg = f"every candidate must be a value that a column of type {dtype} can hold."
-            raise TypeError(msg) from None
-        return values
+            raise TypeError(msg)
+        return _check_width(values)
 
     def __str__(self) -> str:
-        return "the categories of the column's type" if self.values is None else f"{len(self.values):,} candidates"
+        return "the categories of the column's type" if self.values is None else _plural(len(self.values), "candidate")
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +121,7 @@ class Points(_Listed):
         return self.values.gather(codes)
 
     def __str__(self) -> str:
-        return f"{self.size:,} candidates"
+        return _plural(self.size, "candidate")
 
 
 @dataclass(frozen=True)
@@ -149,12 +154,21 @@ class Grid:
         ):
             msg = f"the points of a grid of {self.dtype} must fit into 64 bits."
             raise ValueError(msg)
+        if unit is None and not (
+            max(abs(self.start), abs(self.start + self.step * (self.size - 1))) <= _LARGEST_FLOAT
+            and self.step * _LARGEST_FLOAT >= 1
+        ):
+            msg = "the points of a grid of Float64 must lie within ±2**1000, and its step must be at least 2**-1000."
+            raise ValueError(msg)
 
     def take(self, codes: NDArray[np.int64]) -> pl.Series:
-        """Return the candidates at the given positions, each the exact point rounded once."""
+        """Return the candidates at the given positions.
+
+        A float is the exact point rounded once where start and step need no more than 53 bits.
+        """
         unit = _columns.tick(self.dtype) or Fraction(1)
         start, step = self.start / unit, self.step / unit
-        denominator = np.lcm(start.denominator, step.denominator).item() if self.dtype.is_float() else 1
+        denominator = math.lcm(start.denominator, step.denominator) if self.dtype.is_float() else 1
         first, stride = int(start * denominator), int(step * denominator)
         if not self.dtype.is_float():
             # Modulo 2**64 on the way, but every point itself fits.
@@ -166,7 +180,7 @@ class Grid:
         return pl.Series(float(start) + codes * float(step), dtype=pl.Float64)
 
     def __str__(self) -> str:
-        return f"{self.size:,} grid points"
+        return _plural(self.size, "grid point")
 
 
 Ordered: TypeAlias = "Points | Grid"
@@ -219,7 +233,7 @@ def ordered(values: Values) -> Ordered:
     """Return the candidates of a quantile: a grid or a range as it is, anything else sorted."""
     if isinstance(values, Grid):
         return values
-    if isinstance(values, range) and len(values) > 1:
+    if isinstance(values, range) and values[1:]:
         low, high = min(values[0], values[-1]), max(values[0], values[-1])
         return grid(low, high, step=abs(values.step))
     series = _check(_to_series(values))
@@ -235,7 +249,8 @@ def ordered(values: Values) -> Ordered:
 def _as_grid(ascending: pl.Series) -> Ordered:
     """Return evenly spaced integers or times as the grid that they are: nothing has to be searched in it."""
     unit = _columns.tick(ascending.dtype)
-    if unit is None or len(ascending) == 1:
+    deep = isinstance(ascending.dtype, pl.Decimal) and ascending.dtype.scale > _MOST_PLACES
+    if unit is None or deep or len(ascending) == 1:
         return Points(ascending)
     physical = _columns.integers(ascending)
     steps = np.unique(np.diff(physical))
@@ -249,17 +264,29 @@ def _to_series(values: Values) -> pl.Series:
     if isinstance(values, pl.Series):
         return values.alias("")
     if isinstance(values, np.ndarray) or hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):
-        return pl.Series(values)
+        of_array: Any = values
+        return pl.Series(of_array)
     if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
         msg = f"candidates must be a list, a range, a Series or an Arrow array, got {type(values).__name__}."
         raise TypeError(msg)
-    kinds = {type(value) for value in values}
+    kinds = sorted({_kind(value) for value in values})
+    dtype = (pl.UInt64() if max(values) >= 2**63 else pl.Int64()) if kinds == ["int"] else None
     try:
-        return pl.Series(values, strict=not kinds <= {int, float})
+        if kinds == ["datetime", "datetime with time zone"]:
+            raise TypeError
+        return pl.Series(values, dtype=dtype, strict=kinds != ["float", "int"])
     except (TypeError, OverflowError, pl.exceptions.PolarsError):
-        names = sorted(kind.__name__ for kind in kinds)
-        msg = f"candidates must be values of one type that Polars knows, got {names}."
+        what = "of one type that Polars knows" if dtype is None else "within the 64 bits of one type"
+        msg = f"candidates must be values {what}, got {kinds}."
         raise TypeError(msg) from None
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__ + (" with time zone" if getattr(value, "tzinfo", None) else "")
+
+
+def _plural(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _check(values: pl.Series) -> pl.Series:
@@ -278,6 +305,16 @@ def _check(values: pl.Series) -> pl.Series:
     if values.n_unique() != len(values):
         msg = "candidates must not repeat."
         raise ValueError(msg)
+    return _check_width(values)
+
+
+def _check_width(values: pl.Series) -> pl.Series:
+    if not _columns.fit_into_64_bits(values):
+        msg = (
+            f"candidates of type {values.dtype} must lie strictly between -2**63 and 2**63 - 1"
+            f"{' multiples of the last digit' if isinstance(values.dtype, pl.Decimal) else ''}."
+        )
+        raise ValueError(msg)
     return values
 
 
@@ -295,8 +332,11 @@ def _number_dtype(given: list[object], exact: list[Fraction]) -> pl.DataType:
     if any(isinstance(value, (float, np.floating, Fraction)) for value in given):
         return pl.Float64()
     if any(isinstance(value, Decimal) for value in given):
-        scale = next(s for s in range(39) if all((value * 10**s).denominator == 1 for value in exact))
-        return pl.Decimal(38, scale)
+        for scale in range(_MOST_PLACES + 1):
+            if all((value * 10**scale).denominator == 1 for value in exact):
+                return pl.Decimal(38, scale)
+        msg = f"a decimal grid must have at most {_MOST_PLACES} decimal places, got {given!r}."
+        raise ValueError(msg)
     if exact[0] >= 0 and 2**63 <= exact[1] < 2**64:
         return pl.UInt64()
     return pl.Int64()
@@ -309,12 +349,13 @@ def _temporal_ends(start: object, stop: object, step: object) -> tuple[Fraction,
         msg = f"start and stop must be of one type, got {start!r} and {stop!r}."
         raise TypeError(msg) from None
     unit = _columns.tick(ends.dtype)
-    if unit is None or ends.null_count():
+    if unit is None or ends.null_count() or _kind(start) != _kind(stop):
         msg = f"start and stop must be of one type, got {start!r} and {stop!r}."
         raise TypeError(msg)
     distance = Fraction(_duration(step))
     if (distance / unit).denominator != 1:
-        msg = f"step must be a whole number of days for dates, got {step!r}."
+        resolution = "days" if ends.dtype == pl.Date else "microseconds"
+        msg = f"step must be a whole number of {resolution} for {ends.dtype}, got {step!r}."
         raise ValueError(msg)
     first, last = (int(end) * unit for end in _columns.integers(ends))
     return first, last, distance, ends.dtype

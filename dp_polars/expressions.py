@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -14,20 +14,21 @@ from dp_polars import _columns, _kernel
 from dp_polars._encoding import code_dtype
 from dp_polars._random import system_words
 from dp_polars.queries import ArgMax, Counted, Query, describe
-from dp_polars.selection import best_rows
+from dp_polars.selection import Scores, best_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from polars._typing import IntoExpr, WindowMappingStrategy
 
 IntoColumn: TypeAlias = "pl.Expr | str"
+_State: TypeAlias = "tuple[bytes, Query, pl.Expr | None]"
 
 
 class PrivateExpr(pl.Expr):
     """An expression whose every evaluation is a release: what the methods of `.dp` return.
 
-    It is a `polars.Expr` and goes wherever one goes. `alias`, `over` and `name.*` keep the class; every other operation gives a
-    plain `Expr`: post-processing of a private answer is free.
+    It is a `polars.Expr` and goes wherever one goes. `alias`, `over` and `name.*` keep the class; every other operation
+    gives a plain `Expr`: post-processing of a private answer is free.
 
     Attributes
     ----------
@@ -41,8 +42,8 @@ class PrivateExpr(pl.Expr):
 
     @classmethod
     def _of(cls, expr: pl.Expr, query: Query, column: pl.Expr | None) -> PrivateExpr:
-        private = cls._from_pyexpr(expr._pyexpr)
-        private.query, private._column = query, column
+        private = cls.__new__(cls)
+        private._pyexpr, private.query, private._column = expr._pyexpr, query, column
         return private
 
     def alias(self, name: str) -> PrivateExpr:
@@ -70,7 +71,7 @@ class PrivateExpr(pl.Expr):
         return self._of(windowed, self.query, None)
 
     @property
-    def name(self) -> PrivateName:  # type: ignore[override]
+    def name(self) -> PrivateName:
         """The namespace that renames: see `polars.Expr.name`."""
         return PrivateName(self)
 
@@ -83,10 +84,10 @@ class PrivateExpr(pl.Expr):
     def _repr_html_(self) -> str:
         return f"<pre>{describe(self.query)}</pre>"
 
-    def __getstate__(self) -> Any:
+    def __getstate__(self) -> _State:  # type: ignore[override]
         return super().__getstate__(), self.query, self._column
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: _State) -> None:  # type: ignore[override]
         plain, self.query, self._column = state
         super().__setstate__(plain)
 
@@ -149,15 +150,15 @@ def as_expression(column: IntoColumn, query: Query) -> PrivateExpr:
     if isinstance(query, ArgMax):
         drawn = pl.map_batches([expr.implode()], _DrawScores(query), pl.UInt32, is_elementwise=True)
     elif query.candidates_type is not None and expr.meta.is_column():
-        # Codes implode faster than values. But below a node that changes the length (a filter), Polars would encode group by
-        # group.
+        # Codes implode faster than values. But below a node that changes the length (a filter), Polars would encode
+        # group by group.
         codes = pl.map_batches([expr], _Encode(query), _codes_type(query), is_elementwise=True)
         drawn = pl.map_batches([codes.implode()], _DrawCodes(query), query.candidates_type, is_elementwise=True)
     else:
         raw = query.candidates_type or _NAMED_BY_COLUMN
         drawn = pl.map_batches([expr.implode()], _DrawValues(query), raw, is_elementwise=True)
-    # The type of a UDF must be fixed: Polars would keep one that it resolved on an earlier frame. The outermost node must be
-    # native: engines may evaluate a bare UDF several times, and OpenDP aborts on one.
+    # The type of a UDF must be fixed: Polars would keep one that it resolved on an earlier frame. The outermost node
+    # must be native: engines may evaluate a bare UDF several times, and OpenDP aborts on one.
     return PrivateExpr._of(_as_answer(drawn.first(), expr, query), query, expr)
 
 
@@ -170,9 +171,9 @@ def _codes_type(query: Counted) -> pl.DataType:
 
 
 def _as_answer(drawn: pl.Expr, column: pl.Expr, query: Query) -> pl.Expr:
-    """Cast what was drawn to the type of the answer, which may depend on the column's; check that type on the way."""
+    """Cast what was drawn to the type of the answer, which may depend on the column's, and check that type."""
     schema = pl.map_batches([column], _Schema(query))
-    # `~` refuses the struct that carries a message, and the error of Polars prints it; pl.struct resolves all its fields.
+    # `~` refuses the struct that carries a message, and the error of Polars prints it; pl.struct resolves all fields.
     checked = pl.struct(schema.struct.field("answer"), ~schema.struct.field("fits")).struct.field("answer")
     answer = drawn.cast(pl.dtype_of(checked), strict=False)
     if query.candidates_type is not None:
@@ -253,6 +254,7 @@ class _DrawScores:
         values, lengths = _flatten(series[0])
         self.query.answer_type(values.dtype)
         rate, offered = self.query.claim.rate, values.is_not_null().to_numpy()
+        scores: Scores
         if values.dtype.is_float():
             scores = _columns.floats(values)
         else:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from dp_polars._sharing import share
 from dp_polars.expressions import IntoColumn, PrivateExpr, as_expression
 from dp_polars.queries import ask_argmax, ask_mode, ask_quantile
 
@@ -26,8 +27,9 @@ def mode(
 ) -> PrivateExpr:
     r"""Select the most common candidate of each group.
 
-    The answer is `epsilon`-differentially private (or `rho`-zCDP) under `neighboring_relation` for a person with at most
-    `contributions` rows, over all groups together. Group keys that come from the data are not protected: see the notes.
+    The answer is `epsilon`-differentially private (or `rho`-zCDP) under `neighboring_relation` for a person with at
+    most `contributions` rows, over all groups together. Group keys that come from the data are not protected: see the
+    notes.
 
     Parameters
     ----------
@@ -39,8 +41,8 @@ def mode(
         repetitions. They may be left out where the column's type names them (Enum, Boolean). Never take them from the
         data.
     epsilon, rho
-        What one person loses in all, over all groups, in pure DP or in zCDP: exactly one of them. An int, float, Fraction or
-        Decimal; a float is the decimal that it prints as.
+        What one person loses in all, over all groups, in pure DP or in zCDP: exactly one of them. An int, float,
+        Fraction or Decimal; a float is the decimal that it prints as.
     contributions
         How many rows one person can have. With `group_by_dynamic` or `rolling`, windows that overlap multiply them.
     neighboring_relation
@@ -62,9 +64,9 @@ def mode(
 
     Notes
     -----
-    A null, and a value that is no candidate, is no evidence. A group without rows draws uniformly. The score is the count,
-    R = 1 per row (McKenna & Sheldon 2020, arXiv 2010.12603). `DataFrame.group_by` takes its keys from the data, which
-    publishes that each group exists: use `LazyFrame.dp.protect` where that must not be.
+    A null, and a value that is no candidate, is no evidence. A group without rows draws uniformly. The score is the
+    count, R = 1 per row (McKenna & Sheldon 2020, arXiv 2010.12603). `DataFrame.group_by` takes its keys from the data,
+    which publishes that each group exists: use `LazyFrame.dp.protect` where that must not be.
 
     Examples
     --------
@@ -106,8 +108,8 @@ def quantile(
 ) -> PrivateExpr:
     r"""Select the candidate nearest to the lower α-quantile of each group.
 
-    The answer is `epsilon`-differentially private (or `rho`-zCDP) under `neighboring_relation` for a person with at most
-    `contributions` rows, over all groups together.
+    The answer is `epsilon`-differentially private (or `rho`-zCDP) under `neighboring_relation` for a person with at
+    most `contributions` rows, over all groups together.
 
     Parameters
     ----------
@@ -133,11 +135,11 @@ def quantile(
 
     Notes
     -----
-    Null and NaN are no evidence. Every value counts as its nearest candidate (ties down, the ends take what lies beyond them);
-    among these the score is minus the number of rows, in units of 1/den for α = num/den, by which the candidate misses
-    being the lower quantile: −max(0, num·N − den·A, den·L − num·N + 1) with L rows below it, A at or below it, N in all;
-    R = 2·max(num, den − num) per row. At α = 1/2 it is the median score of McKenna & Sheldon 2020 (arXiv 2010.12603,
-    Section 6). A group without rows draws uniformly.
+    Null and NaN are no evidence. Every value counts as its nearest candidate (ties down, the ends take what lies beyond
+    them); among these the score is minus the number of rows, in units of 1/den for α = num/den, by which the candidate
+    misses being the lower quantile: −max(0, num·N − den·A, den·L − num·N + 1) with L rows below it, A at or below it,
+    N in all; R = 2·max(num, den − num) per row. At α = 1/2 it is the median score of McKenna & Sheldon 2020
+    (arXiv 2010.12603, Section 6). A group without rows draws uniformly.
 
     Examples
     --------
@@ -221,7 +223,8 @@ def argmax(
 ) -> PrivateExpr:
     r"""Select the row with the highest score in each group, by scores of the caller's own.
 
-    The answer is `epsilon`-differentially private (or `rho`-zCDP) for whatever relation of data sets `sensitivity` holds for.
+    The answer is `epsilon`-differentially private (or `rho`-zCDP) for whatever relation of data sets `sensitivity`
+    holds for.
 
     Parameters
     ----------
@@ -248,8 +251,8 @@ def argmax(
 
     Notes
     -----
-    Which rows exist and which of them have a finite score is public: that is part of what the caller claims. A null, NaN or
-    infinite score is a candidate that can't win. McKenna & Sheldon 2020, arXiv 2010.12603.
+    Which rows exist and which of them have a finite score is public: that is part of what the caller claims. A null,
+    NaN or infinite score is a candidate that can't win. McKenna & Sheldon 2020, arXiv 2010.12603.
 
     Examples
     --------
@@ -316,7 +319,7 @@ def argmin(
     return as_expression(column, query)
 
 
-@pl.api.register_expr_namespace("dp")
+@share
 class PrivateNamespace:
     """The methods `.dp` of a Polars expression: private choices, with the expression as the column."""
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias, get_args
 
+import numpy as np
+
 from dp_polars._intervals import ball, precision, upper
 from dp_polars._numbers import Number, positive_fraction, show
 
@@ -135,6 +137,15 @@ class Claim:
             msg = f"The loss divided by the sensitivity must lie between 2**-1000 and 2**1000, got {loss}."
             raise ValueError(msg)
         return cls(loss, chosen, score_range, contributions, neighboring_relation, rate)
+
+    @classmethod
+    def for_scores(cls, loss: Loss, mechanism: str | None, sensitivity: Number, monotonic: bool) -> Claim:
+        """Return the claim of a selection by scores of the caller's own sensitivity, for the caller's own relation."""
+        if not isinstance(monotonic, (bool, np.bool_)):
+            msg = f"monotonic must be True or False, got {monotonic!r}."
+            raise TypeError(msg)
+        score_range = positive_fraction("sensitivity", sensitivity) * (1 if monotonic else 2)
+        return cls.of(loss, mechanism, score_range, Contributions(1, 1), None)
 
     def cost(self, unit: Unit, distance: int | Fraction = 1) -> Fraction:
         """Return what `distance` people together lose, in `unit`: never below the truth.

@@ -18,7 +18,7 @@ from dp_polars.selection import score_claim
 
 if TYPE_CHECKING:
     from dp_polars.candidates import Values
-    from dp_polars.privacy import NeighboringRelation
+    from dp_polars.privacy import NeighboringRelation, Unit
     from dp_polars.scores import Ints
 
 _LARGEST_DENOMINATOR = 10_000
@@ -139,13 +139,16 @@ _INTEGERS = [pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt
 def describe(query: Query) -> str:
     """Return the claim of a query in a few lines."""
     claim = query.claim
-    other = "rho" if claim.loss.unit == "epsilon" else "epsilon"
-    per = claim.neighboring_relation or "the relation of the given sensitivity"
+    other: Unit = "rho" if claim.loss.unit == "epsilon" else "epsilon"
+    relation, per_row = "that of the given sensitivity", ""
+    if claim.neighboring_relation is not None:
+        relation = f"{claim.neighboring_relation}, rows of one person: {claim.contributions.total}"
+        per_row = " per row"
     lines = {
         "selects": str(query),
         "loss": f"{claim.loss} in all (as {other}: {show(claim.cost(other))})",
-        "mechanism": f"{claim.mechanism}, rate {show(claim.rate)} for R = {show(claim.score_range)} per row",
-        "relation": f"{per}, rows of one person: {claim.contributions.total}",
+        "mechanism": f"{claim.mechanism}, rate {show(claim.rate)} for R = {show(claim.score_range)}{per_row}",
+        "relation": relation,
     }
     return "\n".join(f"{key + ':':<11}{text}" for key, text in lines.items())
 

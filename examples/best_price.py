@@ -17,8 +17,6 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-import dp_polars as dpp
-
 HIGHEST = 200
 
 

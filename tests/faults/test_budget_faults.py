@@ -43,7 +43,7 @@ class Spender:
         self.started = 0
 
     def start(self, path, *, total=1_000, loss=LOSS, letter="x", **job):
-        """Fork a spender and return its process id, once it is about to open the budget."""
+        """Fork a spender and return its process id."""
         job |= {"path": str(path), "total": str(total), "loss": str(loss), "letter": letter}
         child = int(self.ask(json.dumps(job)))
         self.started += 1
@@ -74,8 +74,9 @@ class Spender:
 
     def wait_for(self, letters):
         """Return what was heard, once it holds a letter of `letters`."""
-        heard = Counter()
+        heard, deadline = Counter(), time.monotonic() + 30
         while not any(heard[letter] for letter in letters):
+            assert time.monotonic() < deadline
             heard += self.heard()
             time.sleep(0.0002)
         return heard
@@ -145,8 +146,10 @@ def test_kills_while_it_is_made_leave_a_whole_ledger_or_none(spender, tmp_path):
         folder = tmp_path / str(number)
         folder.mkdir()
         child = spender.start(folder / "ledger.db", end=str(tmp_path / "end"))
+        spender.wait_for("!")
+        deadline = time.monotonic() + 30
         while not any(folder.iterdir()):
-            time.sleep(0.0001)
+            assert time.monotonic() < deadline
         time.sleep(rng.uniform(0, 0.002))
         os.kill(child, signal.SIGKILL)
         spender.wait()

@@ -1,0 +1,426 @@
+"""Figures that a person understands at once: Altair charts of exact errors, simulations and budgets (extra ``plot``).
+
+Every function returns an Altair chart: notebooks show it, and `chart.save("figure.png", scale_factor=2)` writes it
+without a browser. Series differ in colour (Okabe & Ito's palette, safe for colour-blind readers) and also in dash or
+shade, so that they stay apart in grey print.
+
+**Nothing here is private.** Plot public scores, simulations on public frames, and budgets.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from dp_polars import _charts, analysis
+from dp_polars._extras import require
+from dp_polars._numbers import Number, positive_fraction, positive_int
+from dp_polars._pmf import LAPLACE, checked_scores
+from dp_polars._rates import check_unit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import altair as alt
+    from numpy.typing import ArrayLike
+
+    from dp_polars._rates import Comparable
+    from dp_polars.budget import Budget
+    from dp_polars.privacy import Unit
+else:
+    alt = require("altair", extra="plot")
+
+_MECHANISMS = {
+    "permute_and_flip": "permute-and-flip",
+    "exponential": "exponential mechanism",
+    LAPLACE: "report-noisy-max, Laplace noise",
+}
+_BOTH: tuple[Comparable, ...] = ("permute_and_flip", "exponential")
+_SYMBOLS = {"epsilon": "ε", "rho": "ρ"}
+# Groups or charges that have a bar each; more are drawn as one line.
+_MOST_BARS = 30
+# Candidates whose probability is below this, and so would be shown as 0.0%, have no bar of their own.
+_SMALLEST = 0.0005
+
+
+def error_curve(
+    scores: ArrayLike,
+    losses: Sequence[Number],
+    *,
+    mechanisms: Sequence[Comparable] = _BOTH,
+    unit: Unit = "epsilon",
+    sensitivity: Number = 1,
+    monotonic: bool = False,
+) -> alt.LayerChart:
+    """Plot the exact expected error on given scores against the privacy loss, one line per mechanism.
+
+    Parameters
+    ----------
+    scores
+        Shape (k,): public scores, as for `dp_polars.analysis.selection_probabilities`.
+    losses
+        The privacy losses of one release, at least two, in `unit`. Both axes are logarithmic: even ratios, as of
+        `numpy.geomspace`, make the smoothest line.
+    mechanisms
+        Any of "permute_and_flip", "exponential" and (in epsilon only) "report_noisy_max_laplace".
+    unit
+        "epsilon" or "rho".
+    sensitivity, monotonic
+        As in `dp_polars.analysis`.
+
+    Returns
+    -------
+    altair.LayerChart
+        Errors in units of the scores. The lines end at a ten-thousandth of the largest.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described, or all scores are equal, so that there is no error.
+
+    Examples
+    --------
+    >>> chart = error_curve([120, 117, 80, 3], np.geomspace(0.01, 1, 30), monotonic=True)
+    """
+    amounts = [float(positive_fraction(f"losses[{i}]", loss)) for i, loss in enumerate(losses)]
+    if not (len(amounts) >= 2 and len(mechanisms) >= 1):
+        msg = f"losses must be at least two and mechanisms at least one, got {len(amounts)} and {len(mechanisms)}."
+        raise ValueError(msg)
+    symbol = _SYMBOLS[check_unit(unit)]
+    points = [
+        (
+            _MECHANISMS.get(mechanism, mechanism),
+            loss,
+            analysis.expected_error(
+                scores,
+                epsilon=loss if unit == "epsilon" else None,
+                rho=loss if unit == "rho" else None,
+                sensitivity=sensitivity,
+                monotonic=monotonic,
+                mechanism=mechanism,
+            ),
+        )
+        for mechanism in mechanisms
+        for loss in amounts
+    ]
+    frame = pl.DataFrame(points, ["mechanism", "loss", "error"], orient="row")
+    largest = max(error for _, _, error in points)
+    if not largest > 0:
+        msg = "scores must not all be equal: then no answer is wrong."
+        raise ValueError(msg)
+    return _charts.lines(
+        frame,
+        "loss",
+        "error",
+        "mechanism",
+        x_title=f"privacy loss {symbol} of one person",
+        y_title="expected error (units of the scores)",
+        log_x=True,
+        log_y=True,
+        y_domain=(max(min(error for _, _, error in points), largest * 1e-4), largest * 1.1),
+    )
+
+
+def probabilities(
+    scores: ArrayLike,
+    *,
+    candidates: Sequence[object] | None = None,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+    sensitivity: Number = 1,
+    monotonic: bool = False,
+    mechanisms: Sequence[Comparable] = _BOTH,
+    most: int = 12,
+) -> alt.LayerChart:
+    """Plot the exact probability that each candidate is chosen, the best candidate first.
+
+    Parameters
+    ----------
+    scores
+        Shape (k,): public scores, as for `dp_polars.analysis.selection_probabilities`.
+    candidates
+        Names of the candidates, k of them. None: their positions.
+    epsilon, rho, sensitivity, monotonic
+        As in `dp_polars.analysis`.
+    mechanisms
+        Up to three of "permute_and_flip", "exponential" and (in epsilon only) "report_noisy_max_laplace".
+    most
+        How many candidates have bars of their own. One more bar stands for all others together, and for those with
+        probabilities below 0.05%.
+
+    Returns
+    -------
+    altair.LayerChart
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described.
+
+    Examples
+    --------
+    >>> chart = probabilities([120, 117, 80], candidates=["flu", "asthma", "none"], epsilon=0.1, monotonic=True)
+    """
+    array, shown = checked_scores("scores", scores), positive_int("most", most)
+    names = [str(name) for name in (range(len(array)) if candidates is None else candidates)]
+    if not (len(names) == len(array) and 1 <= len(mechanisms) <= len(_charts.FILLS)):
+        msg = (
+            f"candidates must be as many as the {len(array)} scores and mechanisms from one to {len(_charts.FILLS)}, got "
+            f"{len(names)} and {len(mechanisms)}."
+        )
+        raise ValueError(msg)
+    laws = np.array(
+        [
+            analysis.selection_probabilities(
+                array, epsilon=epsilon, rho=rho, sensitivity=sensitivity, monotonic=monotonic, mechanism=mechanism
+            )
+            for mechanism in mechanisms
+        ]
+    )
+    order = np.argsort(array, kind="stable")[::-1]
+    shown = min(shown, max(1, np.count_nonzero(laws.max(axis=0) >= _SMALLEST)))
+    labels = [f"{names[i]} (score {array[i]:,})" for i in order[:shown].tolist()]
+    each = [laws[:, order[:shown]]]
+    if shown < len(array):
+        labels.append(f"{len(array) - shown:,} others together")
+        each.append(laws[:, order[shown:]].sum(axis=1, keepdims=True))
+    series = [_MECHANISMS.get(mechanism, mechanism) for mechanism in mechanisms]
+    bars = pl.DataFrame(
+        [
+            (rank, labels[rank], name, p, f"{p:.1%}" if p >= _SMALLEST else "< 0.1%")
+            for name, law in zip(series, np.concatenate(each, axis=1).tolist(), strict=True)
+            for rank, p in enumerate(law)
+        ],
+        ["rank", "candidate", "mechanism", "probability", "text"],
+        orient="row",
+    )
+    loss = f"ε = {float(epsilon):g}" if epsilon is not None else f"ρ = {float(rho or 0):g}"
+    base = alt.Chart(bars).encode(
+        y=alt.Y("rank:O", axis=_charts.names_axis(labels), scale=alt.Scale(paddingInner=0.3)),
+        yOffset=alt.YOffset("mechanism:N", sort=series),
+        x=alt.X(
+            "probability:Q",
+            scale=alt.Scale(domain=[0, min(1.0, 1.15 * float(laws.max()))]),
+            axis=_charts.axis(f"probability of being chosen, {loss}", format="%", tickCount=8),
+        ),
+        tooltip=["candidate", "mechanism", "probability"],
+    )
+    legend = alt.Legend(title=None, orient="top", labelFontSize=12, labelLimit=0)
+    fills = alt.Scale(domain=series, range=_charts.FILLS)
+    drawn = base.mark_bar(stroke="black", strokeWidth=0.7).encode(
+        fill=alt.Fill("mechanism:N", sort=series, scale=fills, legend=legend)
+    )
+    texts = base.mark_text(align="left", baseline="middle", dx=4, fontSize=11).encode(text="text:N")
+    return alt.LayerChart(layer=[drawn, texts], width=420, height=alt.Step(15 if len(series) > 1 else 22))
+
+
+def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
+    """Plot the result of `dp_polars.analysis.simulate`: one row of panels per output.
+
+    With several losses: probability of the true answer and expected error against the loss, a line for the median over
+    all groups that have a true answer and a band for the middle 80% of them. With one loss: a bar per group, and the
+    5–95% range of its answer where answers are numbers or times; of more than 30 groups, the shares that do as well.
+
+    Parameters
+    ----------
+    frame
+        What `simulate` returned, or a part of its rows.
+
+    Returns
+    -------
+    altair.VConcatChart
+
+    Raises
+    ------
+    ValueError
+        If the frame lacks columns of `simulate`, or has no row with a true answer.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> last_year = pl.DataFrame({"ward": ["A"] * 50 + ["B"] * 6, "age": [30, 40, 50, 60, 70] * 11 + [30]})
+    >>> median = dpp.median("age", range(121), epsilon=1)
+    >>> chart = simulation(analysis.simulate(median, last_year, by="ward", losses=[0.1, 0.3, 1]))
+    """
+    missing = [name for name in analysis.SIMULATED if name not in frame.columns]
+    if missing:
+        msg = f"frame must have the columns of dp_polars.analysis.simulate, it lacks {missing}."
+        raise ValueError(msg)
+    known = frame.filter(pl.col("true_answer").is_not_null())
+    if not known.height:
+        msg = "frame must have a row with a true answer."
+        raise ValueError(msg)
+    keys = [name for name in frame.columns if name not in analysis.SIMULATED]
+    rows: list[Any] = []
+    for part in known.partition_by("output", maintain_order=True):
+        name, symbol = part.item(0, "output"), _SYMBOLS[part.item(0, "loss_unit")]
+        heading, note = f"{name}, {_MECHANISMS[part.item(0, 'mechanism')]}", ""
+        losses = part.get_column("loss").n_unique()
+        if losses > 1:
+            if part.height > losses:
+                note = f"line and band: median and middle 80% of {part.height // losses:,} groups"
+            panels = _over_losses(part, f"privacy loss {symbol} of one person")
+        else:
+            heading += f", {symbol} = {part.item(0, 'loss'):g}"
+            panels = _over_shares(part) if part.height > _MOST_BARS else _over_groups(part, keys)
+        rows.append(alt.HConcatChart(hconcat=panels, spacing=24, title=_charts.title(heading, note)))
+    return alt.VConcatChart(vconcat=rows, spacing=28)
+
+
+def budget(budget: Budget) -> alt.LayerChart:
+    """Plot what every charge took of a budget, and what is left.
+
+    Up to 30 charged outputs have a bar each, from what was spent before it to what was spent after it; more are one
+    rising line.
+
+    Parameters
+    ----------
+    budget
+        The budget; its log is read, nothing is charged.
+
+    Returns
+    -------
+    altair.LayerChart
+
+    Examples
+    --------
+    >>> from dp_polars.budget import Budget
+    >>> chart = budget(Budget(epsilon=1))
+    """
+    total, log, symbol = float(budget.total), budget.log(), _SYMBOLS[budget.unit]
+    spent = log.item(-1, "running_total") if log.height else 0.0
+    left = max(total - spent, 0.0)
+    title = _charts.title(f"{symbol}: {spent:.4g} of {total:.4g} spent, {left:.4g} left")
+    summed = _charts.axis(f"privacy loss {symbol} of one person, added up")
+    scale = alt.Scale(domain=[0, 1.08 * total], nice=False)
+    steps = log.select("what", before=pl.col("running_total") - pl.col("loss"), after="running_total", loss="loss")
+    edge = alt.Chart(pl.DataFrame({"total": [total], "label": ["the budget"]}))
+    dashed: dict[str, Any] = {"strokeDash": [6, 3], "strokeWidth": 1.5}
+    if steps.height > _MOST_BARS:
+        line = (
+            alt.Chart(steps.with_columns(number=pl.int_range(1, pl.len() + 1)))
+            .mark_line(interpolate="step-after", strokeWidth=2, color=_charts.COLORS[0])
+            .encode(
+                x=alt.X("number:Q", axis=_charts.axis("charged outputs, in their order")),
+                y=alt.Y("after:Q", scale=scale, axis=summed),
+                tooltip=["number", "what", "after"],
+            )
+        )
+        rule = edge.mark_rule(**dashed).encode(y="total:Q")
+        text = edge.mark_text(align="left", dx=4, dy=-7, fontSize=12).encode(
+            y="total:Q", x=alt.value(0), text="label:N"
+        )
+        return alt.LayerChart(layer=[line, rule, text], width=460, height=260, title=title)
+    labels = [*(f"{i + 1}. {what}" for i, what in enumerate(steps["what"])), "left"]
+    ending = pl.DataFrame([("left", spent, total, left)], steps.schema, orient="row")
+    steps = pl.concat([steps, ending]).with_row_index("rank")
+    steps = steps.with_columns(
+        fill=pl.when(pl.col("rank") < log.height).then(pl.lit(_charts.FILLS[0])).otherwise(pl.lit(_charts.FILLS[2])),
+        text=pl.Series([f"{loss:.3g}" for loss in steps["loss"]]),
+    )
+    base = alt.Chart(steps).encode(
+        y=alt.Y("rank:O", axis=_charts.names_axis(labels)), tooltip=["what", "loss", "before", "after"]
+    )
+    bars = base.mark_bar(stroke="black", strokeWidth=0.7, height={"band": 0.7}).encode(
+        x=alt.X("before:Q", scale=scale, axis=summed), x2="after:Q", fill=alt.Fill("fill:N", scale=None)
+    )
+    texts = base.mark_text(align="left", baseline="middle", dx=4, fontSize=11).encode(x="after:Q", text="text:N")
+    rule = edge.mark_rule(**dashed).encode(x="total:Q")
+    return alt.LayerChart(layer=[rule, bars, texts], width=420, height=alt.Step(26), title=title)
+
+
+def _measures(part: pl.DataFrame) -> list[tuple[str, str, alt.Scale, dict[str, Any]]]:
+    """Return column, title, scale and axis style of the two measures of an output."""
+    unit = part.item(0, "error_unit")
+    unit = "units of the score" if unit == "score" else unit
+    return [
+        (
+            "probability_true",
+            "probability of the true answer",
+            alt.Scale(domain=[0, 1]),
+            {"format": "%", "tickCount": 5},
+        ),
+        ("expected_error", f"expected error ({unit})", alt.Scale(zero=True), {"tickCount": 6}),
+    ]
+
+
+def _over_losses(part: pl.DataFrame, title: str) -> list[Any]:
+    """Return the panels of one output at several losses: middle and spread over the groups."""
+    panels = []
+    for column, y_title, scale, style in _measures(part):
+        value = pl.col(column)
+        middle = part.group_by("loss", maintain_order=True).agg(
+            low=value.quantile(0.1, "linear"), middle=value.median(), high=value.quantile(0.9, "linear")
+        )
+        base = alt.Chart(middle).encode(x=_charts.along(middle, "loss", title, log=True))
+        y_axis = _charts.axis(y_title, **style)
+        band = base.mark_area(color=_charts.PALE, opacity=0.4).encode(
+            y=alt.Y("low:Q", scale=scale, axis=y_axis), y2="high:Q"
+        )
+        line = base.mark_line(color=_charts.COLORS[0], point={"size": 40, "fill": _charts.COLORS[0]}).encode(
+            y=alt.Y("middle:Q", scale=scale, axis=y_axis), tooltip=["loss", "low", "middle", "high"]
+        )
+        panels.append(alt.LayerChart(layer=[band, line], width=250, height=200))
+    return panels
+
+
+def _over_groups(part: pl.DataFrame, keys: list[str]) -> list[Any]:
+    """Return the panels of one output at one loss: a mark per group."""
+    text = pl.concat_str([pl.col(key).cast(pl.String) for key in keys], separator=", ") if keys else pl.lit("all rows")
+    labels = part.select(text.alias("group"))["group"].to_list()
+    part = part.with_row_index("rank")
+    panels: list[Any] = []
+    for column, title, scale, style in _measures(part):
+        y = alt.Y("rank:O", axis=None if panels else _charts.names_axis(labels))
+        x = alt.X(column, type="quantitative", scale=scale, axis=_charts.axis(title, **style))
+        bars = alt.Chart(part.select("rank", column), width=170, height=alt.Step(20))
+        panels.append(bars.mark_bar(color=_charts.COLORS[0], height={"band": 0.6}).encode(y=y, x=x, tooltip=column))
+    return [*panels, *_ranges(part)]
+
+
+def _ranges(part: pl.DataFrame) -> list[Any]:
+    """Return a panel with the true answer and the range of the private one, where answers lie on a line."""
+    answers = part.select("rank", "true_answer", "answer_5", "answer_95")
+    if answers["true_answer"].dtype == pl.String:  # with outputs of several types, numbers are text too
+        numbers = answers.with_columns(pl.exclude("rank").cast(pl.Float64, strict=False))
+        answers = answers if numbers["true_answer"].null_count() else numbers
+    dtype = answers["true_answer"].dtype
+    if not (dtype.is_numeric() or dtype.is_temporal()):
+        return []
+    if dtype.is_decimal():
+        answers = answers.with_columns(pl.exclude("rank").cast(pl.Float64))
+    axis = _charts.axis("true answer (dot), private one 5–95% (bar)", tickCount=6)
+    ends: dict[str, Any] = {"type": "temporal" if dtype.is_temporal() else "quantitative", "axis": axis}
+    base = alt.Chart(answers, width=220, height=alt.Step(20)).encode(
+        y=alt.Y("rank:O", axis=None), tooltip=answers.columns[1:]
+    )
+    rule = base.mark_rule(strokeWidth=5, color=_charts.PALE).encode(
+        x=alt.X("answer_5", scale=alt.Scale(zero=False, padding=8), **ends), x2="answer_95"
+    )
+    dot = base.mark_point(size=45, filled=True, color="black", opacity=1).encode(x=alt.X("true_answer", **ends))
+    return [alt.LayerChart(layer=[rule, dot])]
+
+
+def _over_shares(part: pl.DataFrame) -> list[Any]:
+    """Return the panels of one output at one loss in many groups: how many of them do as well."""
+    panels: list[Any] = []
+    for column, title, scale, style in _measures(part):
+        ranked = part.select(pl.col(column).sort(descending=column == "expected_error")).select(
+            share=(pl.int_range(pl.len()) + 0.5) / pl.len(), value=column
+        )
+        # Enough points for the eye, few enough for a small file.
+        at = np.unique(np.linspace(0, ranked.height - 1, 400).astype(np.int64))
+        share = _charts.axis(f"{part.height:,} groups, the hardest first", format="%", tickCount=5)
+        panels.append(
+            alt.Chart(ranked[at], width=250, height=200)
+            .mark_line(color=_charts.COLORS[0], strokeWidth=2)
+            .encode(
+                x=alt.X("share:Q", scale=alt.Scale(domain=[0, 1]), axis=share),
+                y=alt.Y("value:Q", scale=scale, axis=_charts.axis(title, **style)),
+                tooltip=["share", "value"],
+            )
+        )
+    return panels

@@ -1,0 +1,293 @@
+"""Where an expression may stand: every context of Polars, both engines, and how often Python is called there."""
+
+from datetime import datetime, timedelta
+
+import numpy as np
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from tests.spies import forbid, watch
+
+ENGINES = ["in-memory", "streaming"]
+GROUPS, ROWS = 40, 25
+G, X, S, V = pl.col("g"), pl.col("x"), pl.col("s"), pl.col("v")
+# So much that every answer is the true one.
+SURE = {"epsilon": 10_000}
+
+
+@pytest.fixture(scope="module")
+def frame():
+    """Forty groups, one after the other, in each of which the right answers are known."""
+    group = np.repeat(np.arange(GROUPS), ROWS)
+    row = np.tile(np.arange(ROWS), GROUPS)
+    return pl.DataFrame(
+        {
+            "g": group,
+            "t": pl.Series(group).cast(pl.Int64),
+            "when": [datetime(2020, 1, 1) + timedelta(days=int(day)) for day in group],
+            # Three fifths are the group's own value, the others lie on both sides of it.
+            "x": np.where(row % 5 < 3, group, np.where(row % 5 == 3, group - 7, group + 9)),
+            "s": pl.Series(np.where(row % 5 < 3, group % 3, row % 3)).replace_strict([0, 1, 2], ["a", "b", "c"]),
+            "v": np.where(row == group % ROWS, 5.0, -row / 10.0),
+        }
+    ).with_columns(pl.col("t").set_sorted())
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    return watch(monkeypatch)
+
+
+# Every way to ask, and the true answer of a group.
+QUERIES = {
+    "median": (lambda: X.dp.median(range(-10, 61), **SURE), lambda g: g),
+    "median of values": (lambda: (X + 0).dp.median(range(-10, 61), **SURE), lambda g: g),
+    "median of some": (lambda: X.filter(X >= G).dp.median(dpp.grid(-10, 60, step=0.5), rho=10**9), lambda g: g),
+    "mode": (lambda: S.dp.mode(["c", "b", "a"], **SURE), lambda g: "abc"[g % 3]),
+    "mode of values": (lambda: S.filter(S.is_not_null()).dp.mode(["c", "b", "a"], rho=10**9), lambda g: "abc"[g % 3]),
+    "mode of enums": (lambda: S.cast(pl.Enum(["a", "b", "c"])).dp.mode(**SURE), lambda g: "abc"[g % 3]),
+    "argmax": (lambda: V.dp.argmax(sensitivity=1, **SURE), lambda g: g % ROWS),
+    "argmin": (lambda: (-V).dp.argmin(sensitivity=1, **SURE), lambda g: g % ROWS),
+}
+by_query = pytest.mark.parametrize(("expr", "truth"), QUERIES.values(), ids=QUERIES)
+by_engine = pytest.mark.parametrize("engine", ENGINES)
+
+# Contexts with one answer per group: from a lazy frame to a frame with the columns g and y, one row per group.
+BY_GROUP = {
+    "agg": lambda lf, e: lf.group_by("g").agg(y=e),
+    "agg in order": lambda lf, e: lf.group_by("g", maintain_order=True).agg(y=e),
+    "agg of two keys": lambda lf, e: lf.group_by("g", G.alias("again")).agg(y=e).select("g", "y"),
+    "agg with more": lambda lf, e: lf.group_by("g").agg(pl.len(), X.sum(), y=e).select("g", "y"),
+    "over": lambda lf, e: lf.select("g", y=e.over("g")).unique(),
+    "over in order": lambda lf, e: lf.select("g", y=e.over("g", order_by="t")).unique(),
+    "over all together": lambda lf, e: lf.select(G.over("g", mapping_strategy="explode"), y=e.over("g")).unique(),
+    "over, once each": lambda lf, e: lf.select(G.unique(maintain_order=True), y=e.over("g", mapping_strategy="explode")),
+    "with_columns over": lambda lf, e: lf.with_columns(y=e.over(["g", "t"])).select("g", "y").unique(),
+    "dynamic": lambda lf, e: lf.group_by_dynamic("t", every="1i").agg(y=e).rename({"t": "g"}),
+    "dynamic days": lambda lf, e: (
+        lf.group_by_dynamic("when", every="1d").agg(G.first(), y=e).select("g", "y")  # calendar windows
+    ),
+    "dynamic by group": lambda lf, e: lf.group_by_dynamic("t", every="100i", group_by="g").agg(y=e).select("g", "y"),
+}
+
+
+@by_engine
+@pytest.mark.parametrize("context", BY_GROUP)
+@by_query
+def test_each_group_gets_its_own_answer_from_one_draw(frame, calls, expr, truth, context, engine):
+    answers = BY_GROUP[context](frame.lazy(), expr()).collect(engine=engine)
+    assert dict(answers.iter_rows()) == {g: truth(g) for g in range(GROUPS)}
+    # Never more draws than answers: a draw that is thrown away would be a release that nobody accounts for.
+    assert sum(calls.drawn) == GROUPS
+    if context.startswith("dynamic") and engine == "streaming":
+        assert len(calls.drawn) + len(calls.encoded) <= GROUPS / 4
+    else:
+        assert calls.drawn == [GROUPS], "all groups are drawn in one call"
+        assert calls.encoded in ([], [GROUPS * ROWS])
+
+
+@by_query
+def test_frames_that_are_no_plans(frame, calls, expr, truth):
+    grouped = frame.group_by("g", maintain_order=True).agg(y=expr())
+    assert grouped["y"].to_list() == [truth(g) for g in range(GROUPS)]
+    assert frame.select(expr().over("g")).to_series().to_list() == [truth(g) for g in frame["g"]]
+    for g, part in frame.group_by("g"):
+        assert part.select(expr()).item() == truth(g[0])
+    assert sorted(calls.drawn) == [1] * GROUPS + [GROUPS] * 2
+
+
+# Contexts with one answer for all rows: the last group's, so that the truth is known.
+ALL_ROWS = {
+    "select": lambda lf, e: lf.select(y=e),
+    "select beside a column": lambda lf, e: lf.select("g", y=e),
+    "with_columns": lambda lf, e: lf.with_columns(y=e),
+    "in arithmetic": lambda lf, e: lf.select(y=pl.when(X > -100).then(e)),
+    "filtered later": lambda lf, e: lf.with_columns(y=e).filter(X > GROUPS - 1),
+    "a few rows later": lambda lf, e: lf.with_columns(y=e).head(3),
+    "twice over": lambda lf, e: lf.select(y=e).select("y", z=pl.col("y")),
+}
+
+
+@by_engine
+@pytest.mark.parametrize("context", ALL_ROWS.values(), ids=ALL_ROWS)
+@by_query
+def test_all_rows_get_the_same_answer_from_one_draw(frame, calls, expr, truth, context, engine):
+    last = frame.filter(G == GROUPS - 1).lazy()
+    answers = set(context(last, expr()).collect(engine=engine)["y"])
+    assert answers == {truth(GROUPS - 1)}
+    assert calls.drawn == [1]
+    assert calls.encoded in ([], [ROWS])
+
+
+@by_engine
+@by_query
+def test_rows_can_be_filtered_by_an_answer(frame, calls, expr, truth, engine):
+    last = frame.filter(G == GROUPS - 1).lazy()
+    assert len(last.filter(expr() == truth(GROUPS - 1)).collect(engine=engine)) == ROWS
+    assert calls.drawn == [1]
+
+
+@by_query
+def test_streaming_over_sorted_keys_draws_many_groups_at_once(frame, calls, expr, truth):
+    """There Polars aggregates piece by piece: a call for each piece, but never one for each group."""
+    plan = frame.lazy().with_columns(G.set_sorted()).group_by("g").agg(y=expr())
+    assert dict(plan.collect(engine="streaming").iter_rows()) == {g: truth(g) for g in range(GROUPS)}
+    assert sum(calls.drawn) == GROUPS
+    assert len(calls.drawn) + len(calls.encoded) <= GROUPS / 4
+
+
+@by_engine
+@by_query
+def test_windows_that_overlap_draw_once_each(frame, calls, expr, truth, engine):
+    lf = frame.lazy()
+    rolled = lf.rolling("t", period="1i").agg(y=expr()).collect(engine=engine)
+    assert rolled["y"].to_list() == [truth(g) for g in frame["g"]]
+    assert sum(calls.drawn) == len(frame)
+    calls.clear()
+    wide = lf.group_by_dynamic("t", every="1i", period="3i", closed="both").agg(y=expr()).collect(engine=engine)
+    assert sum(calls.drawn) == len(wide) >= GROUPS
+    assert len(calls.drawn) <= len(wide) / 2
+
+
+@by_query
+def test_rows_may_be_windows_of_an_expression(frame, calls, expr, truth):
+    rolled = frame.lazy().select(y=expr().rolling("t", period="1i")).collect(engine="in-memory")
+    assert rolled["y"].to_list() == [truth(g) for g in frame["g"]]
+    assert sum(calls.drawn) == len(frame)
+
+
+@by_engine
+def test_filters_inside_an_aggregation(frame, calls, engine):
+    """A filtered column is encoded where all groups are drawn, not group by group."""
+    asked = {
+        "none": X.filter(X > 1000).dp.median([7], **SURE),
+        "above": X.filter(X > G).dp.median(range(100), **SURE),
+        "in both": X.filter(X > G).dp.median(range(100), **SURE) - X.filter(X < G).dp.median(range(-50, 100), **SURE),
+        "head": S.head(3).dp.mode(["a", "b", "c"], **SURE),
+        "sorted": V.sort().dp.argmax(sensitivity=1, **SURE),
+        "dropped": pl.when(X == G).then(X).drop_nulls().dp.median(range(100), **SURE),
+    }
+    answers = frame.lazy().group_by("g").agg(**asked).sort("g").collect(engine=engine)
+    assert answers["none"].to_list() == [7] * GROUPS
+    assert answers["above"].to_list() == [g + 9 for g in range(GROUPS)]
+    assert answers["in both"].to_list() == [16] * GROUPS
+    assert answers["head"].to_list() == ["abc"[g % 3] for g in range(GROUPS)]
+    assert answers["sorted"].to_list() == [ROWS - 1] * GROUPS
+    assert answers["dropped"].to_list() == list(range(GROUPS))
+    assert calls.drawn == [GROUPS] * 7
+    assert calls.encoded == []
+
+
+@by_engine
+def test_many_expressions_in_one_query(frame, calls, engine):
+    asked = [expr().alias(name) for name, (expr, _) in QUERIES.items()]
+    answers = frame.lazy().group_by("g").agg(asked).sort("g").collect(engine=engine)
+    for name, (_, truth) in QUERIES.items():
+        assert answers[name].to_list() == [truth(g) for g in range(GROUPS)]
+    assert calls.drawn == [GROUPS] * len(QUERIES)
+    price = frame.lazy().group_by("g").agg(X.get(V.dp.argmax(sensitivity=1, **SURE)), best=V.max()).sort("g")
+    truth = frame.group_by("g", maintain_order=True).agg(X.get(V.arg_max()))
+    assert price.collect(engine=engine)["x"].to_list() == truth["x"].to_list()
+
+
+@by_engine
+def test_nothing_and_empty_groups(frame, calls, engine):
+    """No rows at all: one answer of a whole frame, none of its groups; a group that a filter empties gets its answer."""
+    nobody = frame.lazy().filter(G < 0)
+    for name, (expr, _) in QUERIES.items():
+        whole = nobody.select(y=expr()).collect(engine=engine)
+        assert whole.height == 1
+        assert (whole["y"].null_count() == 1) == name.startswith("arg")
+        assert nobody.group_by("g").agg(y=expr()).collect(engine=engine).height == 0
+        assert nobody.with_columns(y=expr().over("g")).collect(engine=engine).height == 0
+    calls.clear()
+    emptied = frame.lazy().group_by("g").agg(
+        mode=S.filter(G > 3).dp.mode(["a", "b", "c"], **SURE),
+        median=X.filter(G > 3).dp.median(range(100), **SURE),
+        argmax=V.filter(G > 3).dp.argmax(sensitivity=1, **SURE),
+    )
+    answers = emptied.sort("g").collect(engine=engine)
+    assert answers.height == GROUPS
+    assert answers["mode"].null_count() == answers["median"].null_count() == 0
+    assert answers["argmax"].is_null().to_list() == [g <= 3 for g in range(GROUPS)]
+    assert answers["median"][4:].to_list() == list(range(4, GROUPS))
+    assert calls.drawn == [GROUPS] * 3
+
+
+def test_lists_are_groups_too(frame, calls):
+    lists = frame.group_by("g", maintain_order=True).agg("x")
+    median = pl.element().dp.median(range(-10, 61), **SURE)
+    assert lists.select(X.list.eval(median).list.first())["x"].to_list() == list(range(GROUPS))
+    assert lists.select(X.list.agg(median))["x"].to_list() == list(range(GROUPS))
+    assert sum(calls.drawn) == 2 * GROUPS
+
+
+@by_engine
+def test_an_expression_used_twice_is_two_releases(frame, calls, engine):
+    expr = X.dp.median(dpp.grid(0, 10**9, step=1), epsilon=1e-9)
+    twice = frame.lazy().group_by("g").agg(a=expr, b=expr).collect(engine=engine)
+    assert (twice["a"] != twice["b"]).any()
+    assert calls.drawn == [GROUPS] * 2
+    built_apart = [X.dp.median(dpp.grid(0, 10**9, step=1), epsilon=1e-9).alias(name) for name in "ab"]
+    a, b = frame.lazy().select(built_apart).collect(engine=engine).row(0)
+    assert a != b
+    calls.clear()
+    # One object twice in a select: two draws, or one where the optimizer of Polars sees that they are the same.
+    frame.lazy().select(a=expr, b=expr).collect(engine=engine)
+    assert calls.drawn in ([1], [1, 1])
+
+
+@by_engine
+def test_collecting_twice_is_two_releases(frame, calls, engine):
+    plan = frame.lazy().select(X.dp.median(dpp.grid(0, 10**15, step=1), epsilon=1e-12))
+    assert plan.collect(engine=engine).item() != plan.collect(engine=engine).item()
+    assert calls.drawn == [1, 1]
+
+
+@by_engine
+def test_one_plan_used_twice_is_one_release(frame, calls, engine):
+    plan = frame.lazy().group_by("g").agg(y=X.dp.median(dpp.grid(0, 10**9, step=1), epsilon=1e-9))
+    joined = plan.join(plan, on="g").collect(engine=engine)
+    assert joined["y"].equals(joined["y_right"], check_names=False)
+    assert calls.drawn == [GROUPS]
+
+
+@by_engine
+def test_an_answer_that_nobody_reads_is_not_drawn(frame, calls, engine):
+    frame.lazy().with_columns(y=X.dp.median([1, 2], epsilon=1)).select("x").collect(engine=engine)
+    assert calls.drawn == []
+
+
+@by_query
+def test_plans_are_resolved_and_explained_without_a_draw(frame, monkeypatch, expr, truth):
+    forbid(monkeypatch)
+    for context in [*BY_GROUP.values(), *ALL_ROWS.values()]:
+        plan = context(frame.lazy(), expr())
+        dtype = plan.collect_schema()["y"]
+        assert dtype in (pl.Int64, pl.Float64, pl.String, pl.Enum(["a", "b", "c"]), pl.UInt32, pl.Null)
+        for optimized in (True, False):
+            plan.explain(optimized=optimized)
+            plan.explain(optimized=optimized, format="tree")
+        plan.explain(engine="streaming")
+    assert repr(expr())
+    with pytest.raises(AssertionError, match="something was drawn"):
+        frame.select(expr())
+
+
+@by_engine
+def test_plans_read_files(frame, calls, tmp_path, engine):
+    path = tmp_path / "rows.parquet"
+    frame.write_parquet(path, row_group_size=90)
+    plan = pl.scan_parquet(path).group_by("g").agg(X.dp.median(range(-10, 61), **SURE), S.dp.mode(["a", "b", "c"], **SURE))
+    answers = plan.sort("g").collect(engine=engine)
+    assert answers.rows() == [(g, g, "abc"[g % 3]) for g in range(GROUPS)]
+    assert calls.drawn == [GROUPS] * 2
+
+
+def test_many_chunks_are_one_column(frame, calls):
+    pieces = pl.concat([frame[i : i + 7] for i in range(0, len(frame), 7)], rechunk=False)
+    assert pieces.n_chunks() > 100
+    answers = pieces.group_by("g", maintain_order=True).agg(X.dp.median(range(-10, 61), **SURE))
+    assert answers["x"].to_list() == list(range(GROUPS))
+    assert calls.drawn == [GROUPS]

@@ -1,0 +1,94 @@
+"""Small data sets, their scores by the definition, and the scores that the kernel makes of them."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dp_polars import _kernel
+from dp_polars.mechanisms import Winners
+
+
+def all_counts(size, rows):
+    """Every histogram of `size` candidates with at most `rows` rows, shape (n, size)."""
+    every = [c for c in itertools.product(range(rows + 1), repeat=size) if sum(c) <= rows]
+    return np.array(every, np.int64)
+
+
+def as_rows(counts, *, shuffle=False):
+    """Codes of the rows of histograms of shape (g, size), and the lengths of the groups."""
+    counts = np.asarray(counts)
+    groups, size = counts.shape
+    codes = np.repeat(np.tile(np.arange(size), groups), counts.ravel())
+    lengths = counts.sum(axis=1)
+    if shuffle:
+        order = np.lexsort((np.random.default_rng(0).random(len(codes)), np.repeat(np.arange(groups), lengths)))
+        codes = codes[order]
+    return codes.astype(np.min_scalar_type(size)), lengths
+
+
+def quantile_score(counts, candidate, alpha):
+    """Design, Facts: −max(0, num·N − den·A, den·L − num·N + 1)."""
+    below, upto, total = sum(counts[:candidate]), sum(counts[: candidate + 1]), sum(counts)
+    num, den = alpha.numerator, alpha.denominator
+    return -max(0, num * total - den * upto, den * below - num * total + 1)
+
+
+def scores_of(counts, alpha):
+    """Scores of all candidates on one data set: counts, or of the quantile."""
+    counts = [int(c) for c in counts]
+    if alpha is None:
+        return counts
+    return [quantile_score(counts, candidate, alpha) for candidate in range(len(counts))]
+
+
+def gaps_of(counts, alpha):
+    """Best score minus score of each candidate of each data set, shape (g, size)."""
+    scores = np.array([scores_of(one, alpha) for one in counts])
+    return scores.max(axis=1, keepdims=True) - scores
+
+
+def built_gaps(way, draw, codes, lengths):
+    """Gap of each code of each group, as the kernel hands them to the race: exactly, and through all it does after.
+
+    A stand-in for the race names each block in turn, and one for the uniform choice each code of the block.
+    """
+    groups, gaps = len(lengths), np.full((len(lengths), draw.size), -1, object)
+    for turn in range(draw.size):
+        turns = {}
+
+        def race(blocks, rate, mechanism, words, turn=turn, turns=turns):
+            assert (rate, mechanism) == (draw.rate, draw.mechanism)
+            winners = Winners(blocks.starts.copy())
+            for group, (start, size) in enumerate(zip(blocks.starts.tolist(), blocks.sizes().tolist(), strict=True)):
+                gap, multiplicities = blocks.exact(group)
+                assert sum(multiplicities) == draw.size
+                position = int(np.searchsorted(np.cumsum(multiplicities), turn, side="right"))
+                turns[group] = (turn - sum(multiplicities[:position]), gap(position))
+                if position < size:
+                    winners.blocks[group] += position
+                else:
+                    winners.blocks[group] = -1
+                    winners.left_out[group] = position
+                flat = blocks.gaps[start : start + size]
+                assert [Fraction(g) for g in flat.tolist()] == [gap(i) for i in range(size)]
+                if blocks.left_out is not None:
+                    assert blocks.left_out[group] == sum(multiplicities[size:])
+            return winners
+
+        def uniform_below(bounds, words, turns=turns):
+            offsets = np.array([turns[group][0] for group in range(groups)])
+            assert (offsets < bounds).all()
+            return offsets
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_kernel, "race", race)
+            patch.setattr(_kernel, "uniform_below", uniform_below)
+            chosen = way(draw, codes, lengths)
+        for group in range(groups):
+            assert gaps[group, chosen[group]] == -1, "a code was named twice"
+            gaps[group, chosen[group]] = turns[group][1]
+    return gaps

@@ -1,0 +1,177 @@
+"""Per person: the law of a whole released frame, for all small frames with and without one person.
+
+The frames' other people have so few rows that no bound binds; the person who is added is bounded at random. Every
+histogram that the counting can give for the larger frame is compared with that of the smaller one: a mixture of laws
+that each keep a bound keeps it too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from dp_polars import release
+from tests.reference import floats, law
+
+GROUPS, SIZE = 3, 3
+KEYS = {"group": range(GROUPS)}
+EPSILON = 0.5
+# How often a frame is counted to see what the random bounds can keep. A person has at most 3 rows, so there are at most
+# 3 ways to keep some; one of probability 1/3 is missed with probability (2/3)**30 < 1e-5. To miss one makes the test weaker,
+# never wrong.
+SEEDS = 30
+
+BASES = [
+    [],
+    [("b", 0, 0)],
+    [("b", 0, 1), ("c", 0, 2)],
+    [("b", 0, 0), ("c", 1, 0), ("d", 0, 0), ("e", 2, 2)],
+    [
+        (f"{group} {i}", group, 1) for i in range(80) for group in range(GROUPS)
+    ],  # one leads by far: there the bound is attained
+]
+
+
+def frame(rows: list[tuple[str, int, int]]) -> pl.DataFrame:
+    return pl.DataFrame(rows, {"person": pl.String, "group": pl.Int64, "value": pl.Int64}, orient="row")
+
+
+def histograms(query: release.PrivateQuery, rows: pl.DataFrame, times: int) -> set[bytes]:
+    """The histograms, (groups, size) int64 as bytes, that counting gave."""
+    bound = query._bind(rows.lazy())
+    found = set()
+    for _ in range(times):
+        [sparse] = release.count(bound.rows, "person", bound.keys, bound.outputs)
+        dense = np.zeros((GROUPS, SIZE), np.int64)
+        dense[sparse["group"].to_numpy(), sparse["code"].to_numpy()] = sparse["count"].to_numpy()
+        found.add(dense.tobytes())
+    return found
+
+
+def log_laws(query: release.PrivateQuery, histogram: bytes) -> list[np.ndarray]:
+    """Log-probability of every candidate, group by group."""
+    [ask] = query.asks
+    laws = []
+    for counts in np.frombuffer(histogram, np.int64).reshape(GROUPS, SIZE):
+        if isinstance(ask.query, dpp.queries.Mode):
+            scores = counts
+        else:
+            num, den = ask.query.alpha.numerator, ask.query.alpha.denominator
+            upto, total = np.cumsum(counts), counts.sum()
+            below = upto - counts
+            scores = -np.maximum(0, np.maximum(num * total - den * upto, den * below - num * total + 1))
+        claim = ask.query.claim
+        laws.append(np.log(floats(law(scores.tolist(), rate=claim.rate, mechanism=claim.mechanism, digits=20))))
+    return laws
+
+
+def loss(query: release.PrivateQuery, one: bytes, other: bytes) -> float:
+    """The largest log-ratio, either way, of the two laws of the released frame: groups are drawn independently."""
+    p, q = log_laws(query, one), log_laws(query, other)
+    return max(
+        sum(float((a - b).max()) for a, b in zip(p, q, strict=True)),
+        sum(float((b - a).max()) for a, b in zip(p, q, strict=True)),
+    )
+
+
+def persons() -> list[list[tuple[str, int, int]]]:
+    """All people with up to three rows in up to three groups."""
+    cells = list(itertools.product(range(GROUPS), range(SIZE)))
+    return [
+        [("a", group, value) for group, value in rows]
+        for n in (1, 2, 3)
+        for rows in itertools.combinations_with_replacement(cells, n)
+    ]
+
+
+MODE = dpp.mode("value", range(SIZE), epsilon=EPSILON)
+MEDIAN = dpp.median("value", range(SIZE), epsilon=EPSILON)
+NINTH = dpp.quantile("value", 0.9, range(SIZE), epsilon=EPSILON, mechanism="exponential")
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expr", "tight"),
+    [
+        ({"max_groups": 2}, MODE, 0.99),
+        ({"max_groups": 1}, dpp.mode("value", range(SIZE), epsilon=EPSILON, mechanism="exponential"), 0.6),
+        ({"max_rows": 2}, MODE, 0.99),
+        ({}, MODE, 0.99),
+        ({"max_rows": 2}, MEDIAN, 0.5),
+        ({"max_rows_per_group": 1, "max_groups": 2}, MEDIAN, 0.5),
+        ({"max_rows_per_group": 2, "max_groups": 2, "max_rows": 3}, NINTH, 0.2),
+        ({"max_rows_per_group": 1}, MEDIAN, 0.5),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else None,
+)
+def test_adding_a_person_costs_at_most_the_loss(bounds: dict[str, int], expr: dpp.PrivateExpr, tight: float) -> None:
+    query = dpp.protect("person", **bounds).group_by(KEYS).agg(expr)
+    rng = np.random.default_rng(0)
+    people = persons()
+    chosen = [people[i] for i in rng.choice(len(people), 12, replace=False)]
+    chosen += [[("a", g, 0) for g in range(GROUPS)], [("a", 0, 0)] * 3, [("a", 0, v) for v in range(SIZE)]]
+    worst = 0.0
+    for base in (BASES[1], BASES[3], BASES[4]):
+        [without] = histograms(query, frame(base), 1)
+        for person in chosen:
+            times = 1 if len(person) == 1 else SEEDS
+            for histogram in histograms(query, frame(base + person), times):
+                worst = max(worst, loss(query, histogram, without))
+    assert worst <= EPSILON * (1 + 1e-12)
+    assert worst >= tight * EPSILON
+
+
+def test_replacing_a_person_costs_at_most_the_loss() -> None:
+    query = dpp.protect("person", max_groups=2, neighboring_relation="replace_one").group_by(KEYS).agg(MODE)
+    worst = 0.0
+    for base in (BASES[0], BASES[-1]):
+        found = [
+            histograms(query, frame(base + person), SEEDS)
+            for person in (
+                [("a", 0, 0), ("a", 1, 0)],
+                [("a", 0, 1), ("a", 1, 1)],
+                [("a", 0, 0), ("a", 1, 0), ("a", 2, 0)],
+            )
+        ]
+        for one, other in itertools.combinations(found, 2):
+            worst = max([worst, *(loss(query, x, y) for x, y in itertools.product(one, other))])
+    assert 0.99 * EPSILON <= worst <= EPSILON * (1 + 1e-12)
+
+
+def test_a_person_with_more_rows_than_the_bound_would_cost_more() -> None:
+    """The control: the same comparison on unbounded histograms fails."""
+    bounded = dpp.protect("person", max_groups=1).group_by(KEYS).agg(MODE)
+    unbounded = dpp.protect("person").group_by(KEYS).agg(MODE)
+    person = [("a", g, 0) for g in range(GROUPS)]
+    [without] = histograms(unbounded, frame(BASES[1]), 1)
+    [with_all] = histograms(unbounded, frame(BASES[1] + person), 1)
+    assert loss(bounded, with_all, without) > 2 * EPSILON
+
+
+@pytest.mark.parametrize("mechanism", ["permute_and_flip", "exponential"])
+@pytest.mark.parametrize(("total", "per_group"), [(1, 1), (3, 1), (5, 2), (4, 4)])
+def test_the_other_unit_is_charged_the_cost_of_the_same_rate(mechanism: str, total: int, per_group: int) -> None:
+    expr = dpp.median("value", range(SIZE), rho=0.02, mechanism=mechanism)
+    query = (
+        dpp.protect("person", max_rows=total, max_rows_per_group=per_group).group_by({"group": range(100)}).agg(expr)
+    )
+    [ask] = query.asks
+    x = float(ask.query.claim.rate) * 2
+    assert query.explain()["epsilon"].item() == pytest.approx(x * total, rel=1e-12)
+    k, rest = divmod(total, per_group)
+    if mechanism == "exponential":
+        assert x == pytest.approx(math.sqrt(8 * 0.02 / (k * per_group**2 + rest**2)), rel=1e-12)
+    else:
+        f = lambda y: y + math.expm1(-y)  # noqa: E731
+        assert k * f(x * per_group) + f(x * rest) == pytest.approx(0.02, rel=1e-9)
+    budget = dpp.Budget(epsilon=Fraction(10**6))
+    charged = dpp.protect("person", budget=budget, max_rows=total, max_rows_per_group=per_group)
+    rows = frame([("a", 0, 1)])
+    charged.group_by({"group": range(100)}).agg(expr).release(rows)
+    assert float(budget.spent) == pytest.approx(x * total, rel=1e-12)
+    assert budget.spent >= ask.query.claim.rate * 2 * total

@@ -1,0 +1,44 @@
+"""What expressions hand to Python while Polars evaluates them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dp_polars import _kernel, expressions
+
+
+@dataclass
+class Calls:
+    """How long each column was that encoders and draws were called with: rows for encoders, groups for draws."""
+
+    encoded: list[int] = field(default_factory=list)
+    drawn: list[int] = field(default_factory=list)
+
+    def clear(self) -> None:
+        self.encoded.clear()
+        self.drawn.clear()
+
+
+def watch(monkeypatch) -> Calls:
+    """Record every call from now on."""
+    calls = Calls()
+    for name in ("_Encode", "_DrawCodes", "_DrawValues", "_DrawScores"):
+        record = calls.encoded if name == "_Encode" else calls.drawn
+        original = getattr(expressions, name).__call__
+
+        def recorded(self, series, *, return_dtype=None, original=original, record=record):
+            record.append(len(series[0]))
+            return original(self, series, return_dtype=return_dtype)
+
+        monkeypatch.setattr(getattr(expressions, name), "__call__", recorded)
+    return calls
+
+
+def forbid(monkeypatch) -> None:
+    """Make every draw an error."""
+
+    def refuse(*_args, **_kwargs):
+        raise AssertionError("something was drawn")
+
+    monkeypatch.setattr(_kernel, "draw_from_rows", refuse)
+    monkeypatch.setattr(expressions, "best_rows", refuse)

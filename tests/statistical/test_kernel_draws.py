@@ -1,0 +1,165 @@
+"""Draws from rows and from histograms against exact laws: the whole way from codes to answers."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dp_polars import _kernel, mechanisms
+from dp_polars._kernel import Draw, draw_from_rows, draw_from_runs
+from dp_polars.scores import Runs
+from tests import reference
+from tests.privacy.datasets import scores_of
+from tests.statistical.goodness import CONTROLS, check_sampler, fits, tally
+from tests.statistical.racing import MECHANISMS
+
+WAYS = {"rows": draw_from_rows, "dense": _kernel._draw_dense, "sparse": _kernel._draw_sparse}
+# name: (counts of the candidates, rows that are no evidence, alpha, rate)
+CASES = {
+    "mode": ([3, 0, 1, 4, 0], 2, None, Fraction(1, 2)),
+    "mode of nobody": ([0, 0, 0, 0], 3, None, Fraction(1, 2)),
+    "mode of one candidate": ([2], 0, None, Fraction(1, 2)),
+    "median": ([2, 0, 0, 3, 1, 0], 1, Fraction(1, 2), Fraction(1, 3)),
+    "median in the middle": ([0, 3, 0, 3], 0, Fraction(1, 2), Fraction(1, 3)),
+    "median of nobody": ([0, 0, 0], 0, Fraction(1, 2), Fraction(1, 3)),
+    "first decile": ([4, 1, 0, 2], 0, Fraction(1, 10), Fraction(1, 20)),
+    "third": ([1, 1, 1, 0, 2], 1, Fraction(2, 3), Fraction(1, 5)),
+}
+FLAT = {"mode of nobody", "mode of one candidate", "median of nobody"}
+
+
+def rows_of(case, draws):
+    counts, nothing, _, _ = CASES[case]
+    one = np.repeat(np.arange(len(counts) + 1, dtype=np.uint8), [*counts, nothing])
+    np.random.default_rng(0).shuffle(one)
+    return np.tile(one, draws), np.full(draws, len(one))
+
+
+def law_of(case, mechanism):
+    counts, _, alpha, rate = CASES[case]
+    return reference.floats(reference.law(scores_of(counts, alpha), rate=rate, mechanism=mechanism, digits=20))
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("case", CASES)
+def test_draws_from_rows_follow_the_law(case, way, mechanism):
+    counts, _, alpha, rate = CASES[case]
+    codes, lengths = rows_of(case, 30_000)
+
+    def draw(factor):
+        return WAYS[way](Draw(len(counts), alpha, rate * factor, mechanism), codes, lengths)
+
+    check_sampler(draw, law_of(case, mechanism), controls=() if case in FLAT else CONTROLS)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("case", ["mode", "median", "third"])
+def test_draws_from_a_histogram_follow_the_law(case, mechanism):
+    counts, _, alpha, rate = CASES[case]
+    occupied, draws = np.flatnonzero(counts), 20_000
+    sizes = np.full(draws, len(occupied))
+    runs = Runs.of_counts(np.tile(occupied, draws), np.tile(np.take(counts, occupied), draws), sizes)
+
+    def draw(factor):
+        return draw_from_runs(Draw(len(counts), alpha, rate * factor, mechanism), runs)
+
+    check_sampler(draw, law_of(case, mechanism))
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("case", ["mode", "median", "first decile"])
+@pytest.mark.parametrize("size", ["dense", "sparse"])
+def test_slices_of_few_groups_change_nothing(case, size, mechanism, monkeypatch):
+    monkeypatch.setattr(_kernel, "_SLICE_ROWS", 25)
+    monkeypatch.setattr(_kernel, "_SLICE_CELLS", 25 if size == "dense" else -(10**9))
+    counts, _, alpha, rate = CASES[case]
+    codes, lengths = rows_of(case, 5_000)
+    answers = draw_from_rows(Draw(len(counts), alpha, rate, mechanism), codes, lengths)
+    assert fits(tally(answers, law_of(case, mechanism)), law_of(case, mechanism))
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_groups_of_one_slice_are_independent_and_in_order(mechanism):
+    # Different groups side by side, at a rate where only the best can win.
+    rng = np.random.default_rng(2)
+    best, others = rng.integers(0, 50, 3000), rng.integers(0, 50, 3000)
+    codes = np.column_stack([best, best, best, others]).astype(np.uint8)
+    draw = Draw(50, None, Fraction(100), mechanism)
+    for way in WAYS.values():
+        assert (way(draw, codes.ravel(), np.full(3000, 4)) == best).all()
+    # And the same group side by side: pairs of neighbours follow the product law.
+    codes, lengths = rows_of("mode", 40_000)
+    counts, _, alpha, rate = CASES["mode"]
+    law = law_of("mode", mechanism)
+    for way in WAYS.values():
+        answers = way(Draw(len(counts), alpha, rate, mechanism), codes, lengths).reshape(-1, 2)
+        pairs = answers @ [len(law), 1]
+        assert fits(tally(pairs, np.outer(law, law).ravel()), np.outer(law, law).ravel())
+
+
+# A grid of a billion points
+
+
+SIZE = 10**9
+# Codes of the rows, alpha, and a rate at which crowds of bad candidates and the few good ones win about as often.
+ROWS = {
+    "few rows": ([5, 10**6, 10**6, 7 * 10**8], Fraction(1, 2), Fraction(7)),
+    "at both ends": ([0, 0, SIZE - 1], Fraction(1, 2), Fraction(10)),
+    "nobody": ([], Fraction(1, 2), Fraction(1, 2)),
+    "ninth decile": ([10**3, 10**4, 10**5, 10**8, 2 * 10**8], Fraction(9, 10), Fraction(7, 2)),
+    # All but some 30 ranks around the middle are left out.
+    "many rows": ([*range(20)] * 3 + [*range(10**8, 10**8 + 25)] * 2, Fraction(1, 2), Fraction(5, 3)),
+    "many ties": ([*[10**4] * 50, *[10**6] * 3, *[10**8] * 50], Fraction(1, 2), Fraction(5, 2)),
+    "mode": ([7, 7, 7, 10**5, 10**8, 10**8], None, Fraction(7)),
+}
+
+
+def cells_of(codes):
+    """Boundaries of cells that hold one score each: the rows' own codes, and the stretches between, cut in three."""
+    edges = sorted({0, SIZE, *codes, *(code + 1 for code in codes)})
+    cuts = [low + (high - low) // part for low, high in itertools.pairwise(edges) for part in (4, 2)]
+    return np.array(sorted({*edges, *cuts}))
+
+
+def law_of_cells(codes, cells, alpha, rate, mechanism):
+    codes, scores = np.sort(codes), []
+    for low in cells[:-1].tolist():
+        below, upto = np.searchsorted(codes, low, "left"), np.searchsorted(codes, low, "right")
+        three = [int(below), int(upto - below), int(len(codes) - upto)]
+        scores.append(three[1] if alpha is None else scores_of(three, alpha)[1])
+    return reference.floats(reference.law(scores, np.diff(cells), rate=rate, mechanism=mechanism, digits=15))
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("case", ROWS)
+def test_draws_on_a_billion_candidates_follow_the_law(case, mechanism):
+    codes, alpha, rate = ROWS[case]
+    cells, draws = cells_of(codes), 20_000
+    law = law_of_cells(codes, cells, alpha, rate, mechanism)
+    flat, lengths = np.tile(np.array(codes, np.uint32), draws), np.full(draws, len(codes))
+
+    def draw(factor):
+        answers = draw_from_rows(Draw(SIZE, alpha, rate * factor, mechanism), flat, lengths)
+        assert ((answers >= 0) & (answers < SIZE)).all()
+        return np.searchsorted(cells, answers, side="right") - 1
+
+    check_sampler(draw, law, controls=() if case == "nobody" else CONTROLS)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("slices", [1 << 19, 40])
+def test_candidates_left_out_win_as_often_as_they_should(slices, mechanism, monkeypatch):
+    # With a small FAR most of a group's candidates are left out of the histogram, and win all the same.
+    for module in (_kernel, mechanisms):
+        monkeypatch.setattr(module, "FAR", 1.0)
+    monkeypatch.setattr(_kernel, "_SLICE_CELLS", -(10**9))
+    monkeypatch.setattr(_kernel, "_SLICE_ROWS", slices)
+    counts, alpha, rate, draws = [3, 1, 0, 2, 1, 3, 0, 4], Fraction(1, 2), Fraction(1, 4), 2_000
+    law = reference.floats(reference.law(scores_of(counts, alpha), rate=rate, mechanism=mechanism, digits=20))
+    codes, lengths = np.tile(np.repeat(np.arange(8, dtype=np.uint8), counts), draws), np.full(draws, sum(counts))
+    answers = draw_from_rows(Draw(8, alpha, rate, mechanism), codes, lengths)
+    assert fits(tally(answers, law), law)
+    left_out = [0, 1, 6, 7]
+    assert np.isin(answers, left_out).sum() > 100

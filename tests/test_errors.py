@@ -1,0 +1,413 @@
+"""Bad input: refused in our words where it is written, or where the schema tells; never by what stands in the rows."""
+
+import math
+import re
+from datetime import date, datetime
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+import polars.selectors as cs
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from polars.testing.parametric import series
+
+import dp_polars as dpp
+
+X = pl.col("x")
+ENGINES = ["in-memory", "streaming"]
+# Every way to ask, lacking only its loss.
+ASK = {
+    "mode": lambda **loss: X.dp.mode(["a"], **loss),
+    "median": lambda **loss: X.dp.median([1, 2], **loss),
+    "quantile": lambda **loss: X.dp.quantile(0.9, [1, 2], **loss),
+    "argmax": lambda **loss: X.dp.argmax(sensitivity=1, **loss),
+    "argmin": lambda **loss: X.dp.argmin(sensitivity=1, **loss),
+}
+NOT_POSITIVE = [
+    (0, ValueError, "greater than 0, got 0."),
+    (-1, ValueError, "greater than 0, got -1."),
+    (0.0, ValueError, "greater than 0, got 0.0."),
+    (-0.5, ValueError, "greater than 0, got -0.5."),
+    (Fraction(-1, 3), ValueError, "greater than 0, got Fraction(-1, 3)."),
+    (math.nan, ValueError, "finite, got nan."),
+    (math.inf, ValueError, "finite, got inf."),
+    (-math.inf, ValueError, "finite, got -inf."),
+    (Decimal("nan"), ValueError, "finite, got Decimal('NaN')."),
+    (np.float32("inf"), ValueError, "finite, got "),
+    (True, TypeError, "a number (int, float, Fraction or Decimal), got True."),
+    (np.bool_(True), TypeError, "a number (int, float, Fraction or Decimal), got "),
+    ("1", TypeError, "a number (int, float, Fraction or Decimal), got '1'."),
+    (1j, TypeError, "a number (int, float, Fraction or Decimal), got 1j."),
+    ([1], TypeError, "a number (int, float, Fraction or Decimal), got [1]."),
+    (pl.lit(1), TypeError, "a number (int, float, Fraction or Decimal), got "),
+]
+
+
+@pytest.mark.parametrize("ask", ASK.values(), ids=ASK)
+@pytest.mark.parametrize("unit", ["epsilon", "rho"])
+@pytest.mark.parametrize(("value", "error", "message"), NOT_POSITIVE)
+def test_a_loss_is_a_positive_number(ask, unit, value, error, message):
+    with pytest.raises(error, match=re.escape(f"{unit} must be {message}")):
+        ask(**{unit: value})
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+@pytest.mark.parametrize(("value", "error", "message"), [*NOT_POSITIVE, (None, TypeError, "a number (int")])
+def test_a_sensitivity_is_a_positive_number(name, value, error, message):
+    with pytest.raises(error, match=re.escape(f"sensitivity must be {message}")):
+        getattr(X.dp, name)(sensitivity=value, epsilon=1)
+
+
+def test_a_sensitivity_must_be_given():
+    with pytest.raises(TypeError, match="sensitivity"):
+        X.dp.argmax(epsilon=1)
+
+
+@pytest.mark.parametrize("ask", ASK.values(), ids=ASK)
+def test_exactly_one_loss(ask):
+    with pytest.raises(TypeError, match=r"^Exactly one of epsilon and rho must be given, got epsilon=None and rho=None"):
+        ask()
+    with pytest.raises(TypeError, match=r"^Exactly one of epsilon and rho must be given, got epsilon=1 and rho=0\.5\.$"):
+        ask(epsilon=1, rho=0.5)
+
+
+@pytest.mark.parametrize("ask", ASK.values(), ids=ASK)
+@pytest.mark.parametrize("name", ["Permute_and_flip", "pf", "laplace", "", 1, True])
+def test_unknown_mechanisms(ask, name):
+    message = f"mechanism must be one of ['permute_and_flip', 'exponential'] or None, got {name!r}."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        ask(epsilon=1, mechanism=name)
+
+
+COUNTED = {name: ASK[name] for name in ("mode", "median", "quantile")}
+
+
+@pytest.mark.parametrize("ask", COUNTED.values(), ids=COUNTED)
+@pytest.mark.parametrize("name", ["replace", "add_or_remove", "", None, 1])
+def test_unknown_relations(ask, name):
+    message = f"neighboring_relation must be one of ['add_or_remove_one', 'replace_one'], got {name!r}."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        ask(epsilon=1, neighboring_relation=name)
+
+
+@pytest.mark.parametrize("ask", COUNTED.values(), ids=COUNTED)
+@pytest.mark.parametrize(
+    ("rows", "error", "message"),
+    [
+        (0, ValueError, "at least 1, got 0."),
+        (-3, ValueError, "at least 1, got -3."),
+        (1.0, TypeError, "an integer, got 1.0."),
+        (math.nan, TypeError, "an integer, got nan."),
+        (True, TypeError, "an integer, got True."),
+        ("1", TypeError, "an integer, got '1'."),
+        (None, TypeError, "an integer, got None."),
+    ],
+)
+def test_contributions_are_counted_from_one(ask, rows, error, message):
+    with pytest.raises(error, match=re.escape(f"contributions must be {message}")):
+        ask(epsilon=1, contributions=rows)
+
+
+@pytest.mark.parametrize("alpha", [0, 1, -0.1, 1.5, Fraction(1, 10_001), 0.123456, 2])
+def test_alpha_lies_between_zero_and_one(alpha):
+    message = "alpha must lie strictly between 0 and 1 and have a denominator of at most 10,000, got "
+    with pytest.raises(ValueError, match=re.escape(message + repr(alpha))):
+        X.dp.quantile(alpha, [1, 2], epsilon=1)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "error", "message"),
+    [
+        (math.nan, ValueError, "finite, got nan."),
+        (math.inf, ValueError, "finite, got inf."),
+        (True, TypeError, "a number"),
+        ("0.5", TypeError, "a number"),
+        (None, TypeError, "a number"),
+        ([0.5], TypeError, "a number"),
+    ],
+)
+def test_alpha_is_one_number(alpha, error, message):
+    with pytest.raises(error, match=f"alpha must be {message}"):
+        X.dp.quantile(alpha, [1, 2], epsilon=1)
+
+
+@pytest.mark.parametrize("value", [None, 1, 0, "yes", 1.0])
+def test_monotonic_is_true_or_false(value):
+    with pytest.raises(TypeError, match=re.escape(f"monotonic must be True or False, got {value!r}.")):
+        X.dp.argmax(epsilon=1, sensitivity=1, monotonic=value)
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 2**1002), 2**1002, 1e-302 / 7, 1e304])
+def test_losses_that_no_float_can_race_with(epsilon):
+    with pytest.raises(ValueError, match=r"The loss divided by the sensitivity must lie between 2\*\*-1000 and 2\*\*1000"):
+        X.dp.mode(["a"], epsilon=epsilon)
+
+
+MANY = {
+    "all": pl.all(),
+    "star": pl.col("*"),
+    "names": pl.col("x", "y"),
+    "one name in a list": pl.col(["x"]),
+    "dtype": pl.col(pl.Int64),
+    "regex": pl.col("^x$"),
+    "exclude": pl.exclude("y"),
+    "selector": cs.numeric(),
+    "selector by name": cs.by_name("x", "y"),
+    "nth": pl.nth(0),
+    "first": pl.first(),
+    "last": pl.last(),
+    "computed": pl.all() + 1,
+    "fields": pl.col("x").struct.field("*"),
+    "two fields": pl.col("x").struct.field("a", "b"),
+    "unnest": pl.col("x").struct.unnest(),
+}
+
+
+@pytest.mark.parametrize("column", MANY.values(), ids=MANY)
+@pytest.mark.parametrize("name", ASK)
+def test_one_release_per_column_by_accident(column, name):
+    positional = {"mode": (["a"],), "median": ([1],), "quantile": (0.5, [1])}.get(name, ())
+    keywords = {"sensitivity": 1} if name.startswith("arg") else {}
+    hint = r'Hint: name the column, as in pl\.col\("name"\)\.'
+    if column.meta.eq(pl.col(["x"])) and not column.meta.has_multiple_outputs():
+        pytest.skip("this Polars reads a list of one name as a name")
+    with pytest.raises(ValueError, match=rf"the expression must have one output: with several[\s\S]*{hint}"):
+        getattr(column.dp, name)(*positional, epsilon=1, **keywords)
+
+
+def test_the_column_is_a_name_or_an_expression():
+    for column in (pl.Series([1]), 3, None, ["x"]):
+        expected = f"the column must be a name or a Polars expression, got {type(column).__name__}."
+        with pytest.raises(TypeError, match=re.escape(expected)):
+            dpp.mode(column, [1], epsilon=1)
+    with pytest.raises(ValueError, match="must have one output"):
+        dpp.mode("*", [1], epsilon=1)
+
+
+@pytest.mark.parametrize("wrap", [lambda e: e, lambda e: e.alias("y"), lambda e: e.over("g"), lambda e: e.name.keep()])
+def test_a_private_answer_is_no_column(wrap):
+    with pytest.raises(TypeError, match="must not be a private answer itself: ask about the column"):
+        wrap(X.dp.mode(["a"], epsilon=1)).dp.mode(["a"], epsilon=1)
+
+
+@pytest.mark.parametrize("given_as", [None, 3, "abc", {"a"}])
+def test_a_quantile_needs_candidates(given_as):
+    with pytest.raises(TypeError, match="candidates must be a list, a range, a Series or an Arrow array, got "):
+        X.dp.median(given_as, epsilon=1)
+    with pytest.raises(TypeError):
+        X.dp.median(epsilon=1)
+
+
+# What only the schema tells: our words, from `collect_schema`.
+
+MISFITS = {
+    "mode of strings on integers": (
+        X.dp.mode(["secret"], epsilon=1),
+        pl.Int64,
+        "mode of 1 candidate: candidates of type String can't be the mode of a column of type Int64.",
+    ),
+    "mode of integers on strings": (
+        X.dp.mode([1, 2], epsilon=1),
+        pl.String,
+        "mode of 2 candidates: candidates of type Int64 can't be the mode of a column of type String.",
+    ),
+    "mode of floats": (
+        X.dp.mode([1, 2], epsilon=1),
+        pl.Float64,
+        "can't be the mode of a column of type Float64.\n\nHint: round or cut the column",
+    ),
+    "mode beyond the type": (
+        X.dp.mode([1, 300], epsilon=1),
+        pl.Int8,
+        "every candidate must be a value that a column of type Int8 can hold.",
+    ),
+    "mode beyond the enum": (
+        X.dp.mode(["a", "b"], epsilon=1),
+        pl.Enum(["a", "c"]),
+        "every candidate must be a value that a column of type Enum(categories=['a', 'c']) can hold.",
+    ),
+    "mode without candidates": (
+        X.dp.mode(epsilon=1),
+        pl.String,
+        "candidates must be given for a column of type String.\n\nHint: they may be left out only where the type",
+    ),
+    "mode without candidates of an expression": (
+        X.head(3).dp.mode(epsilon=1),
+        pl.Int16,
+        "candidates must be given for a column of type Int16.",
+    ),
+    "mode of lists": (X.dp.mode(["a"], epsilon=1), pl.List(pl.String), "of a column of type List(String)."),
+    "mode of nulls": (X.dp.mode(["a"], epsilon=1), pl.Null, "of a column of type Null."),
+    "median of strings": (
+        X.dp.median(range(3), epsilon=1),
+        pl.String,
+        "median on 3 grid points: candidates of type Int64 can't be a quantile of a column of type String.",
+    ),
+    "median of an enum": (X.dp.median([1, 2], epsilon=1), pl.Enum(["a"]), "can't be a quantile of a column of type Enum"),
+    "median of booleans": (X.dp.median([0, 1], epsilon=1), pl.Boolean, "can't be a quantile of a column of type Boolean."),
+    "median of dates on numbers": (
+        (X + 0).dp.median([date(2020, 1, 1)], epsilon=1),
+        pl.Int64,
+        "median on 1 candidate: candidates of type Date can't be a quantile of a column of type Int64.",
+    ),
+    "quantile with a time zone": (
+        X.dp.quantile(0.9, [date(2020, 1, 1)], epsilon=1),
+        pl.Datetime("us", "UTC"),
+        "0.9-quantile on 1 candidate: candidates of type Date can't be a quantile of a column of type Datetime",
+    ),
+    "quantile beyond the type": (
+        X.dp.median(dpp.grid(date(1500, 1, 1), date(2500, 1, 1), step="1d"), epsilon=1),
+        pl.Datetime("ns"),
+        "candidates of a quantile must span less than 2**63 units of the column's type.",
+    ),
+    "argmax of strings": (
+        X.dp.argmax(epsilon=1, sensitivity=1),
+        pl.String,
+        "row with the highest score: scores must be integers of at most 64 bits, floats or decimals, got String.",
+    ),
+    "argmin of wide integers": (
+        X.dp.argmin(epsilon=1, sensitivity=1),
+        pl.Int128,
+        "row with the lowest score: scores must be integers of at most 64 bits, floats or decimals, got Int128.",
+    ),
+    "argmax of booleans": (X.dp.argmax(epsilon=1, sensitivity=1), pl.Boolean, "decimals, got Boolean."),
+}
+CONTEXTS = {
+    "select": lambda frame, e: frame.select(e),
+    "with_columns": lambda frame, e: frame.with_columns(y=e),
+    "agg": lambda frame, e: frame.group_by("g").agg(y=e),
+    "over": lambda frame, e: frame.select(e.over("g")),
+    "dynamic": lambda frame, e: frame.group_by_dynamic("i", every="2i").agg(y=e),
+    "rolling": lambda frame, e: frame.rolling("i", period="2i").agg(y=e),
+    "filter": lambda frame, e: frame.filter(e.is_null()),
+    "below others": lambda frame, e: frame.select(pl.struct(e, "g"), z=e == e).filter(pl.col("z")),
+}
+
+
+def empty_frame(dtype):
+    return pl.LazyFrame(schema={"x": dtype, "g": pl.Int64, "i": pl.Int64}).set_sorted("i")
+
+
+def said(error):
+    """The first line, with a hint: what follows describes the plan."""
+    text = str(error)
+    assert "not supported in 'not' operation" in text
+    return text.split(": Boolean}) not supported")[0]
+
+
+@pytest.mark.parametrize("context", CONTEXTS.values(), ids=CONTEXTS)
+@pytest.mark.parametrize(("expr", "dtype", "message"), MISFITS.values(), ids=MISFITS)
+def test_the_schema_tells(expr, dtype, message, context):
+    plan = context(empty_frame(dtype), expr)
+    with pytest.raises(pl.exceptions.InvalidOperationError) as found:
+        plan.collect_schema()
+    assert message in said(found.value)
+    with pytest.raises(pl.exceptions.InvalidOperationError) as when_explained:
+        plan.explain()
+    assert said(when_explained.value) == said(found.value)
+
+
+@pytest.mark.parametrize(("expr", "dtype", "message"), MISFITS.values(), ids=MISFITS)
+def test_a_type_error_comes_before_any_row_is_read(expr, dtype, message):
+    def read(_):
+        raise AssertionError("the rows were read")
+
+    plan = pl.LazyFrame({"g": [1]}).map_batches(read, schema={"x": dtype}).select(expr)
+    with pytest.raises(pl.exceptions.InvalidOperationError) as found:
+        plan.collect()
+    assert message in said(found.value)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("misfit", ["mode of strings on integers", "argmax of strings", "median of strings"])
+def test_rows_do_not_change_a_message(misfit, engine):
+    expr, dtype, message = MISFITS[misfit]
+    filled = ["secret-hiv", None, ""] if dtype == pl.String else [-271_828, None, 2**62]
+    messages = set()
+    for rows in ([], [None], filled, filled * 1000):
+        frame = pl.DataFrame({"x": rows, "g": [1] * len(rows)}, schema={"x": dtype, "g": pl.Int64})
+        for plan in (frame.lazy().select(expr), frame.lazy().group_by("g").agg(expr)):
+            with pytest.raises(pl.exceptions.InvalidOperationError) as found:
+                plan.collect(engine=engine)
+            messages.add(said(found.value))
+            assert "hiv" not in str(found.value)
+            assert "271828" not in str(found.value)
+    assert len(messages) == 1
+    assert message in messages.pop()
+
+
+@pytest.mark.parametrize(("expr", "dtype", "message"), MISFITS.values(), ids=MISFITS)
+def test_the_types_are_checked_again_at_run_time(expr, dtype, message):
+    """Should Polars not have told: what makes codes and draws refuses the same types in the same words."""
+    column = pl.Series("x", [], dtype=dtype)
+    with pytest.raises((TypeError, ValueError), match=re.escape(message.rpartition(": ")[2])):
+        if isinstance(expr.query, dpp.queries.ArgMax):
+            dpp.expressions._DrawScores(expr.query)([column.implode()])
+        else:
+            dpp.expressions._DrawValues(expr.query)([column.implode()])
+
+
+def test_a_missing_column_is_polars_own_error():
+    with pytest.raises(pl.exceptions.ColumnNotFoundError, match="nope"):
+        pl.LazyFrame({"x": [1]}).select(dpp.mode("nope", [1], epsilon=1)).collect_schema()
+
+
+# Nothing in the rows raises or warns (warnings are errors here).
+
+CANDIDATES = {
+    pl.Int8: [0, 3, 100],
+    pl.Int16: range(5),
+    pl.Int32: [-7, 3],
+    pl.Int64: range(-3, 100, 7),
+    pl.UInt8: [1, 2, 3],
+    pl.UInt16: range(9),
+    pl.UInt32: [7],
+    pl.UInt64: [0, 2**64 - 1],
+    pl.Int128: [-(2**60), 0, 2**60],
+    pl.Float32: dpp.grid(0, 10, step=0.01),
+    pl.Float64: dpp.grid(-1, 1, step=0.001),
+    pl.Decimal(12, 3): dpp.grid(Decimal(0), Decimal(1), step=Decimal("0.1")),
+    pl.Date: [date(1900, 1, 1), date(2000, 1, 1), date(2010, 1, 1)],
+    pl.Datetime("ms"): [datetime(1900, 1, 1), datetime(2000, 1, 1), datetime(2010, 1, 1, 1)],
+    pl.Datetime("ns"): dpp.grid(date(1900, 1, 1), date(2100, 1, 1), step="1d"),
+    pl.Duration("us"): pl.Series([0, 10**9], dtype=pl.Duration("us")),
+    pl.Time: pl.Series([0, 10**9, 10**13], dtype=pl.Time),
+    pl.String: ["", "a", "b"],
+    pl.Categorical: ["a", "b"],
+    pl.Enum(["x", "y", "z"]): ["x", "y"],
+    pl.Boolean: [True, False],
+}
+
+
+@pytest.mark.parametrize("dtype", CANDIDATES, ids=str)
+@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_every_row_is_fine_and_every_answer_is_a_candidate(dtype, data):
+    column = data.draw(series(name="x", dtype=dtype, allow_null=True, max_size=20))
+    candidates = CANDIDATES[dtype]
+    frame = column.to_frame().with_columns(g=pl.int_range(pl.len()) % 3)
+    of_mode = not isinstance(candidates, dpp.Grid)
+    of_quantile = dtype not in (pl.String, pl.Categorical, pl.Enum, pl.Boolean)
+    is_score = dtype.is_numeric() and dtype != pl.Int128
+    asked = {}
+    if of_mode and not dtype.is_float():
+        asked |= {"mode": X.dp.mode(candidates, epsilon=0.1), "mode of two": X.head(2).dp.mode(candidates, rho=0.1)}
+    if of_quantile:
+        asked |= {"median": X.dp.median(candidates, epsilon=0.1), "of two": X.head(2).dp.quantile(0.9, candidates, rho=3)}
+    if is_score:
+        asked |= {"argmax": X.dp.argmax(epsilon=1, sensitivity=0.1), "argmin": X.dp.argmin(rho=1, sensitivity=Fraction(3))}
+    alone = frame.select(**asked)
+    grouped = frame.group_by("g").agg(**asked)
+    assert alone.schema == grouped.drop("g").schema == frame.lazy().select(**asked).collect_schema()
+    assert grouped.height == frame["g"].n_unique()
+    is_grid = isinstance(candidates, dpp.Grid)
+    allowed = candidates.take(np.arange(candidates.size)) if is_grid else pl.Series(candidates)
+    for answers in (alone, grouped.drop("g")):
+        for answer in answers:
+            if answer.name.startswith("arg"):
+                assert (answer.drop_nulls() < max(len(frame), 1)).all()
+            else:
+                assert answer.cast(allowed.dtype).is_in(allowed.implode()).all(ignore_nulls=False)
