@@ -125,21 +125,30 @@ def keep(
 
 
 def _random_few(lengths: Ints, most: int, words: WordSource) -> NDArray[np.bool_]:
-    """Return which items stay, shape (n,): `most` random ones of each owner who has more, all of the others'.
-
-    Uniform but for ties of the random bits (at least 64 less those that number the owners), where the order decides.
-    """
+    """Return which items stay, shape (n,): `most` random ones of each owner who has more, all of the others'."""
     over = lengths > most
-    is_over = np.repeat(over, lengths)
-    items, lengths = np.flatnonzero(is_over), lengths[over]
-    bits = np.uint64(max(len(lengths).bit_length(), 1))
-    owner = np.repeat(np.arange(len(lengths), dtype=np.uint64), lengths)
-    order = np.argsort((owner << (np.uint64(64) - bits)) | (words(len(items)) >> bits))
-    # The owners stay in their order, so ranks are places in it: no tie can give an owner more than `most`.
-    rank = np.arange(len(items)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    stays = ~is_over
-    stays[items[order[rank < most]]] = True
+    stays = np.repeat(~over, lengths)
+    if not over.any():
+        return stays
+    items, lengths = np.flatnonzero(~stays), lengths[over]
+    order = _shuffle(np.repeat(np.arange(len(lengths), dtype=np.uint64), lengths), words)
+    # Each owner's items keep their places, so nothing can give an owner more than `most`.
+    first = np.repeat(np.cumsum(lengths) - lengths, most) + np.tile(np.arange(most), len(lengths))
+    stays[items[order[first]]] = True
     return stays
+
+
+def _shuffle(labels: NDArray[np.uint64], words: WordSource) -> Ints:
+    """Return an order of the items that leaves ascending labels in place, exactly uniform among equal ones."""
+    bits = np.uint64(max(int(labels[-1]).bit_length(), 1))
+    keys = (labels << (np.uint64(64) - bits)) | (words(len(labels)) >> bits)
+    order = np.argsort(keys)
+    keys = keys[order]
+    is_new = keys[1:] != keys[:-1]
+    if is_new.all():
+        return order
+    # Too few bits for some: they are labels that share a number now, and get more.
+    return order[_shuffle(np.concatenate([np.zeros(1, np.uint64), np.cumsum(is_new, dtype=np.uint64)]), words)]
 
 
 def _run_starts(labels: NDArray[np.uint64]) -> Ints:

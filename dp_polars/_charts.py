@@ -67,10 +67,26 @@ def lines(
         The ends of the y axis; lines are cut there. None: those of the points.
     width, height
         In pixels, without axes and legend.
+
+    Raises
+    ------
+    ValueError
+        If there are more than six series, or no points.
+
+    Examples
+    --------
+    >>> points = pl.DataFrame({"n": [1, 2, 1, 2], "seconds": [0.1, 0.3, 0.2, 0.7], "plan": ["a", "a", "b", "b"]})
+    >>> chart = lines(points, "n", "seconds", "plan", x_title="rows", y_title="time (s)")
     """
-    names = frame.get_column(series).unique(maintain_order=True).to_list()
+    names = frame.get_column(series).cast(pl.String).unique(maintain_order=True).to_list()
+    if not len(names) <= len(COLORS):
+        msg = f"series must have at most {len(COLORS)} different values, got {len(names)}."
+        raise ValueError(msg)
     positive = pl.all_horizontal(pl.lit(value=True), *(pl.col(c) > 0 for c, log in ((x, log_x), (y, log_y)) if log))
     points = frame.filter(positive)
+    if not points.height:
+        msg = "frame must have a point that can be drawn."
+        raise ValueError(msg)
     legend = alt.Legend(
         title=None,
         orient="top",
@@ -78,13 +94,13 @@ def lines(
         symbolStrokeWidth=2,
         labelFontSize=12,
         labelLimit=0,
-        columns=len(names) if sum(len(name) * 7 + 45 for name in names) < width else 1,
+        columns=max(1, width // (max(map(len, names)) * 7 + 45)),
     )
     drawn: Any = (
         alt.Chart(points)
         .mark_line(strokeWidth=2, clip=True)
         .encode(
-            x=along(points, x, x_title, log=log_x),
+            x=along(points, x, x_title, log=log_x, width=width),
             y=alt.Y(
                 y,
                 type="quantitative",
@@ -103,10 +119,10 @@ def lines(
     return alt.LayerChart(layer=[drawn], width=width, height=height)
 
 
-def along(points: pl.DataFrame, x: str, title: str, *, log: bool, **style: Any) -> alt.X:
+def along(points: pl.DataFrame, x: str, title: str, *, log: bool, width: int) -> alt.X:
     """Return the x axis of a line."""
-    values = _ticks(*_ends(points, x)) if log else None
-    return alt.X(x, type="quantitative", scale=scale(log), axis=axis(title, values=values, **style))
+    style = {"values": _ticks(*_ends(points, x))} if log else {"tickCount": width // 60}
+    return alt.X(x, type="quantitative", scale=scale(log), axis=axis(title, **style))
 
 
 def scale(log: bool, domain: tuple[float, float] | None = None) -> alt.Scale:
@@ -115,7 +131,7 @@ def scale(log: bool, domain: tuple[float, float] | None = None) -> alt.Scale:
     return alt.Scale(type="log" if log else "linear", nice=not log, **ends)
 
 
-def axis(title: str, **style: Any) -> alt.Axis:
+def axis(title: str, **style: Any) -> alt.Axis:  # noqa: ANN401
     """Return an axis with a title."""
     return alt.Axis(title=title, **_AXIS, **{key: value for key, value in style.items() if value is not None})
 
@@ -129,12 +145,12 @@ def names_axis(labels: Sequence[str] | None = None) -> alt.Axis:
 def title(text: str, note: str = "") -> alt.TitleParams:
     """Return a title at the left, with a note under it."""
     under: dict[str, Any] = {"subtitle": note, "subtitleFontSize": 12, "subtitlePadding": 4} if note else {}
-    return alt.TitleParams(text, anchor="start", fontSize=14, offset=10, **under)
+    return alt.TitleParams(text, anchor="start", frame="group", fontSize=14, offset=10, **under)
 
 
 def _ends(points: pl.DataFrame, column: str) -> tuple[float, float]:
     low, high = points.select(low=pl.col(column).min(), high=pl.col(column).max()).row(0)
-    return (1.0, 10.0) if low is None else (float(low), float(high))
+    return float(low), float(high)
 
 
 def _ticks(low: float, high: float) -> list[float]:

@@ -55,13 +55,14 @@ def integers(values: pl.Series) -> NDArray[np.integer]:
 
     128-bit types (Decimal is one) come as int64, values beyond it as its nearest end.
     """
-    values = values.to_physical()
+    if not values.dtype.is_integer():
+        values = values.to_physical()
     if values.dtype == pl.Boolean:
         values = values.cast(pl.UInt8)
     elif is_wide(values.dtype):
         low = None if values.dtype.is_unsigned_integer() else _INT64.min
         values = values.clip(low, _INT64.max).cast(pl.Int64)
-    return values.fill_null(0).to_numpy()
+    return (values.fill_null(0) if values.null_count() else values).to_numpy()
 
 
 def is_wide(dtype: pl.DataType) -> bool:

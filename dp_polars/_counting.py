@@ -18,7 +18,6 @@ import polars as pl
 from dp_polars import _columns, _kernel
 from dp_polars._bounding import Cells, Kept, keep
 from dp_polars._encoding import code_dtype
-from dp_polars._numbers import positive_int
 from dp_polars.scores import Runs
 
 if TYPE_CHECKING:
@@ -30,8 +29,11 @@ if TYPE_CHECKING:
 
 # Rows of people that Polars groups at once: 1 GiB or so.
 _PARTITION_ROWS = 1 << 24
-# Groups, with or without rows, that one slice of a draw works on.
-_SLICE_GROUPS = 1 << 19
+# Rows of people that NumPy bounds at once: their temporaries stay in the cache.
+_PEOPLE_ROWS = 1 << 17
+# Rows of a histogram that one slice of a draw works on, and groups with or without rows.
+_DRAW_ROWS = 1 << 19
+_DRAW_GROUPS = 1 << 19
 
 
 @dataclass(frozen=True)
@@ -96,13 +98,13 @@ def count(
         sorted by group and code; only pairs that have rows. Rows that have no candidate, or no listed group, are
         left out before anything is bounded.
     """
+    by_person = privacy_unit is not None and any(_by_person(output) for output in outputs)
+    if partitions is None and by_person:
+        total = rows.select(pl.len()).collect(engine=engine).item()
+        partitions = max(1, -(-total // _PARTITION_ROWS))
     if privacy_unit is not None:
         rows = rows.filter(_is_a_person(privacy_unit, rows.collect_schema()[privacy_unit]))
-        if partitions is None and any(_by_person(output) for output in outputs):
-            total = rows.select(pl.len()).collect(engine=engine).item()
-            partitions = max(1, -(-total // _PARTITION_ROWS))
-    parts = positive_int("partitions", partitions or 1)
-    return [_count(rows, privacy_unit, keys, output, engine, parts) for output in outputs]
+    return [_count(rows, privacy_unit, keys, output, engine, partitions or 1) for output in outputs]
 
 
 def _is_a_person(privacy_unit: str, dtype: pl.DataType) -> pl.Expr:
@@ -184,7 +186,8 @@ def _cells(
     if keys is not None:
         groups = keys.lazy().select(own_keys).with_row_index("group")
         coded = coded.join(groups, on=[f"key {i}" for i in range(len(names))])
-        cell += pl.col("group").cast(unsigned) * 2**layout.code_bits
+        if layout.group_bits:
+            cell += pl.col("group").cast(unsigned) * pl.lit(2**layout.code_bits, unsigned)
     return coded.select(*([] if privacy_unit is None else ["person"]), cell.alias("cell"))
 
 
@@ -195,13 +198,13 @@ def _count_people(cells: pl.LazyFrame, output: Output, layout: Cells, engine: En
     lengths = lists.list.len().to_numpy().astype(np.int64)
     flat = lists.explode(empty_as_null=False).to_numpy()
     del lists
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    offsets = _offsets(lengths)
 
     def of_slice(first: int, last: int) -> Codes:
         own = flat[offsets[first] : offsets[last]]
         return keep(own, lengths[first:last], output.kept, layout, people=output.people).astype(flat.dtype)
 
-    slices = list(_kernel._slices(lengths, layout.most_people(people=output.people)))
+    slices = list(_slices(offsets, _PEOPLE_ROWS, layout.most_people(people=output.people)))
     kept = np.concatenate([flat[:0], *_kernel._in_parallel(of_slice, slices)])
     return _histogram(pl.LazyFrame({"cell": kept}), engine)
 
@@ -236,11 +239,27 @@ def draw_groups(histogram: pl.DataFrame, groups: int, query: Counted, column: pl
     """
     draw = query.draw(column)
     lengths = np.bincount(histogram["group"].to_numpy(), minlength=groups)
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    offsets = _offsets(lengths)
 
     def of_slice(first: int, last: int) -> Ints:
         part = histogram[offsets[first] : offsets[last]]
         codes, counts = (part[name].to_numpy().astype(np.int64) for name in ("code", "count"))
         return _kernel.draw_from_runs(draw, Runs.of_counts(codes, counts, lengths[first:last]))
 
-    return np.concatenate(_kernel._in_parallel(of_slice, list(_kernel._slices(lengths, _SLICE_GROUPS))))
+    slices = list(_slices(offsets, _DRAW_ROWS, _DRAW_GROUPS))
+    return np.concatenate([np.empty(0, np.int64), *_kernel._in_parallel(of_slice, slices)])
+
+
+def _offsets(lengths: Ints) -> Ints:
+    """Return where each run of rows begins, and where the last one ends."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+
+
+def _slices(offsets: Ints, rows: int, most: int) -> Iterator[tuple[int, int]]:
+    """Yield stretches of at most `most` whole runs, of about `rows` rows."""
+    start = 0
+    while start < len(offsets) - 1:
+        stop = int(np.searchsorted(offsets, offsets[start] + rows, side="right")) - 1
+        stop = min(max(stop, start + 1), start + most)
+        yield start, stop
+        start = stop

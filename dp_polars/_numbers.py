@@ -23,7 +23,7 @@ def as_fraction(name: str, value: object) -> Fraction:
         return value
     if isinstance(value, (int, np.integer)):
         return Fraction(int(value))
-    if not math.isfinite(value):
+    if not (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)):
         msg = f"{name} must be finite, got {value!r}."
         raise ValueError(msg)
     return Fraction(str(value))
@@ -51,4 +51,6 @@ def positive_int(name: str, value: object) -> int:
 
 def show(value: Fraction, digits: int = 6) -> str:
     """Return a short text of an exact rational for people: 1/10 as 0.1, 1/3 as 0.333333."""
-    return f"{float(value):.{digits}g}"
+    if value == 0 or 2.0**-1000 < abs(value) < 2.0**1000:
+        return f"{float(value):.{digits}g}"
+    return f"{Decimal(value.numerator) / Decimal(value.denominator):.{digits}g}"  # beyond the floats

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from polars._typing import PolarsDataType
 
 _ARITHMETIC = "cast Decimals to pl.Float64 first; take elements from lists with list.get."
+_COMPARISON = "put the column before the constant; compare an Enum as cast(pl.String)."
 _WAYS_OUT = {
     **dict.fromkeys(["+", "-", "*", "/", "//", "%"], _ARITHMETIC),
+    **dict.fromkeys(["==", "!=", "<", "<=", ">", ">="], _COMPARISON),
     "a Python function": "write it with native expressions.",
     "a Series": "pass a single value, or a list where a set is meant: is_in([1, 2]).",
     "dt.add_business_day": 'pass roll="forward" or roll="backward".',
@@ -99,7 +101,11 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
     gate.has_rows(step)
     if gate.rewritten:
         expr = steps.write(tree, what)
-    frame.select(expr).collect()
+    frame.select(expr).collect_schema()
+    failure = trials.failure_on(trials.made_up(frame_schema), expr)
+    if failure is not None:
+        msg = f"{what} must be an expression that Polars can run, got on made-up rows: {failure}"
+        raise ValueError(msg)
     return expr
 
 
@@ -128,7 +134,12 @@ class Gate:
         ]
         if any(rows):
             self.check(step, rows)
+        else:
+            self.check_constant(step)
         return any(rows)
+
+    def check_constant(self, step: Step) -> None:
+        """Refuse a step that is worked out once, whatever the rows."""
 
     def check(self, step: Step, rows: Sequence[bool]) -> None:
         """Refuse a step that is listed, but whose types or parameters let it look beyond a row."""
@@ -152,8 +163,8 @@ class Gate:
             raise self.refusal(step, "which looks a value up in other rows", "pass a list, or a column of lists.")
         if name == "str.strptime" and step.parameters is None:
             raise self.refusal(step, "which guesses its format from other rows", "pass the format.")
-        if name in {"max_horizontal", "min_horizontal"} and any(map(_is_float, step.inputs)):
-            reason = "whose NaN Polars treats differently in some chunks"
+        if name in steps.OF_FLOAT_BITS and any(map(_is_float, step.inputs)):
+            reason = "which Polars does differently on NaN or −0 where a row is alone in its chunk"
             raise self.refusal(step, reason, "use clip for constants, pl.when(x > y).then(x).otherwise(y) for columns.")
         if name not in steps.OF_CATEGORIES and pl.Categorical in bases(*_with_rows(step, rows)):
             raise self._category_refusal(step)
@@ -170,6 +181,9 @@ class _ExpressionGate(Gate):
         super().__init__(what)
         self.rewritten = False
 
+    def check_constant(self, step: Step) -> None:
+        self._try_out(step, [False] * len(step.inputs))
+
     def check(self, step: Step, rows: Sequence[bool]) -> None:
         super().check(step, rows)
         if step.kind == "cast":
@@ -180,12 +194,20 @@ class _ExpressionGate(Gate):
         if step.kind != "operator" and step.name not in {"a name", "is_null", "is_not_null"}:
             for value in _with_rows(step, rows):
                 self._bound_dates(value)
-        if step.name != "a name":
-            failure = trials.failure(step, rows)
-            if failure is not None:
-                raise self.refusal(step, f"which raises on some values ({failure})")
+        self._try_out(step, rows)
+        if step.name in steps.OF_SIGNED_ZEROS or (step.kind == "cast" and pl.String in bases(step)):
+            for value in _with_rows(step, rows):
+                if _is_float(value):
+                    self._set_zeros(value.tree, value, value)
         if divides_floats(step, rows):
             self._divide(step)
+        elif step.name in steps.DIVISIONS and rows[1] and _is_float(step.inputs[1]):
+            self._set_zeros(step.inputs[1].tree, step.inputs[1], step.inputs[1])
+
+    def _try_out(self, step: Step, rows: Sequence[bool]) -> None:
+        failure = None if step.name == "a name" else trials.failure(step, rows)
+        if failure is not None:
+            raise self.refusal(step, f"which raises on some values ({failure})")
 
     def _check_clocks(self, step: Step) -> None:
         if step.name in steps.OF_CLOCKS and _is_local(step.inputs[0]):
@@ -223,17 +245,24 @@ class _ExpressionGate(Gate):
     def _divide(self, step: Step) -> None:
         """Make the divisor a full column, so that Polars divides, and never multiplies by a reciprocal.
 
-        A column as divisor too: Polars may know it to be one value (a literal, a Hive key). The zeros are made of
-        the dividend, so that they are a full column where it is one; added, they make −0 to 0 on every path.
+        A column as divisor too: Polars may know it to be one value (a literal, a Hive key).
         """
-        dtypes = {str(dtype) for dtype in step.dtypes()}
-        if len(dtypes) > 1 or pl.Duration in bases(step.inputs[0]):
-            way_out = "divide numbers, one type at a time; durations as dt.total_seconds(fractional=True)."
-            raise self.refusal(step, ALONE, way_out)
-        binary, zero = step.tree["BinaryExpr"], {"Literal": {"Dyn": {"Float": 0.0}}}
-        negative = _operator(_cast(binary["left"], "Float64"), "Lt", zero)
+        if pl.Duration in bases(step.inputs[0]):
+            raise self.refusal(step, ALONE, "divide durations as dt.total_seconds(fractional=True).")
+        self._set_zeros(step.inputs[1].tree, step.inputs[0], step)
+
+    def _set_zeros(self, tree: dict[str, Any], column: Step, typed: Step) -> None:
+        """Add zeros, which are a full column where `column` is one, and make −0 to 0 on every path.
+
+        Polars' own x + 0 and 0 − x give 0 or −0 for the same x, by whether the row is alone in its chunk.
+        """
+        dtypes = {str(dtype) for dtype in typed.dtypes()}
+        if len(dtypes) > 1:
+            raise self.refusal(typed, "which has floats among other types", "work on one type at a time.")
+        zero = {"Literal": {"Dyn": {"Float": 0.0}}}
+        negative = _operator(_cast(dict(column.tree), "Float64"), "Lt", zero)
         zeros = _operator(_cast(negative, dtypes.pop()), "Multiply", zero)
-        self._set(binary, "right", _operator(binary["right"], "Plus", zeros))
+        self._replace(tree, _operator(dict(tree), "Plus", zeros))
 
     def _set(self, place: Any, key: str | int, value: object, *, unless: object = None) -> None:  # noqa: ANN401
         if place[key] not in (value, unless):

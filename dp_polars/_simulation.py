@@ -18,7 +18,7 @@ from dp_polars._pmf import block_probabilities
 from dp_polars.expressions import PrivateExpr
 from dp_polars.privacy import Claim, Loss
 from dp_polars.queries import ArgMax, Mode
-from dp_polars.release import PrivateQuery, as_rows
+from dp_polars.release import PrivateQuery
 from dp_polars.scores import Ints, Runs
 
 if TYPE_CHECKING:
@@ -44,6 +44,10 @@ SIMULATED = [
     "answer_5",
     "answer_95",
 ]
+
+
+# Less by a hair, so that rounding does not decide where the shares are met exactly, as in uniform laws.
+_SHARES = (0.05 * (1 - 1e-12), 0.95 * (1 - 1e-12))
 
 
 @dataclass(frozen=True)
@@ -153,13 +157,16 @@ def simulate(
     >>> result.select("ward", "loss", "true_answer", "answer_5", "answer_95").rows()
     [('A', 0.2, 50, 35, 66), ('B', 0.2, 40, 6, 113), ('A', 1.0, 50, 50, 50), ('B', 1.0, 40, 17, 92)]
     """
+    if not isinstance(frame, (pl.DataFrame, pl.LazyFrame)):
+        msg = f"frame must be a DataFrame or a LazyFrame, got {type(frame).__name__}."
+        raise TypeError(msg)
     if isinstance(query, PrivateQuery):
         if by is not None:
             msg = f"by must be left out for a query of a private frame, which has its keys, got {by!r}."
             raise ValueError(msg)
-        keys, outputs = _of_query(query, frame)
+        keys, outputs = _of_query(query, frame.lazy())
     elif isinstance(query, PrivateExpr):
-        keys, outputs = _of_expression(query, frame, by)
+        keys, outputs = _of_expression(query, frame.lazy(), by)
     else:
         msg = f"query must be a PrivateQuery or a PrivateExpr, got {type(query).__name__}."
         raise TypeError(msg)
@@ -195,10 +202,10 @@ def _claims(asked: Claim, losses: list[Fraction] | None) -> Iterator[Claim]:
         yield Claim.of(loss, asked.mechanism, asked.score_range, asked.contributions, asked.neighboring_relation)
 
 
-def _of_query(query: PrivateQuery, frame: pl.DataFrame | pl.LazyFrame) -> tuple[pl.DataFrame, list[_Output]]:
+def _of_query(query: PrivateQuery, rows: pl.LazyFrame) -> tuple[pl.DataFrame, list[_Output]]:
     protection = query.protection
-    # The rows are public, so their plan may hold what a private one may not.
-    bound = query._bind(frame if isinstance(frame, pl.LazyFrame) else as_rows(frame, protection))
+    # The rows are public, so their plan may hold what a private one may not: it is not checked.
+    bound = query._bind(rows)
     keys = pl.DataFrame() if bound.keys is None else bound.keys
     groups = 1 if bound.keys is None else keys.height
     unbounded = [
@@ -217,15 +224,12 @@ def _of_query(query: PrivateQuery, frame: pl.DataFrame | pl.LazyFrame) -> tuple[
 
 
 def _of_expression(
-    expr: PrivateExpr, frame: pl.DataFrame | pl.LazyFrame, by: str | Sequence[str] | None
+    expr: PrivateExpr, rows: pl.LazyFrame, by: str | Sequence[str] | None
 ) -> tuple[pl.DataFrame, list[_Output]]:
     if expr._column is None:
         msg = "query must not be an expression with over.\n\nHint: leave over out and give its columns as by."
         raise ValueError(msg)
-    if not isinstance(frame, (pl.DataFrame, pl.LazyFrame)):
-        msg = f"frame must be a DataFrame or a LazyFrame, got {type(frame).__name__}."
-        raise TypeError(msg)
-    rows, name = frame.lazy(), expr.meta.output_name()
+    name = expr.meta.output_name()
     lists = expr._column.implode().alias("")
     grouped = (rows.select(lists) if by is None else rows.group_by(by, maintain_order=True).agg(lists)).collect()
     keys, column = grouped.drop(""), grouped[""]
@@ -325,7 +329,7 @@ def _table(output: _Output, claim: Claim) -> pl.DataFrame:
     for group, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
         part = slice(start, end)
         law[part] = block_probabilities(blocks.gaps[part], blocks.multiplicities[part], rate, claim.mechanism)
-        ranges[group] = [_at_share(share, law[part], blocks.multiplicities[part]) for share in (0.05, 0.95)]
+        ranges[group] = [_at_share(share, law[part], blocks.multiplicities[part]) for share in _SHARES]
     ranges[:, :, 0] += starts[:, None]
     right = blocks.errors == 0
     # An error that overflows has probability 0.

@@ -92,6 +92,9 @@ OF_CATEGORIES = _names(
 )
 # Functions that may land on a local time that a clock change leaves out or has twice.
 OF_CLOCKS = _names("dt.combine dt.month_end dt.month_start dt.offset_by dt.round dt.truncate")
+# Functions that show the bits of a float: those of a NaN or of −0 depend on how Polars came to it.
+OF_FLOAT_BITS = _names("max_horizontal min_horizontal reinterpret")
+OF_SIGNED_ZEROS = _names("arctan2 cot pow str.concat_horizontal str.format")
 
 # Where Polars keeps functions, in its serialized expressions and in its plans.
 _NAMESPACES = {

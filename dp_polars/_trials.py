@@ -49,12 +49,26 @@ def failure(step: Step, rows: Sequence[bool]) -> str | None:
             names.append(f"{len(columns)}")
             columns.append(extremes(dtype).alias(names[-1]))
         inputs.append({"Selector": {"ByName": {"names": names, "strict": True}}} if names else value.tree)
-    frame = _combine(columns)
+    return failure_on(_combine(columns), without_nan(_with_inputs(step.tree, inputs)))
+
+
+def failure_on(frame: pl.DataFrame, expr: pl.Expr) -> str | None:
+    """Return what an expression raises on a frame, or on columns that Polars keeps as one value."""
     try:
-        frame.select(without_nan(_with_inputs(step.tree, inputs)))
+        planned = frame.lazy().select(expr).collect_schema().dtypes()
+        if frame.select(expr).dtypes != planned:
+            return "it gives another type than Polars plans"
+        if frame.width:
+            frame.with_columns(expr)
+            frame.head(2).with_columns(pl.all().last()).with_columns(expr)
     except (PolarsError, PanicException) as error:
         return str(error).partition("\n")[0]
     return None
+
+
+def made_up(schema: pl.Schema) -> pl.DataFrame:
+    """Return rows of extreme values."""
+    return _combine([extremes(dtype).alias(name) for name, dtype in schema.items()])
 
 
 def extremes(dtype: PolarsDataType) -> pl.Series:
@@ -63,8 +77,9 @@ def extremes(dtype: PolarsDataType) -> pl.Series:
     if isinstance(dtype, (pl.List, pl.Array)):
         inner = extremes(dtype.inner)
         lengths = [dtype.size] * 2 if isinstance(dtype, pl.Array) else [0, 1, 3]
-        lists = [inner.gather([(n + k) % len(inner) for k in range(size)]) for n, size in enumerate(lengths)]
-        values = pl.Series([None, *lists], dtype=pl.List(dtype.inner))
+        picks = [[(n + k) % len(inner) for k in range(size)] for n, size in enumerate(lengths)]
+        none = pl.Series([None], dtype=pl.List(dtype.inner))
+        values = pl.concat([none, *(inner.gather(pick).implode() for pick in picks)])
         return values.list.to_array(dtype.size) if isinstance(dtype, pl.Array) else values
     if isinstance(dtype, pl.Struct) and dtype.fields:
         fields = _combine([extremes(field.dtype).alias(field.name) for field in dtype.fields])
@@ -73,8 +88,8 @@ def extremes(dtype: PolarsDataType) -> pl.Series:
         return pl.Series([None, *dtype.categories[:9]], dtype=dtype)
     if isinstance(dtype, pl.Decimal):
         digits = (9,) * dtype.precision
-        values = [Decimal((sign, digits, -dtype.scale)) for sign in (0, 1)]
-        return pl.Series([None, Decimal(0), Decimal((0, (1,), -dtype.scale)), *values], dtype=dtype)
+        ends = [Decimal((sign, digits, -dtype.scale)) for sign in (0, 1)]
+        return pl.Series([None, Decimal(0), Decimal((0, (1,), -dtype.scale)), *ends], dtype=dtype)
     if base.is_float():
         return pl.Series([None, 0.0, -1.5, float("nan"), float("inf"), float("-inf"), 1e4], dtype=dtype)
     if base.is_integer():

@@ -87,6 +87,8 @@ class Categories(_Listed):
             if dtype.is_float():
                 msg += "\n\nHint: round or cut the column to integers, decimals or categories first."
             raise TypeError(msg)
+        if self.values.dtype == dtype:
+            return self.values
         try:
             values = self.values.cast(dtype)
         except pl.exceptions.PolarsError:

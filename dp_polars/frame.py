@@ -11,7 +11,7 @@ from dp_polars.expressions import PrivateExpr
 from dp_polars.protection import Protection
 from dp_polars.queries import ArgMax
 from dp_polars.recipe import Expressions, JoinHow, Recipe, expressions_of, join_of
-from dp_polars.release import Ask, PrivateQuery, as_rows
+from dp_polars.release import Ask, PrivateQuery, source_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -229,7 +229,7 @@ class _FrameNamespace:
             max_rows_per_group=max_rows_per_group,
             neighboring_relation=neighboring_relation,
         )._recipe
-        return PrivateFrame(recipe, as_rows(self._frame, recipe.protection), budget)
+        return PrivateFrame(recipe, source_of(self._frame, recipe.protection).unread, budget)
 
 
 @pl.api.register_lazyframe_namespace("dp")

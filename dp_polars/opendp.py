@@ -245,16 +245,18 @@ def make_selection(
     score_range = Fraction(1 if is_monotonic else 2)
     loss = Loss(scaled_cost(unit, mechanism, score_range / exact_scale, _ONE), unit)
     claim = Claim.of(loss, mechanism, score_range, _ONE, None)  # of rate 1/scale
+    # NumPy's own guess of a type would round large integers.
+    dtype = {"i": np.int64, "u": np.uint64, "f": np.float64}[str(input_metric.distance_type)[0]]
     largest = np.finfo(np.float64).max
 
     def select(values: Any) -> int:  # noqa: ANN401
-        scores = np.asarray(values)
+        scores: Any = np.asarray(values, dtype)
         if not len(scores):
             msg = "the vector of scores must not be empty."
             raise ValueError(msg)
-        if scores.dtype.kind == "f":
+        if dtype is np.float64:
             # A change of clipped scores is at most that of the scores; refusing them would depend on the data.
-            scores = np.nan_to_num(scores.astype(np.float64), nan=-largest, posinf=largest, neginf=-largest)
+            scores = np.nan_to_num(scores, nan=-largest, posinf=largest, neginf=-largest)
         lengths = np.array([len(scores)])
         return int(best_rows(scores, lengths, claim.rate, mechanism, system_words(), lowest=negate)[0])
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from dp_polars import _charts, analysis
+from dp_polars import _charts, _panels, analysis
+from dp_polars._charts import lines as lines
 from dp_polars._extras import require
 from dp_polars._numbers import Number, positive_fraction, positive_int
 from dp_polars._pmf import LAPLACE, checked_scores
@@ -41,8 +42,8 @@ _BOTH: tuple[Comparable, ...] = ("permute_and_flip", "exponential")
 _SYMBOLS = {"epsilon": "ε", "rho": "ρ"}
 # Groups or charges that have a bar each; more are drawn as one line.
 _MOST_BARS = 30
-# Candidates whose probability is below this, and so would be shown as 0.0%, have no bar of their own.
-_SMALLEST = 0.0005
+# Candidates with smaller probabilities have no bar of their own, where others have much larger ones.
+_UNLIKELY = 0.005
 
 
 def error_curve(
@@ -147,8 +148,8 @@ def probabilities(
     mechanisms
         Up to three of "permute_and_flip", "exponential" and (in epsilon only) "report_noisy_max_laplace".
     most
-        How many candidates have bars of their own. One more bar stands for all others together, and for those with
-        probabilities below 0.05%.
+        How many candidates have bars of their own at most. One more bar stands for all others together, and for
+        candidates that are hardly ever chosen.
 
     Returns
     -------
@@ -164,11 +165,11 @@ def probabilities(
     >>> chart = probabilities([120, 117, 80], candidates=["flu", "asthma", "none"], epsilon=0.1, monotonic=True)
     """
     array, shown = checked_scores("scores", scores), positive_int("most", most)
-    names = [str(name) for name in (range(len(array)) if candidates is None else candidates)]
+    names = [f"candidate {i}" for i in range(len(array))] if candidates is None else [str(name) for name in candidates]
     if not (len(names) == len(array) and 1 <= len(mechanisms) <= len(_charts.FILLS)):
         msg = (
-            f"candidates must be as many as the {len(array)} scores and mechanisms from one to {len(_charts.FILLS)}, got "
-            f"{len(names)} and {len(mechanisms)}."
+            f"candidates must be as many as the {len(array)} scores and mechanisms from one to {len(_charts.FILLS)}, "
+            f"got {len(names)} and {len(mechanisms)}."
         )
         raise ValueError(msg)
     laws = np.array(
@@ -180,17 +181,19 @@ def probabilities(
         ]
     )
     order = np.argsort(array, kind="stable")[::-1]
-    shown = min(shown, max(1, np.count_nonzero(laws.max(axis=0) >= _SMALLEST)))
+    likely = laws.max(axis=0)
+    shown = min(shown, int(np.count_nonzero(likely >= min(_UNLIKELY, likely.max() / 10))))
     labels = [f"{names[i]} (score {array[i]:,})" for i in order[:shown].tolist()]
     each = [laws[:, order[:shown]]]
     if shown < len(array):
         labels.append(f"{len(array) - shown:,} others together")
         each.append(laws[:, order[shown:]].sum(axis=1, keepdims=True))
     series = [_MECHANISMS.get(mechanism, mechanism) for mechanism in mechanisms]
+    shares = np.concatenate(each, axis=1)
     bars = pl.DataFrame(
         [
-            (rank, labels[rank], name, p, f"{p:.1%}" if p >= _SMALLEST else "< 0.1%")
-            for name, law in zip(series, np.concatenate(each, axis=1).tolist(), strict=True)
+            (rank, labels[rank], name, p, f"{p:.1%}" if p >= 0.0005 else "< 0.1%")
+            for name, law in zip(series, shares.tolist(), strict=True)
             for rank, p in enumerate(law)
         ],
         ["rank", "candidate", "mechanism", "probability", "text"],
@@ -202,7 +205,7 @@ def probabilities(
         yOffset=alt.YOffset("mechanism:N", sort=series),
         x=alt.X(
             "probability:Q",
-            scale=alt.Scale(domain=[0, min(1.0, 1.15 * float(laws.max()))]),
+            scale=alt.Scale(domain=[0, min(1.0, 1.15 * float(shares.max()))]),
             axis=_charts.axis(f"probability of being chosen, {loss}", format="%", tickCount=8),
         ),
         tooltip=["candidate", "mechanism", "probability"],
@@ -257,15 +260,16 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
     rows: list[Any] = []
     for part in known.partition_by("output", maintain_order=True):
         name, symbol = part.item(0, "output"), _SYMBOLS[part.item(0, "loss_unit")]
-        heading, note = f"{name}, {_MECHANISMS[part.item(0, 'mechanism')]}", ""
+        heading = " by ".join([name, *([", ".join(keys)] if keys else [])])
+        heading, note = f"{heading}: {_MECHANISMS[part.item(0, 'mechanism')]}", ""
         losses = part.get_column("loss").n_unique()
         if losses > 1:
             if part.height > losses:
                 note = f"line and band: median and middle 80% of {part.height // losses:,} groups"
-            panels = _over_losses(part, f"privacy loss {symbol} of one person")
+            panels = _panels.over_losses(part, f"privacy loss {symbol} of one person")
         else:
             heading += f", {symbol} = {part.item(0, 'loss'):g}"
-            panels = _over_shares(part) if part.height > _MOST_BARS else _over_groups(part, keys)
+            panels = _panels.over_shares(part) if part.height > _MOST_BARS else _panels.over_groups(part, keys)
         rows.append(alt.HConcatChart(hconcat=panels, spacing=24, title=_charts.title(heading, note)))
     return alt.VConcatChart(vconcat=rows, spacing=28)
 
@@ -310,9 +314,8 @@ def budget(budget: Budget) -> alt.LayerChart:
             )
         )
         rule = edge.mark_rule(**dashed).encode(y="total:Q")
-        text = edge.mark_text(align="left", dx=4, dy=-7, fontSize=12).encode(
-            y="total:Q", x=alt.value(0), text="label:N"
-        )
+        named = edge.mark_text(align="left", dx=4, dy=-7, fontSize=12)
+        text = named.encode(y="total:Q", x=alt.value(0), text="label:N")
         return alt.LayerChart(layer=[line, rule, text], width=460, height=260, title=title)
     labels = [*(f"{i + 1}. {what}" for i, what in enumerate(steps["what"])), "left"]
     ending = pl.DataFrame([("left", spent, total, left)], steps.schema, orient="row")
@@ -330,97 +333,3 @@ def budget(budget: Budget) -> alt.LayerChart:
     texts = base.mark_text(align="left", baseline="middle", dx=4, fontSize=11).encode(x="after:Q", text="text:N")
     rule = edge.mark_rule(**dashed).encode(x="total:Q")
     return alt.LayerChart(layer=[rule, bars, texts], width=420, height=alt.Step(26), title=title)
-
-
-def _measures(part: pl.DataFrame) -> list[tuple[str, str, alt.Scale, dict[str, Any]]]:
-    """Return column, title, scale and axis style of the two measures of an output."""
-    unit = part.item(0, "error_unit")
-    unit = "units of the score" if unit == "score" else unit
-    return [
-        (
-            "probability_true",
-            "probability of the true answer",
-            alt.Scale(domain=[0, 1]),
-            {"format": "%", "tickCount": 5},
-        ),
-        ("expected_error", f"expected error ({unit})", alt.Scale(zero=True), {"tickCount": 6}),
-    ]
-
-
-def _over_losses(part: pl.DataFrame, title: str) -> list[Any]:
-    """Return the panels of one output at several losses: middle and spread over the groups."""
-    panels = []
-    for column, y_title, scale, style in _measures(part):
-        value = pl.col(column)
-        middle = part.group_by("loss", maintain_order=True).agg(
-            low=value.quantile(0.1, "linear"), middle=value.median(), high=value.quantile(0.9, "linear")
-        )
-        base = alt.Chart(middle).encode(x=_charts.along(middle, "loss", title, log=True))
-        y_axis = _charts.axis(y_title, **style)
-        band = base.mark_area(color=_charts.PALE, opacity=0.4).encode(
-            y=alt.Y("low:Q", scale=scale, axis=y_axis), y2="high:Q"
-        )
-        line = base.mark_line(color=_charts.COLORS[0], point={"size": 40, "fill": _charts.COLORS[0]}).encode(
-            y=alt.Y("middle:Q", scale=scale, axis=y_axis), tooltip=["loss", "low", "middle", "high"]
-        )
-        panels.append(alt.LayerChart(layer=[band, line], width=250, height=200))
-    return panels
-
-
-def _over_groups(part: pl.DataFrame, keys: list[str]) -> list[Any]:
-    """Return the panels of one output at one loss: a mark per group."""
-    text = pl.concat_str([pl.col(key).cast(pl.String) for key in keys], separator=", ") if keys else pl.lit("all rows")
-    labels = part.select(text.alias("group"))["group"].to_list()
-    part = part.with_row_index("rank")
-    panels: list[Any] = []
-    for column, title, scale, style in _measures(part):
-        y = alt.Y("rank:O", axis=None if panels else _charts.names_axis(labels))
-        x = alt.X(column, type="quantitative", scale=scale, axis=_charts.axis(title, **style))
-        bars = alt.Chart(part.select("rank", column), width=170, height=alt.Step(20))
-        panels.append(bars.mark_bar(color=_charts.COLORS[0], height={"band": 0.6}).encode(y=y, x=x, tooltip=column))
-    return [*panels, *_ranges(part)]
-
-
-def _ranges(part: pl.DataFrame) -> list[Any]:
-    """Return a panel with the true answer and the range of the private one, where answers lie on a line."""
-    answers = part.select("rank", "true_answer", "answer_5", "answer_95")
-    if answers["true_answer"].dtype == pl.String:  # with outputs of several types, numbers are text too
-        numbers = answers.with_columns(pl.exclude("rank").cast(pl.Float64, strict=False))
-        answers = answers if numbers["true_answer"].null_count() else numbers
-    dtype = answers["true_answer"].dtype
-    if not (dtype.is_numeric() or dtype.is_temporal()):
-        return []
-    if dtype.is_decimal():
-        answers = answers.with_columns(pl.exclude("rank").cast(pl.Float64))
-    axis = _charts.axis("true answer (dot), private one 5–95% (bar)", tickCount=6)
-    ends: dict[str, Any] = {"type": "temporal" if dtype.is_temporal() else "quantitative", "axis": axis}
-    base = alt.Chart(answers, width=220, height=alt.Step(20)).encode(
-        y=alt.Y("rank:O", axis=None), tooltip=answers.columns[1:]
-    )
-    rule = base.mark_rule(strokeWidth=5, color=_charts.PALE).encode(
-        x=alt.X("answer_5", scale=alt.Scale(zero=False, padding=8), **ends), x2="answer_95"
-    )
-    dot = base.mark_point(size=45, filled=True, color="black", opacity=1).encode(x=alt.X("true_answer", **ends))
-    return [alt.LayerChart(layer=[rule, dot])]
-
-
-def _over_shares(part: pl.DataFrame) -> list[Any]:
-    """Return the panels of one output at one loss in many groups: how many of them do as well."""
-    panels: list[Any] = []
-    for column, title, scale, style in _measures(part):
-        ranked = part.select(pl.col(column).sort(descending=column == "expected_error")).select(
-            share=(pl.int_range(pl.len()) + 0.5) / pl.len(), value=column
-        )
-        # Enough points for the eye, few enough for a small file.
-        at = np.unique(np.linspace(0, ranked.height - 1, 400).astype(np.int64))
-        share = _charts.axis(f"{part.height:,} groups, the hardest first", format="%", tickCount=5)
-        panels.append(
-            alt.Chart(ranked[at], width=250, height=200)
-            .mark_line(color=_charts.COLORS[0], strokeWidth=2)
-            .encode(
-                x=alt.X("share:Q", scale=alt.Scale(domain=[0, 1]), axis=share),
-                y=alt.Y("value:Q", scale=scale, axis=_charts.axis(title, **style)),
-                tooltip=["share", "value"],
-            )
-        )
-    return panels

@@ -134,7 +134,7 @@ class Claim:
         chosen = check_mechanism(mechanism, loss.unit)
         rate = _scaled_rate(loss, chosen, contributions) / score_range
         if not _SMALLEST_RATE <= rate <= _LARGEST_RATE:
-            msg = f"The loss divided by the sensitivity must lie between 2**-1000 and 2**1000, got {loss}."
+            msg = f"The rate that the loss pays for must lie between 2**-1000 and 2**1000, got {loss}."
             raise ValueError(msg)
         return cls(loss, chosen, score_range, contributions, neighboring_relation, rate)
 

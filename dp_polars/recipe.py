@@ -31,7 +31,7 @@ class Expressions:
         proved = [row_by_row(expr, schema, f"An expression of {self.method}") for expr in self.expressions]
         if self.method == "filter":
             return rows.filter(*proved)
-        outputs = [pl.LazyFrame(schema=schema).select(expr).collect_schema() for expr in proved]
+        outputs = [pl.LazyFrame(schema=schema).select(expr).collect_schema().names() for expr in proved]
         for expr, names in zip(proved, outputs, strict=True):
             if unit in names and not _is_selection(expr):
                 msg = (
@@ -39,12 +39,10 @@ class Expressions:
                     f"Hint: give the new column another name, or leave the unit out: pl.exclude({unit!r})."
                 )
                 raise ValueError(msg)
-        if self.method == "with_columns":
-            made = rows.with_columns(*proved)
-        elif unit is None or any(unit in names for names in outputs):
-            made = rows.select(*proved)
-        else:
-            made = rows.select(pl.col(unit), *proved)
+        made = rows.with_columns(*proved)
+        if self.method == "select":  # after with_columns, so that a constant has as many rows as the frame
+            names = [name for output in outputs for name in output]
+            made = made.select([unit] if unit is not None and unit not in names else [], names)
         made.collect_schema()
         return made
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -18,6 +19,7 @@ import pyarrow.dataset
 import pyarrow.parquet
 
 from dp_polars import _keys
+from dp_polars._bounding import Cells
 from dp_polars._counting import Output, count, draw_groups
 from dp_polars._planning import accuracy_of
 from dp_polars._plans import refuse_unsafe_plan
@@ -144,33 +146,21 @@ class PrivateQuery:
         TypeError, ValueError
             If the frame is missing or has other columns than the query needs.
         """
-        bound = self._bind(self._given(frame))
+        source = self._source_of(frame)
+        self._bind(source.unread)
         self._charge()
         try:
-            histograms = count(
-                bound.rows,
-                self.protection.privacy_unit,
-                bound.keys,
-                bound.outputs,
-                engine=engine,
-                partitions=partitions,
+            answers = self._draw(self._bind(source.read()), engine, partitions)
+        except (Exception, pl.exceptions.PanicException):  # noqa: BLE001  what it says may hold values of the rows
+            answers = None
+        if answers is None:  # raised here, where no exception with private values is its context
+            msg = (
+                "The release failed while the engine ran on the private rows. Its message may hold values of them and is "
+                "not shown; what was charged stays charged.\n\n"
+                "Hint: run the same steps on public or made rows of the same types to see what fails."
             )
-            groups = 1 if bound.keys is None else bound.keys.height
-            answers = [
-                output.query.answers(draw_groups(histogram, groups, output.query, dtype), dtype).alias(output.name)
-                for output, dtype, histogram in zip(bound.outputs, bound.types, histograms, strict=True)
-            ]
-        except Exception:
-            failed = True
-        else:
-            return pl.DataFrame(answers if bound.keys is None else [*bound.keys.get_columns(), *answers])
-        assert failed
-        msg = (
-            "The release failed while the engine ran on the private rows. Its message may hold values of them and is "
-            "not shown; what was charged stays charged.\n\n"
-            "Hint: run the same steps on public or made rows of the same types to see what fails."
-        )
-        raise ReleaseError(msg)
+            raise ReleaseError(msg)
+        return answers
 
     def sink_parquet(
         self,
@@ -215,7 +205,7 @@ class PrivateQuery:
         groups = "one group" if self._keys is None else f"{self._keys.height:,} public groups"
         return f"<PrivateQuery: {groups}, {self.protection}\n{asks}>"
 
-    def _given(self, frame: PrivateRows | None) -> pl.LazyFrame:
+    def _source_of(self, frame: PrivateRows | None) -> _Source:
         if (frame is None) == (self._source is None):
             msg = (
                 "release must be given a frame, for the query was built without one."
@@ -223,7 +213,16 @@ class PrivateQuery:
                 else "release must not be given a frame: the query was built on one."
             )
             raise TypeError(msg)
-        return self._source if self._source is not None else as_rows(frame, self.protection)
+        return source_of(self._source if frame is None else frame, self.protection)
+
+    def _draw(self, bound: _Bound, engine: EngineType, partitions: int | None) -> pl.DataFrame:
+        unit, groups = self.protection.privacy_unit, 1 if bound.keys is None else bound.keys.height
+        histograms = count(bound.rows, unit, bound.keys, bound.outputs, engine=engine, partitions=partitions)
+        answers = [
+            output.query.answers(draw_groups(histogram, groups, output.query, dtype), dtype).alias(output.name)
+            for output, dtype, histogram in zip(bound.outputs, bound.types, histograms, strict=True)
+        ]
+        return pl.DataFrame(answers if bound.keys is None else [*bound.keys.get_columns(), *answers])
 
     def _bind(self, frame: pl.LazyFrame) -> _Bound:
         rows = self._recipe.rows(frame)
@@ -236,6 +235,7 @@ class PrivateQuery:
             dtype = rows.select(column).collect_schema().dtypes()[0]
             try:
                 ask.query.answer_type(dtype)
+                Cells.of(groups, ask.query.draw(dtype).size)  # they must fit into one integer
             except (TypeError, ValueError) as error:
                 msg = f"Output {ask.name!r}: {error}"
                 raise type(error)(msg) from None
@@ -326,22 +326,37 @@ def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
     return claim
 
 
-def as_rows(frame: PrivateRows, protection: Protection) -> pl.LazyFrame:
-    """Return private rows as a LazyFrame that is not read yet; refuse a plan whose steps look at several rows."""
+@dataclass(frozen=True)
+class _Source:
+    """Private rows that are not read yet: a plan to know the columns by, and what reads them."""
+
+    unread: pl.LazyFrame
+    read: Callable[[], pl.LazyFrame]
+
+
+def source_of(frame: PrivateRows, protection: Protection) -> _Source:
+    """Return private rows without reading them; refuse a plan whose steps look at several rows."""
     if isinstance(frame, pl.DataFrame):
-        return frame.lazy()
+        frame = frame.lazy()
     if isinstance(frame, pl.LazyFrame):
-        refuse_unsafe_plan(frame, several_rows=protection.privacy_unit is not None)
-        return frame
+        plan = frame
+        refuse_unsafe_plan(plan, several_rows=protection.privacy_unit is not None)
+        return _Source(plan, lambda: plan)
     if isinstance(frame, pa.dataset.Dataset):
-        return pl.scan_pyarrow_dataset(frame)
+        plan = pl.scan_pyarrow_dataset(frame)
+        return _Source(plan, lambda: plan)
     if hasattr(frame, "__arrow_c_stream__"):
-        return pl.DataFrame(frame).lazy()
+        stream = pa.RecordBatchReader.from_stream(frame)
+        return _Source(_lazy(stream.schema.empty_table()), lambda: _lazy(stream.read_all()))
     msg = (
         "private rows must be a LazyFrame, a DataFrame, a pyarrow dataset or an object with Arrow's C stream, got "
         f"{type(frame).__name__}."
     )
     raise TypeError(msg)
+
+
+def _lazy(table: pa.Table) -> pl.LazyFrame:
+    return pl.DataFrame(table).lazy()
 
 
 def _under(protection: Protection, ask: Ask, groups: int) -> Counted:

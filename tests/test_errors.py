@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from polars.testing.parametric import series
 
 import dp_polars as dpp
+from dp_polars.expressions import _DrawScores, _DrawValues
+from dp_polars.queries import ArgMax
 
 X = pl.col("x")
 ENGINES = ["in-memory", "streaming"]
@@ -68,9 +70,13 @@ def test_a_sensitivity_must_be_given():
 
 @pytest.mark.parametrize("ask", ASK.values(), ids=ASK)
 def test_exactly_one_loss(ask):
-    with pytest.raises(TypeError, match=r"^Exactly one of epsilon and rho must be given, got epsilon=None and rho=None"):
+    with pytest.raises(
+        TypeError, match=r"^Exactly one of epsilon and rho must be given, got epsilon=None and rho=None"
+    ):
         ask()
-    with pytest.raises(TypeError, match=r"^Exactly one of epsilon and rho must be given, got epsilon=1 and rho=0\.5\.$"):
+    with pytest.raises(
+        TypeError, match=r"^Exactly one of epsilon and rho must be given, got epsilon=1 and rho=0\.5\.$"
+    ):
         ask(epsilon=1, rho=0.5)
 
 
@@ -142,7 +148,9 @@ def test_monotonic_is_true_or_false(value):
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2**1002), 2**1002, 1e-302 / 7, 1e304])
 def test_losses_that_no_float_can_race_with(epsilon):
-    with pytest.raises(ValueError, match=r"The loss divided by the sensitivity must lie between 2\*\*-1000 and 2\*\*1000"):
+    with pytest.raises(
+        ValueError, match=r"The rate that the loss pays for must lie between 2\*\*-1000 and 2\*\*1000"
+    ):
         X.dp.mode(["a"], epsilon=epsilon)
 
 
@@ -246,8 +254,16 @@ MISFITS = {
         pl.String,
         "median on 3 grid points: candidates of type Int64 can't be a quantile of a column of type String.",
     ),
-    "median of an enum": (X.dp.median([1, 2], epsilon=1), pl.Enum(["a"]), "can't be a quantile of a column of type Enum"),
-    "median of booleans": (X.dp.median([0, 1], epsilon=1), pl.Boolean, "can't be a quantile of a column of type Boolean."),
+    "median of an enum": (
+        X.dp.median([1, 2], epsilon=1),
+        pl.Enum(["a"]),
+        "can't be a quantile of a column of type Enum",
+    ),
+    "median of booleans": (
+        X.dp.median([0, 1], epsilon=1),
+        pl.Boolean,
+        "can't be a quantile of a column of type Boolean.",
+    ),
     "median of dates on numbers": (
         (X + 0).dp.median([date(2020, 1, 1)], epsilon=1),
         pl.Int64,
@@ -342,12 +358,10 @@ def test_rows_do_not_change_a_message(misfit, engine):
 @pytest.mark.parametrize(("expr", "dtype", "message"), MISFITS.values(), ids=MISFITS)
 def test_the_types_are_checked_again_at_run_time(expr, dtype, message):
     """Should Polars not have told: what makes codes and draws refuses the same types in the same words."""
-    column = pl.Series("x", [], dtype=dtype)
+    draw = (_DrawScores if isinstance(expr.query, ArgMax) else _DrawValues)(expr.query)
+    lists = pl.Series("x", [], dtype=dtype).implode()
     with pytest.raises((TypeError, ValueError), match=re.escape(message.rpartition(": ")[2])):
-        if isinstance(expr.query, dpp.queries.ArgMax):
-            dpp.expressions._DrawScores(expr.query)([column.implode()])
-        else:
-            dpp.expressions._DrawValues(expr.query)([column.implode()])
+        draw([lists])
 
 
 def test_a_missing_column_is_polars_own_error():
@@ -396,9 +410,15 @@ def test_every_row_is_fine_and_every_answer_is_a_candidate(dtype, data):
     if of_mode and not dtype.is_float():
         asked |= {"mode": X.dp.mode(candidates, epsilon=0.1), "mode of two": X.head(2).dp.mode(candidates, rho=0.1)}
     if of_quantile:
-        asked |= {"median": X.dp.median(candidates, epsilon=0.1), "of two": X.head(2).dp.quantile(0.9, candidates, rho=3)}
+        asked |= {
+            "median": X.dp.median(candidates, epsilon=0.1),
+            "of two": X.head(2).dp.quantile(0.9, candidates, rho=3),
+        }
     if is_score:
-        asked |= {"argmax": X.dp.argmax(epsilon=1, sensitivity=0.1), "argmin": X.dp.argmin(rho=1, sensitivity=Fraction(3))}
+        asked |= {
+            "argmax": X.dp.argmax(epsilon=1, sensitivity=0.1),
+            "argmin": X.dp.argmin(rho=1, sensitivity=Fraction(3)),
+        }
     alone = frame.select(**asked)
     grouped = frame.group_by("g").agg(**asked)
     assert alone.schema == grouped.drop("g").schema == frame.lazy().select(**asked).collect_schema()

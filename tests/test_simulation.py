@@ -130,7 +130,8 @@ def test_a_query_agrees_with_brute_force_and_with_releases(people):
     assert result.get_column("g").to_list() == [0, 1, 0, 1]
     assert set(result["error_unit"]) == {"people"} if not people else {"people", "rows"}
     many = pl.DataFrame({"g": np.repeat(np.arange(DRAWS), len(CODES)), "x": CODES * DRAWS})
-    released = query(DRAWS).release(many.with_columns(p=pl.int_range(pl.len()) // 2))
+    person = pl.col("g") // 2 * len(CODES) + pl.int_range(pl.len()) % len(CODES)
+    released = query(DRAWS).release(many.with_columns(p=person))
     for name, scores in (("top", mode_scores(CODES, SIZE)), ("middle", quantile_scores(CODES, SIZE))):
         (ask,) = (ask for ask in query(2).asks if ask.name == name)
         claim = ask.query.claim
@@ -226,7 +227,7 @@ def test_a_group_whose_rows_are_all_left_out_is_answered_uniformly():
     assert dropped["answer_5"].to_list() == [0] * 63
     assert dropped["answer_95"].to_list() == [3] * 63
     kept = result.filter(pl.col("counted") == 1)
-    assert kept["probability_true"].item() > 0.99
+    assert kept["probability_true"].item() > 0.98
 
 
 def test_groups_without_evidence():

@@ -62,7 +62,9 @@ BY_GROUP = {
     "over": lambda lf, e: lf.select("g", y=e.over("g")).unique(),
     "over in order": lambda lf, e: lf.select("g", y=e.over("g", order_by="t")).unique(),
     "over all together": lambda lf, e: lf.select(G.over("g", mapping_strategy="explode"), y=e.over("g")).unique(),
-    "over, once each": lambda lf, e: lf.select(G.unique(maintain_order=True), y=e.over("g", mapping_strategy="explode")),
+    "over, once each": lambda lf, e: lf.select(
+        G.unique(maintain_order=True), y=e.over("g", mapping_strategy="explode")
+    ),
     "with_columns over": lambda lf, e: lf.with_columns(y=e.over(["g", "t"])).select("g", "y").unique(),
     "dynamic": lambda lf, e: lf.group_by_dynamic("t", every="1i").agg(y=e).rename({"t": "g"}),
     "dynamic days": lambda lf, e: (
@@ -193,7 +195,7 @@ def test_many_expressions_in_one_query(frame, calls, engine):
 
 @by_engine
 def test_nothing_and_empty_groups(frame, calls, engine):
-    """No rows at all: one answer of a whole frame, none of its groups; a group that a filter empties gets its answer."""
+    """No rows: one answer of a whole frame, none of its groups; a group that a filter empties gets its answer."""
     nobody = frame.lazy().filter(G < 0)
     for name, (expr, _) in QUERIES.items():
         whole = nobody.select(y=expr()).collect(engine=engine)
@@ -202,10 +204,14 @@ def test_nothing_and_empty_groups(frame, calls, engine):
         assert nobody.group_by("g").agg(y=expr()).collect(engine=engine).height == 0
         assert nobody.with_columns(y=expr().over("g")).collect(engine=engine).height == 0
     calls.clear()
-    emptied = frame.lazy().group_by("g").agg(
-        mode=S.filter(G > 3).dp.mode(["a", "b", "c"], **SURE),
-        median=X.filter(G > 3).dp.median(range(100), **SURE),
-        argmax=V.filter(G > 3).dp.argmax(sensitivity=1, **SURE),
+    emptied = (
+        frame.lazy()
+        .group_by("g")
+        .agg(
+            mode=S.filter(G > 3).dp.mode(["a", "b", "c"], **SURE),
+            median=X.filter(G > 3).dp.median(range(100), **SURE),
+            argmax=V.filter(G > 3).dp.argmax(sensitivity=1, **SURE),
+        )
     )
     answers = emptied.sort("g").collect(engine=engine)
     assert answers.height == GROUPS
@@ -279,7 +285,9 @@ def test_plans_are_resolved_and_explained_without_a_draw(frame, monkeypatch, exp
 def test_plans_read_files(frame, calls, tmp_path, engine):
     path = tmp_path / "rows.parquet"
     frame.write_parquet(path, row_group_size=90)
-    plan = pl.scan_parquet(path).group_by("g").agg(X.dp.median(range(-10, 61), **SURE), S.dp.mode(["a", "b", "c"], **SURE))
+    plan = (
+        pl.scan_parquet(path).group_by("g").agg(X.dp.median(range(-10, 61), **SURE), S.dp.mode(["a", "b", "c"], **SURE))
+    )
     answers = plan.sort("g").collect(engine=engine)
     assert answers.rows() == [(g, g, "abc"[g % 3]) for g in range(GROUPS)]
     assert calls.drawn == [GROUPS] * 2

@@ -1,0 +1,158 @@
+"""A tour in ten minutes. As a notebook: marimo edit examples/tour.py. As a script: python examples/tour.py."""
+
+import marimo
+
+app = marimo.App(width="medium", app_title="dp_polars: a tour")
+
+
+@app.cell
+def _():
+    import marimo as mo
+    import numpy as np
+    import polars as pl
+
+    import dp_polars as dpp
+    from dp_polars import analysis, plot
+
+    return analysis, dpp, mo, np, pl, plot
+
+
+@app.cell
+def _(mo):
+    mo.md("""
+    # A tour of dp_polars
+
+    We publish *choices* from rows about people: the most common reason to call a help line, and the median
+    waiting time, for every region. First on made data that we may look at.
+    """)
+
+
+@app.cell
+def _(np, pl):
+    rng = np.random.default_rng(11)
+    REASONS = ["billing", "delivery", "fault", "other"]
+    REGIONS = ["north", "east", "south", "west"]
+    people, calls = 3_000, 9_000
+    made = pl.DataFrame(
+        {
+            "person": rng.integers(0, people, calls),
+            "region": rng.choice(REGIONS, calls, p=[0.5, 0.3, 0.19, 0.01]),
+            "reason": rng.choice(REASONS, calls, p=[0.3, 0.28, 0.25, 0.17]),
+            "minutes": rng.gamma(2.0, 6.0, calls).round(1),
+        }
+    )
+    made.head()
+    return REASONS, REGIONS, made
+
+
+@app.cell
+def _(mo):
+    mo.md("""
+    ## A first private answer
+
+    The reasons are *candidates*: public, written down beforehand. `epsilon` is what one person loses to the expression.
+    """)
+
+
+@app.cell
+def _(REASONS, dpp, made):
+    answers = made.group_by("region", maintain_order=True).agg(
+        dpp.mode("reason", REASONS, epsilon=1, contributions=10),
+        dpp.median("minutes", dpp.grid(0, 120, step=0.1), epsilon=1, contributions=10),
+    )
+    answers
+    return (answers,)
+
+
+@app.cell
+def _(mo):
+    mo.md("""
+    ## How good is it? Move the slider
+
+    For a selection the error is known exactly, before anything is spent. These are the counts of one region; the figure
+    shows the expected number of calls by which the chosen reason misses the top one.
+    """)
+
+
+@app.cell
+def _(mo):
+    epsilon = mo.ui.slider(start=0.01, stop=0.5, step=0.01, value=0.1, label="epsilon", show_value=True)
+    epsilon
+    return (epsilon,)
+
+
+@app.cell
+def _(analysis, epsilon, made, mo, pl, plot):
+    counts = made.filter(pl.col("region") == "south")["reason"].value_counts(sort=True)
+    error = analysis.expected_error(counts["count"].to_numpy(), epsilon=epsilon.value, monotonic=True)
+    best = analysis.probability_of_best(counts["count"].to_numpy(), epsilon=epsilon.value, monotonic=True)
+    mo.vstack(
+        [
+            mo.md(
+                f"At epsilon = **{epsilon.value:.2f}** the top reason comes out with probability **{best:.1%}**; "
+                f"the expected error is **{error:.2f} calls**."
+            ),
+            plot.probabilities(
+                counts["count"].to_numpy(),
+                candidates=counts["reason"].to_list(),
+                epsilon=epsilon.value,
+                monotonic=True,
+            ),
+        ]
+    )
+    return best, counts, error
+
+
+@app.cell
+def _(mo):
+    mo.md("""
+    ## People, public keys and a budget
+
+    A private frame knows who a person is, names the groups itself, and pays for every release before it reads a row.
+    """)
+
+
+@app.cell
+def _(REASONS, REGIONS, dpp, made, pl):
+    budget = dpp.Budget(epsilon=1, name="help line")
+    query = (
+        made.dp.protect("person", budget=budget, max_groups=2, max_rows_per_group=3)
+        .filter(pl.col("minutes") > 0)
+        .group_by({"region": REGIONS})
+        .agg(
+            reason=pl.col("reason").dp.mode(REASONS, epsilon=0.25),
+            minutes=pl.col("minutes").dp.median(dpp.grid(0, 120, step=0.1), epsilon=0.15),
+        )
+    )
+    query.explain()
+    return budget, query
+
+
+@app.cell
+def _(analysis, made, plot, query):
+    # Exact, and not private: it is for public or made frames such as this one.
+    plot.simulation(analysis.simulate(query, made))
+
+
+@app.cell
+def _(budget, dpp, query):
+    released = [query.release(), query.release()]
+    try:
+        query.release()
+        refused = ""
+    except dpp.BudgetExceededError as error_:
+        refused = str(error_)
+    print(refused)
+    released[0]
+    return refused, released
+
+
+@app.cell
+def _(budget, plot, released):
+    assert len(released) == 2
+    plot.budget(budget)
+
+
+if __name__ == "__main__":
+    app.run()
+    print("The tour ran from end to end.")

@@ -1,0 +1,241 @@
+"""Private frames beside the same queries of plain Polars: times, their ratios, and peak memory.
+
+    python tests/benchmarks/private_frames.py [--scale 1] [--rounds 3] [--only WORD] [--folder DIR]
+
+Each side of each case runs in processes of its own, the two sides in turn, so that a noisy moment hits both and
+peaks of memory don't mix. The file of 10⁸ rows is made in a temporary folder and deleted afterwards. Exits non-zero
+only where a histogram is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow.parquet
+
+import dp_polars as dpp
+from dp_polars._bounding import Kept
+from dp_polars._counting import Output, count, draw_groups
+
+CATEGORIES = list(range(100))
+MODE = dpp.mode("value", CATEGORIES, epsilon=1).query
+FILE_ROWS = 100_000_000
+FILE = "visits.parquet"
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Two ways to the same columns `key`, `value` (where it is a histogram) and `count`."""
+
+    private: Callable[[], pl.DataFrame]
+    plain: Callable[[], pl.DataFrame]
+    agree: Callable[[pl.DataFrame, pl.DataFrame], bool]
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    most: float  # times the plain query
+    peak: int | None  # MiB
+    make: Callable[[float, Path], Sides]
+    runs: int  # in one process, after one that warms up; 0: only that one
+
+
+def output(*, groups: int | None, people: bool) -> Output:
+    return Output("top", pl.col("value"), MODE, Kept(groups=groups), people)
+
+
+def histogram(rows: pl.LazyFrame, unit: str | None, keys: int, what: Output) -> pl.DataFrame:
+    groups = pl.DataFrame({"key": np.arange(keys)})
+    (counted,) = count(rows, unit, groups, [what], engine="streaming")
+    return counted.rename({"group": "key", "code": "value"})
+
+
+def same(private: pl.DataFrame, plain: pl.DataFrame) -> bool:
+    columns = [pl.col("key", "value", "count").cast(pl.Int64)]
+    return private.select(columns).equals(plain.select(columns).sort("key", "value"))
+
+
+def no_more(private: pl.DataFrame, plain: pl.DataFrame) -> bool:
+    """Bounded counts: in the same cells, never more people than there are."""
+    numbers = pl.col("key", "value", "count").cast(pl.Int64)
+    both = private.select(numbers).join(plain.select(numbers), on=["key", "value"], suffix="_of_all")
+    return both.height == private.height > 0 and both.select((pl.col("count") <= pl.col("count_of_all")).all()).item()
+
+
+def people_in_memory(scale: float, folder: Path) -> Sides:
+    rows, rng = int(10**7 * scale), np.random.default_rng(0)
+    frame = pl.DataFrame(
+        {
+            "person": rng.integers(0, rows // 10, rows),
+            "key": rng.integers(0, 1000, rows),
+            "value": rng.integers(0, 100, rows),
+        }
+    ).lazy()
+    return Sides(
+        lambda: histogram(frame, "person", 1000, output(groups=2, people=True)), lambda: people(frame), no_more
+    )
+
+
+def people(frame: pl.LazyFrame) -> pl.DataFrame:
+    counted = frame.group_by("key", "value").agg(pl.col("person").n_unique().alias("count"))
+    return counted.collect(engine="streaming")
+
+
+def rows_of_file(scale: float, folder: Path) -> Sides:
+    frame = pl.scan_parquet(folder / FILE)
+    return Sides(
+        lambda: histogram(frame, None, 1000, output(groups=None, people=False)),
+        lambda: frame.group_by("key", "value").agg(pl.len().alias("count")).collect(engine="streaming"),
+        same,
+    )
+
+
+def people_of_file(scale: float, folder: Path) -> Sides:
+    frame = pl.scan_parquet(folder / FILE)
+    return Sides(
+        lambda: histogram(frame, "person", 1000, output(groups=2, people=True)), lambda: people(frame), no_more
+    )
+
+
+def many_groups(scale: float, folder: Path) -> Sides:
+    rows, groups, rng = int(10**7 * scale), int(10**6 * scale), np.random.default_rng(0)
+    frame = pl.DataFrame({"key": rng.integers(0, groups, rows), "value": rng.integers(0, 100, rows)}).lazy()
+
+    def drawn() -> pl.DataFrame:
+        counted = histogram(frame, None, groups, output(groups=None, people=False))
+        counted = counted.rename({"key": "group", "value": "code"})
+        return pl.DataFrame({"key": np.arange(groups), "value": draw_groups(counted, groups, MODE, pl.Int64())})
+
+    def plain() -> pl.DataFrame:
+        return frame.group_by("key").agg(pl.col("value").mode().first()).collect(engine="streaming")
+
+    return Sides(drawn, plain, lambda private, plain: plain["key"].is_in(private["key"].implode()).all())
+
+
+CASES = [
+    Case("10⁷ rows of 10⁶ people, 2 groups each: people per category", 2.5, None, people_in_memory, 3),
+    Case("10⁸ rows in Parquet, one person each: rows per category", 1.3, 1024, rows_of_file, 1),
+    Case("10⁸ rows in Parquet, 10⁷ people, 2 groups each: people per category", 2, 2048, people_of_file, 0),
+    Case("10⁷ rows, 10⁶ public groups: count and draw a mode", 2, None, many_groups, 2),
+]
+
+
+def write_file(path: Path, rows: int) -> None:
+    rng, writer, step = np.random.default_rng(0), None, 1_000_000
+    for _ in range(0, rows, step):
+        table = pl.DataFrame(
+            {
+                "person": rng.integers(0, rows // 10, step),
+                "key": rng.integers(0, 1000, step),
+                "value": rng.integers(0, 100, step),
+            }
+        ).to_arrow()
+        writer = writer or pyarrow.parquet.ParquetWriter(path, table.schema)
+        writer.write_table(table, row_group_size=500_000)
+    writer.close()
+
+
+def run_side(case: Case, side: str, scale: float, folder: Path) -> None:
+    """In a process of its own: print the seconds and CPU seconds of the fastest run, and the peak in MiB."""
+    run = getattr(case.make(scale, folder), side)
+    times = []
+    for _ in range(case.runs + 1):
+        start, cpu = time.perf_counter(), time.process_time()
+        run()
+        times.append((time.perf_counter() - start, time.process_time() - cpu))
+    print(json.dumps([*(min(column) for column in zip(*times[1:] or times, strict=True)), peak_memory()]))
+
+
+def peak_memory() -> float:
+    """Peak resident memory of this process, MiB."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # bytes on macOS
+    # On Linux `getrusage` also knows the peak of the process that started this one.
+    line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 2**10
+
+
+def check(case: Case, folder: Path) -> bool:
+    """Whether both sides agree, on a hundredth of the rows."""
+    sides = case.make(0.01, folder)
+    return sides.agree(sides.private(), sides.plain())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", type=float, default=1, help="of the full number of rows")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--folder", type=Path, help="where the file is made; default: the system's temporary folder")
+    parser.add_argument("--side", nargs=2, metavar=("CASE", "SIDE"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.side:
+        number, side = arguments.side
+        run_side(CASES[int(number)], side, arguments.scale, arguments.folder)
+        return 0
+
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
+        return table(arguments.scale, arguments.rounds, arguments.only, Path(name))
+
+
+def table(scale: float, rounds: int, only: str, folder: Path) -> int:
+    print(f"polars {pl.__version__}, numpy {np.__version__}, {pl.thread_pool_size()} threads, scale {scale:g}")
+    print("ratio: of wall-clock seconds, and of CPU seconds, which other programs on the machine disturb less")
+    print(f"{'case':<70}{'private':>9}{'plain':>9}{'ratio':>7}{'CPU':>6}{'most':>6}{'MiB':>7}{'plain':>7}{'most':>6}")
+    chosen = [(number, case) for number, case in enumerate(CASES) if only in case.name]
+    small = folder / "small"
+    small.mkdir()
+    write_file(small / FILE, FILE_ROWS // 100)
+    if any("Parquet" in case.name for _, case in chosen):
+        needed, free = int(2e9 * scale), shutil.disk_usage(folder).free
+        if free < 2 * needed:
+            print(f"the file needs up to {needed:,} bytes of {folder}, where {free:,} are free")
+            return 2
+        write_file(folder / FILE, int(FILE_ROWS * scale))
+
+    wrong = 0
+    for number, case in chosen:
+        right = check(case, small)
+        wrong += not right
+        best = {}
+        for _ in range(rounds):
+            for side in ("plain", "private"):
+                command = [
+                    sys.executable,
+                    __file__,
+                    "--scale",
+                    str(scale),
+                    "--folder",
+                    folder,
+                    "--side",
+                    str(number),
+                    side,
+                ]
+                out = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+                figures = json.loads(out)
+                best[side] = [min(pair) for pair in zip(figures, best.get(side, figures), strict=True)]
+        (seconds, cpu, peak), (plain, plain_cpu, plain_peak) = best["private"], best["plain"]
+        print(
+            f"{case.name:<70}{seconds:>8.2f}s{plain:>8.2f}s{seconds / plain:>7.2f}{cpu / plain_cpu:>6.2f}{case.most:>6}"
+            f"{peak:>7.0f}{plain_peak:>7.0f}{case.peak or '':>6}" + ("" if right else "   WRONG"),
+            flush=True,
+        )
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

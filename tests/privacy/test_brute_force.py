@@ -1,0 +1,302 @@
+"""Privacy by brute force: all pairs of small neighbouring data sets, exact probabilities, the largest loss of them all.
+
+Scores are those that the kernel builds from the rows, rates those of the claim that the query makes.
+"""
+
+import functools
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dp_polars import _kernel, queries
+from dp_polars._kernel import Draw
+from dp_polars._pmf import block_log_factors
+from dp_polars.analysis import privacy_loss
+from dp_polars.mechanisms import Winners
+from dp_polars.privacy import Contributions, Loss, laplace_rho
+from dp_polars.scores import quantile_range
+from dp_polars.selection import score_claim
+from tests import reference
+from tests.privacy.datasets import all_counts, as_rows, quantile_score
+from tests.statistical.racing import MECHANISMS
+
+RELATIONS = ["add_or_remove_one", "replace_one"]
+SCORES = {"mode": None, "median": Fraction(1, 2), "quarter": Fraction(1, 4), "ninth decile": Fraction(9, 10)}
+# Rényi orders.
+ORDERS = np.array([1.001, 1.05, 1.3, 1.7, 2, 3, 5, 9, 17, 30, 50])
+
+
+def query(alpha, size, *, relation, mechanism, contributions=1, epsilon=None, rho=None):
+    """A query as users write it."""
+    asked = {"epsilon": epsilon, "rho": rho, "contributions": contributions, "mechanism": mechanism}
+    if alpha is None:
+        return queries.ask_mode([str(i) for i in range(size)], neighboring_relation=relation, **asked)
+    return queries.ask_quantile(alpha, range(size), neighboring_relation=relation, **asked)
+
+
+@functools.cache
+def data_sets(size, rows, alpha):
+    """All data sets, and the gaps that the kernel makes of their rows."""
+    counts, made = all_counts(size, rows), []
+
+    def stand_in(blocks, rate, mechanism, words):
+        made.append(np.asarray(blocks.gaps[: len(blocks.gaps)]).reshape(-1, size))
+        return Winners(blocks.starts)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_kernel, "race", stand_in)
+        _kernel._draw_dense(Draw(size, alpha, Fraction(1), "exponential"), *as_rows(counts))
+    [gaps] = made
+    return counts, gaps
+
+
+@functools.cache
+def log_laws(size, rows, alpha, rate, mechanism):
+    """log P of each candidate on each data set, shape (data sets, size)."""
+    _, gaps = data_sets(size, rows, alpha)
+    distinct, position = np.unique(gaps, axis=0, return_inverse=True)
+    laws = [reference.law((-one).tolist(), rate=rate, mechanism=mechanism, digits=17) for one in distinct]
+    return np.array([[float(p.log()) for p in law] for law in laws])[position.ravel()]
+
+
+@functools.cache
+def distances(size, rows):
+    """Rows removed and rows added on the way from each data set to each other one."""
+    change = all_counts(size, rows)[None, :, :] - all_counts(size, rows)[:, None, :]
+    return np.maximum(-change, 0).sum(axis=2), np.maximum(change, 0).sum(axis=2)
+
+
+def losses(size, rows, alpha, rate, mechanism):
+    """The largest log-ratio between each data set and each other one."""
+    laws = log_laws(size, rows, alpha, rate, mechanism)
+    return (laws[:, None, :] - laws[None, :, :]).max(axis=2)
+
+
+def divergences(size, rows, alpha, rate, mechanism):
+    """Rényi divergences between each data set and each other one, divided by the order, shape (orders, n, n)."""
+    laws = log_laws(size, rows, alpha, rate, mechanism)
+    p, q, a = laws[None, :, None, :], laws[None, None, :, :], ORDERS[:, None, None, None]
+    exponents = a * p + (1 - a) * q
+    top = exponents.max(axis=3)
+    return (top + np.log(np.exp(exponents - top[..., None]).sum(axis=3))) / ((a - 1) * a)[..., 0]
+
+
+def neighbors(size, rows, relation, contributions):
+    removed, added = distances(size, rows)
+    near = (removed <= contributions) & (added <= contributions)
+    return near if relation == "replace_one" else near & ((removed == 0) | (added == 0))
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("contributions", [1, 2, 3])
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(4)])
+def test_no_pair_of_neighbors_loses_more_than_epsilon(epsilon, score, contributions, relation, mechanism):
+    asked = {"relation": relation, "mechanism": mechanism, "contributions": contributions, "epsilon": epsilon}
+    rate = query(SCORES[score], 3, **asked).claim.rate
+    found = losses(3, 7, SCORES[score], rate, mechanism)[neighbors(3, 7, relation, contributions)]
+    assert found.max() <= epsilon * (1 + 1e-12)
+    if score != "mode" or epsilon < 1:
+        return
+    # With two candidates and more rows the bound is attained, so a rate a little too high is found out.
+    near = neighbors(2, 24, relation, contributions)
+    assert losses(2, 24, None, rate, mechanism)[near].max() >= 0.99 * epsilon
+    assert losses(2, 24, None, rate * Fraction(102, 100), mechanism)[near].max() > epsilon
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("contributions", [1, 2, 3])
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("rho", [Fraction(1, 100), Fraction(2)])
+def test_no_pair_of_neighbors_loses_more_than_rho(rho, score, contributions, relation, mechanism):
+    asked = {"relation": relation, "mechanism": mechanism, "contributions": contributions, "rho": rho}
+    rate = query(SCORES[score], 3, **asked).claim.rate
+    found = divergences(3, 5, SCORES[score], rate, mechanism)[:, neighbors(3, 5, relation, contributions)]
+    assert found.max() <= rho * (1 + 1e-9)
+
+
+# A quantile on a billion points
+
+
+LAST = 10**9 - 1
+# Where rows may lie: a crowd of candidates in between, which a row at its far end moves one way, and the few beyond its
+# near end the other way. A replacement moves two scores of one group furthest apart with a third place for rows.
+PLACES = {
+    ("median", 2): [1, LAST - 1],
+    ("median", 3): [1, 3, LAST - 1],
+    ("quarter", 2): [1, LAST - 1],
+    ("quarter", 3): [1, LAST - 3, LAST - 1],
+    ("ninth decile", 2): [1, LAST - 1],
+    ("ninth decile", 3): [1, 3, LAST - 1],
+}
+
+
+@functools.cache
+def log_laws_of_cells(places, rows, alpha, rate, mechanism):
+    """log P of one candidate of each cell on all data sets with rows at these places, shape (data sets, cells)."""
+    cells = np.unique([0, *places, *(place + 1 for place in places)])
+    in_cell, counts = np.diff(cells, append=LAST + 1), all_counts(len(places), rows)
+    per_cell = np.zeros((len(counts), len(cells)), np.int64)
+    per_cell[:, np.searchsorted(cells, places)] = counts
+    scores = np.array([[quantile_score(one, cell, alpha) for cell in range(len(cells))] for one in per_cell.tolist()])
+    gaps = (scores.max(axis=1, keepdims=True) - scores).astype(float)
+    return np.array([block_log_factors(one, in_cell, rate, mechanism) for one in gaps]) - float(rate) * gaps
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize(("places", "rows", "contributions"), [(3, 11, 1), (2, 32, 1), (2, 32, 2), (2, 32, 3)])
+@pytest.mark.parametrize("score", ["median", "quarter", "ninth decile"])
+def test_a_quantile_on_a_billion_points_loses_epsilon(score, places, rows, contributions, relation, mechanism):
+    alpha, epsilon = SCORES[score], Fraction(1)
+    asked = {"relation": relation, "mechanism": mechanism, "contributions": contributions, "epsilon": epsilon}
+    rate = query(alpha, LAST + 1, **asked).claim.rate
+    laws = log_laws_of_cells(tuple(PLACES[score, places]), rows, alpha, rate, mechanism)
+    found = (laws[:, None, :] - laws[None, :, :]).max(axis=2)[neighbors(places, rows, relation, contributions)]
+    assert found.max() <= epsilon * (1 + 1e-9)
+    if relation == "add_or_remove_one":
+        assert found.max() >= 0.99 * epsilon
+    elif places == 3:
+        # Two scores of one group move apart by 2·den; by R only those of two groups.
+        assert found.max() >= 0.99 * epsilon * 2 * alpha.denominator / quantile_range(alpha, relation)
+
+
+# Scores of the caller's own
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("monotonic", [True, False])
+@pytest.mark.parametrize("sensitivity", [1, 2])
+def test_own_scores_lose_no_more_than_they_say(sensitivity, monotonic, mechanism):
+    steps = range(-sensitivity, sensitivity + 1)
+    changes = [c for c in itertools.product(steps, repeat=3) if not monotonic or min(c) >= 0 or max(c) <= 0]
+    vectors = np.array(list(itertools.product(range(6), repeat=2)))
+    vectors = np.column_stack([np.full(len(vectors), 3), vectors])  # only differences count
+    for loss in (Loss(Fraction(3), "epsilon"), Loss(Fraction(1, 4), "rho")):
+        rate = score_claim(loss, mechanism, sensitivity, monotonic).rate
+
+        @functools.cache
+        def log_law(scores, rate=rate):
+            law = reference.law(scores, rate=rate, mechanism=mechanism, digits=17)
+            return np.array([float(p.log()) for p in law])
+
+        largest = 0.0
+        for scores, change in itertools.product(vectors.tolist(), changes):
+            changed = [s + c for s, c in zip(scores, change, strict=True)]
+            p = log_law(tuple(s - max(scores) for s in scores))
+            q = log_law(tuple(s - max(changed) for s in changed))
+            if loss.unit == "epsilon":
+                largest = max(largest, float((p - q).max()))
+            else:
+                exponents = np.multiply.outer(ORDERS, p) + np.multiply.outer(1 - ORDERS, q)
+                largest = max(largest, float((np.log(np.exp(exponents).sum(axis=1)) / (ORDERS - 1) / ORDERS).max()))
+        assert largest <= loss.value * (1 + 1e-9)
+        if (loss.unit, mechanism) == ("epsilon", "permute_and_flip"):
+            assert largest >= 0.99 * loss.value
+
+
+# Groups: the rows of one person spread over several of them
+
+
+def worst_spread(one_group, total, per_group, relation):
+    """The most that one person's rows can lose over any number of groups.
+
+    `one_group[i, j]` is the most that i rows removed and j rows added lose in one group. Groups are drawn
+    independently, so the losses of any choice of data sets in each of them add up.
+    """
+    most_removed, most_added = (total, total) if relation == "replace_one" else (0, total)
+    best = np.zeros((most_removed + 1, most_added + 1))
+    for i, j in np.ndindex(best.shape):
+        for x, y in itertools.product(range(min(i, per_group) + 1), range(min(j, per_group) + 1)):
+            if x or y:
+                best[i, j] = max(best[i, j], best[i - x, j - y] + one_group[x, y])
+    return best[-1, -1]
+
+
+def in_one_group(pairs, size, rows, most):
+    removed, added = distances(size, rows)
+    shape = (most + 1, most + 1)
+    return np.array([pairs[(removed <= i) & (added <= j)].max() for i, j in np.ndindex(shape)]).reshape(shape)
+
+
+SPREADS = [(1, 1), (2, 1), (3, 1), (2, 2), (3, 2), (3, 3)]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize(("total", "per_group"), SPREADS)
+@pytest.mark.parametrize("score", ["mode", "median", "ninth decile"])
+def test_no_person_loses_more_than_epsilon_over_all_groups(score, total, per_group, relation, mechanism):
+    alpha, epsilon, bounds = SCORES[score], Fraction(2), Contributions(total, per_group)
+    asked = query(alpha, 2, relation=relation, mechanism=mechanism, epsilon=epsilon).under(bounds, relation)
+    pairs = losses(2, 14, alpha, asked.claim.rate, mechanism)
+    for one_group in (in_one_group(pairs, 2, 14, per_group), in_one_group(pairs.T, 2, 14, per_group)):
+        worst = worst_spread(one_group, total, per_group, relation)
+        assert worst <= epsilon * (1 + 1e-12)
+        if (score, mechanism) == ("mode", "permute_and_flip"):
+            assert worst >= 0.99 * epsilon
+    # On a budget of the other unit the claim charges what the divergences come to, or more.
+    orders = divergences(2, 8, alpha, asked.claim.rate, mechanism)
+    cost = asked.claim.cost("rho")
+    for one_order in orders:
+        for one_way in (one_order, one_order.T):
+            worst = worst_spread(in_one_group(one_way, 2, 8, per_group), total, per_group, relation)
+            assert worst <= cost * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize(("total", "per_group"), SPREADS)
+@pytest.mark.parametrize("score", ["mode", "median", "ninth decile"])
+def test_no_person_loses_more_than_rho_over_all_groups(score, total, per_group, relation, mechanism):
+    alpha, rho, bounds = SCORES[score], Fraction(1, 5), Contributions(total, per_group)
+    asked = query(alpha, 2, relation=relation, mechanism=mechanism, rho=rho).under(bounds, relation)
+    for one_order in divergences(2, 8, alpha, asked.claim.rate, mechanism):
+        for one_way in (one_order, one_order.T):
+            worst = worst_spread(in_one_group(one_way, 2, 8, per_group), total, per_group, relation)
+            assert worst <= rho * (1 + 1e-9)
+    pairs = losses(2, 8, alpha, asked.claim.rate, mechanism)
+    worst = worst_spread(in_one_group(pairs, 2, 8, per_group), total, per_group, relation)
+    assert worst <= asked.claim.cost("epsilon") * (1 + 1e-12)
+
+
+def test_losses_in_two_groups_add_up():
+    # What `worst_spread` rests on, from the joint law of a frame of two groups.
+    laws = log_laws(2, 3, None, Fraction(1), "permute_and_flip")
+    near = neighbors(2, 3, "add_or_remove_one", 1)
+    pairs = losses(2, 3, None, Fraction(1), "permute_and_flip")
+    joint = max(
+        (laws[a][:, None] + laws[b][None, :] - laws[c][:, None] - laws[d][None, :]).max()
+        for a, c in np.argwhere(near)
+        for b, d in np.argwhere(near)
+    )
+    assert joint == pytest.approx(2 * pairs[near].max(), rel=1e-12)
+
+
+# Permute-and-flip is not bounded-range (design, zCDP)
+
+
+def test_the_counterexample():
+    ratios = reference.log_ratios([1, -1], [0, 0], rate=1, mechanism="permute_and_flip", digits=30)
+    ratios = [float(r) for r in ratios]
+    assert ratios == pytest.approx([np.log(2 - np.exp(-2)), -2.0], rel=1e-12)
+    assert max(ratios) - min(ratios) == pytest.approx(2.62308, abs=1e-5)  # more than epsilon = 2
+    assert privacy_loss([0, 0], [1, -1], epsilon=2) == pytest.approx(2.0, rel=1e-12)  # and yet epsilon-DP
+    # So rho = epsilon²/8 is false for it, already for Kullback-Leibler, and the claim's own rho holds.
+    kl = sum(0.5 * -r for r in ratios)
+    assert kl > 2**2 / 8
+    assert kl <= laplace_rho(Fraction(2))
+    assert query(None, 2, relation=RELATIONS[1], mechanism=MECHANISMS[0], epsilon=2).claim.cost("rho") > kl
+    # The exponential mechanism is bounded-range on the same pair.
+    ratios = [float(r) for r in reference.log_ratios([1, -1], [0, 0], rate=1, mechanism="exponential", digits=30)]
+    assert max(ratios) - min(ratios) <= 2 + 1e-12
+
+
+def test_the_false_rho_of_permute_and_flip_would_be_found():
+    found = divergences(2, 12, None, Fraction(1), "permute_and_flip")[:, neighbors(2, 12, "replace_one", 1)]
+    assert found.max() > 2**2 / 8
+    assert found.max() <= laplace_rho(Fraction(2))

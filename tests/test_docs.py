@@ -1,0 +1,144 @@
+r"""Everything that the documentation shows is run: README.md, docs/**/*.md and the examples of all docstrings.
+
+How to write a code block in Markdown:
+
+- Blocks marked ``python`` run one after the other, all of one file in one namespace, in an empty folder. A block that
+  begins with ``>>>`` is a doctest. Warnings are errors, as in all tests.
+- A block marked ``text`` right after one of them is what it prints, and is compared word for word. Of frames only the
+  shape, the names and the types are compared: what stands in them was drawn.
+- ``<!-- needs: package -->`` above a block: it runs where this package is installed.
+- Other marks (``sh``, ``toml``, ``{eval-rst}``, none) are not run.
+
+In docstrings the output is compared word for word (``...`` stands for anything): show answers that are certain, at a
+gap so large that another one has no chance.
+"""
+
+import contextlib
+import doctest
+import importlib
+import importlib.util
+import io
+import pkgutil
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import dp_polars
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(
+    r"(?:^<!-- needs: (?P<needs>[\w., -]+?) -->\n+)?"
+    r"^(?P<indent> *)```python\n(?P<code>[\s\S]*?)^ *```$"
+    r"(?:\n+(?P=indent)```text\n(?P<printed>[\s\S]*?)^ *```$)?",
+    re.MULTILINE,
+)
+
+
+class Runner(doctest.DocTestRunner):
+    """Lets the lack of an optional package through, as what it is."""
+
+    def report_unexpected_exception(self, out, test, example, exc_info):
+        if isinstance(exc_info[1], ModuleNotFoundError):
+            raise exc_info[1]
+        super().report_unexpected_exception(out, test, example, exc_info)
+
+
+def run_doctest(test):
+    report = io.StringIO()
+    failed = Runner(optionflags=doctest.ELLIPSIS, verbose=False).run(test, out=report.write, clear_globs=False).failed
+    assert not failed, report.getvalue()
+
+
+def run_block(match, page, namespace):
+    """Run a block; return what it printed."""
+    line = page.count("\n", 0, match.start("code"))
+    code = textwrap.dedent(match["code"])
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        if code.startswith(">>>"):
+            test = doctest.DocTestParser().get_doctest(code, namespace, "block", None, line)
+            test.globs = namespace  # the parser copies it
+            run_doctest(test)
+        else:
+            exec(compile("\n" * line + code, "<block>", "exec"), namespace)
+    return printed.getvalue()
+
+
+def comparable(text):
+    """Leave out of frames what was drawn, and how wide it is."""
+    header = re.compile(r"┌[^\n]*\n([\s\S]*?)╞[\s\S]*?└[^\n]*")
+    return header.sub(lambda frame: re.sub(r"[\s│┆]+", " ", frame[1]), textwrap.dedent(text)).strip()
+
+
+def run_page(page):
+    namespace = {"__name__": "__main__"}
+    for match in BLOCK.finditer(page):
+        missing = [name for name in re.findall(r"[\w.]+", match["needs"] or "") if not importlib.util.find_spec(name)]
+        if missing:
+            continue
+        printed = run_block(match, page, namespace)
+        if match["printed"] is not None:
+            assert comparable(printed) == comparable(match["printed"])
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_pages(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = path.read_text(encoding="utf-8")
+    found = len(BLOCK.findall(page))
+    assert found == len(re.findall(r"^ *```python *$", page, re.MULTILINE)), (
+        "a block is not closed, or its mark is not alone"
+    )
+    run_page(page)
+
+
+MODULES = sorted(module.name for module in pkgutil.walk_packages(dp_polars.__path__, "dp_polars."))
+
+
+@pytest.mark.parametrize("name", ["dp_polars", *MODULES])
+def test_docstrings(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    try:
+        for test in doctest.DocTestFinder().find(importlib.import_module(name), name):
+            run_doctest(test)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("dp_polars"):
+            raise
+        pytest.skip(f"needs {error.name}")
+
+
+# The tests of these tests.
+
+
+def test_a_wrong_output_is_found():
+    with pytest.raises(AssertionError):
+        run_page("```python\nprint(1)\n```\n\n```text\n2\n```\n")
+    with pytest.raises(AssertionError):
+        run_page("```python\n>>> 1\n2\n```\n")
+    with pytest.raises(ZeroDivisionError):
+        run_page("```python\nx = 0\n```\n\nand\n\n    ```python\n    1 / x\n    ```\n")
+    run_page("```python\nprint(1)\n```\n\n```text\n1\n```\n```sh\nexit 1\n```\n")
+    run_page("```python\n>>> x = 1\n>>> x\n1\n```\n\n```python\nassert x == 1\n```\n")
+    run_page("<!-- needs: no_such_package -->\n```python\n1 / 0\n```\n")
+
+
+def test_frames_are_compared_by_their_columns():
+    frame = "import polars as pl\nprint(pl.DataFrame({'a': [1], 'b': ['a longer text']}))\n"
+    shown = textwrap.dedent(
+        """\
+        shape: (1, 2)
+        ┌─────┬─────┐
+        │ a   ┆ b   │
+        │ --- ┆ --- │
+        │ i64 ┆ str │
+        ╞═════╪═════╡
+        │ 7   ┆ uvw │
+        └─────┴─────┘"""
+    )
+    run_page(f"```python\n{frame}```\n\n```text\n{shown}\n```\n")
+    for wrong in (shown.replace("i64", "f64"), shown.replace("(1, 2)", "(2, 2)"), shown.replace("┆ b ", "┆ c ")):
+        with pytest.raises(AssertionError):
+            run_page(f"```python\n{frame}```\n\n```text\n{wrong}\n```\n")

@@ -1,0 +1,178 @@
+"""The script that computes the paper's experiments again, its known values, and the page that shows them."""
+
+import csv
+import importlib.util
+import math
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+pytest.importorskip("altair")
+pytest.importorskip("vl_convert")
+pytest.importorskip("scipy")
+pytest.importorskip("tqdm")
+
+from dp_polars import analysis
+
+ROOT = Path(__file__).parents[1]
+DPBENCH = ROOT.parent / "shared" / "data" / "dpbench"
+needs_data = pytest.mark.skipif(not DPBENCH.exists(), reason="the DPBench data is not part of the repository")
+SMALL = {"CANDIDATES": [2, 10, 100, 1000, 10_000], "LATTICES": [(4, 2), (4, 8), (3, 4)]}
+
+
+@pytest.fixture
+def paper(monkeypatch):
+    spec = importlib.util.spec_from_file_location("reproduce_paper", ROOT / "examples" / "reproduce_paper.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    epsilons = [0.2, 0.35, 0.375, 0.6, module.THRESHOLD, 2.0]
+    for name, value in {**SMALL, "EPSILONS": epsilons}.items():
+        monkeypatch.setattr(module, name, value)
+    return module
+
+
+def test_errors_are_equations_7_and_8(paper):
+    for n in (2, 3, 4, 10, 1000):
+        for p in (0.001, 0.1, 0.5, 0.999):
+            exponential = -math.log(p) * (1 - 1 / (1 + (n - 1) * p))
+            flip = -math.log(p) * (1 - (1 - (1 - p) ** n) / (n * p))
+            assert paper.gap_error(n, p, paper.EM) == pytest.approx(exponential, rel=1e-11)
+            assert paper.gap_error(n, p, paper.PF) == pytest.approx(flip, rel=1e-9)
+
+
+def test_the_median_score_is_the_people_to_add_or_remove(paper):
+    counts = np.array([3, 0, 4, 1, 1])
+    people = np.repeat(np.arange(5), counts)
+
+    def is_median(values, candidate):
+        return 2 * (values < candidate).sum() < len(values) <= 2 * (values <= candidate).sum()
+
+    for candidate, score in enumerate(paper.median_scores(counts).tolist()):
+        changed = [
+            np.r_[people, np.full(k, candidate)] for k in range(20)
+        ]  # adding people at the candidate is the best that one can do
+        assert -score == next(k for k, values in enumerate(changed) if is_median(values, candidate))
+
+
+@pytest.mark.parametrize("data", [DPBENCH if DPBENCH.exists() else None])
+def test_all_figures_and_tables_are_written(paper, data, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "deep" / "out"
+    arguments = ["reproduce_paper.py", "--out", str(out), *([] if data is None else ["--data", str(data)])]
+    monkeypatch.setattr(sys, "argv", arguments)
+    steps = 4 + len(paper.CANDIDATES) + len(paper.LATTICES) * len(paper.EPSILONS) + 10 + 20 + 1
+    monkeypatch.setattr(paper, "STEPS", steps)
+    monkeypatch.setattr(paper, "POINTS", 12)
+    paper.main()
+    said = capsys.readouterr()
+    assert ("made histograms stand in" in said.out) == (data is None)
+    assert f"{steps}/{steps}" in said.err  # the progress bar ends at its end
+    figures = [
+        "equal_rho",
+        "mode_and_median",
+        "mode_and_median_at_50",
+        "optimality",
+        "worst_case_by_n",
+        "worst_case_by_p",
+    ]
+    assert sorted(path.stem for path in out.glob("*.png")) == figures
+    for name in figures:
+        image = (out / f"{name}.png").read_bytes()
+        assert image[:8] == b"\x89PNG\r\n\x1a\n"
+        assert 20_000 < len(image) < 1_000_000
+        assert pl.read_csv(out / f"{name}.csv").height >= 5
+    known = pl.read_csv(out / "known_values.csv")
+    assert known.height == (16 if data is None else 18)
+    assert known["agrees"].all(), known.filter(~pl.col("agrees"))
+    curves = pl.read_csv(out / "mode_and_median.csv").pivot("mechanism", index=["data_set", "task", "epsilon"])
+    assert curves.height == 10 * 12
+    # Theorem 2: permute-and-flip is never worse than the exponential mechanism.
+    assert (curves["permute_and_flip"] <= curves["exponential"] * (1 + 1e-12)).all()
+    assert (pl.read_csv(out / "optimality.csv")["ratio"] > 1 - 1e-6).all()
+    bounds = pl.read_csv(out / "worst_case_by_n.csv")
+    for mechanism in ("exponential", "permute_and_flip"):
+        assert (bounds["lower"] <= bounds[mechanism]).all()
+        assert (bounds[mechanism] <= bounds["upper"]).all()
+
+
+def test_a_stand_in_is_named(paper, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["reproduce_paper.py", "--out", str(tmp_path)])
+
+    def part(data, out, bar):
+        return {"worst_case_by_n": paper.by_n(bar.update)[0], "optimality": paper.optimality(bar.update)[0]} | {
+            "mode_and_median_at_50": paper.at_50(data, bar.update)[0]
+        }
+
+    monkeypatch.setattr(paper, "run", part)
+    paper.main()
+    assert "made histograms stand in for DPBench. What depends on them is not the paper's." in capsys.readouterr().out
+    known = pl.read_csv(tmp_path / "known_values.csv")
+    assert known.height == 16  # without those of HEPTH
+    assert known["agrees"].all()
+
+
+def test_the_stand_in_has_the_shape_of_the_data(paper):
+    for name, counts in paper.load(None).items():
+        total, first, second = paper.DATA_SETS[name]
+        assert (len(counts), *np.sort(counts)[:-3:-1]) == (1024, first, second)
+        assert counts.sum() == total
+    if DPBENCH.exists():
+        for name, counts in paper.load(DPBENCH).items():
+            assert (counts.sum(), *np.sort(counts)[:-3:-1]) == paper.DATA_SETS[name]
+
+
+@needs_data
+def test_the_page_shows_what_comes_out(paper):
+    frame, _ = paper.at_50(paper.load(DPBENCH), lambda: None)
+    page = (ROOT / "docs" / "paper.md").read_text()
+    table = re.findall(r"^\| ([A-Z]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", page, re.MULTILINE)
+    assert [row[0] for row in table] == list(paper.DATA_SETS)
+    for name, *shown in table:
+        mode, median = (
+            frame.row(
+                by_predicate=(pl.col("task") == task) & (pl.col("unit") == "paper") & (pl.col("data_set") == name)
+            )
+            for task in ("mode", "median")
+        )
+        computed = [f"{mode[5]:.1f}", f"{mode[7]:.2f}", f"{median[5]:.1f}", f"{median[7]:.2f}"]
+        assert shown == computed
+    people = frame.filter(task="mode", unit="people")["ratio"]
+    assert ", ".join(f"{ratio:.2f}" for ratio in people[:-1]) + f" and {people[-1]:.2f}" in " ".join(page.split())
+    for figure in re.findall(r"\((figures/\w+\.png)\)", page):
+        assert (ROOT / "docs" / figure).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_at_equal_rho(paper):
+    frame, _ = paper.equal_rho(lambda: None)
+    for n, crossing in ((2, 1.10), (10, 2.98), (1000, 5.26)):
+        worst = frame.filter(scores=f"worst case, n = {n}")
+        assert (worst.filter(pl.col("rho") < crossing * 0.99)["ratio"] > 1).all()
+        assert (worst.filter(pl.col("rho") > crossing * 1.01)["ratio"] < 1).all()
+        rates = [paper.rate_at(crossing, mechanism) for mechanism in (paper.PF, paper.EM)]
+        errors = [paper.worst_error(n, mechanism)[0] for mechanism in (paper.PF, paper.EM)]
+        assert errors[0] / rates[0] == pytest.approx(errors[1] / rates[1], rel=2e-3)
+    # Two nearly tied candidates: permute-and-flip is better at every rho, by 0.03%, 0.3% and 4.5% at best.
+    best = frame.filter(scores="best case for PF, n = 2")
+    assert (best["ratio"] < 1).all()
+    gains = [1 - np.interp(math.log(rho), best["rho"].log(), best["ratio"]) for rho in (0.01, 0.1, 1)]
+    assert gains == pytest.approx([0.0003, 0.003, 0.045], rel=0.1)
+    for rho in (1e-4, 0.01, 1, 5, 20):
+        flip, exponential = (paper.rate_at(rho, mechanism) for mechanism in (paper.PF, paper.EM))
+        assert flip > exponential / 2
+        gap = math.sqrt(min(rho, 1)) / 100 / flip
+        errors = [
+            analysis.expected_error([0, -gap], rho=rho, monotonic=True, mechanism=mechanism)
+            for mechanism in (paper.PF, paper.EM)
+        ]
+        assert errors[0] < errors[1] * (1 - 1e-9)
+
+
+def test_tables_are_plain_csv(paper, tmp_path):
+    frame, _ = paper.by_p(lambda: None)
+    frame.write_csv(tmp_path / "p.csv")
+    with (tmp_path / "p.csv").open() as file:
+        first = next(csv.DictReader(file))
+    assert list(first) == ["n", "p", "exponential", "permute_and_flip", "ratio"]
