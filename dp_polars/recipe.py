@@ -42,7 +42,7 @@ class Expressions:
         made = rows.with_columns(*proved)
         if self.method == "select":  # after with_columns, so that a constant has as many rows as the frame
             names = [name for output in outputs for name in output]
-            made = made.select([unit] if unit is not None and unit not in names else [], names)
+            made = made.select(names if unit is None or unit in names else [unit, *names])
         made.collect_schema()
         return made
 

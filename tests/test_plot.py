@@ -63,7 +63,7 @@ def public(groups, rows_each, *, seed=3):
             "job": rng.choice(["nurse", "driver", "clerk"], n, p=[0.4, 0.35, 0.25]),
             "day": rng.integers(0, 9, n),
         }
-    ).with_columns(dt.date(2024, 1, 1) + pl.duration(days="day").alias("day"))
+    ).with_columns(day=dt.date(2024, 1, 1) + pl.duration(days="day"))
 
 
 def test_error_curve(tmp_path):
