@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,18 +67,17 @@ def over_groups(part: pl.DataFrame, keys: list[str]) -> list[Any]:
 
 
 def _ranges(part: pl.DataFrame) -> list[Any]:
-    """Return a panel with the true answer and the range of the private one, where answers lie on a line."""
+    """Return a panel with the true answer and the range of the private one, for quantiles of numbers or dates."""
     answers = part.select("rank", "true_answer", "answer_5", "answer_95")
-    if answers["true_answer"].dtype == pl.String:  # with outputs of several types, numbers are text too
-        numbers = answers.with_columns(pl.exclude("rank").cast(pl.Float64, strict=False))
-        answers = answers if numbers["true_answer"].null_count() else numbers
-    dtype = answers["true_answer"].dtype
-    if not (dtype.is_numeric() or dtype.is_temporal()):
+    is_date = answers["true_answer"].dtype in (pl.Date, pl.Datetime)
+    if answers["true_answer"].dtype.is_numeric() or answers["true_answer"].dtype == pl.String:
+        # With outputs of several types, numbers are text.
+        answers = answers.with_columns(pl.exclude("rank").cast(pl.Float64, strict=False))
+    lie_on_a_line = is_date or (answers["true_answer"].dtype == pl.Float64 and not answers["true_answer"].null_count())
+    if not (lie_on_a_line and re.match(r"median on|\S+-quantile on", part.item(0, "selects"))):
         return []
-    if dtype.is_decimal():
-        answers = answers.with_columns(pl.exclude("rank").cast(pl.Float64))
     axis = _charts.axis("true answer (dot), private one 5–95% (bar)", tickCount=6)
-    ends: dict[str, Any] = {"type": "temporal" if dtype.is_temporal() else "quantitative", "axis": axis}
+    ends: dict[str, Any] = {"type": "temporal" if is_date else "quantitative", "axis": axis}
     base = alt.Chart(answers, width=220, height=alt.Step(20)).encode(
         y=alt.Y("rank:O", axis=None), tooltip=answers.columns[1:]
     )

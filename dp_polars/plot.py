@@ -223,8 +223,8 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
     """Plot the result of `dp_polars.analysis.simulate`: one row of panels per output.
 
     With several losses: probability of the true answer and expected error against the loss, a line for the median over
-    all groups that have a true answer and a band for the middle 80% of them. With one loss: a bar per group, and the
-    5–95% range of its answer where answers are numbers or times; of more than 30 groups, the shares that do as well.
+    all groups that have a true answer and a band for the middle 80% of them. With one loss: a bar per group, and for
+    quantiles of numbers or dates the 5–95% range of its answer; of more than 30 groups, the shares that do as well.
 
     Parameters
     ----------
@@ -259,16 +259,15 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
     keys = [name for name in frame.columns if name not in analysis.SIMULATED]
     rows: list[Any] = []
     for part in known.partition_by("output", maintain_order=True):
-        name, symbol = part.item(0, "output"), _SYMBOLS[part.item(0, "loss_unit")]
-        heading = " by ".join([name, *([", ".join(keys)] if keys else [])])
-        heading, note = f"{heading}: {_MECHANISMS[part.item(0, 'mechanism')]}", ""
-        losses = part.get_column("loss").n_unique()
+        first, losses = part.row(0, named=True), part.get_column("loss").n_unique()
+        heading = f"{first['output']}{' by ' if keys else ''}{', '.join(keys)}: {first['selects']}"
+        note, symbol = _MECHANISMS[first["mechanism"]], _SYMBOLS[first["loss_unit"]]
         if losses > 1:
             if part.height > losses:
-                note = f"line and band: median and middle 80% of {part.height // losses:,} groups"
+                note += f"; line and band: median and middle 80% of {part.height // losses:,} groups"
             panels = _panels.over_losses(part, f"privacy loss {symbol} of one person")
         else:
-            heading += f", {symbol} = {part.item(0, 'loss'):g}"
+            note += f", {symbol} = {first['loss']:g}"
             panels = _panels.over_shares(part) if part.height > _MOST_BARS else _panels.over_groups(part, keys)
         rows.append(alt.HConcatChart(hconcat=panels, spacing=24, title=_charts.title(heading, note)))
     return alt.VConcatChart(vconcat=rows, spacing=28)

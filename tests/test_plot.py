@@ -169,8 +169,9 @@ def test_simulation_over_losses(tmp_path):
     png_size(chart, tmp_path / "losses.png")
     said = texts(chart)
     for text in (
-        "income by region: permute-and-flip",
-        "job by region: exponential mechanism",
+        "income by region: median on 201 grid points",
+        "job by region: mode of 3 candidates",
+        "exponential mechanism; line and band",
         "median and middle 80% of 11 groups",  # of the twelfth nothing is known
         "privacy loss ε of one person",
         "privacy loss ρ of one person",
@@ -190,8 +191,8 @@ def test_simulation_over_groups(tmp_path):
     frame = analysis.simulate(query(8), public(8, 60))
     chart = plot.simulation(frame)
     png_size(chart, tmp_path / "groups.png")
-    assert "income by region: permute-and-flip, ε = 0.3" in texts(chart)
-    assert "job by region: exponential mechanism, ρ = 0.1" in texts(chart)
+    assert "permute-and-flip, ε = 0.3" in texts(chart)
+    assert "exponential mechanism, ρ = 0.1" in texts(chart)
     # Numbers are text here, for the other output's are; they have ranges all the same, and jobs have none.
     ranges = [row for row in rows(chart) if "answer_5" in row]
     assert [row["true_answer"] for row in ranges] == frame.filter(output="income")["true_answer"].cast(float).to_list()
@@ -209,6 +210,15 @@ def test_simulation_of_dates_and_of_one_group(tmp_path):
     assert "all rows" in texts(one)
     money = pl.DataFrame({"x": ["1.5", "2.5"]}).with_columns(pl.col("x").cast(pl.Decimal(10, 2)))
     png_size(plot.simulation(analysis.simulate(dpp.median("x", money["x"], epsilon=1), money)), tmp_path / "m.png")
+    # The range of a mode is one of popularity, that of a duration has no axis.
+    hours = pl.DataFrame({"x": [dt.timedelta(hours=n) for n in (1, 2, 2)]})
+    for expr, frame in (
+        (dpp.mode("x", range(3), epsilon=1), pl.DataFrame({"x": [2, 1, 2]})),
+        (dpp.median("x", hours["x"].unique(), epsilon=1), hours),
+    ):
+        bars = plot.simulation(analysis.simulate(expr, frame))
+        assert "true answer (dot)" not in texts(bars)
+        png_size(bars, tmp_path / "bars.png")
     scores = plot.simulation(analysis.simulate(dpp.argmax("income", epsilon=1, sensitivity=1), public(1, 60)))
     assert "expected error (units of the score)" in texts(scores)
 

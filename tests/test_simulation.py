@@ -313,7 +313,17 @@ def test_answers_have_the_type_of_the_query(series, expr, true):
     released = public.select(expr)["x"].dtype
     assert {result[name].dtype for name in ("true_answer", "answer_5", "answer_95")} == {released}
     assert result.schema.names() == [
-        *("output", "mechanism", "loss", "loss_unit", "counted", "left_out", "true_answer", "probability_true"),
+        *(
+            "output",
+            "selects",
+            "mechanism",
+            "loss",
+            "loss_unit",
+            "counted",
+            "left_out",
+            "true_answer",
+            "probability_true",
+        ),
         *("expected_error", "error_unit", "answer_5", "answer_95"),
     ]
 
@@ -324,6 +334,7 @@ def test_answers_of_several_types_are_text():
     )
     result = analysis.simulate(query, pl.DataFrame({"x": ["b"] * 9, "y": [0.5] * 9}))
     assert result["true_answer"].to_list() == ["b", "0.5"]
+    assert result["selects"].to_list() == ["mode of 2 candidates", "median on 3 grid points"]
 
 
 def test_a_fine_grid_costs_its_rows():

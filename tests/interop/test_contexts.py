@@ -281,14 +281,52 @@ def test_plans_are_resolved_and_explained_without_a_draw(frame, monkeypatch, exp
         frame.select(expr())
 
 
+@pytest.fixture(scope="module")
+def files(frame, tmp_path_factory):
+    """The rows in three files of many row groups."""
+    folder = tmp_path_factory.mktemp("rows")
+    for i in range(3):
+        frame[i * 400 : (i + 1) * 400].write_parquet(folder / f"{i}.parquet", row_group_size=90)
+    return folder / "*.parquet"
+
+
+# What an optimizer might push below the draw, or split it for: each is one draw over all rows, or over those named.
+PUSHED = {
+    "filter by the answer": (lambda lf, e: lf.filter(e.is_not_null()), 1),
+    "and by the rows": (lambda lf, e: lf.filter(e.is_not_null() & (G < 3)), 1),
+    "filter later": (lambda lf, e: lf.with_columns(y=e).filter(G < 3), 1),
+    "filter later by the answer": (lambda lf, e: lf.with_columns(y=e).filter(pl.col("y").is_not_null()), 1),
+    "head": (lambda lf, e: lf.with_columns(y=e).head(2), 1),
+    "two sources": (lambda lf, e: pl.concat([lf, lf]).filter(e.is_not_null()), 2),
+    "a join": (lambda lf, e: lf.join(lf.select("g", z="x").unique("g"), on="g").filter(e.is_not_null()), 1),
+    "lists": (lambda lf, e: lf.with_columns(z=pl.lit([1, 2])).explode("z").filter(e.is_not_null()), 2),
+    "in turns": (lambda lf, e: lf.select(e.alias("y")).with_columns(z=pl.col("y")).head(1), 1),
+}
+
+
 @by_engine
-def test_plans_read_files(frame, calls, tmp_path, engine):
-    path = tmp_path / "rows.parquet"
-    frame.write_parquet(path, row_group_size=90)
-    plan = (
-        pl.scan_parquet(path).group_by("g").agg(X.dp.median(range(-10, 61), **SURE), S.dp.mode(["a", "b", "c"], **SURE))
-    )
-    answers = plan.sort("g").collect(engine=engine)
+@pytest.mark.parametrize(("context", "times"), PUSHED.values(), ids=PUSHED)
+@by_query
+def test_no_optimization_moves_a_draw(files, calls, expr, truth, context, times, engine):
+    plan = context(pl.scan_parquet(files), expr())
+    assert plan.collect(engine=engine).height > 0
+    assert calls.drawn == [1]
+    assert calls.encoded in ([], [times * GROUPS * ROWS])
+
+
+@by_query
+def test_results_in_pieces_are_one_draw(files, calls, expr, truth, tmp_path):
+    plan = pl.scan_parquet(files).with_columns(y=expr())
+    plan.sink_parquet(tmp_path / "answers.parquet")
+    assert pl.read_parquet(tmp_path / "answers.parquet")["y"].n_unique() == 1
+    assert len({piece["y"][0] for piece in plan.collect_batches(chunk_size=50, engine="streaming")}) == 1
+    assert calls.drawn == [1, 1]
+
+
+@by_engine
+def test_groups_read_from_files(files, calls, engine):
+    asked = [X.dp.median(range(-10, 61), **SURE), S.dp.mode(["a", "b", "c"], **SURE)]
+    answers = pl.scan_parquet(files).group_by("g").agg(asked).sort("g").collect(engine=engine)
     assert answers.rows() == [(g, g, "abc"[g % 3]) for g in range(GROUPS)]
     assert calls.drawn == [GROUPS] * 2
 

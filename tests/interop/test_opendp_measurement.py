@@ -6,7 +6,7 @@ import gc
 import math
 import os
 import sys
-from decimal import Decimal, localcontext
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def mode(**loss):
 
 
 def f(x):
-    with localcontext(prec=80):
+    with localcontext(Context(prec=80)):
         exact = Decimal(x.numerator) / Decimal(x.denominator)
         return Fraction(exact + (-exact).exp() - 1)
 

@@ -1,0 +1,120 @@
+"""The tour in a real browser: the slider moves the text and the figure.
+
+    python tests/browser/check_tour.py [--screenshot FILE]
+
+Needs chromium and chromedriver (Debian: chromium, chromium-driver). Exits non-zero where something does not move.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+TOUR = Path(__file__).parents[2] / "examples" / "tour.py"
+# Every element of the page, those inside web components too.
+DEEP = """
+const found = [];
+const walk = (root) => root.querySelectorAll('*').forEach((element) => {
+  if (element.matches(arguments[0])) found.push(element);
+  if (element.shadowRoot) walk(element.shadowRoot);
+});
+walk(document);
+return found;
+"""
+
+
+def wait(what: str, condition: Callable[[], object], seconds: float = 120) -> object:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.5)
+    msg = f"{what} did not come within {seconds:.0f} s"
+    raise TimeoutError(msg)
+
+
+def answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as response:
+            return response.status == 200
+    except OSError:
+        return False
+
+
+def check(driver: webdriver.Chrome, url: str, screenshot: Path | None) -> None:
+    driver.get(url)
+
+    def epsilon() -> str | None:
+        found = re.search(r"At epsilon = ([0-9.]+) the top reason", driver.find_element(By.TAG_NAME, "body").text)
+        return found and found[1]
+
+    def figure() -> str | None:
+        drawn = driver.execute_script(DEEP, "canvas.marks, svg.marks")
+        if not drawn:
+            return None
+        return driver.execute_script(
+            "return arguments[0].tagName === 'CANVAS' ? arguments[0].toDataURL() : arguments[0].outerHTML", drawn[0]
+        )
+
+    assert wait("the text with epsilon", epsilon) == "0.10"
+    before = wait("the figure", figure)
+    [slider, *_] = driver.execute_script(DEEP, "[role=slider]")
+    ActionChains(driver).move_to_element(slider).click(slider).perform()
+    for _ in range(20):
+        slider.send_keys(Keys.ARROW_RIGHT)
+    wait("another epsilon", lambda: epsilon() not in (None, "0.10"))
+    wait("another figure", lambda: figure() not in (None, before))
+    print(f"the slider went from epsilon = 0.10 to {epsilon()}, and the figure with it")
+    if screenshot is not None:
+        time.sleep(2)
+        driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", slider)
+        time.sleep(1)
+        driver.save_screenshot(str(screenshot))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--screenshot", type=Path)
+    arguments = parser.parse_args()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "marimo", "run", str(TOUR), "--headless", "--no-token", "--port", str(port)]
+    options = webdriver.ChromeOptions()
+    options.add_argument(f"--user-data-dir={tempfile.mkdtemp()}")
+    for flag in ("headless=new", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-sync"):
+        options.add_argument(f"--{flag}")
+    options.add_argument("--disable-background-networking")
+    options.add_argument("--disable-component-update")
+    options.add_argument("--window-size=1100,900")
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    try:
+        wait("the notebook", lambda: answers(url))
+        driver = webdriver.Chrome(options, Service("/usr/bin/chromedriver"))
+        try:
+            check(driver, url, arguments.screenshot)
+        finally:
+            driver.quit()
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+if __name__ == "__main__":
+    main()
