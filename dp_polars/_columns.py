@@ -21,7 +21,7 @@ def family(dtype: pl.DataType) -> Family | None:
     """Return the family of a type, or None where no candidates can be compared with it."""
     if dtype.is_numeric():
         return "number"
-    if dtype in (pl.String, pl.Categorical, pl.Enum):
+    if isinstance(dtype, (pl.String, pl.Categorical, pl.Enum)):
         return "text"
     if isinstance(dtype, pl.Datetime):
         return "datetime" if dtype.time_zone is None else "datetime with time zone"

@@ -265,9 +265,11 @@ def _as_grid(ascending: pl.Series) -> Ordered:
 def _to_series(values: Values) -> pl.Series:
     if isinstance(values, pl.Series):
         return values.alias("")
-    if isinstance(values, np.ndarray) or hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):
-        of_array: Any = values
-        return pl.Series(of_array)
+    if isinstance(values, np.ndarray):
+        return pl.Series(values.copy())  # whoever writes into the array later must not change what was checked
+    if hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):
+        of_arrow: Any = values
+        return pl.Series(of_arrow)
     if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
         msg = f"candidates must be a list, a range, a Series or an Arrow array, got {type(values).__name__}."
         raise TypeError(msg)

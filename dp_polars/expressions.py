@@ -178,9 +178,10 @@ def _as_answer(drawn: pl.Expr, column: pl.Expr, query: Query) -> pl.Expr:
     answer = drawn.cast(pl.dtype_of(checked), strict=False)
     if query.candidates_type is not None:
         return answer
+    # The name of the only field must not become the answer's: that is the column's, or its root's after `name.keep`.
     name = column.meta.output_name(raise_if_undetermined=False)
     only = answer.struct[0]
-    return only if name is None else only.alias(name)
+    return only.name.keep() if name is None else only.alias(name)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ app = marimo.App(width="medium", app_title="dp_polars: a tour")
 
 @app.cell
 def _():
+    import altair as alt
     import marimo as mo
     import numpy as np
     import polars as pl
@@ -14,7 +15,7 @@ def _():
     import dp_polars as dpp
     from dp_polars import analysis, plot
 
-    return analysis, dpp, mo, np, pl, plot
+    return alt, analysis, dpp, mo, np, pl, plot
 
 
 @app.cell
@@ -70,34 +71,33 @@ def _(mo):
     ## How good is it? Move the slider
 
     For a selection the error is known exactly, before anything is spent. These are the counts of one region; the figure
-    shows the expected number of calls by which the chosen reason misses the top one.
+    shows by how many calls the chosen reason misses the top one, on average.
     """)
 
 
 @app.cell
 def _(mo):
-    epsilon = mo.ui.slider(start=0.01, stop=0.5, step=0.01, value=0.1, label="epsilon", show_value=True)
+    epsilon = mo.ui.slider(start=0.005, stop=0.1, step=0.005, value=0.02, label="epsilon", show_value=True)
     epsilon
     return (epsilon,)
 
 
 @app.cell
-def _(analysis, epsilon, made, mo, pl, plot):
+def _(alt, analysis, epsilon, made, mo, np, pl, plot):
     counts = made.filter(pl.col("region") == "south")["reason"].value_counts(sort=True)
-    error = analysis.expected_error(counts["count"].to_numpy(), epsilon=epsilon.value, monotonic=True)
-    best = analysis.probability_of_best(counts["count"].to_numpy(), epsilon=epsilon.value, monotonic=True)
+    calls_ = counts["count"].to_numpy()
+    error = analysis.expected_error(calls_, epsilon=epsilon.value, monotonic=True)
+    best = analysis.probability_of_best(calls_, epsilon=epsilon.value, monotonic=True)
+    curve = plot.error_curve(calls_, np.geomspace(0.002, epsilon.value * 2, 40).tolist(), monotonic=True)
+    here = alt.Chart().mark_rule(strokeWidth=2, color="black").encode(x=alt.datum(epsilon.value))
     mo.vstack(
         [
             mo.md(
-                f"At epsilon = **{epsilon.value:.2f}** the top reason comes out with probability **{best:.1%}**; "
+                f"At epsilon = **{epsilon.value:.3f}** the top reason comes out with probability **{best:.1%}**; "
                 f"the expected error is **{error:.2f} calls**."
             ),
-            plot.probabilities(
-                counts["count"].to_numpy(),
-                candidates=counts["reason"].to_list(),
-                epsilon=epsilon.value,
-                monotonic=True,
-            ),
+            curve + here,
+            plot.probabilities(calls_, candidates=counts["reason"].to_list(), epsilon=epsilon.value, monotonic=True),
         ]
     )
     return best, counts, error

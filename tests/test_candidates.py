@@ -72,6 +72,7 @@ def test_every_way_to_give_categories_means_the_same(given_as):
         ([timedelta(seconds=1)], pl.Duration("ms")),
         ([clock(12)], pl.Time()),
         (["a"], pl.Categorical()),
+        (["a"], pl.Categorical(pl.Categories("name", "space"))),
         (["b", "a"], pl.Enum(["a", "b", "c"])),
     ],
 )
@@ -254,6 +255,13 @@ def test_a_range_too_large_is_an_error_in_our_words():
     for wide in (range(2**54), range(2**80)):
         with pytest.raises(ValueError, match=r"a grid must have at most 2\*\*53 points, got [\s\S]*Hint: take a wider"):
             ordered(wide)
+
+
+def test_candidates_do_not_change_with_what_they_came_from():
+    array, series, listed = np.array([5, 1, 2]), pl.Series([5, 1, 2]), [5, 1, 2]
+    found = [read(source) for source in (array, series, listed) for read in (Categories.of, ordered)]
+    array[:], series[0], listed[0] = 7, 7, 7
+    assert {tuple(sorted(candidates.values.to_list())) for candidates in found} == {(1, 2, 5)}
 
 
 def test_candidates_are_values():

@@ -373,6 +373,15 @@ def test_many_candidates_have_wide_codes():
         assert found.rows() == [(0, 2**40, 2), (3, 5, 1)]
 
 
+def test_wide_cells_leave_room_for_few_people_at_a_time():
+    grid = dpp.grid(0, 2**53 - 1, step=1)
+    rows = [(p, k, 2**53 - 1 - p % 3) for p in range(300) for k in (0, 1023, 1023)]
+    frame = pl.DataFrame(rows, schema=["p", "k", "x"], orient="row")
+    output = of("x", median(grid), people=True)
+    (found,) = count(frame.lazy(), "p", pl.DataFrame({"k": range(1024)}), [output])
+    assert found.rows() == [(k, 2**53 - 1 - i, 100) for k in (0, 1023) for i in (2, 1, 0)]
+
+
 def test_groups_and_candidates_beyond_64_bits_are_refused():
     grid = dpp.grid(0, 2**53 - 1, step=1)
     keys = pl.DataFrame({"k": range(3000)})

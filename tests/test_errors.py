@@ -148,9 +148,7 @@ def test_monotonic_is_true_or_false(value):
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2**1002), 2**1002, 1e-302 / 7, 1e304])
 def test_losses_that_no_float_can_race_with(epsilon):
-    with pytest.raises(
-        ValueError, match=r"The rate that the loss pays for must lie between 2\*\*-1000 and 2\*\*1000"
-    ):
+    with pytest.raises(ValueError, match=r"The rate that the loss pays for must lie between 2\*\*-1000 and 2\*\*1000"):
         X.dp.mode(["a"], epsilon=epsilon)
 
 

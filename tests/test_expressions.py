@@ -1,5 +1,6 @@
 """Private expressions: their class, their names, and that every answer is the right one."""
 
+import inspect
 import json
 import math
 import random
@@ -66,9 +67,21 @@ def test_naming_and_grouping_keep_the_class(expr, change, name):
     assert frame.select(changed).columns == [name]
 
 
+def parameters(function):
+    return [(p.name, p.kind, p.default) for p in inspect.signature(function).parameters.values()]
+
+
+def test_what_keeps_the_class_takes_what_polars_takes():
+    for name in ("alias", "over"):
+        assert parameters(getattr(dpp.PrivateExpr, name)) == parameters(getattr(pl.Expr, name))
+    for name in ("keep", "map", "prefix", "suffix", "to_lowercase", "to_uppercase", "replace"):
+        ours, theirs = getattr(expressions.PrivateName, name), getattr(type(X.name), name)
+        assert [p[:2] for p in parameters(ours)] == [p[:2] for p in parameters(theirs)]
+
+
 def test_every_way_of_polars_to_name_keeps_the_class():
     """Whatever Polars adds to its namespace must not lose the claim unnoticed."""
-    ours, theirs = vars(expressions.PrivateName), vars(pl.Expr.name.fget(X).__class__)
+    ours, theirs = vars(expressions.PrivateName), vars(type(X.name))
     names = {name for name in theirs if not name.startswith("_")}
     of_fields = {"map_fields", "prefix_fields", "suffix_fields"}  # of structs, which no answer is
     by_replacing = {"strip_prefix", "strip_suffix"}  # Polars makes them of others
@@ -122,26 +135,27 @@ def test_the_outermost_nodes_are_native(expr):
     assert "Cast" in path
 
 
-@pytest.mark.parametrize(
-    ("column", "name"),
-    [
-        (X.alias("y"), "y"),
-        (X + 1, "x"),
-        (X.filter(X > 0), "x"),
-        (X.name.prefix("a_"), "a_x"),
-        (pl.lit(3), "literal"),
-        (pl.struct("x", "g").struct.field("g"), "g"),
-        (pl.when(X > 1).then("g"), "g"),
-    ],
-)
+NAMES = {
+    "alias": (X.alias("y"), "y"),
+    "filter": (X.filter(X), "x"),
+    "prefix": (X.name.prefix("a_"), "a_x"),
+    "map": (X.name.map(str.upper), "X"),
+    "keep": (X.alias("y").name.keep(), "x"),
+    "literal": (pl.lit(True), "literal"),
+    "field": (pl.struct("x", "g").struct.field("g"), "g"),
+    "when": (pl.when(X).then("g"), "g"),
+}
+
+
+@pytest.mark.parametrize(("column", "name"), NAMES.values(), ids=NAMES)
 def test_answers_are_named_like_their_column(column, name):
-    frame = pl.DataFrame({"x": [1, 2, 3], "g": [1, 1, 2]})
-    assert frame.select(column.dp.median([1, 2], epsilon=1)).columns == [name]
-    assert frame.select(column.dp.mode([1, 2], epsilon=1)).columns == [name]
-    assert frame.select(column.dp.argmax(sensitivity=1, epsilon=1)).columns == [name]
-    flags = frame.cast({"x": pl.Boolean, "g": pl.Boolean})
-    if name in ("y", "a_x"):
-        assert flags.select(column.dp.mode(epsilon=1)).columns == [name]
+    flags = pl.DataFrame({"x": [True, False], "g": [True, True]})
+    assert flags.select(column.dp.mode([True], epsilon=1)).columns == [name]
+    assert flags.select(column.dp.mode(epsilon=1)).columns == [name]
+    assert flags.group_by("x").agg(column.dp.mode(epsilon=1).alias("z")).columns == ["x", "z"]
+    numbers = column.cast(pl.Int8)
+    assert flags.select(numbers.dp.median([1, 2], epsilon=1)).columns == [name]
+    assert flags.select(numbers.dp.argmax(sensitivity=1, epsilon=1)).columns == [name]
 
 
 # One expression, many frames: Polars keeps the type of a UDF for ever.
@@ -280,6 +294,7 @@ VALUES = {
     pl.Boolean: ([True, False], None, [True, False]),
     pl.String: (["", "a", "b", "ü", "zz"], None, ["b", "ü", "never", ""]),
     pl.Categorical: (["a", "b", "zz"], None, ["b", "a", "never"]),
+    pl.Categorical(pl.Categories("tests of dp_polars")): (["a", "b", "zz"], None, ["b", "a", "never"]),
     pl.Enum(["x", "y", "z", "unused"]): (["x", "y", "z"], None, ["y", "unused", "x"]),
 }
 ALPHAS = [Fraction(1, 2), Fraction(1, 4), Fraction(9, 10), Fraction(1, 10_000)]

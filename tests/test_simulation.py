@@ -215,6 +215,20 @@ def test_bounds_drop_rows_and_errors_are_measured_on_all():
     assert_row(mode, expected, range(4))
 
 
+def test_errors_of_a_mode_are_measured_on_people_whose_groups_were_dropped():
+    # All 40 people are in both groups, and one group of each counts: about 20 people a group.
+    public = pl.DataFrame(
+        {"p": list(range(40)) * 2, "g": [0] * 40 + [1] * 40, "x": ["a"] * 30 + ["b"] * 10 + ["a"] * 30 + ["b"] * 10}
+    )
+    query = protect("p", max_groups=1).group_by({"g": [0, 1]}).agg(pl.col("x").dp.mode(["a", "b"], epsilon=0.1))
+    result = analysis.simulate(query, public)
+    assert result["counted"].sum() == 40
+    assert (result["counted"] + result["left_out"]).to_list() == [40, 40]
+    assert result["true_answer"].to_list() == ["a", "a"]
+    for row in result.rows(named=True):
+        assert row["expected_error"] == pytest.approx((1 - row["probability_true"]) * 20)
+
+
 def test_a_group_whose_rows_are_all_left_out_is_answered_uniformly():
     # One person with 64 groups of whom one is kept.
     public = pl.DataFrame({"p": 1, "g": range(64), "x": 2})

@@ -154,7 +154,6 @@ def test_a_filter_refuses_what_is_over_budget_and_releases_nothing():
     # OpenDP closes a filter that was asked for too much.
     with pytest.raises(OpenDPException, match="exhausted"):
         ask(median(epsilon=0.125))
-    assert ask.privacy_loss(1) == 0.5
 
 
 def test_a_query_of_another_unit_or_metric_is_refused(released):

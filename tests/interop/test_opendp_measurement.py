@@ -17,13 +17,20 @@ import pytest
 import dp_polars as dpp
 from tests import reference
 from tests.interop.opendp_tools import MISSING, succeed
-from tests.statistical.goodness import check_sampler
+from tests.statistical.goodness import check_sampler, fits, tally
 
 pytest.importorskip("opendp", reason=MISSING)
 
 from opendp.domains import atom_domain, vector_domain
+from opendp.measurements import make_noisy_max
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
-from opendp.metrics import change_one_distance, change_one_id_distance, symmetric_distance, symmetric_id_distance
+from opendp.metrics import (
+    change_one_distance,
+    change_one_id_distance,
+    linf_distance,
+    symmetric_distance,
+    symmetric_id_distance,
+)
 from opendp.mod import GLOBAL_FEATURES, OpenDPException, disable_features, enable_features
 
 from dp_polars.opendp import as_measurement, frame_domain, make_private_query
@@ -170,7 +177,7 @@ ASKED = {
 @pytest.mark.parametrize("what", ASKED)
 @pytest.mark.parametrize("person", [None, "id"])
 def test_the_law_is_the_exact_one(unit, what, person):
-    groups, rate = 2_000, Fraction(1, 2)
+    groups, rate = 6_000, Fraction(1, 2)
     frame = pl.DataFrame({"g": np.repeat(np.arange(groups), N), "x": ROWS * groups, "id": np.arange(N * groups)})
     mechanism = "permute_and_flip" if unit == "epsilon" else "exponential"
     law = reference.floats(reference.law(SCORES[what], rate=rate, mechanism=mechanism, digits=20))
@@ -185,6 +192,20 @@ def test_the_law_is_the_exact_one(unit, what, person):
         return measurement(frame.lazy())["x"].to_numpy()
 
     check_sampler(draw, law)
+
+
+@pytest.mark.parametrize("unit", MEASURES)
+@pytest.mark.parametrize("what", ASKED)
+def test_law_and_map_are_those_of_noisy_max_over_the_scores(unit, what):
+    mechanism = "permute_and_flip" if unit == "epsilon" else "exponential"
+    law = reference.floats(reference.law(SCORES[what], rate=Fraction(1, 2), mechanism=mechanism, digits=20))
+    # One row moves every count the same way, and every score of a median by one at most.
+    space = vector_domain(atom_domain(T=int)), linf_distance(T=int, monotonic=what == "mode")
+    theirs = make_noisy_max(*space, MEASURES[unit](), scale=2.0)
+    assert fits(tally([theirs(SCORES[what]) for _ in range(2_000)], law), law)
+    x = 0.5 if what == "mode" else 1.0
+    ours = as_measurement(ASKED[what](**({"epsilon": x} if unit == "epsilon" else {"rho": x**2 / 8})))
+    assert [ours.map(d) for d in range(5)] == [theirs.map(d) for d in range(5)]
 
 
 def test_what_comes_out_is_the_release():

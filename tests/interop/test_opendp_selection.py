@@ -55,7 +55,7 @@ def test_the_law_is_the_exact_one_and_that_of_noisy_max(mechanism, T, monotonic,
 
     def draw(make, factor):
         selection = make(*space(T, monotonic), MEASURES[mechanism](), float(2 * abs(Fraction(unit)) / factor), negate)
-        drawn = np.bincount([selection(scores) for _ in range(1_500)], minlength=len(scores))
+        drawn = np.bincount([selection(scores) for _ in range(2_500)], minlength=len(scores))
         return np.repeat(np.arange(3), cells(drawn))
 
     for make in (make_selection, make_noisy_max):

@@ -1,0 +1,86 @@
+"""Figures of the docs and the README that come from no other script.
+
+python docs/make_figures.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import altair as alt
+import numpy as np
+import polars as pl
+
+import dp_polars as dpp
+from dp_polars import analysis
+
+HERE = Path(__file__).parent / "figures"
+BLUE, ORANGE = "#0072B2", "#D55E00"
+
+
+def race() -> alt.Chart:
+    """Where the arrival times of five candidates lie, and one race."""
+    rng = np.random.default_rng(3)
+    gaps, rate = [0, 1, 3, 4, 6], 0.5
+    names = [f"gap {gap}" for gap in gaps]
+    times = [v * np.exp(rate * gap) for v, gap in zip(rng.random(5), gaps, strict=True)]
+    first = int(np.argmin(times))
+    frame = pl.DataFrame(
+        {
+            "candidate": names,
+            "until": [float(np.exp(rate * gap)) for gap in gaps],
+            "time": times,
+            "outcome": ["arrives first" if i == first else "too late" for i in range(5)],
+        }
+    )
+    base = alt.Chart(frame).encode(y=alt.Y("candidate:N", sort=names, title=None))
+    ranges = base.mark_bar(color="#dddddd", height=14).encode(
+        x=alt.X("until:Q", title="arrival time T = V·exp(λ·gap); grey: where it may lie"), x2=alt.datum(0)
+    )
+    points = base.mark_point(filled=True, size=120, opacity=1).encode(
+        x="time:Q",
+        color=alt.Color(
+            "outcome:N", scale=alt.Scale(domain=["arrives first", "too late"], range=[ORANGE, BLUE]), title=None
+        ),
+        shape=alt.Shape("outcome:N", scale=alt.Scale(domain=["arrives first", "too late"]), title=None),
+    )
+    return (ranges + points).properties(width=480, height=160).configure_legend(orient="top")
+
+
+def answers() -> alt.VConcatChart:
+    """Private medians of groups of different sizes, and how uncertain each is: exactly."""
+    rng = np.random.default_rng(8)
+    sizes = {"Ahlbeck": 12, "Bansin": 40, "Heringsdorf": 150, "Koserow": 600, "Zinnowitz": 2500}
+    made = pl.concat(
+        [
+            pl.DataFrame({"town": [town] * n, "minutes": rng.gamma(3, 6 + 2 * i, n).round().astype(int)})
+            for i, (town, n) in enumerate(sizes.items())
+        ]
+    )
+    wait = dpp.median("minutes", range(121), epsilon=0.5)
+    law = analysis.simulate(wait, made, by="town").sort("town")
+    drawn = made.group_by("town").agg(private=wait)
+    people = pl.col("town").replace_strict(sizes)
+    frame = law.join(drawn, on="town").sort(people).with_columns(label=pl.format("{} ({} people)", "town", people))
+    base = alt.Chart(frame).encode(y=alt.Y("label:N", title=None, sort=frame["label"].to_list()))
+    span = base.mark_bar(height=10, color="#9ecae1").encode(
+        x=alt.X("answer_5:Q", title="median waiting time, minutes"), x2="answer_95:Q"
+    )
+    true = base.mark_tick(color="black", thickness=2, size=18).encode(x="true_answer:Q")
+    private = base.mark_point(filled=True, color=ORANGE, size=90, opacity=1).encode(x="private:Q")
+    title = alt.Title(
+        "Private medians at epsilon = 0.5",
+        subtitle=["dot: one private answer · bar: its exact 5–95 % range · tick: the true median (only to compare)"],
+        anchor="start",
+    )
+    return (span + true + private).properties(width=480, height=180, title=title)
+
+
+def main() -> None:
+    HERE.mkdir(exist_ok=True)
+    race().save(HERE / "race.png", scale_factor=1.5)
+    answers().save(HERE / "answers.png", scale_factor=1.5)
+
+
+if __name__ == "__main__":
+    main()
