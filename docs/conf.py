@@ -1,4 +1,4 @@
-"""Sphinx's configuration. Build: python -m sphinx -W -n docs docs/_build"""
+"""Sphinx's configuration. Build it with `python -m sphinx -W -n docs docs/_build`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc"]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 exclude_patterns = ["_build"]
 
+autodoc_mock_imports = ["pyspark"]  # a large package, for the sake of one page
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False

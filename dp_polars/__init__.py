@@ -1,4 +1,10 @@
-"""Private choices from Polars frames: importing this package registers `.dp` on expressions."""
+"""Private choices from Polars frames: importing this package registers `.dp` on expressions and frames."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from dp_polars.budget import Budget as Budget
 from dp_polars.budget import BudgetExceededError as BudgetExceededError
@@ -19,3 +25,19 @@ from dp_polars.selection import exponential_mechanism as exponential_mechanism
 from dp_polars.selection import permute_and_flip as permute_and_flip
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from dp_polars import analysis as analysis
+    from dp_polars import opendp as opendp
+    from dp_polars import plot as plot
+    from dp_polars import spark as spark
+
+_ON_DEMAND = ("analysis", "opendp", "plot", "spark")
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import what not everyone needs, when it is first asked for: `dp_polars.analysis` and the adapters."""
+    if name in _ON_DEMAND:
+        return importlib.import_module(f"dp_polars.{name}")
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,9 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import polars as pl
-import pyarrow as pa
-import pyarrow.dataset
-import pyarrow.parquet
 
 from dp_polars import _keys
 from dp_polars._bounding import Cells
@@ -28,6 +26,7 @@ from dp_polars.privacy import Loss
 from dp_polars.queries import Quantile
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from polars._typing import EngineType
 
     from dp_polars.budget import Budget
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from dp_polars.recipe import Recipe
 
 # A frame of private rows: also a pyarrow dataset, and anything that speaks Arrow's C stream.
-PrivateRows: TypeAlias = "pl.LazyFrame | pl.DataFrame | pa.dataset.Dataset | object"
+PrivateRows: TypeAlias = "pl.LazyFrame | pl.DataFrame | object"
 
 _CLAIM_KEY = b"dp_polars.claim"
 
@@ -151,12 +150,12 @@ class PrivateQuery:
         self._charge()
         try:
             answers = self._draw(self._bind(source.read()), engine, partitions)
-        except (Exception, pl.exceptions.PanicException):  # noqa: BLE001  what it says may hold values of the rows
+        except (Exception, pl.exceptions.PanicException):
             answers = None
         if answers is None:  # raised here, where no exception with private values is its context
             msg = (
-                "The release failed while the engine ran on the private rows. Its message may hold values of them and is "
-                "not shown; what was charged stays charged.\n\n"
+                "The release failed while the engine ran on the private rows. Its message may hold values of them and "
+                "is not shown; what was charged stays charged.\n\n"
                 "Hint: run the same steps on public or made rows of the same types to see what fails."
             )
             raise ReleaseError(msg)
@@ -181,6 +180,8 @@ class PrivateQuery:
         frame, engine, partitions
             As for `release`.
         """
+        from pyarrow import parquet
+
         target = Path(path)
         # Made before anything is charged, so that a folder that can't be written costs nothing.
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
@@ -189,7 +190,7 @@ class PrivateQuery:
                 table = self.release(frame, engine=engine, partitions=partitions).to_arrow()
                 claim = json.dumps(self._claim()).encode()
                 table = table.replace_schema_metadata({**(table.schema.metadata or {}), _CLAIM_KEY: claim})
-                pa.parquet.write_table(table, file)
+                parquet.write_table(table, file)
                 file.flush()
                 os.fsync(file.fileno())
             Path(temporary).replace(target)
@@ -318,7 +319,9 @@ def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
     ValueError
         If the file carries no claim.
     """
-    metadata = pa.parquet.read_schema(Path(path)).metadata or {}
+    from pyarrow import parquet
+
+    metadata = parquet.read_schema(Path(path)).metadata or {}
     if _CLAIM_KEY not in metadata:
         msg = f"the file must have been written by PrivateQuery.sink_parquet, got {str(path)!r} without a claim."
         raise ValueError(msg)
@@ -342,10 +345,13 @@ def source_of(frame: PrivateRows, protection: Protection) -> _Source:
         plan = frame
         refuse_unsafe_plan(plan, several_rows=protection.privacy_unit is not None)
         return _Source(plan, lambda: plan)
-    if isinstance(frame, pa.dataset.Dataset):
-        plan = pl.scan_pyarrow_dataset(frame)
-        return _Source(plan, lambda: plan)
+    datasets = sys.modules.get("pyarrow.dataset")  # who has a dataset has imported it
+    if datasets is not None and isinstance(frame, datasets.Dataset):
+        dataset = pl.scan_pyarrow_dataset(frame)
+        return _Source(dataset, lambda: dataset)
     if hasattr(frame, "__arrow_c_stream__"):
+        import pyarrow as pa
+
         stream = pa.RecordBatchReader.from_stream(frame)
         return _Source(_lazy(stream.schema.empty_table()), lambda: _lazy(stream.read_all()))
     msg = (

@@ -22,8 +22,7 @@ FRAME = pl.DataFrame(
 
 @pytest.fixture
 def dp():
-    """OpenDP's prelude with its features, for the time of a test. Afterwards `.dp` is ours alone again."""
-    alone = vars(pl.Expr)["dp"]
+    """OpenDP's prelude, with its features for the time of a test."""
     import opendp.prelude as prelude
 
     import dp_polars.opendp
@@ -32,7 +31,6 @@ def dp():
     prelude.enable_features("contrib", "honest-but-curious")
     yield prelude
     prelude.disable_features("contrib", "honest-but-curious")
-    pl.Expr.dp = alone
 
 
 @pytest.fixture
