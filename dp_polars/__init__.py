@@ -13,6 +13,7 @@ from dp_polars.candidates import grid as grid
 from dp_polars.expressions import PrivateExpr as PrivateExpr
 from dp_polars.frame import PrivateFrame as PrivateFrame
 from dp_polars.frame import protect as protect
+from dp_polars.namespace import PrivateNamespace as PrivateNamespace
 from dp_polars.namespace import argmax as argmax
 from dp_polars.namespace import argmin as argmin
 from dp_polars.namespace import median as median

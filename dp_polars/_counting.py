@@ -148,7 +148,7 @@ def _partitions(rows: pl.LazyFrame, privacy_unit: str, partitions: int) -> Itera
         yield rows
         return
     unit = pl.col(privacy_unit)
-    if rows.collect_schema()[privacy_unit] in (pl.Categorical, pl.Enum):
+    if isinstance(rows.collect_schema()[privacy_unit], (pl.Categorical, pl.Enum)):
         # The text, because the number of a category may be another one in the next scan.
         unit = unit.cast(pl.String)
     part = unit.hash(int.from_bytes(os.urandom(8), "little")) % partitions

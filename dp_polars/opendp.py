@@ -59,7 +59,7 @@ def frame_domain() -> Domain:
     Raises
     ------
     OpenDPException
-        If the feature "honest-but-curious" is not enabled; the message has the call that does it.
+        If the features "contrib" and "honest-but-curious" are not enabled; the message has the call that does it.
     """
     assert_features()
     domain: Domain = domains.user_domain(_DOMAIN, _is_frame)

@@ -19,6 +19,7 @@ import polars as pl
 from dp_polars import _keys
 from dp_polars._bounding import Cells
 from dp_polars._counting import Output, count, draw_groups
+from dp_polars._numbers import positive_int
 from dp_polars._planning import accuracy_of
 from dp_polars._plans import refuse_unsafe_plan
 from dp_polars._rows import row_by_row
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 PrivateRows: TypeAlias = "pl.LazyFrame | pl.DataFrame | object"
 
 _CLAIM_KEY = b"dp_polars.claim"
+_ENGINES = ["auto", "in-memory", "streaming"]
 
 
 class ReleaseError(RuntimeError):
@@ -145,6 +147,11 @@ class PrivateQuery:
         TypeError, ValueError
             If the frame is missing or has other columns than the query needs.
         """
+        if partitions is not None:
+            positive_int("partitions", partitions)
+        if engine not in _ENGINES:
+            msg = f"engine must be one of {_ENGINES}, got {engine!r}."
+            raise ValueError(msg)
         source = self._source_of(frame)
         self._bind(source.unread)
         self._charge()

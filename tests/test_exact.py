@@ -259,3 +259,33 @@ def test_the_far_candidates_may_all_be_tried(mechanism):
     winner = first_arrival([0, 90, 92].__getitem__, [1, 1, 1], {0: ONES}, [1, 2], 0, Fraction(1, 2), mechanism, words)
     assert winner == 1
     assert not words.calls
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_far_values_are_the_order_statistics(mechanism, monkeypatch):
+    # Rényi: of M values the j-th smallest has 1 − v = ∏ (1 − U_i)**(1/(M − i)), i < j; of M exponential ones it is the
+    # sum of −log(1 − U_i)/(M − i).
+    steps, original = [], _exact._next_after
+
+    def recording(value, count, uniform, mechanism):
+        result = original(value, count, uniform, mechanism)
+        steps.append((value, count, uniform, result))
+        return result
+
+    monkeypatch.setattr(_exact, "_next_after", recording)
+    # All but the third are so far that no draw of them ends the search.
+    gaps, multiplicities, seen = [0, 200, 0, 300], [1, 2, 1, 3], 0
+    for _ in range(60):
+        steps.clear()
+        asked = (gaps.__getitem__, multiplicities, {0: ONES}, [1, 2, 3], 2**63, Fraction(1), mechanism, system_words())
+        assert first_arrival(*asked) in (0, 2)
+        assert [count for _, count, _, _ in steps] == list(range(5, 5 - len(steps), -1))
+        with ctx.workprec(1000):
+            for value, count, uniform, result in steps:
+                v, u, w = value(512), uniform(512), result(512)
+                share = (1 - u).log() / count
+                assert w.overlaps(v - share if mechanism == "exponential" else 1 - (1 - v) * share.exp())
+                assert w > v
+                assert w.rad() < 1e-100
+                seen += 1
+    assert seen > 60

@@ -354,6 +354,13 @@ class TestBudget:
         assert budget.log().height == 4
         assert "mode" in budget.log()["what"][0]
 
+    @pytest.mark.parametrize("wrong", [{"partitions": 0}, {"partitions": 1.5}, {"engine": "spark"}])
+    def test_wrong_arguments_of_release_cost_nothing(self, visits: pl.DataFrame, wrong: dict) -> None:
+        budget = dpp.Budget(epsilon=1)
+        with pytest.raises((TypeError, ValueError)):
+            visits.dp.protect("patient", budget=budget).agg(top(1)).release(**wrong)
+        assert budget.spent == 0
+
     def test_a_refused_release_reads_nothing(self, visits: pl.DataFrame) -> None:
         table, read = visits.to_arrow(), []
 

@@ -33,7 +33,7 @@ from opendp.metrics import (
 )
 from opendp.mod import GLOBAL_FEATURES, OpenDPException, disable_features, enable_features
 
-from dp_polars.opendp import as_measurement, frame_domain, make_private_query
+from dp_polars.opendp import as_measurement, frame_domain, make_private_query, make_selection
 
 MEASURES = {"epsilon": max_divergence, "rho": zero_concentrated_divergence}
 X, D = pl.col("x"), pl.col("d")
@@ -358,11 +358,14 @@ def resident():
 def test_a_thousand_invocations_leak_no_memory_to_speak_of():
     frame = pl.DataFrame({"x": np.arange(10_000) % 10})
     measurement = as_measurement(median(epsilon=1))
+    space = vector_domain(atom_domain(T=int)), linf_distance(T=int)
+    selection, scores = make_selection(*space, max_divergence(), 1.0), list(range(1_000))
 
     def invoke(times):
         for _ in range(times):
             measurement(frame)
             measurement.map(1)
+            selection(scores)
         gc.collect()
         return resident(), len(gc.get_objects()), sys.getrefcount(frame)
 

@@ -10,7 +10,6 @@ import signal
 import sys
 import threading
 import time
-from collections import Counter
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -27,8 +26,7 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars import _counting
 from dp_polars._bounding import Kept
-from dp_polars._random import system_words
-from dp_polars.queries import Mode, Quantile
+from dp_polars.queries import Quantile
 from tests import reference
 from tests.statistical.goodness import check_sampler, fits
 
@@ -70,6 +68,10 @@ def spark(tmp_path_factory):
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "OFF")
+        # A second attempt beside one that takes more than 6 seconds.
+        .config("spark.speculation", "true")
+        .config("spark.speculation.minTaskRuntime", "6s")
+        .config("spark.speculation.quantile", "0")
         .config("spark.sql.session.timeZone", "America/New_York")
         # Adaptive execution would put frames as small as these into one task.
         .config("spark.sql.shuffle.partitions", PARTITIONS)
@@ -434,12 +436,200 @@ def test_no_two_tasks_share_a_stream_of_random_words(spark):
 # --- One release, once ----------------------------------------------------------------------------------------------
 
 
-class Logged(Mode):
-    """A mode that notes its draws in a file, and takes its time."""
+def logged(log, pause):
+    """A quantile that notes its draws in a file and then takes its time: always, or (by a negative pause) at first."""
 
-    def answers(self, codes, column=None):
-        drawn = super().answers(codes, column)
-        with Path(os.environ["DRAWS"]).open("a") as file:
-            file.write(json.dumps([os.getpid(), drawn.to_list()]) + "\n")
-        time.sleep(float(os.environ["PAUSE"]))
-        return drawn
+    class Logged(Quantile):
+        def answers(self, codes, column=None):
+            drawn = super().answers(codes, column)
+            with log.open("a") as file:
+                file.write(json.dumps([os.getpid(), drawn.to_list()]) + "\n")
+            time.sleep(pause if pause >= 0 else -pause * (len(log.read_text().splitlines()) <= PARTITIONS))
+            return drawn
+
+    return Logged
+
+
+def draws_of(log):
+    """Process and answers of each draw so far."""
+    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def release_logged(spark, tmp_path, pause, *, to_file, disturb=None):
+    """Release without rows, so that answers are uniform over 2**53 points, and each one tells which draw it is."""
+    log, groups = tmp_path / "draws", 60
+    nobody = spark.createDataFrame(pa.table({"g": pa.array([], pa.int64()), "x": pa.array([], pa.int64())}))
+    budget = dpp.Budget(epsilon=1)
+    query = dpp.protect(None, budget=budget).group_by({"g": range(groups)}).agg(x=dpp.median("x", FINE, epsilon=1))
+    watcher = threading.Thread(target=disturb or (lambda log: None), args=[log])
+    watcher.start()
+    path = tmp_path / "released" if to_file else None
+    released = dp_polars.spark.release(replaced(query, logged(log, pause)), nobody, path=path)
+    watcher.join()
+    assert budget.remaining == 0
+    assert budget.log().height == 1
+    first, second = to_polars(released).sort("g"), to_polars(released).sort("g")
+    assert first.equals(second)  # nothing draws again
+    assert first["g"].to_list() == list(range(groups))
+    drawn = [answer for _, answers in draws_of(log) for answer in answers]
+    assert set(first["x"]) <= set(drawn)
+    assert first["x"].n_unique() == groups
+    if to_file:
+        assert pl.read_parquet(path / "*.parquet").sort("g").equals(first)
+    return len(drawn) - groups
+
+
+@pytest.mark.parametrize("to_file", [True, False])
+def test_an_undisturbed_release_draws_each_group_once(spark, tmp_path, to_file):
+    assert release_logged(spark, tmp_path, 0, to_file=to_file) == 0
+
+
+def executor_of(pid):
+    """The executor's JVM that started a Python worker."""
+    while b"CoarseGrainedExecutorBackend" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return pid
+
+
+@pytest.mark.parametrize("to_file", [True, False])
+def test_an_executor_killed_in_the_middle_of_a_draw(spark, tmp_path, to_file):
+    def kill(log):
+        while not (drawn := draws_of(log)):
+            time.sleep(0.02)
+        os.kill(executor_of(drawn[0][0]), signal.SIGKILL)
+
+    # What the killed one had drawn is drawn again by another, and only that is published.
+    assert release_logged(spark, tmp_path, 2, to_file=to_file, disturb=kill) > 0
+
+
+@pytest.mark.parametrize("to_file", [True, False])
+def test_tasks_that_spark_runs_twice_at_once_publish_one_result(spark, tmp_path, to_file):
+    assert release_logged(spark, tmp_path, -12, to_file=to_file) > 0
+
+
+# --- Refusals -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def visits(spark):
+    return spark.createDataFrame(
+        [(1, "A", "flu", 30, None), (2, "B", "flu", 40, None)],
+        "person int, ward string, diagnosis string, age int, stay array<int>",
+    ).withColumns(
+        {
+            "month": sf.expr("make_ym_interval(1, 2)"),
+            "collated": sf.expr("ward collate utf8_lcase"),
+            "fails": sf.expr("if(age > 0, cast(raise_error('secret-hiv') as string), 'flu')"),
+        }
+    )
+
+
+def asking(*exprs, keys=None, steps=lambda frame: frame, **arguments):
+    frame = steps(dpp.protect("person", max_groups=1, max_rows_per_group=1, **arguments))
+    return frame.group_by(keys or {"ward": ["A", "B"]}).agg(*(exprs or [dpp.mode("diagnosis", ["flu"], epsilon=1)]))
+
+
+REFUSED = {
+    "not a query": (lambda: pl.col("x"), TypeError, "query must be a PrivateQuery, got Expr"),
+    "data": (
+        lambda: pl.DataFrame({"x": [1]}).dp.protect(None).agg(dpp.mode("x", [1], epsilon=1)),
+        TypeError,
+        "query must be built without data",
+    ),
+    "filter": (
+        lambda: asking(steps=lambda frame: frame.filter(pl.col("age") > 3)),
+        TypeError,
+        "do them on the Spark DataFrame first",
+    ),
+    "expression": (
+        lambda: asking((pl.col("age") * 2).dp.median(range(9), epsilon=1)),
+        TypeError,
+        "'age' must be asked of a column as it is",
+    ),
+    "two budgets": (lambda: asking(budget=dpp.Budget(epsilon=1)), TypeError, "budget must be left out"),
+    "no such column": (
+        lambda: asking(dpp.mode("x", [1], epsilon=1)),
+        ValueError,
+        "Output 'x': the frame must have the",
+    ),
+    "no such key": (lambda: asking(keys={"hospital": [1]}), ValueError, "must have the key 'hospital'"),
+    "no such person": (
+        lambda: dpp.protect("patient", max_groups=1).agg(dpp.mode("ward", ["A"], epsilon=1)),
+        ValueError,
+        "must have the privacy unit as a column, 'patient'",
+    ),
+    "array": (lambda: asking(dpp.mode("stay", [1], epsilon=1)), TypeError, "'stay' must be text .* got array<int>"),
+    "months": (lambda: asking(dpp.mode("month", [1], epsilon=1)), TypeError, "got interval year to month"),
+    "collation": (lambda: asking(keys={"collated": ["a"]}), TypeError, "got string collate UTF8_LCASE"),
+    "type of candidates": (
+        lambda: asking(dpp.median("ward", [1, 2], epsilon=1)),
+        TypeError,
+        "Output 'ward': candidates of type Int64",
+    ),
+    "type of keys": (lambda: asking(keys={"ward": [1]}), TypeError, "keys of column 'ward'"),
+    "nanoseconds": (
+        lambda: asking(dpp.median("time", pl.Series([dt.datetime(2020, 1, 1)], dtype=pl.Datetime("ns")), epsilon=1)),
+        TypeError,
+        "Output 'time': candidates must have a type that Spark has, got Datetime",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_can_not_run_on_spark_is_refused_before_the_charge(visits, case):
+    make, kind, message = REFUSED[case]
+    budget = dpp.Budget(epsilon=1)
+    frame = visits.withColumn("time", sf.lit(dt.datetime(2020, 1, 1)).cast("timestamp_ntz"))
+    with pytest.raises(kind, match=message):
+        dp_polars.spark.release(make(), frame, budget=budget)
+    assert budget.spent == 0
+
+
+def test_frames_that_are_not_batches_of_a_spark_session_are_refused(spark):
+    for frame in (pl.DataFrame({"ward": ["A"]}), spark.readStream.format("rate").load()):
+        with pytest.raises(TypeError, match="frame must be a batch DataFrame"):
+            dp_polars.spark.release(asking(), frame)
+
+
+def test_answers_need_a_place(spark, visits, tmp_path, monkeypatch):
+    budget = dpp.Budget(epsilon=1)
+    with pytest.raises(ValueError, match="path must be a folder that is not there yet"):
+        dp_polars.spark.release(asking(), visits, budget=budget, path=tmp_path)
+    monkeypatch.setattr(type(spark.sparkContext), "getCheckpointDir", lambda self: None)
+    with pytest.raises(ValueError, match="Hint: spark.sparkContext.setCheckpointDir"):
+        dp_polars.spark.release(asking(), visits, budget=budget)
+    assert budget.spent == 0
+    with pytest.raises(dpp.BudgetExceededError):  # no row is read: one of them would raise
+        dp_polars.spark.release(
+            asking(dpp.mode("fails", ["flu"], epsilon=2)), visits, budget=budget, path=tmp_path / "released"
+        )
+    assert budget.spent == 0
+    assert not (tmp_path / "released").exists()
+
+
+@pytest.mark.parametrize("to_file", [True, False])
+def test_failures_show_no_rows_and_publish_nothing(visits, tmp_path, to_file):
+    budget = dpp.Budget(epsilon=1)
+    path = tmp_path / "released"
+    with pytest.raises(dpp.ReleaseError) as caught:
+        dp_polars.spark.release(
+            asking(dpp.mode("fails", ["flu"], epsilon=1)), visits, budget=budget, path=path if to_file else None
+        )
+    assert "secret" not in str(caught.value)
+    assert caught.value.__cause__ is caught.value.__context__ is None
+    assert not list(path.rglob("*.parquet"))
+    assert budget.remaining == 0  # the charge stays
+
+
+def test_one_group_of_nobody(spark, visits):
+    query = dpp.protect("person", max_rows=1).agg(
+        dpp.mode("diagnosis", ["flu", "none"], epsilon=1), dpp.median("age", pl.Series([7], dtype=pl.UInt64), epsilon=1)
+    )
+    released = to_polars(dp_polars.spark.release(query, visits.filter("age > 99")))
+    assert released.schema == {"diagnosis": pl.String, "age": pl.Decimal(20, 0)}
+    assert released["age"].to_list() == [7]
+    assert released["diagnosis"].is_in(["flu", "none"]).all()
+
+
+def test_spark_is_an_attribute_of_the_package():
+    assert dpp.spark.release is dp_polars.spark.release
