@@ -18,6 +18,7 @@ import polars as pl
 from dp_polars import _columns, _kernel
 from dp_polars._bounding import Cells, Kept, keep
 from dp_polars._encoding import code_dtype
+from dp_polars._threads import in_parallel
 from dp_polars.scores import Runs
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ def _count_people(cells: pl.LazyFrame, output: Output, layout: Cells, engine: En
         return keep(own, lengths[first:last], output.kept, layout, people=output.people).astype(flat.dtype)
 
     slices = list(_slices(offsets, _PEOPLE_ROWS, layout.most_people(people=output.people)))
-    kept = np.concatenate([flat[:0], *_kernel._in_parallel(of_slice, slices)])
+    kept = np.concatenate([flat[:0], *in_parallel(of_slice, slices)])
     return _histogram(pl.LazyFrame({"cell": kept}), engine)
 
 
@@ -247,7 +248,7 @@ def draw_groups(histogram: pl.DataFrame, groups: int, query: Counted, column: pl
         return _kernel.draw_from_runs(draw, Runs.of_counts(codes, counts, lengths[first:last]))
 
     slices = list(_slices(offsets, _DRAW_ROWS, _DRAW_GROUPS))
-    return np.concatenate([np.empty(0, np.int64), *_kernel._in_parallel(of_slice, slices)])
+    return np.concatenate([np.empty(0, np.int64), *in_parallel(of_slice, slices)])
 
 
 def _offsets(lengths: Ints) -> Ints:

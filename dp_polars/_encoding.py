@@ -15,6 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dp_polars import _columns
+from dp_polars._threads import in_parallel
 from dp_polars.candidates import Grid, Points
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ Codes: TypeAlias = "NDArray[np.unsignedinteger]"
 Encoder: TypeAlias = Callable[[pl.Series], Codes]
 
 _CHUNK = 1 << 15  # values whose temporaries stay in the cache
+_PART = 1 << 19  # values that one thread takes at a time
 _WIDEST_TABLE = 1 << 20
 # Relative: a float is taken for the decimal that it prints as, at most half a unit in the last place away, so a
 # value this little above the middle of two candidates is a tie.
@@ -43,8 +45,9 @@ def category_encoder(categories: Categories, dtype: pl.DataType) -> Encoder:
         enum = pl.Enum(values.cast(pl.String))
 
         def encode_text(column: pl.Series) -> Codes:
-            codes = column.cast(enum, strict=False).to_physical()
-            return codes.cast(_columns.from_numpy_dtype(out)).fill_null(size).to_numpy()
+            physical = column.cast(enum, strict=False).to_physical()
+            codes: Codes = physical.cast(_columns.from_numpy_dtype(out)).fill_null(size).to_numpy()
+            return codes
 
         return encode_text
 
@@ -58,7 +61,8 @@ def category_encoder(categories: Categories, dtype: pl.DataType) -> Encoder:
         def look_up(column: NDArray[np.integer]) -> Codes:
             # Unsigned, so that everything below `low` wraps to somewhere far above.
             offset = column.astype(np.uint64) - np.uint64(low % 2**64)
-            return table[np.minimum(offset, np.uint64(high - low + 1)).astype(np.intp)]
+            found: Codes = table[np.minimum(offset, np.uint64(high - low + 1)).view(np.int64)]
+            return found
     else:
         ascending, rank = wanted[order], order.astype(out)
 
@@ -83,7 +87,8 @@ def ordered_encoder(candidates: Ordered, dtype: pl.DataType) -> Encoder:
     unit = _columns.tick(dtype)
     exact = isinstance(candidates, Grid) or _columns.tick(candidates.dtype) is not None
     if unit is not None and exact:
-        nearest = _nearest_of_integers(candidates, unit, _columns.integers(pl.Series([], dtype=dtype)).dtype)
+        physical = _columns.integers(pl.Series([], dtype=dtype)).dtype
+        nearest = _nearest_of_integers(candidates, unit, physical, clipped=_columns.is_wide(dtype))
         if nearest is not None:
             return lambda values: _without_nulls(_by_chunks(_columns.integers(values), nearest, out), values, size)
     if column != "number":
@@ -94,7 +99,7 @@ def ordered_encoder(candidates: Ordered, dtype: pl.DataType) -> Encoder:
 
 
 def _nearest_of_integers(
-    candidates: Ordered, unit: Fraction, dtype: np.dtype[np.integer]
+    candidates: Ordered, unit: Fraction, dtype: np.dtype[np.integer], *, clipped: bool
 ) -> Callable[[NDArray[np.integer]], NDArray[np.integer]] | None:
     """Return the exact way from physical integers to codes; None where it does not fit into 64 bits."""
     info = np.iinfo(dtype)
@@ -106,6 +111,8 @@ def _nearest_of_integers(
             middles = (own[:-1] & own[1:]) + ((own[:-1] ^ own[1:]) >> 1)
         else:
             middles = (own[:-1].astype(object) + own[1:].astype(object)) * ratio.numerator // (2 * ratio.denominator)
+        if clipped and ((middles < info.min) | (middles >= info.max)).any():
+            return None
         below = int(np.count_nonzero(middles < info.min))
         reachable = np.minimum(middles[below:], info.max).astype(dtype)
         return lambda x: np.searchsorted(reachable, x) + below
@@ -122,7 +129,11 @@ def _nearest_of_integers(
 
     def nearest(x: NDArray[np.integer]) -> NDArray[np.integer]:
         x = np.clip(x, low, high)
-        x = (x - np.uint64(low)).astype(np.int64) if dtype == np.uint64 else x.astype(np.int64) - low
+        if dtype == np.uint64:
+            x -= np.uint64(low)
+        x = x.astype(np.int64, copy=False)
+        if dtype != np.uint64 and low:
+            x -= low
         if whole != 1:
             x *= whole
         if shift:
@@ -146,12 +157,12 @@ def _nearest_of_floats(candidates: Ordered) -> Callable[[NDArray[np.float64]], N
     start, per_step = float(candidates.start), float(1 / candidates.step) * (1 - _TIE)
 
     def nearest(x: NDArray[np.float64]) -> NDArray[np.float64]:
-        x = x - start
-        x *= per_step
+        with np.errstate(over="ignore"):  # infinite: beyond the ends
+            x = x - start
+            x *= per_step
         x -= 0.5
         np.ceil(x, out=x)
-        np.maximum(x, 0, out=x)
-        np.minimum(x, size - 1, out=x)
+        np.clip(x, 0, size - 1, out=x)
         return np.fmin(x, size, out=x)  # of a NaN and a number, the number
 
     return nearest
@@ -159,8 +170,13 @@ def _nearest_of_floats(candidates: Ordered) -> Callable[[NDArray[np.float64]], N
 
 def _by_chunks(values: NDArray, encode: Callable[[NDArray], NDArray], out: np.dtype) -> Codes:  # type: ignore[type-arg]
     codes = np.empty(len(values), out)
-    for start in range(0, len(values), _CHUNK):
-        codes[start : start + _CHUNK] = encode(values[start : start + _CHUNK])
+
+    def encode_part(start: int, stop: int) -> None:
+        for begin in range(start, stop, _CHUNK):
+            part = slice(begin, min(begin + _CHUNK, stop))
+            codes[part] = encode(values[part])
+
+    in_parallel(encode_part, [(a, min(a + _PART, len(values))) for a in range(0, len(values), _PART)])
     return codes
 
 

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
-from numpy.typing import NDArray
 
 from dp_polars import scores
 from dp_polars._random import WordSource, system_words, uniform_below
+from dp_polars._threads import in_parallel
 from dp_polars.mechanisms import FAR, Blocks, ExactBlocks, race
-from dp_polars.scores import Ints, Runs, Slots
+from dp_polars.scores import Ints, Runs, SignedInts, Slots
 
 if TYPE_CHECKING:
     from dp_polars._encoding import Codes
     from dp_polars.privacy import Mechanism
 
-T = TypeVar("T")
-
-# Rows, and cells of a dense histogram, that one slice works on: enough that two threads seldom wait for the interpreter,
-# few enough that memory stays small.
-_SLICE_ROWS = 1 << 19
-_SLICE_CELLS = 1 << 19
+# Rows, and cells of a dense histogram, that a thread works on before it takes the next: enough that two threads seldom
+# wait for the interpreter, few enough that memory stays small.
+_SLICE_ROWS = 1 << 20
+_SLICE_CELLS = 1 << 20
+# Rows or cells whose temporaries stay in the cache.
+_CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -56,50 +54,41 @@ def draw_from_rows(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
         Shape (g,): rows of each group; they add up to n.
     """
     # A dense histogram costs its cells, a sparse one a sort of the rows.
-    dense = len(lengths) * (draw.size + 1) <= 2 * len(codes) + _SLICE_CELLS
-    bits = draw.size.bit_length()
-    most = max(1, _SLICE_CELLS // (draw.size + 1)) if dense else 1 << min(40, 64 - bits)
+    dense = len(lengths) * (draw.size + 1) <= len(codes) + _SLICE_CELLS
+    most = max(1, _SLICE_CELLS // (draw.size + 1)) if dense else _SLICE_ROWS
     work = partial(_draw_dense if dense else _draw_sparse, draw)
-    bounds = list(_slices(lengths, most))
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-    parts = _in_parallel(lambda a, b: work(codes[offsets[a] : offsets[b]], lengths[a:b]), bounds)
+    slices = list(_slices(lengths, _SLICE_ROWS, most))
+    parts = in_parallel(lambda a, b: work(codes[offsets[a] : offsets[b]], lengths[a:b]), slices)
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 
-def _slices(lengths: Ints, most_groups: int) -> Iterator[tuple[int, int]]:
-    """Yield runs of whole groups of about `_SLICE_ROWS` rows and at most `most_groups` groups."""
+def _slices(lengths: Ints, rows: int, most_groups: int) -> Iterator[tuple[int, int]]:
+    """Yield runs of whole groups, of at most so many rows (or one group) and at most `most_groups` groups."""
     ends, start = np.cumsum(lengths), 0
     while start < len(lengths):
         before = ends[start] - lengths[start]
-        stop = max(int(np.searchsorted(ends, before + _SLICE_ROWS, side="right")), start + 1)
+        stop = max(int(np.searchsorted(ends, before + rows, side="right")), start + 1)
         stop = min(stop, start + most_groups)
         yield start, stop
         start = stop
 
 
-def _in_parallel(work: Callable[[int, int], T], bounds: Sequence[tuple[int, int]]) -> list[T]:
-    """Run the slices on as many threads as Polars has: NumPy lets go of the interpreter while it computes."""
-    if len(bounds) == 1:
-        return [work(*bounds[0])]
-    with ThreadPoolExecutor(pl.thread_pool_size()) as pool:
-        return list(pool.map(lambda bound: work(*bound), bounds))
-
-
 def _draw_dense(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
     """Draw with a counter for every candidate of every group."""
-    counts = _count(codes, lengths, draw.size)
-    if draw.alpha is None:
-        gaps = counts.max(axis=1, keepdims=True) - counts
-    else:
-        upto = np.cumsum(counts, axis=1)
-        total = upto[:, -1:]
-        gaps = scores.quantile_gap(upto - counts, upto, total, draw.alpha)
-        gaps -= total == 0  # where nobody is, all candidates are as good
-    starts = np.arange(len(lengths)) * draw.size
+    dtype = scores.gap_dtype(int(lengths.max()), draw.alpha)
+    gaps = np.empty((len(lengths), draw.size), dtype)
+    done = 0
+    for a, b in _slices(lengths, _CHUNK, max(1, _CHUNK // draw.size)):
+        rows = lengths[a:b].sum()
+        counts = _count(codes[done : done + rows], lengths[a:b], draw.size)
+        gaps[a:b] = scores.dense_gaps(counts.astype(dtype), draw.alpha)
+        done += rows
 
     def exact(group: int) -> ExactBlocks:
         return gaps[group].tolist().__getitem__, [1] * draw.size
 
+    starts = np.arange(len(lengths)) * draw.size
     blocks = Blocks(gaps.ravel(), starts, exact)
     return race(blocks, draw.rate, draw.mechanism, draw.words()).blocks - starts
 
@@ -109,33 +98,106 @@ def _count(codes: Codes, lengths: Ints, size: int) -> Ints:
     groups, width = len(lengths), size + 1
     if groups == 1:
         total = np.zeros(width, np.int64)
-        for start in range(0, len(codes), _SLICE_ROWS):
-            total += np.bincount(codes[start : start + _SLICE_ROWS], minlength=width)
+        for start in range(0, len(codes), _CHUNK):
+            total += np.bincount(codes[start : start + _CHUNK], minlength=width)
         return total[None, :size]
-    cells = codes.astype(np.int64)
-    cells += np.repeat(np.arange(groups) * width, lengths)
+    cells = np.repeat(np.arange(groups) * width, lengths)
+    np.add(cells, codes, out=cells, casting="unsafe")  # uint64 codes would make floats
     return np.bincount(cells, minlength=groups * width).reshape(groups, width)[:, :size]
 
 
 def _draw_sparse(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
     """Draw with counters for the occupied candidates only, found by sorting."""
-    bits = np.uint64(draw.size.bit_length())
-    keys = codes.astype(np.uint64)
-    keys |= np.repeat(np.arange(len(lengths), dtype=np.uint64) << bits, lengths)
-    keys.sort()
-    starts = np.cumsum(lengths) - lengths
-    # Rows that are no evidence come last in their group.
-    nothing = (np.arange(len(lengths), dtype=np.uint64) << bits) | np.uint64(draw.size)
-    totals = np.searchsorted(keys, nothing) - starts
-    if draw.alpha is None:
-        return draw_from_runs(draw, _runs(keys, bits, starts, totals))
-    far = math.ceil(Fraction(FAR) / draw.rate)
-    runs = _runs(keys, bits, starts, totals, window=_near_ranks(totals, draw.alpha, far))
+    dtype: type[np.signedinteger] = np.int32 if draw.size < 2**31 - 1 else np.int64
+    signed, starts = codes.astype(dtype), np.cumsum(lengths) - lengths
 
-    def complete(group: int) -> Runs:
-        return _runs(keys, bits, starts[group : group + 1], totals[group : group + 1])
+    def rows_of(groups: Ints) -> SignedInts:
+        return _rectangle(signed, starts[groups], lengths[groups], draw.size)
 
-    return draw_from_runs(draw, runs, complete)
+    if draw.alpha is not None:
+        return _draw_by_ranks(draw, draw.alpha, lengths, rows_of)
+    drawn = np.empty(len(lengths), np.int64)
+    for groups in _of_like_length(lengths):
+        drawn[groups] = draw_from_runs(draw, _runs(np.sort(rows_of(groups), axis=1), draw.size))
+    return drawn
+
+
+def _draw_by_ranks(draw: Draw, alpha: Fraction, lengths: Ints, rows_of: Callable[[Ints], SignedInts]) -> Ints:
+    """Draw quantiles from the rows of the ranks that are near enough to matter."""
+    drawn = np.empty(len(lengths), np.int64)
+    waiting: list[tuple[Ints, Slots, Ints]] = []
+
+    def draw_waiting() -> None:
+        groups, slots, left_out = zip(*waiting, strict=True)
+        order = np.concatenate(groups)
+
+        def complete(position: int) -> Slots:
+            rows = np.sort(rows_of(order[[position]]), axis=1)
+            return scores.slots_of_ranks(rows, 0, _totals(rows, draw.size), draw.size, alpha)
+
+        first, offset = _draw_from_slots(draw, Slots.concatenate(slots), np.concatenate(left_out), complete)
+        drawn[order] = first + offset
+        waiting.clear()
+
+    for groups in _of_like_length(lengths):
+        waiting.append((groups, *_near_slots(rows_of(groups), draw.size, alpha, draw.rate)))
+        if sum(len(slots.gaps) for _, slots, _ in waiting) >= _CHUNK:
+            draw_waiting()
+    if waiting:
+        draw_waiting()
+    return drawn
+
+
+def _of_like_length(lengths: Ints) -> Iterator[Ints]:
+    """Yield all groups in batches of about the same length, which make rectangles without many gaps."""
+    if len(lengths) * (int(lengths.max()) + 1) <= _CHUNK:
+        yield np.arange(len(lengths))
+        return
+    order, done = np.argsort(-lengths, kind="stable"), 0
+    while done < len(order):
+        batch = order[done : done + max(1, _CHUNK // (int(lengths[order[done]]) + 1))]
+        yield batch
+        done += len(batch)
+
+
+def _rectangle(codes: SignedInts, starts: Ints, lengths: Ints, fill: int) -> SignedInts:
+    """Return the rows of some groups as a matrix, filled up to one more than the longest has."""
+    groups, width = len(lengths), int(lengths.max()) + 1
+    if width == 1:
+        return np.full((groups, 1), fill, codes.dtype)
+    first = np.arange(0, groups * width, width)
+    at = np.arange(groups * width).reshape(groups, width)
+    at += (starts - first)[:, None]
+    rows = codes.take(at, mode="clip")
+    missing = width - lengths
+    fill_at = np.repeat(first + lengths - (np.cumsum(missing) - missing), missing)
+    fill_at += np.arange(len(fill_at))
+    rows.ravel()[fill_at] = fill
+    return rows
+
+
+def _totals(rows: SignedInts, size: int) -> Ints:
+    """Return how many rows of each group are evidence."""
+    totals: Ints = np.add.reduce((rows < size).view(np.uint8), axis=1, dtype=np.int64)
+    return totals
+
+
+def _near_slots(rows: SignedInts, size: int, alpha: Fraction, rate: Fraction) -> tuple[Slots, Ints]:
+    """Return slots of the quantiles, and how many codes they leave out, all with a gap of at least FAR/rate."""
+    totals = _totals(rows, size)
+    first, last = _near_ranks(totals, alpha, math.ceil(Fraction(FAR) / rate))
+    low, ranks = int(first.min()), int(last.max() - first.min()) + 1
+    if low:
+        rows.partition(low, axis=1)
+        rows = rows[:, low:]
+    if ranks < rows.shape[1]:
+        rows.partition(ranks - 1, axis=1)
+        rows = rows[:, :ranks]
+    rows.sort(axis=1)
+    left_out = np.maximum(size - 1 - rows[:, -1], 0).astype(np.int64)
+    if low:
+        left_out += rows[:, 0]
+    return scores.slots_of_ranks(rows, low, totals, size, alpha), left_out
 
 
 def _near_ranks(totals: Ints, alpha: Fraction, far: int) -> tuple[Ints, Ints]:
@@ -147,79 +209,66 @@ def _near_ranks(totals: Ints, alpha: Fraction, far: int) -> tuple[Ints, Ints]:
     return low, high
 
 
-def _runs(
-    keys: NDArray[np.uint64],
-    bits: np.uint64,
-    starts: Ints,
-    totals: Ints,
-    window: tuple[Ints, Ints] | None = None,
-) -> Runs:
-    """Return the occupied codes of the sorted rows, or of those whose ranks lie in the window."""
-    groups = len(starts)
-    low, high = (np.zeros(groups, np.int64), totals) if window is None else window
-    lengths = high - low
-    ends = np.cumsum(lengths)
-    rows = np.repeat(starts + low - ends + lengths, lengths)
-    rows += np.arange(len(rows))
-    keys = keys[rows]
-    new = np.ones(len(keys), bool)
-    np.not_equal(keys[1:], keys[:-1], out=new[1:])
+def _runs(rows: SignedInts, size: int) -> Runs:
+    """Return the histogram of sorted rows, shape (g, n)."""
+    new = np.ones(rows.shape, bool)
+    np.not_equal(rows[:, 1:], rows[:, :-1], out=new[:, 1:])
     at = np.flatnonzero(new)
-    sizes = np.diff(np.searchsorted(at, ends), prepend=0)
-    below = rows[at] - np.repeat(starts, sizes)
-    # A run ends where the next one begins, the last of a group where its window does.
-    upto = np.append(below[1:], 0)
-    upto[np.cumsum(sizes)[sizes > 0] - 1] = high[sizes > 0]
-    codes = (keys[at] & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.int64)
-    return Runs(codes, below, upto, sizes, totals, low > 0, high < totals)
+    codes, counts = rows.ravel()[at], np.diff(at, append=rows.size)
+    occupied = codes < size
+    new &= rows < size
+    sizes = new.sum(axis=1)
+    return Runs.of_counts(codes[occupied].astype(np.int64), counts[occupied], sizes)
 
 
-def draw_from_runs(draw: Draw, runs: Runs, complete: Callable[[int], Runs] | None = None) -> Ints:
-    """Return one code per group.
+def draw_from_runs(draw: Draw, runs: Runs) -> Ints:
+    """Return one code per group, drawn from the histogram."""
+    if draw.alpha is None:
+        slots = scores.mode_slots(runs, draw.size)
+    else:
+        slots = scores.quantile_slots(runs, draw.size, draw.alpha)
+    first, offset = _draw_from_slots(draw, slots)
+    chosen, rest = first + offset, first < 0
+    if rest.any():
+        chosen[rest] = _nth_unoccupied(runs, offset)[rest]
+    return chosen
+
+
+def _draw_from_slots(
+    draw: Draw, slots: Slots, left_out: Ints | None = None, complete: Callable[[int], Slots] | None = None
+) -> tuple[Ints, Ints]:
+    """Return, for each group, the first code of the slot drawn, and how far after it the code drawn lies.
 
     Parameters
     ----------
-    runs
-        The histogram; where it is open at an end, all that it leaves out has a gap of at least FAR/rate.
+    left_out
+        Shape (g,): how many codes the slots leave out, all with a gap of at least FAR/rate. None: none.
     complete
-        Group -> its complete histogram. Needed where one is open.
+        Group -> all of its slots. Needed where codes are left out.
     """
-    slots = _slots(draw, runs)
     starts = np.cumsum(slots.sizes) - slots.sizes
 
     def all_slots(group: int) -> Slots:
         """Return all slots of a group: those of `slots` first, then the ones left out."""
-        start, size = int(starts[group]), int(slots.sizes[group])
-        near = slice(start, start + size)
+        near = slots.part(slice(starts[group], starts[group] + slots.sizes[group]))
         if complete is None:
-            return Slots(slots.gaps[near], slots.first[near], slots.multiplicities[near], slots.sizes[[group]])
-        whole = _slots(draw, complete(group))
-        is_left_out = ~np.isin(whole.first, slots.first[near])
-        order = np.argsort(is_left_out, kind="stable")
-        return Slots(whole.gaps[order], whole.first[order], whole.multiplicities[order], whole.sizes)
+            return near
+        whole = complete(group)
+        is_left_out = (whole.multiplicities > 0) & ~np.isin(whole.first, near.first[near.multiplicities > 0])
+        return Slots.concatenate([near, whole.part(is_left_out)])
 
     def exact(group: int) -> ExactBlocks:
         whole = all_slots(group)
         return whole.gaps.tolist().__getitem__, whole.multiplicities.tolist()
 
     words = draw.words()
-    left_out = None
-    if complete is not None and (runs.open_left | runs.open_right).any():
-        left_out = draw.size - np.add.reduceat(slots.multiplicities, starts)
     blocks = Blocks(slots.gaps, starts, exact, slots.multiplicities, left_out)
     winners = race(blocks, draw.rate, draw.mechanism, words)
-    first, count = slots.first[winners.blocks], slots.multiplicities[winners.blocks]
+    first, count = (column[winners.blocks].astype(np.int64) for column in (slots.first, slots.multiplicities))
     for group, position in winners.left_out.items():
         whole = all_slots(group)
         first[group], count[group] = whole.first[position], whole.multiplicities[position]
-    offset = uniform_below(count, words)
-    return np.where(first >= 0, first + offset, _nth_unoccupied(runs, offset))
-
-
-def _slots(draw: Draw, runs: Runs) -> Slots:
-    if draw.alpha is None:
-        return scores.mode_slots(runs, draw.size)
-    return scores.quantile_slots(runs, draw.size, draw.alpha)
+    return first, uniform_below(count, words)
 
 
 def _nth_unoccupied(runs: Runs, n: Ints) -> Ints:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 # n -> n independent uniform 64-bit words. Tests inject their own.
 WordSource: TypeAlias = Callable[[int], NDArray[np.uint64]]
 
-_ZEROS = bytes(1 << 20)
+_ZEROS = memoryview(bytes(1 << 20))
 
 
 def system_words() -> WordSource:
@@ -27,11 +27,11 @@ def system_words() -> WordSource:
 
     def draw(count: int) -> NDArray[np.uint64]:
         out = np.empty(count, np.uint64)
-        view = memoryview(out).cast("B")
+        view = out.view(np.uint8).data
         # In chunks that stay in the cache: 14 times as fast as os.urandom.
         for start in range(0, len(view), len(_ZEROS)):
             piece = view[start : start + len(_ZEROS)]
-            encryptor.update_into(_ZEROS[: len(piece)] if len(piece) < len(_ZEROS) else _ZEROS, piece)
+            encryptor.update_into(_ZEROS[: len(piece)], piece)
         return out
 
     return draw

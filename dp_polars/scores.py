@@ -6,9 +6,10 @@ Codes are positions of candidates; a histogram says how many rows (or people) ea
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from dp_polars.privacy import NeighboringRelation
 
-Ints = NDArray[np.int64]
+Ints: TypeAlias = "NDArray[np.int64]"
+SignedInts: TypeAlias = "NDArray[np.signedinteger]"  # of 32 bits where they suffice: half the time
 
 
 def mode_range(relation: NeighboringRelation) -> Fraction:
@@ -35,7 +37,7 @@ def quantile_range(alpha: Fraction, relation: NeighboringRelation) -> Fraction:
     return Fraction(one if relation == "add_or_remove_one" else 2 * one)
 
 
-def quantile_gap(below: Ints, upto: Ints, total: Ints, alpha: Fraction) -> Ints:
+def quantile_gap(below: SignedInts, upto: SignedInts, total: SignedInts, alpha: Fraction) -> SignedInts:
     """Return how far a candidate is from being the lower α-quantile, in units of 1/den rows; 0 where it is.
 
     Parameters
@@ -45,10 +47,38 @@ def quantile_gap(below: Ints, upto: Ints, total: Ints, alpha: Fraction) -> Ints:
     total
         All rows of the group, at least one.
     """
-    num, den = alpha.numerator, alpha.denominator
-    short = num * total - den * upto
-    over = den * below - num * total + 1
-    return np.maximum(np.maximum(short, over), 0)
+    return _gap(_excess(below, total, alpha), _excess(upto, total, alpha))
+
+
+def _excess(rows: SignedInts, total: SignedInts, alpha: Fraction) -> SignedInts:
+    """Return by how much so many rows are more than α of all, in units of 1/den rows."""
+    return alpha.denominator * rows - alpha.numerator * total
+
+
+def _gap(below: SignedInts, upto: SignedInts, out: SignedInts | None = None) -> SignedInts:
+    """Return the gap from the excess of the rows below, and of those up to the candidate."""
+    gap = np.add(below, 1, out=out)
+    np.maximum(gap, 0, out=gap)
+    return np.maximum(gap, -upto, out=gap)
+
+
+def gap_dtype(rows: int, alpha: Fraction | None) -> type[np.signedinteger]:
+    """Return a type that holds the gaps of a group of so many rows."""
+    return np.int32 if rows * (1 if alpha is None else alpha.denominator) < 2**31 - 1 else np.int64
+
+
+def dense_gaps(counts: SignedInts, alpha: Fraction | None) -> SignedInts:
+    """Return the gaps of all candidates of some groups from their counts, both of shape (g, size)."""
+    if alpha is None:
+        best: SignedInts = counts.max(axis=1, keepdims=True)
+        return best - counts
+    upto = np.cumsum(counts, axis=1, dtype=counts.dtype)
+    total = upto[:, -1:]
+    upto = _excess(upto, total, alpha)
+    below = upto - alpha.denominator * counts
+    gaps = _gap(below, upto)
+    gaps[total[:, 0] == 0] = 0  # where nobody is, all candidates are as good
+    return gaps
 
 
 @dataclass(frozen=True)
@@ -63,8 +93,6 @@ class Runs:
         Shape (g,): occupied codes of each group (may be 0).
     totals
         Shape (g,): rows of each group.
-    open_left, open_right
-        Shape (g,), bool: whether codes were left out below the first or above the last one listed.
     """
 
     codes: Ints
@@ -72,8 +100,6 @@ class Runs:
     upto: Ints
     sizes: Ints
     totals: Ints
-    open_left: NDArray[np.bool_]
-    open_right: NDArray[np.bool_]
 
     @classmethod
     def of_counts(cls, codes: Ints, counts: Ints, sizes: Ints) -> Runs:
@@ -81,9 +107,8 @@ class Runs:
         ends = np.cumsum(sizes)
         running = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
         before = np.repeat(running[ends - sizes], sizes)
-        nothing = np.zeros(len(sizes), bool)
         totals = running[ends] - running[ends - sizes]
-        return cls(codes, running[:-1] - before, running[1:] - before, sizes, totals, nothing, nothing)
+        return cls(codes, running[:-1] - before, running[1:] - before, sizes, totals)
 
 
 @dataclass(frozen=True)
@@ -93,10 +118,22 @@ class Slots:
     A slot is the codes from `first` on; where `first` is −1, all codes of the group that no other slot names.
     """
 
-    gaps: Ints
-    first: Ints
-    multiplicities: Ints
+    gaps: SignedInts
+    first: SignedInts
+    multiplicities: SignedInts
     sizes: Ints
+
+    def part(self, slots: slice | NDArray[np.bool_]) -> Slots:
+        """Return some slots of one group."""
+        m = self.multiplicities[slots]
+        return Slots(self.gaps[slots], self.first[slots], m, np.array([len(m)]))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Slots]) -> Slots:
+        """Return the slots of all groups of all parts."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__))
 
 
 def mode_slots(runs: Runs, size: int) -> Slots:
@@ -119,24 +156,67 @@ def mode_slots(runs: Runs, size: int) -> Slots:
 
 def quantile_slots(runs: Runs, size: int, alpha: Fraction) -> Slots:
     """Return a slot for each occupied code and for each stretch between them."""
-    groups = len(runs.sizes)
-    owner = np.repeat(np.arange(groups), runs.sizes)
-    total = runs.totals[owner]
-    n = 2 * len(runs.codes) + groups
-    at = 2 * np.arange(len(runs.codes)) + owner + 1  # the runs; what follows each stands right after it
-    head = 2 * (np.cumsum(runs.sizes) - runs.sizes) + np.arange(groups)
+    # An entry is a stretch and the run after it; the last one of a group has no run.
+    ends = np.cumsum(runs.sizes + 1)
+    heads, lasts = ends - runs.sizes - 1, ends - 1
+    at = np.repeat(np.arange(len(ends)), runs.sizes)
+    at += np.arange(len(at))
+    total = np.repeat(runs.totals, runs.sizes + 1)
+    code, below, upto = np.empty_like(total), np.empty_like(total), np.empty_like(total)
+    code[at], below[at], upto[at] = runs.codes, runs.below, runs.upto
+    code[lasts], below[lasts], upto[lasts] = size, runs.totals, runs.totals
 
-    gaps, first, until = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-    gaps[head] = alpha.numerator * runs.totals
-    gaps[at] = quantile_gap(runs.below, runs.upto, total, alpha)
-    gaps[at + 1] = quantile_gap(runs.upto, runs.upto, total, alpha)
-    first[head], first[at], first[at + 1] = 0, runs.codes, runs.codes + 1
-    until[:-1], until[at] = first[1:], runs.codes + 1
-    last = head + 2 * runs.sizes
-    until[last] = size
-    until[head[runs.open_left]] = 0
-    until[last[runs.open_right]] = first[last[runs.open_right]]
+    gaps, first, m = (np.empty((len(code), 2), np.int64) for _ in range(3))
+    below, upto = _excess(below, total, alpha), _excess(upto, total, alpha)
+    gaps[:, 0] = _gap(below, below)
+    gaps[:, 1] = _gap(below, upto)
+    gaps[heads[runs.totals == 0], 0] = 0  # where nobody is, all candidates are as good
+    first[1:, 0], first[:, 1] = code[:-1], code
+    first[:, 0] += 1
+    first[heads, 0] = 0
+    m[:, 0], m[:, 1] = code, 1
+    m[:, 0] -= first[:, 0]
+    m[lasts, 1] = 0
+    kept = m.ravel() > 0
+    sizes = np.add.reduceat(kept, 2 * heads, dtype=np.int64)
+    return Slots(gaps.ravel()[kept], first.ravel()[kept], m.ravel()[kept], sizes)
 
-    kept = until > first
-    sizes = np.add.reduceat(kept, head, dtype=np.int64)
-    return Slots(gaps[kept], first[kept], (until - first)[kept], sizes)
+
+def slots_of_ranks(codes: SignedInts, low: int, totals: Ints, size: int, alpha: Fraction) -> Slots:
+    """Return a slot for each row of some ranks and for each stretch of codes before one, also for empty stretches.
+
+    Of the rows of one code all slots but one are empty.
+
+    Parameters
+    ----------
+    codes
+        Shape (g, ranks), signed: the group's rows from rank `low` on, ascending; `size` beyond the last one.
+    totals
+        Shape (g,): rows of each group. The middle of each lies within the ranks listed.
+    """
+    groups, ranks = codes.shape
+    dtype = gap_dtype(max(low + ranks, int(totals.max())) + 1, alpha)
+    # By how much the rows up to one before each row, and so on up to the last row, are more than α of all.
+    excess = _excess(np.arange(low, low + ranks + 1, dtype=dtype), totals.astype(dtype)[:, None], alpha)
+    below, upto = excess[:, :-1], excess[:, 1:]
+    gaps = np.empty((groups, 2, ranks), dtype)
+    _gap(below, below, out=gaps[:, 0])
+    _gap(below, upto, out=gaps[:, 1])
+    gaps[totals == 0] = 0  # where nobody is, all candidates are as good
+
+    first, m = np.empty_like(gaps, codes.dtype), np.empty_like(gaps, codes.dtype)
+    first[:, 0, 0] = codes[:, 0] if low else 0
+    np.add(codes[:, :-1], 1, out=first[:, 0, 1:])
+    first[:, 1] = codes
+    np.subtract(codes, first[:, 0], out=m[:, 0])
+    np.maximum(m[:, 0], 0, out=m[:, 0])
+    # Of equal rows on the left of the middle the last one stands for all, on its right the first one, and of those
+    # around it the one in the middle: then the gap of the row is the gap of the candidate.
+    left, right = upto < 0, below >= 0
+    differs = codes[:, 1:] != codes[:, :-1]
+    stands = ~(left | right)
+    stands[:, :-1] |= left[:, :-1] & differs
+    stands[:, 1:] |= right[:, 1:] & differs
+    stands &= codes < size
+    m[:, 1] = stands
+    return Slots(gaps.ravel(), first.ravel(), m.ravel(), np.full(groups, 2 * ranks))

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp_polars._numbers import Number, positive_fraction
 from dp_polars._random import WordSource, system_words
-from dp_polars.mechanisms import Blocks, ExactBlocks, Ints, race
+from dp_polars.mechanisms import Blocks, ExactBlocks, GapArray, Ints, race
 from dp_polars.privacy import Claim, Contributions, Loss
 
 if TYPE_CHECKING:
     from dp_polars.privacy import Mechanism
 
-Scores = NDArray[np.integer] | NDArray[np.float64]
+Scores: TypeAlias = "NDArray[Any]"  # of integers of any width, or float64
 
 
 def score_claim(loss: Loss, mechanism: str | None, sensitivity: Number, monotonic: bool) -> Claim:
@@ -199,7 +199,7 @@ class _RowGaps:
     def __len__(self) -> int:
         return len(self.scores)
 
-    def __getitem__(self, rows: slice) -> NDArray[np.uint64] | NDArray[np.float64]:
+    def __getitem__(self, rows: slice) -> GapArray:
         part = self.scores[rows]
         first, last = np.searchsorted(self.starts, [rows.start, rows.start + len(part) - 1], side="right")
         best = self.best[first - 1 : last]
@@ -209,6 +209,13 @@ class _RowGaps:
         high, low = (part, best) if self.lowest else (best, part)
         if self.scores.dtype.kind == "f":
             with np.errstate(over="ignore"):  # an infinite gap is a far one
-                return high - low
+                gaps: GapArray = high - low
+                return gaps
         # A difference modulo 2**64 is the true one, however the scores are signed.
-        return high.astype(np.uint64) - low.astype(np.uint64)
+        return _modulo(high) - _modulo(low)
+
+
+def _modulo(scores: NDArray[np.integer]) -> NDArray[np.uint64]:
+    """Return integers modulo 2**64, without a copy where they are as wide."""
+    wide = scores if scores.dtype.itemsize == 8 else scores.astype(np.int64)
+    return wide.view(np.uint64)

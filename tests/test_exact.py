@@ -228,7 +228,7 @@ def test_far_candidates_win_by_words_of_zero(left_out, mechanism):
     law[0] = 1 - law[1] - law[2]
     assert float(rate * gaps[1]) * 0.98 > mechanisms.FAR
     check_sampler(
-        lambda factor: draw_beside_far(mechanism, draws=1_500, left_out=left_out, factor=factor),
+        lambda factor: draw_beside_far(mechanism, draws=2_500, left_out=left_out, factor=factor),
         law,
         controls=[Fraction(98, 100), Fraction(102, 100)],
     )

@@ -115,7 +115,6 @@ def test_a_sparse_histogram_says_what_lies_below(counts):
     assert (runs.totals == counts.sum(axis=1)).all()
     assert (runs.upto == upto[counts > 0]).all()
     assert (runs.below == (upto - counts)[counts > 0]).all()
-    assert not (runs.open_left | runs.open_right).any()
 
 
 @given(histograms(), st.sampled_from([None, *ALPHAS]))

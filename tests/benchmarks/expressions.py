@@ -1,37 +1,204 @@
-"""Expressions and mechanisms beside plain Polars, OpenDP and diffprivlib: one table of ratios of median times.
+"""Expressions and mechanisms beside plain Polars, OpenDP and diffprivlib: one table of times, ratios and peak memory.
 
-    python tests/benchmarks/expressions.py [--rows 10_000_000] [--repeat 7] [--only WORD]
+    python tests/benchmarks/expressions.py [--rows 10_000_000] [--repeat 7] [--only WORD] [--no-memory]
 
-Exits non-zero only where an answer is wrong: at a huge epsilon every private answer must be the true one.
+The two sides of a work take turns in one process, so that a noisy moment hits both; times are medians. The peak of
+memory is what one run adds to a process that holds the frame and nothing else, as a multiple of the column that is
+asked about. Exits non-zero only where an answer is wrong: at a huge epsilon every private answer must be the true one.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 import dp_polars as dpp
 
+MEBIBYTE = 2**20
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """A query per group of a frame of `g` and `x`."""
+
+    name: str
+    target: float | None
+    rows: float  # of those asked for
+    groups: int
+    column: Callable[[np.random.Generator, int], pl.Series]
+    private: Callable[[float], pl.Expr]
+    plain: pl.Expr
+    truth: pl.Expr  # what the private answer `x` must be, beside it as `true`
+    is_true: pl.Expr
+
+    def frame(self, rows: int, rng: np.random.Generator) -> pl.DataFrame:
+        n = int(rows * self.rows)
+        return pl.DataFrame({"g": rng.integers(0, self.groups, n), "x": self.column(rng, n)})
+
+    def run(self, frame: pl.DataFrame, *, private: bool) -> pl.DataFrame:
+        return frame.group_by("g").agg(self.private(0.5) if private else self.plain)
+
+    def is_right(self, frame: pl.DataFrame) -> bool:
+        answers = frame.group_by("g").agg(self.private(10.0**6), self.truth.alias("true"))
+        return answers.select(self.is_true.all()).item()
+
+
+def names(count: int) -> list[str]:
+    return [f"category {i:05}" for i in range(count)]
+
+
+def categories(rng: np.random.Generator, rows: int, *, count: int, nulls: float, text: bool) -> pl.Series:
+    # One of them a fifth more frequent, or all ties in groups of a few rows.
+    codes = np.minimum(rng.integers(0, count + count // 5, rows), count - 1)
+    column = pl.Series(names(count)).gather(codes)
+    if nulls:
+        column = column.zip_with(pl.Series(rng.random(rows) >= nulls), pl.Series([None], dtype=pl.String))
+    return column if text else column.cast(pl.Enum(names(count)))
+
+
+def mode(groups: int, count: int, target: float, *, nulls: float = 0, text: bool = False) -> Grouped:
+    title = f"mode, {'String' if text else 'Enum'}, {groups:,} groups × {count:,}"
+    return Grouped(
+        title + (f", {nulls:.0%} nulls" if nulls else ""),
+        target,
+        1,
+        groups,
+        partial(categories, count=count, nulls=nulls, text=text),
+        lambda epsilon: pl.col("x").dp.mode(names(count) if text else None, epsilon=epsilon),
+        pl.col("x").mode().first(),
+        pl.col("x").drop_nulls().mode(),
+        pl.col("x").cast(pl.String).is_in(pl.col("true").cast(pl.List(pl.String))),
+    )
+
+
+def whole_numbers(rng: np.random.Generator, rows: int) -> pl.Series:
+    return pl.Series(np.clip(rng.normal(50, 15, rows), 0, 100).astype(np.int64))
+
+
+def prices(rng: np.random.Generator, rows: int) -> pl.Series:
+    return pl.Series(rng.gamma(2.0, 100.0, rows))
+
+
+def median(
+    kind: str, rows: float, groups: int, target: float | None, candidates: dpp.Grid | range, step: float
+) -> Grouped:
+    last = 100 if isinstance(candidates, range) else step * (candidates.size - 1)
+    return Grouped(
+        f"median, {kind}, {groups:,} groups",
+        target,
+        rows,
+        groups,
+        whole_numbers if isinstance(candidates, range) else prices,
+        lambda epsilon: pl.col("x").dp.median(candidates, epsilon=epsilon),
+        pl.col("x").median(),
+        pl.col("x").quantile(0.5, "lower"),
+        (pl.col("x") - pl.col("true").clip(0, last)).abs() <= step / 2 * (1 + 1e-6),
+    )
+
+
+NARROW, WIDE = dpp.grid(0, 10_000, step=10), dpp.grid(0, 1_000, step=0.000_001)
+GROUPED = [
+    mode(1_000, 100, 0.9),
+    mode(100_000, 100, 1.0),
+    mode(10, 10_000, 0.8),
+    mode(1_000, 100, 1.1, nulls=0.05),
+    mode(1_000, 100, 0.8, text=True),
+    median("integers, all rows", 1, 1_000, 1.1, range(101), 1),
+    median("integers, a tenth", 0.1, 100, 2, range(101), 1),
+    median("integers, a tenth", 0.1, 10_000, 2, range(101), 1),
+    median("floats, 10³ points", 1, 1_000, None, NARROW, 10),
+    median("floats, 10⁹ points", 1, 1_000, 1.7, WIDE, 0.000_001),
+    median("floats, 10⁹ points", 1, 100_000, 3, WIDE, 0.000_001),
+]
+
 
 @dataclass(frozen=True)
 class Work:
+    """Two ways to do something."""
+
     name: str
-    target: str
-    private: Callable[[], object]
-    plain: Callable[[], object]
-    check: Callable[[], bool]
+    target: float | None
+    ours: Callable[[], object]
+    other: Callable[[], object]
+    is_right: Callable[[], bool] = lambda: True
+
+
+def compared(rows: int, rng: np.random.Generator) -> Iterator[Callable[[], Work]]:
+    """Work that is not a query beside the same query without privacy."""
+    k = 10**6
+    ahead = np.zeros(k, np.int64)
+    ahead[k // 3] = k
+    for name, scores, target in [
+        ("spread", rng.permutation(k), 0.6),
+        ("one far ahead", ahead, 0.6),
+        ("all equal", ahead * 0, 2),
+    ]:
+        yield partial(
+            Work,
+            f"permute_and_flip, 10⁶ scores, {name}",
+            target,
+            partial(dpp.permute_and_flip, scores, epsilon=1, sensitivity=1),
+            lambda scores=scores: (scores + rng.standard_exponential(k)).argmax(),
+            lambda scores=scores: scores[dpp.permute_and_flip(scores, epsilon=10**6, sensitivity=1)] == scores.max(),
+        )
+    yield partial(growth, rows, rng)
+    yield partial(points, rows, rng)
+    yield partial(opendp, rng)
+    yield partial(diffprivlib, rng)
+
+
+def growth(rows: int, rng: np.random.Generator) -> Work:
+    query = GROUPED[5]
+    large, small = query.frame(rows, rng), query.frame(rows // 10, rng)
+    run = partial(query.run, private=True)
+    return Work("ours, all rows beside a tenth of them", 11, partial(run, large), partial(run, small))
+
+
+def points(rows: int, rng: np.random.Generator) -> Work:
+    few, many = GROUPED[8:10]
+    frame = few.frame(rows, rng)
+    ours = partial(many.run, frame, private=True)
+    return Work("ours, 10⁹ grid points beside 10³", 1.1, ours, partial(few.run, frame, private=True))
+
+
+def opendp(rng: np.random.Generator) -> Work:
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.linf_distance(T=float)
+    theirs = dp.m.make_noisy_max(*space, dp.max_divergence(), scale=2.0)
+    scores = rng.permutation(10**5).astype(float)
+    ours = partial(dpp.permute_and_flip, scores, epsilon=1, sensitivity=1)
+    return Work("OpenDP make_noisy_max, 10⁵ scores", None, ours, partial(theirs, scores.tolist()))
+
+
+def diffprivlib(rng: np.random.Generator) -> Work:
+    from diffprivlib.mechanisms import PermuteAndFlip
+
+    scores = rng.permutation(10**4).astype(float)
+    ours = partial(dpp.permute_and_flip, scores, epsilon=1, sensitivity=1)
+    utility = scores.tolist()
+    return Work(
+        "diffprivlib PermuteAndFlip, 10⁴ scores",
+        None,
+        ours,
+        lambda: PermuteAndFlip(epsilon=1, sensitivity=1, utility=utility).randomise(),
+    )
 
 
 def median_times(functions: list[Callable[[], object]], repeat: int) -> list[float]:
-    """Median seconds of each function; they take turns, so that a noisy moment hits all."""
+    """Median seconds of each function; they take turns."""
     times: list[list[float]] = [[] for _ in functions]
     for turn in range(repeat + 1):
         for function, own in zip(functions, times, strict=True):
@@ -42,168 +209,77 @@ def median_times(functions: list[Callable[[], object]], repeat: int) -> list[flo
     return [statistics.median(own) for own in times]
 
 
-def grouped(frame: pl.DataFrame, make: Callable[..., pl.Expr], plain: pl.Expr, loss: float = 0.5) -> tuple:
-    """Private query, plain query, and whether they agree where the loss is huge."""
-
-    def run(expr: pl.Expr) -> pl.DataFrame:
-        return frame.group_by("g").agg(expr)
-
-    def check() -> bool:
-        both = run(make(epsilon=10**6)).rename({"x": "private"}).join(run(plain), on="g")
-        different = both.filter((pl.col("private") - pl.col("x")).abs() > 1) if plain_is_number else both.filter(
-            pl.col("private").cast(pl.String) != pl.col("x").cast(pl.String)
-        )
-        return different.height == 0
-
-    plain_is_number = frame.select(plain).dtypes[0].is_numeric()
-    return (lambda: run(make(epsilon=loss))), (lambda: run(plain)), check
+def peak(case: int, file: Path, *, private: bool) -> float:
+    """Bytes that a query adds to the peak of a process that holds the frame."""
+    command = [sys.executable, __file__, "--peak-of", str(case), str(file), "private" if private else "plain"]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def modes(rows: int, rng: np.random.Generator) -> list[Work]:
-    works = []
-    for groups, categories, nulls, kind, target in [
-        (1_000, 100, 0, "Enum", "0.9"),
-        (100_000, 100, 0, "Enum", "1.0"),
-        (10, 10_000, 0, "Enum", "0.8"),
-        (1_000, 100, 0.05, "Enum", "1.1"),
-        (1_000, 100, 0, "String", "0.8"),
-    ]:
-        names = [f"category {i:05}" for i in range(categories)]
-        # A clear winner in every group, so that the true mode is unique.
-        codes = np.minimum(rng.integers(0, categories + categories // 5, rows), categories - 1)
-        column = pl.Series("x", codes).cast(pl.UInt32).cast(pl.String)
-        column = pl.Series("x", names).gather(codes).cast(pl.Enum(names) if kind == "Enum" else pl.String)
-        if nulls:
-            column = pl.select(pl.when(pl.Series(rng.random(rows) >= nulls)).then(column).alias("x")).to_series()
-        frame = pl.DataFrame({"g": rng.integers(0, groups, rows), "x": column})
-        candidates = None if kind == "Enum" else names
-        plain = pl.col("x").drop_nulls().mode().first() if nulls else pl.col("x").mode().first()
-
-        def make(*, epsilon: float, candidates: list[str] | None = candidates) -> pl.Expr:
-            return pl.col("x").dp.mode(candidates, epsilon=epsilon)
-
-        private, plain_run, check = grouped(frame, make, plain)
-        if groups * 50 > rows:
-            check = lambda: True  # noqa: E731  ties: the true mode is not unique
-        title = f"mode, {kind}, {groups:,} groups × {categories:,}" + (", 5 % nulls" if nulls else "")
-        plain_run = lambda frame=frame: frame.group_by("g").agg(pl.col("x").mode().first())  # noqa: E731
-        works.append(Work(title, target, private, plain_run, check))
-    return works
+def report_peak(case: str, file: str, side: str) -> None:
+    """Print the bytes for `peak`, in the process of its own."""
+    query = GROUPED[int(case)]
+    query.run(query.frame(1_000, np.random.default_rng(0)), private=side == "private")  # what is loaded once
+    frame = pl.read_ipc(file)
+    frame.select(pl.all().max())  # all of it is in memory now, though it may be mapped
+    before = resident("VmRSS")
+    query.run(frame, private=side == "private")
+    print(resident("VmHWM") - before)
 
 
-def medians(rows: int, rng: np.random.Generator) -> list[Work]:
-    works = []
-    for n, groups, target in [(rows, 1_000, "1.1"), (rows // 10, 100, "2"), (rows // 10, 10_000, "2")]:
-        values = np.clip(rng.normal(50, 15, n), 0, 100).astype(np.int64)
-        frame = pl.DataFrame({"g": rng.integers(0, groups, n), "x": values})
-
-        def make(*, epsilon: float) -> pl.Expr:
-            return pl.col("x").dp.median(range(101), epsilon=epsilon)
-
-        works.append(
-            Work(f"median, integers, {n:,} rows, {groups:,} groups", target, *grouped(frame, make, pl.col("x").median()))
-        )
-    for groups, points, target in [(1_000, 10**9, "1.7"), (1_000, 10**3, "-"), (100_000, 10**9, "3")]:
-        frame = pl.DataFrame({"g": rng.integers(0, groups, rows), "x": rng.gamma(2.0, 100.0, rows)})
-        step = 1000 / points if points > 1000 else 10
-
-        def make(*, epsilon: float, grid: dpp.Grid = dpp.grid(0, points * step, step=step)) -> pl.Expr:
-            return pl.col("x").dp.median(grid, epsilon=epsilon)
-
-        private, plain, check = grouped(frame, make, pl.col("x").median())
-        if groups == 100_000 or points == 1000:
-            check = lambda: True  # noqa: E731  few rows in a group, or wide steps: the plain median interpolates
-        works.append(Work(f"median, floats, {points:,} points, {groups:,} groups", target, private, plain, check))
-    return works
+def resident(field: str) -> int:
+    """Bytes of memory that this process holds, or held at most. (A child's `ru_maxrss` would begin with its parent's.)"""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) * 1024
 
 
-def vectors(rng: np.random.Generator) -> list[Work]:
-    k = 10**6
-    spread = rng.permutation(k)
-    ahead = np.zeros(k, np.int64)
-    ahead[k // 3] = k
-    works = []
-    for name, scores, target in [("spread", spread, "0.6"), ("one far ahead", ahead, "0.6"), ("all equal", ahead * 0, "2")]:
-
-        def check(scores: np.ndarray = scores) -> bool:
-            return scores[dpp.permute_and_flip(scores, epsilon=10**6, sensitivity=1)] == scores.max()
-
-        works.append(
-            Work(
-                f"permute_and_flip, 10⁶ scores, {name}",
-                target,
-                lambda scores=scores: dpp.permute_and_flip(scores, epsilon=1, sensitivity=1),
-                lambda scores=scores: (scores + rng.standard_exponential(k)).argmax(),
-                check,
-            )
-        )
-    return works
-
-
-def peers(rng: np.random.Generator) -> list[Work]:
-    """The same selection by others, where they are installed: their time beside ours."""
-    scores = rng.permutation(10**5).astype(float)
-    ours = lambda: dpp.permute_and_flip(scores, epsilon=1, sensitivity=1)  # noqa: E731
-    works = []
-    if importlib.util.find_spec("opendp"):
-        import opendp.prelude as dp
-
-        dp.enable_features("contrib")
-        space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.linf_distance(T=float)
-        theirs = dp.m.make_noisy_max(*space, dp.max_divergence(), scale=2.0)
-        listed = scores.tolist()
-        works.append(Work("OpenDP make_noisy_max, 10⁵ scores", "-", ours, lambda: theirs(listed), lambda: True))
-    if importlib.util.find_spec("diffprivlib"):
-        from diffprivlib.mechanisms import PermuteAndFlip
-
-        utility = scores.tolist()
-        works.append(
-            Work(
-                "diffprivlib PermuteAndFlip, 10⁵ scores",
-                "-",
-                ours,
-                lambda: PermuteAndFlip(epsilon=1, sensitivity=1, utility=utility).randomise(),
-                lambda: True,
-            )
-        )
-    return works
-
-
-def growth(rows: int, rng: np.random.Generator) -> list[Work]:
-    """Ten times the rows: both columns are ours, so the ratio is the growth."""
-
-    def run(n: int) -> Callable[[], object]:
-        frame = pl.DataFrame({"g": rng.integers(0, 1000, n), "x": rng.integers(0, 101, n)})
-        return lambda: frame.group_by("g").agg(pl.col("x").dp.median(range(101), epsilon=0.5))
-
-    return [Work(f"growth: {rows:,} rows beside a tenth of them", "11", run(rows), run(rows // 10), lambda: True)]
+def show(name: str, times: list[float], target: float | None, more: str = "", *, right: bool = True) -> None:
+    ratio, goal = times[0] / times[1], "-" if target is None else f"{target:g}"
+    cells = f"{times[0] * 1e3:>9.1f}ms{times[1] * 1e3:>9.1f}ms{ratio:>8.2f}{goal:>8}"
+    print(f"{name:<48}{cells}{more}{'' if right else '   WRONG ANSWER'}", flush=True)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--repeat", type=int, default=7)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", help="only work whose name has this in it")
+    parser.add_argument("--no-memory", action="store_true")
+    parser.add_argument("--peak-of", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    rng = np.random.default_rng(0)
+    if arguments.peak_of:
+        report_peak(*arguments.peak_of)
+        return 0
+
+    rng, wrong = np.random.default_rng(0), 0
     print(f"polars {pl.__version__}, numpy {np.__version__}, {pl.thread_pool_size()} threads, {arguments.rows:,} rows")
-    print(f"{'work':<55}{'private':>11}{'plain':>11}{'ratio':>8}{'target':>8}")
-    wrong = 0
-    for make in (
-        lambda: modes(arguments.rows, rng),
-        lambda: medians(arguments.rows, rng),
-        lambda: vectors(rng),
-        lambda: peers(rng),
-        lambda: growth(arguments.rows, rng),
-    ):
-        for work in make():
-            if arguments.only not in work.name:
-                continue
-            right = work.check()
+    print(f"{'work':<48}{'ours':>11}{'other':>11}{'ratio':>8}{'target':>8}   peak beyond the frame, of the column's MiB")
+    for case, query in enumerate(GROUPED):
+        if arguments.only not in query.name:
+            continue
+        frame = query.frame(arguments.rows, rng)
+        right, more = query.is_right(frame), ""
+        sides = [partial(query.run, frame, private=private) for private in (True, False)]
+        times = median_times(sides, arguments.repeat)
+        if not arguments.no_memory:
+            with tempfile.TemporaryDirectory() as folder:
+                file = Path(folder, "frame.arrow")
+                frame.write_ipc(file)
+                size = frame["x"].estimated_size()
+                peaks = [peak(case, file, private=private) / size for private in (True, False)]
+            more = f"   {peaks[0]:.1f}×, plain {peaks[1]:.1f}× of {size / MEBIBYTE:.0f}"
+        show(query.name, times, query.target, more, right=right)
+        wrong += not right
+    for make in compared(arguments.rows, rng):
+        try:
+            work = make()
+        except ImportError as error:
+            if not arguments.only:
+                print(f"{make.func.__name__}: left out, it can't be imported here ({error})")
+            continue
+        if arguments.only in work.name:
+            right = work.is_right()
+            show(work.name, median_times([work.ours, work.other], arguments.repeat), work.target, right=right)
             wrong += not right
-            ours, plain = median_times([work.private, work.plain], arguments.repeat)
-            line = f"{work.name:<55}{ours * 1e3:>9.1f}ms{plain * 1e3:>9.1f}ms{ours / plain:>8.2f}{work.target:>8}"
-            print(line + ("" if right else "   WRONG ANSWER"), flush=True)
     return 1 if wrong else 0
 
 

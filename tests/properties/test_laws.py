@@ -25,9 +25,9 @@ scores_ = st.lists(st.integers(-6, 6), min_size=1, max_size=6)
 
 
 def law_of_gaps(gaps, rate, mechanism, multiplicities=None):
-    """Law of one candidate of each block."""
+    """Law of one candidate of each block (0 where a block has none)."""
     law = reference.law([-g for g in gaps], multiplicities, rate=rate, mechanism=mechanism, digits=18)
-    return reference.floats(law) / (1 if multiplicities is None else np.array(multiplicities, float))
+    return reference.floats(law) / (1 if multiplicities is None else np.maximum(np.array(multiplicities, float), 1))
 
 
 def law_of_counts(way, counts, alpha, rate, mechanism):

@@ -96,7 +96,7 @@ def test_the_law_does_not_depend_on_who_counts_as_far(case, mechanism, chunk, mo
 @pytest.mark.parametrize("factor", CONTROLS)
 def test_a_far_path_at_another_rate_is_found(factor, mechanism, monkeypatch):
     law = far_law("left out", mechanism)
-    assert not fits(tally(draw_far("left out", mechanism, monkeypatch, factor=factor), law), law)
+    assert not fits(tally(draw_far("left out", mechanism, monkeypatch, factor=factor, draws=6_000), law), law)
 
 
 def drawn_afresh(value, count, uniform, mechanism):
