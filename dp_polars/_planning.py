@@ -9,16 +9,23 @@ from typing import TYPE_CHECKING
 from dp_polars._numbers import Number, as_fraction, positive_fraction, positive_int
 from dp_polars._pmf import mean_error, score_blocks, share_of_best
 from dp_polars._rates import (
-    ONE_RELEASE,
     Comparable,
     as_probability,
     charged_as,
     check_comparable,
     check_unit,
     claim_of,
-    range_of,
 )
-from dp_polars.privacy import Claim, Loss, Mechanism, Unit, check_mechanism, scaled_cost
+from dp_polars.privacy import (
+    ONE_RELEASE,
+    Claim,
+    Loss,
+    Mechanism,
+    Unit,
+    check_mechanism,
+    range_of,
+    scaled_cost,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

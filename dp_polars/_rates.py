@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-import numpy as np
-
-from dp_polars._numbers import Number, as_fraction, positive_fraction
+from dp_polars._numbers import Number, as_fraction
 from dp_polars._pmf import LAPLACE
-from dp_polars.privacy import Claim, Contributions, Loss, Mechanism, Unit, check_mechanism
-
-if TYPE_CHECKING:
-    from fractions import Fraction
+from dp_polars.privacy import Claim, Loss, Mechanism, Unit, check_mechanism
 
 Comparable: TypeAlias = Mechanism | Literal["report_noisy_max_laplace"]
-
-# One release, of a person with one contribution: the caller's sensitivity says the rest.
-ONE_RELEASE = Contributions(1, 1)
 
 
 def claim_of(
     epsilon: Number | None, rho: Number | None, sensitivity: Number, monotonic: bool, mechanism: str | None
 ) -> Claim:
     """Return the claim of one release."""
-    loss = Loss.of(epsilon=epsilon, rho=rho)
-    return Claim.of(loss, mechanism, range_of(sensitivity, monotonic), ONE_RELEASE, None)
+    return Claim.for_scores(Loss.of(epsilon=epsilon, rho=rho), mechanism, sensitivity, monotonic)
 
 
 def rate_of(
@@ -49,15 +40,6 @@ def check_comparable(mechanism: str | None, unit: Unit) -> str:
         msg = f"mechanism {LAPLACE!r} must be given its loss as epsilon, got {unit}."
         raise ValueError(msg)
     return LAPLACE
-
-
-def range_of(sensitivity: Number, monotonic: bool) -> Fraction:
-    """Return R: the most that one person changes the difference of two scores."""
-    exact = positive_fraction("sensitivity", sensitivity)
-    if not isinstance(monotonic, (bool, np.bool_)):
-        msg = f"monotonic must be True or False, got {monotonic!r}."
-        raise TypeError(msg)
-    return exact if monotonic else 2 * exact
 
 
 def check_unit(unit: str) -> Unit:

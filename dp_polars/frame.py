@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 class PrivateFrame:
     """Rows about people, of which only the answers of `agg` can be released. Made by `protect`.
 
-    Every method gives a new frame. The steps before `agg` are row by row: proved so on the whole expression, and changed
-    where a value in a row could make them raise (casts are non-strict). The privacy unit can't be changed or dropped.
+    Every method gives a new frame. The steps before `agg` are row by row: proved so on the whole expression, and
+    changed where a value in a row could make them raise (casts are non-strict). The privacy unit can't be
+    changed or dropped.
     """
 
     def __init__(self, recipe: Recipe, source: pl.LazyFrame | None, budget: Budget | None) -> None:
@@ -84,9 +85,9 @@ class PrivateFrame:
         Parameters
         ----------
         keys
-            A dict, column -> its public values (a list, a range, a Series, an Arrow array, an Enum; all combinations are
-            groups), or a frame whose rows are the groups. At most 10⁷. Never taken from the data: every key is answered, and
-            rows of other keys are left out.
+            A dict, column -> its public values (a list, a range, a Series, an Arrow array, an Enum; all combinations
+            are groups), or a frame whose rows are the groups. At most 10⁷. Never taken from the data: every key is
+            answered, and rows of other keys are left out.
 
         Raises
         ------
@@ -101,8 +102,8 @@ class PrivateFrame:
         Parameters
         ----------
         *exprs, **named
-            Modes, medians and quantiles (`pl.col("x").dp.median(…)`), named by their column or by the keyword. Each one's
-            loss is what one person loses to it in all. Bounds and relation are those of `protect`.
+            Modes, medians and quantiles (`pl.col("x").dp.median(…)`), named by their column or by the keyword. Each
+            one's loss is what one person loses to it in all. Bounds and relation are those of `protect`.
 
         Raises
         ------
@@ -128,7 +129,8 @@ class PrivateFrame:
         repeated = sorted({name for name in taken if taken.count(name) > 1})
         if repeated or not asks:
             msg = (
-                f"outputs must have names of their own, got several named {repeated}.\n\nHint: use alias, or agg(name=…)."
+                f"outputs must have names of their own, got several named {repeated}.\n\n"
+                "Hint: use alias, or agg(name=…)."
                 if repeated
                 else "agg must be given at least one private expression."
             )
@@ -181,12 +183,13 @@ def protect(
     ------
     TypeError, ValueError
         If an argument is not as described, or, on data, if the frame's plan already holds a step that looks at several
-        rows (an aggregation, a window, unique, head, sort and slice …), which one person's rows might change for others.
+        rows (an aggregation, a window, unique, head, sort and slice …), which one person's rows might change for
+        others.
 
     Notes
     -----
-    What stays the caller's word: that keys, candidates and bounds are public, and that the given frame holds one person's
-    rows independently of all others'.
+    What stays the caller's word: that keys, candidates and bounds are public, and that the given frame holds one
+    person's rows independently of all others'.
 
     Examples
     --------

@@ -73,6 +73,19 @@ class Contributions:
         return self.full_groups * self.per_group**2 + self.rest**2
 
 
+# Of a person whose contribution the caller's sensitivity describes.
+ONE_RELEASE = Contributions(1, 1)
+
+
+def range_of(sensitivity: Number, monotonic: bool) -> Fraction:
+    """Return R for scores of the caller's own: the most that one person changes the difference of two of them."""
+    exact = positive_fraction("sensitivity", sensitivity)
+    if not isinstance(monotonic, (bool, np.bool_)):
+        msg = f"monotonic must be True or False, got {monotonic!r}."
+        raise TypeError(msg)
+    return exact if monotonic else 2 * exact
+
+
 def check_mechanism(mechanism: str | None, unit: Unit) -> Mechanism:
     """Return the mechanism asked for, or the better one for the unit of the loss.
 
@@ -141,11 +154,7 @@ class Claim:
     @classmethod
     def for_scores(cls, loss: Loss, mechanism: str | None, sensitivity: Number, monotonic: bool) -> Claim:
         """Return the claim of a selection by scores of the caller's own sensitivity, for the caller's own relation."""
-        if not isinstance(monotonic, (bool, np.bool_)):
-            msg = f"monotonic must be True or False, got {monotonic!r}."
-            raise TypeError(msg)
-        score_range = positive_fraction("sensitivity", sensitivity) * (1 if monotonic else 2)
-        return cls.of(loss, mechanism, score_range, Contributions(1, 1), None)
+        return cls.of(loss, mechanism, range_of(sensitivity, monotonic), ONE_RELEASE, None)
 
     def cost(self, unit: Unit, distance: int | Fraction = 1) -> Fraction:
         """Return what `distance` people together lose, in `unit`: never below the truth.

@@ -14,7 +14,6 @@ from dp_polars._kernel import Draw
 from dp_polars._numbers import Number, as_fraction, positive_int, show
 from dp_polars.candidates import Categories, Ordered, ordered
 from dp_polars.privacy import Claim, Contributions, Loss, check_relation
-from dp_polars.selection import score_claim
 
 if TYPE_CHECKING:
     from dp_polars.candidates import Values
@@ -202,7 +201,7 @@ def ask_argmax(
     lowest: bool,
 ) -> ArgMax:
     """Return the query of these arguments."""
-    return ArgMax(score_claim(Loss.of(epsilon=epsilon, rho=rho), mechanism, sensitivity, monotonic), lowest)
+    return ArgMax(Claim.for_scores(Loss.of(epsilon=epsilon, rho=rho), mechanism, sensitivity, monotonic), lowest)
 
 
 def _in_one_group(contributions: int) -> Contributions:

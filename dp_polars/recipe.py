@@ -128,8 +128,8 @@ def join_of(public: object, on: str | Sequence[str], how: str) -> Join:
         raise ValueError(msg)
     if public.select(names).is_duplicated().any():
         msg = (
-            f"the public frame must have every key of {list(names)} at most once: a repeated one would multiply the rows "
-            "of a person.\n\nHint: aggregate it first, or use unique(subset=…)."
+            f"the public frame must have every key of {list(names)} at most once: a repeated one would multiply the "
+            "rows of a person.\n\nHint: aggregate it first, or use unique(subset=…)."
         )
         raise ValueError(msg)
     return Join(public, names, "left" if how == "left" else "inner")

@@ -9,24 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp_polars._numbers import Number, positive_fraction
+from dp_polars._numbers import Number
 from dp_polars._random import WordSource, system_words
 from dp_polars.mechanisms import Blocks, ExactBlocks, GapArray, Ints, race
-from dp_polars.privacy import Claim, Contributions, Loss
+from dp_polars.privacy import Claim, Loss
 
 if TYPE_CHECKING:
     from dp_polars.privacy import Mechanism
 
 Scores: TypeAlias = "NDArray[Any]"  # of integers of any width, or float64
-
-
-def score_claim(loss: Loss, mechanism: str | None, sensitivity: Number, monotonic: bool) -> Claim:
-    """Return the claim of a selection by scores of the caller's own sensitivity."""
-    if not isinstance(monotonic, (bool, np.bool_)):
-        msg = f"monotonic must be True or False, got {monotonic!r}."
-        raise TypeError(msg)
-    score_range = positive_fraction("sensitivity", sensitivity) * (1 if monotonic else 2)
-    return Claim.of(loss, mechanism, score_range, Contributions(1, 1), None)
 
 
 def permute_and_flip(
@@ -68,7 +59,9 @@ def permute_and_flip(
     >>> dpp.permute_and_flip([3, 1, 200], epsilon=1.0, sensitivity=1)
     2
     """
-    return _select(scores, score_claim(Loss.of(epsilon=epsilon, rho=None), "permute_and_flip", sensitivity, monotonic))
+    return _select(
+        scores, Claim.for_scores(Loss.of(epsilon=epsilon, rho=None), "permute_and_flip", sensitivity, monotonic)
+    )
 
 
 def exponential_mechanism(
@@ -109,7 +102,7 @@ def exponential_mechanism(
     >>> dpp.exponential_mechanism([3, 1, 900], rho=0.1, sensitivity=1, monotonic=True)
     2
     """
-    return _select(scores, score_claim(Loss.of(epsilon=epsilon, rho=rho), "exponential", sensitivity, monotonic))
+    return _select(scores, Claim.for_scores(Loss.of(epsilon=epsilon, rho=rho), "exponential", sensitivity, monotonic))
 
 
 def check_scores(scores: ArrayLike) -> Scores:

@@ -12,8 +12,8 @@ from hypothesis.extra import numpy as arrays
 from dp_polars import mechanisms, selection
 from dp_polars._random import system_words
 from dp_polars.mechanisms import Winners
-from dp_polars.privacy import Loss
-from dp_polars.selection import best_rows, check_scores, exponential_mechanism, permute_and_flip, score_claim
+from dp_polars.privacy import Claim, Loss
+from dp_polars.selection import best_rows, check_scores, exponential_mechanism, permute_and_flip
 
 CALLS = [permute_and_flip, exponential_mechanism]
 
@@ -101,8 +101,8 @@ def test_errors_show_no_score():
 @pytest.mark.parametrize("mechanism", ["permute_and_flip", "exponential"])
 def test_the_range_of_monotonic_scores_is_the_sensitivity(mechanism):
     loss = Loss.of(epsilon=3, rho=None)
-    assert score_claim(loss, mechanism, 0.1, monotonic=True).rate == 30
-    assert score_claim(loss, mechanism, 0.1, monotonic=False).rate == 15
+    assert Claim.for_scores(loss, mechanism, 0.1, monotonic=True).rate == 30
+    assert Claim.for_scores(loss, mechanism, 0.1, monotonic=False).rate == 15
 
 
 # Gaps

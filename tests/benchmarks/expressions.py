@@ -252,7 +252,9 @@ def main() -> int:
 
     rng, wrong = np.random.default_rng(0), 0
     print(f"polars {pl.__version__}, numpy {np.__version__}, {pl.thread_pool_size()} threads, {arguments.rows:,} rows")
-    print(f"{'work':<48}{'ours':>11}{'other':>11}{'ratio':>8}{'target':>8}   peak beyond the frame, of the column's MiB")
+    print(
+        f"{'work':<48}{'ours':>11}{'other':>11}{'ratio':>8}{'target':>8}   peak beyond the frame, of the column's MiB"
+    )
     for case, query in enumerate(GROUPED):
         if arguments.only not in query.name:
             continue

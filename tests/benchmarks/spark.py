@@ -118,7 +118,11 @@ def works(frame: DataFrame, groups: int) -> Iterator[tuple[str, dpp.PrivateQuery
     median = dpp.median("age", range(101), epsilon=0.5)
     people = dpp.protect("person", max_groups=2)
     counts, distinct = sf.count(sf.lit(1)), sf.count_distinct("person")
-    yield "mode, one person per row", dpp.protect(None).group_by(keys).agg(mode), lambda: frame.groupBy("g", "x").agg(counts)
+    yield (
+        "mode, one person per row",
+        dpp.protect(None).group_by(keys).agg(mode),
+        lambda: frame.groupBy("g", "x").agg(counts),
+    )
     yield (
         "median, one person per row",
         dpp.protect(None).group_by(keys).agg(median),
@@ -148,7 +152,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         spark = session(folder, args.executor_memory)
-        print(f"{'rows':>12} {'groups':>8}  {'query':<38} {'plain s':>8} {'private s':>9} {'ratio':>6} {'driver':>8} {'executor':>9}")
+        print(
+            f"{'rows':>12} {'groups':>8}  {'query':<38} {'plain s':>8} {'private s':>9} {'ratio':>6} {'driver':>8} {'executor':>9}"
+        )
         for rows in args.rows:
             for groups in args.groups:
                 frame = make_rows(spark, folder, rows, groups)
@@ -161,7 +167,9 @@ def main() -> None:
                             start = time.perf_counter()
                             plain().write.format("noop").mode("overwrite").save()
                             middle = time.perf_counter()
-                            answers = dp_polars.spark.release(query, frame, path=folder / f"{rows}-{groups}-{work}-{turn}")
+                            answers = dp_polars.spark.release(
+                                query, frame, path=folder / f"{rows}-{groups}-{work}-{turn}"
+                            )
                             end = time.perf_counter()
                             assert answers.count() == groups
                             if turn:  # the first is for warming up

@@ -11,9 +11,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from dataclasses import replace
 from decimal import Decimal
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -22,14 +20,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars import _counting
 from dp_polars._bounding import Kept
 from dp_polars.queries import Quantile
-from tests import reference
-from tests.statistical.goodness import check_sampler, fits
+from tests.statistical.goodness import fits
 
 # Set where nothing may be skipped.
 REQUIRED = bool(os.environ.get("REQUIRE_SPARK"))
@@ -334,6 +330,108 @@ def test_a_group_without_its_key_is_not_drawn():
     draw = _spark_workers.drawing([_spark_workers.Answer(query, pl.Int64(), pl.Int64())], ["x"])
     with pytest.raises(RuntimeError, match="Every group must come with its key"):
         list(draw([batch]))
+
+
+def test_answers_follow_the_exact_law(spark):
+    """20,000 groups with the same rows are 20,000 draws; 0.7 and 1.3 times the rate must be told from it."""
+    groups = 20_000
+    counts = {0: 3, 1: 1, 2: 0, 3: 4}
+    values = spark.createDataFrame(pa.table({"value": [value for value, n in counts.items() for _ in range(n)]}))
+    rows = spark.range(groups).withColumnRenamed("id", "g").crossJoin(values)
+    drawn, asks = {}, {}
+    for factor in (Fraction(1), Fraction(7, 10), Fraction(13, 10)):
+        query = (
+            dpp.protect(None)
+            .group_by({"g": range(groups)})
+            .agg(
+                mode=dpp.mode("value", range(4), epsilon=Fraction(3, 4) * factor),
+                # The rate goes with the root of rho.
+                median=dpp.median("value", range(4), rho=Fraction(1, 2) * factor**2),
+            )
+        )
+        drawn[factor] = to_polars(dp_polars.spark.release(query, rows))
+        asks[factor] = {ask.name: ask.query for ask in query.asks}
+        assert drawn[factor]["g"].sort().to_list() == list(range(groups))
+    mode, median = asks[Fraction(1)]["mode"], asks[Fraction(1)]["median"]
+    assert (mode.claim.mechanism, median.claim.mechanism) == ("permute_and_flip", "exponential")
+    assert asks[Fraction(7, 10)]["median"].claim.rate == median.claim.rate * Fraction(7, 10)
+    # The median of 0 0 0 1 3 3 3 3: the rows that must come or go until a value is it, in halves.
+    for name, query, scores in [("mode", mode, [3, 1, 0, 4]), ("median", median, [-2, 0, -1, -1])]:
+        claim = query.claim
+        law = reference.floats(reference.law(scores, rate=claim.rate, mechanism=claim.mechanism, digits=20))
+        check_sampler(lambda factor, name=name: drawn[factor][name].to_numpy(), law)
+
+
+def test_a_huge_loss_gives_the_true_answers_of_polars(spark):
+    rng = np.random.default_rng(2)
+    n = 20_000
+    person = rng.integers(0, 2_000, n)
+    frame = pl.DataFrame(
+        {
+            "person": person,
+            "hospital.id": pl.Series(["A", "B", "C"]).gather(person % 3),
+            "ward": rng.integers(1, 9, n),
+            "x`y": pl.Series([f"d{i}" for i in range(50)]).gather(np.minimum(rng.integers(0, 75, n), 49)),
+            "cost": np.round(rng.lognormal(3, 1, n), 2),
+        }
+    )
+    query = (
+        dpp.protect("person", max_rows=1_000)
+        .group_by({"hospital.id": ["C", "A", "Z"], "ward": range(1, 9)})
+        .agg(
+            top=dpp.mode("x`y", [f"d{i}" for i in range(60)], epsilon=10**6),
+            cost=dpp.median("cost", dpp.grid(0, 10**6, step=0.01), epsilon=10**9),
+        )
+    )
+    expected = query.release(frame)
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 50)
+    try:
+        got = to_polars(dp_polars.spark.release(query, to_spark(spark, frame)))
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert got.schema == expected.schema
+    is_real = pl.col("hospital.id") != "Z"  # without rows, any candidate will do
+    order = ["hospital.id", "ward"]
+    assert got.height == expected.height == 24
+    assert_frame_equal(got.filter(is_real).sort(order), expected.filter(is_real).sort(order))
+
+
+FINE = dpp.grid(0, 2**53 - 1, step=1)
+
+
+class Repeating(Quantile):
+    """A sampler whose tasks share their random words."""
+
+    def draw(self, column=None):
+        return replace(super().draw(column), words=_same_words)
+
+
+def _same_words():
+    stream = np.random.default_rng(0)
+    return lambda count: stream.integers(0, 2**64, count, dtype=np.uint64)
+
+
+def replaced(query, kind):
+    """The same query, asked by objects of another class."""
+    query._asks = tuple(
+        replace(ask, query=kind(**{name: getattr(ask.query, name) for name in ask.query.__dataclass_fields__}))
+        for ask in query.asks
+    )
+    return query
+
+
+def test_no_two_tasks_share_a_stream_of_random_words(spark):
+    """Without rows, answers are uniform over 2**53 points: any two of 6,000 are equal with probability 2e-9."""
+    nobody = spark.createDataFrame(pa.table({"g": pa.array([], pa.int64()), "x": pa.array([], pa.int64())}))
+
+    def answers(kind):
+        query = dpp.protect(None).group_by({"g": range(3_000)}).agg(x=dpp.median("x", FINE, epsilon=1))
+        released = dp_polars.spark.release(replaced(query, kind), nobody)
+        assert released.rdd.getNumPartitions() == PARTITIONS
+        return to_polars(released)["x"].to_list()
+
+    assert len(set(answers(Quantile) + answers(Quantile))) == 6_000
+    assert len(set(answers(Repeating))) < 1_000
 
 
 # --- One release, once ----------------------------------------------------------------------------------------------

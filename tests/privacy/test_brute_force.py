@@ -15,9 +15,8 @@ from dp_polars._kernel import Draw
 from dp_polars._pmf import block_log_factors
 from dp_polars.analysis import privacy_loss
 from dp_polars.mechanisms import Winners
-from dp_polars.privacy import Contributions, Loss, laplace_rho
+from dp_polars.privacy import Claim, Contributions, Loss, laplace_rho
 from dp_polars.scores import quantile_range
-from dp_polars.selection import score_claim
 from tests import reference
 from tests.privacy.datasets import all_counts, as_rows, quantile_score
 from tests.statistical.racing import MECHANISMS
@@ -177,7 +176,7 @@ def test_own_scores_lose_no_more_than_they_say(sensitivity, monotonic, mechanism
     vectors = np.array(list(itertools.product(range(6), repeat=2)))
     vectors = np.column_stack([np.full(len(vectors), 3), vectors])  # only differences count
     for loss in (Loss(Fraction(3), "epsilon"), Loss(Fraction(1, 4), "rho")):
-        rate = score_claim(loss, mechanism, sensitivity, monotonic).rate
+        rate = Claim.for_scores(loss, mechanism, sensitivity, monotonic).rate
 
         @functools.cache
         def log_law(scores, rate=rate):

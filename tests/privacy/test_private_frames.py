@@ -23,8 +23,8 @@ GROUPS, SIZE = 3, 3
 KEYS = {"group": range(GROUPS)}
 EPSILON = 0.5
 # How often a frame is counted to see what the random bounds can keep. A person has at most 3 rows, so there are at most
-# 3 ways to keep some; one of probability 1/3 is missed with probability (2/3)**30 < 1e-5. To miss one makes the test weaker,
-# never wrong.
+# 3 ways to keep some; one of probability 1/3 is missed with probability (2/3)**30 < 1e-5. To miss one makes the test
+# weaker, never wrong.
 SEEDS = 30
 
 BASES = [

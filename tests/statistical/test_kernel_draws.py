@@ -58,7 +58,7 @@ def test_draws_from_rows_follow_the_law(case, way, mechanism):
 @pytest.mark.parametrize("case", ["mode", "median", "third"])
 def test_draws_from_a_histogram_follow_the_law(case, mechanism):
     counts, _, alpha, rate = CASES[case]
-    occupied, draws = np.flatnonzero(counts), 20_000
+    occupied, draws = np.flatnonzero(counts), 50_000
     sizes = np.full(draws, len(occupied))
     runs = Runs.of_counts(np.tile(occupied, draws), np.tile(np.take(counts, occupied), draws), sizes)
 
