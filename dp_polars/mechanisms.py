@@ -36,8 +36,8 @@ _V_BITS = 53
 _V_STEP = 2.0**-_V_BITS
 # Relative errors of arrival times, with room to spare. rate·gap is off by at most 4 units of 2**-53 relative, in
 # float32 by 4 of 2**-24; below FAR that is 2**-45 or 2**-16 absolute, which is what exp then has relative. The few
-# other operations of a time add under 2**-48 or 2**-20: NumPy's exp, log1p and expm1 are accurate to 4 units in the last
-# place.
+# other operations of a time add under 2**-48 or 2**-20: NumPy's exp, log1p and expm1 are accurate to 4 units in the
+# last place.
 _SLACK = 2.0**-38
 _FIRST_SLACK = np.float32(2.0**-14)
 
