@@ -95,7 +95,10 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
         tree = json.loads(expr.meta.serialize(format="json"))
         step = steps.read(tree, frame)
     except (ComputeError, RecursionError) as error:
-        msg = f"{what} must be an expression that can be looked into, got {type(error).__name__}."
+        msg = (
+            f"{what} must be an expression that can be looked into, got {type(error).__name__}.\n\n"
+            "Hint: write what a Python function does with native expressions."
+        )
         raise ValueError(msg) from None
     gate = _ExpressionGate(what)
     gate.has_rows(step)

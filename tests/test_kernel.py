@@ -66,6 +66,18 @@ def test_a_histogram_without_its_far_ends_keeps_every_score(rows, alpha, rate):
         assert (built_gaps(_kernel._draw_sparse, draw, codes, lengths) == gaps_of(counts, alpha)).all()
 
 
+@pytest.mark.parametrize("alpha", [Fraction(9999, 10000), Fraction(1, 10000)])
+@pytest.mark.parametrize("rows", [214_747, 214_748, 214_749])
+def test_gaps_at_the_ends_of_their_types(rows, alpha):
+    # 214,748 rows in units of 1/10,000 row are the most that 32 bits hold.
+    for counts in ([rows - 3, 2, 1], [0, 0, rows], [rows // 2, 0, rows - rows // 2], [10, rows - 30, 20]):
+        draw = Draw(3, alpha, Fraction(1000), "exponential")
+        codes, lengths = as_rows([counts])
+        assert (built_gaps(_kernel._draw_dense, draw, codes, lengths) == gaps_of([counts], alpha)).all()
+        scores = scores_of(counts, alpha)
+        assert scores[_kernel._draw_sparse(draw, codes, lengths)[0]] == max(scores)
+
+
 # Answers
 
 
@@ -99,9 +111,10 @@ def test_codes_of_all_types(size, alpha):
 
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("slice_rows", [1 << 19, 50])
-def test_at_a_large_rate_the_answer_is_the_true_one(way, alpha, slice_rows, monkeypatch):
-    monkeypatch.setattr(_kernel, "_SLICE_ROWS", slice_rows)
+@pytest.mark.parametrize("small", [(), ("_SLICE_ROWS",), ("_CHUNK",), ("_SLICE_ROWS", "_SLICE_CELLS", "_CHUNK")])
+def test_at_a_large_rate_the_answer_is_the_true_one(way, alpha, small, monkeypatch):
+    for name in small:
+        monkeypatch.setattr(_kernel, name, 50)
     rng = np.random.default_rng(3)
     counts = rng.integers(0, 9, (300, 12)) * (rng.random((300, 12)) < 0.4)
     codes, lengths = as_rows(counts, shuffle=True)

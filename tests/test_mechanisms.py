@@ -114,3 +114,17 @@ def test_a_v_that_may_be_one_is_no_trouble():
             np.zeros(3, np.int64), np.zeros(1, np.int64), lambda _: ([0] * 3).__getitem__ and (lambda i: 0, [1] * 3)
         )
         assert race(blocks, Fraction(1), mechanism, words).blocks[0] in (0, 1, 2)
+
+
+def test_the_rough_bounds_of_a_part_of_a_group_may_overflow(monkeypatch):
+    # A batch may hold a single racer of a group, almost far, whose V is almost one: its bound is beyond float32, and no
+    # warning may tell.
+    monkeypatch.setattr(mechanisms, "CHUNK", 2)
+    words = system_words()
+
+    def almost_ones(count):
+        return np.full(count, 0xFFFFFFFE_FFFFFFFE, np.uint64) if count == 1 else words(count)
+
+    blocks = Blocks(np.array([0, 44, 45]), np.zeros(1, np.int64), lambda _: ([0, 44, 45].__getitem__, [1] * 3))
+    for mechanism in MECHANISMS:
+        assert race(blocks, Fraction(1), mechanism, almost_ones).blocks.tolist() == [0]

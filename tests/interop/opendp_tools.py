@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -15,11 +13,10 @@ MISSING = "OpenDP is not installed: pip install 'dp-polars[opendp]'"
 needs_frames = pytest.mark.skipif(pl.__version__ != "1.36.1", reason="OpenDP 0.16 reads frames of polars 1.36.1 only")
 
 
-def run(script: str, *options: str) -> subprocess.CompletedProcess[str]:
+def run(script: str) -> subprocess.CompletedProcess[str]:
     """A script in a Python of its own, in which warnings are errors."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    command = [sys.executable, "-W", "error", *options, "-c", script]
-    return subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
+    command = [sys.executable, "-W", "error", "-c", script]
+    return subprocess.run(command, capture_output=True, text=True, timeout=600)
 
 
 def succeed(script: str) -> str:

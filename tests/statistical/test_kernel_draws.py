@@ -72,7 +72,8 @@ def test_draws_from_a_histogram_follow_the_law(case, mechanism):
 @pytest.mark.parametrize("case", ["mode", "median", "first decile"])
 @pytest.mark.parametrize("size", ["dense", "sparse"])
 def test_slices_of_few_groups_change_nothing(case, size, mechanism, monkeypatch):
-    monkeypatch.setattr(_kernel, "_SLICE_ROWS", 25)
+    monkeypatch.setattr(_kernel, "_SLICE_ROWS", 60)
+    monkeypatch.setattr(_kernel, "_CHUNK", 25)
     monkeypatch.setattr(_kernel, "_SLICE_CELLS", 25 if size == "dense" else -(10**9))
     counts, _, alpha, rate = CASES[case]
     codes, lengths = rows_of(case, 5_000)
