@@ -41,7 +41,7 @@ class BudgetExceededError(ValueError):
         super().__init__(requested, remaining, unit)
         self.requested = requested
         self.remaining = remaining
-        self.short_by = requested - remaining
+        self.short_by: Fraction = requested - remaining
         self.unit = unit
 
     def __str__(self) -> str:

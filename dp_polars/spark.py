@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from dp_polars.budget import Budget
     from dp_polars.release import Ask
 
-types = require("pyspark.sql.types", extra="spark")
-sql = require("pyspark.sql", extra="spark")
+_types: Any = require("pyspark.sql.types", extra="spark")
+_sql: Any = require("pyspark.sql", extra="spark")
 
 
 def release(
@@ -91,7 +91,7 @@ def _check(query: object, frame: object, budget: Budget | None) -> None:
     if not isinstance(query, PrivateQuery):
         msg = f"query must be a PrivateQuery, got {type(query).__name__}."
         raise TypeError(msg)
-    if not isinstance(frame, sql.DataFrame) or not hasattr(frame, "_jdf") or frame.isStreaming:
+    if not isinstance(frame, _sql.DataFrame) or not hasattr(frame, "_jdf") or frame.isStreaming:
         kind = f"{type(frame).__module__}.{type(frame).__name__}"
         msg = f"frame must be a batch DataFrame of a Spark session (Spark Connect has none of its own), got {kind}."
         raise TypeError(msg)
@@ -128,7 +128,7 @@ def _drawn(query: PrivateQuery, frame: DataFrame) -> DataFrame:
         answers.append(answer)
         fields.append(field)
     return union(table, histograms).mapInArrow(
-        drawing(answers, [field.name for field in fields]), types.StructType(fields)
+        drawing(answers, [field.name for field in fields]), _types.StructType(fields)
     )
 
 
@@ -150,7 +150,7 @@ def _planned(query: PrivateQuery, ask: Ask, frame: DataFrame, groups: int) -> tu
     protection = query.protection
     output = Output(name, dtype, ask.query, protection.kept(ask.query, groups), protection.counts_people(ask.query))
     is_mode = isinstance(ask.query, Mode)
-    field = types.StructField(ask.name, frame.schema[name].dataType if is_mode else _spark_types.spark_type(known))
+    field = _types.StructField(ask.name, frame.schema[name].dataType if is_mode else _spark_types.spark_type(known))
     return output, Answer(ask.query, dtype, known), field
 
 
