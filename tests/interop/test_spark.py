@@ -11,7 +11,9 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +22,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars import _counting
 from dp_polars._bounding import Kept
 from dp_polars.queries import Quantile
-from tests.statistical.goodness import fits
+from tests import reference
+from tests.statistical.goodness import check_sampler, fits
 
 # Set where nothing may be skipped.
 REQUIRED = bool(os.environ.get("REQUIRE_SPARK"))
@@ -467,7 +471,7 @@ def release_logged(spark, tmp_path, pause, *, to_file, disturb=None):
     nobody = spark.createDataFrame(pa.table({"g": pa.array([], pa.int64()), "x": pa.array([], pa.int64())}))
     budget = dpp.Budget(epsilon=1)
     query = dpp.protect(None, budget=budget).group_by({"g": range(groups)}).agg(x=dpp.median("x", FINE, epsilon=1))
-    watcher = threading.Thread(target=disturb or (lambda log: None), args=[log])
+    watcher = threading.Thread(target=disturb or (lambda log: None), args=[log], daemon=True)
     watcher.start()
     path = tmp_path / "released" if to_file else None
     released = dp_polars.spark.release(replaced(query, logged(log, pause)), nobody, path=path)
