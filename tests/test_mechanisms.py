@@ -128,3 +128,27 @@ def test_the_rough_bounds_of_a_part_of_a_group_may_overflow(monkeypatch):
     blocks = Blocks(np.array([0, 44, 45]), np.zeros(1, np.int64), lambda _: ([0, 44, 45].__getitem__, [1] * 3))
     for mechanism in MECHANISMS:
         assert race(blocks, Fraction(1), mechanism, almost_ones).blocks.tolist() == [0]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_empty_blocks_never_win(mechanism):
+    # Near ones and far ones, in races that floats decide and in ties that go the exact way.
+    gaps, m = [0, 0, 0, 2, 100, 0, 100], [1, 0, 1, 0, 0, 1, 5]
+    starts = (np.arange(500)[:, None] * 7 + [0, 5]).ravel()
+    found = winners_of(gaps * 500, starts, m * 500, mechanism=mechanism).blocks.reshape(500, 2) % 7
+    assert set(found[:, 0]) == {0, 2}
+    assert set(found[:, 1]) == {5}
+
+    calls, random = [], system_words()
+
+    def words(count):
+        calls.append(count)
+        return np.zeros(count, np.uint64) if len(calls) <= 2 else random(count)
+
+    def exact(group):
+        return (gaps[:5].__getitem__, m[:5]) if group == 0 else (gaps[5:].__getitem__, m[5:])
+
+    blocks = Blocks(np.array(gaps), np.array([0, 5]), exact, np.array(m))
+    winners = race(blocks, Fraction(1), mechanism, words).blocks
+    assert winners[0] in (0, 2)
+    assert winners[1] == 5
