@@ -180,10 +180,10 @@ def _rule_out(
         sizes = _sizes(starts, len(near))
         some = sizes > 0  # not the groups without a near block in this batch
         bound = np.minimum.reduceat(high, starts[some])
-        bound *= (1 + _FIRST_SLACK) if plain else (1 + _FIRST_SLACK) * _FIRST_UNIT
-        latest = np.repeat(bound, sizes[some])
-        if m is not None:
-            with np.errstate(over="ignore", invalid="ignore"):  # nothing is less than infinity times zero
+        with np.errstate(over="ignore", invalid="ignore"):  # nothing is less than infinity times zero
+            bound *= (1 + _FIRST_SLACK) if plain else (1 + _FIRST_SLACK) * _FIRST_UNIT
+            latest = np.repeat(bound, sizes[some])
+            if m is not None:
                 latest *= weights
         kept = np.flatnonzero(low < latest)
         parts.append((near[kept], v[kept], gaps[kept]))

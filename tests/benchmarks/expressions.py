@@ -227,7 +227,7 @@ def report_peak(case: str, file: str, side: str) -> None:
 
 
 def resident(field: str) -> int:
-    """Bytes of memory that this process holds, or held at most. (A child's `ru_maxrss` would begin with its parent's.)"""
+    """Bytes of memory that this process holds, or held at most (a child's `ru_maxrss` begins with its parent's)."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(field)) * 1024
 

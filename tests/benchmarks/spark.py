@@ -153,7 +153,8 @@ def main() -> None:
         folder = Path(name)
         spark = session(folder, args.executor_memory)
         print(
-            f"{'rows':>12} {'groups':>8}  {'query':<38} {'plain s':>8} {'private s':>9} {'ratio':>6} {'driver':>8} {'executor':>9}"
+            f"{'rows':>12} {'groups':>8}  {'query':<38} {'plain s':>8} {'private s':>9} {'ratio':>6} "
+            f"{'driver':>8} {'executor':>9}"
         )
         for rows in args.rows:
             for groups in args.groups:

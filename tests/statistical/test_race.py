@@ -64,6 +64,7 @@ def test_far_candidates_win_as_often_as_they_should(mechanism, left_out):
 # most races, and the law must not notice.
 FAR_CASES = {  # scores, multiplicities, left out
     "candidates": ([0, -2, -3, -5, -5, -6], None, 0),
+    "a crowd": ([0] + [-3] * 8, None, 0),
     "blocks": ([0, -1, -3, -5, -6, -9], [1, 2, 1, 3, 4, 8], 0),
     "blocks that win together": ([0, -4, -30], [1, 4, 30], 0),
     "left out": ([0, -1, -5, -6], [1, 2, 5, 8], 2),
