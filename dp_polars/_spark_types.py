@@ -28,7 +28,12 @@ _POLARS = {
     types.DayTimeIntervalType: pl.Duration("us"),
 }
 # What holds the answers of a type that Spark has not.
-_WIDER = {pl.UInt8: pl.Int16(), pl.UInt16: pl.Int32(), pl.UInt32: pl.Int64(), pl.UInt64: pl.Decimal(20, 0)}
+_WIDER: dict[type[pl.DataType], pl.DataType] = {
+    pl.UInt8: pl.Int16(),
+    pl.UInt16: pl.Int32(),
+    pl.UInt32: pl.Int64(),
+    pl.UInt64: pl.Decimal(20, 0),
+}
 
 
 def polars_type(dtype: DataType) -> pl.DataType | None:

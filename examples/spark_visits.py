@@ -2,7 +2,7 @@
 
     python examples/spark_visits.py        (needs dp-polars[spark], and Java 17 or newer)
 
-Starts a cluster of two executor processes on this machine, makes visits of 50,000 patients inside Spark, and releases once.
+Starts a cluster of two executor processes on this machine, makes visits of 50,000 patients inside Spark, releases once.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
     python tests/benchmarks/spark.py [--rows 1_000_000 10_000_000] [--groups 1_000 100_000] [--repeat 3] [--only WORD]
 
 Starts two executor processes on this machine, has them make the rows as Parquet in a temporary folder, and queries
-these files. Memory is what the processes have resident at most while a query runs: the driver (Python and its JVM) and
-the larger executor (its JVM and its Python workers).
+these files. Beside the ratio of times stands that of processor seconds, which tells more on a busy machine. Memory is
+what the processes have resident at most while a query runs: the driver (Python and its JVM) and the larger executor
+(its JVM and its Python workers).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -63,8 +65,16 @@ def make_rows(spark: SparkSession, folder: Path, rows: int, groups: int) -> Data
     return spark.read.parquet(path)
 
 
-def processes() -> dict[int, tuple[int, int, str]]:
-    """Parent, resident bytes and command of every process."""
+@dataclass(frozen=True)
+class Process:
+    parent: int
+    resident: int  # bytes
+    seconds: float  # of processors, with those of children that have ended
+    command: str
+
+
+def processes() -> dict[int, Process]:
+    """This process and all below it."""
     found = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -73,8 +83,15 @@ def processes() -> dict[int, tuple[int, int, str]]:
                 command = (folder / "cmdline").read_text()
             except OSError:
                 continue
-            found[int(folder.name)] = (int(fields[1]), int(fields[21]) * os.sysconf("SC_PAGE_SIZE"), command)
-    return found
+            ticks = sum(int(field) for field in fields[11:15])
+            found[int(folder.name)] = Process(
+                int(fields[1]), int(fields[21]) * os.sysconf("SC_PAGE_SIZE"), ticks / os.sysconf("SC_CLK_TCK"), command
+            )
+
+    def is_own(pid: int) -> bool:
+        return pid == os.getpid() or (pid in found and is_own(found[pid].parent))
+
+    return {pid: process for pid, process in found.items() if is_own(pid)}
 
 
 def resident() -> tuple[int, int]:
@@ -82,14 +99,15 @@ def resident() -> tuple[int, int]:
     found = processes()
 
     def total(pid: int) -> int:
-        return found[pid][1] + sum(total(child) for child in found if found[child][0] == pid)
+        return found[pid].resident + sum(total(child) for child in found if found[child].parent == pid)
 
-    def is_below(pid: int, top: int) -> bool:
-        return pid == top or (pid in found and is_below(found[pid][0], top))
-
-    executors = [pid for pid in found if "CoarseGrainedExecutorBackend" in found[pid][2] and is_below(pid, os.getpid())]
-    sizes = [total(pid) for pid in executors]
+    sizes = [total(pid) for pid in found if "CoarseGrainedExecutorBackend" in found[pid].command]
     return total(os.getpid()) - sum(sizes), max(sizes, default=0)
+
+
+def seconds() -> tuple[float, float]:
+    """Time of the clock and of the processors."""
+    return time.perf_counter(), sum(process.seconds for process in processes().values())
 
 
 @contextmanager
@@ -141,6 +159,32 @@ def works(frame: DataFrame, groups: int) -> Iterator[tuple[str, dpp.PrivateQuery
     )
 
 
+HEAD = (
+    f"{'rows':>12} {'groups':>8}  {'query':<38} {'plain s':>8} {'private s':>9} {'ratio':>6} {'of CPU':>6} "
+    f"{'driver':>8} {'executor':>8}"
+)
+
+
+def measured(
+    query: dpp.PrivateQuery, frame: DataFrame, groups: int, plain: Callable[[], DataFrame], target: Path, repeat: int
+) -> str:
+    """A line of the table: medians of `repeat` turns after one for warming up."""
+    turns = []
+    with peak() as most:
+        for turn in range(repeat + 1):
+            start = seconds()
+            plain().write.format("noop").mode("overwrite").save()
+            middle = seconds()
+            answers = dp_polars.spark.release(query, frame, path=f"{target}-{turn}")
+            end = seconds()
+            assert answers.count() == groups
+            if turn:
+                turns.append([b - a for a, b in zip(start + middle, middle + end, strict=True)])
+    wall, cpu, private_wall, private_cpu = (statistics.median(own) for own in zip(*turns, strict=True))
+    sizes = "".join(f"{size / 2**20:>7,.0f} M" for size in most)
+    return f"{wall:>8.2f} {private_wall:>9.2f} {private_wall / wall:>6.2f} {private_cpu / cpu:>6.2f} {sizes}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000])
@@ -152,33 +196,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         spark = session(folder, args.executor_memory)
-        print(
-            f"{'rows':>12} {'groups':>8}  {'query':<38} {'plain s':>8} {'private s':>9} {'ratio':>6} "
-            f"{'driver':>8} {'executor':>9}"
-        )
+        print(HEAD)
         for rows in args.rows:
             for groups in args.groups:
                 frame = make_rows(spark, folder, rows, groups)
                 for work, query, plain in works(frame, groups):
-                    if args.only not in work:
-                        continue
-                    times: list[list[float]] = [[], []]
-                    with peak() as most:
-                        for turn in range(args.repeat + 1):
-                            start = time.perf_counter()
-                            plain().write.format("noop").mode("overwrite").save()
-                            middle = time.perf_counter()
-                            answers = dp_polars.spark.release(
-                                query, frame, path=folder / f"{rows}-{groups}-{work}-{turn}"
-                            )
-                            end = time.perf_counter()
-                            assert answers.count() == groups
-                            if turn:  # the first is for warming up
-                                times[0].append(middle - start)
-                                times[1].append(end - middle)
-                    a, b = (statistics.median(own) for own in times)
-                    sizes = "".join(f"{size / 2**20:>7,.0f} M" for size in most)
-                    print(f"{rows:>12,} {groups:>8,}  {work:<38} {a:>8.2f} {b:>9.2f} {b / a:>6.2f} {sizes}", flush=True)
+                    if args.only in work:
+                        line = measured(query, frame, groups, plain, folder / f"{rows}-{groups}-{work}", args.repeat)
+                        print(f"{rows:>12,} {groups:>8,}  {work:<38} {line}", flush=True)
         spark.stop()
 
 
