@@ -17,6 +17,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+import dp_polars  # noqa: F401  registers .dp
+
 HIGHEST = 200
 
 
