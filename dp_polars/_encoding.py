@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 Codes: TypeAlias = "NDArray[np.unsignedinteger]"
 Encoder: TypeAlias = Callable[[pl.Series], Codes]
 
-_CHUNK = 1 << 15  # values whose temporaries stay in the cache
-_PART = 1 << 19  # values that one thread takes at a time
+_CHUNK = 1 << 17  # values whose temporaries stay in the cache
+_PART = 1 << 20  # values that one thread takes at a time
 _WIDEST_TABLE = 1 << 20
 # Relative: a float is taken for the decimal that it prints as, at most half a unit in the last place away, so a
 # value this little above the middle of two candidates is a tie.

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from dp_polars import scores
 from dp_polars._random import WordSource, system_words, uniform_below
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 
 # Rows, and cells of a dense histogram, that a thread works on before it takes the next: enough that two threads seldom
 # wait for the interpreter, few enough that memory stays small.
-_SLICE_ROWS = 1 << 20
-_SLICE_CELLS = 1 << 20
+_SLICE_ROWS = 1 << 19
+_SLICE_CELLS = 1 << 19
 # Rows or cells whose temporaries stay in the cache.
-_CHUNK = 1 << 16
+_CHUNK = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -108,11 +109,13 @@ def _count(codes: Codes, lengths: Ints, size: int) -> Ints:
 
 def _draw_sparse(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
     """Draw with counters for the occupied candidates only, found by sorting."""
+    starts = np.cumsum(lengths) - lengths
+    missing = int(starts.max() + lengths.max()) + 1 - len(codes)
     dtype: type[np.signedinteger] = np.int32 if draw.size < 2**31 - 1 else np.int64
-    signed, starts = codes.astype(dtype), np.cumsum(lengths) - lengths
+    padded = np.concatenate([codes, np.full(missing, draw.size, codes.dtype)], dtype=dtype, casting="unsafe")
 
     def rows_of(groups: Ints) -> SignedInts:
-        return _rectangle(signed, starts[groups], lengths[groups], draw.size)
+        return _rectangle(padded, starts[groups], lengths[groups], draw.size)
 
     if draw.alpha is not None:
         return _draw_by_ranks(draw, draw.alpha, lengths, rows_of)
@@ -139,8 +142,9 @@ def _draw_by_ranks(draw: Draw, alpha: Fraction, lengths: Ints, rows_of: Callable
         drawn[order] = first + offset
         waiting.clear()
 
-    for groups in _of_like_length(lengths):
-        waiting.append((groups, *_near_slots(rows_of(groups), draw.size, alpha, draw.rate)))
+    far = math.ceil(Fraction(FAR) / draw.rate)
+    for groups in _of_like_length(lengths, 2 * far // alpha.denominator + 4):
+        waiting.append((groups, *_near_slots(rows_of(groups), draw.size, alpha, far)))
         if sum(len(slots.gaps) for _, slots, _ in waiting) >= _CHUNK:
             draw_waiting()
     if waiting:
@@ -148,29 +152,32 @@ def _draw_by_ranks(draw: Draw, alpha: Fraction, lengths: Ints, rows_of: Callable
     return drawn
 
 
-def _of_like_length(lengths: Ints) -> Iterator[Ints]:
-    """Yield all groups in batches of about the same length, which make rectangles without many gaps."""
+def _of_like_length(lengths: Ints, ranks: int | None = None) -> Iterator[Ints]:
+    """Yield all groups in batches of about the same length, which make rectangles without many gaps.
+
+    Where no more than so many ranks of each group are looked at closely, a batch may be larger.
+    """
     if len(lengths) * (int(lengths.max()) + 1) <= _CHUNK:
         yield np.arange(len(lengths))
         return
     order, done = np.argsort(-lengths, kind="stable"), 0
     while done < len(order):
-        batch = order[done : done + max(1, _CHUNK // (int(lengths[order[done]]) + 1))]
+        width = int(lengths[order[done]]) + 1
+        most = _CHUNK // width if ranks is None else min(_CHUNK // min(ranks, width), 4 * _CHUNK // width)
+        batch = order[done : done + max(1, most)]
         yield batch
         done += len(batch)
 
 
 def _rectangle(codes: SignedInts, starts: Ints, lengths: Ints, fill: int) -> SignedInts:
-    """Return the rows of some groups as a matrix, filled up to one more than the longest has."""
-    groups, width = len(lengths), int(lengths.max()) + 1
-    if width == 1:
-        return np.full((groups, 1), fill, codes.dtype)
-    first = np.arange(0, groups * width, width)
-    at = np.arange(groups * width).reshape(groups, width)
-    at += (starts - first)[:, None]
-    rows = codes.take(at, mode="clip")
+    """Return the rows of some groups as a matrix, filled up to one more than the longest has.
+
+    There must be as many codes after the start of each group.
+    """
+    width = int(lengths.max()) + 1
+    rows = sliding_window_view(codes, width)[starts]
     missing = width - lengths
-    fill_at = np.repeat(first + lengths - (np.cumsum(missing) - missing), missing)
+    fill_at = np.repeat(np.arange(0, rows.size, width) + lengths - (np.cumsum(missing) - missing), missing)
     fill_at += np.arange(len(fill_at))
     rows.ravel()[fill_at] = fill
     return rows
@@ -182,10 +189,10 @@ def _totals(rows: SignedInts, size: int) -> Ints:
     return totals
 
 
-def _near_slots(rows: SignedInts, size: int, alpha: Fraction, rate: Fraction) -> tuple[Slots, Ints]:
-    """Return slots of the quantiles, and how many codes they leave out, all with a gap of at least FAR/rate."""
+def _near_slots(rows: SignedInts, size: int, alpha: Fraction, far: int) -> tuple[Slots, Ints]:
+    """Return slots of the quantiles, and how many codes they leave out, all with a gap of at least `far`."""
     totals = _totals(rows, size)
-    first, last = _near_ranks(totals, alpha, math.ceil(Fraction(FAR) / rate))
+    first, last = _near_ranks(totals, alpha, far)
     low, ranks = int(first.min()), int(last.max() - first.min()) + 1
     if low:
         rows.partition(low, axis=1)

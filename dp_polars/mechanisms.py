@@ -42,7 +42,7 @@ _SLACK = 2.0**-38
 _FIRST_SLACK = np.float32(2.0**-14)
 
 # Racers whose temporaries stay in the cache.
-CHUNK = 1 << 15
+CHUNK = 1 << 16
 
 Ints: TypeAlias = "NDArray[np.int64]"
 SignedInts: TypeAlias = "NDArray[np.signedinteger]"
