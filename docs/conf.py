@@ -23,4 +23,12 @@ default_role = "literal"
 html_theme = "pydata_sphinx_theme"
 html_title = "dp_polars"
 html_show_sourcelink = False
-html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False, "secondary_sidebar_items": ["page-toc"]}
+html_theme_options = {
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "navbar_center": [],  # all pages are in the sidebar, under their captions
+    "secondary_sidebar_items": ["page-toc"],
+}
+html_sidebars = {"**": ["globaltoc.html"]}
+html_static_path = ["static"]
+html_css_files = ["wide.css"]

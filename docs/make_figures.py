@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 import dp_polars as dpp
-from dp_polars import analysis
+from dp_polars import analysis, plot
 
 HERE = Path(__file__).parent / "figures"
 BLUE, ORANGE = "#0072B2", "#D55E00"
@@ -76,8 +76,39 @@ def answers() -> alt.VConcatChart:
     return (span + true + private).properties(width=480, height=180, title=title)
 
 
+def simulations() -> tuple[alt.VConcatChart, alt.VConcatChart]:
+    """What the page "Choosing ε" simulates: at one loss, and at several."""
+    rng = np.random.default_rng(8)
+    wards = ["north"] * 1200 + ["south"] * 250 + ["west"] * 50
+    last_year = pl.DataFrame({"ward": wards, "age": rng.normal(55, 18, 1500).round().clip(0, 100).astype(int)})
+    median = dpp.median("age", range(121), epsilon=0.1)
+    at_one = analysis.simulate(median, last_year, by="ward")
+    at_several = analysis.simulate(median, last_year, by="ward", losses=[0.01, 0.03, 0.1, 0.3, 1])
+    return plot.simulation(at_one), plot.simulation(at_several)
+
+
+def budget() -> alt.LayerChart:
+    """A budget after the releases of a survey."""
+    account = dpp.Budget(epsilon=1, name="survey 2026")
+    survey = pl.DataFrame(
+        {"person": range(500), "answer": ["yes", "no"] * 250, "age": [20 + i % 60 for i in range(500)]}
+    )
+    protected = survey.dp.protect("person", budget=account, max_rows=1)
+    protected.agg(answer=pl.col("answer").dp.mode(["yes", "no"], epsilon=0.1)).release()
+    protected.agg(
+        age=pl.col("age").dp.median(range(121), epsilon=0.25),
+        again=pl.col("answer").dp.mode(["yes", "no"], epsilon=0.05),
+    ).release()
+    protected.agg(oldest=pl.col("age").dp.quantile(0.9, range(121), epsilon=0.2)).release()
+    return plot.budget(account)
+
+
 def main() -> None:
     HERE.mkdir(exist_ok=True)
+    at_one, at_several = simulations()
+    at_one.save(HERE / "simulation.png", scale_factor=1.5)
+    at_several.save(HERE / "simulation_by_loss.png", scale_factor=1.5)
+    budget().save(HERE / "budget.png", scale_factor=1.5)
     race().save(HERE / "race.png", scale_factor=1.5)
     answers().save(HERE / "answers.png", scale_factor=1.5)
 

@@ -6,25 +6,34 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from dp_polars.budget import Budget as Budget
-from dp_polars.budget import BudgetExceededError as BudgetExceededError
-from dp_polars.candidates import Grid as Grid
-from dp_polars.candidates import grid as grid
-from dp_polars.expressions import PrivateExpr as PrivateExpr
-from dp_polars.frame import PrivateFrame as PrivateFrame
-from dp_polars.frame import protect as protect
-from dp_polars.namespace import PrivateNamespace as PrivateNamespace
-from dp_polars.namespace import argmax as argmax
-from dp_polars.namespace import argmin as argmin
-from dp_polars.namespace import median as median
-from dp_polars.namespace import mode as mode
-from dp_polars.namespace import quantile as quantile
-from dp_polars.release import PrivateQuery as PrivateQuery
-from dp_polars.release import ReleaseError as ReleaseError
-from dp_polars.release import read_claim as read_claim
-from dp_polars.selection import exponential_mechanism as exponential_mechanism
-from dp_polars.selection import permute_and_flip as permute_and_flip
+from dp_polars.budget import Budget, BudgetExceededError
+from dp_polars.candidates import Grid, grid
+from dp_polars.expressions import PrivateExpr
+from dp_polars.frame import PrivateFrame, protect
+from dp_polars.namespace import PrivateNamespace, argmax, argmin, median, mode, quantile
+from dp_polars.release import PrivateQuery, ReleaseError, read_claim
+from dp_polars.selection import exponential_mechanism, permute_and_flip
 
+__all__ = [
+    "Budget",
+    "BudgetExceededError",
+    "Grid",
+    "PrivateExpr",
+    "PrivateFrame",
+    "PrivateNamespace",
+    "PrivateQuery",
+    "ReleaseError",
+    "argmax",
+    "argmin",
+    "exponential_mechanism",
+    "grid",
+    "median",
+    "mode",
+    "permute_and_flip",
+    "protect",
+    "quantile",
+    "read_claim",
+]
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
@@ -42,3 +51,8 @@ def __getattr__(name: str) -> ModuleType:
         return importlib.import_module(f"dp_polars.{name}")
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)
+
+
+def __dir__() -> list[str]:
+    """List what is public, for completion."""
+    return [*__all__, *_ON_DEMAND, "__version__"]

@@ -56,7 +56,7 @@ class Cells:
         if not layout.bits <= 64:
             msg = (
                 f"groups times candidates must fit into 64 bits, got {groups:,} groups and {size:,} candidates.\n\n"
-                "Hint: take a wider step between the candidates."
+                "Hint: take fewer groups, or a wider step between the candidates."
             )
             raise ValueError(msg)
         return layout

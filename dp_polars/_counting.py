@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from dp_polars import _columns, _kernel
+from dp_polars import _columns
 from dp_polars._bounding import Cells, Kept, keep
 from dp_polars._encoding import code_dtype
+from dp_polars._kernel import draw_from_runs, offsets, slices
 from dp_polars._threads import in_parallel
 from dp_polars.scores import Runs
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 _PARTITION_ROWS = 1 << 24
 # Rows of people that NumPy bounds at once: their temporaries stay in the cache.
 _PEOPLE_ROWS = 1 << 17
+# Cells for each occupied one up to which they are put in order by their places, not by sorting.
+_CELLS_PER_COUNT = 8
 # Rows of a histogram that one slice of a draw works on, and groups with or without rows.
 _DRAW_ROWS = 1 << 19
 _DRAW_GROUPS = 1 << 19
@@ -199,14 +202,14 @@ def _count_people(cells: pl.LazyFrame, output: Output, layout: Cells, engine: En
     lengths = lists.list.len().to_numpy().astype(np.int64)
     flat = lists.explode(empty_as_null=False).to_numpy()
     del lists
-    offsets = _offsets(lengths)
+    bounds = offsets(lengths)
 
     def of_slice(first: int, last: int) -> Codes:
-        own = flat[offsets[first] : offsets[last]]
+        own = flat[bounds[first] : bounds[last]]
         return keep(own, lengths[first:last], output.kept, layout, people=output.people).astype(flat.dtype)
 
-    slices = list(_slices(offsets, _PEOPLE_ROWS, layout.most_people(people=output.people)))
-    kept = np.concatenate([flat[:0], *in_parallel(of_slice, slices)])
+    parts = list(slices(lengths, _PEOPLE_ROWS, layout.most_people(people=output.people)))
+    kept = np.concatenate([flat[:0], *in_parallel(of_slice, parts)])
     return _histogram(pl.LazyFrame({"cell": kept}), engine)
 
 
@@ -217,11 +220,17 @@ def _histogram(cells: pl.LazyFrame, engine: EngineType) -> pl.DataFrame:
 
 def _by_group(histogram: pl.DataFrame, layout: Cells, size: int) -> pl.DataFrame:
     """Return the histogram with the cells taken apart, sorted."""
-    histogram = histogram.sort("cell")
-    cells = histogram["cell"].to_numpy()
+    if 1 << layout.bits <= _CELLS_PER_COUNT * histogram.height:
+        every = np.zeros(1 << layout.bits, np.uint64)
+        every[histogram["cell"].to_numpy()] = histogram["count"].to_numpy()
+        cells = np.flatnonzero(every)
+        counts = pl.Series(every[cells])
+    else:
+        histogram = histogram.sort("cell")
+        cells, counts = histogram["cell"].to_numpy(), histogram["count"]
     groups = (cells >> layout.code_bits).astype(np.uint32)
     codes = (cells & ((1 << layout.code_bits) - 1)).astype(np.uint32 if size <= 2**32 else np.uint64)
-    return pl.DataFrame({"group": groups, "code": codes, "count": histogram["count"]})
+    return pl.DataFrame({"group": groups, "code": codes, "count": counts})
 
 
 def draw_groups(histogram: pl.DataFrame, groups: int, query: Counted, column: pl.DataType) -> Ints:
@@ -240,27 +249,12 @@ def draw_groups(histogram: pl.DataFrame, groups: int, query: Counted, column: pl
     """
     draw = query.draw(column)
     lengths = np.bincount(histogram["group"].to_numpy(), minlength=groups)
-    offsets = _offsets(lengths)
+    bounds = offsets(lengths)
 
     def of_slice(first: int, last: int) -> Ints:
-        part = histogram[offsets[first] : offsets[last]]
+        part = histogram[bounds[first] : bounds[last]]
         codes, counts = (part[name].to_numpy().astype(np.int64) for name in ("code", "count"))
-        return _kernel.draw_from_runs(draw, Runs.of_counts(codes, counts, lengths[first:last]))
+        return draw_from_runs(draw, Runs.of_counts(codes, counts, lengths[first:last]))
 
-    slices = list(_slices(offsets, _DRAW_ROWS, _DRAW_GROUPS))
-    return np.concatenate([np.empty(0, np.int64), *in_parallel(of_slice, slices)])
-
-
-def _offsets(lengths: Ints) -> Ints:
-    """Return where each run of rows begins, and where the last one ends."""
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-
-
-def _slices(offsets: Ints, rows: int, most: int) -> Iterator[tuple[int, int]]:
-    """Yield stretches of at most `most` whole runs, of about `rows` rows."""
-    start = 0
-    while start < len(offsets) - 1:
-        stop = int(np.searchsorted(offsets, offsets[start] + rows, side="right")) - 1
-        stop = min(max(stop, start + 1), start + most)
-        yield start, stop
-        start = stop
+    parts = list(slices(lengths, _DRAW_ROWS, _DRAW_GROUPS))
+    return np.concatenate([np.empty(0, np.int64), *in_parallel(of_slice, parts)])

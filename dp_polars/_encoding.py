@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -82,6 +83,8 @@ def ordered_encoder(candidates: Ordered, dtype: pl.DataType) -> Encoder:
     column, own = _columns.family(dtype), _columns.family(candidates.dtype)
     if column in (None, "text", "boolean") or column != own:
         msg = f"candidates of type {candidates.dtype} can't be a quantile of a column of type {dtype}."
+        if column == "text":
+            msg += "\n\nHint: cast the column, or give it its type where it is read."
         raise TypeError(msg)
     size, out = candidates.size, code_dtype(candidates.size)
     unit = _columns.tick(dtype)
@@ -96,6 +99,59 @@ def ordered_encoder(candidates: Ordered, dtype: pl.DataType) -> Encoder:
         raise ValueError(msg)
     of_floats = _nearest_of_floats(candidates)
     return lambda values: _by_chunks(_columns.floats(values), of_floats, out)
+
+
+@dataclass(frozen=True)
+class IntegerSteps:
+    """The way from physical integers to the nearest points of a grid, ties down, all within 64 signed bits.
+
+    The code of x is floor(((clip(x, low, high) − low)·whole + shift) / stride), clipped to the codes.
+    """
+
+    low: int
+    high: int
+    whole: int
+    shift: int
+    stride: int
+    ends_are_points: bool  # low and high are the first and the last point: nothing is left to clip
+
+
+@dataclass(frozen=True)
+class FloatSteps:
+    """The way from floats to the nearest points of a grid: ceil((x − start)·per_step − 0.5), clipped to the codes."""
+
+    start: float
+    per_step: float
+
+    @classmethod
+    def of(cls, grid: Grid) -> FloatSteps:
+        """Return the way to the points of this grid; ties, up to the rounding of the floats, go down."""
+        return cls(float(grid.start), float(1 / grid.step) * (1 - _TIE))
+
+
+def grid_steps(candidates: Ordered, dtype: pl.DataType) -> IntegerSteps | FloatSteps | None:
+    """Return how the codes that `ordered_encoder` gives follow by arithmetic; None where they don't."""
+    if not isinstance(candidates, Grid):
+        return None
+    unit = _columns.tick(dtype)
+    if unit is None:
+        return FloatSteps.of(candidates)
+    return _integer_steps(candidates, unit, _columns.integers(pl.Series([], dtype=dtype)).dtype)
+
+
+def _integer_steps(grid: Grid, unit: Fraction, dtype: np.dtype[np.integer]) -> IntegerSteps | None:
+    info = np.iinfo(dtype)
+    start, step = grid.start / unit, grid.step / unit
+    whole = math.lcm(start.denominator, step.denominator)
+    first, stride = int(start * whole), int(step * whole)
+    last = first + stride * (grid.size - 1)
+    low = min(max(first // whole, info.min), info.max)
+    high = min(max(-(-last // whole), info.min), info.max)
+    # The nearest point, ties down, is floor((x·whole − first + ceil(stride/2) − 1) / stride).
+    shift = low * whole - first + (stride + 1) // 2 - 1
+    if (high - low) * whole + abs(shift) + stride >= 2**63:
+        return None
+    return IntegerSteps(low, high, whole, shift, stride, whole == 1 and low == first)
 
 
 def _nearest_of_integers(
@@ -117,18 +173,13 @@ def _nearest_of_integers(
         reachable = np.minimum(middles[below:], info.max).astype(dtype)
         return lambda x: np.searchsorted(reachable, x) + below
 
-    start, step, size = candidates.start / unit, candidates.step / unit, candidates.size
-    whole = math.lcm(start.denominator, step.denominator)
-    first, stride = int(start * whole), int(step * whole)
-    low = min(max(first // whole, info.min), info.max)
-    high = min(max(-(-(first + stride * (size - 1)) // whole), info.min), info.max)
-    # The nearest point, ties down, is floor((x·whole − first + ceil(stride/2) − 1) / stride).
-    shift = low * whole - first + (stride + 1) // 2 - 1
-    if (high - low) * whole + abs(shift) + stride >= 2**63:
+    steps = _integer_steps(candidates, unit, dtype)
+    if steps is None:
         return None
+    low, whole, shift, stride = steps.low, steps.whole, steps.shift, steps.stride
 
     def nearest(x: NDArray[np.integer]) -> NDArray[np.integer]:
-        x = np.clip(x, low, high)
+        x = np.clip(x, low, steps.high)
         if dtype == np.uint64:
             x -= np.uint64(low)
         x = x.astype(np.int64, copy=False)
@@ -140,7 +191,7 @@ def _nearest_of_integers(
             x += shift
         if stride != 1:
             x //= stride
-        return x if low * whole == first and whole == 1 else np.clip(x, 0, size - 1, out=x)
+        return x if steps.ends_are_points else np.clip(x, 0, candidates.size - 1, out=x)
 
     return nearest
 
@@ -154,12 +205,12 @@ def _nearest_of_floats(candidates: Ordered) -> Callable[[NDArray[np.float64]], N
         middles += np.abs(middles) * _TIE
         return lambda x: np.where(np.isnan(x), size, np.searchsorted(middles, x))
 
-    start, per_step = float(candidates.start), float(1 / candidates.step) * (1 - _TIE)
+    steps = FloatSteps.of(candidates)
 
     def nearest(x: NDArray[np.float64]) -> NDArray[np.float64]:
         with np.errstate(over="ignore"):  # infinite: beyond the ends
-            x = x - start
-            x *= per_step
+            x = x - steps.start
+            x *= steps.per_step
         x -= 0.5
         np.ceil(x, out=x)
         np.clip(x, 0, size - 1, out=x)

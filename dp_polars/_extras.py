@@ -14,5 +14,5 @@ def require(module: str, *, extra: str) -> Any:  # noqa: ANN401
         if error.name is None or not module.startswith(error.name):
             raise
         package = module.partition(".")[0]
-        msg = f"This needs the package {package}.\n\nHint: pip install 'dp-polars[{extra}]'"
+        msg = f"the package {package} must be installed for this.\n\nHint: pip install 'dp-polars[{extra}]'"
         raise ModuleNotFoundError(msg, name=error.name) from error

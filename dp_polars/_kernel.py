@@ -16,7 +16,7 @@ from dp_polars import scores
 from dp_polars._random import WordSource, system_words, uniform_below
 from dp_polars._threads import in_parallel
 from dp_polars.mechanisms import FAR, Blocks, ExactBlocks, race
-from dp_polars.scores import Ints, Runs, SignedInts, Slots
+from dp_polars.scores import Ints, QuantileScore, Runs, Score, SignedInts, Slots
 
 if TYPE_CHECKING:
     from dp_polars._encoding import Codes
@@ -24,21 +24,20 @@ if TYPE_CHECKING:
 
 # Rows, and cells of a dense histogram, that a thread works on before it takes the next: enough that two threads seldom
 # wait for the interpreter, few enough that memory stays small.
-_SLICE_ROWS = 1 << 19
+_SLICE_ROWS = 1 << 21
 _SLICE_CELLS = 1 << 19
+# Candidates for each occupied one up to which a dense histogram is faster.
+_DENSE_UP_TO = 5
 # Rows or cells whose temporaries stay in the cache.
 _CHUNK = 1 << 17
 
 
 @dataclass(frozen=True)
 class Draw:
-    """How to draw: of how many candidates, by which score, at which rate.
-
-    `alpha` None: the mode (the count of a candidate); otherwise the α-quantile.
-    """
+    """How to draw: of how many candidates, by which score, at which rate."""
 
     size: int
-    alpha: Fraction | None
+    score: Score
     rate: Fraction
     mechanism: Mechanism
     words: Callable[[], WordSource] = system_words
@@ -58,13 +57,19 @@ def draw_from_rows(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
     dense = len(lengths) * (draw.size + 1) <= len(codes) + _SLICE_CELLS
     most = max(1, _SLICE_CELLS // (draw.size + 1)) if dense else _SLICE_ROWS
     work = partial(_draw_dense if dense else _draw_sparse, draw)
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-    slices = list(_slices(lengths, _SLICE_ROWS, most))
-    parts = in_parallel(lambda a, b: work(codes[offsets[a] : offsets[b]], lengths[a:b]), slices)
+    bounds = offsets(lengths)
+    parts = in_parallel(
+        lambda a, b: work(codes[bounds[a] : bounds[b]], lengths[a:b]), list(slices(lengths, _SLICE_ROWS, most))
+    )
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 
-def _slices(lengths: Ints, rows: int, most_groups: int) -> Iterator[tuple[int, int]]:
+def offsets(lengths: Ints) -> Ints:
+    """Return where each group begins, and where the last one ends."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+
+
+def slices(lengths: Ints, rows: int, most_groups: int) -> Iterator[tuple[int, int]]:
     """Yield runs of whole groups, of at most so many rows (or one group) and at most `most_groups` groups."""
     ends, start = np.cumsum(lengths), 0
     while start < len(lengths):
@@ -77,19 +82,24 @@ def _slices(lengths: Ints, rows: int, most_groups: int) -> Iterator[tuple[int, i
 
 def _draw_dense(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
     """Draw with a counter for every candidate of every group."""
-    dtype = scores.gap_dtype(int(lengths.max()), draw.alpha)
+    dtype = scores.gap_dtype(int(lengths.max()), draw.score.unit)
     gaps = np.empty((len(lengths), draw.size), dtype)
     done = 0
-    for a, b in _slices(lengths, _CHUNK, max(1, _CHUNK // draw.size)):
+    for a, b in slices(lengths, _CHUNK, max(1, _CHUNK // draw.size)):
         rows = lengths[a:b].sum()
         counts = _count(codes[done : done + rows], lengths[a:b], draw.size)
-        gaps[a:b] = scores.dense_gaps(counts.astype(dtype), draw.alpha)
+        gaps[a:b] = draw.score.dense_gaps(counts.astype(dtype))
         done += rows
+    return _draw_from_gaps(draw, gaps)
+
+
+def _draw_from_gaps(draw: Draw, gaps: SignedInts) -> Ints:
+    """Draw from the gaps of all candidates of every group, shape (g, size)."""
 
     def exact(group: int) -> ExactBlocks:
         return gaps[group].tolist().__getitem__, [1] * draw.size
 
-    starts = np.arange(len(lengths)) * draw.size
+    starts = np.arange(len(gaps)) * draw.size
     blocks = Blocks(gaps.ravel(), starts, exact)
     return race(blocks, draw.rate, draw.mechanism, draw.words()).blocks - starts
 
@@ -117,11 +127,11 @@ def _draw_sparse(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
     def rows_of(groups: Ints) -> SignedInts:
         return _rectangle(padded, starts[groups], lengths[groups], draw.size)
 
-    if draw.alpha is not None:
-        return _draw_by_ranks(draw, draw.alpha, lengths, rows_of)
+    if isinstance(draw.score, QuantileScore):  # faster: only the rows near the quantile are sorted
+        return _draw_by_ranks(draw, draw.score.alpha, lengths, rows_of)
     drawn = np.empty(len(lengths), np.int64)
     for groups in _of_like_length(lengths):
-        drawn[groups] = draw_from_runs(draw, _runs(np.sort(rows_of(groups), axis=1), draw.size))
+        drawn[groups] = _draw_from_blocks(draw, _runs(np.sort(rows_of(groups), axis=1), draw.size))
     return drawn
 
 
@@ -230,14 +240,20 @@ def _runs(rows: SignedInts, size: int) -> Runs:
 
 def draw_from_runs(draw: Draw, runs: Runs) -> Ints:
     """Return one code per group, drawn from the histogram."""
-    if draw.alpha is None:
-        slots = scores.mode_slots(runs, draw.size)
-    else:
-        slots = scores.quantile_slots(runs, draw.size, draw.alpha)
-    first, offset = _draw_from_slots(draw, slots)
+    groups = len(runs.sizes)
+    if 0 < groups * draw.size <= _DENSE_UP_TO * len(runs.codes):
+        counts = np.zeros((groups, draw.size), scores.gap_dtype(int(runs.totals.max()), draw.score.unit))
+        counts[np.repeat(np.arange(groups), runs.sizes), runs.codes] = runs.upto - runs.below
+        return _draw_from_gaps(draw, draw.score.dense_gaps(counts))
+    return _draw_from_blocks(draw, runs)
+
+
+def _draw_from_blocks(draw: Draw, runs: Runs) -> Ints:
+    """Draw from the score blocks of a histogram, however few of its candidates are occupied."""
+    first, offset = _draw_from_slots(draw, draw.score.slots(runs, draw.size))
     chosen, rest = first + offset, first < 0
     if rest.any():
-        chosen[rest] = _nth_unoccupied(runs, offset)[rest]
+        chosen[rest] = runs.nth_unoccupied(offset)[rest]
     return chosen
 
 
@@ -276,11 +292,3 @@ def _draw_from_slots(
         whole = all_slots(group)
         first[group], count[group] = whole.first[position], whole.multiplicities[position]
     return first, uniform_below(count, words)
-
-
-def _nth_unoccupied(runs: Runs, n: Ints) -> Ints:
-    """Return, for each group, the n-th code (from 0) that has no run."""
-    within = np.arange(len(runs.codes)) - np.repeat(np.cumsum(runs.sizes) - runs.sizes, runs.sizes)
-    owner = np.repeat(np.arange(len(runs.sizes)), runs.sizes)
-    passed = owner[runs.codes - within <= n[owner]]
-    return n + np.bincount(passed, minlength=len(runs.sizes))

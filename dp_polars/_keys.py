@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
 
+from dp_polars._numbers import given
 from dp_polars.candidates import Categories
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ def public_keys(keys: PublicKeys) -> pl.DataFrame:
         for column in columns[1:]:
             frame = frame.join(column.to_frame(), how="cross", maintain_order="left_right")
         return frame
-    if isinstance(keys, pl.LazyFrame) or not (isinstance(keys, pl.DataFrame) or hasattr(keys, "__arrow_c_stream__")):
+    if isinstance(keys, (pl.LazyFrame, pl.Series)) or not (
+        isinstance(keys, pl.DataFrame) or hasattr(keys, "__arrow_c_stream__")
+    ):
         msg = (
             "keys must be a dict (column -> public values) or a DataFrame of combinations, got "
             f"{type(keys).__name__}.\n\nHint: the keys are public values, not the names of columns: "
@@ -61,13 +64,13 @@ def in_types_of(keys: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     columns = []
     for column in keys.get_columns():
         if column.name not in schema:
-            msg = f"the frame must have the key column {column.name!r}, it has {list(schema)}."
+            msg = f"the frame must have the key column {column.name!r}, got the columns {list(schema)}."
             raise ValueError(msg)
         dtype = schema[column.name]
         try:
             columns.append(column if column.dtype == dtype else _cast(column, dtype))
-        except TypeError as error:
-            msg = f"keys of column {column.name!r}: {error}"
+        except TypeError:
+            msg = f"keys of column {column.name!r} must be values of its type, {dtype}, got {column.dtype}."
             raise TypeError(msg) from None
     return pl.DataFrame(columns)
 
@@ -85,7 +88,7 @@ def _cast(column: pl.Series, dtype: pl.DataType) -> pl.Series:
 
 def _values(name: object, values: Values) -> pl.Series:
     if not isinstance(name, str):
-        msg = f"keys must name columns by strings, got {name!r}."
+        msg = f"keys must name columns by strings, got {given(name)}."
         raise TypeError(msg)
     try:
         series = Categories.of(values).values

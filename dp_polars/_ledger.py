@@ -119,7 +119,10 @@ def open_file(path: Path) -> sqlite3.Connection:
     ours = header[:16] == b"SQLite format 3\0" and header[68:72] == _APPLICATION.to_bytes(4, "big")
     # Bytes 18 and 19 are 1 with a rollback journal: all that is committed is then in this one file.
     if not ours or header[18:20] != b"\1\1" or header[60:64] != _VERSION.to_bytes(4, "big"):
-        msg = f"{where} must be one that this version of dp_polars made, got another or a damaged file."
+        msg = (
+            f"{where} must be one that this version of dp_polars made, got another or a damaged file.\n\n"
+            "Hint: give a new budget another path; of a damaged ledger, restore a copy."
+        )
         raise ValueError(msg)
     if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK | os.X_OK)):
         msg = f"{where} must be writable, and its folder too: a charge keeps a journal there."

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal
+from datetime import date, time, timedelta
+from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -11,13 +12,20 @@ import numpy as np
 
 Number: TypeAlias = "int | float | Fraction | Decimal"
 
+_SHOWN = (str, bytes, int, float, complex, Fraction, Decimal, date, time, timedelta, type(None), np.generic)
+
+
+def given(value: object) -> str:
+    """Return an argument for a message: a plain value as it is, of anything else (private rows?) its type."""
+    return repr(value) if isinstance(value, _SHOWN) else type(value).__name__
+
 
 def as_fraction(name: str, value: object) -> Fraction:
     """Return `value` as the exact rational that it prints as: 0.1 is 1/10."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(
         value, (int, float, Fraction, Decimal, np.integer, np.floating)
     ):
-        msg = f"{name} must be a number (int, float, Fraction or Decimal), got {value!r}."
+        msg = f"{name} must be a number (int, float, Fraction or Decimal), got {given(value)}."
         raise TypeError(msg)
     if isinstance(value, Fraction):
         return value
@@ -41,7 +49,7 @@ def positive_fraction(name: str, value: object) -> Fraction:
 def positive_int(name: str, value: object) -> int:
     """Return `value` as an int of at least 1."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        msg = f"{name} must be an integer, got {value!r}."
+        msg = f"{name} must be an integer, got {given(value)}."
         raise TypeError(msg)
     if not value >= 1:
         msg = f"{name} must be at least 1, got {value!r}."
@@ -49,8 +57,8 @@ def positive_int(name: str, value: object) -> int:
     return int(value)
 
 
-def show(value: Fraction, digits: int = 6) -> str:
-    """Return a short text of an exact rational for people: 1/10 as 0.1, 1/3 as 0.333333."""
-    if value == 0 or 2.0**-1000 < abs(value) < 2.0**1000:
-        return f"{float(value):.{digits}g}"
-    return f"{Decimal(value.numerator) / Decimal(value.denominator):.{digits}g}"  # beyond the floats
+def show(value: Fraction, digits: int = 6, *, up: bool = False) -> str:
+    """Return a short text of an exact rational for people, 1/10 as 0.1 and 1/3 as 0.333333; a cost rounded up."""
+    context = Context(prec=digits, rounding=ROUND_CEILING if up else ROUND_HALF_EVEN)
+    rounded = context.divide(Decimal(value.numerator), Decimal(value.denominator))
+    return f"{float(rounded):.{digits}g}" if value == 0 or 2.0**-1000 < abs(value) < 2.0**1000 else f"{rounded:g}"

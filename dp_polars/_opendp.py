@@ -26,6 +26,7 @@ def assert_features() -> None:
 
 
 def loss_unit(measure: Measure) -> Unit:
+    """Return our word for the unit of one of OpenDP's measures."""
     if measure == measures.max_divergence():
         return "epsilon"
     if measure == measures.zero_concentrated_divergence():
@@ -51,7 +52,7 @@ def make_measurement(
         try:
             return draw(data)
         except Exception:
-            raise  # ours, which hold nothing of the data: OpenDP prints them in full
+            raise  # of arguments and schemas, or a ReleaseError: OpenDP prints them in full
         except BaseException as error:
             # An interrupt, or a panic of Polars: passing through OpenDP's library it would end the process.
             stopped = type(error).__name__

@@ -127,7 +127,8 @@ def loss_for(
     3.912
     """
     if (expected_error is None) == (probability_of_best is None):
-        msg = "Exactly one of expected_error and probability_of_best must be given."
+        what = "neither" if expected_error is None else "both"
+        msg = f"exactly one of expected_error and probability_of_best must be given, got {what}."
         raise TypeError(msg)
     blocks = score_blocks("scores", scores)
     name = check_comparable(mechanism, check_unit(unit))
@@ -157,6 +158,7 @@ def _log_odds(k: int, beta: float, mechanism: str) -> float:
 
 
 def accuracy_of(k: int, beta: float, claim: Claim) -> float:
+    """Return `accuracy` for a claim, in the units of its score range."""
     return _log_odds(k, beta, claim.mechanism) / float(claim.rate)
 
 

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import io
 import json
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import polars as pl
 from polars.exceptions import ComputeError
 
 from dp_polars import _steps as steps
+from dp_polars import _trials as trials
 from dp_polars._rows import ALONE, Gate, divides_floats
-from dp_polars._steps import Step
+from dp_polars._steps import Step, bases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 # Nodes that keep, drop, order or change rows one by one, if their expressions do.
 _BY_ROW = frozenset({"Cache", "Filter", "HStack", "Select", "SimpleProjection", "Sort", "Union"})
@@ -35,6 +38,22 @@ _WORDS = {
     "MergeSorted": "merge_sorted",
     "PythonScan": "a Python source",
     "Slice": "head, tail or slice",
+    "fill_null_with_strategy": "fill_null with a strategy",
+    "hint_sorted": "set_sorted",
+}
+
+_STRICT_CAST = 0
+# Whether a function raises on a value that does not fit, from its parameters and inputs as a plan shows them.
+_STRICT: dict[str, Callable[[Sequence[Any], Sequence[int]], bool]] = {
+    "arr.get": lambda parameters, _: not parameters[0],
+    "dt.replace_time_zone": lambda parameters, _: parameters[0] not in {None, "UTC"},
+    "list.gather": lambda parameters, _: not parameters[0],
+    "list.get": lambda parameters, _: not parameters[0],
+    "replace_strict": lambda _, inputs: len(inputs) < 4,
+    "str.base64_decode": lambda parameters, _: parameters[0],
+    "str.hex_decode": lambda parameters, _: parameters[0],
+    "str.strptime": lambda parameters, _: parameters[1],
+    "str.to_integer": lambda parameters, _: parameters[0],
 }
 
 
@@ -43,7 +62,8 @@ def refuse_unsafe_plan(frame: pl.LazyFrame, *, several_rows: bool = False) -> No
 
     Scans (files, memory, pyarrow datasets), row-by-row projections, filters and sorts, and vertical concats pass.
     A sort passes because a private frame takes no notice of the order of rows. What a plan does not show stays the
-    caller's word: that no file was made by such a step, that a CSV file's inferred schema is public.
+    caller's word: that no file was made by such a step, that a CSV file's inferred schema is public. Casts and parsers
+    that raise on what does not fit are refused; that no other step raises on a row is the caller's word, too.
 
     Parameters
     ----------
@@ -55,7 +75,8 @@ def refuse_unsafe_plan(frame: pl.LazyFrame, *, several_rows: bool = False) -> No
     Raises
     ------
     ValueError
-        If the plan has a step that may look at other rows, or one that Polars does not show.
+        If the plan has a step that may look at other rows, one that raises on what does not fit, or one that Polars
+        does not show.
     """
     # The optimizer would hide steps: a head on a frame in memory becomes a shorter frame.
     unoptimized = pl.QueryOptFlags.none()._pyoptflags
@@ -75,6 +96,9 @@ class _PlanGate(Gate):
 
     def check(self, step: Step, rows: Sequence[bool]) -> None:
         super().check(step, rows)
+        raises = step.strict or (step.kind == "operator" and pl.Decimal in bases(step))
+        if raises and not (step.kind == "cast" and trials.fits(*step.inputs[0].dtypes(), *step.dtypes())):
+            raise self.refusal(step, "which raises on some values", "do it after protect.")
         if divides_floats(step, rows) and not rows[1]:
             raise self.refusal(step, ALONE, "divide after protect.")
 
@@ -120,8 +144,9 @@ class _PlanGate(Gate):
         if kind == "MapFunction":
             name = node.function[0]
             if name not in _MAPS | (_MAPS_TO_SEVERAL if self.several_rows else frozenset()):
-                self._refuse(name)
+                self._refuse(_WORDS.get(name, name))
         elif kind == "Scan":
+            self._check_files(node.paths)
             self._check_rows(node.file_options.n_rows, node.file_options.row_index)
             if node.scan_type[0] == "csv" and json.loads(node.scan_type[1])["skip_rows_after_header"]:
                 self._refuse("a scan with skip_rows_after_header")
@@ -131,6 +156,13 @@ class _PlanGate(Gate):
             pass
         elif kind not in _BY_ROW or getattr(node, "slice", None) is not None:
             self._refuse(_WORDS.get(kind, kind))
+
+    def _check_files(self, paths: Sequence[object]) -> None:
+        """Say that a file is not there before anything is paid for it."""
+        for path in map(str, paths):
+            if not re.search(r"://|[*?\[]", path) and not Path(path).exists():
+                msg = f"the plan given to protect must read files that are there, got {path!r}."
+                raise FileNotFoundError(msg)
 
     def _check_rows(self, n_rows: object, row_index: object) -> None:
         if n_rows is not None:
@@ -145,9 +177,9 @@ class _PlanGate(Gate):
     def _read(self, number: int) -> Step:
         """Return an expression of the plan as steps."""
 
-        def step(kind: str, name: str, *inputs: int, parameters: object = None) -> Step:
+        def step(kind: str, name: str, *inputs: int, parameters: object = None, strict: bool = False) -> Step:
             values = [self._read(value) for value in inputs]
-            return Step(kind, name, values, lambda: [self.plan.get_dtype(number)], parameters)
+            return Step(kind, name, values, lambda: [self.plan.get_dtype(number)], parameters, strict=strict)
 
         try:
             view = self.plan.view_expression(number)
@@ -165,12 +197,15 @@ class _PlanGate(Gate):
                 operator = str(view.op).removeprefix("Operator.")
                 return step("operator", steps.operator_name(operator), view.left, view.right)
             case "Cast":
-                return step("cast", "cast", view.expr)
+                return step("cast", "cast", view.expr, strict=view.options == _STRICT_CAST)
             case "Function":
                 function, *parameters = view.function_data
                 namespace, _, variant = str(function).rpartition(".")  # "StringFunction.Contains" or "abs"
                 name = steps.function_name(variant, namespace or None)
-                return step("function", name, *view.input, parameters=parameters[0] if parameters else None)
+                strict = name in _STRICT and _STRICT[name](parameters, view.input)
+                return step(
+                    "function", name, *view.input, parameters=parameters[0] if parameters else None, strict=strict
+                )
             case "Agg":
                 return step("unknown", view.name)
             case other:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from dp_polars._extras import require
-from dp_polars._numbers import Number, as_fraction, positive_fraction, positive_int
+from dp_polars._numbers import Number, as_fraction, given, positive_fraction, positive_int
 from dp_polars.privacy import Claim, Mechanism, check_mechanism, laplace_rho
 
 if TYPE_CHECKING:
@@ -53,15 +53,30 @@ class PrivacyProfile:
     def of(cls, releases: Iterable[Release]) -> PrivacyProfile:
         """Return the profile of all `releases`: claims, or pairs of a pure epsilon and a mechanism."""
         counts: Counter[tuple[Mechanism, Fraction]] = Counter()
-        for release in releases:
+        relations = set()
+        for position, release in enumerate(releases):
             if isinstance(release, Claim):
+                relations.add(release.neighboring_relation)
                 row, spread = release.rate * release.score_range, release.contributions
                 counts[release.mechanism, row * spread.per_group] += spread.full_groups
                 if spread.rest:
                     counts[release.mechanism, row * spread.rest] += 1
+            elif not isinstance(release, tuple) or len(release) != 2:
+                msg = (
+                    f"releases[{position}] must be a claim or a pair (epsilon, mechanism), got {given(release)}.\n\n"
+                    'Hint: expr.query.claim, or (0.1, "permute_and_flip").'
+                )
+                raise TypeError(msg)
             else:
                 epsilon, mechanism = release
                 counts[check_mechanism(mechanism, "epsilon"), positive_fraction("epsilon", epsilon)] += 1
+        named = sorted(relation for relation in relations if relation is not None)
+        if len(named) > 1:
+            msg = (
+                f"releases must all be for one neighboring_relation, got {named}.\n\n"
+                "Hint: losses of different relations do not add up."
+            )
+            raise ValueError(msg)
         if not counts:
             msg = "releases must hold at least one release, got none."
             raise ValueError(msg)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from dp_polars._numbers import Number, as_fraction
+from dp_polars._numbers import Number, as_fraction, given
 from dp_polars._pmf import LAPLACE
 from dp_polars.privacy import Claim, Loss, Mechanism, Unit, check_mechanism
 
@@ -45,7 +45,7 @@ def check_comparable(mechanism: str | None, unit: Unit) -> str:
 def check_unit(unit: str) -> Unit:
     """Return the unit asked for."""
     if unit not in ("epsilon", "rho"):
-        msg = f"unit must be 'epsilon' or 'rho', got {unit!r}."
+        msg = f"unit must be 'epsilon' or 'rho', got {given(unit)}."
         raise ValueError(msg)
     return unit  # type: ignore[return-value]
 

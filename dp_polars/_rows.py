@@ -13,7 +13,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
-from polars.exceptions import ComputeError
+from polars.exceptions import ComputeError, PolarsError
 
 from dp_polars import _steps as steps
 from dp_polars import _trials as trials
@@ -96,20 +96,34 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
         step = steps.read(tree, frame)
     except (ComputeError, RecursionError) as error:
         msg = (
-            f"{what} must be an expression that can be looked into, got {type(error).__name__}.\n\n"
-            "Hint: write what a Python function does with native expressions."
+            f"{what} must be an expression that can be looked into, got a Python function or a very deep one "
+            f"({type(error).__name__}).\n\nHint: write it with native expressions."
         )
         raise ValueError(msg) from None
     gate = _ExpressionGate(what)
-    gate.has_rows(step)
-    if gate.rewritten:
-        expr = steps.write(tree, what)
-    frame.select(expr).collect_schema()
+    try:
+        gate.has_rows(step)
+        if gate.rewritten:
+            expr = steps.write(tree, what)
+        frame.select(expr).collect_schema()
+    except _RaisesError:
+        failure = trials.failure_on(frame.collect(), expr)
+        if failure is None:
+            raise
+        msg = f"{what} must be an expression that Polars can run: {failure}"
+        raise ValueError(msg) from None
+    except PolarsError as error:
+        msg = f"{what} must fit the columns: {str(error).partition(chr(10))[0]}"
+        raise type(error)(msg) from None
     failure = trials.failure_on(trials.made_up(frame_schema), expr)
     if failure is not None:
         msg = f"{what} must be an expression that Polars can run, got on made-up rows: {failure}"
         raise ValueError(msg)
     return expr
+
+
+class _RaisesError(ValueError):
+    """A step raises on some value, or on all."""
 
 
 class Gate:
@@ -129,7 +143,7 @@ class Gate:
             return step.kind == "column"
         listed = {"operator": steps.OPERATORS, "function": steps.FUNCTIONS, "cast": {"cast"}, "other": {step.name}}
         if step.name not in listed.get(step.kind, ()):
-            raise self.refusal(step, "which may look at other rows, or raise")
+            raise self.refusal(step, "which is not known to look at its own row alone")
         sets = steps.SETS.get(step.name, ())
         rows = [
             not (value.kind == "series" and place in sets) and self.has_rows(value)
@@ -169,6 +183,8 @@ class Gate:
         if name in steps.OF_FLOAT_BITS and any(map(_is_float, step.inputs)):
             reason = "which Polars does differently on NaN or −0 where a row is alone in its chunk"
             raise self.refusal(step, reason, "use clip for constants, pl.when(x > y).then(x).otherwise(y) for columns.")
+        if name in steps.OF_CLOCKS and _is_local(step.inputs[0]):
+            raise self.refusal(step, "which raises where clocks change", "use dt.replace_time_zone(None) first.")
         if name not in steps.OF_CATEGORIES and pl.Categorical in bases(*_with_rows(step, rows)):
             raise self._category_refusal(step)
 
@@ -210,11 +226,9 @@ class _ExpressionGate(Gate):
     def _try_out(self, step: Step, rows: Sequence[bool]) -> None:
         failure = None if step.name == "a name" else trials.failure(step, rows)
         if failure is not None:
-            raise self.refusal(step, f"which raises on some values ({failure})")
+            raise _RaisesError(*self.refusal(step, f"which raises on some values ({failure})").args)
 
     def _check_clocks(self, step: Step) -> None:
-        if step.name in steps.OF_CLOCKS and _is_local(step.inputs[0]):
-            raise self.refusal(step, "which raises where clocks change", "use dt.replace_time_zone(None) first.")
         if step.name == "str.strptime" and _is_local(step) and "%z" not in step.parameters:
             raise self.refusal(step, "which raises where clocks change", "parse, then use dt.replace_time_zone.")
         if step.name == "dt.replace_time_zone":

@@ -80,7 +80,7 @@ def _unregister() -> None:
 
 
 class _Both:
-    """The methods whose names both packages have: the arguments say whose is meant."""
+    """The methods whose names both packages have: a call with an argument that only we have is ours."""
 
     _ours: ClassVar[Any]
     _theirs: ClassVar[Any]

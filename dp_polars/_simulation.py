@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from dp_polars import _columns, scores
+from dp_polars import _columns
 from dp_polars._counting import count
-from dp_polars._kernel import _nth_unoccupied
-from dp_polars._numbers import positive_fraction
+from dp_polars._numbers import given, positive_fraction
 from dp_polars._pmf import block_probabilities
 from dp_polars.expressions import PrivateExpr
 from dp_polars.privacy import Claim, Loss
-from dp_polars.queries import ArgMax, Mode
+from dp_polars.queries import ArgMax, OfCategories
 from dp_polars.release import PrivateQuery
 from dp_polars.scores import Ints, Runs
 
@@ -47,7 +46,7 @@ SIMULATED = [
 ]
 
 
-# Less by a hair, so that rounding does not decide where the shares are met exactly, as in uniform laws.
+# A hair less, so that a share that is met exactly (as in uniform laws) is not decided by rounding.
 _SHARES = (0.05 * (1 - 1e-12), 0.95 * (1 - 1e-12))
 
 
@@ -163,7 +162,7 @@ def simulate(
         raise TypeError(msg)
     if isinstance(query, PrivateQuery):
         if by is not None:
-            msg = f"by must be left out for a query of a private frame, which has its keys, got {by!r}."
+            msg = f"by must be left out for a query of a private frame, which has its keys, got {given(by)}."
             raise ValueError(msg)
         keys, outputs = _of_query(query, frame.lazy())
     elif isinstance(query, PrivateExpr):
@@ -184,7 +183,7 @@ def simulate(
 
 def _positive(name: str, values: Iterable[Number]) -> list[Fraction]:
     if isinstance(values, str) or not isinstance(values, Iterable):
-        msg = f"{name} must be a list of numbers, got {values!r}."
+        msg = f"{name} must be a list of numbers, got {given(values)}."
         raise TypeError(msg)
     exact = [positive_fraction(f"{name}[{i}]", value) for i, value in enumerate(values)]
     if not exact:
@@ -260,22 +259,19 @@ def _of_histograms(
     sizes = np.bincount(both["group"].to_numpy(), minlength=groups)
     draw = query.draw(dtype)
     all_runs, kept_runs = (Runs.of_counts(codes, counts, sizes) for counts in (truly, seen))
-    if isinstance(query, Mode):
-        true_slots, slots = (scores.mode_slots(runs, draw.size) for runs in (all_runs, kept_runs))
-        errors = true_slots.gaps.astype(np.float64)
+    true_slots, slots = (draw.score.slots(runs, draw.size) for runs in (all_runs, kept_runs))
+    errors = true_slots.gaps / draw.score.unit
+    order = np.arange(len(errors))
+    if isinstance(query, OfCategories):  # they have no order of their own: from the worst to the best
         owner = np.repeat(np.arange(groups), slots.sizes)
         order = np.lexsort((slots.first, -errors, owner))
-    else:
-        true_slots, slots = (scores.quantile_slots(runs, draw.size, query.alpha) for runs in (all_runs, kept_runs))
-        errors = true_slots.gaps / query.alpha.denominator
-        order = np.arange(len(errors))
     # In a group of which nothing is kept all candidates are as good.
     gaps = np.where(np.repeat(kept_runs.totals == 0, slots.sizes), 0, slots.gaps)
     first = slots.first[order]
 
     def answer(block: Ints, position: Ints) -> pl.Series:
         start = first[block]
-        return query.answers(np.where(start >= 0, start + position, _nth_unoccupied(all_runs, position)), dtype)
+        return query.answers(np.where(start >= 0, start + position, all_runs.nth_unoccupied(position)), dtype)
 
     counted = kept_runs.totals
     return _Blocks(

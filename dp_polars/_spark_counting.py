@@ -7,22 +7,23 @@ runs again keeps the same rows. Nothing rests on the seed being secret: the boun
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
 
+from dp_polars._encoding import FloatSteps, grid_steps
 from dp_polars._extras import require
 from dp_polars._spark_workers import MARKER, encoding
-from dp_polars.queries import Mode
+from dp_polars.queries import OfCategories
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from dp_polars._bounding import Kept
-    from dp_polars.queries import Counted
+    from dp_polars.queries import Counted, Quantile
 
 sf = require("pyspark.sql.functions", extra="spark")
 types = require("pyspark.sql.types", extra="spark")
@@ -30,6 +31,11 @@ Window = require("pyspark.sql", extra="spark").Window
 
 # Public tables up to this size go to every executor, so that the private rows need not be sorted for the join.
 _BROADCAST = 1 << 17
+# The physical integers of columns that are no integers.
+_PHYSICAL: dict[pl.DataType, Callable[[Column], Column]] = {
+    pl.Date(): sf.unix_date,
+    pl.Datetime("us", "UTC"): sf.unix_micros,
+}
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,7 @@ def histogram(
     output: Output,
     seed: int | None = None,
 ) -> DataFrame:
-    """Return the columns `group`, `code` and `count` (all LongType) of one output; each pair once, if it has rows."""
+    """Return the columns `group`, `code` and `count` (all LongType) of one output; the counts of a pair add up."""
     seed = int.from_bytes(os.urandom(8), signed=True) if seed is None else seed
     query, kept = output.query, output.kept
     rows = _evidence(rows, privacy_unit, key_columns, output.column)
@@ -88,7 +94,7 @@ def histogram(
         table = sf.broadcast(keys) if number_of_keys <= _BROADCAST else keys
         return rows.join(table, key_names).drop(*key_names)
 
-    def coded(rows: DataFrame, query: Mode) -> DataFrame:
+    def coded(rows: DataFrame, query: OfCategories) -> DataFrame:
         """Put the candidate's code in the place of a mode's value; other values are left out."""
         values = query.candidates.for_column(output.dtype)
         table = pl.DataFrame({"value": values, "code": pl.arange(len(values), eager=True)}).to_arrow()
@@ -96,21 +102,43 @@ def histogram(
         codes = rows.sparkSession.createDataFrame(table, schema)
         return rows.join(sf.broadcast(codes) if len(values) <= _BROADCAST else codes, "value").drop("value")
 
+    answer = "value"
+    if not isinstance(query, OfCategories) and (code := _code_by_arithmetic(query, output.dtype)) is not None:
+        answer = "code"
+        rows = rows.withColumn(answer, code).drop("value")
     count = (sf.count_distinct("person") if output.people else sf.count(sf.lit(1))).alias("count")
     if kept.everything:
         # The native query itself; everything after it sees only its result.
-        rows = listed(rows.groupBy(*key_names, "value").agg(count))
-        if isinstance(query, Mode):
-            return coded(rows, query).select("group", "code", "count")
-    elif isinstance(query, Mode):
+        rows = listed(rows.groupBy(*key_names, answer).agg(count))
+        if isinstance(query, OfCategories):
+            rows = coded(rows, query)
+    elif isinstance(query, OfCategories):
         rows = _few_groups(coded(listed(rows), query).repartition("person"), kept, seed)
-        return rows.groupBy("group", "code").agg(count)
+        rows = rows.groupBy("group", "code").agg(count)
     else:
-        rows = _few_rows(listed(rows).repartition("person"), kept, seed)
-        rows = rows.groupBy("group", "value").agg(count)
+        rows = _few_rows(listed(rows).repartition("person"), answer, kept, seed)
+        rows = rows.groupBy("group", answer).agg(count)
+    if "code" in rows.columns:
+        return rows.select("group", "code", "count")
     encode = encoding(query, output.dtype)
-    encoded = rows.select("group", "value", "count").mapInArrow(encode, "group long, code long, count long")
-    return encoded.groupBy("group", "code").agg(sf.sum("count").alias("count"))
+    return rows.select("group", "value", "count").mapInArrow(encode, "group long, code long, count long")
+
+
+def _code_by_arithmetic(query: Quantile, dtype: pl.DataType) -> Column | None:
+    """Return the code of `value` as Spark's own arithmetic; None where only Python has it."""
+    steps, value = grid_steps(query.candidates, dtype), sf.col("value")
+    last = query.candidates.size - 1
+    if isinstance(steps, FloatSteps):
+        place = (value.cast("double") - sf.lit(steps.start)) * sf.lit(steps.per_step) - sf.lit(0.5)
+        # Clipped before it becomes an integer: beyond 64 bits Spark would raise.
+        return sf.ceil(sf.greatest(sf.lit(0.0), sf.least(place, sf.lit(float(last))))).cast("long")
+    if steps is None or not (dtype in _PHYSICAL or dtype.is_integer()):
+        return None
+    low, high, whole, shift, stride = (sf.lit(number).cast("long") for number in astuple(steps)[:5])
+    physical = _PHYSICAL[dtype](value) if dtype in _PHYSICAL else value
+    place = (sf.greatest(low, sf.least(physical.cast("long"), high)) - low) * whole + shift
+    # `div` rounds towards 0, not down: below 0, that is clipped anyway.
+    return sf.greatest(sf.lit(0), sf.least(sf.call_function("div", place, stride), sf.lit(last))).cast("long")
 
 
 def union(keys: DataFrame, histograms: Sequence[DataFrame]) -> DataFrame:
@@ -124,7 +152,7 @@ def union(keys: DataFrame, histograms: Sequence[DataFrame]) -> DataFrame:
     for position, counted in enumerate(histograms):
         output = sf.lit(position).cast("long").alias("output")
         table = table.unionAll(counted.select("group", output, "code", "count", *nothing))
-    return table.repartition("group").sortWithinPartitions("group", "output", "code")
+    return table.repartition("group").sortWithinPartitions("group")
 
 
 def _evidence(rows: DataFrame, privacy_unit: str | None, key_columns: Sequence[str], column: str) -> DataFrame:
@@ -149,24 +177,31 @@ def _few_groups(rows: DataFrame, kept: Kept, seed: int) -> DataFrame:
     if kept.groups is None:
         return rows
     # The group itself breaks ties of the hash: a tie can't let a person keep more.
-    order = Window.partitionBy("person").orderBy("hash", "group")
-    rows = rows.withColumn("hash", sf.xxhash64(sf.lit(seed), "person", "group"))
-    return (
-        rows.withColumn("rank", sf.dense_rank().over(order)).filter(sf.col("rank") <= kept.groups).drop("rank", "hash")
-    )
+    order = Window.partitionBy("person").orderBy("place of group", "group")
+    rows = rows.withColumn("place of group", _place_of_group(seed))
+    rows = rows.withColumn("rank", sf.dense_rank().over(order)).filter(sf.col("rank") <= kept.groups)
+    return rows.drop("rank", "place of group")
 
 
-def _few_rows(rows: DataFrame, kept: Kept, seed: int) -> DataFrame:
+def _few_rows(rows: DataFrame, answer: str, kept: Kept, seed: int) -> DataFrame:
     """Keep random rows of each person, within all bounds."""
-    rows = _few_groups(rows, kept, seed)
     # Equal rows of a person are told apart by a number, so that the choice does not hang on the order of Spark's rows.
-    same = ["person", "group", "value"]
-    rows = rows.withColumn("copy", sf.row_number().over(Window.partitionBy(*same).orderBy("value")))
+    same = ["person", "group", answer]
+    # With the order of the groups in it, one sort serves this window and the next.
+    groups = ["group"] if kept.groups is None else [_place_of_group(seed), "group"]
+    each = Window.partitionBy("person", *groups, answer)
+    rows = rows.withColumn("copy", sf.row_number().over(each.orderBy(answer)))
+    rows = _few_groups(rows, kept, seed)
     for most, owner, salt in [(kept.rows_per_group, ["person", "group"], 1), (kept.rows, ["person"], 2)]:
         if most is not None:
             order = Window.partitionBy(*owner).orderBy(sf.xxhash64(sf.lit(seed), sf.lit(salt), *same, "copy"))
             rows = rows.withColumn("rank", sf.row_number().over(order)).filter(sf.col("rank") <= most).drop("rank")
     return rows
+
+
+def _place_of_group(seed: int) -> Column:
+    """Return what puts the groups of a person in a random order."""
+    return sf.xxhash64(sf.lit(seed), "person", "group")
 
 
 def _is_float(rows: DataFrame, name: str) -> bool:

@@ -1,8 +1,8 @@
 """What Spark's executors run in Python: encoding values, and drawing. Both get and give batches in Arrow's format.
 
-A histogram has the columns `group`, `output` (its position), `code` and `count`, and the key columns. A group's first
-row is its *marker*: `output` is −1, and it alone holds the group's public key. So a group without private rows is
-answered too, and each key comes out exactly once.
+A histogram has the columns `group`, `output` (its position), `code` and `count`, and the key columns; the counts of a
+code add up. One row of each group is its *marker*: `output` is −1, and it alone holds the group's public key. So a
+group without private rows is answered too, and each key comes out exactly once.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from dp_polars._kernel import draw_from_runs
 from dp_polars.scores import Runs
 
 if TYPE_CHECKING:
     from dp_polars.queries import Counted
+    from dp_polars.scores import Ints
 
 Stage: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
 
@@ -40,21 +40,25 @@ class Answer:
 
 
 def encoding(query: Counted, column: pl.DataType) -> Stage:
-    """Return the stage from (group, value, count) to (group, code, count), without values that are no evidence."""
+    """Return the stage from (group, value, count) to (group, code, count), without values that are no evidence.
+
+    Values of one code are added up as far as they come together: where they are many more than candidates, that is
+    most of them.
+    """
 
     def encode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         encoder, size = query.encoder(column), query.draw(column).size
-        for batch in batches:
-            values = pl.Series(batch.column("value")).cast(column)
-            codes = pa.array(encoder(values).astype(np.int64))
-            rows = pa.RecordBatch.from_arrays([batch["group"], codes, batch["count"]], names=["group", "code", "count"])
-            yield rows.filter(pa.compute.less(codes, size))
+        for rows in _in_chunks(batches, _ROWS):
+            values = pl.Series(rows["value"]).cast(column)
+            coded = pl.DataFrame({"group": rows["group"], "code": encoder(values), "count": rows["count"]})
+            counted = coded.filter(pl.col("code") < size).group_by("group", "code").agg(pl.col("count").sum())
+            yield from counted.cast(pl.Int64).to_arrow().to_batches()
 
     return encode
 
 
 def drawing(answers: Sequence[Answer], names: Sequence[str]) -> Stage:
-    """Return the stage from a histogram, sorted by group, output and code, to one row of answers per group.
+    """Return the stage from a histogram, sorted by group, to one row of answers per group.
 
     `names` are those of the key columns and of the answers.
     """
@@ -102,15 +106,29 @@ def _draw(histogram: pa.Table, answers: Sequence[Answer]) -> list[pa.Array]:
     columns = [column.combine_chunks() for column in histogram.drop_columns(COUNTED).take(markers).columns]
     for position, answer in enumerate(answers):
         own = np.flatnonzero(outputs == position)
-        sizes = np.searchsorted(groups[own], listed, side="right") - np.searchsorted(groups[own], listed)
-        if sizes.sum() != len(own):
-            msg = "Every group must come with its key: Spark has divided one between two tasks."
-            raise RuntimeError(msg)
-        drawn = draw_from_runs(answer.query.draw(answer.column), Runs.of_counts(codes[own], counts[own], sizes))
+        runs = _runs(groups[own], codes[own], counts[own], listed)
+        drawn = draw_from_runs(answer.query.draw(answer.column), runs)
         columns.append(answer.query.answers(drawn, answer.column).cast(answer.dtype).to_arrow())
     return columns
 
 
-def _numpy(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    array: NDArray[np.int64] = column.to_numpy()
+def _runs(groups: Ints, codes: Ints, counts: Ints, listed: Ints) -> Runs:
+    """Return the histogram of one output, in the order of the groups listed."""
+    order = np.lexsort((codes, groups))
+    groups, codes = groups[order], codes[order]
+    # A code has a row from each task that encoded it.
+    is_new = np.ones(len(order), bool)
+    is_new[1:] = (groups[1:] != groups[:-1]) | (codes[1:] != codes[:-1])
+    new = np.flatnonzero(is_new)
+    groups, codes, totals = groups[new], codes[new], np.add.reduceat(counts[order], new) if len(new) else counts
+    first = np.searchsorted(groups, listed)
+    sizes = np.searchsorted(groups, listed, side="right") - first
+    if sizes.sum() != len(new):
+        msg = "Every group must come with its key: Spark has divided one between two tasks."
+        raise RuntimeError(msg)
+    return Runs.of_counts(codes, totals, sizes)
+
+
+def _numpy(column: pa.ChunkedArray) -> Ints:
+    array: Ints = column.to_numpy()
     return array

@@ -141,7 +141,8 @@ class Step:
 
     Its `kind` is "column", "literal", "series", "operator", "cast", "function", "other" (names, when-then:
     only their inputs matter) or "unknown". `dtypes` resolves the types of the result. `tree` is the serialized
-    node, which may be rewritten; a plan has none.
+    node, which may be rewritten; a plan has none. Of a plan's step, `strict` says whether it raises on what does
+    not fit.
     """
 
     kind: str
@@ -150,6 +151,7 @@ class Step:
     dtypes: Callable[[], Sequence[PolarsDataType]]
     parameters: Any = None
     tree: Any = None
+    strict: bool = False
 
 
 def operator_name(name: str) -> str:

@@ -66,6 +66,11 @@ def failure_on(frame: pl.DataFrame, expr: pl.Expr) -> str | None:
     return None
 
 
+def fits(dtype: PolarsDataType, other: PolarsDataType) -> bool:
+    """Return whether a strict cast works on all values of a type that are tried."""
+    return failure_on(pl.DataFrame({"value": extremes(dtype)}), pl.col("value").cast(other)) is None
+
+
 def made_up(schema: pl.Schema) -> pl.DataFrame:
     """Return rows of extreme values."""
     return _combine([extremes(dtype).alias(name) for name, dtype in schema.items()])

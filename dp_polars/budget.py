@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from dp_polars import _ledger
+from dp_polars._numbers import show
 from dp_polars.privacy import Loss
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 # Bits of a numerator or denominator: the differences of such sums still print (Python stops at 4,300 digits).
 _LONGEST = 4_000
+# Characters of a ratio that people still read.
+_SHORT = 20
 
 
 class BudgetExceededError(ValueError):
@@ -121,7 +124,7 @@ class Budget:
     ) -> None:
         loss = Loss.of(epsilon=epsilon, rho=rho)
         if not loss.value < 2**1000:
-            msg = f"{loss.unit} must be less than 2**1000."
+            msg = f"{loss.unit} must be less than 2**1000, got {show(loss.value)}."
             raise ValueError(msg)
         if not isinstance(name, str | None):
             msg = f"name must be a string or None, got {name!r}."
@@ -186,7 +189,16 @@ class Budget:
         privacy_unit: str | None,
         neighboring_relation: NeighboringRelation,
     ) -> None:
-        """Pay for all `entries` (what is released, its claim) or for none; durable when this returns."""
+        """Pay for all `entries` (what is released, its claim) or for none; durable when this returns.
+
+        Raises
+        ------
+        BudgetExceededError
+            If too little is left.
+        ValueError, OSError
+            If unit or relation are not those of the first charge, or the ledger can't be read or written. In all cases
+            nothing is charged.
+        """
         for what, claim in entries:
             if claim.neighboring_relation not in (None, neighboring_relation):
                 msg = (
@@ -217,6 +229,7 @@ class Budget:
                 charges.append(_ledger.Charge(now, what, claim.mechanism, _stored(cost), _stored(spent)))
             head = head._replace(privacy_unit=privacy_unit, neighboring_relation=neighboring_relation)
             _ledger.write_charges(connection, head, charges)
+        self._seen = max(self._seen, spent)
 
     def __repr__(self) -> str:
         spent = self.spent
@@ -282,7 +295,8 @@ class Budget:
         if (head.unit, total) != (self.unit, self.total):
             msg = (
                 f"{self._where()} must be opened with its own total, {head.unit}={_exact(total)}, "
-                f"got {self.unit}={_exact(self.total)}."
+                f"got {self.unit}={_exact(self.total)}.\n\n"
+                "Hint: a ledger's total can't be changed. What was spent stays lost beside a new budget."
             )
             raise ValueError(msg)
         if self.name not in (None, head.name):
@@ -319,8 +333,8 @@ def _stored(value: Fraction) -> str:
 
 
 def _exact(value: Fraction) -> str:
-    """Return an exact rational for people: a decimal of up to 20 places where it is one, else a ratio."""
+    """Return an exact rational for people: a decimal of up to 20 places if it is one, else a ratio if that is short."""
     if 10**20 % value.denominator:
-        return str(value)
+        return str(value) if len(str(value)) <= _SHORT else f"about {show(value)}"
     whole, places = divmod(value.numerator * (10**20 // value.denominator), 10**20)
     return f"{whole}.{places:020}".rstrip("0").rstrip(".")

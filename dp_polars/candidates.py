@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -16,7 +15,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dp_polars import _columns
-from dp_polars._numbers import Number, as_fraction
+from dp_polars._durations import nanoseconds
+from dp_polars._numbers import Number, as_fraction, given
 
 # What users may give as a list of candidates: also anything that speaks Arrow's C interface (pyarrow arrays).
 Values: TypeAlias = "Sequence[object] | range | pl.Series | NDArray[np.generic] | pl.Enum | object"
@@ -57,7 +57,7 @@ class Categories(_Listed):
         if values is None:
             return cls(None)
         if isinstance(values, Grid):
-            msg = f"candidates of a mode must be a list, not a grid, got {values!r}."
+            msg = "categories must be a list or a range, got a grid.\n\nHint: range(0, 11), or a list of the values."
             raise TypeError(msg)
         if isinstance(values, pl.Enum):
             values = values.categories
@@ -83,8 +83,8 @@ class Categories(_Listed):
             raise TypeError(msg)
         column, own = _columns.family(dtype), _columns.family(self.values.dtype)
         if dtype.is_float() or column is None or column != own:
-            msg = f"candidates of type {self.values.dtype} can't be the mode of a column of type {dtype}."
-            if dtype.is_float():
+            msg = f"candidates of type {self.values.dtype} can't be categories of a column of type {dtype}."
+            if dtype.is_float() and own == "number":
                 msg += "\n\nHint: round or cut the column to integers, decimals or categories first."
             raise TypeError(msg)
         if self.values.dtype == dtype:
@@ -94,7 +94,7 @@ class Categories(_Listed):
         except pl.exceptions.PolarsError:
             values = None
         if values is None or values.cast(self.values.dtype).ne_missing(self.values).any():
-            msg = f"every candidate must be a value that a column of type {dtype} can hold."
+            msg = f"candidates must be values that a column of type {dtype} can hold, got some that it can't."
             raise TypeError(msg)
         return _check_width(values)
 
@@ -126,7 +126,7 @@ class Points(_Listed):
         return _plural(self.size, "candidate")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Grid:
     """A public arithmetic range of candidates, both ends included, never materialised. Made by `grid`.
 
@@ -147,7 +147,7 @@ class Grid:
 
     def __post_init__(self) -> None:
         if not self.size <= _LARGEST_SIZE:
-            msg = f"a grid must have at most 2**53 points, got {self.size}.\n\nHint: take a wider step."
+            msg = f"a grid must have at most 2**53 points, got {self.size:,}.\n\nHint: take a wider step."
             raise ValueError(msg)
         unit = _columns.tick(self.dtype)
         low, high = (0, 2**64) if self.dtype == pl.UInt64 else (-(2**63), 2**63)
@@ -181,6 +181,10 @@ class Grid:
             return pl.Series((codes * stride + first) / denominator, dtype=pl.Float64)
         return pl.Series(float(start) + codes * float(step), dtype=pl.Float64)
 
+    def __repr__(self) -> str:
+        first, last = self.take(np.array([0, self.size - 1]))
+        return f"<Grid: {self}, {first} to {last}, {self.dtype}>"
+
     def __str__(self) -> str:
         return _plural(self.size, "grid point")
 
@@ -206,6 +210,13 @@ def grid(start: Number | Temporal, stop: Number | Temporal, *, step: Number | ti
         Up to 2**53 points. Answers are Int64 (or UInt64) where both numbers are integers, Decimal where one is a
         Decimal and none a float or Fraction, else Float64; temporal answers have the type of `start`.
 
+    Raises
+    ------
+    TypeError
+        If the ends are not of one type, or the step does not go with them.
+    ValueError
+        If the step is not positive or does not land on `stop`, or there are too many points.
+
     Examples
     --------
     >>> import dp_polars as dpp
@@ -226,7 +237,10 @@ def grid(start: Number | Temporal, stop: Number | Temporal, *, step: Number | ti
         raise ValueError(msg)
     steps = (last - first) / distance
     if steps.denominator != 1:
-        msg = f"step must land on stop exactly, got start={start!r}, stop={stop!r}, step={step!r}."
+        msg = (
+            f"step must land on stop exactly, got start={start!r}, stop={stop!r}, step={step!r}.\n\n"
+            f"Hint: from start, {math.floor(steps):,} whole steps fit."
+        )
         raise ValueError(msg)
     return Grid(first, distance, int(steps) + 1, dtype)
 
@@ -243,7 +257,7 @@ def ordered(values: Values) -> Ordered:
         msg = f"candidates of a quantile must be numbers or times, got {series.dtype}."
         raise TypeError(msg)
     if series.dtype.is_float() and not series.is_finite().all():
-        msg = "candidates must be finite."
+        msg = "candidates must be finite, got an infinite one."
         raise ValueError(msg)
     return _as_grid(series.sort())
 
@@ -271,17 +285,22 @@ def _to_series(values: Values) -> pl.Series:
         of_arrow: Any = values
         return pl.Series(of_arrow)
     if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
-        msg = f"candidates must be a list, a range, a Series or an Arrow array, got {type(values).__name__}."
+        msg = f"candidates must be a list, a range, a Series or a NumPy or Arrow array, got {type(values).__name__}."
+        if isinstance(values, Iterable) and not isinstance(values, (str, bytes)):
+            msg += "\n\nHint: list(…) or sorted(…) makes a list."
         raise TypeError(msg)
     kinds = sorted({_kind(value) for value in values})
+    if "bool" in kinds and len(kinds) > 1:  # Polars would take True for 1
+        msg = f"candidates must be of one type, got {kinds}."
+        raise TypeError(msg)
     dtype = (pl.UInt64() if max(values) >= 2**63 else pl.Int64()) if kinds == ["int"] else None
     try:
         if kinds == ["datetime", "datetime with time zone"]:
             raise TypeError
         return pl.Series(values, dtype=dtype, strict=kinds != ["float", "int"])
     except (TypeError, OverflowError, pl.exceptions.PolarsError):
-        what = "of one type that Polars knows" if dtype is None else "within the 64 bits of one type"
-        msg = f"candidates must be values {what}, got {kinds}."
+        what = f"of one type that Polars knows, got {kinds}" if dtype is None else "integers that fit into 64 bits"
+        msg = f"candidates must be {what}."
         raise TypeError(msg) from None
 
 
@@ -295,7 +314,7 @@ def _plural(number: int, noun: str) -> str:
 
 def _check(values: pl.Series) -> pl.Series:
     if not len(values) >= 1:
-        msg = "candidates must not be empty."
+        msg = "candidates must be at least one value, got none."
         raise ValueError(msg)
     if values.null_count() or values.dtype == pl.Null:
         msg = "candidates must not contain null."
@@ -307,7 +326,7 @@ def _check(values: pl.Series) -> pl.Series:
         msg = f"candidates must be text, numbers, booleans or times, got {values.dtype}."
         raise TypeError(msg)
     if values.n_unique() != len(values):
-        msg = "candidates must not repeat."
+        msg = f"candidates must not repeat, got {values.filter(values.is_duplicated())[0]!r} more than once."
         raise ValueError(msg)
     return _check_width(values)
 
@@ -332,14 +351,14 @@ def _from_integers(physical: NDArray[np.uint64], dtype: pl.DataType) -> pl.Serie
     return (signed.cast(pl.Int32) if dtype == pl.Date else signed).cast(dtype)
 
 
-def _number_dtype(given: list[object], exact: list[Fraction]) -> pl.DataType:
-    if any(isinstance(value, (float, np.floating, Fraction)) for value in given):
+def _number_dtype(ends: list[object], exact: list[Fraction]) -> pl.DataType:
+    if any(isinstance(value, (float, np.floating, Fraction)) for value in ends):
         return pl.Float64()
-    if any(isinstance(value, Decimal) for value in given):
+    if any(isinstance(value, Decimal) for value in ends):
         for scale in range(_MOST_PLACES + 1):
             if all((value * 10**scale).denominator == 1 for value in exact):
                 return pl.Decimal(38, scale)
-        msg = f"a decimal grid must have at most {_MOST_PLACES} decimal places, got {given!r}."
+        msg = f"a decimal grid must have at most {_MOST_PLACES} decimal places, got {ends!r}."
         raise ValueError(msg)
     if exact[0] >= 0 and 2**63 <= exact[1] < 2**64:
         return pl.UInt64()
@@ -350,49 +369,16 @@ def _temporal_ends(start: object, stop: object, step: object) -> tuple[Fraction,
     try:
         ends = pl.Series([start, stop], strict=True)
     except (TypeError, pl.exceptions.PolarsError):
-        msg = f"start and stop must be of one type, got {start!r} and {stop!r}."
+        msg = f"start and stop must be of one type, got {given(start)} and {given(stop)}."
         raise TypeError(msg) from None
     unit = _columns.tick(ends.dtype)
     if unit is None or ends.null_count() or _kind(start) != _kind(stop):
-        msg = f"start and stop must be of one type, got {start!r} and {stop!r}."
+        msg = f"start and stop must be of one type, got {given(start)} and {given(stop)}."
         raise TypeError(msg)
-    distance = Fraction(_duration(step))
+    distance = Fraction(nanoseconds(step))
     if (distance / unit).denominator != 1:
         resolution = "days" if ends.dtype == pl.Date else "microseconds"
         msg = f"step must be a whole number of {resolution} for {ends.dtype}, got {step!r}."
         raise ValueError(msg)
     first, last = (int(end) * unit for end in _columns.integers(ends))
     return first, last, distance, ends.dtype
-
-
-_UNITS = {
-    "ns": 1,
-    "us": 10**3,
-    "ms": 10**6,
-    "s": 10**9,
-    "m": 60 * 10**9,
-    "h": 3600 * 10**9,
-    "d": 86_400 * 10**9,
-    "w": 7 * 86_400 * 10**9,
-}
-
-
-def _duration(step: object) -> int:
-    """Return a fixed duration in nanoseconds."""
-    if isinstance(step, timedelta):
-        return step // timedelta(microseconds=1) * 1000
-    if not isinstance(step, str):
-        msg = f"step must be a timedelta or a duration string between times, got {step!r}."
-        raise TypeError(msg)
-    if re.fullmatch(r"-?(\d+[a-z]+)*\d+(mo|q|y)(\d+[a-z]+)*", step):
-        msg = (
-            f"step must be a fixed duration, got {step!r}.\n\n"
-            "Hint: months, quarters and years vary in length; pass a list such as pl.date_range(…, eager=True)."
-        )
-        raise ValueError(msg)
-    parts = re.fullmatch(r"(-?)((?:\d+(?:ns|us|ms|s|m|h|d|w))+)", step)
-    if parts is None:
-        msg = f'step must be a duration such as "1d" or "1h30m", got {step!r}.'
-        raise ValueError(msg)
-    total = sum(int(n) * _UNITS[unit] for n, unit in re.findall(r"(\d+)(ns|us|ms|s|m|h|d|w)", parts[2]))
-    return -total if parts[1] else total

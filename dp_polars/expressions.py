@@ -28,7 +28,8 @@ class PrivateExpr(pl.Expr):
     """An expression whose every evaluation is a release: what the methods of `.dp` return.
 
     It is a `polars.Expr` and goes wherever one goes. `alias`, `over` and `name.*` keep the class; every other operation
-    gives a plain `Expr`: post-processing of a private answer is free.
+    gives a plain `Expr`. Post-processing of a private *answer* is free, but an expression that a query names twice, as
+    in `p - p`, may be drawn twice and then costs twice: collect it first.
 
     Attributes
     ----------
@@ -199,7 +200,8 @@ class _Schema:
             if self.query.candidates_type is None:
                 answer = pl.Struct({"flag" if answer == pl.Boolean else "text": answer})
         except (TypeError, ValueError) as error:
-            fits = pl.Struct({f"{self.query}: {error}": pl.Boolean})
+            # A paragraph of its own between Polars' words.
+            fits = pl.Struct({f"\n\ncolumn {column.name!r}, {self.query}: {error}\n\n": pl.Boolean})
         return pl.Series(column.name, [None] * len(column), dtype=pl.Struct({"answer": answer, "fits": fits}))
 
 

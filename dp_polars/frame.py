@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 import polars as pl
 
 from dp_polars import _keys
+from dp_polars._sources import source_of
+from dp_polars.budget import Budget
 from dp_polars.expressions import PrivateExpr
 from dp_polars.protection import Protection
 from dp_polars.queries import ArgMax
 from dp_polars.recipe import Expressions, JoinHow, Recipe, expressions_of, join_of
-from dp_polars.release import Ask, PrivateQuery, source_of
+from dp_polars.release import Ask, PrivateQuery
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dp_polars._keys import PublicKeys
-    from dp_polars.budget import Budget
+    from dp_polars.privacy import NeighboringRelation
 
 
 class PrivateFrame:
@@ -29,6 +31,12 @@ class PrivateFrame:
     """
 
     def __init__(self, recipe: Recipe, source: pl.LazyFrame | None, budget: Budget | None) -> None:
+        if budget is not None and not isinstance(budget, Budget):
+            msg = (
+                f"budget must be a Budget or None, got {type(budget).__name__}.\n\n"
+                "Hint: budget=dp_polars.Budget(epsilon=1)."
+            )
+            raise TypeError(msg)
         self._recipe, self._source, self._budget = recipe, source, budget
         if source is not None:
             recipe.rows(source)
@@ -38,8 +46,32 @@ class PrivateFrame:
         """Who is protected, and by which bounds."""
         return self._recipe.protection
 
+    def collect_schema(self) -> pl.Schema:
+        """Return the names and types of the columns after all steps: they are public.
+
+        Raises
+        ------
+        TypeError
+            If the frame was built without data.
+        """
+        if self._source is None:
+            msg = "the frame must be built on data to have columns.\n\nHint: frame.dp.protect(…)."
+            raise TypeError(msg)
+        return self._recipe.rows(self._source).collect_schema()
+
     def filter(self, *predicates: pl.Expr, **constraints: object) -> PrivateFrame:
-        """Keep the rows for which all predicates are true; `name=value` means that the column equals it.
+        """Keep the rows for which all predicates are true.
+
+        Parameters
+        ----------
+        *predicates
+            Boolean expressions of the columns of a row.
+        **constraints
+            `name=value`: the column equals the constant.
+
+        Returns
+        -------
+        PrivateFrame
 
         Raises
         ------
@@ -49,8 +81,17 @@ class PrivateFrame:
         equal = tuple(pl.col(name) == pl.lit(value) for name, value in constraints.items())
         return self._then("filter", (*expressions_of(predicates, {}, strings=False), *equal))
 
-    def with_columns(self, *exprs: pl.Expr, **named: pl.Expr) -> PrivateFrame:
+    def with_columns(self, *exprs: pl.Expr | str, **named: object) -> PrivateFrame:
         """Add or replace columns, row by row.
+
+        Parameters
+        ----------
+        *exprs, **named
+            Expressions of the columns of a row, or names of columns; the named ones may be constants.
+
+        Returns
+        -------
+        PrivateFrame
 
         Raises
         ------
@@ -59,8 +100,17 @@ class PrivateFrame:
         """
         return self._then("with_columns", expressions_of(exprs, named, strings=True))
 
-    def select(self, *exprs: pl.Expr | str, **named: pl.Expr | str) -> PrivateFrame:
+    def select(self, *exprs: pl.Expr | str, **named: object) -> PrivateFrame:
         """Keep or make columns, row by row. The privacy unit stays, also where it is not named.
+
+        Parameters
+        ----------
+        *exprs, **named
+            Expressions of the columns of a row, or names of columns; the named ones may be constants.
+
+        Returns
+        -------
+        PrivateFrame
 
         Raises
         ------
@@ -71,6 +121,20 @@ class PrivateFrame:
 
     def join(self, public: pl.DataFrame | pl.LazyFrame, on: str | Sequence[str], how: JoinHow = "left") -> PrivateFrame:
         """Add the columns of a public frame that has each key at most once.
+
+        Parameters
+        ----------
+        public
+            The public rows; a LazyFrame is collected at once.
+        on
+            The columns that must be equal, by their names, which are the same in both frames. Null equals nothing.
+        how
+            "left" keeps private rows without a partner (their new columns are null), "inner" drops them.
+
+        Returns
+        -------
+        PrivateFrame
+            A public column named like a private one gets the suffix "_right".
 
         Raises
         ------
@@ -89,12 +153,22 @@ class PrivateFrame:
             are groups), or a frame whose rows are the groups. At most 10⁷. Never taken from the data: every key is
             answered, and rows of other keys are left out.
 
+        Returns
+        -------
+        PrivateGroupBy
+            Whose `agg` asks about every group.
+
         Raises
         ------
         TypeError, ValueError
             If keys are null, repeat, or don't fit their column's type.
         """
         return PrivateGroupBy(self, _keys.public_keys(keys))
+
+    def collect(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
+        """Refuse: private rows don't leave the frame."""
+        msg = "private rows must not be collected.\n\nHint: ask with agg(…), then release()."
+        raise TypeError(msg)
 
     def agg(self, *exprs: PrivateExpr, **named: PrivateExpr) -> PrivateQuery:
         """Ask for private answers about all rows together.
@@ -104,6 +178,11 @@ class PrivateFrame:
         *exprs, **named
             Modes, medians and quantiles (`pl.col("x").dp.median(…)`), named by their column or by the keyword. Each
             one's loss is what one person loses to it in all. Bounds and relation are those of `protect`.
+
+        Returns
+        -------
+        PrivateQuery
+            Nothing is read before its `release`.
 
         Raises
         ------
@@ -117,22 +196,23 @@ class PrivateFrame:
         bound = "no data yet" if self._source is None else "private rows"
         return f"<PrivateFrame: {bound}, {steps} step{'s' * (steps != 1)}, {self.protection}>"
 
-    def _then(self, method: str, exprs: tuple[pl.Expr, ...]) -> PrivateFrame:
-        return PrivateFrame(self._recipe.then(Expressions(method, exprs)), self._source, self._budget)  # type: ignore[arg-type]
+    def _then(self, method: Literal["filter", "select", "with_columns"], exprs: tuple[pl.Expr, ...]) -> PrivateFrame:
+        return PrivateFrame(self._recipe.then(Expressions(method, exprs)), self._source, self._budget)
 
     def _ask(
         self, keys: pl.DataFrame | None, exprs: Sequence[PrivateExpr], named: dict[str, PrivateExpr]
     ) -> PrivateQuery:
         flat = [item for expr in exprs for item in (expr if isinstance(expr, (list, tuple)) else [expr])]
-        asks = tuple(_ask_of(expr, None) for expr in flat) + tuple(_ask_of(expr, name) for name, expr in named.items())
+        relation = self.protection.neighboring_relation
+        asks = tuple(_ask_of(expr, name, relation) for name, expr in [*((None, expr) for expr in flat), *named.items()])
         taken = [ask.name for ask in asks] + ([] if keys is None else keys.columns)
         repeated = sorted({name for name in taken if taken.count(name) > 1})
         if repeated or not asks:
             msg = (
-                f"outputs must have names of their own, got several named {repeated}.\n\n"
+                f"outputs must be named unlike each other and unlike the keys, got several named {repeated}.\n\n"
                 "Hint: use alias, or agg(name=…)."
                 if repeated
-                else "agg must be given at least one private expression."
+                else "agg must be given at least one private answer, got none."
             )
             raise ValueError(msg)
         return PrivateQuery(self._recipe, self._source, self._budget, keys, asks)
@@ -183,8 +263,8 @@ def protect(
     ------
     TypeError, ValueError
         If an argument is not as described, or, on data, if the frame's plan already holds a step that looks at several
-        rows (an aggregation, a window, unique, head, sort and slice …), which one person's rows might change for
-        others.
+        rows (an aggregation, a window, unique, head or slice …), which one person's rows might change for others, or a
+        cast or parser that may fail.
 
     Notes
     -----
@@ -208,8 +288,10 @@ def protect(
     return PrivateFrame(Recipe(protection), None, budget)
 
 
-class _FrameNamespace:
-    """The method `.dp.protect` of a Polars frame."""
+@pl.api.register_lazyframe_namespace("dp")
+@pl.api.register_dataframe_namespace("dp")
+class FrameNamespace:
+    """The method `.dp.protect` of a LazyFrame or a DataFrame."""
 
     def __init__(self, frame: pl.LazyFrame | pl.DataFrame) -> None:
         self._frame = frame
@@ -235,21 +317,11 @@ class _FrameNamespace:
         return PrivateFrame(recipe, source_of(self._frame, recipe.protection).unread, budget)
 
 
-@pl.api.register_lazyframe_namespace("dp")
-class PrivateLazyFrameNamespace(_FrameNamespace):
-    """The method `.dp.protect` of a LazyFrame."""
-
-
-@pl.api.register_dataframe_namespace("dp")
-class PrivateDataFrameNamespace(_FrameNamespace):
-    """The method `.dp.protect` of a DataFrame."""
-
-
-def _ask_of(expr: object, name: str | None) -> Ask:
+def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> Ask:
     if not isinstance(expr, PrivateExpr):
         msg = (
-            f"agg on a private frame must be given private expressions, got {type(expr).__name__}.\n\n"
-            "Hint: post-process after the release: query.release().with_columns(…)."
+            f"agg on a private frame must be given private answers, got {type(expr).__name__}.\n\n"
+            'Hint: pl.col("age").dp.median(…). Work on answers after the release: query.release().with_columns(…).'
         )
         raise TypeError(msg)
     query, column = expr.query, expr._column
@@ -264,5 +336,11 @@ def _ask_of(expr: object, name: str | None) -> Ask:
         raise TypeError(msg)
     if query.claim.contributions.total != 1:
         msg = "contributions must be left out on a private frame.\n\nHint: give protect the bounds on a person's rows."
+        raise ValueError(msg)
+    if query.claim.neighboring_relation not in ("add_or_remove_one", relation):
+        msg = (
+            "neighboring_relation must be left out on a private frame, got "
+            f"{query.claim.neighboring_relation!r}.\n\nHint: give it to protect."
+        )
         raise ValueError(msg)
     return Ask(name or expr.meta.output_name(), column, query)

@@ -25,6 +25,7 @@ from dp_polars import _exact
 if TYPE_CHECKING:
     from dp_polars._random import WordSource
     from dp_polars.privacy import Mechanism
+    from dp_polars.scores import Ints, SignedInts
 
 # Blocks whose coin exp(−rate·gap) is below exp(−FAR), less than 2**-64, are raced all together.
 FAR = 45.0
@@ -44,8 +45,6 @@ _FIRST_SLACK = np.float32(2.0**-14)
 # Racers whose temporaries stay in the cache.
 CHUNK = 1 << 16
 
-Ints: TypeAlias = "NDArray[np.int64]"
-SignedInts: TypeAlias = "NDArray[np.signedinteger]"
 Floats: TypeAlias = "NDArray[np.float64]"
 GapArray: TypeAlias = "NDArray[Any]"  # of integers or float64
 # All blocks of one group, exactly: position -> gap, and multiplicities.

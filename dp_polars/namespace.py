@@ -46,7 +46,8 @@ def mode(
     contributions
         How many rows one person can have. With `group_by_dynamic` or `rolling`, windows that overlap multiply them.
     neighboring_relation
-        "add_or_remove_one" or "replace_one" (which doubles R).
+        "add_or_remove_one" or "replace_one". The latter doubles R, the most that one row changes the difference of
+        two scores.
     mechanism
         None: permute-and-flip under `epsilon`, the exponential mechanism under `rho`. Or "permute_and_flip" or
         "exponential", charged what is proved for it.

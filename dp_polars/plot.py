@@ -254,7 +254,7 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
         raise ValueError(msg)
     known = frame.filter(pl.col("true_answer").is_not_null())
     if not known.height:
-        msg = "frame must have a row with a true answer."
+        msg = "frame must have a row with a true answer, got none.\n\nHint: do candidates and keys match the rows?"
         raise ValueError(msg)
     keys = [name for name in frame.columns if name not in analysis.SIMULATED]
     rows: list[Any] = []
@@ -265,7 +265,7 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
         if losses > 1:
             if part.height > losses:
                 note += f"; line and band: median and middle 80% of {part.height // losses:,} groups"
-            panels = _panels.over_losses(part, f"privacy loss {symbol} of one person")
+            panels = _panels.over_losses(part, f"loss {symbol} of one person to this output")
         else:
             note += f", {symbol} = {first['loss']:g}"
             panels = _panels.over_shares(part) if part.height > _MOST_BARS else _panels.over_groups(part, keys)

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from dp_polars._intervals import ball, precision, upper
-from dp_polars._numbers import Number, positive_fraction, show
+from dp_polars._numbers import Number, given, positive_fraction, show
 
 Unit: TypeAlias = Literal["epsilon", "rho"]
 Mechanism: TypeAlias = Literal["permute_and_flip", "exponential"]
@@ -40,14 +40,17 @@ class Loss:
     def of(cls, *, epsilon: Number | None, rho: Number | None) -> Loss:
         """Return the one loss that was given."""
         if (epsilon is None) == (rho is None):
-            msg = f"Exactly one of epsilon and rho must be given, got epsilon={epsilon!r} and rho={rho!r}."
+            msg = (
+                f"exactly one of epsilon and rho must be given, got {'neither' if rho is None else 'both'}.\n\n"
+                "Hint: epsilon=1.0 for pure differential privacy, rho=0.1 for zero-concentrated."
+            )
             raise TypeError(msg)
         if epsilon is not None:
             return cls(positive_fraction("epsilon", epsilon), "epsilon")
         return cls(positive_fraction("rho", rho), "rho")
 
     def __str__(self) -> str:
-        return f"{self.unit}={show(self.value)}"
+        return f"{self.unit}={show(self.value, up=True)}"
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ def range_of(sensitivity: Number, monotonic: bool) -> Fraction:
     """Return R for scores of the caller's own: the most that one person changes the difference of two of them."""
     exact = positive_fraction("sensitivity", sensitivity)
     if not isinstance(monotonic, (bool, np.bool_)):
-        msg = f"monotonic must be True or False, got {monotonic!r}."
+        msg = f"monotonic must be True or False, got {given(monotonic)}."
         raise TypeError(msg)
     return exact if monotonic else 2 * exact
 
@@ -94,16 +97,16 @@ def check_mechanism(mechanism: str | None, unit: Unit) -> Mechanism:
     """
     if mechanism is None:
         return "permute_and_flip" if unit == "epsilon" else "exponential"
-    if mechanism not in get_args(Mechanism):
-        msg = f"mechanism must be one of {list(get_args(Mechanism))} or None, got {mechanism!r}."
+    if not isinstance(mechanism, str) or mechanism not in get_args(Mechanism):
+        msg = f"mechanism must be one of {list(get_args(Mechanism))} or None, got {given(mechanism)}."
         raise ValueError(msg)
     return mechanism  # type: ignore[return-value]
 
 
 def check_relation(relation: str) -> NeighboringRelation:
     """Return the neighbouring relation asked for."""
-    if relation not in get_args(NeighboringRelation):
-        msg = f"neighboring_relation must be one of {list(get_args(NeighboringRelation))}, got {relation!r}."
+    if not isinstance(relation, str) or relation not in get_args(NeighboringRelation):
+        msg = f"neighboring_relation must be one of {list(get_args(NeighboringRelation))}, got {given(relation)}."
         raise ValueError(msg)
     return relation  # type: ignore[return-value]
 
@@ -125,6 +128,9 @@ class Claim:
         How one person's rows may spread over the groups.
     neighboring_relation
         "add_or_remove_one", "replace_one", or None where the caller's sensitivity implies it.
+    rate
+        λ: a candidate whose score is less than the best one by `gap` has the coin exp(−λ·gap). The largest that `loss`
+        pays for, rounded down.
     """
 
     loss: Loss
@@ -147,7 +153,7 @@ class Claim:
         chosen = check_mechanism(mechanism, loss.unit)
         rate = _scaled_rate(loss, chosen, contributions) / score_range
         if not _SMALLEST_RATE <= rate <= _LARGEST_RATE:
-            msg = f"The rate that the loss pays for must lie between 2**-1000 and 2**1000, got {loss}."
+            msg = f"{loss.unit} over the range of the score must lie between 2**-1000 and 2**1000, got {loss}."
             raise ValueError(msg)
         return cls(loss, chosen, score_range, contributions, neighboring_relation, rate)
 

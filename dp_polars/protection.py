@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dp_polars._bounding import Kept
-from dp_polars._numbers import positive_int
+from dp_polars._numbers import given, positive_int
 from dp_polars.privacy import Contributions, check_relation
-from dp_polars.queries import Mode
 
 if TYPE_CHECKING:
     from dp_polars.privacy import NeighboringRelation
@@ -44,27 +43,27 @@ class Protection:
     ) -> Protection:
         """Return the protection of these arguments of `protect`."""
         if privacy_unit is not None and not isinstance(privacy_unit, str):
-            msg = f"privacy_unit must be the name of a column or None, got {privacy_unit!r}."
+            msg = f"privacy_unit must be the name of a column or None, got {given(privacy_unit)}."
             raise TypeError(msg)
         bounds = {"max_rows": max_rows, "max_groups": max_groups, "max_rows_per_group": max_rows_per_group}
-        given = {name: positive_int(name, value) for name, value in bounds.items() if value is not None}
-        if privacy_unit is None and given:
+        checked = {name: positive_int(name, value) for name, value in bounds.items() if value is not None}
+        if privacy_unit is None and checked:
             msg = (
-                f"{', '.join(given)} must be left out where privacy_unit is None: every row is a person of its own.\n\n"
+                f"{', '.join(checked)} must be left out where privacy_unit is None: every row is a person.\n\n"
                 "Hint: name the column that tells people apart."
             )
             raise ValueError(msg)
         return cls(
             privacy_unit,
-            given.get("max_rows"),
-            given.get("max_groups"),
-            given.get("max_rows_per_group"),
+            checked.get("max_rows"),
+            checked.get("max_groups"),
+            checked.get("max_rows_per_group"),
             check_relation(neighboring_relation),
         )
 
     def counts_people(self, query: Counted) -> bool:
         """Return whether the output counts distinct people rather than rows: then only a person's groups matter."""
-        return self.privacy_unit is not None and isinstance(query, Mode)
+        return self.privacy_unit is not None and query.score.of_people
 
     def contributions(self, query: Counted, groups: int) -> Contributions:
         """Return the bounds that the loss of `query` over so many public groups is reckoned with."""
@@ -76,7 +75,7 @@ class Protection:
         per_group = self.max_rows_per_group or self.max_rows
         if per_group is None:
             msg = (
-                "the rows of one person must be bounded for a quantile.\n\n"
+                f"the rows of one person must be bounded for a {query}.\n\n"
                 "Hint: give protect max_rows, or max_rows_per_group (with max_groups where there are many groups)."
             )
             raise ValueError(msg)

@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import polars as pl
 
-from dp_polars import _columns, scores
+from dp_polars import _columns
 from dp_polars._encoding import Encoder, category_encoder, ordered_encoder
 from dp_polars._kernel import Draw
 from dp_polars._numbers import Number, as_fraction, positive_int, show
 from dp_polars.candidates import Categories, Ordered, ordered
 from dp_polars.privacy import Claim, Contributions, Loss, check_relation
+from dp_polars.scores import CountScore, QuantileScore
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from dp_polars.candidates import Values
     from dp_polars.privacy import NeighboringRelation, Unit
-    from dp_polars.scores import Ints
+    from dp_polars.scores import Ints, Score
 
 _LARGEST_DENOMINATOR = 10_000
 
 
 @dataclass(frozen=True)
-class Mode:
-    """The most common of the candidates."""
+class OfCategories(ABC):
+    """One of a list of categories, by a score of its own."""
 
     candidates: Categories
     claim: Claim
+    score: ClassVar[Score]
 
-    def under(self, contributions: Contributions, relation: NeighboringRelation) -> Mode:
+    def under(self, contributions: Contributions, relation: NeighboringRelation) -> Self:
         """Return the same question with the rate that the same loss pays for under these bounds."""
-        score_range = scores.mode_range(relation)
+        score_range = self.score.range(relation)
         return replace(
             self, claim=Claim.of(self.claim.loss, self.claim.mechanism, score_range, contributions, relation)
         )
@@ -53,11 +58,22 @@ class Mode:
 
     def draw(self, column: pl.DataType | None = None) -> Draw:
         """Return what the kernel needs to know."""
-        return Draw(len(self.candidates.for_column(column)), None, self.claim.rate, self.claim.mechanism)
+        return Draw(len(self.candidates.for_column(column)), self.score, self.claim.rate, self.claim.mechanism)
 
     def answers(self, codes: Ints, column: pl.DataType | None = None) -> pl.Series:
         """Return the candidates that the codes stand for, in the column's type if that is given."""
         return self.candidates.for_column(column).gather(codes)
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """Return what is asked in a few words, for claims, messages and the ledger."""
+
+
+@dataclass(frozen=True)
+class Mode(OfCategories):
+    """The most common of the candidates."""
+
+    score: ClassVar[Score] = CountScore()
 
     def __str__(self) -> str:
         return f"mode of {self.candidates}"
@@ -71,9 +87,14 @@ class Quantile:
     candidates: Ordered
     claim: Claim
 
+    @property
+    def score(self) -> Score:
+        """How good a candidate is."""
+        return QuantileScore(self.alpha)
+
     def under(self, contributions: Contributions, relation: NeighboringRelation) -> Quantile:
         """Return the same question with the rate that the same loss pays for under these bounds."""
-        score_range = scores.quantile_range(self.alpha, relation)
+        score_range = self.score.range(relation)
         return replace(
             self, claim=Claim.of(self.claim.loss, self.claim.mechanism, score_range, contributions, relation)
         )
@@ -94,7 +115,7 @@ class Quantile:
 
     def draw(self, column: pl.DataType | None = None) -> Draw:  # noqa: ARG002
         """Return what the kernel needs to know."""
-        return Draw(self.candidates.size, self.alpha, self.claim.rate, self.claim.mechanism)
+        return Draw(self.candidates.size, self.score, self.claim.rate, self.claim.mechanism)
 
     def answers(self, codes: Ints, column: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
         """Return the candidates that the codes stand for."""
@@ -129,8 +150,8 @@ class ArgMax:
         return f"row with the {'lowest' if self.lowest else 'highest'} score"
 
 
-Counted: TypeAlias = "Mode | Quantile"
-Query: TypeAlias = "Mode | Quantile | ArgMax"
+Counted: TypeAlias = "OfCategories | Quantile"
+Query: TypeAlias = "OfCategories | Quantile | ArgMax"
 
 _INTEGERS = [pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64]
 
@@ -145,7 +166,7 @@ def describe(query: Query) -> str:
         per_row = " per row"
     lines = {
         "selects": str(query),
-        "loss": f"{claim.loss} in all (as {other}: {show(claim.cost(other))})",
+        "loss": f"{claim.loss} in all (as {other}: {show(claim.cost(other), up=True)})",
         "mechanism": f"{claim.mechanism}, rate {show(claim.rate)} for R = {show(claim.score_range)}{per_row}",
         "relation": relation,
     }
@@ -164,7 +185,7 @@ def ask_mode(
     """Return the query of these arguments."""
     loss, relation = Loss.of(epsilon=epsilon, rho=rho), check_relation(neighboring_relation)
     rows = _in_one_group(contributions)
-    return Mode(Categories.of(candidates), Claim.of(loss, mechanism, scores.mode_range(relation), rows, relation))
+    return Mode(Categories.of(candidates), Claim.of(loss, mechanism, CountScore().range(relation), rows, relation))
 
 
 def ask_quantile(
@@ -181,13 +202,19 @@ def ask_quantile(
     loss, relation = Loss.of(epsilon=epsilon, rho=rho), check_relation(neighboring_relation)
     rows = _in_one_group(contributions)
     exact = as_fraction("alpha", alpha)
-    if not (0 < exact < 1 and exact.denominator <= _LARGEST_DENOMINATOR):
+    if not 0 < exact < 1:
         msg = (
-            f"alpha must lie strictly between 0 and 1 and have a denominator of at most {_LARGEST_DENOMINATOR:,}, "
-            f"got {alpha!r}."
+            f"alpha must lie strictly between 0 and 1, got {alpha!r}.\n\n"
+            "Hint: 0.5 is the median, 0.9 the 90th percentile."
         )
         raise ValueError(msg)
-    claim = Claim.of(loss, mechanism, scores.quantile_range(exact, relation), rows, relation)
+    if not exact.denominator <= _LARGEST_DENOMINATOR:
+        msg = (
+            f"alpha must be a fraction with a denominator of at most {_LARGEST_DENOMINATOR:,}, got {alpha!r}.\n\n"
+            "Hint: round it to four decimals."
+        )
+        raise ValueError(msg)
+    claim = Claim.of(loss, mechanism, QuantileScore(exact).range(relation), rows, relation)
     return Quantile(exact, ordered(candidates), claim)
 
 

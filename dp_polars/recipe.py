@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import polars as pl
 
+from dp_polars._numbers import given
 from dp_polars._rows import row_by_row
+from dp_polars.expressions import PrivateExpr
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +32,9 @@ class Expressions:
         schema = rows.collect_schema()
         proved = [row_by_row(expr, schema, f"An expression of {self.method}") for expr in self.expressions]
         if self.method == "filter":
-            return rows.filter(*proved)
+            kept = rows.filter(*proved)
+            kept.collect_schema()
+            return kept
         outputs = [pl.LazyFrame(schema=schema).select(expr).collect_schema().names() for expr in proved]
         for expr, names in zip(proved, outputs, strict=True):
             if unit in names and not _is_selection(expr):
@@ -60,7 +64,7 @@ class Join:
         schema = rows.collect_schema()
         for name in self.on:
             if name not in schema:
-                msg = f"the private frame must have the join column {name!r}, it has {list(schema)}."
+                msg = f"the private frame must have the join column {name!r}, got the columns {list(schema)}."
                 raise ValueError(msg)
         if unit is not None and unit in self.public.columns and unit not in self.on:
             msg = f"the public frame of a join must not have a column named like the privacy unit, {unit!r}."
@@ -88,7 +92,7 @@ class Recipe:
         """Return the rows of `frame` after all steps, each proved on the columns that are there."""
         unit, schema = self.protection.privacy_unit, frame.collect_schema()
         if unit is not None and unit not in schema:
-            msg = f"the frame must have the privacy unit as a column, {unit!r}, it has {list(schema)}."
+            msg = f"the frame must have the privacy unit {unit!r} as a column, got the columns {list(schema)}."
             raise ValueError(msg)
         for step in self.steps:
             frame = step.apply(frame, unit)
@@ -105,17 +109,23 @@ def expressions_of(exprs: Sequence[object], named: Mapping[str, object], *, stri
         expr = pl.col(value) if strings and isinstance(value, str) else value
         made.append((expr if isinstance(expr, pl.Expr) else pl.lit(expr)).alias(name))
     for expr in made:
+        if isinstance(expr, PrivateExpr):
+            msg = "steps on a private frame must be row by row, got a private answer.\n\nHint: ask for it in agg(…)."
+            raise TypeError(msg)
         if not isinstance(expr, pl.Expr):
-            msg = f"steps on a private frame must be written with Polars expressions, got {type(expr).__name__}."
+            msg = f"steps on a private frame must be Polars expressions such as pl.col('x') > 3, got {given(expr)}."
             raise TypeError(msg)
     return tuple(expr for expr in made if isinstance(expr, pl.Expr))
 
 
 def join_of(public: object, on: str | Sequence[str], how: str) -> Join:
     """Return the join with a public frame; an error where its keys repeat."""
-    names = (on,) if isinstance(on, str) else tuple(on)
+    names = (on,) if isinstance(on, str) else tuple(on) if isinstance(on, (list, tuple)) else ()
+    if not names or not all(isinstance(name, str) for name in names):
+        msg = f"on must be the name of a column or a list of names, got {given(on)}."
+        raise TypeError(msg)
     if how not in ("left", "inner"):
-        msg = f'how must be "left" or "inner", got {how!r}.'
+        msg = f'how must be "left" or "inner", got {given(how)}.'
         raise ValueError(msg)
     if isinstance(public, pl.LazyFrame):
         public = public.collect()
@@ -123,8 +133,8 @@ def join_of(public: object, on: str | Sequence[str], how: str) -> Join:
         msg = f"a private frame must be joined with a public DataFrame or LazyFrame, got {type(public).__name__}."
         raise TypeError(msg)
     missing = [name for name in names if name not in public.columns]
-    if not names or missing:
-        msg = f"on must name columns of the public frame, got {on!r}; it has {public.columns}."
+    if missing:
+        msg = f"on must name columns of the public frame, {public.columns}, got {missing}."
         raise ValueError(msg)
     if public.select(names).is_duplicated().any():
         msg = (

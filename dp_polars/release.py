@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-import tempfile
-from collections.abc import Callable
+import secrets
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import polars as pl
 
 from dp_polars import _keys
 from dp_polars._bounding import Cells
 from dp_polars._counting import Output, count, draw_groups
-from dp_polars._numbers import positive_int
+from dp_polars._numbers import given, positive_int
 from dp_polars._planning import accuracy_of
-from dp_polars._plans import refuse_unsafe_plan
 from dp_polars._rows import row_by_row
+from dp_polars._sources import PrivateRows, Source, UnreadableError, source_of
 from dp_polars.privacy import Loss
-from dp_polars.queries import Quantile
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from polars._typing import EngineType
 
     from dp_polars.budget import Budget
@@ -35,15 +31,22 @@ if TYPE_CHECKING:
     from dp_polars.queries import Counted
     from dp_polars.recipe import Recipe
 
-# A frame of private rows: also a pyarrow dataset, and anything that speaks Arrow's C stream.
-PrivateRows: TypeAlias = "pl.LazyFrame | pl.DataFrame | object"
-
 _CLAIM_KEY = b"dp_polars.claim"
 _ENGINES = ["auto", "in-memory", "streaming"]
 
 
+_FAILED = (
+    "The release failed while the engine ran on the private rows. Its message may hold values of them and is not "
+    "shown; what was charged stays charged.\n\n"
+    "Hint: run the same steps on public or made rows of the same types to see what fails."
+)
+
+
 class ReleaseError(RuntimeError):
     """The engine failed on private rows. Its own message may hold values of them, so it is not shown."""
+
+    def __init__(self, message: str = _FAILED) -> None:
+        super().__init__(message)
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,7 @@ class PrivateQuery:
             names them and no data is bound), `groups`, `neighboring_relation`, `privacy_unit`, `score_range` (R of one
             person's row, or of one person where people are counted), `rate` (λ), `epsilon` and `rho` (the loss of one
             person over all groups, in both units), `error_95` (with probability 0.95 the answer of a group is nearer
-            to the best one than this) and `error_unit`.
+            to the best one than this, counting the rows that the bounds keep) and `error_unit`.
         """
         return pl.DataFrame([self._explain_one(ask) for ask in self._asks])
 
@@ -130,7 +133,7 @@ class PrivateQuery:
             Polars' engine: "auto", "in-memory" or "streaming".
         partitions
             Into how many parts the people are divided, one being counted after the other: more parts take less
-            memory and more time. None: chosen from the plan.
+            memory and more time. None: a part for every 2**24 rows, which are counted first.
 
         Returns
         -------
@@ -143,30 +146,41 @@ class PrivateQuery:
         BudgetExceededError
             If the budget has too little left. Nothing is charged then, and no row is read.
         ReleaseError
-            If the engine fails on the private rows; the charge stays.
+            If the engine fails on the private rows, or they can't be read; the charge stays.
         TypeError, ValueError
             If the frame is missing or has other columns than the query needs.
+
+        Notes
+        -----
+        The columns' types are public. Where they are found by looking at values (pandas' object columns, a CSV file's
+        inferred schema), fix them beforehand.
         """
         if partitions is not None:
             positive_int("partitions", partitions)
-        if engine not in _ENGINES:
-            msg = f"engine must be one of {_ENGINES}, got {engine!r}."
+        if not isinstance(engine, str) or engine not in _ENGINES:
+            msg = f"engine must be one of {_ENGINES}, got {given(engine)}."
             raise ValueError(msg)
-        source = self._source_of(frame)
-        self._bind(source.unread)
+        answers = None
+        try:
+            source = self._source_of(frame)
+        except UnreadableError:
+            source = None  # that it failed says something of the rows, so it is paid for
+        if source is not None:
+            self._bind(source.unread)
         self._charge()
         try:
-            answers = self._draw(self._bind(source.read()), engine, partitions)
+            if source is not None:
+                answers = self._draw(self._bind(source.read()), engine, partitions)
         except (Exception, pl.exceptions.PanicException):
             answers = None
         if answers is None:  # raised here, where no exception with private values is its context
-            msg = (
-                "The release failed while the engine ran on the private rows. Its message may hold values of them and "
-                "is not shown; what was charged stays charged.\n\n"
-                "Hint: run the same steps on public or made rows of the same types to see what fails."
-            )
-            raise ReleaseError(msg)
+            raise ReleaseError
         return answers
+
+    def collect(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
+        """Refuse: a collected query looks repeatable, and each release is one."""
+        msg = "a private query must be released, not collected.\n\nHint: release()."
+        raise TypeError(msg)
 
     def sink_parquet(
         self,
@@ -190,20 +204,23 @@ class PrivateQuery:
         from pyarrow import parquet
 
         target = Path(path)
+        if not target.parent.is_dir() or target.is_dir():
+            msg = f"path must be a file in a folder that is there, got {str(path)!r}."
+            raise (IsADirectoryError if target.is_dir() else FileNotFoundError)(msg)
         # Made before anything is charged, so that a folder that can't be written costs nothing.
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
+        temporary = target.with_name(f".{target.name}-{secrets.token_hex(8)}")
         try:
-            with os.fdopen(handle, "wb") as file:
+            with temporary.open("xb") as file:
                 table = self.release(frame, engine=engine, partitions=partitions).to_arrow()
                 claim = json.dumps(self._claim()).encode()
                 table = table.replace_schema_metadata({**(table.schema.metadata or {}), _CLAIM_KEY: claim})
                 parquet.write_table(table, file)
                 file.flush()
                 os.fsync(file.fileno())
-            Path(temporary).replace(target)
+            temporary.replace(target)
         except BaseException:
             with suppress(FileNotFoundError):
-                Path(temporary).unlink()
+                temporary.unlink()
             raise
 
     def __repr__(self) -> str:
@@ -213,7 +230,7 @@ class PrivateQuery:
         groups = "one group" if self._keys is None else f"{self._keys.height:,} public groups"
         return f"<PrivateQuery: {groups}, {self.protection}\n{asks}>"
 
-    def _source_of(self, frame: PrivateRows | None) -> _Source:
+    def _source_of(self, frame: PrivateRows | None) -> Source:
         if (frame is None) == (self._source is None):
             msg = (
                 "release must be given a frame, for the query was built without one."
@@ -252,9 +269,11 @@ class PrivateQuery:
             types.append(dtype)
         return _Bound(rows, keys, outputs, types)
 
-    def _charge(self) -> None:
-        if self._budget is not None:
-            self._budget.charge(
+    def _charge(self, budget: Budget | None = None) -> None:
+        """Charge the query's own budget, or the one given."""
+        budget = self._budget if budget is None else budget
+        if budget is not None:
+            budget.charge(
                 [(f"{ask.name}: {ask.query}", ask.query.claim) for ask in self._asks],
                 privacy_unit=self.protection.privacy_unit,
                 neighboring_relation=self.protection.neighboring_relation,
@@ -263,7 +282,6 @@ class PrivateQuery:
     def _explain_one(self, ask: Ask) -> dict[str, Any]:
         claim = ask.query.claim
         size = self._size(ask)
-        den = ask.query.alpha.denominator if isinstance(ask.query, Quantile) else 1
         people = self.protection.counts_people(ask.query) or self.protection.privacy_unit is None
         return {
             "output": ask.name,
@@ -277,7 +295,7 @@ class PrivateQuery:
             "rate": float(claim.rate),
             "epsilon": float(claim.cost("epsilon")),
             "rho": float(claim.cost("rho")),
-            "error_95": None if size is None else accuracy_of(size, 0.05, claim) / den,
+            "error_95": None if size is None else accuracy_of(size, 0.05, claim) / ask.query.score.unit,
             "error_unit": "people" if people else "rows",
         }
 
@@ -304,7 +322,13 @@ class PrivateQuery:
                 "neighboring_relation": self.protection.neighboring_relation,
                 "privacy_unit": self.protection.privacy_unit,
             }
-        return {"date": datetime.now(timezone.utc).date().isoformat(), "columns": columns}
+        return {
+            "date": datetime.now(timezone.utc).date().isoformat(),
+            "protection": str(self.protection),
+            "groups": 1 if self._keys is None else self._keys.height,
+            "loss": str(self.loss),
+            "columns": columns,
+        }
 
 
 def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -318,7 +342,8 @@ def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
     Returns
     -------
     dict
-        `date` (ISO) and `columns`: name -> `selects`, `mechanism`, `loss` (`unit`, `value` and the `exact` ratio),
+        `date` (ISO), `protection` (who is a person, and the bounds), `groups` (their number), `loss` (of one person to
+        the whole file) and `columns`: name -> `selects`, `mechanism`, `loss` (`unit`, `value` and the `exact` ratio),
         `neighboring_relation`, `privacy_unit`.
 
     Raises
@@ -334,42 +359,6 @@ def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ValueError(msg)
     claim: dict[str, Any] = json.loads(metadata[_CLAIM_KEY])
     return claim
-
-
-@dataclass(frozen=True)
-class _Source:
-    """Private rows that are not read yet: a plan to know the columns by, and what reads them."""
-
-    unread: pl.LazyFrame
-    read: Callable[[], pl.LazyFrame]
-
-
-def source_of(frame: PrivateRows, protection: Protection) -> _Source:
-    """Return private rows without reading them; refuse a plan whose steps look at several rows."""
-    if isinstance(frame, pl.DataFrame):
-        frame = frame.lazy()
-    if isinstance(frame, pl.LazyFrame):
-        plan = frame
-        refuse_unsafe_plan(plan, several_rows=protection.privacy_unit is not None)
-        return _Source(plan, lambda: plan)
-    datasets = sys.modules.get("pyarrow.dataset")  # who has a dataset has imported it
-    if datasets is not None and isinstance(frame, datasets.Dataset):
-        dataset = pl.scan_pyarrow_dataset(frame)
-        return _Source(dataset, lambda: dataset)
-    if hasattr(frame, "__arrow_c_stream__"):
-        import pyarrow as pa
-
-        stream = pa.RecordBatchReader.from_stream(frame)
-        return _Source(_lazy(stream.schema.empty_table()), lambda: _lazy(stream.read_all()))
-    msg = (
-        "private rows must be a LazyFrame, a DataFrame, a pyarrow dataset or an object with Arrow's C stream, got "
-        f"{type(frame).__name__}."
-    )
-    raise TypeError(msg)
-
-
-def _lazy(table: pa.Table) -> pl.LazyFrame:
-    return pl.DataFrame(table).lazy()
 
 
 def _under(protection: Protection, ask: Ask, groups: int) -> Counted:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ SignedInts: TypeAlias = "NDArray[np.signedinteger]"  # of 32 bits where they suf
 
 
 def mode_range(relation: NeighboringRelation) -> Fraction:
-    """Return R of one row for a candidate's count: a row moves one count, a replacement two, apart."""
+    """Return R of one row for a candidate's count: a row moves one of them by one, a replacement two, apart."""
     return Fraction(1 if relation == "add_or_remove_one" else 2)
 
 
@@ -30,8 +30,8 @@ def quantile_range(alpha: Fraction, relation: NeighboringRelation) -> Fraction:
     """Return R of one row for the quantile score with α = num/den.
 
     A row moves num·N − den·A by num or num − den, and likewise den·L − num·N + 1; so a score moves by at most
-    max(num, den − num), and two of them apart by twice that. A replacement may remove a row in one group and add
-    one in another: twice again.
+    max(num, den − num), and two of them apart by twice that. A replacement removes one row and adds another, in the
+    same group or not: twice that.
     """
     one = 2 * max(alpha.numerator, alpha.denominator - alpha.numerator)
     return Fraction(one if relation == "add_or_remove_one" else 2 * one)
@@ -62,23 +62,9 @@ def _gap(below: SignedInts, upto: SignedInts, out: SignedInts | None = None) -> 
     return np.maximum(gap, -upto, out=gap)
 
 
-def gap_dtype(rows: int, alpha: Fraction | None) -> type[np.signedinteger]:
-    """Return a type that holds the gaps of a group of so many rows."""
-    return np.int32 if rows * (1 if alpha is None else alpha.denominator) < 2**31 - 1 else np.int64
-
-
-def dense_gaps(counts: SignedInts, alpha: Fraction | None) -> SignedInts:
-    """Return the gaps of all candidates of some groups from their counts, both of shape (g, size)."""
-    if alpha is None:
-        best: SignedInts = counts.max(axis=1, keepdims=True)
-        return best - counts
-    upto = np.cumsum(counts, axis=1, dtype=counts.dtype)
-    total = upto[:, -1:]
-    upto = _excess(upto, total, alpha)
-    below = upto - alpha.denominator * counts
-    gaps = _gap(below, upto)
-    gaps[total[:, 0] == 0] = 0  # where nobody is, all candidates are as good
-    return gaps
+def gap_dtype(rows: int, unit: int) -> type[np.signedinteger]:
+    """Return a type that holds the gaps, in units of 1/unit rows, of a group of so many rows."""
+    return np.int32 if rows * unit < 2**31 - 1 else np.int64
 
 
 @dataclass(frozen=True)
@@ -109,6 +95,13 @@ class Runs:
         before = np.repeat(running[ends - sizes], sizes)
         totals = running[ends] - running[ends - sizes]
         return cls(codes, running[:-1] - before, running[1:] - before, sizes, totals)
+
+    def nth_unoccupied(self, n: Ints) -> Ints:
+        """Return, for each group, the n-th code (from 0) that has no run."""
+        within = np.arange(len(self.codes)) - np.repeat(np.cumsum(self.sizes) - self.sizes, self.sizes)
+        owner = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        passed = owner[self.codes - within <= n[owner]]
+        return n + np.bincount(passed, minlength=len(self.sizes))
 
 
 @dataclass(frozen=True)
@@ -195,7 +188,7 @@ def slots_of_ranks(codes: SignedInts, low: int, totals: Ints, size: int, alpha: 
         Shape (g,): rows of each group. The middle of each lies within the ranks listed.
     """
     groups, ranks = codes.shape
-    dtype = gap_dtype(max(low + ranks, int(totals.max())) + 1, alpha)
+    dtype = gap_dtype(max(low + ranks, int(totals.max())) + 1, alpha.denominator)
     # By how much the rows up to one before each row, and so on up to the last row, are more than α of all.
     excess = _excess(np.arange(low, low + ranks + 1, dtype=dtype), totals.astype(dtype)[:, None], alpha)
     below, upto = excess[:, :-1], excess[:, 1:]
@@ -220,3 +213,76 @@ def slots_of_ranks(codes: SignedInts, low: int, totals: Ints, size: int, alpha: 
     stands &= codes < size
     m[:, 1] = stands
     return Slots(gaps.ravel(), first.ravel(), m.ravel(), np.full(groups, 2 * ranks))
+
+
+class Score(Protocol):
+    """How good a candidate is: all that the kernel, the claim and the simulation need to know of it."""
+
+    @property
+    def unit(self) -> int:
+        """Gaps are integers in units of 1/unit rows; none is above the rows of its group times `unit`."""
+
+    @property
+    def of_people(self) -> bool:
+        """Whether R of one row is also R of one person who counts once for each candidate, with any rows."""
+
+    def range(self, relation: NeighboringRelation) -> Fraction:
+        """Return R of one row, in the gaps' units."""
+
+    def dense_gaps(self, counts: SignedInts) -> SignedInts:
+        """Return the gaps of all candidates of some groups from their counts, both of shape (g, size)."""
+
+    def slots(self, runs: Runs, size: int) -> Slots:
+        """Return the score blocks of some groups."""
+
+
+@dataclass(frozen=True)
+class CountScore:
+    """The count of a candidate: of rows, or of people."""
+
+    unit = 1
+    of_people = True
+
+    def range(self, relation: NeighboringRelation) -> Fraction:
+        """Return R: see `mode_range`."""
+        return mode_range(relation)
+
+    def dense_gaps(self, counts: SignedInts) -> SignedInts:
+        """Return how many fewer rows each candidate has than the best one."""
+        best: SignedInts = counts.max(axis=1, keepdims=True)
+        return best - counts
+
+    def slots(self, runs: Runs, size: int) -> Slots:
+        """Return the score blocks: see `mode_slots`."""
+        return mode_slots(runs, size)
+
+
+@dataclass(frozen=True)
+class QuantileScore:
+    """How far a candidate is from being the lower α-quantile, of rows."""
+
+    alpha: Fraction
+    of_people = False
+
+    @property
+    def unit(self) -> int:
+        """Gaps are in units of 1/den rows."""
+        return self.alpha.denominator
+
+    def range(self, relation: NeighboringRelation) -> Fraction:
+        """Return R: see `quantile_range`."""
+        return quantile_range(self.alpha, relation)
+
+    def dense_gaps(self, counts: SignedInts) -> SignedInts:
+        """Return the gaps: see `quantile_gap`."""
+        upto = np.cumsum(counts, axis=1, dtype=counts.dtype)
+        total = upto[:, -1:]
+        upto = _excess(upto, total, self.alpha)
+        below = upto - self.alpha.denominator * counts
+        gaps = _gap(below, upto)
+        gaps[total[:, 0] == 0] = 0  # where nobody is, all candidates are as good
+        return gaps
+
+    def slots(self, runs: Runs, size: int) -> Slots:
+        """Return the score blocks: see `quantile_slots`."""
+        return quantile_slots(runs, size, self.alpha)

@@ -11,11 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from dp_polars._numbers import Number
 from dp_polars._random import WordSource, system_words
-from dp_polars.mechanisms import Blocks, ExactBlocks, GapArray, Ints, race
+from dp_polars.mechanisms import Blocks, ExactBlocks, GapArray, race
 from dp_polars.privacy import Claim, Loss
 
 if TYPE_CHECKING:
     from dp_polars.privacy import Mechanism
+    from dp_polars.scores import Ints
 
 Scores: TypeAlias = "NDArray[Any]"  # of integers of any width, or float64
 
@@ -107,7 +108,11 @@ def exponential_mechanism(
 
 def check_scores(scores: ArrayLike) -> Scores:
     """Return the scores as an array of integers or float64."""
-    array = np.asarray(scores)
+    try:
+        array = np.asarray(scores)
+    except ValueError:
+        msg = "scores must have shape (k,) or (g, k), got rows of different lengths."
+        raise ValueError(msg) from None
     if array.dtype.kind not in "iuf" or array.dtype.itemsize > 8:
         msg = f"scores must be integers or floats of at most 64 bits, got dtype {array.dtype}."
         raise TypeError(msg)

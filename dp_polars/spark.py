@@ -11,7 +11,7 @@ from dp_polars import _keys, _spark_types
 from dp_polars._extras import require
 from dp_polars._spark_counting import Output, histogram, key_table, union
 from dp_polars._spark_workers import Answer, drawing
-from dp_polars.queries import Mode
+from dp_polars.queries import OfCategories
 from dp_polars.release import PrivateQuery, ReleaseError
 
 if TYPE_CHECKING:
@@ -65,25 +65,14 @@ def release(
     _check(query, frame, budget)
     target = _target(frame.sparkSession, path)
     drawn = _drawn(query, frame)
-    budget = query._budget if budget is None else budget
-    if budget is not None:
-        protection = query.protection
-        budget.charge(
-            [(f"{ask.name}: {ask.query}", ask.query.claim) for ask in query.asks],
-            privacy_unit=protection.privacy_unit,
-            neighboring_relation=protection.neighboring_relation,
-        )
+    query._charge(budget)
     try:
-        return _published(drawn, target)
-    except Exception:
-        failed = True
-    assert failed
-    msg = (
-        "The release failed while Spark ran on the private rows. Its message may hold values of them and is not shown; "
-        "what was charged stays charged.\n\n"
-        "Hint: run the same steps on public or made rows of the same types to see what fails."
-    )
-    raise ReleaseError(msg)
+        published = _published(drawn, target)
+    except Exception:  # its message may hold values of private rows
+        published = None
+    if published is None:  # raised here, where no exception with private values is its context
+        raise ReleaseError
+    return published
 
 
 def _check(query: object, frame: object, budget: Budget | None) -> None:
@@ -113,7 +102,10 @@ def _drawn(query: PrivateQuery, frame: DataFrame) -> DataFrame:
     """Return the release as a lazy frame, everything typed and nothing read: to be run once, never shown."""
     spark, protection = frame.sparkSession, query.protection
     if protection.privacy_unit is not None and protection.privacy_unit not in frame.columns:
-        msg = f"the frame must have the privacy unit as a column, {protection.privacy_unit!r}, it has {frame.columns}."
+        msg = (
+            f"the frame must have the privacy unit {protection.privacy_unit!r} as a column, got the columns "
+            f"{frame.columns}."
+        )
         raise ValueError(msg)
     names = [] if query._keys is None else query._keys.columns
     schema = {name: _type_of(frame, name, "key") for name in names}
@@ -149,8 +141,8 @@ def _planned(query: PrivateQuery, ask: Ask, frame: DataFrame, groups: int) -> tu
         raise type(error)(msg) from None
     protection = query.protection
     output = Output(name, dtype, ask.query, protection.kept(ask.query, groups), protection.counts_people(ask.query))
-    is_mode = isinstance(ask.query, Mode)
-    field = _types.StructField(ask.name, frame.schema[name].dataType if is_mode else _spark_types.spark_type(known))
+    of_column = isinstance(ask.query, OfCategories)
+    field = _types.StructField(ask.name, frame.schema[name].dataType if of_column else _spark_types.spark_type(known))
     return output, Answer(ask.query, dtype, known), field
 
 
@@ -167,7 +159,7 @@ def _plain_column(ask: Ask) -> str:
 
 def _type_of(frame: DataFrame, name: str, what: str) -> pl.DataType:
     if name not in frame.columns:
-        msg = f"the frame must have the {what} {name!r}, it has {frame.columns}."
+        msg = f"the frame must have the {what} {name!r}, got the columns {frame.columns}."
         raise ValueError(msg)
     kind = frame.schema[name].dataType
     dtype = _spark_types.polars_type(kind)

@@ -71,7 +71,7 @@ def _(mo):
     ## How good is it? Move the slider
 
     For a selection the error is known exactly, before anything is spent. These are the counts of one region; the figure
-    shows by how many calls the chosen reason misses the top one, on average.
+    shows by how many calls the chosen reason misses the top one, on average, if one person makes one call.
     """)
 
 

@@ -320,8 +320,8 @@ def test_bad_scores(function, scores, error, words):
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({}, TypeError, "Exactly one of epsilon and rho"),
-        ({"epsilon": 1, "rho": 1}, TypeError, "Exactly one of epsilon and rho"),
+        ({}, TypeError, "exactly one of epsilon and rho"),
+        ({"epsilon": 1, "rho": 1}, TypeError, "exactly one of epsilon and rho"),
         ({"epsilon": 0}, ValueError, "epsilon must be greater than 0"),
         ({"rho": -1}, ValueError, "rho must be greater than 0"),
         ({"epsilon": float("nan")}, ValueError, "epsilon must be finite"),

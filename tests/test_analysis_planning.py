@@ -128,18 +128,18 @@ def test_loss_for_uses_the_mechanism_of_the_unit():
     [
         (lambda: analysis.accuracy(0, epsilon=1), ValueError, "k must be at least 1"),
         (lambda: analysis.accuracy(2.5, epsilon=1), TypeError, "k must be an integer"),
-        (lambda: analysis.accuracy(2), TypeError, "Exactly one of epsilon and rho"),
+        (lambda: analysis.accuracy(2), TypeError, "exactly one of epsilon and rho"),
         (lambda: analysis.accuracy(2, epsilon=1, beta=0), ValueError, "beta must lie"),
         (lambda: analysis.accuracy(2, epsilon=1, beta=float("nan")), ValueError, "beta must be finite"),
         (lambda: analysis.accuracy(2, epsilon=1, mechanism="report_noisy_max_laplace"), ValueError, "one of"),
         (lambda: analysis.loss_for_accuracy(2, 0), ValueError, "error must be greater than 0"),
         (lambda: analysis.loss_for_accuracy(2, 1, unit="delta"), ValueError, "unit must be"),
         (lambda: analysis.loss_for_accuracy(2, 1, sensitivity=-1), ValueError, "sensitivity must be"),
-        (lambda: analysis.loss_for([1, 2]), TypeError, "Exactly one of expected_error"),
+        (lambda: analysis.loss_for([1, 2]), TypeError, "exactly one of expected_error"),
         (
             lambda: analysis.loss_for([1, 2], expected_error=1, probability_of_best=0.5),
             TypeError,
-            "Exactly one of expected_error",
+            "exactly one of expected_error",
         ),
         (lambda: analysis.loss_for([1, 2], expected_error=0), ValueError, "expected_error must be greater"),
         (

@@ -128,6 +128,22 @@ def test_delta_of_many_releases_falls_with_epsilon():
     assert all(profile.epsilon(d) <= t + 1e-3 for d, t in zip(deltas[:-1], np.linspace(0, 5, 21), strict=False))
 
 
+def test_claims_of_different_relations_do_not_compose():
+    claims = [
+        Claim.of(Loss(Fraction(1), "epsilon"), None, Fraction(1), Contributions(1, 1), relation)
+        for relation in ("add_or_remove_one", "replace_one", None)
+    ]
+    assert analysis.compose(claims[1:], delta=0) == 2
+    with pytest.raises(ValueError, match="releases must all be for one neighboring_relation"):
+        analysis.compose(claims, delta=0)
+
+
+@pytest.mark.parametrize("releases", [[0.1], [(0.1,)], ["ab"]])
+def test_what_is_no_release_does_not_compose(releases):
+    with pytest.raises(TypeError, match=r"releases\[0\] must be a claim or a pair"):
+        analysis.compose(releases, delta=0)
+
+
 def test_claims_compose_with_all_that_a_person_loses():
     pytest.importorskip("dp_accounting")
     loss = Loss.of(epsilon=1, rho=None)

@@ -175,7 +175,7 @@ def test_the_layout_has_room_for_every_group_and_code(groups, size, layout):
 
 
 def test_groups_and_candidates_beyond_64_bits_are_refused():
-    with pytest.raises(ValueError, match=r"must fit into 64 bits, got 4,096 groups .*\n\nHint: take a wider step"):
+    with pytest.raises(ValueError, match=r"must fit into 64 bits, got 4,096 groups .*\n\nHint: take fewer groups"):
         Cells.of(2**12, 2**53)
 
 

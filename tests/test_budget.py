@@ -434,6 +434,16 @@ def test_an_older_copy_is_seen_by_who_has_seen_the_newer(tmp_path):
     assert budget.path.read_bytes() == older
 
 
+def test_an_older_ledger_put_back_after_a_charge_of_this_process_is_damage(tmp_path):
+    path = tmp_path / "ledger.db"
+    budget = Budget(epsilon=1, path=path)
+    older = path.read_bytes()
+    pay(budget, claim(epsilon=0.6))
+    path.write_bytes(older)
+    with pytest.raises(ValueError, match=r"is damaged: it has 0 spent, and had 0\.6 before"):
+        pay(budget, claim(epsilon=0.6))
+
+
 EDITS = [
     "UPDATE budget SET spent = '0'",
     "UPDATE budget SET total = '100'",
@@ -556,8 +566,8 @@ def test_a_budget_prints_what_it_has(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({}, TypeError, "Exactly one of epsilon and rho"),
-        ({"epsilon": 1, "rho": 1}, TypeError, "Exactly one of epsilon and rho"),
+        ({}, TypeError, "exactly one of epsilon and rho"),
+        ({"epsilon": 1, "rho": 1}, TypeError, "exactly one of epsilon and rho"),
         ({"epsilon": 0}, ValueError, "epsilon must be greater than 0"),
         ({"rho": -1}, ValueError, "rho must be greater than 0"),
         ({"epsilon": math.nan}, ValueError, "epsilon must be finite"),

@@ -6,7 +6,8 @@ How to write a code block in Markdown:
   begins with ``>>>`` is a doctest. Warnings are errors, as in all tests.
 - A block marked ``text`` right after one of them is what it prints, and is compared word for word. Of frames only the
   shape, the names and the types are compared: what stands in them was drawn.
-- ``<!-- needs: package -->`` above a block: it runs where this package is installed.
+- ``<!-- needs: package -->`` above a block: it runs where this package is installed; ``package==1.2`` where it is of
+  this version.
 - Other marks (``sh``, ``toml``, ``{eval-rst}``, none) are not run.
 
 In docstrings the output is compared word for word (``...`` stands for anything): show answers that are certain, at a
@@ -16,6 +17,7 @@ gap so large that another one has no chance.
 import contextlib
 import doctest
 import importlib
+import importlib.metadata
 import importlib.util
 import io
 import pkgutil
@@ -23,6 +25,7 @@ import re
 import textwrap
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import dp_polars
@@ -30,7 +33,7 @@ import dp_polars
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(
-    r"(?:^<!-- needs: (?P<needs>[\w., -]+?) -->\n+)?"
+    r"(?:^<!-- needs: (?P<needs>[\w., =-]+?) -->\n+)?"
     r"^(?P<indent> *)```python\n(?P<code>[\s\S]*?)^ *```$"
     r"(?:\n+(?P=indent)```text\n(?P<printed>[\s\S]*?)^ *```$)?",
     re.MULTILINE,
@@ -73,11 +76,15 @@ def comparable(text):
     return header.sub(lambda frame: re.sub(r"[\s│┆]+", " ", frame[1]), textwrap.dedent(text)).strip()
 
 
+def is_there(need):
+    name, _, version = need.partition("==")
+    return importlib.util.find_spec(name) is not None and (not version or importlib.metadata.version(name) == version)
+
+
 def run_page(page):
     namespace = {"__name__": "__main__"}
     for match in BLOCK.finditer(page):
-        missing = [name for name in re.findall(r"[\w.]+", match["needs"] or "") if not importlib.util.find_spec(name)]
-        if missing:
+        if not all(map(is_there, re.findall(r"[\w.=]+", match["needs"] or ""))):
             continue
         printed = run_block(match, page, namespace)
         if match["printed"] is not None:
@@ -123,6 +130,9 @@ def test_a_wrong_output_is_found():
     run_page("```python\nprint(1)\n```\n\n```text\n1\n```\n```sh\nexit 1\n```\n")
     run_page("```python\n>>> x = 1\n>>> x\n1\n```\n\n```python\nassert x == 1\n```\n")
     run_page("<!-- needs: no_such_package -->\n```python\n1 / 0\n```\n")
+    run_page("<!-- needs: polars==0.1 -->\n```python\n1 / 0\n```\n")
+    with pytest.raises(ZeroDivisionError):
+        run_page(f"<!-- needs: polars=={pl.__version__} -->\n```python\n1 / 0\n```\n")
 
 
 def test_frames_are_compared_by_their_columns():

@@ -43,7 +43,7 @@ NOT_POSITIVE = [
     (np.bool_(True), TypeError, "a number (int, float, Fraction or Decimal), got "),
     ("1", TypeError, "a number (int, float, Fraction or Decimal), got '1'."),
     (1j, TypeError, "a number (int, float, Fraction or Decimal), got 1j."),
-    ([1], TypeError, "a number (int, float, Fraction or Decimal), got [1]."),
+    ([1], TypeError, "a number (int, float, Fraction or Decimal), got list."),
     (pl.lit(1), TypeError, "a number (int, float, Fraction or Decimal), got "),
 ]
 
@@ -70,13 +70,9 @@ def test_a_sensitivity_must_be_given():
 
 @pytest.mark.parametrize("ask", ASK.values(), ids=ASK)
 def test_exactly_one_loss(ask):
-    with pytest.raises(
-        TypeError, match=r"^Exactly one of epsilon and rho must be given, got epsilon=None and rho=None"
-    ):
+    with pytest.raises(TypeError, match=r"^exactly one of epsilon and rho must be given, got neither"):
         ask()
-    with pytest.raises(
-        TypeError, match=r"^Exactly one of epsilon and rho must be given, got epsilon=1 and rho=0\.5\.$"
-    ):
+    with pytest.raises(TypeError, match=r"^exactly one of epsilon and rho must be given, got both\."):
         ask(epsilon=1, rho=0.5)
 
 
@@ -117,10 +113,16 @@ def test_contributions_are_counted_from_one(ask, rows, error, message):
         ask(epsilon=1, contributions=rows)
 
 
-@pytest.mark.parametrize("alpha", [0, 1, -0.1, 1.5, Fraction(1, 10_001), 0.123456, 2])
+@pytest.mark.parametrize("alpha", [0, 1, -0.1, 1.5, 2, 50])
 def test_alpha_lies_between_zero_and_one(alpha):
-    message = "alpha must lie strictly between 0 and 1 and have a denominator of at most 10,000, got "
-    with pytest.raises(ValueError, match=re.escape(message + repr(alpha))):
+    with pytest.raises(ValueError, match=rf"alpha must lie strictly between 0 and 1, got {alpha}\.\n\nHint: 0.5 is"):
+        X.dp.quantile(alpha, [1, 2], epsilon=1)
+
+
+@pytest.mark.parametrize("alpha", [Fraction(1, 10_001), 0.123456])
+def test_alpha_has_a_small_denominator(alpha):
+    message = f"alpha must be a fraction with a denominator of at most 10,000, got {alpha!r}."
+    with pytest.raises(ValueError, match=re.escape(message)):
         X.dp.quantile(alpha, [1, 2], epsilon=1)
 
 
@@ -148,7 +150,9 @@ def test_monotonic_is_true_or_false(value):
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2**1002), 2**1002, 1e-302 / 7, 1e304])
 def test_losses_that_no_float_can_race_with(epsilon):
-    with pytest.raises(ValueError, match=r"The rate that the loss pays for must lie between 2\*\*-1000 and 2\*\*1000"):
+    with pytest.raises(
+        ValueError, match=r"(epsilon|rho) over the range of the score must lie between 2\*\*-1000 and 2\*\*1000"
+    ):
         X.dp.mode(["a"], epsilon=epsilon)
 
 
@@ -201,7 +205,7 @@ def test_a_private_answer_is_no_column(wrap):
 
 @pytest.mark.parametrize("given_as", [None, 3, "abc", {"a"}])
 def test_a_quantile_needs_candidates(given_as):
-    with pytest.raises(TypeError, match="candidates must be a list, a range, a Series or an Arrow array, got "):
+    with pytest.raises(TypeError, match="candidates must be a list, a range, a Series or a NumPy or Arrow array, got "):
         X.dp.median(given_as, epsilon=1)
     with pytest.raises(TypeError):
         X.dp.median(epsilon=1)
@@ -213,27 +217,27 @@ MISFITS = {
     "mode of strings on integers": (
         X.dp.mode(["secret"], epsilon=1),
         pl.Int64,
-        "mode of 1 candidate: candidates of type String can't be the mode of a column of type Int64.",
+        "mode of 1 candidate: candidates of type String can't be categories of a column of type Int64.",
     ),
     "mode of integers on strings": (
         X.dp.mode([1, 2], epsilon=1),
         pl.String,
-        "mode of 2 candidates: candidates of type Int64 can't be the mode of a column of type String.",
+        "mode of 2 candidates: candidates of type Int64 can't be categories of a column of type String.",
     ),
     "mode of floats": (
         X.dp.mode([1, 2], epsilon=1),
         pl.Float64,
-        "can't be the mode of a column of type Float64.\n\nHint: round or cut the column",
+        "can't be categories of a column of type Float64.\n\nHint: round or cut the column",
     ),
     "mode beyond the type": (
         X.dp.mode([1, 300], epsilon=1),
         pl.Int8,
-        "every candidate must be a value that a column of type Int8 can hold.",
+        "candidates must be values that a column of type Int8 can hold, got some that it can't.",
     ),
     "mode beyond the enum": (
         X.dp.mode(["a", "b"], epsilon=1),
         pl.Enum(["a", "c"]),
-        "every candidate must be a value that a column of type Enum(categories=['a', 'c']) can hold.",
+        "candidates must be values that a column of type Enum(categories=['a', 'c']) can hold, got some that it can't.",
     ),
     "mode without candidates": (
         X.dp.mode(epsilon=1),

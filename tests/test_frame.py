@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import pickle
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -100,7 +101,7 @@ def test_without_groups_one_row(visits: pl.DataFrame) -> None:
     ("keys", "message"),
     [
         ({}, "at least one column"),
-        ({"ward": []}, "must not be empty"),
+        ({"ward": []}, "at least one value, got none"),
         ({"ward": [1, 1]}, "must not repeat"),
         ({"ward": [1, None]}, "must not contain null"),
         ({"ward": [1.5]}, "must be text, integers"),
@@ -131,18 +132,22 @@ def test_keys_that_do_not_fit_their_column(visits: pl.DataFrame) -> None:
 @pytest.mark.parametrize(
     ("outputs", "message"),
     [
-        (lambda: [pl.col("age").median()], "post-process after the release"),
-        (lambda: [top() + "x"], "post-process after the release"),
+        (lambda: [pl.col("age").median()], "Work on answers after the release"),
+        (lambda: [top() + "x"], "Work on answers after the release"),
         (lambda: [pl.col("age").dp.argmax(sensitivity=1, epsilon=1)], "argmax"),
         (lambda: [age().over("ward")], "over"),
         (lambda: [dpp.mode("diagnosis", DIAGNOSES, epsilon=1, contributions=2)], "contributions must be left out"),
+        (
+            lambda: [dpp.median("age", range(9), epsilon=1, neighboring_relation="replace_one")],
+            "neighboring_relation must be left out",
+        ),
         (lambda: [top(), top()], "several named"),
         (lambda: [top().alias("ward")], "several named"),
         (list, "at least one"),
         (lambda: [pl.col("age").max().dp.median(range(10), epsilon=1)], "max"),
         (lambda: [(pl.col("age") - pl.col("age").mean()).dp.median(range(10), epsilon=1)], "mean"),
         (lambda: [pl.col("nothing").dp.median(range(10), epsilon=1)], "nothing"),
-        (lambda: [pl.col("age").dp.mode(["a"], epsilon=1)], "can't be the mode"),
+        (lambda: [pl.col("age").dp.mode(["a"], epsilon=1)], "can't be categories"),
     ],
 )
 def test_outputs_that_are_refused(visits: pl.DataFrame, outputs, message: str) -> None:
@@ -277,7 +282,7 @@ class TestBounds:
             dpp.protect(**arguments)
 
     def test_the_unit_must_be_a_column(self, visits: pl.DataFrame) -> None:
-        with pytest.raises(ValueError, match="privacy unit as a column"):
+        with pytest.raises(ValueError, match="privacy unit 'person' as a column"):
             visits.dp.protect("person")
 
     def test_bounds_are_enforced(self) -> None:
@@ -328,16 +333,53 @@ class TestData:
         with pytest.raises(ValueError, match="privacy unit"):
             self.recipe().release(visits.drop("patient"))
 
-    def test_engine_errors_carry_no_rows(self, visits: pl.DataFrame) -> None:
+    @pytest.mark.parametrize("source", ["csv", "pandas"])
+    def test_engine_errors_carry_no_rows_and_are_paid_for(self, source: str, tmp_path: Path) -> None:
         budget = dpp.Budget(epsilon=1)
-        frame = visits.lazy().with_columns(secret=pl.lit("secret-hiv")).with_columns(pl.col("secret").cast(pl.Int64))
-        query = dpp.protect(None, budget=budget).agg(pl.col("secret").dp.median(range(3), epsilon=1))
-        with pytest.raises((dpp.ReleaseError, ValueError)) as caught:
+        values: list[object] = [1, 2, "secret-hiv"]
+        if source == "csv":
+            (tmp_path / "rows.csv").write_text("\n".join(["age", *map(str, values)]))
+            frame: object = pl.scan_csv(tmp_path / "rows.csv", schema={"age": pl.Int64})
+        else:
+            frame = pytest.importorskip("pandas", reason="pandas is not installed").DataFrame({"age": values})
+        query = dpp.protect(None, budget=budget).agg(age(1))
+        with pytest.raises(dpp.ReleaseError, match="The release failed while") as caught:
             query.release(frame)
-        error: BaseException | None = caught.value
-        while error is not None:
-            assert "secret-hiv" not in str(error)
-            error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        assert caught.value.__cause__ is caught.value.__context__ is None
+        assert "secret-hiv" not in str(caught.value)
+        assert budget.remaining == 0
+        assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+    def test_messages_do_not_show_a_frame_that_is_given_by_mistake(self) -> None:
+        rows = pl.DataFrame({"patient": ["Ann Smith"], "diagnosis": ["HIV"]})
+        mistakes = [
+            lambda: dpp.protect(rows),
+            lambda: dpp.protect("patient", max_rows=rows["patient"]),
+            lambda: dpp.protect("patient", budget=rows),
+            lambda: dpp.protect("patient", neighboring_relation=rows["patient"]),
+            lambda: dpp.protect("patient").join(rows, on=rows["patient"]),
+            lambda: dpp.protect("patient").filter(rows),
+            lambda: dpp.protect("patient").group_by(rows["patient"]),
+            lambda: dpp.quantile("x", rows["patient"], [1], epsilon=1),
+            lambda: dpp.mode("x", ["a"], epsilon=rows["patient"]),
+            lambda: dpp.mode("x", ["a"], epsilon=1, mechanism=rows["patient"]),
+            lambda: dpp.grid(rows["patient"], rows["patient"], step=1),
+            lambda: dpp.grid(dt.date(2020, 1, 1), dt.date(2020, 1, 2), step=rows["patient"]),
+            lambda: dpp.protect(None).agg(age()).release(rows["patient"]),
+            lambda: dpp.protect(None).agg(age()).release(rows, engine=rows["patient"]),
+        ]
+        for mistake in mistakes:
+            with pytest.raises((TypeError, ValueError)) as caught:
+                mistake()
+            assert "Ann" not in str(caught.value)
+            assert "HIV" not in str(caught.value)
+
+    def test_private_frames_and_queries_are_not_collected(self, visits: pl.DataFrame) -> None:
+        frame = visits.dp.protect(None)
+        with pytest.raises(TypeError, match=r"ask with agg"):
+            frame.collect()
+        with pytest.raises(TypeError, match=r"must be released, not collected"):
+            frame.agg(age()).collect(engine="streaming")
 
 
 class TestBudget:
@@ -480,6 +522,8 @@ class TestExplainAndClaims:
         assert not list(tmp_path.iterdir())
         with pytest.raises(FileNotFoundError):
             visits.dp.protect(None, budget=budget).agg(top(1)).sink_parquet(tmp_path / "no" / "out.parquet")
+        with pytest.raises(IsADirectoryError, match="path must be a file in a folder that is there"):
+            visits.dp.protect(None, budget=budget).agg(top(1)).sink_parquet(tmp_path)
         assert budget.spent == 0
 
     def test_a_file_without_a_claim(self, visits: pl.DataFrame, tmp_path: Path) -> None:

@@ -11,26 +11,33 @@ from dp_polars import _kernel, mechanisms
 from dp_polars._kernel import Draw, draw_from_rows, draw_from_runs
 from dp_polars._random import system_words
 from dp_polars.scores import Runs
-from tests.privacy.datasets import all_counts, as_rows, built_gaps, gaps_of, scores_of
+from tests.privacy.datasets import all_counts, as_rows, built_gaps, gaps_of, score_of, scores_of
 
 ALPHAS = [None, Fraction(1, 2), Fraction(1, 4), Fraction(9, 10)]
 WAYS = [_kernel._draw_dense, _kernel._draw_sparse, draw_from_rows]
 
 
-def from_runs(draw, codes, lengths):
-    """The way of one who has a histogram and no rows."""
+def histogram_of(draw, codes, lengths):
+    """What one has who has a histogram and no rows."""
     ends = np.cumsum(lengths)
     counts = np.array([np.bincount(c, minlength=draw.size + 1)[: draw.size] for c in np.split(codes, ends[:-1])])
-    runs = Runs.of_counts(np.nonzero(counts)[1], counts[counts > 0], (counts > 0).sum(axis=1))
-    return draw_from_runs(draw, runs)
+    return Runs.of_counts(np.nonzero(counts)[1], counts[counts > 0], (counts > 0).sum(axis=1))
 
 
-@pytest.mark.parametrize("way", [*WAYS, from_runs])
+def from_runs(draw, codes, lengths):
+    return draw_from_runs(draw, histogram_of(draw, codes, lengths))
+
+
+def from_blocks(draw, codes, lengths):
+    return _kernel._draw_from_blocks(draw, histogram_of(draw, codes, lengths))
+
+
+@pytest.mark.parametrize("way", [*WAYS, from_runs, from_blocks])
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_all_small_data_sets_get_their_scores(way, alpha):
     counts = all_counts(4, 5)
     codes, lengths = as_rows(counts, shuffle=True)
-    draw = Draw(4, alpha, Fraction(1), "permute_and_flip")
+    draw = Draw(4, score_of(alpha), Fraction(1), "permute_and_flip")
     assert (built_gaps(way, draw, codes, lengths) == gaps_of(counts, alpha)).all()
 
 
@@ -48,8 +55,8 @@ def test_all_ways_build_the_same_scores(rows, alpha, rate):
     size, codes, lengths = rows
     ends = np.cumsum(lengths)
     counts = np.array([np.bincount(c, minlength=size + 1)[:size] for c in np.split(codes, ends[:-1])])
-    draw = Draw(size, alpha, rate, "exponential")
-    for way in [*WAYS, from_runs]:
+    draw = Draw(size, score_of(alpha), rate, "exponential")
+    for way in [*WAYS, from_runs, from_blocks]:
         assert (built_gaps(way, draw, codes, lengths) == gaps_of(counts, alpha)).all()
 
 
@@ -62,7 +69,7 @@ def test_a_histogram_without_its_far_ends_keeps_every_score(rows, alpha, rate):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_kernel, "FAR", 9.0)
         patch.setattr(mechanisms, "FAR", 9.0)
-        draw = Draw(size, alpha, Fraction(rate), "exponential")
+        draw = Draw(size, score_of(alpha), Fraction(rate), "exponential")
         assert (built_gaps(_kernel._draw_sparse, draw, codes, lengths) == gaps_of(counts, alpha)).all()
 
 
@@ -71,7 +78,7 @@ def test_a_histogram_without_its_far_ends_keeps_every_score(rows, alpha, rate):
 def test_gaps_at_the_ends_of_their_types(rows, alpha):
     # 214,748 rows in units of 1/10,000 row are the most that 32 bits hold.
     for counts in ([rows - 3, 2, 1], [0, 0, rows], [rows // 2, 0, rows - rows // 2], [10, rows - 30, 20]):
-        draw = Draw(3, alpha, Fraction(1000), "exponential")
+        draw = Draw(3, score_of(alpha), Fraction(1000), "exponential")
         codes, lengths = as_rows([counts])
         assert (built_gaps(_kernel._draw_dense, draw, codes, lengths) == gaps_of([counts], alpha)).all()
         scores = scores_of(counts, alpha)
@@ -82,16 +89,16 @@ def test_gaps_at_the_ends_of_their_types(rows, alpha):
 
 
 def test_no_groups():
-    draw = Draw(3, None, Fraction(1), "permute_and_flip")
+    draw = Draw(3, score_of(None), Fraction(1), "permute_and_flip")
     assert draw_from_rows(draw, np.empty(0, np.uint8), np.empty(0, np.int64)).tolist() == []
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
-@pytest.mark.parametrize("way", [*WAYS, from_runs])
+@pytest.mark.parametrize("way", [*WAYS, from_runs, from_blocks])
 def test_groups_without_evidence_get_any_code(way, alpha):
     lengths = np.array([0, 2, 0, 1] * 100)
     codes = np.full(lengths.sum(), 5, np.uint8)
-    answers = way(Draw(5, alpha, Fraction(10**6), "exponential"), codes, lengths)
+    answers = way(Draw(5, score_of(alpha), Fraction(10**6), "exponential"), codes, lengths)
     assert set(answers) == set(range(5))  # one of them missing: 5·(4/5)**400 < 1e-38
 
 
@@ -103,7 +110,7 @@ def test_codes_of_all_types(size, alpha):
     codes = np.array([low, low, low, nothing, high, high, high, nothing], dtype)
     lengths = np.array([4, 0, 4])
     for mechanism in ("permute_and_flip", "exponential"):
-        answers = draw_from_rows(Draw(size, alpha, Fraction(100), mechanism), codes, lengths)
+        answers = draw_from_rows(Draw(size, score_of(alpha), Fraction(100), mechanism), codes, lengths)
         assert [answers[0], answers[2]] == [low, high]
         assert 0 <= answers[1] < size
         assert answers.dtype == np.int64
@@ -118,7 +125,7 @@ def test_at_a_large_rate_the_answer_is_the_true_one(way, alpha, small, monkeypat
     rng = np.random.default_rng(3)
     counts = rng.integers(0, 9, (300, 12)) * (rng.random((300, 12)) < 0.4)
     codes, lengths = as_rows(counts, shuffle=True)
-    answers = way(Draw(12, alpha, Fraction(1000), "permute_and_flip"), codes, lengths)
+    answers = way(Draw(12, score_of(alpha), Fraction(1000), "permute_and_flip"), codes, lengths)
     scores = np.array([scores_of(one, alpha) for one in counts])
     assert (scores[np.arange(300), answers] == scores.max(axis=1)).all()
 
@@ -128,7 +135,7 @@ def test_a_group_larger_than_a_slice():
     codes[:10] = 1
     for alpha in ALPHAS:
         for lengths in ([len(codes)], [5, len(codes) - 5], [0, len(codes)]):
-            answers = draw_from_rows(Draw(7, alpha, Fraction(100), "exponential"), codes, np.array(lengths))
+            answers = draw_from_rows(Draw(7, score_of(alpha), Fraction(100), "exponential"), codes, np.array(lengths))
             assert answers[-1] == 3
 
 
@@ -140,7 +147,7 @@ def test_every_slice_draws_its_own_stream(monkeypatch):
         made.append(system_words())
         return made[-1]
 
-    draw = Draw(3, None, Fraction(1), "permute_and_flip", words)
+    draw = Draw(3, score_of(None), Fraction(1), "permute_and_flip", words)
     draw_from_rows(draw, np.zeros(100, np.uint8), np.full(50, 2))
     assert len(made) >= 10
 
@@ -148,7 +155,7 @@ def test_every_slice_draws_its_own_stream(monkeypatch):
 def test_the_rows_order_within_a_group_does_not_matter():
     counts = all_counts(3, 6)
     for alpha in ALPHAS:
-        draw = Draw(3, alpha, Fraction(1, 2), "exponential")
+        draw = Draw(3, score_of(alpha), Fraction(1, 2), "exponential")
         for way in WAYS[:2]:
             gaps = [built_gaps(way, draw, *as_rows(counts, shuffle=shuffle)) for shuffle in (False, True)]
             assert (gaps[0] == gaps[1]).all()

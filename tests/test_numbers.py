@@ -109,6 +109,13 @@ def test_numbers_for_people(value, text):
     assert show(value) == text
 
 
+@pytest.mark.parametrize(
+    ("value", "text"), [(Fraction(1, 3), "0.333334"), (Fraction(1, 10), "0.1"), (Fraction(2), "2")]
+)
+def test_costs_for_people_are_never_below_the_truth(value, text):
+    assert show(value, up=True) == text
+
+
 @pytest.mark.parametrize("exponent", [-5000, -400, -308, 308, 400, 5000])
 def test_numbers_beyond_the_floats_for_people(exponent):
     text = show(Fraction(10) ** exponent / 3 * 3)

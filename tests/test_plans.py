@@ -6,6 +6,7 @@ import pyarrow.dataset
 import pytest
 from polars.io.plugins import register_io_source
 
+import dp_polars as dpp
 from dp_polars._plans import refuse_unsafe_plan
 
 FRAME = pl.DataFrame(
@@ -43,6 +44,10 @@ ACCEPTED = {
     "with_columns_seq": lambda lf: lf.with_columns_seq(value.abs()),
     "nested": lambda lf: lf.with_columns(pl.when(value.is_in([1, 2])).then(cost.clip(0, 1)).otherwise(cost).round(1)),
     "cast": lambda lf: lf.cast({"value": pl.Float32, "group": pl.Categorical}),
+    "casts that fit": lambda lf: lf.cast({"value": pl.Float64, "cost": pl.String, "day": pl.Datetime("us")}),
+    "a lenient cast": lambda lf: lf.cast({"value": pl.Int8}, strict=False),
+    "a replacement for all": lambda lf: lf.with_columns(value.replace_strict({1: 2}, default=0)),
+    "a time zone taken off": lambda lf: lf.with_columns(day.cast(pl.Datetime("us")).dt.replace_time_zone("UTC")),
     "parse": lambda lf: lf.with_columns(group.str.to_date("%Y-%m-%d", strict=False)),
     "replace": lambda lf: lf.with_columns(value.replace([1, 2], [3, 4])),
     "a ratio of columns": lambda lf: lf.with_columns(cost / value),
@@ -103,7 +108,7 @@ REFUSED = {
     "shift": (lambda lf: lf.select("value").shift(1), "shift"),
     "interpolate": (lambda lf: lf.select("value").interpolate(), "interpolate"),
     "gather_every": (lambda lf: lf.gather_every(2), "gather_every"),
-    "set_sorted": (lambda lf: lf.set_sorted("day"), "hint"),
+    "set_sorted": (lambda lf: lf.set_sorted("day"), "(set_sorted|hint)"),
     "mean": (lambda lf: lf.select("value").mean(), "mean"),
     "count": (lambda lf: lf.count(), "count"),
     "inspect": (lambda lf: lf.inspect(), "a step that Polars does not show"),
@@ -126,6 +131,24 @@ REFUSED = {
     "sort by a rank": (lambda lf: lf.sort(value.rank()), "rank"),
     "below a concat": (lambda lf: pl.concat([lf, lf.head(1)]), "head"),
     "below a projection": (lambda lf: lf.unique().select(value + 1), "unique"),
+    "a cast that may not fit": (lambda lf: lf.cast({"value": pl.Int8}), "cast"),
+    "a cast in a filter": (lambda lf: lf.filter(group.cast(pl.Int64) > 1), "cast"),
+    "an overflow": (lambda lf: lf.with_columns(value.cast(pl.Decimal(38, 0)) * 10), "\\*"),
+    "a change of the clocks": (
+        lambda lf: lf.with_columns(
+            day.cast(pl.Datetime("us", "UTC")).dt.convert_time_zone("Europe/Berlin").dt.truncate("1d")
+        ),
+        "dt.truncate",
+    ),
+    "a strict parser": (lambda lf: lf.with_columns(group.str.to_date("%Y-%m-%d")), "str.strptime"),
+    "a strict number": (lambda lf: lf.with_columns(group.str.to_integer()), "str.to_integer"),
+    "a strict decoder": (lambda lf: lf.with_columns(group.str.decode("hex")), "str.hex_decode"),
+    "an element": (lambda lf: lf.with_columns(pl.col("codes").list.get(0)), "list expr|list.get"),
+    "a strict replacement": (lambda lf: lf.with_columns(value.replace_strict({1: 2})), "replace_strict"),
+    "a local time": (
+        lambda lf: lf.with_columns(day.cast(pl.Datetime("us")).dt.replace_time_zone("Europe/Berlin")),
+        "dt.replace_time_zone",
+    ),
     "a division by a constant": (lambda lf: lf.with_columns(cost / 7), "/"),
 }
 REFUSED_SCANS = {
@@ -215,3 +238,16 @@ def test_the_plan_is_left_as_it_is():
 def test_a_file_that_is_not_there_is_said_so():
     with pytest.raises(FileNotFoundError):
         refuse_unsafe_plan(pl.scan_parquet(pathlib.Path("nowhere.parquet")))
+
+
+def test_a_file_that_is_not_there_costs_nothing(tmp_path):
+    schema = {"value": pl.Int64}
+    there, gone = tmp_path / "there.csv", tmp_path / "gone.csv"
+    there.write_text("value\n1\n")
+    query = dpp.protect(None, budget=dpp.Budget(epsilon=2)).agg(dpp.median("value", range(3), epsilon=1))
+    for path in (there, tmp_path / "th*.csv"):
+        refuse_unsafe_plan(pl.scan_csv(path, schema=schema))
+    with pytest.raises(FileNotFoundError, match=r"gone\.csv"):
+        query.release(pl.scan_csv(gone, schema=schema))
+    assert query._budget.spent == 0
+    assert query.release(pl.scan_csv(there, schema=schema)).height == 1

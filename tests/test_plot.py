@@ -144,7 +144,7 @@ def test_bad_probabilities():
             plot.probabilities([1, 2], epsilon=1, mechanisms=mechanisms)
     with pytest.raises(ValueError, match="most must be at least 1"):
         plot.probabilities([1, 2], epsilon=1, most=0)
-    with pytest.raises(TypeError, match="Exactly one of epsilon and rho"):
+    with pytest.raises(TypeError, match="exactly one of epsilon and rho"):
         plot.probabilities([1, 2])
     with pytest.raises(ValueError, match="must be given its loss as epsilon"):
         plot.probabilities([1, 2], rho=1, mechanisms=["report_noisy_max_laplace"])
@@ -173,8 +173,8 @@ def test_simulation_over_losses(tmp_path):
         "job by region: mode of 3 candidates",
         "exponential mechanism; line and band",
         "median and middle 80% of 11 groups",  # of the twelfth nothing is known
-        "privacy loss ε of one person",
-        "privacy loss ρ of one person",
+        "loss ε of one person to this output",
+        "loss ρ of one person to this output",
         "expected error (people)",
         "probability of the true answer",
     ):
@@ -307,5 +307,5 @@ def test_charts_can_be_put_side_by_side(tmp_path):
 def test_a_missing_extra_is_named():
     code = "import sys; sys.modules['altair'] = None; import dp_polars.analysis; import dp_polars.plot"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "This needs the package altair." in run.stderr
+    assert "the package altair must be installed" in run.stderr
     assert "pip install 'dp-polars[plot]'" in run.stderr

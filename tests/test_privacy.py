@@ -1,4 +1,4 @@
-"""Claims: rates never above, and costs never below, what the formulas of design §3 give."""
+"""Claims: rates never above, and costs never below, what the formulas of the docs (claims.md) give."""
 
 import itertools
 from fractions import Fraction
@@ -50,7 +50,7 @@ def true_rho(mechanism, x, contributions):
 
 @pytest.mark.parametrize(("epsilon", "rho"), [(None, None), (1, 1), (0.5, 0.0)])
 def test_exactly_one_loss(epsilon, rho):
-    with pytest.raises(TypeError, match=r"^Exactly one of epsilon and rho must be given, got "):
+    with pytest.raises(TypeError, match=r"^exactly one of epsilon and rho must be given, got "):
         Loss.of(epsilon=epsilon, rho=rho)
 
 
@@ -133,7 +133,7 @@ def test_irrational_roots_are_rounded_down():
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])
 @pytest.mark.parametrize("factor", [Fraction(1, 2**1003), Fraction(2**1003)])
 def test_rates_that_floats_can_not_hold_are_refused(factor, unit, mechanism):
-    message = r"^The rate that the loss pays for must lie between 2\*\*-1000 and 2\*\*1000, got "
+    message = r"^(epsilon|rho) over the range of the score must lie between 2\*\*-1000 and 2\*\*1000, got "
     with pytest.raises(ValueError, match=message):
         claim(factor, "epsilon", mechanism)
     with pytest.raises(ValueError, match=message):
@@ -142,7 +142,7 @@ def test_rates_that_floats_can_not_hold_are_refused(factor, unit, mechanism):
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_losses_beyond_the_largest_float_are_refused_in_words(mechanism):
-    with pytest.raises(ValueError, match=r"^The rate that the loss pays for must lie between "):
+    with pytest.raises(ValueError, match=r"^(epsilon|rho) over the range of the score must lie between "):
         claim(10**400, "epsilon", mechanism)
 
 
@@ -212,7 +212,7 @@ def test_rho_of_permute_and_flip_between_its_bounds():
     assert laplace_rho(Fraction(0)) == 0
     for x in (Fraction(1, 10**300), Fraction(1, 7), Fraction(1), Fraction(6), Fraction(10**50)):
         assert max(x**2 / 2 - x**3 / 6, x - 1) < laplace_rho(x) <= min(x**2 / 2, x) * (1 + HAIR)
-    # Above epsilon²/8, which is false for it, up to rho = 5.83 (design §3).
+    # Above epsilon²/8, which is false for it, up to rho = 5.83 (docs/paper.md).
     assert laplace_rho(Fraction(682, 100)) > Fraction(682, 100) ** 2 / 8
     assert laplace_rho(Fraction(684, 100)) < Fraction(684, 100) ** 2 / 8
 

@@ -32,7 +32,7 @@ def argmax(**arguments):
     return X.dp.argmax(**arguments).query
 
 
-# The rates of design §3, computed here by hand.
+# The rates of docs/claims.md, computed here by hand.
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_an_argmax_leaves_the_relation_to_the_caller():
     assert isinstance(query, ArgMax)
     assert describe(query).splitlines() == [
         "selects:   row with the highest score",
-        "loss:      epsilon=1 in all (as rho: 0.367879)",
+        "loss:      epsilon=1 in all (as rho: 0.36788)",
         "mechanism: permute_and_flip, rate 0.1 for R = 10",
         "relation:  that of the given sensitivity",
     ]

@@ -72,7 +72,7 @@ def test_a_row_without_a_finite_score(call):
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), True, "1", None])
 def test_bad_losses_and_sensitivities(call, value):
-    with pytest.raises((TypeError, ValueError), match=r"^(epsilon must be|Exactly one of epsilon and rho) "):
+    with pytest.raises((TypeError, ValueError), match=r"^(epsilon must be|exactly one of epsilon and rho) "):
         call([1, 2], epsilon=value, sensitivity=1)
     with pytest.raises((TypeError, ValueError), match=r"^sensitivity must be "):
         call([1, 2], epsilon=1, sensitivity=value)
@@ -87,7 +87,7 @@ def test_monotonic_is_yes_or_no(call, value):
 
 @pytest.mark.parametrize("loss", [{}, {"epsilon": 1, "rho": 1}])
 def test_the_exponential_mechanism_takes_one_loss(loss):
-    with pytest.raises(TypeError, match=r"^Exactly one of epsilon and rho must be given"):
+    with pytest.raises(TypeError, match=r"^exactly one of epsilon and rho must be given"):
         exponential_mechanism([1, 2], **loss, sensitivity=1)
 
 

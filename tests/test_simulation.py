@@ -21,7 +21,7 @@ DRAWS = 100_000
 
 
 def quantile_scores(codes, size, alpha=Fraction(1, 2)):
-    """Design page, Quantile score, candidate by candidate."""
+    """The quantile score (scores.quantile_gap), candidate by candidate."""
     num, den, n = alpha.numerator, alpha.denominator, len(codes)
     below = [sum(c < i for c in codes) for i in range(size)]
     upto = [sum(c <= i for c in codes) for i in range(size)]
@@ -419,7 +419,7 @@ def test_bad_input():
     for ask in (expr, query):
         with pytest.raises(TypeError, match="DataFrame"):
             analysis.simulate(ask, {"x": [1]})
-    with pytest.raises(TypeError, match="can't be the mode of a column of type String"):
+    with pytest.raises(TypeError, match="can't be categories of a column of type String"):
         analysis.simulate(expr, pl.DataFrame({"x": ["a"]}))
     with pytest.raises(pl.exceptions.ColumnNotFoundError):
         analysis.simulate(expr, pl.DataFrame({"y": ["a"]}))

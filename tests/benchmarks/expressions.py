@@ -10,11 +10,9 @@ asked about. Exits non-zero only where an answer is wrong: at a huge epsilon eve
 from __future__ import annotations
 
 import argparse
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from turns import median_times
 
 import dp_polars as dpp
 
@@ -195,18 +194,6 @@ def diffprivlib(rng: np.random.Generator) -> Work:
         ours,
         lambda: PermuteAndFlip(epsilon=1, sensitivity=1, utility=utility).randomise(),
     )
-
-
-def median_times(functions: list[Callable[[], object]], repeat: int) -> list[float]:
-    """Median seconds of each function; they take turns."""
-    times: list[list[float]] = [[] for _ in functions]
-    for turn in range(repeat + 1):
-        for function, own in zip(functions, times, strict=True):
-            start = time.perf_counter()
-            function()
-            if turn:  # the first is for warming up
-                own.append(time.perf_counter() - start)
-    return [statistics.median(own) for own in times]
 
 
 def peak(case: int, file: Path, *, private: bool) -> float:

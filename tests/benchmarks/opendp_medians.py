@@ -11,32 +11,19 @@ wrong at a huge epsilon.
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 import opendp.prelude as dp
 import polars as pl
+from turns import median_times
 
 import dp_polars  # noqa: F401  registers .dp
 
 CANDIDATES = list(range(100))
 MIDDLE = partial(pl.col("x").quantile, 0.5)
-
-
-def median_times(functions: list[Callable[[], object]], repeat: int) -> list[float]:
-    """Median seconds of each function; they take turns, so that a noisy moment hits all."""
-    times: list[list[float]] = [[] for _ in functions]
-    for turn in range(repeat + 1):
-        for function, own in zip(functions, times, strict=True):
-            start = time.perf_counter()
-            function()
-            if turn:  # the first is for warming up
-                own.append(time.perf_counter() - start)
-    return [statistics.median(own) for own in times]
 
 
 def context(frame: pl.DataFrame, epsilon: float) -> dp.Context:

@@ -3,9 +3,9 @@
     python tests/benchmarks/spark.py [--rows 1_000_000 10_000_000] [--groups 1_000 100_000] [--repeat 3] [--only WORD]
 
 Starts two executor processes on this machine, has them make the rows as Parquet in a temporary folder, and queries
-these files. Beside the ratio of times stands that of processor seconds, which tells more on a busy machine. Memory is
-what the processes have resident at most while a query runs: the driver (Python and its JVM) and the larger executor
-(its JVM and its Python workers).
+these files; each query runs three times on the first of them to warm up. Beside the ratio of times stands that of
+processor seconds, which tells more on a busy machine. Memory is what the processes have resident at most while a query
+runs: the driver (Python and its JVM) and the larger executor (its JVM and its Python workers).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 import dp_polars as dpp
@@ -48,17 +48,21 @@ def session(folder: Path, executor_memory: int) -> SparkSession:
 
 
 def make_rows(spark: SparkSession, folder: Path, rows: int, groups: int) -> DataFrame:
-    """Rows of a group, a category of 100 (one of them twice as common), an age, and a person of rows/10."""
+    """Rows of a person (of rows/10, who come to 2 groups at most), a category of 100 (one twice as common), an age."""
     path = str(folder / f"{rows}-{groups}")
-    word = sf.xxhash64("id")
-    category = sf.least(sf.pmod(word, sf.lit(101)), sf.lit(99))
+
+    def below(bound: int, *values: Column | int) -> Column:
+        return sf.pmod(sf.xxhash64(*(sf.lit(value) for value in values)), sf.lit(bound))
+
+    row, person = sf.col("id"), sf.col("person")
     (
         spark.range(rows, numPartitions=max(8, rows // 5_000_000))
+        .withColumn("person", below(rows // 10, row, 1))
         .select(
-            sf.pmod(sf.xxhash64("id", sf.lit(1)), sf.lit(groups)).cast("int").alias("g"),
-            sf.format_string("category %02d", category).alias("x"),
-            sf.pmod(sf.xxhash64("id", sf.lit(2)), sf.lit(101)).cast("int").alias("age"),
-            sf.pmod(sf.xxhash64("id", sf.lit(3)), sf.lit(rows // 10)).alias("person"),
+            "person",
+            below(groups, person, below(2, row, 2)).cast("int").alias("g"),
+            sf.format_string("category %02d", sf.least(below(101, row, 3), sf.lit(99))).alias("x"),
+            below(101, row, 4).cast("int").alias("age"),
         )
         .write.parquet(path)
     )
@@ -166,19 +170,25 @@ HEAD = (
 
 
 def measured(
-    query: dpp.PrivateQuery, frame: DataFrame, groups: int, plain: Callable[[], DataFrame], target: Path, repeat: int
+    query: dpp.PrivateQuery,
+    frame: DataFrame,
+    groups: int,
+    plain: Callable[[], DataFrame],
+    target: Path,
+    repeat: int,
+    warm_up: int,
 ) -> str:
-    """A line of the table: medians of `repeat` turns after one for warming up."""
+    """A line of the table: medians of `repeat` turns after those for warming up."""
     turns = []
     with peak() as most:
-        for turn in range(repeat + 1):
+        for turn in range(-warm_up, repeat):
             start = seconds()
             plain().write.format("noop").mode("overwrite").save()
             middle = seconds()
             answers = dp_polars.spark.release(query, frame, path=f"{target}-{turn}")
             end = seconds()
             assert answers.count() == groups
-            if turn:
+            if turn >= 0:
                 turns.append([b - a for a, b in zip(start + middle, middle + end, strict=True)])
     wall, cpu, private_wall, private_cpu = (statistics.median(own) for own in zip(*turns, strict=True))
     sizes = "".join(f"{size / 2**20:>7,.0f} M" for size in most)
@@ -197,13 +207,16 @@ def main() -> None:
         folder = Path(name)
         spark = session(folder, args.executor_memory)
         print(HEAD)
+        is_warm = set()
         for rows in args.rows:
             for groups in args.groups:
                 frame = make_rows(spark, folder, rows, groups)
                 for work, query, plain in works(frame, groups):
                     if args.only in work:
-                        line = measured(query, frame, groups, plain, folder / f"{rows}-{groups}-{work}", args.repeat)
+                        target, warm_up = folder / f"{rows}-{groups}-{work}", 0 if work in is_warm else 3
+                        line = measured(query, frame, groups, plain, target, args.repeat, warm_up)
                         print(f"{rows:>12,} {groups:>8,}  {work:<38} {line}", flush=True)
+                        is_warm.add(work)
         spark.stop()
 
 

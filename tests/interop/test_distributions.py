@@ -21,7 +21,7 @@ COUNTS = [VALUES.count(candidate) for candidate in CANDIDATES]
 
 
 def quantile_scores(num, den):
-    """By design §3."""
+    """By the docs, "The privacy claims"."""
     evidence = sum(COUNTS)
     below = [sum(COUNTS[:i]) for i in range(len(CANDIDATES))]
     return [

@@ -289,17 +289,21 @@ SECRET = {"x": ["secret-1", "secret-2"], "g": ["secret-3", "secret-3"], "id": ["
 
 WRONG = {
     "no frame": (lambda _: SECRET, "the data must be a LazyFrame or a DataFrame, got dict."),
-    "no unit": (lambda frame: frame.drop("id"), "the frame must have the privacy unit as a column, 'id'"),
+    "no unit": (lambda frame: frame.drop("id"), "the frame must have the privacy unit 'id' as a column"),
     "no key": (lambda frame: frame.drop("g"), "the frame must have the key column 'g'"),
     "no column": (lambda frame: frame.drop("x"), 'unable to find column "x"'),
     "another type": (lambda frame: frame, "can't be a quantile of a column of type String"),
     "several rows": (lambda frame: frame.lazy().unique(), "unique"),
-    # These raise on rows, and Polars would print them.
-    "a strict cast": (lambda frame: frame.lazy().with_columns(X.cast(pl.Int64)), "The release failed while"),
+    # These raise on rows, and Polars would print some of them.
+    "a strict cast": (
+        lambda frame: frame.lazy().with_columns(X.cast(pl.Int64)),
+        "got cast, which raises on some values",
+    ),
     "a strict parse": (
         lambda frame: frame.lazy().with_columns(X.str.to_date("%Y").dt.year()),
-        "The release failed while",
+        "got str.strptime, which raises on some values",
     ),
+    "a power": (lambda frame: frame.lazy().with_columns(X.str.len_bytes() ** pl.lit(-1)), "The release failed while"),
 }
 
 

@@ -88,7 +88,7 @@ for call in (
         print(str(error).splitlines()[0])
 """
     both = "scale must be left out where epsilon, rho or another argument of dp_polars is given: it is OpenDP's."
-    none = "Exactly one of epsilon and rho must be given, got epsilon=None and rho=None."
+    none = "exactly one of epsilon and rho must be given, got neither."
     assert succeed(script).splitlines() == [both] * 3 + [none] * 3
 
 
@@ -100,11 +100,11 @@ for call in (lambda: pl.col("x").dp.median([1]), lambda: pl.col("x").dp.quantile
     try:
         call()
     except TypeError as error:
-        print(error)
+        print(str(error).splitlines()[0])
 assert not hasattr(pl.col("x").dp, "len")
 assert not any(name.partition(".")[0] == "opendp" for name in sys.modules)
 """
-    message = "Exactly one of epsilon and rho must be given, got epsilon=None and rho=None."
+    message = "exactly one of epsilon and rho must be given, got neither."
     assert succeed(script).splitlines() == [message] * 2
 
 
@@ -116,7 +116,7 @@ import dp_polars.opendp
 """
     result = run(script)
     assert result.returncode == 1
-    assert "This needs the package opendp." in result.stderr
+    assert "the package opendp must be installed" in result.stderr
     assert "pip install 'dp-polars[opendp]'" in result.stderr
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from dp_polars import _kernel
 from dp_polars.mechanisms import Winners
+from dp_polars.scores import CountScore, QuantileScore
 
 
 def all_counts(size, rows):
@@ -31,10 +32,14 @@ def as_rows(counts, *, shuffle=False):
 
 
 def quantile_score(counts, candidate, alpha):
-    """Design, Facts: −max(0, num·N − den·A, den·L − num·N + 1)."""
+    """The quantile score: −max(0, num·N − den·A, den·L − num·N + 1)."""
     below, upto, total = sum(counts[:candidate]), sum(counts[: candidate + 1]), sum(counts)
     num, den = alpha.numerator, alpha.denominator
     return -max(0, num * total - den * upto, den * below - num * total + 1)
+
+
+def score_of(alpha):
+    return CountScore() if alpha is None else QuantileScore(alpha)
 
 
 def scores_of(counts, alpha):

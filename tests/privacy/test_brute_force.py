@@ -18,7 +18,7 @@ from dp_polars.mechanisms import Winners
 from dp_polars.privacy import Claim, Contributions, Loss, laplace_rho
 from dp_polars.scores import quantile_range
 from tests import reference
-from tests.privacy.datasets import all_counts, as_rows, quantile_score
+from tests.privacy.datasets import all_counts, as_rows, quantile_score, score_of
 from tests.statistical.racing import MECHANISMS
 
 RELATIONS = ["add_or_remove_one", "replace_one"]
@@ -46,7 +46,7 @@ def data_sets(size, rows, alpha):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_kernel, "race", stand_in)
-        _kernel._draw_dense(Draw(size, alpha, Fraction(1), "exponential"), *as_rows(counts))
+        _kernel._draw_dense(Draw(size, score_of(alpha), Fraction(1), "exponential"), *as_rows(counts))
     [gaps] = made
     return counts, gaps
 

@@ -14,7 +14,7 @@ from dp_polars._random import system_words
 from dp_polars.mechanisms import Winners
 from dp_polars.selection import best_rows
 from tests import reference
-from tests.privacy.datasets import as_rows, built_gaps
+from tests.privacy.datasets import as_rows, built_gaps, score_of
 from tests.statistical.racing import MECHANISMS
 
 mechanisms = st.sampled_from(MECHANISMS)
@@ -31,7 +31,7 @@ def law_of_gaps(gaps, rate, mechanism, multiplicities=None):
 
 
 def law_of_counts(way, counts, alpha, rate, mechanism):
-    draw = Draw(len(counts), alpha, rate, mechanism)
+    draw = Draw(len(counts), score_of(alpha), rate, mechanism)
     return law_of_gaps(built_gaps(way, draw, *as_rows([counts]))[0].tolist(), rate, mechanism)
 
 
@@ -98,7 +98,7 @@ def test_blocks_are_their_candidates_together(counts, alpha, rate, mechanism):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_kernel, "race", stand_in)
-        _kernel._draw_sparse(Draw(len(counts), alpha, rate, mechanism), *as_rows([counts]))
+        _kernel._draw_sparse(Draw(len(counts), score_of(alpha), rate, mechanism), *as_rows([counts]))
     assert same(np.sort(seen[0]), np.sort(laws[0]))
 
 
@@ -113,7 +113,7 @@ def test_blocks_are_their_candidates_together(counts, alpha, rate, mechanism):
 def test_every_answer_is_a_code(size, groups, alpha, rate, mechanism):
     codes = np.array([min(code, size) for group in groups for code in group], np.uint8)
     lengths = np.array([len(group) for group in groups])
-    draw = Draw(size, alpha, rate, mechanism)
+    draw = Draw(size, score_of(alpha), rate, mechanism)
     for way in (_kernel._draw_dense, _kernel._draw_sparse, draw_from_rows):
         answers = way(draw, codes, lengths)
         assert answers.shape == (len(groups),)
