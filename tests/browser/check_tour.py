@@ -8,6 +8,7 @@ Needs chromium and chromedriver (Debian: chromium, chromium-driver). Exits non-z
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 import socket
 import subprocess
@@ -19,30 +20,38 @@ from collections.abc import Callable
 from pathlib import Path
 
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 TOUR = Path(__file__).parents[2] / "examples" / "tour.py"
-# Every element of the page, those inside web components too.
+# The elements of the page, those inside web components too. One script each time: an element that is kept from
+# one call to the next may have been drawn anew in between.
 DEEP = """
-const found = [];
-const walk = (root) => root.querySelectorAll('*').forEach((element) => {
-  if (element.matches(arguments[0])) found.push(element);
-  if (element.shadowRoot) walk(element.shadowRoot);
-});
-walk(document);
-return found;
+const deep = (root, selector) => [...root.querySelectorAll('*')].flatMap((element) => [
+  ...(element.matches(selector) ? [element] : []),
+  ...(element.shadowRoot ? deep(element.shadowRoot, selector) : []),
+]);
 """
+SLIDER = DEEP + "return deep(document, '[role=slider]')[0];"
+FIGURE = (
+    DEEP
+    + """
+const drawn = deep(document, 'canvas.marks, svg.marks')[0];
+return drawn && (drawn.tagName === 'CANVAS' ? drawn.toDataURL() : drawn.outerHTML);
+"""
+)
 
 
 def wait(what: str, condition: Callable[[], object], seconds: float = 120) -> object:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        found = condition()
-        if found:
-            return found
+        with contextlib.suppress(StaleElementReferenceException):
+            found = condition()
+            if found:
+                return found
         time.sleep(0.5)
     msg = f"{what} did not come within {seconds:.0f} s"
     raise TimeoutError(msg)
@@ -64,28 +73,29 @@ def check(driver: webdriver.Chrome, url: str, screenshot: Path | None) -> None:
         return found and found[1]
 
     def figure() -> str | None:
-        drawn = driver.execute_script(DEEP, "canvas.marks, svg.marks")
-        if not drawn:
-            return None
-        return driver.execute_script(
-            "return arguments[0].tagName === 'CANVAS' ? arguments[0].toDataURL() : arguments[0].outerHTML", drawn[0]
-        )
+        return driver.execute_script(FIGURE)
+
+    def settled() -> str | None:  # the figure, once it does not change by itself
+        first = figure()
+        time.sleep(2)
+        return first if first == figure() else None
+
+    def move() -> bool:
+        slider = driver.execute_script(SLIDER)
+        if slider is None:
+            return False
+        driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", slider)
+        ActionChains(driver).move_to_element(slider).click().send_keys(*[Keys.ARROW_RIGHT] * 3).perform()
+        return True
 
     start = wait("the text with epsilon", epsilon)
-    before = wait("the figure", figure)
-    slider = wait("the slider", lambda: driver.execute_script(DEEP, "[role=slider]"))[0]
-    driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", slider)
-    time.sleep(1)
-    ActionChains(driver).move_to_element(slider).click(slider).perform()
-    for _ in range(3):
-        slider.send_keys(Keys.ARROW_RIGHT)
+    before = wait("the figure", settled)
+    wait("the slider", move)
     wait("another epsilon", lambda: epsilon() not in (None, start))
     wait("another figure", lambda: figure() not in (None, before))
     print(f"the slider went from epsilon = {start} to {epsilon()}, and the figure with it")
     if screenshot is not None:
-        time.sleep(2)
-        driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", slider)
-        time.sleep(1)
+        wait("the figure at rest", settled)
         driver.save_screenshot(str(screenshot))
 
 
