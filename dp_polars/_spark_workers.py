@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dp_polars._kernel import draw_from_runs
 from dp_polars.scores import Runs
@@ -71,19 +72,34 @@ def drawing(answers: Sequence[Answer], names: Sequence[str]) -> Stage:
 
 
 def whole_groups(batches: Iterable[pa.RecordBatch], most_rows: int = _ROWS) -> Iterator[pa.Table]:
-    """Yield the rows in tables of whole groups, many at once: Spark's batches end anywhere."""
+    """Yield the rows in tables of whole groups, many at once: Spark's batches end anywhere.
+
+    What is held of a group that goes on and on is at most twice as long as its histogram.
+    """
     held: list[pa.Table] = []  # the last group so far
+    most_held = 2 * most_rows
     for rows in _in_chunks(batches, most_rows):
         groups = _numpy(rows["group"])
         last = int(np.searchsorted(groups, groups[-1]))
         if last == 0 and held and held[0]["group"][0].as_py() == groups[0]:
             held.append(rows)
+            if sum(part.num_rows for part in held) > most_held:
+                held = [_added_up(pa.concat_tables(held))]
+                most_held = 2 * max(most_rows, held[0].num_rows)
             continue
         if held or last:
             yield pa.concat_tables([*held, rows.slice(0, last)])
         held = [rows.slice(last)]
     if held:
         yield pa.concat_tables(held)
+
+
+def _added_up(histogram: pa.Table) -> pa.Table:
+    """Return the rows of one group with each code once."""
+    is_marker = pc.equal(histogram["output"], MARKER)
+    counted = histogram.filter(pc.invert(is_marker)).group_by(COUNTED[:3]).aggregate([("count", "sum")])
+    counted = counted.rename_columns(COUNTED)
+    return pa.concat_tables([histogram.filter(is_marker), counted], promote_options="default")
 
 
 def _in_chunks(batches: Iterable[pa.RecordBatch], most_rows: int) -> Iterator[pa.Table]:

@@ -196,6 +196,12 @@ def asks_of_every_type(frame):
     yield "date", dpp.median("date", dpp.grid(dt.date(1950, 1, 1), dt.date(2000, 1, 1), step="1d"), epsilon=1).query
 
 
+@pytest.fixture(params=["counted", "uncounted"])
+def way(request, monkeypatch):
+    """Whether Spark counts rows before the shuffle; by itself, it goes by their number."""
+    monkeypatch.setattr(_spark_counting, "_are_few", lambda rows, cells: request.param == "uncounted")
+
+
 def both_histograms(spark, frame, ddl, unit, keys, outputs):
     """The histograms of all outputs, by Polars and by Spark."""
     schema = ", ".join(f"`{name}` {ddl[name]}" for name in frame.columns)
@@ -222,7 +228,7 @@ def both_histograms(spark, frame, ddl, unit, keys, outputs):
 @pytest.mark.parametrize(
     ("unit", "key_columns"), [(None, ["text", "flag"]), ("person", ["moment"]), ("double", ["money", "date"])]
 )
-def test_spark_counts_what_polars_counts(spark, few_tasks, unit, key_columns):
+def test_spark_counts_what_polars_counts(spark, few_tasks, way, unit, key_columns):
     frame = every_type()
     keys = frame.select(key_columns).drop_nulls().unique(maintain_order=True)
     keys = keys.head(keys.height // 2 + 1)
@@ -276,7 +282,7 @@ BOUNDS = [
 
 
 @pytest.mark.parametrize(("query", "kept"), BOUNDS)
-def test_a_person_changes_the_histogram_by_no_more_than_the_bounds(spark, few_tasks, query, kept):
+def test_a_person_changes_the_histogram_by_no_more_than_the_bounds(spark, few_tasks, way, query, kept):
     frame = crowd(4)
     most = frame.group_by("person").len().sort("len")["person"].to_list()
     people = query is VALUES
@@ -322,10 +328,29 @@ def test_who_is_over_the_bounds_keeps_a_random_subset(spark, few_tasks):
 # --- Drawing --------------------------------------------------------------------------------------------------------
 
 
+def test_rows_are_counted_before_the_shuffle_where_they_are_many(spark, tmp_path):
+    spark.range(4096).select("id", (sf.col("id") % 7).alias("g")).write.parquet(str(tmp_path / "rows"))
+    rows = spark.read.parquet(str(tmp_path / "rows"))
+    assert not _spark_counting._are_few(rows, 100)
+    assert _spark_counting._are_few(rows, 10_000)
+    assert not _spark_counting._are_few(rows.crossJoin(rows), 10_000)
+    assert _spark_counting._are_few(spark.range(100), 1000)
+    assert not _spark_counting._are_few(spark.range(100), 10)
+
+
 @given(st.lists(st.integers(1, 9), max_size=12), st.lists(st.integers(0, 7), max_size=30), st.integers(1, 12))
 def test_groups_that_batches_cut_are_whole_again(sizes, cuts, most_rows):
     groups = np.repeat(np.arange(len(sizes)) * 3, sizes)
-    table = pa.table({"group": groups, "row": np.arange(len(groups))})
+    markers = np.append(True, groups[1:] != groups[:-1])[: len(groups)]
+    table = pa.table(
+        {
+            "group": groups,
+            "output": np.where(markers, -1, 0),
+            "code": np.where(markers, 0, np.arange(len(groups)) % 2),
+            "count": np.where(markers, 0, 1),
+            "k0": pa.array(["key" if marker else None for marker in markers]),
+        }
+    )
     batches, start = [], 0
     for cut in [*cuts, len(groups)]:
         piece = table.slice(start, cut)
@@ -334,9 +359,24 @@ def test_groups_that_batches_cut_are_whole_again(sizes, cuts, most_rows):
         )
         start += cut
     parts = list(_spark_workers.whole_groups(batches, most_rows))
-    assert [row for part in parts for row in part["row"].to_pylist()] == list(range(len(groups)))
+    together = pa.concat_tables([table.slice(0, 0), *parts])
+    assert together.schema.equals(table.schema)
+    got, expected = (
+        pl.DataFrame(counted).group_by("group", "output", "code", "k0").agg(pl.col("count").sum())
+        for counted in (together, table)
+    )
+    assert_frame_equal(got, expected, check_row_order=False)
     groups_of_parts = [group for part in parts for group in set(part["group"].to_pylist())]
     assert len(groups_of_parts) == len(sizes)  # none is in two parts
+
+
+def test_a_long_group_is_added_up_on_its_way():
+    rows = pa.RecordBatch.from_pydict({"group": [0] * 4, "output": [0] * 4, "code": [1, 2, 1, 2], "count": [1] * 4})
+    marker = pa.RecordBatch.from_pydict({"group": [0], "output": [-1], "code": [0], "count": [0]})
+    (group,) = _spark_workers.whole_groups([rows] * 500 + [marker] + [rows] * 500, most_rows=8)
+    assert group.num_rows <= 2 * 8 + 8
+    counts = pl.DataFrame(group).group_by("output", "code").agg(pl.col("count").sum()).sort("output", "code")
+    assert counts.rows() == [(-1, 0, 0), (0, 1, 2000), (0, 2, 2000)]
 
 
 def test_a_group_without_its_key_is_not_drawn():
@@ -617,6 +657,19 @@ def test_answers_need_a_place(spark, visits, tmp_path, monkeypatch):
         )
     assert budget.spent == 0
     assert not (tmp_path / "released").exists()
+
+
+def test_nothing_of_rows_that_are_at_hand_is_run_before_the_charge(spark, tmp_path):
+    """Spark's optimizer casts the rows of a small local frame on the driver, and its errors quote them."""
+    frame = spark.createDataFrame(pa.table({"text": ["secret-hiv"]})).select(sf.col("text").cast("int").alias("x"))
+    with pytest.raises(Exception, match="secret-hiv"):
+        frame._jdf.queryExecution().optimizedPlan()
+    budget = dpp.Budget(epsilon=1)
+    query = dpp.protect(None).agg(dpp.median("x", range(10), epsilon=1))
+    with pytest.raises(dpp.ReleaseError) as caught:
+        dp_polars.spark.release(query, frame, budget=budget, path=tmp_path / "released")
+    assert "secret" not in str(caught.value)
+    assert budget.remaining == 0
 
 
 @pytest.mark.parametrize("to_file", [True, False])
