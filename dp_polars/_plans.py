@@ -60,7 +60,7 @@ _STRICT: dict[str, Callable[[Sequence[Any], Sequence[int]], bool]] = {
 def refuse_unsafe_plan(frame: pl.LazyFrame, *, several_rows: bool = False) -> None:
     """Refuse a plan in which one row may depend on other rows.
 
-    Scans (files, memory, pyarrow datasets), row-by-row projections, filters and sorts, and vertical concats pass.
+    Scans (files, memory, pyarrow datasets without Arrow's own filters), row-by-row projections, filters and sorts pass.
     A sort passes because a private frame takes no notice of the order of rows. What a plan does not show stays the
     caller's word: that no file was made by such a step, that a CSV file's inferred schema is public. Casts and parsers
     that raise on what does not fit are refused; that no other step raises on a row is the caller's word, too.
@@ -70,7 +70,8 @@ def refuse_unsafe_plan(frame: pl.LazyFrame, *, several_rows: bool = False) -> No
     frame
         The plan. Nothing is run; what it holds in memory is neither copied nor read.
     several_rows
-        Whether a person may have several rows. Only then may a plan make several rows out of one.
+        Whether a person may have several rows. Only then may a plan make several rows out of one, or be a
+        vertical concat.
 
     Raises
     ------
@@ -96,8 +97,11 @@ class _PlanGate(Gate):
 
     def check(self, step: Step, rows: Sequence[bool]) -> None:
         super().check(step, rows)
-        raises = step.strict or (step.kind == "operator" and pl.Decimal in bases(step))
-        if raises and not (step.kind == "cast" and trials.fits(*step.inputs[0].dtypes(), *step.dtypes())):
+        if step.kind == "cast":
+            raises = not trials.fits(*step.inputs[0].dtypes(), *step.dtypes(), strict=step.strict)
+        else:
+            raises = step.strict or (step.kind == "operator" and pl.Decimal in bases(step))
+        if raises:
             raise self.refusal(step, "which raises on some values", "do it after protect.")
         if divides_floats(step, rows) and not rows[1]:
             raise self.refusal(step, ALONE, "divide after protect.")
@@ -148,12 +152,21 @@ class _PlanGate(Gate):
         elif kind == "Scan":
             self._check_files(node.paths)
             self._check_rows(node.file_options.n_rows, node.file_options.row_index)
-            if node.scan_type[0] == "csv" and json.loads(node.scan_type[1])["skip_rows_after_header"]:
-                self._refuse("a scan with skip_rows_after_header")
+            if node.scan_type[0] == "csv":
+                self._check_csv(json.loads(node.scan_type[1]))
         elif kind == "DataFrameScan":
             self.in_memory = True
         elif kind == "PythonScan" and node.options[2] == "pyarrow":
+            # Arrow leaves out row groups by their least and largest values, and NaN is in neither: whether one person's
+            # NaN is read would hang on the others' values.
+            self._refuse(
+                "scan_pyarrow_dataset", "give protect the dataset itself, or scan it with allow_pyarrow_filter=False."
+            )
+        elif kind == "PythonScan" and _is_whole_dataset(node.options[0]):
             pass
+        elif kind == "Union" and not self.several_rows:
+            way_out = "concat frames before lazy(), scan several files at once, or name the privacy unit."
+            raise self.refusal(Step("unknown", "a concat", (), list), "which may hold a row twice", way_out)
         elif kind not in _BY_ROW or getattr(node, "slice", None) is not None:
             self._refuse(_WORDS.get(kind, kind))
 
@@ -164,14 +177,20 @@ class _PlanGate(Gate):
                 msg = f"the plan given to protect must read files that are there, got {path!r}."
                 raise FileNotFoundError(msg)
 
+    def _check_csv(self, options: dict[str, Any]) -> None:
+        skips = ["skip_rows_after_header", *(() if options["has_header"] else ("skip_rows", "skip_lines"))]
+        for name in skips:
+            if options[name]:
+                self._refuse(f"a scan with {name}")
+
     def _check_rows(self, n_rows: object, row_index: object) -> None:
         if n_rows is not None:
             self._refuse("a scan with n_rows")
         if row_index is not None:
             self._refuse("a scan with a row index")
 
-    def _refuse(self, name: str) -> NoReturn:
-        way_out = "protect the frame first; filter, with_columns, select and join come after it."
+    def _refuse(self, name: str, way_out: str | None = None) -> NoReturn:
+        way_out = way_out or "protect the frame first; filter, with_columns, select and join come after it."
         raise self.refusal(Step("unknown", name, (), list), "which may look at other rows", way_out) from None
 
     def _read(self, number: int) -> Step:
@@ -210,6 +229,14 @@ class _PlanGate(Gate):
                 return step("unknown", view.name)
             case other:
                 return step("unknown", "over" if other == "Window" else steps.function_name(other))
+
+
+def _is_whole_dataset(function: Any) -> bool:  # noqa: ANN401
+    """Return whether a Python source is a pyarrow dataset of which Polars reads every row."""
+    read = getattr(function, "func", None)
+    return getattr(read, "__module__", "") == "polars.io.pyarrow_dataset.anonymous_scan" and (
+        function.keywords.get("allow_pyarrow_filter") is False
+    )
 
 
 def _scans(tree: object) -> Iterator[Any]:

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 _ARITHMETIC = "cast Decimals to pl.Float64 first; take elements from lists with list.get."
 _COMPARISON = "put the column before the constant; compare an Enum as cast(pl.String)."
 _WAYS_OUT = {
+    "cast": "from floats to Decimal, use (x * 100).round().cast(pl.Int64), in units of the last digit.",
     **dict.fromkeys(["+", "-", "*", "/", "//", "%"], _ARITHMETIC),
     **dict.fromkeys(["==", "!=", "<", "<=", ">", ">="], _COMPARISON),
+    **dict.fromkeys(["arr.mean", "list.mean"], "divide the sum of integers by list.len or arr.len."),
     "a Python function": "write it with native expressions.",
     "a Series": "pass a single value, or a list where a set is meant: is_in([1, 2]).",
     "dt.add_business_day": 'pass roll="forward" or roll="backward".',
@@ -160,6 +162,7 @@ class Gate:
 
     def check(self, step: Step, rows: Sequence[bool]) -> None:
         """Refuse a step that is listed, but whose types or parameters let it look beyond a row."""
+        self._check_nested(step)
         if step.kind == "function":
             self._check_function(step, rows)
         elif step.kind == "cast":
@@ -170,6 +173,19 @@ class Gate:
                 raise self.refusal(step, "which guesses a format", "use str.to_datetime(format).")
             if types & {pl.List, pl.Array, pl.Struct}:
                 raise self.refusal(step, "which is not by row for all nested types", "cast fields or elements.")
+
+    def _check_nested(self, step: Step) -> None:
+        """Refuse what Polars does to lists, arrays and structs by looking at the whole column."""
+        sets = {0} if step.name == "when" else steps.SETS.get(step.name, set())
+        values = [value for place, value in enumerate(step.inputs) if place not in sets]
+        is_of_one = step.kind != "operator" and step.name != "when" and step.name not in steps.OF_COLUMNS
+        if not is_of_one and step.name not in steps.OF_MIXED_TYPES:
+            types = {dtype for value in values for dtype in value.dtypes() if dtype != pl.Null}
+            if len(types) > 1 and any(dtype.is_nested() for dtype in types):
+                reason = "which converts a whole column to a nested type"
+                raise self.refusal(step, reason, "give a constant the column's very type: pl.lit(value, dtype=…).")
+        if step.kind == "operator" and step.name in steps.ARITHMETIC and _holds_floats(step):
+            raise self.refusal(step, ALONE, "take elements from lists with list.get, and fields from structs.")
 
     def _check_function(self, step: Step, rows: Sequence[bool]) -> None:
         name = step.name
@@ -183,6 +199,9 @@ class Gate:
         if name in steps.OF_FLOAT_BITS and any(map(_is_float, step.inputs)):
             reason = "which Polars does differently on NaN or −0 where a row is alone in its chunk"
             raise self.refusal(step, reason, "use clip for constants, pl.when(x > y).then(x).otherwise(y) for columns.")
+        if name in steps.OF_SUMS and _holds_floats(step.inputs[0]):
+            reason = "which Polars rounds differently where another row has a null"
+            raise self.refusal(step, reason, "sum integers.")
         if name in steps.OF_CLOCKS and _is_local(step.inputs[0]):
             raise self.refusal(step, "which raises where clocks change", "use dt.replace_time_zone(None) first.")
         if name not in steps.OF_CATEGORIES and pl.Categorical in bases(*_with_rows(step, rows)):
@@ -307,6 +326,11 @@ def _has_lists(step: Step) -> bool:
 
 def _is_float(step: Step) -> bool:
     return any(dtype.is_float() for dtype in step.dtypes())
+
+
+def _holds_floats(step: Step) -> bool:
+    """Return whether a step's result has floats inside a nested type."""
+    return any(dtype.is_nested() for dtype in step.dtypes()) and any(base.is_float() for base in bases(step))
 
 
 def _is_local(step: Step) -> bool:

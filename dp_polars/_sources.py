@@ -42,7 +42,7 @@ def source_of(frame: PrivateRows, protection: Protection) -> Source:
         return Source(plan, lambda: plan)
     datasets = sys.modules.get("pyarrow.dataset")  # who has a dataset has imported it
     if datasets is not None and isinstance(frame, datasets.Dataset):
-        dataset = pl.scan_pyarrow_dataset(frame)
+        dataset = pl.scan_pyarrow_dataset(frame, allow_pyarrow_filter=False)  # whose filters look at whole row groups
         return Source(dataset, lambda: dataset)
     if hasattr(frame, "__arrow_c_stream__") and not isinstance(frame, pl.Series):
         import pyarrow as pa

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from polars._typing import PolarsDataType
+    from polars.datatypes import DataTypeClass
 
 
 def _names(text: str) -> frozenset[str]:
@@ -28,7 +29,8 @@ def _names(text: str) -> frozenset[str]:
 
 
 DIVISIONS = _names("/ // %")
-OPERATORS = DIVISIONS | _names("+ - * == != < <= > >= eq_missing ne_missing & | ^")
+ARITHMETIC = DIVISIONS | _names("+ - *")
+OPERATORS = ARITHMETIC | _names("== != < <= > >= eq_missing ne_missing & | ^")
 
 # Functions of several columns of the same row.
 OF_COLUMNS = _names(
@@ -48,7 +50,7 @@ OF_ONE_COLUMN = _names(
     cos cosh cot cut degrees erf erfc exp floor hash is_finite is_infinite is_nan is_not_nan is_not_null
     is_null log log1p negate not pow radians reinterpret replace replace_strict round round_sig_figs sign sin
     sinh sqrt tan tanh to_physical truncate
-    arr.arg_max arr.arg_min arr.count_matches arr.get arr.join arr.length arr.max arr.mean arr.median arr.min
+    arr.arg_max arr.arg_min arr.count_matches arr.get arr.join arr.length arr.max arr.median arr.min
     arr.shift arr.sort arr.std arr.sum arr.to_list arr.var
     bin.base64_decode bin.base64_encode bin.get bin.head bin.hex_decode bin.hex_encode bin.reinterpret
     bin.size bin.slice bin.tail
@@ -60,7 +62,7 @@ OF_ONE_COLUMN = _names(
     dt.total_days dt.total_hours dt.total_microseconds dt.total_milliseconds dt.total_minutes
     dt.total_nanoseconds dt.total_seconds dt.truncate dt.week dt.week_day dt.year
     list.all list.any list.arg_max list.arg_min list.count_matches list.diff list.drop_nulls list.gather
-    list.gather_every list.get list.join list.length list.max list.mean list.median list.min list.n_unique
+    list.gather_every list.get list.join list.length list.max list.median list.min list.n_unique
     list.reverse list.shift list.slice list.sort list.std list.sum list.var
     str.base64_decode str.base64_encode str.contains str.contains_any str.count_matches str.escape_regex
     str.extract str.extract_all str.extract_groups str.extract_many str.find str.find_many str.head
@@ -91,7 +93,11 @@ OF_CATEGORIES = _names(
     """
 )
 # Functions that may land on a local time that a clock change leaves out or has twice.
-OF_CLOCKS = _names("dt.combine dt.month_end dt.month_start dt.offset_by dt.round dt.truncate")
+OF_CLOCKS = _names("dt.add_business_day dt.combine dt.month_end dt.month_start dt.offset_by dt.round dt.truncate")
+# Functions that add up the elements of a row in another order where any row has a null among its own.
+OF_SUMS = _names("arr.sum list.sum")
+# Functions of several columns, nested ones too, that convert none to the type of another.
+OF_MIXED_TYPES = _names("arr.contains as_struct is_in list.contains")
 # Functions that show the bits of a float: those of a NaN or of −0 depend on how Polars came to it.
 OF_FLOAT_BITS = _names("max_horizontal min_horizontal reinterpret")
 OF_SIGNED_ZEROS = _names("arctan2 cot pow str.concat_horizontal str.format")
@@ -224,12 +230,12 @@ def write(tree: dict[str, Any], what: str) -> pl.Expr:
     return expr
 
 
-def bases(*steps: Step) -> set[type]:
+def bases(*steps: Step) -> set[DataTypeClass]:
     """Return the classes of the types of the steps' results, nested ones among them."""
     return {base for step in steps for dtype in step.dtypes() for base in _bases(dtype)}
 
 
-def _bases(dtype: PolarsDataType) -> Iterator[type]:
+def _bases(dtype: PolarsDataType) -> Iterator[DataTypeClass]:
     yield dtype.base_type()
     if isinstance(dtype, (pl.List, pl.Array)):
         yield from _bases(dtype.inner)

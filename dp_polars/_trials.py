@@ -41,13 +41,15 @@ def bounds(dtype: PolarsDataType) -> tuple[int, int] | None:
 
 def failure(step: Step, rows: Sequence[bool]) -> str | None:
     """Return what the step raises on some value of its inputs' types, None if it works on all that are tried."""
+    dtypes = [value.dtypes() if has_rows else () for value, has_rows in zip(step.inputs, rows, strict=True)]
+    values = many_values if sum(map(len, dtypes)) == 1 else extremes
     columns: list[pl.Series] = []
     inputs: list[Any] = []
-    for value, has_rows in zip(step.inputs, rows, strict=True):
+    for value, own in zip(step.inputs, dtypes, strict=True):
         names = []
-        for dtype in value.dtypes() if has_rows else ():
+        for dtype in own:
             names.append(f"{len(columns)}")
-            columns.append(extremes(dtype).alias(names[-1]))
+            columns.append(values(dtype).alias(names[-1]))
         inputs.append({"Selector": {"ByName": {"names": names, "strict": True}}} if names else value.tree)
     return failure_on(_combine(columns), without_nan(_with_inputs(step.tree, inputs)))
 
@@ -66,14 +68,37 @@ def failure_on(frame: pl.DataFrame, expr: pl.Expr) -> str | None:
     return None
 
 
-def fits(dtype: PolarsDataType, other: PolarsDataType) -> bool:
-    """Return whether a strict cast works on all values of a type that are tried."""
-    return failure_on(pl.DataFrame({"value": extremes(dtype)}), pl.col("value").cast(other)) is None
+def fits(dtype: PolarsDataType, other: PolarsDataType, *, strict: bool) -> bool:
+    """Return whether a cast raises on none of the values of a type that are tried."""
+    return failure_on(pl.DataFrame({"value": many_values(dtype)}), pl.col("value").cast(other, strict=strict)) is None
 
 
 def made_up(schema: pl.Schema) -> pl.DataFrame:
     """Return rows of extreme values."""
     return _combine([extremes(dtype).alias(name) for name, dtype in schema.items()])
+
+
+def many_values(dtype: PolarsDataType) -> pl.Series:
+    """Return extreme values of a type and those between: all magnitudes of a number, all values of an Enum.
+
+    A float becomes a Decimal (null if it does not fit), but Polars raises on some that are a little too large.
+    """
+    values = extremes(dtype)
+    if isinstance(dtype, pl.Enum):
+        return pl.Series([None, *dtype.categories], dtype=dtype)
+    if dtype.is_float():
+        more: list[object] = [sign * 10.0**power for power in range(-40, 41) for sign in (1, -1)]
+    elif isinstance(dtype, pl.Decimal):
+        digits = [(1,) + (0,) * zeros for zeros in range(dtype.precision)]
+        more = [Decimal((sign, own, -dtype.scale)) for own in digits for sign in (0, 1)]
+    elif dtype.is_integer():
+        low, high = values.min(), values.max()
+        powers = [base**power for base in (2, 10) for power in range(1, 128 if base == 2 else 39)]
+        near = [sign * power + one for power in powers for sign in (1, -1) for one in (-1, 0)]
+        more = [number for number in near if low <= number <= high]
+    else:
+        return values
+    return pl.concat([values, pl.Series(more, dtype=pl.Float64 if dtype.is_float() else dtype).cast(dtype)])
 
 
 def extremes(dtype: PolarsDataType) -> pl.Series:

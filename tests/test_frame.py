@@ -536,3 +536,22 @@ class TestExplainAndClaims:
         query = frame.agg(top(1))
         for text in (repr(frame), repr(query), str(query.explain())):
             assert "secret-hiv" not in text
+
+
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+def test_nobody_decides_which_rows_of_a_dataset_are_read(tmp_path: Path, engine: str) -> None:
+    """Arrow skips row groups by their least and largest values, which leave NaN out: a plan must not use that."""
+    kind = pl.when(pl.col("x").is_nan()).then(pl.lit("nan")).otherwise(pl.lit("number"))
+    query = (
+        dpp.protect("person", max_rows=1)
+        .filter(pl.col("x") != 1.0)
+        .with_columns(kind=kind)
+        .group_by({"g": range(10)})
+        .agg(dpp.mode("kind", ["number", "nan"], epsilon=HUGE))
+    )
+    for others in ([1.0], [1.0, 10.0]):
+        values = [float("nan")] * 10 + others
+        frame = pl.DataFrame({"person": range(len(values)), "g": [*range(10), *[99] * len(others)], "x": values})
+        frame.write_parquet(tmp_path / "rows")
+        released = query.release(pa.dataset.dataset(tmp_path / "rows"), engine=engine)
+        assert released["kind"].to_list() == ["nan"] * 10

@@ -59,8 +59,6 @@ ACCEPTED = {
     "unnest": lambda lf: lf.unnest("place"),
     "sort": lambda lf: lf.sort("day", value.abs()),
     "cache": lambda lf: lf.cache(),
-    "concat": lambda lf: pl.concat([lf, lf.filter(value > 1)]),
-    "diagonal concat": lambda lf: pl.concat([lf.select("value"), lf.select("value", "cost")], how="diagonal"),
     "clear": lambda lf: lf.clear(),
     "sql": lambda lf: lf.sql("select person, value + 1 as value from self where cost > 1"),
     "match_to_schema": lambda lf: lf.match_to_schema(FRAME.schema),
@@ -72,12 +70,23 @@ SCANS = {
     "hive": lambda folder: pl.scan_parquet(folder / "hive"),
     "csv": lambda folder: pl.scan_csv(folder / "visits.csv", try_parse_dates=True).filter(value > 1),
     "ipc": lambda folder: pl.scan_ipc(folder / "visits.arrow").select("person"),
+    "ndjson": lambda folder: pl.scan_ndjson(folder / "visits.ndjson"),
+    "pyarrow": lambda folder: pl.scan_pyarrow_dataset(
+        pyarrow.dataset.dataset(folder / "visits.parquet"), allow_pyarrow_filter=False
+    ),
+    "csv after a title": lambda folder: pl.scan_csv(folder / "visits.csv", skip_rows=1),
+}
+SEVERAL_ROWS = {
+    "explode": lambda _: FRAME.lazy().explode("codes"),
+    "unpivot": lambda _: FRAME.lazy().select("value", "cost").unpivot(value_name="number"),
+    "concat": lambda _: pl.concat([FRAME.lazy(), FRAME.lazy().filter(value > 1)]),
+    "diagonal concat": lambda _: pl.concat(
+        [FRAME.lazy().select("value"), FRAME.lazy().select("value", "cost")], how="diagonal"
+    ),
+    "files and memory": lambda folder: pl.concat([pl.scan_parquet(folder / "visits.parquet"), FRAME.lazy()]),
     "ipc and hive": lambda folder: pl.concat(
         [pl.scan_ipc(folder / "visits.arrow").select("value"), pl.scan_parquet(folder / "hive").select("value")]
     ),
-    "ndjson": lambda folder: pl.scan_ndjson(folder / "visits.ndjson"),
-    "pyarrow": lambda folder: pl.scan_pyarrow_dataset(pyarrow.dataset.dataset(folder / "visits.parquet")),
-    "concat": lambda folder: pl.concat([pl.scan_parquet(folder / "visits.parquet"), FRAME.lazy()]),
 }
 REFUSED = {
     "head": (lambda lf: lf.head(2), "head"),
@@ -102,8 +111,6 @@ REFUSED = {
     ),
     "with_row_index": (lambda lf: lf.with_row_index(), "row_index"),
     "map_batches": (lambda lf: lf.map_batches(lambda frame: frame), "a step that Polars does not show"),
-    "explode": (lambda lf: lf.explode("codes"), "explode"),
-    "unpivot": (lambda lf: lf.select("value", "cost").unpivot(value_name="number"), "unpivot"),
     "reverse": (lambda lf: lf.reverse(), "reverse"),
     "shift": (lambda lf: lf.select("value").shift(1), "shift"),
     "interpolate": (lambda lf: lf.select("value").interpolate(), "interpolate"),
@@ -129,7 +136,6 @@ REFUSED = {
     "category": (lambda lf: lf.with_columns(group.cast(pl.Categorical).to_physical()), "to_physical"),
     "guessed": (lambda lf: lf.with_columns(group.str.to_date(strict=False)), "str.strptime"),
     "sort by a rank": (lambda lf: lf.sort(value.rank()), "rank"),
-    "below a concat": (lambda lf: pl.concat([lf, lf.head(1)]), "head"),
     "below a projection": (lambda lf: lf.unique().select(value + 1), "unique"),
     "a cast that may not fit": (lambda lf: lf.cast({"value": pl.Int8}), "cast"),
     "a cast in a filter": (lambda lf: lf.filter(group.cast(pl.Int64) > 1), "cast"),
@@ -139,6 +145,16 @@ REFUSED = {
             day.cast(pl.Datetime("us", "UTC")).dt.convert_time_zone("Europe/Berlin").dt.truncate("1d")
         ),
         "dt.truncate",
+    ),
+    "a price that is too large": (lambda lf: lf.cast({"cost": pl.Decimal(10, 2)}, strict=False), "cast"),
+    "a rounded sum": (lambda lf: lf.with_columns(pl.concat_list(cost, cost).list.sum()), r"list\.sum|list expr"),
+    "a strict cast to fewer categories": (
+        lambda lf: lf.select(
+            value.replace_strict({1: "9"}, default="0", return_dtype=pl.Enum([*"0123456789"])).cast(
+                pl.Enum([*"012345678"])
+            )
+        ),
+        "cast",
     ),
     "a strict parser": (lambda lf: lf.with_columns(group.str.to_date("%Y-%m-%d")), "str.strptime"),
     "a strict number": (lambda lf: lf.with_columns(group.str.to_integer()), "str.to_integer"),
@@ -156,14 +172,23 @@ REFUSED_SCANS = {
     "hive n_rows": (lambda folder: pl.scan_parquet(folder / "hive", n_rows=2), "n_rows"),
     "ipc n_rows": (lambda folder: pl.scan_ipc(folder / "visits.arrow", n_rows=2), "n_rows"),
     "ipc row index": (lambda folder: pl.scan_ipc(folder / "visits.arrow", row_index_name="row"), "a row index"),
-    "ipc beside memory": (
-        lambda folder: pl.concat([pl.scan_ipc(folder / "visits.arrow"), FRAME.lazy()]),
-        "a step that Polars does not show",
-    ),
     "bytes": (lambda _: pl.scan_csv(b"value\n1\n"), "a step that Polars does not show"),
     "row index": (lambda folder: pl.scan_parquet(folder / "visits.parquet", row_index_name="row"), "a row index"),
     "csv n_rows": (lambda folder: pl.scan_csv(folder / "visits.csv", n_rows=2), "n_rows"),
     "csv skip": (lambda folder: pl.scan_csv(folder / "visits.csv", skip_rows_after_header=1), "skip_rows"),
+    "csv without a header": (
+        lambda folder: pl.scan_csv(folder / "visits.csv", has_header=False, skip_rows=1),
+        "skip_rows",
+    ),
+    "csv lines without a header": (
+        lambda folder: pl.scan_csv(folder / "visits.csv", has_header=False, skip_lines=1),
+        "skip_lines",
+    ),
+    "pyarrow's own filters": (
+        lambda folder: pl.scan_pyarrow_dataset(pyarrow.dataset.dataset(folder / "visits.parquet")),
+        "scan_pyarrow_dataset",
+    ),
+    "concat": (SEVERAL_ROWS["files and memory"], "a concat"),
     "head of a scan": (lambda folder: pl.scan_parquet(folder / "visits.parquet").head(1), "head"),
     "python": (
         lambda _: register_io_source(lambda *_: iter([FRAME]), schema=FRAME.schema),
@@ -197,9 +222,20 @@ def test_refused_scans(name, folder):
         refuse_unsafe_plan(plan(folder))
 
 
-@pytest.mark.parametrize("name", ["explode", "unpivot"])
-def test_a_row_may_become_several_where_a_person_may_have_several(name):
-    refuse_unsafe_plan(REFUSED[name][0](FRAME.lazy()), several_rows=True)
+@pytest.mark.parametrize("name", SEVERAL_ROWS)
+def test_a_row_may_become_several_where_a_person_may_have_several(name, folder):
+    refuse_unsafe_plan(SEVERAL_ROWS[name](folder), several_rows=True)
+    with pytest.raises(ValueError, match="must be row by row"):
+        refuse_unsafe_plan(SEVERAL_ROWS[name](folder))
+
+
+def test_what_a_concat_holds_is_looked_into(folder):
+    for plan, word in [
+        (pl.concat([FRAME.lazy(), FRAME.lazy().head(1)]), "head"),
+        (pl.concat([pl.scan_ipc(folder / "visits.arrow"), FRAME.lazy()]), "a step that Polars does not show"),
+    ]:
+        with pytest.raises(ValueError, match=f"must be row by row, got .*{word}"):
+            refuse_unsafe_plan(plan, several_rows=True)
 
 
 def test_nothing_in_memory_is_copied_or_serialized():
