@@ -62,3 +62,9 @@ def show(value: Fraction, digits: int = 6, *, up: bool = False) -> str:
     context = Context(prec=digits, rounding=ROUND_CEILING if up else ROUND_HALF_EVEN)
     rounded = context.divide(Decimal(value.numerator), Decimal(value.denominator))
     return f"{float(rounded):.{digits}g}" if value == 0 or 2.0**-1000 < abs(value) < 2.0**1000 else f"{rounded:g}"
+
+
+def float_up(value: Fraction) -> float:
+    """Return a float next to `value` that, as the decimal that it prints as, is not below it."""
+    rounded = float(value)
+    return rounded if as_fraction("value", rounded) >= value else float(np.nextafter(rounded, np.inf))

@@ -20,17 +20,22 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from dp_polars._extras import require
-from dp_polars._numbers import Number, as_fraction, given, positive_fraction, positive_int
+from dp_polars._intervals import ball, precision, upper
+from dp_polars._numbers import Number, as_fraction, float_up, given, positive_fraction, positive_int
 from dp_polars.privacy import Claim, Mechanism, check_mechanism, laplace_rho
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from flint import arb
 
 Release: TypeAlias = "Claim | tuple[Number, str]"
 Parts: TypeAlias = "tuple[tuple[Mechanism, Fraction, int], ...]"
 
 # Losses are composed by FFT, whose noise is far below this; a smaller delta is left to zCDP.
 _SMALLEST_DELTA = 1e-10
+# More than the rounding of composition in floats; one release is computed with balls of so many bits.
+_SLACK, _BITS = 1 + 1e-12, 128
 # Steps of the grid of losses: up to the smallest pure epsilon, and at most up to their sum.
 _STEPS, _MOST_STEPS = 500, 500_000
 
@@ -98,10 +103,11 @@ class PrivacyProfile:
         wanted = float(exact)
         if self._is_single():
             mechanism, loss, _ = self.parts[0]
-            below = -math.expm1((wanted - float(loss)) / 2)
-            return below if mechanism == "permute_and_flip" else below**2 / -math.expm1(-float(loss))
-        composed = float(_composed(self.parts).get_delta_for_epsilon(wanted))
-        return min(max(composed, _SMALLEST_DELTA), _zcdp_delta(self._rho(), wanted))
+            with precision(_BITS):
+                below = -(ball(exact - loss) / 2).expm1()
+                return _float_up(below if mechanism == "permute_and_flip" else below**2 / -ball(-loss).expm1())
+        composed = float(_composed(self.parts).get_delta_for_epsilon(wanted)) * _SLACK
+        return min(max(composed, _SMALLEST_DELTA), _zcdp_delta(self._rho(), wanted) * _SLACK, 1.0)
 
     def epsilon(self, delta: Number) -> float:
         """Return the least epsilon that is proved for `delta` (0 or more, below 1)."""
@@ -109,17 +115,18 @@ class PrivacyProfile:
         if not 0 <= exact < 1:
             msg = f"delta must be at least 0 and below 1, got {delta!r}."
             raise ValueError(msg)
-        pure, wanted = float(self._pure()), float(exact)
+        pure, wanted = self._pure(), float(exact)
         if wanted == 0:
-            return pure
+            return float_up(pure)
         if self._is_single():
-            mechanism = self.parts[0][0]
-            below = wanted if mechanism == "permute_and_flip" else math.sqrt(wanted * -math.expm1(-pure))
-            return max(0.0, pure + 2 * math.log1p(-below))
-        proved = min(pure, _zcdp_epsilon(self._rho(), wanted))
+            with precision(_BITS):
+                is_flip = self.parts[0][0] == "permute_and_flip"
+                below = ball(exact) if is_flip else (ball(exact) * -ball(-pure).expm1()).sqrt()
+                return max(0.0, _float_up(ball(pure) + 2 * (-below).log1p()))
+        proved = _zcdp_epsilon(self._rho(), wanted)
         if wanted >= _SMALLEST_DELTA:
             proved = min(proved, float(_composed(self.parts).get_epsilon_for_delta(wanted)))
-        return proved
+        return min(float_up(pure), proved * _SLACK)
 
     def _is_single(self) -> bool:
         return len(self.parts) == 1 and self.parts[0][2] == 1
@@ -185,6 +192,10 @@ def compose(releases: Iterable[Release], *, delta: Number) -> float:
     4.69
     """
     return PrivacyProfile.of(releases).epsilon(delta)
+
+
+def _float_up(value: arb) -> float:
+    return float_up(upper(value))
 
 
 @lru_cache(maxsize=16)

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 
 from dp_polars import analysis
+from dp_polars._intervals import ball, lower, precision, upper
+from dp_polars._numbers import as_fraction
 from dp_polars._profile import _rounded_losses
 from dp_polars.privacy import Claim, Contributions, Loss
 
@@ -31,6 +33,26 @@ def test_profiles_of_one_release(epsilon):
         for delta in (1e-12, 1e-6, profile.delta(epsilon / 3)):
             assert profile.delta(profile.epsilon(delta)) == pytest.approx(delta, rel=1e-3)
     assert analysis.privacy_profile(epsilon) == flip
+
+
+@given(st.integers(1, 400), st.floats(0, 1), st.sampled_from(MECHANISMS))
+def test_no_profile_is_rounded_down(hundredths, share, mechanism):
+    loss = Fraction(hundredths, 100)
+    t = as_fraction("t", round(share * hundredths / 100, 6))
+    profile = analysis.privacy_profile(loss, mechanism)
+    delta = profile.delta(t)
+    with precision(300):
+        below = 1 - (ball(t - loss) / 2).exp()
+        exact = below if mechanism == "permute_and_flip" else below**2 / (1 - ball(-loss).exp())
+        assert t >= loss or lower(exact) <= as_fraction("delta", delta) <= upper(exact) * (1 + Fraction(1, 2**50))
+    if 0 < delta < 1:
+        assert as_fraction("epsilon", profile.epsilon(delta)) >= min(t, loss) - Fraction(1, 10**9)
+
+
+def test_sums_are_not_rounded_down():
+    assert analysis.compose([(0.1, "exponential")] * 3, delta=0) == 0.3
+    third = analysis.compose([(Fraction(1, 3), "exponential")], delta=0)
+    assert Fraction(third) > Fraction(1, 3)
 
 
 def test_permute_and_flip_with_two_candidates_attains_its_profile():

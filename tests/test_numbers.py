@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from dp_polars._numbers import as_fraction, positive_fraction, positive_int, show
+from dp_polars._numbers import as_fraction, float_up, positive_fraction, positive_int, show
 
 
 @pytest.mark.parametrize(
@@ -121,3 +121,16 @@ def test_numbers_beyond_the_floats_for_people(exponent):
     text = show(Fraction(10) ** exponent / 3 * 3)
     assert Fraction(text) == Fraction(10) ** exponent
     assert len(text) < 15
+
+
+@given(st.fractions(0, 10**6) | st.floats(0, 1e300).map(lambda x: as_fraction("x", x)))
+def test_a_float_that_is_not_below(value):
+    rounded = float_up(value)
+    assert as_fraction("x", rounded) >= value
+    assert as_fraction("x", np.nextafter(rounded, -1)) < value
+
+
+def test_a_decimal_stays_what_it_is():
+    assert float_up(Fraction(3, 10)) == 0.3
+    assert float_up(Fraction(1, 3)) == 0.33333333333333337
+    assert float_up(Fraction(1, 10**400)) == 5e-324
