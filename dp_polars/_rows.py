@@ -176,10 +176,9 @@ class Gate:
 
     def _check_nested(self, step: Step) -> None:
         """Refuse what Polars does to lists, arrays and structs by looking at the whole column."""
-        sets = {0} if step.name == "when" else steps.SETS.get(step.name, set())
-        values = [value for place, value in enumerate(step.inputs) if place not in sets]
-        is_of_one = step.kind != "operator" and step.name != "when" and step.name not in steps.OF_COLUMNS
-        if not is_of_one and step.name not in steps.OF_MIXED_TYPES:
+        if step.kind == "operator" or step.name in {"when"} | (steps.OF_COLUMNS - steps.OF_MIXED_TYPES):
+            others = {0} if step.name == "when" else steps.SETS.get(step.name, set())
+            values = [value for place, value in enumerate(step.inputs) if place not in others]
             types = {dtype for value in values for dtype in value.dtypes() if dtype != pl.Null}
             if len(types) > 1 and any(dtype.is_nested() for dtype in types):
                 reason = "which converts a whole column to a nested type"

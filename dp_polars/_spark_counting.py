@@ -31,6 +31,8 @@ Window = require("pyspark.sql", extra="spark").Window
 
 # Public tables up to this size go to every executor, so that the private rows need not be sorted for the join.
 _BROADCAST = 1 << 17
+# The most cells of a group that its rows are taken to spread over.
+_MOST_CELLS = 1000
 # The physical integers of columns that are no integers.
 _PHYSICAL: dict[pl.DataType, Callable[[Column], Column]] = {
     pl.Date(): sf.unix_date,
@@ -106,7 +108,7 @@ def histogram(
         codes = rows.sparkSession.createDataFrame(table, schema)
         return rows.join(sf.broadcast(codes) if len(values) <= _BROADCAST else codes, "value").drop("value")
 
-    few = not output.people and _are_few(rows, number_of_keys * query.draw(output.dtype).size)
+    few = not output.people and _are_few(rows, number_of_keys, query.draw(output.dtype).size)
 
     def counted(rows: DataFrame, *by: str) -> DataFrame:
         if few:
@@ -136,18 +138,23 @@ def histogram(
     return rows.select("group", "value", "count").mapInArrow(encode, "group long, code long, count long")
 
 
-def _are_few(rows: DataFrame, cells: int) -> bool:
+def _are_few(rows: DataFrame, groups: int, candidates: int) -> bool:
     """Whether counting would hardly make the rows fewer, by Spark's estimate of their number.
 
     Only time hangs on it. The estimate comes from the sizes of files, which are compressed: it is too low by a factor
-    of 4 or so. So rows are few up to some 2 per cell; with 2, two fifths of them are the first of their cell.
+    of 4 or so. So rows are few up to some 2 per cell; with 2, two fifths of them are the first of their cell. Of a
+    grid's many points, values are taken to be at no more than `_MOST_CELLS`.
     """
-    # Not of the optimized plan: the optimizer runs expressions on rows that it has at hand, and nothing is charged yet.
-    plan = rows._jdf.queryExecution().analyzed()
-    columns = plan.output()
-    width: int = 8 + sum(columns.apply(i).dataType().defaultSize() for i in range(columns.size()))
-    size = int(str(plan.stats().sizeInBytes()))
-    return 2 * size <= cells * width
+    try:
+        # Not of the optimized plan: the optimizer runs expressions on rows that it has at hand, and nothing is charged
+        # yet.
+        plan = rows._jdf.queryExecution().analyzed()
+        columns = plan.output()
+        width: int = 8 + sum(columns.apply(i).dataType().defaultSize() for i in range(columns.size()))
+        size = int(str(plan.stats().sizeInBytes()))
+    except Exception:  # a plan that has no statistics before it is optimized
+        return False
+    return 2 * size <= groups * min(candidates, _MOST_CELLS) * width
 
 
 def _code_by_arithmetic(query: Quantile, dtype: pl.DataType) -> Column | None:

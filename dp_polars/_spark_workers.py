@@ -50,7 +50,10 @@ def encoding(query: Counted, column: pl.DataType) -> Stage:
     def encode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         encoder, size = query.encoder(column), query.draw(column).size
         for rows in _in_chunks(batches, _ROWS):
-            values = pl.Series(rows["value"]).cast(column)
+            values = rows["value"]
+            if isinstance(column, pl.Datetime) and column.time_zone is not None:
+                values = values.cast(pa.timestamp("us", column.time_zone))  # the session's zone may be none of Polars'
+            values = pl.Series(values).cast(column)
             coded = pl.DataFrame({"group": rows["group"], "code": encoder(values), "count": rows["count"]})
             counted = coded.filter(pl.col("code") < size).group_by("group", "code").agg(pl.col("count").sum())
             yield from counted.cast(pl.Int64).to_arrow().to_batches()
@@ -99,7 +102,8 @@ def _added_up(histogram: pa.Table) -> pa.Table:
     is_marker = pc.equal(histogram["output"], MARKER)
     counted = histogram.filter(pc.invert(is_marker)).group_by(COUNTED[:3]).aggregate([("count", "sum")])
     counted = counted.rename_columns(COUNTED)
-    return pa.concat_tables([histogram.filter(is_marker), counted], promote_options="default")
+    together = pa.concat_tables([histogram.filter(is_marker), counted], promote_options="default")
+    return together.cast(histogram.schema)  # a sum may be null, Spark's columns may not
 
 
 def _in_chunks(batches: Iterable[pa.RecordBatch], most_rows: int) -> Iterator[pa.Table]:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _types: Any = require("pyspark.sql.types", extra="spark")
 _sql: Any = require("pyspark.sql", extra="spark")
 
+# Where Spark keeps the type of a text column whose texts it pads, or whose length it checks.
+_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
+
 
 def release(
     query: PrivateQuery, frame: DataFrame, *, budget: Budget | None = None, path: str | os.PathLike[str] | None = None
@@ -65,6 +68,8 @@ def release(
     _check(query, frame, budget)
     target = _target(frame.sparkSession, path)
     drawn = _drawn(query, frame)
+    if target is not None:
+        _check_names(drawn)
     query._charge(budget)
     try:
         published = _published(drawn, target)
@@ -101,17 +106,12 @@ def _check(query: object, frame: object, budget: Budget | None) -> None:
 def _drawn(query: PrivateQuery, frame: DataFrame) -> DataFrame:
     """Return the release as a lazy frame, everything typed and nothing read: to be run once, never shown."""
     spark, protection = frame.sparkSession, query.protection
-    if protection.privacy_unit is not None and protection.privacy_unit not in frame.columns:
-        msg = (
-            f"the frame must have the privacy unit {protection.privacy_unit!r} as a column, got the columns "
-            f"{frame.columns}."
-        )
-        raise ValueError(msg)
+    _check_unit(frame, protection.privacy_unit)
     names = [] if query._keys is None else query._keys.columns
     schema = {name: _type_of(frame, name, "key") for name in names}
     keys = None if query._keys is None else _keys.in_types_of(query._keys, pl.Schema(schema))
     number = 1 if keys is None else keys.height
-    fields = [frame.schema[name] for name in names]
+    fields = [_types.StructField(name, frame.schema[name].dataType) for name in names]
     table = key_table(spark, keys, fields)
     histograms, answers = [], []
     for ask in query.asks:
@@ -122,6 +122,18 @@ def _drawn(query: PrivateQuery, frame: DataFrame) -> DataFrame:
     return union(table, histograms).mapInArrow(
         drawing(answers, [field.name for field in fields]), _types.StructType(fields)
     )
+
+
+def _check_unit(frame: DataFrame, name: str | None) -> None:
+    if name is None:
+        return
+    if name not in frame.columns:
+        msg = f"the frame must have the privacy unit {name!r} as a column, got the columns {frame.columns}."
+        raise ValueError(msg)
+    kind = frame.schema[name].dataType.simpleString()
+    if "collate" in kind:  # Spark would take several people for one, and bound them as one
+        msg = f"the privacy unit {name!r} must have no collation, got {kind}."
+        raise TypeError(msg)
 
 
 def _planned(query: PrivateQuery, ask: Ask, frame: DataFrame, groups: int) -> tuple[Output, Answer, StructField]:
@@ -163,6 +175,10 @@ def _type_of(frame: DataFrame, name: str, what: str) -> pl.DataType:
         raise ValueError(msg)
     kind = frame.schema[name].dataType
     dtype = _spark_types.polars_type(kind)
+    declared = frame.schema[name].metadata.get(_DECLARED, "")
+    if declared.startswith("char("):
+        msg = f"the {what} {name!r} must not be padded text, got {declared}.\n\nHint: rtrim it in Spark first."
+        raise TypeError(msg)
     if dtype is None:
         msg = (
             f"the {what} {name!r} must be text without a collation, a number, a boolean, a date, a timestamp or a "
@@ -183,12 +199,26 @@ def _target(spark: SparkSession, path: str | os.PathLike[str] | None) -> str | N
             raise ValueError(msg)
         return None
     target = os.fspath(path)
+    if set(target) & set("{}[]*?\\"):  # which Spark would read as a pattern, of other folders too
+        msg = f"path must have none of the characters {{}}[]*?\\, got {target!r}."
+        raise ValueError(msg)
     jvm: Any = spark._jvm
     folder = jvm.org.apache.hadoop.fs.Path(target)
     if folder.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).exists(folder):
         msg = f"path must be a folder that is not there yet, got {target!r}."
         raise ValueError(msg)
     return target
+
+
+def _check_names(drawn: DataFrame) -> None:
+    """Refuse columns that a Parquet file can't have side by side."""
+    is_case_sensitive = drawn.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    if not is_case_sensitive and len({name.lower() for name in drawn.columns}) < len(drawn.columns):
+        msg = (
+            f"keys and outputs must have names that differ by more than case, got {drawn.columns}.\n\n"
+            "Hint: rename one, or set spark.sql.caseSensitive to true."
+        )
+        raise ValueError(msg)
 
 
 def _published(drawn: DataFrame, target: str | None) -> DataFrame:

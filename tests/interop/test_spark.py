@@ -199,7 +199,7 @@ def asks_of_every_type(frame):
 @pytest.fixture(params=["counted", "uncounted"])
 def way(request, monkeypatch):
     """Whether Spark counts rows before the shuffle; by itself, it goes by their number."""
-    monkeypatch.setattr(_spark_counting, "_are_few", lambda rows, cells: request.param == "uncounted")
+    monkeypatch.setattr(_spark_counting, "_are_few", lambda *_: request.param == "uncounted")
 
 
 def both_histograms(spark, frame, ddl, unit, keys, outputs):
@@ -331,11 +331,13 @@ def test_who_is_over_the_bounds_keeps_a_random_subset(spark, few_tasks):
 def test_rows_are_counted_before_the_shuffle_where_they_are_many(spark, tmp_path):
     spark.range(4096).select("id", (sf.col("id") % 7).alias("g")).write.parquet(str(tmp_path / "rows"))
     rows = spark.read.parquet(str(tmp_path / "rows"))
-    assert not _spark_counting._are_few(rows, 100)
-    assert _spark_counting._are_few(rows, 10_000)
-    assert not _spark_counting._are_few(rows.crossJoin(rows), 10_000)
-    assert _spark_counting._are_few(spark.range(100), 1000)
-    assert not _spark_counting._are_few(spark.range(100), 10)
+    assert not _spark_counting._are_few(rows, 1, 100)
+    assert _spark_counting._are_few(rows, 100, 100)
+    assert not _spark_counting._are_few(rows.crossJoin(rows), 100, 100)
+    assert _spark_counting._are_few(spark.range(100), 1, 1000)
+    assert not _spark_counting._are_few(spark.range(100), 1, 10)
+    assert not _spark_counting._are_few(spark.range(10**6), 1, 2**50)  # the values of a fine grid repeat
+    assert not _spark_counting._are_few(spark.sql("select * from values (current_timestamp()) as t(x)"), 10, 10)
 
 
 @given(st.lists(st.integers(1, 9), max_size=12), st.lists(st.integers(0, 7), max_size=30), st.integers(1, 12))
@@ -370,13 +372,26 @@ def test_groups_that_batches_cut_are_whole_again(sizes, cuts, most_rows):
     assert len(groups_of_parts) == len(sizes)  # none is in two parts
 
 
-def test_a_long_group_is_added_up_on_its_way():
-    rows = pa.RecordBatch.from_pydict({"group": [0] * 4, "output": [0] * 4, "code": [1, 2, 1, 2], "count": [1] * 4})
-    marker = pa.RecordBatch.from_pydict({"group": [0], "output": [-1], "code": [0], "count": [0]})
+@pytest.mark.parametrize("nullable", [True, False])
+def test_a_long_group_is_added_up_on_its_way(nullable):
+    schema = pa.schema([pa.field(name, pa.int64(), nullable) for name in _spark_workers.COUNTED])
+    rows, marker = (
+        pa.record_batch(columns, schema)
+        for columns in ([[0] * 4, [0] * 4, [1, 2, 1, 2], [1] * 4], [[0], [-1], [0], [0]])
+    )
     (group,) = _spark_workers.whole_groups([rows] * 500 + [marker] + [rows] * 500, most_rows=8)
     assert group.num_rows <= 2 * 8 + 8
+    assert group.schema.equals(schema)
     counts = pl.DataFrame(group).group_by("output", "code").agg(pl.col("count").sum()).sort("output", "code")
     assert counts.rows() == [(-1, 0, 0), (0, 1, 2000), (0, 2, 2000)]
+
+
+@pytest.mark.parametrize("distinct", [100, 10**6])
+def test_a_group_of_a_million_rows(spark, way, tmp_path, distinct):
+    rows = spark.range(1_200_000, numPartitions=2).select((sf.col("id") % distinct).alias("x"))
+    query = dpp.protect(None).agg(dpp.median("x", dpp.grid(0, 10**6, step=0.01), epsilon=1000))
+    released = to_polars(dp_polars.spark.release(query, rows, path=tmp_path / "released"))
+    assert released.item() == pytest.approx({100: 49.5, 10**6: 499_900}[distinct], rel=0.2)
 
 
 def test_a_group_without_its_key_is_not_drawn():
@@ -619,6 +634,16 @@ REFUSED = {
         "Output 'w': candidates of type Int64",
     ),
     "type of keys": (lambda: asking(keys={"ward": [1]}), TypeError, "keys of column 'ward'"),
+    "padded text": (
+        lambda: asking(dpp.mode("padded", ["flu"], epsilon=1)),
+        TypeError,
+        r"'padded' must not be padded text, got char\(8\)",
+    ),
+    "several people as one": (
+        lambda: dpp.protect("collated", max_groups=1).agg(dpp.mode("ward", ["A"], epsilon=1)),
+        TypeError,
+        "the privacy unit 'collated' must have no collation",
+    ),
     "nanoseconds": (
         lambda: asking(dpp.median("time", pl.Series([dt.datetime(2020, 1, 1)], dtype=pl.Datetime("ns")), epsilon=1)),
         TypeError,
@@ -631,7 +656,11 @@ REFUSED = {
 def test_what_can_not_run_on_spark_is_refused_before_the_charge(visits, case):
     make, kind, message = REFUSED[case]
     budget = dpp.Budget(epsilon=1)
-    frame = visits.withColumn("time", sf.lit(dt.datetime(2020, 1, 1)).cast("timestamp_ntz"))
+    spark = visits.sparkSession
+    spark.sql("create table if not exists padded (padded char(8)) using parquet")
+    frame = visits.withColumn("time", sf.lit(dt.datetime(2020, 1, 1)).cast("timestamp_ntz")).crossJoin(
+        spark.table("padded")
+    )
     with pytest.raises(kind, match=message):
         dp_polars.spark.release(make(), frame, budget=budget)
     assert budget.spent == 0
@@ -647,6 +676,11 @@ def test_answers_need_a_place(spark, visits, tmp_path, monkeypatch):
     budget = dpp.Budget(epsilon=1)
     with pytest.raises(ValueError, match="path must be a folder that is not there yet"):
         dp_polars.spark.release(asking(), visits, budget=budget, path=tmp_path)
+    with pytest.raises(ValueError, match="path must have none of the characters"):
+        dp_polars.spark.release(asking(), visits, budget=budget, path=tmp_path / "a[1]")
+    twice = asking(dpp.mode("diagnosis", ["flu"], epsilon=1).alias("WARD"))
+    with pytest.raises(ValueError, match=r"differ by more than case, got \['ward', 'WARD'\]"):
+        dp_polars.spark.release(twice, visits, budget=budget, path=tmp_path / "released")
     monkeypatch.setattr(type(spark.sparkContext), "getCheckpointDir", lambda self: None)
     with pytest.raises(ValueError, match="Spark has no checkpoint directory"):
         dp_polars.spark.release(asking(), visits, budget=budget)
@@ -684,6 +718,20 @@ def test_failures_show_no_rows_and_publish_nothing(visits, tmp_path, to_file):
     assert caught.value.__cause__ is caught.value.__context__ is None
     assert not list(path.rglob("*.parquet"))
     assert budget.remaining == 0  # the charge stays
+
+
+@pytest.mark.parametrize("zone", ["+05:30", "PST", "Asia/Tokyo"])
+def test_moments_are_the_same_in_every_zone_of_the_session(spark, tmp_path, zone):
+    moments = [dt.datetime(2021, 1, day, tzinfo=dt.timezone.utc) for day in (1, 2, 4)]
+    rows = to_spark(spark, pl.DataFrame({"moment": moments[1:2] * 9}))
+    query = dpp.protect(None).agg(dpp.median("moment", moments, epsilon=1000))
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        released = dp_polars.spark.release(query, rows, path=tmp_path / "released").select(sf.unix_seconds("moment"))
+        assert released.first()[0] == moments[1].timestamp()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
 
 
 def test_one_group_of_nobody(spark, visits):
