@@ -60,8 +60,7 @@ _STRICT: dict[str, Callable[[Sequence[Any], Sequence[int]], bool]] = {
 def refuse_unsafe_plan(frame: pl.LazyFrame, *, several_rows: bool = False) -> None:
     """Refuse a plan in which one row may depend on other rows.
 
-    Scans (files, memory, pyarrow datasets without Arrow's own filters), row-by-row projections, filters and sorts pass.
-    A sort passes because a private frame takes no notice of the order of rows. What a plan does not show stays the
+    Scans (files, memory, pyarrow datasets without a filter), row-by-row projections, filters and sorts pass. A sort passes because a private frame takes no notice of the order of rows. What a plan does not show stays the
     caller's word: that no file was made by such a step, that a CSV file's inferred schema is public. Casts and parsers
     that raise on what does not fit are refused; that no other step raises on a row is the caller's word, too.
 
@@ -124,7 +123,9 @@ class _PlanGate(Gate):
         if inputs:
             self.plan.set_node(inputs[0])  # whose columns the expressions are on
         for expression in expressions:
-            self.has_rows(self._read(expression.node))
+            step = self._read(expression.node)
+            if not self.has_rows(step) and type(node).__name__ == "Sort":
+                raise self.refusal(step, "which sorts by a constant")
 
     def check_hidden_scans(self, frame: pl.LazyFrame) -> None:
         """Refuse a scan that skips rows, where only the plan's JSON shows it (IPC; Hive before Polars 2)."""
@@ -156,13 +157,9 @@ class _PlanGate(Gate):
                 self._check_csv(json.loads(node.scan_type[1]))
         elif kind == "DataFrameScan":
             self.in_memory = True
+        elif kind == "PythonScan" and (dataset := _dataset_of(node.options[0])) is not None:
+            refuse_filter_of_arrow(dataset)
         elif kind == "PythonScan" and node.options[2] == "pyarrow":
-            # Arrow leaves out row groups by their least and largest values, and NaN is in neither: whether one person's
-            # NaN is read would hang on the others' values.
-            self._refuse(
-                "scan_pyarrow_dataset", "give protect the dataset itself, or scan it with allow_pyarrow_filter=False."
-            )
-        elif kind == "PythonScan" and _is_whole_dataset(node.options[0]):
             pass
         elif kind == "Union" and not self.several_rows:
             way_out = "concat frames before lazy(), scan several files at once, or name the privacy unit."
@@ -189,8 +186,8 @@ class _PlanGate(Gate):
         if row_index is not None:
             self._refuse("a scan with a row index")
 
-    def _refuse(self, name: str, way_out: str | None = None) -> NoReturn:
-        way_out = way_out or "protect the frame first; filter, with_columns, select and join come after it."
+    def _refuse(self, name: str) -> NoReturn:
+        way_out = "protect the frame first; filter, with_columns, select and join come after it."
         raise self.refusal(Step("unknown", name, (), list), "which may look at other rows", way_out) from None
 
     def _read(self, number: int) -> Step:
@@ -231,12 +228,21 @@ class _PlanGate(Gate):
                 return step("unknown", "over" if other == "Window" else steps.function_name(other))
 
 
-def _is_whole_dataset(function: Any) -> bool:  # noqa: ANN401
-    """Return whether a Python source is a pyarrow dataset of which Polars reads every row."""
+def refuse_filter_of_arrow(dataset: object) -> None:
+    """Refuse a pyarrow dataset with a filter of its own.
+
+    Arrow leaves out row groups by their least and largest values, and NaN is in neither: whether one person's NaN is
+    read would hang on the others' values.
+    """
+    if getattr(dataset, "_scan_options", {}).get("filter") is not None:
+        msg = "a pyarrow dataset must have no filter of its own.\n\nHint: filter after protect."
+        raise ValueError(msg)
+
+
+def _dataset_of(function: Any) -> object:  # noqa: ANN401
+    """Return the pyarrow dataset that a Python source reads, None if it is no such source of Polars."""
     read = getattr(function, "func", None)
-    return getattr(read, "__module__", "") == "polars.io.pyarrow_dataset.anonymous_scan" and (
-        function.keywords.get("allow_pyarrow_filter") is False
-    )
+    return function.args[0] if getattr(read, "__module__", "") == "polars.io.pyarrow_dataset.anonymous_scan" else None
 
 
 def _scans(tree: object) -> Iterator[Any]:

@@ -163,6 +163,8 @@ class Gate:
     def check(self, step: Step, rows: Sequence[bool]) -> None:
         """Refuse a step that is listed, but whose types or parameters let it look beyond a row."""
         self._check_nested(step)
+        if step.name in steps.OF_NEW_CATEGORIES and any(map(_has_few_categories, step.dtypes())):
+            raise self.refusal(step, "which raises where the rows hold too many categories", "use pl.Categorical.")
         if step.kind == "function":
             self._check_function(step, rows)
         elif step.kind == "cast":
@@ -171,6 +173,8 @@ class Gate:
                 raise self._category_refusal(step)
             if pl.String in types and types & {pl.Date, pl.Datetime, pl.Time} and pl.String not in bases(step):
                 raise self.refusal(step, "which guesses a format", "use str.to_datetime(format).")
+            if pl.Decimal in bases(step) and _is_float(step.inputs[0]):
+                raise self.refusal(step, "which raises on some values")
             if types & {pl.List, pl.Array, pl.Struct}:
                 raise self.refusal(step, "which is not by row for all nested types", "cast fields or elements.")
 
@@ -201,6 +205,15 @@ class Gate:
         if name in steps.OF_SUMS and _holds_floats(step.inputs[0]):
             reason = "which Polars rounds differently where another row has a null"
             raise self.refusal(step, reason, "sum integers.")
+        is_long = name in steps.OF_LONG_SUMS and sum(len(value.dtypes()) for value in step.inputs) > 2
+        if is_long and (name == "mean_horizontal" or any(map(_is_float, step.inputs))):
+            raise self.refusal(step, "whose last bit hangs on the number of threads", "add columns up with +.")
+        if name in steps.OF_TEXTS and any(map(_holds_floats, step.inputs)):
+            raise self.refusal(step, "which shows the signs of zeros in nested types", "give its fields or elements.")
+        if (name == "arr.contains" and not _fits_array(*step.inputs)) or (
+            name == "is_in" and not _fits_array(step.inputs[1], step.inputs[0])
+        ):
+            raise self.refusal(step, "which raises on some values", "give values of the array's very type.")
         if name in steps.OF_CLOCKS and _is_local(step.inputs[0]):
             raise self.refusal(step, "which raises where clocks change", "use dt.replace_time_zone(None) first.")
         if name not in steps.OF_CATEGORIES and pl.Categorical in bases(*_with_rows(step, rows)):
@@ -330,6 +343,16 @@ def _is_float(step: Step) -> bool:
 def _holds_floats(step: Step) -> bool:
     """Return whether a step's result has floats inside a nested type."""
     return any(dtype.is_nested() for dtype in step.dtypes()) and any(base.is_float() for base in bases(step))
+
+
+def _fits_array(array: Step, value: Step) -> bool:
+    """Return whether a value may be looked up in an array: it has the elements' type, or both are integers."""
+    pairs = [(kind.inner, own) for kind in array.dtypes() if isinstance(kind, pl.Array) for own in value.dtypes()]
+    return all(inner == own or (inner.is_integer() and own.is_integer()) for inner, own in pairs)
+
+
+def _has_few_categories(dtype: PolarsDataType) -> bool:
+    return isinstance(dtype, pl.Categorical) and dtype.categories.physical() != pl.UInt32
 
 
 def _is_local(step: Step) -> bool:

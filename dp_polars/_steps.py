@@ -61,7 +61,7 @@ OF_ONE_COLUMN = _names(
     dt.ordinal_day dt.quarter dt.replace_time_zone dt.round dt.second dt.time dt.time_stamp dt.to_string
     dt.total_days dt.total_hours dt.total_microseconds dt.total_milliseconds dt.total_minutes
     dt.total_nanoseconds dt.total_seconds dt.truncate dt.week dt.week_day dt.year
-    list.all list.any list.arg_max list.arg_min list.count_matches list.diff list.drop_nulls list.gather
+    list.all list.any list.arg_max list.arg_min list.count_matches list.drop_nulls list.gather
     list.gather_every list.get list.join list.length list.max list.median list.min list.n_unique
     list.reverse list.shift list.slice list.sort list.std list.sum list.var
     str.base64_decode str.base64_encode str.contains str.contains_any str.count_matches str.escape_regex
@@ -74,6 +74,10 @@ OF_ONE_COLUMN = _names(
     struct.suffix_fields
     """
 )
+if pl.__version__.startswith(
+    "1."
+):  # where arrays show what is behind a null, and some functions of lists fail on nulls
+    OF_ONE_COLUMN -= _names("arr.get arr.max arr.min list.gather list.reverse")
 FUNCTIONS = OF_COLUMNS | OF_ONE_COLUMN
 
 # The inputs of functions that may be a Series, for they are taken as a set or a mapping.
@@ -92,15 +96,21 @@ OF_CATEGORIES = _names(
     list.length str.concat_horizontal str.format struct.field_by_name struct.select_fields
     """
 )
+# Steps that may add categories to those that there are.
+OF_NEW_CATEGORIES = _names("cast coalesce fill_null replace replace_strict when")
 # Functions that may land on a local time that a clock change leaves out or has twice.
 OF_CLOCKS = _names("dt.add_business_day dt.combine dt.month_end dt.month_start dt.offset_by dt.round dt.truncate")
 # Functions that add up the elements of a row in another order where any row has a null among its own.
 OF_SUMS = _names("arr.sum list.sum")
 # Functions of several columns, nested ones too, that convert none to the type of another.
 OF_MIXED_TYPES = _names("arr.contains as_struct is_in list.contains")
+# Sums over several columns, whose order hangs on the engine's threads where there are more than two.
+OF_LONG_SUMS = _names("mean_horizontal sum_horizontal")
+# Functions that make texts of all that they are given.
+OF_TEXTS = _names("str.concat_horizontal str.format")
 # Functions that show the bits of a float: those of a NaN or of −0 depend on how Polars came to it.
 OF_FLOAT_BITS = _names("max_horizontal min_horizontal reinterpret")
-OF_SIGNED_ZEROS = _names("arctan2 cot pow str.concat_horizontal str.format")
+OF_SIGNED_ZEROS = _names("arctan2 cot pow") | OF_TEXTS
 
 # Where Polars keeps functions, in its serialized expressions and in its plans.
 _NAMESPACES = {

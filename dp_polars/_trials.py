@@ -62,6 +62,7 @@ def failure_on(frame: pl.DataFrame, expr: pl.Expr) -> str | None:
             return "it gives another type than Polars plans"
         if frame.width:
             frame.with_columns(expr)
+            frame.clear(2).with_columns(expr)  # nulls alone
             frame.head(2).with_columns(pl.all().last()).with_columns(expr)
     except (PolarsError, PanicException) as error:
         return str(error).partition("\n")[0]
@@ -106,8 +107,11 @@ def extremes(dtype: PolarsDataType) -> pl.Series:
     base = dtype.base_type()
     if isinstance(dtype, (pl.List, pl.Array)):
         inner = extremes(dtype.inner)
-        lengths = [dtype.size] * 2 if isinstance(dtype, pl.Array) else [0, 1, 3]
-        picks = [[(n + k) % len(inner) for k in range(size)] for n, size in enumerate(lengths)]
+        if isinstance(dtype, pl.Array):  # all inner values, in as many rows as it takes
+            rows = -(-len(inner) // dtype.size) if dtype.size else 1
+            picks = [[(n * dtype.size + k) % len(inner) for k in range(dtype.size)] for n in range(rows + 1)]
+        else:
+            picks = [[], [0], [1 % len(inner)], [(2 + k) % len(inner) for k in range(3)], [*range(len(inner))]]
         none = pl.Series([None], dtype=pl.List(dtype.inner))
         values = pl.concat([none, *(inner.gather(pick).implode() for pick in picks)])
         return values.list.to_array(dtype.size) if isinstance(dtype, pl.Array) else values

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset
+import pyarrow.parquet as pq
 import pytest
 from polars.testing import assert_frame_equal
 
@@ -555,3 +556,33 @@ def test_nobody_decides_which_rows_of_a_dataset_are_read(tmp_path: Path, engine:
         frame.write_parquet(tmp_path / "rows")
         released = query.release(pa.dataset.dataset(tmp_path / "rows"), engine=engine)
         assert released["kind"].to_list() == ["nan"] * 10
+
+
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+@pytest.mark.parametrize("when", ["before protect", "after protect"])
+@pytest.mark.parametrize(
+    ("values", "condition"),
+    [
+        ([5, 5, 2**62], pl.col("x") * 2 > 0),  # of the largest value, it overflows
+        ([5, 5, 2**63 - 1], pl.col("x") + 1 > 3),
+        ([float("nan"), float("nan"), 1.0], pl.col("x").is_nan()),
+        ([float("nan"), float("nan"), 1.0], pl.col("x") != 1.0),
+    ],
+)
+def test_nobody_decides_which_rows_of_a_parquet_file_are_read(
+    tmp_path: Path, engine: str, when: str, values: list[float], condition: pl.Expr
+) -> None:
+    """Polars leaves out row groups by what a filter gives on their least and largest values."""
+    frame = pl.DataFrame({"person": range(3), "g": [0, 1, 2], "x": values, "kind": "there"})
+    pq.write_table(frame.to_arrow(), tmp_path / "rows")
+    query = dpp.protect("person", max_rows=1)
+    rows = pl.scan_parquet(tmp_path / "rows")
+    if when == "before protect":
+        rows = rows.filter(condition)
+    else:
+        query = query.filter(condition)
+    candidates = ["there", *(f"not {n}" for n in range(99))]
+    released = (
+        query.group_by({"g": [0, 1]}).agg(dpp.mode("kind", candidates, epsilon=HUGE)).release(rows, engine=engine)
+    )
+    assert released["kind"].to_list() == ["there"] * 2

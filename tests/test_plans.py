@@ -71,7 +71,8 @@ SCANS = {
     "csv": lambda folder: pl.scan_csv(folder / "visits.csv", try_parse_dates=True).filter(value > 1),
     "ipc": lambda folder: pl.scan_ipc(folder / "visits.arrow").select("person"),
     "ndjson": lambda folder: pl.scan_ndjson(folder / "visits.ndjson"),
-    "pyarrow": lambda folder: pl.scan_pyarrow_dataset(
+    "pyarrow": lambda folder: pl.scan_pyarrow_dataset(pyarrow.dataset.dataset(folder / "visits.parquet")),
+    "pyarrow without filters": lambda folder: pl.scan_pyarrow_dataset(
         pyarrow.dataset.dataset(folder / "visits.parquet"), allow_pyarrow_filter=False
     ),
     "csv after a title": lambda folder: pl.scan_csv(folder / "visits.csv", skip_rows=1),
@@ -184,10 +185,6 @@ REFUSED_SCANS = {
         lambda folder: pl.scan_csv(folder / "visits.csv", has_header=False, skip_lines=1),
         "skip_lines",
     ),
-    "pyarrow's own filters": (
-        lambda folder: pl.scan_pyarrow_dataset(pyarrow.dataset.dataset(folder / "visits.parquet")),
-        "scan_pyarrow_dataset",
-    ),
     "concat": (SEVERAL_ROWS["files and memory"], "a concat"),
     "head of a scan": (lambda folder: pl.scan_parquet(folder / "visits.parquet").head(1), "head"),
     "python": (
@@ -236,6 +233,14 @@ def test_what_a_concat_holds_is_looked_into(folder):
     ]:
         with pytest.raises(ValueError, match=f"must be row by row, got .*{word}"):
             refuse_unsafe_plan(plan, several_rows=True)
+
+
+def test_a_dataset_with_a_filter_of_its_own_is_refused(folder):
+    dataset = pyarrow.dataset.dataset(folder / "visits.parquet").filter(pyarrow.dataset.field("value") > 1)
+    query = dpp.protect(None).agg(dpp.median("value", range(3), epsilon=1))
+    for rows in (dataset, pl.scan_pyarrow_dataset(dataset)):
+        with pytest.raises(ValueError, match="must have no filter of its own"):
+            query.release(rows)
 
 
 def test_nothing_in_memory_is_copied_or_serialized():
