@@ -60,9 +60,10 @@ _STRICT: dict[str, Callable[[Sequence[Any], Sequence[int]], bool]] = {
 def refuse_unsafe_plan(frame: pl.LazyFrame, *, several_rows: bool = False) -> None:
     """Refuse a plan in which one row may depend on other rows.
 
-    Scans (files, memory, pyarrow datasets without a filter), row-by-row projections, filters and sorts pass. A sort passes because a private frame takes no notice of the order of rows. What a plan does not show stays the
-    caller's word: that no file was made by such a step, that a CSV file's inferred schema is public. Casts and parsers
-    that raise on what does not fit are refused; that no other step raises on a row is the caller's word, too.
+    Scans (files, memory, pyarrow datasets without a filter), row-by-row projections, filters and sorts pass. A sort
+    passes because a private frame takes no notice of the order of rows. What a plan does not show stays the caller's
+    word: that no file was made by such a step, that a CSV file's inferred schema is public. Casts and parsers that
+    raise on what does not fit are refused; that no other step raises on a row is the caller's word, too.
 
     Parameters
     ----------
