@@ -195,6 +195,10 @@ class Gate:
         if name in steps.OF_ONE_COLUMN and any(rows[1:]):
             reason = "which takes a parameter from the rows"
             raise self.refusal(step, reason, _WAYS_OUT.get(name, "pass it as a constant."))
+        if name in steps.OF_ONE_COLUMN and pl.Struct in {
+            dtype.base_type() for v in step.inputs[1:] for dtype in v.dtypes()
+        }:
+            raise self.refusal(step, "which takes no struct as a parameter")  # and Polars 1 may crash on one
         if name == "is_in" and rows[1] and (_has_lists(step.inputs[0]) or not _has_lists(step.inputs[1])):
             raise self.refusal(step, "which looks a value up in other rows", "pass a list, or a column of lists.")
         if name == "str.strptime" and step.parameters is None:

@@ -656,6 +656,7 @@ REFUSED = {
     "x.is_in(a)": "is_in",
     "pl.sum_horizontal(f, g, h)": "sum_horizontal",
     "pl.mean_horizontal(i, j, u)": "mean_horizontal",
+    "f.log(pl.lit({'a': 'b'}))": "log",
     # nested types, where Polars looks at the whole column
     "i != pl.struct(x=pl.lit('a'))": "!=",
     "i == pl.lit([1], dtype=pl.List(pl.Int64))": "==",
