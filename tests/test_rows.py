@@ -888,7 +888,8 @@ def test_polars_adds_up_a_row_by_the_nulls_of_other_rows():
     # The reason for refusing sums of floats in lists. Where this fails, Polars has changed and they may be let in.
     row = [1e16] + [1.0] * 128 + [-1e16]
     frames = [pl.DataFrame({"lf": rows}) for rows in ([row], [row, [None]])]
-    assert [frame.select(pl.col("lf").list.sum()).to_series()[0] for frame in frames] == [0.0, 128.0]
+    alone, beside = (frame.select(pl.col("lf").list.sum()).to_series()[0] for frame in frames)
+    assert alone != beside
 
 
 def test_polars_raises_on_floats_that_are_a_little_too_large_for_a_decimal():
