@@ -136,6 +136,7 @@ REFUSED = {
     "udf": (lambda lf: lf.with_columns(value.map_elements(abs, return_dtype=pl.Int64)), "a step that Polars does not"),
     "category": (lambda lf: lf.with_columns(group.cast(pl.Categorical).to_physical()), "to_physical"),
     "guessed": (lambda lf: lf.with_columns(group.str.to_date(strict=False)), "str.strptime"),
+    "sort by a constant": (lambda lf: lf.sort(pl.lit(1)), "a literal"),
     "sort by a rank": (lambda lf: lf.sort(value.rank()), "rank"),
     "below a projection": (lambda lf: lf.unique().select(value + 1), "unique"),
     "a cast that may not fit": (lambda lf: lf.cast({"value": pl.Int8}), "cast"),
