@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 _ARITHMETIC = "cast Decimals to pl.Float64 first; take elements from lists with list.get."
 _COMPARISON = "put the column before the constant; compare an Enum as cast(pl.String)."
 _WAYS_OUT = {
-    "cast": "from floats to Decimal, use (x * 100).round().cast(pl.Int64), in units of the last digit.",
     **dict.fromkeys(["+", "-", "*", "/", "//", "%"], _ARITHMETIC),
     **dict.fromkeys(["==", "!=", "<", "<=", ">", ">="], _COMPARISON),
     **dict.fromkeys(["arr.mean", "list.mean"], "divide the sum of integers by list.len or arr.len."),
@@ -174,7 +173,8 @@ class Gate:
             if pl.String in types and types & {pl.Date, pl.Datetime, pl.Time} and pl.String not in bases(step):
                 raise self.refusal(step, "which guesses a format", "use str.to_datetime(format).")
             if pl.Decimal in bases(step) and _is_float(step.inputs[0]):
-                raise self.refusal(step, "which raises on some values")
+                way_out = "use (x * 100).round().cast(pl.Int64), in units of the last digit."
+                raise self.refusal(step, "which raises on some values", way_out)
             if types & {pl.List, pl.Array, pl.Struct}:
                 raise self.refusal(step, "which is not by row for all nested types", "cast fields or elements.")
 
@@ -195,9 +195,7 @@ class Gate:
         if name in steps.OF_ONE_COLUMN and any(rows[1:]):
             reason = "which takes a parameter from the rows"
             raise self.refusal(step, reason, _WAYS_OUT.get(name, "pass it as a constant."))
-        if name in steps.OF_ONE_COLUMN and pl.Struct in {
-            dtype.base_type() for v in step.inputs[1:] for dtype in v.dtypes()
-        }:
+        if name in steps.OF_ONE_COLUMN and pl.Struct in bases(*step.inputs[1:]):
             raise self.refusal(step, "which takes no struct as a parameter")  # and Polars 1 may crash on one
         if name == "is_in" and rows[1] and (_has_lists(step.inputs[0]) or not _has_lists(step.inputs[1])):
             raise self.refusal(step, "which looks a value up in other rows", "pass a list, or a column of lists.")

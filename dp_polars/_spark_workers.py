@@ -77,18 +77,16 @@ def drawing(answers: Sequence[Answer], names: Sequence[str]) -> Stage:
 def whole_groups(batches: Iterable[pa.RecordBatch], most_rows: int = _ROWS) -> Iterator[pa.Table]:
     """Yield the rows in tables of whole groups, many at once: Spark's batches end anywhere.
 
-    What is held of a group that goes on and on is at most twice as long as its histogram.
+    What is held of a group that goes on and on is added up whenever it has doubled.
     """
     held: list[pa.Table] = []  # the last group so far
-    most_held = 2 * most_rows
     for rows in _in_chunks(batches, most_rows):
         groups = _numpy(rows["group"])
         last = int(np.searchsorted(groups, groups[-1]))
         if last == 0 and held and held[0]["group"][0].as_py() == groups[0]:
             held.append(rows)
-            if sum(part.num_rows for part in held) > most_held:
+            if sum(part.num_rows for part in held) > 2 * max(most_rows, held[0].num_rows):
                 held = [_added_up(pa.concat_tables(held))]
-                most_held = 2 * max(most_rows, held[0].num_rows)
             continue
         if held or last:
             yield pa.concat_tables([*held, rows.slice(0, last)])

@@ -74,9 +74,8 @@ OF_ONE_COLUMN = _names(
     struct.suffix_fields
     """
 )
-if pl.__version__.startswith(
-    "1."
-):  # where arrays show what is behind a null, and some functions of lists fail on nulls
+if pl.__version__.startswith("1."):
+    # There, arrays show what is behind a null, and some functions of lists fail on nulls.
     OF_ONE_COLUMN -= _names("arr.get arr.max arr.min list.gather list.reverse")
 FUNCTIONS = OF_COLUMNS | OF_ONE_COLUMN
 

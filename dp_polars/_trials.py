@@ -80,10 +80,7 @@ def made_up(schema: pl.Schema) -> pl.DataFrame:
 
 
 def many_values(dtype: PolarsDataType) -> pl.Series:
-    """Return extreme values of a type and those between: all magnitudes of a number, all values of an Enum.
-
-    A float becomes a Decimal (null if it does not fit), but Polars raises on some that are a little too large.
-    """
+    """Return extreme values of a type and those between: all magnitudes of a number, all values of an Enum."""
     values = extremes(dtype)
     if isinstance(dtype, pl.Enum):
         return pl.Series([None, *dtype.categories], dtype=dtype)

@@ -103,19 +103,7 @@ class PrivateFrame:
     def select(self, *exprs: pl.Expr | str, **named: object) -> PrivateFrame:
         """Keep or make columns, row by row. The privacy unit stays, also where it is not named.
 
-        Parameters
-        ----------
-        *exprs, **named
-            Expressions of the columns of a row, or names of columns; the named ones may be constants.
-
-        Returns
-        -------
-        PrivateFrame
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an expression is not row by row, or changes the privacy unit.
+        Parameters, result and errors are those of `with_columns`.
         """
         return self._then("select", expressions_of(exprs, named, strings=True))
 
