@@ -6,18 +6,21 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from dp_polars.budget import Budget, BudgetExceededError
-from dp_polars.candidates import Grid, grid
-from dp_polars.expressions import PrivateExpr
-from dp_polars.frame import PrivateFrame, protect
-from dp_polars.namespace import PrivateNamespace, argmax, argmin, median, mode, quantile
-from dp_polars.release import PrivateQuery, ReleaseError, read_claim
-from dp_polars.selection import exponential_mechanism, permute_and_flip
+from dp_polars._accounting.budgets import Budget, BudgetExceededError
+from dp_polars._accounting.claims import Claim, Loss
+from dp_polars._expressions.expressions import PrivateExpr
+from dp_polars._expressions.namespace import PrivateNamespace, argmax, argmin, median, mode, quantile
+from dp_polars._frames.frame import PrivateFrame, protect
+from dp_polars._frames.release import PrivateQuery, ReleaseError, read_claim
+from dp_polars._mechanisms.selection import exponential_mechanism, permute_and_flip
+from dp_polars._queries.candidates import Grid, grid
 
 __all__ = [
     "Budget",
     "BudgetExceededError",
+    "Claim",
     "Grid",
+    "Loss",
     "PrivateExpr",
     "PrivateFrame",
     "PrivateNamespace",

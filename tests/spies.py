@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dp_polars import _kernel, expressions
+from dp_polars._expressions import expressions
+from dp_polars._queries import drawing
 
 
 @dataclass
@@ -40,5 +41,5 @@ def forbid(monkeypatch) -> None:
     def refuse(*_args, **_kwargs):
         raise AssertionError("something was drawn")
 
-    monkeypatch.setattr(_kernel, "draw_from_rows", refuse)
+    monkeypatch.setattr(drawing, "draw_from_rows", refuse)
     monkeypatch.setattr(expressions, "best_rows", refuse)

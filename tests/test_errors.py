@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from polars.testing.parametric import series
 
 import dp_polars as dpp
-from dp_polars.expressions import _DrawScores, _DrawValues
-from dp_polars.queries import ArgMax
+from dp_polars._expressions.expressions import _DrawScores, _DrawValues
+from dp_polars._queries.queries import ArgMax
 
 X = pl.col("x")
 ENGINES = ["in-memory", "streaming"]

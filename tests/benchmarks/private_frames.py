@@ -26,8 +26,8 @@ import polars as pl
 import pyarrow.parquet
 
 import dp_polars as dpp
-from dp_polars._bounding import Kept
-from dp_polars._counting import Output, count, draw_groups
+from dp_polars._engines.bounding import Kept
+from dp_polars._engines.polars_engine import Output, count, draw_groups
 
 CATEGORIES = list(range(100))
 MODE = dpp.mode("value", CATEGORIES, epsilon=1).query

@@ -16,8 +16,8 @@ from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 
-from dp_polars.budget import Budget, BudgetExceededError
-from dp_polars.privacy import Claim, Contributions, Loss
+from dp_polars._accounting.budgets import Budget, BudgetExceededError
+from dp_polars._accounting.claims import Claim, Contributions, Loss
 
 RELATION = "add_or_remove_one"
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 from polars.testing import assert_frame_equal
 
-from dp_polars.budget import Budget
-from dp_polars.privacy import Claim, Contributions, Loss
+from dp_polars._accounting.budgets import Budget
+from dp_polars._accounting.claims import Claim, Contributions, Loss
 
 NOBODY = 65534
 LOSS = Fraction(1, 10)

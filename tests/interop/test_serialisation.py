@@ -138,14 +138,14 @@ FORKS = """
     import os, warnings
     import numpy as np
     import dp_polars as dpp
-    from dp_polars import _kernel
+    from dp_polars._queries import drawing
 
     warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads
     draw = dpp.median("x", dpp.grid(0, 2**52 - 1, step=1), epsilon=1e-300).query.draw()
 
     def answer():
         # In NumPy: the threads of Polars don't survive a fork.
-        os.write(1, b"%d\\n" % _kernel.draw_from_rows(draw, np.zeros(3, np.uint64), np.array([3]))[0])
+        os.write(1, b"%d\\n" % drawing.draw_from_rows(draw, np.zeros(3, np.uint64), np.array([3]))[0])
 
     answer()
     for _ in range(6):

@@ -8,9 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_polars import _kernel
-from dp_polars.mechanisms import Winners
-from dp_polars.scores import CountScore, QuantileScore
+from dp_polars._mechanisms.racing import Winners
+from dp_polars._queries import drawing
+from dp_polars._queries.scores import CountScore, QuantileScore
 
 
 def all_counts(size, rows):
@@ -90,8 +90,8 @@ def built_gaps(way, draw, codes, lengths):
             return offsets
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_kernel, "race", race)
-            patch.setattr(_kernel, "uniform_below", uniform_below)
+            patch.setattr(drawing, "race", race)
+            patch.setattr(drawing, "uniform_below", uniform_below)
             chosen = way(draw, codes, lengths)
         for group in range(groups):
             assert gaps[group, chosen[group]] == -1, "a code was named twice"

@@ -10,13 +10,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_polars import _kernel, queries
-from dp_polars._kernel import Draw
-from dp_polars._pmf import block_log_factors
+from dp_polars._accounting.claims import Claim, Contributions, Loss, laplace_rho
+from dp_polars._mechanisms.racing import Winners
+from dp_polars._queries import drawing, queries
+from dp_polars._queries.drawing import Draw
+from dp_polars._queries.scores import quantile_range
 from dp_polars.analysis import privacy_loss
-from dp_polars.mechanisms import Winners
-from dp_polars.privacy import Claim, Contributions, Loss, laplace_rho
-from dp_polars.scores import quantile_range
+from dp_polars.analysis._laws import block_log_factors
 from tests import reference
 from tests.privacy.datasets import all_counts, as_rows, quantile_score, score_of
 from tests.statistical.racing import MECHANISMS
@@ -45,8 +45,8 @@ def data_sets(size, rows, alpha):
         return Winners(blocks.starts)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_kernel, "race", stand_in)
-        _kernel._draw_dense(Draw(size, score_of(alpha), Fraction(1), "exponential"), *as_rows(counts))
+        patch.setattr(drawing, "race", stand_in)
+        drawing._draw_dense(Draw(size, score_of(alpha), Fraction(1), "exponential"), *as_rows(counts))
     [gaps] = made
     return counts, gaps
 

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars import release
+from dp_polars._frames import release
 from tests.reference import floats, law
 
 GROUPS, SIZE = 3, 3

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.extra import numpy as arrays
 
-from dp_polars import _kernel, selection
-from dp_polars._kernel import Draw, draw_from_rows
-from dp_polars._random import system_words
-from dp_polars.mechanisms import Winners
-from dp_polars.selection import best_rows
+from dp_polars._mechanisms import selection
+from dp_polars._mechanisms.racing import Winners
+from dp_polars._mechanisms.selection import best_rows
+from dp_polars._numeric.words import system_words
+from dp_polars._queries import drawing
+from dp_polars._queries.drawing import Draw, draw_from_rows
 from tests import reference
 from tests.privacy.datasets import as_rows, built_gaps, score_of
 from tests.statistical.racing import MECHANISMS
@@ -58,7 +59,7 @@ def same(a, b):
 @settings(max_examples=50)
 def test_permuted_candidates_have_permuted_probabilities_of_being_the_mode(counts, rate, mechanism, random):
     order = random.sample(range(len(counts)), len(counts))
-    for way in (_kernel._draw_dense, _kernel._draw_sparse):
+    for way in (drawing._draw_dense, drawing._draw_sparse):
         law = law_of_counts(way, counts, None, rate, mechanism)
         assert same(law[order], law_of_counts(way, [counts[i] for i in order], None, rate, mechanism))
 
@@ -84,7 +85,7 @@ def test_constants_units_and_signs_change_nothing(scores, constant, rate, mechan
 @given(counts_, st.one_of(st.none(), alphas), rates, mechanisms)
 @settings(max_examples=50)
 def test_blocks_are_their_candidates_together(counts, alpha, rate, mechanism):
-    laws = [law_of_counts(way, counts, alpha, rate, mechanism) for way in (_kernel._draw_dense, _kernel._draw_sparse)]
+    laws = [law_of_counts(way, counts, alpha, rate, mechanism) for way in (drawing._draw_dense, drawing._draw_sparse)]
     assert same(*laws)
     assert laws[0].sum() == pytest.approx(1, rel=1e-13)
     # The same law again from the blocks themselves, each raced as one.
@@ -97,8 +98,8 @@ def test_blocks_are_their_candidates_together(counts, alpha, rate, mechanism):
         return Winners(blocks.starts.copy())
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_kernel, "race", stand_in)
-        _kernel._draw_sparse(Draw(len(counts), score_of(alpha), rate, mechanism), *as_rows([counts]))
+        patch.setattr(drawing, "race", stand_in)
+        drawing._draw_sparse(Draw(len(counts), score_of(alpha), rate, mechanism), *as_rows([counts]))
     assert same(np.sort(seen[0]), np.sort(laws[0]))
 
 
@@ -114,7 +115,7 @@ def test_every_answer_is_a_code(size, groups, alpha, rate, mechanism):
     codes = np.array([min(code, size) for group in groups for code in group], np.uint8)
     lengths = np.array([len(group) for group in groups])
     draw = Draw(size, score_of(alpha), rate, mechanism)
-    for way in (_kernel._draw_dense, _kernel._draw_sparse, draw_from_rows):
+    for way in (drawing._draw_dense, drawing._draw_sparse, draw_from_rows):
         answers = way(draw, codes, lengths)
         assert answers.shape == (len(groups),)
         assert ((answers >= 0) & (answers < size)).all()

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dp_polars.mechanisms import Blocks, race
+from dp_polars._mechanisms.racing import Blocks, race
 
 MECHANISMS = ["permute_and_flip", "exponential"]
 

@@ -6,15 +6,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_polars import _kernel, mechanisms
-from dp_polars._kernel import Draw, draw_from_rows, draw_from_runs
-from dp_polars.scores import Runs
+from dp_polars._mechanisms import racing
+from dp_polars._queries import drawing
+from dp_polars._queries.drawing import Draw, draw_from_rows, draw_from_runs
+from dp_polars._queries.scores import Runs
 from tests import reference
 from tests.privacy.datasets import score_of, scores_of
 from tests.statistical.goodness import CONTROLS, check_sampler, fits, tally
 from tests.statistical.racing import MECHANISMS
 
-WAYS = {"rows": draw_from_rows, "dense": _kernel._draw_dense, "sparse": _kernel._draw_sparse}
+WAYS = {"rows": draw_from_rows, "dense": drawing._draw_dense, "sparse": drawing._draw_sparse}
 # name: (counts of the candidates, rows that are no evidence, alpha, rate)
 CASES = {
     "mode": ([3, 0, 1, 4, 0], 2, None, Fraction(1, 2)),
@@ -55,7 +56,7 @@ def test_draws_from_rows_follow_the_law(case, way, mechanism):
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("way", [draw_from_runs, _kernel._draw_from_blocks])
+@pytest.mark.parametrize("way", [draw_from_runs, drawing._draw_from_blocks])
 @pytest.mark.parametrize("case", ["mode", "median", "third"])
 def test_draws_from_a_histogram_follow_the_law(case, way, mechanism):
     counts, _, alpha, rate = CASES[case]
@@ -73,9 +74,9 @@ def test_draws_from_a_histogram_follow_the_law(case, way, mechanism):
 @pytest.mark.parametrize("case", ["mode", "median", "first decile"])
 @pytest.mark.parametrize("size", ["dense", "sparse"])
 def test_slices_of_few_groups_change_nothing(case, size, mechanism, monkeypatch):
-    monkeypatch.setattr(_kernel, "_SLICE_ROWS", 60)
-    monkeypatch.setattr(_kernel, "_CHUNK", 25)
-    monkeypatch.setattr(_kernel, "_SLICE_CELLS", 25 if size == "dense" else -(10**9))
+    monkeypatch.setattr(drawing, "_SLICE_ROWS", 60)
+    monkeypatch.setattr(drawing, "_CHUNK", 25)
+    monkeypatch.setattr(drawing, "_SLICE_CELLS", 25 if size == "dense" else -(10**9))
     counts, _, alpha, rate = CASES[case]
     codes, lengths = rows_of(case, 5_000)
     answers = draw_from_rows(Draw(len(counts), score_of(alpha), rate, mechanism), codes, lengths)
@@ -155,10 +156,10 @@ def test_draws_on_a_billion_candidates_follow_the_law(case, mechanism):
 def test_candidates_left_out_win_as_often_as_they_should(chunk, mechanism, monkeypatch):
     # With a small FAR most of a group's candidates are left out of the histogram, and win all the same: in batches of
     # groups of like length too, which are not in their order.
-    for module in (_kernel, mechanisms):
+    for module in (drawing, racing):
         monkeypatch.setattr(module, "FAR", 1.0)
-    monkeypatch.setattr(_kernel, "_SLICE_CELLS", -(10**9))  # the sparse way
-    monkeypatch.setattr(_kernel, "_CHUNK", chunk)
+    monkeypatch.setattr(drawing, "_SLICE_CELLS", -(10**9))  # the sparse way
+    monkeypatch.setattr(drawing, "_CHUNK", chunk)
     alpha, rate, draws = Fraction(1, 2), Fraction(1, 4), 1_500
     groups = [[3, 1, 0, 2, 1, 3, 0, 4], [9, 0, 0, 0, 0, 0, 0, 2]]
     one = np.concatenate([np.repeat(np.arange(8, dtype=np.uint8), counts) for counts in groups])

@@ -1,12 +1,12 @@
-"""The race against the exact laws of both mechanisms."""
+"""The race against the exact laws of both racing."""
 
 from fractions import Fraction
 
 import pytest
 from flint import arb
 
-from dp_polars import _exact, mechanisms
-from dp_polars._random import system_words
+from dp_polars._mechanisms import exact_race, racing
+from dp_polars._numeric.words import system_words
 from tests import reference
 from tests.statistical.goodness import CONTROLS, check_sampler, fits, tally
 from tests.statistical.racing import MECHANISMS, draw_blocks
@@ -47,7 +47,7 @@ def test_the_race_follows_the_law(case, mechanism):
 @pytest.mark.parametrize("left_out", [0, 1, 2])
 def test_far_candidates_win_as_often_as_they_should(mechanism, left_out):
     # Each of them wins with a probability below exp(-45) < 2**-64, but there are 2**63 of them.
-    assert Fraction(91, 2) > mechanisms.FAR
+    assert Fraction(91, 2) > racing.FAR
     scores, multiplicities, rate = [0, -91, -92], [1, 2**62, 2**61 + 2**60], Fraction(1, 2)
     law = reference.floats(reference.law(scores, multiplicities, rate=rate, mechanism=mechanism, digits=20))
     assert law[1:].sum() > 0.05
@@ -74,7 +74,7 @@ FAR_CASES = {  # scores, multiplicities, left out
 
 def draw_far(case, mechanism, monkeypatch, *, factor=1, draws=3_000):
     scores, multiplicities, left_out = FAR_CASES[case]
-    monkeypatch.setattr(mechanisms, "FAR", 1.0)
+    monkeypatch.setattr(racing, "FAR", 1.0)
     rate = factor * Fraction(1, 2)
     return draw_blocks(scores, multiplicities, rate, mechanism, system_words(), draws=draws, left_out=left_out)
 
@@ -88,7 +88,7 @@ def far_law(case, mechanism):
 @pytest.mark.parametrize("chunk", [1 << 15, 8])
 @pytest.mark.parametrize("case", FAR_CASES)
 def test_the_law_does_not_depend_on_who_counts_as_far(case, mechanism, chunk, monkeypatch):
-    monkeypatch.setattr(mechanisms, "CHUNK", chunk)  # groups are cut in two
+    monkeypatch.setattr(racing, "CHUNK", chunk)  # groups are cut in two
     law = far_law(case, mechanism)
     assert fits(tally(draw_far(case, mechanism, monkeypatch), law), law)
 
@@ -101,7 +101,7 @@ def test_a_far_path_at_another_rate_is_found(factor, mechanism, monkeypatch):
 
 
 def drawn_afresh(value, count, uniform, mechanism):
-    return _exact._smallest_of(count, uniform, mechanism)
+    return exact_race._smallest_of(count, uniform, mechanism)
 
 
 def never(value, count, uniform, mechanism):
@@ -111,7 +111,7 @@ def never(value, count, uniform, mechanism):
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("mistake", [drawn_afresh, never])
 def test_mistakes_in_the_far_path_are_found(mistake, mechanism, monkeypatch):
-    monkeypatch.setattr(_exact, "_next_after", mistake)
+    monkeypatch.setattr(exact_race, "_next_after", mistake)
     law = far_law("blocks that win together", mechanism)
     assert not fits(tally(draw_far("blocks that win together", mechanism, monkeypatch), law), law)
 
@@ -119,7 +119,7 @@ def test_mistakes_in_the_far_path_are_found(mistake, mechanism, monkeypatch):
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("case", ["a ladder", "large blocks", "huge gaps"])
 def test_groups_may_be_cut_between_batches(case, mechanism, monkeypatch):
-    monkeypatch.setattr(mechanisms, "CHUNK", 8)
+    monkeypatch.setattr(racing, "CHUNK", 8)
     scores, multiplicities, rate = CASES[case]
     law = reference.floats(reference.law(scores, multiplicities, rate=rate, mechanism=mechanism, digits=20))
     answers = draw_blocks(scores, multiplicities, rate, mechanism, system_words(), draws=4_000)

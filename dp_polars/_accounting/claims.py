@@ -1,0 +1,248 @@
+"""The privacy claim: what a release costs one person, and the rate of the coins that keeps it so.
+
+The words and formulas are those of permute-and-flip (McKenna & Sheldon 2020, arXiv 2010.12603), of the
+exponential mechanism's bounded range (Cesar & Rogers 2021; Dong, Durfee & Rogers 2020, arXiv 1909.13830), and of
+report-noisy-max with exponential noise (Ding et al. 2021, arXiv 2105.07260). Everything is an exact rational;
+what is irrational is rounded so that the claim stays true: a rate down, a cost up.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+
+from dp_polars._numeric.intervals import ball, precision, upper
+from dp_polars._numeric.numbers import Number, given, positive_fraction, show
+
+Unit: TypeAlias = Literal["epsilon", "rho"]
+Mechanism: TypeAlias = Literal["permute_and_flip", "exponential"]
+NeighboringRelation: TypeAlias = Literal["add_or_remove_one", "replace_one"]
+
+# Irrational rates and costs are rounded to this many significant bits: far below what any choice could show.
+_BITS = 96
+# The racing floats hold rates inside these bounds (mechanisms.py).
+_SMALLEST_RATE = Fraction(1, 2**1000)
+_LARGEST_RATE = Fraction(2**1000)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A privacy loss: `value` in pure DP ("epsilon") or in zero-concentrated DP ("rho")."""
+
+    value: Fraction
+    unit: Unit
+
+    @classmethod
+    def of(cls, *, epsilon: Number | None, rho: Number | None) -> Loss:
+        """Return the one loss that was given."""
+        if (epsilon is None) == (rho is None):
+            msg = (
+                f"exactly one of epsilon and rho must be given, got {'neither' if rho is None else 'both'}.\n\n"
+                "Hint: epsilon=1.0 for pure differential privacy, rho=0.1 for zero-concentrated."
+            )
+            raise TypeError(msg)
+        if epsilon is not None:
+            return cls(positive_fraction("epsilon", epsilon), "epsilon")
+        return cls(positive_fraction("rho", rho), "rho")
+
+    def __str__(self) -> str:
+        return f"{self.unit}={show(self.value, up=True)}"
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """How one person's rows may spread: `total` in all, at most `per_group` of them in one group."""
+
+    total: int
+    per_group: int
+
+    @property
+    def full_groups(self) -> int:
+        """Groups that a person can fill (every cost is convex, so filling groups is the worst case)."""
+        return self.total // self.per_group
+
+    @property
+    def rest(self) -> int:
+        """Rows left over for one more group."""
+        return self.total - self.full_groups * self.per_group
+
+    @property
+    def squares(self) -> int:
+        """The largest sum of squares of a person's rows per group."""
+        return self.full_groups * self.per_group**2 + self.rest**2
+
+
+# Of a person whose contribution the caller's sensitivity describes.
+ONE_RELEASE = Contributions(1, 1)
+
+
+def range_of(sensitivity: Number, monotonic: bool) -> Fraction:
+    """Return R for scores of the caller's own: the most that one person changes the difference of two of them."""
+    exact = positive_fraction("sensitivity", sensitivity)
+    if not isinstance(monotonic, (bool, np.bool_)):
+        msg = f"monotonic must be True or False, got {given(monotonic)}."
+        raise TypeError(msg)
+    return exact if monotonic else 2 * exact
+
+
+def check_mechanism(mechanism: str | None, unit: Unit) -> Mechanism:
+    """Return the mechanism asked for, or the better one for the unit of the loss.
+
+    At equal epsilon permute-and-flip is never worse (McKenna & Sheldon 2020, Theorem 2); at equal rho the
+    exponential mechanism is better up to about rho = 1, for only it has a bounded range.
+    """
+    if mechanism is None:
+        return "permute_and_flip" if unit == "epsilon" else "exponential"
+    if not isinstance(mechanism, str) or mechanism not in get_args(Mechanism):
+        msg = f"mechanism must be one of {list(get_args(Mechanism))} or None, got {given(mechanism)}."
+        raise ValueError(msg)
+    return mechanism  # type: ignore[return-value]
+
+
+def check_relation(relation: str) -> NeighboringRelation:
+    """Return the neighbouring relation asked for."""
+    if not isinstance(relation, str) or relation not in get_args(NeighboringRelation):
+        msg = f"neighboring_relation must be one of {list(get_args(NeighboringRelation))}, got {given(relation)}."
+        raise ValueError(msg)
+    return relation  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What one release promises to one person, and the rate that keeps the promise.
+
+    Parameters
+    ----------
+    loss
+        What one person loses in all, over all groups: the loss that the caller asked for.
+    mechanism
+        "permute_and_flip" or "exponential".
+    score_range
+        R: the most that one row (one person, for counts of people; one neighbour, for scores of the caller's own)
+        can change the difference of two scores, under `neighboring_relation`.
+    contributions
+        How one person's rows may spread over the groups.
+    neighboring_relation
+        "add_or_remove_one", "replace_one", or None where the caller's sensitivity implies it.
+    rate
+        λ: a candidate whose score is less than the best one by `gap` has the coin exp(−λ·gap). The largest that `loss`
+        pays for, rounded down.
+    """
+
+    loss: Loss
+    mechanism: Mechanism
+    score_range: Fraction
+    contributions: Contributions
+    neighboring_relation: NeighboringRelation | None
+    rate: Fraction
+
+    @classmethod
+    def of(
+        cls,
+        loss: Loss,
+        mechanism: str | None,
+        score_range: Fraction,
+        contributions: Contributions,
+        neighboring_relation: NeighboringRelation | None,
+    ) -> Claim:
+        """Return the claim whose rate is the largest that `loss` pays for."""
+        chosen = check_mechanism(mechanism, loss.unit)
+        rate = _scaled_rate(loss, chosen, contributions) / score_range
+        if not _SMALLEST_RATE <= rate <= _LARGEST_RATE:
+            msg = f"{loss.unit} over the range of the score must lie between 2**-1000 and 2**1000, got {loss}."
+            raise ValueError(msg)
+        return cls(loss, chosen, score_range, contributions, neighboring_relation, rate)
+
+    @classmethod
+    def for_scores(cls, loss: Loss, mechanism: str | None, sensitivity: Number, monotonic: bool) -> Claim:
+        """Return the claim of a selection by scores of the caller's own sensitivity, for the caller's own relation."""
+        return cls.of(loss, mechanism, range_of(sensitivity, monotonic), ONE_RELEASE, None)
+
+    def cost(self, unit: Unit, distance: int | Fraction = 1) -> Fraction:
+        """Return what `distance` people together lose, in `unit`: never below the truth.
+
+        At the unit that was asked for and one person it is the loss that was asked for.
+        """
+        if unit == self.loss.unit and distance == 1:
+            return self.loss.value
+        return scaled_cost(unit, self.mechanism, self.rate * self.score_range * distance, self.contributions)
+
+
+def scaled_cost(unit: Unit, mechanism: Mechanism, x: Fraction, contributions: Contributions) -> Fraction:
+    """Return the cost of a release whose rate times range is `x`, rounded up where it is irrational."""
+    if unit == "epsilon":
+        return x * contributions.total
+    if mechanism == "exponential":
+        # Bounded range x gives x²/8 (Cesar & Rogers 2021), once for each group.
+        return x**2 * contributions.squares / 8
+    full = laplace_rho(x * contributions.per_group)
+    return contributions.full_groups * full + laplace_rho(x * contributions.rest)
+
+
+def laplace_rho(x: Fraction) -> Fraction:
+    """Return x + exp(−x) − 1, rounded up: the rho of a Laplace mechanism with epsilon x.
+
+    Permute-and-flip's trade-off curve is never worse than that mechanism's. It is not bounded range, and x²/8 is
+    false for it (Ding et al. 2021, arXiv 2105.07260, Proposition 8 and Corollary 10).
+    """
+    if x == 0:
+        return Fraction(0)
+    # The result is about x²/2, so a small x loses twice its leading zeros.
+    leading = max(0, _floor_log2(1 / x))
+    with precision(_BITS + 3 * leading + 32):
+        return _round_up(upper(ball(x) + (-ball(x)).expm1()))
+
+
+def _scaled_rate(loss: Loss, mechanism: Mechanism, contributions: Contributions) -> Fraction:
+    """Return the largest rate times range that `loss` pays for, rounded down."""
+    if loss.unit == "epsilon":
+        return loss.value / contributions.total
+    if mechanism == "exponential":
+        return _sqrt_down(8 * loss.value / contributions.squares)
+    return _invert_down(loss.value, contributions)
+
+
+def _invert_down(rho: Fraction, contributions: Contributions) -> Fraction:
+    """Return the largest x (to `_BITS` bits) whose permute-and-flip cost is at most `rho`, by bisection."""
+
+    def affordable(x: Fraction) -> bool:
+        return scaled_cost("rho", "permute_and_flip", x, contributions) <= rho
+
+    # f(x) <= x²/2 and f(x) >= x − 1, so the answer lies between these.
+    low = _sqrt_down(2 * rho / contributions.squares)
+    high = max(2 * low, (rho + contributions.full_groups + 1) / contributions.total)
+    step = Fraction(2) ** (_floor_log2(low) - _BITS)
+    low_steps, high_steps = math.floor(low / step), math.ceil(high / step)
+    while not affordable(low_steps * step):  # only where the rounded-up cost of `low` itself is over by a hair
+        low_steps -= 1
+    while high_steps - low_steps > 1:
+        middle = (low_steps + high_steps) // 2
+        if affordable(middle * step):
+            low_steps = middle
+        else:
+            high_steps = middle
+    return low_steps * step
+
+
+def _floor_log2(x: Fraction) -> int:
+    """Return the largest n with 2**n <= x, or one less."""
+    return x.numerator.bit_length() - x.denominator.bit_length() - 1
+
+
+def _sqrt_down(x: Fraction) -> Fraction:
+    """Return √x where it is rational, otherwise the nearest below of `_BITS` bits."""
+    root = Fraction(math.isqrt(x.numerator), math.isqrt(x.denominator))
+    if root**2 == x:
+        return root
+    shift = max(0, _BITS - _floor_log2(x) // 2)
+    return Fraction(math.isqrt(math.floor(x * 4**shift)), 2**shift)
+
+
+def _round_up(x: Fraction) -> Fraction:
+    """Return the nearest above of `_BITS` bits, so that ledgers stay short."""
+    step = Fraction(2) ** (_floor_log2(x) - _BITS)
+    return math.ceil(x / step) * step

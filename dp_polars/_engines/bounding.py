@@ -1,0 +1,163 @@
+"""Which of a person's rows count: a random subset of their own, in NumPy, many people at once.
+
+A *cell* is a group and a code in one integer, the code in the low bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_polars._numeric.words import system_words
+
+if TYPE_CHECKING:
+    from dp_polars._numeric.arrays import Ints
+    from dp_polars._numeric.words import WordSource
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The most that is kept of one person's rows in one output; None: all of them.
+
+    Parameters
+    ----------
+    rows
+        Rows in all. Not for counts of people.
+    groups
+        Groups in all.
+    rows_per_group
+        Rows in each group. Not for counts of people.
+    """
+
+    rows: int | None = None
+    groups: int | None = None
+    rows_per_group: int | None = None
+
+    @property
+    def everything(self) -> bool:
+        """Whether there is no bound."""
+        return self == Kept()
+
+
+@dataclass(frozen=True)
+class Cells:
+    """How groups and codes are laid out in cells."""
+
+    group_bits: int
+    code_bits: int
+
+    @classmethod
+    def of(cls, groups: int, size: int) -> Cells:
+        """Return the layout for this many groups and for codes below `size`."""
+        layout = cls(max(groups - 1, 0).bit_length(), (size - 1).bit_length())
+        if not layout.bits <= 64:
+            msg = (
+                f"groups times candidates must fit into 64 bits, got {groups:,} groups and {size:,} candidates.\n\n"
+                "Hint: take fewer groups, or a wider step between the candidates."
+            )
+            raise ValueError(msg)
+        return layout
+
+    @property
+    def bits(self) -> int:
+        """Bits of a cell."""
+        return self.group_bits + self.code_bits
+
+    def most_people(self, *, people: bool) -> int:
+        """Return how many people `keep` takes at once: beside what it sorts there must be room for their number."""
+        return 1 << min(63, 64 - (self.bits if people else self.group_bits))
+
+
+def keep(
+    cells: NDArray[np.unsignedinteger],
+    lengths: Ints,
+    kept: Kept,
+    layout: Cells,
+    *,
+    people: bool,
+    words: WordSource | None = None,
+) -> NDArray[np.uint64]:
+    """Return the cells that count, in any order.
+
+    What stays of a person's rows is a random subset of them, chosen by words of that person's own.
+
+    Parameters
+    ----------
+    cells
+        Shape (n,): the rows, person after person.
+    lengths
+        Shape (p,): rows of each person; they add up to n.
+    kept
+        The bounds. First that many random groups of a person stay, then that many random rows in each of them, and
+        then that many random rows of all.
+    people
+        Whether a person counts once per cell: equal rows of a person are one.
+    """
+    words = words or system_words()
+    person = np.repeat(np.arange(len(lengths), dtype=np.uint64), lengths)
+    group_bits, code_bits = np.uint64(layout.group_bits), np.uint64(layout.code_bits)
+    if people:
+        keys = (person << np.uint64(layout.bits)) | cells
+        keys.sort()
+        keys = keys[_run_starts(keys)]
+        pairs, rows = keys >> code_bits, keys & np.uint64((1 << layout.bits) - 1)
+    else:
+        rows = cells.astype(np.uint64)
+        pairs = (person << group_bits) | (rows >> code_bits)
+        order = np.argsort(pairs)
+        pairs, rows = pairs[order], rows[order]
+
+    # A pair is a person and a group; from here on the rows are sorted by it.
+    if kept.groups is not None:
+        starts = _run_starts(pairs)
+        stays = _random_few(_run_lengths(pairs[starts] >> group_bits), kept.groups, words)
+        stays = np.repeat(stays, np.diff(starts, append=len(pairs)))
+        pairs, rows = pairs[stays], rows[stays]
+    if kept.rows_per_group is not None:
+        stays = _random_few(_run_lengths(pairs), kept.rows_per_group, words)
+        pairs, rows = pairs[stays], rows[stays]
+    if kept.rows is not None:
+        rows = rows[_random_few(_run_lengths(pairs >> group_bits), kept.rows, words)]
+    return rows
+
+
+def _random_few(lengths: Ints, most: int, words: WordSource) -> NDArray[np.bool_]:
+    """Return which items stay, shape (n,): `most` random ones of each owner who has more, all of the others'."""
+    over = lengths > most
+    stays = np.repeat(~over, lengths)
+    if not over.any():
+        return stays
+    items, lengths = np.flatnonzero(~stays), lengths[over]
+    order = _shuffle(np.repeat(np.arange(len(lengths), dtype=np.uint64), lengths), words)
+    # Each owner's items keep their places, so nothing can give an owner more than `most`.
+    first = np.repeat(np.cumsum(lengths) - lengths, most) + np.tile(np.arange(most), len(lengths))
+    stays[items[order[first]]] = True
+    return stays
+
+
+def _shuffle(labels: NDArray[np.uint64], words: WordSource) -> Ints:
+    """Return an order of the items that leaves ascending labels in place, exactly uniform among equal ones."""
+    bits = np.uint64(max(int(labels[-1]).bit_length(), 1))
+    keys = (labels << (np.uint64(64) - bits)) | (words(len(labels)) >> bits)
+    order = np.argsort(keys)
+    keys = keys[order]
+    is_new = keys[1:] != keys[:-1]
+    if is_new.all():
+        return order
+    # Too few bits for some: they are labels that share a number now, and get more.
+    return order[_shuffle(np.concatenate([np.zeros(1, np.uint64), np.cumsum(is_new, dtype=np.uint64)]), words)]
+
+
+def _run_starts(labels: NDArray[np.uint64]) -> Ints:
+    """Return where each run of equal labels begins."""
+    is_start = np.ones(len(labels), bool)
+    np.not_equal(labels[1:], labels[:-1], out=is_start[1:])
+    return np.flatnonzero(is_start)
+
+
+def _run_lengths(labels: NDArray[np.uint64]) -> Ints:
+    """Return the length of each run of equal labels."""
+    return np.diff(_run_starts(labels), append=len(labels))

@@ -1,0 +1,334 @@
+"""A private frame: rows about people that only private answers leave."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NoReturn
+
+import polars as pl
+
+from dp_polars._accounting.budgets import Budget
+from dp_polars._expressions.expressions import PrivateExpr
+from dp_polars._frames import group_keys
+from dp_polars._frames.protection import Protection
+from dp_polars._frames.recipe import Expressions, JoinHow, Recipe, expressions_of, join_of
+from dp_polars._frames.release import Ask, PrivateQuery
+from dp_polars._frames.sources import source_of
+from dp_polars._queries.queries import ArgMax
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dp_polars._accounting.claims import NeighboringRelation
+    from dp_polars._frames.group_keys import PublicKeys
+
+
+class PrivateFrame:
+    """Rows about people, of which only the answers of `agg` can be released. Made by `protect`.
+
+    Every method gives a new frame. The steps before `agg` are row by row: proved so on the whole expression, and
+    changed where a value in a row could make them raise (casts are non-strict). The privacy unit can't be
+    changed or dropped.
+    """
+
+    def __init__(self, recipe: Recipe, source: pl.LazyFrame | None, budget: Budget | None) -> None:
+        if budget is not None and not isinstance(budget, Budget):
+            msg = (
+                f"budget must be a Budget or None, got {type(budget).__name__}.\n\n"
+                "Hint: budget=dp_polars.Budget(epsilon=1)."
+            )
+            raise TypeError(msg)
+        self._recipe, self._source, self._budget = recipe, source, budget
+        if source is not None:
+            recipe.rows(source)
+
+    @property
+    def protection(self) -> Protection:
+        """Who is protected, and by which bounds."""
+        return self._recipe.protection
+
+    def collect_schema(self) -> pl.Schema:
+        """Return the names and types of the columns after all steps: they are public.
+
+        Raises
+        ------
+        TypeError
+            If the frame was built without data.
+        """
+        if self._source is None:
+            msg = "the frame must be built on data to have columns.\n\nHint: frame.dp.protect(…)."
+            raise TypeError(msg)
+        return self._recipe.rows(self._source).collect_schema()
+
+    def filter(self, *predicates: pl.Expr, **constraints: object) -> PrivateFrame:
+        """Keep the rows for which all predicates are true.
+
+        Parameters
+        ----------
+        *predicates
+            Boolean expressions of the columns of a row.
+        **constraints
+            `name=value`: the column equals the constant.
+
+        Returns
+        -------
+        PrivateFrame
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a predicate is not a row-by-row expression.
+        """
+        equal = tuple(pl.col(name) == pl.lit(value) for name, value in constraints.items())
+        return self._then("filter", (*expressions_of(predicates, {}, strings=False), *equal))
+
+    def with_columns(self, *exprs: pl.Expr | str, **named: object) -> PrivateFrame:
+        """Add or replace columns, row by row.
+
+        Parameters
+        ----------
+        *exprs, **named
+            Expressions of the columns of a row, or names of columns; the named ones may be constants.
+
+        Returns
+        -------
+        PrivateFrame
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an expression is not row by row, or changes the privacy unit.
+        """
+        return self._then("with_columns", expressions_of(exprs, named, strings=True))
+
+    def select(self, *exprs: pl.Expr | str, **named: object) -> PrivateFrame:
+        """Keep or make columns, row by row. The privacy unit stays, also where it is not named.
+
+        Parameters, result and errors are those of `with_columns`.
+        """
+        return self._then("select", expressions_of(exprs, named, strings=True))
+
+    def join(self, public: pl.DataFrame | pl.LazyFrame, on: str | Sequence[str], how: JoinHow = "left") -> PrivateFrame:
+        """Add the columns of a public frame that has each key at most once.
+
+        Parameters
+        ----------
+        public
+            The public rows; a LazyFrame is collected at once.
+        on
+            The columns that must be equal, by their names, which are the same in both frames. Null equals nothing.
+        how
+            "left" keeps private rows without a partner (their new columns are null), "inner" drops them.
+
+        Returns
+        -------
+        PrivateFrame
+            A public column named like a private one gets the suffix "_right".
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the public frame repeats a key, lacks one, or has a column named like the privacy unit.
+        """
+        return PrivateFrame(self._recipe.then(join_of(public, on, how)), self._source, self._budget)
+
+    def group_by(self, keys: PublicKeys) -> PrivateGroupBy:
+        """Group by public keys.
+
+        Parameters
+        ----------
+        keys
+            A dict, column -> its public values (a list, a range, a Series, an Arrow array, an Enum; all combinations
+            are groups), or a frame whose rows are the groups. At most 10⁷. Never taken from the data: every key is
+            answered, and rows of other keys are left out.
+
+        Returns
+        -------
+        PrivateGroupBy
+            Whose `agg` asks about every group.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If keys are null, repeat, or don't fit their column's type.
+        """
+        return PrivateGroupBy(self, group_keys.public_keys(keys))
+
+    def collect(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
+        """Refuse: private rows don't leave the frame."""
+        msg = "private rows must not be collected.\n\nHint: ask with agg(…), then release()."
+        raise TypeError(msg)
+
+    def agg(self, *exprs: PrivateExpr, **named: PrivateExpr) -> PrivateQuery:
+        """Ask for private answers about all rows together.
+
+        Parameters
+        ----------
+        *exprs, **named
+            Modes, medians and quantiles (`pl.col("x").dp.median(…)`), named by their column or by the keyword. Each
+            one's loss is what one person loses to it in all. Bounds and relation are those of `protect`.
+
+        Returns
+        -------
+        PrivateQuery
+            Nothing is read before its `release`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If something else is asked for, names repeat, or the rows of a person are not bounded enough.
+        """
+        return self._ask(None, exprs, named)
+
+    def __repr__(self) -> str:
+        steps = len(self._recipe.steps)
+        bound = "no data yet" if self._source is None else "private rows"
+        return f"<PrivateFrame: {bound}, {steps} step{'s' * (steps != 1)}, {self.protection}>"
+
+    def _then(self, method: Literal["filter", "select", "with_columns"], exprs: tuple[pl.Expr, ...]) -> PrivateFrame:
+        return PrivateFrame(self._recipe.then(Expressions(method, exprs)), self._source, self._budget)
+
+    def _ask(
+        self, keys: pl.DataFrame | None, exprs: Sequence[PrivateExpr], named: dict[str, PrivateExpr]
+    ) -> PrivateQuery:
+        flat = [item for expr in exprs for item in (expr if isinstance(expr, (list, tuple)) else [expr])]
+        relation = self.protection.neighboring_relation
+        asks = tuple(_ask_of(expr, name, relation) for name, expr in [*((None, expr) for expr in flat), *named.items()])
+        taken = [ask.name for ask in asks] + ([] if keys is None else keys.columns)
+        repeated = sorted({name for name in taken if taken.count(name) > 1})
+        if repeated or not asks:
+            msg = (
+                f"outputs must be named unlike each other and unlike the keys, got several named {repeated}.\n\n"
+                "Hint: use alias, or agg(name=…)."
+                if repeated
+                else "agg must be given at least one private answer, got none."
+            )
+            raise ValueError(msg)
+        return PrivateQuery(self._recipe, self._source, self._budget, keys, asks)
+
+
+class PrivateGroupBy:
+    """A private frame with its public groups. Made by `PrivateFrame.group_by`."""
+
+    def __init__(self, frame: PrivateFrame, keys: pl.DataFrame) -> None:
+        self._frame, self._keys = frame, keys
+
+    def agg(self, *exprs: PrivateExpr, **named: PrivateExpr) -> PrivateQuery:
+        """Ask for private answers about every group: see `PrivateFrame.agg`."""
+        return self._frame._ask(self._keys, exprs, named)
+
+
+def protect(
+    privacy_unit: str | None,
+    *,
+    budget: Budget | None = None,
+    max_rows: int | None = None,
+    max_groups: int | None = None,
+    max_rows_per_group: int | None = None,
+    neighboring_relation: str = "add_or_remove_one",
+) -> PrivateFrame:
+    r"""Begin a private query without data: a recipe whose `release(frame)` takes the rows later.
+
+    On data it is the method `.dp.protect` of a LazyFrame or a DataFrame, with the same arguments.
+
+    Parameters
+    ----------
+    privacy_unit
+        The column that tells people apart; null and NaN in it are dropped. None: every row is another person.
+    budget
+        What every release is charged to, before a row is read. None: nothing is recorded.
+    max_rows, max_groups, max_rows_per_group
+        How much of one person may count in one output: rows in all, groups, rows in each group. Enforced by keeping a
+        random subset of that person's rows. Modes count distinct people, so that only the number of a person's groups
+        matters to them; quantiles need a bound on rows.
+    neighboring_relation
+        "add_or_remove_one" (person) or "replace_one".
+
+    Returns
+    -------
+    PrivateFrame
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described, or, on data, if the frame's plan already holds a step that looks at several
+        rows (an aggregation, a window, unique, head or slice …), which one person's rows might change for others, or a
+        cast or parser that may fail.
+
+    Notes
+    -----
+    What stays the caller's word: that keys, candidates and bounds are public, and that the given frame holds one
+    person's rows independently of all others'.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> visits = pl.DataFrame({"patient": range(100), "ward": ["A", "B"] * 50, "age": [30, 60] * 50})
+    >>> query = (
+    ...     visits.dp.protect("patient", max_rows=1)
+    ...     .group_by({"ward": ["A", "B", "C"]})
+    ...     .agg(pl.col("age").dp.median(range(121), epsilon=1))
+    ... )
+    >>> query.release()["ward"].to_list()
+    ['A', 'B', 'C']
+    """
+    protection = Protection.of(privacy_unit, max_rows, max_groups, max_rows_per_group, neighboring_relation)
+    return PrivateFrame(Recipe(protection), None, budget)
+
+
+@pl.api.register_lazyframe_namespace("dp")
+@pl.api.register_dataframe_namespace("dp")
+class FrameNamespace:
+    """The method `.dp.protect` of a LazyFrame or a DataFrame."""
+
+    def __init__(self, frame: pl.LazyFrame | pl.DataFrame) -> None:
+        self._frame = frame
+
+    def protect(
+        self,
+        privacy_unit: str | None,
+        *,
+        budget: Budget | None = None,
+        max_rows: int | None = None,
+        max_groups: int | None = None,
+        max_rows_per_group: int | None = None,
+        neighboring_relation: str = "add_or_remove_one",
+    ) -> PrivateFrame:
+        """Take the frame's rows as private: see `dp_polars.protect`."""
+        recipe = protect(
+            privacy_unit,
+            max_rows=max_rows,
+            max_groups=max_groups,
+            max_rows_per_group=max_rows_per_group,
+            neighboring_relation=neighboring_relation,
+        )._recipe
+        return PrivateFrame(recipe, source_of(self._frame, recipe.protection).unread, budget)
+
+
+def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> Ask:
+    if not isinstance(expr, PrivateExpr):
+        msg = (
+            f"agg on a private frame must be given private answers, got {type(expr).__name__}.\n\n"
+            'Hint: pl.col("age").dp.median(…). Work on answers after the release: query.release().with_columns(…).'
+        )
+        raise TypeError(msg)
+    query, column = expr.query, expr._column
+    if isinstance(query, ArgMax):
+        msg = (
+            "agg on a private frame must not be given an argmax: its scores would be raw rows.\n\n"
+            "Hint: a mode or a quantile, or dp.argmax on a frame of public candidates with their scores."
+        )
+        raise TypeError(msg)
+    if column is None:
+        msg = "agg on a private frame must not be given an expression with over.\n\nHint: group_by public keys instead."
+        raise TypeError(msg)
+    if query.claim.contributions.total != 1:
+        msg = "contributions must be left out on a private frame.\n\nHint: give protect the bounds on a person's rows."
+        raise ValueError(msg)
+    if query.claim.neighboring_relation not in ("add_or_remove_one", relation):
+        msg = (
+            "neighboring_relation must be left out on a private frame, got "
+            f"{query.claim.neighboring_relation!r}.\n\nHint: give it to protect."
+        )
+        raise ValueError(msg)
+    return Ask(name or expr.meta.output_name(), column, query)

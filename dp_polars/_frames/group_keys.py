@@ -1,0 +1,102 @@
+"""The public groups of a private frame."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+import polars as pl
+
+from dp_polars._numeric.numbers import given
+from dp_polars._queries.candidates import Categories
+
+if TYPE_CHECKING:
+    from dp_polars._queries.candidates import Values
+
+# Column -> its public values (their cross product), or a frame of combinations (also an Arrow table).
+PublicKeys: TypeAlias = "Mapping[str, Values] | pl.DataFrame | object"
+
+_MOST = 10_000_000
+
+
+def public_keys(keys: PublicKeys) -> pl.DataFrame:
+    """Return the combinations, one per row, in their given order."""
+    if isinstance(keys, Mapping):
+        if not keys:
+            msg = "keys must name at least one column.\n\nHint: without groups, call agg on the private frame itself."
+            raise ValueError(msg)
+        columns = [_values(name, values) for name, values in keys.items()]
+        size = math.prod(len(column) for column in columns)
+        if not size <= _MOST:
+            msg = f"keys must have at most {_MOST:,} combinations, got {size:,}."
+            raise ValueError(msg)
+        frame = columns[0].to_frame()
+        for column in columns[1:]:
+            frame = frame.join(column.to_frame(), how="cross", maintain_order="left_right")
+        return frame
+    if isinstance(keys, (pl.LazyFrame, pl.Series)) or not (
+        isinstance(keys, pl.DataFrame) or hasattr(keys, "__arrow_c_stream__")
+    ):
+        msg = (
+            "keys must be a dict (column -> public values) or a DataFrame of combinations, got "
+            f"{type(keys).__name__}.\n\nHint: the keys are public values, not the names of columns: "
+            'group_by({"ward": ["A", "B"]}).'
+        )
+        raise TypeError(msg)
+    frame = keys if isinstance(keys, pl.DataFrame) else pl.DataFrame(keys)
+    if not (1 <= frame.height <= _MOST and frame.width >= 1):
+        msg = f"keys must have at least one column and from 1 to {_MOST:,} combinations, got {frame.shape}."
+        raise ValueError(msg)
+    if frame.null_count().sum_horizontal().item():
+        msg = "keys must not contain null."
+        raise ValueError(msg)
+    if frame.is_duplicated().any():
+        msg = "keys must not repeat a combination."
+        raise ValueError(msg)
+    for column in frame.get_columns():
+        _values(column.name, column.unique())
+    return frame
+
+
+def in_types_of(keys: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
+    """Return the keys in the types of the private columns that they group by."""
+    columns = []
+    for column in keys.get_columns():
+        if column.name not in schema:
+            msg = f"the frame must have the key column {column.name!r}, got the columns {list(schema)}."
+            raise ValueError(msg)
+        dtype = schema[column.name]
+        try:
+            columns.append(column if column.dtype == dtype else _cast(column, dtype))
+        except TypeError:
+            msg = f"keys of column {column.name!r} must be values of its type, {dtype}, got {column.dtype}."
+            raise TypeError(msg) from None
+    return pl.DataFrame(columns)
+
+
+def _cast(column: pl.Series, dtype: pl.DataType) -> pl.Series:
+    distinct = column.unique(maintain_order=True)
+    translated = Categories(distinct).for_column(dtype)
+    return (
+        column.to_frame()
+        .join(pl.DataFrame({column.name: distinct, "": translated}), on=column.name, how="left", maintain_order="left")
+        .get_column("")
+        .alias(column.name)
+    )
+
+
+def _values(name: object, values: Values) -> pl.Series:
+    if not isinstance(name, str):
+        msg = f"keys must name columns by strings, got {given(name)}."
+        raise TypeError(msg)
+    try:
+        series = Categories.of(values).values
+        if series is None or series.dtype.is_float():
+            found = "None" if series is None else str(series.dtype)
+            msg = f"public values must be text, integers, booleans or times, got {found}."
+            raise TypeError(msg)
+    except (TypeError, ValueError) as error:
+        msg = f"keys of column {name!r}: {error}"
+        raise type(error)(msg) from None
+    return series.alias(name)

@@ -1,0 +1,114 @@
+"""What is promised to each person of a private frame, and what of their rows is kept so that it holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dp_polars._accounting.claims import Contributions, check_relation
+from dp_polars._engines.bounding import Kept
+from dp_polars._numeric.numbers import given, positive_int
+
+if TYPE_CHECKING:
+    from dp_polars._accounting.claims import NeighboringRelation
+    from dp_polars._queries.queries import Counted
+
+
+@dataclass(frozen=True)
+class Protection:
+    """Who a person is, and how much of a person's data may count.
+
+    Parameters
+    ----------
+    privacy_unit
+        The column that tells people apart; None: every row is another person.
+    max_rows, max_groups, max_rows_per_group
+        Of one person in one output, in all, in how many groups, and in each group. None: not bounded.
+    """
+
+    privacy_unit: str | None
+    max_rows: int | None
+    max_groups: int | None
+    max_rows_per_group: int | None
+    neighboring_relation: NeighboringRelation
+
+    @classmethod
+    def of(
+        cls,
+        privacy_unit: str | None,
+        max_rows: int | None,
+        max_groups: int | None,
+        max_rows_per_group: int | None,
+        neighboring_relation: str,
+    ) -> Protection:
+        """Return the protection of these arguments of `protect`."""
+        if privacy_unit is not None and not isinstance(privacy_unit, str):
+            msg = f"privacy_unit must be the name of a column or None, got {given(privacy_unit)}."
+            raise TypeError(msg)
+        bounds = {"max_rows": max_rows, "max_groups": max_groups, "max_rows_per_group": max_rows_per_group}
+        checked = {name: positive_int(name, value) for name, value in bounds.items() if value is not None}
+        if privacy_unit is None and checked:
+            msg = (
+                f"{', '.join(checked)} must be left out where privacy_unit is None: every row is a person.\n\n"
+                "Hint: name the column that tells people apart."
+            )
+            raise ValueError(msg)
+        return cls(
+            privacy_unit,
+            checked.get("max_rows"),
+            checked.get("max_groups"),
+            checked.get("max_rows_per_group"),
+            check_relation(neighboring_relation),
+        )
+
+    def counts_people(self, query: Counted) -> bool:
+        """Return whether the output counts distinct people rather than rows: then only a person's groups matter."""
+        return self.privacy_unit is not None and query.score.of_people
+
+    def contributions(self, query: Counted, groups: int) -> Contributions:
+        """Return the bounds that the loss of `query` over so many public groups is reckoned with."""
+        if self.privacy_unit is None:
+            return Contributions(1, 1)
+        in_groups = min(self.max_groups or groups, groups)
+        if self.counts_people(query):
+            return Contributions(min(self.max_rows or in_groups, in_groups), 1)
+        per_group = self.max_rows_per_group or self.max_rows
+        if per_group is None:
+            msg = (
+                f"the rows of one person must be bounded for a {query}.\n\n"
+                "Hint: give protect max_rows, or max_rows_per_group (with max_groups where there are many groups)."
+            )
+            raise ValueError(msg)
+        total = min(self.max_rows or in_groups * per_group, in_groups * per_group)
+        return Contributions(total, min(per_group, total))
+
+    def kept(self, query: Counted, groups: int) -> Kept:
+        """Return what must be enforced so that no person exceeds `contributions`."""
+        if self.privacy_unit is None:
+            return Kept()
+        bounds = self.contributions(query, groups)
+        if self.counts_people(query):
+            return Kept(groups=bounds.total if bounds.total < groups else None)
+        in_groups = min(self.max_groups or groups, groups)
+        return Kept(
+            rows=bounds.total if bounds.total < in_groups * bounds.per_group else None,
+            groups=in_groups if in_groups < groups else None,
+            # Where a person may have no more rows in all than in one group, the bound on all of them will do.
+            rows_per_group=bounds.per_group
+            if in_groups * bounds.per_group <= bounds.total or bounds.per_group < bounds.total
+            else None,
+        )
+
+    def __str__(self) -> str:
+        if self.privacy_unit is None:
+            return f"one person per row, {self.neighboring_relation}"
+        bounds = [
+            f"{name}={value}"
+            for name, value in [
+                ("max_rows", self.max_rows),
+                ("max_groups", self.max_groups),
+                ("max_rows_per_group", self.max_rows_per_group),
+            ]
+            if value is not None
+        ]
+        return ", ".join([f"one person per {self.privacy_unit!r}", self.neighboring_relation, *bounds])

@@ -1,0 +1,151 @@
+"""Row-by-row steps on private rows: recorded as they are written, proved when the columns are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import polars as pl
+
+from dp_polars._expressions.expressions import PrivateExpr
+from dp_polars._numeric.numbers import given
+from dp_polars._rowwise.gate import row_by_row
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dp_polars._frames.protection import Protection
+
+JoinHow: TypeAlias = Literal["left", "inner"]
+
+
+@dataclass(frozen=True)
+class Expressions:
+    """A filter, a select or a with_columns."""
+
+    method: Literal["filter", "select", "with_columns"]
+    expressions: tuple[pl.Expr, ...]
+
+    def apply(self, rows: pl.LazyFrame, unit: str | None) -> pl.LazyFrame:
+        """Return the rows after this step; an error where it is not row by row, or touches the privacy unit."""
+        schema = rows.collect_schema()
+        proved = [row_by_row(expr, schema, f"An expression of {self.method}") for expr in self.expressions]
+        if self.method == "filter":
+            kept = rows.filter(*proved)
+            kept.collect_schema()
+            return kept
+        outputs = [pl.LazyFrame(schema=schema).select(expr).collect_schema().names() for expr in proved]
+        for expr, names in zip(proved, outputs, strict=True):
+            if unit in names and not _is_selection(expr):
+                msg = (
+                    f"{self.method} must not change the privacy unit {unit!r}.\n\n"
+                    f"Hint: give the new column another name, or leave the unit out: pl.exclude({unit!r})."
+                )
+                raise ValueError(msg)
+        made = rows.with_columns(*proved)
+        if self.method == "select":  # after with_columns, so that a constant has as many rows as the frame
+            names = [name for output in outputs for name in output]
+            made = made.select(names if unit is None or unit in names else [unit, *names])
+        made.collect_schema()
+        return made
+
+
+@dataclass(frozen=True)
+class Join:
+    """A join with a public frame that has each key at most once."""
+
+    public: pl.DataFrame
+    on: tuple[str, ...]
+    how: JoinHow
+
+    def apply(self, rows: pl.LazyFrame, unit: str | None) -> pl.LazyFrame:
+        """Return the rows after this step."""
+        schema = rows.collect_schema()
+        for name in self.on:
+            if name not in schema:
+                msg = f"the private frame must have the join column {name!r}, got the columns {list(schema)}."
+                raise ValueError(msg)
+        if unit is not None and unit in self.public.columns and unit not in self.on:
+            msg = f"the public frame of a join must not have a column named like the privacy unit, {unit!r}."
+            raise ValueError(msg)
+        joined = rows.join(self.public.lazy(), on=list(self.on), how=self.how)
+        joined.collect_schema()
+        return joined
+
+
+Step: TypeAlias = "Expressions | Join"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Who is protected and how, and the row-by-row steps so far."""
+
+    protection: Protection
+    steps: tuple[Step, ...] = ()
+
+    def then(self, step: Step) -> Recipe:
+        """Return the recipe with one more step."""
+        return replace(self, steps=(*self.steps, step))
+
+    def rows(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        """Return the rows of `frame` after all steps, each proved on the columns that are there."""
+        unit, schema = self.protection.privacy_unit, frame.collect_schema()
+        if unit is not None and unit not in schema:
+            msg = f"the frame must have the privacy unit {unit!r} as a column, got the columns {list(schema)}."
+            raise ValueError(msg)
+        for step in self.steps:
+            frame = step.apply(frame, unit)
+        return frame
+
+
+def expressions_of(exprs: Sequence[object], named: Mapping[str, object], *, strings: bool) -> tuple[pl.Expr, ...]:
+    """Return positional and named arguments as expressions, the named ones under their names."""
+    flat: list[object] = []
+    for expr in exprs:
+        flat.extend(expr if isinstance(expr, (list, tuple)) else [expr])
+    made = [pl.col(expr) if strings and isinstance(expr, str) else expr for expr in flat]
+    for name, value in named.items():
+        expr = pl.col(value) if strings and isinstance(value, str) else value
+        made.append((expr if isinstance(expr, pl.Expr) else pl.lit(expr)).alias(name))
+    for expr in made:
+        if isinstance(expr, PrivateExpr):
+            msg = "steps on a private frame must be row by row, got a private answer.\n\nHint: ask for it in agg(…)."
+            raise TypeError(msg)
+        if not isinstance(expr, pl.Expr):
+            msg = f"steps on a private frame must be Polars expressions such as pl.col('x') > 3, got {given(expr)}."
+            raise TypeError(msg)
+    return tuple(expr for expr in made if isinstance(expr, pl.Expr))
+
+
+def join_of(public: object, on: str | Sequence[str], how: str) -> Join:
+    """Return the join with a public frame; an error where its keys repeat."""
+    names = (on,) if isinstance(on, str) else tuple(on) if isinstance(on, (list, tuple)) else ()
+    if not names or not all(isinstance(name, str) for name in names):
+        msg = f"on must be the name of a column or a list of names, got {given(on)}."
+        raise TypeError(msg)
+    if how not in ("left", "inner"):
+        msg = f'how must be "left" or "inner", got {given(how)}.'
+        raise ValueError(msg)
+    if isinstance(public, pl.LazyFrame):
+        public = public.collect()
+    if not isinstance(public, pl.DataFrame):
+        msg = f"a private frame must be joined with a public DataFrame or LazyFrame, got {type(public).__name__}."
+        raise TypeError(msg)
+    missing = [name for name in names if name not in public.columns]
+    if missing:
+        msg = f"on must name columns of the public frame, {public.columns}, got {missing}."
+        raise ValueError(msg)
+    if public.select(names).is_duplicated().any():
+        msg = (
+            f"the public frame must have every key of {list(names)} at most once: a repeated one would multiply the "
+            "rows of a person.\n\nHint: aggregate it first, or use unique(subset=…)."
+        )
+        raise ValueError(msg)
+    return Join(public, names, "left" if how == "left" else "inner")
+
+
+def _is_selection(expr: pl.Expr) -> bool:
+    """Return whether the outputs are columns as they are, under their own names."""
+    # On Polars 1.36 an alias counts as a selection too; its node is told by its name.
+    return expr.meta.is_column_selection() and 'Alias"' not in expr.meta.serialize(format="json")

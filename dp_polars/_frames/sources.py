@@ -1,0 +1,66 @@
+"""Private rows as they are given: a plan to know the columns by, and what reads the rows later."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import polars as pl
+
+from dp_polars._rowwise.plans import refuse_filter_of_arrow, refuse_unsafe_plan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dp_polars._frames.protection import Protection
+
+# A frame of private rows: also a pyarrow dataset, and anything that speaks Arrow's C stream.
+PrivateRows: TypeAlias = "pl.LazyFrame | pl.DataFrame | object"
+
+
+class UnreadableError(Exception):
+    """A stream of private rows failed when it was opened. That, and why, depends on the rows."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Private rows that are not read yet."""
+
+    unread: pl.LazyFrame
+    read: Callable[[], pl.LazyFrame]
+
+
+def source_of(frame: PrivateRows, protection: Protection) -> Source:
+    """Return private rows without reading them; refuse a plan whose steps look at several rows."""
+    if isinstance(frame, pl.DataFrame):
+        frame = frame.lazy()
+    if isinstance(frame, pl.LazyFrame):
+        plan = frame
+        refuse_unsafe_plan(plan, several_rows=protection.privacy_unit is not None)
+        return Source(plan, lambda: plan)
+    datasets = sys.modules.get("pyarrow.dataset")  # who has a dataset has imported it
+    if datasets is not None and isinstance(frame, datasets.Dataset):
+        refuse_filter_of_arrow(frame)
+        dataset = pl.scan_pyarrow_dataset(frame)
+        return Source(dataset, lambda: dataset)
+    if hasattr(frame, "__arrow_c_stream__") and not isinstance(frame, pl.Series):
+        import pyarrow as pa
+
+        try:
+            stream = pa.RecordBatchReader.from_stream(frame)
+        except Exception:  # pandas and DuckDB convert, or run, here: their messages hold values
+            stream = None
+        if stream is None:
+            raise UnreadableError
+        return Source(_lazy(stream.schema.empty_table()), lambda: _lazy(stream.read_all()))
+    msg = (
+        "private rows must be a LazyFrame, a DataFrame, a pyarrow dataset or an object with Arrow's C stream, got "
+        f"{type(frame).__name__}."
+    )
+    raise TypeError(msg)
+
+
+def _lazy(table: pa.Table) -> pl.LazyFrame:
+    return pl.DataFrame(table).lazy()

@@ -1,0 +1,129 @@
+"""Races that are too close for floats: decided by drawing more bits and computing with rigorous intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from dp_polars._numeric.intervals import ball, ball_between, precision
+from dp_polars._numeric.words import WordSource, uniform_below
+
+if TYPE_CHECKING:
+    from flint import arb
+
+    from dp_polars._accounting.claims import Mechanism
+
+# A real number: how many bits of each uniform to use -> a ball that holds it.
+_Real: TypeAlias = "Callable[[int], arb]"
+
+
+@dataclass
+class _Uniform:
+    """A uniform real from 0 to 1 of which `bits` leading bits are drawn so far, as the integer `prefix`."""
+
+    prefix: int
+    bits: int
+    words: WordSource
+
+    def __call__(self, bits: int) -> arb:
+        while self.bits < bits:
+            self.prefix = self.prefix << 64 | int(self.words(1)[0])
+            self.bits += 64
+        scale = 1 << self.bits
+        return ball_between(Fraction(self.prefix, scale), Fraction(self.prefix + 1, scale))
+
+
+def first_arrival(
+    gap: Callable[[int], Fraction | int],
+    multiplicities: Sequence[int],
+    words_drawn: Mapping[int, int],
+    far: Sequence[int],
+    far_word: int | None,
+    rate: Fraction,
+    mechanism: Mechanism,
+    words: WordSource,
+) -> int:
+    """Return the position of the block that arrives first.
+
+    Parameters
+    ----------
+    gap, multiplicities
+        All blocks of one group, by position.
+    words_drawn
+        The first 64 bits of the uniform of each block that floats could not rule out, by position.
+    far
+        Positions of the blocks that were not raced one by one.
+    far_word
+        The first 64 bits of the uniform of all far candidates together; None where floats ruled them out.
+    """
+
+    def arrival(smallest: _Real, position: int) -> _Real:
+        return lambda bits: smallest(bits).log() + ball(rate * gap(position))
+
+    winner, best = -1, None
+    for position, word in words_drawn.items():
+        uniform = _Uniform(word, 64, words)
+        time = arrival(_smallest_of(multiplicities[position], uniform, mechanism), position)
+        if best is None or _less(time, best):
+            winner, best = position, time
+    if not far or far_word is None or best is None:
+        return winner
+
+    # The far candidates arrive in the order of their own racing values v, but no earlier than v allows at the
+    # smallest far gap: once that is too late, all of them are.
+    left = {position: multiplicities[position] for position in far}
+    nearest = min(far, key=gap)
+    value = _smallest_of(sum(left.values()), _Uniform(far_word, 64, words), mechanism)
+    while _less(arrival(value, nearest), best):
+        position = _uniform_position(left, words)
+        time = arrival(value, position)
+        if _less(time, best):
+            winner, best = position, time
+        left[position] -= 1
+        if not any(left.values()):
+            break
+        value = _next_after(value, sum(left.values()), _Uniform(0, 0, words), mechanism)
+    return winner
+
+
+def _smallest_of(count: int, uniform: _Uniform, mechanism: Mechanism) -> _Real:
+    """Return the smallest of `count` independent racing values, as a function of one uniform."""
+    if mechanism == "exponential":
+        return lambda bits: -(-uniform(bits)).log1p() / count
+    return lambda bits: -((-uniform(bits)).log1p() / count).expm1()
+
+
+def _next_after(value: _Real, count: int, uniform: _Uniform, mechanism: Mechanism) -> _Real:
+    """Return the smallest of `count` independent racing values that are known to lie above `value`."""
+    step = _smallest_of(count, uniform, mechanism)
+    if mechanism == "exponential":
+        return lambda bits: value(bits) + step(bits)
+    return lambda bits: value(bits) + (1 - value(bits)) * step(bits)
+
+
+def _less(a: _Real, b: _Real) -> bool:
+    """Return whether a < b, with as many bits as that takes. They are equal with probability zero."""
+    bits = 64
+    while True:
+        with precision(2 * bits + 64):
+            x, y = a(bits), b(bits)
+            if x < y:
+                return True
+            if x > y:
+                return False
+        bits *= 2
+
+
+def _uniform_position(weights: Mapping[int, int], words: WordSource) -> int:
+    """Return a key with probability proportional to its weight, exactly."""
+    index = int(uniform_below(np.array([sum(weights.values())]), words)[0])
+    for position, weight in weights.items():
+        if index < weight:
+            return position
+        index -= weight
+    msg = "unreachable: an index below the sum of the weights lies in one of them"
+    raise AssertionError(msg)

@@ -1,0 +1,276 @@
+"""The race: score blocks and a rate in, one winner per group out.
+
+Every candidate gets an independent V uniform on (0, 1) and the arrival time F⁻¹(V)·exp(rate·gap); the first to
+arrive wins. F⁻¹(V) = V makes it permute-and-flip (McKenna & Sheldon 2020; −log V is the exponential noise of Ding et
+al. 2021), F⁻¹(V) = −log(1 − V) the exponential mechanism (McSherry & Talwar 2007, as a Gumbel race). A block of m
+candidates that share one score is one racer: the smallest of its m values.
+
+Floats bound the arrival times from both sides and rule out who provably comes later. What they can't decide goes to
+`_exact`. So every choice has exactly the probability that the formulas give.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_polars._mechanisms import exact_race
+
+if TYPE_CHECKING:
+    from dp_polars._accounting.claims import Mechanism
+    from dp_polars._numeric.arrays import Ints, SignedInts
+    from dp_polars._numeric.words import WordSource
+
+# Blocks whose coin exp(−rate·gap) is below exp(−FAR), less than 2**-64, are raced all together.
+FAR = 45.0
+
+# V is drawn in two halves of 32 bits. The first one, in float32, rules most racers out; the second is drawn for the
+# few that are left, and float64 holds the leading 53 bits.
+_FIRST_UNIT = np.float32(2.0**32)
+_V_BITS = 53
+_V_STEP = 2.0**-_V_BITS
+# Relative errors of arrival times, with room to spare. rate·gap is off by at most 4 units of 2**-53 relative, in
+# float32 by 4 of 2**-24; below FAR that is 2**-45 or 2**-16 absolute, which is what exp then has relative. The few
+# other operations of a time add under 2**-48 or 2**-20: NumPy's exp, log1p and expm1 are accurate to 4 units in the
+# last place.
+_SLACK = 2.0**-38
+_FIRST_SLACK = np.float32(2.0**-14)
+
+# Racers whose temporaries stay in the cache.
+CHUNK = 1 << 16
+
+Floats: TypeAlias = "NDArray[np.float64]"
+GapArray: TypeAlias = "NDArray[Any]"  # of integers or float64
+# All blocks of one group, exactly: position -> gap, and multiplicities.
+ExactBlocks: TypeAlias = "tuple[Callable[[int], Fraction | int], Sequence[int]]"
+
+
+class Gaps(Protocol):
+    """Best score minus score of many blocks: an array, or what computes its slices when they are asked for."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, blocks: slice, /) -> GapArray: ...
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The score blocks of many groups, flat: group i owns the blocks from `starts[i]` up to the next start.
+
+    Parameters
+    ----------
+    gaps
+        Shape (n,): integers, or floats that were rounded once; zero for at least one block of each group.
+    starts
+        Shape (g,), strictly ascending: no group is empty.
+    exact
+        Group -> its blocks in exact numbers, in their order, and after them those left out. Called only for races that
+        floats can't decide.
+    multiplicities
+        Shape (n,): how many candidates share the score; a block of none never wins. None: one each.
+    left_out
+        Shape (g,): how many candidates have no block here because their gap is FAR/rate or more. None: none.
+    """
+
+    gaps: Gaps
+    starts: Ints
+    exact: Callable[[int], ExactBlocks]
+    multiplicities: SignedInts | None = None
+    left_out: Ints | None = None
+
+    def sizes(self) -> Ints:
+        """Return the number of blocks of each group."""
+        return _sizes(self.starts, len(self.gaps))
+
+
+@dataclass(frozen=True)
+class Winners:
+    """Who won each group: `blocks[i]` is a position in the flat blocks.
+
+    Where a candidate without a block won, it is −1, and `left_out` maps the group to the position in its exact blocks.
+    """
+
+    blocks: Ints
+    left_out: dict[int, int] = field(default_factory=dict)
+
+
+def race(blocks: Blocks, rate: Fraction, mechanism: Mechanism, words: WordSource) -> Winners:
+    """Return the block that arrives first, for each group."""
+    if not len(blocks.starts):
+        return Winners(np.empty(0, np.int64))
+    sizes = blocks.sizes()
+    alive, first_bits, gaps, far = _rule_out(blocks, rate, mechanism, words)
+    drawn = first_bits.astype(np.uint64) << np.uint64(32) | words(len(alive)) >> np.uint64(32)
+    owner = np.searchsorted(blocks.starts, alive, side="right") - 1
+    m = None if blocks.multiplicities is None else blocks.multiplicities[alive]
+    low, high = _sharp_times(drawn, _exponents(gaps, rate), m, mechanism)
+    bound = np.minimum.reduceat(high, np.flatnonzero(np.diff(owner, prepend=-1))) * (1 + _SLACK)
+    kept = np.flatnonzero(low <= bound[owner])
+    alive, owner, drawn = alive[kept], owner[kept], drawn[kept]
+
+    winners = np.empty(len(sizes), np.int64)
+    winners[owner] = alive
+    undecided = np.zeros(len(sizes), bool)
+    if len(alive) > len(sizes):
+        undecided |= np.bincount(owner, minlength=len(sizes)) > 1
+    far_drawn = None
+    if far.any():
+        far_drawn = words(len(sizes))
+        nearest = math.exp(FAR) * (1 - _SLACK)
+        with np.errstate(invalid="ignore"):  # an infinite bound times no far candidates
+            undecided |= (far > 0) & (_leading(far_drawn) * nearest <= bound * far)
+
+    result = Winners(winners)
+    for group in np.flatnonzero(undecided).tolist():
+        start, size = int(blocks.starts[group]), int(sizes[group])
+        gap, multiplicities = blocks.exact(group)
+        is_far = np.ones(len(multiplicities), bool)
+        is_far[:size] = ~_are_near(blocks.gaps[start : start + size], rate)
+        position = exact_race.first_arrival(
+            gap,
+            multiplicities,
+            {int(alive[i]) - start: int(drawn[i]) for i in np.flatnonzero(owner == group)},
+            [i for i in np.flatnonzero(is_far).tolist() if multiplicities[i]],
+            None if far_drawn is None else int(far_drawn[group]),
+            rate,
+            mechanism,
+            words,
+        )
+        winners[group] = start + position if position < size else -1
+        if position >= size:
+            result.left_out[group] = position
+    return result
+
+
+def _rule_out(
+    blocks: Blocks, rate: Fraction, mechanism: Mechanism, words: WordSource
+) -> tuple[Ints, NDArray[np.uint32], GapArray, Ints]:
+    """Return the few blocks that may win by crude bounds, and how many candidates of each group are far.
+
+    Of the blocks: their positions, the first 32 bits of their V, and their gaps. All in batches that stay in the cache;
+    a group may be cut in two, for whoever is late in a part of it is late.
+    """
+    plain = mechanism == "permute_and_flip" and blocks.multiplicities is None
+    far = np.zeros(len(blocks.starts), np.int64) if blocks.left_out is None else blocks.left_out.copy()
+    parts = []
+    for near, gaps, m in _near_batches(blocks, rate, far):
+        # Bounds without a logarithm, for both mechanisms: v/m <= F⁻¹(v) <= v/(1 − v)/m, with v in units of 2**-32.
+        v = words(len(near) // 2 + 1).view(np.uint32)[: len(near)]
+        scale = _rough_exponents(gaps, rate)
+        np.exp(scale, out=scale)
+        low = v.astype(np.float32)
+        low *= scale
+        high = np.add(low, scale, out=scale)
+        with np.errstate(divide="ignore"):  # infinite where v is all ones, and where m is zero
+            if not plain:
+                high /= (~v).astype(np.float32)
+            if m is not None:
+                weights = m.astype(np.float32)
+                high /= weights
+        first, last = np.searchsorted(blocks.starts, near[[0, -1]], side="right")
+        starts = np.searchsorted(near, blocks.starts[first - 1 : last])
+        starts[0] = 0
+        sizes = _sizes(starts, len(near))
+        some = sizes > 0  # not the groups without a near block in this batch
+        bound = np.minimum.reduceat(high, starts[some])
+        with np.errstate(over="ignore", invalid="ignore"):  # nothing is less than infinity times zero
+            bound *= (1 + _FIRST_SLACK) if plain else (1 + _FIRST_SLACK) * _FIRST_UNIT
+            latest = np.repeat(bound, sizes[some])
+            if m is not None:
+                latest *= weights
+        kept = np.flatnonzero(low < latest)
+        parts.append((near[kept], v[kept], gaps[kept]))
+    alive, first_bits, gaps = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return alive, first_bits, gaps, far
+
+
+def _near_batches(blocks: Blocks, rate: Fraction, far: Ints) -> Iterator[tuple[Ints, GapArray, SignedInts | None]]:
+    """Yield the positions of the blocks that are raced one by one, ascending, their gaps and multiplicities.
+
+    Adds to `far`, group by group, how many candidates the other blocks have.
+    """
+    pending: list[tuple[Ints, GapArray, SignedInts | None]] = []
+    count, total = 0, len(blocks.gaps)
+    step = -(-total // -(-total // CHUNK))
+    for begin in range(0, total, step):
+        gaps = blocks.gaps[begin : begin + step]
+        m = None if blocks.multiplicities is None else blocks.multiplicities[begin : begin + step]
+        is_near = _are_near(gaps, rate)
+        if is_near.all():
+            near = np.arange(begin, begin + len(gaps))
+        else:
+            near = np.flatnonzero(is_near)
+            first, last = np.searchsorted(blocks.starts, [begin, begin + len(gaps) - 1], side="right")
+            starts = np.maximum(blocks.starts[first - 1 : last] - begin, 0)
+            weights = ~is_near if m is None else np.where(is_near, 0, m)
+            far[first - 1 : last] += np.add.reduceat(weights, starts, dtype=np.int64)
+            gaps, m = gaps[near], None if m is None else m[near]
+            near += begin
+        pending.append((near, gaps, m))
+        count += len(near)
+        if count >= step // 2 or (count and begin + step >= total):
+            yield pending[0] if len(pending) == 1 else _merge(pending)
+            pending, count = [], 0
+
+
+def _merge(batches: list[tuple[Ints, GapArray, SignedInts | None]]) -> tuple[Ints, GapArray, SignedInts | None]:
+    near, gaps, m = zip(*batches, strict=True)
+    return np.concatenate(near), np.concatenate(gaps), None if m[0] is None else np.concatenate(m)
+
+
+def _are_near(gaps: GapArray, rate: Fraction) -> NDArray[np.bool_]:
+    """Return which blocks are raced one by one: rate·gap is at most FAR, to the rounding of a float."""
+    if gaps.dtype.kind == "f":
+        return _exponents(gaps, rate) <= FAR
+    near: NDArray[np.bool_] = gaps <= min(math.floor(Fraction(FAR) / rate), np.iinfo(gaps.dtype).max)
+    return near
+
+
+def _exponents(gaps: GapArray, rate: Fraction) -> Floats:
+    """Return rate·gap."""
+    with np.errstate(over="ignore"):  # infinite: far
+        return np.multiply(gaps, float(rate), dtype=np.float64)
+
+
+def _rough_exponents(gaps: GapArray, rate: Fraction) -> NDArray[np.float32]:
+    """Return rate·gap of near blocks in float32."""
+    if gaps.dtype.kind == "f":
+        return _exponents(gaps, rate).astype(np.float32)
+    rough = gaps.astype(np.float32)
+    rough *= np.float32(float(min(rate, Fraction(2**100))))  # of whole gaps, only zero is near at such a rate
+    return rough
+
+
+def _leading(words: NDArray[np.uint64]) -> Floats:
+    """Return the leading bits of V: V itself lies less than `_V_STEP` above."""
+    v = (words >> np.uint64(64 - _V_BITS)).astype(np.float64)
+    v *= _V_STEP
+    return v
+
+
+def _sharp_times(
+    words: NDArray[np.uint64], exponents: Floats, m: SignedInts | None, mechanism: Mechanism
+) -> tuple[Floats, Floats]:
+    """Return bounds of arrival times that are as sharp as the bits drawn."""
+    v, scale = _leading(words), np.exp(exponents)
+    with np.errstate(divide="ignore"):  # log1p(−1) is −inf, and rightly so
+        low, high = np.log1p(-v), np.log1p(-(v + _V_STEP))
+    if m is not None:
+        low, high = low / m, high / m
+    if mechanism == "permute_and_flip":
+        low, high = np.expm1(low), np.expm1(high)
+    return -low * scale, -high * scale
+
+
+def _sizes(starts: Ints, total: int) -> Ints:
+    """Return how many each group has, from where it starts."""
+    sizes = np.empty_like(starts)
+    np.subtract(starts[1:], starts[:-1], out=sizes[:-1])
+    sizes[-1] = total - starts[-1]
+    return sizes

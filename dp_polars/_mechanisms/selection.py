@@ -1,0 +1,219 @@
+"""Selection by scores of the caller's own: one score per candidate, in NumPy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dp_polars._accounting.claims import Claim, Loss
+from dp_polars._mechanisms.racing import Blocks, ExactBlocks, GapArray, race
+from dp_polars._numeric.numbers import Number
+from dp_polars._numeric.words import WordSource, system_words
+
+if TYPE_CHECKING:
+    from dp_polars._accounting.claims import Mechanism
+    from dp_polars._numeric.arrays import Ints
+
+Scores: TypeAlias = "NDArray[Any]"  # of integers of any width, or float64
+
+
+def permute_and_flip(
+    scores: ArrayLike, *, epsilon: Number, sensitivity: Number, monotonic: bool = False
+) -> int | NDArray[np.int64]:
+    r"""Select one candidate per row of scores by permute-and-flip: epsilon-DP, by exact sampling.
+
+    Parameters
+    ----------
+    scores
+        Quality scores, higher is better, shape (k,) or (g, k) with k >= 1; integers or floats, not objects. How many
+        there are, and which of them are finite, is public: a NaN or infinite score is a candidate that can't win.
+    epsilon
+        The privacy loss of the release, in pure DP. For shape (g, k), of all g draws together, provided that
+        `sensitivity` sums over all rows that one person touches.
+    sensitivity
+        The most that one person can change any one score.
+    monotonic
+        Whether all scores of a person move the same way; the range R is then `sensitivity`, not twice that.
+
+    Returns
+    -------
+    int or ndarray
+        The chosen position; for shape (g, k) an int64 array of shape (g,), one independent draw per row.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Where an argument is not as described, or a row has no finite score.
+
+    Notes
+    -----
+    McKenna & Sheldon 2020, arXiv 2010.12603: the rate is epsilon/R, and the probability of every candidate is the real
+    number that Proposition 1 gives for it.
+
+    Examples
+    --------
+    >>> import dp_polars as dpp
+    >>> dpp.permute_and_flip([3, 1, 200], epsilon=1.0, sensitivity=1)
+    2
+    """
+    return _select(
+        scores, Claim.for_scores(Loss.of(epsilon=epsilon, rho=None), "permute_and_flip", sensitivity, monotonic)
+    )
+
+
+def exponential_mechanism(
+    scores: ArrayLike,
+    *,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+    sensitivity: Number,
+    monotonic: bool = False,
+) -> int | NDArray[np.int64]:
+    r"""Select one candidate per row of scores by the exponential mechanism: epsilon-DP or rho-zCDP, by exact sampling.
+
+    Parameters
+    ----------
+    scores, sensitivity, monotonic
+        As for `permute_and_flip`.
+    epsilon, rho
+        The privacy loss of the release, in pure DP or in zero-concentrated DP: exactly one of them. By bounded range,
+        rho = epsilon²/8 (Cesar & Rogers 2021).
+
+    Returns
+    -------
+    int or ndarray
+        The chosen position; for shape (g, k) an int64 array of shape (g,), one independent draw per row.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Where an argument is not as described, or a row has no finite score.
+
+    Notes
+    -----
+    McSherry & Talwar 2007. The probability of a candidate is proportional to exp(epsilon/R · score), exactly.
+
+    Examples
+    --------
+    >>> import dp_polars as dpp
+    >>> dpp.exponential_mechanism([3, 1, 900], rho=0.1, sensitivity=1, monotonic=True)
+    2
+    """
+    return _select(scores, Claim.for_scores(Loss.of(epsilon=epsilon, rho=rho), "exponential", sensitivity, monotonic))
+
+
+def check_scores(scores: ArrayLike) -> Scores:
+    """Return the scores as an array of integers or float64."""
+    try:
+        array = np.asarray(scores)
+    except ValueError:
+        msg = "scores must have shape (k,) or (g, k), got rows of different lengths."
+        raise ValueError(msg) from None
+    if array.dtype.kind not in "iuf" or array.dtype.itemsize > 8:
+        msg = f"scores must be integers or floats of at most 64 bits, got dtype {array.dtype}."
+        raise TypeError(msg)
+    return array.astype(np.float64) if array.dtype.kind == "f" else array
+
+
+def _select(scores: ArrayLike, claim: Claim) -> int | NDArray[np.int64]:
+    array = check_scores(scores)
+    if array.ndim not in (1, 2) or not array.shape[-1] >= 1:
+        msg = f"scores must have shape (k,) or (g, k) with k >= 1, got {array.shape}."
+        raise ValueError(msg)
+    rows = np.atleast_2d(array)
+    lengths = np.full(len(rows), rows.shape[1], np.int64)
+    chosen = best_rows(rows.ravel(), lengths, claim.rate, claim.mechanism, system_words())
+    if (chosen < 0).any():
+        msg = "scores must have at least one finite number in every row."
+        raise ValueError(msg)
+    return int(chosen[0]) if array.ndim == 1 else chosen
+
+
+def best_rows(
+    scores: Scores,
+    lengths: Ints,
+    rate: Fraction,
+    mechanism: Mechanism,
+    words: WordSource,
+    *,
+    offered: NDArray[np.bool_] | None = None,
+    lowest: bool = False,
+) -> Ints:
+    """Return, for each group, the position of the chosen row within it; −1 where none has a finite score.
+
+    Parameters
+    ----------
+    scores
+        Shape (n,): the scores of all rows, group after group.
+    lengths
+        Shape (g,): rows of each group.
+    offered
+        Shape (n,): which rows may win; None: all. A NaN or infinite score never wins.
+    lowest
+        Whether the lowest score is the best.
+    """
+    chosen = np.full(len(lengths), -1, np.int64)
+    if scores.dtype.kind == "f":
+        finite = np.isfinite(scores)
+        offered = finite if offered is None else finite & offered
+    if offered is not None and not offered.all():
+        rows = np.flatnonzero(offered)
+        counts = np.diff(np.searchsorted(rows, np.cumsum(lengths)), prepend=0)
+        inner = best_rows(scores[rows], counts, rate, mechanism, words, lowest=lowest)
+        found = inner >= 0
+        position = rows[(np.cumsum(counts) - counts)[found] + inner[found]]
+        chosen[found] = position - (np.cumsum(lengths) - lengths)[found]
+        return chosen
+
+    groups = np.flatnonzero(lengths)
+    if not len(groups):
+        return chosen
+    starts = (np.cumsum(lengths) - lengths)[groups]
+    best = (np.minimum if lowest else np.maximum).reduceat(scores, starts)
+
+    def exact(group: int) -> ExactBlocks:
+        start, size = int(starts[group]), int(lengths[groups[group]])
+        top = Fraction(best[group].item())
+        return (lambda i: abs(top - Fraction(scores[start + i].item()))), [1] * size
+
+    winners = race(Blocks(_RowGaps(scores, best, starts, lowest), starts, exact), rate, mechanism, words)
+    chosen[groups] = winners.blocks - starts
+    return chosen
+
+
+@dataclass(frozen=True)
+class _RowGaps:
+    """How far each row's score is from the best one of its group: exact for integers, rounded once for floats."""
+
+    scores: Scores
+    best: Scores
+    starts: Ints
+    lowest: bool
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __getitem__(self, rows: slice) -> GapArray:
+        part = self.scores[rows]
+        first, last = np.searchsorted(self.starts, [rows.start, rows.start + len(part) - 1], side="right")
+        best = self.best[first - 1 : last]
+        if len(best) > 1:
+            edges = np.maximum(self.starts[first - 1 : last] - rows.start, 0)
+            best = np.repeat(best, np.diff(edges, append=len(part)))
+        high, low = (part, best) if self.lowest else (best, part)
+        if self.scores.dtype.kind == "f":
+            with np.errstate(over="ignore"):  # an infinite gap is a far one
+                gaps: GapArray = high - low
+                return gaps
+        # A difference modulo 2**64 is the true one, however the scores are signed.
+        return _modulo(high) - _modulo(low)
+
+
+def _modulo(scores: NDArray[np.integer]) -> NDArray[np.uint64]:
+    """Return integers modulo 2**64, without a copy where they are as wide."""
+    wide = scores if scores.dtype.itemsize == 8 else scores.astype(np.int64)
+    return wide.view(np.uint64)

@@ -1,0 +1,295 @@
+"""From codes or scores of many groups to one drawn answer per group, in slices of whole groups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from dp_polars._mechanisms.racing import FAR, Blocks, ExactBlocks, race
+from dp_polars._numeric.arrays import Ints, SignedInts
+from dp_polars._numeric.threads import in_parallel
+from dp_polars._numeric.words import WordSource, system_words, uniform_below
+from dp_polars._queries import scores
+from dp_polars._queries.scores import QuantileScore, Runs, Score, Slots
+
+if TYPE_CHECKING:
+    from dp_polars._accounting.claims import Mechanism
+    from dp_polars._queries.encoding import Codes
+
+# Rows, and cells of a dense histogram, that a thread works on before it takes the next: enough that two threads seldom
+# wait for the interpreter, few enough that memory stays small.
+_SLICE_ROWS = 1 << 21
+_SLICE_CELLS = 1 << 19
+# Candidates for each occupied one up to which a dense histogram is faster.
+_DENSE_UP_TO = 5
+# Rows or cells whose temporaries stay in the cache.
+_CHUNK = 1 << 17
+
+
+@dataclass(frozen=True)
+class Draw:
+    """How to draw: of how many candidates, by which score, at which rate."""
+
+    size: int
+    score: Score
+    rate: Fraction
+    mechanism: Mechanism
+    words: Callable[[], WordSource] = system_words
+
+
+def draw_from_rows(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
+    """Return one code per group.
+
+    Parameters
+    ----------
+    codes
+        Shape (n,): the codes of all rows, group after group; `draw.size` is no evidence.
+    lengths
+        Shape (g,): rows of each group; they add up to n.
+    """
+    # A dense histogram costs its cells, a sparse one a sort of the rows.
+    dense = len(lengths) * (draw.size + 1) <= len(codes) + _SLICE_CELLS
+    most = max(1, _SLICE_CELLS // (draw.size + 1)) if dense else _SLICE_ROWS
+    work = partial(_draw_dense if dense else _draw_sparse, draw)
+    bounds = offsets(lengths)
+    parts = in_parallel(
+        lambda a, b: work(codes[bounds[a] : bounds[b]], lengths[a:b]), list(slices(lengths, _SLICE_ROWS, most))
+    )
+    return np.concatenate([np.empty(0, np.int64), *parts])
+
+
+def offsets(lengths: Ints) -> Ints:
+    """Return where each group begins, and where the last one ends."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+
+
+def slices(lengths: Ints, rows: int, most_groups: int) -> Iterator[tuple[int, int]]:
+    """Yield runs of whole groups, of at most so many rows (or one group) and at most `most_groups` groups."""
+    ends, start = np.cumsum(lengths), 0
+    while start < len(lengths):
+        before = ends[start] - lengths[start]
+        stop = max(int(np.searchsorted(ends, before + rows, side="right")), start + 1)
+        stop = min(stop, start + most_groups)
+        yield start, stop
+        start = stop
+
+
+def _draw_dense(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
+    """Draw with a counter for every candidate of every group."""
+    dtype = scores.gap_dtype(int(lengths.max()), draw.score.unit)
+    gaps = np.empty((len(lengths), draw.size), dtype)
+    done = 0
+    for a, b in slices(lengths, _CHUNK, max(1, _CHUNK // draw.size)):
+        rows = lengths[a:b].sum()
+        counts = _count(codes[done : done + rows], lengths[a:b], draw.size)
+        gaps[a:b] = draw.score.dense_gaps(counts.astype(dtype))
+        done += rows
+    return _draw_from_gaps(draw, gaps)
+
+
+def _draw_from_gaps(draw: Draw, gaps: SignedInts) -> Ints:
+    """Draw from the gaps of all candidates of every group, shape (g, size)."""
+
+    def exact(group: int) -> ExactBlocks:
+        return gaps[group].tolist().__getitem__, [1] * draw.size
+
+    starts = np.arange(len(gaps)) * draw.size
+    blocks = Blocks(gaps.ravel(), starts, exact)
+    return race(blocks, draw.rate, draw.mechanism, draw.words()).blocks - starts
+
+
+def _count(codes: Codes, lengths: Ints, size: int) -> Ints:
+    """Return the counts of the codes below `size`, shape (g, size)."""
+    groups, width = len(lengths), size + 1
+    if groups == 1:
+        total = np.zeros(width, np.int64)
+        for start in range(0, len(codes), _CHUNK):
+            total += np.bincount(codes[start : start + _CHUNK], minlength=width)
+        return total[None, :size]
+    cells = np.repeat(np.arange(groups) * width, lengths)
+    np.add(cells, codes, out=cells, casting="unsafe")  # uint64 codes would make floats
+    return np.bincount(cells, minlength=groups * width).reshape(groups, width)[:, :size]
+
+
+def _draw_sparse(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
+    """Draw with counters for the occupied candidates only, found by sorting."""
+    starts = np.cumsum(lengths) - lengths
+    missing = int(starts.max() + lengths.max()) + 1 - len(codes)
+    dtype: type[np.signedinteger] = np.int32 if draw.size < 2**31 - 1 else np.int64
+    padded = np.concatenate([codes, np.full(missing, draw.size, codes.dtype)], dtype=dtype, casting="unsafe")
+
+    def rows_of(groups: Ints) -> SignedInts:
+        return _rectangle(padded, starts[groups], lengths[groups], draw.size)
+
+    if isinstance(draw.score, QuantileScore):  # faster: only the rows near the quantile are sorted
+        return _draw_by_ranks(draw, draw.score.alpha, lengths, rows_of)
+    drawn = np.empty(len(lengths), np.int64)
+    for groups in _of_like_length(lengths):
+        drawn[groups] = _draw_from_blocks(draw, _runs(np.sort(rows_of(groups), axis=1), draw.size))
+    return drawn
+
+
+def _draw_by_ranks(draw: Draw, alpha: Fraction, lengths: Ints, rows_of: Callable[[Ints], SignedInts]) -> Ints:
+    """Draw quantiles from the rows of the ranks that are near enough to matter."""
+    drawn = np.empty(len(lengths), np.int64)
+    waiting: list[tuple[Ints, Slots, Ints]] = []
+
+    def draw_waiting() -> None:
+        groups, slots, left_out = zip(*waiting, strict=True)
+        order = np.concatenate(groups)
+
+        def complete(position: int) -> Slots:
+            rows = np.sort(rows_of(order[[position]]), axis=1)
+            return scores.slots_of_ranks(rows, 0, _totals(rows, draw.size), draw.size, alpha)
+
+        first, offset = _draw_from_slots(draw, Slots.concatenate(slots), np.concatenate(left_out), complete)
+        drawn[order] = first + offset
+        waiting.clear()
+
+    far = math.ceil(Fraction(FAR) / draw.rate)
+    for groups in _of_like_length(lengths, 2 * far // alpha.denominator + 4):
+        waiting.append((groups, *_near_slots(rows_of(groups), draw.size, alpha, far)))
+        if sum(len(slots.gaps) for _, slots, _ in waiting) >= _CHUNK:
+            draw_waiting()
+    if waiting:
+        draw_waiting()
+    return drawn
+
+
+def _of_like_length(lengths: Ints, ranks: int | None = None) -> Iterator[Ints]:
+    """Yield all groups in batches of about the same length, which make rectangles without many gaps.
+
+    Where no more than so many ranks of each group are looked at closely, a batch may be larger.
+    """
+    if len(lengths) * (int(lengths.max()) + 1) <= _CHUNK:
+        yield np.arange(len(lengths))
+        return
+    order, done = np.argsort(-lengths, kind="stable"), 0
+    while done < len(order):
+        width = int(lengths[order[done]]) + 1
+        most = _CHUNK // width if ranks is None else min(_CHUNK // min(ranks, width), 4 * _CHUNK // width)
+        batch = order[done : done + max(1, most)]
+        yield batch
+        done += len(batch)
+
+
+def _rectangle(codes: SignedInts, starts: Ints, lengths: Ints, fill: int) -> SignedInts:
+    """Return the rows of some groups as a matrix, filled up to one more than the longest has.
+
+    There must be as many codes after the start of each group.
+    """
+    width = int(lengths.max()) + 1
+    rows = sliding_window_view(codes, width)[starts]
+    missing = width - lengths
+    fill_at = np.repeat(np.arange(0, rows.size, width) + lengths - (np.cumsum(missing) - missing), missing)
+    fill_at += np.arange(len(fill_at))
+    rows.ravel()[fill_at] = fill
+    return rows
+
+
+def _totals(rows: SignedInts, size: int) -> Ints:
+    """Return how many rows of each group are evidence."""
+    totals: Ints = np.add.reduce((rows < size).view(np.uint8), axis=1, dtype=np.int64)
+    return totals
+
+
+def _near_slots(rows: SignedInts, size: int, alpha: Fraction, far: int) -> tuple[Slots, Ints]:
+    """Return slots of the quantiles, and how many codes they leave out, all with a gap of at least `far`."""
+    totals = _totals(rows, size)
+    first, last = _near_ranks(totals, alpha, far)
+    low, ranks = int(first.min()), int(last.max() - first.min()) + 1
+    if low:
+        rows.partition(low, axis=1)
+        rows = rows[:, low:]
+    if ranks < rows.shape[1]:
+        rows.partition(ranks - 1, axis=1)
+        rows = rows[:, :ranks]
+    rows.sort(axis=1)
+    left_out = np.maximum(size - 1 - rows[:, -1], 0).astype(np.int64)
+    if low:
+        left_out += rows[:, 0]
+    return scores.slots_of_ranks(rows, low, totals, size, alpha), left_out
+
+
+def _near_ranks(totals: Ints, alpha: Fraction, far: int) -> tuple[Ints, Ints]:
+    """Return, for each group, ranks outside which every candidate's gap is at least `far`."""
+    num, den = alpha.numerator, alpha.denominator
+    far = min(far, 2**62 // den)  # no group has as many rows
+    low = np.maximum((num * totals - far) // den - 1, 0)
+    high = np.minimum((num * totals + far) // den + 2, totals)
+    return low, high
+
+
+def _runs(rows: SignedInts, size: int) -> Runs:
+    """Return the histogram of sorted rows, shape (g, n)."""
+    new = np.ones(rows.shape, bool)
+    np.not_equal(rows[:, 1:], rows[:, :-1], out=new[:, 1:])
+    at = np.flatnonzero(new)
+    codes, counts = rows.ravel()[at], np.diff(at, append=rows.size)
+    occupied = codes < size
+    new &= rows < size
+    sizes = new.sum(axis=1)
+    return Runs.of_counts(codes[occupied].astype(np.int64), counts[occupied], sizes)
+
+
+def draw_from_runs(draw: Draw, runs: Runs) -> Ints:
+    """Return one code per group, drawn from the histogram."""
+    groups = len(runs.sizes)
+    if 0 < groups * draw.size <= _DENSE_UP_TO * len(runs.codes):
+        counts = np.zeros((groups, draw.size), scores.gap_dtype(int(runs.totals.max()), draw.score.unit))
+        counts[np.repeat(np.arange(groups), runs.sizes), runs.codes] = runs.upto - runs.below
+        return _draw_from_gaps(draw, draw.score.dense_gaps(counts))
+    return _draw_from_blocks(draw, runs)
+
+
+def _draw_from_blocks(draw: Draw, runs: Runs) -> Ints:
+    """Draw from the score blocks of a histogram, however few of its candidates are occupied."""
+    first, offset = _draw_from_slots(draw, draw.score.slots(runs, draw.size))
+    chosen, rest = first + offset, first < 0
+    if rest.any():
+        chosen[rest] = runs.nth_unoccupied(offset)[rest]
+    return chosen
+
+
+def _draw_from_slots(
+    draw: Draw, slots: Slots, left_out: Ints | None = None, complete: Callable[[int], Slots] | None = None
+) -> tuple[Ints, Ints]:
+    """Return, for each group, the first code of the slot drawn, and how far after it the code drawn lies.
+
+    Parameters
+    ----------
+    left_out
+        Shape (g,): how many codes the slots leave out, all with a gap of at least FAR/rate. None: none.
+    complete
+        Group -> all of its slots. Needed where codes are left out.
+    """
+    starts = np.cumsum(slots.sizes) - slots.sizes
+
+    def all_slots(group: int) -> Slots:
+        """Return all slots of a group: those of `slots` first, then the ones left out."""
+        near = slots.part(slice(starts[group], starts[group] + slots.sizes[group]))
+        if complete is None:
+            return near
+        whole = complete(group)
+        is_left_out = (whole.multiplicities > 0) & ~np.isin(whole.first, near.first[near.multiplicities > 0])
+        return Slots.concatenate([near, whole.part(is_left_out)])
+
+    def exact(group: int) -> ExactBlocks:
+        whole = all_slots(group)
+        return whole.gaps.tolist().__getitem__, whole.multiplicities.tolist()
+
+    words = draw.words()
+    blocks = Blocks(slots.gaps, starts, exact, slots.multiplicities, left_out)
+    winners = race(blocks, draw.rate, draw.mechanism, words)
+    first, count = (column[winners.blocks].astype(np.int64) for column in (slots.first, slots.multiplicities))
+    for group, position in winners.left_out.items():
+        whole = all_slots(group)
+        first[group], count[group] = whole.first[position], whole.multiplicities[position]
+    return first, uniform_below(count, words)

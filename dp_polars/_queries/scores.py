@@ -1,0 +1,287 @@
+"""From histograms to score blocks, and the range R of each score.
+
+Codes are positions of candidates; a histogram says how many rows (or people) each candidate of each group has. A
+*slot* is a block of codes that share one score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_polars._numeric.arrays import Ints, SignedInts
+
+if TYPE_CHECKING:
+    from dp_polars._accounting.claims import NeighboringRelation
+
+
+def mode_range(relation: NeighboringRelation) -> Fraction:
+    """Return R of one row for a candidate's count: a row moves one of them by one, a replacement two, apart."""
+    return Fraction(1 if relation == "add_or_remove_one" else 2)
+
+
+def quantile_range(alpha: Fraction, relation: NeighboringRelation) -> Fraction:
+    """Return R of one row for the quantile score with α = num/den.
+
+    A row moves num·N − den·A by num or num − den, and likewise den·L − num·N + 1; so a score moves by at most
+    max(num, den − num), and two of them apart by twice that. A replacement removes one row and adds another, in the
+    same group or not: twice that.
+    """
+    one = 2 * max(alpha.numerator, alpha.denominator - alpha.numerator)
+    return Fraction(one if relation == "add_or_remove_one" else 2 * one)
+
+
+def quantile_gap(below: SignedInts, upto: SignedInts, total: SignedInts, alpha: Fraction) -> SignedInts:
+    """Return how far a candidate is from being the lower α-quantile, in units of 1/den rows; 0 where it is.
+
+    Parameters
+    ----------
+    below, upto
+        Rows strictly below the candidate, and at or below it.
+    total
+        All rows of the group, at least one.
+    """
+    return _gap(_excess(below, total, alpha), _excess(upto, total, alpha))
+
+
+def _excess(rows: SignedInts, total: SignedInts, alpha: Fraction) -> SignedInts:
+    """Return by how much so many rows are more than α of all, in units of 1/den rows."""
+    return alpha.denominator * rows - alpha.numerator * total
+
+
+def _gap(below: SignedInts, upto: SignedInts, out: SignedInts | None = None) -> SignedInts:
+    """Return the gap from the excess of the rows below, and of those up to the candidate."""
+    gap = np.add(below, 1, out=out)
+    np.maximum(gap, 0, out=gap)
+    return np.maximum(gap, -upto, out=gap)
+
+
+def gap_dtype(rows: int, unit: int) -> type[np.signedinteger]:
+    """Return a type that holds the gaps, in units of 1/unit rows, of a group of so many rows."""
+    return np.int32 if rows * unit < 2**31 - 1 else np.int64
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A sparse histogram: the occupied codes of each group, ascending.
+
+    Parameters
+    ----------
+    codes, below, upto
+        Shape (n,): the code, the group's rows strictly below it, and at or below it.
+    sizes
+        Shape (g,): occupied codes of each group (may be 0).
+    totals
+        Shape (g,): rows of each group.
+    """
+
+    codes: Ints
+    below: Ints
+    upto: Ints
+    sizes: Ints
+    totals: Ints
+
+    @classmethod
+    def of_counts(cls, codes: Ints, counts: Ints, sizes: Ints) -> Runs:
+        """Return the complete histogram with these counts, given by group and ascending code."""
+        ends = np.cumsum(sizes)
+        running = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        before = np.repeat(running[ends - sizes], sizes)
+        totals = running[ends] - running[ends - sizes]
+        return cls(codes, running[:-1] - before, running[1:] - before, sizes, totals)
+
+    def nth_unoccupied(self, n: Ints) -> Ints:
+        """Return, for each group, the n-th code (from 0) that has no run."""
+        within = np.arange(len(self.codes)) - np.repeat(np.cumsum(self.sizes) - self.sizes, self.sizes)
+        owner = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        passed = owner[self.codes - within <= n[owner]]
+        return n + np.bincount(passed, minlength=len(self.sizes))
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Score blocks by group: `gaps`, `first` code and `multiplicities` of shape (n,), `sizes` of shape (g,).
+
+    A slot is the codes from `first` on; where `first` is −1, all codes of the group that no other slot names.
+    """
+
+    gaps: SignedInts
+    first: SignedInts
+    multiplicities: SignedInts
+    sizes: Ints
+
+    def part(self, slots: slice | NDArray[np.bool_]) -> Slots:
+        """Return some slots of one group."""
+        m = self.multiplicities[slots]
+        return Slots(self.gaps[slots], self.first[slots], m, np.array([len(m)]))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Slots]) -> Slots:
+        """Return the slots of all groups of all parts."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__))
+
+
+def mode_slots(runs: Runs, size: int) -> Slots:
+    """Return a slot for each occupied code, and one for all others of the group (its `first` is −1)."""
+    counts = runs.upto - runs.below
+    groups, ends = len(runs.sizes), np.cumsum(runs.sizes)
+    best = np.zeros(groups, np.int64)
+    occupied = runs.sizes > 0
+    if len(counts):
+        best[occupied] = np.maximum.reduceat(counts, (ends - runs.sizes)[occupied])
+    rest = ends[size > runs.sizes]
+    gaps = np.repeat(best, runs.sizes) - counts
+    return Slots(
+        np.insert(gaps, rest, best[size > runs.sizes]),
+        np.insert(runs.codes, rest, -1),
+        np.insert(np.ones_like(counts), rest, (size - runs.sizes)[size > runs.sizes]),
+        runs.sizes + (size > runs.sizes),
+    )
+
+
+def quantile_slots(runs: Runs, size: int, alpha: Fraction) -> Slots:
+    """Return a slot for each occupied code and for each stretch between them."""
+    # An entry is a stretch and the run after it; the last one of a group has no run.
+    ends = np.cumsum(runs.sizes + 1)
+    heads, lasts = ends - runs.sizes - 1, ends - 1
+    at = np.repeat(np.arange(len(ends)), runs.sizes)
+    at += np.arange(len(at))
+    total = np.repeat(runs.totals, runs.sizes + 1)
+    code, below, upto = np.empty_like(total), np.empty_like(total), np.empty_like(total)
+    code[at], below[at], upto[at] = runs.codes, runs.below, runs.upto
+    code[lasts], below[lasts], upto[lasts] = size, runs.totals, runs.totals
+
+    gaps, first, m = (np.empty((len(code), 2), np.int64) for _ in range(3))
+    below, upto = _excess(below, total, alpha), _excess(upto, total, alpha)
+    gaps[:, 0] = _gap(below, below)
+    gaps[:, 1] = _gap(below, upto)
+    gaps[heads[runs.totals == 0], 0] = 0  # where nobody is, all candidates are as good
+    first[1:, 0], first[:, 1] = code[:-1], code
+    first[:, 0] += 1
+    first[heads, 0] = 0
+    m[:, 0], m[:, 1] = code, 1
+    m[:, 0] -= first[:, 0]
+    m[lasts, 1] = 0
+    kept = m.ravel() > 0
+    sizes = np.add.reduceat(kept, 2 * heads, dtype=np.int64)
+    return Slots(gaps.ravel()[kept], first.ravel()[kept], m.ravel()[kept], sizes)
+
+
+def slots_of_ranks(codes: SignedInts, low: int, totals: Ints, size: int, alpha: Fraction) -> Slots:
+    """Return a slot for each row of some ranks and for each stretch of codes before one, also for empty stretches.
+
+    Of the rows of one code all slots but one are empty.
+
+    Parameters
+    ----------
+    codes
+        Shape (g, ranks), signed: the group's rows from rank `low` on, ascending; `size` beyond the last one.
+    totals
+        Shape (g,): rows of each group. The middle of each lies within the ranks listed.
+    """
+    groups, ranks = codes.shape
+    dtype = gap_dtype(max(low + ranks, int(totals.max())) + 1, alpha.denominator)
+    # By how much the rows up to one before each row, and so on up to the last row, are more than α of all.
+    excess = _excess(np.arange(low, low + ranks + 1, dtype=dtype), totals.astype(dtype)[:, None], alpha)
+    below, upto = excess[:, :-1], excess[:, 1:]
+    gaps = np.empty((groups, 2, ranks), dtype)
+    _gap(below, below, out=gaps[:, 0])
+    _gap(below, upto, out=gaps[:, 1])
+    gaps[totals == 0] = 0  # where nobody is, all candidates are as good
+
+    first, m = np.empty_like(gaps, codes.dtype), np.empty_like(gaps, codes.dtype)
+    first[:, 0, 0] = codes[:, 0] if low else 0
+    np.add(codes[:, :-1], 1, out=first[:, 0, 1:])
+    first[:, 1] = codes
+    np.subtract(codes, first[:, 0], out=m[:, 0])
+    np.maximum(m[:, 0], 0, out=m[:, 0])
+    # Of equal rows on the left of the middle the last one stands for all, on its right the first one, and of those
+    # around it the one in the middle: then the gap of the row is the gap of the candidate.
+    left, right = upto < 0, below >= 0
+    differs = codes[:, 1:] != codes[:, :-1]
+    stands = ~(left | right)
+    stands[:, :-1] |= left[:, :-1] & differs
+    stands[:, 1:] |= right[:, 1:] & differs
+    stands &= codes < size
+    m[:, 1] = stands
+    return Slots(gaps.ravel(), first.ravel(), m.ravel(), np.full(groups, 2 * ranks))
+
+
+class Score(Protocol):
+    """How good a candidate is: all that the kernel, the claim and the simulation need to know of it."""
+
+    @property
+    def unit(self) -> int:
+        """Gaps are integers in units of 1/unit rows; none is above the rows of its group times `unit`."""
+
+    @property
+    def of_people(self) -> bool:
+        """Whether R of one row is also R of one person who counts once for each candidate, with any rows."""
+
+    def range(self, relation: NeighboringRelation) -> Fraction:
+        """Return R of one row, in the gaps' units."""
+
+    def dense_gaps(self, counts: SignedInts) -> SignedInts:
+        """Return the gaps of all candidates of some groups from their counts, both of shape (g, size)."""
+
+    def slots(self, runs: Runs, size: int) -> Slots:
+        """Return the score blocks of some groups."""
+
+
+@dataclass(frozen=True)
+class CountScore:
+    """The count of a candidate: of rows, or of people."""
+
+    unit = 1
+    of_people = True
+
+    def range(self, relation: NeighboringRelation) -> Fraction:
+        """Return R: see `mode_range`."""
+        return mode_range(relation)
+
+    def dense_gaps(self, counts: SignedInts) -> SignedInts:
+        """Return how many fewer rows each candidate has than the best one."""
+        best: SignedInts = counts.max(axis=1, keepdims=True)
+        return best - counts
+
+    def slots(self, runs: Runs, size: int) -> Slots:
+        """Return the score blocks: see `mode_slots`."""
+        return mode_slots(runs, size)
+
+
+@dataclass(frozen=True)
+class QuantileScore:
+    """How far a candidate is from being the lower α-quantile, of rows."""
+
+    alpha: Fraction
+    of_people = False
+
+    @property
+    def unit(self) -> int:
+        """Gaps are in units of 1/den rows."""
+        return self.alpha.denominator
+
+    def range(self, relation: NeighboringRelation) -> Fraction:
+        """Return R: see `quantile_range`."""
+        return quantile_range(self.alpha, relation)
+
+    def dense_gaps(self, counts: SignedInts) -> SignedInts:
+        """Return the gaps: see `quantile_gap`."""
+        upto = np.cumsum(counts, axis=1, dtype=counts.dtype)
+        total = upto[:, -1:]
+        upto = _excess(upto, total, self.alpha)
+        below = upto - self.alpha.denominator * counts
+        gaps = _gap(below, upto)
+        gaps[total[:, 0] == 0] = 0  # where nobody is, all candidates are as good
+        return gaps
+
+    def slots(self, runs: Runs, size: int) -> Slots:
+        """Return the score blocks: see `quantile_slots`."""
+        return quantile_slots(runs, size, self.alpha)

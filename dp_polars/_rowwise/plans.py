@@ -1,0 +1,256 @@
+"""Plans before `protect`: what a LazyFrame already does to the rows.
+
+A private frame counts on one person's rows being there whatever the others' are. A plan that carries a `head`, a
+`unique`, an aggregation or a window breaks that before the frame begins. Polars shows a plan node by node, with
+what is in memory left where it is, to engines that translate it (`LazyFrame.visit`, made for the GPU); what it does
+not show is refused.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import polars as pl
+from polars.exceptions import ComputeError
+
+from dp_polars._rowwise import steps, trials
+from dp_polars._rowwise.gate import ALONE, Gate, divides_floats
+from dp_polars._rowwise.steps import Step, bases
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+# Nodes that keep, drop, order or change rows one by one, if their expressions do.
+_BY_ROW = frozenset({"Cache", "Filter", "HStack", "Select", "SimpleProjection", "Sort", "Union"})
+_MAPS = frozenset({"rechunk", "unnest"})
+_MAPS_TO_SEVERAL = frozenset({"explode", "unpivot"})
+_WORDS = {
+    "Distinct": "unique",
+    "ExtContext": "with_context",
+    "GroupBy": "group_by",
+    "HConcat": "a horizontal concat",
+    "Join": "a join",
+    "MergeSorted": "merge_sorted",
+    "PythonScan": "a Python source",
+    "Slice": "head, tail or slice",
+    "fill_null_with_strategy": "fill_null with a strategy",
+    "hint_sorted": "set_sorted",
+}
+
+_STRICT_CAST = 0
+# Whether a function raises on a value that does not fit, from its parameters and inputs as a plan shows them.
+_STRICT: dict[str, Callable[[Sequence[Any], Sequence[int]], bool]] = {
+    "arr.get": lambda parameters, _: not parameters[0],
+    "dt.replace_time_zone": lambda parameters, _: parameters[0] not in {None, "UTC"},
+    "list.gather": lambda parameters, _: not parameters[0],
+    "list.get": lambda parameters, _: not parameters[0],
+    "replace_strict": lambda _, inputs: len(inputs) < 4,
+    "str.base64_decode": lambda parameters, _: parameters[0],
+    "str.hex_decode": lambda parameters, _: parameters[0],
+    "str.strptime": lambda parameters, _: parameters[1],
+    "str.to_integer": lambda parameters, _: parameters[0],
+}
+
+
+def refuse_unsafe_plan(frame: pl.LazyFrame, *, several_rows: bool = False) -> None:
+    """Refuse a plan in which one row may depend on other rows.
+
+    Scans (files, memory, pyarrow datasets without a filter), row-by-row projections, filters and sorts pass. A sort
+    passes because a private frame takes no notice of the order of rows. What a plan does not show stays the caller's
+    word: that no file was made by such a step, that a CSV file's inferred schema is public. Casts and parsers that
+    raise on what does not fit are refused; that no other step raises on a row is the caller's word, too.
+
+    Parameters
+    ----------
+    frame
+        The plan. Nothing is run; what it holds in memory is neither copied nor read.
+    several_rows
+        Whether a person may have several rows. Only then may a plan make several rows out of one, or be a
+        vertical concat.
+
+    Raises
+    ------
+    ValueError
+        If the plan has a step that may look at other rows, one that raises on what does not fit, or one that Polars
+        does not show.
+    """
+    # The optimizer would hide steps: a head on a frame in memory becomes a shorter frame.
+    unoptimized = pl.QueryOptFlags.none()._pyoptflags
+    plan = frame._ldf.with_optimizations(unoptimized).visit()
+    gate = _PlanGate(plan, several_rows=several_rows)
+    gate.check_node(plan.get_node())
+    gate.check_hidden_scans(frame)
+
+
+class _PlanGate(Gate):
+    def __init__(self, plan: Any, *, several_rows: bool) -> None:  # noqa: ANN401
+        super().__init__("The plan given to protect")
+        self.plan = plan
+        self.several_rows = several_rows
+        self.hidden = ""
+        self.in_memory = False
+
+    def check(self, step: Step, rows: Sequence[bool]) -> None:
+        super().check(step, rows)
+        if step.kind == "cast":
+            raises = not trials.fits(*step.inputs[0].dtypes(), *step.dtypes(), strict=step.strict)
+        else:
+            raises = step.strict or (step.kind == "operator" and pl.Decimal in bases(step))
+        if raises:
+            raise self.refusal(step, "which raises on some values", "do it after protect.")
+        if divides_floats(step, rows) and not rows[1]:
+            raise self.refusal(step, ALONE, "divide after protect.")
+
+    def check_node(self, number: int) -> None:
+        """Refuse the node, or one that it reads from."""
+        self.plan.set_node(number)
+        inputs = self.plan.get_inputs()
+        try:
+            node = self.plan.view_current_node()
+        except NotImplementedError as error:
+            self.hidden = f"a step that Polars does not show ({error})"
+            if inputs:
+                self._refuse(self.hidden)
+            return
+        self._check_kind(node)
+        expressions = self.plan.get_exprs()
+        for value in inputs:
+            self.check_node(value)
+        if inputs:
+            self.plan.set_node(inputs[0])  # whose columns the expressions are on
+        for expression in expressions:
+            step = self._read(expression.node)
+            if not self.has_rows(step) and type(node).__name__ == "Sort":
+                raise self.refusal(step, "which sorts by a constant")
+
+    def check_hidden_scans(self, frame: pl.LazyFrame) -> None:
+        """Refuse a scan that skips rows, where only the plan's JSON shows it (IPC; Hive before Polars 2)."""
+        if not self.hidden:
+            return
+        file = io.BytesIO()
+        try:
+            if self.in_memory:  # which JSON would hold in full
+                self._refuse(self.hidden)
+            frame._ldf.serialize_json(file)
+        except ComputeError:
+            self._refuse(self.hidden)
+        for scan in _scans(json.loads(file.getvalue())):
+            if not {"Ipc", "Parquet"}.issuperset(scan["scan_type"]):
+                self._refuse(self.hidden)
+            options = scan["unified_scan_args"]
+            self._check_rows(options["pre_slice"], options["row_index"])
+
+    def _check_kind(self, node: Any) -> None:  # noqa: ANN401
+        kind = type(node).__name__
+        if kind == "MapFunction":
+            name = node.function[0]
+            if name not in _MAPS | (_MAPS_TO_SEVERAL if self.several_rows else frozenset()):
+                self._refuse(_WORDS.get(name, name))
+        elif kind == "Scan":
+            self._check_files(node.paths)
+            self._check_rows(node.file_options.n_rows, node.file_options.row_index)
+            if node.scan_type[0] == "csv":
+                self._check_csv(json.loads(node.scan_type[1]))
+        elif kind == "DataFrameScan":
+            self.in_memory = True
+        elif kind == "PythonScan" and (dataset := _dataset_of(node.options[0])) is not None:
+            refuse_filter_of_arrow(dataset)
+        elif kind == "PythonScan" and node.options[2] == "pyarrow":
+            pass
+        elif kind == "Union" and not self.several_rows:
+            way_out = "concat frames before lazy(), scan several files at once, or name the privacy unit."
+            raise self.refusal(Step("unknown", "a concat", (), list), "which may hold a row twice", way_out)
+        elif kind not in _BY_ROW or getattr(node, "slice", None) is not None:
+            self._refuse(_WORDS.get(kind, kind))
+
+    def _check_files(self, paths: Sequence[object]) -> None:
+        """Say that a file is not there before anything is paid for it."""
+        for path in map(str, paths):
+            if not re.search(r"://|[*?\[]", path) and not Path(path).exists():
+                msg = f"the plan given to protect must read files that are there, got {path!r}."
+                raise FileNotFoundError(msg)
+
+    def _check_csv(self, options: dict[str, Any]) -> None:
+        skips = ["skip_rows_after_header", *(() if options["has_header"] else ("skip_rows", "skip_lines"))]
+        for name in skips:
+            if options[name]:
+                self._refuse(f"a scan with {name}")
+
+    def _check_rows(self, n_rows: object, row_index: object) -> None:
+        if n_rows is not None:
+            self._refuse("a scan with n_rows")
+        if row_index is not None:
+            self._refuse("a scan with a row index")
+
+    def _refuse(self, name: str) -> NoReturn:
+        way_out = "protect the frame first; filter, with_columns, select and join come after it."
+        raise self.refusal(Step("unknown", name, (), list), "which may look at other rows", way_out) from None
+
+    def _read(self, number: int) -> Step:
+        """Return an expression of the plan as steps."""
+
+        def step(kind: str, name: str, *inputs: int, parameters: object = None, strict: bool = False) -> Step:
+            values = [self._read(value) for value in inputs]
+            return Step(kind, name, values, lambda: [self.plan.get_dtype(number)], parameters, strict=strict)
+
+        try:
+            view = self.plan.view_expression(number)
+        except NotImplementedError as error:
+            return step("unknown", f"a step that Polars does not show ({error})")
+        match type(view).__name__:
+            case "Column":
+                return step("column", "a column")
+            case "Literal":
+                series = type(view.value).__name__ == "PySeries"
+                return step("series", "a Series") if series else step("literal", "a literal")
+            case "Ternary":
+                return step("other", "when", view.predicate, view.truthy, view.falsy)
+            case "BinaryExpr":
+                operator = str(view.op).removeprefix("Operator.")
+                return step("operator", steps.operator_name(operator), view.left, view.right)
+            case "Cast":
+                return step("cast", "cast", view.expr, strict=view.options == _STRICT_CAST)
+            case "Function":
+                function, *parameters = view.function_data
+                namespace, _, variant = str(function).rpartition(".")  # "StringFunction.Contains" or "abs"
+                name = steps.function_name(variant, namespace or None)
+                strict = name in _STRICT and _STRICT[name](parameters, view.input)
+                return step(
+                    "function", name, *view.input, parameters=parameters[0] if parameters else None, strict=strict
+                )
+            case "Agg":
+                return step("unknown", view.name)
+            case other:
+                return step("unknown", "over" if other == "Window" else steps.function_name(other))
+
+
+def refuse_filter_of_arrow(dataset: object) -> None:
+    """Refuse a pyarrow dataset with a filter of its own.
+
+    Arrow leaves out row groups by their least and largest values, and NaN is in neither: whether one person's NaN is
+    read would hang on the others' values.
+    """
+    if getattr(dataset, "_scan_options", {}).get("filter") is not None:
+        msg = "a pyarrow dataset must have no filter of its own.\n\nHint: filter after protect."
+        raise ValueError(msg)
+
+
+def _dataset_of(function: Any) -> object:  # noqa: ANN401
+    """Return the pyarrow dataset that a Python source reads, None if it is no such source of Polars."""
+    read = getattr(function, "func", None)
+    return function.args[0] if getattr(read, "__module__", "") == "polars.io.pyarrow_dataset.anonymous_scan" else None
+
+
+def _scans(tree: object) -> Iterator[Any]:
+    """Yield every scan of a serialized plan."""
+    if isinstance(tree, dict):
+        if "unified_scan_args" in tree:
+            yield tree
+        tree = list(tree.values())
+    if isinstance(tree, list):
+        for value in tree:
+            yield from _scans(value)

@@ -1,0 +1,166 @@
+"""Each step of an expression tried alone, on extreme values of the types that it takes.
+
+A step that raises on one row in a thousand would say of private rows whether that one is among them, and its
+message would print it. The whole expression does not show this: a `when` may leave the step unused, until one row
+makes use of it.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+from polars.exceptions import PanicException, PolarsError
+
+from dp_polars._rowwise.steps import without_nan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from polars._typing import PolarsDataType
+
+    from dp_polars._rowwise.steps import Step
+
+# From the year 1 to 9999, in days since 1970: what Python can show. Polars panics far beyond.
+_FIRST_DAY, _LAST_DAY, _A_SATURDAY = -719_162, 2_932_896, 10_957
+_UNITS_PER_DAY = {"ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
+_TEXTS: list[object] = [None, "", "a", "é🎉\0", "-12", "2020-13-45", "{"]
+_ROWS = 400
+
+
+def bounds(dtype: PolarsDataType) -> tuple[int, int] | None:
+    """Return the first and the last date or time of day that every function takes, None where all do."""
+    if dtype != pl.Date and (not isinstance(dtype, pl.Datetime) or dtype.time_unit == "ns"):
+        return None
+    day = _per_day(dtype)
+    return _FIRST_DAY * day, (_LAST_DAY + 1) * day - 1
+
+
+def failure(step: Step, rows: Sequence[bool]) -> str | None:
+    """Return what the step raises on some value of its inputs' types, None if it works on all that are tried."""
+    dtypes = [value.dtypes() if has_rows else () for value, has_rows in zip(step.inputs, rows, strict=True)]
+    values = many_values if sum(map(len, dtypes)) == 1 else extremes
+    columns: list[pl.Series] = []
+    inputs: list[Any] = []
+    for value, own in zip(step.inputs, dtypes, strict=True):
+        names = []
+        for dtype in own:
+            names.append(f"{len(columns)}")
+            columns.append(values(dtype).alias(names[-1]))
+        inputs.append({"Selector": {"ByName": {"names": names, "strict": True}}} if names else value.tree)
+    return failure_on(_combine(columns), without_nan(_with_inputs(step.tree, inputs)))
+
+
+def failure_on(frame: pl.DataFrame, expr: pl.Expr) -> str | None:
+    """Return what an expression raises on a frame, or on columns that Polars keeps as one value."""
+    try:
+        planned = frame.lazy().select(expr).collect_schema().dtypes()
+        if frame.select(expr).dtypes != planned:
+            return "it gives another type than Polars plans"
+        if frame.width:
+            frame.with_columns(expr)
+            frame.clear(2).with_columns(expr)  # nulls alone
+            frame.head(2).with_columns(pl.all().last()).with_columns(expr)
+    except (PolarsError, PanicException) as error:
+        return str(error).partition("\n")[0]
+    return None
+
+
+def fits(dtype: PolarsDataType, other: PolarsDataType, *, strict: bool) -> bool:
+    """Return whether a cast raises on none of the values of a type that are tried."""
+    return failure_on(pl.DataFrame({"value": many_values(dtype)}), pl.col("value").cast(other, strict=strict)) is None
+
+
+def made_up(schema: pl.Schema) -> pl.DataFrame:
+    """Return rows of extreme values."""
+    return _combine([extremes(dtype).alias(name) for name, dtype in schema.items()])
+
+
+def many_values(dtype: PolarsDataType) -> pl.Series:
+    """Return extreme values of a type and those between: all magnitudes of a number, all values of an Enum."""
+    values = extremes(dtype)
+    if isinstance(dtype, pl.Enum):
+        return pl.Series([None, *dtype.categories], dtype=dtype)
+    if dtype.is_float():
+        more: list[object] = [sign * 10.0**power for power in range(-40, 41) for sign in (1, -1)]
+    elif isinstance(dtype, pl.Decimal):
+        digits = [(1,) + (0,) * zeros for zeros in range(dtype.precision)]
+        more = [Decimal((sign, own, -dtype.scale)) for own in digits for sign in (0, 1)]
+    elif dtype.is_integer():
+        low, high = values.min(), values.max()
+        powers = [base**power for base in (2, 10) for power in range(1, 128 if base == 2 else 39)]
+        near = [sign * power + one for power in powers for sign in (1, -1) for one in (-1, 0)]
+        more = [number for number in near if low <= number <= high]
+    else:
+        return values
+    return pl.concat([values, pl.Series(more, dtype=pl.Float64 if dtype.is_float() else dtype).cast(dtype)])
+
+
+def extremes(dtype: PolarsDataType) -> pl.Series:
+    """Return values of a type, null first, that functions stumble over."""
+    base = dtype.base_type()
+    if isinstance(dtype, (pl.List, pl.Array)):
+        inner = extremes(dtype.inner)
+        if isinstance(dtype, pl.Array):  # all inner values, in as many rows as it takes
+            rows = -(-len(inner) // dtype.size) if dtype.size else 1
+            picks = [[(n * dtype.size + k) % len(inner) for k in range(dtype.size)] for n in range(rows + 1)]
+        else:
+            picks = [[], [0], [1 % len(inner)], [(2 + k) % len(inner) for k in range(3)], [*range(len(inner))]]
+        none = pl.Series([None], dtype=pl.List(dtype.inner))
+        values = pl.concat([none, *(inner.gather(pick).implode() for pick in picks)])
+        return values.list.to_array(dtype.size) if isinstance(dtype, pl.Array) else values
+    if isinstance(dtype, pl.Struct) and dtype.fields:
+        fields = _combine([extremes(field.dtype).alias(field.name) for field in dtype.fields])
+        return pl.concat([pl.Series([None], dtype=dtype), fields.to_struct().cast(dtype)])
+    if isinstance(dtype, pl.Enum):
+        return pl.Series([None, *dtype.categories[:9]], dtype=dtype)
+    if isinstance(dtype, pl.Decimal):
+        digits = (9,) * dtype.precision
+        ends = [Decimal((sign, digits, -dtype.scale)) for sign in (0, 1)]
+        return pl.Series([None, Decimal(0), Decimal((0, (1,), -dtype.scale)), *ends], dtype=dtype)
+    if base.is_float():
+        return pl.Series([None, 0.0, -1.5, float("nan"), float("inf"), float("-inf"), 1e4], dtype=dtype)
+    if base.is_integer():
+        bits = int(re.sub("[^0-9]", "", str(dtype)))
+        low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if base.is_signed_integer() else (0, 2**bits - 1)
+        return pl.Series([None, 0, 1, low, high], dtype=dtype)
+    if base == pl.Time:
+        return pl.Series([None, 0, 86_400 * 10**9 - 1], dtype=pl.Int64).cast(dtype)
+    if base.is_temporal():
+        first, last = bounds(dtype) or (-(2**63) + 1, 2**63 - 1)
+        return pl.Series([None, 0, first, last, _A_SATURDAY * _per_day(dtype)], dtype=pl.Int64).cast(dtype)
+    flat: dict[type, list[object]] = {
+        pl.Boolean: [None, True, False],
+        pl.String: _TEXTS,
+        pl.Categorical: _TEXTS[:3],
+        pl.Binary: [None, b"", b"a", b"\xff"],
+    }
+    return pl.Series(flat.get(base, [None]), dtype=dtype)
+
+
+def _per_day(dtype: PolarsDataType) -> int:
+    return _UNITS_PER_DAY[dtype.time_unit] if isinstance(dtype, (pl.Datetime, pl.Duration)) else 1
+
+
+def _combine(columns: Sequence[pl.Series]) -> pl.DataFrame:
+    """Return the combinations of the columns' values, many at most."""
+    if len(columns) <= 3:
+        indices = list(product(*(range(len(column)) for column in columns)))
+        indices = indices[:: len(indices) // _ROWS + 1]
+    else:  # a row of each column's n-th value, and such rows shifted
+        indices = [tuple((n * (k + 1)) % len(column) for k, column in enumerate(columns)) for n in range(100)]
+    rows = zip(*indices, strict=True) if columns else ()
+    return pl.DataFrame({column.name: column.gather(list(row)) for column, row in zip(columns, rows, strict=True)})
+
+
+def _with_inputs(tree: Any, inputs: Sequence[Any]) -> dict[str, Any]:  # noqa: ANN401
+    """Return a serialized step with other inputs."""
+    ((kind, node),) = tree.items()
+    if kind == "Function":
+        return {kind: {**node, "input": inputs}}
+    places = {"BinaryExpr": ["left", "right"], "Cast": ["expr"], "Eval": ["expr"]}
+    places["Ternary"] = ["predicate", "truthy", "falsy"]
+    return {kind: {**node, **dict(zip(places[kind], inputs, strict=True))}}

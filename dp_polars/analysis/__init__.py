@@ -1,0 +1,235 @@
+"""Know before you spend: the exact law of both mechanisms on given scores, for accuracy and for loss.
+
+**Nothing here is private.** The functions compute on the scores, or the frame, they are given: use them on public ones
+(last year's published data, made ones), or on the bounds that hold for all scores.
+
+Parameters that many functions share, all keyword-only:
+
+``epsilon``, ``rho``
+    The loss of one release, exactly one of them. ``epsilon`` (pure DP) means permute-and-flip, ``rho``
+    (zCDP) the exponential mechanism. A float is the decimal that it prints as.
+``sensitivity``
+    The most that one person can change any one score.
+``monotonic``
+    Whether one person moves all scores in the same direction. The range R of a difference of two scores is
+    ``sensitivity`` if so, else twice that, and the mechanisms' rate λ is ``epsilon`` / R in pure DP.
+``mechanism``
+    ``"permute_and_flip"``, ``"exponential"``, or None for the one that the unit of the loss chooses.
+    Functions of the scores also take ``"report_noisy_max_laplace"``, for comparison and with ``epsilon``
+    only: the largest score after Laplace noise of scale R / ``epsilon``, that is 2·``sensitivity`` /
+    ``epsilon``, or ``sensitivity`` / ``epsilon`` for monotonic scores (Dwork & Roth 2014, Section 3.3).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dp_polars.analysis._laws import (
+    block_log_factors,
+    block_probabilities,
+    checked_scores,
+    mean_error,
+    score_blocks,
+    share_of_best,
+)
+from dp_polars.analysis._optimal import lattice_scores as lattice_scores
+from dp_polars.analysis._optimal import optimal_expected_error as optimal_expected_error
+from dp_polars.analysis._planning import accuracy as accuracy
+from dp_polars.analysis._planning import loss_for as loss_for
+from dp_polars.analysis._planning import loss_for_accuracy as loss_for_accuracy
+from dp_polars.analysis._profile import PrivacyProfile as PrivacyProfile
+from dp_polars.analysis._profile import compose as compose
+from dp_polars.analysis._profile import privacy_profile as privacy_profile
+from dp_polars.analysis._rates import as_probability, claim_of, rate_of
+from dp_polars.analysis._simulation import SIMULATED as SIMULATED
+from dp_polars.analysis._simulation import simulate as simulate
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from dp_polars._accounting.claims import Mechanism
+    from dp_polars._numeric.numbers import Number
+    from dp_polars.analysis._rates import Comparable
+
+
+def selection_probabilities(
+    scores: ArrayLike,
+    *,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+    sensitivity: Number = 1,
+    monotonic: bool = False,
+    mechanism: Comparable | None = None,
+) -> NDArray[np.float64]:
+    """Return the probability that each candidate is chosen.
+
+    Parameters
+    ----------
+    scores
+        Shape (k,), integers or floats, all finite: the quality of each candidate, higher is better.
+    epsilon, rho, sensitivity, monotonic, mechanism
+        See the top of this page.
+
+    Returns
+    -------
+    numpy.ndarray
+        Shape (k,), float64. Relative error below 1e-12 where it does not underflow (a candidate whose coin
+        is below 1e-308 has probability 0 here). A million candidates take about a second.
+
+    Raises
+    ------
+    TypeError
+        Unless exactly one of `epsilon` and `rho` is given and the scores are a vector of numbers.
+    ValueError
+        If scores are empty, NaN or infinite, or a parameter is out of its range.
+
+    Notes
+    -----
+    Permute-and-flip: p_r·∫₀¹ ∏_{i≠r}(1 − p_i·t) dt with p = exp(−λ·gap), from McKenna & Sheldon (2020, arXiv
+    2010.12603), by Gauss-Legendre quadrature; the exponential mechanism: p_r / Σp (McSherry & Talwar 2007).
+
+    Examples
+    --------
+    >>> selection_probabilities([10, 9, 8], epsilon=1, monotonic=True).round(4)
+    array([0.765 , 0.1756, 0.0594])
+    """
+    blocks = score_blocks("scores", scores)
+    rate, chosen = rate_of(epsilon, rho, sensitivity, monotonic, mechanism)
+    each = block_probabilities(blocks.gaps, blocks.multiplicities, rate, chosen) / blocks.multiplicities
+    return np.asarray(each[blocks.block_of])
+
+
+def expected_error(
+    scores: ArrayLike,
+    *,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+    sensitivity: Number = 1,
+    monotonic: bool = False,
+    mechanism: Comparable | None = None,
+) -> float:
+    """Return the mean of best score minus chosen score, in units of the scores.
+
+    Parameters and errors are those of `selection_probabilities`.
+
+    Examples
+    --------
+    >>> round(expected_error([10, 9, 2], epsilon=1, monotonic=True), 4)
+    0.1851
+    """
+    blocks = score_blocks("scores", scores)
+    return mean_error(blocks, *rate_of(epsilon, rho, sensitivity, monotonic, mechanism))
+
+
+def error_quantile(
+    scores: ArrayLike,
+    *,
+    beta: Number = 0.05,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+    sensitivity: Number = 1,
+    monotonic: bool = False,
+    mechanism: Comparable | None = None,
+) -> float:
+    """Return the smallest error that is exceeded with probability at most `beta`, in units of the scores.
+
+    `beta` lies strictly between 0 and 1. Other parameters and errors are those of `selection_probabilities`.
+    The sum of probabilities is float64: where it meets `beta` within 1e-13, either neighbouring error may
+    come out.
+
+    Examples
+    --------
+    >>> error_quantile([10, 9, 2], epsilon=1, monotonic=True, beta=0.01)
+    1.0
+    """
+    risk = as_probability("beta", beta)
+    blocks = score_blocks("scores", scores)
+    rate, chosen = rate_of(epsilon, rho, sensitivity, monotonic, mechanism)
+    each = block_probabilities(blocks.gaps, blocks.multiplicities, rate, chosen)
+    exceeded = np.cumsum(each[:0:-1])[::-1]  # of all blocks but the last: the probability of a larger error
+    return float(blocks.gaps[np.count_nonzero(exceeded > risk)])
+
+
+def probability_of_best(
+    scores: ArrayLike,
+    *,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+    sensitivity: Number = 1,
+    monotonic: bool = False,
+    mechanism: Comparable | None = None,
+) -> float:
+    """Return the probability that a candidate with the best score is chosen.
+
+    Parameters and errors are those of `selection_probabilities`.
+
+    Examples
+    --------
+    >>> round(probability_of_best([10, 9, 2], epsilon=1, monotonic=True), 4)
+    0.8159
+    """
+    blocks = score_blocks("scores", scores)
+    return share_of_best(blocks, *rate_of(epsilon, rho, sensitivity, monotonic, mechanism))
+
+
+def privacy_loss(
+    scores: ArrayLike,
+    neighbor_scores: ArrayLike,
+    *,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+    sensitivity: Number = 1,
+    monotonic: bool = False,
+    mechanism: Mechanism | None = None,
+) -> float:
+    """Return the largest absolute log-ratio of a candidate's probabilities on two score vectors.
+
+    Neighbours whose scores keep to `sensitivity` and `monotonic` lose at most epsilon; whether these do is
+    not checked, so that any pair can be tried.
+
+    Parameters
+    ----------
+    scores, neighbor_scores
+        Shape (k,) each, as for `selection_probabilities`.
+    epsilon, rho, sensitivity, monotonic, mechanism
+        See the top of this page; only the two mechanisms of this package.
+
+    Returns
+    -------
+    float
+        Error below 1e-12, or 1e-14 of the value where that is more, however small the probabilities are.
+
+    Examples
+    --------
+    Permute-and-flip is ε-DP, but its log-ratios span more than ε: it is not bounded-range.
+
+    >>> privacy_loss([0, 0], [1, -1], epsilon=2)
+    2.0
+    >>> round(privacy_loss([0], [0], epsilon=2), 6)
+    0.0
+    """
+    claim = claim_of(epsilon, rho, sensitivity, monotonic, mechanism)
+    first, second = checked_scores("scores", scores), checked_scores("neighbor_scores", neighbor_scores)
+    if first.shape != second.shape:
+        msg = f"neighbor_scores must have the shape of scores {first.shape}, got {second.shape}."
+        raise ValueError(msg)
+    factors = []
+    for each in (first, second):
+        blocks = score_blocks("scores", each)
+        logs = block_log_factors(blocks.gaps, blocks.multiplicities, claim.rate, claim.mechanism)
+        factors.append(logs[blocks.block_of])
+    # log P = log factor − rate·gap: the gaps are subtracted first, since far candidates' are large.
+    ratios = factors[0] - factors[1] - float(claim.rate) * _gap_changes(first, second)
+    return float(np.max(np.abs(ratios)))
+
+
+def _gap_changes(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the gaps of `first` minus those of `second`, with hardly any rounding where they are near."""
+    if first.dtype.kind != "f" and second.dtype.kind != "f":
+        # Exact modulo 2**64.
+        gaps = [each.max().view(np.uint64) - each.view(np.uint64) for each in (first, second)]
+        return np.asarray((gaps[0] - gaps[1]).view(np.int64), np.float64)
+    a, b = first.astype(np.float64), second.astype(np.float64)
+    return np.asarray((a.max() - b.max()) - (a - b))

@@ -1,0 +1,259 @@
+"""Privacy profiles: delta as a function of epsilon, of one release and of many.
+
+Let x be the pure epsilon of a release. Permute-and-flip's trade-off curve is never worse than a Laplace
+mechanism's with the same epsilon, and the exponential mechanism has bounded range x (Dong, Durfee & Rogers
+2020, arXiv 1909.13830). So the pairs of distributions that dominate them have privacy losses on [−x, x] with
+the density w·exp((s − x)/2)/2: for the exponential mechanism w = 1/(1 − exp(−x)); for permute-and-flip w =
+1/2, and two atoms, 1/2 at x and exp(−x)/2 at −x. Pairs that dominate compose, adaptively too (Zhu, Dong &
+Wang 2022, arXiv 2106.08567).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from dp_polars._accounting.claims import Claim, Mechanism, check_mechanism, laplace_rho
+from dp_polars._numeric.extras import require
+from dp_polars._numeric.intervals import ball, precision, upper
+from dp_polars._numeric.numbers import Number, as_fraction, float_up, given, positive_fraction, positive_int
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from flint import arb
+
+Release: TypeAlias = "Claim | tuple[Number, str]"
+Parts: TypeAlias = "tuple[tuple[Mechanism, Fraction, int], ...]"
+
+# Losses are composed by FFT, whose noise is far below this; a smaller delta is left to zCDP.
+_SMALLEST_DELTA = 1e-10
+# More than the rounding of composition in floats; one release is computed with balls of so many bits.
+_SLACK, _BITS = 1 + 1e-12, 128
+# Steps of the grid of losses: up to the smallest pure epsilon, and at most up to their sum.
+_STEPS, _MOST_STEPS = 500, 500_000
+
+
+@dataclass(frozen=True)
+class PrivacyProfile:
+    """Which (epsilon, delta) a person provably keeps after one release, or several.
+
+    Made by `privacy_profile`, `PrivacyProfile.of` and `compose`.
+
+    Parameters
+    ----------
+    parts
+        (mechanism, pure epsilon of one release, how many such releases), once for each kind of release.
+    """
+
+    parts: Parts
+
+    @classmethod
+    def of(cls, releases: Iterable[Release]) -> PrivacyProfile:
+        """Return the profile of all `releases`: claims, or pairs of a pure epsilon and a mechanism."""
+        counts: Counter[tuple[Mechanism, Fraction]] = Counter()
+        relations = set()
+        for position, release in enumerate(releases):
+            if isinstance(release, Claim):
+                relations.add(release.neighboring_relation)
+                row, spread = release.rate * release.score_range, release.contributions
+                counts[release.mechanism, row * spread.per_group] += spread.full_groups
+                if spread.rest:
+                    counts[release.mechanism, row * spread.rest] += 1
+            elif not isinstance(release, tuple) or len(release) != 2:
+                msg = (
+                    f"releases[{position}] must be a claim or a pair (epsilon, mechanism), got {given(release)}.\n\n"
+                    'Hint: expr.query.claim, or (0.1, "permute_and_flip").'
+                )
+                raise TypeError(msg)
+            else:
+                epsilon, mechanism = release
+                counts[check_mechanism(mechanism, "epsilon"), positive_fraction("epsilon", epsilon)] += 1
+        named = sorted(relation for relation in relations if relation is not None)
+        if len(named) > 1:
+            msg = (
+                f"releases must all be for one neighboring_relation, got {named}.\n\n"
+                "Hint: losses of different relations do not add up."
+            )
+            raise ValueError(msg)
+        if not counts:
+            msg = "releases must hold at least one release, got none."
+            raise ValueError(msg)
+        return cls(tuple((mechanism, loss, n) for (mechanism, loss), n in counts.items()))
+
+    def compose(self, times: int) -> PrivacyProfile:
+        """Return the profile of all this `times` times over, chosen adaptively or not."""
+        count = positive_int("times", times)
+        return PrivacyProfile(tuple((mechanism, loss, n * count) for mechanism, loss, n in self.parts))
+
+    def delta(self, epsilon: Number) -> float:
+        """Return the least delta that is proved for `epsilon` (0 or more)."""
+        exact = as_fraction("epsilon", epsilon)
+        if not exact >= 0:
+            msg = f"epsilon must be at least 0, got {epsilon!r}."
+            raise ValueError(msg)
+        if exact >= self._pure():
+            return 0.0
+        wanted = float(exact)
+        if self._is_single():
+            mechanism, loss, _ = self.parts[0]
+            with precision(_BITS):
+                below = -(ball(exact - loss) / 2).expm1()
+                return _float_up(below if mechanism == "permute_and_flip" else below**2 / -ball(-loss).expm1())
+        composed = float(_composed(self.parts).get_delta_for_epsilon(wanted)) * _SLACK
+        return min(max(composed, _SMALLEST_DELTA), _zcdp_delta(self._rho(), wanted) * _SLACK, 1.0)
+
+    def epsilon(self, delta: Number) -> float:
+        """Return the least epsilon that is proved for `delta` (0 or more, below 1)."""
+        exact = as_fraction("delta", delta)
+        if not 0 <= exact < 1:
+            msg = f"delta must be at least 0 and below 1, got {delta!r}."
+            raise ValueError(msg)
+        pure, wanted = self._pure(), float(exact)
+        if wanted == 0:
+            return float_up(pure)
+        if self._is_single():
+            with precision(_BITS):
+                is_flip = self.parts[0][0] == "permute_and_flip"
+                below = ball(exact) if is_flip else (ball(exact) * -ball(-pure).expm1()).sqrt()
+                return max(0.0, _float_up(ball(pure) + 2 * (-below).log1p()))
+        proved = _zcdp_epsilon(self._rho(), wanted)
+        if wanted >= _SMALLEST_DELTA:
+            proved = min(proved, float(_composed(self.parts).get_epsilon_for_delta(wanted)))
+        return min(float_up(pure), proved * _SLACK)
+
+    def _is_single(self) -> bool:
+        return len(self.parts) == 1 and self.parts[0][2] == 1
+
+    def _pure(self) -> Fraction:
+        return sum((loss * n for _, loss, n in self.parts), Fraction(0))
+
+    def _rho(self) -> float:
+        each = ((n, x**2 / 8 if mechanism == "exponential" else laplace_rho(x)) for mechanism, x, n in self.parts)
+        return float(sum(n * rho for n, rho in each))
+
+
+def privacy_profile(epsilon: Number, mechanism: Mechanism | None = None) -> PrivacyProfile:
+    """Return delta as a function of epsilon for one release that is `epsilon`-DP.
+
+    Parameters
+    ----------
+    epsilon
+        The pure loss of the release, above 0.
+    mechanism
+        "permute_and_flip" (the default): delta(t) = 1 − exp((t − epsilon)/2), exactly what two candidates
+        attain. "exponential": delta(t) = (1 − exp((t − epsilon)/2))² / (1 − exp(−epsilon)), the optimal
+        profile of bounded range epsilon (Dong, Durfee & Rogers 2020, arXiv 1909.13830).
+
+    Returns
+    -------
+    PrivacyProfile
+        With the methods `delta(epsilon)`, `epsilon(delta)` and `compose(times)`.
+
+    Examples
+    --------
+    >>> profile = privacy_profile(1)
+    >>> round(profile.delta(0.5), 4), round(profile.epsilon(1e-6), 6)
+    (0.2212, 0.999998)
+    """
+    return PrivacyProfile.of([(epsilon, check_mechanism(mechanism, "epsilon"))])
+
+
+def compose(releases: Iterable[Release], *, delta: Number) -> float:
+    """Return an epsilon that many releases together keep, at `delta`.
+
+    Parameters
+    ----------
+    releases
+        At least one. Claims (with everything that one person's rows lose in all groups), or pairs of a pure
+        epsilon and a mechanism ("permute_and_flip", "exponential"). They may have been chosen adaptively.
+    delta
+        0 or more, below 1. 0 gives the sum of the pure losses.
+
+    Returns
+    -------
+    float
+        The smallest that any of three proofs gives: the sum of the pure losses; zCDP (Canonne, Kamath &
+        Steinke 2020, arXiv 2004.00010, Corollary 13), with rho = epsilon²/8 for the exponential mechanism
+        but epsilon + exp(−epsilon) − 1 for permute-and-flip; and, for delta from 1e-10 on, the privacy loss
+        distributions of the dominating pairs, rounded up to a grid and composed by Google's
+        ``dp_accounting`` (extra ``accounting``): permute-and-flip as the Laplace mechanism of the same
+        epsilon, the exponential mechanism by its profile.
+
+    Examples
+    --------
+    >>> round(compose([(0.1, "permute_and_flip")] * 100, delta=1e-6), 2)
+    4.69
+    """
+    return PrivacyProfile.of(releases).epsilon(delta)
+
+
+def _float_up(value: arb) -> float:
+    return float_up(upper(value))
+
+
+@lru_cache(maxsize=16)
+def _composed(parts: Parts) -> Any:  # noqa: ANN401 (dp_accounting has no types)
+    """Return dp_accounting's privacy loss distribution of all parts together, pessimistic."""
+    library = require("dp_accounting.pld.privacy_loss_distribution", extra="accounting").PrivacyLossDistribution
+    total = float(sum(loss * n for _, loss, n in parts))
+    step = max(float(min(loss for _, loss, _ in parts)) / _STEPS, total / _MOST_STEPS)
+    result = None
+    for mechanism, loss, n in parts:
+        masses = _rounded_losses(mechanism, float(loss), step)
+        several = library.create_from_rounded_probability(masses, 0.0, step).self_compose(n)
+        result = several if result is None else result.compose(several)
+    return result
+
+
+def _rounded_losses(mechanism: Mechanism, x: float, step: float) -> dict[int, float]:
+    """Return the privacy loss of the dominating pair, moved to multiples of `step`.
+
+    The mass at a loss s goes to the two multiples around it so that the masses of both distributions of the
+    pair stay: that can only make a pair worse, and least of all ways (Doroshenko et al. 2022, arXiv
+    2207.04380).
+    """
+    last = math.ceil(x / step)
+    low = np.arange(-last, last) * step
+    a, b = np.clip(low, -x, x), np.clip(low + step, -x, x)
+    weight = 1 / -math.expm1(-x) if mechanism == "exponential" else 0.5
+    mass = weight * np.exp((a - x) / 2) * np.expm1((b - a) / 2)
+    # The upper multiple's share of a loss s is (1 − exp(low − s))/(1 − exp(−step)), here integrated from a
+    # to b.
+    upper = weight * 4 * np.exp((low - x) / 2) * np.sinh((a + b - 2 * low) / 4) * np.sinh((b - a) / 4)
+    if mechanism == "permute_and_flip":
+        for index, s, atom in ((0, -x, math.exp(-x) / 2), (-1, x, 0.5)):
+            mass[index] += atom
+            upper[index] += atom * -math.expm1(low[index] - s)
+    upper /= -math.expm1(-step)
+    at = np.zeros(2 * last + 1)
+    at[:-1] += np.maximum(mass - upper, 0.0)
+    at[1:] += upper
+    return dict(zip(range(-last, last + 1), at.tolist(), strict=True))
+
+
+# Any order α > 1 gives a proof (Canonne, Kamath & Steinke 2020, arXiv 2004.00010, Corollary 13), so a search
+# among these multiples of the α − 1 that is best for Gaussian noise needs no certainty.
+_ORDERS = np.exp(np.linspace(-2, 2, 801))
+
+
+def _zcdp_delta(rho: float, epsilon: float) -> float:
+    if epsilon <= rho:
+        return 1.0
+    above_one = (epsilon - rho) / (2 * rho) * _ORDERS
+    order = 1 + above_one
+    logs = above_one * (order * rho - epsilon) - np.log(above_one) + order * np.log(above_one / order)
+    return min(1.0, math.exp(float(logs.min())))
+
+
+def _zcdp_epsilon(rho: float, delta: float) -> float:
+    above_one = math.sqrt(-math.log(delta) / rho) * _ORDERS
+    order = 1 + above_one
+    logs = -math.log(delta) - np.log(above_one) + order * np.log(above_one / order)
+    return max(0.0, float((order * rho + logs / above_one).min()))

@@ -1,0 +1,338 @@
+"""Our selections as OpenDP measurements: for its compositions, filters, odometers and contexts.
+
+OpenDP accounts, this package draws: every choice inside a measurement is sampled exactly. Needs the extra
+`dp-polars[opendp]`, OpenDP 0.16 or newer; any Polars that this package runs on will do.
+
+Each function needs OpenDP's features "contrib" and "honest-but-curious", which are never switched on silently: call
+`opendp.mod.enable_features("contrib", "honest-but-curious")`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from dp_polars._accounting.claims import Claim, Contributions, Loss, Mechanism, scaled_cost
+from dp_polars._expressions.expressions import PrivateExpr
+from dp_polars._frames.frame import protect
+from dp_polars._frames.release import PrivateQuery
+from dp_polars._mechanisms.selection import best_rows
+from dp_polars._numeric.extras import require
+from dp_polars._numeric.numbers import Number, positive_fraction
+from dp_polars._numeric.words import system_words
+from dp_polars._queries.queries import ArgMax
+from dp_polars.opendp._measurements import (
+    assert_features,
+    domains,
+    loss_unit,
+    make_measurement,
+    measurements,
+    measures,
+    metrics,
+    mod,
+)
+
+if TYPE_CHECKING:
+    from opendp.mod import Domain, Measure, Measurement, Metric
+
+AnyQuery: TypeAlias = "PrivateQuery | PrivateExpr"
+
+_DOMAIN = "dp_polars: Polars frames"
+_ONE = Contributions(1, 1)
+
+
+def frame_domain() -> Domain:
+    """Return the domain of `as_measurement`: all LazyFrames and DataFrames.
+
+    All such domains are equal, so that measurements of different queries, and OpenDP's own after a transformation
+    from this domain, go into one composition. Which columns a query needs is checked when it is invoked.
+
+    Returns
+    -------
+    opendp.mod.Domain
+        A user domain.
+
+    Raises
+    ------
+    OpenDPException
+        If the features "contrib" and "honest-but-curious" are not enabled; the message has the call that does it.
+    """
+    assert_features()
+    domain: Domain = domains.user_domain(_DOMAIN, _is_frame)
+    return domain
+
+
+def as_measurement(
+    query: AnyQuery, *, input_domain: Domain | None = None, output_measure: Measure | None = None
+) -> Measurement:
+    r"""Make an OpenDP measurement that releases a private query.
+
+    Parameters
+    ----------
+    query
+        A `PrivateQuery` that `dp_polars.protect(…)` made without data and without a budget of its own; or, on frames of
+        one row per person, a mode, median or quantile (`PrivateExpr`) without `contributions`.
+    input_domain
+        None: `frame_domain()`. Or the domain of an OpenDP context over a LazyFrame (`context.accountant.input_domain`;
+        OpenDP wants its own version of Polars there): then it goes with OpenDP's Polars queries.
+    output_measure
+        `max_divergence()` (epsilon) or `zero_concentrated_divergence()` (rho). None: that in which the query's loss is
+        given.
+
+    Returns
+    -------
+    opendp.mod.Measurement
+        From a LazyFrame or DataFrame to the DataFrame that `PrivateQuery.release` gives. The metric counts rows
+        (`symmetric_distance`, or `change_one_distance` under "replace_one"), or people where the query has a privacy
+        unit (`symmetric_id_distance`, `change_one_id_distance`). The privacy map adds up what the outputs cost at that
+        distance, exactly, and rounds up where no float64 is that number.
+
+    Raises
+    ------
+    OpenDPException
+        If the features "contrib" and "honest-but-curious" are not enabled; the message has the call that does it.
+    TypeError, ValueError
+        If an argument is not as described. On invocation, as an OpenDPException: if the data is no frame, or has other
+        columns than the query needs; never with a value of a row.
+
+    Notes
+    -----
+    At distance d, for rate λ, range R and T rows in all, in k full groups of m and one of r: epsilon is dλRT; rho is
+    d²(λR)²(km² + r²)/8 for the exponential mechanism (bounded range: Cesar & Rogers 2021) and kf(dλRm) + f(dλRr) for
+    permute-and-flip, f(x) = x + exp(−x) − 1, which has no bounded range (Ding et al. 2021, arXiv 2105.07260, Prop. 8).
+
+    A loss such as 0.3 is 3/10 to this package and the float64 next to it, a hair less, to OpenDP. The measurement then
+    runs at that hair less, so that exact splits of a budget fit.
+
+    Examples
+    --------
+    >>> import opendp.prelude as dp
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> from dp_polars.opendp import as_measurement
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> query = dpp.protect(None).agg(pl.col("age").dp.median(range(121), epsilon=0.5))
+    >>> measurement = as_measurement(query)
+    >>> measurement.map(2)
+    1.0
+    >>> measurement(pl.DataFrame({"age": [40] * 1000})).item()
+    40
+    """
+    private = _unbound(query)
+    space = frame_domain() if input_domain is None else input_domain, _metric(private)
+    return make_private_query(*space, private, private.loss.value, output_measure)
+
+
+def make_private_query(
+    input_domain: Domain,
+    input_metric: Metric,
+    query: AnyQuery,
+    loss: Number,
+    output_measure: Measure | None = None,
+) -> Measurement:
+    """Make the measurement of `as_measurement` with another loss: all outputs keep their shares of it.
+
+    After `register()` a context's query can end in it: `context.query().private_query(query, 0.5)`, or without the
+    loss, which OpenDP then searches for.
+
+    Parameters
+    ----------
+    input_domain
+        `frame_domain()` or the domain of a context over a LazyFrame.
+    input_metric
+        That of the query: see `as_measurement`.
+    query, output_measure
+        As for `as_measurement`.
+    loss
+        What one person loses to all outputs together, in the unit of `query.loss`.
+
+    Returns
+    -------
+    opendp.mod.Measurement
+
+    Raises
+    ------
+    OpenDPException, TypeError, ValueError
+        As for `as_measurement`; also if the metric is not the query's.
+    """
+    assert_features()
+    private = _at_loss(_unbound(query), positive_fraction("loss", loss))
+    metric = _metric(private)
+    if input_metric != metric:
+        msg = (
+            f"input_metric must be {metric}, which is what {private.protection} means, got {input_metric}.\n\n"
+            "Hint: unit_of(contributions=…) counts rows, with identifier=… people of that column, and changes=… is for "
+            'neighboring_relation="replace_one".'
+        )
+        raise ValueError(msg)
+    if input_domain != frame_domain() and not isinstance(input_domain, mod.LazyFrameDomain):
+        msg = f"input_domain must be frame_domain() or a LazyFrameDomain, got {input_domain}."
+        raise ValueError(msg)
+    unit = private.loss.unit if output_measure is None else loss_unit(output_measure)
+    measure = measures.max_divergence() if unit == "epsilon" else measures.zero_concentrated_divergence()
+
+    def release(frame: object) -> pl.DataFrame:
+        if not _is_frame(frame):
+            msg = f"the data must be a LazyFrame or a DataFrame, got {type(frame).__name__}."
+            raise TypeError(msg)
+        return private.release(frame)
+
+    def cost(distance: Fraction) -> Fraction:
+        return sum((ask.query.claim.cost(unit, distance) for ask in private.asks), Fraction(0))
+
+    return make_measurement(input_domain, input_metric, measure, release, cost, "ExtrinsicObject")
+
+
+def make_selection(
+    input_domain: Domain, input_metric: Metric, output_measure: Measure, scale: float, negate: bool = False
+) -> Measurement:
+    r"""Make a measurement that takes a vector of scores and selects the position of the highest one.
+
+    It has the parameters, the map and the law of OpenDP's `make_noisy_max`, and samples by this package.
+
+    Parameters
+    ----------
+    input_domain
+        `vector_domain(atom_domain(T))` of integers, or of floats with `nan=False`.
+    input_metric
+        `linf_distance(T, monotonic=…)`: by how much one score can change; monotonic: all in one direction.
+    output_measure
+        `max_divergence()` draws by permute-and-flip, `zero_concentrated_divergence()` by the exponential mechanism.
+    scale
+        Of the noise, 1/λ: the coin of a candidate is exp(−gap/scale). Greater than 0 (OpenDP takes 0 for no privacy).
+    negate
+        Whether to select the lowest score.
+
+    Returns
+    -------
+    opendp.mod.Measurement
+        From a list or array of scores, at least one, to a position. Infinite scores count as the largest floats, as in
+        OpenDP. With R = d (monotonic) or 2d at distance d, the map is R/scale in epsilon and (R/scale)²/8 in rho.
+
+    Raises
+    ------
+    OpenDPException
+        If a domain, metric or measure is not as described, or the features are not enabled.
+    TypeError, ValueError
+        If `scale` is not a number greater than 0.
+
+    Notes
+    -----
+    McKenna & Sheldon 2020 (arXiv 2010.12603); Cesar & Rogers 2021.
+
+    Examples
+    --------
+    >>> import opendp.prelude as dp
+    >>> from dp_polars.opendp import then_selection
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> space = dp.vector_domain(dp.atom_domain(T=int)), dp.linf_distance(T=int)
+    >>> selection = space >> then_selection(dp.max_divergence(), scale=2.0)
+    >>> selection.map(1)
+    1.0
+    >>> selection([0, 100, 3])
+    1
+    """
+    assert_features()
+    exact_scale = positive_fraction("scale", scale)
+    measurements.make_noisy_max(input_domain, input_metric, output_measure, float(scale), negate)  # checks them all
+    unit = loss_unit(output_measure)
+    mechanism: Mechanism = "permute_and_flip" if unit == "epsilon" else "exponential"
+    is_monotonic = input_metric == metrics.linf_distance(T=input_metric.distance_type, monotonic=True)
+    score_range = Fraction(1 if is_monotonic else 2)
+    loss = Loss(scaled_cost(unit, mechanism, score_range / exact_scale, _ONE), unit)
+    claim = Claim.of(loss, mechanism, score_range, _ONE, None)  # of rate 1/scale
+    # NumPy's own guess of a type would round large integers.
+    dtype = {"i": np.int64, "u": np.uint64, "f": np.float64}[str(input_metric.distance_type)[0]]
+    largest = np.finfo(np.float64).max
+
+    def select(values: Any) -> int:  # noqa: ANN401
+        scores: Any = np.asarray(values, dtype)
+        if not len(scores):
+            msg = "the vector of scores must not be empty."
+            raise ValueError(msg)
+        if dtype is np.float64:
+            # A change of clipped scores is at most that of the scores; refusing them would depend on the data.
+            scores = np.nan_to_num(scores, nan=-largest, posinf=largest, neginf=-largest)
+        lengths = np.array([len(scores)])
+        return int(best_rows(scores, lengths, claim.rate, mechanism, system_words(), lowest=negate)[0])
+
+    return make_measurement(
+        input_domain, input_metric, output_measure, select, lambda distance: claim.cost(unit, distance), "usize"
+    )
+
+
+def then_selection(output_measure: Measure, scale: float, negate: bool = False) -> Any:  # noqa: ANN401
+    """Make `make_selection` for `input_space >> then_selection(…)`: domain and metric come from there."""
+    return mod._PartialConstructor(lambda domain, metric: make_selection(domain, metric, output_measure, scale, negate))
+
+
+def register() -> None:
+    """Let queries of OpenDP's Context API end in ours: `.private_query(query, loss)` and `.selection(measure, scale)`.
+
+    The last number may be left out in a context with a known loss: OpenDP searches for the best one. Calling this
+    twice changes nothing. It imports `opendp.context`, and with it OpenDP's Polars extra.
+    """
+    context = require("opendp.context", extra="opendp")
+    for constructor in (make_private_query, make_selection):
+        if constructor.__name__.removeprefix("make_") not in context.constructors:
+            context.register(constructor)
+
+
+def _unbound(query: AnyQuery) -> PrivateQuery:
+    """Return a query that takes its data later; refuse what OpenDP can't account for."""
+    if isinstance(query, PrivateQuery):
+        if query._source is not None or query._budget is not None:
+            msg = (
+                "query must have no data and no budget of its own: OpenDP gives the one and keeps the other.\n\n"
+                "Hint: begin with dp_polars.protect(…) instead of frame.dp.protect(…), without budget."
+            )
+            raise ValueError(msg)
+        return query
+    if not isinstance(query, PrivateExpr):
+        msg = f"query must be a PrivateQuery or a PrivateExpr, got {type(query).__name__}."
+        raise TypeError(msg)
+    asked = query.query
+    if isinstance(asked, ArgMax):
+        msg = (
+            "query must be a mode, median or quantile, got an argmax, whose scores would be raw rows.\n\n"
+            "Hint: make_selection, after an OpenDP transformation that makes the scores."
+        )
+        raise TypeError(msg)
+    if asked.claim.contributions.total != 1:
+        msg = (
+            "query must be given without contributions: the privacy map takes the distance in rows.\n\n"
+            "Hint: OpenDP's unit_of(contributions=…) says how many rows a person has; or name the person's column: "
+            "dp_polars.protect(…)."
+        )
+        raise ValueError(msg)
+    return protect(None, neighboring_relation=str(asked.claim.neighboring_relation)).agg(query)
+
+
+def _at_loss(query: PrivateQuery, loss: Fraction) -> PrivateQuery:
+    """Return the query with its loss scaled to `loss`, or to the float64 next to it where that is less."""
+    total = query.loss
+    factor = min(loss, Fraction(float(loss))) / total.value
+    asks = []
+    for ask in query.asks:
+        claim = ask.query.claim
+        share = replace(total, value=claim.cost(total.unit) * factor)
+        asks.append(replace(ask, query=replace(ask.query, claim=replace(claim, loss=share))))
+    return PrivateQuery(query._recipe, None, None, query._keys, tuple(asks))
+
+
+def _metric(query: PrivateQuery) -> Metric:
+    """Return what OpenDP calls the neighbouring relation and the privacy unit of a query."""
+    unit, relation = query.protection.privacy_unit, query.protection.neighboring_relation
+    name = "symmetric" if relation == "add_or_remove_one" else "change_one"
+    metric: Metric = (
+        getattr(metrics, f"{name}_distance")() if unit is None else getattr(metrics, f"{name}_id_distance")(unit)
+    )
+    return metric
+
+
+def _is_frame(value: object) -> bool:
+    return isinstance(value, (pl.LazyFrame, pl.DataFrame))

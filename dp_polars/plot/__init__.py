@@ -1,0 +1,335 @@
+"""Figures that a person understands at once: Altair charts of exact errors, simulations and budgets (extra ``plot``).
+
+Every function returns an Altair chart: notebooks show it, and `chart.save("figure.png", scale_factor=2)` writes it
+without a browser. Series differ in colour (Okabe & Ito's palette, safe for colour-blind readers) and also in dash or
+shade, so that they stay apart in grey print.
+
+**Nothing here is private.** Plot public scores, simulations on public frames, and budgets.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from dp_polars import analysis
+from dp_polars._numeric.extras import require
+from dp_polars._numeric.numbers import Number, positive_fraction, positive_int
+from dp_polars.analysis._laws import LAPLACE, checked_scores
+from dp_polars.analysis._rates import check_unit
+from dp_polars.plot import _charts, _panels
+from dp_polars.plot._charts import lines as lines
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import altair as alt
+    from numpy.typing import ArrayLike
+
+    from dp_polars._accounting.budgets import Budget
+    from dp_polars._accounting.claims import Unit
+    from dp_polars.analysis._rates import Comparable
+else:
+    alt = require("altair", extra="plot")
+
+_MECHANISMS = {
+    "permute_and_flip": "permute-and-flip",
+    "exponential": "exponential mechanism",
+    LAPLACE: "report-noisy-max, Laplace noise",
+}
+_BOTH: tuple[Comparable, ...] = ("permute_and_flip", "exponential")
+_SYMBOLS = {"epsilon": "ε", "rho": "ρ"}
+# Groups or charges that have a bar each; more are drawn as one line.
+_MOST_BARS = 30
+# Candidates with smaller probabilities have no bar of their own, where others have much larger ones.
+_UNLIKELY = 0.005
+
+
+def error_curve(
+    scores: ArrayLike,
+    losses: Sequence[Number],
+    *,
+    mechanisms: Sequence[Comparable] = _BOTH,
+    unit: Unit = "epsilon",
+    sensitivity: Number = 1,
+    monotonic: bool = False,
+) -> alt.LayerChart:
+    """Plot the exact expected error on given scores against the privacy loss, one line per mechanism.
+
+    Parameters
+    ----------
+    scores
+        Shape (k,): public scores, as for `dp_polars.analysis.selection_probabilities`.
+    losses
+        The privacy losses of one release, at least two, in `unit`. Both axes are logarithmic: even ratios, as of
+        `numpy.geomspace`, make the smoothest line.
+    mechanisms
+        Any of "permute_and_flip", "exponential" and (in epsilon only) "report_noisy_max_laplace".
+    unit
+        "epsilon" or "rho".
+    sensitivity, monotonic
+        As in `dp_polars.analysis`.
+
+    Returns
+    -------
+    altair.LayerChart
+        Errors in units of the scores. The lines end at a ten-thousandth of the largest.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described, or all scores are equal, so that there is no error.
+
+    Examples
+    --------
+    >>> chart = error_curve([120, 117, 80, 3], np.geomspace(0.01, 1, 30), monotonic=True)
+    """
+    amounts = [float(positive_fraction(f"losses[{i}]", loss)) for i, loss in enumerate(losses)]
+    if not (len(amounts) >= 2 and len(mechanisms) >= 1):
+        msg = f"losses must be at least two and mechanisms at least one, got {len(amounts)} and {len(mechanisms)}."
+        raise ValueError(msg)
+    symbol = _SYMBOLS[check_unit(unit)]
+    points = [
+        (
+            _MECHANISMS.get(mechanism, mechanism),
+            loss,
+            analysis.expected_error(
+                scores,
+                epsilon=loss if unit == "epsilon" else None,
+                rho=loss if unit == "rho" else None,
+                sensitivity=sensitivity,
+                monotonic=monotonic,
+                mechanism=mechanism,
+            ),
+        )
+        for mechanism in mechanisms
+        for loss in amounts
+    ]
+    frame = pl.DataFrame(points, ["mechanism", "loss", "error"], orient="row")
+    largest = max(error for _, _, error in points)
+    if not largest > 0:
+        msg = "scores must not all be equal: then no answer is wrong."
+        raise ValueError(msg)
+    return _charts.lines(
+        frame,
+        "loss",
+        "error",
+        "mechanism",
+        x_title=f"privacy loss {symbol} of one person",
+        y_title="expected error (units of the scores)",
+        log_x=True,
+        log_y=True,
+        y_domain=(max(min(error for _, _, error in points), largest * 1e-4), largest * 1.1),
+    )
+
+
+def probabilities(
+    scores: ArrayLike,
+    *,
+    candidates: Sequence[object] | None = None,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+    sensitivity: Number = 1,
+    monotonic: bool = False,
+    mechanisms: Sequence[Comparable] = _BOTH,
+    most: int = 12,
+) -> alt.LayerChart:
+    """Plot the exact probability that each candidate is chosen, the best candidate first.
+
+    Parameters
+    ----------
+    scores
+        Shape (k,): public scores, as for `dp_polars.analysis.selection_probabilities`.
+    candidates
+        Names of the candidates, k of them. None: their positions.
+    epsilon, rho, sensitivity, monotonic
+        As in `dp_polars.analysis`.
+    mechanisms
+        Up to three of "permute_and_flip", "exponential" and (in epsilon only) "report_noisy_max_laplace".
+    most
+        How many candidates have bars of their own at most. One more bar stands for all others together, and for
+        candidates that are hardly ever chosen.
+
+    Returns
+    -------
+    altair.LayerChart
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described.
+
+    Examples
+    --------
+    >>> chart = probabilities([120, 117, 80], candidates=["flu", "asthma", "none"], epsilon=0.1, monotonic=True)
+    """
+    array, shown = checked_scores("scores", scores), positive_int("most", most)
+    names = [f"candidate {i}" for i in range(len(array))] if candidates is None else [str(name) for name in candidates]
+    if not (len(names) == len(array) and 1 <= len(mechanisms) <= len(_charts.FILLS)):
+        msg = (
+            f"candidates must be as many as the {len(array)} scores and mechanisms from one to {len(_charts.FILLS)}, "
+            f"got {len(names)} and {len(mechanisms)}."
+        )
+        raise ValueError(msg)
+    laws = np.array(
+        [
+            analysis.selection_probabilities(
+                array, epsilon=epsilon, rho=rho, sensitivity=sensitivity, monotonic=monotonic, mechanism=mechanism
+            )
+            for mechanism in mechanisms
+        ]
+    )
+    order = np.argsort(array, kind="stable")[::-1]
+    likely = laws.max(axis=0)
+    shown = min(shown, int(np.count_nonzero(likely >= min(_UNLIKELY, likely.max() / 10))))
+    labels = [f"{names[i]} (score {array[i]:,})" for i in order[:shown].tolist()]
+    each = [laws[:, order[:shown]]]
+    if shown < len(array):
+        labels.append(f"{len(array) - shown:,} others together")
+        each.append(laws[:, order[shown:]].sum(axis=1, keepdims=True))
+    series = [_MECHANISMS.get(mechanism, mechanism) for mechanism in mechanisms]
+    shares = np.concatenate(each, axis=1)
+    bars = pl.DataFrame(
+        [
+            (rank, labels[rank], name, p, f"{p:.1%}" if p >= 0.0005 else "< 0.1%")
+            for name, law in zip(series, shares.tolist(), strict=True)
+            for rank, p in enumerate(law)
+        ],
+        ["rank", "candidate", "mechanism", "probability", "text"],
+        orient="row",
+    )
+    loss = f"ε = {float(epsilon):g}" if epsilon is not None else f"ρ = {float(rho or 0):g}"
+    base = alt.Chart(bars).encode(
+        y=alt.Y("rank:O", axis=_charts.names_axis(labels), scale=alt.Scale(paddingInner=0.3)),
+        yOffset=alt.YOffset("mechanism:N", sort=series),
+        x=alt.X(
+            "probability:Q",
+            scale=alt.Scale(domain=[0, min(1.0, 1.15 * float(shares.max()))]),
+            axis=_charts.axis(f"probability of being chosen, {loss}", format="%", tickCount=8),
+        ),
+        tooltip=["candidate", "mechanism", "probability"],
+    )
+    legend = alt.Legend(title=None, orient="top", labelFontSize=12, labelLimit=0)
+    fills = alt.Scale(domain=series, range=_charts.FILLS)
+    drawn = base.mark_bar(stroke="black", strokeWidth=0.7).encode(
+        fill=alt.Fill("mechanism:N", sort=series, scale=fills, legend=legend)
+    )
+    texts = base.mark_text(align="left", baseline="middle", dx=4, fontSize=11).encode(text="text:N")
+    return alt.LayerChart(layer=[drawn, texts], width=420, height=alt.Step(15 if len(series) > 1 else 22))
+
+
+def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
+    """Plot the result of `dp_polars.analysis.simulate`: one row of panels per output.
+
+    With several losses: probability of the true answer and expected error against the loss, a line for the median over
+    all groups that have a true answer and a band for the middle 80% of them. With one loss: a bar per group, and for
+    quantiles of numbers or dates the 5–95% range of its answer; of more than 30 groups, the shares that do as well.
+
+    Parameters
+    ----------
+    frame
+        What `simulate` returned, or a part of its rows.
+
+    Returns
+    -------
+    altair.VConcatChart
+
+    Raises
+    ------
+    ValueError
+        If the frame lacks columns of `simulate`, or has no row with a true answer.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> last_year = pl.DataFrame({"ward": ["A"] * 50 + ["B"] * 6, "age": [30, 40, 50, 60, 70] * 11 + [30]})
+    >>> median = dpp.median("age", range(121), epsilon=1)
+    >>> chart = simulation(analysis.simulate(median, last_year, by="ward", losses=[0.1, 0.3, 1]))
+    """
+    missing = [name for name in analysis.SIMULATED if name not in frame.columns]
+    if missing:
+        msg = f"frame must have the columns of dp_polars.analysis.simulate, it lacks {missing}."
+        raise ValueError(msg)
+    known = frame.filter(pl.col("true_answer").is_not_null())
+    if not known.height:
+        msg = "frame must have a row with a true answer, got none.\n\nHint: do candidates and keys match the rows?"
+        raise ValueError(msg)
+    keys = [name for name in frame.columns if name not in analysis.SIMULATED]
+    rows: list[Any] = []
+    for part in known.partition_by("output", maintain_order=True):
+        first, losses = part.row(0, named=True), part.get_column("loss").n_unique()
+        heading = f"{first['output']}{' by ' if keys else ''}{', '.join(keys)}: {first['selects']}"
+        note, symbol = _MECHANISMS[first["mechanism"]], _SYMBOLS[first["loss_unit"]]
+        if losses > 1:
+            if part.height > losses:
+                note += f"; line and band: median and middle 80% of {part.height // losses:,} groups"
+            panels = _panels.over_losses(part, f"loss {symbol} of one person to this output")
+        else:
+            note += f", {symbol} = {first['loss']:g}"
+            panels = _panels.over_shares(part) if part.height > _MOST_BARS else _panels.over_groups(part, keys)
+        rows.append(alt.HConcatChart(hconcat=panels, spacing=24, title=_charts.title(heading, note)))
+    return alt.VConcatChart(vconcat=rows, spacing=28)
+
+
+def budget(budget: Budget) -> alt.LayerChart:
+    """Plot what every charge took of a budget, and what is left.
+
+    Up to 30 charged outputs have a bar each, from what was spent before it to what was spent after it; more are one
+    rising line.
+
+    Parameters
+    ----------
+    budget
+        The budget; its log is read, nothing is charged.
+
+    Returns
+    -------
+    altair.LayerChart
+
+    Examples
+    --------
+    >>> from dp_polars._accounting.budgets import Budget
+    >>> chart = budget(Budget(epsilon=1))
+    """
+    total, log, symbol = float(budget.total), budget.log(), _SYMBOLS[budget.unit]
+    spent = log.item(-1, "running_total") if log.height else 0.0
+    left = max(total - spent, 0.0)
+    title = _charts.title(f"{symbol}: {spent:.4g} of {total:.4g} spent, {left:.4g} left")
+    summed = _charts.axis(f"privacy loss {symbol} of one person, added up")
+    scale = alt.Scale(domain=[0, 1.08 * total], nice=False)
+    steps = log.select("what", before=pl.col("running_total") - pl.col("loss"), after="running_total", loss="loss")
+    edge = alt.Chart(pl.DataFrame({"total": [total], "label": ["the budget"]}))
+    dashed: dict[str, Any] = {"strokeDash": [6, 3], "strokeWidth": 1.5}
+    if steps.height > _MOST_BARS:
+        line = (
+            alt.Chart(steps.with_columns(number=pl.int_range(1, pl.len() + 1)))
+            .mark_line(interpolate="step-after", strokeWidth=2, color=_charts.COLORS[0])
+            .encode(
+                x=alt.X("number:Q", axis=_charts.axis("charged outputs, in their order")),
+                y=alt.Y("after:Q", scale=scale, axis=summed),
+                tooltip=["number", "what", "after"],
+            )
+        )
+        rule = edge.mark_rule(**dashed).encode(y="total:Q")
+        named = edge.mark_text(align="left", dx=4, dy=-7, fontSize=12)
+        text = named.encode(y="total:Q", x=alt.value(0), text="label:N")
+        return alt.LayerChart(layer=[line, rule, text], width=460, height=260, title=title)
+    labels = [*(f"{i + 1}. {what}" for i, what in enumerate(steps["what"])), "left"]
+    ending = pl.DataFrame([("left", spent, total, left)], steps.schema, orient="row")
+    steps = pl.concat([steps, ending]).with_row_index("rank")
+    steps = steps.with_columns(
+        fill=pl.when(pl.col("rank") < log.height).then(pl.lit(_charts.FILLS[0])).otherwise(pl.lit(_charts.FILLS[2])),
+        text=pl.Series([f"{loss:.3g}" for loss in steps["loss"]]),
+    )
+    base = alt.Chart(steps).encode(
+        y=alt.Y("rank:O", axis=_charts.names_axis(labels)), tooltip=["what", "loss", "before", "after"]
+    )
+    bars = base.mark_bar(stroke="black", strokeWidth=0.7, height={"band": 0.7}).encode(
+        x=alt.X("before:Q", scale=scale, axis=summed), x2="after:Q", fill=alt.Fill("fill:N", scale=None)
+    )
+    texts = base.mark_text(align="left", baseline="middle", dx=4, fontSize=11).encode(x="after:Q", text="text:N")
+    rule = edge.mark_rule(**dashed).encode(x="total:Q")
+    return alt.LayerChart(layer=[rule, bars, texts], width=420, height=alt.Step(26), title=title)

@@ -1,0 +1,110 @@
+"""The panels of a plotted simulation: what one output would be worth, over losses, groups, or shares of groups."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from dp_polars._numeric.extras import require
+from dp_polars.plot import _charts
+
+if TYPE_CHECKING:
+    import altair as alt
+else:
+    alt = require("altair", extra="plot")
+
+
+def _measures(part: pl.DataFrame) -> list[tuple[str, str, alt.Scale, dict[str, Any]]]:
+    """Return column, title, scale and axis style of the two measures of an output."""
+    unit = part.item(0, "error_unit")
+    unit = "units of the score" if unit == "score" else unit
+    return [
+        (
+            "probability_true",
+            "probability of the true answer",
+            alt.Scale(domain=[0, 1]),
+            {"format": "%", "tickCount": 5},
+        ),
+        ("expected_error", f"expected error ({unit})", alt.Scale(zero=True), {"tickCount": 6}),
+    ]
+
+
+def over_losses(part: pl.DataFrame, title: str) -> list[Any]:
+    """Return the panels of one output at several losses: middle and spread over the groups."""
+    panels = []
+    for column, y_title, scale, style in _measures(part):
+        value = pl.col(column)
+        middle = part.group_by("loss", maintain_order=True).agg(
+            low=value.quantile(0.1, "linear"), middle=value.median(), high=value.quantile(0.9, "linear")
+        )
+        base = alt.Chart(middle).encode(x=_charts.along(middle, "loss", title, log=True, width=250))
+        y_axis = _charts.axis(y_title, **style)
+        band = base.mark_area(color=_charts.PALE, opacity=0.4).encode(
+            y=alt.Y("low:Q", scale=scale, axis=y_axis), y2="high:Q"
+        )
+        line = base.mark_line(color=_charts.COLORS[0], point={"size": 40, "fill": _charts.COLORS[0]}).encode(
+            y=alt.Y("middle:Q", scale=scale, axis=y_axis), tooltip=["loss", "low", "middle", "high"]
+        )
+        panels.append(alt.LayerChart(layer=[band, line], width=250, height=200))
+    return panels
+
+
+def over_groups(part: pl.DataFrame, keys: list[str]) -> list[Any]:
+    """Return the panels of one output at one loss: a mark per group."""
+    text = pl.concat_str([pl.col(key).cast(pl.String) for key in keys], separator=", ") if keys else pl.lit("all rows")
+    labels = part.select(text.alias("group"))["group"].to_list()
+    part = part.with_row_index("rank")
+    panels: list[Any] = []
+    for column, title, scale, style in _measures(part):
+        y = alt.Y("rank:O", axis=None if panels else _charts.names_axis(labels))
+        x = alt.X(column, type="quantitative", scale=scale, axis=_charts.axis(title, **style))
+        bars = alt.Chart(part.select("rank", column), width=170, height=alt.Step(20))
+        panels.append(bars.mark_bar(color=_charts.COLORS[0], height={"band": 0.6}).encode(y=y, x=x, tooltip=column))
+    return [*panels, *_ranges(part)]
+
+
+def _ranges(part: pl.DataFrame) -> list[Any]:
+    """Return a panel with the true answer and the range of the private one, for quantiles of numbers or dates."""
+    answers = part.select("rank", "true_answer", "answer_5", "answer_95")
+    is_date = answers["true_answer"].dtype in (pl.Date, pl.Datetime)
+    if answers["true_answer"].dtype.is_numeric() or answers["true_answer"].dtype == pl.String:
+        # With outputs of several types, numbers are text.
+        answers = answers.with_columns(pl.exclude("rank").cast(pl.Float64, strict=False))
+    lie_on_a_line = is_date or (answers["true_answer"].dtype == pl.Float64 and not answers["true_answer"].null_count())
+    if not (lie_on_a_line and re.match(r"median on|\S+-quantile on", part.item(0, "selects"))):
+        return []
+    axis = _charts.axis("true answer (dot), private one 5–95% (bar)", tickCount=6)
+    ends: dict[str, Any] = {"type": "temporal" if is_date else "quantitative", "axis": axis}
+    base = alt.Chart(answers, width=220, height=alt.Step(20)).encode(
+        y=alt.Y("rank:O", axis=None), tooltip=answers.columns[1:]
+    )
+    rule = base.mark_rule(strokeWidth=5, color=_charts.PALE).encode(
+        x=alt.X("answer_5", scale=alt.Scale(zero=False, padding=8), **ends), x2="answer_95"
+    )
+    dot = base.mark_point(size=45, filled=True, color="black", opacity=1).encode(x=alt.X("true_answer", **ends))
+    return [alt.LayerChart(layer=[rule, dot])]
+
+
+def over_shares(part: pl.DataFrame) -> list[Any]:
+    """Return the panels of one output at one loss in many groups: how many of them do as well."""
+    panels: list[Any] = []
+    for column, title, scale, style in _measures(part):
+        ranked = part.select(pl.col(column).sort(descending=column == "expected_error")).select(
+            share=(pl.int_range(pl.len()) + 0.5) / pl.len(), value=column
+        )
+        # Enough points for the eye, few enough for a small file.
+        at = np.unique(np.linspace(0, ranked.height - 1, 400).astype(np.int64))
+        share = _charts.axis(f"{part.height:,} groups, the hardest first", format="%", tickCount=5)
+        panels.append(
+            alt.Chart(ranked[at], width=250, height=200)
+            .mark_line(color=_charts.COLORS[0], strokeWidth=2)
+            .encode(
+                x=alt.X("share:Q", scale=alt.Scale(domain=[0, 1]), axis=share),
+                y=alt.Y("value:Q", scale=scale, axis=_charts.axis(title, **style)),
+                tooltip=["share", "value"],
+            )
+        )
+    return panels

@@ -1,0 +1,232 @@
+"""Private queries on Spark: the same query, claim, budget and kernel, where the rows are."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from dp_polars._frames import group_keys
+from dp_polars._frames.release import PrivateQuery, ReleaseError
+from dp_polars._numeric.extras import require
+from dp_polars._queries.queries import OfCategories
+from dp_polars.spark import _column_types
+from dp_polars.spark._counting import Output, histogram, key_table, union
+from dp_polars.spark._workers import Answer, drawing
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructField
+
+    from dp_polars._accounting.budgets import Budget
+    from dp_polars._frames.release import Ask
+
+_types: Any = require("pyspark.sql.types", extra="spark")
+_sql: Any = require("pyspark.sql", extra="spark")
+
+# Where Spark keeps the type of a text column whose texts it pads, or whose length it checks.
+_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
+
+
+def release(
+    query: PrivateQuery, frame: DataFrame, *, budget: Budget | None = None, path: str | os.PathLike[str] | None = None
+) -> DataFrame:
+    """Release all outputs of a query once, from the rows of a Spark DataFrame, charged before a row is read.
+
+    Contribution bounds, distinct people and counts are native Spark SQL; the executors draw, many groups at once, with
+    their own operating system's randomness. The answers are on disk when this returns: nothing draws them again.
+
+    Parameters
+    ----------
+    query
+        Made by `dp_polars.protect(…)….agg(…)`, without data and without row operations (filter, with_columns, select,
+        join, and expressions inside `agg`): do those in Spark first, row by row.
+    frame
+        The private rows, one person's independent of all others'. A person, a key and a value are what Spark holds for
+        them, without collations. Read once per output: let it be deterministic.
+    budget
+        What is charged, where the query itself has none.
+    path
+        A folder that is not there yet, for the answers as Parquet. None: a checkpoint in the session's checkpoint
+        directory (`spark.sparkContext.setCheckpointDir`).
+
+    Returns
+    -------
+    DataFrame
+        The public keys, each once (in no order), then one column per output. Modes have the column's type, quantiles
+        the candidates' (unsigned integers a wider one).
+
+    Raises
+    ------
+    BudgetExceededError
+        If the budget has too little left. Nothing is charged then, and no row is read.
+    ReleaseError
+        If Spark fails on the private rows; the charge stays, and nothing is published.
+    TypeError, ValueError
+        If the query or the frame is not as described, or there is no place for the answers. Nothing is charged then.
+    """
+    _check(query, frame, budget)
+    target = _target(frame.sparkSession, path)
+    drawn = _drawn(query, frame)
+    if target is not None:
+        _check_names(drawn)
+    query._charge(budget)
+    try:
+        published = _published(drawn, target)
+    except Exception:  # its message may hold values of private rows
+        published = None
+    if published is None:  # raised here, where no exception with private values is its context
+        raise ReleaseError
+    return published
+
+
+def _check(query: object, frame: object, budget: Budget | None) -> None:
+    """Refuse what can't be released on Spark."""
+    if not isinstance(query, PrivateQuery):
+        msg = f"query must be a PrivateQuery, got {type(query).__name__}."
+        raise TypeError(msg)
+    if not isinstance(frame, _sql.DataFrame) or not hasattr(frame, "_jdf") or frame.isStreaming:
+        kind = f"{type(frame).__module__}.{type(frame).__name__}"
+        msg = f"frame must be a batch DataFrame of a Spark session (Spark Connect has none of its own), got {kind}."
+        raise TypeError(msg)
+    if query._source is not None:
+        msg = "query must be built without data.\n\nHint: begin it with dp_polars.protect(…), not frame.dp.protect(…)."
+        raise TypeError(msg)
+    if query._recipe.steps:
+        msg = (
+            "query must not have row operations (filter, with_columns, select, join): they are Polars expressions.\n\n"
+            "Hint: do them on the Spark DataFrame first, row by row."
+        )
+        raise TypeError(msg)
+    if budget is not None and query._budget is not None:
+        msg = "budget must be left out where the query has one."
+        raise TypeError(msg)
+
+
+def _drawn(query: PrivateQuery, frame: DataFrame) -> DataFrame:
+    """Return the release as a lazy frame, everything typed and nothing read: to be run once, never shown."""
+    spark, protection = frame.sparkSession, query.protection
+    _check_unit(frame, protection.privacy_unit)
+    names = [] if query._keys is None else query._keys.columns
+    schema = {name: _type_of(frame, name, "key") for name in names}
+    keys = None if query._keys is None else group_keys.in_types_of(query._keys, pl.Schema(schema))
+    number = 1 if keys is None else keys.height
+    fields = [_types.StructField(name, frame.schema[name].dataType) for name in names]
+    table = key_table(spark, keys, fields)
+    histograms, answers = [], []
+    for ask in query.asks:
+        output, answer, field = _planned(query, ask, frame, number)
+        histograms.append(histogram(frame, protection.privacy_unit, names, table, number, output))
+        answers.append(answer)
+        fields.append(field)
+    return union(table, histograms).mapInArrow(
+        drawing(answers, [field.name for field in fields]), _types.StructType(fields)
+    )
+
+
+def _check_unit(frame: DataFrame, name: str | None) -> None:
+    if name is None:
+        return
+    if name not in frame.columns:
+        msg = f"the frame must have the privacy unit {name!r} as a column, got the columns {frame.columns}."
+        raise ValueError(msg)
+    kind = frame.schema[name].dataType.simpleString()
+    if "collate" in kind:  # Spark would take several people for one, and bound them as one
+        msg = f"the privacy unit {name!r} must have no collation, got {kind}."
+        raise TypeError(msg)
+
+
+def _planned(query: PrivateQuery, ask: Ask, frame: DataFrame, groups: int) -> tuple[Output, Answer, StructField]:
+    """Return what is counted, what is drawn, and the column that comes out."""
+    name = _plain_column(ask)
+    try:
+        dtype = _type_of(frame, name, "column")
+        answer = ask.query.answer_type(dtype)
+        known = _column_types.answer_type(answer)
+        if known is None:
+            msg = (
+                f"candidates must have a type that Spark has, got {answer}.\n\nHint: cast them; times to microseconds."
+            )
+            raise TypeError(msg)
+    except (TypeError, ValueError) as error:
+        msg = f"Output {ask.name!r}: {error}"
+        raise type(error)(msg) from None
+    protection = query.protection
+    output = Output(name, dtype, ask.query, protection.kept(ask.query, groups), protection.counts_people(ask.query))
+    of_column = isinstance(ask.query, OfCategories)
+    field = _types.StructField(ask.name, frame.schema[name].dataType if of_column else _column_types.spark_type(known))
+    return output, Answer(ask.query, dtype, known), field
+
+
+def _plain_column(ask: Ask) -> str:
+    names = ask.column.meta.root_names()
+    if len(names) != 1 or not ask.column.meta.undo_aliases().meta.eq(pl.col(names[0])):
+        msg = (
+            f"Output {ask.name!r} must be asked of a column as it is: Spark can't run Polars expressions.\n\n"
+            "Hint: make the column on the Spark DataFrame first, row by row."
+        )
+        raise TypeError(msg)
+    return names[0]
+
+
+def _type_of(frame: DataFrame, name: str, what: str) -> pl.DataType:
+    if name not in frame.columns:
+        msg = f"the frame must have the {what} {name!r}, got the columns {frame.columns}."
+        raise ValueError(msg)
+    kind = frame.schema[name].dataType
+    dtype = _column_types.polars_type(kind)
+    declared = frame.schema[name].metadata.get(_DECLARED, "")
+    if declared.startswith("char("):
+        msg = f"the {what} {name!r} must not be padded text, got {declared}.\n\nHint: rtrim it in Spark first."
+        raise TypeError(msg)
+    if dtype is None:
+        msg = (
+            f"the {what} {name!r} must be text without a collation, a number, a boolean, a date, a timestamp or a "
+            f"day-time interval, got {kind.simpleString()}."
+        )
+        raise TypeError(msg)
+    return dtype
+
+
+def _target(spark: SparkSession, path: str | os.PathLike[str] | None) -> str | None:
+    """Return the folder of the answers, which is not there yet; None: the checkpoint directory, which is."""
+    if path is None:
+        if spark.sparkContext.getCheckpointDir() is None:
+            msg = (
+                "path must be given where Spark has no checkpoint directory.\n\n"
+                'Hint: spark.sparkContext.setCheckpointDir("…"), on storage that all executors reach.'
+            )
+            raise ValueError(msg)
+        return None
+    target = os.fspath(path)
+    if set(target) & set("{}[]*?\\"):  # which Spark would read as a pattern, of other folders too
+        msg = f"path must have none of the characters {{}}[]*?\\, got {target!r}."
+        raise ValueError(msg)
+    jvm: Any = spark._jvm
+    folder = jvm.org.apache.hadoop.fs.Path(target)
+    if folder.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).exists(folder):
+        msg = f"path must be a folder that is not there yet, got {target!r}."
+        raise ValueError(msg)
+    return target
+
+
+def _check_names(drawn: DataFrame) -> None:
+    """Refuse columns that a Parquet file can't have side by side."""
+    is_case_sensitive = drawn.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    if not is_case_sensitive and len({name.lower() for name in drawn.columns}) < len(drawn.columns):
+        msg = (
+            f"keys and outputs must have names that differ by more than case, got {drawn.columns}.\n\n"
+            "Hint: rename one, or set spark.sql.caseSensitive to true."
+        )
+        raise ValueError(msg)
+
+
+def _published(drawn: DataFrame, target: str | None) -> DataFrame:
+    """Run the release once and return its answers from disk. One attempt of each task gets there."""
+    if target is None:
+        return drawn.checkpoint(eager=True)
+    # The committer that moves nothing into the folder before all tasks are done.
+    writer = drawn.write.option("mapreduce.fileoutputcommitter.algorithm.version", "1")
+    writer.mode("error").parquet(target)
+    return drawn.sparkSession.read.schema(drawn.schema).parquet(target)

@@ -1,0 +1,62 @@
+"""Which Polars type a Spark column has, and which Spark type an answer gets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from dp_polars._numeric.extras import require
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+types = require("pyspark.sql.types", extra="spark")
+
+_POLARS = {
+    types.BooleanType: pl.Boolean(),
+    types.ByteType: pl.Int8(),
+    types.ShortType: pl.Int16(),
+    types.IntegerType: pl.Int32(),
+    types.LongType: pl.Int64(),
+    types.FloatType: pl.Float32(),
+    types.DoubleType: pl.Float64(),
+    types.StringType: pl.String(),
+    types.DateType: pl.Date(),
+    types.TimestampType: pl.Datetime("us", "UTC"),
+    types.TimestampNTZType: pl.Datetime("us"),
+    types.DayTimeIntervalType: pl.Duration("us"),
+}
+# What holds the answers of a type that Spark has not.
+_WIDER: dict[type[pl.DataType], pl.DataType] = {
+    pl.UInt8: pl.Int16(),
+    pl.UInt16: pl.Int32(),
+    pl.UInt32: pl.Int64(),
+    pl.UInt64: pl.Decimal(20, 0),
+}
+
+
+def polars_type(dtype: DataType) -> pl.DataType | None:
+    """Return the Polars type that holds the same values and tells the same ones apart; None where there is none."""
+    if isinstance(dtype, types.DecimalType):
+        return pl.Decimal(dtype.precision, dtype.scale)
+    if isinstance(dtype, types.StringType) and dtype != types.StringType():
+        return None  # its collation takes different texts for equal
+    return _POLARS.get(type(dtype))
+
+
+def answer_type(dtype: pl.DataType) -> pl.DataType | None:
+    """Return the narrowest type that holds the answers and that Spark has; None where there is none."""
+    if isinstance(dtype, (pl.Datetime, pl.Duration)):
+        if dtype.time_unit == "ns":
+            return None
+        return pl.Duration("us") if isinstance(dtype, pl.Duration) else pl.Datetime("us", dtype.time_zone and "UTC")
+    dtype = _WIDER.get(dtype.base_type(), dtype)
+    return dtype if isinstance(dtype, pl.Decimal) or dtype in _POLARS.values() else None
+
+
+def spark_type(dtype: pl.DataType) -> DataType:
+    """Return the Spark type of a type of `answer_type`."""
+    if isinstance(dtype, pl.Decimal):
+        return types.DecimalType(dtype.precision, dtype.scale)
+    return next(kind() for kind, known in _POLARS.items() if known == dtype)

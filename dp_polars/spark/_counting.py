@@ -1,0 +1,245 @@
+"""From rows to histograms on Spark, as native SQL: the semantics of `_counting`.
+
+Which of a person's rows count is decided by hashes of that person's own rows under a fresh seed. So a task that Spark
+runs again keeps the same rows. Nothing rests on the seed being secret: the bounds hold for every seed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from dp_polars._numeric.extras import require
+from dp_polars._queries.encoding import FloatSteps, grid_steps
+from dp_polars._queries.queries import OfCategories
+from dp_polars.spark._workers import MARKER, encoding
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from dp_polars._engines.bounding import Kept
+    from dp_polars._queries.queries import Counted, Quantile
+
+sf = require("pyspark.sql.functions", extra="spark")
+types = require("pyspark.sql.types", extra="spark")
+Window = require("pyspark.sql", extra="spark").Window
+
+# Public tables up to this size go to every executor, so that the private rows need not be sorted for the join.
+_BROADCAST = 1 << 17
+# The most cells of a group that its rows are taken to spread over.
+_MOST_CELLS = 1000
+# The physical integers of columns that are no integers.
+_PHYSICAL: dict[pl.DataType, Callable[[Column], Column]] = {
+    pl.Date(): sf.unix_date,
+    pl.Datetime("us", "UTC"): sf.unix_micros,
+}
+
+
+@dataclass(frozen=True)
+class Output:
+    """What is counted for one output.
+
+    Parameters
+    ----------
+    column
+        The name of the column that is asked about, and its Polars type.
+    query
+        What is asked.
+    kept
+        The most that is kept of one person's rows.
+    people
+        Whether distinct people are counted per candidate, rather than rows.
+    """
+
+    column: str
+    dtype: pl.DataType
+    query: Counted
+    kept: Kept
+    people: bool
+
+
+def key_table(spark: SparkSession, keys: pl.DataFrame | None, fields: StructType) -> DataFrame:
+    """Return the public keys in columns `k0`, `k1`, … of the types of `fields`, and each one's number, `group`."""
+    numbers = pl.DataFrame({"group": pl.arange(1 if keys is None else keys.height, eager=True)})
+    named = [] if keys is None else [column.alias(f"k{i}") for i, column in enumerate(keys.get_columns())]
+    schema = types.StructType(
+        [types.StructField(f"k{i}", field.dataType) for i, field in enumerate(fields)]
+        + [types.StructField("group", types.LongType())]
+    )
+    return spark.createDataFrame(pl.DataFrame([*named, *numbers.get_columns()]).to_arrow(), schema)
+
+
+def histogram(
+    rows: DataFrame,
+    privacy_unit: str | None,
+    key_columns: Sequence[str],
+    keys: DataFrame,
+    number_of_keys: int,
+    output: Output,
+    seed: int | None = None,
+) -> DataFrame:
+    """Return the columns `group`, `code` and `count` (all LongType) of one output; the counts of a pair add up.
+
+    Where a histogram would hardly be shorter than the rows, the rows themselves are returned, each with a count of 1:
+    who draws adds them up, and they are shuffled once instead of twice.
+    """
+    seed = int.from_bytes(os.urandom(8), signed=True) if seed is None else seed
+    query, kept = output.query, output.kept
+    rows = _evidence(rows, privacy_unit, key_columns, output.column)
+    key_names = [f"k{i}" for i in range(len(key_columns))]
+
+    def listed(rows: DataFrame) -> DataFrame:
+        """Put the number of the group in the place of its key; rows of other keys are left out."""
+        if not key_names:
+            return rows.withColumn("group", sf.lit(0).cast("long"))
+        table = sf.broadcast(keys) if number_of_keys <= _BROADCAST else keys
+        return rows.join(table, key_names).drop(*key_names)
+
+    def coded(rows: DataFrame, query: OfCategories) -> DataFrame:
+        """Put the candidate's code in the place of a mode's value; other values are left out."""
+        values = query.candidates.for_column(output.dtype)
+        table = pl.DataFrame({"value": values, "code": pl.arange(len(values), eager=True)}).to_arrow()
+        schema = types.StructType([rows.schema["value"], types.StructField("code", types.LongType())])
+        codes = rows.sparkSession.createDataFrame(table, schema)
+        return rows.join(sf.broadcast(codes) if len(values) <= _BROADCAST else codes, "value").drop("value")
+
+    few = not output.people and _are_few(rows, number_of_keys, query.draw(output.dtype).size)
+
+    def counted(rows: DataFrame, *by: str) -> DataFrame:
+        if few:
+            return rows.select(*by, sf.lit(1).cast("long").alias("count"))
+        return rows.groupBy(*by).agg(
+            (sf.count_distinct("person") if output.people else sf.count(sf.lit(1))).alias("count")
+        )
+
+    answer = "value"
+    if not isinstance(query, OfCategories) and (code := _code_by_arithmetic(query, output.dtype)) is not None:
+        answer = "code"
+        rows = rows.withColumn(answer, code).drop("value")
+    if kept.everything:
+        # The native query itself first; everything after it sees only its result.
+        rows = listed(counted(rows, *key_names, answer))
+        if isinstance(query, OfCategories):
+            rows = coded(rows, query)
+    elif isinstance(query, OfCategories):
+        rows = _few_groups(coded(listed(rows), query).repartition("person"), kept, seed)
+        rows = counted(rows, "group", "code")
+    else:
+        rows = _few_rows(listed(rows).repartition("person"), answer, kept, seed)
+        rows = counted(rows, "group", answer)
+    if "code" in rows.columns:
+        return rows.select("group", "code", "count")
+    encode = encoding(query, output.dtype)
+    return rows.select("group", "value", "count").mapInArrow(encode, "group long, code long, count long")
+
+
+def _are_few(rows: DataFrame, groups: int, candidates: int) -> bool:
+    """Whether counting would hardly make the rows fewer, by Spark's estimate of their number.
+
+    Only time hangs on it. The estimate comes from the sizes of files, which are compressed: it is too low by a factor
+    of 4 or so. So rows are few up to some 2 per cell; with 2, two fifths of them are the first of their cell. Of a
+    grid's many points, values are taken to be at no more than `_MOST_CELLS`.
+    """
+    try:
+        # Not of the optimized plan: the optimizer runs expressions on rows that it has at hand, and nothing is charged
+        # yet.
+        plan = rows._jdf.queryExecution().analyzed()
+        columns = plan.output()
+        width: int = 8 + sum(columns.apply(i).dataType().defaultSize() for i in range(columns.size()))
+        size = int(str(plan.stats().sizeInBytes()))
+    except Exception:  # a plan that has no statistics before it is optimized
+        return False
+    return 2 * size <= groups * min(candidates, _MOST_CELLS) * width
+
+
+def _code_by_arithmetic(query: Quantile, dtype: pl.DataType) -> Column | None:
+    """Return the code of `value` as Spark's own arithmetic; None where only Python has it."""
+    steps, value = grid_steps(query.candidates, dtype), sf.col("value")
+    last = query.candidates.size - 1
+    if isinstance(steps, FloatSteps):
+        place = (value.cast("double") - sf.lit(steps.start)) * sf.lit(steps.per_step) - sf.lit(0.5)
+        # Clipped before it becomes an integer: beyond 64 bits Spark would raise.
+        return sf.ceil(sf.greatest(sf.lit(0.0), sf.least(place, sf.lit(float(last))))).cast("long")
+    if steps is None or not (dtype in _PHYSICAL or dtype.is_integer()):
+        return None
+    low, high, whole, shift, stride = (sf.lit(number).cast("long") for number in astuple(steps)[:5])
+    physical = _PHYSICAL[dtype](value) if dtype in _PHYSICAL else value
+    place = (sf.greatest(low, sf.least(physical.cast("long"), high)) - low) * whole + shift
+    # `div` rounds towards 0, not down: below 0, that is clipped anyway.
+    return sf.greatest(sf.lit(0), sf.least(sf.call_function("div", place, stride), sf.lit(last))).cast("long")
+
+
+def union(keys: DataFrame, histograms: Sequence[DataFrame]) -> DataFrame:
+    """Return all histograms and the markers of all groups, each group in one partition, sorted there."""
+    zero = sf.lit(0).cast("long")
+    key_names = [name for name in keys.columns if name != "group"]
+    table = keys.select(
+        "group", sf.lit(MARKER).cast("long").alias("output"), zero.alias("code"), zero.alias("count"), *key_names
+    )
+    nothing = [sf.lit(None).cast(keys.schema[name].dataType).alias(name) for name in key_names]
+    for position, counted in enumerate(histograms):
+        output = sf.lit(position).cast("long").alias("output")
+        table = table.unionAll(counted.select("group", output, "code", "count", *nothing))
+    return table.repartition("group").sortWithinPartitions("group")
+
+
+def _evidence(rows: DataFrame, privacy_unit: str | None, key_columns: Sequence[str], column: str) -> DataFrame:
+    """Return the rows that have a value and a person, as the columns `person`, `k0`, `k1`, … and `value`."""
+    chosen = [rows[_quoted(name)].alias(f"k{i}") for i, name in enumerate(key_columns)]
+    chosen.append(rows[_quoted(column)].alias("value"))
+    if privacy_unit is not None:
+        person = rows[_quoted(privacy_unit)]
+        if _is_float(rows, privacy_unit):
+            person = person + sf.lit(0.0).cast(rows.schema[privacy_unit].dataType)  # -0.0 is 0.0, in hashes too
+        chosen.append(person.alias("person"))
+    rows = rows.select(*chosen)
+    for name in {"value", "person"}.intersection(rows.columns):
+        rows = rows.filter(sf.col(name).isNotNull())
+        if _is_float(rows, name):
+            rows = rows.filter(~sf.isnan(name))
+    return rows
+
+
+def _few_groups(rows: DataFrame, kept: Kept, seed: int) -> DataFrame:
+    """Keep the rows of random groups of each person."""
+    if kept.groups is None:
+        return rows
+    # The group itself breaks ties of the hash: a tie can't let a person keep more.
+    order = Window.partitionBy("person").orderBy("place of group", "group")
+    rows = rows.withColumn("place of group", _place_of_group(seed))
+    rows = rows.withColumn("rank", sf.dense_rank().over(order)).filter(sf.col("rank") <= kept.groups)
+    return rows.drop("rank", "place of group")
+
+
+def _few_rows(rows: DataFrame, answer: str, kept: Kept, seed: int) -> DataFrame:
+    """Keep random rows of each person, within all bounds."""
+    # Equal rows of a person are told apart by a number, so that the choice does not hang on the order of Spark's rows.
+    same = ["person", "group", answer]
+    # With the order of the groups in it, one sort serves this window and the next.
+    groups = ["group"] if kept.groups is None else [_place_of_group(seed), "group"]
+    each = Window.partitionBy("person", *groups, answer)
+    rows = rows.withColumn("copy", sf.row_number().over(each.orderBy(answer)))
+    rows = _few_groups(rows, kept, seed)
+    for most, owner, salt in [(kept.rows_per_group, ["person", "group"], 1), (kept.rows, ["person"], 2)]:
+        if most is not None:
+            order = Window.partitionBy(*owner).orderBy(sf.xxhash64(sf.lit(seed), sf.lit(salt), *same, "copy"))
+            rows = rows.withColumn("rank", sf.row_number().over(order)).filter(sf.col("rank") <= most).drop("rank")
+    return rows
+
+
+def _place_of_group(seed: int) -> Column:
+    """Return what puts the groups of a person in a random order."""
+    return sf.xxhash64(sf.lit(seed), "person", "group")
+
+
+def _is_float(rows: DataFrame, name: str) -> bool:
+    return isinstance(rows.schema[name].dataType, (types.FloatType, types.DoubleType))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,152 @@
+"""What Spark's executors run in Python: encoding values, and drawing. Both get and give batches in Arrow's format.
+
+A histogram has the columns `group`, `output` (its position), `code` and `count`, and the key columns; the counts of a
+code add up. One row of each group is its *marker*: `output` is −1, and it alone holds the group's public key. So a
+group without private rows is answered too, and each key comes out exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dp_polars._queries.drawing import draw_from_runs
+from dp_polars._queries.scores import Runs
+
+if TYPE_CHECKING:
+    from dp_polars._numeric.arrays import Ints
+    from dp_polars._queries.queries import Counted
+
+Stage: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
+
+MARKER = -1
+COUNTED = ["group", "output", "code", "count"]
+# Rows that are drawn at once: Spark's batches of 10,000 would cost mostly overhead.
+_ROWS = 1 << 18
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is drawn for one output: from which type of column, and as which type it is answered."""
+
+    query: Counted
+    column: pl.DataType
+    dtype: pl.DataType
+
+
+def encoding(query: Counted, column: pl.DataType) -> Stage:
+    """Return the stage from (group, value, count) to (group, code, count), without values that are no evidence.
+
+    Values of one code are added up as far as they come together: where they are many more than candidates, that is
+    most of them.
+    """
+
+    def encode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        encoder, size = query.encoder(column), query.draw(column).size
+        for rows in _in_chunks(batches, _ROWS):
+            values = rows["value"]
+            if isinstance(column, pl.Datetime) and column.time_zone is not None:
+                values = values.cast(pa.timestamp("us", column.time_zone))  # the session's zone may be none of Polars'
+            values = pl.Series(values).cast(column)
+            coded = pl.DataFrame({"group": rows["group"], "code": encoder(values), "count": rows["count"]})
+            counted = coded.filter(pl.col("code") < size).group_by("group", "code").agg(pl.col("count").sum())
+            yield from counted.cast(pl.Int64).to_arrow().to_batches()
+
+    return encode
+
+
+def drawing(answers: Sequence[Answer], names: Sequence[str]) -> Stage:
+    """Return the stage from a histogram, sorted by group, to one row of answers per group.
+
+    `names` are those of the key columns and of the answers.
+    """
+
+    def draw(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for histogram in whole_groups(batches):
+            yield pa.RecordBatch.from_arrays(_draw(histogram, answers), names=list(names))
+
+    return draw
+
+
+def whole_groups(batches: Iterable[pa.RecordBatch], most_rows: int = _ROWS) -> Iterator[pa.Table]:
+    """Yield the rows in tables of whole groups, many at once: Spark's batches end anywhere.
+
+    What is held of a group that goes on and on is added up whenever it has doubled.
+    """
+    held: list[pa.Table] = []  # the last group so far
+    for rows in _in_chunks(batches, most_rows):
+        groups = _numpy(rows["group"])
+        last = int(np.searchsorted(groups, groups[-1]))
+        if last == 0 and held and held[0]["group"][0].as_py() == groups[0]:
+            held.append(rows)
+            if sum(part.num_rows for part in held) > 2 * max(most_rows, held[0].num_rows):
+                held = [_added_up(pa.concat_tables(held))]
+            continue
+        if held or last:
+            yield pa.concat_tables([*held, rows.slice(0, last)])
+        held = [rows.slice(last)]
+    if held:
+        yield pa.concat_tables(held)
+
+
+def _added_up(histogram: pa.Table) -> pa.Table:
+    """Return the rows of one group with each code once."""
+    is_marker = pc.equal(histogram["output"], MARKER)
+    counted = histogram.filter(pc.invert(is_marker)).group_by(COUNTED[:3]).aggregate([("count", "sum")])
+    counted = counted.rename_columns(COUNTED)
+    together = pa.concat_tables([histogram.filter(is_marker), counted], promote_options="default")
+    return together.cast(histogram.schema)  # a sum may be null, Spark's columns may not
+
+
+def _in_chunks(batches: Iterable[pa.RecordBatch], most_rows: int) -> Iterator[pa.Table]:
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        if batch.num_rows:
+            held.append(batch)
+        if sum(part.num_rows for part in held) >= most_rows:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _draw(histogram: pa.Table, answers: Sequence[Answer]) -> list[pa.Array]:
+    """Return the keys and the answers of all groups of the table."""
+    groups, outputs, codes, counts = (_numpy(histogram[name]) for name in COUNTED)
+    markers = np.flatnonzero(outputs == MARKER)
+    listed = groups[markers]
+    columns = [column.combine_chunks() for column in histogram.drop_columns(COUNTED).take(markers).columns]
+    for position, answer in enumerate(answers):
+        own = np.flatnonzero(outputs == position)
+        runs = _runs(groups[own], codes[own], counts[own], listed)
+        drawn = draw_from_runs(answer.query.draw(answer.column), runs)
+        columns.append(answer.query.answers(drawn, answer.column).cast(answer.dtype).to_arrow())
+    return columns
+
+
+def _runs(groups: Ints, codes: Ints, counts: Ints, listed: Ints) -> Runs:
+    """Return the histogram of one output, in the order of the groups listed."""
+    order = np.lexsort((codes, groups))
+    groups, codes = groups[order], codes[order]
+    # A code has a row from each task that encoded it.
+    is_new = np.ones(len(order), bool)
+    is_new[1:] = (groups[1:] != groups[:-1]) | (codes[1:] != codes[:-1])
+    new = np.flatnonzero(is_new)
+    groups, codes, totals = groups[new], codes[new], np.add.reduceat(counts[order], new) if len(new) else counts
+    first = np.searchsorted(groups, listed)
+    sizes = np.searchsorted(groups, listed, side="right") - first
+    if sizes.sum() != len(new):
+        msg = "Every group must come with its key: Spark has divided one between two tasks."
+        raise RuntimeError(msg)
+    return Runs.of_counts(codes, totals, sizes)
+
+
+def _numpy(column: pa.ChunkedArray) -> Ints:
+    array: Ints = column.to_numpy()
+    return array

@@ -1,0 +1,585 @@
+import copy
+import math
+import os
+import pickle
+import shutil
+import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import datetime, timezone
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from dp_polars._accounting import budgets, ledger
+from dp_polars._accounting.budgets import Budget, BudgetExceededError
+from dp_polars._accounting.claims import Claim, Contributions, Loss
+
+ONE = Contributions(1, 1)
+LOG = {
+    "when": pl.Datetime("us", "UTC"),
+    "what": pl.String,
+    "mechanism": pl.String,
+    "unit": pl.String,
+    "loss": pl.Float64,
+    "running_total": pl.Float64,
+    "exact_loss": pl.String,
+}
+
+
+def claim(*, epsilon=None, rho=None, mechanism=None, contributions=ONE, relation="add_or_remove_one"):
+    loss = Loss.of(epsilon=epsilon, rho=rho)
+    return Claim.of(loss, mechanism, Fraction(1), contributions, relation)
+
+
+def pay(budget, *claims, unit="patient", relation="add_or_remove_one"):
+    entries = [(f"mode(c{i})", one) for i, one in enumerate(claims)]
+    budget.charge(entries, privacy_unit=unit, neighboring_relation=relation)
+
+
+def contents(folder):
+    """Everything in a folder: to show that nothing was changed."""
+    return {p.name: p.read_bytes() if p.is_file() else None for p in Path(folder).iterdir()}
+
+
+@pytest.fixture(params=["memory", "file"])
+def path(request, tmp_path):
+    return None if request.param == "memory" else tmp_path / "ledger.db"
+
+
+# Sums
+
+
+@pytest.mark.parametrize("tenth", [0.1, Decimal("0.1"), Fraction(1, 10)])
+def test_ten_tenths_fit_one_and_an_eleventh_does_not(path, tenth):
+    budget = Budget(epsilon=1, path=path)
+    for n in range(10):
+        assert budget.spent == Fraction(n, 10)
+        pay(budget, claim(epsilon=tenth))
+    assert (budget.spent, budget.remaining) == (1, 0)
+    with pytest.raises(BudgetExceededError, match=r"requested epsilon=0\.1, remaining 0, short by 0\.1\."):
+        pay(budget, claim(epsilon=tenth))
+    assert budget.spent == 1
+    assert budget.log().height == 10
+
+
+def test_thirds_add_up_to_one(path):
+    budget = Budget(rho=1, path=path)
+    for _ in range(3):
+        pay(budget, claim(rho=Fraction(1, 3)))
+    assert isinstance(budget.remaining, Fraction)
+    assert budget.remaining == 0
+
+
+def test_a_hair_too_much_is_refused(path):
+    budget = Budget(epsilon=1, path=path)
+    pay(budget, claim(epsilon=1 - Fraction(1, 10**15)))
+    with pytest.raises(BudgetExceededError) as refused:
+        pay(budget, claim(epsilon=Fraction(1, 10**15) + Fraction(1, 10**30)))
+    assert refused.value.short_by == Fraction(1, 10**30)
+
+
+@pytest.mark.parametrize("mechanism", ["permute_and_flip", "exponential"])
+@pytest.mark.parametrize("asked", ["epsilon", "rho"])
+@pytest.mark.parametrize("unit", ["epsilon", "rho"])
+def test_a_claim_is_charged_its_cost_in_the_unit_of_the_budget(path, unit, asked, mechanism):
+    spread = claim(**{asked: Fraction(1, 2)}, mechanism=mechanism, contributions=Contributions(5, 2))
+    budget = Budget(**{unit: 10}, path=path)
+    pay(budget, spread)
+    assert budget.spent == spread.cost(unit)
+    assert (budget.spent == Fraction(1, 2)) == (unit == asked)
+
+
+def test_permute_and_flip_costs_more_rho_than_an_eighth_of_its_square(path):
+    budget = Budget(rho=1, path=path)
+    pay(budget, claim(epsilon=1))
+    assert float(budget.spent) == pytest.approx(math.exp(-1), rel=1e-15)
+    assert budget.spent > Fraction(1, 8)
+
+
+def test_exponential_over_several_groups_costs_more_epsilon_than_the_root(path):
+    budget = Budget(epsilon=10, path=path)
+    pay(budget, claim(rho=Fraction(1, 8), contributions=Contributions(4, 1)))
+    assert budget.spent**2 >= 4  # T·√(8·rho/(k·m² + r²)) = 4·√(1/4); a bare √(8·rho) would be 1
+    assert float(budget.spent) == pytest.approx(2, rel=1e-15)
+
+
+def test_a_charge_is_all_or_nothing(path):
+    budget = Budget(epsilon=1, path=path)
+    pay(budget, claim(epsilon=0.25), claim(epsilon=0.25))
+    with pytest.raises(BudgetExceededError) as refused:
+        pay(budget, claim(epsilon=0.25), claim(epsilon=0.25), claim(epsilon=0.25))
+    error = refused.value
+    assert (error.requested, error.remaining, error.short_by) == (
+        Fraction(3, 4),
+        Fraction(1, 2),
+        Fraction(1, 4),
+    )
+    assert error.unit == "epsilon"
+    assert "Hint: ask for smaller losses" in str(error)
+    assert budget.spent == Fraction(1, 2)
+    assert budget.log().height == 2
+
+
+def test_an_error_in_the_middle_of_a_charge_leaves_nothing(path):
+    budget = Budget(epsilon=1, path=path)
+    unwritable = "\ud800"  # no UTF-8 has it
+    with pytest.raises(UnicodeEncodeError):
+        budget.charge(
+            [("first", claim(epsilon=0.1)), (unwritable, claim(epsilon=0.1))],
+            privacy_unit=None,
+            neighboring_relation="add_or_remove_one",
+        )
+    assert (budget.spent, budget.log().height) == (0, 0)
+    pay(budget, claim(epsilon=0.5))
+    assert budget.spent == Fraction(1, 2)
+
+
+def test_numbers_stand_in_full_in_the_refusal():
+    budget = Budget(epsilon=Fraction(10, 3))
+    pay(budget, claim(epsilon=0.1))
+    with pytest.raises(BudgetExceededError, match="requested epsilon=40, remaining 97/30, short by 1103/30"):
+        pay(budget, claim(epsilon=40))
+    with pytest.raises(BudgetExceededError, match=r"short by 0\.00000000000000000001\."):
+        pay(Budget(epsilon=1), claim(epsilon=1 + Fraction(1, 10**20)))
+
+
+def test_a_refusal_survives_pickling():
+    error = BudgetExceededError(Fraction(1, 2), Fraction(1, 4), "rho")
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.short_by, again.unit, str(again)) == (Fraction(1, 4), "rho", str(error))
+    assert isinstance(error, ValueError)
+
+
+def test_numbers_too_long_to_keep_are_refused(path):
+    long = Fraction(2**4100 + 1, 2**4101)
+    with pytest.raises(ValueError, match="at most 4000 bits"):
+        Budget(epsilon=long, path=path)
+    budget = Budget(epsilon=1, path=path)
+    with pytest.raises(ValueError, match="at most 4000 bits"):
+        pay(budget, claim(epsilon=long))
+    assert budget.spent == 0
+
+
+def test_a_sum_that_grows_too_long_is_refused():
+    budget = Budget(epsilon=1)
+    losses = [Fraction(prime**400 // 10, prime**400) for prime in (3, 5, 7, 11)]  # 634 to 1,384 bits, coprime
+    for loss in losses[:3]:
+        pay(budget, claim(epsilon=loss))
+    with pytest.raises(ValueError, match="at most 4000 bits"):
+        pay(budget, claim(epsilon=losses[3]))
+    with pytest.raises(BudgetExceededError, match="short by"):  # and what is left still prints
+        pay(budget, claim(epsilon=losses[3] * 10))
+    assert budget.spent == sum(losses[:3])
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
+@pytest.mark.parametrize("unit", ["patient", None])
+def test_the_first_charge_fixes_privacy_unit_and_relation(path, unit, relation):
+    budget = Budget(epsilon=1, path=path)
+    with pytest.raises(BudgetExceededError):  # a refusal fixes nothing
+        pay(budget, claim(epsilon=2, relation="add_or_remove_one"), unit="doctor")
+    other = "replace_one" if relation == "add_or_remove_one" else "add_or_remove_one"
+    pay(budget, claim(epsilon=0.1, relation=relation), unit=unit, relation=relation)
+    pay(budget, claim(epsilon=0.1, relation=relation), unit=unit, relation=relation)
+    with pytest.raises(ValueError, match=f"neighboring_relation='{relation}', as at first, got .*'{other}'"):
+        pay(budget, claim(epsilon=0.1, relation=other), unit=unit, relation=other)
+    with pytest.raises(ValueError, match=rf"(?s)privacy_unit={unit!r} and .*got 'doctor' and .*Hint"):
+        pay(budget, claim(epsilon=0.1, relation=relation), unit="doctor", relation=relation)
+    assert budget.spent == Fraction(1, 5)
+
+
+def test_a_claim_is_for_the_relation_charged():
+    budget = Budget(epsilon=1)
+    with pytest.raises(ValueError, match=r"claim of 'mode\(c0\)' must be for neighboring_relation='replace_one'"):
+        pay(budget, claim(epsilon=0.1), relation="replace_one")
+    pay(budget, claim(epsilon=0.1, relation=None), relation="replace_one")  # the caller's own sensitivity
+    assert budget.spent == Fraction(1, 10)
+
+
+# The log
+
+
+def test_the_log_has_a_row_for_each_output(path):
+    before = datetime.now(timezone.utc)
+    budget = Budget(epsilon=2, path=path)
+    assert_frame_equal(budget.log(), pl.DataFrame(schema=LOG))
+    pay(budget, claim(epsilon=0.5), claim(epsilon=Fraction(1, 3), mechanism="exponential"))
+    pay(budget, claim(epsilon=0.25))
+    log = budget.log()
+    assert log.schema == LOG
+    assert_frame_equal(
+        log.drop("when"),
+        pl.DataFrame(
+            {
+                "what": ["mode(c0)", "mode(c1)", "mode(c0)"],
+                "mechanism": ["permute_and_flip", "exponential", "permute_and_flip"],
+                "unit": ["epsilon"] * 3,
+                "loss": [0.5, 1 / 3, 0.25],
+                "running_total": [0.5, 5 / 6, 13 / 12],
+                "exact_loss": ["1/2", "1/3", "1/4"],
+            }
+        ),
+    )
+    assert log["when"].is_sorted()
+    assert before <= log["when"][0] <= datetime.now(timezone.utc)
+    assert log["when"][0] == log["when"][1]
+
+
+def test_the_log_keeps_its_order_when_the_clock_is_set_back(path, monkeypatch):
+    one = Budget(epsilon=1, path=path)
+    seconds = iter([2_000_000_000, 1_000_000_000, -1])
+    monkeypatch.setattr(budgets.time, "time_ns", lambda: next(seconds) * 10**9)
+    for _ in range(3):
+        pay(one, claim(epsilon=0.1))
+    assert one.log()["when"].dt.year().to_list() == [2033, 2001, 1969]
+    assert one.log()["running_total"].to_list() == [0.1, 0.2, 0.3]
+
+
+def test_a_long_ledger_is_charged_and_read_without_a_walk_through_it(path):
+    budget = Budget(epsilon=1, path=path)
+    pay(budget, *[claim(epsilon=0.0001)] * 5_000)
+    statements = []
+    with budget._transaction() as (connection, head):
+        connection.set_trace_callback(statements.append)
+        assert budget._head(connection) == head
+        connection.set_trace_callback(None)
+    assert statements == ["SELECT * FROM budget"]
+    assert budget.log()["running_total"][-1] == 0.5
+
+
+# The file
+
+
+def test_a_ledger_is_shared_and_kept(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first = Budget(epsilon=0.5, path="visits.db", name="visits")
+    second = Budget(epsilon=Fraction(1, 2), path=tmp_path / "visits.db")
+    monkeypatch.chdir("/")
+    assert first.path == second.path == tmp_path / "visits.db"
+    assert second.name == "visits"
+    pay(first, claim(epsilon=0.1))
+    pay(second, claim(epsilon=0.2))
+    assert first.spent == second.spent == Fraction(3, 10)
+    with pytest.raises(ValueError, match="privacy_unit='patient'"):
+        pay(second, claim(epsilon=0.1), unit="doctor")
+    assert_frame_equal(first.log(), second.log())
+    assert [p.name for p in tmp_path.iterdir()] == ["visits.db"]
+
+
+def test_odd_file_names_are_taken_as_they_are(tmp_path):
+    for name in [":memory:", "a b?mode=ro#x%20", "façade.db", "file:x"]:
+        pay(Budget(epsilon=1, path=tmp_path / name), claim(epsilon=0.1))
+        assert Budget(epsilon=1, path=str(tmp_path / name)).spent == Fraction(1, 10)
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_commits_are_synced_to_the_disk_and_the_folder(tmp_path):
+    ledger = Budget(epsilon=1, path=tmp_path / "ledger.db").path
+    with closing(ledger.open_file(ledger)) as connection:
+        assert connection.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"epsilon": 2}, r"own total, epsilon=1, got epsilon=2\."),
+        ({"epsilon": 1 + Fraction(1, 10**20)}, r"epsilon=1, got epsilon=1\.00000000000000000001\."),
+        ({"rho": 1}, r"own total, epsilon=1, got rho=1\."),
+        ({"epsilon": 1, "name": "visit"}, r"own name, 'visits', got 'visit'\."),
+    ],
+)
+def test_another_total_unit_or_name_is_refused(tmp_path, arguments, message):
+    pay(Budget(epsilon=1, path=tmp_path / "ledger.db", name="visits"), claim(epsilon=0.1))
+    before = contents(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        Budget(**arguments, path=tmp_path / "ledger.db")
+    assert contents(tmp_path) == before
+
+
+def test_a_name_does_not_fit_a_ledger_without_one(tmp_path):
+    Budget(epsilon=1, path=tmp_path / "ledger.db")
+    with pytest.raises(ValueError, match="own name, None, got 'visits'"):
+        Budget(epsilon=1, path=tmp_path / "ledger.db", name="visits")
+
+
+def foreign_database(path):
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE budget (x)")
+
+
+def database_in_wal_mode(path):
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE t (x)")
+        connection.commit()
+        copy = shutil.copytree(path.parent, path.parent.with_name("copy"))
+    shutil.rmtree(path.parent)  # closing has folded the log in; the copy still has it
+    copy.rename(path.parent)
+
+
+def database_with_a_hot_journal(path):
+    foreign_database(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA cache_size = 1")
+        connection.execute("BEGIN")
+        connection.execute("INSERT INTO budget VALUES (zeroblob(100000))")
+        copy = shutil.copytree(path.parent, path.parent.with_name("copy"))
+    shutil.rmtree(path.parent)
+    copy.rename(path.parent)
+    assert path.with_name(path.name + "-journal").exists()
+
+
+def ledger_of_a_later_version(path):
+    Budget(epsilon=1, path=path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 2")
+
+
+def ledger_in_wal_mode(path):
+    Budget(epsilon=1, path=path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        Path.touch,
+        lambda path: path.write_text("epsilon,what\n"),
+        lambda path: path.write_bytes(bytes(10_000)),
+        lambda path: path.write_bytes(b"SQLite format 3\0"),
+        foreign_database,
+        database_in_wal_mode,
+        database_with_a_hot_journal,
+        ledger_of_a_later_version,
+        ledger_in_wal_mode,
+    ],
+)
+def test_a_foreign_file_is_refused_and_left_alone(tmp_path, make):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    make(folder / "ledger.db")
+    before = contents(folder)
+    with pytest.raises(ValueError, match=r"'.*ledger.db' must be one that this version of dp_polars made"):
+        Budget(epsilon=1, path=folder / "ledger.db")
+    assert contents(folder) == before
+
+
+def test_what_is_no_file_is_refused(tmp_path):
+    with pytest.raises(IsADirectoryError, match="must be a file, got a folder"):
+        Budget(epsilon=1, path=tmp_path)
+    with pytest.raises(IsADirectoryError, match="must be a file, got a folder"):
+        Budget(epsilon=1, path=tmp_path / "..")
+    with pytest.raises(FileNotFoundError, match=r"(?s)must be in a folder that is .*Hint: make"):
+        Budget(epsilon=1, path=tmp_path / "no" / "ledger.db")
+    (tmp_path / "file").touch()
+    with pytest.raises(FileNotFoundError, match="must be in a folder that is there"):
+        Budget(epsilon=1, path=tmp_path / "file" / "ledger.db")
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(ValueError, match="must be a regular file"):
+        Budget(epsilon=1, path=tmp_path / "fifo")
+
+
+@pytest.mark.parametrize("target", ["there.db", "nowhere.db"])
+def test_a_symbolic_link_is_refused(tmp_path, target):
+    Budget(epsilon=1, path=tmp_path / "there.db")
+    (tmp_path / "link.db").symlink_to(target)
+    with pytest.raises(ValueError, match="must be a regular file, got a link"):
+        Budget(epsilon=1, path=tmp_path / "link.db")
+    assert not (tmp_path / "nowhere.db").exists()
+
+
+def test_a_linked_folder_is_the_folder(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+    assert Budget(epsilon=1, path=tmp_path / "link" / "x.db").path == tmp_path / "folder" / "x.db"
+
+
+def test_the_journal_of_a_lost_ledger_is_not_played_back_onto_a_new_one(tmp_path):
+    (tmp_path / "ledger.db-journal").write_bytes(b"x")
+    with pytest.raises(FileExistsError, match=r"must not be made while .*ledger.db-journal' is there"):
+        Budget(epsilon=1, path=tmp_path / "ledger.db")
+    assert contents(tmp_path) == {"ledger.db-journal": b"x"}
+
+
+def test_a_ledger_that_goes_missing_is_not_made_anew(tmp_path):
+    budget = Budget(epsilon=1, path=tmp_path / "ledger.db")
+    pickled = pickle.dumps(budget)
+    budget.path.unlink()
+    for use in (lambda: budget.spent, budget.log, lambda: pay(budget, claim(epsilon=0.1))):
+        with pytest.raises(FileNotFoundError, match="is gone, and with it what was spent"):
+            use()
+    with pytest.raises(FileNotFoundError, match="is gone"):
+        pickle.loads(pickled)
+    assert contents(tmp_path) == {}
+
+
+def test_an_older_copy_is_seen_by_who_has_seen_the_newer(tmp_path):
+    budget = Budget(epsilon=1, path=tmp_path / "ledger.db")
+    pay(budget, claim(epsilon=0.1))
+    older = budget.path.read_bytes()
+    pay(budget, claim(epsilon=0.2))
+    assert budget.spent == Fraction(3, 10)
+    budget.path.write_bytes(older)
+    with pytest.raises(ValueError, match=r"is damaged: it has 0\.1 spent, and had 0\.3 before"):
+        pay(budget, claim(epsilon=0.1))
+    assert budget.path.read_bytes() == older
+
+
+def test_an_older_ledger_put_back_after_a_charge_of_this_process_is_damage(tmp_path):
+    path = tmp_path / "ledger.db"
+    budget = Budget(epsilon=1, path=path)
+    older = path.read_bytes()
+    pay(budget, claim(epsilon=0.6))
+    path.write_bytes(older)
+    with pytest.raises(ValueError, match=r"is damaged: it has 0 spent, and had 0\.6 before"):
+        pay(budget, claim(epsilon=0.6))
+
+
+EDITS = [
+    "UPDATE budget SET spent = '0'",
+    "UPDATE budget SET total = '100'",
+    "UPDATE budget SET name = NULL",
+    "UPDATE budget SET digest = NULL",
+    "DELETE FROM budget",
+    "INSERT INTO budget (id, spent) VALUES (2, '0')",
+    "DROP TABLE budget",
+    "ALTER TABLE budget ADD COLUMN more",
+    "DELETE FROM charges",
+    "DELETE FROM charges WHERE id = 3",
+    "DELETE FROM charges WHERE id = 2",
+    "DELETE FROM charges WHERE id = 1",
+    "UPDATE charges SET loss = '0' WHERE id = 2",
+    "UPDATE charges SET what = 'nothing' WHERE id = 3",
+    "UPDATE charges SET microseconds = 0 WHERE id = 1",
+    "UPDATE charges SET id = 9 WHERE id = 3",
+    "INSERT INTO charges (id, loss) VALUES (4, '0')",
+    "DROP TABLE charges",
+    "CREATE TRIGGER cheap AFTER INSERT ON charges BEGIN UPDATE budget SET spent = '0'; END",
+]
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edited_ledger_is_refused(tmp_path, edit):
+    pay(Budget(epsilon=1, path=tmp_path / "ledger.db", name="x"), *[claim(epsilon=0.1)] * 3)
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection, connection:
+        connection.execute(edit)
+    before = contents(tmp_path)
+    with pytest.raises(ValueError, match=r"(?s)ledger\.db' is damaged: .*Hint: a new ledger would"):
+        Budget(epsilon=1, path=tmp_path / "ledger.db")
+    assert contents(tmp_path) == before
+
+
+def test_a_ledger_that_stays_busy_is_a_clear_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(ledger, "_BUSY_SECONDS", 0.05)
+    budget = Budget(epsilon=1, path=tmp_path / "ledger.db")
+    with closing(sqlite3.connect(budget.path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(TimeoutError, match=r"was busy for 0\.05 seconds\. Nothing was released"):
+            pay(budget, claim(epsilon=0.1))
+    pay(budget, claim(epsilon=0.1))
+    assert budget.spent == Fraction(1, 10)
+
+
+# Threads, forks, copies
+
+
+def test_threads_never_overspend(path):
+    budget = Budget(epsilon=1, path=path)
+
+    def spend(_):
+        try:
+            pay(budget, claim(epsilon=Fraction(1, 50)))
+        except BudgetExceededError:
+            return 0
+        return 1
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sum(threads.map(spend, range(80))) == 50
+    assert budget.remaining == 0
+
+
+def test_a_budget_in_memory_has_no_copies():
+    budget = Budget(epsilon=1)
+    for make in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match=r"must not be copied or pickled.*\n\nHint: give it a path"):
+            make(budget)
+
+
+def test_copies_of_a_budget_on_disk_share_its_ledger(tmp_path):
+    budget = Budget(rho=1, path=tmp_path / "ledger.db", name="x")
+    copies = [pickle.loads(pickle.dumps(budget)), copy.copy(budget), copy.deepcopy(budget)]
+    for one in copies:
+        pay(one, claim(rho=0.1))
+    for one in copies:
+        assert (one.spent, one.total, one.unit, one.name) == (Fraction(3, 10), 1, "rho", "x")
+
+
+def test_a_fork_shares_a_ledger_and_is_refused_a_budget_in_memory(tmp_path):
+    code = """
+import os, sys
+sys.path.insert(0, sys.argv[2])
+from test_budget import Budget, claim, pay
+memory, shared = Budget(epsilon=1), Budget(epsilon=1, path=sys.argv[1])
+for budget in (memory, shared):
+    pay(budget, claim(epsilon=0.5))
+if child := os.fork():
+    assert os.waitpid(child, 0)[1] == 0
+    pay(memory, claim(epsilon=0.5))
+    pay(shared, claim(epsilon=0.25))
+    assert (memory.remaining, shared.remaining) == (0, 0)
+else:
+    pay(shared, claim(epsilon=0.25))
+    try:
+        memory.spent
+    except RuntimeError as error:
+        assert "must be used by the process that made it" in str(error)
+    else:
+        os._exit(1)
+"""
+    run = [sys.executable, "-c", code, str(tmp_path / "ledger.db"), str(Path(__file__).parent)]
+    subprocess.run(run, check=True, timeout=60)
+
+
+# Words
+
+
+def test_a_budget_prints_what_it_has(tmp_path):
+    one = Budget(epsilon=2)
+    pay(one, claim(epsilon=0.75))
+    assert repr(one) == "Budget(epsilon=2, spent=0.75, remaining=1.25)"
+    path = tmp_path / "l.db"
+    assert repr(Budget(rho=Fraction(1, 3), path=path, name="x")) == (
+        f"Budget(rho=1/3, spent=0, remaining=1/3, path='{path}', name='x')"
+    )
+    assert (one.unit, one.total, one.path, one.name) == ("epsilon", 2, None, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({}, TypeError, "exactly one of epsilon and rho"),
+        ({"epsilon": 1, "rho": 1}, TypeError, "exactly one of epsilon and rho"),
+        ({"epsilon": 0}, ValueError, "epsilon must be greater than 0"),
+        ({"rho": -1}, ValueError, "rho must be greater than 0"),
+        ({"epsilon": math.nan}, ValueError, "epsilon must be finite"),
+        ({"epsilon": math.inf}, ValueError, "epsilon must be finite"),
+        ({"rho": 2**1000}, ValueError, r"rho must be less than 2\*\*1000"),
+        ({"epsilon": True}, TypeError, "epsilon must be a number"),
+        ({"epsilon": "1"}, TypeError, "epsilon must be a number"),
+        ({"epsilon": 1, "name": 7}, TypeError, "name must be a string or None, got 7"),
+        ({"epsilon": 1, "path": b"x"}, TypeError, "path must be a string or a path-like"),
+        ({"epsilon": 1, "path": 3}, TypeError, "os.PathLike"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments, error, message):
+    with pytest.raises(error, match=message):
+        Budget(**arguments)

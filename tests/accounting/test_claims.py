@@ -1,0 +1,224 @@
+"""Claims: rates never above, and costs never below, what the formulas of the docs (claims.md) give."""
+
+import itertools
+from fractions import Fraction
+
+import hypothesis.strategies as st
+import pytest
+from flint import arb, ctx, fmpq
+from hypothesis import given
+
+from dp_polars._accounting.claims import (
+    Claim,
+    Contributions,
+    Loss,
+    check_mechanism,
+    check_relation,
+    laplace_rho,
+    scaled_cost,
+)
+
+MECHANISMS = ["permute_and_flip", "exponential"]
+ONE = Contributions(1, 1)
+HAIR = Fraction(1, 2**90)  # of relative rounding
+
+positive = st.fractions(Fraction(1, 10**6), 10**6).filter(lambda x: x > 0)
+extreme = st.builds(lambda m, e: m * Fraction(2) ** e, st.fractions(1, 2), st.integers(-600, 600))
+spreads = st.builds(lambda m, extra: Contributions(m + extra, m), st.integers(1, 9), st.integers(0, 40))
+
+
+def claim(loss, unit, mechanism, *, score_range=1, contributions=ONE):
+    return Claim.of(Loss(Fraction(loss), unit), mechanism, Fraction(score_range), contributions, "add_or_remove_one")
+
+
+def ball(x):
+    return arb(fmpq(x.numerator, x.denominator))
+
+
+def true_rho(mechanism, x, contributions):
+    """Design §3, Grouping, as a ball of 400 digits and more: x is the rate times R."""
+    k, m, r = contributions.full_groups, contributions.per_group, contributions.rest
+    with ctx.workprec(4000):
+        if mechanism == "exponential":
+            return ball(x) ** 2 * (k * m**2 + r**2) / 8
+        full, rest = ball(x * m), ball(x * r)
+        return k * (full + (-full).exp() - 1) + rest + (-rest).exp() - 1
+
+
+# Losses
+
+
+@pytest.mark.parametrize(("epsilon", "rho"), [(None, None), (1, 1), (0.5, 0.0)])
+def test_exactly_one_loss(epsilon, rho):
+    with pytest.raises(TypeError, match=r"^exactly one of epsilon and rho must be given, got "):
+        Loss.of(epsilon=epsilon, rho=rho)
+
+
+@pytest.mark.parametrize("unit", ["epsilon", "rho"])
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), True, "1"])
+def test_bad_losses(unit, value):
+    with pytest.raises((TypeError, ValueError), match=f"^{unit} must be "):
+        Loss.of(**{"epsilon": None, "rho": None, unit: value})
+
+
+def test_a_loss_is_exact():
+    assert Loss.of(epsilon=0.1, rho=None) == Loss(Fraction(1, 10), "epsilon")
+    assert Loss.of(epsilon=None, rho=0.3) == Loss(Fraction(3, 10), "rho")
+    assert str(Loss.of(epsilon=0.1, rho=None)) == "epsilon=0.1"
+
+
+def test_the_unit_chooses_the_mechanism():
+    assert check_mechanism(None, "epsilon") == "permute_and_flip"
+    assert check_mechanism(None, "rho") == "exponential"
+    for mechanism, unit in itertools.product(MECHANISMS, ["epsilon", "rho"]):
+        assert check_mechanism(mechanism, unit) == mechanism
+
+
+@pytest.mark.parametrize("value", ["laplace", "", 1, "Exponential"])
+def test_unknown_mechanisms_and_relations(value):
+    with pytest.raises(ValueError, match=r"^mechanism must be one of \['permute_and_flip', 'exponential'\] or None"):
+        check_mechanism(value, "epsilon")
+    with pytest.raises(
+        ValueError, match=r"^neighboring_relation must be one of \['add_or_remove_one', 'replace_one'\], got "
+    ):
+        check_relation(value)
+
+
+# Contributions
+
+
+@given(spreads)
+def test_full_groups_are_the_worst_case(contributions):
+    total, m = contributions.total, contributions.per_group
+    assert contributions.full_groups * m + contributions.rest == total
+    assert 0 <= contributions.rest < m
+    # The largest sum of squares of parts of at most m that sum to at most `total`, by dynamic programming.
+    best = [0] * (total + 1)
+    for rows in range(1, total + 1):
+        best[rows] = max(best[rows - part] + part**2 for part in range(1, min(m, rows) + 1))
+    assert contributions.squares == best[total]
+
+
+# Rates
+
+
+@given(loss=positive, score_range=positive, contributions=spreads, mechanism=st.sampled_from(MECHANISMS))
+def test_the_rate_of_pure_dp_is_exact(loss, score_range, contributions, mechanism):
+    made = claim(loss, "epsilon", mechanism, score_range=score_range, contributions=contributions)
+    assert made.rate * score_range * contributions.total == loss
+
+
+@given(loss=positive, score_range=positive, contributions=spreads, mechanism=st.sampled_from(MECHANISMS))
+def test_the_rate_of_zcdp_is_the_largest_that_the_loss_pays(loss, score_range, contributions, mechanism):
+    made = claim(loss, "rho", mechanism, score_range=score_range, contributions=contributions)
+    x = made.rate * score_range
+    with ctx.workprec(4000):
+        assert not true_rho(mechanism, x, contributions) > ball(loss)
+        assert true_rho(mechanism, x * (1 + HAIR), contributions) > ball(loss)
+
+
+def test_rational_roots_are_exact():
+    assert claim(Fraction(1, 2), "rho", "exponential").rate == 2
+    assert claim(Fraction(9, 200), "rho", "exponential", score_range=3).rate == Fraction(1, 5)
+    assert claim(Fraction(9, 8), "rho", "exponential", contributions=Contributions(3, 3)).rate == 1
+    assert claim(Fraction(5, 8), "rho", "exponential", contributions=Contributions(3, 2)).rate == 1
+
+
+def test_irrational_roots_are_rounded_down():
+    rate = claim(Fraction(1, 4), "rho", "exponential").rate
+    assert rate**2 < 2 < (rate * (1 + HAIR)) ** 2
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("unit", ["epsilon", "rho"])
+@pytest.mark.parametrize("factor", [Fraction(1, 2**1003), Fraction(2**1003)])
+def test_rates_that_floats_can_not_hold_are_refused(factor, unit, mechanism):
+    message = r"^(epsilon|rho) over the range of the score must lie between 2\*\*-1000 and 2\*\*1000, got "
+    with pytest.raises(ValueError, match=message):
+        claim(factor, "epsilon", mechanism)
+    with pytest.raises(ValueError, match=message):
+        claim(1, unit, mechanism, score_range=1 / factor)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_losses_beyond_the_largest_float_are_refused_in_words(mechanism):
+    with pytest.raises(ValueError, match=r"^(epsilon|rho) over the range of the score must lie between "):
+        claim(10**400, "epsilon", mechanism)
+
+
+# Costs
+
+
+@given(
+    loss=st.one_of(positive, extreme),
+    unit=st.sampled_from(["epsilon", "rho"]),
+    contributions=spreads,
+    mechanism=st.sampled_from(MECHANISMS),
+)
+def test_the_cost_in_the_unit_asked_is_the_loss(loss, unit, contributions, mechanism):
+    try:
+        made = claim(loss, unit, mechanism, contributions=contributions)
+    except ValueError:
+        assert not Fraction(1, 2**990) < loss < 2**990  # the root of a rho may lie further out
+        return
+    assert made.cost(unit) == loss
+
+
+@given(x=st.one_of(positive, extreme), contributions=spreads, mechanism=st.sampled_from(MECHANISMS))
+def test_the_cost_in_rho_is_never_below_the_truth(x, contributions, mechanism):
+    cost = scaled_cost("rho", mechanism, x, contributions)
+    with ctx.workprec(6000):
+        truth = true_rho(mechanism, x, contributions)
+        assert not ball(cost) < truth
+        assert ball(cost) * ball(1 - HAIR) < truth
+
+
+@given(x=positive, contributions=spreads, mechanism=st.sampled_from(MECHANISMS))
+def test_the_cost_in_epsilon_is_exact(x, contributions, mechanism):
+    assert scaled_cost("epsilon", mechanism, x, contributions) == x * contributions.total
+
+
+@given(loss=positive, contributions=spreads)
+def test_a_rho_costs_more_epsilon_over_several_groups(loss, contributions):
+    # T·√(8·rho/(k·m² + r²)), not √(8·rho).
+    cost = claim(loss, "rho", "exponential", contributions=contributions).cost("epsilon")
+    t, squares = contributions.total, contributions.squares
+    assert cost**2 * squares <= 8 * loss * t**2 < (cost * (1 + HAIR)) ** 2 * squares
+    assert cost**2 * (1 + HAIR) ** 2 >= 8 * loss
+
+
+@given(
+    loss=positive,
+    distance=st.fractions(Fraction(1, 50), 50).filter(lambda d: d > 0),
+    contributions=spreads,
+    mechanism=st.sampled_from(MECHANISMS),
+)
+def test_the_cost_of_several_people(loss, distance, contributions, mechanism):
+    made = claim(loss, "epsilon", mechanism, contributions=contributions)
+    assert made.cost("epsilon", distance) == loss * distance
+    x = made.rate * made.score_range
+    assert made.cost("rho", distance) == scaled_cost("rho", mechanism, x * distance, contributions)
+    if mechanism == "exponential":
+        assert made.cost("rho", distance) == made.cost("rho") * distance**2
+    assert made.cost("rho", distance) <= made.cost("rho") * max(distance, distance**2) * (1 + HAIR)
+
+
+def test_nobody_loses_nothing():
+    for mechanism, unit, asked in itertools.product(MECHANISMS, ["epsilon", "rho"], ["epsilon", "rho"]):
+        assert claim(1, unit, mechanism).cost(asked, 0) == 0
+
+
+def test_rho_of_permute_and_flip_between_its_bounds():
+    assert laplace_rho(Fraction(0)) == 0
+    for x in (Fraction(1, 10**300), Fraction(1, 7), Fraction(1), Fraction(6), Fraction(10**50)):
+        assert max(x**2 / 2 - x**3 / 6, x - 1) < laplace_rho(x) <= min(x**2 / 2, x) * (1 + HAIR)
+    # Above epsilon²/8, which is false for it, up to rho = 5.83 (docs/paper.md).
+    assert laplace_rho(Fraction(682, 100)) > Fraction(682, 100) ** 2 / 8
+    assert laplace_rho(Fraction(684, 100)) < Fraction(684, 100) ** 2 / 8
+
+
+def test_costs_are_short_numbers():
+    # Ledgers keep them for ever.
+    for x in (Fraction(1, 3), Fraction(1, 10**200), Fraction(10**9, 7)):
+        assert laplace_rho(x).numerator.bit_length() <= 100
+    assert claim(Fraction(1, 3), "rho", "permute_and_flip").rate.numerator.bit_length() <= 100

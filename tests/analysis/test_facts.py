@@ -1,0 +1,103 @@
+"""The facts that the package's privacy rests on, by computation on many neighbours."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dp_polars import analysis
+from dp_polars._accounting.claims import laplace_rho
+from dp_polars.analysis._laws import block_log_factors, block_probabilities
+from tests import reference
+
+MECHANISMS = ["permute_and_flip", "exponential"]
+ORDERS = [1.001, 1.5, 2, 4, 10, 40, 300]
+
+
+def log_law(scores, rate, mechanism):
+    gaps = np.max(scores) - np.asarray(scores, float)
+    return block_log_factors(gaps, np.ones(len(gaps)), rate, mechanism) - rate * gaps
+
+
+def renyi(log_p, log_q, order):
+    logs = order * log_p - (order - 1) * log_q
+    return (logs.max() + math.log(np.exp(logs - logs.max()).sum())) / (order - 1)
+
+
+def neighbors(count=400):
+    """Yield epsilon and the log-laws of both mechanisms on two neighbours with sensitivity 1."""
+    rng = np.random.default_rng(210507260)
+    for _ in range(count):
+        k, epsilon = int(rng.integers(2, 7)), float(np.exp(rng.uniform(-2, 2.3)))
+        scores = np.round(rng.normal(size=k) * np.exp(rng.uniform(-1, 3)), rng.integers(0, 3))
+        moved = rng.choice([-1.0, 1.0], size=k) if rng.random() < 0.7 else rng.uniform(-1, 1, k)
+        laws = {m: [log_law(s, epsilon / 2, m) for s in (scores, scores + moved)] for m in MECHANISMS}
+        yield epsilon, laws
+        # Two candidates at the gap where permute-and-flip is at its worst.
+        pair = np.array([0.0, rng.uniform(0, 2)]), np.array([1.0, -1.0])
+        yield epsilon, {m: [log_law(s, epsilon / 2, m) for s in (pair[0], sum(pair))] for m in MECHANISMS}
+
+
+def test_permute_and_flip_is_not_bounded_range():
+    # Ding et al. (2021, arXiv 2105.07260), Proposition 8 and Corollary 10: epsilon = 2, sensitivity 1.
+    ratios = reference.log_ratios([1, -1], [0, 0], rate=1, mechanism="permute_and_flip")
+    up, down = (float(r) for r in ratios)
+    assert (up, down) == (pytest.approx(0.62308, abs=1e-5), pytest.approx(-2))
+    assert up - down > 2.62
+    log_p, log_q = (log_law(s, 1.0, "permute_and_flip") for s in ([0, 0], [1, -1]))
+    # So epsilon²/8 is no rho for it, but f(epsilon) is.
+    assert any(renyi(log_p, log_q, a) > a * 2**2 / 8 for a in ORDERS)
+    assert all(renyi(log_p, log_q, a) <= a * float(laplace_rho(Fraction(2))) for a in ORDERS)
+    log_p, log_q = (log_law(s, 1.0, "exponential") for s in ([0, 0], [1, -1]))
+    assert all(renyi(log_p, log_q, a) <= a * 2**2 / 8 for a in ORDERS)
+
+
+def test_the_zcdp_costs_hold_for_neighbors():
+    tightest = dict.fromkeys(MECHANISMS, 0.0)
+    for epsilon, laws in neighbors():
+        rho = {"permute_and_flip": epsilon + math.expm1(-epsilon), "exponential": epsilon**2 / 8}
+        for m, order in itertools.product(MECHANISMS, ORDERS):
+            for pair in (laws[m], laws[m][::-1]):
+                share = renyi(*pair, order) / (order * rho[m])
+                tightest[m] = max(tightest[m], share)
+    assert max(tightest.values()) <= 1 + 1e-9
+    assert min(tightest.values()) > 0.9
+
+
+def test_the_exponential_mechanism_has_bounded_range():
+    widest = 0.0
+    for epsilon, laws in neighbors():
+        ratios = np.subtract(*laws["exponential"])
+        widest = max(widest, np.ptp(ratios) / epsilon)
+    assert 0.99 < widest <= 1 + 1e-12
+
+
+def test_no_neighbors_pass_the_laplace_trade_off():
+    closest = 0.0
+    for epsilon, laws in neighbors():
+        log_p, log_q = laws["permute_and_flip"]
+        for t in np.linspace(-epsilon, epsilon, 13)[:-1]:
+            laplace = 1 - math.exp((t - epsilon) / 2)
+            for one, other in ((log_p, log_q), (log_q, log_p)):
+                delta = np.maximum(np.exp(one) - np.exp(t + other), 0).sum()
+                closest = max(closest, delta / laplace)
+    assert 0.99 < closest <= 1 + 1e-12
+
+
+def test_far_candidates_win_rarely_but_not_never():
+    for mechanism in MECHANISMS:
+        assert 0 < block_probabilities(np.array([0, 45.0]), [1, 1], 1.0, mechanism)[1] < 2.0**-64
+        many = block_probabilities(np.array([0, 45.0]), [1, 10**9], 1.0, mechanism)[1]
+        assert 2.0**-36.1 < many < 2.0**-35
+
+
+def test_at_equal_rho_the_exponential_mechanism_has_the_larger_rate_up_to_5_83():
+    for rho, larger in ((0.01, True), (1, True), (5.8, True), (5.86, False), (50, False)):
+        flip, exponential = (
+            analysis.selection_probabilities([1, 0], rho=rho, monotonic=True, mechanism=m)[1] for m in MECHANISMS
+        )
+        # For two candidates: p/2 and p/(1 + p).
+        rates = -math.log(2 * flip), -math.log(exponential / (1 - exponential))
+        assert (rates[1] > rates[0]) == larger

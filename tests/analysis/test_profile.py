@@ -1,0 +1,210 @@
+"""Privacy profiles of one release and of many, against direct integration and dp_accounting's own."""
+
+import itertools
+import math
+import sys
+from fractions import Fraction
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from dp_polars import analysis
+from dp_polars._accounting.claims import Claim, Contributions, Loss
+from dp_polars._numeric.intervals import ball, lower, precision, upper
+from dp_polars._numeric.numbers import as_fraction
+from dp_polars.analysis._profile import _rounded_losses
+
+MECHANISMS = ["permute_and_flip", "exponential"]
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.5, 2, 10])
+def test_profiles_of_one_release(epsilon):
+    flip, exponential = (analysis.privacy_profile(epsilon, m) for m in MECHANISMS)
+    for t in np.linspace(0, epsilon, 7):
+        below = 1 - math.exp((t - epsilon) / 2)
+        assert flip.delta(t) == pytest.approx(below, abs=1e-15)
+        assert exponential.delta(t) == pytest.approx(below**2 / (1 - math.exp(-epsilon)), abs=1e-15)
+    for profile in (flip, exponential):
+        assert profile.delta(epsilon) == profile.delta(epsilon + 1) == 0
+        assert profile.epsilon(0) == epsilon
+        assert profile.epsilon(0.999999) == 0
+        for delta in (1e-12, 1e-6, profile.delta(epsilon / 3)):
+            assert profile.delta(profile.epsilon(delta)) == pytest.approx(delta, rel=1e-3)
+    assert analysis.privacy_profile(epsilon) == flip
+
+
+@given(st.integers(1, 400), st.floats(0, 1), st.sampled_from(MECHANISMS))
+def test_no_profile_is_rounded_down(hundredths, share, mechanism):
+    loss = Fraction(hundredths, 100)
+    t = as_fraction("t", round(share * hundredths / 100, 6))
+    profile = analysis.privacy_profile(loss, mechanism)
+    delta = profile.delta(t)
+    with precision(300):
+        below = 1 - (ball(t - loss) / 2).exp()
+        exact = below if mechanism == "permute_and_flip" else below**2 / (1 - ball(-loss).exp())
+        assert t >= loss or lower(exact) <= as_fraction("delta", delta) <= upper(exact) * (1 + Fraction(1, 2**50))
+    if 0 < delta < 1:
+        assert as_fraction("epsilon", profile.epsilon(delta)) >= min(t, loss) - Fraction(1, 10**9)
+
+
+def test_sums_are_not_rounded_down():
+    assert analysis.compose([(0.1, "exponential")] * 3, delta=0) == 0.3
+    third = analysis.compose([(Fraction(1, 3), "exponential")], delta=0)
+    assert Fraction(third) > Fraction(1, 3)
+
+
+def test_permute_and_flip_with_two_candidates_attains_its_profile():
+    epsilon, profile = 1.5, analysis.privacy_profile(1.5)
+    for t in np.linspace(0, 1.4, 8):
+        # The scores at which the log-ratio of the best candidate's densities in the race is t.
+        lead = (t + epsilon) / 2 / epsilon
+        before = analysis.selection_probabilities([0.0, lead], epsilon=epsilon, monotonic=True)
+        after = analysis.selection_probabilities([1.0, lead], epsilon=epsilon, monotonic=True)
+        found = np.maximum(after - math.exp(t) * before, 0).sum()
+        assert found == pytest.approx(profile.delta(t), abs=1e-14)
+
+
+@given(
+    st.lists(st.integers(-6, 6), min_size=1, max_size=6),
+    st.data(),
+    st.sampled_from([0.2, 1, 4]),
+    st.sampled_from(MECHANISMS),
+)
+@settings(deadline=None, max_examples=200)
+def test_no_neighbors_are_worse_than_the_profile(scores, data, epsilon, mechanism):
+    moved = data.draw(st.lists(st.floats(-1, 1), min_size=len(scores), max_size=len(scores)))
+    pair = [
+        analysis.selection_probabilities(np.array(s, float), epsilon=epsilon, mechanism=mechanism)
+        for s in (scores, np.add(scores, moved))
+    ]
+    profile = analysis.privacy_profile(epsilon, mechanism)
+    for one, other in (pair, pair[::-1]):
+        for t in np.linspace(0, epsilon, 9):
+            assert np.maximum(one - math.exp(t) * other, 0).sum() <= profile.delta(t) + 1e-13
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("x", [0.001, 0.3, 1, 7])
+@pytest.mark.parametrize("step", [0.001, 0.0137, 0.5, 2])
+def test_the_rounded_losses_are_those_of_a_pair_no_better(x, step, mechanism):
+    masses = _rounded_losses(mechanism, x, step)
+    losses, first = np.array(list(masses)) * step, np.array(list(masses.values()))
+    second = first * np.exp(-losses)
+    assert first.min() >= 0
+    assert first.sum() == pytest.approx(1, abs=1e-12)
+    assert second.sum() == pytest.approx(1, abs=1e-12)
+    profile = analysis.privacy_profile(x, mechanism)
+    for t in np.linspace(0, x, 5):
+        found = np.maximum(first - math.exp(t) * second, 0).sum()
+        assert found >= profile.delta(t) - 1e-13
+        assert found <= profile.delta(t) + step  # and only as much worse as the grid is coarse
+
+
+@pytest.mark.parametrize(("epsilon", "times"), [(0.1, 100), (0.5, 7), (1, 2)])
+def test_permute_and_flip_composes_as_the_laplace_mechanism(epsilon, times):
+    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    laplace = pld.from_laplace_mechanism(1 / epsilon, value_discretization_interval=epsilon / 500)
+    composed = laplace.self_compose(times)
+    ours = analysis.privacy_profile(epsilon).compose(times)
+    for delta in (1e-8, 1e-5, 0.01):
+        assert ours.epsilon(delta) == pytest.approx(composed.get_epsilon_for_delta(delta), rel=1e-5)
+        assert ours.delta(ours.epsilon(delta)) == pytest.approx(delta, rel=1e-3)
+
+
+def test_two_releases_by_direct_integration():
+    pytest.importorskip("dp_accounting")
+    # The exponential mechanism's dominating pair: losses on [−x, x] with density exp((s − x)/2)/2/(1 −
+    # exp(−x)).
+    x, steps = 1.0, 4000
+    s = -x + 2 * x * (np.arange(steps) + 0.5) / steps
+    mass = np.exp((s - x) / 2) / 2 / (1 - math.exp(-x)) * (2 * x / steps)
+    total = np.add.outer(s, s)
+    profile = analysis.privacy_profile(x, "exponential").compose(2)
+    for t in (0.0, 0.5, 1.2, 1.9):
+        exact = (np.multiply.outer(mass, mass) * np.maximum(1 - np.exp(t - total), 0)).sum()
+        assert profile.delta(t) == pytest.approx(exact, rel=1e-3)
+        assert profile.delta(t) >= exact * (1 - 1e-5)
+
+
+def test_compose_takes_the_best_of_three_proofs():
+    pytest.importorskip("dp_accounting")
+    few = [(1, "permute_and_flip"), (0.5, "exponential")]
+    assert analysis.compose(few, delta=0) == 1.5  # pure
+    assert 1.4 < analysis.compose(few, delta=1e-6) < 1.5
+    flip, exponential = ([(0.01, m)] * 1000 for m in MECHANISMS)
+    assert analysis.compose(flip, delta=1e-6) == pytest.approx(1.36292, abs=1e-4)  # as Laplace mechanisms
+    # Many releases of bounded range: zCDP with rho = epsilon²/8, here 1/80, at the best order.
+    assert analysis.compose(exponential, delta=1e-6) == pytest.approx(0.70021, abs=1e-4)
+    tiny = analysis.compose(exponential, delta=1e-300)
+    assert 1 < tiny < 1 / 80 + 2 * math.sqrt(math.log(1e300) / 80)
+
+
+def test_delta_of_many_releases_falls_with_epsilon():
+    pytest.importorskip("dp_accounting")
+    profile = analysis.privacy_profile(0.1, "exponential").compose(50)
+    deltas = [profile.delta(t) for t in np.linspace(0, 5, 21)]
+    assert all(a >= b for a, b in itertools.pairwise(deltas))
+    assert deltas[-1] == 0
+    assert all(profile.epsilon(d) <= t + 1e-3 for d, t in zip(deltas[:-1], np.linspace(0, 5, 21), strict=False))
+
+
+def test_claims_of_different_relations_do_not_compose():
+    claims = [
+        Claim.of(Loss(Fraction(1), "epsilon"), None, Fraction(1), Contributions(1, 1), relation)
+        for relation in ("add_or_remove_one", "replace_one", None)
+    ]
+    assert analysis.compose(claims[1:], delta=0) == 2
+    with pytest.raises(ValueError, match="releases must all be for one neighboring_relation"):
+        analysis.compose(claims, delta=0)
+
+
+@pytest.mark.parametrize("releases", [[0.1], [(0.1,)], ["ab"]])
+def test_what_is_no_release_does_not_compose(releases):
+    with pytest.raises(TypeError, match=r"releases\[0\] must be a claim or a pair"):
+        analysis.compose(releases, delta=0)
+
+
+def test_claims_compose_with_all_that_a_person_loses():
+    pytest.importorskip("dp_accounting")
+    loss = Loss.of(epsilon=1, rho=None)
+    one = Claim.of(loss, "permute_and_flip", Fraction(2), Contributions(1, 1), None)
+    assert analysis.PrivacyProfile.of([one]) == analysis.privacy_profile(1)
+    # 7 rows, at most 3 in a group: two full groups and one row more, epsilon 3/7, 3/7 and 1/7.
+    spread = Claim.of(loss, "permute_and_flip", Fraction(2), Contributions(7, 3), None)
+    parts = (("permute_and_flip", Fraction(3, 7), 2), ("permute_and_flip", Fraction(1, 7), 1))
+    assert analysis.PrivacyProfile.of([spread]).parts == parts
+    assert analysis.compose([spread], delta=0) == 1
+    assert analysis.compose([spread, one], delta=1e-5) < 2
+    zcdp = Claim.of(Loss.of(epsilon=None, rho=0.125), None, Fraction(1), Contributions(1, 1), None)
+    assert analysis.PrivacyProfile.of([zcdp]) == analysis.privacy_profile(1, "exponential")
+
+
+def test_the_missing_extra_is_named(monkeypatch):
+    profile = analysis.privacy_profile(0.123).compose(3)
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    monkeypatch.delitem(sys.modules, "dp_accounting.pld.privacy_loss_distribution", raising=False)
+    monkeypatch.delitem(sys.modules, "dp_accounting.pld", raising=False)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'dp-polars\[accounting\]'"):
+        profile.epsilon(1e-6)
+    assert profile.epsilon(0) == pytest.approx(0.369)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: analysis.privacy_profile(0), ValueError, "epsilon must be greater than 0"),
+        (lambda: analysis.privacy_profile(1, "laplace"), ValueError, "mechanism must be one of"),
+        (lambda: analysis.privacy_profile(1).delta(-0.1), ValueError, "epsilon must be at least 0"),
+        (lambda: analysis.privacy_profile(1).delta(math.nan), ValueError, "epsilon must be finite"),
+        (lambda: analysis.privacy_profile(1).epsilon(1), ValueError, "delta must be at least 0 and below 1"),
+        (lambda: analysis.privacy_profile(1).epsilon(-1e-9), ValueError, "delta must be at least 0"),
+        (lambda: analysis.privacy_profile(1).compose(0), ValueError, "times must be at least 1"),
+        (lambda: analysis.compose([], delta=0), ValueError, "at least one release"),
+        (lambda: analysis.compose([(-1, "exponential")], delta=0), ValueError, "epsilon must be greater"),
+    ],
+)
+def test_bad_input(call, error, words):
+    with pytest.raises(error, match=words):
+        call()

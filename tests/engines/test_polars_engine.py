@@ -1,0 +1,516 @@
+"""Histograms of rows and of people, against counting by hand; draws from them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import math
+from collections import Counter, defaultdict
+from decimal import Decimal
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import dp_polars as dpp
+from dp_polars._engines import polars_engine
+from dp_polars._engines.bounding import Kept
+from dp_polars._engines.polars_engine import Output, count, draw_groups
+from tests.engines.test_bounding import SPREAD, law
+from tests.statistical.goodness import fits
+
+ENGINES = ["in-memory", "streaming"]
+SCHEMA = {"group": pl.UInt32, "code": pl.UInt32, "count": pl.UInt64}
+
+
+def mode(candidates, epsilon=1):
+    return dpp.mode("x", candidates, epsilon=epsilon).query
+
+
+def median(candidates, epsilon=1):
+    return dpp.median("x", candidates, epsilon=epsilon).query
+
+
+def of(column, query, kept=None, *, people=False):
+    return Output("out", pl.col(column), query, kept or Kept(), people)
+
+
+def histogram(counts):
+    """A histogram of (group, code) -> count."""
+    rows = [(*cell, n) for cell, n in sorted(counts.items())]
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+
+
+def only(frame, unit, keys, output, **options):
+    (counted,) = count(frame.lazy(), unit, keys, [output], **options)
+    assert counted.schema == SCHEMA
+    return counted
+
+
+WARDS = ["north", "south", "east"]
+FLAVOURS = ["sweet", "sour", "salty"]
+
+
+@pytest.fixture
+def visits():
+    """Rows with nulls, unlisted keys and values that are no candidate; several chunks."""
+    rng = np.random.default_rng(5)
+    n = 2000
+
+    def with_nulls(values):
+        return [None if rng.random() < 0.05 else value for value in values]
+
+    frame = pl.DataFrame(
+        {
+            "person": with_nulls(rng.integers(0, 150, n).tolist()),
+            "ward": with_nulls(rng.choice([*WARDS, "unlisted"], n).tolist()),
+            "year": with_nulls(rng.integers(2019, 2023, n).tolist()),
+            "flavour": with_nulls(rng.choice([*FLAVOURS, "bitter"], n).tolist()),
+            "price": [math.nan if rng.random() < 0.05 else value for value in with_nulls(rng.normal(5, 4, n).tolist())],
+        }
+    )
+    return pl.concat([frame[i : i + 300] for i in range(0, n, 300)], rechunk=False)
+
+
+@pytest.fixture
+def keys():
+    frame = pl.DataFrame({"ward": WARDS}).join(pl.DataFrame({"year": [2021, 2020, 2030]}), how="cross")
+    return frame.reverse()
+
+
+def cells_of(frame, keys, column, code_of, *, unit=None):
+    """Persons and cells of the rows that count, in plain Python."""
+    index = {row: group for group, row in enumerate(keys.rows())} if keys is not None else {}
+    for row in frame.iter_rows(named=True):
+        group = 0 if keys is None else index.get(tuple(row[name] for name in keys.columns))
+        code = None if row[column] is None else code_of(row[column])
+        if group is None or code is None or (unit is not None and row[unit] is None):
+            continue
+        yield row[unit] if unit is not None else None, (group, code)
+
+
+def flavour_code(value):
+    return FLAVOURS.index(value) if value in FLAVOURS else None
+
+
+def price_code(value):
+    return None if math.isnan(value) else min(max(math.ceil(value - 0.5), 0), 10)
+
+
+QUERIES = {
+    "mode": (mode(FLAVOURS), "flavour", flavour_code),
+    "median": (median(range(11)), "price", price_code),
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("grouped", [True, False])
+@pytest.mark.parametrize("unit", [None, "person"])
+@pytest.mark.parametrize("asked", QUERIES)
+def test_rows_are_counted_exactly_where_nothing_is_bounded(visits, keys, asked, unit, grouped, engine):
+    query, column, code_of = QUERIES[asked]
+    keys = keys if grouped else None
+    expected = Counter(cell for _, cell in cells_of(visits, keys, column, code_of, unit=unit))
+    found = only(visits, unit, keys, of(column, query), engine=engine)
+    assert_frame_equal(found, histogram(expected))
+
+
+@pytest.mark.parametrize("partitions", [None, 1, 7])
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("grouped", [True, False])
+def test_distinct_people_are_counted_exactly(visits, keys, grouped, engine, partitions):
+    keys = keys if grouped else None
+    expected = Counter(cell for _, cell in set(cells_of(visits, keys, "flavour", flavour_code, unit="person")))
+    for kept in (Kept(), Kept(groups=9)):
+        output = of("flavour", mode(FLAVOURS), kept, people=True)
+        found = only(visits, "person", keys, output, engine=engine, partitions=partitions)
+        assert_frame_equal(found, histogram(expected))
+
+
+@pytest.mark.parametrize("partitions", [1, 7])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_bounds_that_do_not_bind_change_nothing(visits, keys, engine, partitions):
+    expected = Counter(cell for _, cell in cells_of(visits, keys, "price", price_code, unit="person"))
+    output = of("price", median(range(11)), Kept(10**6, 9, 10**6))
+    found = only(visits, "person", keys, output, engine=engine, partitions=partitions)
+    assert_frame_equal(found, histogram(expected))
+
+
+def test_the_order_of_rows_does_not_matter(visits, keys):
+    outputs = [of("flavour", mode(FLAVOURS), people=True), of("price", median(range(11)))]
+    counted = count(visits.lazy(), "person", keys, outputs)
+    for seed in range(3):
+        shuffled = visits.sample(fraction=1, shuffle=True, seed=seed).lazy()
+        for found, expected in zip(count(shuffled, "person", keys, outputs), counted, strict=True):
+            assert_frame_equal(found, expected)
+
+
+def test_outputs_are_bounded_each_by_itself(visits, keys):
+    """One bounded output beside an unbounded one leaves that one whole."""
+    outputs = [of("price", median(range(11)), Kept(rows=1)), of("flavour", mode(FLAVOURS), people=True)]
+    bounded, whole = count(visits.lazy(), "person", keys, outputs, partitions=3)
+    people = {person for person, _ in cells_of(visits, keys, "price", price_code, unit="person")}
+    assert bounded["count"].sum() == len(people)
+    expected = Counter(cell for _, cell in set(cells_of(visits, keys, "flavour", flavour_code, unit="person")))
+    assert_frame_equal(whole, histogram(expected))
+
+
+def test_rows_in_all_and_per_group_are_bounded(visits, keys):
+    rows = defaultdict(list)
+    for person, cell in cells_of(visits, keys, "price", price_code, unit="person"):
+        rows[person].append(cell[0])
+    for most in (1, 2, 5):
+        found = only(visits, "person", keys, of("price", median(range(11)), Kept(rows=most)))
+        assert found["count"].sum() == sum(min(len(own), most) for own in rows.values())
+        found = only(visits, "person", keys, of("price", median(range(11)), Kept(rows_per_group=most)))
+        per_group = Counter()
+        for own in rows.values():
+            per_group.update({group: min(n, most) for group, n in Counter(own).items()})
+        assert dict(found.group_by("group").agg(pl.col("count").sum()).rows()) == dict(per_group)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("nothing", ["no candidate", None, "unlisted key", "null key"])
+def test_what_does_not_count_takes_nobodys_place(nothing, engine):
+    """Rows without a value or a listed key are left out before bounds are enforced."""
+    frame = pl.DataFrame({"p": [1] * 11, "k": list(range(11)), "x": ["a"] * 11})
+    is_one = pl.col("k") == 7
+    if nothing in ("no candidate", None):
+        frame = frame.with_columns(x=pl.when(is_one).then(pl.col("x")).otherwise(pl.lit(nothing)))
+        keys = pl.DataFrame({"k": list(range(11))})
+    else:
+        other = -1 if nothing == "unlisted key" else None
+        frame = frame.with_columns(k=pl.when(is_one).then(pl.col("k")).otherwise(pl.lit(other)))
+        keys = pl.DataFrame({"k": list(range(11))})
+    for people, kept in [(True, Kept(groups=1)), (False, Kept(rows=1)), (False, Kept(None, 1, 1))]:
+        found = only(frame, "p", keys, of("x", mode(["a", "b"]), kept, people=people), engine=engine)
+        assert found.rows() == [(7, 0, 1)]
+
+
+# Types of privacy units, each with distinct people; floats also with two zeros, which are one.
+UNITS = {
+    "Int8": (pl.Int8, list(range(-50, 50))),
+    "Int64": (pl.Int64, [-(2**63), 2**63 - 1, *range(50)]),
+    "UInt64": (pl.UInt64, [2**64 - 1, 2**63, *range(50)]),
+    "Int128": (pl.Int128, [2**100, -(2**100), *range(50)]),
+    "String": (pl.String, ["", "é", "a" * 40, *(f"person {i}" for i in range(50))]),
+    "Binary": (pl.Binary, [b"", b"\x00", *(bytes([i, 255]) for i in range(50))]),
+    "Boolean": (pl.Boolean, [True, False]),
+    "Date": (pl.Date, [dt.date(2000, 1, 1) + dt.timedelta(days=i) for i in range(50)]),
+    "Datetime": (pl.Datetime("us", "UTC"), [dt.datetime(2000, 1, 1) + dt.timedelta(hours=i) for i in range(50)]),
+    "Duration": (pl.Duration, [dt.timedelta(hours=i) for i in range(50)]),
+    "Time": (pl.Time, [dt.time(i // 2, 30 * (i % 2)) for i in range(48)]),
+    "Decimal": (pl.Decimal(20, 2), [Decimal(i) / 4 for i in range(50)]),
+    "Categorical": (pl.Categorical, [f"person {i}" for i in range(50)]),
+    "named Categorical": (pl.Categorical(pl.Categories("units")), [f"person {i}" for i in range(50)]),
+    "Enum": (pl.Enum([f"{i}" for i in range(50)]), [f"{i}" for i in range(50)]),
+    "Float64": (pl.Float64, [0.0, math.inf, -math.inf, *(i / 8 for i in range(1, 50))]),
+    "Float32": (pl.Float32, [0.0, *(i / 8 for i in range(1, 50))]),
+    "List": (pl.List(pl.Int64), [[i] for i in range(50)]),
+    "Struct": (pl.Struct({"a": pl.Int64, "b": pl.String}), [{"a": i // 7, "b": str(i % 7)} for i in range(49)]),
+}
+GROUPS = 5
+
+
+@pytest.mark.parametrize("partitions", [1, 7])
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("unit", UNITS)
+def test_units_of_all_types_are_bounded_and_never_merged(unit, engine, partitions):
+    dtype, units = UNITS[unit]
+    # Everybody has candidates 3p, 3p + 1, 3p + 2 in every group: what stays tells whose it is.
+    rows = [(p, group, 3 * p + code) for p in range(len(units)) for group in range(GROUPS) for code in (0, 1, 1, 2)]
+    np.random.default_rng(1).shuffle(rows)
+    ids = [units[p] for p, _, _ in rows]
+    if dtype in (pl.Float32, pl.Float64):
+        ids = [-0.0 if value == 0 and i % 2 else value for i, value in enumerate(ids)]
+        nobody = pl.Series("p", [None, math.nan], dtype=dtype)
+    else:
+        nobody = pl.Series("p", [None, None], dtype=dtype)
+    frame = pl.DataFrame({"p": pl.Series(ids, dtype=dtype), "k": [r[1] for r in rows], "x": [r[2] for r in rows]})
+    frame = pl.concat([frame[:17], pl.DataFrame({"p": nobody, "k": [0, 0], "x": [0, 0]}), frame[17:]], rechunk=False)
+    keys = pl.DataFrame({"k": range(GROUPS)})
+
+    for most in (1, 3):
+        output = of("x", mode(range(3 * len(units))), Kept(groups=most), people=True)
+        found = only(frame, "p", keys, output, engine=engine, partitions=partitions)
+        assert (found["count"] == 1).all()
+        codes = defaultdict(set)
+        for group, code, _ in found.rows():
+            codes[code // 3, group].add(code % 3)
+        assert Counter(p for p, _ in codes) == dict.fromkeys(range(len(units)), most)
+        assert set(map(frozenset, codes.values())) == {frozenset({0, 1, 2})}
+
+    output = of("x", median(range(3 * len(units))), Kept(4, 3, 2))
+    found = only(frame, "p", keys, output, engine=engine, partitions=partitions)
+    per_group, per_person = Counter(), Counter()
+    for group, code, n in found.rows():
+        per_group[code // 3, group] += n
+        per_person[code // 3] += n
+    assert per_person == dict.fromkeys(range(len(units)), 4)
+    assert max(per_group.values()) <= 2
+
+
+def test_people_whose_hash_is_equal_are_still_two(visits, keys, monkeypatch):
+    expected = Counter(cell for _, cell in set(cells_of(visits, keys, "flavour", flavour_code, unit="person")))
+    monkeypatch.setattr(pl.Expr, "hash", lambda self, seed=0: self.is_null().cast(pl.UInt64))
+    found = only(visits, "person", keys, of("flavour", mode(FLAVOURS), people=True), partitions=3)
+    assert_frame_equal(found, histogram(expected))
+
+
+@pytest.mark.parametrize("partitions", [1, 7])
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("kept", "people"), [(Kept(groups=2), True), (Kept(rows=3, groups=2, rows_per_group=2), False)]
+)
+def test_what_stays_follows_the_law_of_the_persons_own_rows(kept, people, engine, partitions, monkeypatch):
+    """Many copies of one person among others, in a random order: each copy's codes are its own."""
+    monkeypatch.setattr(polars_engine, "_PEOPLE_ROWS", 1000)
+    copies = 5000
+    rows = [(f"{p}", group, p * 16 + code) for p in range(copies) for group, code in SPREAD]
+    rows += [("other", i % 7, -1 - i % 3) for i in range(5000)] + [(f"other {i}", i % 7, -1) for i in range(5000)]
+    frame = pl.DataFrame(rows, schema={"p": pl.String, "k": pl.Int64, "x": pl.Int64}, orient="row")
+    frame = frame.sample(fraction=1, shuffle=True)
+    candidates = range(-3, copies * 16)
+    output = of("x", mode(candidates) if people else median(candidates), kept, people=people)
+    found = only(frame, "p", pl.DataFrame({"k": range(7)}), output, engine=engine, partitions=partitions)
+    own = [[] for _ in range(copies)]
+    for group, code, n in found.rows():
+        if code >= 3:
+            own[(code - 3) // 16] += [(group, (code - 3) % 16)] * n
+    counts = Counter(tuple(sorted(cells)) for cells in own)
+    expected = law(SPREAD, kept, people=people)
+    assert set(counts) <= set(expected)
+    outcomes = sorted(expected)
+    assert fits([counts[outcome] for outcome in outcomes], [float(expected[outcome]) for outcome in outcomes])
+    others = found.filter(pl.col("code") < 3)
+    assert others["count"].sum() >= 5000
+
+
+def test_every_count_is_bounded_afresh():
+    frame = pl.DataFrame({"p": [1] * 30, "k": list(range(30)), "x": ["a"] * 30})
+    output = of("x", mode(["a"]), Kept(groups=1), people=True)
+    keys = pl.DataFrame({"k": range(30)})
+    chosen = {only(frame, "p", keys, output)["group"].item() for _ in range(40)}
+    assert len(chosen) > 5  # fails with probability below 1e-20
+
+
+KEYS = {
+    "Int8": (pl.Int8, [3, -1, 2]),
+    "String": (pl.String, ["b", "", "a"]),
+    "Boolean": (pl.Boolean, [True, False]),
+    "Date": (pl.Date, [dt.date(2001, 1, 1), dt.date(2000, 1, 1)]),
+    "Decimal": (pl.Decimal(10, 1), [Decimal("0.5"), Decimal(0)]),
+    "Categorical": (pl.Categorical, ["b", "a"]),
+    "Enum": (pl.Enum(["a", "b", "c"]), ["c", "a"]),
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_of_all_types_name_groups_in_their_order(kind, engine):
+    dtype, values = KEYS[kind]
+    column = pl.Series("k", [*values[::-1], None] * 4, dtype=dtype)
+    frame = pl.DataFrame({"k": column, "x": ["a"] * len(column)})
+    found = only(
+        frame, None, pl.DataFrame({"k": pl.Series(values, dtype=dtype)}), of("x", mode(["b", "a"])), engine=engine
+    )
+    assert_frame_equal(found, histogram({(group, 1): 4 for group in range(len(values))}))
+
+
+COLUMNS = {
+    "Boolean": (pl.Boolean, [True, False, True, None], dpp.mode("x", epsilon=1), [1, 0, 1]),
+    "Enum": (pl.Enum(["u", "v"]), ["v", "u", "v", None], dpp.mode("x", epsilon=1), [1, 0, 1]),
+    "Categorical": (pl.Categorical, ["v", "u", "w", None], dpp.mode("x", ["v", "u"], epsilon=1), [0, 1]),
+    "Date": (pl.Date, [dt.date(2000, 1, 2), None], dpp.mode("x", [dt.date(2000, 1, 2)], epsilon=1), [0]),
+    "UInt64": (pl.UInt64, [2**64 - 1, 0, None], dpp.mode("x", [2**64 - 1, 5], epsilon=1), [0]),
+    "Decimal": (pl.Decimal(10, 2), [Decimal("0.25"), None], dpp.median("x", [0, 1, 2], epsilon=1), [0]),
+    "Datetime": (
+        pl.Datetime("us"),
+        [dt.datetime(2000, 1, 2, 13), None],
+        dpp.median("x", dpp.grid(dt.datetime(2000, 1, 1), dt.datetime(2000, 1, 9), step="1d"), epsilon=1),
+        [2],
+    ),
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_columns_of_all_types_are_coded(kind, engine):
+    dtype, values, expr, codes = COLUMNS[kind]
+    frame = pl.DataFrame({"x": pl.Series(values, dtype=dtype), "p": range(len(values))})
+    expected = histogram(Counter((0, code) for code in codes))
+    assert_frame_equal(only(frame, None, None, of("x", expr.query), engine=engine), expected)
+    assert_frame_equal(only(frame, "p", None, of("x", expr.query, Kept(rows=1)), engine=engine), expected)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_names_of_columns_can_not_be_in_the_way(engine):
+    names = ["code", "cell", "group", "key 0", "person", "count", "len", ""]
+    frame = pl.DataFrame({name: [i, i, i + 1] for i, name in enumerate(names)})
+    keys = frame.select("group", "person", "code").unique().sort("code")
+    output = Output("cell", pl.col("key 0") + pl.col("cell"), mode([6, 4]), Kept(groups=2), people=True)
+    found = only(frame, "count", keys, output, engine=engine, partitions=2)
+    assert_frame_equal(found, histogram({(0, 1): 1, (1, 0): 1}))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("partitions", [None, 1, 3])
+def test_no_rows_is_an_empty_histogram(engine, partitions):
+    frame = pl.DataFrame(schema={"p": pl.String, "k": pl.Int64, "x": pl.String})
+    for people, kept in [(True, Kept(groups=1)), (False, Kept(rows=1)), (False, Kept())]:
+        output = of("x", mode(["a", "b"]), kept, people=people)
+        found = only(frame, "p", pl.DataFrame({"k": [1, 2]}), output, engine=engine, partitions=partitions)
+        assert found.height == 0
+
+
+def test_many_candidates_have_wide_codes():
+    grid = dpp.grid(0, 2**40, step=1)
+    frame = pl.DataFrame({"x": [2**40, 5, 2**40], "p": [1, 2, 3], "k": [0, 3, 0]})
+    for unit, kept in [(None, Kept()), ("p", Kept(rows=1))]:
+        (found,) = count(frame.lazy(), unit, pl.DataFrame({"k": range(4)}), [of("x", median(grid), kept)])
+        assert found.schema == {**SCHEMA, "code": pl.UInt64}
+        assert found.rows() == [(0, 2**40, 2), (3, 5, 1)]
+
+
+def test_wide_cells_leave_room_for_few_people_at_a_time():
+    grid = dpp.grid(0, 2**53 - 1, step=1)
+    rows = [(p, k, 2**53 - 1 - p % 3) for p in range(300) for k in (0, 1023, 1023)]
+    frame = pl.DataFrame(rows, schema=["p", "k", "x"], orient="row")
+    output = of("x", median(grid), people=True)
+    (found,) = count(frame.lazy(), "p", pl.DataFrame({"k": range(1024)}), [output])
+    assert found.rows() == [(k, 2**53 - 1 - i, 100) for k in (0, 1023) for i in (2, 1, 0)]
+
+
+def test_groups_and_candidates_beyond_64_bits_are_refused():
+    grid = dpp.grid(0, 2**53 - 1, step=1)
+    keys = pl.DataFrame({"k": range(3000)})
+    with pytest.raises(ValueError, match="must fit into 64 bits"):
+        count(pl.LazyFrame({"k": [1], "x": [1]}), None, keys, [of("x", median(grid))])
+
+
+def test_one_group_with_every_bit_in_the_code():
+    grid = dpp.grid(0, 2**32 - 1, step=1)
+    frame = pl.DataFrame({"x": [2**32 - 1, 0], "p": [1, 1], "k": [0, 0]})
+    for keys in (None, pl.DataFrame({"k": [0]})):
+        assert only(frame, "p", keys, of("x", median(grid), Kept(rows=2))).rows() == [(0, 0, 1), (0, 2**32 - 1, 1)]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_files_are_scanned_lazily_in_several_parts(visits, keys, engine, tmp_path):
+    visits.write_parquet(tmp_path / "visits.parquet", row_group_size=70)
+    rows = pl.scan_parquet(tmp_path / "visits.parquet").filter(pl.col("price") > 3)
+    kept = visits.filter(pl.col("price") > 3)
+    expected = Counter(cell for _, cell in set(cells_of(kept, keys, "flavour", flavour_code, unit="person")))
+    output = of("flavour", mode(FLAVOURS), Kept(groups=9), people=True)
+    assert_frame_equal(only(rows, "person", keys, output, engine=engine, partitions=4), histogram(expected))
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def collects(monkeypatch):
+    """The engines of the queries that run from now on."""
+    calls, original = [], pl.LazyFrame.collect
+
+    def collect(self, **options):
+        if "engine" in options:  # Polars' own methods on frames in memory collect without one
+            calls.append(options["engine"])
+        return original(self, **options)
+
+    monkeypatch.setattr(pl.LazyFrame, "collect", collect)
+    return calls
+
+
+def test_without_bounds_the_rows_are_scanned_once(visits, keys, monkeypatch):
+    calls = collects(monkeypatch)
+    for unit in (None, "person"):
+        count(visits.lazy(), unit, keys, [of("flavour", mode(FLAVOURS))], engine="streaming")
+    assert calls == ["streaming"] * 2
+
+
+def test_the_number_of_parts_follows_from_the_number_of_rows(visits, keys, monkeypatch):
+    monkeypatch.setattr(polars_engine, "_PARTITION_ROWS", 600)
+    parts, original = [], polars_engine._partitions
+
+    def partitions(rows, unit, number):
+        parts.append(number)
+        return original(rows, unit, number)
+
+    monkeypatch.setattr(polars_engine, "_partitions", partitions)
+    output = of("flavour", mode(FLAVOURS), people=True)
+    expected = Counter(cell for _, cell in set(cells_of(visits, keys, "flavour", flavour_code, unit="person")))
+    assert_frame_equal(only(visits, "person", keys, output), histogram(expected))
+    only(visits[:600], "person", keys, output)
+    only(visits[:601], "person", keys, output)
+    only(visits[:0], "person", keys, output)
+    only(visits, "person", keys, output, partitions=2)
+    assert parts == [4, 1, 2, 1, 2]
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_progress_is_shown_on_a_terminal_only(visits, keys, partitions, monkeypatch):
+    output = of("flavour", mode(FLAVOURS), people=True)
+    shown = {}
+    for screen in (Terminal(), io.StringIO()):
+        monkeypatch.setattr("sys.stderr", screen)
+        only(visits, "person", keys, output, partitions=partitions)
+        shown[screen.isatty()] = screen.getvalue()
+    assert shown[False] == ""
+    if partitions == 1:
+        assert shown[True] == ""
+    else:
+        assert [line.strip() for line in shown[True].split("\r")] == [
+            "",
+            *(f"counting people:  {p}" for p in (" 0%", "33%", "67%")),
+            "",
+            "",
+        ]
+
+
+def test_a_query_that_fails_leaves_the_line_of_progress_clear(monkeypatch):
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    frame = pl.DataFrame({"p": [1, 2], "x": ["a", "b"]}).lazy().with_columns(y=pl.col("x").cast(pl.Int64))
+    with pytest.raises(pl.exceptions.PolarsError):
+        count(frame, "p", None, [of("y", mode([1, 2]), people=True)], partitions=2)
+    assert screen.getvalue().endswith("\r")
+
+
+# Drawing
+
+
+@pytest.mark.parametrize("slices", [1, 3, 1000])
+def test_at_a_huge_epsilon_the_draw_is_the_true_answer_of_every_group(slices, monkeypatch):
+    monkeypatch.setattr(polars_engine, "_DRAW_ROWS", slices)
+    monkeypatch.setattr(polars_engine, "_DRAW_GROUPS", slices)
+    rng = np.random.default_rng(2)
+    counts = {
+        (group, code): int(rng.integers(1, 10**6)) for group in range(0, 60, 2) for code in rng.permutation(20)[:7]
+    }
+    counts |= {(61, 3): 1, (61, 19): 1, (61, 4): 1}
+    found = draw_groups(histogram(counts), 64, mode(range(20), 10**9), pl.Int64())
+    medians = draw_groups(histogram(counts), 64, median(range(20), 10**9), pl.Int64())
+    assert found.shape == medians.shape == (64,)
+    for group in range(0, 60, 2):
+        own = {code: n for (g, code), n in counts.items() if g == group}
+        assert found[group] == max(own, key=own.get)
+        rows = np.repeat(sorted(own), [own[code] for code in sorted(own)])
+        assert medians[group] == rows[(len(rows) + 1) // 2 - 1]
+    assert found[61] in (3, 4, 19)
+    assert medians[61] == 4
+
+
+@pytest.mark.parametrize("query", [mode(range(7), 10**6), median(range(7), 10**6)])
+def test_groups_without_rows_are_drawn_uniformly(query, monkeypatch):
+    monkeypatch.setattr(polars_engine, "_DRAW_GROUPS", 1500)
+    counts = histogram({(5, 2): 3, (3000, 1): 8})
+    found = draw_groups(counts, 7000, query, pl.Int64())
+    assert (found[5], found[3000]) == (2, 1)
+    assert fits(np.bincount(np.delete(found, [5, 3000]), minlength=7), [1 / 7] * 7)
+
+
+def test_a_draw_of_no_group_is_empty():
+    assert draw_groups(histogram({}), 0, mode(["a"]), pl.String()).tolist() == []

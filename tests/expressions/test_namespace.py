@@ -1,0 +1,111 @@
+"""The names that users call: signatures, and that a method and its function are one."""
+
+import inspect
+
+import numpy as np
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from dp_polars._expressions.namespace import PrivateNamespace
+
+EMPTY = inspect.Parameter.empty
+
+# The exact public names: positional ones, then keyword-only ones with their defaults.
+LOSS = {"epsilon": None, "rho": None}
+ROWS = {"contributions": 1, "neighboring_relation": "add_or_remove_one"}
+SIGNATURES = {
+    "mode": ({"candidates": None}, {**LOSS, **ROWS, "mechanism": None}),
+    "median": ({"candidates": EMPTY}, {**LOSS, **ROWS, "mechanism": None}),
+    "quantile": ({"alpha": EMPTY, "candidates": EMPTY}, {**LOSS, **ROWS, "mechanism": None}),
+    "argmax": ({}, {"sensitivity": EMPTY, "monotonic": False, **LOSS, "mechanism": None}),
+    "argmin": ({}, {"sensitivity": EMPTY, "monotonic": False, **LOSS, "mechanism": None}),
+}
+ARGUMENTS = {
+    "mode": ((["a", "b"],), {"epsilon": 1}),
+    "median": (([1, 2],), {"rho": 1, "contributions": 2}),
+    "quantile": ((0.9, [1, 2]), {"epsilon": 1, "neighboring_relation": "replace_one"}),
+    "argmax": ((), {"epsilon": 1, "sensitivity": 3, "monotonic": True}),
+    "argmin": ((), {"rho": 1, "sensitivity": 3, "mechanism": "permute_and_flip"}),
+}
+
+
+def parameters(function):
+    """Names and defaults: those that may be positional, and the keyword-only ones."""
+    found = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
+    return tuple(
+        {p.name: p.default for p in found if (p.kind is p.KEYWORD_ONLY) == keyword_only}
+        for keyword_only in (False, True)
+    )
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_methods_have_exactly_these_parameters(name):
+    assert parameters(getattr(PrivateNamespace, name)) == SIGNATURES[name]
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_functions_take_the_column_first(name):
+    positional, keyword_only = SIGNATURES[name]
+    assert parameters(getattr(dpp, name)) == ({"column": EMPTY, **positional}, keyword_only)
+
+
+def test_mechanisms_and_grids_have_exactly_these_parameters():
+    assert parameters(dpp.permute_and_flip) == (
+        {"scores": EMPTY},
+        {"epsilon": EMPTY, "sensitivity": EMPTY, "monotonic": False},
+    )
+    assert parameters(dpp.exponential_mechanism) == (
+        {"scores": EMPTY},
+        {**LOSS, "sensitivity": EMPTY, "monotonic": False},
+    )
+    assert parameters(dpp.grid) == ({"start": EMPTY, "stop": EMPTY}, {"step": EMPTY})
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_a_method_and_its_function_ask_the_same(name):
+    positional, keywords = ARGUMENTS[name]
+    by_method = getattr(pl.col("x").dp, name)(*positional, **keywords)
+    by_name = getattr(dpp, name)("x", *positional, **keywords)
+    by_expression = getattr(dpp, name)(pl.col("x"), *positional, **keywords)
+    assert type(by_method) is type(by_name) is type(by_expression) is dpp.PrivateExpr
+    assert by_method.query == by_name.query == by_expression.query
+    assert set(by_method.meta.root_names()) == set(by_name.meta.root_names()) == {"x"}
+    assert by_name.meta.output_name() == by_method.meta.output_name() == "x"
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_every_public_function_says_what_it_does(name):
+    function = inspect.getdoc(getattr(dpp, name))
+    for section in ("Parameters", "Returns", "Raises", "Examples"):
+        assert f"{section}\n{'-' * len(section)}" in function
+    assert inspect.getdoc(getattr(PrivateNamespace, name))
+
+
+def test_a_median_is_the_quantile_at_one_half():
+    assert dpp.median("x", [1, 2], epsilon=1).query == dpp.quantile("x", 0.5, [1, 2], epsilon=1).query
+
+
+def test_argmin_is_the_argmax_of_the_negated_scores():
+    frame = pl.DataFrame({"x": [300, 0, 900]})
+    claim = {"epsilon": 1, "sensitivity": 1}
+    assert frame.select(dpp.argmin("x", **claim)).item() == 1
+    assert frame.select(dpp.argmax("x", **claim)).item() == 2
+    assert frame.select((-pl.col("x")).dp.argmax(**claim)).item() == 1
+
+
+def test_the_mechanisms_stand_alone():
+    assert dpp.permute_and_flip([0, 900, 1], epsilon=1, sensitivity=1) == 1
+    assert dpp.exponential_mechanism(np.array([[0, 900], [900, 0]]), rho=1, sensitivity=1).tolist() == [1, 0]
+
+
+def test_importing_the_package_registers_the_accessor():
+    # Where OpenDP's extra is loaded, too, it stands on one class with its methods.
+    assert isinstance(pl.col("x").dp, PrivateNamespace)
+    assert {name for name in vars(PrivateNamespace) if not name.startswith("_")} == set(SIGNATURES)
+
+
+def test_all_exported_names():
+    names = {*SIGNATURES, "grid", "permute_and_flip", "exponential_mechanism", "PrivateExpr", "Grid"}
+    assert names <= set(dir(dpp))
+    assert all(getattr(dpp, name).__module__.startswith("dp_polars.") for name in names)

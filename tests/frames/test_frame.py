@@ -1,0 +1,588 @@
+"""Private frames: keys, steps, outputs, bounds, release, budget, and the claims that go with them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import pickle
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet as pq
+import pytest
+from polars.testing import assert_frame_equal
+
+import dp_polars as dpp
+
+HUGE = 10**6
+DIAGNOSES = ["flu", "asthma", "none"]
+
+
+@pytest.fixture
+def visits() -> pl.DataFrame:
+    rng = np.random.default_rng(3)
+    n = 3000
+    return pl.DataFrame(
+        {
+            "patient": rng.integers(0, 1000, n),
+            "year": rng.integers(2023, 2025, n),
+            "hospital": rng.choice(["A", "B", "X"], n),
+            "ward": rng.integers(1, 4, n),
+            "diagnosis": rng.choice([*DIAGNOSES, "unlisted"], n, p=[0.5, 0.2, 0.2, 0.1]),
+            "age": rng.integers(0, 100, n),
+        }
+    )
+
+
+def top(epsilon: float = HUGE) -> dpp.PrivateExpr:
+    return pl.col("diagnosis").dp.mode(DIAGNOSES, epsilon=epsilon)
+
+
+def age(epsilon: float = HUGE) -> dpp.PrivateExpr:
+    return pl.col("age").dp.median(range(121), epsilon=epsilon)
+
+
+def test_release_answers_exactly_the_public_keys_in_their_order(visits: pl.DataFrame) -> None:
+    released = (
+        visits.lazy()
+        .dp.protect("patient", max_rows=3000)
+        .filter(pl.col("year") == 2024)
+        .group_by({"hospital": ["B", "C", "A"], "ward": range(1, 3)})
+        .agg(top=top(), age=age())
+        .release()
+    )
+    assert released.columns == ["hospital", "ward", "top", "age"]
+    assert released["hospital"].to_list() == ["B", "B", "C", "C", "A", "A"]
+    assert released["ward"].to_list() == [1, 2] * 3
+    truth = (
+        visits.filter(pl.col("year") == 2024, pl.col("hospital").is_in(["A", "B"]), pl.col("ward") < 3)
+        .group_by("hospital", "ward")
+        .agg(
+            pl.struct("patient", "diagnosis").filter(pl.col("diagnosis").is_in(DIAGNOSES)).unique().struct[1].mode(),
+            pl.col("age").quantile(0.5, "lower"),
+        )
+    )
+    both = released.join(truth, on=["hospital", "ward"])
+    assert both.height == 4
+    assert both.select(pl.col("top").is_in(pl.col("diagnosis")).all()).item()
+    assert both["age"].cast(pl.Float64).to_list() == both["age_right"].to_list()
+    assert released.filter(pl.col("hospital") == "C")["top"].is_in(DIAGNOSES).all()
+
+
+def test_keys_as_a_frame_and_as_arrow(visits: pl.DataFrame) -> None:
+    protected = visits.dp.protect(None)
+    keys = pl.DataFrame({"ward": [3, 1], "hospital": ["A", "B"]})
+    for given in (keys, keys.to_arrow()):
+        released = protected.group_by(given).agg(top()).release()
+        assert_frame_equal(released.select("ward", "hospital"), keys)
+    released = protected.group_by({"hospital": pa.array(["A"]), "ward": pl.Series([2])}).agg(top()).release()
+    assert released.rows()[0][:2] == ("A", 2)
+
+
+def test_keys_come_in_the_types_of_their_columns(visits: pl.DataFrame) -> None:
+    frame = visits.with_columns(pl.col("ward").cast(pl.Int8), pl.col("hospital").cast(pl.Categorical))
+    released = frame.dp.protect(None).group_by({"ward": [1, 2], "hospital": ["A", "zz"]}).agg(top()).release()
+    assert released.schema["ward"] == pl.Int8
+    assert released.schema["hospital"] == pl.Categorical
+
+
+def test_without_groups_one_row(visits: pl.DataFrame) -> None:
+    released = (
+        visits.dp.protect(None).agg(top(), oldest=pl.col("age").dp.quantile(0.99, range(121), epsilon=HUGE)).release()
+    )
+    assert released.shape == (1, 2)
+    assert released["oldest"].item() == visits["age"].quantile(0.99, "lower")
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({}, "at least one column"),
+        ({"ward": []}, "at least one value, got none"),
+        ({"ward": [1, 1]}, "must not repeat"),
+        ({"ward": [1, None]}, "must not contain null"),
+        ({"ward": [1.5]}, "must be text, integers"),
+        ({"ward": range(10**4), "age": range(10**4)}, "at most 10,000,000"),
+        ("ward", "must be a dict"),
+        (["ward"], "must be a dict"),
+        (pl.col("ward"), "must be a dict"),
+        (pl.DataFrame({"ward": [1, 1]}), "must not repeat"),
+        (pl.DataFrame({"ward": [None]}), "must not contain null"),
+        (pl.DataFrame({"ward": []}), "from 1 to"),
+        ({1: [1]}, "name columns by strings"),
+    ],
+    ids=str,
+)
+def test_keys_that_are_refused(visits: pl.DataFrame, keys: object, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        visits.dp.protect(None).group_by(keys)
+
+
+def test_keys_that_do_not_fit_their_column(visits: pl.DataFrame) -> None:
+    protected = visits.dp.protect(None)
+    with pytest.raises(TypeError, match="keys of column 'ward'"):
+        protected.group_by({"ward": ["one"]}).agg(top())
+    with pytest.raises(ValueError, match="must have the key column 'floor'"):
+        protected.group_by({"floor": [1]}).agg(top())
+
+
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [
+        (lambda: [pl.col("age").median()], "Work on answers after the release"),
+        (lambda: [top() + "x"], "Work on answers after the release"),
+        (lambda: [pl.col("age").dp.argmax(sensitivity=1, epsilon=1)], "argmax"),
+        (lambda: [age().over("ward")], "over"),
+        (lambda: [dpp.mode("diagnosis", DIAGNOSES, epsilon=1, contributions=2)], "contributions must be left out"),
+        (
+            lambda: [dpp.median("age", range(9), epsilon=1, neighboring_relation="replace_one")],
+            "neighboring_relation must be left out",
+        ),
+        (lambda: [top(), top()], "several named"),
+        (lambda: [top().alias("ward")], "several named"),
+        (list, "at least one"),
+        (lambda: [pl.col("age").max().dp.median(range(10), epsilon=1)], "max"),
+        (lambda: [(pl.col("age") - pl.col("age").mean()).dp.median(range(10), epsilon=1)], "mean"),
+        (lambda: [pl.col("nothing").dp.median(range(10), epsilon=1)], "nothing"),
+        (lambda: [pl.col("age").dp.mode(["a"], epsilon=1)], "can't be categories"),
+    ],
+)
+def test_outputs_that_are_refused(visits: pl.DataFrame, outputs, message: str) -> None:
+    with pytest.raises((TypeError, ValueError, pl.exceptions.PolarsError), match=message):
+        visits.dp.protect(None).group_by({"ward": [1]}).agg(*outputs())
+
+
+class TestSteps:
+    def test_filter_select_with_columns(self, visits: pl.DataFrame) -> None:
+        released = (
+            visits.dp.protect("patient", max_rows=1000)
+            .filter(pl.col("age") >= 18, year=2024)
+            .with_columns(decade=pl.col("age") // 10 * 10)
+            .select("diagnosis", old="decade")
+            .agg(pl.col("old").dp.median(range(0, 121, 10), epsilon=HUGE))
+            .release()
+        )
+        truth = visits.filter(pl.col("age") >= 18, year=2024)["age"] // 10 * 10
+        assert released.item() == truth.quantile(0.5, "lower")
+
+    def test_join_with_a_public_frame(self, visits: pl.DataFrame) -> None:
+        public = pl.DataFrame({"hospital": ["A", "B"], "region": ["north", "south"]})
+        for how, nulls in (("left", True), ("inner", False)):
+            query = visits.dp.protect(None).join(public, on="hospital", how=how)
+            released = query.agg(pl.col("region").is_null().dp.mode([True, False], epsilon=HUGE)).release()
+            assert released.item() is False or nulls
+
+    def test_join_that_repeats_a_key_is_refused(self, visits: pl.DataFrame) -> None:
+        public = pl.DataFrame({"hospital": ["A", "A"], "region": [1, 2]})
+        with pytest.raises(ValueError, match="at most once"):
+            visits.dp.protect(None).join(public, on="hospital")
+
+    def test_join_arguments(self, visits: pl.DataFrame) -> None:
+        public = pl.DataFrame({"hospital": ["A"], "patient": [1]})
+        protected = visits.dp.protect("patient", max_rows=1)
+        with pytest.raises(ValueError, match="privacy unit"):
+            protected.join(public, on="hospital")
+        with pytest.raises(ValueError, match="how must be"):
+            protected.join(public, on="hospital", how="outer")
+        with pytest.raises(ValueError, match="on must name columns"):
+            protected.join(public, on="nothing")
+        with pytest.raises(ValueError, match="join column 'ward9'"):
+            protected.join(pl.DataFrame({"ward9": [1]}), on="ward9")
+        with pytest.raises(TypeError, match="public DataFrame"):
+            protected.join("x", on="hospital")
+
+    @pytest.mark.parametrize(
+        "step",
+        [
+            lambda f: f.with_columns(pl.lit(1).alias("patient")),
+            lambda f: f.with_columns(patient=pl.col("age")),
+            lambda f: f.with_columns(pl.all().fill_null(0)),
+            lambda f: f.with_columns(pl.col("patient") // 2),
+            lambda f: f.select(pl.col("age").alias("patient")),
+            lambda f: f.select(pl.all() + 1),
+        ],
+    )
+    def test_the_privacy_unit_can_not_be_changed(self, visits: pl.DataFrame, step) -> None:
+        numbers = visits.select(pl.col(pl.Int64))
+        with pytest.raises(ValueError, match="must not change the privacy unit"):
+            step(numbers.dp.protect("patient", max_rows=1))
+
+    def test_the_privacy_unit_stays_when_it_is_not_selected(self, visits: pl.DataFrame) -> None:
+        protected = visits.dp.protect("patient", max_rows=1).select("age", "ward").select(pl.col("age"))
+        assert protected.agg(age(1)).release().height == 1
+
+    def test_a_select_of_constants_keeps_the_rows(self, visits: pl.DataFrame) -> None:
+        query = visits.dp.protect(None).select(one=pl.lit("x")).agg(dpp.mode("one", ["x", "y"], epsilon=1))
+        bound = query._bind(visits.lazy())
+        assert bound.rows.collect().height == visits.height
+
+    @pytest.mark.parametrize(
+        "step",
+        [
+            lambda f: f.filter(pl.col("age") > pl.col("age").mean()),
+            lambda f: f.with_columns(pl.col("age").rank()),
+            lambda f: f.select(pl.col("age").sort()),
+            lambda f: f.filter(pl.col("patient").is_duplicated()),
+        ],
+    )
+    def test_steps_that_look_at_other_rows_are_refused(self, visits: pl.DataFrame, step) -> None:
+        with pytest.raises(ValueError, match="Hint"):
+            step(visits.dp.protect(None))
+
+    def test_a_recipe_proves_its_steps_on_the_data(self, visits: pl.DataFrame) -> None:
+        recipe = dpp.protect(None).filter(pl.col("age") > pl.col("age").mean()).agg(age())
+        with pytest.raises(ValueError, match="mean"):
+            recipe.release(visits)
+
+    def test_plans_before_protect(self, visits: pl.DataFrame) -> None:
+        for plan in (visits.lazy().unique(), visits.lazy().head(10), visits.lazy().group_by("ward").agg(pl.len())):
+            with pytest.raises(ValueError, match="Hint"):
+                plan.dp.protect(None)
+
+
+class TestBounds:
+    def test_a_quantile_needs_a_bound_on_rows(self, visits: pl.DataFrame) -> None:
+        with pytest.raises(ValueError, match="max_rows, or max_rows_per_group"):
+            visits.dp.protect("patient", max_groups=2).group_by({"ward": [1]}).agg(age())
+
+    def test_rates(self) -> None:
+        keys = {"ward": range(10)}
+        for bounds, mode_rate, median_rate in [
+            ({"max_rows": 4}, Fraction(1, 4), Fraction(1, 8)),
+            ({"max_rows": 20}, Fraction(1, 10), Fraction(1, 40)),
+            ({"max_groups": 2, "max_rows_per_group": 3}, Fraction(1, 2), Fraction(1, 12)),
+            ({"max_groups": 99, "max_rows_per_group": 1}, Fraction(1, 10), Fraction(1, 20)),
+            ({"max_groups": 2, "max_rows_per_group": 3, "max_rows": 5}, Fraction(1, 2), Fraction(1, 10)),
+        ]:
+            query = dpp.protect("patient", **bounds).group_by(keys).agg(top(1), age(1))
+            assert [ask.query.claim.rate for ask in query.asks] == [mode_rate, median_rate]
+        [only] = dpp.protect("patient", neighboring_relation="replace_one").agg(top(1)).asks
+        assert only.query.claim.rate == Fraction(1, 2)
+
+    def test_without_a_unit_no_bounds(self) -> None:
+        with pytest.raises(ValueError, match="max_rows must be left out"):
+            dpp.protect(None, max_rows=1)
+        [ask] = dpp.protect(None).group_by({"ward": range(100)}).agg(age(1)).asks
+        assert ask.query.claim.rate == Fraction(1, 2)
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"privacy_unit": 3}, "name of a column"),
+            ({"privacy_unit": "p", "max_rows": 0}, "at least 1"),
+            ({"privacy_unit": "p", "max_groups": 1.5}, "must be an integer"),
+            ({"privacy_unit": "p", "neighboring_relation": "change_one"}, "neighboring_relation"),
+        ],
+    )
+    def test_arguments_of_protect(self, arguments: dict, message: str) -> None:
+        with pytest.raises((TypeError, ValueError), match=message):
+            dpp.protect(**arguments)
+
+    def test_the_unit_must_be_a_column(self, visits: pl.DataFrame) -> None:
+        with pytest.raises(ValueError, match="privacy unit 'person' as a column"):
+            visits.dp.protect("person")
+
+    def test_bounds_are_enforced(self) -> None:
+        """One person with a thousand rows against three with one each."""
+        rows = pl.DataFrame({"p": [0] * 1000 + [1, 2, 3], "x": [1] * 1000 + [2, 2, 2]})
+        assert rows.dp.protect("p", max_rows=1).agg(dpp.median("x", [1, 2], epsilon=HUGE)).release().item() == 2
+        assert rows.dp.protect("p").agg(dpp.mode("x", [1, 2], epsilon=HUGE)).release().item() == 2
+        assert rows.dp.protect(None).agg(dpp.mode("x", [1, 2], epsilon=HUGE)).release().item() == 1
+
+
+class TestData:
+    def recipe(self) -> dpp.PrivateQuery:
+        return dpp.protect("patient", max_rows=5000).group_by({"ward": [1, 2, 3]}).agg(age=age())
+
+    def test_every_kind_of_frame(self, visits: pl.DataFrame, tmp_path: Path) -> None:
+        expected = self.recipe().release(visits)
+        visits.write_parquet(tmp_path / "v.parquet")
+        table = visits.to_arrow()
+        frames = [
+            visits.lazy(),
+            pl.scan_parquet(tmp_path / "v.parquet"),
+            pa.dataset.dataset(tmp_path / "v.parquet"),
+            table,
+            pa.RecordBatchReader.from_batches(table.schema, table.to_batches()),
+        ]
+        for frame in frames:
+            assert_frame_equal(self.recipe().release(frame), expected)
+            if isinstance(frame, pl.LazyFrame):
+                assert_frame_equal(self.recipe().release(frame, engine="streaming"), expected)
+
+    def test_duckdb_and_pandas(self, visits: pl.DataFrame) -> None:
+        duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
+        expected = self.recipe().release(visits)
+        table = visits.to_arrow()
+        assert_frame_equal(
+            self.recipe().release(duckdb.from_arrow(table)),
+            expected,
+        )
+        assert_frame_equal(self.recipe().release(table.to_pandas()), expected)
+
+    def test_frames_that_are_refused(self, visits: pl.DataFrame) -> None:
+        with pytest.raises(TypeError, match="must be given a frame"):
+            self.recipe().release()
+        with pytest.raises(TypeError, match="must not be given a frame"):
+            visits.dp.protect(None).agg(age()).release(visits)
+        with pytest.raises(TypeError, match="must be a LazyFrame"):
+            self.recipe().release([1, 2])
+        with pytest.raises(ValueError, match="privacy unit"):
+            self.recipe().release(visits.drop("patient"))
+
+    @pytest.mark.parametrize("source", ["csv", "pandas"])
+    def test_engine_errors_carry_no_rows_and_are_paid_for(self, source: str, tmp_path: Path) -> None:
+        budget = dpp.Budget(epsilon=1)
+        values: list[object] = [1, 2, "secret-hiv"]
+        if source == "csv":
+            (tmp_path / "rows.csv").write_text("\n".join(["age", *map(str, values)]))
+            frame: object = pl.scan_csv(tmp_path / "rows.csv", schema={"age": pl.Int64})
+        else:
+            frame = pytest.importorskip("pandas", reason="pandas is not installed").DataFrame({"age": values})
+        query = dpp.protect(None, budget=budget).agg(age(1))
+        with pytest.raises(dpp.ReleaseError, match="The release failed while") as caught:
+            query.release(frame)
+        assert caught.value.__cause__ is caught.value.__context__ is None
+        assert "secret-hiv" not in str(caught.value)
+        assert budget.remaining == 0
+        assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+    def test_messages_do_not_show_a_frame_that_is_given_by_mistake(self) -> None:
+        rows = pl.DataFrame({"patient": ["Ann Smith"], "diagnosis": ["HIV"]})
+        mistakes = [
+            lambda: dpp.protect(rows),
+            lambda: dpp.protect("patient", max_rows=rows["patient"]),
+            lambda: dpp.protect("patient", budget=rows),
+            lambda: dpp.protect("patient", neighboring_relation=rows["patient"]),
+            lambda: dpp.protect("patient").join(rows, on=rows["patient"]),
+            lambda: dpp.protect("patient").filter(rows),
+            lambda: dpp.protect("patient").group_by(rows["patient"]),
+            lambda: dpp.quantile("x", rows["patient"], [1], epsilon=1),
+            lambda: dpp.mode("x", ["a"], epsilon=rows["patient"]),
+            lambda: dpp.mode("x", ["a"], epsilon=1, mechanism=rows["patient"]),
+            lambda: dpp.grid(rows["patient"], rows["patient"], step=1),
+            lambda: dpp.grid(dt.date(2020, 1, 1), dt.date(2020, 1, 2), step=rows["patient"]),
+            lambda: dpp.protect(None).agg(age()).release(rows["patient"]),
+            lambda: dpp.protect(None).agg(age()).release(rows, engine=rows["patient"]),
+        ]
+        for mistake in mistakes:
+            with pytest.raises((TypeError, ValueError)) as caught:
+                mistake()
+            assert "Ann" not in str(caught.value)
+            assert "HIV" not in str(caught.value)
+
+    def test_private_frames_and_queries_are_not_collected(self, visits: pl.DataFrame) -> None:
+        frame = visits.dp.protect(None)
+        with pytest.raises(TypeError, match=r"ask with agg"):
+            frame.collect()
+        with pytest.raises(TypeError, match=r"must be released, not collected"):
+            frame.agg(age()).collect(engine="streaming")
+
+
+class TestBudget:
+    def test_every_release_is_charged_before_a_row_is_read(self, visits: pl.DataFrame) -> None:
+        budget = dpp.Budget(epsilon=1)
+        frame = visits.lazy().filter(pl.col("age") >= 0)
+        query = frame.dp.protect(None, budget=budget).agg(top(Fraction(2, 5)), age(Fraction(1, 10)))
+        query.release()
+        assert budget.spent == Fraction(1, 2)
+        query.release()
+        assert budget.remaining == 0
+        with pytest.raises(dpp.BudgetExceededError, match=r"requested epsilon=0\.5, remaining 0, short by 0\.5"):
+            query.release()
+        assert budget.log().height == 4
+        assert "mode" in budget.log()["what"][0]
+
+    @pytest.mark.parametrize("wrong", [{"partitions": 0}, {"partitions": 1.5}, {"engine": "spark"}])
+    def test_wrong_arguments_of_release_cost_nothing(self, visits: pl.DataFrame, wrong: dict) -> None:
+        budget = dpp.Budget(epsilon=1)
+        with pytest.raises((TypeError, ValueError)):
+            visits.dp.protect("patient", budget=budget).agg(top(1)).release(**wrong)
+        assert budget.spent == 0
+
+    def test_a_refused_release_reads_nothing(self, visits: pl.DataFrame) -> None:
+        table, read = visits.to_arrow(), []
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for batch in table.to_batches():
+                read.append(batch)
+                yield batch
+
+        budget = dpp.Budget(epsilon=1)
+        query = dpp.protect("patient", budget=budget).agg(top(2))
+        with pytest.raises(dpp.BudgetExceededError):
+            query.release(pa.RecordBatchReader.from_batches(table.schema, batches()))
+        assert not read
+        dpp.protect("patient", budget=budget).agg(top(1)).release(
+            pa.RecordBatchReader.from_batches(table.schema, batches())
+        )
+        assert read
+        assert budget.remaining == 0
+
+    def test_a_stream_that_breaks_says_nothing_of_its_rows(self, visits: pl.DataFrame) -> None:
+        table = visits.to_arrow()
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            yield table.to_batches()[0]
+            msg = "secret-hiv"
+            raise ValueError(msg)
+
+        budget = dpp.Budget(epsilon=1)
+        with pytest.raises(dpp.ReleaseError) as caught:
+            dpp.protect("patient", budget=budget).agg(top(1)).release(
+                pa.RecordBatchReader.from_batches(table.schema, batches())
+            )
+        assert caught.value.__context__ is None
+        assert "secret" not in str(caught.value)
+        assert budget.remaining == 0
+
+    def test_groups_times_candidates_that_do_not_fit_cost_nothing(self, visits: pl.DataFrame) -> None:
+        budget = dpp.Budget(epsilon=1)
+        fine = dpp.grid(0, 2**50, step=1)
+        protected = visits.dp.protect(None, budget=budget).group_by({"ward": range(2**16)})
+        with pytest.raises(ValueError, match="fit into 64 bits"):
+            protected.agg(pl.col("age").dp.median(fine, epsilon=1))
+        assert budget.spent == 0
+
+    def test_nothing_is_charged_for_a_query_that_does_not_fit_the_data(self, visits: pl.DataFrame) -> None:
+        budget = dpp.Budget(epsilon=1)
+        with pytest.raises(TypeError):
+            dpp.protect(None, budget=budget).agg(pl.col("age").dp.mode(["x"], epsilon=1)).release(visits)
+        assert budget.spent == 0
+
+    def test_ten_tenths_fit_one(self, visits: pl.DataFrame) -> None:
+        budget = dpp.Budget(epsilon=1)
+        query = visits.dp.protect(None, budget=budget).agg(top(0.1))
+        for _ in range(10):
+            query.release()
+        assert budget.remaining == 0
+
+    def test_a_budget_of_the_other_unit(self, visits: pl.DataFrame) -> None:
+        budget = dpp.Budget(rho=1)
+        protected = visits.dp.protect("patient", budget=budget, max_groups=2).group_by({"ward": [1, 2, 3]})
+        protected.agg(top(1)).release()
+        half = 0.5
+        assert float(budget.spent) == pytest.approx(2 * (half + np.expm1(-half)))
+        with pytest.raises(ValueError, match="privacy_unit"):
+            visits.dp.protect(None, budget=budget).agg(top(0.1)).release()
+
+    def test_loss_of_a_query(self) -> None:
+        protected = dpp.protect(None)
+        assert protected.agg(top(1), age(2)).loss == dpp.Loss(Fraction(3), "epsilon")
+        rho = dpp.median("age", range(10), rho=0.5)
+        assert protected.agg(rho).loss == dpp.Loss(Fraction(1, 2), "rho")
+        assert protected.agg(top(1), rho).loss == dpp.Loss(Fraction(3), "epsilon")
+
+
+class TestExplainAndClaims:
+    def test_explain(self, visits: pl.DataFrame) -> None:
+        query = (
+            dpp.protect("patient", max_groups=2).group_by({"ward": range(5)}).agg(top(1), b=dpp.mode("flag", epsilon=1))
+        )
+        table = query.explain()
+        assert table["output"].to_list() == ["diagnosis", "b"]
+        assert table["candidates"].to_list() == [3, None]
+        assert table["groups"].to_list() == [5, 5]
+        assert table["epsilon"].to_list() == [1.0, 1.0]
+        # (k − 1)·exp(−λt)/2 = 0.05 at k = 3, λ = 1/2.
+        assert table["error_95"][0] == pytest.approx(np.log(2 / 2 / 0.05) / 0.5)
+        assert table["error_unit"].to_list() == ["people", "people"]
+        bound = visits.with_columns(flag=pl.col("age") > 3).dp.protect(None).agg(dpp.mode("flag", epsilon=1)).explain()
+        assert bound["candidates"].to_list() == [2]
+
+    def test_parquet_with_its_claim(self, visits: pl.DataFrame, tmp_path: Path) -> None:
+        path = tmp_path / "out.parquet"
+        query = (
+            visits.dp.protect(None)
+            .group_by({"ward": [1, 2]})
+            .agg(top(HUGE), low=pl.col("age").dp.quantile(0.1, range(121), rho=HUGE))
+        )
+        query.sink_parquet(path)
+        assert_frame_equal(pl.read_parquet(path), query.release())
+        claim = dpp.read_claim(path)
+        assert claim["date"] == dt.datetime.now(dt.timezone.utc).date().isoformat()
+        assert claim["columns"]["diagnosis"] == {
+            "selects": "mode of 3 candidates",
+            "mechanism": "permute_and_flip",
+            "loss": {"unit": "epsilon", "value": 1e6, "exact": "1000000"},
+            "neighboring_relation": "add_or_remove_one",
+            "privacy_unit": None,
+        }
+        assert claim["columns"]["low"]["mechanism"] == "exponential"
+        assert [file.name for file in tmp_path.iterdir()] == ["out.parquet"]
+
+    def test_a_failed_sink_leaves_nothing(self, visits: pl.DataFrame, tmp_path: Path) -> None:
+        budget = dpp.Budget(epsilon=1)
+        query = visits.dp.protect(None, budget=budget).agg(top(2))
+        with pytest.raises(dpp.BudgetExceededError):
+            query.sink_parquet(tmp_path / "out.parquet")
+        assert not list(tmp_path.iterdir())
+        with pytest.raises(FileNotFoundError):
+            visits.dp.protect(None, budget=budget).agg(top(1)).sink_parquet(tmp_path / "no" / "out.parquet")
+        with pytest.raises(IsADirectoryError, match="path must be a file in a folder that is there"):
+            visits.dp.protect(None, budget=budget).agg(top(1)).sink_parquet(tmp_path)
+        assert budget.spent == 0
+
+    def test_a_file_without_a_claim(self, visits: pl.DataFrame, tmp_path: Path) -> None:
+        visits.write_parquet(tmp_path / "plain.parquet")
+        with pytest.raises(ValueError, match="without a claim"):
+            dpp.read_claim(tmp_path / "plain.parquet")
+
+    def test_reprs_hold_no_rows(self, visits: pl.DataFrame) -> None:
+        frame = visits.with_columns(diagnosis=pl.lit("secret-hiv")).dp.protect("patient", max_rows=1)
+        query = frame.agg(top(1))
+        for text in (repr(frame), repr(query), str(query.explain())):
+            assert "secret-hiv" not in text
+
+
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+def test_nobody_decides_which_rows_of_a_dataset_are_read(tmp_path: Path, engine: str) -> None:
+    """Arrow skips row groups by their least and largest values, which leave NaN out: a plan must not use that."""
+    kind = pl.when(pl.col("x").is_nan()).then(pl.lit("nan")).otherwise(pl.lit("number"))
+    query = (
+        dpp.protect("person", max_rows=1)
+        .filter(pl.col("x") != 1.0)
+        .with_columns(kind=kind)
+        .group_by({"g": range(10)})
+        .agg(dpp.mode("kind", ["number", "nan"], epsilon=HUGE))
+    )
+    for others in ([1.0], [1.0, 10.0]):
+        values = [float("nan")] * 10 + others
+        frame = pl.DataFrame({"person": range(len(values)), "g": [*range(10), *[99] * len(others)], "x": values})
+        frame.write_parquet(tmp_path / "rows")
+        released = query.release(pa.dataset.dataset(tmp_path / "rows"), engine=engine)
+        assert released["kind"].to_list() == ["nan"] * 10
+
+
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+@pytest.mark.parametrize("when", ["before protect", "after protect"])
+@pytest.mark.parametrize(
+    ("values", "condition"),
+    [
+        ([5, 5, 2**62], pl.col("x") * 2 > 0),  # of the largest value, it overflows
+        ([5, 5, 2**63 - 1], pl.col("x") + 1 > 3),
+        ([float("nan"), float("nan"), 1.0], pl.col("x").is_nan()),
+        ([float("nan"), float("nan"), 1.0], pl.col("x") != 1.0),
+    ],
+)
+def test_nobody_decides_which_rows_of_a_parquet_file_are_read(
+    tmp_path: Path, engine: str, when: str, values: list[float], condition: pl.Expr
+) -> None:
+    """Polars leaves out row groups by what a filter gives on their least and largest values."""
+    frame = pl.DataFrame({"person": range(3), "g": [0, 1, 2], "x": values, "kind": "there"})
+    pq.write_table(frame.to_arrow(), tmp_path / "rows")
+    query = dpp.protect("person", max_rows=1)
+    rows = pl.scan_parquet(tmp_path / "rows")
+    if when == "before protect":
+        rows = rows.filter(condition)
+    else:
+        query = query.filter(condition)
+    candidates = ["there", *(f"not {n}" for n in range(99))]
+    released = (
+        query.group_by({"g": [0, 1]}).agg(dpp.mode("kind", candidates, epsilon=HUGE)).release(rows, engine=engine)
+    )
+    assert released["kind"].to_list() == ["there"] * 2

@@ -1,0 +1,154 @@
+"""The race: its bounds, its corners, and what it asks of others."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dp_polars._mechanisms import racing
+from dp_polars._mechanisms.racing import Blocks, race
+from dp_polars._numeric.words import system_words
+from tests.statistical.racing import MECHANISMS
+
+
+def never(group):
+    raise AssertionError(group)
+
+
+def winners_of(gaps, starts, multiplicities=None, left_out=None, *, rate=1, mechanism="permute_and_flip", exact=None):
+    gaps, starts = np.asarray(gaps), np.asarray(starts)
+
+    def all_blocks(group):
+        stop = starts[group + 1] if group + 1 < len(starts) else len(gaps)
+        part = [Fraction(g) for g in gaps[starts[group] : stop].tolist()]
+        m = [1] * len(part) if multiplicities is None else list(multiplicities[starts[group] : stop])
+        return part.__getitem__, m
+
+    m = None if multiplicities is None else np.asarray(multiplicities)
+    blocks = Blocks(gaps, starts, exact or all_blocks, m, None if left_out is None else np.asarray(left_out))
+    return race(blocks, Fraction(rate), mechanism, system_words())
+
+
+def test_sizes():
+    blocks = Blocks(np.zeros(6), np.array([0, 1, 4]), never)
+    assert blocks.sizes().tolist() == [1, 3, 2]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_winners_are_positions_in_the_flat_blocks(mechanism):
+    found = winners_of([0, 7, 0, 9, 9, 0], [0, 2, 5], rate=1000, mechanism=mechanism)
+    assert found.blocks.tolist() == [0, 2, 5]
+    assert found.blocks.dtype == np.int64
+    assert found.left_out == {}
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("chunk", [2, 3, 7, 1 << 15])
+def test_groups_of_all_sizes_in_batches_of_all_sizes(mechanism, chunk, monkeypatch):
+    monkeypatch.setattr(racing, "CHUNK", chunk)
+    rng = np.random.default_rng(1)
+    sizes = rng.integers(1, 8, 60)
+    starts = np.cumsum(sizes) - sizes
+    best = starts + rng.integers(0, sizes)
+    # Others are far, nearly far, or so far that their exponents overflow.
+    gaps = rng.choice([44, 45, 46, 10**3, 10**18], sizes.sum())
+    gaps[best] = 0
+    for multiplicities in (None, np.ones(len(gaps), np.int64)):
+        assert (winners_of(gaps, starts, multiplicities, mechanism=mechanism).blocks == best).all()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_whole_batches_of_far_blocks(mechanism, monkeypatch):
+    monkeypatch.setattr(racing, "CHUNK", 4)
+    gaps = [0, *[100] * 30, 0, 0, *[100] * 9, 0]
+    assert winners_of(gaps, [0, 32], mechanism=mechanism).blocks[0] in (0, 31)
+    assert winners_of([100] * 9 + [0], [0], mechanism=mechanism).blocks.tolist() == [9]
+    assert winners_of([0] + [100] * 9, [0], mechanism=mechanism).blocks.tolist() == [0]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("rate", [Fraction(1, 2**1000), Fraction(2**1000)])
+@pytest.mark.parametrize("gap", [1, 2**63 - 1, 5e-324, 1.7e308, np.inf])
+def test_extreme_rates_and_gaps(gap, rate, mechanism):
+    # Warnings are errors here.
+    far = gap == np.inf or Fraction(gap) * rate > 100
+    starts = np.arange(100) * 2
+    # Two floats may lie so far apart that their gap is infinite.
+    two = [0, Fraction(2) ** 1024 if gap == np.inf else Fraction(gap)]
+    gaps = np.tile(np.array([0, gap]), 100)
+    winners = winners_of(gaps, starts, rate=rate, mechanism=mechanism, exact=lambda _: (two.__getitem__, [1, 1]))
+    second = (winners.blocks - starts).sum()
+    # Otherwise fair, or 2**-64 from it: all of 100 one way has a probability of 2**-99.
+    assert second == 0 if far else 0 < second < 100
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_the_largest_multiplicities(mechanism):
+    starts = np.arange(50) * 2
+    winners = winners_of([0, 0] * 50, starts, [2**62, 1] * 50, mechanism=mechanism)
+    assert (winners.blocks == starts).all()
+    # exp(−44.4)·2**62 is 0.24, so that both win.
+    winners = winners_of(
+        [0, 444] * 200, np.arange(200) * 2, [1, 2**62] * 200, rate=Fraction(1, 10), mechanism=mechanism
+    )
+    assert len(set((winners.blocks % 2).tolist())) == 2
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_exact_blocks_are_asked_for_only_where_floats_can_not_decide(mechanism):
+    gaps = np.tile([0, 3, 5, 60], 2000)
+    winners_of(gaps, np.arange(2000) * 4, mechanism=mechanism, exact=never)  # one in 1e10 races would ask
+
+
+def test_a_v_that_may_be_one_is_no_trouble():
+    # All words are ones at first: log(1 − V) is infinite, for all that is known of V.
+    calls = []
+
+    def words(count):
+        calls.append(count)
+        return np.full(count, 2**64 - 1, np.uint64) if len(calls) < 3 else system_words()(count)
+
+    for mechanism in MECHANISMS:
+        calls.clear()
+        blocks = Blocks(
+            np.zeros(3, np.int64), np.zeros(1, np.int64), lambda _: ([0] * 3).__getitem__ and (lambda i: 0, [1] * 3)
+        )
+        assert race(blocks, Fraction(1), mechanism, words).blocks[0] in (0, 1, 2)
+
+
+def test_the_rough_bounds_of_a_part_of_a_group_may_overflow(monkeypatch):
+    # A batch may hold a single racer of a group, almost far, whose V is almost one: its bound is beyond float32, and no
+    # warning may tell.
+    monkeypatch.setattr(racing, "CHUNK", 2)
+    words = system_words()
+
+    def almost_ones(count):
+        return np.full(count, 0xFFFFFFFE_FFFFFFFE, np.uint64) if count == 1 else words(count)
+
+    blocks = Blocks(np.array([0, 44, 45]), np.zeros(1, np.int64), lambda _: ([0, 44, 45].__getitem__, [1] * 3))
+    for mechanism in MECHANISMS:
+        assert race(blocks, Fraction(1), mechanism, almost_ones).blocks.tolist() == [0]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_empty_blocks_never_win(mechanism):
+    # Near ones and far ones, in races that floats decide and in ties that go the exact way.
+    gaps, m = [0, 0, 0, 2, 100, 0, 100], [1, 0, 1, 0, 0, 1, 5]
+    starts = (np.arange(500)[:, None] * 7 + [0, 5]).ravel()
+    found = winners_of(gaps * 500, starts, m * 500, mechanism=mechanism).blocks.reshape(500, 2) % 7
+    assert set(found[:, 0]) == {0, 2}
+    assert set(found[:, 1]) == {5}
+
+    calls, random = [], system_words()
+
+    def words(count):
+        calls.append(count)
+        return np.zeros(count, np.uint64) if len(calls) <= 2 else random(count)
+
+    def exact(group):
+        return (gaps[:5].__getitem__, m[:5]) if group == 0 else (gaps[5:].__getitem__, m[5:])
+
+    blocks = Blocks(np.array(gaps), np.array([0, 5]), exact, np.array(m))
+    winners = race(blocks, Fraction(1), mechanism, words).blocks
+    assert winners[0] in (0, 2)
+    assert winners[1] == 5

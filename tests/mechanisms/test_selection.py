@@ -1,0 +1,238 @@
+"""Selection by the caller's own scores: exact gaps, bad input, and scores at the ends of their types."""
+
+from decimal import Decimal
+from fractions import Fraction
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis.extra import numpy as arrays
+
+from dp_polars._accounting.claims import Claim, Loss
+from dp_polars._mechanisms import racing, selection
+from dp_polars._mechanisms.racing import Winners
+from dp_polars._mechanisms.selection import best_rows, check_scores, exponential_mechanism, permute_and_flip
+from dp_polars._numeric.words import system_words
+
+CALLS = [permute_and_flip, exponential_mechanism]
+
+
+# Shapes and types
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_vector_gives_an_int_and_a_matrix_an_array(call):
+    one = call([1, 2, 10**6], epsilon=1, sensitivity=1)
+    assert one == 2
+    assert type(one) is int
+    several = call(np.array([[0, 10**6], [10**6, 0], [0, 10**6]]), epsilon=1, sensitivity=1)
+    assert several.tolist() == [1, 0, 1]
+    assert several.dtype == np.int64
+    assert call(np.empty((0, 3)), epsilon=1, sensitivity=1).tolist() == []
+
+
+@pytest.mark.parametrize("dtype", [*"bhilqBHILQ", "e", "f", "d", ">i4", ">f8", "<u2"])
+def test_all_types_of_scores(dtype):
+    scores = np.array([3, 100, 50], np.dtype(dtype))
+    for call in CALLS:
+        assert call(scores, epsilon=100, sensitivity=1) == 1
+        assert call(scores[::-1], epsilon=100, sensitivity=1) == 1
+        assert call(np.tile(scores, (2, 2))[:, ::3], epsilon=100, sensitivity=1).tolist() in (
+            [0, 0],
+            [0, 1],
+            [1, 0],
+            [1, 1],
+        )
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("scores", [[], [[]], 3, [[[1]]], np.empty((2, 0))])
+def test_shapes_without_candidates(call, scores):
+    with pytest.raises(ValueError, match=r"^scores must have shape \(k,\) or \(g, k\) with k >= 1, got "):
+        call(scores, epsilon=1, sensitivity=1)
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("scores", [["a"], [True], [None], [1j], [2**64], [Fraction(1)], [Decimal(1)]])
+def test_what_is_no_score(call, scores):
+    with pytest.raises(TypeError, match=r"^scores must be integers or floats of at most 64 bits, got dtype "):
+        call(scores, epsilon=1, sensitivity=1)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_row_without_a_finite_score(call):
+    nothing = [float("nan"), float("inf"), -float("inf")]
+    for scores in (nothing, [[0.0] * 3, nothing]):
+        with pytest.raises(ValueError, match=r"^scores must have at least one finite number in every row\.$"):
+            call(scores, epsilon=1, sensitivity=1)
+    assert call([*nothing, 0.5], epsilon=1, sensitivity=1) == 3
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), True, "1", None])
+def test_bad_losses_and_sensitivities(call, value):
+    with pytest.raises((TypeError, ValueError), match=r"^(epsilon must be|exactly one of epsilon and rho) "):
+        call([1, 2], epsilon=value, sensitivity=1)
+    with pytest.raises((TypeError, ValueError), match=r"^sensitivity must be "):
+        call([1, 2], epsilon=1, sensitivity=value)
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("value", [1, 0, None, "yes"])
+def test_monotonic_is_yes_or_no(call, value):
+    with pytest.raises(TypeError, match=r"^monotonic must be True or False, got "):
+        call([1, 2], epsilon=1, sensitivity=1, monotonic=value)
+
+
+@pytest.mark.parametrize("loss", [{}, {"epsilon": 1, "rho": 1}])
+def test_the_exponential_mechanism_takes_one_loss(loss):
+    with pytest.raises(TypeError, match=r"^exactly one of epsilon and rho must be given"):
+        exponential_mechanism([1, 2], **loss, sensitivity=1)
+
+
+def test_errors_show_no_score():
+    for scores in ([float("nan"), -7.25], [[-7.25, 1.0], [float("nan")] * 2]):
+        with pytest.raises(ValueError, match="finite") as caught:
+            permute_and_flip(np.where(np.array(scores) == -7.25, np.inf, scores), epsilon=1, sensitivity=1)
+        assert "7.25" not in str(caught.value)
+
+
+@pytest.mark.parametrize("mechanism", ["permute_and_flip", "exponential"])
+def test_the_range_of_monotonic_scores_is_the_sensitivity(mechanism):
+    loss = Loss.of(epsilon=3, rho=None)
+    assert Claim.for_scores(loss, mechanism, 0.1, monotonic=True).rate == 30
+    assert Claim.for_scores(loss, mechanism, 0.1, monotonic=False).rate == 15
+
+
+# Gaps
+
+
+def gaps_of(scores, lengths, *, lowest=False):
+    """Flat gaps, as the race sees them, with their exact values and the groups' starts."""
+    seen = []
+
+    def stand_in(blocks, rate, mechanism, words):
+        flat = np.concatenate([blocks.gaps[i : i + 3] for i in range(0, len(blocks.gaps), 3)])
+        exact = [blocks.exact(group) for group in range(len(blocks.starts))]
+        seen.append((flat, [gap(i) for gap, m in exact for i in range(len(m))], blocks.starts))
+        return Winners(blocks.starts.copy())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(selection, "race", stand_in)
+        best_rows(scores, np.array(lengths), Fraction(1), "exponential", system_words(), lowest=lowest)
+    return seen[0]
+
+
+types = st.sampled_from([np.int8, np.int32, np.int64, np.uint8, np.uint64])
+
+
+@given(st.data(), types, st.lists(st.integers(1, 5), min_size=1, max_size=4), st.booleans())
+@settings(max_examples=150)
+def test_gaps_of_integers_are_exact(data, dtype, lengths, lowest):
+    scores = data.draw(arrays.arrays(dtype, sum(lengths)))
+    flat, exact, starts = gaps_of(scores, lengths, lowest=lowest)
+    expected = []
+    for part in np.split(scores, starts[1:]):
+        values = [int(v) for v in part]
+        best = min(values) if lowest else max(values)
+        expected += [abs(best - v) for v in values]
+    assert flat.tolist() == exact == expected
+
+
+@given(st.data(), st.lists(st.integers(1, 5), min_size=1, max_size=4), st.booleans())
+@settings(max_examples=150)
+def test_gaps_of_floats_are_rounded_once(data, lengths, lowest):
+    finite = st.floats(allow_nan=False, allow_infinity=False)
+    scores = data.draw(arrays.arrays(np.float64, sum(lengths), elements=finite))
+    flat, exact, starts = gaps_of(scores, lengths, lowest=lowest)
+    expected = []
+    for part in np.split(scores, starts[1:]):
+        values = [Fraction(v) for v in part.tolist()]
+        best = min(values) if lowest else max(values)
+        expected += [abs(best - v) for v in values]
+    assert exact == expected
+    for rounded, gap in zip(flat.tolist(), expected, strict=True):
+        assert rounded == (float(gap) if gap < 2**1024 - 2**970 else np.inf)
+
+
+@given(arrays.arrays(np.int64, 6, elements=st.integers(-(2**62), 2**62)), st.integers(-(2**62), 2**62 - 1))
+def test_a_constant_added_to_all_scores_changes_nothing(scores, constant):
+    assert (gaps_of(scores, [6])[0] == gaps_of(scores + constant, [6])[0]).all()
+
+
+@given(arrays.arrays(np.int64, 6), st.permutations(range(6)))
+def test_permuted_scores_have_permuted_gaps(scores, order):
+    assert (gaps_of(scores, [6])[0][order] == gaps_of(scores[order], [6])[0]).all()
+    assert np.array_equal(gaps_of(scores, [6], lowest=True)[0][order], gaps_of(scores[order], [6], lowest=True)[0])
+
+
+# Rows
+
+
+def best(scores, lengths, **kwargs):
+    return best_rows(np.array(scores), np.array(lengths), Fraction(1000), "exponential", system_words(), **kwargs)
+
+
+def test_groups_of_rows():
+    assert best([1, 5, 2, 7, 7, 0, 3], [3, 0, 1, 3, 0]).tolist()[:3] == [1, -1, 0]
+    assert best([1, 5, 2, 7, 6, 0, 3], [3, 0, 1, 3, 0]).tolist() == [1, -1, 0, 0, -1]
+    assert best([1, 5, 2, 7, 6, 0, 3], [3, 0, 1, 3, 0], lowest=True).tolist() == [0, -1, 0, 1, -1]
+
+
+def test_only_rows_on_offer_win():
+    offered = np.array([True, False, True, False, False, True])
+    assert best([1, 5, 2, 7, 6, 0], [3, 2, 1], offered=offered).tolist() == [2, -1, 0]
+    nan = float("nan")
+    assert best([1, nan, 2, nan, float("inf"), 0], [3, 2, 1]).tolist() == [2, -1, 0]
+    assert best([1, nan, 2, 7, 6, nan], [3, 2, 1], offered=offered).tolist() == [2, -1, -1]
+
+
+def test_no_rows_at_all():
+    assert best(np.empty(0), []).tolist() == []
+    assert best(np.empty(0), [0, 0]).tolist() == [-1, -1]
+    assert best([float("nan")] * 3, [2, 1]).tolist() == [-1, -1]
+
+
+def test_groups_cut_between_batches(monkeypatch):
+    monkeypatch.setattr(racing, "CHUNK", 4)
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(0, 9, 200)
+    for dtype in (np.int16, np.uint64, np.float64):
+        scores = rng.integers(0, 100, lengths.sum()).astype(dtype)
+        expected = [part.max() if len(part) else None for part in np.split(scores, np.cumsum(lengths)[:-1])]
+        chosen = best(scores, lengths)
+        for part, row, top in zip(np.split(scores, np.cumsum(lengths)[:-1]), chosen, expected, strict=True):
+            assert (row == -1) if top is None else (part[row] == top)
+
+
+INTEGERS = [np.array([2**63 - 1, -(2**63), 0, 2**63 - 1]), np.array([0, 2**64 - 1, 2**64 - 2], np.uint64)]
+FLOATS = [
+    np.array([1.7976931348623157e308, -1.7976931348623157e308, 0.0]),
+    np.array([5e-324, 0.0, -5e-324, -0.0]),
+    np.array([1e300, 1e300, 1.0000000000000002e300]),
+    np.array([-1.0]),
+]
+RATES = [Fraction(1, 2**1000), Fraction(1, 10**6), Fraction(1), Fraction(2**1000)]
+# A Decimal's scores are its ticks, at a rate of up to 10**-38 of the claim's.
+SMALLER = Fraction(1, 2**1130)
+
+
+@pytest.mark.parametrize("mechanism", ["permute_and_flip", "exponential"])
+@pytest.mark.parametrize(
+    ("scores", "rate"), [(s, r) for s in INTEGERS + FLOATS for r in RATES] + [(s, SMALLER) for s in INTEGERS]
+)
+def test_extreme_scores_and_rates(scores, rate, mechanism):
+    # Warnings are errors here.
+    rows, lengths = np.tile(scores, 50), np.full(50, len(scores))
+    chosen = best_rows(rows, lengths, rate, mechanism, system_words())
+    assert ((chosen >= 0) & (chosen < len(scores))).all()
+    exact = [Fraction(s) for s in scores.tolist()]
+    if rate * min([max(exact) - s for s in exact if s != max(exact)], default=1) > 100:
+        assert all(exact[c] == max(exact) for c in chosen)
+
+
+def test_check_scores_keeps_integers_and_widens_floats():
+    assert check_scores([1, 2]).dtype == np.int64
+    assert check_scores(np.array([1], np.uint8)).dtype == np.uint8
+    assert check_scores(np.array([1.5], np.float16)).dtype == np.float64

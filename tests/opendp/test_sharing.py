@@ -1,0 +1,198 @@
+"""One `.dp` for two packages, whichever is imported first; every script is a Python of its own."""
+
+from importlib.util import find_spec
+
+import pytest
+
+from tests.opendp.tools import MISSING, needs_frames, run, succeed
+
+needs_opendp = pytest.mark.skipif(find_spec("opendp") is None, reason=MISSING)
+
+ORDERS = {
+    "ours first": "import dp_polars\nimport opendp.prelude as dp",
+    "theirs first": "import opendp.prelude as dp\nimport dp_polars",
+    "theirs by the context": "import dp_polars\nimport opendp.context\nimport opendp.prelude as dp",
+}
+
+CHECK = """
+import importlib, inspect, sys
+import polars as pl
+import opendp.extras.polars as theirs
+
+def check():
+    dp = pl.col("x").dp
+    assert dp.expr.meta.eq(pl.col("x"))
+    ours = {"mode", "median", "quantile", "argmax", "argmin"}
+    assert {name for name in dir(dp) if not name.startswith("_")} == ours | {
+        name for name in dir(theirs.DPExpr) if not name.startswith("_")
+    } | {"expr"}
+    for private in (
+        dp.mode(["a"], epsilon=1), dp.median([1, 2], epsilon=1), dp.median([1, 2], rho=1),
+        dp.quantile(0.9, [1, 2], epsilon=1), dp.argmax(sensitivity=1, epsilon=1), dp.argmin(sensitivity=1, rho=1),
+    ):
+        assert type(private).__module__ == "dp_polars._expressions.expressions"
+    for by_us, by_them in (
+        (dp.median([1, 2]), theirs.DPExpr(pl.col("x")).median([1, 2])),
+        (dp.median([1, 2], 3.0), theirs.DPExpr(pl.col("x")).median([1, 2], 3.0)),
+        (dp.median(candidates=[1, 2], scale=3.0), theirs.DPExpr(pl.col("x")).median([1, 2], 3.0)),
+        (dp.quantile(0.9, [1, 2]), theirs.DPExpr(pl.col("x")).quantile(0.9, [1, 2])),
+        (dp.quantile(0.9, [1, 2], scale=3.0), theirs.DPExpr(pl.col("x")).quantile(0.9, [1, 2], 3.0)),
+        (dp.len(signed=True), theirs.DPExpr(pl.col("x")).len(signed=True)),
+        (dp.sum((0, 1)), theirs.DPExpr(pl.col("x")).sum((0, 1))),
+        (dp.mean((0, 1)), theirs.DPExpr(pl.col("x")).mean((0, 1))),
+        (dp.noise(2.0), theirs.DPExpr(pl.col("x")).noise(2.0)),
+    ):
+        assert type(by_us) is pl.Expr
+        assert str(by_us) == str(by_them)
+    assert issubclass(type(dp), theirs.DPExpr)
+"""
+
+
+@needs_opendp
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+def test_the_accessor_offers_the_methods_of_both(order):
+    reload = "check()\nfor _ in range(3):\n    importlib.reload(theirs)\n    check()"
+    assert succeed(f"{order}\n{CHECK}\n{reload}") == ""
+
+
+@needs_opendp
+def test_a_reloaded_package_of_ours_keeps_both():
+    again = """
+import dp_polars._expressions.namespace
+for _ in range(2):
+    importlib.reload(dp_polars._expressions.sharing)
+    importlib.reload(dp_polars._expressions.namespace)
+    check()
+    importlib.reload(theirs)
+    check()
+"""
+    assert succeed(f"{ORDERS['ours first']}\n{CHECK}\n{again}") == ""
+
+
+@needs_opendp
+def test_arguments_of_both_are_refused_and_ours_are_never_ignored():
+    script = """
+import dp_polars, opendp.prelude, polars as pl
+dp = pl.col("x").dp
+for call in (
+    lambda: dp.median([1], 2.0, epsilon=1),
+    lambda: dp.median([1], scale=2.0, contributions=3),
+    lambda: dp.quantile(0.5, [1], scale=2.0, mechanism="exponential"),
+    lambda: dp.quantile(0.5, [1], neighboring_relation="replace_one"),
+    lambda: dp.median([1], contributions=3),
+    lambda: dp.mode(["a"]),
+):
+    try:
+        call()
+    except TypeError as error:
+        print(str(error).splitlines()[0])
+"""
+    both = "scale must be left out where epsilon, rho or another argument of dp_polars is given: it is OpenDP's."
+    none = "exactly one of epsilon and rho must be given, got neither."
+    assert succeed(script).splitlines() == [both] * 3 + [none] * 3
+
+
+def test_without_opendp_a_loss_is_missed():
+    script = """
+import sys
+import dp_polars, polars as pl
+for call in (lambda: pl.col("x").dp.median([1]), lambda: pl.col("x").dp.quantile(0.5, [1])):
+    try:
+        call()
+    except TypeError as error:
+        print(str(error).splitlines()[0])
+assert not hasattr(pl.col("x").dp, "len")
+assert not any(name.partition(".")[0] == "opendp" for name in sys.modules)
+"""
+    message = "exactly one of epsilon and rho must be given, got neither."
+    assert succeed(script).splitlines() == [message] * 2
+
+
+def test_without_opendp_the_adapter_says_what_to_install():
+    script = """
+import sys
+sys.modules["opendp"] = None  # as if it were not installed
+import dp_polars.opendp
+"""
+    result = run(script)
+    assert result.returncode == 1
+    assert "the package opendp must be installed" in result.stderr
+    assert "pip install 'dp-polars[opendp]'" in result.stderr
+
+
+def test_another_package_that_owns_the_accessor_is_not_taken_over_silently():
+    script = """
+import polars as pl
+@pl.api.register_expr_namespace("dp")
+class Other:
+    def __init__(self, expr): ...
+import dp_polars
+"""
+    result = run(script)
+    assert result.returncode == 1
+    assert "namespace 'dp'" in result.stderr
+
+
+@needs_opendp
+def test_a_failed_import_of_theirs_leaves_ours():
+    script = """
+import sys
+import dp_polars, polars as pl
+sys.modules["opendp.extras.mbi"] = None  # which their module imports
+try:
+    import opendp.extras.polars
+except ImportError:
+    print("failed")
+assert type(pl.col("x").dp.median([1], epsilon=1)) is dp_polars.PrivateExpr
+del sys.modules["opendp.extras.mbi"]
+import opendp.extras.polars
+pl.col("x").dp.len(signed=True)
+"""
+    assert succeed(script) == "failed\n"
+
+
+CONTEXT = """
+import dp_polars, opendp.prelude as dp, polars as pl
+dp.enable_features("contrib")
+data = pl.LazyFrame({"x": [1, 5, 9] * 100, "d": ["a", "b", "a"] * 100})
+context = dp.Context.compositor(
+    data=data, privacy_unit=dp.unit_of(contributions=1), privacy_loss=dp.loss_of(epsilon=1e6), split_evenly_over=3,
+    margins=[dp.polars.Margin(max_length=1000)],
+)
+"""
+
+
+@needs_opendp
+@needs_frames
+def test_inside_a_context_the_methods_are_theirs():
+    script = """
+print(context.query().select(pl.col("x").dp.median([1, 5, 9])).release().collect().item())
+print(context.query().select(pl.col("x").dp.quantile(0.9, [1, 5, 9])).release().collect().item())
+print(context.query().select(pl.col("x").dp.len(signed=True)).release().collect().item())
+"""
+    assert succeed(CONTEXT + script).split() == ["5", "9", "300"]
+
+
+@needs_opendp
+@needs_frames
+def test_inside_a_context_our_expressions_are_a_clean_error():
+    # With a Python function as its outermost node, OpenDP would end the process.
+    script = """
+x, d = pl.col("x"), pl.col("d")
+space = context.accountant.input_space
+for plan in (
+    data.select(x.dp.median([1, 5, 9], epsilon=1)),
+    data.select((x + 1).dp.quantile(0.9, [1, 5, 9], rho=1).alias("y")),
+    data.select(d.cast(pl.Enum(["a", "b"])).dp.mode(epsilon=1)),
+    data.select(x.dp.median([1, 5, 9], epsilon=1).over("d")),
+    data.group_by("d").agg(x.dp.argmax(sensitivity=1, epsilon=1)),
+):
+    try:  # what a release calls, many times
+        dp.m.make_private_lazyframe(*space, dp.max_divergence(), plan, global_scale=1.0)
+    except dp.OpenDPException as error:
+        print(error.variant)
+assert context.query().select(x.dp.len(signed=True)).release().collect().item() == 300
+"""
+    printed = succeed(CONTEXT + script).split()
+    assert len(printed) == 5
+    assert set(printed) <= {"MakeMeasurement", "MakeTransformation"}

@@ -1,0 +1,312 @@
+"""The figures: what they hold, that every reader can tell their series apart, and that they render to PNG."""
+
+import datetime as dt
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+
+pytest.importorskip("altair")
+pytest.importorskip("vl_convert")
+
+import itertools
+
+import dp_polars as dpp
+from dp_polars import analysis, plot
+from dp_polars._accounting.budgets import Budget
+from dp_polars._frames.frame import protect
+from dp_polars.plot import _charts
+
+THREE = ["permute_and_flip", "exponential", "report_noisy_max_laplace"]
+
+
+def png_size(chart, path):
+    """Render without a browser; width and height from the file itself."""
+    chart.save(path, scale_factor=1)
+    data = path.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    assert data[-8:-4] == b"IEND"
+    width, height = struct.unpack(">II", data[16:24])
+    assert 200 < width < 1200
+    assert 40 < height < 1600
+    return width, height
+
+
+def texts(chart):
+    """All titles, labels and names in a chart."""
+    found, stack = [], [chart.to_dict()]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, dict):
+            stack += [value for key, value in node.items() if key != "datasets"]
+        elif isinstance(node, list):
+            stack += node
+        elif isinstance(node, str):
+            found.append(node)
+    return " | ".join(found)
+
+
+def rows(chart):
+    """All data of a chart."""
+    return [row for data in chart.to_dict()["datasets"].values() for row in data]
+
+
+def public(groups, rows_each, *, seed=3):
+    rng = np.random.default_rng(seed)
+    n = groups * rows_each
+    return pl.DataFrame(
+        {
+            "region": np.repeat(np.arange(groups), rows_each),
+            "income": rng.gamma(3, 12, n).round(),
+            "job": rng.choice(["nurse", "driver", "clerk"], n, p=[0.4, 0.35, 0.25]),
+            "day": rng.integers(0, 9, n),
+        }
+    ).with_columns(day=dt.date(2024, 1, 1) + pl.duration(days="day"))
+
+
+def test_error_curve(tmp_path):
+    scores, losses = [12, 9, 9, 0], np.geomspace(0.01, 3, 12)
+    chart = plot.error_curve(scores, losses, mechanisms=THREE, monotonic=True)
+    png_size(chart, tmp_path / "curve.png")
+    points = rows(chart)
+    assert len(points) == 3 * len(losses)
+    for point in points:
+        mechanism = {"p": THREE[0], "e": THREE[1], "r": THREE[2]}[point["mechanism"][0]]
+        exact = analysis.expected_error(scores, epsilon=point["loss"], monotonic=True, mechanism=mechanism)
+        assert point["error"] == pytest.approx(exact)
+    for text in ("privacy loss ε of one person", "expected error (units of the scores)", "permute-and-flip"):
+        assert text in texts(chart)
+    rho = plot.error_curve(scores, [0.1, 1], unit="rho", sensitivity=2)
+    assert "privacy loss ρ of one person" in texts(rho)
+    assert rows(rho)[0]["error"] == pytest.approx(
+        analysis.expected_error(scores, rho=0.1, sensitivity=2, mechanism="permute_and_flip")
+    )
+
+
+def test_error_curves_end_where_errors_are_tiny():
+    scale = plot.error_curve([50, 0], np.geomspace(0.01, 100, 9)).to_dict()["layer"][0]["encoding"]["y"]["scale"]
+    assert scale["domain"][1] / scale["domain"][0] == pytest.approx(1.1e4)
+
+
+def test_bad_error_curves():
+    for losses in ([], [1]):
+        with pytest.raises(ValueError, match="losses must be at least two"):
+            plot.error_curve([1, 2], losses)
+    with pytest.raises(ValueError, match="mechanisms at least one"):
+        plot.error_curve([1, 2], [1, 2], mechanisms=[])
+    with pytest.raises(ValueError, match=r"losses\[1\] must be"):
+        plot.error_curve([1, 2], [1, float("nan")])
+    with pytest.raises(ValueError, match="mechanism must be one of"):
+        plot.error_curve([1, 2], [1, 2], mechanisms=["laplace"])
+    with pytest.raises(ValueError, match="unit must be"):
+        plot.error_curve([1, 2], [1, 2], unit="delta")
+    with pytest.raises(ValueError, match="must not all be equal"):
+        plot.error_curve([2, 2], [1, 2])
+    with pytest.raises(ValueError, match="scores must be finite"):
+        plot.error_curve([2, float("nan")], [1, 2])
+
+
+def test_probabilities(tmp_path):
+    scores, names = [80, 120, 117, 3], ["none", "flu", "asthma", "other"]
+    chart = plot.probabilities(scores, candidates=names, epsilon=0.1, monotonic=True, mechanisms=THREE)
+    png_size(chart, tmp_path / "bars.png")
+    exact = {
+        mechanism: analysis.selection_probabilities(scores, epsilon=0.1, monotonic=True, mechanism=mechanism)
+        for mechanism in THREE
+    }
+    bars = rows(chart)
+    labels = [bar["candidate"] for bar in bars[: len(bars) // 3]]
+    assert labels == ["flu (score 120)", "asthma (score 117)", "none (score 80)", "1 others together"]
+    found = np.array([bar["probability"] for bar in bars]).reshape(3, 4)
+    assert found == pytest.approx(np.array([exact[mechanism][[1, 2, 0, 3]] for mechanism in THREE]))
+    assert bars[0]["text"] == "62.5%"
+    assert "probability of being chosen, ε = 0.1" in texts(chart)
+
+
+def test_probabilities_of_many_candidates(tmp_path):
+    chart = plot.probabilities(np.arange(1000) / 100, rho=0.2, most=5, mechanisms=["exponential"])
+    width, height = png_size(chart, tmp_path / "many.png")
+    assert height < 300 < width
+    bars = rows(chart)
+    assert [bar["candidate"] for bar in bars][::5] == ["candidate 999 (score 9.99)", "995 others together"]
+    assert sum(bar["probability"] for bar in bars) == pytest.approx(1)
+    assert "ρ = 0.2" in texts(chart)
+    assert "candidate 0 (score 1)" in texts(plot.probabilities([1], epsilon=1))
+
+
+def test_bad_probabilities():
+    with pytest.raises(ValueError, match=r"as many as the 2 scores .* got 1 and 2"):
+        plot.probabilities([1, 2], candidates=["a"], epsilon=1)
+    for mechanisms in ([], [*THREE, "exponential"]):
+        with pytest.raises(ValueError, match="mechanisms from one to 3"):
+            plot.probabilities([1, 2], epsilon=1, mechanisms=mechanisms)
+    with pytest.raises(ValueError, match="most must be at least 1"):
+        plot.probabilities([1, 2], epsilon=1, most=0)
+    with pytest.raises(TypeError, match="exactly one of epsilon and rho"):
+        plot.probabilities([1, 2])
+    with pytest.raises(ValueError, match="must be given its loss as epsilon"):
+        plot.probabilities([1, 2], rho=1, mechanisms=["report_noisy_max_laplace"])
+    with pytest.raises(ValueError, match="mechanism must be one of"):
+        plot.probabilities([1, 2], epsilon=1, mechanisms=["laplace"])
+
+
+def query(groups):
+    return (
+        protect(None)
+        .group_by({"region": range(groups)})
+        .agg(
+            pl.col("income").dp.median(range(201), epsilon=0.3),
+            pl.col("job").dp.mode(["nurse", "driver", "clerk"], rho=0.1),
+        )
+    )
+
+
+def test_simulation_over_losses(tmp_path):
+    frame = analysis.simulate(query(12), public(11, 80), losses=[0.03, 0.1, 1])
+    chart = plot.simulation(frame)
+    png_size(chart, tmp_path / "losses.png")
+    said = texts(chart)
+    for text in (
+        "income by region: median on 201 grid points",
+        "job by region: mode of 3 candidates",
+        "exponential mechanism; line and band",
+        "median and middle 80% of 11 groups",  # of the twelfth nothing is known
+        "loss ε of one person to this output",
+        "loss ρ of one person to this output",
+        "expected error (people)",
+        "probability of the true answer",
+    ):
+        assert text in said
+    part = frame.filter(pl.col("output") == "job", pl.col("loss") == 0.1).drop_nulls("true_answer")
+    middles = [row["middle"] for row in rows(chart) if row["loss"] == 0.1]
+    assert any(m == pytest.approx(part["probability_true"].median()) for m in middles)
+    alone = plot.simulation(analysis.simulate(dpp.median("income", range(201), rho=0.1), public(1, 50), losses=[1, 2]))
+    assert "groups" not in texts(alone)
+    assert "expected error (rows)" in texts(alone)
+
+
+def test_simulation_over_groups(tmp_path):
+    frame = analysis.simulate(query(8), public(8, 60))
+    chart = plot.simulation(frame)
+    png_size(chart, tmp_path / "groups.png")
+    assert "permute-and-flip, ε = 0.3" in texts(chart)
+    assert "exponential mechanism, ρ = 0.1" in texts(chart)
+    # Numbers are text here, for the other output's are; they have ranges all the same, and jobs have none.
+    ranges = [row for row in rows(chart) if "answer_5" in row]
+    assert [row["true_answer"] for row in ranges] == frame.filter(output="income")["true_answer"].cast(float).to_list()
+
+
+def test_simulation_of_dates_and_of_one_group(tmp_path):
+    days = pl.date_range(dt.date(2024, 1, 1), dt.date(2024, 1, 9), eager=True)
+    frame = analysis.simulate(dpp.median("day", days, epsilon=0.3), public(2, 60), by=["region", "job"])
+    chart = plot.simulation(frame)
+    png_size(chart, tmp_path / "dates.png")
+    assert "temporal" in texts(chart)
+    assert "0, nurse" in texts(chart)
+    one = plot.simulation(analysis.simulate(dpp.median("income", range(201), epsilon=1), public(1, 60)))
+    png_size(one, tmp_path / "one.png")
+    assert "all rows" in texts(one)
+    money = pl.DataFrame({"x": ["1.5", "2.5"]}).with_columns(pl.col("x").cast(pl.Decimal(10, 2)))
+    png_size(plot.simulation(analysis.simulate(dpp.median("x", money["x"], epsilon=1), money)), tmp_path / "m.png")
+    # The range of a mode is one of popularity, that of a duration has no axis.
+    hours = pl.DataFrame({"x": [dt.timedelta(hours=n) for n in (1, 2, 2)]})
+    for expr, frame in (
+        (dpp.mode("x", range(3), epsilon=1), pl.DataFrame({"x": [2, 1, 2]})),
+        (dpp.median("x", hours["x"].unique(), epsilon=1), hours),
+    ):
+        bars = plot.simulation(analysis.simulate(expr, frame))
+        assert "true answer (dot)" not in texts(bars)
+        png_size(bars, tmp_path / "bars.png")
+    scores = plot.simulation(analysis.simulate(dpp.argmax("income", epsilon=1, sensitivity=1), public(1, 60)))
+    assert "expected error (units of the score)" in texts(scores)
+
+
+def test_simulation_of_many_groups(tmp_path):
+    frame = analysis.simulate(dpp.median("income", range(201), epsilon=0.3), public(2000, 20), by="region")
+    chart = plot.simulation(frame)
+    png_size(chart, tmp_path / "shares.png")
+    assert "2,000 groups, the hardest first" in texts(chart)
+    shown = rows(chart)
+    assert len(shown) <= 800
+    values = [row["value"] for row in shown]
+    assert min(values) == pytest.approx(frame["probability_true"].min())
+    assert max(values) == pytest.approx(frame["expected_error"].max())
+
+
+def test_bad_simulations():
+    frame = analysis.simulate(dpp.median("income", range(201), epsilon=0.3), public(1, 20))
+    with pytest.raises(ValueError, match=r"lacks \['loss', 'answer_5'\]"):
+        plot.simulation(frame.drop("answer_5", "loss"))
+    with pytest.raises(ValueError, match="a row with a true answer"):
+        plot.simulation(frame.clear())
+
+
+def charged(charges, **total):
+    ledger = Budget(**total)
+    for what, epsilon in charges:
+        claim = dpp.mode("x", [1, 2], epsilon=epsilon).query.claim
+        ledger.charge([(what, claim)], privacy_unit=None, neighboring_relation="add_or_remove_one")
+    return ledger
+
+
+def test_budget(tmp_path):
+    chart = plot.budget(charged([("top: mode of 12", 0.5), ('age: "median"', 0.25)], epsilon=2))
+    png_size(chart, tmp_path / "budget.png")
+    steps = {row["what"]: (row["before"], row["after"]) for row in rows(chart) if "what" in row}
+    assert steps == {"top: mode of 12": (0, 0.5), 'age: "median"': (0.5, 0.75), "left": (0.75, 2)}
+    assert "ε: 0.75 of 2 spent, 1.25 left" in texts(chart)
+    assert "1. top: mode of 12" in texts(chart)
+    png_size(plot.budget(Budget(rho=1)), tmp_path / "empty.png")
+
+
+def test_budget_of_many_charges(tmp_path):
+    chart = plot.budget(charged([("top", 0.2)] * 40, rho=1))
+    width, height = png_size(chart, tmp_path / "many.png")
+    assert height < 400 < width
+    assert "privacy loss ρ of one person, added up" in texts(chart)
+    assert len([row for row in rows(chart) if "after" in row]) == 40
+
+
+def test_lines(tmp_path):
+    points = pl.DataFrame({"x": [0, 1, 10, 1000] * 2, "y": [0.5, 1, 2, 0.0] * 2, "plan": ["b"] * 4 + ["a"] * 4})
+    chart = plot.lines(points, "x", "y", "plan", x_title="rows", y_title="time (s)", log_x=True, log_y=True)
+    png_size(chart, tmp_path / "lines.png")
+    assert {(row["x"], row["y"]) for row in rows(chart)} == {(1, 1), (10, 2)}
+    encoding = chart.to_dict()["layer"][0]["encoding"]
+    assert encoding["color"]["scale"]["domain"] == encoding["strokeDash"]["scale"]["domain"] == ["b", "a"]
+    with pytest.raises(ValueError, match="a point that can be drawn"):
+        plot.lines(points.head(1), "x", "y", "plan", x_title="rows", y_title="s", log_x=True)
+    seven = pl.DataFrame({"x": range(7), "y": range(7), "plan": range(7)})
+    with pytest.raises(ValueError, match="at most 6 different values, got 7"):
+        plot.lines(seven, "x", "y", "plan", x_title="", y_title="")
+
+
+def luminance(color):
+    """Relative luminance of WCAG 2.1: what is left of a colour in grey print."""
+    channels = np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+def test_series_stay_apart_without_colour():
+    assert len({tuple(dash) for dash in _charts._DASHES}) == len(_charts._DASHES) == len(_charts.COLORS)
+    shades = [luminance(color) for color in _charts.FILLS]
+    for a, b in itertools.pairwise(shades):
+        assert (b + 0.05) / (a + 0.05) > 1.8
+    # Lines against white paper.
+    assert all(1.05 / (luminance(color) + 0.05) > 2.2 for color in _charts.COLORS)
+
+
+def test_charts_can_be_put_side_by_side(tmp_path):
+    curve = plot.error_curve([3, 1], [0.1, 1])
+    png_size(curve | plot.probabilities([3, 1], epsilon=1), tmp_path / "both.png")
+
+
+def test_a_missing_extra_is_named():
+    code = "import sys; sys.modules['altair'] = None; import dp_polars.analysis; import dp_polars.plot"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "the package altair must be installed" in run.stderr
+    assert "pip install 'dp-polars[plot]'" in run.stderr

@@ -1,0 +1,295 @@
+import pathlib
+from datetime import date
+
+import polars as pl
+import pyarrow.dataset
+import pytest
+from polars.io.plugins import register_io_source
+
+import dp_polars as dpp
+from dp_polars._rowwise.plans import refuse_unsafe_plan
+
+FRAME = pl.DataFrame(
+    {
+        "person": ["ann", "bob", "ann"],
+        "group": ["x", "y", "x"],
+        "value": [1, 2, 3],
+        "cost": [0.5, 1.5, 2.5],
+        "day": [date(2020, 1, 1), date(2020, 1, 2), date(2020, 1, 3)],
+        "codes": [[1], [1, 2], []],
+        "place": [{"ward": 1}, {"ward": 2}, {"ward": 3}],
+    }
+)
+value, group, cost, day = pl.col("value"), pl.col("group"), pl.col("cost"), pl.col("day")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plans")
+    FRAME.write_parquet(folder / "visits.parquet")
+    FRAME.write_ipc(folder / "visits.arrow")
+    FRAME.write_ndjson(folder / "visits.ndjson")
+    FRAME.drop("codes", "place").write_csv(folder / "visits.csv")
+    FRAME.write_parquet(folder / "hive", partition_by="group")
+    return folder
+
+
+# From a folder with the frame's files, or from the frame itself, to a plan.
+ACCEPTED = {
+    "a frame": lambda lf: lf,
+    "filter": lambda lf: lf.filter(value > 1, group == "x"),
+    "remove": lambda lf: lf.remove(value > 1),
+    "select": lambda lf: lf.select("person", twice=value * 2),
+    "with_columns": lambda lf: lf.with_columns(group.str.to_uppercase(), day.dt.year().alias("year"), one=1),
+    "with_columns_seq": lambda lf: lf.with_columns_seq(value.abs()),
+    "nested": lambda lf: lf.with_columns(pl.when(value.is_in([1, 2])).then(cost.clip(0, 1)).otherwise(cost).round(1)),
+    "cast": lambda lf: lf.cast({"value": pl.Float32, "group": pl.Categorical}),
+    "casts that fit": lambda lf: lf.cast({"value": pl.Float64, "cost": pl.String, "day": pl.Datetime("us")}),
+    "a lenient cast": lambda lf: lf.cast({"value": pl.Int8}, strict=False),
+    "a replacement for all": lambda lf: lf.with_columns(value.replace_strict({1: 2}, default=0)),
+    "a time zone taken off": lambda lf: lf.with_columns(day.cast(pl.Datetime("us")).dt.replace_time_zone("UTC")),
+    "parse": lambda lf: lf.with_columns(group.str.to_date("%Y-%m-%d", strict=False)),
+    "replace": lambda lf: lf.with_columns(value.replace([1, 2], [3, 4])),
+    "a ratio of columns": lambda lf: lf.with_columns(cost / value),
+    "rename": lambda lf: lf.rename({"value": "number"}),
+    "drop": lambda lf: lf.drop("codes"),
+    "drop_nulls": lambda lf: lf.drop_nulls(),
+    "drop_nans": lambda lf: lf.drop_nans("cost"),
+    "fill_null": lambda lf: lf.fill_null(0),
+    "unnest": lambda lf: lf.unnest("place"),
+    "sort": lambda lf: lf.sort("day", value.abs()),
+    "cache": lambda lf: lf.cache(),
+    "clear": lambda lf: lf.clear(),
+    "sql": lambda lf: lf.sql("select person, value + 1 as value from self where cost > 1"),
+    "match_to_schema": lambda lf: lf.match_to_schema(FRAME.schema),
+    "pipe": lambda lf: lf.pipe(lambda same: same.filter(value > 1)),
+}
+SCANS = {
+    "parquet": lambda folder: pl.scan_parquet(folder / "visits.parquet"),
+    "parquet files": lambda folder: pl.scan_parquet([folder / "visits.parquet"] * 2, include_file_paths="file"),
+    "hive": lambda folder: pl.scan_parquet(folder / "hive"),
+    "csv": lambda folder: pl.scan_csv(folder / "visits.csv", try_parse_dates=True).filter(value > 1),
+    "ipc": lambda folder: pl.scan_ipc(folder / "visits.arrow").select("person"),
+    "ndjson": lambda folder: pl.scan_ndjson(folder / "visits.ndjson"),
+    "pyarrow": lambda folder: pl.scan_pyarrow_dataset(pyarrow.dataset.dataset(folder / "visits.parquet")),
+    "pyarrow without filters": lambda folder: pl.scan_pyarrow_dataset(
+        pyarrow.dataset.dataset(folder / "visits.parquet"), allow_pyarrow_filter=False
+    ),
+    "csv after a title": lambda folder: pl.scan_csv(folder / "visits.csv", skip_rows=1),
+}
+SEVERAL_ROWS = {
+    "explode": lambda _: FRAME.lazy().explode("codes"),
+    "unpivot": lambda _: FRAME.lazy().select("value", "cost").unpivot(value_name="number"),
+    "concat": lambda _: pl.concat([FRAME.lazy(), FRAME.lazy().filter(value > 1)]),
+    "diagonal concat": lambda _: pl.concat(
+        [FRAME.lazy().select("value"), FRAME.lazy().select("value", "cost")], how="diagonal"
+    ),
+    "files and memory": lambda folder: pl.concat([pl.scan_parquet(folder / "visits.parquet"), FRAME.lazy()]),
+    "ipc and hive": lambda folder: pl.concat(
+        [pl.scan_ipc(folder / "visits.arrow").select("value"), pl.scan_parquet(folder / "hive").select("value")]
+    ),
+}
+REFUSED = {
+    "head": (lambda lf: lf.head(2), "head"),
+    "tail": (lambda lf: lf.tail(2), "tail"),
+    "slice": (lambda lf: lf.slice(1, 1), "slice"),
+    "first": (lambda lf: lf.first(), "head"),
+    "sort and head": (lambda lf: lf.sort("value").head(1).select("person"), "head"),
+    "top_k": (lambda lf: lf.top_k(1, by="value"), "head"),
+    "bottom_k": (lambda lf: lf.bottom_k(1, by="value"), "head"),
+    "unique": (lambda lf: lf.unique("person"), "unique"),
+    "group_by": (lambda lf: lf.group_by("group").agg(value.sum()), "group_by"),
+    "group_by_dynamic": (lambda lf: lf.sort("day").group_by_dynamic("day", every="1d").agg(value), "group_by"),
+    "rolling": (lambda lf: lf.sort("day").rolling("day", period="2d").agg(value), "group_by"),
+    "join": (lambda lf: lf.join(FRAME.lazy(), on="person"), "a join"),
+    "join_where": (lambda lf: lf.join_where(FRAME.lazy(), value > pl.col("value_right")), "a join"),
+    "update": (lambda lf: lf.update(FRAME.lazy()), "."),
+    "join_asof": (lambda lf: lf.sort("day").join_asof(FRAME.lazy().sort("day"), on="day"), "join"),
+    "merge_sorted": (lambda lf: lf.select("value").merge_sorted(lf.select("value"), "value"), "merge_sorted"),
+    "horizontal concat": (
+        lambda lf: pl.concat([lf.select("value"), lf.select("cost")], how="horizontal"),
+        "a horizontal concat",
+    ),
+    "with_row_index": (lambda lf: lf.with_row_index(), "row_index"),
+    "map_batches": (lambda lf: lf.map_batches(lambda frame: frame), "a step that Polars does not show"),
+    "reverse": (lambda lf: lf.reverse(), "reverse"),
+    "shift": (lambda lf: lf.select("value").shift(1), "shift"),
+    "interpolate": (lambda lf: lf.select("value").interpolate(), "interpolate"),
+    "gather_every": (lambda lf: lf.gather_every(2), "gather_every"),
+    "set_sorted": (lambda lf: lf.set_sorted("day"), "(set_sorted|hint)"),
+    "mean": (lambda lf: lf.select("value").mean(), "mean"),
+    "count": (lambda lf: lf.count(), "count"),
+    "inspect": (lambda lf: lf.inspect(), "a step that Polars does not show"),
+    "centred": (lambda lf: lf.with_columns(value - value.mean()), "mean"),
+    "filter on an aggregation": (lambda lf: lf.filter(value == value.max()), "max"),
+    "filter on a window": (lambda lf: lf.filter(value.sum().over("person") > 2), "over"),
+    "deep": (
+        lambda lf: lf.filter(value > 1).with_columns(cost.clip(0, cost.median()).round()).select("cost"),
+        "median",
+    ),
+    "rank": (lambda lf: lf.with_columns(value.rank()), "rank"),
+    "cum_sum": (lambda lf: lf.select(value.cum_sum()), "cum_sum"),
+    "is_first_distinct": (lambda lf: lf.filter(group.is_first_distinct()), "is_first_distinct"),
+    "index": (lambda lf: lf.with_columns(row=pl.int_range(pl.len())), "."),
+    "len": (lambda lf: lf.with_columns(value / pl.len()), "len"),
+    "series": (lambda lf: lf.with_columns(value + pl.Series([1, 2, 3])), "a Series"),
+    "udf": (lambda lf: lf.with_columns(value.map_elements(abs, return_dtype=pl.Int64)), "a step that Polars does not"),
+    "category": (lambda lf: lf.with_columns(group.cast(pl.Categorical).to_physical()), "to_physical"),
+    "guessed": (lambda lf: lf.with_columns(group.str.to_date(strict=False)), "str.strptime"),
+    "sort by a constant": (lambda lf: lf.sort(pl.lit(1)), "a literal"),
+    "sort by a rank": (lambda lf: lf.sort(value.rank()), "rank"),
+    "below a projection": (lambda lf: lf.unique().select(value + 1), "unique"),
+    "a cast that may not fit": (lambda lf: lf.cast({"value": pl.Int8}), "cast"),
+    "a cast in a filter": (lambda lf: lf.filter(group.cast(pl.Int64) > 1), "cast"),
+    "an overflow": (lambda lf: lf.with_columns(value.cast(pl.Decimal(38, 0)) * 10), "\\*"),
+    "a change of the clocks": (
+        lambda lf: lf.with_columns(
+            day.cast(pl.Datetime("us", "UTC")).dt.convert_time_zone("Europe/Berlin").dt.truncate("1d")
+        ),
+        "dt.truncate",
+    ),
+    "a price that is too large": (lambda lf: lf.cast({"cost": pl.Decimal(10, 2)}, strict=False), "cast"),
+    "a rounded sum": (lambda lf: lf.with_columns(pl.concat_list(cost, cost).list.sum()), r"list\.sum|list expr"),
+    "a strict cast to fewer categories": (
+        lambda lf: lf.select(
+            value.replace_strict({1: "9"}, default="0", return_dtype=pl.Enum([*"0123456789"])).cast(
+                pl.Enum([*"012345678"])
+            )
+        ),
+        "cast",
+    ),
+    "a strict parser": (lambda lf: lf.with_columns(group.str.to_date("%Y-%m-%d")), "str.strptime"),
+    "a strict number": (lambda lf: lf.with_columns(group.str.to_integer()), "str.to_integer"),
+    "a strict decoder": (lambda lf: lf.with_columns(group.str.decode("hex")), "str.hex_decode"),
+    "an element": (lambda lf: lf.with_columns(pl.col("codes").list.get(0)), "list expr|list.get"),
+    "a strict replacement": (lambda lf: lf.with_columns(value.replace_strict({1: 2})), "replace_strict"),
+    "a local time": (
+        lambda lf: lf.with_columns(day.cast(pl.Datetime("us")).dt.replace_time_zone("Europe/Berlin")),
+        "dt.replace_time_zone",
+    ),
+    "a division by a constant": (lambda lf: lf.with_columns(cost / 7), "/"),
+}
+REFUSED_SCANS = {
+    "n_rows": (lambda folder: pl.scan_parquet(folder / "visits.parquet", n_rows=2), "n_rows"),
+    "hive n_rows": (lambda folder: pl.scan_parquet(folder / "hive", n_rows=2), "n_rows"),
+    "ipc n_rows": (lambda folder: pl.scan_ipc(folder / "visits.arrow", n_rows=2), "n_rows"),
+    "ipc row index": (lambda folder: pl.scan_ipc(folder / "visits.arrow", row_index_name="row"), "a row index"),
+    "bytes": (lambda _: pl.scan_csv(b"value\n1\n"), "a step that Polars does not show"),
+    "row index": (lambda folder: pl.scan_parquet(folder / "visits.parquet", row_index_name="row"), "a row index"),
+    "csv n_rows": (lambda folder: pl.scan_csv(folder / "visits.csv", n_rows=2), "n_rows"),
+    "csv skip": (lambda folder: pl.scan_csv(folder / "visits.csv", skip_rows_after_header=1), "skip_rows"),
+    "csv without a header": (
+        lambda folder: pl.scan_csv(folder / "visits.csv", has_header=False, skip_rows=1),
+        "skip_rows",
+    ),
+    "csv lines without a header": (
+        lambda folder: pl.scan_csv(folder / "visits.csv", has_header=False, skip_lines=1),
+        "skip_lines",
+    ),
+    "concat": (SEVERAL_ROWS["files and memory"], "a concat"),
+    "head of a scan": (lambda folder: pl.scan_parquet(folder / "visits.parquet").head(1), "head"),
+    "python": (
+        lambda _: register_io_source(lambda *_: iter([FRAME]), schema=FRAME.schema),
+        "a Python source",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_accepted(name):
+    refuse_unsafe_plan(ACCEPTED[name](FRAME.lazy()))
+
+
+@pytest.mark.parametrize("name", SCANS)
+def test_accepted_scans(name, folder):
+    refuse_unsafe_plan(SCANS[name](folder))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name):
+    plan, word = REFUSED[name]
+    pattern = rf"^The plan given to protect must be row by row, got [^\n]*{word}[^\n]*\.\n\nHint: .+\.$"
+    with pytest.raises(ValueError, match=pattern):
+        refuse_unsafe_plan(plan(FRAME.lazy()))
+
+
+@pytest.mark.parametrize("name", REFUSED_SCANS)
+def test_refused_scans(name, folder):
+    plan, word = REFUSED_SCANS[name]
+    with pytest.raises(ValueError, match=f"must be row by row, got .*{word}"):
+        refuse_unsafe_plan(plan(folder))
+
+
+@pytest.mark.parametrize("name", SEVERAL_ROWS)
+def test_a_row_may_become_several_where_a_person_may_have_several(name, folder):
+    refuse_unsafe_plan(SEVERAL_ROWS[name](folder), several_rows=True)
+    with pytest.raises(ValueError, match="must be row by row"):
+        refuse_unsafe_plan(SEVERAL_ROWS[name](folder))
+
+
+def test_what_a_concat_holds_is_looked_into(folder):
+    for plan, word in [
+        (pl.concat([FRAME.lazy(), FRAME.lazy().head(1)]), "head"),
+        (pl.concat([pl.scan_ipc(folder / "visits.arrow"), FRAME.lazy()]), "a step that Polars does not show"),
+    ]:
+        with pytest.raises(ValueError, match=f"must be row by row, got .*{word}"):
+            refuse_unsafe_plan(plan, several_rows=True)
+
+
+def test_a_dataset_with_a_filter_of_its_own_is_refused(folder):
+    dataset = pyarrow.dataset.dataset(folder / "visits.parquet").filter(pyarrow.dataset.field("value") > 1)
+    query = dpp.protect(None).agg(dpp.median("value", range(3), epsilon=1))
+    for rows in (dataset, pl.scan_pyarrow_dataset(dataset)):
+        with pytest.raises(ValueError, match="must have no filter of its own"):
+            query.release(rows)
+
+
+def test_nothing_in_memory_is_copied_or_serialized():
+    # What can't be serialized at all would show it.
+    frame = pl.DataFrame(
+        {"value": [1, 2], "thing": [object(), object()]}, schema={"value": pl.Int64, "thing": pl.Object}
+    )
+    refuse_unsafe_plan(frame.lazy().filter(value > 1))
+
+
+def test_nothing_is_run(folder):
+    calls = []
+    refuse_unsafe_plan(pl.scan_parquet(folder / "visits.parquet").pipe(lambda lf: lf.filter(value > 1)))
+    plan = FRAME.lazy().map_batches(lambda frame: calls.append(frame) or frame, schema=FRAME.schema)
+    with pytest.raises(ValueError, match="does not show"):
+        refuse_unsafe_plan(plan)
+    assert calls == []
+
+
+@pytest.mark.parametrize("name", ["Slice", "unique", 'a"b', "FILTER\nSLICE", "len()", "BooleanFunction.IsNull"])
+def test_no_name_fools_the_walk(name):
+    frame = pl.LazyFrame({name: [1, 2]})
+    refuse_unsafe_plan(frame.filter(pl.col([name]) > 1).rename({name: name + "x"}))
+    with pytest.raises(ValueError, match="got max"):
+        refuse_unsafe_plan(frame.filter(pl.col([name]) == pl.col([name]).max()))
+
+
+def test_the_plan_is_left_as_it_is():
+    plan = FRAME.lazy().filter(value > 1)
+    before = plan.explain()
+    refuse_unsafe_plan(plan)
+    assert plan.explain() == before
+    assert plan.collect().height == 2
+
+
+def test_a_file_that_is_not_there_is_said_so():
+    with pytest.raises(FileNotFoundError):
+        refuse_unsafe_plan(pl.scan_parquet(pathlib.Path("nowhere.parquet")))
+
+
+def test_a_file_that_is_not_there_costs_nothing(tmp_path):
+    schema = {"value": pl.Int64}
+    there, gone = tmp_path / "there.csv", tmp_path / "gone.csv"
+    there.write_text("value\n1\n")
+    query = dpp.protect(None, budget=dpp.Budget(epsilon=2)).agg(dpp.median("value", range(3), epsilon=1))
+    for path in (there, tmp_path / "th*.csv"):
+        refuse_unsafe_plan(pl.scan_csv(path, schema=schema))
+    with pytest.raises(FileNotFoundError, match=r"gone\.csv"):
+        query.release(pl.scan_csv(gone, schema=schema))
+    assert query._budget.spent == 0
+    assert query.release(pl.scan_csv(there, schema=schema)).height == 1

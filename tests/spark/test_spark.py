@@ -1,0 +1,767 @@
+"""Releases on a real Spark cluster: two executor processes of their own on this machine."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import threading
+import time
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+import dp_polars as dpp
+from dp_polars._engines import polars_engine
+from dp_polars._engines.bounding import Kept
+from dp_polars._queries.queries import Quantile
+from tests import reference
+from tests.statistical.goodness import check_sampler, fits
+
+# Set where nothing may be skipped.
+REQUIRED = bool(os.environ.get("REQUIRE_SPARK"))
+if not REQUIRED:
+    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'dp-polars[spark]'")
+
+from pyspark import cloudpickle  # noqa: E402
+from pyspark.sql import SparkSession  # noqa: E402
+from pyspark.sql import functions as sf  # noqa: E402
+
+import dp_polars.spark  # noqa: E402
+from dp_polars.spark import _counting, _workers  # noqa: E402
+
+pytestmark = [
+    # One worker of pytest-xdist runs all of this, so that Spark starts once.
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.filterwarnings("ignore:.*pandas:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+]
+
+PARTITIONS = 6
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory):
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        message = "Java 17 or newer is missing: neither java nor JAVA_HOME was found"
+        pytest.fail(message) if REQUIRED else pytest.skip(message)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    folder = tmp_path_factory.mktemp("spark")
+    session = (
+        SparkSession.builder.master("local-cluster[2,1,1024]")
+        .config("spark.driver.memory", "1g")
+        .config("spark.executor.memory", "1g")
+        .config("spark.local.dir", str(folder / "local"))
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "OFF")
+        .config("spark.task.maxFailures", "3")
+        .config("spark.shuffle.io.maxRetries", "1")
+        .config("spark.shuffle.io.retryWait", "500ms")
+        .config("spark.sql.session.timeZone", "America/New_York")
+        # Adaptive execution would put frames as small as these into one task.
+        .config("spark.sql.shuffle.partitions", PARTITIONS)
+        .config("spark.sql.adaptive.coalescePartitions.enabled", "false")
+        .getOrCreate()
+    )
+    # The classes of this file are not importable on the executors.
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    session.sparkContext.setCheckpointDir(str(folder / "checkpoints"))
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def few_tasks(spark):
+    """Small plans in few tasks, where it does not matter how many there are."""
+    spark.conf.set("spark.sql.shuffle.partitions", 2)
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    yield
+    spark.conf.unset("spark.sql.codegen.wholeStage")
+    spark.conf.set("spark.sql.shuffle.partitions", PARTITIONS)
+    spark.conf.set("spark.sql.adaptive.enabled", "true")
+
+
+def to_spark(spark, frame, schema=None):
+    return spark.createDataFrame(frame.to_arrow(), schema)
+
+
+def to_polars(frame):
+    return pl.DataFrame(pl.from_arrow(frame.toArrow()))
+
+
+# --- Counting -------------------------------------------------------------------------------------------------------
+
+DDL = {
+    "flag": "boolean",
+    "tiny": "tinyint",
+    "small": "smallint",
+    "int": "int",
+    "long": "bigint",
+    "float": "float",
+    "double": "double",
+    "text": "string",
+    "date": "date",
+    "moment": "timestamp",
+    "local": "timestamp_ntz",
+    "length": "interval day to second",
+    "money": "decimal(10,2)",
+    "wide": "decimal(38,6)",
+}
+
+
+def every_type(rows=800):
+    rng = np.random.default_rng(6)
+
+    def small():
+        return rng.integers(-3, 4, rows)
+
+    def floats():
+        return pl.Series(np.where(rng.random(rows) < 0.1, np.nan, small() / 2)) * pl.Series(
+            rng.choice([1.0, -1.0], rows)
+        )
+
+    def moments():
+        # Around the hours that summer time repeats or leaves out in New York, and before 1970.
+        hours = pl.Series([-86_400 * 366, 0, 1_583_650_800, 1_583_654_400, 1_604_206_800, 1_604_210_400])
+        return hours.gather(rng.integers(0, 6, rows)) * 1_000_000 + pl.Series(small() % 2)
+
+    frame = pl.DataFrame(
+        {
+            "flag": small() > 0,
+            "tiny": pl.Series(small() * 42, dtype=pl.Int8),
+            "small": pl.Series(small() * 10_000, dtype=pl.Int16),
+            "int": pl.Series(small() * 700_000_000, dtype=pl.Int32),
+            "long": small() * 2**61,
+            "float": floats().cast(pl.Float32),
+            "double": floats(),
+            "text": pl.Series(["a", "A", "a ", "é", "e\u0301", "", "日本"]).gather(small() + 3),
+            "date": pl.Series(small() * 5_000).cast(pl.Int32).cast(pl.Date),
+            "moment": moments().cast(pl.Datetime("us", "UTC")),
+            "local": moments().cast(pl.Datetime("us")),
+            "length": pl.Series(small() * 1_000_001).cast(pl.Duration("us")),
+            "money": pl.Series([Decimal(int(i)) / 100 for i in small()], dtype=pl.Decimal(10, 2)),
+            "wide": pl.Series([Decimal(int(i)) * 10**29 for i in small()], dtype=pl.Decimal(38, 6)),
+        }
+    )
+    holes = [pl.when(pl.Series(rng.random(rows) > 0.1)).then(pl.col(name)).alias(name) for name in frame.columns]
+    person = pl.Series("person", rng.integers(0, 60, rows))
+    return frame.with_columns(holes).with_columns(person=pl.when(person > 0).then(person))
+
+
+def asks_of_every_type(frame):
+    """Modes and medians of all columns, of some of their values."""
+    for name, dtype in frame.schema.items():
+        values = frame[name].drop_nulls()
+        if dtype.is_float():
+            values = values.drop_nans()
+        values = values.unique().sort()
+        if name != "wide":  # beyond 64 bits
+            if not dtype.is_float():
+                yield name, dpp.mode(name, values.shuffle(3).head(max(2, len(values) - 1)), epsilon=1).query
+            if name not in ("flag", "text"):
+                yield name, dpp.median(name, values[1:], epsilon=1).query
+    yield "wide", dpp.median("wide", [Decimal(-1), Decimal(5) / 10, Decimal(10**6)], epsilon=1).query
+    yield "long", dpp.quantile("long", 0.3, range(-100, 101), epsilon=1).query
+    yield "double", dpp.median("double", dpp.grid(-1, 1, step=0.01), epsilon=1).query
+    yield "double", dpp.median("double", dpp.grid(-0.75, 1.25, step=0.5), epsilon=1).query
+    yield "float", dpp.median("float", dpp.grid(-1, 1, step=0.001), epsilon=1).query
+    yield "int", dpp.median("int", dpp.grid(-(10**9), 10**9, step=0.25), epsilon=1).query
+    yield "long", dpp.median("long", dpp.grid(-3, 5 * 2**58 - 3, step=5 * 2**20), epsilon=1).query
+    yield "long", dpp.median("long", dpp.grid(-(2**60), 2**60, step=2**57), epsilon=1).query
+    yield "small", dpp.median("small", dpp.grid(-7, 10**6, step=1), epsilon=1).query
+    yield "length", dpp.median("length", dpp.grid(dt.timedelta(0), dt.timedelta(5), step="1s"), epsilon=1).query
+    days = [dt.datetime(1969, 1, 1), dt.datetime(2021, 1, 1)]
+    yield "local", dpp.median("local", dpp.grid(*days, step="1d"), epsilon=1).query
+    utc = [day.replace(tzinfo=dt.timezone.utc) for day in days]
+    yield "moment", dpp.median("moment", dpp.grid(*utc, step="1h"), epsilon=1).query
+    yield "money", dpp.median("money", dpp.grid(Decimal(-1), Decimal(1), step=Decimal("0.001")), epsilon=1).query
+    yield "money", dpp.mode("money", [0], epsilon=1).query
+    yield "tiny", dpp.mode("tiny", range(-128, 128), epsilon=1).query
+    yield "date", dpp.median("date", dpp.grid(dt.date(1950, 1, 1), dt.date(2000, 1, 1), step="1d"), epsilon=1).query
+
+
+@pytest.fixture(params=["counted", "uncounted"])
+def way(request, monkeypatch):
+    """Whether Spark counts rows before the shuffle; by itself, it goes by their number."""
+    monkeypatch.setattr(_counting, "_are_few", lambda *_: request.param == "uncounted")
+
+
+def both_histograms(spark, frame, ddl, unit, keys, outputs):
+    """The histograms of all outputs, by Polars and by Spark."""
+    schema = ", ".join(f"`{name}` {ddl[name]}" for name in frame.columns)
+    rows = to_spark(spark, frame, schema)
+    table = _counting.key_table(spark, keys, [rows.schema[name] for name in keys.columns])
+    parts = []
+    for position, (column, query, kept, people) in enumerate(outputs):
+        output = _counting.Output(column, frame.schema[column], query, kept, people)
+        counted = _counting.histogram(rows, unit, keys.columns, table, keys.height, output)
+        parts.append(counted.withColumn("output", sf.lit(position)))
+    united = parts[0]
+    for part in parts[1:]:
+        united = united.unionByName(part)
+    on_spark = to_polars(united)
+    by_polars = polars_engine.count(
+        frame.lazy(),
+        unit,
+        keys,
+        [polars_engine.Output(str(i), pl.col(c), *rest) for i, (c, *rest) in enumerate(outputs)],
+    )
+    types = {"group": pl.Int64, "code": pl.Int64, "count": pl.Int64}
+    for position, expected in enumerate(by_polars):
+        got = on_spark.filter(pl.col("output") == position).group_by("group", "code").agg(pl.col("count").sum())
+        yield outputs[position], expected.cast(types), got.cast(types).sort("group", "code")
+
+
+@pytest.mark.parametrize(
+    ("unit", "key_columns"), [(None, ["text", "flag"]), ("person", ["moment"]), ("double", ["money", "date"])]
+)
+def test_spark_counts_what_polars_counts(spark, few_tasks, way, unit, key_columns):
+    frame = every_type()
+    keys = frame.select(key_columns).drop_nulls().unique(maintain_order=True)
+    keys = keys.head(keys.height // 2 + 1)
+    protection = dpp.protect(unit, max_rows_per_group=unit and 1000).protection
+    asked = list(asks_of_every_type(frame.drop("person")))
+    if unit is not None:  # a few of each kind are enough
+        asked = [(column, query) for column, query in asked if column in ("text", "float", "moment")]
+    outputs = [
+        (column, query, protection.kept(query, keys.height), protection.counts_people(query)) for column, query in asked
+    ]
+    for output, expected, got in both_histograms(spark, frame, {**DDL, "person": "bigint"}, unit, keys, outputs):
+        assert expected.height > 3
+        assert got.equals(expected), (output, expected, got)
+
+
+def bounded(spark, frame, query, kept, *, people=False, seed=1, parts=None):
+    """The histogram of `value` in the groups 0 … 4 of `g`, as Polars has it."""
+    rows = to_spark(spark, frame)
+    if parts is not None:
+        rows = rows.repartition(parts)
+    keys = pl.DataFrame({"g": range(5)})
+    table = _counting.key_table(spark, keys, [rows.schema["g"]])
+    output = _counting.Output("value", pl.Int64(), query, kept, people)
+    counted = to_polars(_counting.histogram(rows, "person", ["g"], table, 5, output, seed))
+    return counted.group_by("group", "code").agg(pl.col("count").sum()).sort("group", "code")
+
+
+def crowd(seed, people=40):
+    """Rows of people who have up to 30, in groups 0 … 6 of which 5 are public, and values 0 … 5, of which 5 count."""
+    rng = np.random.default_rng(seed)
+    person = np.repeat(np.arange(people), rng.integers(1, 31, people))
+    return pl.DataFrame(
+        {
+            "person": person,
+            "g": rng.integers(0, 7, len(person)) % (1 + person % 7),
+            "value": pl.Series(rng.integers(0, 6, len(person)) % (1 + person % 6)).replace(3, None),
+        }
+    )
+
+
+VALUES = dpp.mode("value", range(5), epsilon=1).query
+MIDDLE = dpp.median("value", range(5), epsilon=1).query
+BOUNDS = [
+    (VALUES, Kept(groups=1)),
+    (VALUES, Kept(groups=3)),
+    (MIDDLE, Kept(rows=2)),
+    (MIDDLE, Kept(groups=2, rows_per_group=3)),
+    (MIDDLE, Kept(groups=3, rows_per_group=2, rows=4)),
+    (MIDDLE, Kept(rows_per_group=1)),
+]
+
+
+@pytest.mark.parametrize(("query", "kept"), BOUNDS)
+def test_a_person_changes_the_histogram_by_no_more_than_the_bounds(spark, few_tasks, way, query, kept):
+    frame = crowd(4)
+    most = frame.group_by("person").len().sort("len")["person"].to_list()
+    people = query is VALUES
+    everyone = bounded(spark, frame, query, kept, people=people)
+    # The rows of the others, in another order and divided otherwise, keep all that they kept.
+    gone = most[-1]
+    others = frame.filter(pl.col("person") != gone).sample(fraction=1, shuffle=True, seed=7)
+    without = bounded(spark, others, query, kept, people=people, parts=3)
+    lost = everyone.join(without, on=["group", "code"], how="full", suffix="_without", coalesce=True).fill_null(0)
+    lost = lost.with_columns(lost=pl.col("count") - pl.col("count_without")).filter(pl.col("lost") != 0)
+    per_group = lost.group_by("group").agg(pl.col("lost").sum())
+    assert lost["lost"].min() > 0
+    if people:
+        assert lost["lost"].max() == 1
+    assert 0 < per_group.height <= (kept.groups or 5)
+    assert per_group["lost"].max() <= (kept.rows_per_group or 30)
+    assert per_group["lost"].sum() <= (kept.rows or 30)
+    # Nothing is thrown away that fits: that person fills the bounds.
+    own = frame.filter(pl.col("person") == gone, pl.col("g") < 5, pl.col("value") < 5)
+    rows = min(kept.rows or 1000, (kept.groups or own["g"].n_unique()) * (kept.rows_per_group or 1000))
+    assert people or per_group["lost"].sum() == min(rows, own.height)
+
+
+def test_who_is_over_the_bounds_keeps_a_random_subset(spark, few_tasks):
+    """2,000 people with the same rows: 3 of value 0 and 1 of value 1 in one group, 1 of value 2 in another."""
+    rows = pl.DataFrame({"g": [0, 0, 0, 0, 1], "value": [0, 0, 0, 1, 2]}).join(
+        pl.DataFrame({"person": range(2000)}), how="cross"
+    )
+    for kept, law in [
+        (Kept(rows=1), [3 / 5, 1 / 5, 1 / 5]),
+        (Kept(groups=1, rows_per_group=1), [3 / 8, 1 / 8, 1 / 2]),
+        (Kept(rows=1, rows_per_group=1), [3 / 8, 1 / 8, 1 / 2]),
+    ]:
+        counts = bounded(spark, rows, MIDDLE, kept, seed=None)["count"].to_numpy()
+        assert counts.sum() == 2000
+        assert fits(counts, law)
+        assert not fits(counts, [1 / 3, 1 / 3, 1 / 3])
+    counts = bounded(spark, rows, VALUES, Kept(groups=1), people=True, seed=None)["count"].to_numpy()
+    assert counts[0] == counts[1]  # all candidates of a kept group stay
+    assert fits(counts[1:], [1 / 2, 1 / 2])
+
+
+# --- Drawing --------------------------------------------------------------------------------------------------------
+
+
+def test_rows_are_counted_before_the_shuffle_where_they_are_many(spark, tmp_path):
+    spark.range(4096).select("id", (sf.col("id") % 7).alias("g")).write.parquet(str(tmp_path / "rows"))
+    rows = spark.read.parquet(str(tmp_path / "rows"))
+    assert not _counting._are_few(rows, 1, 100)
+    assert _counting._are_few(rows, 100, 100)
+    assert not _counting._are_few(rows.crossJoin(rows), 100, 100)
+    assert _counting._are_few(spark.range(100), 1, 1000)
+    assert not _counting._are_few(spark.range(100), 1, 10)
+    assert not _counting._are_few(spark.range(10**6), 1, 2**50)  # the values of a fine grid repeat
+    assert not _counting._are_few(spark.sql("select * from values (current_timestamp()) as t(x)"), 10, 10)
+
+
+@given(st.lists(st.integers(1, 9), max_size=12), st.lists(st.integers(0, 7), max_size=30), st.integers(1, 12))
+def test_groups_that_batches_cut_are_whole_again(sizes, cuts, most_rows):
+    groups = np.repeat(np.arange(len(sizes)) * 3, sizes)
+    markers = np.append(True, groups[1:] != groups[:-1])[: len(groups)]
+    table = pa.table(
+        {
+            "group": groups,
+            "output": np.where(markers, -1, 0),
+            "code": np.where(markers, 0, np.arange(len(groups)) % 2),
+            "count": np.where(markers, 0, 1),
+            "k0": pa.array(["key" if marker else None for marker in markers]),
+        }
+    )
+    batches, start = [], 0
+    for cut in [*cuts, len(groups)]:
+        piece = table.slice(start, cut)
+        batches.append(
+            pa.RecordBatch.from_arrays([column.combine_chunks() for column in piece.columns], piece.column_names)
+        )
+        start += cut
+    parts = list(_workers.whole_groups(batches, most_rows))
+    together = pa.concat_tables([table.slice(0, 0), *parts])
+    assert together.schema.equals(table.schema)
+    got, expected = (
+        pl.DataFrame(counted).group_by("group", "output", "code", "k0").agg(pl.col("count").sum())
+        for counted in (together, table)
+    )
+    assert_frame_equal(got, expected, check_row_order=False)
+    groups_of_parts = [group for part in parts for group in set(part["group"].to_pylist())]
+    assert len(groups_of_parts) == len(sizes)  # none is in two parts
+
+
+@pytest.mark.parametrize("nullable", [True, False])
+def test_a_long_group_is_added_up_on_its_way(nullable):
+    schema = pa.schema([pa.field(name, pa.int64(), nullable) for name in _workers.COUNTED])
+    rows, marker = (
+        pa.record_batch(columns, schema)
+        for columns in ([[0] * 4, [0] * 4, [1, 2, 1, 2], [1] * 4], [[0], [-1], [0], [0]])
+    )
+    (group,) = _workers.whole_groups([rows] * 500 + [marker] + [rows] * 500, most_rows=8)
+    assert group.num_rows <= 2 * 8 + 8
+    assert group.schema.equals(schema)
+    counts = pl.DataFrame(group).group_by("output", "code").agg(pl.col("count").sum()).sort("output", "code")
+    assert counts.rows() == [(-1, 0, 0), (0, 1, 2000), (0, 2, 2000)]
+
+
+@pytest.mark.parametrize("distinct", [100, 10**6])
+def test_a_group_of_a_million_rows(spark, way, tmp_path, distinct):
+    rows = spark.range(1_200_000, numPartitions=2).select((sf.col("id") % distinct).alias("x"))
+    query = dpp.protect(None).agg(dpp.median("x", dpp.grid(0, 10**6, step=0.01), epsilon=1000))
+    released = to_polars(dp_polars.spark.release(query, rows, path=tmp_path / "released"))
+    assert released.item() == pytest.approx({100: 49.5, 10**6: 499_900}[distinct], rel=0.2)
+
+
+def test_a_group_without_its_key_is_not_drawn():
+    """What a plan that divides a group between two tasks would give the second one."""
+    query = dpp.mode("x", [1, 2], epsilon=1).query
+    batch = pa.RecordBatch.from_pydict({"group": [0], "output": [0], "code": [1], "count": [5]})
+    draw = _workers.drawing([_workers.Answer(query, pl.Int64(), pl.Int64())], ["x"])
+    with pytest.raises(RuntimeError, match="Every group must come with its key"):
+        list(draw([batch]))
+
+
+def test_answers_follow_the_exact_law(spark, few_tasks):
+    """10,000 groups with the same rows are 10,000 draws; 0.7 and 1.3 times the rate must be told from it."""
+    groups = 10_000
+    counts = {0: 3, 1: 1, 2: 0, 3: 4}
+    values = spark.createDataFrame(pa.table({"value": [value for value, n in counts.items() for _ in range(n)]}))
+    rows = spark.range(groups).withColumnRenamed("id", "g").crossJoin(values)
+    drawn, asks = {}, {}
+    for factor in (Fraction(1), Fraction(7, 10), Fraction(13, 10)):
+        query = (
+            dpp.protect(None)
+            .group_by({"g": range(groups)})
+            .agg(
+                mode=dpp.mode("value", range(4), epsilon=Fraction(3, 4) * factor),
+                # The rate goes with the root of rho.
+                median=dpp.median("value", range(4), rho=Fraction(1, 2) * factor**2),
+            )
+        )
+        drawn[factor] = to_polars(dp_polars.spark.release(query, rows))
+        asks[factor] = {ask.name: ask.query for ask in query.asks}
+        assert drawn[factor]["g"].sort().to_list() == list(range(groups))
+    mode, median = asks[Fraction(1)]["mode"], asks[Fraction(1)]["median"]
+    assert (mode.claim.mechanism, median.claim.mechanism) == ("permute_and_flip", "exponential")
+    assert asks[Fraction(7, 10)]["median"].claim.rate == median.claim.rate * Fraction(7, 10)
+    # The median of 0 0 0 1 3 3 3 3: the rows that must come or go until a value is it, in halves.
+    for name, query, scores in [("mode", mode, [3, 1, 0, 4]), ("median", median, [-2, 0, -1, -1])]:
+        claim = query.claim
+        law = reference.floats(reference.law(scores, rate=claim.rate, mechanism=claim.mechanism, digits=20))
+        check_sampler(lambda factor, name=name: drawn[factor][name].to_numpy(), law)
+
+
+def test_a_huge_loss_gives_the_true_answers_of_polars(spark):
+    rng = np.random.default_rng(2)
+    n = 20_000
+    person = rng.integers(0, 2_000, n)
+    frame = pl.DataFrame(
+        {
+            "person": person,
+            "hospital.id": pl.Series(["A", "B", "C"]).gather(person % 3),
+            "ward": rng.integers(1, 9, n),
+            "x`y": pl.Series([f"d{i}" for i in range(50)]).gather(np.minimum(rng.integers(0, 75, n), 49)),
+            "cost": np.round(rng.lognormal(3, 1, n), 2),
+        }
+    )
+    query = (
+        dpp.protect("person", max_rows=1_000)
+        .group_by({"hospital.id": ["C", "A", "Z"], "ward": range(1, 9)})
+        .agg(
+            top=dpp.mode("x`y", [f"d{i}" for i in range(60)], epsilon=10**6),
+            cost=dpp.median("cost", dpp.grid(0, 10**6, step=0.01), epsilon=10**9),
+        )
+    )
+    expected = query.release(frame)
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 50)
+    try:
+        got = to_polars(dp_polars.spark.release(query, to_spark(spark, frame)))
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert got.schema == expected.schema
+    is_real = pl.col("hospital.id") != "Z"  # without rows, any candidate will do
+    order = ["hospital.id", "ward"]
+    assert got.height == expected.height == 24
+    assert_frame_equal(got.filter(is_real).sort(order), expected.filter(is_real).sort(order))
+
+
+FINE = dpp.grid(0, 2**53 - 1, step=1)
+
+
+class Repeating(Quantile):
+    """A sampler whose tasks share their random words."""
+
+    def draw(self, column=None):
+        return replace(super().draw(column), words=_same_words)
+
+
+def _same_words():
+    stream = np.random.default_rng(0)
+    return lambda count: stream.integers(0, 2**64, count, dtype=np.uint64)
+
+
+def replaced(query, kind):
+    """The same query, asked by objects of another class."""
+    query._asks = tuple(
+        replace(ask, query=kind(**{name: getattr(ask.query, name) for name in ask.query.__dataclass_fields__}))
+        for ask in query.asks
+    )
+    return query
+
+
+def test_no_two_tasks_share_a_stream_of_random_words(spark):
+    """Without rows, answers are uniform over 2**53 points: any two of 6,000 are equal with probability 2e-9."""
+    nobody = spark.createDataFrame(pa.table({"g": pa.array([], pa.int64()), "x": pa.array([], pa.int64())}))
+
+    def answers(kind):
+        query = dpp.protect(None).group_by({"g": range(3_000)}).agg(x=dpp.median("x", FINE, epsilon=1))
+        released = dp_polars.spark.release(replaced(query, kind), nobody)
+        assert released.rdd.getNumPartitions() == PARTITIONS
+        return to_polars(released)["x"].to_list()
+
+    assert len(set(answers(Quantile) + answers(Quantile))) == 6_000
+    assert len(set(answers(Repeating))) < 1_000
+
+
+# --- One release, once ----------------------------------------------------------------------------------------------
+
+
+def logged(log, pause):
+    """A quantile that notes its draws in a file, and then takes its time."""
+
+    class Logged(Quantile):
+        def answers(self, codes, column=None):
+            drawn = super().answers(codes, column)
+            with log.open("a") as file:
+                file.write(json.dumps([os.getpid(), drawn.to_list()]) + "\n")
+            time.sleep(pause)
+            return drawn
+
+    return Logged
+
+
+def draws_of(log):
+    """Process and answers of each draw so far."""
+    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def release_logged(spark, tmp_path, pause, *, to_file, disturb=None):
+    """Release without rows, so that answers are uniform over 2**53 points, and each one tells which draw it is."""
+    log, groups = tmp_path / "draws", 60
+    nobody = spark.createDataFrame(pa.table({"g": pa.array([], pa.int64()), "x": pa.array([], pa.int64())}))
+    budget = dpp.Budget(epsilon=1)
+    query = dpp.protect(None, budget=budget).group_by({"g": range(groups)}).agg(x=dpp.median("x", FINE, epsilon=1))
+    watcher = threading.Thread(target=disturb or (lambda log: None), args=[log], daemon=True)
+    watcher.start()
+    path = tmp_path / "released" if to_file else None
+    released = dp_polars.spark.release(replaced(query, logged(log, pause)), nobody, path=path)
+    watcher.join()
+    assert budget.remaining == 0
+    assert budget.log().height == 1
+    first, second = to_polars(released).sort("g"), to_polars(released).sort("g")
+    assert first.equals(second)  # nothing draws again
+    assert first["g"].to_list() == list(range(groups))
+    drawn = [answer for _, answers in draws_of(log) for answer in answers]
+    assert set(first["x"]) <= set(drawn)
+    assert first["x"].n_unique() == groups
+    if to_file:
+        assert pl.read_parquet(path / "*.parquet").sort("g").equals(first)
+    return len(drawn) - groups
+
+
+@pytest.mark.parametrize("to_file", [True, False])
+def test_an_undisturbed_release_draws_each_group_once(spark, tmp_path, to_file):
+    assert release_logged(spark, tmp_path, 0, to_file=to_file) == 0
+
+
+def executor_of(pid):
+    """The executor's JVM that started a Python worker."""
+    while b"CoarseGrainedExecutorBackend" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return pid
+
+
+@pytest.mark.parametrize(("to_file", "drawn_before"), [(True, 0), (True, 3), (False, 3)])
+def test_an_executor_killed_in_the_middle_of_a_draw(spark, tmp_path, to_file, drawn_before):
+    def kill(log):
+        while len(drawn := draws_of(log)) <= drawn_before:
+            time.sleep(0.02)
+        os.kill(executor_of(drawn[-1][0]), signal.SIGKILL)
+
+    # What it was drawing is drawn again by another, and only that is published.
+    assert release_logged(spark, tmp_path, 1.5, to_file=to_file, disturb=kill) > 0
+
+
+# --- Refusals -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def visits(spark):
+    return spark.createDataFrame(
+        [(1, "A", "flu", 30, None), (2, "B", "flu", 40, None)],
+        "person int, ward string, diagnosis string, age int, stay array<int>",
+    ).withColumns(
+        {
+            "month": sf.expr("make_ym_interval(1, 2)"),
+            "collated": sf.expr("ward collate utf8_lcase"),
+            "fails": sf.expr("if(age > 0, cast(raise_error('secret-hiv') as string), 'flu')"),
+        }
+    )
+
+
+def asking(*exprs, keys=None, steps=lambda frame: frame, **arguments):
+    frame = steps(dpp.protect("person", max_groups=1, max_rows_per_group=1, **arguments))
+    return frame.group_by(keys or {"ward": ["A", "B"]}).agg(*(exprs or [dpp.mode("diagnosis", ["flu"], epsilon=1)]))
+
+
+REFUSED = {
+    "not a query": (lambda: pl.col("x"), TypeError, "query must be a PrivateQuery, got Expr"),
+    "data": (
+        lambda: pl.DataFrame({"x": [1]}).dp.protect(None).agg(dpp.mode("x", [1], epsilon=1)),
+        TypeError,
+        "query must be built without data",
+    ),
+    "filter": (
+        lambda: asking(steps=lambda frame: frame.filter(pl.col("age") > 3)),
+        TypeError,
+        "do them on the Spark DataFrame first",
+    ),
+    "expression": (
+        lambda: asking((pl.col("age") * 2).dp.median(range(9), epsilon=1)),
+        TypeError,
+        "'age' must be asked of a column as it is",
+    ),
+    "two budgets": (lambda: asking(budget=dpp.Budget(epsilon=1)), TypeError, "budget must be left out"),
+    "no such column": (
+        lambda: asking(dpp.mode("x", [1], epsilon=1)),
+        ValueError,
+        "Output 'x': the frame must have the",
+    ),
+    "no such key": (lambda: asking(keys={"hospital": [1]}), ValueError, "must have the key 'hospital'"),
+    "no such person": (
+        lambda: dpp.protect("patient", max_groups=1).agg(dpp.mode("ward", ["A"], epsilon=1)),
+        ValueError,
+        "must have the privacy unit 'patient' as a column",
+    ),
+    "array": (lambda: asking(dpp.mode("stay", [1], epsilon=1)), TypeError, "'stay' must be text .* got array<int>"),
+    "months": (lambda: asking(dpp.mode("month", [1], epsilon=1)), TypeError, "got interval year to month"),
+    "collation": (lambda: asking(keys={"collated": ["a"]}), TypeError, "got string collate UTF8_LCASE"),
+    "type of candidates": (
+        lambda: asking(dpp.median("ward", [1, 2], epsilon=1).alias("w")),
+        TypeError,
+        "Output 'w': candidates of type Int64",
+    ),
+    "type of keys": (lambda: asking(keys={"ward": [1]}), TypeError, "keys of column 'ward'"),
+    "padded text": (
+        lambda: asking(dpp.mode("padded", ["flu"], epsilon=1)),
+        TypeError,
+        r"'padded' must not be padded text, got char\(8\)",
+    ),
+    "several people as one": (
+        lambda: dpp.protect("collated", max_groups=1).agg(dpp.mode("ward", ["A"], epsilon=1)),
+        TypeError,
+        "the privacy unit 'collated' must have no collation",
+    ),
+    "nanoseconds": (
+        lambda: asking(dpp.median("time", pl.Series([dt.datetime(2020, 1, 1)], dtype=pl.Datetime("ns")), epsilon=1)),
+        TypeError,
+        "Output 'time': candidates must have a type that Spark has, got Datetime",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_can_not_run_on_spark_is_refused_before_the_charge(visits, case):
+    make, kind, message = REFUSED[case]
+    budget = dpp.Budget(epsilon=1)
+    spark = visits.sparkSession
+    spark.sql("create table if not exists padded (padded char(8)) using parquet")
+    frame = visits.withColumn("time", sf.lit(dt.datetime(2020, 1, 1)).cast("timestamp_ntz")).crossJoin(
+        spark.table("padded")
+    )
+    with pytest.raises(kind, match=message):
+        dp_polars.spark.release(make(), frame, budget=budget)
+    assert budget.spent == 0
+
+
+def test_frames_that_are_not_batches_of_a_spark_session_are_refused(spark):
+    for frame in (pl.DataFrame({"ward": ["A"]}), spark.readStream.format("rate").load()):
+        with pytest.raises(TypeError, match="frame must be a batch DataFrame"):
+            dp_polars.spark.release(asking(), frame)
+
+
+def test_answers_need_a_place(spark, visits, tmp_path, monkeypatch):
+    budget = dpp.Budget(epsilon=1)
+    with pytest.raises(ValueError, match="path must be a folder that is not there yet"):
+        dp_polars.spark.release(asking(), visits, budget=budget, path=tmp_path)
+    with pytest.raises(ValueError, match="path must have none of the characters"):
+        dp_polars.spark.release(asking(), visits, budget=budget, path=tmp_path / "a[1]")
+    twice = asking(dpp.mode("diagnosis", ["flu"], epsilon=1).alias("WARD"))
+    with pytest.raises(ValueError, match=r"differ by more than case, got \['ward', 'WARD'\]"):
+        dp_polars.spark.release(twice, visits, budget=budget, path=tmp_path / "released")
+    monkeypatch.setattr(type(spark.sparkContext), "getCheckpointDir", lambda self: None)
+    with pytest.raises(ValueError, match="Spark has no checkpoint directory"):
+        dp_polars.spark.release(asking(), visits, budget=budget)
+    assert budget.spent == 0
+    with pytest.raises(dpp.BudgetExceededError):  # no row is read: one of them would raise
+        dp_polars.spark.release(
+            asking(dpp.mode("fails", ["flu"], epsilon=2)), visits, budget=budget, path=tmp_path / "released"
+        )
+    assert budget.spent == 0
+    assert not (tmp_path / "released").exists()
+
+
+def test_nothing_of_rows_that_are_at_hand_is_run_before_the_charge(spark, tmp_path):
+    """Spark's optimizer casts the rows of a small local frame on the driver, and its errors quote them."""
+    frame = spark.createDataFrame(pa.table({"text": ["secret-hiv"]})).select(sf.col("text").cast("int").alias("x"))
+    with pytest.raises(Exception, match="secret-hiv"):
+        frame._jdf.queryExecution().optimizedPlan()
+    budget = dpp.Budget(epsilon=1)
+    query = dpp.protect(None).agg(dpp.median("x", range(10), epsilon=1))
+    with pytest.raises(dpp.ReleaseError) as caught:
+        dp_polars.spark.release(query, frame, budget=budget, path=tmp_path / "released")
+    assert "secret" not in str(caught.value)
+    assert budget.remaining == 0
+
+
+@pytest.mark.parametrize("to_file", [True, False])
+def test_failures_show_no_rows_and_publish_nothing(visits, tmp_path, to_file):
+    budget = dpp.Budget(epsilon=1)
+    path = tmp_path / "released"
+    with pytest.raises(dpp.ReleaseError) as caught:
+        dp_polars.spark.release(
+            asking(dpp.mode("fails", ["flu"], epsilon=1)), visits, budget=budget, path=path if to_file else None
+        )
+    assert "secret" not in str(caught.value)
+    assert caught.value.__cause__ is caught.value.__context__ is None
+    assert not list(path.rglob("*.parquet"))
+    assert budget.remaining == 0  # the charge stays
+
+
+@pytest.mark.parametrize("zone", ["+05:30", "PST", "Asia/Tokyo"])
+def test_moments_are_the_same_in_every_zone_of_the_session(spark, tmp_path, zone):
+    moments = [dt.datetime(2021, 1, day, tzinfo=dt.timezone.utc) for day in (1, 2, 4)]
+    rows = to_spark(spark, pl.DataFrame({"moment": moments[1:2] * 9}))
+    query = dpp.protect(None).agg(dpp.median("moment", moments, epsilon=1000))
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        released = dp_polars.spark.release(query, rows, path=tmp_path / "released").select(sf.unix_seconds("moment"))
+        assert released.first()[0] == moments[1].timestamp()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def test_one_group_of_nobody(spark, visits):
+    query = dpp.protect("person", max_rows=1).agg(
+        dpp.mode("diagnosis", ["flu", "none"], epsilon=1), dpp.median("age", pl.Series([7], dtype=pl.UInt64), epsilon=1)
+    )
+    released = to_polars(dp_polars.spark.release(query, visits.filter("age > 99")))
+    assert released.schema == {"diagnosis": pl.String, "age": pl.Decimal(20, 0)}
+    assert released["age"].to_list() == [7]
+    assert released["diagnosis"].is_in(["flu", "none"]).all()
+
+
+def test_the_page_on_clusters_runs(spark, tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
+    code = re.search(r"^```py\n([\s\S]*?)^```$", page, re.MULTILINE)[1]
+    rows = [(1, "A", "flu", 30), (2, "B", "flu", 40)]
+    names = {
+        "dpp": dpp,
+        "DIAGNOSES": ["flu", "none"],
+        "spark_frame": spark.createDataFrame(rows, "patient_id int, hospital string, diagnosis string, age int"),
+        "budget": dpp.Budget(epsilon=1),
+    }
+    assert "s3://…/released" in code
+    exec(code.replace("s3://…/released", str(tmp_path / "released")), names)
+    assert to_polars(names["result"])["hospital"].sort().to_list() == ["A", "B", "C"]
+    assert names["budget"].remaining == 0
+
+
+def test_spark_is_an_attribute_of_the_package():
+    assert dpp.spark.release is dp_polars.spark.release
