@@ -281,8 +281,8 @@ def test_odd_file_names_are_taken_as_they_are(tmp_path):
 
 
 def test_commits_are_synced_to_the_disk_and_the_folder(tmp_path):
-    ledger = Budget(epsilon=1, path=tmp_path / "ledger.db").path
-    with closing(ledger.open_file(ledger)) as connection:
+    path = Budget(epsilon=1, path=tmp_path / "ledger.db").path
+    with closing(ledger.open_file(path)) as connection:
         assert connection.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
@@ -527,7 +527,7 @@ def test_a_fork_shares_a_ledger_and_is_refused_a_budget_in_memory(tmp_path):
     code = """
 import os, sys
 sys.path.insert(0, sys.argv[2])
-from test_budget import Budget, claim, pay
+from test_budgets import Budget, claim, pay
 memory, shared = Budget(epsilon=1), Budget(epsilon=1, path=sys.argv[1])
 for budget in (memory, shared):
     pay(budget, claim(epsilon=0.5))

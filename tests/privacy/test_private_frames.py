@@ -17,6 +17,7 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._frames import release
+from dp_polars._queries import queries
 from tests.reference import floats, law
 
 GROUPS, SIZE = 3, 3
@@ -59,7 +60,7 @@ def log_laws(query: release.PrivateQuery, histogram: bytes) -> list[np.ndarray]:
     [ask] = query.asks
     laws = []
     for counts in np.frombuffer(histogram, np.int64).reshape(GROUPS, SIZE):
-        if isinstance(ask.query, dpp.queries.Mode):
+        if isinstance(ask.query, queries.Mode):
             scores = counts
         else:
             num, den = ask.query.alpha.numerator, ask.query.alpha.denominator
