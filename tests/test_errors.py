@@ -16,7 +16,7 @@ from polars.testing.parametric import series
 
 import dp_polars as dpp
 from dp_polars._expressions.expressions import _DrawScores, _DrawValues
-from dp_polars._queries.queries import ArgMax
+from dp_polars._queries.argmax import ArgMax
 
 X = pl.col("x")
 ENGINES = ["in-memory", "streaming"]

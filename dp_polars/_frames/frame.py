@@ -10,10 +10,11 @@ from dp_polars._accounting.budgets import Budget
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames import group_keys
 from dp_polars._frames.protection import Protection
+from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.recipe import Expressions, JoinHow, Recipe, expressions_of, join_of
-from dp_polars._frames.release import Ask, PrivateQuery
+from dp_polars._frames.release import Ask
 from dp_polars._frames.sources import source_of
-from dp_polars._queries.queries import ArgMax
+from dp_polars._queries.query import of_histogram
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -302,7 +303,8 @@ class FrameNamespace:
             max_rows_per_group=max_rows_per_group,
             neighboring_relation=neighboring_relation,
         )._recipe
-        return PrivateFrame(recipe, source_of(self._frame, recipe.protection).unread, budget)
+        source = source_of(self._frame, recipe.protection)
+        return PrivateFrame(recipe, source.unread, budget)
 
 
 def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> Ask:
@@ -312,14 +314,8 @@ def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> As
             'Hint: pl.col("age").dp.median(…). Work on answers after the release: query.release().with_columns(…).'
         )
         raise TypeError(msg)
-    query, column = expr.query, expr._column
-    if isinstance(query, ArgMax):
-        msg = (
-            "agg on a private frame must not be given an argmax: its scores would be raw rows.\n\n"
-            "Hint: a mode or a quantile, or dp.argmax on a frame of public candidates with their scores."
-        )
-        raise TypeError(msg)
-    if column is None:
+    query, columns = of_histogram(expr.query, "agg on a private frame"), expr._columns
+    if columns is None:
         msg = "agg on a private frame must not be given an expression with over.\n\nHint: group_by public keys instead."
         raise TypeError(msg)
     if query.claim.contributions.total != 1:
@@ -331,4 +327,4 @@ def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> As
             f"{query.claim.neighboring_relation!r}.\n\nHint: give it to protect."
         )
         raise ValueError(msg)
-    return Ask(name or expr.meta.output_name(), column, query)
+    return Ask(name or expr.meta.output_name(), columns, query)

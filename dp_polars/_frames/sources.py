@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
 
+from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._rowwise.plans import refuse_filter_of_arrow, refuse_unsafe_plan
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from polars._typing import EngineType
 
     from dp_polars._frames.protection import Protection
 
@@ -20,16 +22,16 @@ if TYPE_CHECKING:
 PrivateRows: TypeAlias = "pl.LazyFrame | pl.DataFrame | object"
 
 
-class UnreadableError(Exception):
-    """A stream of private rows failed when it was opened. That, and why, depends on the rows."""
-
-
 @dataclass(frozen=True)
 class Source:
-    """Private rows that are not read yet."""
+    """Private rows that are not read yet; `unread` is None where they could not be opened."""
 
-    unread: pl.LazyFrame
+    unread: pl.LazyFrame | None
     read: Callable[[], pl.LazyFrame]
+
+    def by_polars(self, engine: EngineType = "auto", partitions: int | None = None) -> PolarsEngine:
+        """Return Polars as the engine that answers from these rows."""
+        return PolarsEngine(self.unread, self.read, engine, partitions)
 
 
 def source_of(frame: PrivateRows, protection: Protection) -> Source:
@@ -52,8 +54,8 @@ def source_of(frame: PrivateRows, protection: Protection) -> Source:
             stream = pa.RecordBatchReader.from_stream(frame)
         except Exception:  # pandas and DuckDB convert, or run, here: their messages hold values
             stream = None
-        if stream is None:
-            raise UnreadableError
+        if stream is None:  # that it failed says something of the rows, so the engine says so after the charge
+            return Source(None, pl.LazyFrame)
         return Source(_lazy(stream.schema.empty_table()), lambda: _lazy(stream.read_all()))
     msg = (
         "private rows must be a LazyFrame, a DataFrame, a pyarrow dataset or an object with Arrow's C stream, got "

@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from dp_polars._accounting.claims import Claim, Loss
 from dp_polars._mechanisms.racing import Blocks, ExactBlocks, GapArray, race
+from dp_polars._numeric.arrays import Ints, difference
 from dp_polars._numeric.numbers import Number
 from dp_polars._numeric.words import WordSource, system_words
 
 if TYPE_CHECKING:
     from dp_polars._accounting.claims import Mechanism
-    from dp_polars._numeric.arrays import Ints
 
 Scores: TypeAlias = "NDArray[Any]"  # of integers of any width, or float64
 
@@ -209,11 +209,4 @@ class _RowGaps:
             with np.errstate(over="ignore"):  # an infinite gap is a far one
                 gaps: GapArray = high - low
                 return gaps
-        # A difference modulo 2**64 is the true one, however the scores are signed.
-        return _modulo(high) - _modulo(low)
-
-
-def _modulo(scores: NDArray[np.integer]) -> NDArray[np.uint64]:
-    """Return integers modulo 2**64, without a copy where they are as wide."""
-    wide = scores if scores.dtype.itemsize == 8 else scores.astype(np.int64)
-    return wide.view(np.uint64)
+        return difference(high, low)

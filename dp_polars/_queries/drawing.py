@@ -13,20 +13,24 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from dp_polars._mechanisms.racing import FAR, Blocks, ExactBlocks, race
-from dp_polars._numeric.arrays import Ints, SignedInts
+from dp_polars._numeric.arrays import Ints, SignedInts, offsets, slices
 from dp_polars._numeric.threads import in_parallel
 from dp_polars._numeric.words import WordSource, system_words, uniform_below
 from dp_polars._queries import scores
-from dp_polars._queries.scores import QuantileScore, Runs, Score, Slots
+from dp_polars._queries.scores import Runs, Score, Slots
 
 if TYPE_CHECKING:
     from dp_polars._accounting.claims import Mechanism
     from dp_polars._queries.encoding import Codes
+    from dp_polars._queries.histograms import Histogram
 
 # Rows, and cells of a dense histogram, that a thread works on before it takes the next: enough that two threads seldom
 # wait for the interpreter, few enough that memory stays small.
 _SLICE_ROWS = 1 << 21
 _SLICE_CELLS = 1 << 19
+# Rows of a histogram that a thread works on before it takes the next, and groups with or without rows.
+_GROUPS_ROWS = 1 << 19
+_GROUPS = 1 << 19
 # Candidates for each occupied one up to which a dense histogram is faster.
 _DENSE_UP_TO = 5
 # Rows or cells whose temporaries stay in the cache.
@@ -63,22 +67,6 @@ def draw_from_rows(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
         lambda a, b: work(codes[bounds[a] : bounds[b]], lengths[a:b]), list(slices(lengths, _SLICE_ROWS, most))
     )
     return np.concatenate([np.empty(0, np.int64), *parts])
-
-
-def offsets(lengths: Ints) -> Ints:
-    """Return where each group begins, and where the last one ends."""
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-
-
-def slices(lengths: Ints, rows: int, most_groups: int) -> Iterator[tuple[int, int]]:
-    """Yield runs of whole groups, of at most so many rows (or one group) and at most `most_groups` groups."""
-    ends, start = np.cumsum(lengths), 0
-    while start < len(lengths):
-        before = ends[start] - lengths[start]
-        stop = max(int(np.searchsorted(ends, before + rows, side="right")), start + 1)
-        stop = min(stop, start + most_groups)
-        yield start, stop
-        start = stop
 
 
 def _draw_dense(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
@@ -128,8 +116,8 @@ def _draw_sparse(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
     def rows_of(groups: Ints) -> SignedInts:
         return _rectangle(padded, starts[groups], lengths[groups], draw.size)
 
-    if isinstance(draw.score, QuantileScore):  # faster: only the rows near the quantile are sorted
-        return _draw_by_ranks(draw, draw.score.alpha, lengths, rows_of)
+    if draw.score.ranks is not None:  # faster: only the rows near the quantile are sorted
+        return _draw_by_ranks(draw, draw.score.ranks, lengths, rows_of)
     drawn = np.empty(len(lengths), np.int64)
     for groups in _of_like_length(lengths):
         drawn[groups] = _draw_from_blocks(draw, _runs(np.sort(rows_of(groups), axis=1), draw.size))
@@ -237,6 +225,17 @@ def _runs(rows: SignedInts, size: int) -> Runs:
     new &= rows < size
     sizes = new.sum(axis=1)
     return Runs.of_counts(codes[occupied].astype(np.int64), counts[occupied], sizes)
+
+
+def draw_groups(draw: Draw, histogram: Histogram) -> Ints:
+    """Return one code per group, shape (g,); that of a group without rows is uniform."""
+
+    def of_slice(first: int, last: int) -> Ints:
+        part = histogram.part(first, last)
+        return draw_from_runs(draw, Runs.of_counts(part.codes, part.weights, part.sizes))
+
+    parts = in_parallel(of_slice, list(slices(histogram.sizes, _GROUPS_ROWS, _GROUPS)))
+    return np.concatenate([np.empty(0, np.int64), *parts])
 
 
 def draw_from_runs(draw: Draw, runs: Runs) -> Ints:

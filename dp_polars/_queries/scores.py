@@ -225,6 +225,10 @@ class Score(Protocol):
     def of_people(self) -> bool:
         """Whether R of one row is also R of one person who counts once for each candidate, with any rows."""
 
+    @property
+    def ranks(self) -> Fraction | None:
+        """α, where a gap follows from the distance to the rank α·N, so that only rows near it matter; else None."""
+
     def range(self, relation: NeighboringRelation) -> Fraction:
         """Return R of one row, in the gaps' units."""
 
@@ -241,6 +245,7 @@ class CountScore:
 
     unit = 1
     of_people = True
+    ranks = None
 
     def range(self, relation: NeighboringRelation) -> Fraction:
         """Return R: see `mode_range`."""
@@ -267,6 +272,11 @@ class QuantileScore:
     def unit(self) -> int:
         """Gaps are in units of 1/den rows."""
         return self.alpha.denominator
+
+    @property
+    def ranks(self) -> Fraction:
+        """Only rows near the rank α·N matter."""
+        return self.alpha
 
     def range(self, relation: NeighboringRelation) -> Fraction:
         """Return R: see `quantile_range`."""

@@ -15,10 +15,10 @@ import numpy as np
 import polars as pl
 
 from dp_polars import analysis
+from dp_polars._accounting.claims import check_unit
 from dp_polars._numeric.extras import require
 from dp_polars._numeric.numbers import Number, positive_fraction, positive_int
 from dp_polars.analysis._laws import LAPLACE, checked_scores
-from dp_polars.analysis._rates import check_unit
 from dp_polars.plot import _charts, _panels
 from dp_polars.plot._charts import lines as lines
 

@@ -62,7 +62,7 @@ def test_naming_and_grouping_keep_the_class(expr, change, name):
     changed = change(expr)
     assert type(changed) is dpp.PrivateExpr
     assert changed.query is expr.query
-    dtype = pl.Boolean if expr.query.candidates_type is None else pl.Int64
+    dtype = pl.Boolean if expr.query.fixed_type is None else pl.Int64
     frame = pl.DataFrame({"x": [1, 1], "g": [1, 1], "h": [1, 1], "t": [1, 2]}).cast({"x": dtype})
     assert frame.select(changed).columns == [name]
 
@@ -342,7 +342,7 @@ def test_sure_answers_are_the_true_ones(dtype, flat):
             assert answer in truth[name](part["x"].to_list())
     for name in asked:
         dtypes = {answers.schema[name], frame.lazy().select(**asked).collect_schema()[name]}
-        expected = dtype if name in ("mode", "named by the type") else asked[name].query.candidates_type
+        expected = dtype if name in ("mode", "named by the type") else asked[name].query.fixed_type
         assert dtypes == {pl.Series([], dtype=expected).dtype}
 
 

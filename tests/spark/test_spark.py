@@ -27,7 +27,7 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars._engines import polars_engine
 from dp_polars._engines.bounding import Kept
-from dp_polars._queries.queries import Quantile
+from dp_polars._queries.choices import Quantile
 from tests import reference
 from tests.statistical.goodness import check_sampler, fits
 
