@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
 
-from dp_polars._plans import refuse_filter_of_arrow, refuse_unsafe_plan
+from dp_polars._plans import files_of_arrow, refuse_filter_of_arrow, refuse_repeated_files, refuse_unsafe_plan
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,6 +43,8 @@ def source_of(frame: PrivateRows, protection: Protection) -> Source:
     datasets = sys.modules.get("pyarrow.dataset")  # who has a dataset has imported it
     if datasets is not None and isinstance(frame, datasets.Dataset):
         refuse_filter_of_arrow(frame)
+        if protection.privacy_unit is None:
+            refuse_repeated_files(files_of_arrow(frame))
         dataset = pl.scan_pyarrow_dataset(frame)
         return Source(dataset, lambda: dataset)
     if hasattr(frame, "__arrow_c_stream__") and not isinstance(frame, pl.Series):
