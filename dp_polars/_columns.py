@@ -34,6 +34,15 @@ def family(dtype: pl.DataType) -> Family | None:
     return plain.get(dtype.base_type())
 
 
+def released(dtype: pl.DataType) -> pl.DataType:
+    """Return the type in which values of such a column are released: that of the column, but text for a Categorical.
+
+    A category's number is that of its first appearance in any row, and the list of all categories comes along with
+    each of them: both would tell what the private rows hold.
+    """
+    return pl.String() if isinstance(dtype, pl.Categorical) else dtype
+
+
 def tick(dtype: pl.DataType) -> Fraction | None:
     """Return the size of one physical unit of an integer-like type: numbers in 1, times in nanoseconds.
 

@@ -84,8 +84,8 @@ def count(
         The column that says whose a row is; rows where it is null or NaN are left out. None: every row is a person of
         its own, and nothing has to be bounded.
     keys
-        The public groups: the columns are named and typed as in `rows`, without null, and row i is group i. None: one
-        group.
+        The public groups: the columns are named and typed as in `rows` (a Categorical there is text here), without
+        null, and row i is group i. None: one group.
     outputs
         What is counted, each by itself.
     engine
@@ -184,7 +184,9 @@ def _cells(
     person = [] if privacy_unit is None else [pl.col(privacy_unit).alias("person")]
     # Names of our own, so that no column's name can be in the way.
     own_keys = [pl.col(name).alias(f"key {i}") for i, name in enumerate(names)]
-    coded = rows.select(*person, *own_keys, code.alias("code")).filter(pl.col("code") < size)
+    schema = rows.collect_schema()
+    row_keys = [key.cast(_columns.released(schema[name])) for key, name in zip(own_keys, names, strict=True)]
+    coded = rows.select(*person, *row_keys, code.alias("code")).filter(pl.col("code") < size)
     unsigned = pl.UInt32 if layout.bits <= 32 else pl.UInt64
     cell = pl.col("code").cast(unsigned)
     if keys is not None:

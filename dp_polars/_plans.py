@@ -381,6 +381,33 @@ def _module_of(function: object) -> str:
     return str(getattr(getattr(function, "func", function), "__module__", ""))
 
 
+def holds_rows(frame: pl.LazyFrame) -> bool:
+    """Return whether a plan that passed the gate has rows in memory: whether anything in it is not a scan of files."""
+    plan = _visited(frame)
+    waiting, hidden = [plan.get_node()], False
+    while waiting:
+        plan.set_node(waiting.pop())
+        waiting += plan.get_inputs()
+        try:
+            node = plan.view_current_node()
+        except NotImplementedError:  # a scan of IPC files, or of what is in memory
+            hidden = True
+            continue
+        kind = type(node).__name__
+        if kind == "DataFrameScan" or (
+            kind == "PythonScan" and type(_dataset_of(node.options[0])).__name__ != "FileSystemDataset"
+        ):
+            return True
+    if not hidden:
+        return False
+    file = io.BytesIO()
+    try:
+        frame._ldf.serialize_json(file)
+    except ComputeError:
+        return True
+    return any(set(scan["sources"]) != {"Paths"} for scan in _scans(json.loads(file.getvalue())))
+
+
 def _dataset_of(function: Any) -> object:  # noqa: ANN401
     """Return the pyarrow dataset that a Python source reads, None if it is no such source of Polars."""
     return function.args[0] if _module_of(function) == "polars.io.pyarrow_dataset.anonymous_scan" else None

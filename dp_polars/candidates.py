@@ -61,10 +61,11 @@ class Categories(_Listed):
             raise TypeError(msg)
         if isinstance(values, pl.Enum):
             values = values.categories
-        return cls(_check(_to_series(values)))
+        series = _to_series(values)
+        return cls(_check(series.cast(_columns.released(series.dtype))))
 
     def for_column(self, dtype: pl.DataType | None) -> pl.Series:
-        """Return the candidates as a Series of the column's type, or as they were given."""
+        """Return the candidates as a Series of the column's type (text for a Categorical), or as they were given."""
         if dtype is None:
             if self.values is None:
                 msg = "the column's type must be known where only it names the candidates."
@@ -87,10 +88,11 @@ class Categories(_Listed):
             if dtype.is_float() and own == "number":
                 msg += "\n\nHint: round or cut the column to integers, decimals or categories first."
             raise TypeError(msg)
-        if self.values.dtype == dtype:
+        answer = _columns.released(dtype)
+        if self.values.dtype == answer:
             return self.values
         try:
-            values = self.values.cast(dtype)
+            values = self.values.cast(answer)
         except pl.exceptions.PolarsError:
             values = None
         if values is None or values.cast(self.values.dtype).ne_missing(self.values).any():

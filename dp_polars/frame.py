@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 import polars as pl
 
 from dp_polars import _keys
-from dp_polars._sources import source_of
+from dp_polars._sources import WithoutRows, source_of
 from dp_polars.budget import Budget
 from dp_polars.expressions import PrivateExpr
 from dp_polars.protection import Protection
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dp_polars.privacy import NeighboringRelation
 
 
-class PrivateFrame:
+class PrivateFrame(WithoutRows):
     """Rows about people, of which only the answers of `agg` can be released. Made by `protect`.
 
     Every method gives a new frame. The steps before `agg` are row by row: proved so on the whole expression, and
@@ -139,7 +139,8 @@ class PrivateFrame:
         keys
             A dict, column -> its public values (a list, a range, a Series, an Arrow array, an Enum; all combinations
             are groups), or a frame whose rows are the groups. At most 10⁷. Never taken from the data: every key is
-            answered, and rows of other keys are left out.
+            answered, and rows of other keys are left out. They are released in their column's type; those of a
+            Categorical as String.
 
         Returns
         -------
@@ -215,6 +216,9 @@ class PrivateGroupBy:
     def agg(self, *exprs: PrivateExpr, **named: PrivateExpr) -> PrivateQuery:
         """Ask for private answers about every group: see `PrivateFrame.agg`."""
         return self._frame._ask(self._keys, exprs, named)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> PrivateGroupBy:
+        return self
 
 
 def protect(

@@ -20,7 +20,7 @@ from dp_polars._counting import Output, count, draw_groups
 from dp_polars._numbers import given, positive_int
 from dp_polars._planning import accuracy_of
 from dp_polars._rows import row_by_row
-from dp_polars._sources import PrivateRows, Source, UnreadableError, source_of
+from dp_polars._sources import PrivateRows, Source, UnreadableError, WithoutRows, source_of
 from dp_polars.privacy import Loss
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class _Bound:
     types: list[pl.DataType]
 
 
-class PrivateQuery:
+class PrivateQuery(WithoutRows):
     """Outputs of a private frame, asked for but not yet released. Made by `PrivateFrame.agg`.
 
     Each call of `release` is one release and is charged as one; nothing else of a query reads the private rows.

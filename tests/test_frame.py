@@ -83,11 +83,11 @@ def test_keys_as_a_frame_and_as_arrow(visits: pl.DataFrame) -> None:
     assert released.rows()[0][:2] == ("A", 2)
 
 
-def test_keys_come_in_the_types_of_their_columns(visits: pl.DataFrame) -> None:
+def test_keys_come_in_the_types_of_their_columns_or_as_text(visits: pl.DataFrame) -> None:
     frame = visits.with_columns(pl.col("ward").cast(pl.Int8), pl.col("hospital").cast(pl.Categorical))
     released = frame.dp.protect(None).group_by({"ward": [1, 2], "hospital": ["A", "zz"]}).agg(top()).release()
     assert released.schema["ward"] == pl.Int8
-    assert released.schema["hospital"] == pl.Categorical
+    assert released.schema["hospital"] == pl.String
 
 
 def test_without_groups_one_row(visits: pl.DataFrame) -> None:
