@@ -23,6 +23,7 @@ from dp_polars._threads import in_parallel
 from dp_polars.scores import Runs
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from polars._typing import EngineType
 
     from dp_polars._encoding import Codes
@@ -231,17 +232,35 @@ def _collected(plan: pl.LazyFrame, engine: EngineType) -> pl.DataFrame:
 
 def _by_group(histogram: pl.DataFrame, layout: Cells, size: int) -> pl.DataFrame:
     """Return the histogram with the cells taken apart, sorted."""
+    cells: NDArray[np.integer]
     if 1 << layout.bits <= _CELLS_PER_COUNT * histogram.height:
         every = np.zeros(1 << layout.bits, np.uint64)
         every[histogram["cell"].to_numpy()] = histogram["count"].to_numpy()
         cells = np.flatnonzero(every)
         counts = pl.Series(every[cells])
     else:
-        histogram = histogram.sort("cell")
-        cells, counts = histogram["cell"].to_numpy(), histogram["count"]
-    groups = (cells >> layout.code_bits).astype(np.uint32)
-    codes = (cells & ((1 << layout.code_bits) - 1)).astype(np.uint32 if size <= 2**32 else np.uint64)
+        cells, counts = _sorted(histogram, layout)
+    code = np.uint32 if size <= 2**32 else np.uint64
+    if layout.group_bits:
+        groups = (cells >> layout.code_bits).astype(np.uint32)
+        codes = (cells & ((1 << layout.code_bits) - 1)).astype(code)
+    else:  # with one group there is nothing to take apart
+        groups, codes = np.zeros(len(cells), np.uint32), cells.astype(code)
     return pl.DataFrame({"group": groups, "code": codes, "count": counts})
+
+
+def _sorted(histogram: pl.DataFrame, layout: Cells) -> tuple[Codes, pl.Series]:
+    """Return the cells in ascending order, and their counts."""
+    bits = int(histogram["count"].max() or 0).bit_length()  # type: ignore[arg-type]
+    if layout.bits + bits <= 64:  # both in one word, which sorts several times as fast
+        words = histogram["cell"].to_numpy().astype(np.uint64) << np.uint64(bits)
+        words |= histogram["count"].to_numpy()
+        words.sort()
+        counts = pl.Series(words & np.uint64((1 << bits) - 1))
+        words >>= np.uint64(bits)
+        return words, counts
+    histogram = histogram.sort("cell")
+    return histogram["cell"].to_numpy(), histogram["count"]
 
 
 def draw_groups(histogram: pl.DataFrame, groups: int, query: Counted, column: pl.DataType) -> Ints:
@@ -259,8 +278,8 @@ def draw_groups(histogram: pl.DataFrame, groups: int, query: Counted, column: pl
         The type of the column that is asked about.
     """
     draw = query.draw(column)
-    lengths = np.bincount(histogram["group"].to_numpy(), minlength=groups)
-    bounds = offsets(lengths)
+    bounds = np.searchsorted(histogram["group"].to_numpy(), np.arange(groups + 1, dtype=np.uint32))
+    lengths = np.diff(bounds)
 
     def of_slice(first: int, last: int) -> Ints:
         part = histogram[bounds[first] : bounds[last]]

@@ -14,7 +14,7 @@ from dp_polars import _columns, _kernel
 from dp_polars._encoding import code_dtype
 from dp_polars._random import system_words
 from dp_polars.queries import ArgMax, Counted, Query, describe
-from dp_polars.selection import Scores, best_rows
+from dp_polars.selection import best_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -257,11 +257,11 @@ class _DrawScores:
         values, lengths = _flatten(series[0])
         self.query.answer_type(values.dtype)
         rate, offered = self.query.claim.rate, values.is_not_null().to_numpy()
-        scores: Scores
+        scores: _columns.Exact
         if values.dtype.is_float():
             scores = _columns.floats(values)
         else:
-            scores = _columns.integers(values)
+            scores = _columns.exact_integers(values)
             rate *= _columns.tick(values.dtype) or 1
         chosen = best_rows(
             scores,

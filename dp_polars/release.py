@@ -17,7 +17,7 @@ import polars as pl
 from dp_polars import _keys
 from dp_polars._bounding import Cells
 from dp_polars._counting import Output, count, draw_groups
-from dp_polars._numbers import given, positive_int
+from dp_polars._numbers import float_up, given, positive_int
 from dp_polars._planning import accuracy_of
 from dp_polars._rows import row_by_row
 from dp_polars._sources import PrivateRows, Source, UnreadableError, WithoutRows, source_of
@@ -293,8 +293,8 @@ class PrivateQuery(WithoutRows):
             "privacy_unit": self.protection.privacy_unit,
             "score_range": float(claim.score_range),
             "rate": float(claim.rate),
-            "epsilon": float(claim.cost("epsilon")),
-            "rho": float(claim.cost("rho")),
+            "epsilon": float_up(claim.cost("epsilon")),
+            "rho": float_up(claim.cost("rho")),
             "error_95": None if size is None else accuracy_of(size, 0.05, claim) / ask.query.score.unit,
             "error_unit": "people" if people else "rows",
         }

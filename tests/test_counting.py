@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars import _counting
-from dp_polars._bounding import Kept
+from dp_polars._bounding import Cells, Kept
 from dp_polars._counting import Output, count, draw_groups
 from tests.statistical.goodness import fits
 from tests.test_bounding import SPREAD, law
@@ -535,3 +535,16 @@ def test_groups_without_rows_are_drawn_uniformly(query, monkeypatch):
 
 def test_a_draw_of_no_group_is_empty():
     assert draw_groups(histogram({}), 0, mode(["a"]), pl.String()).tolist() == []
+
+
+@pytest.mark.parametrize("bits", [8, 40, 64])
+@pytest.mark.parametrize("most", [1, 300, 2**40])
+def test_histograms_are_sorted_whether_or_not_a_cell_and_its_count_fit_into_one_word(bits, most):
+    rng = np.random.default_rng(bits)
+    cells = np.unique(rng.integers(0, 2**bits - 1, 1000, dtype=np.uint64, endpoint=True))
+    counts = rng.integers(1, most, len(cells), dtype=np.uint64, endpoint=True)
+    order = rng.permutation(len(cells))
+    frame = pl.DataFrame({"cell": cells[order], "count": counts[order]})
+    found, of_them = _counting._sorted(frame, Cells(0, bits))
+    assert found.tolist() == cells.tolist()
+    assert of_them.to_list() == counts.tolist()

@@ -436,3 +436,14 @@ def test_prices_of_issue_2():
     """The README's example, at an epsilon that leaves no doubt."""
     prices = pl.DataFrame({"price": [1, 2, 3], "revenue": [100.0, 2e9, 300.0]})
     assert prices.select(pl.col("price").get(pl.col("revenue").dp.argmax(epsilon=1.0, sensitivity=500))).item() == 2
+
+
+@pytest.mark.parametrize("dtype", [pl.Decimal(38, 0), pl.Decimal(38, 2)])
+def test_decimal_scores_beyond_64_bits_are_not_clipped(dtype):
+    frame = pl.DataFrame({"x": pl.Series([2**80, 2**80 + 1, None, -(2**80)]).cast(dtype)})
+    for _ in range(20):
+        assert frame.select(X.dp.argmax(epsilon=1000, sensitivity=1)).item() == 1
+        assert frame.select(X.dp.argmin(epsilon=1000, sensitivity=1)).item() == 3
+    law = dpp.analysis.simulate(dpp.argmax("x", epsilon=1, sensitivity=1, monotonic=True), frame)
+    assert law["probability_true"].item() == pytest.approx(1 - math.exp(-1) / 2)
+    assert law["counted"].item() == 3
