@@ -403,7 +403,7 @@ def holds_rows(frame: pl.LazyFrame) -> bool:
     file = io.BytesIO()
     try:
         frame._ldf.serialize_json(file)
-    except ComputeError:
+    except exceptions.ComputeError:
         return True
     return any(set(scan["sources"]) != {"Paths"} for scan in _scans(json.loads(file.getvalue())))
 
