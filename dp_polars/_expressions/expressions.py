@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from polars.expr.name import ExprNameNameSpace
 
-from dp_polars._mechanisms.selection import Scores, best_rows
+from dp_polars._mechanisms.selection import best_rows
 from dp_polars._numeric.words import system_words
 from dp_polars._queries import column_types, drawing
 from dp_polars._queries.encoding import code_dtype
@@ -257,11 +257,11 @@ class _DrawScores:
         values, lengths = _flatten(series[0])
         self.query.answer_type(values.dtype)
         rate, offered = self.query.claim.rate, values.is_not_null().to_numpy()
-        scores: Scores
+        scores: column_types.Exact
         if values.dtype.is_float():
             scores = column_types.floats(values)
         else:
-            scores = column_types.integers(values)
+            scores = column_types.exact_integers(values)
             rate *= column_types.tick(values.dtype) or 1
         chosen = best_rows(
             scores,

@@ -18,9 +18,9 @@ from dp_polars._accounting.claims import Loss
 from dp_polars._engines.bounding import Cells
 from dp_polars._engines.polars_engine import Output, count, draw_groups
 from dp_polars._frames import group_keys
-from dp_polars._frames.sources import PrivateRows, Source, UnreadableError, source_of
+from dp_polars._frames.sources import PrivateRows, Source, UnreadableError, WithoutRows, source_of
 from dp_polars._mechanisms.errors import error_bound
-from dp_polars._numeric.numbers import given, positive_int
+from dp_polars._numeric.numbers import float_up, given, positive_int
 from dp_polars._rowwise.gate import row_by_row
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class _Bound:
     types: list[pl.DataType]
 
 
-class PrivateQuery:
+class PrivateQuery(WithoutRows):
     """Outputs of a private frame, asked for but not yet released. Made by `PrivateFrame.agg`.
 
     Each call of `release` is one release and is charged as one; nothing else of a query reads the private rows.
@@ -293,8 +293,8 @@ class PrivateQuery:
             "privacy_unit": self.protection.privacy_unit,
             "score_range": float(claim.score_range),
             "rate": float(claim.rate),
-            "epsilon": float(claim.cost("epsilon")),
-            "rho": float(claim.cost("rho")),
+            "epsilon": float_up(claim.cost("epsilon")),
+            "rho": float_up(claim.cost("rho")),
             "error_95": None if size is None else error_bound(size, 0.05, claim) / ask.query.score.unit,
             "error_unit": "people" if people else "rows",
         }

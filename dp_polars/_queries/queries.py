@@ -45,8 +45,7 @@ class OfCategories(ABC):
 
     def answer_type(self, column: pl.DataType) -> pl.DataType:
         """Return the answer's type for a column's; a TypeError where that can't be."""
-        self.candidates.for_column(column)
-        return column
+        return self.candidates.for_column(column).dtype
 
     def encoder(self, column: pl.DataType) -> Encoder:
         """Return the way from values of such a column to codes."""
@@ -62,7 +61,7 @@ class OfCategories(ABC):
         return Draw(len(self.candidates.for_column(column)), self.score, self.claim.rate, self.claim.mechanism)
 
     def answers(self, codes: Ints, column: pl.DataType | None = None) -> pl.Series:
-        """Return the candidates that the codes stand for, in the column's type if that is given."""
+        """Return the candidates that the codes stand for, in the type of the answer if the column's is given."""
         return self.candidates.for_column(column).gather(codes)
 
     @abstractmethod

@@ -289,7 +289,7 @@ def _of_histograms(
 def _of_scores(values: pl.Series, lengths: Ints, lowest: bool) -> _Blocks:
     """Return the blocks of an argmax, a row each. A group that offers no score has one block, whose answer is null."""
     is_float = values.dtype.is_float()
-    numbers = column_types.floats(values) if is_float else column_types.integers(values)
+    numbers = column_types.floats(values) if is_float else column_types.exact_integers(values)
     offered = np.isfinite(numbers) if is_float else values.is_not_null().to_numpy()
     owner = np.repeat(np.arange(len(lengths)), lengths)[offered]
     position = (np.arange(len(numbers)) - np.repeat(np.cumsum(lengths) - lengths, lengths))[offered]
@@ -299,9 +299,7 @@ def _of_scores(values: pl.Series, lengths: Ints, lowest: bool) -> _Blocks:
     best = (np.minimum if lowest else np.maximum).reduceat(numbers, starts[counted > 0]) if len(numbers) else numbers
     best = np.repeat(best, counted[counted > 0])
     high, low = (numbers, best) if lowest else (best, numbers)
-    with np.errstate(over="ignore"):  # an infinite gap is one of probability 0
-        # A difference modulo 2**64 is the true one, however the scores are signed.
-        gaps = high - low if is_float else (high.astype(np.uint64) - low.astype(np.uint64)).astype(np.float64)
+    gaps = column_types.gaps_between(high, low).astype(np.float64)  # an infinite one has probability 0
     errors = gaps * float(column_types.tick(values.dtype) or 1)
 
     nothing = np.flatnonzero(counted == 0)

@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._engines import polars_engine
-from dp_polars._engines.bounding import Kept
+from dp_polars._engines.bounding import Cells, Kept
 from dp_polars._engines.polars_engine import Output, count, draw_groups
 from tests.engines.test_bounding import SPREAD, law
 from tests.statistical.goodness import fits
@@ -295,6 +295,28 @@ def test_every_count_is_bounded_afresh():
     assert len(chosen) > 5  # fails with probability below 1e-20
 
 
+def test_people_are_divided_by_the_texts_of_their_categories(monkeypatch):
+    """In the next scan the number of a category may be another one."""
+    monkeypatch.setattr(polars_engine.os, "urandom", bytes)
+    people = [f"person {i}" for i in range(50)]
+    divided = []
+    for order in (people, people[::-1]):
+        categories = pl.Series(order, dtype=pl.Categorical(pl.Categories.random()))
+        rows = pl.LazyFrame({"p": pl.Series(people, dtype=categories.dtype)})
+        parts = polars_engine._partitions(rows, "p", 3)
+        divided.append([part.collect()["p"].cast(pl.String).to_list() for part in parts])
+    assert divided[0] == divided[1]
+    assert all(divided[0])
+
+
+@pytest.mark.parametrize("unit", [None, "p"])
+def test_cells_of_more_than_32_bits_keep_their_groups(unit):
+    frame = pl.DataFrame({"p": range(4), "k": range(4), "x": [0, 2**31 - 1, 5, 2**30]})
+    output = of("x", median(dpp.grid(0, 2**31 - 1, step=1)), Kept(rows=1) if unit else Kept())
+    found = only(frame, unit, pl.DataFrame({"k": range(4)}), output)
+    assert found.rows() == [(group, code, 1) for group, code in enumerate(frame["x"])]
+
+
 KEYS = {
     "Int8": (pl.Int8, [3, -1, 2]),
     "String": (pl.String, ["b", "", "a"]),
@@ -312,9 +334,8 @@ def test_keys_of_all_types_name_groups_in_their_order(kind, engine):
     dtype, values = KEYS[kind]
     column = pl.Series("k", [*values[::-1], None] * 4, dtype=dtype)
     frame = pl.DataFrame({"k": column, "x": ["a"] * len(column)})
-    found = only(
-        frame, None, pl.DataFrame({"k": pl.Series(values, dtype=dtype)}), of("x", mode(["b", "a"])), engine=engine
-    )
+    keys = pl.DataFrame({"k": pl.Series(values, dtype=pl.String if dtype is pl.Categorical else dtype)})
+    found = only(frame, None, keys, of("x", mode(["b", "a"])), engine=engine)
     assert_frame_equal(found, histogram({(group, 1): 4 for group in range(len(values))}))
 
 
@@ -514,3 +535,16 @@ def test_groups_without_rows_are_drawn_uniformly(query, monkeypatch):
 
 def test_a_draw_of_no_group_is_empty():
     assert draw_groups(histogram({}), 0, mode(["a"]), pl.String()).tolist() == []
+
+
+@pytest.mark.parametrize("bits", [8, 40, 64])
+@pytest.mark.parametrize("most", [1, 300, 2**40])
+def test_histograms_are_sorted_whether_or_not_a_cell_and_its_count_fit_into_one_word(bits, most):
+    rng = np.random.default_rng(bits)
+    cells = np.unique(rng.integers(0, 2**bits - 1, 1000, dtype=np.uint64, endpoint=True))
+    counts = rng.integers(1, most, len(cells), dtype=np.uint64, endpoint=True)
+    order = rng.permutation(len(cells))
+    frame = pl.DataFrame({"cell": cells[order], "count": counts[order]})
+    found, of_them = polars_engine._sorted(frame, Cells(0, bits))
+    assert found.tolist() == cells.tolist()
+    assert of_them.to_list() == counts.tolist()

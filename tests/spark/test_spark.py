@@ -41,7 +41,9 @@ from pyspark.sql import SparkSession  # noqa: E402
 from pyspark.sql import functions as sf  # noqa: E402
 
 import dp_polars.spark  # noqa: E402
-from dp_polars.spark import _counting, _workers  # noqa: E402
+from dp_polars.spark import (
+    _workers,
+)
 
 pytestmark = [
     # One worker of pytest-xdist runs all of this, so that Spark starts once.
@@ -199,18 +201,18 @@ def asks_of_every_type(frame):
 @pytest.fixture(params=["counted", "uncounted"])
 def way(request, monkeypatch):
     """Whether Spark counts rows before the shuffle; by itself, it goes by their number."""
-    monkeypatch.setattr(_counting, "_are_few", lambda *_: request.param == "uncounted")
+    monkeypatch.setattr(polars_engine, "_are_few", lambda *_: request.param == "uncounted")
 
 
 def both_histograms(spark, frame, ddl, unit, keys, outputs):
     """The histograms of all outputs, by Polars and by Spark."""
     schema = ", ".join(f"`{name}` {ddl[name]}" for name in frame.columns)
     rows = to_spark(spark, frame, schema)
-    table = _counting.key_table(spark, keys, [rows.schema[name] for name in keys.columns])
+    table = polars_engine.key_table(spark, keys, [rows.schema[name] for name in keys.columns])
     parts = []
     for position, (column, query, kept, people) in enumerate(outputs):
-        output = _counting.Output(column, frame.schema[column], query, kept, people)
-        counted = _counting.histogram(rows, unit, keys.columns, table, keys.height, output)
+        output = polars_engine.Output(column, frame.schema[column], query, kept, people)
+        counted = polars_engine.histogram(rows, unit, keys.columns, table, keys.height, output)
         parts.append(counted.withColumn("output", sf.lit(position)))
     united = parts[0]
     for part in parts[1:]:
@@ -253,9 +255,9 @@ def bounded(spark, frame, query, kept, *, people=False, seed=1, parts=None):
     if parts is not None:
         rows = rows.repartition(parts)
     keys = pl.DataFrame({"g": range(5)})
-    table = _counting.key_table(spark, keys, [rows.schema["g"]])
-    output = _counting.Output("value", pl.Int64(), query, kept, people)
-    counted = to_polars(_counting.histogram(rows, "person", ["g"], table, 5, output, seed))
+    table = polars_engine.key_table(spark, keys, [rows.schema["g"]])
+    output = polars_engine.Output("value", pl.Int64(), query, kept, people)
+    counted = to_polars(polars_engine.histogram(rows, "person", ["g"], table, 5, output, seed))
     return counted.group_by("group", "code").agg(pl.col("count").sum()).sort("group", "code")
 
 
@@ -334,13 +336,13 @@ def test_who_is_over_the_bounds_keeps_a_random_subset(spark, few_tasks):
 def test_rows_are_counted_before_the_shuffle_where_they_are_many(spark, tmp_path):
     spark.range(4096).select("id", (sf.col("id") % 7).alias("g")).write.parquet(str(tmp_path / "rows"))
     rows = spark.read.parquet(str(tmp_path / "rows"))
-    assert not _counting._are_few(rows, 1, 100)
-    assert _counting._are_few(rows, 100, 100)
-    assert not _counting._are_few(rows.crossJoin(rows), 100, 100)
-    assert _counting._are_few(spark.range(100), 1, 1000)
-    assert not _counting._are_few(spark.range(100), 1, 10)
-    assert not _counting._are_few(spark.range(10**6), 1, 2**50)  # the values of a fine grid repeat
-    assert not _counting._are_few(spark.sql("select * from values (current_timestamp()) as t(x)"), 10, 10)
+    assert not polars_engine._are_few(rows, 1, 100)
+    assert polars_engine._are_few(rows, 100, 100)
+    assert not polars_engine._are_few(rows.crossJoin(rows), 100, 100)
+    assert polars_engine._are_few(spark.range(100), 1, 1000)
+    assert not polars_engine._are_few(spark.range(100), 1, 10)
+    assert not polars_engine._are_few(spark.range(10**6), 1, 2**50)  # the values of a fine grid repeat
+    assert not polars_engine._are_few(spark.sql("select * from values (current_timestamp()) as t(x)"), 10, 10)
 
 
 @given(st.lists(st.integers(1, 9), max_size=12), st.lists(st.integers(0, 7), max_size=30), st.integers(1, 12))
