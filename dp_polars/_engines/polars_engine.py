@@ -16,9 +16,9 @@ import polars as pl
 
 from dp_polars._engines.bounding import Cells, keep
 from dp_polars._engines.contract import LocalEngine, Tally, UnreadableError
+from dp_polars._numeric import column_types
 from dp_polars._numeric.arrays import offsets, slices
 from dp_polars._numeric.threads import in_parallel
-from dp_polars._queries.column_types import from_numpy_dtype
 from dp_polars._queries.encoding import code_dtype
 from dp_polars._queries.histograms import Histogram
 
@@ -104,8 +104,8 @@ def count(
         The column that says whose a row is; rows where it is null or NaN are left out. None: every row is a person of
         its own, and nothing has to be bounded.
     keys
-        The public groups: the columns are named and typed as in `rows`, without null, and row i is group i. None: one
-        group.
+        The public groups: the columns are named and typed as in `rows` (a Categorical there is text here), without
+        null, and row i is group i. None: one group.
     tallies
         What is counted, each by itself.
     engine
@@ -181,13 +181,17 @@ def _coded(
         made.append(pl.col(privacy_unit).alias("person"))
     names = [] if keys is None else keys.columns
     # Names of our own, so that no column's name can be in the way. A constant gets as many rows as the frame.
-    own_keys = [pl.col(name).alias(f"key {i}") for i, name in enumerate(names)]
+    schema = rows.collect_schema()
+    own_keys = [
+        pl.col(name).cast(column_types.released(schema[name])).alias(f"key {i}") for i, name in enumerate(names)
+    ]
     own = [expr.meta.output_name() for expr in [*made, *own_keys]]
     coded = rows.with_columns(*made, *own_keys).select(own)
     if len(tallies) == 1:
         coded = coded.filter(pl.col("code 0") < tallies[0].coding.size)
     if keys is not None:
-        groups = keys.lazy().select(own_keys).with_row_index("group")
+        groups = keys.lazy().select(pl.col(name).alias(f"key {i}") for i, name in enumerate(names))
+        groups = groups.with_row_index("group")
         coded = coded.join(groups, on=[f"key {i}" for i in range(len(names))])
     return coded
 
@@ -201,7 +205,7 @@ def _by_row(
     return pl.map_batches(
         list(columns) or [pl.lit(0)],
         lambda values: pl.Series(function(values)),
-        from_numpy_dtype(dtype),
+        column_types.from_numpy_dtype(dtype),
         is_elementwise=True,
     )
 
@@ -261,6 +265,7 @@ def _collected(plans: Sequence[pl.LazyFrame], engine: EngineType) -> list[pl.Dat
 
 def _by_group(histogram: pl.DataFrame, layout: Cells, groups: int) -> Histogram:
     """Return the histogram with the cells taken apart, sorted."""
+    cells: NDArray[np.integer]
     if 1 << layout.bits <= _CELLS_PER_COUNT * histogram.height:
         every = np.zeros(1 << layout.bits, np.int64)
         is_there = np.zeros(1 << layout.bits, bool)
@@ -269,7 +274,24 @@ def _by_group(histogram: pl.DataFrame, layout: Cells, groups: int) -> Histogram:
         cells = np.flatnonzero(is_there)
         counts = every[cells]
     else:
-        histogram = histogram.sort("cell")
-        cells, counts = histogram["cell"].to_numpy(), histogram["count"].to_numpy()
-    own = (cells >> layout.code_bits).astype(np.int64)
-    return Histogram.of_cells(own, cells & ((1 << layout.code_bits) - 1), counts, groups)
+        cells, counts = _sorted(histogram, layout)
+    if layout.group_bits:
+        own = (cells >> layout.code_bits).astype(np.int64)
+        return Histogram.of_cells(own, cells & ((1 << layout.code_bits) - 1), counts, groups)
+    # With one group there is nothing to take apart.
+    return Histogram(cells.astype(np.int64), counts, np.array([len(cells)]))
+
+
+def _sorted(histogram: pl.DataFrame, layout: Cells) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
+    """Return the cells in ascending order, and their counts."""
+    cells, counts = histogram["cell"].to_numpy(), histogram["count"].to_numpy()
+    bits = int(counts.max(initial=0)).bit_length()
+    if layout.bits + bits <= 64 and counts.min(initial=0) >= 0:  # both in one word, which sorts several times as fast
+        words = cells.astype(np.uint64) << np.uint64(bits)
+        words |= counts.astype(np.uint64)
+        words.sort()
+        counts = (words & np.uint64((1 << bits) - 1)).astype(np.int64)
+        words >>= np.uint64(bits)
+        return words, counts
+    order = np.argsort(cells)
+    return cells[order], counts[order]

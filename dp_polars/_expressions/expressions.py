@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from polars.expr.name import ExprNameNameSpace
 
-from dp_polars._queries.column_types import from_numpy_dtype
+from dp_polars._numeric.column_types import from_numpy_dtype
 from dp_polars._queries.encoding import code_dtype
 from dp_polars._queries.query import HistogramQuery, Query, describe
 
@@ -241,7 +241,7 @@ class _DrawRows:
         is_flag = answers.dtype == pl.Boolean
         text = pl.lit(None, pl.String) if is_flag else answers.cast(pl.String)
         flag = answers if is_flag else pl.lit(None, pl.Boolean)
-        return pl.select(pl.struct(pl.lit(text).alias("text"), pl.lit(flag).alias("flag"))).to_series()
+        return pl.select(pl.struct(text.alias("text"), flag.alias("flag"))).to_series()
 
 
 def _flatten(lists: pl.Series) -> tuple[pl.Series, NDArray[np.int64]]:

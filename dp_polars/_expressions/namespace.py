@@ -56,7 +56,8 @@ def mode(
     Returns
     -------
     PrivateExpr
-        One answer per group, of the column's type. Every evaluation is a release: collecting twice pays twice.
+        One answer per group, of the column's type; of a Categorical, a String. Every evaluation is a release:
+        collecting twice pays twice.
 
     Raises
     ------

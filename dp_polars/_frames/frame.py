@@ -13,7 +13,7 @@ from dp_polars._frames.protection import Protection
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.recipe import Expressions, JoinHow, Recipe, expressions_of, join_of
 from dp_polars._frames.release import Ask
-from dp_polars._frames.sources import source_of
+from dp_polars._frames.sources import WithoutRows, source_of
 from dp_polars._queries.query import of_histogram
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dp_polars._frames.group_keys import PublicKeys
 
 
-class PrivateFrame:
+class PrivateFrame(WithoutRows):
     """Rows about people, of which only the answers of `agg` can be released. Made by `protect`.
 
     Every method gives a new frame. The steps before `agg` are row by row: proved so on the whole expression, and
@@ -140,7 +140,8 @@ class PrivateFrame:
         keys
             A dict, column -> its public values (a list, a range, a Series, an Arrow array, an Enum; all combinations
             are groups), or a frame whose rows are the groups. At most 10⁷. Never taken from the data: every key is
-            answered, and rows of other keys are left out.
+            answered, and rows of other keys are left out. They are released in their column's type; those of a
+            Categorical as String.
 
         Returns
         -------
@@ -217,6 +218,9 @@ class PrivateGroupBy:
         """Ask for private answers about every group: see `PrivateFrame.agg`."""
         return self._frame._ask(self._keys, exprs, named)
 
+    def __deepcopy__(self, memo: dict[int, object]) -> PrivateGroupBy:
+        return self
+
 
 def protect(
     privacy_unit: str | None,
@@ -253,7 +257,8 @@ def protect(
     TypeError, ValueError
         If an argument is not as described, or, on data, if the frame's plan already holds a step that looks at several
         rows (an aggregation, a window, unique, head or slice …), which one person's rows might change for others, or a
-        cast or parser that may fail.
+        cast or parser that may fail; if, without a privacy unit, it may read a file twice; or if Polars can't find out
+        the columns (what it says may quote a row, and is not shown).
 
     Notes
     -----

@@ -17,8 +17,8 @@ import polars as pl
 from dp_polars._accounting.claims import Loss
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames.release import Ask, bind, release_by
-from dp_polars._frames.sources import PrivateRows, Source, source_of
-from dp_polars._numeric.numbers import given, positive_int
+from dp_polars._frames.sources import PrivateRows, Source, WithoutRows, source_of
+from dp_polars._numeric.numbers import float_up, given, positive_int
 
 if TYPE_CHECKING:
     from polars._typing import EngineType
@@ -32,7 +32,7 @@ _CLAIM_KEY = b"dp_polars.claim"
 _ENGINES = ["auto", "in-memory", "streaming"]
 
 
-class PrivateQuery:
+class PrivateQuery(WithoutRows):
     """Outputs of a private frame, asked for but not yet released. Made by `PrivateFrame.agg`.
 
     Each call of `release` is one release and is charged as one; nothing else of a query reads the private rows.
@@ -202,8 +202,8 @@ class PrivateQuery:
             "privacy_unit": self.protection.privacy_unit,
             "score_range": float(claim.score_range),
             "rate": float(claim.rate),
-            "epsilon": float(claim.cost("epsilon")),
-            "rho": float(claim.cost("rho")),
+            "epsilon": float_up(claim.cost("epsilon")),
+            "rho": float_up(claim.cost("rho")),
             "error_95": None if size is None else ask.query.error(size, 0.05),
             "error_unit": self.protection.counts(ask.query),
         }

@@ -11,6 +11,7 @@ import polars as pl
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._numeric.numbers import given
 from dp_polars._rowwise.gate import row_by_row
+from dp_polars._rowwise.steps import bases_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,6 +95,13 @@ class Recipe:
         if unit is not None and unit not in schema:
             msg = f"the frame must have the privacy unit {unit!r} as a column, got the columns {list(schema)}."
             raise ValueError(msg)
+        if unit is not None and schema[unit].is_nested() and pl.Categorical in set(bases_of(schema[unit])):
+            # Polars may tell them apart by their numbers, which can be others in the next scan.
+            msg = (
+                f"the privacy unit {unit!r} must not hold Categoricals inside a nested type, got {schema[unit]}.\n\n"
+                "Hint: cast them to pl.String before protect."
+            )
+            raise TypeError(msg)
         for step in self.steps:
             frame = step.apply(frame, unit)
         return frame

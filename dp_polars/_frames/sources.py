@@ -10,11 +10,18 @@ from typing import TYPE_CHECKING, TypeAlias
 import polars as pl
 
 from dp_polars._engines.polars_engine import PolarsEngine
-from dp_polars._rowwise.plans import refuse_filter_of_arrow, refuse_unsafe_plan
+from dp_polars._rowwise.plans import (
+    files_of_arrow,
+    holds_rows,
+    refuse_filter_of_arrow,
+    refuse_repeated_files,
+    refuse_unsafe_plan,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from polars._typing import EngineType
+    from typing_extensions import Self
 
     from dp_polars._frames.protection import Protection
 
@@ -45,6 +52,8 @@ def source_of(frame: PrivateRows, protection: Protection) -> Source:
     datasets = sys.modules.get("pyarrow.dataset")  # who has a dataset has imported it
     if datasets is not None and isinstance(frame, datasets.Dataset):
         refuse_filter_of_arrow(frame)
+        if protection.privacy_unit is None:
+            refuse_repeated_files(files_of_arrow(frame))
         dataset = pl.scan_pyarrow_dataset(frame)
         return Source(dataset, lambda: dataset)
     if hasattr(frame, "__arrow_c_stream__") and not isinstance(frame, pl.Series):
@@ -62,6 +71,28 @@ def source_of(frame: PrivateRows, protection: Protection) -> Source:
         f"{type(frame).__name__}."
     )
     raise TypeError(msg)
+
+
+class WithoutRows:
+    """What may be bound to private rows, under `_source`, and is pickled only without them. It never changes."""
+
+    _source: pl.LazyFrame | None
+
+    def __getstate__(self) -> dict[str, object]:
+        if self._source is not None and holds_rows(self._source):
+            msg = (
+                f"a {type(self).__name__} must be bound to no rows in memory to be pickled: they would all be in the "
+                "pickle.\n\nHint: build the query without data, dp_polars.protect(…), and give the rows to "
+                "release(frame); or protect a scan of files."
+            )
+            raise TypeError(msg)
+        return self.__dict__.copy()
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        return self
 
 
 def _lazy(table: pa.Table) -> pl.LazyFrame:

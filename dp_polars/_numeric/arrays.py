@@ -38,14 +38,3 @@ def run_starts(labels: NDArray[np.integer]) -> Ints:
 def run_lengths(labels: NDArray[np.integer]) -> Ints:
     """Return the length of each run of equal labels."""
     return np.diff(run_starts(labels), append=len(labels))
-
-
-def difference(high: NDArray[np.integer], low: NDArray[np.integer]) -> NDArray[np.uint64]:
-    """Return high − low modulo 2**64: the true difference where that is not negative, however they are signed."""
-    return _modulo(high) - _modulo(low)
-
-
-def _modulo(values: NDArray[np.integer]) -> NDArray[np.uint64]:
-    """Return integers modulo 2**64, without a copy where they are as wide."""
-    wide = values if values.dtype.itemsize == 8 else values.astype(np.int64)
-    return wide.view(np.uint64)

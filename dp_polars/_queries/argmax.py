@@ -9,14 +9,13 @@ import polars as pl
 
 from dp_polars._accounting.claims import Claim, Loss
 from dp_polars._mechanisms.selection import best_rows
+from dp_polars._numeric import column_types
 from dp_polars._numeric.words import system_words
-from dp_polars._queries import column_types
 from dp_polars._queries.query import Query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dp_polars._mechanisms.selection import Scores
     from dp_polars._numeric.arrays import Ints
     from dp_polars._numeric.numbers import Number
 
@@ -49,11 +48,11 @@ class ArgMax(Query):
         (values,) = columns
         self.answer_type(values.dtype)
         rate, offered = self.claim.rate, values.is_not_null().to_numpy()
-        scores: Scores
+        scores: column_types.Exact
         if values.dtype.is_float():
             scores = column_types.floats(values)
         else:
-            scores = column_types.integers(values)
+            scores = column_types.exact_integers(values)
             rate *= column_types.tick(values.dtype) or 1
         mechanism = self.claim.mechanism
         chosen = best_rows(scores, lengths, rate, mechanism, system_words(), offered=offered, lowest=self.lowest)

@@ -93,17 +93,15 @@ class OfCategories(Choice):
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
         """Return the answer's type for a column's; a TypeError where that can't be."""
-        (column,) = columns
-        self.candidates.for_column(column)
-        return column
+        return self.candidates.for_column(*columns).dtype
 
     def coding(self, *columns: pl.DataType) -> Coding:
         """Return the positions of values among the candidates."""
         return CategoryCoding(self.candidates, *columns)
 
     def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:
-        """Return the candidates that the codes stand for, in the column's type if that is given."""
-        return self.candidates.for_column(*columns).gather(codes)
+        """Return the candidates that the codes stand for, in the type of the answer if the column's is given."""
+        return self.candidates.for_column(columns[0] if columns else None).gather(codes)
 
 
 @dataclass(frozen=True)

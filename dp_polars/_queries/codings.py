@@ -60,7 +60,7 @@ class CategoryCoding(Coding):
 
     @property
     def values(self) -> pl.Series:
-        """The values that the codes stand for, in the column's type."""
+        """The values that the codes stand for, in the type of the answer."""
         return self.categories.for_column(self.column)
 
     @cached_property

@@ -90,9 +90,10 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
     if not isinstance(expr, pl.Expr):
         msg = f"{what} must be a Polars expression, got {type(expr).__name__}."
         raise TypeError(msg)
-    frame = pl.LazyFrame(schema=frame_schema)
+    frame = pl.LazyFrame(schema={name: trials.apart_type(dtype) for name, dtype in frame_schema.items()})
     try:
-        tree = json.loads(expr.meta.serialize(format="json"))
+        own = json.loads(expr.meta.serialize(format="json"))
+        tree = trials.apart(own)
         step = steps.read(tree, frame)
     except (ComputeError, RecursionError) as error:
         msg = (
@@ -101,13 +102,15 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
         )
         raise ValueError(msg) from None
     gate = _ExpressionGate(what)
+    names_categories = tree != own
     try:
         gate.has_rows(step)
         if gate.rewritten:
-            expr = steps.write(tree, what)
-        frame.select(expr).collect_schema()
+            expr = steps.write(trials.home(tree), what)
+        tried = steps.without_nan(tree) if names_categories else expr
+        frame.select(tried).collect_schema()
     except _RaisesError:
-        failure = trials.failure_on(frame.collect(), expr)
+        failure = trials.failure_on(frame.collect(), steps.without_nan(trials.apart(own)))
         if failure is None:
             raise
         msg = f"{what} must be an expression that Polars can run: {failure}"
@@ -115,7 +118,7 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
     except PolarsError as error:
         msg = f"{what} must fit the columns: {str(error).partition(chr(10))[0]}"
         raise type(error)(msg) from None
-    failure = trials.failure_on(trials.made_up(frame_schema), expr)
+    failure = trials.failure_on(trials.made_up(frame_schema), tried)
     if failure is not None:
         msg = f"{what} must be an expression that Polars can run, got on made-up rows: {failure}"
         raise ValueError(msg)
@@ -160,9 +163,8 @@ class Gate:
 
     def check(self, step: Step, rows: Sequence[bool]) -> None:
         """Refuse a step that is listed, but whose types or parameters let it look beyond a row."""
+        self._check_new_categories(step)
         self._check_nested(step)
-        if step.name in steps.OF_NEW_CATEGORIES and any(map(_has_few_categories, step.dtypes())):
-            raise self.refusal(step, "which raises where the rows hold too many categories", "use pl.Categorical.")
         if step.kind == "function":
             self._check_function(step, rows)
         elif step.kind == "cast":
@@ -176,6 +178,15 @@ class Gate:
                 raise self.refusal(step, "which raises on some values", way_out)
             if types & {pl.List, pl.Array, pl.Struct}:
                 raise self.refusal(step, "which is not by row for all nested types", "cast fields or elements.")
+
+    def _check_new_categories(self, step: Step) -> None:
+        """Refuse what may add categories to those that the rows hold, where there may be no room for them."""
+        if step.name in steps.OF_NEW_CATEGORIES:
+            # The result's type is not known where there is no room: to plan such a step adds the category.
+            types = step.dtypes() if step.kind == "cast" else [own for value in step.inputs for own in value.dtypes()]
+            if any(map(_has_few_categories, types)):
+                way_out = "cast the Categorical to pl.String first, or use pl.Categorical."
+                raise self.refusal(step, "which raises where the rows hold too many categories", way_out)
 
     def _check_nested(self, step: Step) -> None:
         """Refuse what Polars does to lists, arrays and structs by looking at the whole column."""
@@ -353,6 +364,11 @@ def _fits_array(array: Step, value: Step) -> bool:
 
 
 def _has_few_categories(dtype: PolarsDataType) -> bool:
+    """Return whether a type is, or holds, a Categorical of less than 32 bits, which may be full."""
+    if isinstance(dtype, (pl.List, pl.Array)):
+        return _has_few_categories(dtype.inner)
+    if isinstance(dtype, pl.Struct):
+        return any(_has_few_categories(field.dtype) for field in dtype.fields)
     return isinstance(dtype, pl.Categorical) and dtype.categories.physical() != pl.UInt32
 
 

@@ -97,6 +97,8 @@ OF_CATEGORIES = _names(
 )
 # Steps that may add categories to those that there are.
 OF_NEW_CATEGORIES = _names("cast coalesce fill_null replace replace_strict when")
+if pl.__version__.startswith("1."):
+    OF_NEW_CATEGORIES |= _names("is_in list.contains")
 # Functions that may land on a local time that a clock change leaves out or has twice.
 OF_CLOCKS = _names("dt.add_business_day dt.combine dt.month_end dt.month_start dt.offset_by dt.round dt.truncate")
 # Functions that add up the elements of a row in another order where any row has a null among its own.
@@ -241,16 +243,17 @@ def write(tree: dict[str, Any], what: str) -> pl.Expr:
 
 def bases(*steps: Step) -> set[DataTypeClass]:
     """Return the classes of the types of the steps' results, nested ones among them."""
-    return {base for step in steps for dtype in step.dtypes() for base in _bases(dtype)}
+    return {base for step in steps for dtype in step.dtypes() for base in bases_of(dtype)}
 
 
-def _bases(dtype: PolarsDataType) -> Iterator[DataTypeClass]:
+def bases_of(dtype: PolarsDataType) -> Iterator[DataTypeClass]:
+    """Yield the class of a type, and those of the types nested in it."""
     yield dtype.base_type()
     if isinstance(dtype, (pl.List, pl.Array)):
-        yield from _bases(dtype.inner)
+        yield from bases_of(dtype.inner)
     if isinstance(dtype, pl.Struct):
         for field in dtype.fields:
-            yield from _bases(field.dtype)
+            yield from bases_of(field.dtype)
 
 
 def _function(function: Any) -> tuple[str, Any]:  # noqa: ANN401

@@ -8,9 +8,11 @@ makes use of it.
 from __future__ import annotations
 
 import re
+import secrets
 from decimal import Decimal
+from functools import lru_cache
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import polars as pl
 from polars.exceptions import PanicException, PolarsError
@@ -18,7 +20,7 @@ from polars.exceptions import PanicException, PolarsError
 from dp_polars._rowwise.steps import without_nan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from polars._typing import PolarsDataType
 
@@ -29,6 +31,11 @@ _FIRST_DAY, _LAST_DAY, _A_SATURDAY = -719_162, 2_932_896, 10_957
 _UNITS_PER_DAY = {"ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 _TEXTS: list[object] = [None, "", "a", "é🎉\0", "-12", "2020-13-45", "{"]
 _ROWS = 400
+# What the names of Categories begin with that only synthetic rows have, and the physical types as JSON writes them.
+_BESIDE = "synthetic rows of dp_polars: "
+_PHYSICAL: dict[str, PolarsDataType] = {"U8": pl.UInt8, "U16": pl.UInt16, "U32": pl.UInt32}
+_SECRET = secrets.token_hex(8)  # in the texts that fill them, so that no constant of the user's is among these
+_Named: TypeAlias = "tuple[str, str, str]"  # Categories by name, namespace and physical type
 
 
 def bounds(dtype: PolarsDataType) -> tuple[int, int] | None:
@@ -71,7 +78,8 @@ def failure_on(frame: pl.DataFrame, expr: pl.Expr) -> str | None:
 
 def fits(dtype: PolarsDataType, other: PolarsDataType, *, strict: bool) -> bool:
     """Return whether a cast raises on none of the values of a type that are tried."""
-    return failure_on(pl.DataFrame({"value": many_values(dtype)}), pl.col("value").cast(other, strict=strict)) is None
+    cast = pl.col("value").cast(apart_type(other), strict=strict)
+    return failure_on(pl.DataFrame({"value": many_values(dtype)}), cast) is None
 
 
 def made_up(schema: pl.Schema) -> pl.DataFrame:
@@ -100,7 +108,8 @@ def many_values(dtype: PolarsDataType) -> pl.Series:
 
 
 def extremes(dtype: PolarsDataType) -> pl.Series:
-    """Return values of a type, null first, that functions stumble over."""
+    """Return values of a type, null first, that functions stumble over. Categories are our own: see `apart`."""
+    dtype = apart_type(dtype)
     base = dtype.base_type()
     if isinstance(dtype, (pl.List, pl.Array)):
         inner = extremes(dtype.inner)
@@ -117,6 +126,8 @@ def extremes(dtype: PolarsDataType) -> pl.Series:
         return pl.concat([pl.Series([None], dtype=dtype), fields.to_struct().cast(dtype)])
     if isinstance(dtype, pl.Enum):
         return pl.Series([None, *dtype.categories[:9]], dtype=dtype)
+    if isinstance(dtype, pl.Categorical):
+        return _values(_named(dtype.categories))
     if isinstance(dtype, pl.Decimal):
         digits = (9,) * dtype.precision
         ends = [Decimal((sign, digits, -dtype.scale)) for sign in (0, 1)]
@@ -135,10 +146,76 @@ def extremes(dtype: PolarsDataType) -> pl.Series:
     flat: dict[type, list[object]] = {
         pl.Boolean: [None, True, False],
         pl.String: _TEXTS,
-        pl.Categorical: _TEXTS[:3],
         pl.Binary: [None, b"", b"a", b"\xff"],
     }
     return pl.Series(flat.get(base, [None]), dtype=dtype)
+
+
+def apart(tree: Any) -> Any:  # noqa: ANN401
+    """Return a serialized expression with Categories of our own for those that it names.
+
+    The mapping of Categories is one for the whole process, and to plan an expression is enough to add its texts to it.
+    No proof may add to that of the private rows, nor may it depend on these whether there is room for a text. So all
+    is proved on Categories that stand beside the user's, of the same physical type. Those of 8 and 16 bits are full:
+    what would add a text raises, however many categories the user's have.
+    """
+    return _renamed(tree, _beside)
+
+
+def home(tree: Any) -> Any:  # noqa: ANN401
+    """Return the serialized expression that `apart` was given."""
+    return _renamed(tree, lambda own: (own[0].removeprefix(_BESIDE), own[1].removeprefix(_BESIDE), own[2]))
+
+
+def apart_type(dtype: PolarsDataType) -> PolarsDataType:
+    """Return a type with Categories of our own for those that it holds: see `apart`."""
+    if isinstance(dtype, pl.Categorical):
+        return _values(_beside(_named(dtype.categories))).dtype
+    if isinstance(dtype, pl.List):
+        return pl.List(apart_type(dtype.inner))
+    if isinstance(dtype, pl.Array):
+        return pl.Array(apart_type(dtype.inner), dtype.size)
+    if isinstance(dtype, pl.Struct):
+        return pl.Struct({field.name: apart_type(field.dtype) for field in dtype.fields})
+    return dtype
+
+
+def _renamed(tree: Any, rename: Callable[[_Named], _Named]) -> Any:  # noqa: ANN401
+    match tree:
+        case {"name": str(name), "namespace": str(namespace), "physical": "U8" | "U16" | "U32" as bits}:
+            name, namespace, _ = rename((name, namespace, bits))
+            return {**tree, "name": name, "namespace": namespace}
+        case dict():
+            return {key: _renamed(value, rename) for key, value in tree.items()}
+        case list():
+            return [_renamed(value, rename) for value in tree]
+        case _:
+            return tree
+
+
+def _named(categories: pl.Categories) -> _Named:
+    bits = next(bits for bits, physical in _PHYSICAL.items() if physical == categories.physical())
+    return categories.name(), categories.namespace(), bits
+
+
+def _beside(named: _Named) -> _Named:
+    """Return which Categories stand beside the user's; ours stay themselves."""
+    name, namespace, bits = named
+    if not namespace.startswith(_BESIDE):
+        named = f"{_BESIDE}{name}", f"{_BESIDE}{namespace}", bits
+    _values(named)  # fills them
+    return named
+
+
+@lru_cache(maxsize=16)
+def _values(named: _Named) -> pl.Series:
+    """Return values, null first, of Categories of our own. As long as they are cached, these stay full."""
+    name, namespace, bits = named
+    dtype = pl.Categorical(pl.Categories(name, namespace, _PHYSICAL[bits]))
+    if bits == "U32":
+        return pl.Series(_TEXTS[:3], dtype=dtype)
+    texts = [f"{_SECRET} {number}" for number in range(2 ** int(bits[1:]) - 1)]
+    return pl.Series([None, *texts], dtype=dtype)[:3]
 
 
 def _per_day(dtype: PolarsDataType) -> int:

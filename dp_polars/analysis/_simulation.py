@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -16,9 +16,9 @@ from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.release import bind
-from dp_polars._numeric.arrays import Ints, difference
+from dp_polars._numeric import column_types
+from dp_polars._numeric.arrays import Ints
 from dp_polars._numeric.numbers import given, positive_fraction
-from dp_polars._queries import column_types
 from dp_polars._queries.argmax import ArgMax
 from dp_polars._queries.choices import Choice
 from dp_polars._queries.histograms import Histogram
@@ -299,7 +299,7 @@ def _positions(everything: Histogram, part: Histogram) -> Ints:
 def _of_scores(values: pl.Series, lengths: Ints, lowest: bool) -> _Blocks:
     """Return the blocks of an argmax, a row each. A group that offers no score has one block, whose answer is null."""
     is_float = values.dtype.is_float()
-    numbers = column_types.floats(values) if is_float else column_types.integers(values)
+    numbers = column_types.floats(values) if is_float else column_types.exact_integers(values)
     offered = np.isfinite(numbers) if is_float else values.is_not_null().to_numpy()
     owner = np.repeat(np.arange(len(lengths)), lengths)[offered]
     position = (np.arange(len(numbers)) - np.repeat(np.cumsum(lengths) - lengths, lengths))[offered]
@@ -308,11 +308,8 @@ def _of_scores(values: pl.Series, lengths: Ints, lowest: bool) -> _Blocks:
     starts = np.cumsum(counted) - counted
     best = (np.minimum if lowest else np.maximum).reduceat(numbers, starts[counted > 0]) if len(numbers) else numbers
     best = np.repeat(best, counted[counted > 0])
-    high: NDArray[Any]
-    low: NDArray[Any]
     high, low = (numbers, best) if lowest else (best, numbers)
-    with np.errstate(over="ignore"):  # an infinite gap is one of probability 0
-        gaps = high - low if is_float else difference(np.asarray(high), np.asarray(low)).astype(np.float64)
+    gaps = column_types.gaps_between(high, low).astype(np.float64)  # an infinite one has probability 0
     errors = gaps * float(column_types.tick(values.dtype) or 1)
 
     nothing = np.flatnonzero(counted == 0)

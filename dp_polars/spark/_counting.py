@@ -160,12 +160,12 @@ def union(keys: DataFrame, histograms: Sequence[DataFrame]) -> DataFrame:
     zero = sf.lit(0).cast("long")
     key_names = [name for name in keys.columns if name != "group"]
     table = keys.select(
-        "group", sf.lit(MARKER).cast("long").alias("output"), zero.alias("code"), zero.alias("count"), *key_names
+        "group", sf.lit(MARKER).cast("long").alias("tally"), zero.alias("code"), zero.alias("count"), *key_names
     )
     nothing = [sf.lit(None).cast(keys.schema[name].dataType).alias(name) for name in key_names]
     for position, counted in enumerate(histograms):
-        output = sf.lit(position).cast("long").alias("output")
-        table = table.unionAll(counted.select("group", output, "code", "count", *nothing))
+        tally = sf.lit(position).cast("long").alias("tally")
+        table = table.unionAll(counted.select("group", tally, "code", "count", *nothing))
     return table.repartition("group").sortWithinPartitions("group")
 
 

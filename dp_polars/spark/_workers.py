@@ -1,7 +1,7 @@
 """What Spark's executors run in Python: encoding values, and drawing. Both get and give batches in Arrow's format.
 
-A histogram has the columns `group`, `output` (the tally's position), `code` and `count`, and the key columns; the counts of a
-code add up. One row of each group is its *marker*: `output` is −1, and it alone holds the group's public key. So a
+A histogram has the columns `group`, `tally` (its position), `code` and `count`, and the key columns; the counts of a
+code add up. One row of each group is its *marker*: `tally` is −1, and it alone holds the group's public key. So a
 group without private rows is answered too, and each key comes out exactly once.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Stage: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
 
 MARKER = -1
-COUNTED = ["group", "output", "code", "count"]
+COUNTED = ["group", "tally", "code", "count"]
 # Rows that are drawn at once: Spark's batches of 10,000 would cost mostly overhead.
 _ROWS = 1 << 18
 
@@ -97,7 +97,7 @@ def whole_groups(batches: Iterable[pa.RecordBatch], most_rows: int = _ROWS) -> I
 
 def _added_up(histogram: pa.Table) -> pa.Table:
     """Return the rows of one group with each code once."""
-    is_marker = pc.equal(histogram["output"], MARKER)
+    is_marker = pc.equal(histogram["tally"], MARKER)
     counted = histogram.filter(pc.invert(is_marker)).group_by(COUNTED[:3]).aggregate([("count", "sum")])
     counted = counted.rename_columns(COUNTED)
     together = pa.concat_tables([histogram.filter(is_marker), counted], promote_options="default")
@@ -118,12 +118,12 @@ def _in_chunks(batches: Iterable[pa.RecordBatch], most_rows: int) -> Iterator[pa
 
 def _draw(histogram: pa.Table, answers: Sequence[Answer]) -> list[pa.Array]:
     """Return the keys and the answers of all groups of the table."""
-    groups, outputs, codes, counts = (_numpy(histogram[name]) for name in COUNTED)
-    markers = np.flatnonzero(outputs == MARKER)
+    groups, tallies, codes, counts = (_numpy(histogram[name]) for name in COUNTED)
+    markers = np.flatnonzero(tallies == MARKER)
     listed = groups[markers]
     columns = [column.combine_chunks() for column in histogram.drop_columns(COUNTED).take(markers).columns]
     for answer in answers:
-        own = np.flatnonzero(outputs == answer.output.tally)
+        own = np.flatnonzero(tallies == answer.output.tally)
         counted = _histogram(groups[own], codes[own], counts[own], listed)
         drawn = answer.output.query.answers(counted, *answer.output.types)
         columns.append(drawn.cast(answer.dtype).to_arrow())

@@ -40,7 +40,7 @@ TYPES = [
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 def test_extremes_are_of_their_type_with_a_null(dtype):
     values = trials.extremes(dtype)
-    assert values.dtype == dtype
+    assert values.dtype == trials.apart_type(dtype)
     assert values[0] is None
     assert len(values) > 1 or dtype in (pl.Null, pl.Object, pl.Enum([]), pl.Struct({}))
 
