@@ -9,7 +9,7 @@ from dp_polars._engines.bounding import Kept
 from dp_polars._engines.contract import Tally
 from dp_polars._queries.histograms import Histogram
 
-SCHEMA = {"group": pl.Int64, "code": pl.Int64, "weight": pl.Int64}
+SCHEMA = {"group": pl.Int64, "code": pl.Int64, "count": pl.Int64}
 
 
 def tally_of(frame, column, query, kept=None, *, people=False):
@@ -20,15 +20,15 @@ def tally_of(frame, column, query, kept=None, *, people=False):
 
 
 def histogram(counts):
-    """The frame of a histogram of (group, code) -> weight."""
+    """The frame of a histogram of (group, code) -> count."""
     rows = [(*cell, n) for cell, n in sorted(counts.items())]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
 def as_frame(found: Histogram) -> pl.DataFrame:
-    """A histogram as a frame: `group`, `code`, `weight`."""
+    """A histogram as a frame: `group`, `code`, `count`."""
     groups = np.repeat(np.arange(len(found.sizes)), found.sizes)
-    return pl.DataFrame({"group": groups, "code": found.codes, "weight": found.weights}, schema=SCHEMA)
+    return pl.DataFrame({"group": groups, "code": found.codes, "count": found.weights}, schema=SCHEMA)
 
 
 def as_histogram(frame, groups):

@@ -168,31 +168,26 @@ def _partitions(rows: pl.LazyFrame, privacy_unit: str, partitions: int) -> Itera
 def _coded(
     rows: pl.LazyFrame, privacy_unit: str | None, keys: pl.DataFrame | None, tallies: Sequence[Tally]
 ) -> pl.LazyFrame:
-    """Return the rows of listed groups as `person`, `group`, and a code (and a weight) for each tally.
+    """Return the rows of listed groups as `person`, `group`, and a code, and a weight, for each tally.
 
-    Every histogram is counted from this one plan, so that Polars scans the rows once.
+    Every histogram is counted from this one plan, so that Polars scans the rows once for all of them.
     """
     made = []
     for i, tally in enumerate(tallies):
         made.append(_by_row(tally.columns, tally.coding.encoder(), code_dtype(tally.coding.size)).alias(f"code {i}"))
         if tally.weighing is not None:
             made.append(_by_row(tally.columns, tally.weighing.weigher(), np.dtype(np.int64)).alias(f"weight {i}"))
-    if privacy_unit is not None:
-        made.append(pl.col(privacy_unit).alias("person"))
-    names = [] if keys is None else keys.columns
+    names, schema = [] if keys is None else keys.columns, rows.collect_schema()
     # Names of our own, so that no column's name can be in the way. A constant gets as many rows as the frame.
-    schema = rows.collect_schema()
-    own_keys = [
-        pl.col(name).cast(column_types.released(schema[name])).alias(f"key {i}") for i, name in enumerate(names)
-    ]
-    own = [expr.meta.output_name() for expr in [*made, *own_keys]]
-    coded = rows.with_columns(*made, *own_keys).select(own)
+    others = [pl.col(name).cast(column_types.released(schema[name])).alias(f"key {i}") for i, name in enumerate(names)]
+    if privacy_unit is not None:
+        others.append(pl.col(privacy_unit).alias("person"))
+    coded = rows.with_columns(*made, *others).select(expr.meta.output_name() for expr in [*made, *others])
     if len(tallies) == 1:
         coded = coded.filter(pl.col("code 0") < tallies[0].coding.size)
     if keys is not None:
         groups = keys.lazy().select(pl.col(name).alias(f"key {i}") for i, name in enumerate(names))
-        groups = groups.with_row_index("group")
-        coded = coded.join(groups, on=[f"key {i}" for i in range(len(names))])
+        coded = coded.join(groups.with_row_index("group"), on=[f"key {i}" for i in range(len(names))])
     return coded
 
 
@@ -212,15 +207,17 @@ def _by_row(
 
 def _cells(coded: pl.LazyFrame, tally: Tally, layout: Cells, number: int) -> pl.LazyFrame:
     """Return the rows that count for one tally: `cell`, and `weight` and `person` where there are such."""
-    schema = coded.collect_schema()
-    code, unsigned = pl.col(f"code {number}"), pl.UInt32 if layout.bits <= 32 else pl.UInt64
-    cell = code.cast(unsigned)
+    schema, size = coded.collect_schema(), tally.coding.size
+    own = [pl.col(name) for name in ("person", "group") if name in schema]
+    if tally.weighing is not None:
+        own.append(pl.col(f"weight {number}").alias("weight"))
+    # Selected before it is filtered: a filter right after the shared plan would move into it, and part the branches.
+    rows = coded.select(pl.col(f"code {number}").alias("code"), *own).filter(pl.col("code") < size)
+    unsigned = pl.UInt32 if layout.bits <= 32 else pl.UInt64
+    cell = pl.col("code").cast(unsigned)
     if "group" in schema and layout.group_bits:
         cell += pl.col("group").cast(unsigned) * pl.lit(2**layout.code_bits, unsigned)
-    kept = [pl.col("person")] if "person" in schema else []
-    if tally.weighing is not None:
-        kept.append(pl.col(f"weight {number}").alias("weight"))
-    return coded.filter(code < tally.coding.size).select(*kept, cell.alias("cell"))
+    return rows.select(cell.alias("cell"), pl.exclude("code", "group"))
 
 
 def _count_people(lists: pl.DataFrame, tally: Tally, layout: Cells) -> pl.DataFrame:
