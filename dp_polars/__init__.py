@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from dp_polars._accounting.budgets import Budget, BudgetExceededError
+from dp_polars._accounting.claims import Claim, Loss
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._expressions.namespace import PrivateNamespace, argmax, argmin, median, mode, quantile
 from dp_polars._frames.frame import PrivateFrame, protect
@@ -18,7 +19,9 @@ from dp_polars._queries.candidates import Grid, grid
 __all__ = [
     "Budget",
     "BudgetExceededError",
+    "Claim",
     "Grid",
+    "Loss",
     "PrivateExpr",
     "PrivateFrame",
     "PrivateNamespace",

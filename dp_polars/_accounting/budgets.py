@@ -15,7 +15,7 @@ import polars as pl
 
 from dp_polars._accounting import ledger
 from dp_polars._accounting.claims import Claim, Loss
-from dp_polars._numeric.numbers import positive_fraction, show
+from dp_polars._numeric.numbers import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -218,8 +218,7 @@ class Budget:
                     f"got {claim.neighboring_relation!r}."
                 )
                 raise ValueError(msg)
-            positive_fraction(f"The loss of {what!r}", claim.loss.value)
-        costs = [positive_fraction(f"The cost of {what!r}", claim.cost(self.unit)) for what, claim in entries]
+        costs = [claim.cost(self.unit) for _, claim in entries]
         requested = sum(costs, Fraction(0))
         _stored(requested)  # a number too long to keep is too long for the messages below
         now = time.time_ns() // 1000

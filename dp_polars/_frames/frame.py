@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from dp_polars._frames.group_keys import PublicKeys
 
 
+_ARGMAX = "a mode or a quantile, or dp.argmax on a frame of public candidates with their scores."
+
+
 class PrivateFrame(WithoutRows):
     """Rows about people, of which only the answers of `agg` can be released. Made by `protect`.
 
@@ -319,7 +322,7 @@ def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> As
             'Hint: pl.col("age").dp.median(…). Work on answers after the release: query.release().with_columns(…).'
         )
         raise TypeError(msg)
-    query, columns = of_histogram(expr.query, "agg on a private frame"), expr._columns
+    query, columns = of_histogram(expr.query, "agg on a private frame", _ARGMAX), expr._columns
     if columns is None:
         msg = "agg on a private frame must not be given an expression with over.\n\nHint: group_by public keys instead."
         raise TypeError(msg)

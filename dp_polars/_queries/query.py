@@ -124,12 +124,12 @@ class HistogramQuery(Query):
         return self.answers_of_codes(self.coding(*types).encoder()(columns), weights, lengths, types)
 
 
-def of_histogram(query: Query, asker: str) -> HistogramQuery:
+def of_histogram(query: Query, asker: str, way_out: str) -> HistogramQuery:
     """Return the query, unless private rows can't be asked it: its scores would be raw rows."""
     if not isinstance(query, HistogramQuery):
         msg = (
-            f"{asker} must not be given an argmax: its scores would be raw rows.\n\n"
-            "Hint: a mode or a quantile, or dp.argmax on a frame of public candidates with their scores."
+            f"{asker} must be asked for what rows are counted for, got an argmax, whose scores would be raw rows.\n\n"
+            f"Hint: {way_out}"
         )
         raise TypeError(msg)
     return query

@@ -295,7 +295,7 @@ def _unbound(query: AnyQuery) -> PrivateQuery:
     if not isinstance(query, PrivateExpr):
         msg = f"query must be a PrivateQuery or a PrivateExpr, got {type(query).__name__}."
         raise TypeError(msg)
-    asked = of_histogram(query.query, "query")
+    asked = of_histogram(query.query, "query", "make_selection, after an OpenDP transformation that makes the scores.")
     if asked.claim.contributions.total != 1:
         msg = (
             "query must be given without contributions: the privacy map takes the distance in rows.\n\n"
