@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 from dp_polars._accounting.budgets import Budget, BudgetExceededError
 from dp_polars._accounting.claims import Claim, Loss
+from dp_polars._expressions.choices import argmax, argmin, median, mode, quantile
 from dp_polars._expressions.expressions import PrivateExpr
-from dp_polars._expressions.namespace import PrivateNamespace, argmax, argmin, median, mode, quantile
+from dp_polars._expressions.measures import count, len, mean, n_people, sum, value_counts
+from dp_polars._expressions.namespace import PrivateNamespace
 from dp_polars._frames.frame import PrivateFrame, protect
 from dp_polars._frames.query import PrivateQuery, read_claim
 from dp_polars._frames.release import ReleaseError
+from dp_polars._mechanisms.noise import discrete_gaussian, discrete_laplace
 from dp_polars._mechanisms.selection import exponential_mechanism, permute_and_flip
 from dp_polars._queries.candidates import Grid, grid
 
@@ -29,14 +32,22 @@ __all__ = [
     "ReleaseError",
     "argmax",
     "argmin",
+    "count",
+    "discrete_gaussian",
+    "discrete_laplace",
     "exponential_mechanism",
     "grid",
+    "len",
+    "mean",
     "median",
     "mode",
+    "n_people",
     "permute_and_flip",
     "protect",
     "quantile",
     "read_claim",
+    "sum",
+    "value_counts",
 ]
 __version__ = "0.1.0"
 

@@ -16,7 +16,7 @@ def tally_of(frame, column, query, kept=None, *, people=False):
     """The tally of a query about a column (a name or an expression) of a frame."""
     expr = pl.col(column) if isinstance(column, str) else column
     types = (frame.lazy().select(expr).collect_schema().dtypes()[0],)
-    return Tally((expr,), types, query.coding(*types), query.weighing(*types), kept or Kept(), people)
+    return Tally((expr,), types, query.evidence(*types)[0], kept or Kept(), people)
 
 
 def histogram(counts):

@@ -19,7 +19,8 @@ from dp_polars._numeric.intervals import ball, precision, upper
 from dp_polars._numeric.numbers import Number, as_fraction, given, positive_fraction, show
 
 Unit: TypeAlias = Literal["epsilon", "rho"]
-Mechanism: TypeAlias = Literal["permute_and_flip", "exponential"]
+Choosing: TypeAlias = Literal["permute_and_flip", "exponential"]
+Mechanism: TypeAlias = Literal["permute_and_flip", "exponential", "discrete_laplace", "discrete_gaussian"]
 NeighboringRelation: TypeAlias = Literal["add_or_remove_one", "replace_one"]
 
 # Irrational rates and costs are rounded to this many significant bits: far below what any choice could show.
@@ -98,16 +99,26 @@ def range_of(sensitivity: Number, monotonic: bool) -> Fraction:
     return exact if monotonic else 2 * exact
 
 
-def check_mechanism(mechanism: str | None, unit: Unit) -> Mechanism:
-    """Return the mechanism asked for, or the better one for the unit of the loss.
+def check_mechanism(mechanism: str | None, unit: Unit) -> Choosing:
+    """Return the mechanism of a choice that is asked for, or the better one for the unit of the loss.
 
     At equal epsilon permute-and-flip is never worse (McKenna & Sheldon 2020, Theorem 2); at equal rho the
     exponential mechanism is better up to about rho = 1, for only it has a bounded range.
     """
     if mechanism is None:
         return "permute_and_flip" if unit == "epsilon" else "exponential"
-    if not isinstance(mechanism, str) or mechanism not in get_args(Mechanism):
-        msg = f"mechanism must be one of {list(get_args(Mechanism))} or None, got {given(mechanism)}."
+    if not isinstance(mechanism, str) or mechanism not in get_args(Choosing):
+        msg = f"mechanism must be one of {list(get_args(Choosing))} or None, got {given(mechanism)}."
+        raise ValueError(msg)
+    return mechanism  # type: ignore[return-value]
+
+
+def check_noise(mechanism: str | None, unit: Unit) -> Mechanism:
+    """Return the noise of a number that is asked for, or the one that the unit of the loss chooses."""
+    if mechanism is None:
+        return "discrete_laplace" if unit == "epsilon" else "discrete_gaussian"
+    if not isinstance(mechanism, str) or mechanism not in ("discrete_laplace", "discrete_gaussian"):
+        msg = f"mechanism must be 'discrete_laplace', 'discrete_gaussian' or None, got {given(mechanism)}."
         raise ValueError(msg)
     return mechanism  # type: ignore[return-value]
 
@@ -140,10 +151,10 @@ class Claim:
     loss
         What one person loses in all, over all groups: the loss that the caller asked for.
     mechanism
-        "permute_and_flip" or "exponential".
+        "permute_and_flip" or "exponential", of a choice; "discrete_laplace" or "discrete_gaussian", of a number.
     score_range
         R: the most that one row (one person, for counts of people; one neighbour, for scores of the caller's own)
-        can change the difference of two scores, under `neighboring_relation`.
+        can change the difference of two scores, or a number that gets noise, under `neighboring_relation`.
     contributions
         How one person's rows may spread over the groups.
     neighboring_relation
@@ -152,8 +163,9 @@ class Claim:
     Attributes
     ----------
     rate
-        λ: a candidate whose score is less than the best one by `gap` has the coin exp(−λ·gap). The largest that `loss`
-        pays for, rounded down.
+        λ: a candidate whose score is less than the best one by `gap` has the coin exp(−λ·gap). Of noise it is one over
+        the scale (discrete Laplace) or over the standard deviation (discrete Gaussian). The largest that `loss` pays
+        for, rounded down.
 
     Raises
     ------
@@ -169,7 +181,12 @@ class Claim:
     rate: Fraction = field(init=False)
 
     def __post_init__(self) -> None:
-        check_mechanism(self.mechanism, self.loss.unit)
+        if self.mechanism not in get_args(Mechanism):
+            msg = f"mechanism must be one of {list(get_args(Mechanism))}, got {given(self.mechanism)}."
+            raise ValueError(msg)
+        if not self.has_epsilon and self.loss.unit == "epsilon":
+            msg = "a discrete Gaussian has no epsilon: give its loss as rho."
+            raise ValueError(msg)
         positive_fraction("score_range", self.score_range)
         if self.neighboring_relation is not None:
             check_relation(self.neighboring_relation)
@@ -198,11 +215,23 @@ class Claim:
         """Return the claim of a selection by scores of the caller's own sensitivity, for the caller's own relation."""
         return cls.of(loss, mechanism, range_of(sensitivity, monotonic), ONE_RELEASE, None)
 
+    @property
+    def has_epsilon(self) -> bool:
+        """Whether the release has a loss in pure DP: a Gaussian has none."""
+        return self.mechanism != "discrete_gaussian"
+
     def cost(self, unit: Unit, distance: int | Fraction = 1) -> Fraction:
         """Return what `distance` people together lose, in `unit`: never below the truth.
 
-        At the unit that was asked for and one person it is the loss that was asked for.
+        At the unit that was asked for and one person it is the loss that was asked for. A ValueError where a discrete
+        Gaussian is asked for its epsilon.
         """
+        if unit == "epsilon" and not self.has_epsilon:
+            msg = (
+                "a discrete Gaussian has no loss in epsilon.\n\n"
+                "Hint: keep a budget in rho, or ask with epsilon= instead of rho=: that draws discrete Laplace noise."
+            )
+            raise ValueError(msg)
         if unit == self.loss.unit and distance == 1:
             return self.loss.value
         return scaled_cost(unit, self.mechanism, self.rate * self.score_range * distance, self.contributions)
@@ -215,6 +244,11 @@ def scaled_cost(unit: Unit, mechanism: Mechanism, x: Fraction, contributions: Co
     if mechanism == "exponential":
         # Bounded range x gives x²/8 (Cesar & Rogers 2021), once for each group.
         return x**2 * contributions.squares / 8
+    if mechanism != "permute_and_flip":
+        # A Gaussian of deviation σ and sensitivity d has d²/(2σ²) (Canonne, Kamath & Steinke 2020, arXiv 2004.00010,
+        # Theorem 14). Discrete Laplace is x-DP in a group, and so x²/2-zCDP (Bun & Steinke 2016, arXiv 1605.02065,
+        # Proposition 1.4). Between two neighbouring integers it is randomized response: no Laplace curve holds for it.
+        return x**2 * contributions.squares / 2
     full = laplace_rho(x * contributions.per_group)
     return contributions.full_groups * full + laplace_rho(x * contributions.rest)
 
@@ -237,8 +271,8 @@ def _scaled_rate(loss: Loss, mechanism: Mechanism, contributions: Contributions)
     """Return the largest rate times range that `loss` pays for, rounded down."""
     if loss.unit == "epsilon":
         return loss.value / contributions.total
-    if mechanism == "exponential":
-        return _sqrt_down(8 * loss.value / contributions.squares)
+    if mechanism != "permute_and_flip":
+        return _sqrt_down((8 if mechanism == "exponential" else 2) * loss.value / contributions.squares)
     return _invert_down(loss.value, contributions)
 
 

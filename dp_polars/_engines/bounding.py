@@ -50,12 +50,12 @@ class Cells:
     code_bits: int
 
     @classmethod
-    def of(cls, groups: int, size: int) -> Cells:
-        """Return the layout for this many groups and for codes below `size`."""
+    def of(cls, groups: int, size: int, where: str = "") -> Cells:
+        """Return the layout for this many groups and for codes below `size`; `where` begins the error."""
         layout = cls(max(groups - 1, 0).bit_length(), (size - 1).bit_length())
         if not layout.bits <= 64:
             msg = (
-                f"groups times candidates must fit into 64 bits, got {groups:,} groups and {size:,} candidates.\n\n"
+                f"{where}groups times candidates must fit into 64 bits, got {groups:,} groups and {size:,} candidates.\n\n"
                 "Hint: take fewer groups, or a wider step between the candidates."
             )
             raise ValueError(msg)

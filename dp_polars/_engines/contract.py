@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dp_polars._engines.bounding import Kept
     from dp_polars._queries.codings import Coding, Weighing
     from dp_polars._queries.histograms import Histogram
-    from dp_polars._queries.query import Columns, HistogramQuery
+    from dp_polars._queries.query import Columns, Evidence, HistogramQuery
 
 Released = TypeVar("Released")
 
@@ -32,10 +32,8 @@ class Tally:
         Row-by-row expressions of the private rows, one output each; for engines that run no expressions, plain columns.
     types
         Their types.
-    coding
-        Columns -> code; a row without a code is no evidence.
-    weighing
-        Columns -> weight. None: one each.
+    evidence
+        Columns -> code and weight.
     kept
         The most that is kept of one person's rows.
     people
@@ -44,10 +42,19 @@ class Tally:
 
     columns: tuple[pl.Expr, ...]
     types: Columns
-    coding: Coding
-    weighing: Weighing | None
+    evidence: Evidence
     kept: Kept
     people: bool
+
+    @property
+    def coding(self) -> Coding:
+        """Columns -> code; a row without a code is no evidence."""
+        return self.evidence.coding
+
+    @property
+    def weighing(self) -> Weighing | None:
+        """Columns -> weight. None: one each."""
+        return self.evidence.weighing
 
     @property
     def by_person(self) -> bool:
@@ -57,17 +64,27 @@ class Tally:
 
 @dataclass(frozen=True)
 class Output:
-    """One answer: its name, what is asked, of columns of which types, and the position of its tally."""
+    """One answer: its name, what is asked, of columns of which types, and the positions of its tallies."""
 
     name: str
     query: HistogramQuery
     types: Columns
-    tally: int
+    tallies: tuple[int, ...]
 
     @property
     def dtype(self) -> pl.DataType:
         """Type of the answers."""
         return self.query.answer_type(*self.types)
+
+    def drawn(self, histograms: Sequence[Histogram], *, ranges: bool) -> list[pl.Series]:
+        """Draw one answer per group, named; with `ranges`, the ends of a number's 95 % range after it."""
+        answers = self.query.answers(histograms, *self.types)
+        named = [answers.values.alias(self.name)]
+        if ranges and answers.ends is not None:
+            named += [
+                end.alias(f"{self.name}_{which}") for which, end in zip(("low", "high"), answers.ends(), strict=True)
+            ]
+        return named
 
 
 @dataclass(frozen=True)
@@ -86,6 +103,8 @@ class Work:
         What is drawn from them.
     rows
         The query's row-by-row steps, for engines that run expressions.
+    ranges
+        Whether numbers come with the ends of their 95 % ranges.
     """
 
     privacy_unit: str | None
@@ -93,6 +112,7 @@ class Work:
     tallies: tuple[Tally, ...]
     outputs: tuple[Output, ...]
     rows: Callable[[pl.LazyFrame], pl.LazyFrame]
+    ranges: bool = False
 
     @property
     def groups(self) -> int:
@@ -101,10 +121,10 @@ class Work:
 
     def assemble(self, histograms: Sequence[Histogram]) -> pl.DataFrame:
         """Draw every answer once, and return them beside the keys."""
-        answers = [
-            output.query.answers(histograms[output.tally], *output.types).alias(output.name) for output in self.outputs
-        ]
-        return pl.DataFrame([*([] if self.keys is None else self.keys.get_columns()), *answers])
+        columns = [] if self.keys is None else self.keys.get_columns()
+        for output in self.outputs:
+            columns += output.drawn([histograms[tally] for tally in output.tallies], ranges=self.ranges)
+        return pl.DataFrame(columns)
 
 
 class Engine(ABC, Generic[Released]):

@@ -73,11 +73,8 @@ class PolarsEngine(LocalEngine):
     def check(self, work: Work) -> None:
         """Refuse groups and candidates whose cells don't fit into one integer."""
         for output in work.outputs:
-            try:
-                Cells.of(work.groups, work.tallies[output.tally].coding.size)
-            except ValueError as error:
-                msg = f"Output {output.name!r}: {error}"
-                raise ValueError(msg) from None
+            for tally in output.tallies:
+                Cells.of(work.groups, work.tallies[tally].coding.size, f"Output {output.name!r}: ")
 
     def histograms(self, work: Work) -> list[Histogram]:
         """Return the histogram of each tally, all from one scan of the rows (or one for each part of the people)."""

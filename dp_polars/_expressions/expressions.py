@@ -11,8 +11,10 @@ import polars as pl
 from polars.expr.name import ExprNameNameSpace
 
 from dp_polars._numeric.column_types import from_numpy_dtype
+from dp_polars._queries.choices import Choice
 from dp_polars._queries.encoding import code_dtype
-from dp_polars._queries.query import HistogramQuery, Query, describe
+from dp_polars._queries.measures import Total
+from dp_polars._queries.query import Query, describe
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -130,23 +132,30 @@ class PrivateName(ExprNameNameSpace):
         return self._keep(super().replace(pattern, value, literal=literal))
 
 
-def as_expression(query: Query, *columns: IntoColumn) -> PrivateExpr:
-    """Return the private expression that asks `query` about columns (names or expressions); the first one names it."""
+def as_expression(query: Query, *columns: IntoColumn, name: str | None = None) -> PrivateExpr:
+    """Return the private expression that asks `query` about columns (names or expressions); the first one names it, or `name`."""
     exprs = [_one_output(column) for column in columns]
+    raw = query.fixed_type or _NAMED_BY_COLUMN
     # All groups in one call: imploded, each group is one row of a column of lists.
-    if len(exprs) == 1 and exprs[0].meta.is_column() and isinstance(query, HistogramQuery) and query.fixed_size:
+    if isinstance(query, Total):
+        # Sums need no lists. Of the column, its first value tells the type.
+        totals = [
+            pl.map_batches(exprs, _Weigh(query, n), pl.Int64, is_elementwise=True).sum() for n in range(query.parts)
+        ]
+        inputs = [*totals, *(expr.first() for expr in exprs)] if exprs else [pl.len().cast(pl.Int64)]
+        drawn = pl.map_batches(inputs, _DrawTotals(query), raw, is_elementwise=True)
+    elif len(exprs) == 1 and exprs[0].meta.is_column() and isinstance(query, Choice) and query.fixed_size:
         # Codes implode faster than values. But below a node that changes the length (a filter), Polars would encode
         # group by group.
         code_type = from_numpy_dtype(code_dtype(query.fixed_size))
         codes = pl.map_batches(exprs, _Encode(query), code_type, is_elementwise=True)
-        drawn = pl.map_batches([codes.implode()], _DrawCodes(query), query.fixed_type, is_elementwise=True)
+        drawn = pl.map_batches([codes.implode()], _DrawCodes(query), raw, is_elementwise=True)
     else:
-        raw = query.fixed_type or _NAMED_BY_COLUMN
-        lists = [expr.implode() for expr in exprs]
-        drawn = pl.map_batches(lists, _DrawRows(query), raw, is_elementwise=True)
+        drawn = pl.map_batches([expr.implode() for expr in exprs], _DrawRows(query), raw, is_elementwise=True)
     # The type of a UDF must be fixed: Polars would keep one that it resolved on an earlier frame. The outermost node
     # must be native: engines may evaluate a bare UDF several times, and OpenDP aborts on one.
-    return PrivateExpr._of(_as_answer(drawn.first(), exprs, query), query, tuple(exprs))
+    answer = _as_answer(drawn.first(), exprs or [pl.lit(0)], query)
+    return PrivateExpr._of(answer if exprs else answer.alias(name or ""), query, tuple(exprs))
 
 
 def _one_output(column: IntoColumn) -> pl.Expr:
@@ -167,7 +176,14 @@ def _one_output(column: IntoColumn) -> pl.Expr:
 
 
 # What a draw gives where only the column's type names the candidates (Enum, Boolean).
-_NAMED_BY_COLUMN = pl.Struct({"text": pl.String, "flag": pl.Boolean})
+_NAMED_BY_COLUMN = pl.Struct({"text": pl.String, "flag": pl.Boolean, "whole": pl.Int64, "real": pl.Float64})
+
+
+def _field_of(dtype: pl.DataType) -> str:
+    """Return the field that holds answers of a type."""
+    if dtype == pl.Boolean:
+        return "flag"
+    return "real" if dtype.is_float() else "whole" if dtype.is_integer() else "text"
 
 
 def _as_answer(drawn: pl.Expr, columns: Sequence[pl.Expr], query: Query) -> pl.Expr:
@@ -184,6 +200,12 @@ def _as_answer(drawn: pl.Expr, columns: Sequence[pl.Expr], query: Query) -> pl.E
     return only.name.keep() if name is None else only.alias(name)
 
 
+_NO_PEOPLE = (
+    "it must be asked of a private frame that knows who is a person.\n\n"
+    'Hint: frame.dp.protect("patient", max_groups=1).agg(dp_polars.n_people(epsilon=1)).'
+)
+
+
 @dataclass(frozen=True)
 class _Schema:
     """Says, from two dummy rows of the columns' types, what type the answer has, or why there can't be one."""
@@ -195,9 +217,11 @@ class _Schema:
         answer: pl.DataType = pl.Boolean()
         fits: pl.DataType = pl.Boolean()
         try:
+            if self.query.needs_people:
+                raise TypeError(_NO_PEOPLE)
             answer = self.query.answer_type(*(each.dtype for each in series))
             if self.query.fixed_type is None:
-                answer = pl.Struct({"flag" if answer == pl.Boolean else "text": answer})
+                answer = pl.Struct({_field_of(answer): answer})
         except (TypeError, ValueError) as error:
             # A paragraph of its own between Polars' words.
             fits = pl.Struct({f"\n\ncolumn {column.name!r}, {self.query}: {error}\n\n": pl.Boolean})
@@ -208,7 +232,7 @@ class _Schema:
 class _Encode:
     """Values -> codes, row by row."""
 
-    query: HistogramQuery
+    query: Choice
 
     def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
         coding = self.query.coding(*(column.dtype for column in series))
@@ -219,7 +243,7 @@ class _Encode:
 class _DrawCodes:
     """Codes of the rows of each group, a column of lists -> answers of the query's own type."""
 
-    query: HistogramQuery
+    query: Choice
 
     def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
         codes, lengths = _flatten(series[0])
@@ -234,14 +258,45 @@ class _DrawRows:
 
     def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
         columns, lengths = zip(*map(_flatten, series), strict=True)
-        answers = self.query.answers_of_rows(columns, lengths[0])
-        if self.query.fixed_type is not None:
-            return answers.cast(self.query.fixed_type)
-        # Which field it is, the column's type tells.
-        is_flag = answers.dtype == pl.Boolean
-        text = pl.lit(None, pl.String) if is_flag else answers.cast(pl.String)
-        flag = answers if is_flag else pl.lit(None, pl.Boolean)
-        return pl.select(pl.struct(text.alias("text"), flag.alias("flag"))).to_series()
+        return _raw(self.query.answers_of_rows(columns, lengths[0]), self.query)
+
+
+@dataclass(frozen=True)
+class _Weigh:
+    """Values -> weights of one piece of evidence, row by row; 0 without evidence."""
+
+    query: Total
+    part: int
+
+    def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
+        evidence = self.query.evidence(*(column.dtype for column in series))[self.part]
+        counts = evidence.coding.encoder()(series) == 0
+        weights = counts if evidence.weighing is None else counts * evidence.weighing.weigher()(series)
+        return pl.Series(series[0].name, weights.astype(np.int64))
+
+
+@dataclass(frozen=True)
+class _DrawTotals:
+    """Sums of weights of each group, and a value for the column's type -> answers of the query's own type."""
+
+    query: Total
+
+    def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
+        parts = self.query.parts
+        totals = [total.fill_null(0).to_numpy() for total in series[:parts]]
+        types = (column.dtype for column in series[parts:])
+        return _raw(self.query.answers_of_totals(totals, *types).values, self.query)
+
+
+def _raw(answers: pl.Series, query: Query) -> pl.Series:
+    """Return answers in the type that a draw has, which is fixed when the expression is built."""
+    if query.fixed_type is not None:
+        return answers.cast(query.fixed_type)
+    own = _field_of(answers.dtype)
+    answers = answers.cast(pl.String) if own == "text" else answers
+    types = _NAMED_BY_COLUMN.to_schema().items()
+    fields = [(answers if name == own else pl.lit(None, dtype)).alias(name) for name, dtype in types]
+    return pl.select(pl.struct(fields)).to_series()
 
 
 def _flatten(lists: pl.Series) -> tuple[pl.Series, NDArray[np.int64]]:

@@ -1,4 +1,4 @@
-"""The `.dp` accessor of expressions, and the same methods as plain functions."""
+"""The `.dp` accessor of expressions."""
 
 from __future__ import annotations
 
@@ -6,325 +6,18 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, as_expression
+from dp_polars._expressions import choices, measures
+from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._expressions.sharing import share
-from dp_polars._queries.argmax import ask_argmax
-from dp_polars._queries.choices import ask_mode, ask_quantile
 
 if TYPE_CHECKING:
     from dp_polars._numeric.numbers import Number
     from dp_polars._queries.candidates import Values
 
 
-def mode(
-    column: IntoColumn,
-    candidates: Values | None = None,
-    *,
-    epsilon: Number | None = None,
-    rho: Number | None = None,
-    contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
-    mechanism: str | None = None,
-) -> PrivateExpr:
-    r"""Select the most common candidate of each group.
-
-    The answer is `epsilon`-differentially private (or `rho`-zCDP) under `neighboring_relation` for a person with at
-    most `contributions` rows, over all groups together. Group keys that come from the data are not protected: see the
-    notes.
-
-    Parameters
-    ----------
-    column
-        The column's name, or an expression with one output: strings, categoricals, enums, integers, booleans, dates,
-        times, durations or decimals.
-    candidates
-        The public answers: a list, a range, a Series, an Arrow array or a `polars.Enum`, without nulls and
-        repetitions. They may be left out where the column's type names them (Enum, Boolean). Never take them from the
-        data.
-    epsilon, rho
-        What one person loses in all, over all groups, in pure DP or in zCDP: exactly one of them. An int, float,
-        Fraction or Decimal; a float is the decimal that it prints as.
-    contributions
-        How many rows one person can have. With `group_by_dynamic` or `rolling`, windows that overlap multiply them.
-    neighboring_relation
-        "add_or_remove_one" or "replace_one". The latter doubles R, the most that one row changes the difference of
-        two scores.
-    mechanism
-        None: permute-and-flip under `epsilon`, the exponential mechanism under `rho`. Or "permute_and_flip" or
-        "exponential", charged what is proved for it.
-
-    Returns
-    -------
-    PrivateExpr
-        One answer per group, of the column's type; of a Categorical, a String. Every evaluation is a release:
-        collecting twice pays twice.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Where an argument is not as described. What only the column's type tells, Polars raises with the same words
-        (InvalidOperationError) when it resolves the schema. Nothing in the rows raises.
-
-    Notes
-    -----
-    A null, and a value that is no candidate, is no evidence. A group without rows draws uniformly. The score is the
-    count, R = 1 per row (McKenna & Sheldon 2020, arXiv 2010.12603). `DataFrame.group_by` takes its keys from the data,
-    which publishes that each group exists: use `LazyFrame.dp.protect` where that must not be.
-
-    Examples
-    --------
-    >>> import polars as pl
-    >>> import dp_polars as dpp
-    >>> df = pl.DataFrame({"ward": [1] * 50 + [2] * 50, "diagnosis": ["flu"] * 50 + ["cold"] * 50})
-    >>> df.group_by("ward", maintain_order=True).agg(dpp.mode("diagnosis", ["cold", "flu"], epsilon=1.0))
-    shape: (2, 2)
-    ┌──────┬───────────┐
-    │ ward ┆ diagnosis │
-    │ ---  ┆ ---       │
-    │ i64  ┆ str       │
-    ╞══════╪═══════════╡
-    │ 1    ┆ flu       │
-    │ 2    ┆ cold      │
-    └──────┴───────────┘
-    """
-    query = ask_mode(
-        candidates,
-        epsilon=epsilon,
-        rho=rho,
-        contributions=contributions,
-        neighboring_relation=neighboring_relation,
-        mechanism=mechanism,
-    )
-    return as_expression(query, column)
-
-
-def quantile(
-    column: IntoColumn,
-    alpha: Number,
-    candidates: Values,
-    *,
-    epsilon: Number | None = None,
-    rho: Number | None = None,
-    contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
-    mechanism: str | None = None,
-) -> PrivateExpr:
-    r"""Select the candidate nearest to the lower α-quantile of each group.
-
-    The answer is `epsilon`-differentially private (or `rho`-zCDP) under `neighboring_relation` for a person with at
-    most `contributions` rows, over all groups together.
-
-    Parameters
-    ----------
-    column
-        The column's name, or an expression with one output: numbers, dates, datetimes, times or durations.
-    alpha
-        Strictly between 0 and 1, with a denominator of at most 10,000.
-    candidates
-        The public answers: a `dp_polars.grid` or a range, which are never materialised, or a list, Series or Arrow
-        array without nulls, NaN and repetitions, in any order. Never take them from the data.
-    epsilon, rho, contributions, neighboring_relation, mechanism
-        As for `mode`.
-
-    Returns
-    -------
-    PrivateExpr
-        One answer per group, of the candidates' type. Every evaluation is a release: collecting twice pays twice.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `mode`.
-
-    Notes
-    -----
-    Null and NaN are no evidence. Every value counts as its nearest candidate (ties down, the ends take what lies beyond
-    them); among these the score is minus the number of rows, in units of 1/den for α = num/den, by which the candidate
-    misses being the lower quantile: −max(0, num·N − den·A, den·L − num·N + 1) with L rows below it, A at or below it,
-    N in all; R = 2·max(num, den − num) per row. At α = 1/2 it is the median score of McKenna & Sheldon 2020
-    (arXiv 2010.12603, Section 6). A group without rows draws uniformly.
-
-    Examples
-    --------
-    >>> import polars as pl
-    >>> import dp_polars as dpp
-    >>> df = pl.DataFrame({"age": [40] * 200})
-    >>> df.select(dpp.quantile("age", 0.9, range(0, 121), epsilon=2)).item()
-    40
-    """
-    query = ask_quantile(
-        alpha,
-        candidates,
-        epsilon=epsilon,
-        rho=rho,
-        contributions=contributions,
-        neighboring_relation=neighboring_relation,
-        mechanism=mechanism,
-    )
-    return as_expression(query, column)
-
-
-def median(
-    column: IntoColumn,
-    candidates: Values,
-    *,
-    epsilon: Number | None = None,
-    rho: Number | None = None,
-    contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
-    mechanism: str | None = None,
-) -> PrivateExpr:
-    r"""Select the candidate nearest to the (lower) median of each group: `quantile` at α = 1/2.
-
-    Parameters
-    ----------
-    column, candidates, epsilon, rho, contributions, neighboring_relation, mechanism
-        As for `quantile`.
-
-    Returns
-    -------
-    PrivateExpr
-        One answer per group, of the candidates' type. Every evaluation is a release: collecting twice pays twice.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `mode`.
-
-    Notes
-    -----
-    As for `quantile`; R = 2 per row.
-
-    Examples
-    --------
-    >>> import polars as pl
-    >>> import dp_polars as dpp
-    >>> df = pl.DataFrame({"cost": [19.99] * 200})
-    >>> df.select(dpp.median("cost", dpp.grid(0, 1000, step=0.01), rho=0.5)).item()
-    19.99
-    """
-    return quantile(
-        column,
-        0.5,
-        candidates,
-        epsilon=epsilon,
-        rho=rho,
-        contributions=contributions,
-        neighboring_relation=neighboring_relation,
-        mechanism=mechanism,
-    )
-
-
-def argmax(
-    column: IntoColumn,
-    *,
-    sensitivity: Number,
-    monotonic: bool = False,
-    epsilon: Number | None = None,
-    rho: Number | None = None,
-    mechanism: str | None = None,
-) -> PrivateExpr:
-    r"""Select the row with the highest score in each group, by scores of the caller's own.
-
-    The answer is `epsilon`-differentially private (or `rho`-zCDP) for whatever relation of data sets `sensitivity`
-    holds for.
-
-    Parameters
-    ----------
-    column
-        The scores' column or expression: integers, floats or decimals (these as 64-bit multiples of their last digit).
-    sensitivity
-        The caller's claim: the most that one person can change any one score, *summed over all groups* that this person
-        touches.
-    monotonic
-        The caller's claim: all scores of a person move the same way. R is then `sensitivity`, not twice that.
-    epsilon, rho, mechanism
-        As for `mode`.
-
-    Returns
-    -------
-    PrivateExpr
-        The position of the chosen row in its group, UInt32; null where no row has a finite score. Every evaluation is a
-        release: collecting twice pays twice.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `mode`.
-
-    Notes
-    -----
-    Which rows exist and which of them have a finite score is public: that is part of what the caller claims. A null,
-    NaN or infinite score is a candidate that can't win. McKenna & Sheldon 2020, arXiv 2010.12603.
-
-    Examples
-    --------
-    >>> import polars as pl
-    >>> import dp_polars as dpp
-    >>> prices = pl.DataFrame({"price": [1, 2, 3], "revenue": [100, 900, 300]})
-    >>> best = dpp.argmax("revenue", epsilon=1.0, sensitivity=3, monotonic=True)
-    >>> prices.select(pl.col("price").get(best)).item()
-    2
-    """
-    query = ask_argmax(
-        sensitivity=sensitivity,
-        monotonic=monotonic,
-        epsilon=epsilon,
-        rho=rho,
-        mechanism=mechanism,
-        lowest=False,
-    )
-    return as_expression(query, column)
-
-
-def argmin(
-    column: IntoColumn,
-    *,
-    sensitivity: Number,
-    monotonic: bool = False,
-    epsilon: Number | None = None,
-    rho: Number | None = None,
-    mechanism: str | None = None,
-) -> PrivateExpr:
-    r"""Select the row with the lowest score in each group: `argmax` of the negated scores.
-
-    Parameters
-    ----------
-    column, sensitivity, monotonic, epsilon, rho, mechanism
-        As for `argmax`.
-
-    Returns
-    -------
-    PrivateExpr
-        As for `argmax`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `mode`.
-
-    Examples
-    --------
-    >>> import polars as pl
-    >>> import dp_polars as dpp
-    >>> errors = pl.DataFrame({"model": ["a", "b"], "error": [700, 20]})
-    >>> errors.select(pl.col("model").get(dpp.argmin("error", epsilon=1.0, sensitivity=5))).item()
-    'b'
-    """
-    query = ask_argmax(
-        sensitivity=sensitivity,
-        monotonic=monotonic,
-        epsilon=epsilon,
-        rho=rho,
-        mechanism=mechanism,
-        lowest=True,
-    )
-    return as_expression(query, column)
-
-
 @share
 class PrivateNamespace:
-    """The methods `.dp` of a Polars expression: private choices, with the expression as the column."""
+    """The methods `.dp` of a Polars expression: private choices and numbers, with the expression as the column."""
 
     def __init__(self, expr: pl.Expr) -> None:
         self.expr = expr
@@ -335,14 +28,18 @@ class PrivateNamespace:
         *,
         epsilon: Number | None = None,
         rho: Number | None = None,
+        counts: str = "people",
+        too_few: int | None = None,
         contributions: int = 1,
         neighboring_relation: str = "add_or_remove_one",
         mechanism: str | None = None,
     ) -> PrivateExpr:
         """Select the most common candidate of each group: see `dp_polars.mode`."""
-        return mode(
+        return choices.mode(
             self.expr,
             candidates,
+            counts=counts,
+            too_few=too_few,
             epsilon=epsilon,
             rho=rho,
             contributions=contributions,
@@ -361,7 +58,7 @@ class PrivateNamespace:
         mechanism: str | None = None,
     ) -> PrivateExpr:
         """Select the candidate nearest to the median of each group: see `dp_polars.median`."""
-        return median(
+        return choices.median(
             self.expr,
             candidates,
             epsilon=epsilon,
@@ -383,7 +80,7 @@ class PrivateNamespace:
         mechanism: str | None = None,
     ) -> PrivateExpr:
         """Select the candidate nearest to the α-quantile of each group: see `dp_polars.quantile`."""
-        return quantile(
+        return choices.quantile(
             self.expr,
             alpha,
             candidates,
@@ -404,7 +101,7 @@ class PrivateNamespace:
         mechanism: str | None = None,
     ) -> PrivateExpr:
         """Select the row with the highest score in each group: see `dp_polars.argmax`."""
-        return argmax(
+        return choices.argmax(
             self.expr,
             sensitivity=sensitivity,
             monotonic=monotonic,
@@ -423,11 +120,101 @@ class PrivateNamespace:
         mechanism: str | None = None,
     ) -> PrivateExpr:
         """Select the row with the lowest score in each group: see `dp_polars.argmin`."""
-        return argmin(
+        return choices.argmin(
             self.expr,
             sensitivity=sensitivity,
             monotonic=monotonic,
             epsilon=epsilon,
             rho=rho,
+            mechanism=mechanism,
+        )
+
+    def count(
+        self,
+        *,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        contributions: int = 1,
+        neighboring_relation: str = "add_or_remove_one",
+        mechanism: str | None = None,
+    ) -> PrivateExpr:
+        """Count the rows of each group that have a value: see `dp_polars.count`."""
+        return measures.count(
+            self.expr,
+            epsilon=epsilon,
+            rho=rho,
+            contributions=contributions,
+            neighboring_relation=neighboring_relation,
+            mechanism=mechanism,
+        )
+
+    def sum(
+        self,
+        lower: Number,
+        upper: Number,
+        *,
+        step: Number | None = None,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        contributions: int = 1,
+        neighboring_relation: str = "add_or_remove_one",
+        mechanism: str | None = None,
+    ) -> PrivateExpr:
+        """Add up the values of each group, clipped to public bounds: see `dp_polars.sum`."""
+        return measures.sum(
+            self.expr,
+            lower,
+            upper,
+            step=step,
+            epsilon=epsilon,
+            rho=rho,
+            contributions=contributions,
+            neighboring_relation=neighboring_relation,
+            mechanism=mechanism,
+        )
+
+    def mean(
+        self,
+        lower: Number,
+        upper: Number,
+        *,
+        step: Number | None = None,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        contributions: int = 1,
+        neighboring_relation: str = "add_or_remove_one",
+        mechanism: str | None = None,
+    ) -> PrivateExpr:
+        """Average the values of each group, clipped to public bounds: see `dp_polars.mean`."""
+        return measures.mean(
+            self.expr,
+            lower,
+            upper,
+            step=step,
+            epsilon=epsilon,
+            rho=rho,
+            contributions=contributions,
+            neighboring_relation=neighboring_relation,
+            mechanism=mechanism,
+        )
+
+    def value_counts(
+        self,
+        candidates: Values,
+        *,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        contributions: int = 1,
+        neighboring_relation: str = "add_or_remove_one",
+        mechanism: str | None = None,
+    ) -> PrivateExpr:
+        """Count every candidate in each group: see `dp_polars.value_counts`."""
+        return measures.value_counts(
+            self.expr,
+            candidates,
+            epsilon=epsilon,
+            rho=rho,
+            contributions=contributions,
+            neighboring_relation=neighboring_relation,
             mechanism=mechanism,
         )

@@ -75,12 +75,17 @@ class Protection:
 
     def contributions(self, query: HistogramQuery, groups: int) -> Contributions:
         """Return the contribution bounds used to calibrate `query` over so many public groups."""
+        if query.needs_people and self.privacy_unit is None:
+            msg = f"it must be known who is a person for a {query}.\n\nHint: give protect the privacy unit."
+            raise ValueError(msg)
         if self.privacy_unit is None:
             return Contributions(1, 1)
         in_groups = min(self.max_groups or groups, groups)
         if self._bounds_groups_only(query):
             return Contributions(min(self.max_rows or in_groups, in_groups), 1)
         per_group = self.max_rows_per_group or self.max_rows
+        if self.counts_people(query) and query.fixed_size is not None:  # a person counts once for each candidate
+            per_group = min(per_group or query.fixed_size, query.fixed_size)
         if per_group is None:
             msg = (
                 f"the rows of one person must be bounded for a {query}.\n\n"

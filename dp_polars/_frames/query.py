@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from polars._typing import EngineType
 
     from dp_polars._accounting.budgets import Budget
+    from dp_polars._accounting.claims import Unit
     from dp_polars._frames.protection import Protection
     from dp_polars._frames.recipe import Recipe
     from dp_polars._queries.query import HistogramQuery
@@ -64,9 +65,11 @@ class PrivateQuery(WithoutRows):
 
     @property
     def loss(self) -> Loss:
-        """What one person loses to one release of all outputs: in rho where all are given so, else in epsilon."""
+        """What one person loses to one release of all outputs: in rho where all are given so, or one has no epsilon."""
         units = {ask.query.claim.loss.unit for ask in self._asks}
-        unit = units.pop() if len(units) == 1 else "epsilon"
+        # A discrete Gaussian has a loss in rho only.
+        has_epsilon = all(ask.query.claim.has_epsilon for ask in self._asks)
+        unit: Unit = "epsilon" if has_epsilon and units != {"rho"} else "rho"
         return Loss(sum((ask.query.claim.cost(unit) for ask in self._asks), Fraction(0)), unit)
 
     def explain(self) -> pl.DataFrame:
@@ -75,16 +78,23 @@ class PrivateQuery(WithoutRows):
         Returns
         -------
         DataFrame
-            One row per output: `output`, `selects`, `mechanism`, `candidates` (null where only the column's type
-            names them and no data is bound), `groups`, `neighboring_relation`, `privacy_unit`, `score_range` (R of one
-            person's row, or of one person where people are counted), `rate` (λ), `epsilon` and `rho` (the loss of one
-            person over all groups, in both units), `error_95` (with probability 0.95 the answer of a group is nearer
-            to the best one than this, counting the rows that the bounds keep) and `error_unit`.
+            One row per output: `output`, `selects`, `epsilon` and `rho` (the loss of one person over all groups, in
+            both units; a discrete Gaussian has no epsilon), `error_95` (with probability 0.95 the answer of a group is
+            nearer than this to the best one, or to the true number, counting the rows that the bounds keep; null for
+            means, where it depends on the group's rows) and `error_unit` ("people", "rows" or "the column's unit"),
+            `mechanism`, `candidates` (null where only the column's type names them and no data is bound; 1 for a
+            number), `groups`, `neighboring_relation`, `privacy_unit`, `score_range` (R of one person's row, or of one
+            person where people are counted) and `rate` (λ).
         """
         return pl.DataFrame([self._explain_one(ask) for ask in self._asks])
 
     def release(
-        self, frame: PrivateRows | None = None, *, engine: EngineType = "auto", partitions: int | None = None
+        self,
+        frame: PrivateRows | None = None,
+        *,
+        ranges: bool = False,
+        engine: EngineType = "auto",
+        partitions: int | None = None,
     ) -> pl.DataFrame:
         """Release all outputs once, charged to the budget before a row is read.
 
@@ -93,6 +103,10 @@ class PrivateQuery(WithoutRows):
         frame
             The private rows, where the query was built without any: a LazyFrame, a DataFrame, a pyarrow dataset, or
             anything that speaks Arrow's C stream (a pyarrow Table or RecordBatchReader, a DuckDB relation, pandas).
+        ranges
+            Whether every number comes with the ends of its 95 % range, `NAME_low` and `NAME_high`: it lies between them
+            with probability 0.95 at least, given the rows that the bounds keep. That follows from the noise alone, and
+            costs nothing.
         engine
             Polars' engine: "auto", "in-memory" or "streaming".
         partitions
@@ -124,7 +138,7 @@ class PrivateQuery(WithoutRows):
         if not isinstance(engine, str) or engine not in _ENGINES:
             msg = f"engine must be one of {_ENGINES}, got {given(engine)}."
             raise ValueError(msg)
-        return release_by(self, self._source_of(frame).by_polars(engine, partitions))
+        return release_by(self, self._source_of(frame).by_polars(engine, partitions), ranges=ranges)
 
     def collect(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
         """Refuse: a collected query looks repeatable, and each release is one."""
@@ -136,6 +150,7 @@ class PrivateQuery(WithoutRows):
         path: str | os.PathLike[str],
         frame: PrivateRows | None = None,
         *,
+        ranges: bool = False,
         engine: EngineType = "auto",
         partitions: int | None = None,
     ) -> None:
@@ -147,7 +162,7 @@ class PrivateQuery(WithoutRows):
         ----------
         path
             The file.
-        frame, engine, partitions
+        frame, ranges, engine, partitions
             As for `release`.
         """
         from pyarrow import parquet
@@ -160,7 +175,7 @@ class PrivateQuery(WithoutRows):
         temporary = target.with_name(f".{target.name}-{secrets.token_hex(8)}")
         try:
             with temporary.open("xb") as file:
-                table = self.release(frame, engine=engine, partitions=partitions).to_arrow()
+                table = self.release(frame, ranges=ranges, engine=engine, partitions=partitions).to_arrow()
                 claim = json.dumps(self._claim()).encode()
                 table = table.replace_schema_metadata({**(table.schema.metadata or {}), _CLAIM_KEY: claim})
                 parquet.write_table(table, file)
@@ -195,6 +210,10 @@ class PrivateQuery(WithoutRows):
         return {
             "output": ask.name,
             "selects": str(ask.query),
+            "epsilon": float_up(claim.cost("epsilon")) if claim.has_epsilon else None,
+            "rho": float_up(claim.cost("rho")),
+            "error_95": None if size is None else ask.query.error(size, 0.05),
+            "error_unit": ask.query.error_unit or self.protection.counts(ask.query),
             "mechanism": claim.mechanism,
             "candidates": size,
             "groups": 1 if self._keys is None else self._keys.height,
@@ -202,10 +221,6 @@ class PrivateQuery(WithoutRows):
             "privacy_unit": self.protection.privacy_unit,
             "score_range": float(claim.score_range),
             "rate": float(claim.rate),
-            "epsilon": float_up(claim.cost("epsilon")),
-            "rho": float_up(claim.cost("rho")),
-            "error_95": None if size is None else ask.query.error(size, 0.05),
-            "error_unit": self.protection.counts(ask.query),
         }
 
     def _size(self, ask: Ask) -> int | None:
@@ -213,7 +228,7 @@ class PrivateQuery(WithoutRows):
             return ask.query.fixed_size
         source = self._source
         work = bind(self, PolarsEngine(source, lambda: source))
-        return next(work.tallies[output.tally].coding.size for output in work.outputs if output.name == ask.name)
+        return next(work.tallies[output.tallies[0]].coding.size for output in work.outputs if output.name == ask.name)
 
     def _claim(self) -> dict[str, Any]:
         columns = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,9 @@ class Ask:
     query: HistogramQuery
 
 
-def release_by(query: PrivateQuery, engine: Engine[Released], budget: Budget | None = None) -> Released:
+def release_by(
+    query: PrivateQuery, engine: Engine[Released], budget: Budget | None = None, *, ranges: bool = False
+) -> Released:
     """Release all outputs once by an engine, charged to the query's own budget, or the one given, before a row is read.
 
     Raises
@@ -52,10 +55,8 @@ def release_by(query: PrivateQuery, engine: Engine[Released], budget: Budget | N
         If the query does not fit the columns, or the engine. Nothing is charged then.
     """
     released = work = None
-    try:
-        work = bind(query, engine)
-    except UnreadableError:
-        pass  # that it failed says something of the rows, so it is paid for
+    with suppress(UnreadableError):  # that it failed says something of the rows, so it is paid for
+        work = bind(query, engine, ranges=ranges)
     _charge(query, budget)
     try:
         if work is not None:
@@ -67,7 +68,7 @@ def release_by(query: PrivateQuery, engine: Engine[Released], budget: Budget | N
     return released
 
 
-def bind(query: PrivateQuery, engine: Engine[Released]) -> Work:
+def bind(query: PrivateQuery, engine: Engine[Released], *, ranges: bool = False) -> Work:
     """Return the query on the engine's columns: everything proved, typed and fit for the engine, nothing read."""
     recipe, protection = query._recipe, query.protection
     if not engine.runs_expressions:
@@ -86,26 +87,31 @@ def bind(query: PrivateQuery, engine: Engine[Released]) -> Work:
         types = tuple(rows.select(column).collect_schema().dtypes()[0] for column in columns)
         try:
             ask.query.answer_type(*types)
-            coding = ask.query.coding(*types)
+            needed = ask.query.evidence(*types)
         except (TypeError, ValueError) as error:
             msg = f"Output {ask.name!r}: {error}"
             raise type(error)(msg) from None
         kept, people = protection.kept(ask.query, groups), protection.counts_people(ask.query)
-        tally = Tally(columns, types, coding, ask.query.weighing(*types), kept, people)
-        position = next((n for n, made in enumerate(tallies) if _is_same(tally, made)), len(tallies))
-        if position == len(tallies):
-            tallies.append(tally)
-        outputs.append(Output(ask.name, ask.query, types, position))
-    work = Work(protection.privacy_unit, keys, tuple(tallies), tuple(outputs), recipe.rows)
+        positions = tuple(_place(tallies, Tally(columns, types, evidence, kept, people)) for evidence in needed)
+        outputs.append(Output(ask.name, ask.query, types, positions))
+    work = Work(protection.privacy_unit, keys, tuple(tallies), tuple(outputs), recipe.rows, ranges)
     engine.check(work)
     return work
+
+
+def _place(tallies: list[Tally], tally: Tally) -> int:
+    """Return the position of a tally among those that there are, or of a new one."""
+    for position, made in enumerate(tallies):
+        if _is_same(tally, made):
+            return position
+    tallies.append(tally)
+    return len(tallies) - 1
 
 
 def _is_same(one: Tally, other: Tally) -> bool:
     """Return whether two histograms are one: of the same columns, codes, weights and bounds."""
     return (
-        (one.types, one.coding, one.weighing, one.kept, one.people)
-        == (other.types, other.coding, other.weighing, other.kept, other.people)
+        (one.types, one.evidence, one.kept, one.people) == (other.types, other.evidence, other.kept, other.people)
         and len(one.columns) == len(other.columns)
         and all(
             a.meta.undo_aliases().meta.eq(b.meta.undo_aliases())

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -26,6 +27,8 @@ from dp_polars._numeric.words import WordSource, system_words
 
 if TYPE_CHECKING:
     from flint import arb
+
+    from dp_polars._accounting.claims import Claim
 
 # int64; Python integers in an array of objects where one is huge, which happens with a probability below 2**-2000.
 _Whole: TypeAlias = "NDArray[Any]"
@@ -80,6 +83,34 @@ def add_noise(values: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np
     return values + np.clip(noise, -LARGEST_VALUE - values, LARGEST_VALUE - values)
 
 
+def noise_of(claim: Claim, count: int) -> NDArray[np.int64]:
+    """Return independent noise at the rate of a claim."""
+    if claim.mechanism == "discrete_laplace":
+        return laplace_noise(count, 1 / claim.rate)
+    return gaussian_noise(count, 1 / claim.rate**2)
+
+
+def check_scale(claim: Claim) -> None:
+    """Refuse noise that would not fit into 64 bits."""
+    if not claim.rate * LARGEST_SCALE >= 1:
+        msg = f"the noise must have a scale of at most 2**50, got more for {claim.loss}.\n\nHint: take a wider step."
+        raise ValueError(msg)
+
+
+def noise_bound(claim: Claim, beta: float) -> int:
+    """Return the smallest w with P(|noise| > w) <= beta, for beta from 1e-9 to 1/2."""
+    scale = float(1 / claim.rate)
+    if claim.mechanism == "discrete_laplace":
+        # P(|X| > w) = 2q^(w+1)/(1+q), q = exp(−1/scale).
+        bound = math.ceil(scale * (math.log(2 / beta) - math.log1p(math.exp(-1 / scale)))) - 1
+        return max(bound, 0)
+    if scale > 2**12:  # there the law is that of a rounded Gaussian to within 1e-9 of the bound
+        return math.ceil(scale * NormalDist().inv_cdf(1 - beta / 2))
+    weights = np.exp(-(np.arange(math.ceil(9 * scale) + 2) ** 2) / (2 * scale**2))
+    tails = 2 * np.cumsum(weights[::-1])[::-1] / (2 * weights.sum() - 1)
+    return int(np.count_nonzero(tails[1:] > beta))
+
+
 def discrete_laplace(values: ArrayLike, *, epsilon: Number, sensitivity: Number) -> int | NDArray[np.int64]:
     r"""Add discrete Laplace noise to integers: epsilon-DP, by exact sampling.
 
@@ -112,7 +143,8 @@ def discrete_laplace(values: ArrayLike, *, epsilon: Number, sensitivity: Number)
 
     Examples
     --------
-    >>> discrete_laplace([3, 100, 20], epsilon=100, sensitivity=1).tolist()
+    >>> import dp_polars as dpp
+    >>> dpp.discrete_laplace([3, 100, 20], epsilon=100, sensitivity=1).tolist()
     [3, 100, 20]
     """
     array = _checked(values)
@@ -154,7 +186,8 @@ def discrete_gaussian(values: ArrayLike, *, rho: Number, sensitivity: Number) ->
 
     Examples
     --------
-    >>> discrete_gaussian([[3, 100], [20, -7]], rho=1000, sensitivity=1).tolist()
+    >>> import dp_polars as dpp
+    >>> dpp.discrete_gaussian([[3, 100], [20, -7]], rho=1000, sensitivity=1).tolist()
     [[3, 100], [20, -7]]
     """
     array = _checked(values)

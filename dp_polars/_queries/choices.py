@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim, Contributions, Loss, check_relation
 from dp_polars._mechanisms.errors import error_bound
-from dp_polars._numeric.numbers import Number, as_fraction, positive_int, show
+from dp_polars._numeric.numbers import Number, as_fraction, given, positive_int, show
 from dp_polars._queries.candidates import Categories, Ordered, ordered
 from dp_polars._queries.codings import CategoryCoding, Coding, NearestCoding
 from dp_polars._queries.drawing import Draw, draw_from_rows, draw_groups
-from dp_polars._queries.query import HistogramQuery
+from dp_polars._queries.query import Answers, Evidence, HistogramQuery
 from dp_polars._queries.scores import CountScore, QuantileScore
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dp_polars._accounting.claims import NeighboringRelation
     from dp_polars._numeric.arrays import Ints
     from dp_polars._queries.candidates import Values
@@ -65,9 +68,18 @@ class Choice(HistogramQuery):
         """Return what the kernel needs to know."""
         return Draw(self.coding(*columns).size, self.score, self.claim.rate, self.claim.mechanism)
 
-    def answers(self, histogram: Histogram, *columns: pl.DataType) -> pl.Series:
+    @abstractmethod
+    def coding(self, *columns: pl.DataType) -> Coding:
+        """Return the codes of rows of such columns."""
+
+    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
+        """Return what the histogram is of: the candidates, each row weighing one."""
+        return (Evidence(self.coding(*columns)),)
+
+    def answers(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> Answers:
         """Draw one answer per group from its histogram, also for groups without rows."""
-        return self.named(draw_groups(self.draw(*columns), histogram), *columns)
+        (histogram,) = histograms
+        return Answers(self.named(draw_groups(self.draw(*columns), histogram), *columns))
 
     def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
         """Draw one answer per group from the codes of its rows."""
@@ -106,10 +118,47 @@ class OfCategories(Choice):
 
 @dataclass(frozen=True)
 class Mode(OfCategories):
-    """The most common of the candidates."""
+    """The most common of the candidates, by people where they are known, or by rows.
+
+    `too_few` is the constant score of one more candidate, whose answer is null. Under "add_or_remove_one" a row (or a
+    person) moves the others in one direction and this one not at all, so R stays 1: a replacement is two such moves.
+    """
 
     candidates: Categories
     claim: Claim
+    of_people: bool = True
+    too_few: int | None = None
+
+    @property
+    def counts_people(self) -> bool:
+        """Whether a person counts once for each candidate, where it is known who they are."""
+        return self.of_people
+
+    @property
+    def bounds_people(self) -> bool:
+        """Whether the range also bounds one person's effect on a group."""
+        return self.of_people
+
+    def draw(self, *columns: pl.DataType) -> Draw:
+        """Return what the kernel needs to know; the candidate for too few comes last."""
+        draw = super().draw(*columns)
+        return draw if self.too_few is None else replace(draw, size=draw.size + 1)
+
+    def answers(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> Answers:
+        """Draw one answer per group from its histogram; null where too few wins."""
+        if self.too_few is None:
+            return super().answers(histograms, *columns)
+        (histogram,) = histograms
+        size = self.coding(*columns).size
+        chosen = draw_groups(self.draw(*columns), histogram.with_code(size, self.too_few))
+        named = self.named(np.minimum(chosen, size - 1), *columns)
+        return Answers(named.zip_with(pl.Series(chosen < size), pl.Series([None], dtype=named.dtype)))
+
+    def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
+        """Draw one answer per group from the codes of its rows."""
+        if self.too_few is None:
+            return super().answers_of_codes(codes, weights, lengths, columns)
+        return HistogramQuery.answers_of_codes(self, codes, weights, lengths, columns)
 
     @property
     def score(self) -> Score:
@@ -117,7 +166,8 @@ class Mode(OfCategories):
         return CountScore()
 
     def __str__(self) -> str:
-        return f"mode of {self.candidates}"
+        what = "" if self.of_people else " by rows"
+        return f"mode of {self.candidates}{what}" + ("" if self.too_few is None else f", or fewer than {self.too_few}")
 
 
 @dataclass(frozen=True)
@@ -160,6 +210,8 @@ class Quantile(Choice):
 def ask_mode(
     candidates: Values | None,
     *,
+    counts: str,
+    too_few: int | None,
     epsilon: Number | None,
     rho: Number | None,
     contributions: int,
@@ -169,7 +221,15 @@ def ask_mode(
     """Return the query of these arguments."""
     loss, relation = Loss.of(epsilon=epsilon, rho=rho), check_relation(neighboring_relation)
     rows = in_one_group(contributions)
-    return Mode(Categories.of(candidates), Claim.of(loss, mechanism, CountScore().range(relation), rows, relation))
+    if counts not in ("people", "rows"):
+        msg = f"counts must be 'people' or 'rows', got {given(counts)}."
+        raise ValueError(msg)
+    few = None if too_few is None else positive_int("too_few", too_few)
+    if few is not None and not few < 2**31:
+        msg = f"too_few must be below 2**31, got {few}."
+        raise ValueError(msg)
+    claim = Claim.of(loss, mechanism, CountScore().range(relation), rows, relation)
+    return Mode(Categories.of(candidates), claim, counts == "people", few)
 
 
 def ask_quantile(

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from dp_polars._numeric import column_types
 from dp_polars._queries.encoding import (
     category_encoder,
     grid_steps,
@@ -96,6 +100,88 @@ class NearestCoding(Coding):
     def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
         """Return what gives every row its code."""
         return _of_one_column(ordered_encoder(self.candidates, _known(self.column)))
+
+
+@dataclass(frozen=True)
+class OneCode(Coding):
+    """One code for every row that has a value, or for every row where no column is read."""
+
+    size = 1
+
+    def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
+        """Return what gives every row its code."""
+        return lambda columns: _is_missing(columns[0]).to_numpy().astype(np.uint8)
+
+
+def _is_missing(column: pl.Series) -> pl.Series:
+    missing = column.is_null()
+    return missing | column.is_nan().fill_null(value=False) if column.dtype.is_float() else missing
+
+
+@dataclass(frozen=True)
+class Units(Weighing):
+    """Values clipped to public bounds, in whole units of a public step: the nearest one, ties to even.
+
+    Parameters
+    ----------
+    lower, upper, step
+        Exact. The bounds are whole multiples of the step.
+    doubled
+        Whether the weight is the distance from the middle of the bounds, in halves of a step.
+    """
+
+    lower: Fraction
+    upper: Fraction
+    step: Fraction
+    doubled: bool = False
+
+    @property
+    def largest(self) -> int:
+        """The largest weight, or minus the smallest."""
+        if self.doubled:
+            return int((self.upper - self.lower) / self.step)
+        return int(max(abs(self.lower), abs(self.upper)) / self.step)
+
+    def weigher(self) -> Callable[[Sequence[pl.Series]], Ints]:
+        """Return what gives every row its weight."""
+        low, high = int(self.lower / self.step), int(self.upper / self.step)
+
+        def weigh(columns: Sequence[pl.Series]) -> Ints:
+            units = np.clip(self._units(columns[0], low, high), low, high)
+            return 2 * units - (low + high) if self.doubled else units
+
+        return weigh
+
+    def _units(self, column: pl.Series, low: int, high: int) -> Ints:
+        """Return the nearest whole units, exactly where the column holds no floats; beyond the bounds, any beyond.
+
+        Of a column's last digit, the step is a whole multiple or a whole part.
+        """
+        tick = column_types.tick(column.dtype)
+        if tick is None:
+            ratio = column_types.floats(column) * float(1 / self.step)
+            with np.errstate(invalid="ignore"):
+                rounded: Ints = np.nan_to_num(np.rint(np.clip(ratio, low, high))).astype(np.int64)
+            return rounded
+        physical = column_types.integers(column)
+        per_step = self.step / tick  # physical units in a step, or one over the steps in such a unit
+        if per_step < 1:
+            steps = per_step.denominator
+            inside = np.clip(physical, *_within(physical.dtype, low // steps, -(-high // steps)))
+            finer: Ints = inside.astype(np.int64) * steps
+            return finer
+        per = int(per_step)
+        whole, rest = np.divmod(
+            np.clip(physical, *_within(physical.dtype, low * per, high * per)).astype(np.int64), per
+        )
+        nearest: Ints = whole + (2 * rest + whole % 2 > per)
+        return nearest
+
+
+def _within(dtype: np.dtype[Any], low: int, high: int) -> tuple[int, int]:
+    """Return bounds that an integer type can hold."""
+    info = np.iinfo(dtype)
+    return min(max(low, info.min), info.max), min(max(high, info.min), info.max)
 
 
 def _of_one_column(encoder: Encoder) -> Callable[[Sequence[pl.Series]], Codes]:

@@ -49,6 +49,12 @@ class Histogram:
         totals = np.add.reduceat(each, first) if len(first) else each
         return cls.of_cells(groups[first], own[first], totals, len(lengths))
 
+    def with_code(self, code: int, weight: int) -> Histogram:
+        """Return the histogram with one more code, above all others, of the same weight in every group."""
+        ends = np.cumsum(self.sizes)
+        codes, weights = np.insert(self.codes, ends, code), np.insert(self.weights, ends, weight)
+        return Histogram(codes, weights, self.sizes + 1)
+
     def part(self, first: int, last: int) -> Histogram:
         """Return the groups from `first` up to `last`."""
         ends = offsets(self.sizes)

@@ -6,8 +6,8 @@ Engines make the histograms; a query draws from them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import polars as pl
 
@@ -16,7 +16,7 @@ from dp_polars._numeric.numbers import show
 from dp_polars._queries.histograms import Histogram
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from fractions import Fraction
 
     from typing_extensions import Self
@@ -30,6 +30,21 @@ if TYPE_CHECKING:
 Columns: TypeAlias = "tuple[pl.DataType, ...]"
 
 
+@dataclass(frozen=True)
+class Evidence:
+    """How a row becomes evidence of one histogram: its code, and its weight (None: one each)."""
+
+    coding: Coding
+    weighing: Weighing | None = None
+
+
+class Answers(NamedTuple):
+    """One answer per group and, of numbers, what gives the two ends of its 95 % range."""
+
+    values: pl.Series
+    ends: Callable[[], tuple[pl.Series, pl.Series]] | None = None
+
+
 class Query(ABC):
     """One question about columns, with its privacy claim."""
 
@@ -38,6 +53,11 @@ class Query(ABC):
     @abstractmethod
     def __str__(self) -> str:
         """Return what is asked in a few words, for claims, messages and the ledger."""
+
+    @property
+    def needs_people(self) -> bool:
+        """Whether there is no answer where it is not known who is a person."""
+        return False
 
     @property
     @abstractmethod
@@ -62,46 +82,47 @@ class Query(ABC):
 
 
 class HistogramQuery(Query):
-    """A question that a histogram answers: on private frames and on any engine.
+    """A question that histograms answer: on private frames and on any engine.
 
-    It says how a row becomes evidence (`coding`, `weighing`), how a person counts (`counts_people`, `bounds_people`),
-    how much that moves its scores (`range_of`), and which draws it makes on the histogram (`answers`).
+    It says how a row becomes evidence (`evidence`), how a person counts (`counts_people`, `bounds_people`), how much
+    that moves what is drawn (`range_of`), and which draws it makes on the histograms (`answers`).
     """
 
     @property
     @abstractmethod
     def counts_people(self) -> bool:
-        """Whether a person counts once for each candidate, where it is known who they are."""
+        """Whether a person counts once for each code, where it is known who they are."""
 
     @property
     @abstractmethod
     def bounds_people(self) -> bool:
-        """Whether `range_of` also bounds one person's effect on a group, however many candidates they count for."""
+        """Whether `range_of` also bounds one person's effect on a group, however many codes they count for."""
 
     @abstractmethod
     def range_of(self, relation: NeighboringRelation) -> Fraction:
         """Return the most that one row (or person, where people count) changes what the claim's range is about."""
 
     @abstractmethod
-    def coding(self, *columns: pl.DataType) -> Coding:
-        """Return the codes of rows of such columns; a TypeError or ValueError where there are none."""
-
-    def weighing(self, *columns: pl.DataType) -> Weighing | None:  # noqa: ARG002
-        """Return the weights of rows of such columns; None: one each."""
-        return None
+    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
+        """Return what the histograms are of, for such columns; a TypeError or ValueError where there are none."""
 
     @abstractmethod
-    def answers(self, histogram: Histogram, *columns: pl.DataType) -> pl.Series:
-        """Draw one answer per group from its histogram, also for groups without rows."""
+    def answers(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> Answers:
+        """Draw one answer per group from its histograms, also for groups without rows."""
 
     @property
     def fixed_size(self) -> int | None:
         """Number of codes; None where only the column's type tells it."""
-        return None if self.fixed_type is None else self.coding().size
+        return None if self.fixed_type is None else self.evidence()[0].coding.size
 
     @abstractmethod
-    def error(self, size: int, beta: float) -> float:
-        """Return an error that is reached with probability at most `beta`, with so many candidates, in `error_unit`."""
+    def error(self, size: int, beta: float) -> float | None:
+        """Return an error that is reached with probability at most `beta`, with so many candidates."""
+
+    @property
+    def error_unit(self) -> str | None:
+        """What errors are measured in, where that is not rows or people."""
+        return None
 
     def under(self, contributions: Contributions, relation: NeighboringRelation) -> Self:
         """Return the same question with the rate that the same loss pays for under these bounds."""
@@ -114,14 +135,16 @@ class HistogramQuery(Query):
 
     def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
         """Draw one answer per group from the codes of its rows, shape (n,), group after group."""
-        return self.answers(Histogram.of_rows(codes, weights, lengths, self.coding(*columns).size), *columns)
+        (evidence,) = self.evidence(*columns)
+        histogram = Histogram.of_rows(codes, weights, lengths, evidence.coding.size)
+        return self.answers([histogram], *columns).values
 
     def answers_of_rows(self, columns: Sequence[pl.Series], lengths: Ints) -> pl.Series:
         """Draw one answer per group from its rows: see `Query.answers_of_rows`."""
         types = tuple(column.dtype for column in columns)
-        weighing = self.weighing(*types)
-        weights = None if weighing is None else weighing.weigher()(columns)
-        return self.answers_of_codes(self.coding(*types).encoder()(columns), weights, lengths, types)
+        (evidence,) = self.evidence(*types)
+        weights = None if evidence.weighing is None else evidence.weighing.weigher()(columns)
+        return self.answers_of_codes(evidence.coding.encoder()(columns), weights, lengths, types)
 
 
 def of_histogram(query: Query, asker: str, way_out: str) -> HistogramQuery:
@@ -145,8 +168,12 @@ def describe(query: Query) -> str:
         per_row = " per row"
     lines = {
         "selects": str(query),
-        "loss": f"{claim.loss} in all (as {other}: {show(claim.cost(other), up=True)})",
+        "loss": f"{claim.loss} in all" + _as_other(claim, other),
         "mechanism": f"{claim.mechanism}, rate {show(claim.rate)} for R = {show(claim.score_range)}{per_row}",
         "relation": relation,
     }
     return "\n".join(f"{key + ':':<11}{text}" for key, text in lines.items())
+
+
+def _as_other(claim: Claim, unit: Unit) -> str:
+    return f" (as {unit}: {show(claim.cost(unit), up=True)})" if unit == "rho" or claim.has_epsilon else ""

@@ -216,7 +216,8 @@ def _of_query(query: PrivateQuery, rows: pl.LazyFrame) -> tuple[pl.DataFrame, li
     histograms = engine.histograms(both)
     outputs = []
     for output in work.outputs:
-        everything, kept = histograms[output.tally], histograms[output.tally + len(unbounded)]
+        (tally,) = output.tallies
+        everything, kept = histograms[tally], histograms[tally + len(unbounded)]
         blocks = _of_histograms(_choice(output.query), output.types, everything, kept)
         outputs.append(_Output(output.name, output.query, query.protection.counts(output.query), blocks))
     return pl.DataFrame() if work.keys is None else work.keys, outputs

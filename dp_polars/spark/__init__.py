@@ -115,9 +115,11 @@ class _SparkEngine(Engine["DataFrame"]):
         answers = [_answer(output) for output in work.outputs]
         for answer in answers:
             # An answer about a column's own values has Spark's type of it, which is narrower than Polars'.
-            column = work.tallies[answer.output.tally].columns[0].meta.root_names()[0]
-            is_own = answer.output.dtype == answer.output.types[0]
-            kind = frame.schema[column].dataType if is_own else _column_types.spark_type(answer.dtype)
+            columns = work.tallies[answer.output.tallies[0]].columns
+            is_own = bool(columns) and answer.output.dtype == answer.output.types[0]
+            kind = _column_types.spark_type(answer.dtype)
+            if is_own:
+                kind = frame.schema[columns[0].meta.root_names()[0]].dataType
             fields.append(_types.StructField(answer.output.name, kind))
         drawn = union(table, histograms).mapInArrow(
             drawing(answers, [field.name for field in fields]), _types.StructType(fields)

@@ -123,9 +123,11 @@ def _draw(histogram: pa.Table, answers: Sequence[Answer]) -> list[pa.Array]:
     listed = groups[markers]
     columns = [column.combine_chunks() for column in histogram.drop_columns(COUNTED).take(markers).columns]
     for answer in answers:
-        own = np.flatnonzero(tallies == answer.output.tally)
-        counted = _histogram(groups[own], codes[own], counts[own], listed)
-        drawn = answer.output.query.answers(counted, *answer.output.types)
+        counted = []
+        for tally in answer.output.tallies:
+            own = np.flatnonzero(tallies == tally)
+            counted.append(_histogram(groups[own], codes[own], counts[own], listed))
+        drawn = answer.output.query.answers(counted, *answer.output.types).values
         columns.append(drawn.cast(answer.dtype).to_arrow())
     return columns
 

@@ -468,7 +468,7 @@ def test_outputs_that_need_the_same_histogram_share_it():
     rows = pl.LazyFrame({"p": [1], "x": [1]})
     query = dpp.protect("p", max_rows=1).agg(*asked, *others)
     work = bind(query, PolarsEngine(rows, lambda: rows))
-    assert [output.tally for output in work.outputs] == [0, 0, 0, 0, 1, 2, 3]
+    assert [output.tallies for output in work.outputs] == [(0,), (0,), (0,), (0,), (1,), (2,), (3,)]
 
 
 def test_the_number_of_parts_follows_from_the_number_of_rows(visits, keys, monkeypatch):

@@ -1,0 +1,342 @@
+"""Private numbers as expressions: counts, sums and means with noise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, as_expression
+from dp_polars._queries.measures import ask_count, ask_value_counts
+from dp_polars._queries.sums import ask_mean, ask_sum
+
+if TYPE_CHECKING:
+    from dp_polars._numeric.numbers import Number
+    from dp_polars._queries.candidates import Values
+
+
+def len(  # noqa: A001 (Polars' own name)
+    *,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+    contributions: int = 1,
+    neighboring_relation: str = "add_or_remove_one",
+    mechanism: str | None = None,
+) -> PrivateExpr:
+    r"""Count the rows of each group, with noise.
+
+    The answer is `epsilon`-differentially private (or `rho`-zCDP) under `neighboring_relation` for a person with at
+    most `contributions` rows, over all groups together.
+
+    Parameters
+    ----------
+    epsilon, rho
+        What one person loses in all, over all groups: exactly one of them. `epsilon` draws discrete Laplace noise,
+        `rho` discrete Gaussian noise, both exactly.
+    contributions, neighboring_relation
+        As for `mode`. On a private frame, `protect` has them.
+    mechanism
+        None, or the noise by name: "discrete_laplace" or "discrete_gaussian" (under `rho` only).
+
+    Returns
+    -------
+    PrivateExpr
+        One Int64 per group, which may be negative: `.clip(0)` afterwards is free. Every evaluation is a release.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Where an argument is not as described.
+
+    Notes
+    -----
+    P(noise = x) is proportional to exp(−abs(x)·epsilon/T), or exp(−x²·rho/T), where a person has at most T rows
+    (Ghosh, Roughgarden & Sundararajan 2012; Canonne, Kamath & Steinke 2020, arXiv 2004.00010). A bound on the rows in
+    one group, as a private frame has it, makes Gaussian noise smaller.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> df = pl.DataFrame({"ward": ["A"] * 50})
+    >>> df.select(dpp.len(epsilon=100)).item()
+    50
+    """
+    query = ask_count(
+        "rows",
+        epsilon=epsilon,
+        rho=rho,
+        contributions=contributions,
+        neighboring_relation=neighboring_relation,
+        mechanism=mechanism,
+    )
+    return as_expression(query, name="len")
+
+
+def n_people(
+    *,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+    contributions: int = 1,
+    neighboring_relation: str = "add_or_remove_one",
+    mechanism: str | None = None,
+) -> PrivateExpr:
+    r"""Count the distinct people of each group, with noise: on a private frame that has a privacy unit.
+
+    Parameters
+    ----------
+    epsilon, rho, contributions, neighboring_relation, mechanism
+        As for `dp_polars.len`. What matters is in how many groups one person may be (`max_groups`).
+
+    Returns
+    -------
+    PrivateExpr
+        One Int64 per group, which may be negative.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Where an argument is not as described. On a plain frame, Polars raises InvalidOperationError: an expression does
+        not know who is a person.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> df = pl.DataFrame({"patient": [1, 1, 2, 3, 3, 3] * 10})
+    >>> df.dp.protect("patient").agg(dpp.n_people(epsilon=100)).release().item()
+    3
+    """
+    query = ask_count(
+        "people",
+        epsilon=epsilon,
+        rho=rho,
+        contributions=contributions,
+        neighboring_relation=neighboring_relation,
+        mechanism=mechanism,
+    )
+    return as_expression(query, name="n_people")
+
+
+def count(
+    column: IntoColumn,
+    *,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+    contributions: int = 1,
+    neighboring_relation: str = "add_or_remove_one",
+    mechanism: str | None = None,
+) -> PrivateExpr:
+    r"""Count the rows of each group that have a value, with noise: neither null nor NaN.
+
+    Parameters
+    ----------
+    column
+        The column's name, or an expression with one output, of any type.
+    epsilon, rho, contributions, neighboring_relation, mechanism
+        As for `dp_polars.len`.
+
+    Returns
+    -------
+    PrivateExpr
+        One Int64 per group, which may be negative.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Where an argument is not as described.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> df = pl.DataFrame({"age": [40, None] * 20})
+    >>> df.select(dpp.count("age", epsilon=100)).item()
+    20
+    """
+    query = ask_count(
+        "values",
+        epsilon=epsilon,
+        rho=rho,
+        contributions=contributions,
+        neighboring_relation=neighboring_relation,
+        mechanism=mechanism,
+    )
+    return as_expression(query, column)
+
+
+def sum(  # noqa: A001 (Polars' own name)
+    column: IntoColumn,
+    lower: Number,
+    upper: Number,
+    *,
+    step: Number | None = None,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+    contributions: int = 1,
+    neighboring_relation: str = "add_or_remove_one",
+    mechanism: str | None = None,
+) -> PrivateExpr:
+    r"""Add up the values of each group, clipped to public bounds, with noise.
+
+    Parameters
+    ----------
+    column
+        The column's name, or an expression with one output: integers, decimals, floats or booleans (0 and 1).
+    lower, upper
+        The public bounds, of either sign. A value beyond them counts as the nearer one. The wider they are, the more
+        noise there is. Never take them from the data.
+    step
+        The public unit in which values are added up; each counts as its nearest multiple, ties to even. None: 1 for
+        integers, the last digit for decimals. Floats need one. The bounds must be multiples of it, and at most 2**30
+        of them.
+    epsilon, rho, contributions, neighboring_relation, mechanism
+        As for `dp_polars.len`. The noise has the scale of the larger bound times a person's rows.
+
+    Returns
+    -------
+    PrivateExpr
+        One number per group: Float64 for floats and for a float step, Decimal for decimals, else Int64. A group without
+        values is 0 plus noise. Every evaluation is a release.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Where an argument is not as described. What only the column's type tells, Polars raises with the same words
+        (InvalidOperationError). Nothing in the rows raises.
+
+    Notes
+    -----
+    Nulls and NaN are ignored. Sums are exact below 2**62 steps: 2**32 rows with the largest bounds.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> df = pl.DataFrame({"cost": [19.99, 5.01, 7000.0]})
+    >>> df.select(dpp.sum("cost", 0, 100, step=0.01, epsilon=10**7)).item()
+    125.0
+    """
+    query = ask_sum(
+        lower,
+        upper,
+        step,
+        epsilon=epsilon,
+        rho=rho,
+        contributions=contributions,
+        neighboring_relation=neighboring_relation,
+        mechanism=mechanism,
+    )
+    return as_expression(query, column)
+
+
+def mean(
+    column: IntoColumn,
+    lower: Number,
+    upper: Number,
+    *,
+    step: Number | None = None,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+    contributions: int = 1,
+    neighboring_relation: str = "add_or_remove_one",
+    mechanism: str | None = None,
+) -> PrivateExpr:
+    r"""Average the values of each group, clipped to public bounds, with noise.
+
+    Half of the loss pays for a sum of distances from the middle of the bounds, half for the number of values.
+
+    Parameters
+    ----------
+    column, lower, upper, step
+        As for `dp_polars.sum`.
+    epsilon, rho, contributions, neighboring_relation, mechanism
+        As for `dp_polars.len`.
+
+    Returns
+    -------
+    PrivateExpr
+        One Float64 per group, between the bounds. A group with hardly any values has noise for an answer:
+        `release(ranges=True)` tells.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `dp_polars.sum`.
+
+    Notes
+    -----
+    Nulls and NaN are ignored. In zCDP, what another budget's unit is charged is rounded up to twice the truth.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> df = pl.DataFrame({"days": [1, 2, 3, 90] * 100})
+    >>> round(df.select(dpp.mean("days", 0, 60, epsilon=1000)).item(), 1)
+    16.5
+    """
+    query = ask_mean(
+        lower,
+        upper,
+        step,
+        epsilon=epsilon,
+        rho=rho,
+        contributions=contributions,
+        neighboring_relation=neighboring_relation,
+        mechanism=mechanism,
+    )
+    return as_expression(query, column)
+
+
+def value_counts(
+    column: IntoColumn,
+    candidates: Values,
+    *,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+    contributions: int = 1,
+    neighboring_relation: str = "add_or_remove_one",
+    mechanism: str | None = None,
+) -> PrivateExpr:
+    r"""Count every candidate in each group, with noise.
+
+    Parameters
+    ----------
+    column, candidates
+        As for `mode`. Candidates must be given.
+    epsilon, rho, contributions, neighboring_relation, mechanism
+        As for `dp_polars.len`. On a private frame people are counted, each for at most `max_rows_per_group` candidates
+        of a group, a random subset being kept.
+
+    Returns
+    -------
+    PrivateExpr
+        One list per group: structs of `value` (the column's type, or String for a Categorical) and `count` (Int64,
+        which may be negative), in the order of the candidates.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `mode`.
+
+    Notes
+    -----
+    The noise does not grow with the number of candidates: one row changes one count. Every ranking, share or chart that
+    is made of the counts is free.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> df = pl.DataFrame({"band": ["young"] * 30 + ["old"] * 12})
+    >>> df.select(dpp.value_counts("band", ["young", "middle", "old"], epsilon=100)).item().to_list()
+    [{'value': 'young', 'count': 30}, {'value': 'middle', 'count': 0}, {'value': 'old', 'count': 12}]
+    """
+    query = ask_value_counts(
+        candidates,
+        epsilon=epsilon,
+        rho=rho,
+        contributions=contributions,
+        neighboring_relation=neighboring_relation,
+        mechanism=mechanism,
+    )
+    return as_expression(query, column)

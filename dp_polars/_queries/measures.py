@@ -1,0 +1,257 @@
+"""Counts with noise: of rows, of people, and of every candidate."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+
+import numpy as np
+import polars as pl
+
+from dp_polars._accounting.claims import Claim, Loss, check_noise, check_relation
+from dp_polars._mechanisms.noise import LARGEST_VALUE, add_noise, check_scale, noise_bound, noise_of
+from dp_polars._queries.candidates import Categories
+from dp_polars._queries.choices import in_one_group
+from dp_polars._queries.codings import CategoryCoding, OneCode
+from dp_polars._queries.query import Answers, Evidence, HistogramQuery
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Self
+
+    from dp_polars._accounting.claims import Contributions, NeighboringRelation
+    from dp_polars._numeric.arrays import Ints
+    from dp_polars._numeric.numbers import Number
+    from dp_polars._queries.candidates import Values
+    from dp_polars._queries.histograms import Histogram
+
+# The ends of a range hold the true number with a probability of 0.95.
+BETA = 0.05
+
+What: TypeAlias = Literal["rows", "people", "values"]
+MeasureT = TypeVar("MeasureT", bound="Measure")
+
+
+class Measure(HistogramQuery):
+    """Numbers for each group, with noise."""
+
+    @property
+    def counts_people(self) -> bool:
+        """Whether a person counts once for each code, where it is known who they are."""
+        return False
+
+    @property
+    def bounds_people(self) -> bool:
+        """Whether `range_of` also bounds one person's effect on a group."""
+        return False
+
+    @property
+    @abstractmethod
+    def largest(self) -> Fraction:
+        """The most that one row adds to a number, or takes away."""
+
+    def range_of(self, relation: NeighboringRelation) -> Fraction:
+        """Return what one row changes: a replacement removes one row and adds another, in the same group or not."""
+        return self.largest if relation == "add_or_remove_one" else 2 * self.largest
+
+    def under(self, contributions: Contributions, relation: NeighboringRelation) -> Self:
+        """Return the same question with the noise that the same loss pays for under these bounds."""
+        return checked(super().under(contributions, relation))
+
+    def noise(self) -> tuple[Claim, ...]:
+        """Return the claim of each draw of noise, as far as it is known without the column's type."""
+        return (self.claim,)
+
+    def error(self, size: int, beta: float) -> float | None:  # noqa: ARG002
+        """Return an error that is reached with probability at most `beta`."""
+        return float(noise_bound(self.claim, beta))
+
+
+class Total(Measure):
+    """One number for each group, from the sums of its rows' weights."""
+
+    @property
+    def fixed_size(self) -> int:
+        """One number."""
+        return 1
+
+    @property
+    def parts(self) -> int:
+        """Number of pieces of evidence."""
+        return 1
+
+    @abstractmethod
+    def answers_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> Answers:
+        """Draw from the sum of weights of each group, shape (g,), for each piece of evidence."""
+
+    def answers(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> Answers:
+        """Draw one answer per group from its histograms, also for groups without rows."""
+        totals = []
+        for histogram in histograms:
+            total = np.zeros(len(histogram.sizes), np.int64)
+            total[histogram.sizes > 0] = histogram.weights
+            totals.append(total)
+        return self.answers_of_totals(totals, *columns)
+
+
+def noisy(totals: Ints, claim: Claim) -> Ints:
+    """Return numbers with the noise of a claim; clamped to 62 bits before and after."""
+    clamped: Ints = np.clip(totals, -LARGEST_VALUE, LARGEST_VALUE)
+    return add_noise(clamped, noise_of(claim, len(totals)))
+
+
+@dataclass(frozen=True)
+class Count(Total):
+    """How many rows, distinct people, or rows with a value."""
+
+    counted: What
+    claim: Claim
+
+    @property
+    def counts_people(self) -> bool:
+        """Whether a person counts once."""
+        return self.counted == "people"
+
+    @property
+    def bounds_people(self) -> bool:
+        """Whether one person's effect on a group is at most 1: there is one code."""
+        return self.counted == "people"
+
+    @property
+    def needs_people(self) -> bool:
+        """Whether it must be known who is a person."""
+        return self.counted == "people"
+
+    @property
+    def fixed_type(self) -> pl.DataType:
+        """Type of the answers."""
+        return pl.Int64()
+
+    def answer_type(self, *columns: pl.DataType) -> pl.DataType:  # noqa: ARG002
+        """Return the answer's type."""
+        return pl.Int64()
+
+    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:  # noqa: ARG002
+        """Return what the histogram is of: every row, or every row with a value."""
+        return (Evidence(OneCode()),)
+
+    @property
+    def largest(self) -> Fraction:
+        """One row, or person, adds one."""
+        return Fraction(1)
+
+    def answers_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> Answers:  # noqa: ARG002
+        """Draw from the number of each group."""
+        numbers, bound = noisy(totals[0], self.claim), noise_bound(self.claim, BETA)
+        return Answers(pl.Series(numbers), lambda: (pl.Series(numbers - bound), pl.Series(numbers + bound)))
+
+    def __str__(self) -> str:
+        what = {"rows": "rows", "people": "people", "values": "rows with a value"}[self.counted]
+        return f"number of {what}"
+
+
+@dataclass(frozen=True)
+class ValueCounts(Measure):
+    """How many rows or people every candidate has."""
+
+    candidates: Categories
+    claim: Claim
+
+    @property
+    def counts_people(self) -> bool:
+        """Whether a person counts once for each candidate, where it is known who they are."""
+        return True
+
+    @property
+    def fixed_type(self) -> pl.DataType | None:
+        """Type of the answers, by that of the candidates."""
+        return self._type(None)
+
+    def _type(self, column: pl.DataType | None) -> pl.DataType:
+        return pl.List(pl.Struct({"value": self.candidates.for_column(column).dtype, "count": pl.Int64}))
+
+    def answer_type(self, *columns: pl.DataType) -> pl.DataType:
+        """Return the answer's type for a column's; a TypeError where that can't be."""
+        return self._type(*columns)
+
+    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
+        """Return what the histogram is of: the candidates, each row weighing one."""
+        return (Evidence(CategoryCoding(self.candidates, *columns)),)
+
+    @property
+    def largest(self) -> Fraction:
+        """One row adds one to one count."""
+        return Fraction(1)
+
+    def answers(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> Answers:
+        """Draw the counts of all candidates of each group."""
+        (histogram,) = histograms
+        values = self.candidates.for_column(columns[0] if columns else None)
+        groups, size = len(histogram.sizes), len(values)
+        counts = np.zeros(groups * size, np.int64)
+        counts[np.repeat(np.arange(groups) * size, histogram.sizes) + histogram.codes] = histogram.weights
+        numbers, bound = noisy(counts, self.claim), noise_bound(self.claim, BETA)
+        named = values.gather(np.tile(np.arange(size), groups))
+
+        def lists(counts: Ints) -> pl.Series:
+            structs = pl.DataFrame({"value": named, "count": counts}).to_struct()
+            return structs.reshape((groups, size)).arr.to_list() if groups else structs.implode().clear()
+
+        return Answers(lists(numbers), lambda: (lists(numbers - bound), lists(numbers + bound)))
+
+    def __str__(self) -> str:
+        return f"counts of {self.candidates}"
+
+
+def claim_of(
+    largest: Fraction,
+    epsilon: Number | None,
+    rho: Number | None,
+    contributions: int,
+    neighboring_relation: str,
+    mechanism: str | None,
+) -> Claim:
+    """Return the claim of a number that one row changes by at most `largest`."""
+    loss, relation = Loss.of(epsilon=epsilon, rho=rho), check_relation(neighboring_relation)
+    one = largest if relation == "add_or_remove_one" else 2 * largest
+    return Claim(loss, check_noise(mechanism, loss.unit), one, in_one_group(contributions), relation)
+
+
+def ask_count(
+    counted: What,
+    *,
+    epsilon: Number | None,
+    rho: Number | None,
+    contributions: int,
+    neighboring_relation: str,
+    mechanism: str | None,
+) -> Count:
+    """Return the query of these arguments."""
+    return checked(Count(counted, claim_of(Fraction(1), epsilon, rho, contributions, neighboring_relation, mechanism)))
+
+
+def ask_value_counts(
+    candidates: Values,
+    *,
+    epsilon: Number | None,
+    rho: Number | None,
+    contributions: int,
+    neighboring_relation: str,
+    mechanism: str | None,
+) -> ValueCounts:
+    """Return the query of these arguments."""
+    if candidates is None:
+        msg = "candidates must be given: every one of them gets a count.\n\nHint: a polars.Enum names its categories."
+        raise TypeError(msg)
+    claim = claim_of(Fraction(1), epsilon, rho, contributions, neighboring_relation, mechanism)
+    return checked(ValueCounts(Categories.of(candidates), claim))
+
+
+def checked(query: MeasureT) -> MeasureT:
+    """Return the query; refuse noise that does not fit into 64 bits."""
+    for claim in query.noise():
+        check_scale(claim)
+    return query

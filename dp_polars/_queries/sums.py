@@ -1,0 +1,292 @@
+"""Sums and means of values that are clipped to public bounds, with noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from dp_polars._accounting.claims import Claim
+from dp_polars._mechanisms.noise import check_scale, noise_bound
+from dp_polars._numeric import column_types
+from dp_polars._numeric.numbers import Number, as_fraction, show
+from dp_polars._queries.codings import OneCode, Units
+from dp_polars._queries.measures import BETA, Total, checked, claim_of, noisy
+from dp_polars._queries.query import Answers, Evidence
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from dp_polars._numeric.arrays import Ints
+
+# Of a value, in units of the step: so the sum of 2**32 rows fits into 62 bits.
+_MOST_UNITS = 2**30
+
+
+@dataclass(frozen=True)
+class Sum(Total):
+    """The sum of values, clipped to public bounds, in units of a public step.
+
+    Parameters
+    ----------
+    lower, upper
+        Exact.
+    step
+        Exact. None: the last digit of the column's type.
+    of_floats
+        Whether the bounds or the step were given as floats: then the answer is one.
+    """
+
+    lower: Fraction
+    upper: Fraction
+    step: Fraction | None
+    of_floats: bool
+    claim: Claim
+
+    @property
+    def fixed_type(self) -> pl.DataType | None:
+        """Type of the answers; None where the column's type decides."""
+        return pl.Float64() if self.of_floats else None
+
+    def answer_type(self, *columns: pl.DataType) -> pl.DataType:
+        """Return the answer's type for a column's; a TypeError where that can't be."""
+        check_scale(self._of_units(self.units(*columns)))
+        (column,) = columns
+        if self.of_floats or column.is_float():
+            return pl.Float64()
+        if isinstance(column, pl.Decimal):
+            return pl.Decimal(38, column.scale)
+        return pl.Int64()
+
+    def units(self, *columns: pl.DataType) -> Units:
+        """Return the weights of the rows."""
+        return _units_of(self.lower, self.upper, self.step, *columns)
+
+    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
+        """Return what the histogram is of: the rows with a value, each weighing its units."""
+        return (Evidence(OneCode(), self.units(*columns)),)
+
+    @property
+    def largest(self) -> Fraction:
+        """The most that one row adds or takes away, in the column's unit."""
+        return max(abs(self.lower), abs(self.upper))
+
+    def _of_units(self, units: Units) -> Claim:
+        """Return the claim of the noise in whole units of the step."""
+        return replace(self.claim, score_range=self.claim.score_range / units.step)
+
+    def answers_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> Answers:
+        """Draw from the units of each group."""
+        units, dtype = self.units(*columns), self.answer_type(*columns)
+        claim = self._of_units(units)
+        numbers, bound = noisy(totals[0], claim), noise_bound(claim, BETA)
+
+        def in_steps(whole: Ints) -> pl.Series:
+            return _in_steps(whole, units.step, dtype)
+
+        return Answers(in_steps(numbers), lambda: (in_steps(numbers - bound), in_steps(numbers + bound)))
+
+    def error(self, size: int, beta: float) -> float | None:  # noqa: ARG002
+        """Return an error in the column's unit; where only its type tells the step, of whole numbers."""
+        return float(noise_bound(self.claim, beta)) if self.step is None else self._error(self.step, beta)
+
+    def _error(self, step: Fraction, beta: float) -> float:
+        claim = replace(self.claim, score_range=self.claim.score_range / step)
+        return float(noise_bound(claim, beta) * step)
+
+    @property
+    def error_unit(self) -> str:
+        """What errors are measured in."""
+        return "the column's unit"
+
+    def __str__(self) -> str:
+        return f"sum of values from {show(self.lower)} to {show(self.upper)}"
+
+
+@dataclass(frozen=True)
+class Mean(Total):
+    """The mean of values, clipped to public bounds: half of the loss on a sum around the middle, half on a count."""
+
+    lower: Fraction
+    upper: Fraction
+    step: Fraction | None
+    claim: Claim
+
+    @property
+    def fixed_type(self) -> pl.DataType:
+        """Type of the answers."""
+        return pl.Float64()
+
+    def answer_type(self, *columns: pl.DataType) -> pl.DataType:
+        """Return the answer's type; a TypeError where a column of this type has none."""
+        check_scale(self._claims(self._units(*columns))[0])
+        return pl.Float64()
+
+    def _units(self, *columns: pl.DataType) -> Units:
+        return replace(_units_of(self.lower, self.upper, self.step, *columns), doubled=True)
+
+    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
+        """Return what the histograms are of: distances from the middle of the bounds, and rows with a value."""
+        return (Evidence(OneCode(), self._units(*columns)), Evidence(OneCode()))
+
+    @property
+    def parts(self) -> int:
+        """A sum and a count."""
+        return 2
+
+    @property
+    def largest(self) -> Fraction:
+        """One: each half of the claim scales it by what a row changes there."""
+        return Fraction(1)
+
+    def noise(self) -> tuple[Claim, ...]:
+        """Return the claims of the sum, in halves of a step, and of the count: half of the loss each."""
+        return self._claims(Units(self.lower, self.upper, self.step or Fraction(1), doubled=True))
+
+    def _claims(self, units: Units) -> tuple[Claim, Claim]:
+        half = replace(self.claim, loss=replace(self.claim.loss, value=self.claim.loss.value / 2))
+        return replace(half, score_range=half.score_range * units.largest), half
+
+    def answers_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> Answers:
+        """Draw from the distances and the numbers of each group."""
+        units = self._units(*columns)
+        claims = self._claims(units)
+        distance, count = (noisy(total, claim) for total, claim in zip(totals, claims, strict=True))
+        low, high = float(self.lower), float(self.upper)
+        middle, half_step = (low + high) / 2, float(units.step) / 2
+
+        def mean(distance: Ints, count: Ints) -> NDArray[np.float64]:
+            return np.clip(middle + half_step * distance / np.maximum(count, 1), low, high)
+
+        def ends() -> tuple[pl.Series, pl.Series]:
+            # Each of the two is off by more with probability 0.025.
+            off, by = (noise_bound(claim, BETA / 2) for claim in claims)
+            corners = [mean(distance + a, count + b) for a in (-off, off) for b in (-by, by)]
+            least, most = np.minimum.reduce(corners), np.maximum.reduce(corners)
+            nobody = count - by < 1  # perhaps: then nothing is known
+            least[nobody], most[nobody] = low, high
+            return pl.Series(least), pl.Series(most)
+
+        return Answers(pl.Series(mean(distance, count)), ends)
+
+    def error(self, size: int, beta: float) -> float | None:  # noqa: ARG002
+        """Return None: the error of a mean depends on how many rows a group has."""
+        return None
+
+    @property
+    def error_unit(self) -> str:
+        """What errors are measured in."""
+        return "the column's unit"
+
+    def __str__(self) -> str:
+        return f"mean of values from {show(self.lower)} to {show(self.upper)}"
+
+
+def _in_steps(units: Ints, step: Fraction, dtype: pl.DataType) -> pl.Series:
+    """Return whole units of a step as numbers of a type."""
+    numbers = pl.Series(units)
+    if dtype.is_float():
+        # Both are exact floats where they are below 2**53, so the quotient is the float nearest to the number.
+        return pl.Series(units * float(step.numerator) / float(step.denominator))
+    if isinstance(dtype, pl.Decimal):
+        in_digits = numbers.cast(pl.Decimal(38, 0)) * Decimal(int(step * 10**dtype.scale))
+        return (in_digits.cast(pl.Decimal(38, dtype.scale)) * Decimal(1).scaleb(-dtype.scale)).cast(dtype)
+    return numbers * int(step)
+
+
+def _units_of(lower: Fraction, upper: Fraction, step: Fraction | None, *columns: pl.DataType) -> Units:
+    """Return the weights of a column; a TypeError or ValueError where it has none."""
+    (column,) = columns
+    tick = column_types.tick(column)
+    if column_types.family(column) not in ("number", "boolean"):
+        msg = f"values must be numbers or booleans, got a column of type {column}."
+        raise TypeError(msg)
+    if step is None:
+        if tick is None:
+            msg = (
+                f"step must be given for a column of type {column}.\n\n"
+                "Hint: step=0.01 adds values up in hundredths. Choose it from public knowledge."
+            )
+            raise ValueError(msg)
+        step = tick
+        if any((end / step).denominator != 1 for end in (lower, upper)):
+            msg = f"lower and upper must be values that a column of type {column} can hold."
+            raise ValueError(msg)
+    if tick is not None and (step / tick).denominator != 1 and (tick / step).denominator != 1:
+        msg = f"step must be a whole multiple, or a whole part, of the last digit of {column}, got {show(step)}."
+        raise ValueError(msg)
+    units = Units(lower, upper, step)
+    _check_size(units)
+    return units
+
+
+def _check_size(units: Units) -> None:
+    if not max(Fraction(units.largest), (units.upper - units.lower) / units.step) <= _MOST_UNITS:
+        msg = (
+            "a value must be at most 2**30 steps, so that sums fit into 64 bits, got values from "
+            f"{show(units.lower)} to {show(units.upper)} in steps of {show(units.step)}.\n\nHint: take a wider step."
+        )
+        raise ValueError(msg)
+
+
+def _bounds(lower: Number, upper: Number, step: Number | None) -> tuple[Fraction, Fraction, Fraction | None]:
+    """Return the exact bounds and step of a sum."""
+    low, high = as_fraction("lower", lower), as_fraction("upper", upper)
+    width = None if step is None else as_fraction("step", step)
+    if not low < high:
+        msg = f"lower must be below upper, got lower={lower!r} and upper={upper!r}."
+        raise ValueError(msg)
+    if width is not None and not width > 0:
+        msg = f"step must be greater than 0, got {step!r}."
+        raise ValueError(msg)
+    if width is not None and any((end / width).denominator != 1 for end in (low, high)):
+        msg = (
+            f"lower and upper must be whole multiples of step, got {lower!r}, {upper!r} and {step!r}.\n\n"
+            "Hint: round the bounds outward."
+        )
+        raise ValueError(msg)
+    if width is not None:
+        _check_size(Units(low, high, width))
+    return low, high, width
+
+
+def ask_sum(
+    lower: Number,
+    upper: Number,
+    step: Number | None,
+    *,
+    epsilon: Number | None,
+    rho: Number | None,
+    contributions: int,
+    neighboring_relation: str,
+    mechanism: str | None,
+) -> Sum:
+    """Return the query of these arguments."""
+    low, high, width = _bounds(lower, upper, step)
+    of_floats = isinstance(step, (float, np.floating, Fraction))
+    claim = claim_of(max(abs(low), abs(high)), epsilon, rho, contributions, neighboring_relation, mechanism)
+    return checked(Sum(low, high, width, of_floats, claim))
+
+
+def ask_mean(
+    lower: Number,
+    upper: Number,
+    step: Number | None,
+    *,
+    epsilon: Number | None,
+    rho: Number | None,
+    contributions: int,
+    neighboring_relation: str,
+    mechanism: str | None,
+) -> Mean:
+    """Return the query of these arguments."""
+    low, high, width = _bounds(lower, upper, step)
+    return checked(
+        Mean(low, high, width, claim_of(Fraction(1), epsilon, rho, contributions, neighboring_relation, mechanism))
+    )
