@@ -133,15 +133,14 @@ class PrivateName(ExprNameNameSpace):
 
 
 def as_expression(query: Query, *columns: IntoColumn, name: str | None = None) -> PrivateExpr:
-    """Return the private expression that asks `query` about columns (names or expressions); the first one names it, or `name`."""
+    """Return the private expression that asks `query` about columns; the first one names it, or `name` does."""
     exprs = [_one_output(column) for column in columns]
     raw = query.fixed_type or _NAMED_BY_COLUMN
     # All groups in one call: imploded, each group is one row of a column of lists.
     if isinstance(query, Total):
         # Sums need no lists. Of the column, its first value tells the type.
-        totals = [
-            pl.map_batches(exprs, _Weigh(query, n), pl.Int64, is_elementwise=True).sum() for n in range(query.parts)
-        ]
+        parts = (_Weigh(query, part) for part in range(query.parts))
+        totals = [pl.map_batches(exprs, weigh, pl.Int64, is_elementwise=True).sum() for weigh in parts] if exprs else []
         inputs = [*totals, *(expr.first() for expr in exprs)] if exprs else [pl.len().cast(pl.Int64)]
         drawn = pl.map_batches(inputs, _DrawTotals(query), raw, is_elementwise=True)
     elif len(exprs) == 1 and exprs[0].meta.is_column() and isinstance(query, Choice) and query.fixed_size:
