@@ -30,7 +30,7 @@ class Expressions:
     def apply(self, rows: pl.LazyFrame, unit: str | None) -> pl.LazyFrame:
         """Return the rows after this step; an error where it is not row by row, or touches the privacy unit."""
         schema = rows.collect_schema()
-        proved = [row_by_row(expr, schema, f"An expression of {self.method}") for expr in self.expressions]
+        proved = [row_by_row(expr, schema, self.method) for expr in self.expressions]
         if self.method == "filter":
             kept = rows.filter(*proved)
             kept.collect_schema()

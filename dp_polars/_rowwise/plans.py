@@ -17,43 +17,20 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import polars as pl
 from polars.exceptions import ComputeError
 
-from dp_polars._rowwise import steps, trials
-from dp_polars._rowwise.gate import ALONE, Gate, divides_floats
-from dp_polars._rowwise.steps import Step, bases
+from dp_polars._rowwise import plan_rules, rules, steps
+from dp_polars._rowwise.gate import Gate
+from dp_polars._rowwise.lenient import SWITCHES
+from dp_polars._rowwise.steps import Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 # Nodes that keep, drop, order or change rows one by one, if their expressions do.
 _BY_ROW = frozenset({"Cache", "Filter", "HStack", "Select", "SimpleProjection", "Sort", "Union"})
 _MAPS = frozenset({"rechunk", "unnest"})
 _MAPS_TO_SEVERAL = frozenset({"explode", "unpivot"})
-_WORDS = {
-    "Distinct": "unique",
-    "ExtContext": "with_context",
-    "GroupBy": "group_by",
-    "HConcat": "a horizontal concat",
-    "Join": "a join",
-    "MergeSorted": "merge_sorted",
-    "PythonScan": "a Python source",
-    "Slice": "head, tail or slice",
-    "fill_null_with_strategy": "fill_null with a strategy",
-    "hint_sorted": "set_sorted",
-}
-
+_HIDDEN = "a step that Polars does not show"
 _STRICT_CAST = 0
-# Whether a function raises on a value that does not fit, from its parameters and inputs as a plan shows them.
-_STRICT: dict[str, Callable[[Sequence[Any], Sequence[int]], bool]] = {
-    "arr.get": lambda parameters, _: not parameters[0],
-    "dt.replace_time_zone": lambda parameters, _: parameters[0] not in {None, "UTC"},
-    "list.gather": lambda parameters, _: not parameters[0],
-    "list.get": lambda parameters, _: not parameters[0],
-    "replace_strict": lambda _, inputs: len(inputs) < 4,
-    "str.base64_decode": lambda parameters, _: parameters[0],
-    "str.hex_decode": lambda parameters, _: parameters[0],
-    "str.strptime": lambda parameters, _: parameters[1],
-    "str.to_integer": lambda parameters, _: parameters[0],
-}
 
 
 def refuse_unsafe_plan(frame: pl.LazyFrame, *, several_rows: bool = False) -> None:
@@ -87,23 +64,14 @@ def refuse_unsafe_plan(frame: pl.LazyFrame, *, several_rows: bool = False) -> No
 
 
 class _PlanGate(Gate):
+    listed = rules.LISTED + plan_rules.BEFORE_PROTECT
+
     def __init__(self, plan: Any, *, several_rows: bool) -> None:  # noqa: ANN401
-        super().__init__("The plan given to protect")
+        super().__init__("protect")
         self.plan = plan
         self.several_rows = several_rows
         self.hidden = ""
         self.in_memory = False
-
-    def check(self, step: Step, rows: Sequence[bool]) -> None:
-        super().check(step, rows)
-        if step.kind == "cast":
-            raises = not trials.fits(*step.inputs[0].dtypes(), *step.dtypes(), strict=step.strict)
-        else:
-            raises = step.strict or (step.kind == "operator" and pl.Decimal in bases(step))
-        if raises:
-            raise self.refusal(step, "which raises on some values", "do it after protect.")
-        if divides_floats(step, rows) and not rows[1]:
-            raise self.refusal(step, ALONE, "divide after protect.")
 
     def check_node(self, number: int) -> None:
         """Refuse the node, or one that it reads from."""
@@ -112,9 +80,9 @@ class _PlanGate(Gate):
         try:
             node = self.plan.view_current_node()
         except NotImplementedError as error:
-            self.hidden = f"a step that Polars does not show ({error})"
+            self.hidden = str(error)
             if inputs:
-                self._refuse(self.hidden)
+                self._refuse(_HIDDEN, self.hidden)
             return
         self._check_kind(node)
         expressions = self.plan.get_exprs()
@@ -124,8 +92,9 @@ class _PlanGate(Gate):
             self.plan.set_node(inputs[0])  # whose columns the expressions are on
         for expression in expressions:
             step = self._read(expression.node)
-            if not self.has_rows(step) and type(node).__name__ == "Sort":
-                raise self.refusal(step, "which sorts by a constant")
+            self.walk(step)
+            if not step.varies and type(node).__name__ == "Sort":
+                self._refuse("a sort by a constant")
 
     def check_hidden_scans(self, frame: pl.LazyFrame) -> None:
         """Refuse a scan that skips rows, where only the plan's JSON shows it (IPC; Hive before Polars 2)."""
@@ -134,13 +103,13 @@ class _PlanGate(Gate):
         file = io.BytesIO()
         try:
             if self.in_memory:  # which JSON would hold in full
-                self._refuse(self.hidden)
+                self._refuse(_HIDDEN, self.hidden)
             frame._ldf.serialize_json(file)
         except ComputeError:
-            self._refuse(self.hidden)
+            self._refuse(_HIDDEN, self.hidden)
         for scan in _scans(json.loads(file.getvalue())):
             if not {"Ipc", "Parquet"}.issuperset(scan["scan_type"]):
-                self._refuse(self.hidden)
+                self._refuse(_HIDDEN, self.hidden)
             options = scan["unified_scan_args"]
             self._check_rows(options["pre_slice"], options["row_index"])
 
@@ -149,7 +118,7 @@ class _PlanGate(Gate):
         if kind == "MapFunction":
             name = node.function[0]
             if name not in _MAPS | (_MAPS_TO_SEVERAL if self.several_rows else frozenset()):
-                self._refuse(_WORDS.get(name, name))
+                self._refuse(name)
         elif kind == "Scan":
             self._check_files(node.paths)
             self._check_rows(node.file_options.n_rows, node.file_options.row_index)
@@ -162,10 +131,9 @@ class _PlanGate(Gate):
         elif kind == "PythonScan" and node.options[2] == "pyarrow":
             pass
         elif kind == "Union" and not self.several_rows:
-            way_out = "concat frames before lazy(), scan several files at once, or name the privacy unit."
-            raise self.refusal(Step("unknown", "a concat", (), list), "which may hold a row twice", way_out)
+            self._refuse("a concat")
         elif kind not in _BY_ROW or getattr(node, "slice", None) is not None:
-            self._refuse(_WORDS.get(kind, kind))
+            self._refuse(kind)
 
     def _check_files(self, paths: Sequence[object]) -> None:
         """Say that a file is not there before anything is paid for it."""
@@ -186,9 +154,10 @@ class _PlanGate(Gate):
         if row_index is not None:
             self._refuse("a scan with a row index")
 
-    def _refuse(self, name: str) -> NoReturn:
-        way_out = "protect the frame first; filter, with_columns, select and join come after it."
-        raise self.refusal(Step("unknown", name, (), list), "which may look at other rows", way_out) from None
+    def _refuse(self, name: str, details: str | None = None) -> NoReturn:
+        step = Step("unknown", name, (), list, details)
+        rule = next(rule for rule in plan_rules.PLANS if rule.refuses(step))
+        raise self.refusal(step, rule) from None
 
     def _read(self, number: int) -> Step:
         """Return an expression of the plan as steps."""
@@ -200,7 +169,7 @@ class _PlanGate(Gate):
         try:
             view = self.plan.view_expression(number)
         except NotImplementedError as error:
-            return step("unknown", f"a step that Polars does not show ({error})")
+            return step("unknown", _HIDDEN, parameters=str(error))
         match type(view).__name__:
             case "Column":
                 return step("column", "a column")
@@ -218,7 +187,8 @@ class _PlanGate(Gate):
                 function, *parameters = view.function_data
                 namespace, _, variant = str(function).rpartition(".")  # "StringFunction.Contains" or "abs"
                 name = steps.function_name(variant, namespace or None)
-                strict = name in _STRICT and _STRICT[name](parameters, view.input)
+                switch = SWITCHES.get(name)
+                strict = switch is not None and parameters[switch.place] != switch.null
                 return step(
                     "function", name, *view.input, parameters=parameters[0] if parameters else None, strict=strict
                 )

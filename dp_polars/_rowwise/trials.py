@@ -18,7 +18,7 @@ from polars.exceptions import PanicException, PolarsError
 from dp_polars._rowwise.steps import without_nan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from polars._typing import PolarsDataType
 
@@ -39,9 +39,12 @@ def bounds(dtype: PolarsDataType) -> tuple[int, int] | None:
     return _FIRST_DAY * day, (_LAST_DAY + 1) * day - 1
 
 
-def failure(step: Step, rows: Sequence[bool]) -> str | None:
-    """Return what the step raises on some value of its inputs' types, None if it works on all that are tried."""
-    dtypes = [value.dtypes() if has_rows else () for value, has_rows in zip(step.inputs, rows, strict=True)]
+def failure(step: Step, rewrite: Callable[[dict[str, Any]], dict[str, Any]] | None = None) -> str | None:
+    """Return what the step raises on some value of its inputs' types, None if it works on all that are tried.
+
+    With `rewrite`, the step is tried as it will be rewritten.
+    """
+    dtypes = [value.dtypes() if value.varies else () for value in step.inputs]
     values = many_values if sum(map(len, dtypes)) == 1 else extremes
     columns: list[pl.Series] = []
     inputs: list[Any] = []
@@ -51,7 +54,8 @@ def failure(step: Step, rows: Sequence[bool]) -> str | None:
             names.append(f"{len(columns)}")
             columns.append(values(dtype).alias(names[-1]))
         inputs.append({"Selector": {"ByName": {"names": names, "strict": True}}} if names else value.tree)
-    return failure_on(_combine(columns), without_nan(_with_inputs(step.tree, inputs)))
+    tree = _with_inputs(step.tree, inputs)
+    return failure_on(_combine(columns), without_nan(rewrite(tree) if rewrite else tree))
 
 
 def failure_on(frame: pl.DataFrame, expr: pl.Expr) -> str | None:
