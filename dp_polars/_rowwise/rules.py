@@ -112,7 +112,7 @@ UNLISTED: tuple[Rule, ...] = (
     Rule(
         names("append drop_nans drop_nulls explode filter repeat_by reshape"),
         "changes the number of rows",
-        "filter the frame instead: frame.filter(…), frame.drop_nulls(…). Explode lists before `protect`.",
+        "filter the frame instead: frame.filter(…), frame.drop_nulls(…); use frame.explode(…) before `protect`.",
     ),
     Rule(names("bin_quantiles q_cut"), f"takes its breaks from the rows, {PEOPLE}", "cut at public breaks: cut([…])."),
     Rule(names("random list.sample"), "draws at random, for all rows together", "keep a part by hash() % 10 == 0."),
