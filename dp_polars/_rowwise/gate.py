@@ -38,12 +38,9 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
     Returns
     -------
     Expr
-        `expr` itself, or an equivalent that yields null where it would raise: casts and parsers are non-strict,
-        `list.get` may be out of bounds, dates that there are not and local times that a clock change leaves out or
-        has twice are null, dates beyond the years 1 to 9999 are moved to these. Float division is rounded
-        correctly: Polars multiplies by a constant's reciprocal, but not where a row is alone in its chunk, so that
-        a row's last bit would depend on the number of the others. An expression of constants alone stays one (a
-        `select` of nothing else has one row).
+        `expr` itself, or an equivalent that yields null where it would raise: see lenient.py. Dates beyond the years
+        1 to 9999 are moved to these. Float division is rounded correctly, as it is where a row is alone in its
+        chunk. An expression of constants alone stays one (a `select` of nothing else has one row).
 
     Raises
     ------
