@@ -1,8 +1,8 @@
 """What is changed in an expression, so that no value in a row makes it raise or hangs on the other rows.
 
 Casts and parsers become non-strict, dates are moved to where no function panics, local times that a clock change leaves
-out become null. Floats are divided in one way only: Polars multiplies by a constant's reciprocal, but not where a row is
-alone in its chunk, so that a row's last bit would depend on the number of the others.
+out become null. Floats are divided in one way only: Polars multiplies by a constant's reciprocal, but not where a row
+is alone in its chunk, so that a row's last bit would depend on the number of the others.
 """
 
 from __future__ import annotations
