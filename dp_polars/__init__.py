@@ -11,7 +11,8 @@ from dp_polars._accounting.claims import Claim, Loss
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._expressions.namespace import PrivateNamespace, argmax, argmin, median, mode, quantile
 from dp_polars._frames.frame import PrivateFrame, protect
-from dp_polars._frames.release import PrivateQuery, ReleaseError, read_claim
+from dp_polars._frames.query import PrivateQuery, read_claim
+from dp_polars._frames.release import ReleaseError
 from dp_polars._mechanisms.selection import exponential_mechanism, permute_and_flip
 from dp_polars._queries.candidates import Grid, grid
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dp_polars._expressions import expressions
-from dp_polars._queries import drawing
+from dp_polars._queries import argmax, choices
 
 
 @dataclass
@@ -23,7 +23,7 @@ class Calls:
 def watch(monkeypatch) -> Calls:
     """Record every call from now on."""
     calls = Calls()
-    for name in ("_Encode", "_DrawCodes", "_DrawValues", "_DrawScores"):
+    for name in ("_Encode", "_DrawCodes", "_DrawRows"):
         record = calls.encoded if name == "_Encode" else calls.drawn
         original = getattr(expressions, name).__call__
 
@@ -41,5 +41,5 @@ def forbid(monkeypatch) -> None:
     def refuse(*_args, **_kwargs):
         raise AssertionError("something was drawn")
 
-    monkeypatch.setattr(drawing, "draw_from_rows", refuse)
-    monkeypatch.setattr(expressions, "best_rows", refuse)
+    monkeypatch.setattr(choices, "draw_from_rows", refuse)
+    monkeypatch.setattr(argmax, "best_rows", refuse)

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from polars.testing.parametric import series
 
 import dp_polars as dpp
-from dp_polars._expressions.expressions import _DrawScores, _DrawValues
-from dp_polars._queries.queries import ArgMax
+from dp_polars._expressions.expressions import _DrawRows
 
 X = pl.col("x")
 ENGINES = ["in-memory", "streaming"]
@@ -360,7 +359,7 @@ def test_rows_do_not_change_a_message(misfit, engine):
 @pytest.mark.parametrize(("expr", "dtype", "message"), MISFITS.values(), ids=MISFITS)
 def test_the_types_are_checked_again_at_run_time(expr, dtype, message):
     """Should Polars not have told: what makes codes and draws refuses the same types in the same words."""
-    draw = (_DrawScores if isinstance(expr.query, ArgMax) else _DrawValues)(expr.query)
+    draw = _DrawRows(expr.query)
     lists = pl.Series("x", [], dtype=dtype).implode()
     with pytest.raises((TypeError, ValueError), match=re.escape(message.rpartition(": ")[2])):
         draw([lists])

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from dp_polars._accounting import ledger
-from dp_polars._accounting.claims import Loss
+from dp_polars._accounting.claims import Claim, Loss
 from dp_polars._numeric.numbers import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
-    from dp_polars._accounting.claims import Claim, NeighboringRelation, Unit
+    from dp_polars._accounting.claims import NeighboringRelation, Unit
     from dp_polars._numeric.numbers import Number
 
 # Bits of a numerator or denominator: the differences of such sums still print (Python stops at 4,300 digits).
@@ -69,7 +70,8 @@ class Budget:
         Fraction or Decimal; a float is the decimal that it prints as).
     path
         The file of the ledger (string or path-like), on a local file system. It is made where there is none;
-        otherwise it must have the same total, unit and name. Any number of processes may use it at once.
+        otherwise it must have the same total, unit and name. Any number of processes may use it at once. A file
+        `<path>-lock` is kept beside it. A ledger with two names (hard links, a mount of the file alone) is refused.
         Without a path the ledger lives in this process only, and copies of it are refused.
     name
         A name for people. Left out, an existing ledger keeps its own.
@@ -135,12 +137,11 @@ class Budget:
         self._process = os.getpid()
         self._memory: sqlite3.Connection | None = None
         head = ledger.Head(self.unit, _stored(self.total), name)
-        with ledger.lock:
-            if self.path is None:
-                self._memory = ledger.in_memory(head)
-                weakref.finalize(self, self._memory.close)
-            elif not os.path.lexists(self.path):
-                ledger.create(self.path, head)
+        if self.path is None:
+            self._memory = ledger.in_memory(head)
+            weakref.finalize(self, self._memory.close)
+        elif not os.path.lexists(self.path):
+            ledger.create(self.path, head)
         self._check()
 
     @property
@@ -195,11 +196,22 @@ class Budget:
         ------
         BudgetExceededError
             If too little is left.
-        ValueError, OSError
-            If unit or relation are not those of the first charge, or the ledger can't be read or written. In all cases
-            nothing is charged.
+        TypeError, ValueError
+            If an entry is no claim with a loss above 0, if unit or relation are not those of the first charge, or if
+            the ledger is damaged or has another name.
+        OSError
+            If the ledger can't be locked (TimeoutError, where it stays busy), read or written.
+
+        Notes
+        -----
+        Nothing is charged where an error is raised, with two exceptions, in which budget may be lost: an OSError that
+        says "the charge may be in" the ledger, for the disk failed at the end, and an interruption (such as
+        KeyboardInterrupt), which may come when all is written.
         """
         for what, claim in entries:
+            if not (isinstance(what, str) and isinstance(claim, Claim)):
+                msg = f"entries must be pairs of a string and a Claim, got {(what, claim)!r}."
+                raise TypeError(msg)
             if claim.neighboring_relation not in (None, neighboring_relation):
                 msg = (
                     f"The claim of {what!r} must be for neighboring_relation={neighboring_relation!r}, "
@@ -210,7 +222,7 @@ class Budget:
         requested = sum(costs, Fraction(0))
         _stored(requested)  # a number too long to keep is too long for the messages below
         now = time.time_ns() // 1000
-        with self._transaction("BEGIN IMMEDIATE") as (connection, head):
+        with self._transaction() as (connection, head):
             first = (head.privacy_unit, head.neighboring_relation)
             if head.charges and first != (privacy_unit, neighboring_relation):
                 msg = (
@@ -261,32 +273,21 @@ class Budget:
             ledger.check(connection, head)
 
     @contextmanager
-    def _transaction(self, begin: str = "BEGIN") -> Iterator[tuple[sqlite3.Connection, ledger.Head]]:
+    def _transaction(self) -> Iterator[tuple[sqlite3.Connection, ledger.Head]]:
         """Open the ledger, yield it with its head, and commit; on any error roll back."""
-        with ledger.lock, ledger.clear_errors(self._where()):
-            connection = self._connection()
-            try:
-                connection.execute(begin)
-                try:
-                    yield connection, self._head(connection)
-                    connection.execute("COMMIT")
-                finally:
-                    if connection.in_transaction:
-                        connection.execute("ROLLBACK")
-            finally:
-                if connection is not self._memory:
-                    connection.close()
+        with ledger.clear_errors(self._where()), self._opened() as connection:
+            yield connection, self._head(connection)
 
-    def _connection(self) -> sqlite3.Connection:
+    def _opened(self) -> AbstractContextManager[sqlite3.Connection]:
         if self.path is not None:
-            return ledger.open_file(self.path)  # anew each time: forks and threads share no open file
+            return ledger.transaction(self.path)  # opened anew each time: forks and threads share no open file
         if self._memory is None or self._process != os.getpid():
             msg = (
                 "A Budget without a path must be used by the process that made it: a forked copy could "
                 "spend it once more.\n\nHint: give it a path, which processes share."
             )
             raise RuntimeError(msg)
-        return self._memory
+        return ledger.transaction_in_memory(self._memory)
 
     def _head(self, connection: sqlite3.Connection) -> ledger.Head:
         """Read the head of the ledger; raise unless it is this budget's, and no older than it was."""

@@ -9,14 +9,14 @@ what is irrational is rounded so that the claim stays true: a rate down, a cost 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
 from dp_polars._numeric.intervals import ball, precision, upper
-from dp_polars._numeric.numbers import Number, given, positive_fraction, show
+from dp_polars._numeric.numbers import Number, as_fraction, given, positive_fraction, show
 
 Unit: TypeAlias = Literal["epsilon", "rho"]
 Mechanism: TypeAlias = Literal["permute_and_flip", "exponential"]
@@ -35,6 +35,10 @@ class Loss:
 
     value: Fraction
     unit: Unit
+
+    def __post_init__(self) -> None:
+        positive_fraction(str(check_unit(self.unit)), self.value)
+        object.__setattr__(self, "value", as_fraction(self.unit, self.value))
 
     @classmethod
     def of(cls, *, epsilon: Number | None, rho: Number | None) -> Loss:
@@ -59,6 +63,11 @@ class Contributions:
 
     total: int
     per_group: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.per_group <= self.total:
+            msg = f"contributions must have 1 <= per_group <= total, got {self}."
+            raise ValueError(msg)
 
     @property
     def full_groups(self) -> int:
@@ -103,6 +112,14 @@ def check_mechanism(mechanism: str | None, unit: Unit) -> Mechanism:
     return mechanism  # type: ignore[return-value]
 
 
+def check_unit(unit: str) -> Unit:
+    """Return the unit of a loss asked for."""
+    if not isinstance(unit, str) or unit not in get_args(Unit):
+        msg = f"unit must be one of {list(get_args(Unit))}, got {given(unit)}."
+        raise ValueError(msg)
+    return unit  # type: ignore[return-value]
+
+
 def check_relation(relation: str) -> NeighboringRelation:
     """Return the neighbouring relation asked for."""
     if not isinstance(relation, str) or relation not in get_args(NeighboringRelation):
@@ -114,6 +131,9 @@ def check_relation(relation: str) -> NeighboringRelation:
 @dataclass(frozen=True)
 class Claim:
     """What one release promises to one person, and the rate that keeps the promise.
+
+    The rate follows from the other fields, however a claim is made: `dataclasses.replace` works it out anew. So no
+    claim is charged less than what is drawn costs.
 
     Parameters
     ----------
@@ -128,9 +148,17 @@ class Claim:
         How one person's rows may spread over the groups.
     neighboring_relation
         "add_or_remove_one", "replace_one", or None where the caller's sensitivity implies it.
+
+    Attributes
+    ----------
     rate
         λ: a candidate whose score is less than the best one by `gap` has the coin exp(−λ·gap). The largest that `loss`
         pays for, rounded down.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a field is not as described, or the rate lies beyond 2**±1000.
     """
 
     loss: Loss
@@ -138,7 +166,20 @@ class Claim:
     score_range: Fraction
     contributions: Contributions
     neighboring_relation: NeighboringRelation | None
-    rate: Fraction
+    rate: Fraction = field(init=False)
+
+    def __post_init__(self) -> None:
+        check_mechanism(self.mechanism, self.loss.unit)
+        positive_fraction("score_range", self.score_range)
+        if self.neighboring_relation is not None:
+            check_relation(self.neighboring_relation)
+        rate = _scaled_rate(self.loss, self.mechanism, self.contributions) / self.score_range
+        if not _SMALLEST_RATE <= rate <= _LARGEST_RATE:
+            msg = (
+                f"{self.loss.unit} over the range of the score must lie between 2**-1000 and 2**1000, got {self.loss}."
+            )
+            raise ValueError(msg)
+        object.__setattr__(self, "rate", rate)
 
     @classmethod
     def of(
@@ -149,13 +190,8 @@ class Claim:
         contributions: Contributions,
         neighboring_relation: NeighboringRelation | None,
     ) -> Claim:
-        """Return the claim whose rate is the largest that `loss` pays for."""
-        chosen = check_mechanism(mechanism, loss.unit)
-        rate = _scaled_rate(loss, chosen, contributions) / score_range
-        if not _SMALLEST_RATE <= rate <= _LARGEST_RATE:
-            msg = f"{loss.unit} over the range of the score must lie between 2**-1000 and 2**1000, got {loss}."
-            raise ValueError(msg)
-        return cls(loss, chosen, score_range, contributions, neighboring_relation, rate)
+        """Return the claim by this mechanism, or by the one that the unit of the loss chooses."""
+        return cls(loss, check_mechanism(mechanism, loss.unit), score_range, contributions, neighboring_relation)
 
     @classmethod
     def for_scores(cls, loss: Loss, mechanism: str | None, sensitivity: Number, monotonic: bool) -> Claim:

@@ -3,6 +3,10 @@
 It has one `budget` row (what was promised, how much is spent) and one `charges` row per charged output. Every
 charge holds a digest of itself and of the one before; the `budget` row holds the last of these and one of its
 own. So a ledger damaged anywhere is an error rather than a smaller sum, and a charge reads one row only.
+
+SQLite alone does not keep it (https://www.sqlite.org/howtocorrupt.html): its locks are POSIX locks, which the
+system drops when *any* descriptor of the file is closed in the process, and its journal is named after the path. So
+every transaction holds a lock on a file beside the ledger, and a ledger with a second name is refused.
 """
 
 from __future__ import annotations
@@ -12,17 +16,23 @@ import os
 import sqlite3
 import stat
 import threading
+import time
 from contextlib import closing, contextmanager, suppress
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+try:
+    import fcntl
+except ImportError:  # Windows: there SQLite's own locks belong to a handle, and closing another drops none
+    fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
 _APPLICATION = 0x44505042  # "DPPB", as SQLite's application_id
 _VERSION = 1
 _BUSY_SECONDS = 60
+_PAUSE_SECONDS = 0.002
 
 _TABLES = [
     """CREATE TABLE budget (
@@ -33,11 +43,23 @@ _TABLES = [
     digest TEXT)""",
 ]
 
-# Whoever has a ledger open in this process holds this lock, and so does a fork: a child must not inherit an
-# open ledger, for SQLite in it would believe that it holds the file's locks.
+# Whoever is inside SQLite in this process holds this lock, and so does a fork: a child must not inherit an open
+# ledger, for SQLite in it would believe that it holds the file's locks. Nobody waits for another process with it.
 lock = threading.RLock()
+
+# The lock files that are open in this process.
+_descriptors: set[int] = set()
+
+
+def _after_fork_in_child() -> None:
+    """Close the lock files: if the parent dies, its child must not go on to hold its locks."""
+    while _descriptors:
+        os.close(_descriptors.pop())
+    lock.release()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+    os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=_after_fork_in_child)
 
 
 class Head(NamedTuple):
@@ -65,13 +87,23 @@ class Charge(NamedTuple):
 
 def in_memory(head: Head) -> sqlite3.Connection:
     """Return a new ledger that only this process has."""
-    connection = _connect(":memory:")
-    _fill(connection, head)
+    with lock:
+        connection = _connect(":memory:")
+        _fill(connection, head)
     return connection
 
 
+@contextmanager
+def transaction_in_memory(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Yield a ledger of this process, and commit; on any error undo what was written."""
+    with lock:
+        connection.execute("BEGIN")
+        with _committed(connection, "The budget"):
+            yield connection
+
+
 def create(path: Path, head: Head) -> None:
-    """Make the ledger elsewhere and link it: of two processes one wins, and neither sees half a file."""
+    """Make the ledger under another name and link it: nobody sees half a file, or loses one that is there."""
     journal = path.with_name(f"{path.name}-journal")
     if journal.exists() and not path.exists():
         msg = (
@@ -80,38 +112,63 @@ def create(path: Path, head: Head) -> None:
         )
         raise FileExistsError(msg)
     try:
-        with TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as folder:
-            made = Path(folder, "ledger")
-            with clear_errors("The new ledger"), closing(_connect(_uri(made, "rwc"))) as connection:
-                _fill(connection, head)
-            with suppress(FileExistsError):
-                path.hardlink_to(made)
+        with _locked(path, _deadline()), lock:
+            _sweep(path)  # what a crash here left
+            if os.path.lexists(path):
+                return
+            try:
+                made = _unfinished(path)
+                with clear_errors("The new ledger"), closing(_connect(_uri(made, "rwc"))) as connection:
+                    _fill(connection, head)
+                with suppress(FileExistsError):
+                    os.link(made, path)
+            finally:
+                _sweep(path)
+            if os.name == "posix":
+                _sync_folder(path.parent)
+    except TimeoutError:
+        raise
     except OSError as error:
         msg = (
             f"The ledger {str(path)!r} could not be made: {error}\n\n"
-            "Hint: its folder must be writable, with free space, on a local file system that has hard links."
+            "Hint: its folder must be writable, with free space, on a local file system that has hard links and locks."
         )
         raise type(error)(msg) from error
-    if os.name == "posix":
-        folder_number = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder_number)
-        finally:
-            os.close(folder_number)
 
 
-def open_file(path: Path) -> sqlite3.Connection:
-    """Open a ledger that is there, after a look at the file: SQLite might change a foreign database."""
-    where = f"The ledger {str(path)!r}"
+@contextmanager
+def transaction(path: Path) -> Iterator[sqlite3.Connection]:
+    """Yield the ledger, open and all one's own, and commit; on any error undo what was written."""
+    deadline = _deadline()
+    with lock:
+        _look(path)  # before locking, which would leave a file beside what is no ledger
+    with _locked(path, deadline):
+        while True:
+            with lock:
+                # In this order: closing the file that is looked at drops SQLite's locks in this process.
+                found = _look(path)
+                _check_names(path, found)
+                connection = _begun(path)
+                if connection is not None:
+                    with closing(connection), _committed(connection, _where(path)):
+                        yield connection
+                    _check_unmoved(path, found)
+                    return
+            _pause(path, deadline)  # another program has it open
+
+
+def _look(path: Path) -> os.stat_result:
+    """Raise unless the file is a ledger: SQLite might change a foreign database."""
+    where = _where(path)
     try:
-        mode = path.lstat().st_mode
+        found = path.lstat()
     except FileNotFoundError as error:
         msg = f"{where} is gone, and with it what was spent."
         raise FileNotFoundError(msg) from error
-    if stat.S_ISDIR(mode):
+    if stat.S_ISDIR(found.st_mode):
         msg = f"{where} must be a file, got a folder."
         raise IsADirectoryError(msg)
-    if not stat.S_ISREG(mode):
+    if not stat.S_ISREG(found.st_mode):
         msg = f"{where} must be a regular file, got a link or a device.\n\nHint: give the path it points to."
         raise ValueError(msg)
     with path.open("rb") as file:
@@ -127,7 +184,161 @@ def open_file(path: Path) -> sqlite3.Connection:
     if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK | os.X_OK)):
         msg = f"{where} must be writable, and its folder too: a charge keeps a journal there."
         raise PermissionError(msg)
-    return _connect(_uri(path, "rw"))
+    return found
+
+
+def _check_names(path: Path, found: os.stat_result) -> None:
+    """Raise if the ledger may be reached by another path, where nobody would find this path's journal and lock."""
+    why = (
+        "SQLite's journal and the lock are named after the path, so a crash while the other is used would undo "
+        "charges.\n\nHint:"
+    )
+    if found.st_nlink != 1:
+        with suppress(OSError):
+            _sweep(path)  # a crash left the name under which it was made
+        links = path.lstat().st_nlink
+        if links != 1:
+            msg = (
+                f"{_where(path)} must have one name, got {links} hard links. {why} find the others with "
+                "`find -samefile`. Keep the one with a `-journal` beside it (any, if none has), and remove the rest."
+            )
+            raise ValueError(msg)
+    if hasattr(os, "O_PATH") and _mount(path) != _mount(path.parent):
+        msg = f"{_where(path)} must not be a mount of its own. {why} mount its folder (for a container, say)."
+        raise ValueError(msg)
+
+
+def _mount(path: Path) -> str | None:
+    """Return the number of the mount that `path` is in, if Linux says it."""
+    number = os.open(path, os.O_PATH | os.O_CLOEXEC)  # a descriptor whose closing drops no lock
+    try:
+        with open(f"/proc/self/fdinfo/{number}") as lines:  # noqa: PTH123
+            return next((line for line in lines if line.startswith("mnt_id:")), None)
+    except OSError:
+        return None
+    finally:
+        os.close(number)
+
+
+def _check_unmoved(path: Path, found: os.stat_result) -> None:
+    """Raise unless the file that was changed is the one at `path`."""
+    with suppress(OSError):
+        if os.path.samestat(found, path.lstat()):
+            return
+    msg = (
+        f"{_where(path)} was moved, removed or replaced while it was in use. Nothing was released, but the charge may "
+        "be in the file that was there."
+    )
+    raise OSError(msg)
+
+
+@contextmanager
+def _locked(path: Path, deadline: float) -> Iterator[None]:
+    """Hold the lock beside the ledger: no thread and no process has another transaction.
+
+    The lock belongs to a descriptor that is opened here: neither closing the ledger nor another descriptor of the
+    lock drops it, and a crash does. The lock's file stays, for who waits for it has it open.
+    """
+    if fcntl is None:
+        yield
+        return
+    name = path.with_name(f"{path.name}-lock")
+    while True:
+        with lock:
+            number = _open_lock(name, path)
+            _descriptors.add(number)
+        try:
+            while not _has_locked(number, path):
+                _pause(path, deadline)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(number), name.stat()):  # else somebody removed the file meanwhile
+                    yield
+                    return
+        finally:
+            # Explicitly, for a child that was forked a moment ago may have a copy of the descriptor.
+            with suppress(OSError):
+                fcntl.flock(number, fcntl.LOCK_UN)
+            with lock:
+                _descriptors.discard(number)
+                os.close(number)
+
+
+def _open_lock(name: Path, path: Path) -> int:
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        with suppress(FileNotFoundError):
+            return os.open(name, flags)
+        try:
+            number = os.open(name, flags | os.O_CREAT | os.O_EXCL, 0o644)
+        except FileExistsError:
+            return os.open(name, flags)
+        with suppress(OSError):  # whoever may read the ledger may lock it
+            found = path.stat()
+            if os.geteuid() == 0:
+                os.fchown(number, found.st_uid, found.st_gid)
+            os.fchmod(number, stat.S_IMODE(found.st_mode))
+    except OSError as error:
+        msg = (
+            f"{_where(path)} could not be locked: {error}. Nothing was released.\n\n"
+            f"Hint: {str(name)!r} must be readable for all who use the ledger, like the ledger."
+        )
+        raise type(error)(msg) from error
+    return number
+
+
+def _has_locked(number: int, path: Path) -> bool:
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        msg = (
+            f"{_where(path)} could not be locked: {error}. Nothing was released.\n\n"
+            "Hint: keep it on a local file system, which has locks (flock)."
+        )
+        raise OSError(msg) from error
+    return True
+
+
+def _deadline() -> float:
+    return time.monotonic() + _BUSY_SECONDS
+
+
+def _pause(path: Path, deadline: float) -> None:
+    if time.monotonic() >= deadline:
+        msg = f"{_where(path)} was busy for {_BUSY_SECONDS} seconds. Nothing was released."
+        raise TimeoutError(msg)
+    time.sleep(_PAUSE_SECONDS)
+
+
+def _begun(path: Path) -> sqlite3.Connection | None:
+    """Return the ledger with all of SQLite's locks, so that a commit needs none; None if another program has one."""
+    try:
+        return _connect(_uri(path, "rw"), "BEGIN EXCLUSIVE")
+    except sqlite3.OperationalError as error:
+        if "locked" not in str(error):
+            raise
+        return None
+
+
+@contextmanager
+def _committed(connection: sqlite3.Connection, where: str) -> Iterator[None]:
+    """Commit at the end; on any error before it undo all."""
+    try:
+        yield
+        try:
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:  # after its journal is gone, say, where the folder can't be synced
+            msg = (
+                f"{where} could not be read or written: {error}. Nothing was released, but the charge may be in it.\n\n"
+                "Hint: see the log of the budget."
+            )
+            raise OSError(msg) from error
+    except BaseException:
+        with suppress(sqlite3.Error):  # if this fails too, the next to open the ledger plays the journal back
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        raise
 
 
 def check(connection: sqlite3.Connection, head: Head) -> None:
@@ -184,13 +395,10 @@ def clear_errors(where: str) -> Iterator[None]:
         yield
     except (sqlite3.Error, UnicodeDecodeError) as error:  # the second where a damaged text is no UTF-8
         problem = str(error)
-        if isinstance(error, sqlite3.OperationalError):
-            if "locked" in problem:
-                msg = f"{where} was busy for {_BUSY_SECONDS} seconds. Nothing was released."
-                raise TimeoutError(msg) from error
-            if any(words in problem for words in ("full", "I/O", "readonly", "unable to open")):
-                msg = f"{where} could not be read or written: {problem}. Nothing was released."
-                raise OSError(msg) from error
+        words = ("full", "I/O", "readonly", "unable to open", "locked")
+        if isinstance(error, sqlite3.OperationalError) and any(word in problem for word in words):
+            msg = f"{where} could not be read or written: {problem}. Nothing was released."
+            raise OSError(msg) from error
         msg = (
             f"{where} is damaged: {problem}. Nothing was released.\n\n"
             "Hint: a new ledger would forget what was spent. Restore a copy, and count what came after it."
@@ -198,15 +406,13 @@ def clear_errors(where: str) -> Iterator[None]:
         raise ValueError(msg) from error
 
 
-def _connect(database: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        database, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
-    )
+def _connect(database: str, *statements: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(database, uri=True, timeout=0, isolation_level=None, check_same_thread=False)
     try:
         # A charge lasts once its rollback journal is gone from the folder. FULL leaves the folder unsynced:
         # after a power cut the journal could be back and undo the charge. EXTRA syncs it.
-        connection.execute("PRAGMA synchronous = EXTRA")
-        connection.execute("PRAGMA fullfsync = ON")
+        for statement in ("PRAGMA synchronous = EXTRA", "PRAGMA fullfsync = ON", *statements):
+            connection.execute(statement)
     except BaseException:
         connection.close()
         raise
@@ -214,7 +420,30 @@ def _connect(database: str) -> sqlite3.Connection:
 
 
 def _uri(path: Path, mode: str) -> str:
-    return f"{path.as_uri()}?mode={mode}"
+    return f"{path.as_uri()}?mode={mode}&cache=private"
+
+
+def _where(path: Path) -> str:
+    return f"The ledger {str(path)!r}"
+
+
+def _unfinished(path: Path) -> Path:
+    return path.with_name(f".{path.name}-unfinished")
+
+
+def _sweep(path: Path) -> None:
+    """Remove the name under which the ledger was made; only with its lock."""
+    made = _unfinished(path)
+    made.with_name(f"{made.name}-journal").unlink(missing_ok=True)
+    made.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
 
 
 def _fill(connection: sqlite3.Connection, head: Head) -> None:

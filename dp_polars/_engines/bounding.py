@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_polars._numeric.arrays import Ints, run_lengths, run_starts
 from dp_polars._numeric.words import system_words
 
 if TYPE_CHECKING:
-    from dp_polars._numeric.arrays import Ints
     from dp_polars._numeric.words import WordSource
 
 
@@ -78,9 +78,10 @@ def keep(
     layout: Cells,
     *,
     people: bool,
+    weights: Ints | None = None,
     words: WordSource | None = None,
-) -> NDArray[np.uint64]:
-    """Return the cells that count, in any order.
+) -> tuple[NDArray[np.uint64], Ints | None]:
+    """Return the cells that count, in any order, and their weights.
 
     What stays of a person's rows is a random subset of them, chosen by words of that person's own.
 
@@ -95,6 +96,8 @@ def keep(
         then that many random rows of all.
     people
         Whether a person counts once per cell: equal rows of a person are one.
+    weights
+        Shape (n,). None: one each.
     """
     words = words or system_words()
     person = np.repeat(np.arange(len(lengths), dtype=np.uint64), lengths)
@@ -102,26 +105,30 @@ def keep(
     if people:
         keys = (person << np.uint64(layout.bits)) | cells
         keys.sort()
-        keys = keys[_run_starts(keys)]
+        keys = keys[run_starts(keys)]
         pairs, rows = keys >> code_bits, keys & np.uint64((1 << layout.bits) - 1)
     else:
         rows = cells.astype(np.uint64)
         pairs = (person << group_bits) | (rows >> code_bits)
         order = np.argsort(pairs)
         pairs, rows = pairs[order], rows[order]
+        weights = None if weights is None else weights[order]
+
+    def only(stays: NDArray[np.bool_]) -> None:
+        nonlocal pairs, rows, weights
+        pairs, rows = pairs[stays], rows[stays]
+        weights = None if weights is None else weights[stays]
 
     # A pair is a person and a group; from here on the rows are sorted by it.
     if kept.groups is not None:
-        starts = _run_starts(pairs)
-        stays = _random_few(_run_lengths(pairs[starts] >> group_bits), kept.groups, words)
-        stays = np.repeat(stays, np.diff(starts, append=len(pairs)))
-        pairs, rows = pairs[stays], rows[stays]
+        starts = run_starts(pairs)
+        stays = _random_few(run_lengths(pairs[starts] >> group_bits), kept.groups, words)
+        only(np.repeat(stays, np.diff(starts, append=len(pairs))))
     if kept.rows_per_group is not None:
-        stays = _random_few(_run_lengths(pairs), kept.rows_per_group, words)
-        pairs, rows = pairs[stays], rows[stays]
+        only(_random_few(run_lengths(pairs), kept.rows_per_group, words))
     if kept.rows is not None:
-        rows = rows[_random_few(_run_lengths(pairs >> group_bits), kept.rows, words)]
-    return rows
+        only(_random_few(run_lengths(pairs >> group_bits), kept.rows, words))
+    return rows, weights
 
 
 def _random_few(lengths: Ints, most: int, words: WordSource) -> NDArray[np.bool_]:
@@ -149,15 +156,3 @@ def _shuffle(labels: NDArray[np.uint64], words: WordSource) -> Ints:
         return order
     # Too few bits for some: they are labels that share a number now, and get more.
     return order[_shuffle(np.concatenate([np.zeros(1, np.uint64), np.cumsum(is_new, dtype=np.uint64)]), words)]
-
-
-def _run_starts(labels: NDArray[np.uint64]) -> Ints:
-    """Return where each run of equal labels begins."""
-    is_start = np.ones(len(labels), bool)
-    np.not_equal(labels[1:], labels[:-1], out=is_start[1:])
-    return np.flatnonzero(is_start)
-
-
-def _run_lengths(labels: NDArray[np.uint64]) -> Ints:
-    """Return the length of each run of equal labels."""
-    return np.diff(_run_starts(labels), append=len(labels))

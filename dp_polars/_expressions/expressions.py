@@ -10,18 +10,16 @@ import numpy as np
 import polars as pl
 from polars.expr.name import ExprNameNameSpace
 
-from dp_polars._mechanisms.selection import Scores, best_rows
-from dp_polars._numeric.words import system_words
-from dp_polars._queries import column_types, drawing
+from dp_polars._numeric.column_types import from_numpy_dtype
 from dp_polars._queries.encoding import code_dtype
-from dp_polars._queries.queries import ArgMax, Counted, Query, describe
+from dp_polars._queries.query import HistogramQuery, Query, describe
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from polars._typing import IntoExpr, WindowMappingStrategy
 
 IntoColumn: TypeAlias = "pl.Expr | str"
-_State: TypeAlias = "tuple[bytes, Query, pl.Expr | None]"
+_State: TypeAlias = "tuple[bytes, Query, tuple[pl.Expr, ...] | None]"
 
 
 class PrivateExpr(pl.Expr):
@@ -39,17 +37,17 @@ class PrivateExpr(pl.Expr):
 
     query: Query
     # What is asked about, where it is still known; None after `over`.
-    _column: pl.Expr | None
+    _columns: tuple[pl.Expr, ...] | None
 
     @classmethod
-    def _of(cls, expr: pl.Expr, query: Query, column: pl.Expr | None) -> PrivateExpr:
+    def _of(cls, expr: pl.Expr, query: Query, columns: tuple[pl.Expr, ...] | None) -> PrivateExpr:
         private = cls.__new__(cls)
-        private._pyexpr, private.query, private._column = expr._pyexpr, query, column
+        private._pyexpr, private.query, private._columns = expr._pyexpr, query, columns
         return private
 
     def alias(self, name: str) -> PrivateExpr:
         """Rename the answer."""
-        return self._of(super().alias(name), self.query, self._column)
+        return self._of(super().alias(name), self.query, self._columns)
 
     def over(
         self,
@@ -86,10 +84,10 @@ class PrivateExpr(pl.Expr):
         return f"<pre>{describe(self.query)}</pre>"
 
     def __getstate__(self) -> _State:  # type: ignore[override]
-        return super().__getstate__(), self.query, self._column
+        return super().__getstate__(), self.query, self._columns
 
     def __setstate__(self, state: _State) -> None:  # type: ignore[override]
-        plain, self.query, self._column = state
+        plain, self.query, self._columns = state
         super().__setstate__(plain)
 
 
@@ -101,7 +99,7 @@ class PrivateName(ExprNameNameSpace):
         self._private = expr
 
     def _keep(self, renamed: pl.Expr) -> PrivateExpr:
-        return PrivateExpr._of(renamed, self._private.query, self._private._column)
+        return PrivateExpr._of(renamed, self._private.query, self._private._columns)
 
     def keep(self) -> PrivateExpr:
         """Keep the name of the root column."""
@@ -132,8 +130,26 @@ class PrivateName(ExprNameNameSpace):
         return self._keep(super().replace(pattern, value, literal=literal))
 
 
-def as_expression(column: IntoColumn, query: Query) -> PrivateExpr:
-    """Return the private expression that asks `query` about a column (a name or an expression)."""
+def as_expression(query: Query, *columns: IntoColumn) -> PrivateExpr:
+    """Return the private expression that asks `query` about columns (names or expressions); the first one names it."""
+    exprs = [_one_output(column) for column in columns]
+    # All groups in one call: imploded, each group is one row of a column of lists.
+    if len(exprs) == 1 and exprs[0].meta.is_column() and isinstance(query, HistogramQuery) and query.fixed_size:
+        # Codes implode faster than values. But below a node that changes the length (a filter), Polars would encode
+        # group by group.
+        code_type = from_numpy_dtype(code_dtype(query.fixed_size))
+        codes = pl.map_batches(exprs, _Encode(query), code_type, is_elementwise=True)
+        drawn = pl.map_batches([codes.implode()], _DrawCodes(query), query.fixed_type, is_elementwise=True)
+    else:
+        raw = query.fixed_type or _NAMED_BY_COLUMN
+        lists = [expr.implode() for expr in exprs]
+        drawn = pl.map_batches(lists, _DrawRows(query), raw, is_elementwise=True)
+    # The type of a UDF must be fixed: Polars would keep one that it resolved on an earlier frame. The outermost node
+    # must be native: engines may evaluate a bare UDF several times, and OpenDP aborts on one.
+    return PrivateExpr._of(_as_answer(drawn.first(), exprs, query), query, tuple(exprs))
+
+
+def _one_output(column: IntoColumn) -> pl.Expr:
     expr = pl.col(column) if isinstance(column, str) else column
     if not isinstance(expr, pl.Expr):
         msg = f"the column must be a name or a Polars expression, got {type(column).__name__}."
@@ -147,47 +163,30 @@ def as_expression(column: IntoColumn, query: Query) -> PrivateExpr:
     if isinstance(expr, PrivateExpr):
         msg = "the expression must not be a private answer itself: ask about the column."
         raise TypeError(msg)
-    # All groups in one call: imploded, each group is one row of a column of lists.
-    if isinstance(query, ArgMax):
-        drawn = pl.map_batches([expr.implode()], _DrawScores(query), pl.UInt32, is_elementwise=True)
-    elif query.candidates_type is not None and expr.meta.is_column():
-        # Codes implode faster than values. But below a node that changes the length (a filter), Polars would encode
-        # group by group.
-        codes = pl.map_batches([expr], _Encode(query), _codes_type(query), is_elementwise=True)
-        drawn = pl.map_batches([codes.implode()], _DrawCodes(query), query.candidates_type, is_elementwise=True)
-    else:
-        raw = query.candidates_type or _NAMED_BY_COLUMN
-        drawn = pl.map_batches([expr.implode()], _DrawValues(query), raw, is_elementwise=True)
-    # The type of a UDF must be fixed: Polars would keep one that it resolved on an earlier frame. The outermost node
-    # must be native: engines may evaluate a bare UDF several times, and OpenDP aborts on one.
-    return PrivateExpr._of(_as_answer(drawn.first(), expr, query), query, expr)
+    return expr
 
 
 # What a draw gives where only the column's type names the candidates (Enum, Boolean).
 _NAMED_BY_COLUMN = pl.Struct({"text": pl.String, "flag": pl.Boolean})
 
 
-def _codes_type(query: Counted) -> pl.DataType:
-    return column_types.from_numpy_dtype(code_dtype(query.draw().size))
-
-
-def _as_answer(drawn: pl.Expr, column: pl.Expr, query: Query) -> pl.Expr:
-    """Cast what was drawn to the type of the answer, which may depend on the column's, and check that type."""
-    schema = pl.map_batches([column], _Schema(query))
+def _as_answer(drawn: pl.Expr, columns: Sequence[pl.Expr], query: Query) -> pl.Expr:
+    """Cast what was drawn to the type of the answer, which may depend on the columns', and check that type."""
+    schema = pl.map_batches(list(columns), _Schema(query))
     # `~` refuses the struct that carries a message, and the error of Polars prints it; pl.struct resolves all fields.
     checked = pl.struct(schema.struct.field("answer"), ~schema.struct.field("fits")).struct.field("answer")
     answer = drawn.cast(pl.dtype_of(checked), strict=False)
-    if query.candidates_type is not None:
+    if query.fixed_type is not None:
         return answer
     # The name of the only field must not become the answer's: that is the column's, or its root's after `name.keep`.
-    name = column.meta.output_name(raise_if_undetermined=False)
+    name = columns[0].meta.output_name(raise_if_undetermined=False)
     only = answer.struct[0]
     return only.name.keep() if name is None else only.alias(name)
 
 
 @dataclass(frozen=True)
 class _Schema:
-    """Says, from two dummy rows of the column's type, what type the answer has, or why there can't be one."""
+    """Says, from two dummy rows of the columns' types, what type the answer has, or why there can't be one."""
 
     query: Query
 
@@ -196,8 +195,8 @@ class _Schema:
         answer: pl.DataType = pl.Boolean()
         fits: pl.DataType = pl.Boolean()
         try:
-            answer = self.query.answer_type(column.dtype)
-            if self.query.candidates_type is None:
+            answer = self.query.answer_type(*(each.dtype for each in series))
+            if self.query.fixed_type is None:
                 answer = pl.Struct({"flag" if answer == pl.Boolean else "text": answer})
         except (TypeError, ValueError) as error:
             # A paragraph of its own between Polars' words.
@@ -209,70 +208,40 @@ class _Schema:
 class _Encode:
     """Values -> codes, row by row."""
 
-    query: Counted
+    query: HistogramQuery
 
     def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
-        column = series[0]
-        return pl.Series(column.name, self.query.encoder(column.dtype)(column))
+        coding = self.query.coding(*(column.dtype for column in series))
+        return pl.Series(series[0].name, coding.encoder()(series))
 
 
 @dataclass(frozen=True)
 class _DrawCodes:
-    """Codes of the rows of each group, a column of lists -> answers of the candidates' type."""
+    """Codes of the rows of each group, a column of lists -> answers of the query's own type."""
 
-    query: Counted
+    query: HistogramQuery
 
     def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
         codes, lengths = _flatten(series[0])
-        return self.query.answers(drawing.draw_from_rows(self.query.draw(), codes.to_numpy(), lengths))
+        return self.query.answers_of_codes(codes.to_numpy(), None, lengths)
 
 
 @dataclass(frozen=True)
-class _DrawValues:
-    """Values of the rows of each group, a column of lists -> answers of the candidates' type."""
+class _DrawRows:
+    """Rows of each group, columns of lists -> answers of the query's own type."""
 
-    query: Counted
-
-    def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
-        values, lengths = _flatten(series[0])
-        column = values.dtype
-        codes = self.query.encoder(column)(values)
-        answers = self.query.answers(drawing.draw_from_rows(self.query.draw(column), codes, lengths), column)
-        if self.query.candidates_type is not None:
-            return answers.cast(self.query.candidates_type)
-        if column == pl.Boolean:
-            return pl.select(pl.struct(pl.lit(None, pl.String).alias("text"), answers.alias("flag"))).to_series()
-        return pl.select(
-            pl.struct(answers.cast(pl.String).alias("text"), pl.lit(None, pl.Boolean).alias("flag"))
-        ).to_series()
-
-
-@dataclass(frozen=True)
-class _DrawScores:
-    """Scores of the rows of each group, a column of lists -> positions."""
-
-    query: ArgMax
+    query: Query
 
     def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
-        values, lengths = _flatten(series[0])
-        self.query.answer_type(values.dtype)
-        rate, offered = self.query.claim.rate, values.is_not_null().to_numpy()
-        scores: Scores
-        if values.dtype.is_float():
-            scores = column_types.floats(values)
-        else:
-            scores = column_types.integers(values)
-            rate *= column_types.tick(values.dtype) or 1
-        chosen = best_rows(
-            scores,
-            lengths,
-            rate,
-            self.query.claim.mechanism,
-            system_words(),
-            offered=offered,
-            lowest=self.query.lowest,
-        )
-        return pl.Series(chosen).cast(pl.UInt32, strict=False)  # −1, no score offered, becomes null
+        columns, lengths = zip(*map(_flatten, series), strict=True)
+        answers = self.query.answers_of_rows(columns, lengths[0])
+        if self.query.fixed_type is not None:
+            return answers.cast(self.query.fixed_type)
+        # Which field it is, the column's type tells.
+        is_flag = answers.dtype == pl.Boolean
+        text = pl.lit(None, pl.String) if is_flag else answers.cast(pl.String)
+        flag = answers if is_flag else pl.lit(None, pl.Boolean)
+        return pl.select(pl.struct(text.alias("text"), flag.alias("flag"))).to_series()
 
 
 def _flatten(lists: pl.Series) -> tuple[pl.Series, NDArray[np.int64]]:

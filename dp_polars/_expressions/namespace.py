@@ -8,7 +8,8 @@ import polars as pl
 
 from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, as_expression
 from dp_polars._expressions.sharing import share
-from dp_polars._queries.queries import ask_argmax, ask_mode, ask_quantile
+from dp_polars._queries.argmax import ask_argmax
+from dp_polars._queries.choices import ask_mode, ask_quantile
 
 if TYPE_CHECKING:
     from dp_polars._numeric.numbers import Number
@@ -55,7 +56,8 @@ def mode(
     Returns
     -------
     PrivateExpr
-        One answer per group, of the column's type. Every evaluation is a release: collecting twice pays twice.
+        One answer per group, of the column's type; of a Categorical, a String. Every evaluation is a release:
+        collecting twice pays twice.
 
     Raises
     ------
@@ -93,7 +95,7 @@ def mode(
         neighboring_relation=neighboring_relation,
         mechanism=mechanism,
     )
-    return as_expression(column, query)
+    return as_expression(query, column)
 
 
 def quantile(
@@ -159,7 +161,7 @@ def quantile(
         neighboring_relation=neighboring_relation,
         mechanism=mechanism,
     )
-    return as_expression(column, query)
+    return as_expression(query, column)
 
 
 def median(
@@ -272,7 +274,7 @@ def argmax(
         mechanism=mechanism,
         lowest=False,
     )
-    return as_expression(column, query)
+    return as_expression(query, column)
 
 
 def argmin(
@@ -317,7 +319,7 @@ def argmin(
         mechanism=mechanism,
         lowest=True,
     )
-    return as_expression(column, query)
+    return as_expression(query, column)
 
 
 @share

@@ -10,12 +10,13 @@ from dp_polars._accounting.budgets import Budget
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames import group_keys
 from dp_polars._frames.protection import Protection
+from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.recipe import Expressions, JoinHow, Recipe, Step, expressions_of, join_of
 from dp_polars._frames.refused import Refusing
-from dp_polars._frames.release import Ask, PrivateQuery
-from dp_polars._frames.sources import source_of
+from dp_polars._frames.release import Ask
+from dp_polars._frames.sources import WithoutRows, source_of
 from dp_polars._frames.steps import RowSteps
-from dp_polars._queries.queries import ArgMax
+from dp_polars._queries.query import of_histogram
 from dp_polars._rowwise.versions import warn_if_untested
 
 if TYPE_CHECKING:
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
     from dp_polars._frames.group_keys import PublicKeys
 
 
-class PrivateFrame(RowSteps, Refusing):
+_ARGMAX = "a mode or a quantile, or dp.argmax on a frame of public candidates with their scores."
+
+
+class PrivateFrame(RowSteps, Refusing, WithoutRows):
     """Rows about people, of which only the answers of `agg` can be released. Made by `protect`.
 
     Every method gives a new frame. The steps before `agg` are row by row: proved so on the whole expression, and
@@ -153,7 +157,8 @@ class PrivateFrame(RowSteps, Refusing):
         keys
             A dict, column -> its public values (a list, a range, a Series, an Arrow array, an Enum; all combinations
             are groups), or a frame whose rows are the groups. At most 10⁷. Never taken from the data: every key is
-            answered, and rows of other keys are left out.
+            answered, and rows of other keys are left out. They are released in their column's type; those of a
+            Categorical as String.
         *more
             Refused: names of columns do not say which groups there are.
 
@@ -237,6 +242,9 @@ class PrivateGroupBy(Refusing):
         """Ask for private answers about every group: see `PrivateFrame.agg`."""
         return self._frame._ask(self._keys, exprs, named)
 
+    def __deepcopy__(self, memo: dict[int, object]) -> PrivateGroupBy:
+        return self
+
 
 def protect(
     privacy_unit: str | None,
@@ -273,7 +281,8 @@ def protect(
     TypeError, ValueError
         If an argument is not as described, or, on data, if the frame's plan already holds a step that looks at several
         rows (an aggregation, a window, unique, head or slice …), which one person's rows might change for others, or a
-        cast or parser that may fail.
+        cast or parser that may fail; if, without a privacy unit, it may read a file twice; or if Polars can't find out
+        the columns (what it says may quote a row, and is not shown).
 
     Notes
     -----
@@ -323,7 +332,8 @@ class FrameNamespace:
             max_rows_per_group=max_rows_per_group,
             neighboring_relation=neighboring_relation,
         )._recipe
-        return PrivateFrame(recipe, source_of(self._frame, recipe.protection).unread, budget)
+        source = source_of(self._frame, recipe.protection)
+        return PrivateFrame(recipe, source.unread, budget)
 
 
 def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> Ask:
@@ -333,14 +343,8 @@ def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> As
             'Hint: pl.col("age").dp.median(…). Work on answers after the release: query.release().with_columns(…).'
         )
         raise TypeError(msg)
-    query, column = expr.query, expr._column
-    if isinstance(query, ArgMax):
-        msg = (
-            "agg on a private frame must not be given an argmax: its scores would be raw rows.\n\n"
-            "Hint: a mode or a quantile, or dp.argmax on a frame of public candidates with their scores."
-        )
-        raise TypeError(msg)
-    if column is None:
+    query, columns = of_histogram(expr.query, "agg on a private frame", _ARGMAX), expr._columns
+    if columns is None:
         msg = "agg on a private frame must not be given an expression with over.\n\nHint: group_by public keys instead."
         raise TypeError(msg)
     if query.claim.contributions.total != 1:
@@ -352,4 +356,4 @@ def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> As
             f"{query.claim.neighboring_relation!r}.\n\nHint: give it to protect."
         )
         raise ValueError(msg)
-    return Ask(name or expr.meta.output_name(), column, query)
+    return Ask(name or expr.meta.output_name(), columns, query)

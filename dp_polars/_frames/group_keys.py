@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
 
+from dp_polars._numeric import column_types
 from dp_polars._numeric.numbers import given
 from dp_polars._queries.candidates import Categories
 
@@ -60,15 +61,16 @@ def public_keys(keys: PublicKeys) -> pl.DataFrame:
 
 
 def in_types_of(keys: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
-    """Return the keys in the types of the private columns that they group by."""
+    """Return the keys in the types of the private columns that they group by; text where that is a Categorical."""
     columns = []
     for column in keys.get_columns():
         if column.name not in schema:
             msg = f"the frame must have the key column {column.name!r}, got the columns {list(schema)}."
             raise ValueError(msg)
         dtype = schema[column.name]
+        own = column_types.released(dtype)
         try:
-            columns.append(column if column.dtype == dtype else _cast(column, dtype))
+            columns.append(column if column.dtype == own else _cast(column, own))
         except TypeError:
             msg = f"keys of column {column.name!r} must be values of its type, {dtype}, got {column.dtype}."
             raise TypeError(msg) from None

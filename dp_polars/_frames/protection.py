@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from dp_polars._accounting.claims import Contributions, check_relation
 from dp_polars._engines.bounding import Kept
@@ -11,7 +11,7 @@ from dp_polars._numeric.numbers import given, positive_int
 
 if TYPE_CHECKING:
     from dp_polars._accounting.claims import NeighboringRelation
-    from dp_polars._queries.queries import Counted
+    from dp_polars._queries.query import HistogramQuery
 
 
 @dataclass(frozen=True)
@@ -61,16 +61,24 @@ class Protection:
             check_relation(neighboring_relation),
         )
 
-    def counts_people(self, query: Counted) -> bool:
-        """Return whether the output counts distinct people rather than rows: then only a person's groups matter."""
-        return self.privacy_unit is not None and query.score.of_people
+    def counts_people(self, query: HistogramQuery) -> bool:
+        """Return whether the output counts distinct people rather than rows."""
+        return self.privacy_unit is not None and query.counts_people
 
-    def contributions(self, query: Counted, groups: int) -> Contributions:
-        """Return the bounds that the loss of `query` over so many public groups is reckoned with."""
+    def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:
+        """Return what the output counts."""
+        return "people" if self.privacy_unit is None or self.counts_people(query) else "rows"
+
+    def _bounds_groups_only(self, query: HistogramQuery) -> bool:
+        """Return whether only the number of a person's groups matters."""
+        return self.counts_people(query) and query.bounds_people
+
+    def contributions(self, query: HistogramQuery, groups: int) -> Contributions:
+        """Return the contribution bounds used to calibrate `query` over so many public groups."""
         if self.privacy_unit is None:
             return Contributions(1, 1)
         in_groups = min(self.max_groups or groups, groups)
-        if self.counts_people(query):
+        if self._bounds_groups_only(query):
             return Contributions(min(self.max_rows or in_groups, in_groups), 1)
         per_group = self.max_rows_per_group or self.max_rows
         if per_group is None:
@@ -82,12 +90,12 @@ class Protection:
         total = min(self.max_rows or in_groups * per_group, in_groups * per_group)
         return Contributions(total, min(per_group, total))
 
-    def kept(self, query: Counted, groups: int) -> Kept:
+    def kept(self, query: HistogramQuery, groups: int) -> Kept:
         """Return what must be enforced so that no person exceeds `contributions`."""
         if self.privacy_unit is None:
             return Kept()
         bounds = self.contributions(query, groups)
-        if self.counts_people(query):
+        if self._bounds_groups_only(query):
             return Kept(groups=bounds.total if bounds.total < groups else None)
         in_groups = min(self.max_groups or groups, groups)
         return Kept(

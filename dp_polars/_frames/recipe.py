@@ -12,6 +12,7 @@ from polars import selectors as cs
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._numeric.numbers import given
 from dp_polars._rowwise.gate import row_by_row
+from dp_polars._rowwise.steps import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -137,6 +138,13 @@ class Recipe:
         if unit is not None and unit not in schema:
             msg = f"the frame must have the privacy unit {unit!r} as a column, got the columns {list(schema)}."
             raise ValueError(msg)
+        if unit is not None and schema[unit].is_nested() and pl.Categorical in list(parts_of(schema[unit])):
+            # Polars may tell them apart by their numbers, which can be others in the next scan.
+            msg = (
+                f"the privacy unit {unit!r} must not hold Categoricals inside a nested type, got {schema[unit]}.\n\n"
+                "Hint: cast them to pl.String before protect."
+            )
+            raise TypeError(msg)
         for step in self.steps:
             frame = step.apply(frame, unit)
         return frame

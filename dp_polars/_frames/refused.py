@@ -99,7 +99,7 @@ def refusal(method: str, call: str = "") -> str:
     """Return why a private frame does not have a method, written as `call`, and what to do instead."""
     family = re.sub("^(iter|sink|to|write)_.*", r"\1_…", method)
     rule = next(rule for rule in METHODS if not rule.steps or method in rule.steps or family in rule.steps)
-    return f"{call or method}: this {rule.why}.\n\nHint: {rule.instead}"
+    return rule.message(call or method, "this")
 
 
 class Refusing:

@@ -1,39 +1,21 @@
-"""A private query: what it will cost, and its release."""
+"""The release of a private query, in the one order that keeps the promise: type, charge, run, shield, draw."""
 
 from __future__ import annotations
 
-import json
-import os
-import secrets
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timezone
-from fractions import Fraction
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from dp_polars._accounting.claims import Loss
 from dp_polars._engines.bounding import Cells
-from dp_polars._engines.polars_engine import Output, count, draw_groups
+from dp_polars._engines.contract import Engine, Output, Released, Tally, UnreadableError, Work
 from dp_polars._frames import group_keys
-from dp_polars._frames.sources import PrivateRows, Source, UnreadableError, source_of
-from dp_polars._mechanisms.errors import error_bound
-from dp_polars._numeric.numbers import given, positive_int
 from dp_polars._rowwise.gate import row_by_row
 
 if TYPE_CHECKING:
-    from polars._typing import EngineType
-
     from dp_polars._accounting.budgets import Budget
-    from dp_polars._frames.protection import Protection
-    from dp_polars._frames.recipe import Recipe
-    from dp_polars._queries.queries import Counted
-
-_CLAIM_KEY = b"dp_polars.claim"
-_ENGINES = ["auto", "in-memory", "streaming"]
-
+    from dp_polars._frames.query import PrivateQuery
+    from dp_polars._queries.query import HistogramQuery
 
 _FAILED = (
     "The release failed while the engine ran on the private rows. Its message may hold values of them and is not "
@@ -51,320 +33,112 @@ class ReleaseError(RuntimeError):
 
 @dataclass(frozen=True)
 class Ask:
-    """One output of a private query."""
+    """One output of a private query: its name, the columns that are asked about, and what is asked."""
 
     name: str
-    column: pl.Expr
-    query: Counted
+    columns: tuple[pl.Expr, ...]
+    query: HistogramQuery
 
 
-@dataclass(frozen=True)
-class _Bound:
-    """A query on given data: everything proved and typed, nothing read."""
-
-    rows: pl.LazyFrame
-    keys: pl.DataFrame | None
-    outputs: list[Output]
-    types: list[pl.DataType]
-
-
-class PrivateQuery:
-    """Outputs of a private frame, asked for but not yet released. Made by `PrivateFrame.agg`.
-
-    Each call of `release` is one release and is charged as one; nothing else of a query reads the private rows.
-    """
-
-    def __init__(
-        self,
-        recipe: Recipe,
-        source: pl.LazyFrame | None,
-        budget: Budget | None,
-        keys: pl.DataFrame | None,
-        asks: tuple[Ask, ...],
-    ) -> None:
-        self._recipe, self._source, self._budget, self._keys = recipe, source, budget, keys
-        protection, groups = recipe.protection, 1 if keys is None else keys.height
-        self._asks = tuple(Ask(ask.name, ask.column, _under(protection, ask, groups)) for ask in asks)
-        if source is not None:
-            self._bind(source)
-
-    @property
-    def protection(self) -> Protection:
-        """Who is protected, and by which bounds."""
-        return self._recipe.protection
-
-    @property
-    def asks(self) -> tuple[Ask, ...]:
-        """The outputs, each with its claim."""
-        return self._asks
-
-    @property
-    def loss(self) -> Loss:
-        """What one person loses to one release of all outputs: in rho where all are given so, else in epsilon."""
-        units = {ask.query.claim.loss.unit for ask in self._asks}
-        unit = units.pop() if len(units) == 1 else "epsilon"
-        return Loss(sum((ask.query.claim.cost(unit) for ask in self._asks), Fraction(0)), unit)
-
-    def explain(self) -> pl.DataFrame:
-        """Return what a release would cost and how good it would be, without reading a row.
-
-        Returns
-        -------
-        DataFrame
-            One row per output: `output`, `selects`, `mechanism`, `candidates` (null where only the column's type
-            names them and no data is bound), `groups`, `neighboring_relation`, `privacy_unit`, `score_range` (R of one
-            person's row, or of one person where people are counted), `rate` (λ), `epsilon` and `rho` (the loss of one
-            person over all groups, in both units), `error_95` (with probability 0.95 the answer of a group is nearer
-            to the best one than this, counting the rows that the bounds keep) and `error_unit`.
-        """
-        return pl.DataFrame([self._explain_one(ask) for ask in self._asks])
-
-    def release(
-        self, frame: PrivateRows | None = None, *, engine: EngineType = "auto", partitions: int | None = None
-    ) -> pl.DataFrame:
-        """Release all outputs once, charged to the budget before a row is read.
-
-        Parameters
-        ----------
-        frame
-            The private rows, where the query was built without any: a LazyFrame, a DataFrame, a pyarrow dataset, or
-            anything that speaks Arrow's C stream (a pyarrow Table or RecordBatchReader, a DuckDB relation, pandas).
-        engine
-            Polars' engine: "auto", "in-memory" or "streaming".
-        partitions
-            Into how many parts the people are divided, one being counted after the other: more parts take less
-            memory and more time. None: a part for every 2**24 rows, which are counted first.
-
-        Returns
-        -------
-        DataFrame
-            The public keys, each once and in their given order, then one column per output. Groups without rows are
-            answered like any other; rows of other keys are left out.
-
-        Raises
-        ------
-        BudgetExceededError
-            If the budget has too little left. Nothing is charged then, and no row is read.
-        ReleaseError
-            If the engine fails on the private rows, or they can't be read; the charge stays.
-        TypeError, ValueError
-            If the frame is missing or has other columns than the query needs.
-
-        Notes
-        -----
-        The columns' types are public. Where they are found by looking at values (pandas' object columns, a CSV file's
-        inferred schema), fix them beforehand.
-        """
-        if partitions is not None:
-            positive_int("partitions", partitions)
-        if not isinstance(engine, str) or engine not in _ENGINES:
-            msg = f"engine must be one of {_ENGINES}, got {given(engine)}."
-            raise ValueError(msg)
-        answers = None
-        try:
-            source = self._source_of(frame)
-        except UnreadableError:
-            source = None  # that it failed says something of the rows, so it is paid for
-        if source is not None:
-            self._bind(source.unread)
-        self._charge()
-        try:
-            if source is not None:
-                answers = self._draw(self._bind(source.read()), engine, partitions)
-        except (Exception, pl.exceptions.PanicException):
-            answers = None
-        if answers is None:  # raised here, where no exception with private values is its context
-            raise ReleaseError
-        return answers
-
-    def collect(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
-        """Refuse: a collected query looks repeatable, and each release is one."""
-        msg = "a private query must be released, not collected.\n\nHint: release()."
-        raise TypeError(msg)
-
-    def sink_parquet(
-        self,
-        path: str | os.PathLike[str],
-        frame: PrivateRows | None = None,
-        *,
-        engine: EngineType = "auto",
-        partitions: int | None = None,
-    ) -> None:
-        """Release once into a Parquet file that carries its claim: `read_claim` reads it back.
-
-        The file is written beside `path` and renamed: there is never half of one. An existing file is replaced.
-
-        Parameters
-        ----------
-        path
-            The file.
-        frame, engine, partitions
-            As for `release`.
-        """
-        from pyarrow import parquet
-
-        target = Path(path)
-        if not target.parent.is_dir() or target.is_dir():
-            msg = f"path must be a file in a folder that is there, got {str(path)!r}."
-            raise (IsADirectoryError if target.is_dir() else FileNotFoundError)(msg)
-        # Made before anything is charged, so that a folder that can't be written costs nothing.
-        temporary = target.with_name(f".{target.name}-{secrets.token_hex(8)}")
-        try:
-            with temporary.open("xb") as file:
-                table = self.release(frame, engine=engine, partitions=partitions).to_arrow()
-                claim = json.dumps(self._claim()).encode()
-                table = table.replace_schema_metadata({**(table.schema.metadata or {}), _CLAIM_KEY: claim})
-                parquet.write_table(table, file)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(target)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                temporary.unlink()
-            raise
-
-    def __repr__(self) -> str:
-        asks = "\n".join(
-            f"  {ask.name}: {ask.query}, {ask.query.claim.loss}, {ask.query.claim.mechanism}" for ask in self._asks
-        )
-        groups = "one group" if self._keys is None else f"{self._keys.height:,} public groups"
-        return f"<PrivateQuery: {groups}, {self.protection}\n{asks}>"
-
-    def _source_of(self, frame: PrivateRows | None) -> Source:
-        if (frame is None) == (self._source is None):
-            msg = (
-                "release must be given a frame, for the query was built without one."
-                if frame is None
-                else "release must not be given a frame: the query was built on one."
-            )
-            raise TypeError(msg)
-        return source_of(self._source if frame is None else frame, self.protection)
-
-    def _draw(self, bound: _Bound, engine: EngineType, partitions: int | None) -> pl.DataFrame:
-        unit, groups = self.protection.privacy_unit, 1 if bound.keys is None else bound.keys.height
-        histograms = count(bound.rows, unit, bound.keys, bound.outputs, engine=engine, partitions=partitions)
-        answers = [
-            output.query.answers(draw_groups(histogram, groups, output.query, dtype), dtype).alias(output.name)
-            for output, dtype, histogram in zip(bound.outputs, bound.types, histograms, strict=True)
-        ]
-        return pl.DataFrame(answers if bound.keys is None else [*bound.keys.get_columns(), *answers])
-
-    def _bind(self, frame: pl.LazyFrame) -> _Bound:
-        rows = self._recipe.rows(frame)
-        schema = rows.collect_schema()
-        keys = None if self._keys is None else group_keys.in_types_of(self._keys, schema)
-        groups = 1 if keys is None else keys.height
-        outputs, types = [], []
-        for ask in self._asks:
-            column = row_by_row(ask.column, schema, f"The column of output {ask.name!r}")
-            dtype = rows.select(column).collect_schema().dtypes()[0]
-            try:
-                ask.query.answer_type(dtype)
-                Cells.of(groups, ask.query.draw(dtype).size)  # they must fit into one integer
-            except (TypeError, ValueError) as error:
-                msg = f"Output {ask.name!r}: {error}"
-                raise type(error)(msg) from None
-            kept = self.protection.kept(ask.query, groups)
-            outputs.append(Output(ask.name, column, ask.query, kept, self.protection.counts_people(ask.query)))
-            types.append(dtype)
-        return _Bound(rows, keys, outputs, types)
-
-    def _charge(self, budget: Budget | None = None) -> None:
-        """Charge the query's own budget, or the one given."""
-        budget = self._budget if budget is None else budget
-        if budget is not None:
-            budget.charge(
-                [(f"{ask.name}: {ask.query}", ask.query.claim) for ask in self._asks],
-                privacy_unit=self.protection.privacy_unit,
-                neighboring_relation=self.protection.neighboring_relation,
-            )
-
-    def _explain_one(self, ask: Ask) -> dict[str, Any]:
-        claim = ask.query.claim
-        size = self._size(ask)
-        people = self.protection.counts_people(ask.query) or self.protection.privacy_unit is None
-        return {
-            "output": ask.name,
-            "selects": str(ask.query),
-            "mechanism": claim.mechanism,
-            "candidates": size,
-            "groups": 1 if self._keys is None else self._keys.height,
-            "neighboring_relation": self.protection.neighboring_relation,
-            "privacy_unit": self.protection.privacy_unit,
-            "score_range": float(claim.score_range),
-            "rate": float(claim.rate),
-            "epsilon": float(claim.cost("epsilon")),
-            "rho": float(claim.cost("rho")),
-            "error_95": None if size is None else error_bound(size, 0.05, claim) / ask.query.score.unit,
-            "error_unit": "people" if people else "rows",
-        }
-
-    def _size(self, ask: Ask) -> int | None:
-        if ask.query.candidates_type is not None:
-            return ask.query.draw().size
-        if self._source is None:
-            return None
-        bound = self._bind(self._source)
-        return next(
-            output.query.draw(dtype).size
-            for output, dtype in zip(bound.outputs, bound.types, strict=True)
-            if output.name == ask.name
-        )
-
-    def _claim(self) -> dict[str, Any]:
-        columns = {}
-        for ask in self._asks:
-            claim = ask.query.claim
-            columns[ask.name] = {
-                "selects": str(ask.query),
-                "mechanism": claim.mechanism,
-                "loss": {"unit": claim.loss.unit, "value": float(claim.loss.value), "exact": str(claim.loss.value)},
-                "neighboring_relation": self.protection.neighboring_relation,
-                "privacy_unit": self.protection.privacy_unit,
-            }
-        return {
-            "date": datetime.now(timezone.utc).date().isoformat(),
-            "protection": str(self.protection),
-            "groups": 1 if self._keys is None else self._keys.height,
-            "loss": str(self.loss),
-            "columns": columns,
-        }
-
-
-def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the privacy claim that a Parquet file written by `PrivateQuery.sink_parquet` carries.
-
-    Parameters
-    ----------
-    path
-        The file.
-
-    Returns
-    -------
-    dict
-        `date` (ISO), `protection` (who is a person, and the bounds), `groups` (their number), `loss` (of one person to
-        the whole file) and `columns`: name -> `selects`, `mechanism`, `loss` (`unit`, `value` and the `exact` ratio),
-        `neighboring_relation`, `privacy_unit`.
+def release_by(query: PrivateQuery, engine: Engine[Released], budget: Budget | None = None) -> Released:
+    """Release all outputs once by an engine, charged to the query's own budget, or the one given, before a row is read.
 
     Raises
     ------
-    ValueError
-        If the file carries no claim.
+    BudgetExceededError
+        If the budget has too little left. Nothing is charged then, and no row is read.
+    ReleaseError
+        If the engine fails on the private rows, or they can't be read; the charge stays.
+    TypeError, ValueError
+        If the query does not fit the columns, or the engine. Nothing is charged then.
     """
-    from pyarrow import parquet
-
-    metadata = parquet.read_schema(Path(path)).metadata or {}
-    if _CLAIM_KEY not in metadata:
-        msg = f"the file must have been written by PrivateQuery.sink_parquet, got {str(path)!r} without a claim."
-        raise ValueError(msg)
-    claim: dict[str, Any] = json.loads(metadata[_CLAIM_KEY])
-    return claim
-
-
-def _under(protection: Protection, ask: Ask, groups: int) -> Counted:
+    released = work = None
     try:
-        bounds = protection.contributions(ask.query, groups)
-    except ValueError as error:
-        msg = f"Output {ask.name!r}: {error}"
-        raise ValueError(msg) from None
-    return ask.query.under(bounds, protection.neighboring_relation)
+        work = bind(query, engine)
+    except UnreadableError:
+        pass  # that it failed says something of the rows, so it is paid for
+    else:
+        engine.check(work)
+    _charge(query, budget)
+    try:
+        if work is not None:
+            released = engine.answer(work)
+    except (Exception, pl.exceptions.PanicException):
+        released = None
+    if released is None:  # raised here, where no exception with private values is its context
+        raise ReleaseError
+    return released
+
+
+def bind(query: PrivateQuery, engine: Engine[Released]) -> Work:
+    """Return the query on the engine's columns: everything proved and typed, nothing read."""
+    recipe, protection = query._recipe, query.protection
+    if not engine.runs_expressions:
+        _refuse_expressions(query, engine)
+    names = [name for ask in query.asks for column in ask.columns for name in column.meta.root_names()]
+    names += [] if query._keys is None else query._keys.columns
+    given = pl.LazyFrame(schema=engine.schema(dict.fromkeys(names)))
+    rows = recipe.rows(given) if engine.runs_expressions else given
+    schema = rows.collect_schema()
+    keys = None if query._keys is None else group_keys.in_types_of(query._keys, schema)
+    groups = 1 if keys is None else keys.height
+    tallies: list[Tally] = []
+    outputs = []
+    for ask in query.asks:
+        columns = tuple(row_by_row(column, schema, f"The column of output {ask.name!r}") for column in ask.columns)
+        types = tuple(rows.select(column).collect_schema().dtypes()[0] for column in columns)
+        try:
+            ask.query.answer_type(*types)
+            coding = ask.query.coding(*types)
+            Cells.of(groups, coding.size)  # they must fit into one integer
+        except (TypeError, ValueError) as error:
+            msg = f"Output {ask.name!r}: {error}"
+            raise type(error)(msg) from None
+        kept, people = protection.kept(ask.query, groups), protection.counts_people(ask.query)
+        tally = Tally(columns, types, coding, ask.query.weighing(*types), kept, people)
+        position = next((n for n, made in enumerate(tallies) if _is_same(tally, made)), len(tallies))
+        if position == len(tallies):
+            tallies.append(tally)
+        outputs.append(Output(ask.name, ask.query, types, position))
+    return Work(protection.privacy_unit, keys, tuple(tallies), tuple(outputs), recipe.rows)
+
+
+def _is_same(one: Tally, other: Tally) -> bool:
+    """Return whether two histograms are one: of the same columns, codes, weights and bounds."""
+    return (
+        (one.types, one.coding, one.weighing, one.kept, one.people)
+        == (other.types, other.coding, other.weighing, other.kept, other.people)
+        and len(one.columns) == len(other.columns)
+        and all(
+            a.meta.undo_aliases().meta.eq(b.meta.undo_aliases())
+            for a, b in zip(one.columns, other.columns, strict=True)
+        )
+    )
+
+
+def _refuse_expressions(query: PrivateQuery, engine: Engine[Released]) -> None:
+    if query._recipe.steps:
+        msg = (
+            "query must not have row operations (filter, with_columns, select, join): they are Polars expressions.\n\n"
+            f"Hint: do them on {engine.rows_are} first, row by row."
+        )
+        raise TypeError(msg)
+    for ask in query.asks:
+        for column in ask.columns:
+            names = column.meta.root_names()
+            if len(names) != 1 or not column.meta.undo_aliases().meta.eq(pl.col(names[0])):
+                msg = (
+                    f"Output {ask.name!r} must be asked of a column as it is: Polars expressions can't be run here.\n\n"
+                    f"Hint: make the column on {engine.rows_are} first, row by row."
+                )
+                raise TypeError(msg)
+
+
+def _charge(query: PrivateQuery, budget: Budget | None) -> None:
+    budget = query._budget if budget is None else budget
+    if budget is not None:
+        budget.charge(
+            [(f"{ask.name}: {ask.query}", ask.query.claim) for ask in query.asks],
+            privacy_unit=query.protection.privacy_unit,
+            neighboring_relation=query.protection.neighboring_relation,
+        )

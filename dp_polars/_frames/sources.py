@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
 
-from dp_polars._rowwise.plans import refuse_filter_of_arrow, refuse_unsafe_plan
+from dp_polars._engines.polars_engine import PolarsEngine
+from dp_polars._rowwise.files import files_of_arrow, refuse_filter_of_arrow, refuse_repeated_files
+from dp_polars._rowwise.plans import refuse_unsafe_plan
+from dp_polars._rowwise.views import holds_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from polars._typing import EngineType
+    from typing_extensions import Self
 
     from dp_polars._frames.protection import Protection
 
@@ -20,16 +25,16 @@ if TYPE_CHECKING:
 PrivateRows: TypeAlias = "pl.LazyFrame | pl.DataFrame | object"
 
 
-class UnreadableError(Exception):
-    """A stream of private rows failed when it was opened. That, and why, depends on the rows."""
-
-
 @dataclass(frozen=True)
 class Source:
-    """Private rows that are not read yet."""
+    """Private rows that are not read yet; `unread` is None where they could not be opened."""
 
-    unread: pl.LazyFrame
+    unread: pl.LazyFrame | None
     read: Callable[[], pl.LazyFrame]
+
+    def by_polars(self, engine: EngineType = "auto", partitions: int | None = None) -> PolarsEngine:
+        """Return Polars as the engine that answers from these rows."""
+        return PolarsEngine(self.unread, self.read, engine, partitions)
 
 
 def source_of(frame: PrivateRows, protection: Protection) -> Source:
@@ -43,6 +48,8 @@ def source_of(frame: PrivateRows, protection: Protection) -> Source:
     datasets = sys.modules.get("pyarrow.dataset")  # who has a dataset has imported it
     if datasets is not None and isinstance(frame, datasets.Dataset):
         refuse_filter_of_arrow(frame)
+        if protection.privacy_unit is None:
+            refuse_repeated_files(files_of_arrow(frame))
         dataset = pl.scan_pyarrow_dataset(frame)
         return Source(dataset, lambda: dataset)
     if hasattr(frame, "__arrow_c_stream__") and not isinstance(frame, pl.Series):
@@ -52,14 +59,36 @@ def source_of(frame: PrivateRows, protection: Protection) -> Source:
             stream = pa.RecordBatchReader.from_stream(frame)
         except Exception:  # pandas and DuckDB convert, or run, here: their messages hold values
             stream = None
-        if stream is None:
-            raise UnreadableError
+        if stream is None:  # that it failed says something of the rows, so the engine says so after the charge
+            return Source(None, pl.LazyFrame)
         return Source(_lazy(stream.schema.empty_table()), lambda: _lazy(stream.read_all()))
     msg = (
         "private rows must be a LazyFrame, a DataFrame, a pyarrow dataset or an object with Arrow's C stream, got "
         f"{type(frame).__name__}."
     )
     raise TypeError(msg)
+
+
+class WithoutRows:
+    """What may be bound to private rows, under `_source`, and is pickled only without them. It never changes."""
+
+    _source: pl.LazyFrame | None
+
+    def __getstate__(self) -> dict[str, object]:
+        if self._source is not None and holds_rows(self._source):
+            msg = (
+                f"a {type(self).__name__} must be bound to no rows in memory to be pickled: they would all be in the "
+                "pickle.\n\nHint: build the query without data, dp_polars.protect(…), and give the rows to "
+                "release(frame); or protect a scan of files."
+            )
+            raise TypeError(msg)
+        return self.__dict__.copy()
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        return self
 
 
 def _lazy(table: pa.Table) -> pl.LazyFrame:

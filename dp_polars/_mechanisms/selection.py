@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp_polars._accounting.claims import Claim, Loss
 from dp_polars._mechanisms.racing import Blocks, ExactBlocks, GapArray, race
+from dp_polars._numeric import column_types
 from dp_polars._numeric.numbers import Number
 from dp_polars._numeric.words import WordSource, system_words
 
 if TYPE_CHECKING:
     from dp_polars._accounting.claims import Mechanism
     from dp_polars._numeric.arrays import Ints
-
-Scores: TypeAlias = "NDArray[Any]"  # of integers of any width, or float64
 
 
 def permute_and_flip(
@@ -29,8 +28,10 @@ def permute_and_flip(
     Parameters
     ----------
     scores
-        Quality scores, higher is better, shape (k,) or (g, k) with k >= 1; integers or floats, not objects. How many
-        there are, and which of them are finite, is public: a NaN or infinite score is a candidate that can't win.
+        Quality scores, higher is better, shape (k,) or (g, k) with k >= 1: lists of integers and floats, NumPy arrays,
+        Series, DataFrames or Arrow arrays. No score is rounded: integers of any size stay exact, also beside floats
+        and nulls. How many there are, and which of them are finite, is public: a null, masked, NaN or infinite score is
+        a candidate that can't win.
     epsilon
         The privacy loss of the release, in pure DP. For shape (g, k), of all g draws together, provided that
         `sensitivity` sums over all rows that one person touches.
@@ -106,27 +107,15 @@ def exponential_mechanism(
     return _select(scores, Claim.for_scores(Loss.of(epsilon=epsilon, rho=rho), "exponential", sensitivity, monotonic))
 
 
-def check_scores(scores: ArrayLike) -> Scores:
-    """Return the scores as an array of integers or float64."""
-    try:
-        array = np.asarray(scores)
-    except ValueError:
-        msg = "scores must have shape (k,) or (g, k), got rows of different lengths."
-        raise ValueError(msg) from None
-    if array.dtype.kind not in "iuf" or array.dtype.itemsize > 8:
-        msg = f"scores must be integers or floats of at most 64 bits, got dtype {array.dtype}."
-        raise TypeError(msg)
-    return array.astype(np.float64) if array.dtype.kind == "f" else array
-
-
 def _select(scores: ArrayLike, claim: Claim) -> int | NDArray[np.int64]:
-    array = check_scores(scores)
+    array, offered = column_types.exact_numbers("scores", scores)
     if array.ndim not in (1, 2) or not array.shape[-1] >= 1:
         msg = f"scores must have shape (k,) or (g, k) with k >= 1, got {array.shape}."
         raise ValueError(msg)
     rows = np.atleast_2d(array)
     lengths = np.full(len(rows), rows.shape[1], np.int64)
-    chosen = best_rows(rows.ravel(), lengths, claim.rate, claim.mechanism, system_words())
+    flat = None if offered is None else offered.ravel()
+    chosen = best_rows(rows.ravel(), lengths, claim.rate, claim.mechanism, system_words(), offered=flat)
     if (chosen < 0).any():
         msg = "scores must have at least one finite number in every row."
         raise ValueError(msg)
@@ -134,7 +123,7 @@ def _select(scores: ArrayLike, claim: Claim) -> int | NDArray[np.int64]:
 
 
 def best_rows(
-    scores: Scores,
+    scores: column_types.Exact,
     lengths: Ints,
     rate: Fraction,
     mechanism: Mechanism,
@@ -148,7 +137,7 @@ def best_rows(
     Parameters
     ----------
     scores
-        Shape (n,): the scores of all rows, group after group.
+        Shape (n,): the scores of all rows, group after group: see `column_types.Exact`.
     lengths
         Shape (g,): rows of each group.
     offered
@@ -177,8 +166,8 @@ def best_rows(
 
     def exact(group: int) -> ExactBlocks:
         start, size = int(starts[group]), int(lengths[groups[group]])
-        top = Fraction(best[group].item())
-        return (lambda i: abs(top - Fraction(scores[start + i].item()))), [1] * size
+        top = Fraction(best.item(group))
+        return (lambda i: abs(top - Fraction(scores.item(start + i)))), [1] * size
 
     winners = race(Blocks(_RowGaps(scores, best, starts, lowest), starts, exact), rate, mechanism, words)
     chosen[groups] = winners.blocks - starts
@@ -187,10 +176,10 @@ def best_rows(
 
 @dataclass(frozen=True)
 class _RowGaps:
-    """How far each row's score is from the best one of its group: exact for integers, rounded once for floats."""
+    """How far each row's score is from the best one of its group: see `column_types.gaps_between`."""
 
-    scores: Scores
-    best: Scores
+    scores: column_types.Exact
+    best: column_types.Exact
     starts: Ints
     lowest: bool
 
@@ -205,15 +194,4 @@ class _RowGaps:
             edges = np.maximum(self.starts[first - 1 : last] - rows.start, 0)
             best = np.repeat(best, np.diff(edges, append=len(part)))
         high, low = (part, best) if self.lowest else (best, part)
-        if self.scores.dtype.kind == "f":
-            with np.errstate(over="ignore"):  # an infinite gap is a far one
-                gaps: GapArray = high - low
-                return gaps
-        # A difference modulo 2**64 is the true one, however the scores are signed.
-        return _modulo(high) - _modulo(low)
-
-
-def _modulo(scores: NDArray[np.integer]) -> NDArray[np.uint64]:
-    """Return integers modulo 2**64, without a copy where they are as wide."""
-    wide = scores if scores.dtype.itemsize == 8 else scores.astype(np.int64)
-    return wide.view(np.uint64)
+        return column_types.gaps_between(high, low)

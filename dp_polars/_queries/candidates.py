@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from dp_polars._numeric import column_types
 from dp_polars._numeric.numbers import Number, as_fraction, given
-from dp_polars._queries import column_types
 from dp_polars._queries.durations import nanoseconds
 
 # What users may give as a list of candidates: also anything that speaks Arrow's C interface (pyarrow arrays).
@@ -61,10 +61,11 @@ class Categories(_Listed):
             raise TypeError(msg)
         if isinstance(values, pl.Enum):
             values = values.categories
-        return cls(_check(_to_series(values)))
+        series = _to_series(values)
+        return cls(_check(series.cast(column_types.released(series.dtype))))
 
     def for_column(self, dtype: pl.DataType | None) -> pl.Series:
-        """Return the candidates as a Series of the column's type, or as they were given."""
+        """Return the candidates as a Series of the column's type (text for a Categorical), or as they were given."""
         if dtype is None:
             if self.values is None:
                 msg = "the column's type must be known where only it names the candidates."
@@ -87,10 +88,11 @@ class Categories(_Listed):
             if dtype.is_float() and own == "number":
                 msg += "\n\nHint: round or cut the column to integers, decimals or categories first."
             raise TypeError(msg)
-        if self.values.dtype == dtype:
+        answer = column_types.released(dtype)
+        if self.values.dtype == answer:
             return self.values
         try:
-            values = self.values.cast(dtype)
+            values = self.values.cast(answer)
         except pl.exceptions.PolarsError:
             values = None
         if values is None or values.cast(self.values.dtype).ne_missing(self.values).any():
@@ -279,6 +281,9 @@ def _as_grid(ascending: pl.Series) -> Ordered:
 def _to_series(values: Values) -> pl.Series:
     if isinstance(values, pl.Series):
         return values.alias("")
+    if np.ma.is_masked(values):
+        msg = "candidates must not contain null."
+        raise ValueError(msg)
     if isinstance(values, np.ndarray):
         return pl.Series(values.copy())  # whoever writes into the array later must not change what was checked
     if hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):
@@ -297,11 +302,28 @@ def _to_series(values: Values) -> pl.Series:
     try:
         if kinds == ["datetime", "datetime with time zone"]:
             raise TypeError
-        return pl.Series(values, dtype=dtype, strict=kinds != ["float", "int"])
-    except (TypeError, OverflowError, pl.exceptions.PolarsError):
+        series = pl.Series(values, dtype=dtype, strict=kinds != ["float", "int"])
+        kept = series.to_list() if column_types.family(series.dtype) else values
+    except (
+        TypeError,
+        ValueError,
+        OverflowError,
+        RuntimeError,
+        pl.exceptions.PolarsError,
+        pl.exceptions.PanicException,
+    ):
         what = f"of one type that Polars knows, got {kinds}" if dtype is None else "integers that fit into 64 bits"
         msg = f"candidates must be {what}."
         raise TypeError(msg) from None
+    for value, stays in zip(values, kept, strict=True):
+        exact = value.item() if isinstance(value, np.generic) else value
+        if not (stays is value or stays == exact or (stays != stays and exact != exact)):  # the last one is NaN
+            msg = (
+                f"candidates must be values that one Polars type holds exactly, got {given(value)} for {series.dtype}."
+                "\n\nHint: give all in one type, as a Series or a NumPy array."
+            )
+            raise TypeError(msg)
+    return series
 
 
 def _kind(value: object) -> str:
@@ -353,6 +375,10 @@ def _from_integers(physical: NDArray[np.uint64], dtype: pl.DataType) -> pl.Serie
 
 def _number_dtype(ends: list[object], exact: list[Fraction]) -> pl.DataType:
     if any(isinstance(value, (float, np.floating, Fraction)) for value in ends):
+        for value in ends:
+            if isinstance(value, (int, np.integer)) and column_types.float_of(int(value)) != int(value):
+                msg = f"an integer of a grid of Float64 must be a float64 exactly, got {value!r}."
+                raise ValueError(msg)
         return pl.Float64()
     if any(isinstance(value, Decimal) for value in ends):
         for scale in range(_MOST_PLACES + 1):

@@ -13,24 +13,30 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from dp_polars._mechanisms.racing import FAR, Blocks, ExactBlocks, race
-from dp_polars._numeric.arrays import Ints, SignedInts
+from dp_polars._numeric.arrays import Ints, SignedInts, offsets, slices
 from dp_polars._numeric.threads import in_parallel
 from dp_polars._numeric.words import WordSource, system_words, uniform_below
 from dp_polars._queries import scores
-from dp_polars._queries.scores import QuantileScore, Runs, Score, Slots
+from dp_polars._queries.scores import Runs, Score, Slots
 
 if TYPE_CHECKING:
     from dp_polars._accounting.claims import Mechanism
     from dp_polars._queries.encoding import Codes
+    from dp_polars._queries.histograms import Histogram
 
 # Rows, and cells of a dense histogram, that a thread works on before it takes the next: enough that two threads seldom
 # wait for the interpreter, few enough that memory stays small.
 _SLICE_ROWS = 1 << 21
 _SLICE_CELLS = 1 << 19
+# Rows of a histogram that a thread works on before it takes the next, and groups with or without rows.
+_GROUPS_ROWS = 1 << 19
+_GROUPS = 1 << 19
 # Candidates for each occupied one up to which a dense histogram is faster.
 _DENSE_UP_TO = 5
 # Rows or cells whose temporaries stay in the cache.
 _CHUNK = 1 << 17
+# Rows of a group from which on `_ranked_of_many` is faster, and how many of them it looks at first.
+_LONG, _SAMPLE = 1 << 15, 1 << 12
 
 
 @dataclass(frozen=True)
@@ -63,22 +69,6 @@ def draw_from_rows(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
         lambda a, b: work(codes[bounds[a] : bounds[b]], lengths[a:b]), list(slices(lengths, _SLICE_ROWS, most))
     )
     return np.concatenate([np.empty(0, np.int64), *parts])
-
-
-def offsets(lengths: Ints) -> Ints:
-    """Return where each group begins, and where the last one ends."""
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-
-
-def slices(lengths: Ints, rows: int, most_groups: int) -> Iterator[tuple[int, int]]:
-    """Yield runs of whole groups, of at most so many rows (or one group) and at most `most_groups` groups."""
-    ends, start = np.cumsum(lengths), 0
-    while start < len(lengths):
-        before = ends[start] - lengths[start]
-        stop = max(int(np.searchsorted(ends, before + rows, side="right")), start + 1)
-        stop = min(stop, start + most_groups)
-        yield start, stop
-        start = stop
 
 
 def _draw_dense(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
@@ -128,8 +118,8 @@ def _draw_sparse(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
     def rows_of(groups: Ints) -> SignedInts:
         return _rectangle(padded, starts[groups], lengths[groups], draw.size)
 
-    if isinstance(draw.score, QuantileScore):  # faster: only the rows near the quantile are sorted
-        return _draw_by_ranks(draw, draw.score.alpha, lengths, rows_of)
+    if draw.score.ranks is not None:  # faster: only the rows near the quantile are sorted
+        return _draw_by_ranks(draw, draw.score.ranks, lengths, rows_of)
     drawn = np.empty(len(lengths), np.int64)
     for groups in _of_like_length(lengths):
         drawn[groups] = _draw_from_blocks(draw, _runs(np.sort(rows_of(groups), axis=1), draw.size))
@@ -153,7 +143,7 @@ def _draw_by_ranks(draw: Draw, alpha: Fraction, lengths: Ints, rows_of: Callable
         drawn[order] = first + offset
         waiting.clear()
 
-    far = math.ceil(Fraction(FAR) / draw.rate)
+    far = _far(draw, alpha)
     for groups in _of_like_length(lengths, 2 * far // alpha.denominator + 4):
         waiting.append((groups, *_near_slots(rows_of(groups), draw.size, alpha, far)))
         if sum(len(slots.gaps) for _, slots, _ in waiting) >= _CHUNK:
@@ -204,24 +194,56 @@ def _near_slots(rows: SignedInts, size: int, alpha: Fraction, far: int) -> tuple
     """Return slots of the quantiles, and how many codes they leave out, all with a gap of at least `far`."""
     totals = _totals(rows, size)
     first, last = _near_ranks(totals, alpha, far)
-    low, ranks = int(first.min()), int(last.max() - first.min()) + 1
-    if low:
-        rows.partition(low, axis=1)
-        rows = rows[:, low:]
-    if ranks < rows.shape[1]:
-        rows.partition(ranks - 1, axis=1)
-        rows = rows[:, :ranks]
-    rows.sort(axis=1)
+    low, high = int(first.min()), min(int(last.max()) + 1, rows.shape[1])
+    if rows.shape[1] < _LONG:
+        rows = _ranked(rows, low, high)
+    else:
+        rows = np.stack([_ranked_of_many(row, low, high) for row in rows])
     left_out = np.maximum(size - 1 - rows[:, -1], 0).astype(np.int64)
     if low:
         left_out += rows[:, 0]
     return scores.slots_of_ranks(rows, low, totals, size, alpha), left_out
 
 
+def _ranked(rows: SignedInts, low: int, high: int) -> SignedInts:
+    """Return the rows of each group of the ranks from `low` up to, without, `high`, ascending; changes the order."""
+    if low:
+        rows.partition(low, axis=1)
+        rows = rows[:, low:]
+    if high - low < rows.shape[1]:
+        rows.partition(high - low - 1, axis=1)
+        rows = rows[:, : high - low]
+    rows.sort(axis=1)
+    return rows
+
+
+def _ranked_of_many(rows: SignedInts, low: int, high: int) -> SignedInts:
+    """Return what `_ranked` does of one long group, in a time that hardly depends on how many rows are equal.
+
+    NumPy's partition takes 50 times as long where most are equal. Two rows that lie around these ranks are guessed
+    from a sample, and only the rows between the two are sorted.
+    """
+    sample = np.sort(rows[:: len(rows) // _SAMPLE])
+    # A rank of the sample is off by about its root; so it is wrong hardly ever, and then costs a sort.
+    each, margin = len(rows) / len(sample), math.isqrt(len(sample)) * 2
+    a, b = (sample[min(max(int(rank / each) + m, 0), len(sample) - 1)] for rank, m in ((low, -margin), (high, margin)))
+    below = int(np.count_nonzero(rows < a))
+    if below > low or int(np.count_nonzero(rows <= b)) < high:
+        return np.sort(rows)[low:high]
+    lowest = min(int(np.count_nonzero(rows == a)), high - below)
+    between = np.sort(rows[np.flatnonzero((rows > a) & (rows < b))])[: max(high - below - lowest, 0)]
+    highest = max(high - below - lowest - len(between), 0)
+    return np.concatenate([np.full(lowest, a), between, np.full(highest, b)])[low - below :]
+
+
+def _far(draw: Draw, alpha: Fraction) -> int:
+    """Return a gap from which on candidates are far, at most more than any group has."""
+    return min(math.ceil(Fraction(FAR) / draw.rate), 2**62 // alpha.denominator)
+
+
 def _near_ranks(totals: Ints, alpha: Fraction, far: int) -> tuple[Ints, Ints]:
     """Return, for each group, ranks outside which every candidate's gap is at least `far`."""
     num, den = alpha.numerator, alpha.denominator
-    far = min(far, 2**62 // den)  # no group has as many rows
     low = np.maximum((num * totals - far) // den - 1, 0)
     high = np.minimum((num * totals + far) // den + 2, totals)
     return low, high
@@ -239,14 +261,59 @@ def _runs(rows: SignedInts, size: int) -> Runs:
     return Runs.of_counts(codes[occupied].astype(np.int64), counts[occupied], sizes)
 
 
+def draw_groups(draw: Draw, histogram: Histogram) -> Ints:
+    """Return one code per group, shape (g,); that of a group without rows is uniform."""
+
+    def of_slice(first: int, last: int) -> Ints:
+        part = histogram.part(first, last)
+        return draw_from_runs(draw, Runs.of_counts(part.codes, part.weights, part.sizes))
+
+    parts = in_parallel(of_slice, list(slices(histogram.sizes, _GROUPS_ROWS, _GROUPS)))
+    return np.concatenate([np.empty(0, np.int64), *parts])
+
+
 def draw_from_runs(draw: Draw, runs: Runs) -> Ints:
     """Return one code per group, drawn from the histogram."""
+    if draw.score.ranks is not None:
+        drawn = _draw_near_runs(draw, draw.score.ranks, runs)
+        if drawn is not None:
+            return drawn
     groups = len(runs.sizes)
     if 0 < groups * draw.size <= _DENSE_UP_TO * len(runs.codes):
         counts = np.zeros((groups, draw.size), scores.gap_dtype(int(runs.totals.max()), draw.score.unit))
         counts[np.repeat(np.arange(groups), runs.sizes), runs.codes] = runs.upto - runs.below
         return _draw_from_gaps(draw, draw.score.dense_gaps(counts))
     return _draw_from_blocks(draw, runs)
+
+
+def _draw_near_runs(draw: Draw, alpha: Fraction, runs: Runs) -> Ints | None:
+    """Draw quantiles from the runs near enough to matter; None where these are not far fewer than all.
+
+    A run is near where it has a row of a rank that `_near_ranks` lists.
+    """
+    ends, before = np.cumsum(runs.sizes), np.cumsum(runs.totals) - runs.totals
+    first, last = _near_ranks(runs.totals, alpha, _far(draw, alpha))
+    running = runs.upto if len(ends) == 1 else runs.upto + np.repeat(before, runs.sizes)
+    start = np.searchsorted(running, before + first, side="right")
+    stop = np.minimum(np.searchsorted(running, before + last, side="right") + 1, ends)
+    sizes = stop - start
+    if 2 * sizes.sum() >= len(runs.codes):
+        return None
+    at = np.repeat(start - (np.cumsum(sizes) - sizes), sizes)
+    at += np.arange(len(at))
+    near = Runs(runs.codes[at], runs.below[at], runs.upto[at], sizes, runs.totals)
+    # Some index that is there, where nothing is cut off.
+    low = np.where(first > 0, runs.codes[np.minimum(start, len(runs.codes) - 1)], 0)
+    high = np.where(last < runs.totals, runs.codes[stop - 1] + 1, draw.size)
+
+    def complete(group: int) -> Slots:
+        part = slice(ends[group] - runs.sizes[group], ends[group])
+        whole = Runs(runs.codes[part], runs.below[part], runs.upto[part], runs.sizes[[group]], runs.totals[[group]])
+        return draw.score.slots(whole, draw.size)
+
+    slots = scores.quantile_slots(near, draw.size, alpha, low, high)
+    code, offset = _draw_from_slots(draw, slots, low + (draw.size - high), complete)
+    return code + offset
 
 
 def _draw_from_blocks(draw: Draw, runs: Runs) -> Ints:

@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from dp_polars._numeric import column_types
 from dp_polars._numeric.threads import in_parallel
-from dp_polars._queries import column_types
 from dp_polars._queries.candidates import Grid, Points
 
 if TYPE_CHECKING:

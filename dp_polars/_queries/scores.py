@@ -91,8 +91,10 @@ class Runs:
         """Return the complete histogram with these counts, given by group and ascending code."""
         ends = np.cumsum(sizes)
         running = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-        before = np.repeat(running[ends - sizes], sizes)
         totals = running[ends] - running[ends - sizes]
+        if len(sizes) == 1:  # nothing is before it
+            return cls(codes, running[:-1], running[1:], sizes, totals)
+        before = np.repeat(running[ends - sizes], sizes)
         return cls(codes, running[:-1] - before, running[1:] - before, sizes, totals)
 
     def nth_unoccupied(self, n: Ints) -> Ints:
@@ -146,8 +148,13 @@ def mode_slots(runs: Runs, size: int) -> Slots:
     )
 
 
-def quantile_slots(runs: Runs, size: int, alpha: Fraction) -> Slots:
-    """Return a slot for each occupied code and for each stretch between them."""
+def quantile_slots(
+    runs: Runs, size: int, alpha: Fraction, low: Ints | int = 0, high: Ints | int | None = None
+) -> Slots:
+    """Return a slot for each occupied code and for each stretch between them.
+
+    `low` and `high` cut the codes of each group to those from `low` up to, without, `high`; the runs must lie there.
+    """
     # An entry is a stretch and the run after it; the last one of a group has no run.
     ends = np.cumsum(runs.sizes + 1)
     heads, lasts = ends - runs.sizes - 1, ends - 1
@@ -156,7 +163,7 @@ def quantile_slots(runs: Runs, size: int, alpha: Fraction) -> Slots:
     total = np.repeat(runs.totals, runs.sizes + 1)
     code, below, upto = np.empty_like(total), np.empty_like(total), np.empty_like(total)
     code[at], below[at], upto[at] = runs.codes, runs.below, runs.upto
-    code[lasts], below[lasts], upto[lasts] = size, runs.totals, runs.totals
+    code[lasts], below[lasts], upto[lasts] = size if high is None else high, runs.totals, runs.totals
 
     gaps, first, m = (np.empty((len(code), 2), np.int64) for _ in range(3))
     below, upto = _excess(below, total, alpha), _excess(upto, total, alpha)
@@ -165,7 +172,7 @@ def quantile_slots(runs: Runs, size: int, alpha: Fraction) -> Slots:
     gaps[heads[runs.totals == 0], 0] = 0  # where nobody is, all candidates are as good
     first[1:, 0], first[:, 1] = code[:-1], code
     first[:, 0] += 1
-    first[heads, 0] = 0
+    first[heads, 0] = low
     m[:, 0], m[:, 1] = code, 1
     m[:, 0] -= first[:, 0]
     m[lasts, 1] = 0
@@ -225,6 +232,10 @@ class Score(Protocol):
     def of_people(self) -> bool:
         """Whether R of one row is also R of one person who counts once for each candidate, with any rows."""
 
+    @property
+    def ranks(self) -> Fraction | None:
+        """α, where a gap follows from the distance to the rank α·N, so that only rows near it matter; else None."""
+
     def range(self, relation: NeighboringRelation) -> Fraction:
         """Return R of one row, in the gaps' units."""
 
@@ -241,6 +252,7 @@ class CountScore:
 
     unit = 1
     of_people = True
+    ranks = None
 
     def range(self, relation: NeighboringRelation) -> Fraction:
         """Return R: see `mode_range`."""
@@ -267,6 +279,11 @@ class QuantileScore:
     def unit(self) -> int:
         """Gaps are in units of 1/den rows."""
         return self.alpha.denominator
+
+    @property
+    def ranks(self) -> Fraction:
+        """Only rows near the rank α·N matter."""
+        return self.alpha
 
     def range(self, relation: NeighboringRelation) -> Fraction:
         """Return R: see `quantile_range`."""

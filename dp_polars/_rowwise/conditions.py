@@ -5,16 +5,11 @@ The inputs of a step are proved before it is asked about, and the step varies.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 
 from dp_polars._rowwise import trials
 from dp_polars._rowwise.names import DIVISIONS, OF_SIGNED_ZEROS, SETS, TAKEN
-from dp_polars._rowwise.steps import Step, bases
-
-if TYPE_CHECKING:
-    from polars._typing import PolarsDataType
+from dp_polars._rowwise.steps import Step, bases, parts_of
 
 
 def always(_: Step) -> bool:
@@ -81,10 +76,15 @@ def takes_floats(step: Step) -> bool:
 
 
 def has_few_categories(step: Step) -> bool:
-    def few(dtype: PolarsDataType) -> bool:
-        return isinstance(dtype, pl.Categorical) and dtype.categories.physical() != pl.UInt32
+    """Return whether there may be no room for a category that a step adds, also in a nested type."""
+    # The result's type is not known where there is no room: to plan such a step adds the category.
+    values = [step] if step.kind == "cast" else step.inputs
+    parts = [part for value in values for dtype in value.dtypes() for part in parts_of(dtype)]
+    return any(isinstance(part, pl.Categorical) and part.categories.physical() != pl.UInt32 for part in parts)
 
-    return any(map(few, step.dtypes()))
+
+def has_few_categories_on_old_polars(step: Step) -> bool:
+    return is_old_polars(step) and has_few_categories(step)
 
 
 def has_lists(step: Step) -> bool:

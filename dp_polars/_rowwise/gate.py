@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from polars.exceptions import ComputeError, PolarsError
 
-from dp_polars._rowwise import lenient, rules, steps, trials
+from dp_polars._rowwise import categories, lenient, rules, steps, trials
 from dp_polars._rowwise.names import SETS, written
 
 if TYPE_CHECKING:
@@ -54,24 +54,18 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
     if not isinstance(expr, pl.Expr):
         msg = f"{what}: a step must be a Polars expression, got {type(expr).__name__}."
         raise TypeError(msg)
-    frame = pl.LazyFrame(schema=frame_schema)
-    try:
-        tree = json.loads(expr.meta.serialize(format="json"))
-        step = steps.read(tree, frame)
-    except (ComputeError, RecursionError) as error:
-        msg = (
-            f"{what}: the expression must be one that can be looked into, got a Python function or a very deep one "
-            f"({type(error).__name__}).\n\nHint: write it with native expressions, in several steps."
-        )
-        raise ValueError(msg) from None
+    frame = pl.LazyFrame(schema={name: categories.apart_type(dtype) for name, dtype in frame_schema.items()})
+    own, step = _read(expr, frame, what)
     gate = _ExpressionGate(what)
+    names_categories = step.tree != own
     try:
         gate.walk(step)
         if gate.rewritten:
-            expr = _written(tree, what)
-        frame.select(expr).collect_schema()
+            expr = _written(categories.home(step.tree), what)
+        tried = steps.without_nan(step.tree) if names_categories else expr
+        frame.select(tried).collect_schema()
     except _RaisesError:
-        failure = trials.failure_on(frame.collect(), expr)
+        failure = trials.failure_on(frame.collect(), steps.without_nan(categories.apart(own)))
         if failure is None:
             raise
         msg = f"{what}: the expression must be one that Polars can run: {failure}"
@@ -79,7 +73,7 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
     except PolarsError as error:
         msg = f"{what}: the expression must fit the columns: {str(error).partition(chr(10))[0]}"
         raise type(error)(msg) from None
-    failure = trials.failure_on(trials.made_up(frame_schema), expr)
+    failure = trials.failure_on(trials.made_up(frame_schema), tried)
     if failure is not None:
         msg = f"{what}: the expression must be one that Polars can run, got on synthetic rows: {failure}"
         raise ValueError(msg)
@@ -102,7 +96,7 @@ class Gate:
         """Return the error that says what is refused, why, and what to write instead."""
         if step.kind == "unknown" and step.parameters:
             details = f" ({step.parameters})"
-        return ValueError(f"{self.what}: {_shown(step)} {rule.why}{details}.\n\nHint: {rule.instead}")
+        return ValueError(rule.message(self.what, _shown(step), details))
 
     def walk(self, step: Step) -> None:
         """Refuse a step for which there is a rule, and its inputs first of all."""
@@ -157,6 +151,19 @@ def _shown(step: Step) -> str:
         ways = [f"str.to_{step.dtypes()[0].base_type().__name__.lower()}"]
     first, *others = (way if way.startswith("a ") else f"`{way}`" for way in ways)
     return f"{first} (or {', '.join(others)})" if others else first
+
+
+def _read(expr: pl.Expr, frame: pl.LazyFrame, what: str) -> tuple[Any, Step]:
+    """Return an expression as JSON, and its steps on Categories of our own."""
+    try:
+        own = json.loads(expr.meta.serialize(format="json"))
+        return own, steps.read(categories.apart(own), frame)
+    except (ComputeError, RecursionError) as error:
+        msg = (
+            f"{what}: the expression must be one that can be looked into, got a Python function or a very deep one "
+            f"({type(error).__name__}).\n\nHint: write it with native expressions, in several steps."
+        )
+        raise ValueError(msg) from None
 
 
 def _written(tree: dict[str, Any], what: str) -> pl.Expr:

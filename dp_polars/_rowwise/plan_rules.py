@@ -25,8 +25,23 @@ BEFORE_PROTECT = (
     Rule(DIVISIONS, ALONE, "divide after `protect`.", when.divides_by_a_constant, "of floats by a constant"),
 )
 
+# What files hold.
+MAY_REPEAT = Rule(
+    frozenset({"a scan of several files"}),
+    "may read a row twice: they must be known to be different where every row is a person",
+    "name each file once, without links to it, or name the privacy unit.",
+    condition="that may be one file, without a privacy unit",
+)
+FILTERED = Rule(
+    frozenset({"a pyarrow dataset with a filter of its own"}),
+    f"skips rows by the least and largest values of others, {PEOPLE}",
+    "filter after `protect`.",
+)
+
 # What a plan before `protect` may hold beside expressions.
 PLANS = (
+    MAY_REPEAT,
+    FILTERED,
     Rule(
         frozenset({"Slice", "a scan with n_rows", "a scan with skip_rows_after_header", "a scan with skip_rows"})
         | {"a scan with skip_lines"},

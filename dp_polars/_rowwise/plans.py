@@ -1,29 +1,28 @@
 """Plans before `protect`: what a LazyFrame already does to the rows.
 
 A private frame counts on one person's rows being there whatever the others' are. A plan that carries a `head`, a
-`unique`, an aggregation or a window breaks that before the frame begins. Polars shows a plan node by node, with
-what is in memory left where it is, to engines that translate it (`LazyFrame.visit`, made for the GPU); what it does
-not show is refused.
+`unique`, an aggregation or a window breaks that before the frame begins. Polars shows a plan node by node; what it
+does not show is refused.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import polars as pl
-from polars.exceptions import ComputeError
-
 from dp_polars._rowwise import plan_rules, rules, steps
+from dp_polars._rowwise.files import files_of_arrow, files_of_scan, refuse_filter_of_arrow, refuse_repeated_files
 from dp_polars._rowwise.gate import Gate
 from dp_polars._rowwise.lenient import SWITCHES
 from dp_polars._rowwise.steps import Step
+from dp_polars._rowwise.views import dataset_of, module_of, serialized_scans, visited
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
+
+    import polars as pl
 
 # Nodes that keep, drop, order or change rows one by one, if their expressions do.
 _BY_ROW = frozenset({"Cache", "Filter", "HStack", "Select", "SimpleProjection", "Sort", "Union"})
@@ -38,29 +37,31 @@ def refuse_unsafe_plan(frame: pl.LazyFrame, *, several_rows: bool = False) -> No
 
     Scans (files, memory, pyarrow datasets without a filter), row-by-row projections, filters and sorts pass. A sort
     passes because a private frame takes no notice of the order of rows. What a plan does not show stays the caller's
-    word: that no file was made by such a step, that a CSV file's inferred schema is public. Casts and parsers that
-    raise on what does not fit are refused; that no other step raises on a row is the caller's word, too.
+    word: that no file was made by such a step, that a CSV file's inferred schema is public, that no file changes
+    between this look and the release. Casts and parsers that raise on what does not fit are refused; that no other
+    step raises on a row is the caller's word, too.
 
     Parameters
     ----------
     frame
         The plan. Nothing is run; what it holds in memory is neither copied nor read.
     several_rows
-        Whether a person may have several rows. Only then may a plan make several rows out of one, or be a
-        vertical concat.
+        Whether a person may have several rows. Only then may a plan make several rows out of one, be a vertical
+        concat, or read a file twice.
 
     Raises
     ------
     ValueError
         If the plan has a step that may look at other rows, one that raises on what does not fit, or one that Polars
-        does not show.
+        does not show; if it may read a file twice; or if its columns can't be found out.
     """
-    # The optimizer would hide steps: a head on a frame in memory becomes a shorter frame.
-    unoptimized = pl.QueryOptFlags.none()._pyoptflags
-    plan = frame._ldf.with_optimizations(unoptimized).visit()
+    plan = visited(frame)
     gate = _PlanGate(plan, several_rows=several_rows)
     gate.check_node(plan.get_node())
     gate.check_hidden_scans(frame)
+    if not several_rows:
+        # A plan shows what Polars made of a concat: since Polars 2 that is one scan of all files.
+        refuse_repeated_files(gate.files)
 
 
 class _PlanGate(Gate):
@@ -71,6 +72,7 @@ class _PlanGate(Gate):
         self.plan = plan
         self.several_rows = several_rows
         self.hidden = ""
+        self.files: list[str] = []
         self.in_memory = False
 
     def check_node(self, number: int) -> None:
@@ -100,18 +102,16 @@ class _PlanGate(Gate):
         """Refuse a scan that skips rows, where only the plan's JSON shows it (IPC; Hive before Polars 2)."""
         if not self.hidden:
             return
-        file = io.BytesIO()
-        try:
-            if self.in_memory:  # which JSON would hold in full
-                self._refuse(_HIDDEN, self.hidden)
-            frame._ldf.serialize_json(file)
-        except ComputeError:
+        scans = None if self.in_memory else serialized_scans(frame)  # which would hold in full what is in memory
+        if scans is None:
             self._refuse(_HIDDEN, self.hidden)
-        for scan in _scans(json.loads(file.getvalue())):
+        for scan in scans:
             if not {"Ipc", "Parquet"}.issuperset(scan["scan_type"]):
                 self._refuse(_HIDDEN, self.hidden)
             options = scan["unified_scan_args"]
             self._check_rows(options["pre_slice"], options["row_index"])
+            if not self.several_rows:
+                self.files += files_of_scan(scan)
 
     def _check_kind(self, node: Any) -> None:  # noqa: ANN401
         kind = type(node).__name__
@@ -126,9 +126,11 @@ class _PlanGate(Gate):
                 self._check_csv(json.loads(node.scan_type[1]))
         elif kind == "DataFrameScan":
             self.in_memory = True
-        elif kind == "PythonScan" and (dataset := _dataset_of(node.options[0])) is not None:
+        elif kind == "PythonScan" and (dataset := dataset_of(node.options[0])) is not None:
             refuse_filter_of_arrow(dataset)
-        elif kind == "PythonScan" and node.options[2] == "pyarrow":
+            if not self.several_rows:
+                self.files += files_of_arrow(dataset)
+        elif kind == "PythonScan" and module_of(node.options[0]).startswith("polars.io.iceberg."):
             pass
         elif kind == "Union" and not self.several_rows:
             self._refuse("a concat")
@@ -136,8 +138,9 @@ class _PlanGate(Gate):
             self._refuse(kind)
 
     def _check_files(self, paths: Sequence[object]) -> None:
-        """Say that a file is not there before anything is paid for it."""
+        """Note the files; say that one is not there before anything is paid for it."""
         for path in map(str, paths):
+            self.files.append(path)
             if not re.search(r"://|[*?\[]", path) and not Path(path).exists():
                 msg = f"the plan given to protect must read files that are there, got {path!r}."
                 raise FileNotFoundError(msg)
@@ -196,31 +199,3 @@ class _PlanGate(Gate):
                 return step("unknown", view.name)
             case other:
                 return step("unknown", "over" if other == "Window" else steps.function_name(other))
-
-
-def refuse_filter_of_arrow(dataset: object) -> None:
-    """Refuse a pyarrow dataset with a filter of its own.
-
-    Arrow leaves out row groups by their least and largest values, and NaN is in neither: whether one person's NaN is
-    read would hang on the others' values.
-    """
-    if getattr(dataset, "_scan_options", {}).get("filter") is not None:
-        msg = "a pyarrow dataset must have no filter of its own.\n\nHint: filter after protect."
-        raise ValueError(msg)
-
-
-def _dataset_of(function: Any) -> object:  # noqa: ANN401
-    """Return the pyarrow dataset that a Python source reads, None if it is no such source of Polars."""
-    read = getattr(function, "func", None)
-    return function.args[0] if getattr(read, "__module__", "") == "polars.io.pyarrow_dataset.anonymous_scan" else None
-
-
-def _scans(tree: object) -> Iterator[Any]:
-    """Yield every scan of a serialized plan."""
-    if isinstance(tree, dict):
-        if "unified_scan_args" in tree:
-            yield tree
-        tree = list(tree.values())
-    if isinstance(tree, list):
-        for value in tree:
-            yield from _scans(value)

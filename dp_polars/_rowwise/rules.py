@@ -56,6 +56,10 @@ class Rule:
         """Return whether the step is refused for this reason."""
         return (not self.steps or step.name in self.steps) and self.where(step)
 
+    def message(self, call: str, step: str, details: str = "") -> str:
+        """Return the error of a user's call: what is refused, why, and what to write instead."""
+        return f"{call}: {step} {self.why}{details}.\n\nHint: {self.instead}"
+
 
 # The table.
 
@@ -67,6 +71,9 @@ ALONE = f"rounds a row's last bit differently where the row is alone in its chun
 _CATEGORY = f"may take a category's number, which other rows decide, {PEOPLE}"
 CLOCKS = "raises on a local time that a clock change leaves out, and the error would tell that a row has it"
 RAISES = "raises on some values, and the error would tell that a row has one"
+
+_TOO_MANY = "raises where the rows hold too many categories, and the error would tell that they do"
+_NO_FEW = "cast the Categorical to pl.String first, or use pl.Categorical."
 
 # Steps that are not taken, whatever they are given. The last one is for what no other names.
 UNLISTED: tuple[Rule, ...] = (
@@ -166,6 +173,20 @@ UNLISTED: tuple[Rule, ...] = (
 # Steps that are taken, but not in every way.
 LISTED: tuple[Rule, ...] = (
     Rule(
+        names("cast coalesce fill_null replace replace_strict when"),
+        _TOO_MANY,
+        _NO_FEW,
+        when.has_few_categories,
+        "on Categoricals of 8 or 16 bits, also in nested types; `cast` to them",
+    ),
+    Rule(
+        names("is_in list.contains"),
+        _TOO_MANY,
+        _NO_FEW,
+        when.has_few_categories_on_old_polars,
+        "on Categoricals of 8 or 16 bits, on Polars 1",
+    ),
+    Rule(
         OPERATORS | {"when"} | (OF_COLUMNS - OF_MIXED_TYPES),
         f"converts a whole column to a nested type, {PEOPLE}",
         "give a constant the column's very type: pl.lit(value, dtype=…).",
@@ -178,13 +199,6 @@ LISTED: tuple[Rule, ...] = (
         "take elements from lists with list.get, and fields from structs.",
         when.holds_floats,
         "with floats in lists, arrays or structs",
-    ),
-    Rule(
-        names("cast coalesce fill_null replace replace_strict when"),
-        RAISES.replace("on some values", "where the rows hold too many categories"),
-        "use pl.Categorical.",
-        when.has_few_categories,
-        "to a Categorical of 8 or 16 bits",
     ),
     Rule(
         OF_ONE_COLUMN,

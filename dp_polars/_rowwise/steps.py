@@ -148,16 +148,17 @@ def write(tree: dict[str, Any]) -> pl.Expr | None:
 
 def bases(*steps: Step) -> set[DataTypeClass]:
     """Return the classes of the types of the steps' results, nested ones among them."""
-    return {base for step in steps for dtype in step.dtypes() for base in _bases(dtype)}
+    return {part.base_type() for step in steps for dtype in step.dtypes() for part in parts_of(dtype)}
 
 
-def _bases(dtype: PolarsDataType) -> Iterator[DataTypeClass]:
-    yield dtype.base_type()
+def parts_of(dtype: PolarsDataType) -> Iterator[PolarsDataType]:
+    """Yield a type, and those nested in it."""
+    yield dtype
     if isinstance(dtype, (pl.List, pl.Array)):
-        yield from _bases(dtype.inner)
+        yield from parts_of(dtype.inner)
     if isinstance(dtype, pl.Struct):
         for field in dtype.fields:
-            yield from _bases(field.dtype)
+            yield from parts_of(field.dtype)
 
 
 def _function(function: Any) -> tuple[str, Any]:  # noqa: ANN401

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
+from dp_polars._rowwise.categories import apart_type, values_of
 from dp_polars._rowwise.steps import without_nan
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ def failure_on(frame: pl.DataFrame, expr: pl.Expr) -> str | None:
 
 def fits(dtype: PolarsDataType, other: PolarsDataType, *, strict: bool) -> bool:
     """Return whether a cast raises on none of the values of a type that are tried."""
-    return failure_on(pl.DataFrame({"value": many_values(dtype)}), pl.col("value").cast(other, strict=strict)) is None
+    cast = pl.col("value").cast(apart_type(other), strict=strict)
+    return failure_on(pl.DataFrame({"value": many_values(dtype)}), cast) is None
 
 
 def made_up(schema: pl.Schema) -> pl.DataFrame:
@@ -104,7 +106,8 @@ def many_values(dtype: PolarsDataType) -> pl.Series:
 
 
 def extremes(dtype: PolarsDataType) -> pl.Series:
-    """Return values of a type, null first, that functions stumble over."""
+    """Return values of a type, null first, that functions stumble over. Categories are our own: see categories.py."""
+    dtype = apart_type(dtype)
     base = dtype.base_type()
     if isinstance(dtype, (pl.List, pl.Array)):
         inner = extremes(dtype.inner)
@@ -121,6 +124,8 @@ def extremes(dtype: PolarsDataType) -> pl.Series:
         return pl.concat([pl.Series([None], dtype=dtype), fields.to_struct().cast(dtype)])
     if isinstance(dtype, pl.Enum):
         return pl.Series([None, *dtype.categories[:9]], dtype=dtype)
+    if isinstance(dtype, pl.Categorical):
+        return values_of(dtype)
     if isinstance(dtype, pl.Decimal):
         digits = (9,) * dtype.precision
         ends = [Decimal((sign, digits, -dtype.scale)) for sign in (0, 1)]
@@ -139,7 +144,6 @@ def extremes(dtype: PolarsDataType) -> pl.Series:
     flat: dict[type, list[object]] = {
         pl.Boolean: [None, True, False],
         pl.String: _TEXTS,
-        pl.Categorical: _TEXTS[:3],
         pl.Binary: [None, b"", b"a", b"\xff"],
     }
     return pl.Series(flat.get(base, [None]), dtype=dtype)

@@ -22,13 +22,16 @@ Parameters that many functions share, all keyword-only:
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dp_polars._numeric.column_types import float_of
 from dp_polars.analysis._laws import (
     block_log_factors,
     block_probabilities,
+    blocks_of,
     checked_scores,
     mean_error,
     score_blocks,
@@ -76,7 +79,7 @@ def selection_probabilities(
     -------
     numpy.ndarray
         Shape (k,), float64. Relative error below 1e-12 where it does not underflow (a candidate whose coin
-        is below 1e-308 has probability 0 here). A million candidates take about a second.
+        is below 1e-308 has a probability of at least 5e-324 here, never 0). A million candidates take about a second.
 
     Raises
     ------
@@ -98,7 +101,7 @@ def selection_probabilities(
     blocks = score_blocks("scores", scores)
     rate, chosen = rate_of(epsilon, rho, sensitivity, monotonic, mechanism)
     each = block_probabilities(blocks.gaps, blocks.multiplicities, rate, chosen) / blocks.multiplicities
-    return np.asarray(each[blocks.block_of])
+    return np.asarray(np.maximum(each, np.finfo(np.float64).smallest_subnormal)[blocks.block_of])
 
 
 def expected_error(
@@ -217,7 +220,7 @@ def privacy_loss(
         raise ValueError(msg)
     factors = []
     for each in (first, second):
-        blocks = score_blocks("scores", each)
+        blocks = blocks_of(each)
         logs = block_log_factors(blocks.gaps, blocks.multiplicities, claim.rate, claim.mechanism)
         factors.append(logs[blocks.block_of])
     # log P = log factor − rate·gap: the gaps are subtracted first, since far candidates' are large.
@@ -227,9 +230,8 @@ def privacy_loss(
 
 def _gap_changes(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
     """Return the gaps of `first` minus those of `second`, with hardly any rounding where they are near."""
-    if first.dtype.kind != "f" and second.dtype.kind != "f":
-        # Exact modulo 2**64.
-        gaps = [each.max().view(np.uint64) - each.view(np.uint64) for each in (first, second)]
-        return np.asarray((gaps[0] - gaps[1]).view(np.int64), np.float64)
-    a, b = first.astype(np.float64), second.astype(np.float64)
-    return np.asarray((a.max() - b.max()) - (a - b))
+    if first.dtype.kind == second.dtype.kind == "f":
+        return np.asarray((first.max() - second.max()) - (first - second))
+    a, b = ([Fraction(score) for score in each.tolist()] for each in (first, second))
+    apart = max(a) - max(b)
+    return np.array([float_of(apart - (x - y)) for x, y in zip(a, b, strict=True)])

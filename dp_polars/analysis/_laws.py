@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from dp_polars._numeric.column_types import exact_numbers, gaps_between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from fractions import Fraction
 
     from numpy.typing import ArrayLike, NDArray
+
+    from dp_polars._numeric.column_types import Exact
 
 LAPLACE = "report_noisy_max_laplace"
 
@@ -53,32 +57,31 @@ class ScoreBlocks:
     block_of: NDArray[np.int64]
 
 
-def checked_scores(name: str, scores: ArrayLike) -> NDArray[Any]:
-    """Return scores of shape (k,) in the widest type of their kind, exactly, or raise."""
-    array = np.asarray(scores)
-    if array.ndim != 1 or array.dtype.kind not in "iuf" or array.dtype.itemsize > 8:
-        # An empty list is float64, and refused below.
+def checked_scores(name: str, scores: ArrayLike) -> Exact:
+    """Return scores of shape (k,) in the widest type of their kind, exactly (see `_columns.Exact`), or raise."""
+    array, offered = exact_numbers(name, scores)
+    if array.ndim != 1:
         msg = f"{name} must be a vector of integers or floats, got shape {array.shape} of {array.dtype}."
         raise TypeError(msg)
     if not array.size >= 1:
         msg = f"{name} must hold at least one score, got none."
         raise ValueError(msg)
-    wide = array.astype({"i": np.int64, "u": np.uint64, "f": np.float64}[array.dtype.kind])
-    if not np.isfinite(wide).all():
-        msg = f"{name} must be finite, got NaN or infinity.\n\nHint: leave out candidates that must not win."
+    wide = array.astype({"i": np.int64, "u": np.uint64, "f": np.float64, "O": object}[array.dtype.kind])
+    if not (offered is None or offered.all()) or not (wide.dtype.kind == "O" or np.isfinite(wide).all()):
+        msg = f"{name} must be finite, got null, NaN or infinity.\n\nHint: leave out candidates that must not win."
         raise ValueError(msg)
     return wide
 
 
 def score_blocks(name: str, scores: ArrayLike) -> ScoreBlocks:
     """Merge tied scores of shape (k,)."""
-    values, position, counts = np.unique(checked_scores(name, scores), return_inverse=True, return_counts=True)
-    if values.dtype.kind == "f":
-        with np.errstate(over="ignore"):  # an infinite gap has probability 0, as the true one has in float64
-            gaps = values[-1] - values
-    else:
-        # Differences of 64-bit integers are exact modulo 2**64, and they fit.
-        gaps = (values.view(np.uint64)[-1] - values.view(np.uint64)).astype(np.float64)
+    return blocks_of(checked_scores(name, scores))
+
+
+def blocks_of(scores: Exact) -> ScoreBlocks:
+    """Merge tied scores that `checked_scores` returned."""
+    values, position, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    gaps = gaps_between(values[-1:], values).astype(np.float64)
     return ScoreBlocks(gaps[::-1], counts[::-1].astype(np.int64), len(values) - 1 - position)
 
 

@@ -13,6 +13,7 @@ from dp_polars._accounting.claims import (
     Mechanism,
     Unit,
     check_mechanism,
+    check_unit,
     range_of,
     scaled_cost,
 )
@@ -24,7 +25,6 @@ from dp_polars.analysis._rates import (
     as_probability,
     charged_as,
     check_comparable,
-    check_unit,
     claim_of,
 )
 

@@ -38,6 +38,8 @@ _SMALLEST_DELTA = 1e-10
 _SLACK, _BITS = 1 + 1e-12, 128
 # Steps of the grid of losses: up to the smallest pure epsilon, and at most up to their sum.
 _STEPS, _MOST_STEPS = 500, 500_000
+# exp of it is 0 in float64.
+_UNDERFLOW = -1000
 
 
 @dataclass(frozen=True)
@@ -100,14 +102,13 @@ class PrivacyProfile:
             raise ValueError(msg)
         if exact >= self._pure():
             return 0.0
-        wanted = float(exact)
         if self._is_single():
             mechanism, loss, _ = self.parts[0]
             with precision(_BITS):
                 below = -(ball(exact - loss) / 2).expm1()
                 return _float_up(below if mechanism == "permute_and_flip" else below**2 / -ball(-loss).expm1())
-        composed = float(_composed(self.parts).get_delta_for_epsilon(wanted)) * _SLACK
-        return min(max(composed, _SMALLEST_DELTA), _zcdp_delta(self._rho(), wanted) * _SLACK, 1.0)
+        composed = float(_composed(self.parts).get_delta_for_epsilon(_float_down(exact))) * _SLACK
+        return min(max(composed, _SMALLEST_DELTA), _zcdp_delta(self._rho(), exact))
 
     def epsilon(self, delta: Number) -> float:
         """Return the least epsilon that is proved for `delta` (0 or more, below 1)."""
@@ -115,8 +116,8 @@ class PrivacyProfile:
         if not 0 <= exact < 1:
             msg = f"delta must be at least 0 and below 1, got {delta!r}."
             raise ValueError(msg)
-        pure, wanted = self._pure(), float(exact)
-        if wanted == 0:
+        pure, wanted = self._pure(), _float_down(exact)
+        if wanted <= 0:
             return float_up(pure)
         if self._is_single():
             with precision(_BITS):
@@ -125,8 +126,8 @@ class PrivacyProfile:
                 return max(0.0, _float_up(ball(pure) + 2 * (-below).log1p()))
         proved = _zcdp_epsilon(self._rho(), wanted)
         if wanted >= _SMALLEST_DELTA:
-            proved = min(proved, float(_composed(self.parts).get_epsilon_for_delta(wanted)))
-        return min(float_up(pure), proved * _SLACK)
+            proved = min(proved, float(_composed(self.parts).get_epsilon_for_delta(wanted)) * _SLACK)
+        return min(float_up(pure), proved)
 
     def _is_single(self) -> bool:
         return len(self.parts) == 1 and self.parts[0][2] == 1
@@ -134,9 +135,9 @@ class PrivacyProfile:
     def _pure(self) -> Fraction:
         return sum((loss * n for _, loss, n in self.parts), Fraction(0))
 
-    def _rho(self) -> float:
+    def _rho(self) -> Fraction:
         each = ((n, x**2 / 8 if mechanism == "exponential" else laplace_rho(x)) for mechanism, x, n in self.parts)
-        return float(sum(n * rho for n, rho in each))
+        return sum((n * rho for n, rho in each), Fraction(0))
 
 
 def privacy_profile(epsilon: Number, mechanism: Mechanism | None = None) -> PrivacyProfile:
@@ -198,6 +199,10 @@ def _float_up(value: arb) -> float:
     return float_up(upper(value))
 
 
+def _float_down(value: Fraction) -> float:
+    return -float_up(-value)
+
+
 @lru_cache(maxsize=16)
 def _composed(parts: Parts) -> Any:  # noqa: ANN401 (dp_accounting has no types)
     """Return dp_accounting's privacy loss distribution of all parts together, pessimistic."""
@@ -243,17 +248,29 @@ def _rounded_losses(mechanism: Mechanism, x: float, step: float) -> dict[int, fl
 _ORDERS = np.exp(np.linspace(-2, 2, 801))
 
 
-def _zcdp_delta(rho: float, epsilon: float) -> float:
+def _zcdp_delta(rho: Fraction, epsilon: Fraction) -> float:
+    """Return a delta that rho-zCDP proves, rounded up: above 0, however small it is."""
     if epsilon <= rho:
         return 1.0
-    above_one = (epsilon - rho) / (2 * rho) * _ORDERS
+    t, r = float(epsilon), float(rho)
+    best = min(max((epsilon - rho) / (2 * rho), Fraction(1, 2**500)), Fraction(2**500))
+    above_one = float(best) * _ORDERS
     order = 1 + above_one
-    logs = above_one * (order * rho - epsilon) - np.log(above_one) + order * np.log(above_one / order)
-    return min(1.0, math.exp(float(logs.min())))
+    logs = above_one * (order * r - t) - np.log(above_one) + order * np.log(above_one / order)
+    with precision(_BITS):
+        a = Fraction(float(above_one[logs.argmin()]))
+        log = ball(a * ((1 + a) * rho - epsilon)) - ball(a).log() - ball(1 + a) * ball(1 / a).log1p()
+        # Below the smallest float, and without numbers of as many digits as the exponent is large.
+        return min(1.0, _float_up(log.max(ball(_UNDERFLOW)).exp()))
 
 
-def _zcdp_epsilon(rho: float, delta: float) -> float:
-    above_one = math.sqrt(-math.log(delta) / rho) * _ORDERS
+def _zcdp_epsilon(rho: Fraction, delta: float) -> float:
+    """Return an epsilon that rho-zCDP proves, rounded up."""
+    r = float(rho)
+    above_one = math.sqrt(-math.log(delta) / r) * _ORDERS
     order = 1 + above_one
     logs = -math.log(delta) - np.log(above_one) + order * np.log(above_one / order)
-    return max(0.0, float((order * rho + logs / above_one).min()))
+    with precision(_BITS):
+        a = Fraction(float(above_one[(order * r + logs / above_one).argmin()]))
+        log = -ball(Fraction(delta)).log() - ball(a).log() - ball(1 + a) * ball(1 / a).log1p()
+        return max(0.0, _float_up(ball((1 + a) * rho) + log / ball(a)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from dp_polars._accounting.claims import Claim, Loss, Mechanism, Unit, check_mechanism
-from dp_polars._numeric.numbers import Number, as_fraction, given
+from dp_polars._numeric.numbers import Number, as_fraction
 from dp_polars.analysis._laws import LAPLACE
 
 Comparable: TypeAlias = Mechanism | Literal["report_noisy_max_laplace"]
@@ -40,14 +40,6 @@ def check_comparable(mechanism: str | None, unit: Unit) -> str:
         msg = f"mechanism {LAPLACE!r} must be given its loss as epsilon, got {unit}."
         raise ValueError(msg)
     return LAPLACE
-
-
-def check_unit(unit: str) -> Unit:
-    """Return the unit asked for."""
-    if unit not in ("epsilon", "rho"):
-        msg = f"unit must be 'epsilon' or 'rho', got {given(unit)}."
-        raise ValueError(msg)
-    return unit  # type: ignore[return-value]
 
 
 def as_probability(name: str, value: object) -> float:

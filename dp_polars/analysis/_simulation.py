@@ -11,13 +11,17 @@ import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim, Loss
-from dp_polars._engines.polars_engine import count
+from dp_polars._engines.bounding import Kept
+from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._expressions.expressions import PrivateExpr
-from dp_polars._frames.release import PrivateQuery
+from dp_polars._frames.query import PrivateQuery
+from dp_polars._frames.release import bind
+from dp_polars._numeric import column_types
 from dp_polars._numeric.arrays import Ints
 from dp_polars._numeric.numbers import given, positive_fraction
-from dp_polars._queries import column_types
-from dp_polars._queries.queries import ArgMax, OfCategories
+from dp_polars._queries.argmax import ArgMax
+from dp_polars._queries.choices import Choice
+from dp_polars._queries.histograms import Histogram
 from dp_polars._queries.scores import Runs
 from dp_polars.analysis._laws import block_probabilities
 
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dp_polars._numeric.numbers import Number
-    from dp_polars._queries.queries import Counted, Query
+    from dp_polars._queries.query import Columns, Query
 
 # The columns of the result, after the keys.
 SIMULATED = [
@@ -204,34 +208,35 @@ def _claims(asked: Claim, losses: list[Fraction] | None) -> Iterator[Claim]:
 
 
 def _of_query(query: PrivateQuery, rows: pl.LazyFrame) -> tuple[pl.DataFrame, list[_Output]]:
-    protection = query.protection
     # The rows are public, so their plan may hold what a private one may not: it is not checked.
-    bound = query._bind(rows)
-    keys = pl.DataFrame() if bound.keys is None else bound.keys
-    groups = 1 if bound.keys is None else keys.height
-    unbounded = [
-        replace(output, kept=replace(output.kept, rows=None, groups=None, rows_per_group=None))
-        for output in bound.outputs
-    ]
-    histograms = count(bound.rows, protection.privacy_unit, bound.keys, [*unbounded, *bound.outputs])
+    engine = PolarsEngine(rows, lambda: rows)
+    work = bind(query, engine)
+    unbounded = tuple(replace(tally, kept=Kept()) for tally in work.tallies)
+    both = replace(work, tallies=(*unbounded, *work.tallies))
+    histograms = engine.histograms(both)
     outputs = []
-    for output, dtype, everything, kept in zip(
-        bound.outputs, bound.types, histograms, histograms[len(unbounded) :], strict=False
-    ):
-        people = output.people or protection.privacy_unit is None
-        blocks = _of_histograms(output.query, dtype, everything, kept, groups)
-        outputs.append(_Output(output.name, output.query, "people" if people else "rows", blocks))
-    return keys, outputs
+    for output in work.outputs:
+        everything, kept = histograms[output.tally], histograms[output.tally + len(unbounded)]
+        blocks = _of_histograms(_choice(output.query), output.types, everything, kept)
+        outputs.append(_Output(output.name, output.query, query.protection.counts(output.query), blocks))
+    return pl.DataFrame() if work.keys is None else work.keys, outputs
+
+
+def _choice(query: Query) -> Choice:
+    if not isinstance(query, Choice):
+        msg = f"query must be of modes and quantiles, got a {query}."
+        raise TypeError(msg)
+    return query
 
 
 def _of_expression(
     expr: PrivateExpr, rows: pl.LazyFrame, by: str | Sequence[str] | None
 ) -> tuple[pl.DataFrame, list[_Output]]:
-    if expr._column is None:
+    if expr._columns is None:
         msg = "query must not be an expression with over.\n\nHint: leave over out and give its columns as by."
         raise ValueError(msg)
     name = expr.meta.output_name()
-    lists = expr._column.implode().alias("")
+    lists = expr._columns[0].implode().alias("")
     grouped = (rows.select(lists) if by is None else rows.group_by(by, maintain_order=True).agg(lists)).collect()
     keys, column = grouped.drop(""), grouped[""]
     values, lengths = column.explode(empty_as_null=False), column.list.len().to_numpy().astype(np.int64)
@@ -240,30 +245,24 @@ def _of_expression(
     if isinstance(query, ArgMax):
         blocks = _of_scores(values, lengths, query.lowest)
         return keys, [_Output(name, query, "score", blocks, column_types.tick(dtype) or 1)]
-    coded = pl.DataFrame({"group": np.repeat(np.arange(len(lengths)), lengths), "code": query.encoder(dtype)(values)})
-    histogram = (
-        coded.filter(pl.col("code") < query.draw(dtype).size)
-        .group_by("group", "code")
-        .agg(count=pl.len())
-        .sort("group", "code")
-    )
-    blocks = _of_histograms(query, dtype, histogram, histogram, len(lengths))
+    coding = _choice(query).coding(dtype)
+    histogram = Histogram.of_rows(coding.encoder()([values]), None, lengths, coding.size)
+    blocks = _of_histograms(_choice(query), (dtype,), histogram, histogram)
     return keys, [_Output(name, query, "rows", blocks)]
 
 
-def _of_histograms(
-    query: Counted, dtype: pl.DataType, everything: pl.DataFrame, kept: pl.DataFrame, groups: int
-) -> _Blocks:
+def _of_histograms(query: Choice, types: Columns, everything: Histogram, kept: Histogram) -> _Blocks:
     """Return the blocks of a mode or a quantile; `kept`, the histogram after the bounds, is part of `everything`."""
-    both = everything.join(kept, on=["group", "code"], how="left", maintain_order="left").fill_null(0)
-    codes, truly, seen = (both[name].to_numpy().astype(np.int64) for name in ("code", "count", "count_right"))
-    sizes = np.bincount(both["group"].to_numpy(), minlength=groups)
-    draw = query.draw(dtype)
+    groups = len(everything.sizes)
+    codes, truly, sizes = everything.codes, everything.weights, everything.sizes
+    seen = np.zeros_like(truly)
+    seen[_positions(everything, kept)] = kept.weights
+    draw = query.draw(*types)
     all_runs, kept_runs = (Runs.of_counts(codes, counts, sizes) for counts in (truly, seen))
     true_slots, slots = (draw.score.slots(runs, draw.size) for runs in (all_runs, kept_runs))
     errors = true_slots.gaps / draw.score.unit
     order = np.arange(len(errors))
-    if isinstance(query, OfCategories):  # they have no order of their own: from the worst to the best
+    if not query.is_ordered:  # from the worst to the best
         owner = np.repeat(np.arange(groups), slots.sizes)
         order = np.lexsort((slots.first, -errors, owner))
     # In a group of which nothing is kept all candidates are as good.
@@ -272,7 +271,7 @@ def _of_histograms(
 
     def answer(block: Ints, position: Ints) -> pl.Series:
         start = first[block]
-        return query.answers(np.where(start >= 0, start + position, all_runs.nth_unoccupied(position)), dtype)
+        return query.named(np.where(start >= 0, start + position, all_runs.nth_unoccupied(position)), *types)
 
     counted = kept_runs.totals
     return _Blocks(
@@ -286,10 +285,21 @@ def _of_histograms(
     )
 
 
+def _positions(everything: Histogram, part: Histogram) -> Ints:
+    """Return where the pairs of a part stand in the whole."""
+    bits = np.uint64(int(everything.codes.max(initial=0)).bit_length())
+
+    def cells(each: Histogram) -> NDArray[np.uint64]:
+        owner = np.repeat(np.arange(len(each.sizes), dtype=np.uint64), each.sizes)
+        return owner << bits | each.codes.astype(np.uint64)
+
+    return np.searchsorted(cells(everything), cells(part))
+
+
 def _of_scores(values: pl.Series, lengths: Ints, lowest: bool) -> _Blocks:
     """Return the blocks of an argmax, a row each. A group that offers no score has one block, whose answer is null."""
     is_float = values.dtype.is_float()
-    numbers = column_types.floats(values) if is_float else column_types.integers(values)
+    numbers = column_types.floats(values) if is_float else column_types.exact_integers(values)
     offered = np.isfinite(numbers) if is_float else values.is_not_null().to_numpy()
     owner = np.repeat(np.arange(len(lengths)), lengths)[offered]
     position = (np.arange(len(numbers)) - np.repeat(np.cumsum(lengths) - lengths, lengths))[offered]
@@ -299,9 +309,7 @@ def _of_scores(values: pl.Series, lengths: Ints, lowest: bool) -> _Blocks:
     best = (np.minimum if lowest else np.maximum).reduceat(numbers, starts[counted > 0]) if len(numbers) else numbers
     best = np.repeat(best, counted[counted > 0])
     high, low = (numbers, best) if lowest else (best, numbers)
-    with np.errstate(over="ignore"):  # an infinite gap is one of probability 0
-        # A difference modulo 2**64 is the true one, however the scores are signed.
-        gaps = high - low if is_float else (high.astype(np.uint64) - low.astype(np.uint64)).astype(np.float64)
+    gaps = column_types.gaps_between(high, low).astype(np.float64)  # an infinite one has probability 0
     errors = gaps * float(column_types.tick(values.dtype) or 1)
 
     nothing = np.flatnonzero(counted == 0)

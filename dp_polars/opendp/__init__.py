@@ -19,12 +19,12 @@ import polars as pl
 from dp_polars._accounting.claims import Claim, Contributions, Loss, Mechanism, scaled_cost
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames.frame import protect
-from dp_polars._frames.release import PrivateQuery
+from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms.selection import best_rows
 from dp_polars._numeric.extras import require
 from dp_polars._numeric.numbers import Number, positive_fraction
 from dp_polars._numeric.words import system_words
-from dp_polars._queries.queries import ArgMax
+from dp_polars._queries.query import of_histogram
 from dp_polars.opendp._measurements import (
     assert_features,
     domains,
@@ -295,13 +295,7 @@ def _unbound(query: AnyQuery) -> PrivateQuery:
     if not isinstance(query, PrivateExpr):
         msg = f"query must be a PrivateQuery or a PrivateExpr, got {type(query).__name__}."
         raise TypeError(msg)
-    asked = query.query
-    if isinstance(asked, ArgMax):
-        msg = (
-            "query must be a mode, median or quantile, got an argmax, whose scores would be raw rows.\n\n"
-            "Hint: make_selection, after an OpenDP transformation that makes the scores."
-        )
-        raise TypeError(msg)
+    asked = of_histogram(query.query, "query", "make_selection, after an OpenDP transformation that makes the scores.")
     if asked.claim.contributions.total != 1:
         msg = (
             "query must be given without contributions: the privacy map takes the distance in rows.\n\n"
@@ -320,7 +314,7 @@ def _at_loss(query: PrivateQuery, loss: Fraction) -> PrivateQuery:
     for ask in query.asks:
         claim = ask.query.claim
         share = replace(total, value=claim.cost(total.unit) * factor)
-        asks.append(replace(ask, query=replace(ask.query, claim=replace(claim, loss=share))))
+        asks.append(replace(ask, query=ask.query.with_claim(replace(claim, loss=share))))
     return PrivateQuery(query._recipe, None, None, query._keys, tuple(asks))
 
 

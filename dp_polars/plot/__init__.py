@@ -9,16 +9,18 @@ shade, so that they stay apart in grey print.
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
 from dp_polars import analysis
+from dp_polars._accounting.claims import check_unit
+from dp_polars._numeric.column_types import float_of
 from dp_polars._numeric.extras import require
 from dp_polars._numeric.numbers import Number, positive_fraction, positive_int
 from dp_polars.analysis._laws import LAPLACE, checked_scores
-from dp_polars.analysis._rates import check_unit
 from dp_polars.plot import _charts, _panels
 from dp_polars.plot._charts import lines as lines
 
@@ -176,7 +178,7 @@ def probabilities(
     laws = np.array(
         [
             analysis.selection_probabilities(
-                array, epsilon=epsilon, rho=rho, sensitivity=sensitivity, monotonic=monotonic, mechanism=mechanism
+                scores, epsilon=epsilon, rho=rho, sensitivity=sensitivity, monotonic=monotonic, mechanism=mechanism
             )
             for mechanism in mechanisms
         ]
@@ -184,7 +186,7 @@ def probabilities(
     order = np.argsort(array, kind="stable")[::-1]
     likely = laws.max(axis=0)
     shown = min(shown, int(np.count_nonzero(likely >= min(_UNLIKELY, likely.max() / 10))))
-    labels = [f"{names[i]} (score {array[i]:,})" for i in order[:shown].tolist()]
+    labels = [f"{names[i]} (score {_shown(array.item(i))})" for i in order[:shown].tolist()]
     each = [laws[:, order[:shown]]]
     if shown < len(array):
         labels.append(f"{len(array) - shown:,} others together")
@@ -333,3 +335,7 @@ def budget(budget: Budget) -> alt.LayerChart:
     texts = base.mark_text(align="left", baseline="middle", dx=4, fontSize=11).encode(x="after:Q", text="text:N")
     rule = edge.mark_rule(**dashed).encode(x="total:Q")
     return alt.LayerChart(layer=[rule, bars, texts], width=420, height=alt.Step(26), title=title)
+
+
+def _shown(score: float | Fraction) -> str:
+    return f"{float_of(score) if isinstance(score, Fraction) else score:,}"

@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from dp_polars._frames import group_keys
-from dp_polars._frames.release import PrivateQuery, ReleaseError
+from dp_polars._engines.contract import Engine
+from dp_polars._frames.query import PrivateQuery
+from dp_polars._frames.release import release_by
 from dp_polars._numeric.extras import require
-from dp_polars._queries.queries import OfCategories
 from dp_polars.spark import _column_types
-from dp_polars.spark._counting import Output, histogram, key_table, union
+from dp_polars.spark._counting import histogram, key_table, union
 from dp_polars.spark._workers import Answer, drawing
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructField
 
     from dp_polars._accounting.budgets import Budget
-    from dp_polars._frames.release import Ask
+    from dp_polars._engines.contract import Output, Work
 
 _types: Any = require("pyspark.sql.types", extra="spark")
 _sql: Any = require("pyspark.sql", extra="spark")
@@ -67,18 +68,7 @@ def release(
         If the query or the frame is not as described, or there is no place for the answers. Nothing is charged then.
     """
     _check(query, frame, budget)
-    target = _target(frame.sparkSession, path)
-    drawn = _drawn(query, frame)
-    if target is not None:
-        _check_names(drawn)
-    query._charge(budget)
-    try:
-        published = _published(drawn, target)
-    except Exception:  # its message may hold values of private rows
-        published = None
-    if published is None:  # raised here, where no exception with private values is its context
-        raise ReleaseError
-    return published
+    return release_by(query, _SparkEngine(frame, path), budget)
 
 
 def _check(query: object, frame: object, budget: Budget | None) -> None:
@@ -93,36 +83,55 @@ def _check(query: object, frame: object, budget: Budget | None) -> None:
     if query._source is not None:
         msg = "query must be built without data.\n\nHint: begin it with dp_polars.protect(…), not frame.dp.protect(…)."
         raise TypeError(msg)
-    if query._recipe.steps:
-        msg = (
-            "query must not have row operations (filter, with_columns, select, join): they are Polars expressions.\n\n"
-            "Hint: do them on the Spark DataFrame first, row by row."
-        )
-        raise TypeError(msg)
     if budget is not None and query._budget is not None:
         msg = "budget must be left out where the query has one."
         raise TypeError(msg)
 
 
-def _drawn(query: PrivateQuery, frame: DataFrame) -> DataFrame:
-    """Return the release as a lazy frame, everything typed and nothing read: to be run once, never shown."""
-    spark, protection = frame.sparkSession, query.protection
-    _check_unit(frame, protection.privacy_unit)
-    names = [] if query._keys is None else query._keys.columns
-    schema = {name: _type_of(frame, name, "key") for name in names}
-    keys = None if query._keys is None else group_keys.in_types_of(query._keys, pl.Schema(schema))
-    number = 1 if keys is None else keys.height
-    fields = [_types.StructField(name, frame.schema[name].dataType) for name in names]
-    table = key_table(spark, keys, fields)
-    histograms, answers = [], []
-    for ask in query.asks:
-        output, answer, field = _planned(query, ask, frame, number)
-        histograms.append(histogram(frame, protection.privacy_unit, names, table, number, output))
-        answers.append(answer)
-        fields.append(field)
-    return union(table, histograms).mapInArrow(
-        drawing(answers, [field.name for field in fields]), _types.StructType(fields)
-    )
+class _SparkEngine(Engine["DataFrame"]):
+    """The rows of a Spark DataFrame: native SQL counts and bounds, the executors draw, the answers land on disk."""
+
+    rows_are = "the Spark DataFrame"
+
+    def __init__(self, frame: DataFrame, path: str | os.PathLike[str] | None) -> None:
+        self._frame, self._target = frame, _target(frame.sparkSession, path)
+        self._drawn: DataFrame | None = None
+
+    def schema(self, columns: Collection[str]) -> pl.Schema:
+        """Return the Polars types of these columns."""
+        return pl.Schema({name: _type_of(self._frame, name) for name in columns})
+
+    def check(self, work: Work) -> None:
+        """Plan the release as a lazy frame, everything typed and nothing read: to be run once, never shown."""
+        frame = self._frame
+        _check_unit(frame, work.privacy_unit)
+        names = [] if work.keys is None else work.keys.columns
+        fields = [_types.StructField(name, frame.schema[name].dataType) for name in names]
+        table = key_table(frame.sparkSession, work.keys, fields)
+        histograms = [
+            histogram(frame, work.privacy_unit, names, table, work.groups, tally, tally.columns[0].meta.root_names()[0])
+            for tally in work.tallies
+        ]
+        answers = [_answer(output) for output in work.outputs]
+        for answer in answers:
+            # An answer about a column's own values has Spark's type of it, which is narrower than Polars'.
+            column = work.tallies[answer.output.tally].columns[0].meta.root_names()[0]
+            is_own = answer.output.dtype == answer.output.types[0]
+            kind = frame.schema[column].dataType if is_own else _column_types.spark_type(answer.dtype)
+            fields.append(_types.StructField(answer.output.name, kind))
+        drawn = union(table, histograms).mapInArrow(
+            drawing(answers, [field.name for field in fields]), _types.StructType(fields)
+        )
+        if self._target is not None:
+            _check_names(drawn)
+        self._drawn = drawn
+
+    def answer(self, work: Work) -> DataFrame:  # noqa: ARG002
+        """Run what `check` has planned, once."""
+        if self._drawn is None:
+            msg = "unreachable: a release calls check before answer"
+            raise AssertionError(msg)
+        return _published(self._drawn, self._target)
 
 
 def _check_unit(frame: DataFrame, name: str | None) -> None:
@@ -137,52 +146,31 @@ def _check_unit(frame: DataFrame, name: str | None) -> None:
         raise TypeError(msg)
 
 
-def _planned(query: PrivateQuery, ask: Ask, frame: DataFrame, groups: int) -> tuple[Output, Answer, StructField]:
-    """Return what is counted, what is drawn, and the column that comes out."""
-    name = _plain_column(ask)
-    try:
-        dtype = _type_of(frame, name, "column")
-        answer = ask.query.answer_type(dtype)
-        known = _column_types.answer_type(answer)
-        if known is None:
-            msg = (
-                f"candidates must have a type that Spark has, got {answer}.\n\nHint: cast them; times to microseconds."
-            )
-            raise TypeError(msg)
-    except (TypeError, ValueError) as error:
-        msg = f"Output {ask.name!r}: {error}"
-        raise type(error)(msg) from None
-    protection = query.protection
-    output = Output(name, dtype, ask.query, protection.kept(ask.query, groups), protection.counts_people(ask.query))
-    of_column = isinstance(ask.query, OfCategories)
-    field = _types.StructField(ask.name, frame.schema[name].dataType if of_column else _column_types.spark_type(known))
-    return output, Answer(ask.query, dtype, known), field
-
-
-def _plain_column(ask: Ask) -> str:
-    names = ask.column.meta.root_names()
-    if len(names) != 1 or not ask.column.meta.undo_aliases().meta.eq(pl.col(names[0])):
+def _answer(output: Output) -> Answer:
+    """Return what is drawn for one output, and as which type."""
+    known = _column_types.answer_type(output.dtype)
+    if known is None:
         msg = (
-            f"Output {ask.name!r} must be asked of a column as it is: Spark can't run Polars expressions.\n\n"
-            "Hint: make the column on the Spark DataFrame first, row by row."
+            f"Output {output.name!r}: candidates must have a type that Spark has, got {output.dtype}.\n\n"
+            "Hint: cast them; times to microseconds."
         )
         raise TypeError(msg)
-    return names[0]
+    return Answer(output, known)
 
 
-def _type_of(frame: DataFrame, name: str, what: str) -> pl.DataType:
+def _type_of(frame: DataFrame, name: str) -> pl.DataType:
     if name not in frame.columns:
-        msg = f"the frame must have the {what} {name!r}, got the columns {frame.columns}."
+        msg = f"the frame must have the column {name!r}, got the columns {frame.columns}."
         raise ValueError(msg)
     kind = frame.schema[name].dataType
     dtype = _column_types.polars_type(kind)
     declared = frame.schema[name].metadata.get(_DECLARED, "")
     if declared.startswith("char("):
-        msg = f"the {what} {name!r} must not be padded text, got {declared}.\n\nHint: rtrim it in Spark first."
+        msg = f"the column {name!r} must not be padded text, got {declared}.\n\nHint: rtrim it in Spark first."
         raise TypeError(msg)
     if dtype is None:
         msg = (
-            f"the {what} {name!r} must be text without a collation, a number, a boolean, a date, a timestamp or a "
+            f"the column {name!r} must be text without a collation, a number, a boolean, a date, a timestamp or a "
             f"day-time interval, got {kind.simpleString()}."
         )
         raise TypeError(msg)

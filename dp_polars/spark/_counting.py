@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from dp_polars._numeric.extras import require
-from dp_polars._queries.encoding import FloatSteps, grid_steps
-from dp_polars._queries.queries import OfCategories
+from dp_polars._queries.codings import CategoryCoding, NearestCoding
+from dp_polars._queries.encoding import FloatSteps
 from dp_polars.spark._workers import MARKER, encoding
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from dp_polars._engines.bounding import Kept
-    from dp_polars._queries.queries import Counted, Quantile
+    from dp_polars._engines.contract import Tally
 
 sf = require("pyspark.sql.functions", extra="spark")
 types = require("pyspark.sql.types", extra="spark")
@@ -38,29 +38,6 @@ _PHYSICAL: dict[pl.DataType, Callable[[Column], Column]] = {
     pl.Date(): sf.unix_date,
     pl.Datetime("us", "UTC"): sf.unix_micros,
 }
-
-
-@dataclass(frozen=True)
-class Output:
-    """What is counted for one output.
-
-    Parameters
-    ----------
-    column
-        The name of the column that is asked about, and its Polars type.
-    query
-        What is asked.
-    kept
-        The most that is kept of one person's rows.
-    people
-        Whether distinct people are counted per candidate, rather than rows.
-    """
-
-    column: str
-    dtype: pl.DataType
-    query: Counted
-    kept: Kept
-    people: bool
 
 
 def key_table(spark: SparkSession, keys: pl.DataFrame | None, fields: StructType) -> DataFrame:
@@ -80,17 +57,18 @@ def histogram(
     key_columns: Sequence[str],
     keys: DataFrame,
     number_of_keys: int,
-    output: Output,
+    tally: Tally,
+    column: str,
     seed: int | None = None,
 ) -> DataFrame:
-    """Return the columns `group`, `code` and `count` (all LongType) of one output; the counts of a pair add up.
+    """Return the columns `group`, `code` and `count` (all LongType) of one tally; the counts of a pair add up.
 
     Where a histogram would hardly be shorter than the rows, the rows themselves are returned, each with a count of 1:
     who draws adds them up, and they are shuffled once instead of twice.
     """
     seed = int.from_bytes(os.urandom(8), signed=True) if seed is None else seed
-    query, kept = output.query, output.kept
-    rows = _evidence(rows, privacy_unit, key_columns, output.column)
+    coding, kept = tally.coding, tally.kept
+    rows = _evidence(rows, privacy_unit, key_columns, column)
     key_names = [f"k{i}" for i in range(len(key_columns))]
 
     def listed(rows: DataFrame) -> DataFrame:
@@ -100,42 +78,45 @@ def histogram(
         table = sf.broadcast(keys) if number_of_keys <= _BROADCAST else keys
         return rows.join(table, key_names).drop(*key_names)
 
-    def coded(rows: DataFrame, query: OfCategories) -> DataFrame:
-        """Put the candidate's code in the place of a mode's value; other values are left out."""
-        values = query.candidates.for_column(output.dtype)
-        table = pl.DataFrame({"value": values, "code": pl.arange(len(values), eager=True)}).to_arrow()
-        schema = types.StructType([rows.schema["value"], types.StructField("code", types.LongType())])
-        codes = rows.sparkSession.createDataFrame(table, schema)
-        return rows.join(sf.broadcast(codes) if len(values) <= _BROADCAST else codes, "value").drop("value")
-
-    few = not output.people and _are_few(rows, number_of_keys, query.draw(output.dtype).size)
+    few = not tally.people and _are_few(rows, number_of_keys, coding.size)
 
     def counted(rows: DataFrame, *by: str) -> DataFrame:
         if few:
             return rows.select(*by, sf.lit(1).cast("long").alias("count"))
         return rows.groupBy(*by).agg(
-            (sf.count_distinct("person") if output.people else sf.count(sf.lit(1))).alias("count")
+            (sf.count_distinct("person") if tally.people else sf.count(sf.lit(1))).alias("count")
         )
 
     answer = "value"
-    if not isinstance(query, OfCategories) and (code := _code_by_arithmetic(query, output.dtype)) is not None:
+    if isinstance(coding, NearestCoding) and (code := _code_by_arithmetic(coding)) is not None:
         answer = "code"
         rows = rows.withColumn(answer, code).drop("value")
     if kept.everything:
         # The native query itself first; everything after it sees only its result.
         rows = listed(counted(rows, *key_names, answer))
-        if isinstance(query, OfCategories):
-            rows = coded(rows, query)
-    elif isinstance(query, OfCategories):
-        rows = _few_groups(coded(listed(rows), query).repartition("person"), kept, seed)
-        rows = counted(rows, "group", "code")
+        if isinstance(coding, CategoryCoding):
+            rows = _coded(rows, coding)
     else:
-        rows = _few_rows(listed(rows).repartition("person"), answer, kept, seed)
+        rows = listed(rows)
+        if isinstance(coding, CategoryCoding):
+            answer, rows = "code", _coded(rows, coding)
+        rows = rows.repartition("person")
+        bound_groups_only = (kept.rows, kept.rows_per_group) == (None, None)
+        rows = _few_groups(rows, kept, seed) if bound_groups_only else _few_rows(rows, answer, kept, seed)
         rows = counted(rows, "group", answer)
     if "code" in rows.columns:
         return rows.select("group", "code", "count")
-    encode = encoding(query, output.dtype)
+    encode = encoding(coding, tally.types)
     return rows.select("group", "value", "count").mapInArrow(encode, "group long, code long, count long")
+
+
+def _coded(rows: DataFrame, coding: CategoryCoding) -> DataFrame:
+    """Put the candidate's code in the place of a value; other values are left out."""
+    values = coding.values
+    table = pl.DataFrame({"value": values, "code": pl.arange(len(values), eager=True)}).to_arrow()
+    schema = types.StructType([rows.schema["value"], types.StructField("code", types.LongType())])
+    codes = rows.sparkSession.createDataFrame(table, schema)
+    return rows.join(sf.broadcast(codes) if len(values) <= _BROADCAST else codes, "value").drop("value")
 
 
 def _are_few(rows: DataFrame, groups: int, candidates: int) -> bool:
@@ -157,15 +138,15 @@ def _are_few(rows: DataFrame, groups: int, candidates: int) -> bool:
     return 2 * size <= groups * min(candidates, _MOST_CELLS) * width
 
 
-def _code_by_arithmetic(query: Quantile, dtype: pl.DataType) -> Column | None:
+def _code_by_arithmetic(coding: NearestCoding) -> Column | None:
     """Return the code of `value` as Spark's own arithmetic; None where only Python has it."""
-    steps, value = grid_steps(query.candidates, dtype), sf.col("value")
-    last = query.candidates.size - 1
+    steps, dtype, value = coding.steps, coding.column, sf.col("value")
+    last = coding.size - 1
     if isinstance(steps, FloatSteps):
         place = (value.cast("double") - sf.lit(steps.start)) * sf.lit(steps.per_step) - sf.lit(0.5)
         # Clipped before it becomes an integer: beyond 64 bits Spark would raise.
         return sf.ceil(sf.greatest(sf.lit(0.0), sf.least(place, sf.lit(float(last))))).cast("long")
-    if steps is None or not (dtype in _PHYSICAL or dtype.is_integer()):
+    if steps is None or dtype is None or not (dtype in _PHYSICAL or dtype.is_integer()):
         return None
     low, high, whole, shift, stride = (sf.lit(number).cast("long") for number in astuple(steps)[:5])
     physical = _PHYSICAL[dtype](value) if dtype in _PHYSICAL else value
@@ -179,12 +160,12 @@ def union(keys: DataFrame, histograms: Sequence[DataFrame]) -> DataFrame:
     zero = sf.lit(0).cast("long")
     key_names = [name for name in keys.columns if name != "group"]
     table = keys.select(
-        "group", sf.lit(MARKER).cast("long").alias("output"), zero.alias("code"), zero.alias("count"), *key_names
+        "group", sf.lit(MARKER).cast("long").alias("tally"), zero.alias("code"), zero.alias("count"), *key_names
     )
     nothing = [sf.lit(None).cast(keys.schema[name].dataType).alias(name) for name in key_names]
     for position, counted in enumerate(histograms):
-        output = sf.lit(position).cast("long").alias("output")
-        table = table.unionAll(counted.select("group", output, "code", "count", *nothing))
+        tally = sf.lit(position).cast("long").alias("tally")
+        table = table.unionAll(counted.select("group", tally, "code", "count", *nothing))
     return table.repartition("group").sortWithinPartitions("group")
 
 

@@ -1,7 +1,7 @@
 """What Spark's executors run in Python: encoding values, and drawing. Both get and give batches in Arrow's format.
 
-A histogram has the columns `group`, `output` (its position), `code` and `count`, and the key columns; the counts of a
-code add up. One row of each group is its *marker*: `output` is −1, and it alone holds the group's public key. So a
+A histogram has the columns `group`, `tally` (its position), `code` and `count`, and the key columns; the counts of a
+code add up. One row of each group is its *marker*: `tally` is −1, and it alone holds the group's public key. So a
 group without private rows is answered too, and each key comes out exactly once.
 """
 
@@ -16,31 +16,31 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dp_polars._queries.drawing import draw_from_runs
-from dp_polars._queries.scores import Runs
+from dp_polars._queries.histograms import Histogram
 
 if TYPE_CHECKING:
+    from dp_polars._engines.contract import Output
     from dp_polars._numeric.arrays import Ints
-    from dp_polars._queries.queries import Counted
+    from dp_polars._queries.codings import Coding
+    from dp_polars._queries.query import Columns
 
 Stage: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
 
 MARKER = -1
-COUNTED = ["group", "output", "code", "count"]
+COUNTED = ["group", "tally", "code", "count"]
 # Rows that are drawn at once: Spark's batches of 10,000 would cost mostly overhead.
 _ROWS = 1 << 18
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What is drawn for one output: from which type of column, and as which type it is answered."""
+    """One output, and the type that its answers get in Spark."""
 
-    query: Counted
-    column: pl.DataType
+    output: Output
     dtype: pl.DataType
 
 
-def encoding(query: Counted, column: pl.DataType) -> Stage:
+def encoding(coding: Coding, types: Columns) -> Stage:
     """Return the stage from (group, value, count) to (group, code, count), without values that are no evidence.
 
     Values of one code are added up as far as they come together: where they are many more than candidates, that is
@@ -48,13 +48,13 @@ def encoding(query: Counted, column: pl.DataType) -> Stage:
     """
 
     def encode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        encoder, size = query.encoder(column), query.draw(column).size
+        (column,), encoder, size = types, coding.encoder(), coding.size
         for rows in _in_chunks(batches, _ROWS):
             values = rows["value"]
             if isinstance(column, pl.Datetime) and column.time_zone is not None:
                 values = values.cast(pa.timestamp("us", column.time_zone))  # the session's zone may be none of Polars'
             values = pl.Series(values).cast(column)
-            coded = pl.DataFrame({"group": rows["group"], "code": encoder(values), "count": rows["count"]})
+            coded = pl.DataFrame({"group": rows["group"], "code": encoder([values]), "count": rows["count"]})
             counted = coded.filter(pl.col("code") < size).group_by("group", "code").agg(pl.col("count").sum())
             yield from counted.cast(pl.Int64).to_arrow().to_batches()
 
@@ -97,7 +97,7 @@ def whole_groups(batches: Iterable[pa.RecordBatch], most_rows: int = _ROWS) -> I
 
 def _added_up(histogram: pa.Table) -> pa.Table:
     """Return the rows of one group with each code once."""
-    is_marker = pc.equal(histogram["output"], MARKER)
+    is_marker = pc.equal(histogram["tally"], MARKER)
     counted = histogram.filter(pc.invert(is_marker)).group_by(COUNTED[:3]).aggregate([("count", "sum")])
     counted = counted.rename_columns(COUNTED)
     together = pa.concat_tables([histogram.filter(is_marker), counted], promote_options="default")
@@ -118,20 +118,20 @@ def _in_chunks(batches: Iterable[pa.RecordBatch], most_rows: int) -> Iterator[pa
 
 def _draw(histogram: pa.Table, answers: Sequence[Answer]) -> list[pa.Array]:
     """Return the keys and the answers of all groups of the table."""
-    groups, outputs, codes, counts = (_numpy(histogram[name]) for name in COUNTED)
-    markers = np.flatnonzero(outputs == MARKER)
+    groups, tallies, codes, counts = (_numpy(histogram[name]) for name in COUNTED)
+    markers = np.flatnonzero(tallies == MARKER)
     listed = groups[markers]
     columns = [column.combine_chunks() for column in histogram.drop_columns(COUNTED).take(markers).columns]
-    for position, answer in enumerate(answers):
-        own = np.flatnonzero(outputs == position)
-        runs = _runs(groups[own], codes[own], counts[own], listed)
-        drawn = draw_from_runs(answer.query.draw(answer.column), runs)
-        columns.append(answer.query.answers(drawn, answer.column).cast(answer.dtype).to_arrow())
+    for answer in answers:
+        own = np.flatnonzero(tallies == answer.output.tally)
+        counted = _histogram(groups[own], codes[own], counts[own], listed)
+        drawn = answer.output.query.answers(counted, *answer.output.types)
+        columns.append(drawn.cast(answer.dtype).to_arrow())
     return columns
 
 
-def _runs(groups: Ints, codes: Ints, counts: Ints, listed: Ints) -> Runs:
-    """Return the histogram of one output, in the order of the groups listed."""
+def _histogram(groups: Ints, codes: Ints, counts: Ints, listed: Ints) -> Histogram:
+    """Return the histogram of one tally, in the order of the groups listed."""
     order = np.lexsort((codes, groups))
     groups, codes = groups[order], codes[order]
     # A code has a row from each task that encoded it.
@@ -144,7 +144,7 @@ def _runs(groups: Ints, codes: Ints, counts: Ints, listed: Ints) -> Runs:
     if sizes.sum() != len(new):
         msg = "Every group must come with its key: Spark has divided one between two tasks."
         raise RuntimeError(msg)
-    return Runs.of_counts(codes, totals, sizes)
+    return Histogram(codes, totals, sizes)
 
 
 def _numpy(column: pa.ChunkedArray) -> Ints:

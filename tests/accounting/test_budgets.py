@@ -1,13 +1,17 @@
 import copy
+import errno
+import fcntl
 import math
 import os
 import pickle
 import shutil
+import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import datetime, timezone
 from decimal import Decimal
 from fractions import Fraction
@@ -203,6 +207,14 @@ def test_a_claim_is_for_the_relation_charged():
     assert budget.spent == Fraction(1, 10)
 
 
+@pytest.mark.parametrize("entry", [("x", None), ("x", Loss(Fraction(1, 10), "epsilon")), (1, claim(epsilon=0.1))])
+def test_what_is_no_claim_is_refused(path, entry):
+    budget = Budget(epsilon=1, path=path)
+    with pytest.raises(TypeError, match="entries must be pairs of a string and a Claim, got"):
+        budget.charge([entry], privacy_unit=None, neighboring_relation="replace_one")
+    assert budget.spent == 0
+
+
 # The log
 
 
@@ -270,21 +282,101 @@ def test_a_ledger_is_shared_and_kept(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="privacy_unit='patient'"):
         pay(second, claim(epsilon=0.1), unit="doctor")
     assert_frame_equal(first.log(), second.log())
-    assert [p.name for p in tmp_path.iterdir()] == ["visits.db"]
+    assert set(contents(tmp_path)) == {"visits.db", "visits.db-lock"}
 
 
 def test_odd_file_names_are_taken_as_they_are(tmp_path):
     for name in [":memory:", "a b?mode=ro#x%20", "façade.db", "file:x"]:
         pay(Budget(epsilon=1, path=tmp_path / name), claim(epsilon=0.1))
         assert Budget(epsilon=1, path=str(tmp_path / name)).spent == Fraction(1, 10)
-    assert len(list(tmp_path.iterdir())) == 4
+    assert len(list(tmp_path.iterdir())) == 8  # each with its lock
 
 
 def test_commits_are_synced_to_the_disk_and_the_folder(tmp_path):
-    path = Budget(epsilon=1, path=tmp_path / "ledger.db").path
-    with closing(ledger.open_file(path)) as connection:
+    one = Budget(epsilon=1, path=tmp_path / "ledger.db")
+    with one._transaction() as (connection, _):
         assert connection.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
+        assert connection.execute("PRAGMA fullfsync").fetchone() == (1,)
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
+
+def test_the_folder_is_synced_once_the_new_ledger_is_in_it(tmp_path, monkeypatch):
+    synced = []
+
+    def fsync(number):
+        synced.append((os.fstat(number).st_ino, sorted(contents(tmp_path))))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    Budget(epsilon=1, path=tmp_path / "ledger.db")
+    assert synced == [(tmp_path.stat().st_ino, ["ledger.db", "ledger.db-lock"])]
+
+
+def test_what_appears_while_a_ledger_is_made_is_not_replaced(tmp_path, monkeypatch):
+    path, link = tmp_path / "ledger.db", os.link
+
+    def after_another(made, target):
+        path.write_text("another's")
+        link(made, target)
+
+    monkeypatch.setattr(os, "link", after_another)
+    with pytest.raises(ValueError, match="must be one that this version of dp_polars made"):
+        Budget(epsilon=1, path=path)
+    assert contents(tmp_path) == {"ledger.db": b"another's", "ledger.db-lock": b""}
+
+
+def test_a_ledger_has_one_name(tmp_path):
+    path, other = tmp_path / "ledger.db", tmp_path / "other.db"
+    one = Budget(epsilon=1, path=path)
+    pay(one, claim(epsilon=0.1))
+    other.hardlink_to(path)
+    before = path.read_bytes()
+    for use in (
+        lambda: one.spent,
+        lambda: pay(one, claim(epsilon=0.1)),
+        lambda: Budget(epsilon=1, path=path),
+        lambda: Budget(epsilon=1, path=other),
+    ):
+        with pytest.raises(ValueError, match=r"(?s)must have one name, got 2 hard links\. .*Hint: find the others"):
+            use()
+    assert path.read_bytes() == before
+    other.unlink()
+    pay(one, claim(epsilon=0.1))
+    assert one.spent == Fraction(1, 5)
+
+
+def test_a_ledger_that_is_moved_under_a_charge_is_an_error(tmp_path, monkeypatch):
+    one = Budget(epsilon=1, path=tmp_path / "ledger.db")
+    write = ledger.write_charges
+
+    def and_move(*arguments):
+        write(*arguments)
+        one.path.rename(tmp_path / "moved.db")
+
+    monkeypatch.setattr(ledger, "write_charges", and_move)
+    with pytest.raises(OSError, match=r"was moved, removed or replaced .* the charge may be in the file"):
+        pay(one, claim(epsilon=0.1))
+    monkeypatch.undo()
+    assert Budget(epsilon=1, path=tmp_path / "moved.db").spent == Fraction(1, 10)
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_an_error_at_the_end_does_not_say_that_nothing_was_charged(tmp_path, monkeypatch, written):
+    class Fails(sqlite3.Connection):
+        def execute(self, statement, *arguments):
+            if statement == "COMMIT":
+                if written:  # as where the folder can't be synced once the journal is gone
+                    super().execute("COMMIT")
+                msg = "disk I/O error"
+                raise sqlite3.OperationalError(msg)
+            return super().execute(statement, *arguments)
+
+    one = Budget(epsilon=1, path=tmp_path / "ledger.db")
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *given, **named: connect(*given, factory=Fails, **named))
+    with pytest.raises(OSError, match=r"could not be read or written: disk I/O error\. .*the charge may be in it"):
+        pay(one, claim(epsilon=0.1))
+    monkeypatch.undo()
+    assert one.spent == (Fraction(1, 10) if written else 0)
 
 
 @pytest.mark.parametrize(
@@ -383,9 +475,13 @@ def test_what_is_no_file_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(FileNotFoundError, match="must be in a folder that is there"):
         Budget(epsilon=1, path=tmp_path / "file" / "ledger.db")
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "fifo")
-    with pytest.raises(ValueError, match="must be a regular file"):
-        Budget(epsilon=1, path=tmp_path / "fifo")
+    code = "import sys, dp_polars; dp_polars.Budget(epsilon=1, path=sys.argv[1])"
+    run = subprocess.run([sys.executable, "-c", code, tmp_path / "fifo"], stderr=subprocess.PIPE, text=True, timeout=30)
+    assert "must be a regular file, got a link or a device" in run.stderr
 
 
 @pytest.mark.parametrize("target", ["there.db", "nowhere.db"])
@@ -419,7 +515,25 @@ def test_a_ledger_that_goes_missing_is_not_made_anew(tmp_path):
             use()
     with pytest.raises(FileNotFoundError, match="is gone"):
         pickle.loads(pickled)
-    assert contents(tmp_path) == {}
+    assert contents(tmp_path) == {"ledger.db-lock": b""}
+
+
+def test_an_older_copy_is_seen_by_a_pickle_of_who_has_seen_the_newer(tmp_path):
+    one = Budget(epsilon=1, path=tmp_path / "ledger.db")
+    older = one.path.read_bytes()
+    pay(one, claim(epsilon=0.1))
+    pickled = pickle.dumps(one)
+    one.path.write_bytes(older)
+    with pytest.raises(ValueError, match=r"is damaged: it has 0 spent, and had 0\.1 before"):
+        pickle.loads(pickled)
+
+
+def test_a_pickle_is_refused_a_ledger_with_another_total(tmp_path):
+    pickled = pickle.dumps(Budget(epsilon=1, path=tmp_path / "ledger.db"))
+    (tmp_path / "ledger.db").unlink()
+    Budget(epsilon=2, path=tmp_path / "ledger.db")
+    with pytest.raises(ValueError, match=r"own total, epsilon=2, got epsilon=1"):
+        pickle.loads(pickled)
 
 
 def test_an_older_copy_is_seen_by_who_has_seen_the_newer(tmp_path):
@@ -478,15 +592,169 @@ def test_an_edited_ledger_is_refused(tmp_path, edit):
     assert contents(tmp_path) == before
 
 
-def test_a_ledger_that_stays_busy_is_a_clear_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(ledger, "_BUSY_SECONDS", 0.05)
-    budget = Budget(epsilon=1, path=tmp_path / "ledger.db")
-    with closing(sqlite3.connect(budget.path, isolation_level=None)) as other:
+def test_a_charge_of_another_ledger_is_found(tmp_path):
+    """Its digest fits itself, and the one after fits the ledger: only the chain shows it."""
+    for name, loss in (("one.db", 0.1), ("other.db", 0.2)):
+        pay(Budget(epsilon=1, path=tmp_path / name), *[claim(epsilon=loss)] * 3)
+    with closing(sqlite3.connect(tmp_path / "one.db")) as connection:
+        connection.execute("ATTACH ? AS other", (str(tmp_path / "other.db"),))
+        with connection:
+            connection.execute("REPLACE INTO charges SELECT * FROM other.charges WHERE id = 2")
+    with pytest.raises(ValueError, match="is damaged: charge 2 does not fit its digest"):
+        Budget(epsilon=1, path=tmp_path / "one.db")
+
+
+# Locks
+
+
+@contextmanager
+def locked_beside(path):
+    with path.with_name(f"{path.name}-lock").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def locked_by_sqlite(path):
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(TimeoutError, match=r"was busy for 0\.05 seconds\. Nothing was released"):
-            pay(budget, claim(epsilon=0.1))
+        yield
+
+
+@pytest.mark.parametrize("locked", [locked_beside, locked_by_sqlite])
+def test_a_ledger_that_stays_busy_is_a_clear_error(tmp_path, monkeypatch, locked):
+    budget = Budget(epsilon=1, path=tmp_path / "ledger.db")
+    monkeypatch.setattr(ledger, "_BUSY_SECONDS", 0.05)
+    with locked(budget.path):
+        for use in (lambda: pay(budget, claim(epsilon=0.1)), lambda: budget.spent):
+            with pytest.raises(TimeoutError, match=r"was busy for 0\.05 seconds\. Nothing was released"):
+                use()
     pay(budget, claim(epsilon=0.1))
     assert budget.spent == Fraction(1, 10)
+    assert not ledger._descriptors
+
+
+@pytest.mark.parametrize("locked", [locked_beside, locked_by_sqlite])
+def test_who_waits_for_a_lock_holds_nobody_else_up(tmp_path, locked):
+    """Neither a budget in memory, nor another ledger, nor a fork."""
+    code = """
+import os, sys, threading
+sys.path.insert(0, sys.argv[2])
+import test_budget
+from test_budgets import Budget, claim, pay
+memory, one, other = Budget(epsilon=1), *(Budget(epsilon=1, path=f"{sys.argv[1]}/{n}.db") for n in ("one", "other"))
+pays = threading.Thread(target=pay, args=[one, claim(epsilon=0.5)])
+with getattr(test_budget, sys.argv[3])(one.path):
+    pays.start()
+    pays.join(0.2)
+    for budget in (memory, other):
+        pay(budget, claim(epsilon=0.5))
+    if os.fork() == 0:
+        assert (other.spent, len(test_budget._ledger._descriptors)) == (0.5, 0)
+        os._exit(0)
+    assert os.wait()[1] == 0
+    assert pays.is_alive()
+pays.join()
+assert (memory.spent, one.spent, other.spent) == (0.5, 0.5, 0.5)
+"""
+    run = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path), str(Path(__file__).parent), locked.__name__]
+    subprocess.run(run, check=True, timeout=ledger._BUSY_SECONDS / 2)
+
+
+def test_a_fork_does_not_keep_the_lock_of_a_parent_that_dies(tmp_path, monkeypatch):
+    one = Budget(epsilon=1, path=tmp_path / "ledger.db")
+    code = """
+import os, signal, sys, threading, time
+sys.path.insert(0, sys.argv[2])
+from test_budgets import Budget, claim, pay, ledger
+one = Budget.__new__(Budget)  # the ledger is locked: it can't be opened as usual
+one.__dict__.update(unit="epsilon", total=1, path=__import__("pathlib").Path(sys.argv[1]), name=None, _seen=0)
+threading.Thread(target=pay, args=[one, claim(epsilon=0.5)]).start()
+time.sleep(0.2)
+assert ledger._descriptors
+if os.fork() == 0:
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+time.sleep(0.1)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    run = [sys.executable, "-W", "ignore", "-c", code, str(one.path), str(Path(__file__).parent)]
+    with locked_by_sqlite(one.path):  # so the parent has the lock beside it, and waits for SQLite's
+        parent = subprocess.Popen(run, stdout=subprocess.PIPE, text=True)
+        child = int(parent.stdout.readline())
+        parent.wait()
+        parent.stdout.close()
+    try:
+        monkeypatch.setattr(ledger, "_BUSY_SECONDS", 1)
+        assert one.spent == 0
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_a_copied_descriptor_does_not_keep_the_lock(tmp_path, monkeypatch):
+    """As a child has that was forked by code that tells Python nothing."""
+    one = Budget(epsilon=1, path=tmp_path / "ledger.db")
+    with one._transaction():
+        copied = os.dup(*ledger._descriptors)
+    monkeypatch.setattr(ledger, "_BUSY_SECONDS", 0.05)
+    try:
+        assert one.spent == 0
+    finally:
+        os.close(copied)
+
+
+def test_a_lock_whose_file_was_removed_while_one_waited_is_taken_anew(tmp_path, monkeypatch):
+    one = Budget(epsilon=1, path=tmp_path / "ledger.db")
+    beside, flock, held = tmp_path / "ledger.db-lock", fcntl.flock, []
+
+    def flock_of_one_removed_at_first(number, operation):
+        if operation != fcntl.LOCK_UN:
+            held.append(os.fstat(number).st_ino)
+            if len(held) == 1:
+                beside.rename(tmp_path / "removed")
+        flock(number, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock_of_one_removed_at_first)
+    pay(one, claim(epsilon=0.1))
+    assert held == [(tmp_path / "removed").stat().st_ino, beside.stat().st_ino]
+
+
+def test_the_lock_is_readable_for_whom_the_ledger_is(tmp_path):
+    one = Budget(epsilon=1, path=tmp_path / "ledger.db")
+    beside = tmp_path / "ledger.db-lock"
+    beside.unlink()
+    one.path.chmod(0o660)
+    assert one.spent == 0
+    assert stat.S_IMODE(beside.stat().st_mode) == 0o660
+
+
+def test_what_can_not_be_locked_is_an_error(tmp_path, monkeypatch):
+    one = Budget(epsilon=1, path=tmp_path / "ledger.db")
+    (tmp_path / "ledger.db-lock").unlink()
+    (tmp_path / "ledger.db-lock").symlink_to("ledger.db")
+    with pytest.raises(OSError, match=r"(?s)could not be locked: .*Hint: '.*ledger.db-lock' must be readable"):
+        pay(one, claim(epsilon=0.1))
+    (tmp_path / "ledger.db-lock").unlink()
+
+    def no_locks(number, operation):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(OSError, match=r"(?s)could not be locked: .*No locks available.*Hint: keep it on a local"):
+        pay(one, claim(epsilon=0.1))
+    monkeypatch.undo()
+    assert one.spent == 0
+
+
+def test_without_flock_a_ledger_has_the_locks_of_sqlite(tmp_path, monkeypatch):
+    monkeypatch.setattr(ledger, "fcntl", None)
+    one = Budget(epsilon=1, path=tmp_path / "ledger.db")
+    pay(one, claim(epsilon=0.1))
+    assert set(contents(tmp_path)) == {"ledger.db"}
+    monkeypatch.setattr(ledger, "_BUSY_SECONDS", 0.05)
+    with locked_by_sqlite(one.path), pytest.raises(TimeoutError, match="was busy"):
+        pay(one, claim(epsilon=0.1))
+    assert one.spent == Fraction(1, 10)
 
 
 # Threads, forks, copies

@@ -1,6 +1,10 @@
 """Claims: rates never above, and costs never below, what the formulas of the docs (claims.md) give."""
 
+import copy
 import itertools
+import math
+import pickle
+from dataclasses import replace
 from fractions import Fraction
 
 import hypothesis.strategies as st
@@ -8,6 +12,7 @@ import pytest
 from flint import arb, ctx, fmpq
 from hypothesis import given
 
+import dp_polars as dpp
 from dp_polars._accounting.claims import (
     Claim,
     Contributions,
@@ -222,3 +227,78 @@ def test_costs_are_short_numbers():
     for x in (Fraction(1, 3), Fraction(1, 10**200), Fraction(10**9, 7)):
         assert laplace_rho(x).numerator.bit_length() <= 100
     assert claim(Fraction(1, 3), "rho", "permute_and_flip").rate.numerator.bit_length() <= 100
+
+
+# However a claim is made, its rate is what its loss pays for.
+
+SPREAD = Contributions(5, 2)
+MADE = {
+    "by hand": lambda: Claim(Loss(Fraction(1, 3), "epsilon"), "permute_and_flip", Fraction(2), SPREAD, "replace_one"),
+    "of": lambda: Claim.of(Loss.of(epsilon=None, rho=0.2), None, Fraction(3), SPREAD, "add_or_remove_one"),
+    "for scores": lambda: Claim.for_scores(Loss.of(epsilon=1, rho=None), "exponential", 3, monotonic=False),
+    "of an expression": lambda: dpp.mode("x", ["a"], rho=0.1, contributions=3).query.claim,
+    "of a private query": lambda: (
+        dpp.protect("p", max_rows=3).agg(dpp.median("x", [1], epsilon=0.5)).asks[0].query.claim
+    ),
+}
+CHANGED = {
+    "not at all": lambda claim: claim,
+    "less loss": lambda claim: replace(claim, loss=replace(claim.loss, value=claim.loss.value / 7)),
+    "more loss": lambda claim: replace(claim, loss=replace(claim.loss, value=claim.loss.value * 7)),
+    "the other unit": lambda claim: replace(claim, loss=Loss(Fraction(1, 5), OTHER[claim.loss.unit])),
+    "the other mechanism": lambda claim: replace(claim, mechanism=OTHER[claim.mechanism]),
+    "a smaller range": lambda claim: replace(claim, score_range=claim.score_range / 9),
+    "fewer contributions": lambda claim: replace(claim, contributions=Contributions(1, 1)),
+    "more contributions": lambda claim: replace(claim, contributions=Contributions(9, 4)),
+    "a copy": copy.deepcopy,
+    "a pickle": lambda claim: pickle.loads(pickle.dumps(claim)),
+}
+OTHER = {
+    "epsilon": "rho",
+    "rho": "epsilon",
+    "permute_and_flip": "exponential",
+    "exponential": "permute_and_flip",
+}
+
+
+@pytest.mark.parametrize("change", CHANGED)
+@pytest.mark.parametrize("way", MADE)
+def test_no_claim_is_charged_less_than_its_rate_spends(way, change):
+    made = CHANGED[change](MADE[way]())
+    for unit in ("epsilon", "rho"):
+        spends = scaled_cost(unit, made.mechanism, made.rate * made.score_range, made.contributions)
+        assert spends <= made.cost(unit) <= spends * (1 + HAIR)
+
+
+def test_a_rate_can_not_be_given():
+    made = MADE["of"]()
+    with pytest.raises((TypeError, ValueError), match="rate"):
+        replace(made, rate=Fraction(10**6))
+    with pytest.raises(TypeError, match=r"rate|positional"):
+        Claim(made.loss, made.mechanism, made.score_range, made.contributions, None, Fraction(10**6))
+
+
+@pytest.mark.parametrize("unit", ["epsilon", "rho"])
+@pytest.mark.parametrize("value", [Fraction(-1, 2), Fraction(0), -1.0, math.nan, math.inf])
+def test_a_loss_is_above_0(unit, value):
+    with pytest.raises(ValueError, match=f"{unit} must be (greater than 0|finite)"):
+        Loss(value, unit)
+    with pytest.raises(ValueError, match=f"{unit} must be (greater than 0|finite)"):
+        replace(Loss(Fraction(1), unit), value=value)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"mechanism": "gaussian"}, "mechanism must be one of"),
+        ({"score_range": Fraction(0)}, "score_range must be greater than 0"),
+        ({"neighboring_relation": "none"}, "neighboring_relation must be one of"),
+    ],
+)
+def test_every_field_of_a_claim_is_checked(change, words):
+    with pytest.raises(ValueError, match=words):
+        replace(MADE["of"](), **change)
+    with pytest.raises(ValueError, match="1 <= per_group <= total"):
+        Contributions(1, 2)
+    with pytest.raises(ValueError, match="unit must be one of"):
+        Loss(Fraction(1), "delta")

@@ -1,6 +1,7 @@
 """The laws of the mechanisms in float64, against the rigorous ones of `reference`."""
 
 import itertools
+import math
 import subprocess
 import sys
 import tracemalloc
@@ -307,7 +308,7 @@ FUNCTIONS = {
         (3, TypeError, "vector"),
         (["a", "b"], TypeError, "integers or floats"),
         ([True, False], TypeError, "bool"),
-        ([Decimal(1), Decimal(2)], TypeError, "object"),
+        ([Decimal(1), Decimal(2)], TypeError, "Decimal"),
         ([1 + 2j, 2], TypeError, "complex"),
     ],
 )
@@ -358,3 +359,27 @@ def test_optional_packages_are_not_imported_before_they_are_needed():
         "assert not {'scipy', 'dp_accounting'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_integers_beyond_floats_are_shifted_before_they_are_rounded():
+    small, law = [3, 2, 0], analysis.selection_probabilities([3, 2, 0], epsilon=1)
+    for shift in (2**53, 2**63, 2**64 - 4, 2**200):
+        scores = [score + shift for score in small]
+        assert analysis.selection_probabilities(scores, epsilon=1) == pytest.approx(law, rel=1e-14)
+        assert analysis.privacy_loss(scores, [shift, shift, shift + 1], epsilon=1) == pytest.approx(
+            analysis.privacy_loss(small, [0, 0, 1], epsilon=1)
+        )
+    # Beside a float, beyond it, and over more than 64 bits.
+    assert analysis.selection_probabilities([2**53 + 1, 2**53, 0.5], epsilon=1)[1] == pytest.approx(
+        analysis.selection_probabilities([1, 0, -1000], epsilon=1)[1]
+    )
+    ends = [2**63 - 1, -(2**63)]
+    assert analysis.privacy_loss(ends, ends[::-1], epsilon=Fraction(1, 2**60), monotonic=True) == pytest.approx(
+        16 + math.log(2 - math.exp(-16))
+    )
+
+
+@pytest.mark.parametrize("mechanism", [None, "exponential", "report_noisy_max_laplace"])
+def test_no_probability_is_rounded_to_zero(mechanism):
+    law = analysis.selection_probabilities([0, -1e4, -1e308, -1e308], epsilon=1, mechanism=mechanism)
+    assert law.tolist() == [pytest.approx(1), 5e-324, 5e-324, 5e-324]

@@ -14,6 +14,7 @@ from dp_polars import analysis
 from dp_polars._accounting.claims import Claim, Contributions, Loss
 from dp_polars._numeric.intervals import ball, lower, precision, upper
 from dp_polars._numeric.numbers import as_fraction
+from dp_polars.analysis import _profile
 from dp_polars.analysis._profile import _rounded_losses
 
 MECHANISMS = ["permute_and_flip", "exponential"]
@@ -148,6 +149,78 @@ def test_delta_of_many_releases_falls_with_epsilon():
     assert all(a >= b for a, b in itertools.pairwise(deltas))
     assert deltas[-1] == 0
     assert all(profile.epsilon(d) <= t + 1e-3 for d, t in zip(deltas[:-1], np.linspace(0, 5, 21), strict=False))
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_no_delta_is_rounded_to_zero(mechanism):
+    pytest.importorskip("dp_accounting")
+    profile = analysis.PrivacyProfile.of([(Fraction("0.001"), mechanism)]).compose(10_000)
+    assert profile.delta(Fraction("9.9")) == profile.delta(Fraction("9.9999999")) == 5e-324
+    assert profile.delta(10) == 0  # the sum of the pure losses
+    assert profile.delta(Fraction("9.9999999")) <= profile.delta(5) <= profile.delta(1) < 1e-20
+    assert profile.epsilon(5e-324) > profile.epsilon(1e-300) > 1
+    assert profile.epsilon(Fraction(1, 10**400)) == 10
+
+
+@given(st.fractions(Fraction(1, 1000), 20), st.fractions(Fraction(1, 100), 30), st.floats(1e-320, 0.9))
+@settings(max_examples=30)
+def test_zcdp_is_rounded_up(rho, gap, delta):
+    def log_delta(a, epsilon):
+        return ball(a * ((1 + a) * rho - epsilon)) - ball(a).log() - ball(1 + a) * ball(1 + 1 / a).log()
+
+    # What is proved holds at one of the orders that are searched, in exact numbers.
+    proved, wanted = _profile._zcdp_delta(rho, rho + gap), _profile._zcdp_epsilon(rho, delta)
+    with precision(300):
+        orders = [Fraction(x) for x in (float(gap / (2 * rho)) * _profile._ORDERS).tolist()]
+        assert any(log_delta(a, rho + gap) <= ball(as_fraction("delta", proved)).log() for a in orders) or proved == 1
+        orders = [Fraction(x) for x in (math.sqrt(-math.log(delta) / float(rho)) * _profile._ORDERS).tolist()]
+        assert any(log_delta(a, as_fraction("epsilon", wanted)) <= ball(Fraction(delta)).log() for a in orders)
+
+
+def test_composed_twice():
+    one = analysis.privacy_profile(0.1)
+    assert one.compose(2).compose(3) == one.compose(6)
+
+
+@pytest.mark.parametrize("n", range(2, 9))
+@pytest.mark.parametrize("loss", [Fraction(1, 3), Fraction(1, 7), Fraction(2, 11)])
+def test_sums_of_many_are_not_rounded_down(n, loss):
+    pytest.importorskip("dp_accounting")
+    assert as_fraction("loss", analysis.compose([(loss, "permute_and_flip")] * n, delta=0)) >= n * loss
+    found = analysis.compose([(loss, "permute_and_flip")] * n, delta=1e-300)
+    assert as_fraction("loss", found) >= n * loss * (1 - Fraction(1, 10**12))
+
+
+class Optimist:
+    """A composition that finds no loss at all."""
+
+    def get_delta_for_epsilon(self, epsilon):
+        return 0.0
+
+    def get_epsilon_for_delta(self, delta):
+        return 0.0
+
+
+def test_what_fft_can_not_see_is_left_to_zcdp(monkeypatch):
+    monkeypatch.setattr(_profile, "_composed", lambda parts: Optimist())
+    profile = analysis.privacy_profile(0.1).compose(100)
+    assert profile.delta(6) == min(1e-10, _profile._zcdp_delta(profile._rho(), Fraction(6))) > 0
+    assert profile.delta(2) == 1e-10
+    assert profile.epsilon(9e-11) > 1
+    assert profile.epsilon(1e-10) == 0
+
+
+@pytest.mark.parametrize("n", [25, 36, 50])
+def test_deltas_and_epsilons_at_the_end_are_not_below_the_truth(n):
+    pytest.importorskip("dp_accounting")
+    # All n losses are x with probability 2**-n.
+    x = Fraction(1, 10)
+    profile = analysis.privacy_profile(x).compose(n)
+    for gap in (1e-4, 1e-2, 0.2, 1):
+        assert profile.delta(n * x - Fraction(gap)) >= 2.0**-n * -math.expm1(-gap) * (1 - 1e-9)
+    for delta in (1e-11, 1e-14, 1e-18):
+        if delta * 2.0**n < 0.9:
+            assert profile.epsilon(delta) >= float(n * x) + math.log1p(-delta * 2.0**n) - 1e-9
 
 
 def test_claims_of_different_relations_do_not_compose():

@@ -48,7 +48,7 @@ def stays(rows, kept, *, people, others=(), words=None):
             for other in others:
                 cells += [group << 30 | (1 << 29) + code for group, code in other]
                 lengths.append(len(other))
-    found = keep(np.array(cells, np.uint64), np.array(lengths, np.int64), kept, LAYOUT, people=people, words=words)
+    found, _ = keep(np.array(cells, np.uint64), np.array(lengths, np.int64), kept, LAYOUT, people=people, words=words)
     own = [[] for _ in range(COPIES)]
     for cell in found.tolist():
         code = cell & ((1 << 30) - 1)
@@ -139,24 +139,24 @@ def test_bounds_hold_for_a_person_with_very_many_rows():
         np.uint64
     )
     lengths = np.array([1 << 18])
-    few = keep(cells, lengths, Kept(rows=1000, groups=7, rows_per_group=200), LAYOUT, people=False) >> np.uint64(30)
+    few = keep(cells, lengths, Kept(rows=1000, groups=7, rows_per_group=200), LAYOUT, people=False)[0] >> np.uint64(30)
     assert len(few) == 1000
     assert np.unique(few).size <= 7
     assert np.bincount(few.astype(np.int64)).max() <= 200
-    people = keep(cells, lengths, Kept(groups=7), LAYOUT, people=True)
+    people, _ = keep(cells, lengths, Kept(groups=7), LAYOUT, people=True)
     assert len(people) == len(np.unique(people)) == 7 * 5
 
 
 def test_huge_bounds_cost_nothing():
     cells, lengths = np.array([1, 2, 2], np.uint32), np.array([2, 1])
     kept = Kept(2**62, 2**62, 2**62)
-    assert sorted(keep(cells, lengths, kept, Cells(1, 2), people=False).tolist()) == [1, 2, 2]
+    assert sorted(keep(cells, lengths, kept, Cells(1, 2), people=False)[0].tolist()) == [1, 2, 2]
 
 
 def test_nobody_is_no_rows():
     empty = np.empty(0, np.uint32)
     for people in (True, False):
-        assert keep(empty, np.empty(0, np.int64), Kept(1, 1, 1), LAYOUT, people=people).tolist() == []
+        assert keep(empty, np.empty(0, np.int64), Kept(1, 1, 1), LAYOUT, people=people)[0].tolist() == []
 
 
 @pytest.mark.parametrize(
@@ -185,5 +185,5 @@ def test_cells_of_64_bits_leave_room_for_one_person():
     assert layout.most_people(people=False) == 2**53
     cell = (2**11 - 1) << 53 | 2**53 - 1
     cells = np.array([cell, cell, 5], np.uint64)
-    assert sorted(keep(cells, np.array([3]), Kept(), layout, people=True).tolist()) == [5, cell]
-    assert sorted(keep(cells, np.array([3]), Kept(rows=9), layout, people=False).tolist()) == [5, cell, cell]
+    assert sorted(keep(cells, np.array([3]), Kept(), layout, people=True)[0].tolist()) == [5, cell]
+    assert sorted(keep(cells, np.array([3]), Kept(rows=9), layout, people=False)[0].tolist()) == [5, cell, cell]

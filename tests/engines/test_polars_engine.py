@@ -15,13 +15,16 @@ from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._engines import polars_engine
-from dp_polars._engines.bounding import Kept
-from dp_polars._engines.polars_engine import Output, count, draw_groups
+from dp_polars._engines.bounding import Cells, Kept
+from dp_polars._engines.polars_engine import PolarsEngine, count
+from dp_polars._frames.release import bind
+from dp_polars._queries import drawing
+from dp_polars._queries.drawing import draw_groups
 from tests.engines.test_bounding import SPREAD, law
 from tests.statistical.goodness import fits
+from tests.tallies import as_frame, as_histogram, histogram, tally_of
 
 ENGINES = ["in-memory", "streaming"]
-SCHEMA = {"group": pl.UInt32, "code": pl.UInt32, "count": pl.UInt64}
 
 
 def mode(candidates, epsilon=1):
@@ -32,20 +35,21 @@ def median(candidates, epsilon=1):
     return dpp.median("x", candidates, epsilon=epsilon).query
 
 
-def of(column, query, kept=None, *, people=False):
-    return Output("out", pl.col(column), query, kept or Kept(), people)
+def several(frame, unit, keys, asked, **options):
+    """The histograms of tallies, which are given as (column, query, kept, people)."""
+    tallies = [tally_of(frame, *rest, people=people) for *rest, people in asked]
+    counted = count(frame.lazy(), unit, keys, tallies, **options)
+    assert all(len(each.sizes) == (1 if keys is None else len(keys)) for each in counted)
+    return list(map(as_frame, counted))
 
 
-def histogram(counts):
-    """A histogram of (group, code) -> count."""
-    rows = [(*cell, n) for cell, n in sorted(counts.items())]
-    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
-
-
-def only(frame, unit, keys, output, **options):
-    (counted,) = count(frame.lazy(), unit, keys, [output], **options)
-    assert counted.schema == SCHEMA
+def only(frame, unit, keys, asked, **options):
+    (counted,) = several(frame, unit, keys, [asked], **options)
     return counted
+
+
+def of(column, query, kept=None, *, people=False):
+    return column, query, kept, people
 
 
 WARDS = ["north", "south", "east"]
@@ -116,7 +120,7 @@ def test_rows_are_counted_exactly_where_nothing_is_bounded(visits, keys, asked, 
     assert_frame_equal(found, histogram(expected))
 
 
-@pytest.mark.parametrize("partitions", [None, 1, 7])
+@pytest.mark.parametrize("partitions", [1, 7])
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("grouped", [True, False])
 def test_distinct_people_are_counted_exactly(visits, keys, grouped, engine, partitions):
@@ -139,17 +143,17 @@ def test_bounds_that_do_not_bind_change_nothing(visits, keys, engine, partitions
 
 def test_the_order_of_rows_does_not_matter(visits, keys):
     outputs = [of("flavour", mode(FLAVOURS), people=True), of("price", median(range(11)))]
-    counted = count(visits.lazy(), "person", keys, outputs)
+    counted = several(visits, "person", keys, outputs)
     for seed in range(3):
         shuffled = visits.sample(fraction=1, shuffle=True, seed=seed).lazy()
-        for found, expected in zip(count(shuffled, "person", keys, outputs), counted, strict=True):
+        for found, expected in zip(several(shuffled, "person", keys, outputs), counted, strict=True):
             assert_frame_equal(found, expected)
 
 
 def test_outputs_are_bounded_each_by_itself(visits, keys):
     """One bounded output beside an unbounded one leaves that one whole."""
     outputs = [of("price", median(range(11)), Kept(rows=1)), of("flavour", mode(FLAVOURS), people=True)]
-    bounded, whole = count(visits.lazy(), "person", keys, outputs, partitions=3)
+    bounded, whole = several(visits, "person", keys, outputs, partitions=3)
     people = {person for person, _ in cells_of(visits, keys, "price", price_code, unit="person")}
     assert bounded["count"].sum() == len(people)
     expected = Counter(cell for _, cell in set(cells_of(visits, keys, "flavour", flavour_code, unit="person")))
@@ -295,6 +299,28 @@ def test_every_count_is_bounded_afresh():
     assert len(chosen) > 5  # fails with probability below 1e-20
 
 
+def test_people_are_divided_by_the_texts_of_their_categories(monkeypatch):
+    """In the next scan the number of a category may be another one."""
+    monkeypatch.setattr(polars_engine.os, "urandom", bytes)
+    people = [f"person {i}" for i in range(50)]
+    divided = []
+    for order in (people, people[::-1]):
+        categories = pl.Series(order, dtype=pl.Categorical(pl.Categories.random()))
+        rows = pl.LazyFrame({"p": pl.Series(people, dtype=categories.dtype)})
+        parts = polars_engine._partitions(rows, "p", 3)
+        divided.append([part.collect()["p"].cast(pl.String).to_list() for part in parts])
+    assert divided[0] == divided[1]
+    assert all(divided[0])
+
+
+@pytest.mark.parametrize("unit", [None, "p"])
+def test_cells_of_more_than_32_bits_keep_their_groups(unit):
+    frame = pl.DataFrame({"p": range(4), "k": range(4), "x": [0, 2**31 - 1, 5, 2**30]})
+    output = of("x", median(dpp.grid(0, 2**31 - 1, step=1)), Kept(rows=1) if unit else Kept())
+    found = only(frame, unit, pl.DataFrame({"k": range(4)}), output)
+    assert found.rows() == [(group, code, 1) for group, code in enumerate(frame["x"])]
+
+
 KEYS = {
     "Int8": (pl.Int8, [3, -1, 2]),
     "String": (pl.String, ["b", "", "a"]),
@@ -312,9 +338,8 @@ def test_keys_of_all_types_name_groups_in_their_order(kind, engine):
     dtype, values = KEYS[kind]
     column = pl.Series("k", [*values[::-1], None] * 4, dtype=dtype)
     frame = pl.DataFrame({"k": column, "x": ["a"] * len(column)})
-    found = only(
-        frame, None, pl.DataFrame({"k": pl.Series(values, dtype=dtype)}), of("x", mode(["b", "a"])), engine=engine
-    )
+    keys = pl.DataFrame({"k": pl.Series(values, dtype=pl.String if dtype is pl.Categorical else dtype)})
+    found = only(frame, None, keys, of("x", mode(["b", "a"])), engine=engine)
     assert_frame_equal(found, histogram({(group, 1): 4 for group in range(len(values))}))
 
 
@@ -349,13 +374,13 @@ def test_names_of_columns_can_not_be_in_the_way(engine):
     names = ["code", "cell", "group", "key 0", "person", "count", "len", ""]
     frame = pl.DataFrame({name: [i, i, i + 1] for i, name in enumerate(names)})
     keys = frame.select("group", "person", "code").unique().sort("code")
-    output = Output("cell", pl.col("key 0") + pl.col("cell"), mode([6, 4]), Kept(groups=2), people=True)
+    output = of(pl.col("key 0") + pl.col("cell"), mode([6, 4]), Kept(groups=2), people=True)
     found = only(frame, "count", keys, output, engine=engine, partitions=2)
     assert_frame_equal(found, histogram({(0, 1): 1, (1, 0): 1}))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("partitions", [None, 1, 3])
+@pytest.mark.parametrize("partitions", [1, 3])
 def test_no_rows_is_an_empty_histogram(engine, partitions):
     frame = pl.DataFrame(schema={"p": pl.String, "k": pl.Int64, "x": pl.String})
     for people, kept in [(True, Kept(groups=1)), (False, Kept(rows=1)), (False, Kept())]:
@@ -368,8 +393,7 @@ def test_many_candidates_have_wide_codes():
     grid = dpp.grid(0, 2**40, step=1)
     frame = pl.DataFrame({"x": [2**40, 5, 2**40], "p": [1, 2, 3], "k": [0, 3, 0]})
     for unit, kept in [(None, Kept()), ("p", Kept(rows=1))]:
-        (found,) = count(frame.lazy(), unit, pl.DataFrame({"k": range(4)}), [of("x", median(grid), kept)])
-        assert found.schema == {**SCHEMA, "code": pl.UInt64}
+        found = only(frame, unit, pl.DataFrame({"k": range(4)}), of("x", median(grid), kept))
         assert found.rows() == [(0, 2**40, 2), (3, 5, 1)]
 
 
@@ -378,7 +402,7 @@ def test_wide_cells_leave_room_for_few_people_at_a_time():
     rows = [(p, k, 2**53 - 1 - p % 3) for p in range(300) for k in (0, 1023, 1023)]
     frame = pl.DataFrame(rows, schema=["p", "k", "x"], orient="row")
     output = of("x", median(grid), people=True)
-    (found,) = count(frame.lazy(), "p", pl.DataFrame({"k": range(1024)}), [output])
+    found = only(frame, "p", pl.DataFrame({"k": range(1024)}), output)
     assert found.rows() == [(k, 2**53 - 1 - i, 100) for k in (0, 1023) for i in (2, 1, 0)]
 
 
@@ -386,7 +410,7 @@ def test_groups_and_candidates_beyond_64_bits_are_refused():
     grid = dpp.grid(0, 2**53 - 1, step=1)
     keys = pl.DataFrame({"k": range(3000)})
     with pytest.raises(ValueError, match="must fit into 64 bits"):
-        count(pl.LazyFrame({"k": [1], "x": [1]}), None, keys, [of("x", median(grid))])
+        only(pl.DataFrame({"k": [1], "x": [1]}), None, keys, of("x", median(grid)))
 
 
 def test_one_group_with_every_bit_in_the_code():
@@ -411,24 +435,40 @@ class Terminal(io.StringIO):
         return True
 
 
-def collects(monkeypatch):
-    """The engines of the queries that run from now on."""
-    calls, original = [], pl.LazyFrame.collect
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("unit", [None, "person"])
+def test_all_histograms_come_from_one_scan(visits, keys, unit, partitions, engine):
+    """Five outputs of three columns: every row is read once, or once for each part of the people."""
+    read = []
+    rows = visits.lazy().with_columns(
+        pl.col("ward").map_batches(lambda s: read.append(len(s)) or s, return_dtype=pl.String, is_elementwise=True)
+    )
+    kept = Kept() if unit is None else Kept(rows=2)
+    asked = [of("price", dpp.quantile("x", a, range(11), epsilon=1).query, kept) for a in (0.2, 0.5, 0.9)]
+    asked += [of("flavour", mode(FLAVOURS), people=unit is not None), of("year", mode(range(2019, 2030)))]
+    tallies = [tally_of(visits, *rest, people=people) for *rest, people in asked]
+    counted = count(rows, unit, keys, tallies, engine=engine, partitions=partitions)
+    # The mode of years needs no people: it is counted beside the first part, from a scan of its own. In a part, only
+    # rows of its people come as far as here.
+    assert len(visits) * 0.9 <= sum(read) <= len(visits) * (1 if unit is None else 2)
+    for found, ask in zip(counted, asked, strict=True):
+        if ask[2] == Kept():
+            assert_frame_equal(as_frame(found), only(visits, unit, keys, ask))
 
-    def collect(self, **options):
-        if "engine" in options:  # Polars' own methods on frames in memory collect without one
-            calls.append(options["engine"])
-        return original(self, **options)
 
-    monkeypatch.setattr(pl.LazyFrame, "collect", collect)
-    return calls
-
-
-def test_without_bounds_the_rows_are_scanned_once(visits, keys, monkeypatch):
-    calls = collects(monkeypatch)
-    for unit in (None, "person"):
-        count(visits.lazy(), unit, keys, [of("flavour", mode(FLAVOURS))], engine="streaming")
-    assert calls == ["streaming"] * 2
+def test_outputs_that_need_the_same_histogram_share_it():
+    asked = [pl.col("x").dp.quantile(a, range(9), epsilon=1).alias(f"{a}") for a in (0.25, 0.5, 0.75)]
+    others = [
+        pl.col("x").dp.median([*range(9)], epsilon=1).alias("the same points"),
+        pl.col("x").dp.median(range(8), epsilon=1).alias("others"),
+        (pl.col("x") + 1).dp.median(range(9), epsilon=1).alias("of something else"),
+        pl.col("x").dp.mode(range(9), epsilon=1).alias("a mode"),
+    ]
+    rows = pl.LazyFrame({"p": [1], "x": [1]})
+    query = dpp.protect("p", max_rows=1).agg(*asked, *others)
+    work = bind(query, PolarsEngine(rows, lambda: rows))
+    assert [output.tally for output in work.outputs] == [0, 0, 0, 0, 1, 2, 3]
 
 
 def test_the_number_of_parts_follows_from_the_number_of_rows(visits, keys, monkeypatch):
@@ -440,14 +480,18 @@ def test_the_number_of_parts_follows_from_the_number_of_rows(visits, keys, monke
         return original(rows, unit, number)
 
     monkeypatch.setattr(polars_engine, "_partitions", partitions)
-    output = of("flavour", mode(FLAVOURS), people=True)
-    expected = Counter(cell for _, cell in set(cells_of(visits, keys, "flavour", flavour_code, unit="person")))
-    assert_frame_equal(only(visits, "person", keys, output), histogram(expected))
-    only(visits[:600], "person", keys, output)
-    only(visits[:601], "person", keys, output)
-    only(visits[:0], "person", keys, output)
-    only(visits, "person", keys, output, partitions=2)
-    assert parts == [4, 1, 2, 1, 2]
+    top = dpp.mode("flavour", FLAVOURS, epsilon=1)
+
+    def release(frame, *outputs, **options):
+        frame.dp.protect("person", max_rows=3).group_by(keys).agg(*outputs).release(**options)
+
+    release(visits, top)
+    release(visits[:600], top)
+    release(visits[:601], top)
+    release(visits[:0], top)
+    release(visits, top, partitions=2)
+    release(visits, top, dpp.median("year", range(2000, 2030), epsilon=1).alias("other"))  # two lists of all people
+    assert parts == [4, 1, 2, 1, 2, 7]
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
@@ -475,7 +519,7 @@ def test_a_query_that_fails_leaves_the_line_of_progress_clear(monkeypatch):
     monkeypatch.setattr("sys.stderr", screen)
     frame = pl.DataFrame({"p": [1, 2], "x": ["a", "b"]}).lazy().with_columns(y=pl.col("x").cast(pl.Int64))
     with pytest.raises(pl.exceptions.PolarsError):
-        count(frame, "p", None, [of("y", mode([1, 2]), people=True)], partitions=2)
+        count(frame, "p", None, [tally_of(frame, "y", mode([1, 2]), people=True)], partitions=2)
     assert screen.getvalue().endswith("\r")
 
 
@@ -484,15 +528,15 @@ def test_a_query_that_fails_leaves_the_line_of_progress_clear(monkeypatch):
 
 @pytest.mark.parametrize("slices", [1, 3, 1000])
 def test_at_a_huge_epsilon_the_draw_is_the_true_answer_of_every_group(slices, monkeypatch):
-    monkeypatch.setattr(polars_engine, "_DRAW_ROWS", slices)
-    monkeypatch.setattr(polars_engine, "_DRAW_GROUPS", slices)
+    monkeypatch.setattr(drawing, "_GROUPS_ROWS", slices)
+    monkeypatch.setattr(drawing, "_GROUPS", slices)
     rng = np.random.default_rng(2)
     counts = {
         (group, code): int(rng.integers(1, 10**6)) for group in range(0, 60, 2) for code in rng.permutation(20)[:7]
     }
     counts |= {(61, 3): 1, (61, 19): 1, (61, 4): 1}
-    found = draw_groups(histogram(counts), 64, mode(range(20), 10**9), pl.Int64())
-    medians = draw_groups(histogram(counts), 64, median(range(20), 10**9), pl.Int64())
+    found = draw_groups(mode(range(20), 10**9).draw(), as_histogram(histogram(counts), 64))
+    medians = draw_groups(median(range(20), 10**9).draw(), as_histogram(histogram(counts), 64))
     assert found.shape == medians.shape == (64,)
     for group in range(0, 60, 2):
         own = {code: n for (g, code), n in counts.items() if g == group}
@@ -505,12 +549,25 @@ def test_at_a_huge_epsilon_the_draw_is_the_true_answer_of_every_group(slices, mo
 
 @pytest.mark.parametrize("query", [mode(range(7), 10**6), median(range(7), 10**6)])
 def test_groups_without_rows_are_drawn_uniformly(query, monkeypatch):
-    monkeypatch.setattr(polars_engine, "_DRAW_GROUPS", 1500)
+    monkeypatch.setattr(drawing, "_GROUPS", 1500)
     counts = histogram({(5, 2): 3, (3000, 1): 8})
-    found = draw_groups(counts, 7000, query, pl.Int64())
+    found = draw_groups(query.draw(), as_histogram(counts, 7000))
     assert (found[5], found[3000]) == (2, 1)
     assert fits(np.bincount(np.delete(found, [5, 3000]), minlength=7), [1 / 7] * 7)
 
 
 def test_a_draw_of_no_group_is_empty():
-    assert draw_groups(histogram({}), 0, mode(["a"]), pl.String()).tolist() == []
+    assert draw_groups(mode(["a"]).draw(), as_histogram(histogram({}), 0)).tolist() == []
+
+
+@pytest.mark.parametrize("bits", [8, 40, 64])
+@pytest.mark.parametrize("most", [1, 300, 2**40])
+def test_histograms_are_sorted_whether_or_not_a_cell_and_its_count_fit_into_one_word(bits, most):
+    rng = np.random.default_rng(bits)
+    cells = np.unique(rng.integers(0, 2**bits - 1, 1000, dtype=np.uint64, endpoint=True))
+    counts = rng.integers(1, most, len(cells), dtype=np.uint64, endpoint=True)
+    order = rng.permutation(len(cells))
+    frame = pl.DataFrame({"cell": cells[order], "count": counts[order]})
+    found, of_them = polars_engine._sorted(frame, Cells(0, bits))
+    assert found.tolist() == cells.tolist()
+    assert of_them.tolist() == counts.tolist()

@@ -11,6 +11,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from fractions import Fraction
@@ -22,16 +23,25 @@ from dp_polars._accounting.claims import Claim, Contributions, Loss
 RELATION = "add_or_remove_one"
 
 
-def spend(acknowledge, *, path, total, loss, letter, charges=None, start=0.0):
-    """Charge one loss again and again, until the budget is full or `charges` are made."""
+def spend(acknowledge, *, path, total, loss, letter, charges=None, start=0.0, reads=False):
+    """Charge one loss again and again, until the budget is full or `charges` are made; a thread may read the file."""
     claim = Claim.of(Loss(Fraction(loss), "epsilon"), None, Fraction(1), Contributions(1, 1), RELATION)
     time.sleep(max(0.0, start - time.time()))
     budget = Budget(epsilon=Fraction(total), path=path)
+    if reads:
+        threading.Thread(target=read, args=[path], daemon=True).start()
     done = 0
     while done != charges:
         budget.charge([(letter, claim)], privacy_unit="patient", neighboring_relation=RELATION)
         os.write(acknowledge, letter.encode())
         done += 1
+
+
+def read(path):
+    """Read the ledger's file now and then, as a backup does: closing it drops all POSIX locks of this process."""
+    while True:
+        Path(path).read_bytes()
+        time.sleep(0.002)
 
 
 def run(acknowledge, job):

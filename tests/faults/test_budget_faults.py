@@ -175,7 +175,104 @@ def test_eight_spenders_spend_what_is_acknowledged_and_never_more(spender, tmp_p
     assert spent == sum(heard[letter] * loss for letter, loss in losses.items())
     assert 25 - spent < min(losses.values())  # nobody gave up early
     assert heard - Counter("!" * 8) == Counter(log["what"].to_list())
-    assert list(tmp_path.glob("*ledger*")) == [path]
+    assert set(tmp_path.glob("*ledger*")) == {path, tmp_path / "ledger.db-lock"}
+
+
+def test_reading_the_file_while_charging_undoes_no_charge(spender, tmp_path):
+    path = tmp_path / "ledger.db"
+    start = time.time() + 0.3
+    for letter in "abcd":
+        spender.start(path, letter=letter, charges=40, start=start, reads=True, end=str(tmp_path / letter))
+    spender.wait()
+    heard = spender.heard() - Counter("!" * 4)
+    assert [(tmp_path / letter).read_text() for letter in "abcd"] == ["done"] * 4
+    assert heard == Counter("abcd" * 40)
+    assert Counter(checked(path)[1]["what"].to_list()) == heard
+
+
+def test_a_crash_under_one_name_undoes_no_charge_under_the_other(tmp_path):
+    path, other = tmp_path / "ledger.db", tmp_path / "other.db"
+    budget = Budget(epsilon=1_000, path=path)
+    pay(budget, LOSS)
+    other.hardlink_to(path)
+    code = """
+import os, signal, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA cache_size = 1")
+connection.execute("BEGIN")
+connection.execute("UPDATE budget SET name = zeroblob(50000)")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", code, str(other)]).returncode == -signal.SIGKILL
+    assert (tmp_path / "other.db-journal").exists()
+    paid = 1
+    with pytest.raises(ValueError, match="must have one name, got 2 hard links"):  # else it is paid, and undone below
+        pay(budget, LOSS)
+    path.unlink()  # as the hint says: the name with the journal is kept
+    assert checked(other)[0] == paid * LOSS
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_crash_while_the_name_is_given_leaves_a_ledger_or_none(tmp_path, when):
+    code = """
+import os, signal, sys
+from dp_polars._accounting.budgets import Budget
+link = os.link
+def crash(*names):
+    if sys.argv[2] == "after":
+        link(*names)
+    os.kill(os.getpid(), signal.SIGKILL)
+os.link = crash
+Budget(epsilon=1_000, path=sys.argv[1])
+"""
+    path = tmp_path / "ledger.db"
+    assert subprocess.run([sys.executable, "-c", code, str(path), when]).returncode == -signal.SIGKILL
+    assert path.exists() == (when == "after")
+    assert (tmp_path / ".ledger.db-unfinished").stat().st_nlink == (1 if when == "before" else 2)
+    pay(Budget(epsilon=1_000, path=path), LOSS)
+    assert checked(path)[0] == LOSS
+    assert set(contents(tmp_path)) == {"ledger.db", "ledger.db-lock"}
+
+
+def test_who_opens_a_ledger_while_it_gets_its_name_waits(spender, tmp_path, monkeypatch):
+    path, link = tmp_path / "ledger.db", os.link
+
+    def and_open(*names):
+        link(*names)
+        assert path.stat().st_nlink == 2
+        spender.start(path, charges=1, end=str(tmp_path / "end"))
+        spender.wait_for("!")
+        time.sleep(0.2)
+
+    monkeypatch.setattr(os, "link", and_open)
+    Budget(epsilon=1_000, path=path)
+    assert spender.ended(tmp_path / "end") == "done"
+    assert spender.heard() == Counter("x")
+
+
+def test_a_ledger_that_is_mounted_alone_is_refused(tmp_path):
+    """Its journal would stay in a folder (of a container, say) that others do not see."""
+    if shutil.which("unshare") is None or subprocess.run(["unshare", "--mount", "true"]).returncode:
+        pytest.skip("mounting is not permitted here")
+    path, inside = Budget(epsilon=1_000, path=tmp_path / "ledger.db").path, tmp_path / "inside"
+    inside.mkdir()
+    (inside / "ledger.db").touch()
+    code = """
+import subprocess, sys
+from dp_polars._accounting.budgets import Budget
+folder, source, target = sys.argv[1:]
+subprocess.run(["mount", "--bind", source, target], check=True)
+try:
+    Budget(epsilon=1_000, path=target)
+except ValueError as error:
+    assert "must not be a mount of its own" in str(error)
+    subprocess.run(["umount", target], check=True)
+    subprocess.run(["mount", "--bind", folder, folder + "/inside"], check=True)
+    Budget(epsilon=1_000, path=target)
+    print("refused")
+"""
+    run = ["unshare", "--mount", sys.executable, "-c", code, tmp_path, path, inside / "ledger.db"]
+    assert subprocess.run(run, stdout=subprocess.PIPE, text=True, check=True).stdout == "refused\n"
 
 
 def test_who_makes_it_at_the_same_time_agrees(spender, tmp_path):
@@ -236,7 +333,7 @@ def test_a_file_that_may_not_grow_is_an_error_and_nothing_is_released(spender, t
     largest = Budget(epsilon=1_000, path=path).path.stat().st_size + spare
     ended, acknowledged = spender.run(end, path, largest_file=largest)
     assert ended.startswith(f"OSError: The ledger '{path}' could not be read or written: "), ended
-    assert "Nothing was released." in ended
+    assert "Nothing was released" in ended
     assert checked(path)[0] == acknowledged * LOSS
     assert spender.run(end, path, charges=3) == ("done", 3)  # and with room again it goes on
     assert checked(path)[0] == (acknowledged + 3) * LOSS
@@ -249,7 +346,7 @@ def test_no_ledger_is_made_on_a_full_disk(spender, tmp_path):
     assert ended.startswith(f"OSError: The ledger '{folder / 'ledger.db'}' could not be made: "), ended
     assert "Hint: its folder must be writable, with free space" in ended
     assert acknowledged == 0
-    assert contents(folder) == {}
+    assert contents(folder) == {"ledger.db-lock": b""}
 
 
 def test_a_full_disk_is_an_error_and_nothing_is_released(tmp_path):
@@ -350,9 +447,9 @@ def pay(budget, *losses):
 
 def test_a_half_written_charge_is_undone(tmp_path):
     leave_hot_journal(tmp_path / "ledger.db")
-    assert set(contents(tmp_path)) == {"ledger.db", "ledger.db-journal"}
+    assert set(contents(tmp_path)) == {"ledger.db", "ledger.db-lock", "ledger.db-journal"}
     assert checked(tmp_path / "ledger.db")[0] == 1
-    assert set(contents(tmp_path)) == {"ledger.db"}
+    assert set(contents(tmp_path)) == {"ledger.db", "ledger.db-lock"}
 
 
 def problem(ask):
@@ -414,7 +511,7 @@ def test_a_rotten_ledger_is_an_error_or_still_whole(tmp_path):
         said = problem(lambda: (Budget(epsilon=1_000, path=path).spent, Budget(epsilon=1_000, path=path).log()))
         if isinstance(said, str):
             assert said.startswith(f"The ledger '{path}' "), said
-            assert contents(tmp_path) == {"ledger.db": data}
+            assert contents(tmp_path) == {"ledger.db": data, "ledger.db-lock": b""}
             seen[kind, "error"] += 1
             continue
         seen[kind, "whole"] += 1

@@ -83,11 +83,11 @@ def test_keys_as_a_frame_and_as_arrow(visits: pl.DataFrame) -> None:
     assert released.rows()[0][:2] == ("A", 2)
 
 
-def test_keys_come_in_the_types_of_their_columns(visits: pl.DataFrame) -> None:
+def test_keys_come_in_the_types_of_their_columns_or_as_text(visits: pl.DataFrame) -> None:
     frame = visits.with_columns(pl.col("ward").cast(pl.Int8), pl.col("hospital").cast(pl.Categorical))
     released = frame.dp.protect(None).group_by({"ward": [1, 2], "hospital": ["A", "zz"]}).agg(top()).release()
     assert released.schema["ward"] == pl.Int8
-    assert released.schema["hospital"] == pl.Categorical
+    assert released.schema["hospital"] == pl.String
 
 
 def test_without_groups_one_row(visits: pl.DataFrame) -> None:
@@ -171,10 +171,12 @@ class TestSteps:
 
     def test_join_with_a_public_frame(self, visits: pl.DataFrame) -> None:
         public = pl.DataFrame({"hospital": ["A", "B"], "region": ["north", "south"]})
-        for how, nulls in (("left", True), ("inner", False)):
-            query = visits.dp.protect(None).join(public, on="hospital", how=how)
+        # Rows of hospital X, most of those left, have no region: "left" keeps them, "inner" drops them.
+        protected = visits.filter((pl.col("hospital") == "X") | (pl.col("ward") == 1)).dp.protect(None)
+        for how, mostly_null in (("left", True), ("inner", False)):
+            query = protected.join(public, on="hospital", how=how)
             released = query.agg(pl.col("region").is_null().dp.mode([True, False], epsilon=HUGE)).release()
-            assert released.item() is False or nulls
+            assert released.item() is mostly_null
 
     def test_join_that_repeats_a_key_is_refused(self, visits: pl.DataFrame) -> None:
         public = pl.DataFrame({"hospital": ["A", "A"], "region": [1, 2]})
@@ -217,8 +219,7 @@ class TestSteps:
 
     def test_a_select_of_constants_keeps_the_rows(self, visits: pl.DataFrame) -> None:
         query = visits.dp.protect(None).select(one=pl.lit("x")).agg(dpp.mode("one", ["x", "y"], epsilon=1))
-        bound = query._bind(visits.lazy())
-        assert bound.rows.collect().height == visits.height
+        assert query._recipe.rows(visits.lazy()).collect().height == visits.height
 
     @pytest.mark.parametrize(
         "step",

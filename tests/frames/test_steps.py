@@ -267,7 +267,11 @@ def test_what_python_looks_for_is_found_missing_as_ever() -> None:
     for name in ("_repr_html_", "__array__", "__dataframe__", "__arrow_c_stream__", "_ldf", "_df", "nothing"):
         with pytest.raises(AttributeError, match=f"^'PrivateFrame' object has no attribute '{name}'"):
             getattr(private, name)
-    assert copy.copy(private).columns == copy.deepcopy(private).columns == private.columns
+    for bound in (private, private.group_by({"i": [1]})):
+        assert copy.deepcopy(bound) is bound
+        with pytest.raises(TypeError, match=r"^a PrivateFrame must be bound to no rows in memory to be pickled"):
+            pickle.dumps(bound)
+    assert copy.copy(private) is private
     recipe = dpp.protect("p").drop("s").rename({"i": "j"}).cast({"j": pl.Int8}).fill_null(0).drop_nulls()
     again = pickle.loads(pickle.dumps(recipe))
     assert_frame_equal(rows(again), rows(recipe))

@@ -181,6 +181,45 @@ def test_floats_decide_only_what_they_can(case, mechanism, verdicts):
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_verdicts_on_near_ties_are_right(mechanism, verdicts):
+    # Of one candidate and a crowd of about exp(rate·gap), whose times floats round most.
+    rng, sharp = np.random.default_rng(11), 0
+    for _ in range(1_000):
+        rate = Fraction(int(rng.integers(1, 5)), int(rng.choice([3, 7, 11, 10**6 + 3])))
+        gap = int(rng.integers(1, int(44 / rate)))
+        gaps, m = [0, gap], [1, max(1, round(math.exp(float(rate * gap))))]
+        words = tie(Fraction(float(rng.random())), gaps, m, rate, mechanism, 64)
+        off = int(rng.integers(1, 2**17)) * int(rng.choice([-1, 1]))
+        words[0] = min(max(words[0] + off, 0), ONES)
+        halves = np.array([word >> 32 for word in words] + [0, 0], np.uint32).view(np.uint64)
+        seconds = [word << 32 & ONES for word in words]
+        blocks = Blocks(np.array(gaps), np.zeros(1, np.int64), lambda _, e=(gaps.__getitem__, m): e, np.array(m))
+        source = Words(lambda n, w=halves: w[:n], lambda n, w=seconds: w[:n])
+        verdicts.clear()
+        winner = int(race(blocks, rate, mechanism, source).blocks[0])
+        if verdicts and verdicts[0][0] != [0, 1]:
+            continue  # the first half ruled one out
+        sharp += 1
+        drawn = [(word, 64) for word in words]
+        for positions, uniforms in verdicts:
+            drawn = [(u.prefix, u.bits) for u in uniforms[: len(positions)]]
+        certify(winner, gaps, m, drawn, rate, mechanism)
+    assert sharp > 300
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_far_one_that_comes_just_before_the_first_near_one_wins(mechanism, monkeypatch):
+    monkeypatch.setattr(racing, "FAR", 1.0)
+    x, v = 1 + 1e-9, 0.25
+    first = (v if mechanism == "permute_and_flip" else -math.log1p(-v)) / math.exp(x) * (1 - 2.0**-12)
+    near, far = (int(u * 2**64) for u in (v, first if mechanism == "permute_and_flip" else -math.expm1(-first)))
+    halves = np.array([near >> 32, 0], np.uint32).view(np.uint64)
+    words = Words(lambda count: np.resize(halves, count), always(0), always(far))
+    blocks = Blocks(np.array([0, x]), np.zeros(1, np.int64), lambda _: ([Fraction(0), Fraction(x)].__getitem__, [1, 1]))
+    assert race(blocks, Fraction(1), mechanism, words).blocks.tolist() == [1]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_equal_leading_bits_are_decided_by_fair_later_bits(mechanism):
     words = system_words()
     asked = ([0, 0].__getitem__, [1, 1], {0: 7, 1: 7}, [], None, Fraction(1), mechanism, words)

@@ -1,19 +1,26 @@
 """Selection by the caller's own scores: exact gaps, bad input, and scores at the ends of their types."""
 
+import math
 from decimal import Decimal
 from fractions import Fraction
 
 import hypothesis.strategies as st
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis.extra import numpy as arrays
 
+from dp_polars import analysis
 from dp_polars._accounting.claims import Claim, Loss
 from dp_polars._mechanisms import racing, selection
 from dp_polars._mechanisms.racing import Winners
-from dp_polars._mechanisms.selection import best_rows, check_scores, exponential_mechanism, permute_and_flip
+from dp_polars._mechanisms.selection import best_rows, exponential_mechanism, permute_and_flip
+from dp_polars._numeric.column_types import exact_numbers
 from dp_polars._numeric.words import system_words
+from tests.statistical.goodness import check_sampler
 
 CALLS = [permute_and_flip, exponential_mechanism]
 
@@ -54,10 +61,95 @@ def test_shapes_without_candidates(call, scores):
 
 
 @pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("scores", [["a"], [True], [None], [1j], [2**64], [Fraction(1)], [Decimal(1)]])
+@pytest.mark.parametrize(
+    "scores",
+    [
+        *(["a"], [True], [True, 1], [None], [1, None], [1j], [Fraction(1)], [Decimal(1)], [[1, None]]),
+        *(np.array([1, 2], np.longdouble), [np.longdouble(1)], [1, np.longdouble(2)], np.array([1, 2], object)),
+        *(pl.Series([Decimal(1)]), pl.Series([[1]]), pl.Series([True]), pd.array([2**53 + 1, None], dtype="Int64")),
+    ],
+    ids=repr,
+)
 def test_what_is_no_score(call, scores):
-    with pytest.raises(TypeError, match=r"^scores must be integers or floats of at most 64 bits, got dtype "):
+    with pytest.raises(TypeError, match=r"^scores must be integers or floats of at most 64 bits, got "):
         call(scores, epsilon=1, sensitivity=1)
+
+
+BIG = [2**53 + 1, 2**53, -5]
+NOT_FLOATS = {
+    "signs": [2**63 + 1025, 2**63 + 1024, -1],
+    "scalars": [np.uint64(2**63 + 1025), np.uint64(2**63 + 1024), np.int64(-1)],
+    "beyond 64 bits": [2**70 + 1, 2**70, 3],
+    "beside a float": [2**53 + 1, 2**53, 0.5],
+    "beside NaN": [2**53 + 1, 2**53, float("nan")],
+    "beyond all floats": [2**2000 + 1, 2**2000, 0.5],
+    "Series": pl.Series([*BIG[:2], None]),
+    "Int128": pl.Series([2**100 + 1, 2**100, None], dtype=pl.Int128),
+    "pyarrow": pa.array([*BIG[:2], None]),
+    "chunks": pa.chunked_array([BIG[:2], [None]]),
+    "pandas": pd.Series([*BIG[:2], None], dtype="Int64"),
+    "masked": np.ma.array([*BIG[:2], 2**60], mask=[False, False, True]),
+}
+TABLES = {
+    "lists": [BIG, [2**53 + 1, 2**53, 0.5]],
+    "arrays": [np.array([2**64 - 1, 2**64 - 2, 0], np.uint64), np.array([3, 2, -1])],
+    "Series": [pl.Series([*BIG[:2], None]), pl.Series(BIG)],
+    "DataFrame": pl.DataFrame({"a": [BIG[0], 1], "b": [BIG[1], 0], "c": [0.5, None]}),
+    "pyarrow": pa.table({"a": [BIG[0], 1], "b": [BIG[1], 0], "c": [None, -1]}),
+    "pandas": pd.DataFrame({"a": [BIG[0], 1], "b": [BIG[1], 0], "c": [0.5, -1.0]}),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("case", NOT_FLOATS)
+def test_integers_are_never_rounded(case, call):
+    scores = NOT_FLOATS[case]
+    # A gap of 1, at a rate where a second best never wins; as floats the two best are one.
+    assert [call(scores, epsilon=1000, sensitivity=1) for _ in range(20)] == [0] * 20
+    two = scores.to_pylist()[:2] if hasattr(scores, "to_pylist") else scores[:2]
+    law = analysis.selection_probabilities(two, epsilon=1, monotonic=True)
+    assert law.tolist() == pytest.approx([1 - math.exp(-1) / 2, math.exp(-1) / 2])
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("case", TABLES)
+def test_integers_of_tables_are_never_rounded(case, call):
+    for _ in range(20):
+        assert call(TABLES[case], epsilon=1000, sensitivity=1).tolist() == [0, 0]
+
+
+def test_the_gaps_of_mixed_numbers_are_rounded_once():
+    scores, offered = exact_numbers("scores", [2**70, 0.5, float("inf"), 2**53 + 1, -(2.0**-1074), 2**2000])
+    assert offered.tolist() == [True, True, False, True, True, True]
+    exact = [2**70, Fraction(1, 2), 0, 2**53 + 1, Fraction(-1, 2**1074), 2**2000]
+    assert scores.tolist() == exact
+    for lowest in (False, True):
+        flat, gaps, _ = gaps_of(scores[[0, 1, 3, 4]], [2, 2], lowest=lowest)
+        true = [abs(a - b) for a, b in ((exact[0], exact[1]), (exact[3], exact[4]))]
+        assert sorted(gaps) == [0, 0, *sorted(true)]
+        assert flat.tolist() == [float(gap) for gap in gaps]
+    assert gaps_of(scores[[5, 0]], [2])[0].tolist() == [0, np.inf]
+
+
+def test_scores_of_lists_of_small_numbers_are_plain_arrays():
+    small = [np.float32(1), np.float16(2)]
+    for scores, dtype in [([1, 2.5], "f8"), ([2**64 - 1, 2**63], "u8"), ([], "f8"), (small, "f8")]:
+        found, offered = exact_numbers("scores", scores)
+        assert (found.tolist(), found.dtype, offered) == (scores, dtype, None)
+
+
+@pytest.mark.parametrize("mechanism", ["permute_and_flip", "exponential"])
+def test_draws_by_integers_beyond_64_bits_follow_the_law(mechanism):
+    scores, offered = exact_numbers("scores", [2**80, 2**80 - 1, 2**80 - 3, -(2**80)])
+    assert offered.all()
+    draws = 20_000
+    law = [*analysis.selection_probabilities([3, 2, 0], epsilon=0.5, monotonic=True, mechanism=mechanism), 0.0]
+
+    def draw(factor):
+        lengths = np.full(draws, 4)
+        return best_rows(np.tile(scores, draws), lengths, Fraction(1, 2) * factor, mechanism, system_words())
+
+    check_sampler(draw, law)
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -232,7 +324,7 @@ def test_extreme_scores_and_rates(scores, rate, mechanism):
         assert all(exact[c] == max(exact) for c in chosen)
 
 
-def test_check_scores_keeps_integers_and_widens_floats():
-    assert check_scores([1, 2]).dtype == np.int64
-    assert check_scores(np.array([1], np.uint8)).dtype == np.uint8
-    assert check_scores(np.array([1.5], np.float16)).dtype == np.float64
+def test_scores_keep_their_integers_and_widen_floats():
+    for scores, dtype in [([1, 2], np.int64), (np.array([1], np.uint8), np.uint8), (np.ones(1, "e"), np.float64)]:
+        found, offered = exact_numbers("scores", scores)
+        assert (found.dtype, offered) == (dtype, None)

@@ -16,8 +16,10 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._frames import release
-from dp_polars._queries import queries
+from dp_polars._engines.polars_engine import PolarsEngine
+from dp_polars._frames.query import PrivateQuery
+from dp_polars._frames.release import bind
+from dp_polars._queries.choices import Mode
 from tests.reference import floats, law
 
 GROUPS, SIZE = 3, 3
@@ -43,24 +45,25 @@ def frame(rows: list[tuple[str, int, int]]) -> pl.DataFrame:
     return pl.DataFrame(rows, {"person": pl.String, "group": pl.Int64, "value": pl.Int64}, orient="row")
 
 
-def histograms(query: release.PrivateQuery, rows: pl.DataFrame, times: int) -> set[bytes]:
+def histograms(query: PrivateQuery, rows: pl.DataFrame, times: int) -> set[bytes]:
     """The histograms, (groups, size) int64 as bytes, that counting gave."""
-    bound = query._bind(rows.lazy())
+    engine = PolarsEngine(rows.lazy(), rows.lazy)
+    work = bind(query, engine)
     found = set()
     for _ in range(times):
-        [sparse] = release.count(bound.rows, "person", bound.keys, bound.outputs)
+        [sparse] = engine.histograms(work)
         dense = np.zeros((GROUPS, SIZE), np.int64)
-        dense[sparse["group"].to_numpy(), sparse["code"].to_numpy()] = sparse["count"].to_numpy()
+        dense[np.repeat(np.arange(GROUPS), sparse.sizes), sparse.codes] = sparse.weights
         found.add(dense.tobytes())
     return found
 
 
-def log_laws(query: release.PrivateQuery, histogram: bytes) -> list[np.ndarray]:
+def log_laws(query: PrivateQuery, histogram: bytes) -> list[np.ndarray]:
     """Log-probability of every candidate, group by group."""
     [ask] = query.asks
     laws = []
     for counts in np.frombuffer(histogram, np.int64).reshape(GROUPS, SIZE):
-        if isinstance(ask.query, queries.Mode):
+        if isinstance(ask.query, Mode):
             scores = counts
         else:
             num, den = ask.query.alpha.numerator, ask.query.alpha.denominator
@@ -72,7 +75,7 @@ def log_laws(query: release.PrivateQuery, histogram: bytes) -> list[np.ndarray]:
     return laws
 
 
-def loss(query: release.PrivateQuery, one: bytes, other: bytes) -> float:
+def loss(query: PrivateQuery, one: bytes, other: bytes) -> float:
     """The largest log-ratio, either way, of the two laws of the released frame: groups are drawn independently."""
     p, q = log_laws(query, one), log_laws(query, other)
     return max(

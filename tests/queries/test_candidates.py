@@ -11,6 +11,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -76,9 +77,9 @@ def test_every_way_to_give_categories_means_the_same(given_as):
         (["b", "a"], pl.Enum(["a", "b", "c"])),
     ],
 )
-def test_categories_take_the_type_of_the_column(given_as, column):
+def test_categories_take_the_type_of_the_column_or_text(given_as, column):
     values = Categories.of(given_as).for_column(column)
-    assert values.dtype == column
+    assert values.dtype == (pl.String if isinstance(column, pl.Categorical) else column)
     own = Categories.of(given_as).values
     assert values.cast(own.dtype).to_list() == own.to_list()
 
@@ -149,6 +150,21 @@ BAD_LISTS = [
     ([1, 1.0], ValueError, "candidates must not repeat, got "),
     (["a", 1], TypeError, r"candidates must be of one type that Polars knows, got \['int', 'str'\]."),
     ([True, 1], TypeError, r"candidates must be of one type, got \['bool', 'int'\]."),
+    # What Polars would change without a word.
+    ([2**53 + 1, 0.5], TypeError, "candidates must be values that one .* exactly, got 9007199254740993 for Float64"),
+    ([np.float32(0.1), 0.1], TypeError, "candidates must be values that one .* exactly, got 0.1 for Float32"),
+    ([Fraction(1, 3)], TypeError, r"candidates must be values that .* exactly, got Fraction\(1, 3\) for Float64"),
+    ([np.timedelta64(1, "ns")], TypeError, "candidates must be values that one Polars type holds exactly"),
+    ([10**400, 0.5], TypeError, "candidates must be "),
+    ([Decimal(10) ** 40], TypeError, "candidates must be "),
+    ([np.longdouble(1) / 3], TypeError, "candidates must be of one type that Polars knows"),
+    (np.array([1, 2], np.longdouble), TypeError, "candidates must be text, numbers, booleans or times, got Object"),
+    (np.array([1, 2], object), TypeError, "candidates must be text, numbers, booleans or times, got Object"),
+    ([np.uint64(2**63 + 1), np.int64(-1)], TypeError, "candidates must be of one type that Polars knows"),
+    ([2**63 + 1, -1], TypeError, "candidates must be integers that fit into 64 bits"),
+    (np.ma.array([1, 2], mask=[False, True]), ValueError, "candidates must not contain null."),
+    (pl.Series([2**53 + 1, None]), ValueError, "candidates must not contain null."),
+    (pd.Series([2**53 + 1, None], dtype="Int64"), ValueError, "candidates must not contain null."),
     ([Decimal(1), 1], TypeError, r"got \['Decimal', 'int'\]."),
     ([date(2020, 1, 1), datetime(2020, 1, 2)], TypeError, r"got \['date', 'datetime'\]."),
     (
@@ -366,6 +382,8 @@ BAD_GRIDS = [
     ((Decimal("1e-30"), Decimal(1), Decimal(1)), ValueError, "decimal grid must have at most 18 decimal places"),
     ((0, Fraction(10) ** 400, Fraction(10) ** 399), ValueError, r"Float64 must lie within ±2\*\*1000"),
     ((0, 1e-319, 1e-320), ValueError, r"its step must be at least 2\*\*-1000"),
+    ((2**53 + 1, 2**53 + 5, 2.0), ValueError, "an integer of a grid of Float64 must be a float64 exactly, got 900719"),
+    ((0, 10**300, 1e299), ValueError, "an integer of a grid of Float64 must be a float64 exactly"),
     ((date(2020, 1, 1), date(2020, 1, 2), 1), TypeError, "step must be a timedelta or a duration string .*, got 1"),
     ((date(2020, 1, 1), date(2020, 1, 2), "0d"), ValueError, "step must be greater than 0, got '0d'"),
     ((date(2020, 1, 1), date(2020, 1, 2), "-1d"), ValueError, "step must be greater than 0, got '-1d'"),

@@ -5,9 +5,10 @@ from fractions import Fraction
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 
 from dp_polars._mechanisms import racing
+from dp_polars._mechanisms.racing import Winners
 from dp_polars._numeric.words import system_words
 from dp_polars._queries import drawing
 from dp_polars._queries.drawing import Draw, draw_from_rows, draw_from_runs
@@ -72,6 +73,114 @@ def test_a_histogram_without_its_far_ends_keeps_every_score(rows, alpha, rate):
         patch.setattr(racing, "FAR", 9.0)
         draw = Draw(size, score_of(alpha), Fraction(rate), "exponential")
         assert (built_gaps(drawing._draw_sparse, draw, codes, lengths) == gaps_of(counts, alpha)).all()
+
+
+@st.composite
+def histograms(draw):
+    counts = st.lists(st.integers(0, 6), min_size=12, max_size=12)
+    return np.array(draw(st.lists(counts, min_size=1, max_size=4))), draw(st.lists(st.integers(0, 2), max_size=4))
+
+
+@given(histograms(), st.sampled_from(ALPHAS[1:]), st.sampled_from([1, 2, 5, 11]))
+@settings(max_examples=60)
+def test_runs_without_their_far_ends_keep_every_score(histogram, alpha, rate):
+    counts, empty = histogram
+    counts[[i for i in empty if i < len(counts)]] = 0  # groups without rows
+    seen = []
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (drawing, racing):
+            patch.setattr(module, "FAR", 9.0)
+
+        def from_near_runs(draw, codes, lengths):
+            drawn = drawing._draw_near_runs(draw, alpha, histogram_of(draw, codes, lengths))
+            seen.append(drawn is not None)
+            return draw_from_runs(draw, histogram_of(draw, codes, lengths)) if drawn is None else drawn
+
+        draw = Draw(12, score_of(alpha), Fraction(rate), "exponential")
+        assert (built_gaps(from_near_runs, draw, *as_rows(counts)) == gaps_of(counts, alpha)).all()
+    event(f"cut: {seen[0]}")
+
+
+@pytest.mark.parametrize("alpha", ALPHAS[1:])
+@pytest.mark.parametrize("rate", [Fraction(1, 3), 5, 100])
+def test_runs_of_large_and_small_groups_are_cut(alpha, rate, monkeypatch):
+    for module in (drawing, racing):
+        monkeypatch.setattr(module, "FAR", 9.0)
+    rng = np.random.default_rng(0)
+    counts = rng.integers(0, 4, (5, 300)) * np.array([[1], [0], [1], [1], [1]])
+    counts[2, :-2], counts[3, 3:] = 0, 0
+    draw, rows = Draw(300, score_of(alpha), Fraction(rate), "exponential"), as_rows(counts)
+    runs = histogram_of(draw, *rows)
+    assert drawing._draw_near_runs(draw, alpha, runs) is not None
+    assert (built_gaps(from_runs, draw, *rows) == gaps_of(counts, alpha)).all()
+
+
+@pytest.mark.parametrize("rate", [1, 2, 5, 11, 30])
+@pytest.mark.parametrize("way", [drawing._draw_sparse, from_runs])
+def test_what_is_left_out_is_far(way, rate, monkeypatch):
+    for module in (drawing, racing):
+        monkeypatch.setattr(module, "FAR", 9.0)
+    seen = []
+
+    def stand_in(blocks, rate, mechanism, words):
+        for group, near in enumerate(blocks.sizes().tolist()):
+            gap, multiplicities = blocks.exact(group)
+            left_out = [i for i in range(near, len(multiplicities)) if multiplicities[i]]
+            assert all(gap(i) * rate >= 9 for i in left_out)
+            seen.append(bool(left_out))
+        return Winners(blocks.starts.copy())
+
+    monkeypatch.setattr(drawing, "race", stand_in)
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        counts = rng.integers(0, 6, (4, 40))
+        for alpha in (Fraction(1, 2), Fraction(9, 10), Fraction(2, 7)):
+            way(Draw(40, score_of(alpha), Fraction(rate), "exponential"), *as_rows(counts))
+    assert any(seen)
+
+
+LONG = 50_000
+SHAPES = {
+    "equal": lambda rng: np.full(LONG, 7),
+    "spread": lambda rng: rng.integers(0, 10**8, LONG),
+    "two": lambda rng: np.arange(LONG) % 2,
+    "most are equal": lambda rng: np.where(rng.random(LONG) < 0.9, 7, rng.integers(0, 10**8, LONG)),
+    "few": lambda rng: rng.integers(0, 10, LONG),
+    "ascending": lambda rng: np.arange(LONG),
+    "descending": lambda rng: np.arange(LONG)[::-1],
+    "what the sample misses": lambda rng: np.where(np.arange(LONG) % (LONG // drawing._SAMPLE), 9, 3),
+    "all is fill": lambda rng: np.full(LONG, 10**8),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_ranks_of_long_groups_are_those_of_a_sort(shape, dtype):
+    rows = SHAPES[shape](np.random.default_rng(1)).astype(dtype)
+    ranked = np.sort(rows)
+    for low, high in [(0, 1), (0, LONG), (LONG - 1, LONG), (LONG // 2 - 40, LONG // 2 + 60), (7, 300), (4_990, 5_020)]:
+        found = drawing._ranked_of_many(rows.copy(), low, high)
+        assert found.dtype == dtype
+        assert (found == ranked[low:high]).all()
+        assert found.shape == (high - low,)
+
+
+@pytest.mark.parametrize("alpha", ALPHAS[1:])
+def test_long_groups_get_the_scores_of_short_ones(alpha, monkeypatch):
+    counts = np.random.default_rng(0).integers(0, 9, (3, 30))
+    draw, rows = Draw(30, score_of(alpha), Fraction(1), "exponential"), as_rows(counts, shuffle=True)
+    monkeypatch.setattr(drawing, "_LONG", 1)
+    monkeypatch.setattr(drawing, "_SAMPLE", 20)
+    assert (built_gaps(drawing._draw_sparse, draw, *rows) == gaps_of(counts, alpha)).all()
+
+
+@pytest.mark.parametrize("alpha", [Fraction(9999, 10000), Fraction(1, 10000)])
+@pytest.mark.parametrize("way", [drawing._draw_dense, from_runs, from_blocks])
+def test_a_small_group_beside_a_large_one(way, alpha):
+    # Gaps of 700,000 rows in units of 1/10,000 row need 64 bits; those of the small group alone would not.
+    counts = [[1, 2, 1], [499_000, 900, 100], [10, 700_000, 20]]
+    draw = Draw(3, score_of(alpha), Fraction(1, 10**12), "exponential")
+    assert (built_gaps(way, draw, *as_rows(counts)) == gaps_of(counts, alpha)).all()
 
 
 @pytest.mark.parametrize("alpha", [Fraction(9999, 10000), Fraction(1, 10000)])

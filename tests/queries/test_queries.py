@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 import dp_polars as dpp
 from dp_polars._accounting.claims import Contributions
-from dp_polars._queries.queries import ArgMax, Mode, Quantile, describe
+from dp_polars._queries.argmax import ArgMax
+from dp_polars._queries.choices import Mode, Quantile
+from dp_polars._queries.query import describe
 
 X = pl.col("x")
 ADD, REPLACE = "add_or_remove_one", "replace_one"
@@ -162,8 +164,8 @@ def test_what_makes_queries_differ():
 
 def test_the_types_of_answers():
     assert mode(epsilon=1).answer_type(pl.Enum(["b", "a"])) == pl.Enum(["b", "a"])
-    assert mode(epsilon=1).candidates_type == pl.String
-    assert X.dp.mode(epsilon=1).query.candidates_type is None
+    assert mode(epsilon=1).fixed_type == pl.String
+    assert X.dp.mode(epsilon=1).query.fixed_type is None
     assert quantile(epsilon=1).answer_type(pl.Float32()) == pl.Int64
     assert X.dp.median(dpp.grid(0, 1, step=0.1), rho=1).query.answer_type(pl.Int8()) == pl.Float64
     scores = argmax(epsilon=1, sensitivity=1)

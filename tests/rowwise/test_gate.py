@@ -665,6 +665,22 @@ REFUSED = {
     "s.cast(pl.Categorical(pl.Categories('p', physical=pl.UInt8)))": "`cast` raises where the rows hold too many",
     "pl.when(b).then(few).otherwise(few)": "`when` raises where the rows hold too many categories",
     "few.fill_null('other')": "`fill_null` raises where the rows hold too many categories",
+    "few.replace('a', 'b')": "`replace` raises where the rows hold too many categories",
+    "few.replace_strict({'a': 1}, default=None)": "`replace_strict` raises where the rows hold too many categories",
+    "pl.struct(few).fill_null(pl.struct(few))": "`fill_null` raises where the rows hold too many categories",
+    "pl.coalesce(pl.concat_list(few), pl.concat_list(few))": "`pl.coalesce` raises where the rows hold too many",
+    "pl.when(b).then(pl.concat_list(few)).otherwise(None)": "`when` raises where the rows hold too many categories",
+    "pl.struct(few).cast(pl.Struct({'few': pl.Categorical(pl.Categories('p', physical=pl.UInt8))}))": (
+        "`cast` raises where the rows hold too many categories"
+    ),
+    **(
+        {
+            "few.is_in(['new'])": "`is_in` raises where the rows hold too many categories",
+            "pl.concat_list(few).list.contains('new')": "`list.contains` raises where the rows hold too many",
+        }
+        if pl.__version__.startswith("1.")
+        else {}
+    ),
     "pl.format('{}', pl.struct(f))": "`pl.format` shows the signs of zeros in nested types",
     "pl.concat_str(lf, s)": "`pl.concat_str` converts a whole column to a nested type",
     "x.is_in(a)": "`is_in` raises on some values",

@@ -1,13 +1,18 @@
 import pathlib
 import re
+import shutil
 from datetime import date
+from types import SimpleNamespace
 
 import polars as pl
+import pyarrow as pa
 import pyarrow.dataset
+import pyarrow.fs
 import pytest
 from polars.io.plugins import register_io_source
 
 import dp_polars as dpp
+from dp_polars._rowwise.files import refuse_repeated_files
 from dp_polars._rowwise.plans import refuse_unsafe_plan
 
 HIDDEN = "a step that Polars does not show can't be looked into"
@@ -34,7 +39,38 @@ def folder(tmp_path_factory):
     FRAME.write_ndjson(folder / "visits.ndjson")
     FRAME.drop("codes", "place").write_csv(folder / "visits.csv")
     FRAME.write_parquet(folder / "hive", partition_by="group")
+    for name in ("visits.parquet", "visits.arrow"):
+        for month in ("may", "june"):
+            (folder / month).mkdir(exist_ok=True)
+            shutil.copy(folder / name, folder / month / name)
+    # Other names of the same files.
+    (folder / "linked").mkdir()
+    for name in ("visits.parquet", "visits.arrow"):
+        (folder / "linked" / f"symbolic-{name}").symlink_to(folder / name)
+        (folder / "linked" / f"hard-{name}").hardlink_to(folder / name)
+    (folder / "linked hive" / "group=x").mkdir(parents=True)
+    shutil.copy(folder / "visits.parquet", folder / "linked hive" / "group=x")
+    (folder / "linked hive" / "group=y").symlink_to("group=x")
     return folder
+
+
+def below(folder, *months):
+    """A pyarrow dataset of files whose paths are relative to a folder."""
+    return pyarrow.dataset.dataset(
+        [f"{month}/visits.parquet" for month in months],
+        filesystem=pyarrow.fs.SubTreeFileSystem(str(folder), pyarrow.fs.LocalFileSystem()),
+    )
+
+
+def dataset_of_buffers(path):
+    form = pyarrow.dataset.ParquetFileFormat()
+    fragments = [form.make_fragment(pa.BufferReader(path.read_bytes())) for _ in range(2)]
+    return pyarrow.dataset.FileSystemDataset(fragments, fragments[0].physical_schema, form)
+
+
+def twice(scan):
+    """A concat that Polars 2 makes one scan of all files of."""
+    return lambda folder: pl.concat([scan(folder), scan(folder)])
 
 
 # From a folder with the frame's files, or from the frame itself, to a plan.
@@ -69,7 +105,20 @@ ACCEPTED = {
 }
 SCANS = {
     "parquet": lambda folder: pl.scan_parquet(folder / "visits.parquet"),
-    "parquet files": lambda folder: pl.scan_parquet([folder / "visits.parquet"] * 2, include_file_paths="file"),
+    "parquet files": lambda folder: pl.scan_parquet(
+        [folder / "visits.parquet", folder / "may" / "visits.parquet"], include_file_paths="file"
+    ),
+    "a pattern": lambda folder: pl.scan_parquet(folder / "*" / "visits.parquet"),
+    "a folder and a file": lambda folder: pl.scan_parquet([folder / "may/*.parquet", folder / "june/visits.parquet"]),
+    "a folder of ipc and a file": lambda folder: pl.scan_ipc([folder / "may/*.arrow", folder / "june/visits.arrow"]),
+    "one link": lambda folder: pl.scan_parquet(folder / "linked" / "symbolic-visits.parquet"),
+    "one URL": lambda folder: pl.scan_parquet((folder / "visits.parquet").as_uri()),
+    "URLs": lambda folder: pl.scan_parquet([(folder / month / "visits.parquet").as_uri() for month in ("may", "june")]),
+    "pyarrow files": lambda folder: pl.scan_pyarrow_dataset(
+        pyarrow.dataset.dataset([folder / month / "visits.parquet" for month in ("may", "june")])
+    ),
+    "pyarrow below a folder": lambda folder: pl.scan_pyarrow_dataset(below(folder, "may", "june")),
+    "pyarrow memory": lambda _: pl.scan_pyarrow_dataset(pyarrow.dataset.dataset(FRAME.to_arrow())),
     "hive": lambda folder: pl.scan_parquet(folder / "hive"),
     "csv": lambda folder: pl.scan_csv(folder / "visits.csv", try_parse_dates=True).filter(value > 1),
     "ipc": lambda folder: pl.scan_ipc(folder / "visits.arrow").select("person"),
@@ -79,6 +128,56 @@ SCANS = {
         pyarrow.dataset.dataset(folder / "visits.parquet"), allow_pyarrow_filter=False
     ),
     "csv after a title": lambda folder: pl.scan_csv(folder / "visits.csv", skip_rows=1),
+}
+# One row twice, by two names of one file.
+REPEATED = {
+    "concat": twice(lambda folder: pl.scan_parquet(folder / "visits.parquet")),
+    "concat of csv": twice(lambda folder: pl.scan_csv(folder / "visits.csv")),
+    "concat of ipc": twice(lambda folder: pl.scan_ipc(folder / "visits.arrow")),
+    "concat of ndjson": twice(lambda folder: pl.scan_ndjson(folder / "visits.ndjson")),
+    "concat of filtered rows": twice(lambda folder: pl.scan_parquet(folder / "visits.parquet").filter(value > 1)),
+    "concat of columns": twice(lambda folder: pl.scan_csv(folder / "visits.csv").select("person")),
+    "relaxed concat": lambda folder: pl.concat(
+        [pl.scan_parquet(folder / "visits.parquet")] * 2, how="vertical_relaxed"
+    ),
+    "diagonal concat": lambda folder: pl.concat([pl.scan_parquet(folder / "visits.parquet")] * 2, how="diagonal"),
+    "union all": lambda folder: pl.scan_parquet(folder / "visits.parquet").sql(
+        "select person from self union all select person from self"
+    ),
+    "a list": lambda folder: pl.scan_parquet([folder / "visits.parquet"] * 2),
+    "a list of ipc": lambda folder: pl.scan_ipc([folder / "visits.arrow"] * 2),
+    "a list of csv": lambda folder: pl.scan_csv([folder / "visits.csv"] * 2),
+    "a list of ndjson": lambda folder: pl.scan_ndjson([folder / "visits.ndjson"] * 2),
+    "missing columns": lambda folder: pl.scan_parquet([folder / "visits.parquet"] * 2, missing_columns="insert"),
+    "a pattern and a file": lambda folder: pl.scan_parquet([folder / "*.parquet", folder / "visits.parquet"]),
+    "patterns of ipc": lambda folder: pl.scan_ipc([folder / "*.arrow", folder / "vis*.arrow"]),
+    "a folder and its file": lambda folder: pl.scan_parquet([folder / "may/*.parquet", folder / "may/visits.parquet"]),
+    "two ways": lambda folder: pl.scan_parquet([folder / "visits.parquet", folder / "may/../visits.parquet"]),
+    "a symbolic link": lambda folder: pl.scan_parquet(
+        [folder / "visits.parquet", folder / "linked/symbolic-visits.parquet"]
+    ),
+    "a hard link": lambda folder: pl.scan_parquet([folder / "visits.parquet", folder / "linked/hard-visits.parquet"]),
+    "links of ipc": lambda folder: pl.scan_ipc(folder / "linked/*.arrow"),
+    "a linked folder": lambda folder: pl.scan_parquet(folder / "linked hive"),
+    "a linked folder and a pattern": lambda folder: pl.scan_parquet(folder / "linked hive/**/*.parquet"),
+    "a URL": lambda folder: pl.scan_parquet(
+        [(folder / "visits.parquet").as_uri(), (folder / "linked/hard-visits.parquet").as_uri()]
+    ),
+    "a URL of ipc": lambda folder: pl.scan_ipc(
+        [(folder / name).as_uri() for name in ("visits.arrow", "linked/hard-visits.arrow")]
+    ),
+    "pyarrow": lambda folder: pl.scan_pyarrow_dataset(pyarrow.dataset.dataset([str(folder / "visits.parquet")] * 2)),
+    "pyarrow links": lambda folder: pl.scan_pyarrow_dataset(
+        pyarrow.dataset.dataset([folder / "visits.parquet", folder / "linked/hard-visits.parquet"])
+    ),
+    "pyarrow union": lambda folder: pl.scan_pyarrow_dataset(
+        pyarrow.dataset.dataset([pyarrow.dataset.dataset(folder / "visits.parquet") for _ in range(2)])
+    ),
+    "pyarrow memory": lambda _: pl.scan_pyarrow_dataset(
+        pyarrow.dataset.dataset([pyarrow.dataset.dataset(FRAME.to_arrow()) for _ in range(2)])
+    ),
+    "pyarrow buffers": lambda folder: pl.scan_pyarrow_dataset(dataset_of_buffers(folder / "visits.parquet")),
+    "pyarrow below a folder": lambda folder: pl.scan_pyarrow_dataset(below(folder, "may", "may")),
 }
 SEVERAL_ROWS = {
     "explode": lambda _: FRAME.lazy().explode("codes"),
@@ -275,6 +374,10 @@ REFUSED_SCANS = {
         lambda _: register_io_source(lambda *_: iter([FRAME]), schema=FRAME.schema),
         "a Python source can't be looked into",
     ),
+    "python that says it is pyarrow": (
+        lambda _: pl.LazyFrame._scan_python_function(FRAME.schema, lambda *_: FRAME, pyarrow=True),
+        "a Python source can't be looked into",
+    ),
 }
 
 
@@ -329,6 +432,147 @@ def test_no_hint_leads_in_a_circle():
             plan(rows.dp.protect("person")), name
 
 
+@pytest.mark.parametrize("name", REPEATED)
+def test_no_file_may_be_read_twice_where_every_row_is_a_person(name, folder):
+    # Before Polars 2 a concat of scans is seen as one.
+    with pytest.raises(
+        ValueError, match=r"^protect: a (scan .* known to be different.*|concat may hold a row twice.*)\n\nHint: "
+    ):
+        REPEATED[name](folder).dp.protect(None)
+    REPEATED[name](folder).dp.protect("person", max_rows=1)
+
+
+def test_a_dataset_given_to_release_may_not_repeat_a_file(folder):
+    dataset = pyarrow.dataset.dataset([str(folder / "visits.parquet")] * 2)
+    asked = dpp.median("value", range(3), epsilon=1)
+    with pytest.raises(ValueError, match="known to be different"):
+        dpp.protect(None, budget=dpp.Budget(epsilon=1)).agg(asked).release(dataset)
+    assert dpp.protect("person", max_rows=1).agg(asked).release(dataset).height == 1
+
+
+def test_bytes_may_not_repeat(folder):
+    data = (folder / "visits.parquet").read_bytes()
+    for plan in (pl.scan_parquet([data, data]), pl.concat([pl.scan_parquet(data), pl.scan_parquet(data)])):
+        with pytest.raises(ValueError, match=r"known to be different|can't be looked into|a concat may hold"):
+            refuse_unsafe_plan(plan)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ["s3://bucket/a.parquet"],
+        ["s3://bucket/folder/"],
+        ["https://host/a.parquet?version=1"],
+        ["s3://bucket/a.parquet", "s3://bucket/b.parquet", "s3://bucket/a.parquet.parquet"],
+        [
+            "abfss://box@account.dfs.core.windows.net/a-b.parquet",
+            "abfss://box@account.dfs.core.windows.net/a/b.parquet",
+        ],
+    ],
+)
+def test_different_objects_of_one_bucket_pass(files):
+    refuse_repeated_files(files)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ["s3://bucket/a.parquet", "s3://bucket/a.parquet"],
+        ["s3://bucket/a b.parquet", "s3://bucket/a%20b.parquet"],
+        ["s3://bucket/a.parquet", "s3://bucket//x/../a.parquet"],
+        ["s3://bucket/folder", "s3://bucket/folder-2/b.parquet", "s3://bucket/folder/a.parquet"],
+        ["s3://bucket", "s3://bucket/a.parquet"],
+        ["s3://bucket/*.parquet", "s3://bucket/a.parquet"],
+        ["s3://bucket/a.parquet", "s3://other/b.parquet"],
+        ["s3://bucket/a.parquet", "s3a://bucket/b.parquet"],
+        ["s3://bucket/a.parquet?versionId=1", "s3://bucket/b.parquet"],
+        ["s3://bucket/a.parquet", "visits.parquet"],
+        ["https://host/a.parquet", "https://host/b.parquet"],
+        ["hdfs://host/a.parquet", "hdfs://host/b.parquet"],
+    ],
+)
+def test_what_may_be_one_object_is_refused(files):
+    for given in (files, files[::-1]):
+        with pytest.raises(ValueError, match="known to be different"):
+            refuse_repeated_files(given)
+
+
+def test_what_is_no_file_that_is_there_is_refused(folder):
+    for files in ([folder.as_uri()], [str(folder / "visits.parquet"), (folder / "gone.parquet").as_uri()]):
+        with pytest.raises(ValueError, match="known to be different"):
+            refuse_repeated_files(files)
+
+
+def test_files_without_numbers_are_told_apart_by_their_paths(folder, monkeypatch):
+    stat = pathlib.Path.stat
+
+    def without_numbers(path, **options):
+        return SimpleNamespace(st_mode=stat(path, **options).st_mode, st_dev=0, st_ino=0)
+
+    monkeypatch.setattr(pathlib.Path, "stat", without_numbers)
+    one = str(folder / "visits.parquet")
+    refuse_repeated_files([one, str(folder / "may" / "visits.parquet")])
+    with pytest.raises(ValueError, match="known to be different"):
+        refuse_repeated_files([one, str(folder / "linked" / "symbolic-visits.parquet")])
+
+
+UNREADABLE = {
+    "ndjson": (pl.scan_ndjson, b'{"value":1}\n{"value":SECRET}\n'),
+    "an ndjson list": (pl.scan_ndjson, b'["SECRET"]\n'),
+    "csv without rows": (pl.scan_csv, b""),
+    "parquet": (pl.scan_parquet, b"PAR1SECRETPAR1"),
+    "ipc": (pl.scan_ipc, b"SECRET"),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_file_without_a_schema_says_nothing_of_its_rows(name, tmp_path):
+    scan, data = UNREADABLE[name]
+    (tmp_path / "file").write_bytes(data)
+    budget = dpp.Budget(epsilon=1)
+    query = dpp.protect(None, budget=budget).agg(dpp.median("value", range(3), epsilon=1))
+    for act in (lambda lf: lf.dp.protect(None), lambda lf: lf.filter(value > 1).dp.protect("value"), query.release):
+        with pytest.raises(ValueError, match=r"must be known before the rows are read[^\n]*\n\nHint: [^\n]*$") as found:
+            act(scan(tmp_path / "file"))
+        assert found.value.__context__ is None
+        assert "character" not in str(found.value)
+    assert budget.spent == 0
+
+
+def test_with_a_schema_a_malformed_file_fails_paid(tmp_path):
+    (tmp_path / "file").write_bytes(b'{"value":1}\n{"value":SECRET}\n')
+    budget = dpp.Budget(epsilon=1)
+    frame = pl.scan_ndjson(tmp_path / "file", schema={"value": pl.Int64})
+    query = frame.dp.protect(None, budget=budget).agg(dpp.median("value", range(3), epsilon=1))
+    with pytest.raises(dpp.ReleaseError):
+        query.release()
+    assert budget.spent == 1
+
+
+def test_a_schema_is_found_out_once(tmp_path):
+    (tmp_path / "file").write_bytes(b'{"value":1}\n')
+    frame = pl.scan_ndjson(tmp_path / "file").dp.protect(None)
+    (tmp_path / "file").write_bytes(b'{"value":SECRET}\n')
+    assert frame.filter(value > 1).collect_schema() == {"value": pl.Int64}
+    with pytest.raises(dpp.ReleaseError):
+        frame.filter(value > 1).agg(dpp.median("value", range(3), epsilon=1)).release()
+
+
+@pytest.mark.parametrize(
+    ("plan", "error"),
+    [
+        (lambda lf: lf.select("nothing"), pl.exceptions.ColumnNotFoundError),
+        (lambda lf: lf.select(value, value), pl.exceptions.DuplicateError),
+        (lambda lf: lf.filter(value + 1), pl.exceptions.InvalidOperationError),
+        (lambda lf: lf.match_to_schema({**FRAME.schema, "value": pl.String}), pl.exceptions.SchemaError),
+        (lambda lf: lf.select(pl.col("place").struct.field("nothing")), pl.exceptions.StructFieldNotFoundError),
+    ],
+)
+def test_what_a_schema_tells_is_said(plan, error):
+    with pytest.raises(error):
+        plan(FRAME.lazy()).dp.protect(None)
+
+
 def test_what_a_concat_holds_is_looked_into(folder):
     for plan, word in [
         (pl.concat([FRAME.lazy(), FRAME.lazy().head(1)]), "head"),
@@ -342,7 +586,7 @@ def test_a_dataset_with_a_filter_of_its_own_is_refused(folder):
     dataset = pyarrow.dataset.dataset(folder / "visits.parquet").filter(pyarrow.dataset.field("value") > 1)
     query = dpp.protect(None).agg(dpp.median("value", range(3), epsilon=1))
     for rows in (dataset, pl.scan_pyarrow_dataset(dataset)):
-        with pytest.raises(ValueError, match="must have no filter of its own"):
+        with pytest.raises(ValueError, match=r"^protect: a pyarrow dataset with a filter of its own skips rows"):
             query.release(rows)
 
 

@@ -3,7 +3,7 @@ import json
 import polars as pl
 import pytest
 
-from dp_polars._rowwise import steps, trials
+from dp_polars._rowwise import categories, steps, trials
 
 TYPES = [
     pl.Int8(),
@@ -40,7 +40,7 @@ TYPES = [
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 def test_extremes_are_of_their_type_with_a_null(dtype):
     values = trials.extremes(dtype)
-    assert values.dtype == dtype
+    assert values.dtype == categories.apart_type(dtype)
     assert values[0] is None
     assert len(values) > 1 or dtype in (pl.Null, pl.Object, pl.Enum([]), pl.Struct({}))
 

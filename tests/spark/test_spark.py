@@ -27,9 +27,11 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars._engines import polars_engine
 from dp_polars._engines.bounding import Kept
-from dp_polars._queries.queries import Quantile
+from dp_polars._engines.contract import Output
+from dp_polars._queries.choices import Quantile
 from tests import reference
 from tests.statistical.goodness import check_sampler, fits
+from tests.tallies import as_frame, tally_of
 
 # Set where nothing may be skipped.
 REQUIRED = bool(os.environ.get("REQUIRE_SPARK"))
@@ -209,23 +211,20 @@ def both_histograms(spark, frame, ddl, unit, keys, outputs):
     table = _counting.key_table(spark, keys, [rows.schema[name] for name in keys.columns])
     parts = []
     for position, (column, query, kept, people) in enumerate(outputs):
-        output = _counting.Output(column, frame.schema[column], query, kept, people)
-        counted = _counting.histogram(rows, unit, keys.columns, table, keys.height, output)
+        tally = tally_of(frame, column, query, kept, people=people)
+        counted = _counting.histogram(rows, unit, keys.columns, table, keys.height, tally, column)
         parts.append(counted.withColumn("output", sf.lit(position)))
     united = parts[0]
     for part in parts[1:]:
         united = united.unionByName(part)
     on_spark = to_polars(united)
     by_polars = polars_engine.count(
-        frame.lazy(),
-        unit,
-        keys,
-        [polars_engine.Output(str(i), pl.col(c), *rest) for i, (c, *rest) in enumerate(outputs)],
+        frame.lazy(), unit, keys, [tally_of(frame, *rest[:3], people=rest[3]) for rest in outputs]
     )
     types = {"group": pl.Int64, "code": pl.Int64, "count": pl.Int64}
     for position, expected in enumerate(by_polars):
         got = on_spark.filter(pl.col("output") == position).group_by("group", "code").agg(pl.col("count").sum())
-        yield outputs[position], expected.cast(types), got.cast(types).sort("group", "code")
+        yield outputs[position], as_frame(expected), got.cast(types).sort("group", "code")
 
 
 @pytest.mark.parametrize(
@@ -254,8 +253,8 @@ def bounded(spark, frame, query, kept, *, people=False, seed=1, parts=None):
         rows = rows.repartition(parts)
     keys = pl.DataFrame({"g": range(5)})
     table = _counting.key_table(spark, keys, [rows.schema["g"]])
-    output = _counting.Output("value", pl.Int64(), query, kept, people)
-    counted = to_polars(_counting.histogram(rows, "person", ["g"], table, 5, output, seed))
+    tally = tally_of(frame, "value", query, kept, people=people)
+    counted = to_polars(_counting.histogram(rows, "person", ["g"], table, 5, tally, "value", seed))
     return counted.group_by("group", "code").agg(pl.col("count").sum()).sort("group", "code")
 
 
@@ -350,7 +349,7 @@ def test_groups_that_batches_cut_are_whole_again(sizes, cuts, most_rows):
     table = pa.table(
         {
             "group": groups,
-            "output": np.where(markers, -1, 0),
+            "tally": np.where(markers, -1, 0),
             "code": np.where(markers, 0, np.arange(len(groups)) % 2),
             "count": np.where(markers, 0, 1),
             "k0": pa.array(["key" if marker else None for marker in markers]),
@@ -367,7 +366,7 @@ def test_groups_that_batches_cut_are_whole_again(sizes, cuts, most_rows):
     together = pa.concat_tables([table.slice(0, 0), *parts])
     assert together.schema.equals(table.schema)
     got, expected = (
-        pl.DataFrame(counted).group_by("group", "output", "code", "k0").agg(pl.col("count").sum())
+        pl.DataFrame(counted).group_by("group", "tally", "code", "k0").agg(pl.col("count").sum())
         for counted in (together, table)
     )
     assert_frame_equal(got, expected, check_row_order=False)
@@ -385,7 +384,7 @@ def test_a_long_group_is_added_up_on_its_way(nullable):
     (group,) = _workers.whole_groups([rows] * 500 + [marker] + [rows] * 500, most_rows=8)
     assert group.num_rows <= 2 * 8 + 8
     assert group.schema.equals(schema)
-    counts = pl.DataFrame(group).group_by("output", "code").agg(pl.col("count").sum()).sort("output", "code")
+    counts = pl.DataFrame(group).group_by("tally", "code").agg(pl.col("count").sum()).sort("tally", "code")
     assert counts.rows() == [(-1, 0, 0), (0, 1, 2000), (0, 2, 2000)]
 
 
@@ -400,8 +399,8 @@ def test_a_group_of_a_million_rows(spark, way, tmp_path, distinct):
 def test_a_group_without_its_key_is_not_drawn():
     """What a plan that divides a group between two tasks would give the second one."""
     query = dpp.mode("x", [1, 2], epsilon=1).query
-    batch = pa.RecordBatch.from_pydict({"group": [0], "output": [0], "code": [1], "count": [5]})
-    draw = _workers.drawing([_workers.Answer(query, pl.Int64(), pl.Int64())], ["x"])
+    batch = pa.RecordBatch.from_pydict({"group": [0], "tally": [0], "code": [1], "count": [5]})
+    draw = _workers.drawing([_workers.Answer(Output("x", query, (pl.Int64(),), 0), pl.Int64())], ["x"])
     with pytest.raises(RuntimeError, match="Every group must come with its key"):
         list(draw([batch]))
 
@@ -476,8 +475,8 @@ FINE = dpp.grid(0, 2**53 - 1, step=1)
 class Repeating(Quantile):
     """A sampler whose tasks share their random words."""
 
-    def draw(self, column=None):
-        return replace(super().draw(column), words=_same_words)
+    def draw(self, *columns):
+        return replace(super().draw(*columns), words=_same_words)
 
 
 def _same_words():
@@ -488,7 +487,7 @@ def _same_words():
 def replaced(query, kind):
     """The same query, asked by objects of another class."""
     query._asks = tuple(
-        replace(ask, query=kind(**{name: getattr(ask.query, name) for name in ask.query.__dataclass_fields__}))
+        replace(ask, query=kind(**{name: getattr(ask.query, name) for name in ("alpha", "candidates", "claim")}))
         for ask in query.asks
     )
     return query
@@ -515,8 +514,8 @@ def logged(log, pause):
     """A quantile that notes its draws in a file, and then takes its time."""
 
     class Logged(Quantile):
-        def answers(self, codes, column=None):
-            drawn = super().answers(codes, column)
+        def answers(self, histogram, *columns):
+            drawn = super().answers(histogram, *columns)
             with log.open("a") as file:
                 file.write(json.dumps([os.getpid(), drawn.to_list()]) + "\n")
             time.sleep(pause)
@@ -620,9 +619,9 @@ REFUSED = {
     "no such column": (
         lambda: asking(dpp.mode("x", [1], epsilon=1)),
         ValueError,
-        "Output 'x': the frame must have the",
+        "the frame must have the column 'x'",
     ),
-    "no such key": (lambda: asking(keys={"hospital": [1]}), ValueError, "must have the key 'hospital'"),
+    "no such key": (lambda: asking(keys={"hospital": [1]}), ValueError, "must have the column 'hospital'"),
     "no such person": (
         lambda: dpp.protect("patient", max_groups=1).agg(dpp.mode("ward", ["A"], epsilon=1)),
         ValueError,

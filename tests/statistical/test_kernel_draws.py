@@ -169,3 +169,37 @@ def test_candidates_left_out_win_as_often_as_they_should(chunk, mechanism, monke
         law = reference.floats(reference.law(scores_of(counts, alpha), rate=rate, mechanism=mechanism, digits=20))
         assert fits(tally(of_group, law), law)
     assert np.isin(answers[:, 0], [0, 1, 6, 7]).sum() > 100
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("alpha", [Fraction(1, 2), Fraction(1, 4)])
+def test_runs_left_out_win_as_often_as_they_should(alpha, mechanism, monkeypatch):
+    # With a small FAR all runs but those around the quantile are left out, and win all the same.
+    for module in (drawing, racing):
+        monkeypatch.setattr(module, "FAR", 1.0)
+    groups = [[3, 1, 0, 2, 1, 3, 0, 4, 2, 1, 2, 2], [0, 1, 1, 1, 2, 1, 1, 1, 1, 0, 2, 3]]
+    size, draws = len(groups[0]), 3_000
+    occupied = [np.flatnonzero(counts) for counts in groups]
+    codes = np.tile(np.concatenate(occupied), draws)
+    counts = np.tile(np.concatenate([np.array(c)[o] for c, o in zip(groups, occupied, strict=True)]), draws)
+    runs = Runs.of_counts(codes, counts, np.tile([len(o) for o in occupied], draws))
+    near = []
+
+    def recording(blocks, *rest):
+        near.append(len(blocks.gaps))
+        return racing.race(blocks, *rest)
+
+    monkeypatch.setattr(drawing, "race", recording)
+
+    def draw(factor):
+        answers = draw_from_runs(Draw(size, score_of(alpha), Fraction(1, 2) * factor, mechanism), runs)
+        return answers.reshape(draws, 2)
+
+    for group, counts_of_group in enumerate(groups):
+        scores = scores_of(counts_of_group, alpha)
+        law = reference.floats(reference.law(scores, rate=Fraction(1, 2), mechanism=mechanism, digits=20))
+        answers = draw(1)[:, group]
+        assert fits(tally(answers, law), law)
+        for factor in CONTROLS:
+            assert not fits(tally(np.concatenate([draw(factor)[:, group] for _ in range(3)]), law), law)
+    assert max(near) < len(codes)  # cut

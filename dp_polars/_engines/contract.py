@@ -1,0 +1,166 @@
+"""The contract of an engine: what turns private rows into histograms, wherever they lie."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from dp_polars._engines.bounding import Kept
+    from dp_polars._queries.codings import Coding, Weighing
+    from dp_polars._queries.histograms import Histogram
+    from dp_polars._queries.query import Columns, HistogramQuery
+
+Released = TypeVar("Released")
+
+
+class UnreadableError(Exception):
+    """Private rows can't even be opened. That, and why, depends on the rows: the release is charged, and fails."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """One histogram to make: what is read, how a row becomes evidence, and what is kept of a person.
+
+    Parameters
+    ----------
+    columns
+        Row-by-row expressions of the private rows, one output each; for engines that run no expressions, plain columns.
+    types
+        Their types.
+    coding
+        Columns -> code; a row without a code is no evidence.
+    weighing
+        Columns -> weight. None: one each.
+    kept
+        The most that is kept of one person's rows.
+    people
+        Whether distinct people are counted per code, rather than rows.
+    """
+
+    columns: tuple[pl.Expr, ...]
+    types: Columns
+    coding: Coding
+    weighing: Weighing | None
+    kept: Kept
+    people: bool
+
+    @property
+    def by_person(self) -> bool:
+        """Whether it matters whose a row is, where there is a privacy unit."""
+        return self.people or not self.kept.everything
+
+
+@dataclass(frozen=True)
+class Output:
+    """One answer: its name, what is asked, of columns of which types, and the position of its tally."""
+
+    name: str
+    query: HistogramQuery
+    types: Columns
+    tally: int
+
+    @property
+    def dtype(self) -> pl.DataType:
+        """Type of the answers."""
+        return self.query.answer_type(*self.types)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A query on columns of known types: everything proved and typed, nothing read.
+
+    Parameters
+    ----------
+    privacy_unit
+        The column that tells people apart. None: every row is a person of its own, and nothing is bounded.
+    keys
+        The public groups, in the types of the private columns: row i is group i. None: one group.
+    tallies
+        The histograms, each once: outputs that need the same one share it.
+    outputs
+        What is drawn from them.
+    rows
+        The query's row-by-row steps, for engines that run expressions.
+    """
+
+    privacy_unit: str | None
+    keys: pl.DataFrame | None
+    tallies: tuple[Tally, ...]
+    outputs: tuple[Output, ...]
+    rows: Callable[[pl.LazyFrame], pl.LazyFrame]
+
+    @property
+    def groups(self) -> int:
+        """Number of public groups."""
+        return 1 if self.keys is None else self.keys.height
+
+    def assemble(self, histograms: Sequence[Histogram]) -> pl.DataFrame:
+        """Draw every answer once, and return them beside the keys."""
+        answers = [
+            output.query.answers(histograms[output.tally], *output.types).alias(output.name) for output in self.outputs
+        ]
+        return pl.DataFrame([*([] if self.keys is None else self.keys.get_columns()), *answers])
+
+
+class Engine(ABC, Generic[Released]):
+    """Private rows in one place, and what answers a query there.
+
+    A release calls `schema` and `check`, charges the budget, and then calls `answer`, once. The duties:
+
+    1. **Before the charge** (`schema`, `check`) no row is read. Their errors are free and depend on public things only:
+       names, types, the query.
+    2. **Evidence first.** `answer` leaves out rows whose person is null or NaN, rows of keys that are not listed (null
+       equals no key), and rows whose code is `coding.size`.
+    3. **Then bounds.** Of each person's rows that are left, `kept` says how many stay: first that many groups, then so
+       many rows in each group, then so many in all. What stays is random and depends on that person's own rows and on
+       fresh random words alone, never on another person's rows or on the order of rows.
+    4. **Then counting.** The weight of a code in a group is the number of distinct people who have it there
+       (`people`), or the sum of the rows' weights.
+    5. **The same codes.** A row has the code that `coding.encoder()` gives it, and the weight of `weighing.weigher()`,
+       whatever arithmetic found it.
+    6. **One draw.** Every public group is drawn exactly once for each output, also one without rows, and also where a
+       task is run again. `Work.assemble` does it for histograms that are at hand.
+    7. **No words about rows.** Nothing is printed or logged. `answer` may raise anything: a release replaces it by one
+       fixed message, and the charge stays.
+    """
+
+    #: Whether row-by-row steps and expressions, which are Polars', can be run.
+    runs_expressions: ClassVar[bool] = False
+    #: What the private rows are, for hints: "the Spark DataFrame".
+    rows_are: ClassVar[str] = "the private rows"
+
+    @abstractmethod
+    def schema(self, columns: Collection[str]) -> pl.Schema:
+        """Return the Polars types that tell the same values apart, of at least these columns.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a column is missing, or of a type that can't be asked about.
+        UnreadableError
+            If the rows can't be opened.
+        """
+
+    def check(self, work: Work) -> None:
+        """Refuse what can't be released here. Reads nothing."""
+
+    @abstractmethod
+    def answer(self, work: Work) -> Released:
+        """Return the public keys, then one column per output. Called once, after the charge."""
+
+
+class LocalEngine(Engine[pl.DataFrame]):
+    """An engine whose histograms come to this process and are drawn here."""
+
+    @abstractmethod
+    def histograms(self, work: Work) -> list[Histogram]:
+        """Return the histogram of each tally."""
+
+    def answer(self, work: Work) -> pl.DataFrame:
+        """Return the public keys, then one column per output."""
+        return work.assemble(self.histograms(work))

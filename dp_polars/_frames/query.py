@@ -1,0 +1,274 @@
+"""A private query: what it will cost, and its release."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timezone
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import polars as pl
+
+from dp_polars._accounting.claims import Loss
+from dp_polars._engines.polars_engine import PolarsEngine
+from dp_polars._frames.release import Ask, bind, release_by
+from dp_polars._frames.sources import PrivateRows, Source, WithoutRows, source_of
+from dp_polars._numeric.numbers import float_up, given, positive_int
+
+if TYPE_CHECKING:
+    from polars._typing import EngineType
+
+    from dp_polars._accounting.budgets import Budget
+    from dp_polars._frames.protection import Protection
+    from dp_polars._frames.recipe import Recipe
+    from dp_polars._queries.query import HistogramQuery
+
+_CLAIM_KEY = b"dp_polars.claim"
+_ENGINES = ["auto", "in-memory", "streaming"]
+
+
+class PrivateQuery(WithoutRows):
+    """Outputs of a private frame, asked for but not yet released. Made by `PrivateFrame.agg`.
+
+    Each call of `release` is one release and is charged as one; nothing else of a query reads the private rows.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        source: pl.LazyFrame | None,
+        budget: Budget | None,
+        keys: pl.DataFrame | None,
+        asks: tuple[Ask, ...],
+    ) -> None:
+        self._recipe, self._source, self._budget, self._keys = recipe, source, budget, keys
+        protection, groups = recipe.protection, 1 if keys is None else keys.height
+        self._asks = tuple(replace(ask, query=_under(protection, ask, groups)) for ask in asks)
+        if source is not None:
+            bind(self, PolarsEngine(source, lambda: source))
+
+    @property
+    def protection(self) -> Protection:
+        """Who is protected, and by which bounds."""
+        return self._recipe.protection
+
+    @property
+    def asks(self) -> tuple[Ask, ...]:
+        """The outputs, each with its claim."""
+        return self._asks
+
+    @property
+    def loss(self) -> Loss:
+        """What one person loses to one release of all outputs: in rho where all are given so, else in epsilon."""
+        units = {ask.query.claim.loss.unit for ask in self._asks}
+        unit = units.pop() if len(units) == 1 else "epsilon"
+        return Loss(sum((ask.query.claim.cost(unit) for ask in self._asks), Fraction(0)), unit)
+
+    def explain(self) -> pl.DataFrame:
+        """Return what a release would cost and how good it would be, without reading a row.
+
+        Returns
+        -------
+        DataFrame
+            One row per output: `output`, `selects`, `mechanism`, `candidates` (null where only the column's type
+            names them and no data is bound), `groups`, `neighboring_relation`, `privacy_unit`, `score_range` (R of one
+            person's row, or of one person where people are counted), `rate` (λ), `epsilon` and `rho` (the loss of one
+            person over all groups, in both units), `error_95` (with probability 0.95 the answer of a group is nearer
+            to the best one than this, counting the rows that the bounds keep) and `error_unit`.
+        """
+        return pl.DataFrame([self._explain_one(ask) for ask in self._asks])
+
+    def release(
+        self, frame: PrivateRows | None = None, *, engine: EngineType = "auto", partitions: int | None = None
+    ) -> pl.DataFrame:
+        """Release all outputs once, charged to the budget before a row is read.
+
+        Parameters
+        ----------
+        frame
+            The private rows, where the query was built without any: a LazyFrame, a DataFrame, a pyarrow dataset, or
+            anything that speaks Arrow's C stream (a pyarrow Table or RecordBatchReader, a DuckDB relation, pandas).
+        engine
+            Polars' engine: "auto", "in-memory" or "streaming".
+        partitions
+            Into how many parts the people are divided, one being counted after the other: more parts take less
+            memory and more time. None: a part for every 2**24 rows, which are counted first.
+
+        Returns
+        -------
+        DataFrame
+            The public keys, each once and in their given order, then one column per output. Groups without rows are
+            answered like any other; rows of other keys are left out.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the budget has too little left. Nothing is charged then, and no row is read.
+        ReleaseError
+            If the engine fails on the private rows, or they can't be read; the charge stays.
+        TypeError, ValueError
+            If the frame is missing or has other columns than the query needs.
+
+        Notes
+        -----
+        The columns' types are public. Where they are found by looking at values (pandas' object columns, a CSV file's
+        inferred schema), fix them beforehand.
+        """
+        if partitions is not None:
+            positive_int("partitions", partitions)
+        if not isinstance(engine, str) or engine not in _ENGINES:
+            msg = f"engine must be one of {_ENGINES}, got {given(engine)}."
+            raise ValueError(msg)
+        return release_by(self, self._source_of(frame).by_polars(engine, partitions))
+
+    def collect(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
+        """Refuse: a collected query looks repeatable, and each release is one."""
+        msg = "a private query must be released, not collected.\n\nHint: release()."
+        raise TypeError(msg)
+
+    def sink_parquet(
+        self,
+        path: str | os.PathLike[str],
+        frame: PrivateRows | None = None,
+        *,
+        engine: EngineType = "auto",
+        partitions: int | None = None,
+    ) -> None:
+        """Release once into a Parquet file that carries its claim: `read_claim` reads it back.
+
+        The file is written beside `path` and renamed: there is never half of one. An existing file is replaced.
+
+        Parameters
+        ----------
+        path
+            The file.
+        frame, engine, partitions
+            As for `release`.
+        """
+        from pyarrow import parquet
+
+        target = Path(path)
+        if not target.parent.is_dir() or target.is_dir():
+            msg = f"path must be a file in a folder that is there, got {str(path)!r}."
+            raise (IsADirectoryError if target.is_dir() else FileNotFoundError)(msg)
+        # Made before anything is charged, so that a folder that can't be written costs nothing.
+        temporary = target.with_name(f".{target.name}-{secrets.token_hex(8)}")
+        try:
+            with temporary.open("xb") as file:
+                table = self.release(frame, engine=engine, partitions=partitions).to_arrow()
+                claim = json.dumps(self._claim()).encode()
+                table = table.replace_schema_metadata({**(table.schema.metadata or {}), _CLAIM_KEY: claim})
+                parquet.write_table(table, file)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                temporary.unlink()
+            raise
+
+    def __repr__(self) -> str:
+        asks = "\n".join(
+            f"  {ask.name}: {ask.query}, {ask.query.claim.loss}, {ask.query.claim.mechanism}" for ask in self._asks
+        )
+        groups = "one group" if self._keys is None else f"{self._keys.height:,} public groups"
+        return f"<PrivateQuery: {groups}, {self.protection}\n{asks}>"
+
+    def _source_of(self, frame: PrivateRows | None) -> Source:
+        if (frame is None) == (self._source is None):
+            msg = (
+                "release must be given a frame, for the query was built without one."
+                if frame is None
+                else "release must not be given a frame: the query was built on one."
+            )
+            raise TypeError(msg)
+        return source_of(self._source if frame is None else frame, self.protection)
+
+    def _explain_one(self, ask: Ask) -> dict[str, Any]:
+        claim = ask.query.claim
+        size = self._size(ask)
+        return {
+            "output": ask.name,
+            "selects": str(ask.query),
+            "mechanism": claim.mechanism,
+            "candidates": size,
+            "groups": 1 if self._keys is None else self._keys.height,
+            "neighboring_relation": self.protection.neighboring_relation,
+            "privacy_unit": self.protection.privacy_unit,
+            "score_range": float(claim.score_range),
+            "rate": float(claim.rate),
+            "epsilon": float_up(claim.cost("epsilon")),
+            "rho": float_up(claim.cost("rho")),
+            "error_95": None if size is None else ask.query.error(size, 0.05),
+            "error_unit": self.protection.counts(ask.query),
+        }
+
+    def _size(self, ask: Ask) -> int | None:
+        if ask.query.fixed_size is not None or self._source is None:
+            return ask.query.fixed_size
+        source = self._source
+        work = bind(self, PolarsEngine(source, lambda: source))
+        return next(work.tallies[output.tally].coding.size for output in work.outputs if output.name == ask.name)
+
+    def _claim(self) -> dict[str, Any]:
+        columns = {}
+        for ask in self._asks:
+            claim = ask.query.claim
+            columns[ask.name] = {
+                "selects": str(ask.query),
+                "mechanism": claim.mechanism,
+                "loss": {"unit": claim.loss.unit, "value": float(claim.loss.value), "exact": str(claim.loss.value)},
+                "neighboring_relation": self.protection.neighboring_relation,
+                "privacy_unit": self.protection.privacy_unit,
+            }
+        return {
+            "date": datetime.now(timezone.utc).date().isoformat(),
+            "protection": str(self.protection),
+            "groups": 1 if self._keys is None else self._keys.height,
+            "loss": str(self.loss),
+            "columns": columns,
+        }
+
+
+def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the privacy claim that a Parquet file written by `PrivateQuery.sink_parquet` carries.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Returns
+    -------
+    dict
+        `date` (ISO), `protection` (who is a person, and the bounds), `groups` (their number), `loss` (of one person to
+        the whole file) and `columns`: name -> `selects`, `mechanism`, `loss` (`unit`, `value` and the `exact` ratio),
+        `neighboring_relation`, `privacy_unit`.
+
+    Raises
+    ------
+    ValueError
+        If the file carries no claim.
+    """
+    from pyarrow import parquet
+
+    metadata = parquet.read_schema(Path(path)).metadata or {}
+    if _CLAIM_KEY not in metadata:
+        msg = f"the file must have been written by PrivateQuery.sink_parquet, got {str(path)!r} without a claim."
+        raise ValueError(msg)
+    claim: dict[str, Any] = json.loads(metadata[_CLAIM_KEY])
+    return claim
+
+
+def _under(protection: Protection, ask: Ask, groups: int) -> HistogramQuery:
+    try:
+        bounds = protection.contributions(ask.query, groups)
+    except ValueError as error:
+        msg = f"Output {ask.name!r}: {error}"
+        raise ValueError(msg) from None
+    return ask.query.under(bounds, protection.neighboring_relation)

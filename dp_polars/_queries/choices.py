@@ -1,0 +1,208 @@
+"""Choices by a score of the histogram: the mode and the quantiles."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar
+
+import polars as pl
+
+from dp_polars._accounting.claims import Claim, Contributions, Loss, check_relation
+from dp_polars._mechanisms.errors import error_bound
+from dp_polars._numeric.numbers import Number, as_fraction, positive_int, show
+from dp_polars._queries.candidates import Categories, Ordered, ordered
+from dp_polars._queries.codings import CategoryCoding, Coding, NearestCoding
+from dp_polars._queries.drawing import Draw, draw_from_rows, draw_groups
+from dp_polars._queries.query import HistogramQuery
+from dp_polars._queries.scores import CountScore, QuantileScore
+
+if TYPE_CHECKING:
+    from dp_polars._accounting.claims import NeighboringRelation
+    from dp_polars._numeric.arrays import Ints
+    from dp_polars._queries.candidates import Values
+    from dp_polars._queries.encoding import Codes
+    from dp_polars._queries.histograms import Histogram
+    from dp_polars._queries.query import Columns
+    from dp_polars._queries.scores import Score
+
+_LARGEST_DENOMINATOR = 10_000
+
+
+class Choice(HistogramQuery):
+    """One candidate of each group, by a score: one draw."""
+
+    @property
+    @abstractmethod
+    def score(self) -> Score:
+        """How good a candidate is."""
+
+    @property
+    @abstractmethod
+    def is_ordered(self) -> bool:
+        """Whether the candidates have an order that an answer between two of them makes sense in."""
+
+    @abstractmethod
+    def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:
+        """Return the candidates that the codes stand for; in the column's type, if that is given, for a mode."""
+
+    @property
+    def counts_people(self) -> bool:
+        """Whether a person counts once for each candidate, where it is known who they are."""
+        return self.score.of_people
+
+    @property
+    def bounds_people(self) -> bool:
+        """Whether the range also bounds one person's effect on a group."""
+        return self.score.of_people
+
+    def range_of(self, relation: NeighboringRelation) -> Fraction:
+        """Return R of one row."""
+        return self.score.range(relation)
+
+    def draw(self, *columns: pl.DataType) -> Draw:
+        """Return what the kernel needs to know."""
+        return Draw(self.coding(*columns).size, self.score, self.claim.rate, self.claim.mechanism)
+
+    def answers(self, histogram: Histogram, *columns: pl.DataType) -> pl.Series:
+        """Draw one answer per group from its histogram, also for groups without rows."""
+        return self.named(draw_groups(self.draw(*columns), histogram), *columns)
+
+    def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
+        """Draw one answer per group from the codes of its rows."""
+        if weights is not None:
+            return super().answers_of_codes(codes, weights, lengths, columns)
+        return self.named(draw_from_rows(self.draw(*columns), codes, lengths), *columns)
+
+    def error(self, size: int, beta: float) -> float:
+        """Return an error that is reached with probability at most `beta`, in rows or people."""
+        return error_bound(size, beta, self.claim) / self.score.unit
+
+
+class OfCategories(Choice):
+    """One of a list of categories, by a score of its own."""
+
+    candidates: Categories
+    is_ordered: ClassVar[bool] = False
+
+    @property
+    def fixed_type(self) -> pl.DataType | None:
+        """Type of the candidates; None where only the column's type names them."""
+        return None if self.candidates.values is None else self.candidates.values.dtype
+
+    def answer_type(self, *columns: pl.DataType) -> pl.DataType:
+        """Return the answer's type for a column's; a TypeError where that can't be."""
+        return self.candidates.for_column(*columns).dtype
+
+    def coding(self, *columns: pl.DataType) -> Coding:
+        """Return the positions of values among the candidates."""
+        return CategoryCoding(self.candidates, *columns)
+
+    def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:
+        """Return the candidates that the codes stand for, in the type of the answer if the column's is given."""
+        return self.candidates.for_column(columns[0] if columns else None).gather(codes)
+
+
+@dataclass(frozen=True)
+class Mode(OfCategories):
+    """The most common of the candidates."""
+
+    candidates: Categories
+    claim: Claim
+
+    @property
+    def score(self) -> Score:
+        """How good a candidate is."""
+        return CountScore()
+
+    def __str__(self) -> str:
+        return f"mode of {self.candidates}"
+
+
+@dataclass(frozen=True)
+class Quantile(Choice):
+    """The candidate nearest to the lower α-quantile."""
+
+    alpha: Fraction
+    candidates: Ordered
+    claim: Claim
+    is_ordered: ClassVar[bool] = True
+
+    @property
+    def score(self) -> Score:
+        """How good a candidate is."""
+        return QuantileScore(self.alpha)
+
+    @property
+    def fixed_type(self) -> pl.DataType:
+        """Type of the candidates, which is the answer's."""
+        return self.candidates.dtype
+
+    def answer_type(self, *columns: pl.DataType) -> pl.DataType:
+        """Return the answer's type for a column's; a TypeError where that can't be."""
+        self.coding(*columns).encoder()
+        return self.candidates.dtype
+
+    def coding(self, *columns: pl.DataType) -> Coding:
+        """Return the positions of the candidates nearest to values."""
+        return NearestCoding(self.candidates, *columns)
+
+    def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:  # noqa: ARG002
+        """Return the candidates that the codes stand for."""
+        return self.candidates.take(codes)
+
+    def __str__(self) -> str:
+        name = "median" if self.alpha == Fraction(1, 2) else f"{show(self.alpha)}-quantile"
+        return f"{name} on {self.candidates}"
+
+
+def ask_mode(
+    candidates: Values | None,
+    *,
+    epsilon: Number | None,
+    rho: Number | None,
+    contributions: int,
+    neighboring_relation: str,
+    mechanism: str | None,
+) -> Mode:
+    """Return the query of these arguments."""
+    loss, relation = Loss.of(epsilon=epsilon, rho=rho), check_relation(neighboring_relation)
+    rows = in_one_group(contributions)
+    return Mode(Categories.of(candidates), Claim.of(loss, mechanism, CountScore().range(relation), rows, relation))
+
+
+def ask_quantile(
+    alpha: Number,
+    candidates: Values,
+    *,
+    epsilon: Number | None,
+    rho: Number | None,
+    contributions: int,
+    neighboring_relation: str,
+    mechanism: str | None,
+) -> Quantile:
+    """Return the query of these arguments."""
+    loss, relation = Loss.of(epsilon=epsilon, rho=rho), check_relation(neighboring_relation)
+    rows = in_one_group(contributions)
+    exact = as_fraction("alpha", alpha)
+    if not 0 < exact < 1:
+        msg = (
+            f"alpha must lie strictly between 0 and 1, got {alpha!r}.\n\n"
+            "Hint: 0.5 is the median, 0.9 the 90th percentile."
+        )
+        raise ValueError(msg)
+    if not exact.denominator <= _LARGEST_DENOMINATOR:
+        msg = (
+            f"alpha must be a fraction with a denominator of at most {_LARGEST_DENOMINATOR:,}, got {alpha!r}.\n\n"
+            "Hint: round it to four decimals."
+        )
+        raise ValueError(msg)
+    claim = Claim.of(loss, mechanism, QuantileScore(exact).range(relation), rows, relation)
+    return Quantile(exact, ordered(candidates), claim)
+
+
+def in_one_group(contributions: int) -> Contributions:
+    """Return the bounds of an expression, which can't know the groups: all rows of a person may lie in one."""
+    rows = positive_int("contributions", contributions)
+    return Contributions(rows, rows)
