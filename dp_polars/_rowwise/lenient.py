@@ -36,14 +36,8 @@ class Switch:
 
 
 SWITCHES = {
-    "arr.get": Switch((), True),
-    "bin.base64_decode": Switch((), False),
-    "bin.get": Switch((), True),
-    "bin.hex_decode": Switch((), False),
-    "list.gather": Switch((), True),
-    "list.get": Switch((), True),
-    "str.base64_decode": Switch((), False),
-    "str.hex_decode": Switch((), False),
+    **dict.fromkeys(("arr.get", "bin.get", "list.gather", "list.get"), Switch((), True)),
+    **dict.fromkeys(("bin.base64_decode", "bin.hex_decode", "str.base64_decode", "str.hex_decode"), Switch((), False)),
     "str.strptime": Switch((1, "strict"), False, place=1),
     "str.to_integer": Switch(("strict",), False),
 }

@@ -11,13 +11,7 @@ from dp_polars._rowwise.rules import ALONE, BOUNDS, CLOCKS, COMBINES, PEOPLE, RA
 _AFTER = "do it after `protect`, where such a value gives null."
 BEFORE_PROTECT = (
     Rule(names("cast"), RAISES, _AFTER, when.may_not_fit, "of values that the type may not hold"),
-    Rule(
-        frozenset(SWITCHES),
-        RAISES,
-        _AFTER,
-        when.is_strict,
-        "with strict=True or null_on_oob=False",
-    ),
+    Rule(frozenset(SWITCHES), RAISES, _AFTER, when.is_strict, "with strict=True or null_on_oob=False"),
     Rule(names("dt.datetime_function"), RAISES, _AFTER, condition="of columns"),
     Rule(names("dt.replace_time_zone"), CLOCKS, _AFTER, when.is_local, "to a local time zone"),
     Rule(names("replace_strict"), RAISES, "pass default=None.", when.has_no_default, "without a default"),
@@ -49,11 +43,7 @@ PLANS = (
         "leave it out, or filter by what the row itself holds.",
     ),
     Rule(names("Distinct"), f"compares a row with the others, {PEOPLE}", BOUNDS),
-    Rule(
-        names("GroupBy"),
-        COMBINES,
-        "ask about groups after `protect`: group_by({…}).agg(…).",
-    ),
+    Rule(names("GroupBy"), COMBINES, "ask about groups after `protect`: group_by({…}).agg(…)."),
     Rule(
         names("Join HConcat MergeSorted ExtContext"),
         f"brings rows together, {PEOPLE}",

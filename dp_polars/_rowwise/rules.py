@@ -263,13 +263,7 @@ LISTED: tuple[Rule, ...] = (
         when.does_not_fit_the_array,
         "in an array of another type",
     ),
-    Rule(
-        OF_CLOCKS,
-        CLOCKS,
-        "use dt.replace_time_zone(None) first.",
-        when.starts_local,
-        "in a local time zone",
-    ),
+    Rule(OF_CLOCKS, CLOCKS, "use dt.replace_time_zone(None) first.", when.starts_local, "in a local time zone"),
     Rule(
         FUNCTIONS - OF_CATEGORIES,
         _CATEGORY,
