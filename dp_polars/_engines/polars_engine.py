@@ -70,6 +70,15 @@ class PolarsEngine(LocalEngine):
             raise UnreadableError
         return self._unread.collect_schema()
 
+    def check(self, work: Work) -> None:
+        """Refuse groups and candidates whose cells don't fit into one integer."""
+        for output in work.outputs:
+            try:
+                Cells.of(work.groups, work.tallies[output.tally].coding.size)
+            except ValueError as error:
+                msg = f"Output {output.name!r}: {error}"
+                raise ValueError(msg) from None
+
     def histograms(self, work: Work) -> list[Histogram]:
         """Return the histogram of each tally, all from one scan of the rows (or one for each part of the people)."""
         source = self._read()

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from dp_polars._engines.bounding import Cells
 from dp_polars._engines.contract import Engine, Output, Released, Tally, UnreadableError, Work
 from dp_polars._frames import group_keys
 from dp_polars._rowwise.gate import row_by_row
@@ -57,8 +56,6 @@ def release_by(query: PrivateQuery, engine: Engine[Released], budget: Budget | N
         work = bind(query, engine)
     except UnreadableError:
         pass  # that it failed says something of the rows, so it is paid for
-    else:
-        engine.check(work)
     _charge(query, budget)
     try:
         if work is not None:
@@ -71,7 +68,7 @@ def release_by(query: PrivateQuery, engine: Engine[Released], budget: Budget | N
 
 
 def bind(query: PrivateQuery, engine: Engine[Released]) -> Work:
-    """Return the query on the engine's columns: everything proved and typed, nothing read."""
+    """Return the query on the engine's columns: everything proved, typed and fit for the engine, nothing read."""
     recipe, protection = query._recipe, query.protection
     if not engine.runs_expressions:
         _refuse_expressions(query, engine)
@@ -90,7 +87,6 @@ def bind(query: PrivateQuery, engine: Engine[Released]) -> Work:
         try:
             ask.query.answer_type(*types)
             coding = ask.query.coding(*types)
-            Cells.of(groups, coding.size)  # they must fit into one integer
         except (TypeError, ValueError) as error:
             msg = f"Output {ask.name!r}: {error}"
             raise type(error)(msg) from None
@@ -100,7 +96,9 @@ def bind(query: PrivateQuery, engine: Engine[Released]) -> Work:
         if position == len(tallies):
             tallies.append(tally)
         outputs.append(Output(ask.name, ask.query, types, position))
-    return Work(protection.privacy_unit, keys, tuple(tallies), tuple(outputs), recipe.rows)
+    work = Work(protection.privacy_unit, keys, tuple(tallies), tuple(outputs), recipe.rows)
+    engine.check(work)
+    return work
 
 
 def _is_same(one: Tally, other: Tally) -> bool:

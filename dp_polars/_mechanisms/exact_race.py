@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from dp_polars._accounting.claims import Mechanism
 
 # A real number: how many bits of each uniform to use -> a ball that holds it.
-_Real: TypeAlias = "Callable[[int], arb]"
+Real: TypeAlias = "Callable[[int], arb]"
 
 
 @dataclass
-class _Uniform:
+class Uniform:
     """A uniform real from 0 to 1 of which `bits` leading bits are drawn so far, as the integer `prefix`."""
 
     prefix: int
@@ -61,14 +61,14 @@ def first_arrival(
         The first 64 bits of the uniform of all far candidates together; None where floats ruled them out.
     """
 
-    def arrival(smallest: _Real, position: int) -> _Real:
+    def arrival(smallest: Real, position: int) -> Real:
         return lambda bits: smallest(bits).log() + ball(rate * gap(position))
 
     winner, best = -1, None
     for position, word in words_drawn.items():
-        uniform = _Uniform(word, 64, words)
+        uniform = Uniform(word, 64, words)
         time = arrival(_smallest_of(multiplicities[position], uniform, mechanism), position)
-        if best is None or _less(time, best):
+        if best is None or is_less(time, best):
             winner, best = position, time
     if not far or far_word is None or best is None:
         return winner
@@ -77,27 +77,27 @@ def first_arrival(
     # smallest far gap: once that is too late, all of them are.
     left = {position: multiplicities[position] for position in far}
     nearest = min(far, key=gap)
-    value = _smallest_of(sum(left.values()), _Uniform(far_word, 64, words), mechanism)
-    while _less(arrival(value, nearest), best):
+    value = _smallest_of(sum(left.values()), Uniform(far_word, 64, words), mechanism)
+    while is_less(arrival(value, nearest), best):
         position = _uniform_position(left, words)
         time = arrival(value, position)
-        if _less(time, best):
+        if is_less(time, best):
             winner, best = position, time
         left[position] -= 1
         if not any(left.values()):
             break
-        value = _next_after(value, sum(left.values()), _Uniform(0, 0, words), mechanism)
+        value = _next_after(value, sum(left.values()), Uniform(0, 0, words), mechanism)
     return winner
 
 
-def _smallest_of(count: int, uniform: _Uniform, mechanism: Mechanism) -> _Real:
+def _smallest_of(count: int, uniform: Uniform, mechanism: Mechanism) -> Real:
     """Return the smallest of `count` independent racing values, as a function of one uniform."""
     if mechanism == "exponential":
         return lambda bits: -(-uniform(bits)).log1p() / count
     return lambda bits: -((-uniform(bits)).log1p() / count).expm1()
 
 
-def _next_after(value: _Real, count: int, uniform: _Uniform, mechanism: Mechanism) -> _Real:
+def _next_after(value: Real, count: int, uniform: Uniform, mechanism: Mechanism) -> Real:
     """Return the smallest of `count` independent racing values that are known to lie above `value`."""
     step = _smallest_of(count, uniform, mechanism)
     if mechanism == "exponential":
@@ -105,7 +105,7 @@ def _next_after(value: _Real, count: int, uniform: _Uniform, mechanism: Mechanis
     return lambda bits: value(bits) + (1 - value(bits)) * step(bits)
 
 
-def _less(a: _Real, b: _Real) -> bool:
+def is_less(a: Real, b: Real) -> bool:
     """Return whether a < b, with as many bits as that takes. They are equal with probability zero."""
     bits = 64
     while True:

@@ -640,17 +640,17 @@ def test_who_waits_for_a_lock_holds_nobody_else_up(tmp_path, locked):
     code = """
 import os, sys, threading
 sys.path.insert(0, sys.argv[2])
-import test_budget
+import test_budgets
 from test_budgets import Budget, claim, pay
 memory, one, other = Budget(epsilon=1), *(Budget(epsilon=1, path=f"{sys.argv[1]}/{n}.db") for n in ("one", "other"))
 pays = threading.Thread(target=pay, args=[one, claim(epsilon=0.5)])
-with getattr(test_budget, sys.argv[3])(one.path):
+with getattr(test_budgets, sys.argv[3])(one.path):
     pays.start()
     pays.join(0.2)
     for budget in (memory, other):
         pay(budget, claim(epsilon=0.5))
     if os.fork() == 0:
-        assert (other.spent, len(test_budget._ledger._descriptors)) == (0.5, 0)
+        assert (other.spent, len(test_budgets.ledger._descriptors)) == (0.5, 0)
         os._exit(0)
     assert os.wait()[1] == 0
     assert pays.is_alive()

@@ -36,7 +36,7 @@ def always(word):
 def verdicts(monkeypatch):
     """What the exact path was asked, and the bits that it used: (positions, uniforms) of each call."""
     calls = []
-    original, uniform = exact_race.first_arrival, exact_race._Uniform
+    original, uniform = exact_race.first_arrival, exact_race.Uniform
 
     class Recorded(uniform):
         def __init__(self, *args):
@@ -50,7 +50,7 @@ def verdicts(monkeypatch):
             assert uniform.prefix >> (uniform.bits - 64) == word  # more bits, not other ones
         return winner
 
-    monkeypatch.setattr(exact_race, "_Uniform", Recorded)
+    monkeypatch.setattr(exact_race, "Uniform", Recorded)
     monkeypatch.setattr(exact_race, "first_arrival", recording)
     return calls
 

@@ -1,0 +1,340 @@
+"""Whole-number noise: a scale or a variance in, exact discrete Laplace or discrete Gaussian draws out.
+
+A geometric variable is ⌊E·scale⌋ with E = −ln(U) standard exponential; discrete Laplace noise is the difference of two
+of them. Discrete Gaussian noise is discrete Laplace noise, kept or drawn again by a coin (Canonne, Kamath & Steinke
+2020, arXiv 2004.00010, Algorithm 3).
+
+Floats decide the floors and coins that their error bounds prove. What they can't decide goes to Arb, with as many more
+random bits as it takes. So every draw has exactly the probability that the formulas give.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dp_polars._mechanisms.exact_race import Uniform, is_less
+from dp_polars._numeric.intervals import ball, lower, precision, upper
+from dp_polars._numeric.numbers import Number, positive_fraction
+from dp_polars._numeric.threads import in_parallel
+from dp_polars._numeric.words import WordSource, system_words
+
+if TYPE_CHECKING:
+    from flint import arb
+
+# int64; Python integers in an array of objects where one is huge, which happens with a probability below 2**-2000.
+_Whole: TypeAlias = "NDArray[Any]"
+
+LARGEST_SCALE = 2**50
+# What a private value and an answer are clamped to; see `add_noise`.
+LARGEST_VALUE = 2**62 - 1
+
+# Samples whose temporaries stay in the cache, and samples for which a thread is worth its start.
+_SLICE = 1 << 14
+_PART = 1 << 18
+
+# Floats decide ⌊E·scale⌋ for scales of at most so many bits before the point. A larger one is split, below.
+_DIRECT_BITS = 32
+# The error of float(E·scale), with room to spare. U lies between word and word + 1 units of 2**-64, and the word is
+# rounded to a float: for words of at least 2**46, ln(U) is off by at most 2**-46 + 2**-53. NumPy's logarithm (4 units
+# in the last place: 2**-50 relative), the float of the scale and the product (2**-53 each) make it 2**-49 relative.
+# In all: scale·2**-45 and 2**-48 relative.
+_SMALLEST_WORD = np.uint64(2**46)
+_SLACK = 2.0**-45
+_RELATIVE_SLACK = 2.0**-48
+# Floors that floats decide are below 45·2**_DIRECT_BITS. From here on, 19 more bits of a split scale might not fit.
+_HUGE = 2**43
+
+# The error of exp(−z)·2**64, relative, for z <= _FAR, with room to spare (`_coins`).
+_COIN_SLACK = 2.0**-40
+_FAR = 64.0
+
+
+def laplace_noise(count: int, scale: Fraction, words: Callable[[], WordSource] = system_words) -> NDArray[np.int64]:
+    """Return independent noise with P(x) ∝ exp(−|x|/scale): exactly, for 0 < scale <= LARGEST_SCALE.
+
+    What is beyond ±(2**63 − 1), with a probability below exp(−8191), becomes that; `add_noise` hides the difference.
+    """
+    return _in_slices(count, lambda n, source: _narrow(_laplace(n, scale, source)), words)
+
+
+def gaussian_noise(count: int, variance: Fraction, words: Callable[[], WordSource] = system_words) -> NDArray[np.int64]:
+    """Return independent noise with P(x) ∝ exp(−x²/(2·variance)): exactly, for 0 < variance < LARGEST_SCALE².
+
+    What is beyond ±(2**63 − 1), with a probability below exp(−2**24), becomes that; `add_noise` hides the difference.
+    """
+    return _in_slices(count, lambda n, source: _narrow(_gaussian(n, variance, source)), words)
+
+
+def add_noise(values: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return values of at most LARGEST_VALUE plus noise, clamped to ±LARGEST_VALUE.
+
+    That is a function of the true sum alone, also where the noise was narrowed to ±(2**63 − 1): both that and the true
+    noise are then beyond LARGEST_VALUE with any such value. So clamping is post-processing.
+    """
+    return values + np.clip(noise, -LARGEST_VALUE - values, LARGEST_VALUE - values)
+
+
+def discrete_laplace(values: ArrayLike, *, epsilon: Number, sensitivity: Number) -> int | NDArray[np.int64]:
+    r"""Add discrete Laplace noise to integers: epsilon-DP, by exact sampling.
+
+    Parameters
+    ----------
+    values
+        Integers of any shape: an array or scalar of a NumPy integer type, or Python integers in (nested) lists. Their
+        shape and type are public, the numbers are private.
+    epsilon
+        The privacy loss of the release, in pure DP, for all values together.
+    sensitivity
+        The most that one person can change the values in all: the sum of the absolute changes (the L1 norm). We don't
+        check this: if it is too small, the release is less private than `epsilon` says.
+
+    Returns
+    -------
+    int or ndarray
+        The values plus independent noise, int64 in the shape of `values`; an int for a scalar.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Where an argument is not as described, or sensitivity / epsilon is above 2**50. Never because of a number.
+
+    Notes
+    -----
+    P(noise = x) is proportional to exp(−abs(x)·epsilon/sensitivity), exactly (Ghosh, Roughgarden & Sundararajan 2012).
+    Values and answers are clamped to ±(2**62 − 1), which costs no privacy. The noise itself reaches that with a
+    probability below exp(−4095).
+
+    Examples
+    --------
+    >>> discrete_laplace([3, 100, 20], epsilon=100, sensitivity=1).tolist()
+    [3, 100, 20]
+    """
+    array = _checked(values)
+    scale = positive_fraction("sensitivity", sensitivity) / positive_fraction("epsilon", epsilon)
+    if not scale <= LARGEST_SCALE:
+        msg = "sensitivity / epsilon must be at most 2**50, got more."
+        raise ValueError(msg)
+    return _noisy(array, laplace_noise(array.size, scale))
+
+
+def discrete_gaussian(values: ArrayLike, *, rho: Number, sensitivity: Number) -> int | NDArray[np.int64]:
+    r"""Add discrete Gaussian noise to integers: rho-zCDP, by exact sampling.
+
+    Parameters
+    ----------
+    values
+        As for `discrete_laplace`.
+    rho
+        The privacy loss of the release, in zero-concentrated DP, for all values together.
+    sensitivity
+        The most that one person can change the values in all: the root of the sum of the squared changes (the L2
+        norm). We don't check this: if it is too small, the release is less private than `rho` says.
+
+    Returns
+    -------
+    int or ndarray
+        The values plus independent noise, int64 in the shape of `values`; an int for a scalar.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Where an argument is not as described, or sensitivity²/(2·rho) is not below 2**100. Never because of a number.
+
+    Notes
+    -----
+    P(noise = x) is proportional to exp(−x²/(2·variance)) with variance = sensitivity²/(2·rho), exactly (Canonne, Kamath
+    & Steinke 2020, arXiv 2004.00010). Values and answers are clamped to ±(2**62 − 1), which costs no privacy. The noise
+    itself reaches that with a probability below exp(−2**22).
+
+    Examples
+    --------
+    >>> discrete_gaussian([[3, 100], [20, -7]], rho=1000, sensitivity=1).tolist()
+    [[3, 100], [20, -7]]
+    """
+    array = _checked(values)
+    variance = positive_fraction("sensitivity", sensitivity) ** 2 / (2 * positive_fraction("rho", rho))
+    if not variance < LARGEST_SCALE**2:
+        msg = "sensitivity²/(2·rho) must be below 2**100, got more."
+        raise ValueError(msg)
+    return _noisy(array, gaussian_noise(array.size, variance))
+
+
+def _checked(values: ArrayLike) -> NDArray[np.int64]:
+    """Return the values clamped to ±LARGEST_VALUE: that brings neighbours closer, never further apart."""
+    wanted = "values must be integers of at most 64 bits in an array, or Python integers in lists of equal lengths"
+    if isinstance(values, (int, list, tuple)):
+        # As objects: NumPy's choice of a type would depend on how large the numbers are.
+        array = np.asarray(values, dtype=object)
+        for value in array.flat:
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+                msg = f"{wanted}, got {type(value).__name__}."
+                raise TypeError(msg)
+    else:
+        array = np.asarray(values)
+        if array.dtype.kind not in "iu":
+            msg = f"{wanted}, got dtype {array.dtype}."
+            raise TypeError(msg)
+    if array.dtype.kind == "u":
+        array = np.minimum(array.astype(np.uint64), np.uint64(LARGEST_VALUE))
+    if array.dtype.kind != "O":
+        array = array.astype(np.int64)
+    return np.asarray(np.clip(array, -LARGEST_VALUE, LARGEST_VALUE), np.int64)
+
+
+def _noisy(values: NDArray[np.int64], noise: NDArray[np.int64]) -> int | NDArray[np.int64]:
+    noisy = add_noise(values, noise.reshape(values.shape))
+    return noisy if values.ndim else int(noisy)
+
+
+def _in_slices(
+    count: int, draw: Callable[[int, WordSource], NDArray[np.int64]], words: Callable[[], WordSource]
+) -> NDArray[np.int64]:
+    """Return `count` draws, in slices that stay in the cache; every part has random words of its own."""
+    out = np.empty(count, np.int64)
+
+    def fill(begin: int, end: int) -> None:
+        source = words()
+        for start in range(begin, end, _SLICE):
+            stop = min(start + _SLICE, end)
+            out[start:stop] = draw(stop - start, source)
+
+    in_parallel(fill, [(begin, min(begin + _PART, count)) for begin in range(0, count, _PART)])
+    return out
+
+
+def _narrow(noise: _Whole) -> NDArray[np.int64]:
+    """Return noise as int64; what is beyond ±(2**63 − 1) becomes that."""
+    if noise.dtype == object:
+        noise = np.clip(noise, 1 - 2**63, 2**63 - 1).astype(np.int64)
+    return noise
+
+
+def _laplace(count: int, scale: Fraction, words: WordSource) -> _Whole:
+    both = _geometric(2 * count, scale, words)
+    noise: _Whole = both[:count] - both[count:]
+    return noise
+
+
+def _gaussian(count: int, variance: Fraction, words: WordSource) -> _Whole:
+    scale = math.isqrt(math.floor(variance)) + 1  # ⌊σ⌋ + 1
+    # How many are kept, about: from 0.44 of a small variance to 0.76 of a large one. This affects speed only.
+    weights = max(1.0, math.sqrt(2 * math.pi * variance))
+    rate = weights * math.tanh(1 / (2 * scale)) * math.exp(-variance / (2 * scale**2))
+    parts, missing = [np.empty(0, np.int64)], count
+    while missing:
+        noise = _laplace(math.ceil((missing + 2 * math.sqrt(missing) + 4) / rate), Fraction(scale), words)
+        kept = noise[np.flatnonzero(_coins(abs(noise), variance, scale, words))][:missing]
+        parts.append(kept)
+        missing -= len(kept)
+    return np.concatenate(parts)
+
+
+def _geometric(count: int, scale: Fraction, words: WordSource) -> _Whole:
+    """Return G = ⌊E·scale⌋ for independent standard exponential variables E: P(G >= n) = exp(−n/scale)."""
+    shift = math.floor(scale).bit_length() - _DIRECT_BITS
+    if shift > 0:
+        # Memorylessness: the quotient of G by 2**shift is geometric too, and independent of the remainder.
+        number: _Whole = _geometric(count, scale / 2**shift, words) * 2**shift
+        number += _remainders(count, shift, scale, words)
+        return number
+
+    word = words(count)
+    rounded = float(max(scale, Fraction(1, 2**1000)))  # at a smaller scale too, all that floats decide is 0
+    low = word.astype(np.float64)
+    np.maximum(low, 1.0, out=low)
+    low *= 2.0**-64
+    np.log(low, out=low)
+    low *= -rounded
+    high = low * (1 + _RELATIVE_SLACK)
+    high += rounded * _SLACK
+    low *= 1 - _RELATIVE_SLACK
+    low -= rounded * _SLACK
+    undecided = np.floor(low, out=low) != np.floor(high, out=high)
+    undecided |= word < _SMALLEST_WORD
+    floors: _Whole = low.astype(np.int64)
+    for i in np.flatnonzero(undecided).tolist():
+        floor = _exact_floor(Uniform(int(word[i]), 64, words), scale)
+        if floor >= _HUGE:
+            floors = floors.astype(object)
+        floors[i] = floor
+    return floors
+
+
+def _exact_floor(uniform: Uniform, scale: Fraction) -> int:
+    """Return ⌊−ln(uniform)·scale⌋, with as many bits as that takes. It is an integer with probability zero."""
+    bits = 64
+    while True:
+        with precision(2 * bits + 64):
+            value = -uniform(bits).log() * ball(scale)
+            if value.is_finite():  # not so where all bits so far are zero
+                floor = math.floor(lower(value))
+                if floor == math.floor(upper(value)):
+                    return floor
+        bits *= 2
+
+
+def _remainders(count: int, shift: int, scale: Fraction, words: WordSource) -> NDArray[np.int64]:
+    """Return L from 0 to 2**shift − 1 with P(L) ∝ exp(−L/scale): uniform, and kept with the probability exp(−L/scale).
+
+    The lowest bits of a word are L, the others the leading bits of the coin. It comes down tails with a probability
+    below 2**shift/scale <= 2**(1 − _DIRECT_BITS).
+    """
+    surely_kept = np.uint64(2 ** (65 - _DIRECT_BITS))
+    out = np.empty(count, np.int64)
+    pending = np.arange(count)
+    while len(pending):
+        word = words(len(pending))
+        remainder = (word & np.uint64(2**shift - 1)).astype(np.int64)
+        out[pending] = remainder
+        tails = []
+        for i in np.flatnonzero(word < surely_kept).tolist():
+            exponent = -int(remainder[i]) / scale
+            coin = Uniform(int(word[i]) >> shift, 64 - shift, words)
+            if is_less(coin, lambda _, exponent=exponent: -ball(exponent).expm1()):  # type: ignore[misc]
+                tails.append(i)
+        pending = pending[tails]
+    return out
+
+
+def _coins(size: _Whole, variance: Fraction, scale: int, words: WordSource) -> NDArray[np.bool_]:
+    """Return coins that come down heads with the probability exp(−z), z = (size − variance/scale)²/(2·variance).
+
+    With u = 2**-53 and c = variance/scale <= scale, the difference d = size − c is off by at most 2u·(|d| + 2c). So z
+    is off by at most 4u·z + 4u·|d|/scale, where |d|/scale <= √(2z) <= 1 + z, and by 4u·z for the products: below
+    2**-49·(1 + z), which for z <= _FAR is below 2**-42. So much exp(−z) is off, relative, and NumPy's exp adds 2**-50.
+    """
+    word = words(len(size))
+    z = size.astype(np.float64)
+    z -= float(variance / scale)
+    with np.errstate(over="ignore"):  # infinite: far
+        z *= z
+        z *= float(min(1 / (2 * variance), Fraction(2**1000)))  # at a smaller variance all but 0 are far
+    # Whoever is farther has a coin below 2**-90. Its floats then say "tails", or too close to call for the word 0.
+    np.minimum(z, _FAR, out=z)
+    chance = np.exp(np.negative(z, out=z), out=z)
+    chance *= 2.0**64
+    # U lies between word and word + 1 units of 2**-64.
+    uniform = word.astype(np.float64)
+    not_tails = uniform < chance * (1 + _COIN_SLACK)
+    uniform += 1
+    chance *= 1 - _COIN_SLACK
+    heads: NDArray[np.bool_] = uniform <= chance
+    for i in np.flatnonzero(not_tails != heads).tolist():
+        heads[i] = _exact_coin(Uniform(int(word[i]), 64, words), int(size[i]), variance, scale)
+    return heads
+
+
+def _exact_coin(uniform: Uniform, size: int, variance: Fraction, scale: int) -> bool:
+    """Return whether uniform < exp(−(size − variance/scale)²/(2·variance))."""
+    exponent = -((size - variance / scale) ** 2) / (2 * variance)
+
+    def chance(_: int) -> arb:
+        return ball(exponent).exp()
+
+    return is_less(uniform, chance)
