@@ -117,6 +117,16 @@ def test_docstrings(name, tmp_path, monkeypatch):
         pytest.skip(f"needs {error.name}")
 
 
+def test_the_page_on_steps_is_what_the_tables_give():
+    spec = importlib.util.spec_from_file_location("make_steps", ROOT / "docs" / "make_steps.py")
+    make_steps = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(make_steps)
+    written = make_steps.PAGE.read_text(encoding="utf-8")
+    assert written == make_steps.page(), "run python docs/make_steps.py"
+    for rule in make_steps.UNLISTED + make_steps.LISTED + make_steps.METHODS + make_steps.PLANS:
+        assert rule.instead.replace("|", r"\|") in written
+
+
 # The tests of these tests.
 
 

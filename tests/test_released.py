@@ -241,6 +241,18 @@ def test_a_constant_of_few_categories_is_refused():
         row_by_row(pl.lit("a").cast(few), pl.Schema({"x": pl.Int64}), "It")
 
 
+def test_a_proof_leaves_the_named_categories_as_they_are():
+    dtype = categorical()
+    texts = pl.Schema({"x": pl.String})
+    for cast in (X.cast(dtype), X.cast(dtype, strict=False)):  # rewritten, and not
+        proved = row_by_row(cast, texts, "It")
+        assert pl.DataFrame({"x": ["a"]}).select(proved).schema == {"x": dtype}
+    before = pl.Series(["public 1"], dtype=dtype).to_physical().item()
+    for expr in (X == "public 2", X.fill_null("public 3"), pl.lit("public 4").cast(dtype), X.is_in(["public 5"])):
+        row_by_row(expr, pl.Schema({"x": dtype}), "It")
+    assert pl.Series(["public 6"], dtype=dtype).to_physical().item() == before + 1
+
+
 @pytest.mark.parametrize(
     "dtype",
     [

@@ -11,10 +11,13 @@ from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames import group_keys
 from dp_polars._frames.protection import Protection
 from dp_polars._frames.query import PrivateQuery
-from dp_polars._frames.recipe import Expressions, JoinHow, Recipe, expressions_of, join_of
+from dp_polars._frames.recipe import Expressions, JoinHow, Recipe, Step, expressions_of, join_of
+from dp_polars._frames.refused import Refusing
 from dp_polars._frames.release import Ask
 from dp_polars._frames.sources import WithoutRows, source_of
+from dp_polars._frames.steps import RowSteps
 from dp_polars._queries.query import of_histogram
+from dp_polars._rowwise.versions import warn_if_untested
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 _ARGMAX = "a mode or a quantile, or dp.argmax on a frame of public candidates with their scores."
 
 
-class PrivateFrame(WithoutRows):
+class PrivateFrame(RowSteps, Refusing, WithoutRows):
     """Rows about people, of which only the answers of `agg` can be released. Made by `protect`.
 
     Every method gives a new frame. The steps before `agg` are row by row: proved so on the whole expression, and
@@ -41,6 +44,7 @@ class PrivateFrame(WithoutRows):
                 "Hint: budget=dp_polars.Budget(epsilon=1)."
             )
             raise TypeError(msg)
+        warn_if_untested(pl.__version__)
         self._recipe, self._source, self._budget = recipe, source, budget
         if source is not None:
             recipe.rows(source)
@@ -111,7 +115,15 @@ class PrivateFrame(WithoutRows):
         """
         return self._then("select", expressions_of(exprs, named, strings=True))
 
-    def join(self, public: pl.DataFrame | pl.LazyFrame, on: str | Sequence[str], how: JoinHow = "left") -> PrivateFrame:
+    def join(
+        self,
+        public: pl.DataFrame | pl.LazyFrame,
+        on: str | Sequence[str] | None = None,
+        how: JoinHow = "left",
+        *,
+        left_on: str | Sequence[str] | None = None,
+        right_on: str | Sequence[str] | None = None,
+    ) -> PrivateFrame:
         """Add the columns of a public frame that has each key at most once.
 
         Parameters
@@ -122,6 +134,8 @@ class PrivateFrame(WithoutRows):
             The columns that must be equal, by their names, which are the same in both frames. Null equals nothing.
         how
             "left" keeps private rows without a partner (their new columns are null), "inner" drops them.
+        left_on, right_on
+            Instead of `on`, where the names differ: the private frame's columns, and the public frame's.
 
         Returns
         -------
@@ -133,9 +147,9 @@ class PrivateFrame(WithoutRows):
         TypeError, ValueError
             If the public frame repeats a key, lacks one, or has a column named like the privacy unit.
         """
-        return PrivateFrame(self._recipe.then(join_of(public, on, how)), self._source, self._budget)
+        return self._after(join_of(public, on, left_on, right_on, how))
 
-    def group_by(self, keys: PublicKeys) -> PrivateGroupBy:
+    def group_by(self, keys: PublicKeys, *more: object) -> PrivateGroupBy:
         """Group by public keys.
 
         Parameters
@@ -145,6 +159,8 @@ class PrivateFrame(WithoutRows):
             are groups), or a frame whose rows are the groups. At most 10⁷. Never taken from the data: every key is
             answered, and rows of other keys are left out. They are released in their column's type; those of a
             Categorical as String.
+        *more
+            Refused: names of columns do not say which groups there are.
 
         Returns
         -------
@@ -156,7 +172,7 @@ class PrivateFrame(WithoutRows):
         TypeError, ValueError
             If keys are null, repeat, or don't fit their column's type.
         """
-        return PrivateGroupBy(self, group_keys.public_keys(keys))
+        return PrivateGroupBy(self, group_keys.public_keys((keys, *more) if more else keys))
 
     def collect(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
         """Refuse: private rows don't leave the frame."""
@@ -189,8 +205,13 @@ class PrivateFrame(WithoutRows):
         bound = "no data yet" if self._source is None else "private rows"
         return f"<PrivateFrame: {bound}, {steps} step{'s' * (steps != 1)}, {self.protection}>"
 
-    def _then(self, method: Literal["filter", "select", "with_columns"], exprs: tuple[pl.Expr, ...]) -> PrivateFrame:
-        return PrivateFrame(self._recipe.then(Expressions(method, exprs)), self._source, self._budget)
+    def _then(
+        self, method: Literal["filter", "select", "with_columns"], exprs: tuple[pl.Expr, ...], call: str = ""
+    ) -> PrivateFrame:
+        return self._after(Expressions(method, exprs, call))
+
+    def _after(self, step: Step) -> PrivateFrame:
+        return PrivateFrame(self._recipe.then(step), self._source, self._budget)
 
     def _ask(
         self, keys: pl.DataFrame | None, exprs: Sequence[PrivateExpr], named: dict[str, PrivateExpr]
@@ -211,7 +232,7 @@ class PrivateFrame(WithoutRows):
         return PrivateQuery(self._recipe, self._source, self._budget, keys, asks)
 
 
-class PrivateGroupBy:
+class PrivateGroupBy(Refusing):
     """A private frame with its public groups. Made by `PrivateFrame.group_by`."""
 
     def __init__(self, frame: PrivateFrame, keys: pl.DataFrame) -> None:

@@ -40,9 +40,9 @@ def public_keys(keys: PublicKeys) -> pl.DataFrame:
         isinstance(keys, pl.DataFrame) or hasattr(keys, "__arrow_c_stream__")
     ):
         msg = (
-            "keys must be a dict (column -> public values) or a DataFrame of combinations, got "
-            f"{type(keys).__name__}.\n\nHint: the keys are public values, not the names of columns: "
-            'group_by({"ward": ["A", "B"]}).'
+            "group_by: keys must be a dict (column -> public values) or a DataFrame of combinations, got "
+            f"{given(keys)}: groups that are read off the rows would tell who is there.\n\n"
+            'Hint: say which values there may be: group_by({"ward": ["A", "B"]}).'
         )
         raise TypeError(msg)
     frame = keys if isinstance(keys, pl.DataFrame) else pl.DataFrame(keys)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import polars as pl
+from polars import selectors as cs
 
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._numeric.numbers import given
 from dp_polars._rowwise.gate import row_by_row
-from dp_polars._rowwise.steps import bases_of
+from dp_polars._rowwise.steps import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from polars._typing import SelectorType
 
     from dp_polars._frames.protection import Protection
 
@@ -23,15 +26,16 @@ JoinHow: TypeAlias = Literal["left", "inner"]
 
 @dataclass(frozen=True)
 class Expressions:
-    """A filter, a select or a with_columns."""
+    """A filter, a select or a with_columns. `call` is what the user wrote, if that is another method."""
 
     method: Literal["filter", "select", "with_columns"]
     expressions: tuple[pl.Expr, ...]
+    call: str = ""
 
     def apply(self, rows: pl.LazyFrame, unit: str | None) -> pl.LazyFrame:
         """Return the rows after this step; an error where it is not row by row, or touches the privacy unit."""
-        schema = rows.collect_schema()
-        proved = [row_by_row(expr, schema, f"An expression of {self.method}") for expr in self.expressions]
+        schema, call = rows.collect_schema(), self.call or self.method
+        proved = [row_by_row(expr, schema, call) for expr in self.expressions]
         if self.method == "filter":
             kept = rows.filter(*proved)
             kept.collect_schema()
@@ -40,7 +44,7 @@ class Expressions:
         for expr, names in zip(proved, outputs, strict=True):
             if unit in names and not _is_selection(expr):
                 msg = (
-                    f"{self.method} must not change the privacy unit {unit!r}.\n\n"
+                    f"{call}: an expression must not change the privacy unit {unit!r}.\n\n"
                     f"Hint: give the new column another name, or leave the unit out: pl.exclude({unit!r})."
                 )
                 raise ValueError(msg)
@@ -53,29 +57,68 @@ class Expressions:
 
 
 @dataclass(frozen=True)
+class EachColumn:
+    """A method of expressions on every column of some selectors, each proved by itself."""
+
+    method: str
+    columns: tuple[tuple[SelectorType, tuple[Any, ...]], ...]
+
+    def apply(self, rows: pl.LazyFrame, unit: str | None) -> pl.LazyFrame:
+        """Return the rows after this step. Of a column that is selected twice, the last counts."""
+        frame, exprs = pl.LazyFrame(schema=rows.collect_schema()), {}
+        for columns, arguments in self.columns:
+            for name in frame.select(columns).collect_schema().names():
+                exprs[name] = getattr(cs.by_name(name), self.method)(*arguments)
+        return Expressions("with_columns", tuple(exprs.values()), self.method).apply(rows, unit)
+
+
+@dataclass(frozen=True)
+class Rename:
+    """Other names for columns."""
+
+    mapping: Mapping[str, str] | Callable[[str], str]
+    strict: bool
+
+    def apply(self, rows: pl.LazyFrame, unit: str | None) -> pl.LazyFrame:
+        """Return the rows after this step; an error where the privacy unit's name goes, or comes twice."""
+        names = rows.collect_schema().names()
+        mapping = {name: self.mapping(name) for name in names} if callable(self.mapping) else self.mapping
+        if any((old == unit) != (new == unit) for old, new in mapping.items()):
+            msg = (
+                f"rename: the privacy unit {unit!r} must keep its name, and no other column may have it.\n\n"
+                "Hint: rename it before `protect`."
+            )
+            raise ValueError(msg)
+        renamed = rows.rename(mapping, strict=self.strict)
+        renamed.collect_schema()
+        return renamed
+
+
+@dataclass(frozen=True)
 class Join:
     """A join with a public frame that has each key at most once."""
 
     public: pl.DataFrame
-    on: tuple[str, ...]
+    left_on: tuple[str, ...]
+    right_on: tuple[str, ...]
     how: JoinHow
 
     def apply(self, rows: pl.LazyFrame, unit: str | None) -> pl.LazyFrame:
         """Return the rows after this step."""
         schema = rows.collect_schema()
-        for name in self.on:
+        for name in self.left_on:
             if name not in schema:
                 msg = f"the private frame must have the join column {name!r}, got the columns {list(schema)}."
                 raise ValueError(msg)
-        if unit is not None and unit in self.public.columns and unit not in self.on:
+        if unit in self.public.columns and (unit, unit) not in zip(self.left_on, self.right_on, strict=True):
             msg = f"the public frame of a join must not have a column named like the privacy unit, {unit!r}."
             raise ValueError(msg)
-        joined = rows.join(self.public.lazy(), on=list(self.on), how=self.how)
+        joined = rows.join(self.public.lazy(), left_on=list(self.left_on), right_on=list(self.right_on), how=self.how)
         joined.collect_schema()
         return joined
 
 
-Step: TypeAlias = "Expressions | Join"
+Step: TypeAlias = "Expressions | EachColumn | Join | Rename"
 
 
 @dataclass(frozen=True)
@@ -95,7 +138,7 @@ class Recipe:
         if unit is not None and unit not in schema:
             msg = f"the frame must have the privacy unit {unit!r} as a column, got the columns {list(schema)}."
             raise ValueError(msg)
-        if unit is not None and schema[unit].is_nested() and pl.Categorical in set(bases_of(schema[unit])):
+        if unit is not None and schema[unit].is_nested() and pl.Categorical in list(parts_of(schema[unit])):
             # Polars may tell them apart by their numbers, which can be others in the next scan.
             msg = (
                 f"the privacy unit {unit!r} must not hold Categoricals inside a nested type, got {schema[unit]}.\n\n"
@@ -126,12 +169,19 @@ def expressions_of(exprs: Sequence[object], named: Mapping[str, object], *, stri
     return tuple(expr for expr in made if isinstance(expr, pl.Expr))
 
 
-def join_of(public: object, on: str | Sequence[str], how: str) -> Join:
+def join_of(public: object, on: object, left_on: object, right_on: object, how: str) -> Join:
     """Return the join with a public frame; an error where its keys repeat."""
-    names = (on,) if isinstance(on, str) else tuple(on) if isinstance(on, (list, tuple)) else ()
-    if not names or not all(isinstance(name, str) for name in names):
-        msg = f"on must be the name of a column or a list of names, got {given(on)}."
+    if (on is None) == (left_on is None) or (left_on is None) != (right_on is None):
+        msg = "join: the keys must be given as `on`, or as `left_on` and `right_on`."
         raise TypeError(msg)
+    left, right = (
+        (_key_names("on", on),) * 2
+        if on is not None
+        else (_key_names("left_on", left_on), _key_names("right_on", right_on))
+    )
+    if len(left) != len(right):
+        msg = f"join: left_on and right_on must name as many columns, got {len(left)} and {len(right)}."
+        raise ValueError(msg)
     if how not in ("left", "inner"):
         msg = f'how must be "left" or "inner", got {given(how)}.'
         raise ValueError(msg)
@@ -140,17 +190,26 @@ def join_of(public: object, on: str | Sequence[str], how: str) -> Join:
     if not isinstance(public, pl.DataFrame):
         msg = f"a private frame must be joined with a public DataFrame or LazyFrame, got {type(public).__name__}."
         raise TypeError(msg)
-    missing = [name for name in names if name not in public.columns]
+    missing = [name for name in right if name not in public.columns]
     if missing:
-        msg = f"on must name columns of the public frame, {public.columns}, got {missing}."
+        argument = "on" if right_on is None else "right_on"
+        msg = f"{argument} must name columns of the public frame, {public.columns}, got {missing}."
         raise ValueError(msg)
-    if public.select(names).is_duplicated().any():
+    if public.select(right).is_duplicated().any():
         msg = (
-            f"the public frame must have every key of {list(names)} at most once: a repeated one would multiply the "
+            f"the public frame must have every key of {list(right)} at most once: a repeated one would multiply the "
             "rows of a person.\n\nHint: aggregate it first, or use unique(subset=…)."
         )
         raise ValueError(msg)
-    return Join(public, names, "left" if how == "left" else "inner")
+    return Join(public, left, right, "left" if how == "left" else "inner")
+
+
+def _key_names(argument: str, names: object) -> tuple[str, ...]:
+    keys = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, (list, tuple)) else ()
+    if not keys or not all(isinstance(name, str) for name in keys):
+        msg = f"{argument} must be the name of a column or a list of names, got {given(names)}."
+        raise TypeError(msg)
+    return keys
 
 
 def _is_selection(expr: pl.Expr) -> bool:

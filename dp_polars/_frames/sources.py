@@ -10,13 +10,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import polars as pl
 
 from dp_polars._engines.polars_engine import PolarsEngine
-from dp_polars._rowwise.plans import (
-    files_of_arrow,
-    holds_rows,
-    refuse_filter_of_arrow,
-    refuse_repeated_files,
-    refuse_unsafe_plan,
-)
+from dp_polars._rowwise.files import files_of_arrow, refuse_filter_of_arrow, refuse_repeated_files
+from dp_polars._rowwise.plans import refuse_unsafe_plan
+from dp_polars._rowwise.views import holds_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,15 +8,14 @@ makes use of it.
 from __future__ import annotations
 
 import re
-import secrets
 from decimal import Decimal
-from functools import lru_cache
 from itertools import product
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
+from dp_polars._rowwise.categories import apart_type, values_of
 from dp_polars._rowwise.steps import without_nan
 
 if TYPE_CHECKING:
@@ -31,11 +30,6 @@ _FIRST_DAY, _LAST_DAY, _A_SATURDAY = -719_162, 2_932_896, 10_957
 _UNITS_PER_DAY = {"ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 _TEXTS: list[object] = [None, "", "a", "é🎉\0", "-12", "2020-13-45", "{"]
 _ROWS = 400
-# What the names of Categories begin with that only synthetic rows have, and the physical types as JSON writes them.
-_BESIDE = "synthetic rows of dp_polars: "
-_PHYSICAL: dict[str, PolarsDataType] = {"U8": pl.UInt8, "U16": pl.UInt16, "U32": pl.UInt32}
-_SECRET = secrets.token_hex(8)  # in the texts that fill them, so that no constant of the user's is among these
-_Named: TypeAlias = "tuple[str, str, str]"  # Categories by name, namespace and physical type
 
 
 def bounds(dtype: PolarsDataType) -> tuple[int, int] | None:
@@ -46,9 +40,12 @@ def bounds(dtype: PolarsDataType) -> tuple[int, int] | None:
     return _FIRST_DAY * day, (_LAST_DAY + 1) * day - 1
 
 
-def failure(step: Step, rows: Sequence[bool]) -> str | None:
-    """Return what the step raises on some value of its inputs' types, None if it works on all that are tried."""
-    dtypes = [value.dtypes() if has_rows else () for value, has_rows in zip(step.inputs, rows, strict=True)]
+def failure(step: Step, rewrite: Callable[[dict[str, Any]], dict[str, Any]] | None = None) -> str | None:
+    """Return what the step raises on some value of its inputs' types, None if it works on all that are tried.
+
+    With `rewrite`, the step is tried as it will be rewritten.
+    """
+    dtypes = [value.dtypes() if value.varies else () for value in step.inputs]
     values = many_values if sum(map(len, dtypes)) == 1 else extremes
     columns: list[pl.Series] = []
     inputs: list[Any] = []
@@ -58,7 +55,8 @@ def failure(step: Step, rows: Sequence[bool]) -> str | None:
             names.append(f"{len(columns)}")
             columns.append(values(dtype).alias(names[-1]))
         inputs.append({"Selector": {"ByName": {"names": names, "strict": True}}} if names else value.tree)
-    return failure_on(_combine(columns), without_nan(_with_inputs(step.tree, inputs)))
+    tree = _with_inputs(step.tree, inputs)
+    return failure_on(_combine(columns), without_nan(rewrite(tree) if rewrite else tree))
 
 
 def failure_on(frame: pl.DataFrame, expr: pl.Expr) -> str | None:
@@ -108,7 +106,7 @@ def many_values(dtype: PolarsDataType) -> pl.Series:
 
 
 def extremes(dtype: PolarsDataType) -> pl.Series:
-    """Return values of a type, null first, that functions stumble over. Categories are our own: see `apart`."""
+    """Return values of a type, null first, that functions stumble over. Categories are our own: see categories.py."""
     dtype = apart_type(dtype)
     base = dtype.base_type()
     if isinstance(dtype, (pl.List, pl.Array)):
@@ -127,7 +125,7 @@ def extremes(dtype: PolarsDataType) -> pl.Series:
     if isinstance(dtype, pl.Enum):
         return pl.Series([None, *dtype.categories[:9]], dtype=dtype)
     if isinstance(dtype, pl.Categorical):
-        return _values(_named(dtype.categories))
+        return values_of(dtype)
     if isinstance(dtype, pl.Decimal):
         digits = (9,) * dtype.precision
         ends = [Decimal((sign, digits, -dtype.scale)) for sign in (0, 1)]
@@ -149,73 +147,6 @@ def extremes(dtype: PolarsDataType) -> pl.Series:
         pl.Binary: [None, b"", b"a", b"\xff"],
     }
     return pl.Series(flat.get(base, [None]), dtype=dtype)
-
-
-def apart(tree: Any) -> Any:  # noqa: ANN401
-    """Return a serialized expression with Categories of our own for those that it names.
-
-    The mapping of Categories is one for the whole process, and to plan an expression is enough to add its texts to it.
-    No proof may add to that of the private rows, nor may it depend on these whether there is room for a text. So all
-    is proved on Categories that stand beside the user's, of the same physical type. Those of 8 and 16 bits are full:
-    what would add a text raises, however many categories the user's have.
-    """
-    return _renamed(tree, _beside)
-
-
-def home(tree: Any) -> Any:  # noqa: ANN401
-    """Return the serialized expression that `apart` was given."""
-    return _renamed(tree, lambda own: (own[0].removeprefix(_BESIDE), own[1].removeprefix(_BESIDE), own[2]))
-
-
-def apart_type(dtype: PolarsDataType) -> PolarsDataType:
-    """Return a type with Categories of our own for those that it holds: see `apart`."""
-    if isinstance(dtype, pl.Categorical):
-        return _values(_beside(_named(dtype.categories))).dtype
-    if isinstance(dtype, pl.List):
-        return pl.List(apart_type(dtype.inner))
-    if isinstance(dtype, pl.Array):
-        return pl.Array(apart_type(dtype.inner), dtype.size)
-    if isinstance(dtype, pl.Struct):
-        return pl.Struct({field.name: apart_type(field.dtype) for field in dtype.fields})
-    return dtype
-
-
-def _renamed(tree: Any, rename: Callable[[_Named], _Named]) -> Any:  # noqa: ANN401
-    match tree:
-        case {"name": str(name), "namespace": str(namespace), "physical": "U8" | "U16" | "U32" as bits}:
-            name, namespace, _ = rename((name, namespace, bits))
-            return {**tree, "name": name, "namespace": namespace}
-        case dict():
-            return {key: _renamed(value, rename) for key, value in tree.items()}
-        case list():
-            return [_renamed(value, rename) for value in tree]
-        case _:
-            return tree
-
-
-def _named(categories: pl.Categories) -> _Named:
-    bits = next(bits for bits, physical in _PHYSICAL.items() if physical == categories.physical())
-    return categories.name(), categories.namespace(), bits
-
-
-def _beside(named: _Named) -> _Named:
-    """Return which Categories stand beside the user's; ours stay themselves."""
-    name, namespace, bits = named
-    if not namespace.startswith(_BESIDE):
-        named = f"{_BESIDE}{name}", f"{_BESIDE}{namespace}", bits
-    _values(named)  # fills them
-    return named
-
-
-@lru_cache(maxsize=16)
-def _values(named: _Named) -> pl.Series:
-    """Return values, null first, of Categories of our own. As long as they are cached, these stay full."""
-    name, namespace, bits = named
-    dtype = pl.Categorical(pl.Categories(name, namespace, _PHYSICAL[bits]))
-    if bits == "U32":
-        return pl.Series(_TEXTS[:3], dtype=dtype)
-    texts = [f"{_SECRET} {number}" for number in range(2 ** int(bits[1:]) - 1)]
-    return pl.Series([None, *texts], dtype=dtype)[:3]
 
 
 def _per_day(dtype: PolarsDataType) -> int:

@@ -1,0 +1,102 @@
+"""Writes the page on the steps of a private frame from the tables of the package: `python docs/make_steps.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from dp_polars import PrivateFrame
+from dp_polars._frames.refused import METHODS
+from dp_polars._rowwise.names import (
+    FUNCTIONS,
+    OF_CATEGORIES,
+    OF_COLUMNS,
+    OF_MIXED_TYPES,
+    OF_ONE_COLUMN,
+    OPERATORS,
+    written,
+)
+from dp_polars._rowwise.plan_rules import BEFORE_PROTECT, PLANS
+from dp_polars._rowwise.rules import LISTED, RAISING, UNLISTED, Rule
+from dp_polars._rowwise.versions import TESTED
+
+PAGE = Path(__file__).parent / "steps.md"
+# What is too long to list in a table.
+LABELS = {
+    OPERATORS: "operators",
+    OPERATORS | {"when"} | (OF_COLUMNS - OF_MIXED_TYPES): "operators, `pl.when`, functions of several columns",
+    OF_ONE_COLUMN: "functions of one column",
+    FUNCTIONS - OF_CATEGORIES: "functions that look at more than a category's text",
+}
+HEAD = """\
+# Steps of a private frame
+
+<!-- Written by docs/make_steps.py from the tables of the package. -->
+
+A private frame takes steps that make a row's result from that row alone.
+If a step looked at other rows, one person could change what is counted of another.
+The bounds of `protect` would not hold then.
+So each expression is looked into as a whole, and what is not known to be row by row is refused.
+The error says why, and what to write instead.
+This was tested on Polars {tested}; on a newer Polars, a private frame warns once.
+
+No value in a row may raise an error either, for the error would tell that a row has it.
+So a private frame changes what it takes: what does not fit becomes null.
+Casts and parsers are non-strict, and `list.get` gives null beyond the end.
+`pl.date` and `pl.datetime` give null where there is no such date.
+Local times that a clock change leaves out or has twice are null.
+Dates beyond the years 1 to 9999 are moved to these.
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    listed = sorted({way for name in FUNCTIONS for way in written(name)})
+    flat = [name for name in listed if "." not in name or name.startswith("pl.")]
+    spaces = sorted({name.partition(".")[0] for name in listed} - {"pl", *flat})
+    of_columns = sorted({way for name in OF_COLUMNS for way in written(name)})
+    methods = [name for name in dir(PrivateFrame) if not name.startswith("_") and name != "collect"]
+    tested = " and ".join(TESTED)
+    parts = [
+        HEAD.format(tested=tested),
+        "## Which methods does a private frame have?\n",
+        f"{_code(methods)}.\n",
+        "Their parameters are on the page [API](api.md).\n",
+        "## Which expressions does it take?\n",
+        f"- Columns, selectors, constants, names, casts, `pl.when`, `fill_nan`; {_code(sorted(OPERATORS))}.",
+        f"- Functions: {_code(flat)}.",
+        *(
+            f"- `{space}`: {_code(n.partition('.')[2] for n in listed if n.startswith(space + '.'))}."
+            for space in spaces
+        ),
+        f"\nParameters must be constants, except in {_code(of_columns)}: their inputs may all be columns.\n",
+        "## Which expressions does it refuse?\n",
+        _table(UNLISTED + LISTED),
+        "Every step is also tried on extreme values of its types, and refused if it raises on one of them:\n",
+        _table(RAISING),
+        "## Which methods does it refuse?\n",
+        _table(METHODS),
+        "## What may a plan not hold before `protect`?\n",
+        "Before `protect`, Polars shows a plan but does not let it be changed.",
+        "So the same expressions are refused there, and these steps:\n",
+        _table(PLANS + BEFORE_PROTECT),
+    ]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _code(names: Iterable[str]) -> str:
+    return ", ".join(name if name.startswith("a ") else f"`{name}`" for name in names)
+
+
+def _table(rules: tuple[Rule, ...]) -> str:
+    rows = ["| Step | Why not | Instead |", "|---|---|---|"]
+    for rule in rules:
+        ways = sorted({way for name in rule.steps for way in written(name)})
+        steps = LABELS.get(rule.steps) or (_code(ways) if ways else "" if rule.condition else "any other")
+        cells = [f"{steps} {rule.condition}".strip(), rule.why, rule.instead]
+        rows.append("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |")
+    return "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,196 @@
+"""What a rule asks of a step: its types, its parameters, which of its inputs vary from row to row.
+
+The inputs of a step are proved before it is asked about, and the step varies.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from dp_polars._rowwise import trials
+from dp_polars._rowwise.names import DIVISIONS, OF_SIGNED_ZEROS, SETS, TAKEN
+from dp_polars._rowwise.steps import Step, bases, parts_of
+
+
+def always(_: Step) -> bool:
+    return True
+
+
+def is_float(step: Step) -> bool:
+    """Return whether a step's result is a float, or one of its columns is."""
+    return any(dtype.is_float() for dtype in step.dtypes())
+
+
+def divides_floats(step: Step) -> bool:
+    """Return whether a step divides a column to floats, whose last bit depends on how Polars does it."""
+    return step.kind == "operator" and step.name in DIVISIONS and step.inputs[0].varies and is_float(step)
+
+
+def shows_zeros(step: Step) -> bool:
+    """Return whether a step shows the sign of a zero."""
+    return step.name in OF_SIGNED_ZEROS or (step.kind == "cast" and pl.String in bases(step))
+
+
+def is_bounded(step: Step) -> bool:
+    """Return whether dates that go into a step are moved to where no function panics on them."""
+    return step.kind != "operator" and step.name not in {"a name", "is_null", "is_not_null"}
+
+
+def is_unlisted(step: Step) -> bool:
+    return step.name not in TAKEN.get(step.kind, ())
+
+
+def is_old_polars(_: Step) -> bool:
+    return pl.__version__.startswith("1.")
+
+
+def varying(step: Step) -> list[Step]:
+    return [value for value in step.inputs if value.varies]
+
+
+def parameters_vary(step: Step) -> bool:
+    return any(value.varies for value in step.inputs[1:])
+
+
+def parameters_are_structs(step: Step) -> bool:
+    return pl.Struct in bases(*step.inputs[1:])
+
+
+def converts_nested(step: Step) -> bool:
+    others = {0} if step.name == "when" else SETS.get(step.name, set())
+    values = [value for place, value in enumerate(step.inputs) if place not in others]
+    types = {dtype for value in values for dtype in value.dtypes() if dtype != pl.Null}
+    return len(types) > 1 and any(dtype.is_nested() for dtype in types)
+
+
+def holds_floats(step: Step) -> bool:
+    return any(dtype.is_nested() for dtype in step.dtypes()) and any(base.is_float() for base in bases(step))
+
+
+def input_holds_floats(step: Step) -> bool:
+    return any(map(holds_floats, step.inputs))
+
+
+def takes_floats(step: Step) -> bool:
+    return any(map(is_float, step.inputs))
+
+
+def has_few_categories(step: Step) -> bool:
+    """Return whether there may be no room for a category that a step adds, also in a nested type."""
+    # The result's type is not known where there is no room: to plan such a step adds the category.
+    values = [step] if step.kind == "cast" else step.inputs
+    parts = [part for value in values for dtype in value.dtypes() for part in parts_of(dtype)]
+    return any(isinstance(part, pl.Categorical) and part.categories.physical() != pl.UInt32 for part in parts)
+
+
+def has_few_categories_on_old_polars(step: Step) -> bool:
+    return is_old_polars(step) and has_few_categories(step)
+
+
+def has_lists(step: Step) -> bool:
+    return all(isinstance(dtype, (pl.List, pl.Array)) for dtype in step.dtypes())
+
+
+def looks_up_rows(step: Step) -> bool:
+    value, among = step.inputs[:2]
+    return among.varies and (has_lists(value) or not has_lists(among))
+
+
+def does_not_fit_the_array(step: Step) -> bool:
+    array, value = step.inputs if step.name == "arr.contains" else (step.inputs[1], step.inputs[0])
+    pairs = [(kind.inner, own) for kind in array.dtypes() if isinstance(kind, pl.Array) for own in value.dtypes()]
+    return not all(inner == own or (inner.is_integer() and own.is_integer()) for inner, own in pairs)
+
+
+def has_no_format(step: Step) -> bool:
+    return step.parameters is None
+
+
+def adds_many(step: Step) -> bool:
+    several = sum(len(value.dtypes()) for value in step.inputs) > 2
+    return several and (step.name == "mean_horizontal" or takes_floats(step))
+
+
+def is_local(step: Step) -> bool:
+    return any(isinstance(dtype, pl.Datetime) and dtype.time_zone not in {None, "UTC"} for dtype in step.dtypes())
+
+
+def starts_local(step: Step) -> bool:
+    return is_local(step.inputs[0])
+
+
+def parses_local(step: Step) -> bool:
+    return is_local(step) and "%z" not in step.parameters
+
+
+def ambiguous_is_no_word(step: Step) -> bool:
+    match step.inputs[-1].tree:
+        case None | {"Literal": {"Scalar": {"String": _}}}:
+            return False
+    return True
+
+
+def parts_are_several(step: Step) -> bool:
+    return any(len(value.dtypes()) != 1 for value in step.inputs)
+
+
+def takes_category(step: Step) -> bool:
+    return pl.Categorical in bases(*varying(step))
+
+
+def casts_category(step: Step) -> bool:
+    types = bases(step, *step.inputs)
+    return pl.Categorical in types and not types <= {pl.Categorical, pl.Enum, pl.String, pl.Null}
+
+
+def guesses_times(step: Step) -> bool:
+    types = bases(step, *step.inputs)
+    return pl.String in types and bool(types & {pl.Date, pl.Datetime, pl.Time}) and pl.String not in bases(step)
+
+
+def casts_float_to_decimal(step: Step) -> bool:
+    return pl.Decimal in bases(step) and is_float(step.inputs[0])
+
+
+def casts_nested(step: Step) -> bool:
+    return bool(bases(step, *step.inputs) & {pl.List, pl.Array, pl.Struct})
+
+
+def mixes_dates(step: Step) -> bool:
+    kinds = [value.dtypes() for value in varying(step)] if is_bounded(step) else []
+    return any(len(set(dtypes)) > 1 and any(map(trials.bounds, dtypes)) for dtypes in kinds)
+
+
+def mixes_floats(step: Step) -> bool:
+    """Return whether floats of several types, or floats and others, get their zeros set at once."""
+    if divides_floats(step):
+        typed = [step]
+    elif step.name in DIVISIONS:
+        typed = [step.inputs[1]] if step.inputs[1].varies and is_float(step.inputs[1]) else []
+    else:
+        typed = list(filter(is_float, varying(step))) if shows_zeros(step) else []
+    return any(len({str(dtype) for dtype in value.dtypes()}) > 1 for value in typed)
+
+
+def divides_durations(step: Step) -> bool:
+    return divides_floats(step) and pl.Duration in bases(step.inputs[0])
+
+
+def may_not_fit(step: Step) -> bool:
+    return not trials.fits(*step.inputs[0].dtypes(), *step.dtypes(), strict=step.strict)
+
+
+def is_strict(step: Step) -> bool:
+    return step.strict
+
+
+def has_no_default(step: Step) -> bool:
+    return len(step.inputs) < 4
+
+
+def holds_decimals(step: Step) -> bool:
+    return step.kind == "operator" and pl.Decimal in bases(step)
+
+
+def divides_by_a_constant(step: Step) -> bool:
+    return divides_floats(step) and not step.inputs[1].varies

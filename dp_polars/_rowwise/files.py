@@ -1,0 +1,119 @@
+"""Files that a plan reads: none may be read twice where every row is a person.
+
+Whether two names are of one file is asked of the file system; what can't be told apart counts as one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from itertools import pairwise
+from pathlib import Path
+from posixpath import normpath
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+from urllib.request import url2pathname
+
+import polars as pl
+
+from dp_polars._rowwise import plan_rules
+from dp_polars._rowwise.views import visited
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_REMOTE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+# Stores of objects without links: two keys of one bucket are two objects.
+_STORES = frozenset({"abfs", "abfss", "adl", "az", "azure", "gcs", "gs", "s3", "s3a"})
+
+
+def refuse_repeated_files(files: Sequence[str]) -> None:
+    """Refuse files, as paths or URLs, of which two may be one: its rows would count twice.
+
+    Local files are told apart by their numbers in the file system, which sees through links and ways of writing a
+    path. Files elsewhere are taken for different where they are different objects of one bucket. One name can't
+    repeat by itself.
+    """
+    if any(map(_REMOTE.match, files)):
+        different = len(files) == 1 or _are_different_objects(files)
+    else:
+        different = _are_different_files(files)
+    if not different:
+        raise ValueError(plan_rules.MAY_REPEAT.message("protect", "a scan of several files"))
+
+
+def _are_different_files(files: Sequence[str]) -> bool:
+    seen: set[tuple[object, ...]] = set()
+    for file in files:
+        paths = {file}
+        if file.lower().startswith("file:"):  # Polars decodes some of them, depending on its version
+            paths = {re.sub("^file:(//)?", "", file, flags=re.IGNORECASE), url2pathname(urlsplit(file).path)}
+        found = [(path, path.stat()) for path in map(Path, paths) if path.exists()]
+        if any(stat.S_ISDIR(status.st_mode) for _, status in found) or (not found and len(files) > 1):
+            return False
+        # Some file systems of Windows number nothing.
+        own = {
+            (status.st_dev, status.st_ino) if status.st_ino else (os.path.normcase(path.resolve()),)
+            for path, status in found
+        }
+        if own & seen:
+            return False
+        seen |= own
+    return True
+
+
+def _are_different_objects(files: Sequence[str]) -> bool:
+    parts = [urlsplit(file) for file in files]
+    if len({(part.scheme, part.netloc) for part in parts}) > 1 or parts[0].scheme not in _STORES:
+        return False
+    if any(re.search(r"[*?\[{#]", file) for file in files):
+        return False
+    keys = sorted(normpath("/" + unquote(part.path).lstrip("/")).rstrip("/") + "/" for part in parts)
+    return not any(after.startswith(before) for before, after in pairwise(keys))  # the same, or in a folder
+
+
+def files_of_scan(scan: dict[str, Any]) -> list[str]:
+    """Return the files of a serialized scan, its patterns and folders resolved where they are local."""
+    sources, options = scan["sources"], scan["unified_scan_args"]
+    files = []
+    for path in sources.get("Paths", []):
+        name = next(iter(path.values()))  # {"inner": …}, or before Polars 2 {"Local": …} or {"Cloud": {"uri": …}}
+        files.append(name["uri"] if isinstance(name, dict) else name)
+    if not files or any(map(_REMOTE.match, files)):
+        return files + ["memory://"] * len(sources.get("Buffers", []))
+    # With a schema nothing is read, and the format does not matter.
+    same = pl.scan_parquet(
+        files,
+        schema={"": pl.Null},
+        glob=options["glob"],
+        hidden_file_prefix=options["hidden_file_prefix"],
+        hive_partitioning=False,
+    )
+    return list(map(str, visited(same).view_current_node().paths))
+
+
+def files_of_arrow(dataset: Any) -> list[str]:  # noqa: ANN401
+    """Return the files of a pyarrow dataset as paths or URLs."""
+    if type(dataset).__name__ == "InMemoryDataset":
+        return []
+    files = []
+    for fragment in dataset.get_fragments():
+        system, path = getattr(fragment, "filesystem", None), getattr(fragment, "path", "")
+        while system is not None and system.type_name == "subtree":
+            system, path = system.base_fs, f"{system.base_path}/{path}"
+        kind = "memory" if system is None else system.type_name.rpartition("+")[2]  # "py::fsspec+s3"
+        if kind not in {"local", "file"}:
+            path = f"{kind if kind in _STORES else 'unknown'}://{path}"
+        files.append(path)
+    return files
+
+
+def refuse_filter_of_arrow(dataset: object) -> None:
+    """Refuse a pyarrow dataset with a filter of its own.
+
+    Arrow leaves out row groups by their least and largest values, and NaN is in neither: whether one person's NaN is
+    read would hang on the others' values.
+    """
+    if getattr(dataset, "_scan_options", {}).get("filter") is not None:
+        raise ValueError(plan_rules.FILTERED.message("protect", "a pyarrow dataset with a filter of its own"))

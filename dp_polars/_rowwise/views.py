@@ -1,0 +1,103 @@
+"""What Polars shows of a plan before it is run.
+
+It shows a plan node by node, with what is in memory left where it is, to engines that translate it
+(`LazyFrame.visit`, made for the GPU). The JSON of a plan shows more, but holds what is in memory in full.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+from polars import exceptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# What resolving a schema raises about paths, names and types, which are public. Everything else may quote a row.
+_PUBLIC_ERRORS = (
+    FileNotFoundError,
+    PermissionError,
+    exceptions.ColumnNotFoundError,
+    exceptions.DuplicateError,
+    exceptions.InvalidOperationError,
+    exceptions.SchemaError,
+    exceptions.SchemaFieldNotFoundError,
+    exceptions.StructFieldNotFoundError,
+)
+
+
+def visited(frame: pl.LazyFrame) -> Any:  # noqa: ANN401
+    """Return the plan as Polars shows it. This resolves the schema once and for all: Polars keeps it."""
+    # The optimizer would hide steps: a head on a frame in memory becomes a shorter frame.
+    unoptimized = pl.QueryOptFlags.none()._pyoptflags
+    try:
+        return frame._ldf.with_optimizations(unoptimized).visit()
+    except _PUBLIC_ERRORS:
+        raise
+    except (Exception, exceptions.PanicException):
+        pass
+    # Raised here, where no exception with private values is its context.
+    msg = (
+        "the columns of private rows must be known before the rows are read, but Polars could not find them out. Its "
+        "message may hold values of rows and is not shown.\n\n"
+        "Hint: check that the path names files of the right format, and give the schema: "
+        'pl.scan_ndjson("visits.ndjson", schema={"age": pl.Int64}).'
+    )
+    raise ValueError(msg)
+
+
+def holds_rows(frame: pl.LazyFrame) -> bool:
+    """Return whether a plan that passed the gate has rows in memory: whether anything in it is not a scan of files."""
+    plan = visited(frame)
+    waiting, hidden = [plan.get_node()], False
+    while waiting:
+        plan.set_node(waiting.pop())
+        waiting += plan.get_inputs()
+        try:
+            node = plan.view_current_node()
+        except NotImplementedError:  # a scan of IPC files, or of what is in memory
+            hidden = True
+            continue
+        kind = type(node).__name__
+        if kind == "DataFrameScan" or (
+            kind == "PythonScan" and type(dataset_of(node.options[0])).__name__ != "FileSystemDataset"
+        ):
+            return True
+    if not hidden:
+        return False
+    scans = serialized_scans(frame)
+    return scans is None or any(set(scan["sources"]) != {"Paths"} for scan in scans)
+
+
+def module_of(function: object) -> str:
+    """Return the module of a function, also of a partial one."""
+    return str(getattr(getattr(function, "func", function), "__module__", ""))
+
+
+def dataset_of(function: Any) -> object:  # noqa: ANN401
+    """Return the pyarrow dataset that a Python source reads, None if it is no such source of Polars."""
+    return function.args[0] if module_of(function) == "polars.io.pyarrow_dataset.anonymous_scan" else None
+
+
+def serialized_scans(frame: pl.LazyFrame) -> list[Any] | None:
+    """Return every scan of a plan as JSON shows it, with all that is in memory; None if JSON can't hold the plan."""
+    file = io.BytesIO()
+    try:
+        frame._ldf.serialize_json(file)
+    except exceptions.ComputeError:
+        return None
+    return list(_scans(json.loads(file.getvalue())))
+
+
+def _scans(tree: object) -> Iterator[Any]:
+    """Yield every scan of a serialized plan."""
+    if isinstance(tree, dict):
+        if "unified_scan_args" in tree:
+            yield tree
+        tree = list(tree.values())
+    if isinstance(tree, list):
+        for value in tree:
+            yield from _scans(value)

@@ -1,0 +1,293 @@
+"""The methods of Polars' frames on a private frame: those that work row by row, and those that are refused."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+import warnings
+from datetime import date, datetime, time, timedelta
+
+import polars as pl
+import polars.selectors as cs
+import pytest
+from polars.testing import assert_frame_equal
+
+import dp_polars as dpp
+from dp_polars._frames import refused
+from dp_polars._frames.frame import PrivateGroupBy
+from dp_polars._rowwise import versions
+
+FRAME = pl.DataFrame(
+    {
+        "p": [1, 2, 3, 4, 5],
+        "f": [1.0, None, float("nan"), 0.0, float("inf")],
+        "h": pl.Series([1.0, float("nan"), None, 2.0, 3.0], dtype=pl.Float32),
+        "s": ["a", None, "b", "12", "2020-01-01"],
+        "i": [None, 2, 3, 400, -5],
+        "b": [True, None, False, True, True],
+        "d": [date(2020, 1, 1), None, None, None, date(2021, 1, 1)],
+        "w": [datetime(2020, 1, 1), None, None, None, datetime(2021, 1, 1)],
+        "o": [time(1), None, None, None, time(2)],
+        "v": [timedelta(1), None, None, None, timedelta(2)],
+        "c": pl.Series(["x", None, "y", "x", "y"], dtype=pl.Categorical),
+    }
+)
+PUBLIC = pl.LazyFrame({"k": ["a", "b"], "r": [1, 2]})
+SAME = {
+    "drop": lambda f: f.drop("s"),
+    "drop several": lambda f: f.drop("s", "i"),
+    "drop a list": lambda f: f.drop(["s", "i"]),
+    "drop a selector": lambda f: f.drop(cs.string(), "i"),
+    "drop what is not there": lambda f: f.drop("nowhere", strict=False),
+    "drop nothing": lambda f: f.drop(),
+    "rename": lambda f: f.rename({"s": "t"}),
+    "rename by a function": lambda f: f.rename(lambda name: name if name == "p" else name.upper()),
+    "rename in turn": lambda f: f.rename({"s": "i", "i": "s"}),
+    "rename what is not there": lambda f: f.rename({"nowhere": "t"}, strict=False),
+    "cast": lambda f: f.cast({"i": pl.Float64, "s": pl.Categorical}),
+    "cast by type": lambda f: f.cast({pl.Boolean: pl.Int8}),
+    "cast a selector": lambda f: f.cast({cs.float(): pl.String}),
+    "cast to a Python type": lambda f: f.cast({"i": str}),
+    "cast leniently": lambda f: f.cast({"i": pl.Int8, "s": pl.Int64}, strict=False),
+    "drop_nulls": lambda f: f.drop_nulls(),
+    "drop_nulls of one": lambda f: f.drop_nulls("s"),
+    "drop_nulls of some": lambda f: f.drop_nulls(["s", "i"]),
+    "drop_nulls of a selector": lambda f: f.drop_nulls(cs.string()),
+    "drop_nulls of none": lambda f: f.drop_nulls([]),
+    "drop_nans": lambda f: f.drop_nans(),
+    "drop_nans of one": lambda f: f.drop_nans("f"),
+    "drop_nans of none": lambda f: f.select("p", "s").drop_nans(),
+    "fill_null with an int": lambda f: f.fill_null(0),
+    "fill_null with a float": lambda f: f.fill_null(0.5),
+    "fill_null with a text": lambda f: f.fill_null("z"),
+    "fill_null with a truth": lambda f: f.fill_null(False),
+    "fill_null with a date": lambda f: f.fill_null(date(2022, 1, 1)),
+    "fill_null with a datetime": lambda f: f.fill_null(datetime(2022, 1, 1)),
+    "fill_null with a time": lambda f: f.fill_null(time(3)),
+    "fill_null with a duration": lambda f: f.fill_null(timedelta(3)),
+    "fill_null with an expression": lambda f: f.select("p", "i", "f").fill_null(pl.col("p") * 2),
+    "fill_null of one type": lambda f: f.fill_null(0.5, matches_supertype=False),
+    "fill_nan": lambda f: f.fill_nan(1.5),
+    "fill_nan with null": lambda f: f.fill_nan(None),
+    "fill_nan with a column": lambda f: f.fill_nan(pl.col("i")),
+    "with_columns_seq": lambda f: f.with_columns_seq(pl.col("i").abs(), j=pl.col("i") + 1),
+    "select_seq": lambda f: f.select_seq("p", j=pl.col("i") + 1),
+    "remove": lambda f: f.remove(pl.col("i") > 2),
+    "remove by several": lambda f: f.remove(pl.col("i") > 2, s="b"),
+    "remove by none": lambda f: f.remove(pl.lit(False)),
+    "pipe": lambda f: f.pipe(lambda same, least: same.filter(pl.col("i") > least), 2),
+}
+
+
+def rows(private: dpp.PrivateFrame, frame: pl.DataFrame = FRAME) -> pl.DataFrame:
+    return private._recipe.rows(frame.lazy()).collect()
+
+
+JOINS = {
+    "join": lambda f: f.join(PUBLIC, left_on="s", right_on="k", how="left"),
+    "inner join": lambda f: f.join(PUBLIC, left_on=["s"], right_on=["k"], how="inner"),
+    "join by the unit": lambda f: f.join(PUBLIC.with_columns(k=pl.col("r")), left_on="p", right_on="k", how="inner"),
+}
+
+
+@pytest.mark.parametrize("unit", ["p", None])
+@pytest.mark.parametrize("name", [*SAME, *JOINS])
+def test_a_method_does_what_polars_does_row_by_row(name: str, unit: str | None) -> None:
+    step = {**SAME, **JOINS}[name]
+    native = step(FRAME.lazy()).collect()
+    if unit is not None:
+        native = native.cast({"p": pl.Int64})  # which private frames leave alone
+    whole = rows(step(FRAME.dp.protect(unit)))
+    order = "p" if name in JOINS else []
+    assert_frame_equal(whole.sort(order) if order else whole, native.sort(order) if order else native)
+    recipe = step(dpp.protect(unit))  # the same without data
+    alone = pl.concat([rows(recipe, row) for row in FRAME.iter_slices(1)])
+    assert_frame_equal(rows(recipe), alone, check_row_order=False, categorical_as_str=True, check_exact=True)
+
+
+def test_the_privacy_unit_keeps_its_values_where_all_columns_are_meant() -> None:
+    frame = pl.DataFrame({"p": [1.0, float("nan"), None], "x": [None, float("nan"), 2.0]})
+    private = frame.dp.protect("p")
+    for step in (
+        private.fill_null(0),
+        private.fill_nan(0),
+        private.cast(pl.String),
+        private.cast({cs.float(): pl.Int8}),
+        private.drop(cs.float()),
+    ):
+        assert_frame_equal(rows(step, frame).select("p"), frame.select("p"))
+    assert private.cast(pl.String).schema == {"p": pl.Float64, "x": pl.String}
+    assert private.drop(cs.all()).columns == ["p"]
+
+
+def test_columns_of_several_types_are_worked_on_one_by_one() -> None:
+    frame = pl.DataFrame({"p": [1], "f": [0.5], "h": pl.Series([0.5], dtype=pl.Float32)})
+    private = frame.dp.protect("p").cast(pl.String)
+    assert rows(private, frame).rows() == [(1, "0.5", "0.5")]
+    units = pl.DataFrame({"p": [1], "x": [None], "y": [None]}, schema_overrides={"x": pl.Datetime("ms"), "y": pl.Date})
+    filled = rows(units.dp.protect("p").fill_null(datetime(2020, 1, 1)).fill_null(date(2020, 1, 1)), units)
+    assert filled.rows() == [(1, datetime(2020, 1, 1), date(2020, 1, 1))]
+    last = frame.dp.protect("p").cast({cs.float(): pl.Int8, "f": pl.String})
+    assert last.schema == {"p": pl.Int64, "f": pl.String, "h": pl.Int8}
+
+
+def test_what_does_not_fit_becomes_null_also_with_strict() -> None:
+    assert rows(FRAME.dp.protect("p").cast({"i": pl.Int8, "s": pl.Int64}))["i"].to_list() == [None, 2, 3, None, -5]
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (lambda f: f.drop("p"), "drop: the privacy unit 'p' must stay as it is"),
+        (lambda f: f.drop(["s", "p"]), "drop: the privacy unit 'p' must stay as it is"),
+        (lambda f: f.drop("nowhere"), "drop: the expression must fit the columns"),
+        (lambda f: f.drop(3), "drop: columns must be names or selectors, got 3"),
+        (lambda f: f.rename({"p": "q"}), "rename: the privacy unit 'p' must keep its name"),
+        (lambda f: f.rename({"s": "p"}), "rename: the privacy unit 'p' must keep its name, and no other"),
+        (lambda f: f.rename({"p": "s", "s": "p"}), "rename: the privacy unit 'p' must keep its name"),
+        (lambda f: f.rename(str.upper), "rename: the privacy unit 'p' must keep its name"),
+        (lambda f: f.rename("s"), "rename: mapping must be a dict"),
+        (lambda f: f.rename({"nowhere": "t"}), "nowhere"),
+        (lambda f: f.cast({"p": pl.String}), "cast: the privacy unit 'p' must stay as it is"),
+        (lambda f: f.cast({"c": pl.UInt32}), "cast: `cast` may take a category's number"),
+        (lambda f: f.drop_nulls("nowhere"), "drop_nulls: the expression must fit the columns"),
+        (lambda f: f.fill_null(strategy="forward"), "fill_null: `forward_fill` .* fills a row from the others"),
+        (lambda f: f.fill_null(pl.col("i").mean()), "fill_null: `mean` combines several rows"),
+        (lambda f: f.fill_nan(pl.col("f").max()), "fill_nan: `max` combines several rows"),
+        (lambda f: f.fill_null(), "must specify either"),
+        (lambda f: f.remove(pl.col("i") > pl.col("i").mean()), "remove: `mean` combines several rows"),
+        (lambda f: f.with_columns_seq(p=pl.col("i")), "with_columns_seq: an expression must not change the privacy"),
+        (lambda f: f.select_seq(pl.col("i").sum()), "select_seq: `sum` combines several rows"),
+        (lambda f: f.join(PUBLIC, left_on="s"), "join: the keys must be given as `on`, or as"),
+        (lambda f: f.join(PUBLIC), "join: the keys must be given as `on`, or as"),
+        (lambda f: f.join(PUBLIC, "s", left_on="s", right_on="k"), "join: the keys must be given as `on`, or as"),
+        (lambda f: f.join(PUBLIC, left_on=["s", "i"], right_on="k"), "join: left_on and right_on must name as many"),
+        (lambda f: f.join(PUBLIC, left_on="s", right_on="t"), "right_on must name columns of the public frame"),
+        (lambda f: f.join(PUBLIC, left_on=3, right_on="k"), "left_on must be the name of a column"),
+        (
+            lambda f: f.join(pl.LazyFrame({"p": ["a"]}), left_on="s", right_on="p"),
+            "must not have a column named like the privacy unit",
+        ),
+        (lambda f: f.group_by("s"), "group_by: keys must be a dict .* groups that are read off the rows would tell"),
+        (lambda f: f.group_by("s", "i"), "group_by: keys must be a dict"),
+    ],
+)
+def test_steps_that_are_refused(step, message: str) -> None:
+    with pytest.raises(
+        (TypeError, ValueError, pl.exceptions.PolarsError),
+        match=f"(?s){message}",
+    ):
+        step(FRAME.dp.protect("p"))
+
+
+def test_the_schema_is_public() -> None:
+    private = FRAME.dp.protect("p").select("p", j=pl.col("i") / 2)
+    assert private.columns == ["p", "j"]
+    assert private.schema == private.collect_schema() == {"p": pl.Int64, "j": pl.Float64}
+    for ask in (lambda f: f.columns, lambda f: f.schema, lambda f: f.collect_schema()):
+        with pytest.raises(TypeError, match="must be built on data to have columns"):
+            ask(dpp.protect("p"))
+
+
+METHODS = sorted(
+    name
+    for name in {*dir(pl.LazyFrame), *dir(pl.DataFrame)}
+    if not name.startswith("_") and name not in dir(dpp.PrivateFrame)
+)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_that_is_refused_says_why_and_what_to_do(name: str) -> None:
+    private = FRAME.dp.protect("p")
+    with pytest.raises(AttributeError, match=rf"^{name}: this [^\n]+\.\n\nHint: .+\.$"):
+        getattr(private, name)
+    assert not hasattr(private, name)
+
+
+def test_few_methods_are_refused_without_a_reason_of_their_own() -> None:
+    last = refused.METHODS[-1].why
+    assert {name for name in METHODS if last in refused.refusal(name)} <= {
+        "deserialize",
+        "drop_in_place",
+        "flags",
+        "from_lazyframe_resolver",
+        "get_column_index",
+        "match_to_schema",
+        "max_horizontal",
+        "mean_horizontal",
+        "min_horizontal",
+        "n_chunks",
+        "sum_horizontal",
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "reason", "hint"),
+    [
+        ("head", "keeps rows by their place", "leave it out, or filter"),
+        ("unique", "compares a row with the others", "leave it out: `protect` bounds"),
+        ("sum", "would show the result without noise", "agg"),
+        ("sort", "goes by the order of the rows", "sort the answers"),
+        ("with_row_index", "goes by the order of the rows", "leave it out"),
+        ("shift", "takes values from other rows", "constants"),
+        ("explode", "makes several rows out of one", "do it before `protect`"),
+        ("to_pandas", "shows private rows", "release"),
+        ("write_csv", "shows private rows", "release"),
+        ("lazy", "does nothing here", "leave it out"),
+    ],
+)
+def test_reasons(method: str, reason: str, hint: str) -> None:
+    with pytest.raises(AttributeError, match=rf"^{method}: this .*{reason}[\s\S]*Hint: .*{re.escape(hint)}"):
+        getattr(FRAME.dp.protect("p"), method)
+
+
+def test_explode_goes_before_as_the_hint_says() -> None:
+    lists = pl.LazyFrame({"p": [1, 2], "l": [[1, 2], [3]]})
+    assert rows(lists.explode("l").dp.protect("p"), lists.explode("l").collect()).height == 3
+
+
+def test_groups_refuse_what_shows_them() -> None:
+    groups = FRAME.dp.protect("p").group_by({"s": ["a"]})
+    assert isinstance(groups, PrivateGroupBy)
+    for name in ("len", "mean", "head", "map_groups"):
+        with pytest.raises(AttributeError, match=rf"^{name}: this "):
+            getattr(groups, name)
+
+
+def test_a_private_frame_is_no_container() -> None:
+    private = FRAME.dp.protect("p")
+    for use, call in [(len, "len"), (list, "iter"), (lambda f: f["s"], r"frame\[…\]"), (bool, "len")]:
+        with pytest.raises(TypeError, match=rf"^{call}: this .*\n\nHint: ask for private answers"):
+            use(private)
+
+
+def test_what_python_looks_for_is_found_missing_as_ever() -> None:
+    private = FRAME.dp.protect("p")
+    for name in ("_repr_html_", "__array__", "__dataframe__", "__arrow_c_stream__", "_ldf", "_df", "nothing"):
+        with pytest.raises(AttributeError, match=f"^'PrivateFrame' object has no attribute '{name}'"):
+            getattr(private, name)
+    for bound in (private, private.group_by({"i": [1]})):
+        assert copy.deepcopy(bound) is bound
+        with pytest.raises(TypeError, match=r"^a PrivateFrame must be bound to no rows in memory to be pickled"):
+            pickle.dumps(bound)
+    assert copy.copy(private) is private
+    recipe = dpp.protect("p").drop("s").rename({"i": "j"}).cast({"j": pl.Int8}).fill_null(0).drop_nulls()
+    again = pickle.loads(pickle.dumps(recipe))
+    assert_frame_equal(rows(again), rows(recipe))
+
+
+def test_a_newer_polars_is_warned_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions.warn_if_untested.cache_clear()
+    monkeypatch.setattr(pl, "__version__", "2.2.0")
+    with pytest.warns(UserWarning, match=r"tested on Polars 1\.36\.1 and 2\.1\.x, this is 2\.2\.0") as found:
+        dpp.protect("p")
+    assert found[0].filename == __file__
+    FRAME.dp.protect("p").drop("s")  # a second warning would be an error
+    for version in ("1.36.1", "1.40.0", "2.1.9", "2.1.0b1"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            versions.warn_if_untested(version)
+    for version in ("2.10.0", "3.0.0rc1"):
+        with pytest.warns(UserWarning, match=f"this is {version}"):
+            versions.warn_if_untested(version)
