@@ -139,6 +139,95 @@ class _Both:
             )
         return expr
 
+    def count(
+        self,
+        scale: float | None = None,
+        signed: bool | None = None,
+        *,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        contributions: int = 1,
+        neighboring_relation: str = "add_or_remove_one",
+        mechanism: str | None = None,
+    ) -> pl.Expr:
+        """Count the rows that have a value: `dp_polars.count` where a loss is given, else OpenDP's."""
+        if _is_theirs(scale, epsilon, rho, contributions, neighboring_relation, mechanism):
+            expr: pl.Expr = self._theirs.count(self, scale, signed)
+        else:
+            expr = self._ours.count(
+                self,
+                epsilon=epsilon,
+                rho=rho,
+                contributions=contributions,
+                neighboring_relation=neighboring_relation,
+                mechanism=mechanism,
+            )
+        return expr
+
+    def sum(
+        self,
+        lower: Any = None,  # noqa: ANN401
+        upper: Any = None,  # noqa: ANN401
+        *,
+        bounds: tuple[float, float] | None = None,
+        scale: float | None = None,
+        step: Number | None = None,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        contributions: int = 1,
+        neighboring_relation: str = "add_or_remove_one",
+        mechanism: str | None = None,
+    ) -> pl.Expr:
+        """Add up the values: `dp_polars.sum` where a loss is given, else OpenDP's, of `bounds` and `scale`."""
+        if step is None and _is_theirs(scale, epsilon, rho, contributions, neighboring_relation, mechanism):
+            own_bounds, own_scale = (lower, upper) if bounds is None else (bounds, lower)
+            expr: pl.Expr = self._theirs.sum(self, own_bounds, own_scale if scale is None else scale)
+        else:
+            expr = self._ours.sum(
+                self,
+                lower,
+                upper,
+                step=step,
+                epsilon=epsilon,
+                rho=rho,
+                contributions=contributions,
+                neighboring_relation=neighboring_relation,
+                mechanism=mechanism,
+            )
+        return expr
+
+    def mean(
+        self,
+        lower: Any = None,  # noqa: ANN401
+        upper: Any = None,  # noqa: ANN401
+        *,
+        bounds: tuple[float, float] | None = None,
+        scale: float | None = None,
+        step: Number | None = None,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        contributions: int = 1,
+        neighboring_relation: str = "add_or_remove_one",
+        mechanism: str | None = None,
+    ) -> pl.Expr:
+        """Average the values: `dp_polars.mean` where a loss is given, else OpenDP's, of `bounds` and `scale`."""
+        if step is None and _is_theirs(scale, epsilon, rho, contributions, neighboring_relation, mechanism):
+            own_bounds, own_scale = (lower, upper) if bounds is None else (bounds, lower)
+            expr: pl.Expr = self._theirs.mean(self, own_bounds, own_scale if scale is None else scale)
+        else:
+            expr = self._ours.mean(
+                self,
+                lower,
+                upper,
+                step=step,
+                epsilon=epsilon,
+                rho=rho,
+                contributions=contributions,
+                neighboring_relation=neighboring_relation,
+                mechanism=mechanism,
+            )
+        return expr
+
 
 def _is_theirs(scale: float | None, *ours: object) -> bool:
     """Return whether a call has none of our arguments; refuse one that has some of both."""

@@ -92,6 +92,31 @@ for call in (
     assert succeed(script).splitlines() == [both] * 3 + [none] * 3
 
 
+@needs_opendp
+@pytest.mark.parametrize("order", ORDERS)
+def test_numbers_of_both_packages_are_told_apart_by_their_arguments(order):
+    """A loss makes a call ours; OpenDP's bounds and scale go to it, positional or named."""
+    script = f"""
+{ORDERS[order]}
+import polars as pl
+from dp_polars import PrivateExpr
+dp_ = pl.col("x").dp
+ours = [dp_.sum(0, 9, epsilon=1), dp_.mean(0, 9, step=1, rho=1), dp_.count(epsilon=1), dp_.value_counts([1], rho=1)]
+theirs = [
+    dp_.sum((0, 9)), dp_.sum((0, 9), 2.0), dp_.sum(bounds=(0, 9), scale=2.0), dp_.mean((0, 9), scale=2.0),
+    dp_.mean((0, 9), 2.0), dp_.count(signed=True), dp_.count(2.0, True), dp_.len(2.0, True),
+]
+assert all(isinstance(expr, PrivateExpr) for expr in ours)
+assert not any(isinstance(expr, PrivateExpr) for expr in theirs)
+assert str(dp_.sum((0, 9), 2.0)) == str(dp_.sum(bounds=(0, 9), scale=2.0)) == str(dp_.sum((0, 9), scale=2.0))
+try:
+    dp_.sum(0, 9, scale=2.0, epsilon=1)
+except TypeError as error:
+    print(str(error).splitlines()[0])
+"""
+    assert succeed(script).startswith("scale must be left out where epsilon, rho or another argument")
+
+
 def test_without_opendp_a_loss_is_missed():
     script = """
 import sys
