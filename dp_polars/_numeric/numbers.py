@@ -68,3 +68,8 @@ def float_up(value: Fraction) -> float:
     """Return a float next to `value` that, as the decimal that it prints as, is not below it."""
     rounded = float(value)
     return rounded if as_fraction("value", rounded) >= value else float(np.nextafter(rounded, np.inf))
+
+
+def plural(number: int, noun: str) -> str:
+    """Return a number of things: "1 grid point", "2,000 grid points"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from dp_polars._numeric import column_types
 from dp_polars._numeric.threads import in_parallel
-from dp_polars._queries.candidates import Grid, Points
+from dp_polars._queries.candidates import Points
+from dp_polars._queries.grids import Grid
 
 if TYPE_CHECKING:
     from dp_polars._queries.candidates import Categories, Ordered

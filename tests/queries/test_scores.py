@@ -10,8 +10,9 @@ import polars as pl
 import pytest
 from hypothesis import given
 
-from dp_polars._queries.candidates import grid, ordered
+from dp_polars._queries.candidates import ordered
 from dp_polars._queries.encoding import ordered_encoder
+from dp_polars._queries.grids import grid
 from dp_polars._queries.scores import Runs, mode_range, mode_slots, quantile_gap, quantile_range, quantile_slots
 from tests.privacy.datasets import all_counts, gaps_of, scores_of
 
