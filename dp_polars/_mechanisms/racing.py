@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_polars._mechanisms import exact_race
+from dp_polars._numeric.arrays import lengths_from, run_starts
 
 if TYPE_CHECKING:
     from dp_polars._accounting.claims import Mechanism
@@ -86,7 +87,7 @@ class Blocks:
 
     def sizes(self) -> Ints:
         """Return the number of blocks of each group."""
-        return _sizes(self.starts, len(self.gaps))
+        return lengths_from(self.starts, len(self.gaps))
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def race(blocks: Blocks, rate: Fraction, mechanism: Mechanism, words: WordSource
     owner = np.searchsorted(blocks.starts, alive, side="right") - 1
     m = None if blocks.multiplicities is None else blocks.multiplicities[alive]
     low, high = _sharp_times(drawn, _exponents(gaps, rate), m, mechanism)
-    bound = np.minimum.reduceat(high, np.flatnonzero(np.diff(owner, prepend=-1))) * (1 + _SLACK)
+    bound = np.minimum.reduceat(high, run_starts(owner)) * (1 + _SLACK)
     kept = np.flatnonzero(low <= bound[owner])
     alive, owner, drawn = alive[kept], owner[kept], drawn[kept]
 
@@ -176,7 +177,7 @@ def _rule_out(
         first, last = np.searchsorted(blocks.starts, near[[0, -1]], side="right")
         starts = np.searchsorted(near, blocks.starts[first - 1 : last])
         starts[0] = 0
-        sizes = _sizes(starts, len(near))
+        sizes = lengths_from(starts, len(near))
         some = sizes > 0  # not the groups without a near block in this batch
         bound = np.minimum.reduceat(high, starts[some])
         with np.errstate(over="ignore", invalid="ignore"):  # nothing is less than infinity times zero
@@ -266,11 +267,3 @@ def _sharp_times(
     if mechanism == "permute_and_flip":
         low, high = np.expm1(low), np.expm1(high)
     return -low * scale, -high * scale
-
-
-def _sizes(starts: Ints, total: int) -> Ints:
-    """Return how many each group has, from where it starts."""
-    sizes = np.empty_like(starts)
-    np.subtract(starts[1:], starts[:-1], out=sizes[:-1])
-    sizes[-1] = total - starts[-1]
-    return sizes

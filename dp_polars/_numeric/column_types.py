@@ -11,6 +11,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from dp_polars._numeric.arrays import difference
+
 # Columns of one family can be compared with each other.
 Family: TypeAlias = Literal["number", "text", "boolean", "datetime", "datetime with time zone", "duration", "time"]
 
@@ -218,14 +220,7 @@ def gaps_between(high: Exact, low: Exact) -> Exact:
         with np.errstate(over="ignore"):  # an infinite gap is a far one
             gaps: Exact = high - low
             return gaps
-    # A difference modulo 2**64 is the true one, however the numbers are signed.
-    return _modulo(high) - _modulo(low)
-
-
-def _modulo(numbers: NDArray[np.integer]) -> NDArray[np.uint64]:
-    """Return integers modulo 2**64, without a copy where they are as wide."""
-    wide = numbers if numbers.dtype.itemsize == 8 else numbers.astype(np.int64)
-    return wide.view(np.uint64)
+    return difference(high, low)
 
 
 def _no_number(name: str, found: str) -> TypeError:

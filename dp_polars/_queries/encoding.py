@@ -16,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dp_polars._numeric import column_types
+from dp_polars._numeric.arrays import difference
 from dp_polars._numeric.threads import in_parallel
 from dp_polars._queries.candidates import Points
 from dp_polars._queries.grids import Grid
@@ -54,19 +55,20 @@ def category_encoder(categories: Categories, dtype: pl.DataType) -> Encoder:
         return encode_text
 
     wanted = column_types.integers(values)
-    low, high = int(wanted.min()), int(wanted.max())
     order = np.argsort(wanted, kind="stable")
-    if high - low < _WIDEST_TABLE:
-        table = np.full(high - low + 2, size, out)
-        table[(wanted.astype(object) - low).astype(np.int64)] = np.arange(size)
+    ascending, rank = wanted[order], order.astype(out)
+    lowest = ascending[:1]
+    beyond = int(difference(ascending[-1:], lowest)[0]) + 1
+    if beyond <= _WIDEST_TABLE:
+        table = np.full(beyond + 1, size, out)
+        table[difference(ascending, lowest).view(np.int64)] = rank
 
         def look_up(column: NDArray[np.integer]) -> Codes:
-            # Unsigned, so that everything below `low` wraps to somewhere far above.
-            offset = column.astype(np.uint64) - np.uint64(low % 2**64)
-            found: Codes = table[np.minimum(offset, np.uint64(high - low + 1)).view(np.int64)]
+            # Everything below the lowest one wraps to somewhere far above.
+            offset = difference(column, lowest)
+            found: Codes = table[np.minimum(offset, np.uint64(beyond), out=offset).view(np.int64)]
             return found
     else:
-        ascending, rank = wanted[order], order.astype(out)
 
         def look_up(column: NDArray[np.integer]) -> Codes:
             position = np.minimum(np.searchsorted(ascending, column), size - 1)
