@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,9 +23,6 @@ from dp_polars._numeric.intervals import ball, lower, precision, upper
 from dp_polars._numeric.numbers import Number, positive_fraction
 from dp_polars._numeric.threads import in_parallel
 from dp_polars._numeric.words import WordSource, system_words
-
-if TYPE_CHECKING:
-    from flint import arb
 
 # int64; Python integers in an array of objects where one is huge, which happens with a probability below 2**-2000.
 _Whole: TypeAlias = "NDArray[Any]"
@@ -333,8 +330,4 @@ def _coins(size: _Whole, variance: Fraction, scale: int, words: WordSource) -> N
 def _exact_coin(uniform: Uniform, size: int, variance: Fraction, scale: int) -> bool:
     """Return whether uniform < exp(−(size − variance/scale)²/(2·variance))."""
     exponent = -((size - variance / scale) ** 2) / (2 * variance)
-
-    def chance(_: int) -> arb:
-        return ball(exponent).exp()
-
-    return is_less(uniform, chance)
+    return is_less(uniform, lambda _: ball(exponent).exp())

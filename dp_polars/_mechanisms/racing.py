@@ -110,7 +110,7 @@ def race(blocks: Blocks, rate: Fraction, mechanism: Mechanism, words: WordSource
     drawn = first_bits.astype(np.uint64) << np.uint64(32) | words(len(alive)) >> np.uint64(32)
     owner = np.searchsorted(blocks.starts, alive, side="right") - 1
     m = None if blocks.multiplicities is None else blocks.multiplicities[alive]
-    low, high = _sharp_times(drawn, _exponents(gaps, rate), m, mechanism)
+    low, high = _sharp_times(drawn, exponents_of(gaps, rate), m, mechanism)
     bound = np.minimum.reduceat(high, run_starts(owner)) * (1 + _SLACK)
     kept = np.flatnonzero(low <= bound[owner])
     alive, owner, drawn = alive[kept], owner[kept], drawn[kept]
@@ -228,12 +228,12 @@ def _merge(batches: list[tuple[Ints, GapArray, SignedInts | None]]) -> tuple[Int
 def _are_near(gaps: GapArray, rate: Fraction) -> NDArray[np.bool_]:
     """Return which blocks are raced one by one: rate·gap is at most FAR, to the rounding of a float."""
     if gaps.dtype.kind == "f":
-        return _exponents(gaps, rate) <= FAR
+        return exponents_of(gaps, rate) <= FAR
     near: NDArray[np.bool_] = gaps <= min(math.floor(Fraction(FAR) / rate), np.iinfo(gaps.dtype).max)
     return near
 
 
-def _exponents(gaps: GapArray, rate: Fraction) -> Floats:
+def exponents_of(gaps: GapArray, rate: Fraction | float) -> Floats:
     """Return rate·gap."""
     with np.errstate(over="ignore"):  # infinite: far
         return np.multiply(gaps, float(rate), dtype=np.float64)
@@ -242,7 +242,7 @@ def _exponents(gaps: GapArray, rate: Fraction) -> Floats:
 def _rough_exponents(gaps: GapArray, rate: Fraction) -> NDArray[np.float32]:
     """Return rate·gap of near blocks in float32."""
     if gaps.dtype.kind == "f":
-        return _exponents(gaps, rate).astype(np.float32)
+        return exponents_of(gaps, rate).astype(np.float32)
     rough = gaps.astype(np.float32)
     rough *= np.float32(float(min(rate, Fraction(2**100))))  # of whole gaps, only zero is near at such a rate
     return rough

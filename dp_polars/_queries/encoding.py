@@ -93,8 +93,7 @@ def ordered_encoder(candidates: Ordered, dtype: pl.DataType) -> Encoder:
     unit = column_types.tick(dtype)
     exact = isinstance(candidates, Grid) or column_types.tick(candidates.dtype) is not None
     if unit is not None and exact:
-        physical = column_types.integers(pl.Series([], dtype=dtype)).dtype
-        nearest = _nearest_of_integers(candidates, unit, physical, clipped=column_types.is_wide(dtype))
+        nearest = _nearest_of_integers(candidates, unit, dtype)
         if nearest is not None:
             return lambda values: _without_nulls(_by_chunks(column_types.integers(values), nearest, out), values, size)
     if column != "number":
@@ -139,7 +138,11 @@ def grid_steps(candidates: Ordered, dtype: pl.DataType) -> IntegerSteps | FloatS
     unit = column_types.tick(dtype)
     if unit is None:
         return FloatSteps.of(candidates)
-    return _integer_steps(candidates, unit, column_types.integers(pl.Series([], dtype=dtype)).dtype)
+    return _integer_steps(candidates, unit, _physical(dtype))
+
+
+def _physical(dtype: pl.DataType) -> np.dtype[np.integer]:
+    return column_types.integers(pl.Series([], dtype=dtype)).dtype
 
 
 def _integer_steps(grid: Grid, unit: Fraction, dtype: np.dtype[np.integer]) -> IntegerSteps | None:
@@ -158,9 +161,10 @@ def _integer_steps(grid: Grid, unit: Fraction, dtype: np.dtype[np.integer]) -> I
 
 
 def _nearest_of_integers(
-    candidates: Ordered, unit: Fraction, dtype: np.dtype[np.integer], *, clipped: bool
+    candidates: Ordered, unit: Fraction, column: pl.DataType
 ) -> Callable[[NDArray[np.integer]], NDArray[np.integer]] | None:
     """Return the exact way from physical integers to codes; None where it does not fit into 64 bits."""
+    dtype = _physical(column)
     info = np.iinfo(dtype)
     if isinstance(candidates, Points):
         own = column_types.integers(candidates.values)
@@ -170,7 +174,7 @@ def _nearest_of_integers(
             middles = (own[:-1] & own[1:]) + ((own[:-1] ^ own[1:]) >> 1)
         else:
             middles = (own[:-1].astype(object) + own[1:].astype(object)) * ratio.numerator // (2 * ratio.denominator)
-        if clipped and ((middles < info.min) | (middles >= info.max)).any():
+        if column_types.is_wide(column) and ((middles < info.min) | (middles >= info.max)).any():
             return None
         below = int(np.count_nonzero(middles < info.min))
         reachable = np.minimum(middles[below:], info.max).astype(dtype)

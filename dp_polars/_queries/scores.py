@@ -210,7 +210,6 @@ class CountScore:
         return Fraction(1 if relation == "add_or_remove_one" else 2)
 
     def dense_gaps(self, counts: SignedInts) -> SignedInts:
-        """Return how many fewer rows each candidate has than the best one."""
         best: SignedInts = counts.max(axis=1, keepdims=True)
         return best - counts
 
@@ -238,12 +237,10 @@ class QuantileScore:
 
     @property
     def unit(self) -> int:
-        """Gaps are in units of 1/den rows."""
         return self.alpha.denominator
 
     @property
     def ranks(self) -> Fraction:
-        """Only rows near the rank α·N matter."""
         return self.alpha
 
     def range(self, relation: NeighboringRelation) -> Fraction:
@@ -257,7 +254,6 @@ class QuantileScore:
         return Fraction(one if relation == "add_or_remove_one" else 2 * one)
 
     def dense_gaps(self, counts: SignedInts) -> SignedInts:
-        """Return the gaps of all candidates of some groups."""
         upto = np.cumsum(counts, axis=1, dtype=counts.dtype)
         total = upto[:, -1:]
         upto = _excess(upto, total, self.alpha)
@@ -267,5 +263,4 @@ class QuantileScore:
         return gaps
 
     def slots(self, runs: Runs, size: int) -> Slots:
-        """Return the score blocks: see `quantile_slots`."""
         return quantile_slots(runs, size, self.alpha)

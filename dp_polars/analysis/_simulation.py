@@ -296,9 +296,8 @@ def _positions(everything: Histogram, part: Histogram) -> Ints:
 
 def _of_scores(values: pl.Series, lengths: Ints, lowest: bool) -> _Blocks:
     """Return the blocks of an argmax, a row each. A group that offers no score has one block, whose answer is null."""
-    is_float = values.dtype.is_float()
-    numbers = column_types.floats(values) if is_float else column_types.exact_integers(values)
-    offered = np.isfinite(numbers) if is_float else values.is_not_null().to_numpy()
+    numbers = column_types.exact_values(values)
+    offered = np.isfinite(numbers) if values.dtype.is_float() else values.is_not_null().to_numpy()
     owner, position, numbers = (each[offered] for each in (owners(lengths), positions(0, lengths), numbers))
     counted = np.bincount(owner, minlength=len(lengths))
     best = np.repeat(reduced(np.minimum if lowest else np.maximum, numbers, counted), counted[counted > 0])
