@@ -17,7 +17,7 @@ from dp_polars._frames.query import PrivateQuery, read_claim
 from dp_polars._frames.release import ReleaseError
 from dp_polars._mechanisms.noise import discrete_gaussian, discrete_laplace
 from dp_polars._mechanisms.selection import exponential_mechanism, permute_and_flip
-from dp_polars._queries.candidates import Grid, grid
+from dp_polars._queries.grids import Grid, grid
 
 __all__ = [
     "Budget",

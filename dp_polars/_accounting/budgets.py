@@ -15,6 +15,7 @@ import polars as pl
 
 from dp_polars._accounting import ledger
 from dp_polars._accounting.claims import Claim, Loss
+from dp_polars._accounting.locks import name_of
 from dp_polars._numeric.numbers import show
 
 if TYPE_CHECKING:
@@ -266,7 +267,7 @@ class Budget:
         self._check()  # the ledger must be there: a new one would have nothing spent
 
     def _where(self) -> str:
-        return "The budget" if self.path is None else f"The ledger {str(self.path)!r}"
+        return "The budget" if self.path is None else name_of(self.path)
 
     def _check(self) -> None:
         with self._transaction() as (connection, head):

@@ -15,15 +15,10 @@ import hashlib
 import os
 import sqlite3
 import stat
-import threading
-import time
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-try:
-    import fcntl
-except ImportError:  # Windows: there SQLite's own locks belong to a handle, and closing another drops none
-    fcntl = None  # type: ignore[assignment]
+from dp_polars._accounting.locks import deadline_from_now, held, lock, name_of, pause
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,8 +26,6 @@ if TYPE_CHECKING:
 
 _APPLICATION = 0x44505042  # "DPPB", as SQLite's application_id
 _VERSION = 1
-_BUSY_SECONDS = 60
-_PAUSE_SECONDS = 0.002
 
 _TABLES = [
     """CREATE TABLE budget (
@@ -42,24 +35,6 @@ _TABLES = [
     id INTEGER PRIMARY KEY, microseconds INTEGER, what TEXT, mechanism TEXT, loss TEXT, running_total TEXT,
     digest TEXT)""",
 ]
-
-# Whoever is inside SQLite in this process holds this lock, and so does a fork: a child must not inherit an open
-# ledger, for SQLite in it would believe that it holds the file's locks. Nobody waits for another process with it.
-lock = threading.RLock()
-
-# The lock files that are open in this process.
-_descriptors: set[int] = set()
-
-
-def _after_fork_in_child() -> None:
-    """Close the lock files: if the parent dies, its child must not go on to hold its locks."""
-    while _descriptors:
-        os.close(_descriptors.pop())
-    lock.release()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=_after_fork_in_child)
 
 
 class Head(NamedTuple):
@@ -107,12 +82,12 @@ def create(path: Path, head: Head) -> None:
     journal = path.with_name(f"{path.name}-journal")
     if journal.exists() and not path.exists():
         msg = (
-            f"The ledger {str(path)!r} must not be made while {str(journal)!r} is there: SQLite would take "
+            f"{name_of(path)} must not be made while {str(journal)!r} is there: SQLite would take "
             "that for its own unfinished change.\n\nHint: put the ledger back that it belongs to."
         )
         raise FileExistsError(msg)
     try:
-        with _locked(path, _deadline()), lock:
+        with held(path, deadline_from_now()), lock:
             _sweep(path)  # what a crash here left
             if os.path.lexists(path):
                 return
@@ -130,7 +105,7 @@ def create(path: Path, head: Head) -> None:
         raise
     except OSError as error:
         msg = (
-            f"The ledger {str(path)!r} could not be made: {error}\n\n"
+            f"{name_of(path)} could not be made: {error}\n\n"
             "Hint: its folder must be writable, with free space, on a local file system that has hard links and locks."
         )
         raise type(error)(msg) from error
@@ -139,10 +114,10 @@ def create(path: Path, head: Head) -> None:
 @contextmanager
 def transaction(path: Path) -> Iterator[sqlite3.Connection]:
     """Yield the ledger, open and all one's own, and commit; on any error undo what was written."""
-    deadline = _deadline()
+    deadline = deadline_from_now()
     with lock:
         _look(path)  # before locking, which would leave a file beside what is no ledger
-    with _locked(path, deadline):
+    with held(path, deadline):
         while True:
             with lock:
                 # In this order: closing the file that is looked at drops SQLite's locks in this process.
@@ -150,16 +125,16 @@ def transaction(path: Path) -> Iterator[sqlite3.Connection]:
                 _check_names(path, found)
                 connection = _begun(path)
                 if connection is not None:
-                    with closing(connection), _committed(connection, _where(path)):
+                    with closing(connection), _committed(connection, name_of(path)):
                         yield connection
                     _check_unmoved(path, found)
                     return
-            _pause(path, deadline)  # another program has it open
+            pause(path, deadline)  # another program has it open
 
 
 def _look(path: Path) -> os.stat_result:
     """Raise unless the file is a ledger: SQLite might change a foreign database."""
-    where = _where(path)
+    where = name_of(path)
     try:
         found = path.lstat()
     except FileNotFoundError as error:
@@ -199,12 +174,12 @@ def _check_names(path: Path, found: os.stat_result) -> None:
         links = path.lstat().st_nlink
         if links != 1:
             msg = (
-                f"{_where(path)} must have one name, got {links} hard links. {why} find the others with "
+                f"{name_of(path)} must have one name, got {links} hard links. {why} find the others with "
                 "`find -samefile`. Keep the one with a `-journal` beside it (any, if none has), and remove the rest."
             )
             raise ValueError(msg)
     if hasattr(os, "O_PATH") and _mount(path) != _mount(path.parent):
-        msg = f"{_where(path)} must not be a mount of its own. {why} mount its folder (for a container, say)."
+        msg = f"{name_of(path)} must not be a mount of its own. {why} mount its folder (for a container, say)."
         raise ValueError(msg)
 
 
@@ -226,89 +201,10 @@ def _check_unmoved(path: Path, found: os.stat_result) -> None:
         if os.path.samestat(found, path.lstat()):
             return
     msg = (
-        f"{_where(path)} was moved, removed or replaced while it was in use. Nothing was released, but the charge may "
+        f"{name_of(path)} was moved, removed or replaced while it was in use. Nothing was released, but the charge may "
         "be in the file that was there."
     )
     raise OSError(msg)
-
-
-@contextmanager
-def _locked(path: Path, deadline: float) -> Iterator[None]:
-    """Hold the lock beside the ledger: no thread and no process has another transaction.
-
-    The lock belongs to a descriptor that is opened here: neither closing the ledger nor another descriptor of the
-    lock drops it, and a crash does. The lock's file stays, for who waits for it has it open.
-    """
-    if fcntl is None:
-        yield
-        return
-    name = path.with_name(f"{path.name}-lock")
-    while True:
-        with lock:
-            number = _open_lock(name, path)
-            _descriptors.add(number)
-        try:
-            while not _has_locked(number, path):
-                _pause(path, deadline)
-            with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(number), name.stat()):  # else somebody removed the file meanwhile
-                    yield
-                    return
-        finally:
-            # Explicitly, for a child that was forked a moment ago may have a copy of the descriptor.
-            with suppress(OSError):
-                fcntl.flock(number, fcntl.LOCK_UN)
-            with lock:
-                _descriptors.discard(number)
-                os.close(number)
-
-
-def _open_lock(name: Path, path: Path) -> int:
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    try:
-        with suppress(FileNotFoundError):
-            return os.open(name, flags)
-        try:
-            number = os.open(name, flags | os.O_CREAT | os.O_EXCL, 0o644)
-        except FileExistsError:
-            return os.open(name, flags)
-        with suppress(OSError):  # whoever may read the ledger may lock it
-            found = path.stat()
-            if os.geteuid() == 0:
-                os.fchown(number, found.st_uid, found.st_gid)
-            os.fchmod(number, stat.S_IMODE(found.st_mode))
-    except OSError as error:
-        msg = (
-            f"{_where(path)} could not be locked: {error}. Nothing was released.\n\n"
-            f"Hint: {str(name)!r} must be readable for all who use the ledger, like the ledger."
-        )
-        raise type(error)(msg) from error
-    return number
-
-
-def _has_locked(number: int, path: Path) -> bool:
-    try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        msg = (
-            f"{_where(path)} could not be locked: {error}. Nothing was released.\n\n"
-            "Hint: keep it on a local file system, which has locks (flock)."
-        )
-        raise OSError(msg) from error
-    return True
-
-
-def _deadline() -> float:
-    return time.monotonic() + _BUSY_SECONDS
-
-
-def _pause(path: Path, deadline: float) -> None:
-    if time.monotonic() >= deadline:
-        msg = f"{_where(path)} was busy for {_BUSY_SECONDS} seconds. Nothing was released."
-        raise TimeoutError(msg)
-    time.sleep(_PAUSE_SECONDS)
 
 
 def _begun(path: Path) -> sqlite3.Connection | None:
@@ -421,10 +317,6 @@ def _connect(database: str, *statements: str) -> sqlite3.Connection:
 
 def _uri(path: Path, mode: str) -> str:
     return f"{path.as_uri()}?mode={mode}&cache=private"
-
-
-def _where(path: Path) -> str:
-    return f"The ledger {str(path)!r}"
 
 
 def _unfinished(path: Path) -> Path:

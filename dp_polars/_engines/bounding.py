@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_polars._numeric.arrays import Ints, run_lengths, run_starts
+from dp_polars._numeric.arrays import Ints, lengths_from, owners, run_lengths, run_starts, starts
 from dp_polars._numeric.words import system_words
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def keep(
         Shape (n,). None: one each.
     """
     words = words or system_words()
-    person = np.repeat(np.arange(len(lengths), dtype=np.uint64), lengths)
+    person = owners(lengths).view(np.uint64)
     group_bits, code_bits = np.uint64(layout.group_bits), np.uint64(layout.code_bits)
     if people:
         keys = (person << np.uint64(layout.bits)) | cells
@@ -122,9 +122,9 @@ def keep(
 
     # A pair is a person and a group; from here on the rows are sorted by it.
     if kept.groups is not None:
-        starts = run_starts(pairs)
-        stays = _random_few(run_lengths(pairs[starts] >> group_bits), kept.groups, words)
-        only(np.repeat(stays, np.diff(starts, append=len(pairs))))
+        first = run_starts(pairs)
+        stays = _random_few(run_lengths(pairs[first] >> group_bits), kept.groups, words)
+        only(np.repeat(stays, lengths_from(first, len(pairs))))
     if kept.rows_per_group is not None:
         only(_random_few(run_lengths(pairs), kept.rows_per_group, words))
     if kept.rows is not None:
@@ -139,9 +139,9 @@ def _random_few(lengths: Ints, most: int, words: WordSource) -> NDArray[np.bool_
     if not over.any():
         return stays
     items, lengths = np.flatnonzero(~stays), lengths[over]
-    order = _shuffle(np.repeat(np.arange(len(lengths), dtype=np.uint64), lengths), words)
+    order = _shuffle(owners(lengths).view(np.uint64), words)
     # Each owner's items keep their places, so nothing can give an owner more than `most`.
-    first = np.repeat(np.cumsum(lengths) - lengths, most) + np.tile(np.arange(most), len(lengths))
+    first = (starts(lengths)[:, None] + np.arange(most)).ravel()
     stays[items[order[first]]] = True
     return stays
 

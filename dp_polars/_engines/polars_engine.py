@@ -65,7 +65,6 @@ class PolarsEngine(LocalEngine):
         self._unread, self._read, self._engine, self._partitions = unread, read, engine, partitions
 
     def schema(self, columns: Collection[str]) -> pl.Schema:  # noqa: ARG002
-        """Return the names and types of all columns."""
         if self._unread is None:
             raise UnreadableError
         return self._unread.collect_schema()
@@ -140,7 +139,7 @@ def count(
         for n, lists in zip(people, _collected(plans, engine), strict=True):
             counted = _count_people(lists, tallies[n], layouts[n])
             if n in found:  # nobody is in two parts
-                counted = _added_up_in_memory(pl.concat([found[n], counted]))
+                counted = pl.concat([found[n], counted]).group_by("cell").agg(pl.col("count").sum())
             found[n] = counted
     return [_by_group(found[n], layouts[n], groups) for n in range(len(tallies))]
 
@@ -251,10 +250,6 @@ def _added_up(cells: pl.LazyFrame) -> pl.LazyFrame:
     """Return each cell once: columns `cell` and `count`."""
     weight = pl.len().cast(pl.Int64) if "weight" not in cells.collect_schema() else pl.col("weight").sum()
     return cells.group_by("cell").agg(weight.alias("count"))
-
-
-def _added_up_in_memory(histograms: pl.DataFrame) -> pl.DataFrame:
-    return histograms.group_by("cell").agg(pl.col("count").sum())
 
 
 def _collected(plans: Sequence[pl.LazyFrame], engine: EngineType) -> list[pl.DataFrame]:

@@ -26,8 +26,6 @@ from dp_polars._numeric.threads import in_parallel
 from dp_polars._numeric.words import WordSource, system_words
 
 if TYPE_CHECKING:
-    from flint import arb
-
     from dp_polars._accounting.claims import Claim
 
 # int64; Python integers in an array of objects where one is huge, which happens with a probability below 2**-2000.
@@ -366,8 +364,4 @@ def _coins(size: _Whole, variance: Fraction, scale: int, words: WordSource) -> N
 def _exact_coin(uniform: Uniform, size: int, variance: Fraction, scale: int) -> bool:
     """Return whether uniform < exp(−(size − variance/scale)²/(2·variance))."""
     exponent = -((size - variance / scale) ** 2) / (2 * variance)
-
-    def chance(_: int) -> arb:
-        return ball(exponent).exp()
-
-    return is_less(uniform, chance)
+    return is_less(uniform, lambda _: ball(exponent).exp())

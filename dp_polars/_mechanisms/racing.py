@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_polars._mechanisms import exact_race
+from dp_polars._numeric.arrays import lengths_from, run_starts
 
 if TYPE_CHECKING:
     from dp_polars._accounting.claims import Mechanism
@@ -86,7 +87,7 @@ class Blocks:
 
     def sizes(self) -> Ints:
         """Return the number of blocks of each group."""
-        return _sizes(self.starts, len(self.gaps))
+        return lengths_from(self.starts, len(self.gaps))
 
 
 @dataclass(frozen=True)
@@ -109,8 +110,8 @@ def race(blocks: Blocks, rate: Fraction, mechanism: Mechanism, words: WordSource
     drawn = first_bits.astype(np.uint64) << np.uint64(32) | words(len(alive)) >> np.uint64(32)
     owner = np.searchsorted(blocks.starts, alive, side="right") - 1
     m = None if blocks.multiplicities is None else blocks.multiplicities[alive]
-    low, high = _sharp_times(drawn, _exponents(gaps, rate), m, mechanism)
-    bound = np.minimum.reduceat(high, np.flatnonzero(np.diff(owner, prepend=-1))) * (1 + _SLACK)
+    low, high = _sharp_times(drawn, exponents_of(gaps, rate), m, mechanism)
+    bound = np.minimum.reduceat(high, run_starts(owner)) * (1 + _SLACK)
     kept = np.flatnonzero(low <= bound[owner])
     alive, owner, drawn = alive[kept], owner[kept], drawn[kept]
 
@@ -176,7 +177,7 @@ def _rule_out(
         first, last = np.searchsorted(blocks.starts, near[[0, -1]], side="right")
         starts = np.searchsorted(near, blocks.starts[first - 1 : last])
         starts[0] = 0
-        sizes = _sizes(starts, len(near))
+        sizes = lengths_from(starts, len(near))
         some = sizes > 0  # not the groups without a near block in this batch
         bound = np.minimum.reduceat(high, starts[some])
         with np.errstate(over="ignore", invalid="ignore"):  # nothing is less than infinity times zero
@@ -227,12 +228,12 @@ def _merge(batches: list[tuple[Ints, GapArray, SignedInts | None]]) -> tuple[Int
 def _are_near(gaps: GapArray, rate: Fraction) -> NDArray[np.bool_]:
     """Return which blocks are raced one by one: rate·gap is at most FAR, to the rounding of a float."""
     if gaps.dtype.kind == "f":
-        return _exponents(gaps, rate) <= FAR
+        return exponents_of(gaps, rate) <= FAR
     near: NDArray[np.bool_] = gaps <= min(math.floor(Fraction(FAR) / rate), np.iinfo(gaps.dtype).max)
     return near
 
 
-def _exponents(gaps: GapArray, rate: Fraction) -> Floats:
+def exponents_of(gaps: GapArray, rate: Fraction | float) -> Floats:
     """Return rate·gap."""
     with np.errstate(over="ignore"):  # infinite: far
         return np.multiply(gaps, float(rate), dtype=np.float64)
@@ -241,7 +242,7 @@ def _exponents(gaps: GapArray, rate: Fraction) -> Floats:
 def _rough_exponents(gaps: GapArray, rate: Fraction) -> NDArray[np.float32]:
     """Return rate·gap of near blocks in float32."""
     if gaps.dtype.kind == "f":
-        return _exponents(gaps, rate).astype(np.float32)
+        return exponents_of(gaps, rate).astype(np.float32)
     rough = gaps.astype(np.float32)
     rough *= np.float32(float(min(rate, Fraction(2**100))))  # of whole gaps, only zero is near at such a rate
     return rough
@@ -266,11 +267,3 @@ def _sharp_times(
     if mechanism == "permute_and_flip":
         low, high = np.expm1(low), np.expm1(high)
     return -low * scale, -high * scale
-
-
-def _sizes(starts: Ints, total: int) -> Ints:
-    """Return how many each group has, from where it starts."""
-    sizes = np.empty_like(starts)
-    np.subtract(starts[1:], starts[:-1], out=sizes[:-1])
-    sizes[-1] = total - starts[-1]
-    return sizes

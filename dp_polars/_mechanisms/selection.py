@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from dp_polars._accounting.claims import Claim, Loss
 from dp_polars._mechanisms.racing import Blocks, ExactBlocks, GapArray, race
 from dp_polars._numeric import column_types
+from dp_polars._numeric.arrays import lengths_from, offsets, starts
 from dp_polars._numeric.numbers import Number
 from dp_polars._numeric.words import WordSource, system_words
 
@@ -151,26 +152,25 @@ def best_rows(
         offered = finite if offered is None else finite & offered
     if offered is not None and not offered.all():
         rows = np.flatnonzero(offered)
-        counts = np.diff(np.searchsorted(rows, np.cumsum(lengths)), prepend=0)
+        counts = np.diff(np.searchsorted(rows, offsets(lengths)))
         inner = best_rows(scores[rows], counts, rate, mechanism, words, lowest=lowest)
         found = inner >= 0
-        position = rows[(np.cumsum(counts) - counts)[found] + inner[found]]
-        chosen[found] = position - (np.cumsum(lengths) - lengths)[found]
+        chosen[found] = rows[starts(counts)[found] + inner[found]] - starts(lengths)[found]
         return chosen
 
     groups = np.flatnonzero(lengths)
     if not len(groups):
         return chosen
-    starts = (np.cumsum(lengths) - lengths)[groups]
-    best = (np.minimum if lowest else np.maximum).reduceat(scores, starts)
+    begins = starts(lengths)[groups]
+    best = (np.minimum if lowest else np.maximum).reduceat(scores, begins)
 
     def exact(group: int) -> ExactBlocks:
-        start, size = int(starts[group]), int(lengths[groups[group]])
+        start, size = int(begins[group]), int(lengths[groups[group]])
         top = Fraction(best.item(group))
         return (lambda i: abs(top - Fraction(scores.item(start + i)))), [1] * size
 
-    winners = race(Blocks(_RowGaps(scores, best, starts, lowest), starts, exact), rate, mechanism, words)
-    chosen[groups] = winners.blocks - starts
+    winners = race(Blocks(_RowGaps(scores, best, begins, lowest), begins, exact), rate, mechanism, words)
+    chosen[groups] = winners.blocks - begins
     return chosen
 
 
@@ -192,6 +192,6 @@ class _RowGaps:
         best = self.best[first - 1 : last]
         if len(best) > 1:
             edges = np.maximum(self.starts[first - 1 : last] - rows.start, 0)
-            best = np.repeat(best, np.diff(edges, append=len(part)))
+            best = np.repeat(best, lengths_from(edges, len(part)))
         high, low = (part, best) if self.lowest else (best, part)
         return column_types.gaps_between(high, low)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,36 @@ def offsets(lengths: Ints) -> Ints:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
 
 
+def starts(lengths: Ints) -> Ints:
+    """Return where each group begins."""
+    return np.cumsum(lengths) - lengths
+
+
+def owners(lengths: Ints) -> Ints:
+    """Return the group of each row."""
+    return np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
+
+
+def positions(first: Ints | int, lengths: Ints) -> Ints:
+    """Return first, first + 1, … for each group, as many as it has rows; from 0 on, the places of rows in groups."""
+    at = np.repeat(first - starts(lengths), lengths)
+    at += np.arange(len(at))
+    return at
+
+
+def lengths_from(starts: Ints, total: int) -> Ints:
+    """Return how many rows each group has, from where it begins."""
+    lengths = np.empty_like(starts)
+    np.subtract(starts[1:], starts[:-1], out=lengths[:-1])
+    lengths[-1:] = total - starts[-1:]
+    return lengths
+
+
+def reduced(operation: np.ufunc, values: NDArray[Any], lengths: Ints) -> NDArray[Any]:
+    """Return what, say, `numpy.maximum` makes of the values of each group that has some."""
+    return operation.reduceat(values, starts(lengths)[lengths > 0]) if len(values) else values
+
+
 def slices(lengths: Ints, rows: int, most_groups: int) -> Iterator[tuple[int, int]]:
     """Yield runs of whole groups, of at most so many rows (or one group) and at most `most_groups` groups."""
     ends, start = np.cumsum(lengths), 0
@@ -28,13 +58,32 @@ def slices(lengths: Ints, rows: int, most_groups: int) -> Iterator[tuple[int, in
         start = stop
 
 
-def run_starts(labels: NDArray[np.integer]) -> Ints:
-    """Return where each run of equal labels begins."""
-    is_start = np.ones(len(labels), bool)
-    np.not_equal(labels[1:], labels[:-1], out=is_start[1:])
-    return np.flatnonzero(is_start)
+def begin_runs(labels: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Return whether each label, of each row of them, is the first one of a run of equal ones."""
+    begins = np.ones(labels.shape, bool)
+    np.not_equal(labels[..., 1:], labels[..., :-1], out=begins[..., 1:])
+    return begins
+
+
+def run_starts(*labels: NDArray[np.integer]) -> Ints:
+    """Return where each run of equal labels (or pairs of labels) begins."""
+    begins = begin_runs(labels[0])
+    for other in labels[1:]:
+        begins |= begin_runs(other)
+    return np.flatnonzero(begins)
 
 
 def run_lengths(labels: NDArray[np.integer]) -> Ints:
     """Return the length of each run of equal labels."""
-    return np.diff(run_starts(labels), append=len(labels))
+    return lengths_from(run_starts(labels), len(labels))
+
+
+def difference(high: NDArray[np.integer], low: NDArray[np.integer]) -> NDArray[np.uint64]:
+    """Return high − low modulo 2**64: the true one where it is not negative, however the numbers are signed."""
+    return _modulo(high) - _modulo(low)
+
+
+def _modulo(numbers: NDArray[np.integer]) -> NDArray[np.uint64]:
+    """Return integers modulo 2**64, without a copy where they are as wide."""
+    wide = numbers if numbers.dtype.itemsize == 8 else numbers.astype(np.int64)
+    return wide.view(np.uint64)

@@ -11,6 +11,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from dp_polars._numeric.arrays import difference
+
 # Columns of one family can be compared with each other.
 Family: TypeAlias = Literal["number", "text", "boolean", "datetime", "datetime with time zone", "duration", "time"]
 
@@ -68,7 +70,7 @@ def integers(values: pl.Series) -> NDArray[np.integer]:
     """Return the physical integers of an integer-like column; what stands for a null is arbitrary.
 
     128-bit types (Decimal is one) come as int64, values beyond it as its nearest end: candidates lie strictly inside.
-    For scores see `exact_integers`.
+    For scores see `exact_values`.
     """
     if not values.dtype.is_integer():
         values = values.to_physical()
@@ -93,8 +95,10 @@ def fit_into_64_bits(values: pl.Series) -> bool:
     return bool(((physical > _INT64.min) & (physical < _INT64.max)).all())
 
 
-def exact_integers(values: pl.Series) -> Exact:
-    """Return the physical integers of a numeric column, all exactly; 0 for a null."""
+def exact_values(values: pl.Series) -> Exact:
+    """Return the physical values of a numeric column, all exactly; for a null 0, or NaN among floats."""
+    if values.dtype.is_float():
+        return floats(values)
     if not is_wide(values.dtype):
         return integers(values)
     wide = values.to_physical().fill_null(0)
@@ -147,10 +151,10 @@ def exact_numbers(name: str, values: object) -> tuple[Exact, NDArray[np.bool_] |
 
 def _of_series(name: str, values: pl.Series) -> tuple[Exact, NDArray[np.bool_] | None]:
     if values.dtype.is_float():
-        return floats(values), None  # a null is NaN
+        return exact_values(values), None  # a null is NaN
     if not values.dtype.is_integer():
         raise _no_number(name, f"dtype {values.dtype}")
-    return exact_integers(values), values.is_not_null().to_numpy() if values.null_count() else None
+    return exact_values(values), values.is_not_null().to_numpy() if values.null_count() else None
 
 
 def _of_list(name: str, values: Sequence[object]) -> tuple[Exact, NDArray[np.bool_] | None]:
@@ -218,14 +222,7 @@ def gaps_between(high: Exact, low: Exact) -> Exact:
         with np.errstate(over="ignore"):  # an infinite gap is a far one
             gaps: Exact = high - low
             return gaps
-    # A difference modulo 2**64 is the true one, however the numbers are signed.
-    return _modulo(high) - _modulo(low)
-
-
-def _modulo(numbers: NDArray[np.integer]) -> NDArray[np.uint64]:
-    """Return integers modulo 2**64, without a copy where they are as wide."""
-    wide = numbers if numbers.dtype.itemsize == 8 else numbers.astype(np.int64)
-    return wide.view(np.uint64)
+    return difference(high, low)
 
 
 def _no_number(name: str, found: str) -> TypeError:

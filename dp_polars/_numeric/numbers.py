@@ -64,7 +64,21 @@ def show(value: Fraction, digits: int = 6, *, up: bool = False) -> str:
     return f"{float(rounded):.{digits}g}" if value == 0 or 2.0**-1000 < abs(value) < 2.0**1000 else f"{rounded:g}"
 
 
+def nearest_float_up(value: Fraction) -> float:
+    """Return the smallest float64 that is at least `value`."""
+    nearest = float(value)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
 def float_up(value: Fraction) -> float:
-    """Return a float next to `value` that, as the decimal that it prints as, is not below it."""
+    """Return a float next to `value` that, as the decimal that it prints as, is not below it: 0.1 for 1/10.
+
+    For what users see, and give back to functions that take a float for that decimal.
+    """
     rounded = float(value)
     return rounded if as_fraction("value", rounded) >= value else float(np.nextafter(rounded, np.inf))
+
+
+def plural(number: int, noun: str) -> str:
+    """Return a number of things: "1 grid point", "2,000 grid points"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -35,7 +35,6 @@ class ArgMax(Query):
         return pl.UInt32()
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
-        """Return the answer's type for a column's; a TypeError where that can't be."""
         (column,) = columns
         is_wide = column.is_integer() and column not in _INTEGERS
         if column_types.family(column) != "number" or is_wide:
@@ -47,14 +46,8 @@ class ArgMax(Query):
         """Draw the position of one row per group; null where no row has a finite score."""
         (values,) = columns
         self.answer_type(values.dtype)
-        rate, offered = self.claim.rate, values.is_not_null().to_numpy()
-        scores: column_types.Exact
-        if values.dtype.is_float():
-            scores = column_types.floats(values)
-        else:
-            scores = column_types.exact_integers(values)
-            rate *= column_types.tick(values.dtype) or 1
-        mechanism = self.claim.mechanism
+        scores, offered = column_types.exact_values(values), values.is_not_null().to_numpy()
+        rate, mechanism = self.claim.rate * (column_types.tick(values.dtype) or 1), self.claim.mechanism
         chosen = best_rows(scores, lengths, rate, mechanism, system_words(), offered=offered, lowest=self.lowest)
         return pl.Series(chosen).cast(pl.UInt32, strict=False)  # −1, no score offered, becomes null
 

@@ -52,16 +52,13 @@ class Choice(HistogramQuery):
 
     @property
     def counts_people(self) -> bool:
-        """Whether a person counts once for each candidate, where it is known who they are."""
         return self.score.of_people
 
     @property
     def bounds_people(self) -> bool:
-        """Whether the range also bounds one person's effect on a group."""
         return self.score.of_people
 
     def range_of(self, relation: NeighboringRelation) -> Fraction:
-        """Return R of one row."""
         return self.score.range(relation)
 
     def draw(self, *columns: pl.DataType) -> Draw:
@@ -77,12 +74,10 @@ class Choice(HistogramQuery):
         return (Evidence(self.coding(*columns)),)
 
     def answers(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> Answers:
-        """Draw one answer per group from its histogram, also for groups without rows."""
         (histogram,) = histograms
         return Answers(self.named(draw_groups(self.draw(*columns), histogram), *columns))
 
     def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
-        """Draw one answer per group from the codes of its rows."""
         if weights is not None:
             return super().answers_of_codes(codes, weights, lengths, columns)
         return self.named(draw_from_rows(self.draw(*columns), codes, lengths), *columns)
@@ -100,19 +95,15 @@ class OfCategories(Choice):
 
     @property
     def fixed_type(self) -> pl.DataType | None:
-        """Type of the candidates; None where only the column's type names them."""
         return None if self.candidates.values is None else self.candidates.values.dtype
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
-        """Return the answer's type for a column's; a TypeError where that can't be."""
         return self.candidates.for_column(*columns).dtype
 
     def coding(self, *columns: pl.DataType) -> Coding:
-        """Return the positions of values among the candidates."""
         return CategoryCoding(self.candidates, *columns)
 
     def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:
-        """Return the candidates that the codes stand for, in the type of the answer if the column's is given."""
         return self.candidates.for_column(columns[0] if columns else None).gather(codes)
 
 
@@ -162,7 +153,6 @@ class Mode(OfCategories):
 
     @property
     def score(self) -> Score:
-        """How good a candidate is."""
         return CountScore()
 
     def __str__(self) -> str:
@@ -181,25 +171,20 @@ class Quantile(Choice):
 
     @property
     def score(self) -> Score:
-        """How good a candidate is."""
         return QuantileScore(self.alpha)
 
     @property
     def fixed_type(self) -> pl.DataType:
-        """Type of the candidates, which is the answer's."""
         return self.candidates.dtype
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
-        """Return the answer's type for a column's; a TypeError where that can't be."""
         self.coding(*columns).encoder()
         return self.candidates.dtype
 
     def coding(self, *columns: pl.DataType) -> Coding:
-        """Return the positions of the candidates nearest to values."""
         return NearestCoding(self.candidates, *columns)
 
     def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:  # noqa: ARG002
-        """Return the candidates that the codes stand for."""
         return self.candidates.take(codes)
 
     def __str__(self) -> str:
@@ -219,8 +204,6 @@ def ask_mode(
     mechanism: str | None,
 ) -> Mode:
     """Return the query of these arguments."""
-    loss, relation = Loss.of(epsilon=epsilon, rho=rho), check_relation(neighboring_relation)
-    rows = in_one_group(contributions)
     if counts not in ("people", "rows"):
         msg = f"counts must be 'people' or 'rows', got {given(counts)}."
         raise ValueError(msg)
@@ -228,7 +211,7 @@ def ask_mode(
     if few is not None and not few < 2**31:
         msg = f"too_few must be below 2**31, got {few}."
         raise ValueError(msg)
-    claim = Claim.of(loss, mechanism, CountScore().range(relation), rows, relation)
+    claim = _claim_of(CountScore(), Loss.of(epsilon=epsilon, rho=rho), contributions, neighboring_relation, mechanism)
     return Mode(Categories.of(candidates), claim, counts == "people", few)
 
 
@@ -243,9 +226,7 @@ def ask_quantile(
     mechanism: str | None,
 ) -> Quantile:
     """Return the query of these arguments."""
-    loss, relation = Loss.of(epsilon=epsilon, rho=rho), check_relation(neighboring_relation)
-    rows = in_one_group(contributions)
-    exact = as_fraction("alpha", alpha)
+    loss, exact = Loss.of(epsilon=epsilon, rho=rho), as_fraction("alpha", alpha)
     if not 0 < exact < 1:
         msg = (
             f"alpha must lie strictly between 0 and 1, got {alpha!r}.\n\n"
@@ -258,8 +239,13 @@ def ask_quantile(
             "Hint: round it to four decimals."
         )
         raise ValueError(msg)
-    claim = Claim.of(loss, mechanism, QuantileScore(exact).range(relation), rows, relation)
+    claim = _claim_of(QuantileScore(exact), loss, contributions, neighboring_relation, mechanism)
     return Quantile(exact, ordered(candidates), claim)
+
+
+def _claim_of(score: Score, loss: Loss, contributions: int, neighboring_relation: str, mechanism: str | None) -> Claim:
+    relation = check_relation(neighboring_relation)
+    return Claim.of(loss, mechanism, score.range(relation), in_one_group(contributions), relation)
 
 
 def in_one_group(contributions: int) -> Contributions:

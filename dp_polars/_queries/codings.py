@@ -15,11 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp_polars._numeric import column_types
-from dp_polars._queries.encoding import (
-    category_encoder,
-    grid_steps,
-    ordered_encoder,
-)
+from dp_polars._queries.encoding import category_encoder, grid_steps, ordered_encoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,11 +65,9 @@ class CategoryCoding(Coding):
 
     @cached_property
     def size(self) -> int:
-        """Number of categories."""
         return len(self.values)
 
     def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
-        """Return what gives every row its code."""
         return _of_one_column(category_encoder(self.categories, _known(self.column)))
 
 
@@ -89,7 +83,6 @@ class NearestCoding(Coding):
 
     @property
     def size(self) -> int:
-        """Number of candidates."""
         return self.candidates.size
 
     @property
@@ -98,7 +91,6 @@ class NearestCoding(Coding):
         return grid_steps(self.candidates, _known(self.column))
 
     def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
-        """Return what gives every row its code."""
         return _of_one_column(ordered_encoder(self.candidates, _known(self.column)))
 
 

@@ -13,7 +13,17 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from dp_polars._mechanisms.racing import FAR, Blocks, ExactBlocks, race
-from dp_polars._numeric.arrays import Ints, SignedInts, offsets, slices
+from dp_polars._numeric.arrays import (
+    Ints,
+    SignedInts,
+    begin_runs,
+    lengths_from,
+    offsets,
+    owners,
+    positions,
+    slices,
+    starts,
+)
 from dp_polars._numeric.threads import in_parallel
 from dp_polars._numeric.words import WordSource, system_words, uniform_below
 from dp_polars._queries import scores
@@ -90,9 +100,9 @@ def _draw_from_gaps(draw: Draw, gaps: SignedInts) -> Ints:
     def exact(group: int) -> ExactBlocks:
         return gaps[group].tolist().__getitem__, [1] * draw.size
 
-    starts = np.arange(len(gaps)) * draw.size
-    blocks = Blocks(gaps.ravel(), starts, exact)
-    return race(blocks, draw.rate, draw.mechanism, draw.words()).blocks - starts
+    begins = np.arange(len(gaps)) * draw.size
+    blocks = Blocks(gaps.ravel(), begins, exact)
+    return race(blocks, draw.rate, draw.mechanism, draw.words()).blocks - begins
 
 
 def _count(codes: Codes, lengths: Ints, size: int) -> Ints:
@@ -110,13 +120,13 @@ def _count(codes: Codes, lengths: Ints, size: int) -> Ints:
 
 def _draw_sparse(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
     """Draw with counters for the occupied candidates only, found by sorting."""
-    starts = np.cumsum(lengths) - lengths
-    missing = int(starts.max() + lengths.max()) + 1 - len(codes)
+    begins = starts(lengths)
+    missing = int(begins.max() + lengths.max()) + 1 - len(codes)
     dtype: type[np.signedinteger] = np.int32 if draw.size < 2**31 - 1 else np.int64
     padded = np.concatenate([codes, np.full(missing, draw.size, codes.dtype)], dtype=dtype, casting="unsafe")
 
     def rows_of(groups: Ints) -> SignedInts:
-        return _rectangle(padded, starts[groups], lengths[groups], draw.size)
+        return _rectangle(padded, begins[groups], lengths[groups], draw.size)
 
     if draw.score.ranks is not None:  # faster: only the rows near the quantile are sorted
         return _draw_by_ranks(draw, draw.score.ranks, lengths, rows_of)
@@ -170,17 +180,14 @@ def _of_like_length(lengths: Ints, ranks: int | None = None) -> Iterator[Ints]:
         done += len(batch)
 
 
-def _rectangle(codes: SignedInts, starts: Ints, lengths: Ints, fill: int) -> SignedInts:
+def _rectangle(codes: SignedInts, begins: Ints, lengths: Ints, fill: int) -> SignedInts:
     """Return the rows of some groups as a matrix, filled up to one more than the longest has.
 
     There must be as many codes after the start of each group.
     """
     width = int(lengths.max()) + 1
-    rows = sliding_window_view(codes, width)[starts]
-    missing = width - lengths
-    fill_at = np.repeat(np.arange(0, rows.size, width) + lengths - (np.cumsum(missing) - missing), missing)
-    fill_at += np.arange(len(fill_at))
-    rows.ravel()[fill_at] = fill
+    rows = sliding_window_view(codes, width)[begins]
+    rows.ravel()[positions(np.arange(0, rows.size, width) + lengths, width - lengths)] = fill
     return rows
 
 
@@ -251,10 +258,9 @@ def _near_ranks(totals: Ints, alpha: Fraction, far: int) -> tuple[Ints, Ints]:
 
 def _runs(rows: SignedInts, size: int) -> Runs:
     """Return the histogram of sorted rows, shape (g, n)."""
-    new = np.ones(rows.shape, bool)
-    np.not_equal(rows[:, 1:], rows[:, :-1], out=new[:, 1:])
+    new = begin_runs(rows)
     at = np.flatnonzero(new)
-    codes, counts = rows.ravel()[at], np.diff(at, append=rows.size)
+    codes, counts = rows.ravel()[at], lengths_from(at, rows.size)
     occupied = codes < size
     new &= rows < size
     sizes = new.sum(axis=1)
@@ -281,7 +287,7 @@ def draw_from_runs(draw: Draw, runs: Runs) -> Ints:
     groups = len(runs.sizes)
     if 0 < groups * draw.size <= _DENSE_UP_TO * len(runs.codes):
         counts = np.zeros((groups, draw.size), scores.gap_dtype(int(runs.totals.max()), draw.score.unit))
-        counts[np.repeat(np.arange(groups), runs.sizes), runs.codes] = runs.upto - runs.below
+        counts[owners(runs.sizes), runs.codes] = runs.upto - runs.below
         return _draw_from_gaps(draw, draw.score.dense_gaps(counts))
     return _draw_from_blocks(draw, runs)
 
@@ -291,7 +297,7 @@ def _draw_near_runs(draw: Draw, alpha: Fraction, runs: Runs) -> Ints | None:
 
     A run is near where it has a row of a rank that `_near_ranks` lists.
     """
-    ends, before = np.cumsum(runs.sizes), np.cumsum(runs.totals) - runs.totals
+    ends, before = np.cumsum(runs.sizes), starts(runs.totals)
     first, last = _near_ranks(runs.totals, alpha, _far(draw, alpha))
     running = runs.upto if len(ends) == 1 else runs.upto + np.repeat(before, runs.sizes)
     start = np.searchsorted(running, before + first, side="right")
@@ -299,8 +305,7 @@ def _draw_near_runs(draw: Draw, alpha: Fraction, runs: Runs) -> Ints | None:
     sizes = stop - start
     if 2 * sizes.sum() >= len(runs.codes):
         return None
-    at = np.repeat(start - (np.cumsum(sizes) - sizes), sizes)
-    at += np.arange(len(at))
+    at = positions(start, sizes)
     near = Runs(runs.codes[at], runs.below[at], runs.upto[at], sizes, runs.totals)
     # Some index that is there, where nothing is cut off.
     low = np.where(first > 0, runs.codes[np.minimum(start, len(runs.codes) - 1)], 0)
@@ -337,11 +342,11 @@ def _draw_from_slots(
     complete
         Group -> all of its slots. Needed where codes are left out.
     """
-    starts = np.cumsum(slots.sizes) - slots.sizes
+    begins = starts(slots.sizes)
 
     def all_slots(group: int) -> Slots:
         """Return all slots of a group: those of `slots` first, then the ones left out."""
-        near = slots.part(slice(starts[group], starts[group] + slots.sizes[group]))
+        near = slots.part(slice(begins[group], begins[group] + slots.sizes[group]))
         if complete is None:
             return near
         whole = complete(group)
@@ -353,7 +358,7 @@ def _draw_from_slots(
         return whole.gaps.tolist().__getitem__, whole.multiplicities.tolist()
 
     words = draw.words()
-    blocks = Blocks(slots.gaps, starts, exact, slots.multiplicities, left_out)
+    blocks = Blocks(slots.gaps, begins, exact, slots.multiplicities, left_out)
     winners = race(blocks, draw.rate, draw.mechanism, words)
     first, count = (column[winners.blocks].astype(np.int64) for column in (slots.first, slots.multiplicities))
     for group, position in winners.left_out.items():

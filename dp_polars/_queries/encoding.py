@@ -16,8 +16,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dp_polars._numeric import column_types
+from dp_polars._numeric.arrays import difference
 from dp_polars._numeric.threads import in_parallel
-from dp_polars._queries.candidates import Grid, Points
+from dp_polars._queries.candidates import Points
+from dp_polars._queries.grids import Grid
 
 if TYPE_CHECKING:
     from dp_polars._queries.candidates import Categories, Ordered
@@ -53,19 +55,20 @@ def category_encoder(categories: Categories, dtype: pl.DataType) -> Encoder:
         return encode_text
 
     wanted = column_types.integers(values)
-    low, high = int(wanted.min()), int(wanted.max())
     order = np.argsort(wanted, kind="stable")
-    if high - low < _WIDEST_TABLE:
-        table = np.full(high - low + 2, size, out)
-        table[(wanted.astype(object) - low).astype(np.int64)] = np.arange(size)
+    ascending, rank = wanted[order], order.astype(out)
+    lowest = ascending[:1]
+    beyond = int(difference(ascending[-1:], lowest)[0]) + 1
+    if beyond <= _WIDEST_TABLE:
+        table = np.full(beyond + 1, size, out)
+        table[difference(ascending, lowest).view(np.int64)] = rank
 
         def look_up(column: NDArray[np.integer]) -> Codes:
-            # Unsigned, so that everything below `low` wraps to somewhere far above.
-            offset = column.astype(np.uint64) - np.uint64(low % 2**64)
-            found: Codes = table[np.minimum(offset, np.uint64(high - low + 1)).view(np.int64)]
+            # Everything below the lowest one wraps to somewhere far above.
+            offset = difference(column, lowest)
+            found: Codes = table[np.minimum(offset, np.uint64(beyond), out=offset).view(np.int64)]
             return found
     else:
-        ascending, rank = wanted[order], order.astype(out)
 
         def look_up(column: NDArray[np.integer]) -> Codes:
             position = np.minimum(np.searchsorted(ascending, column), size - 1)
@@ -90,8 +93,7 @@ def ordered_encoder(candidates: Ordered, dtype: pl.DataType) -> Encoder:
     unit = column_types.tick(dtype)
     exact = isinstance(candidates, Grid) or column_types.tick(candidates.dtype) is not None
     if unit is not None and exact:
-        physical = column_types.integers(pl.Series([], dtype=dtype)).dtype
-        nearest = _nearest_of_integers(candidates, unit, physical, clipped=column_types.is_wide(dtype))
+        nearest = _nearest_of_integers(candidates, unit, dtype)
         if nearest is not None:
             return lambda values: _without_nulls(_by_chunks(column_types.integers(values), nearest, out), values, size)
     if column != "number":
@@ -136,7 +138,11 @@ def grid_steps(candidates: Ordered, dtype: pl.DataType) -> IntegerSteps | FloatS
     unit = column_types.tick(dtype)
     if unit is None:
         return FloatSteps.of(candidates)
-    return _integer_steps(candidates, unit, column_types.integers(pl.Series([], dtype=dtype)).dtype)
+    return _integer_steps(candidates, unit, _physical(dtype))
+
+
+def _physical(dtype: pl.DataType) -> np.dtype[np.integer]:
+    return column_types.integers(pl.Series([], dtype=dtype)).dtype
 
 
 def _integer_steps(grid: Grid, unit: Fraction, dtype: np.dtype[np.integer]) -> IntegerSteps | None:
@@ -155,9 +161,10 @@ def _integer_steps(grid: Grid, unit: Fraction, dtype: np.dtype[np.integer]) -> I
 
 
 def _nearest_of_integers(
-    candidates: Ordered, unit: Fraction, dtype: np.dtype[np.integer], *, clipped: bool
+    candidates: Ordered, unit: Fraction, column: pl.DataType
 ) -> Callable[[NDArray[np.integer]], NDArray[np.integer]] | None:
     """Return the exact way from physical integers to codes; None where it does not fit into 64 bits."""
+    dtype = _physical(column)
     info = np.iinfo(dtype)
     if isinstance(candidates, Points):
         own = column_types.integers(candidates.values)
@@ -167,7 +174,7 @@ def _nearest_of_integers(
             middles = (own[:-1] & own[1:]) + ((own[:-1] ^ own[1:]) >> 1)
         else:
             middles = (own[:-1].astype(object) + own[1:].astype(object)) * ratio.numerator // (2 * ratio.denominator)
-        if clipped and ((middles < info.min) | (middles >= info.max)).any():
+        if column_types.is_wide(column) and ((middles < info.min) | (middles >= info.max)).any():
             return None
         below = int(np.count_nonzero(middles < info.min))
         reachable = np.minimum(middles[below:], info.max).astype(dtype)

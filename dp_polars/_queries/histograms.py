@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_polars._numeric.arrays import Ints, offsets
+from dp_polars._numeric.arrays import Ints, lengths_from, offsets, owners, run_starts
 
 
 @dataclass(frozen=True)
@@ -35,19 +35,20 @@ class Histogram:
         return cls(codes.astype(np.int64), weights.astype(np.int64), sizes)
 
     @classmethod
+    def of_pairs(cls, groups: Ints, codes: Ints, weights: Ints | None, number: int) -> Histogram:
+        """Return the histogram of pairs in any order, for so many groups; weights (None: ones) of a pair add up."""
+        order = np.lexsort((codes, groups))
+        groups, codes = groups[order], codes[order]
+        first = run_starts(groups, codes)
+        totals = lengths_from(first, len(order)) if weights is None else np.add.reduceat(weights[order], first)
+        return cls.of_cells(groups[first], codes[first], totals, number)
+
+    @classmethod
     def of_rows(cls, codes: NDArray[np.integer], weights: Ints | None, lengths: Ints, size: int) -> Histogram:
         """Return the histogram of rows, group after group; rows with the code `size` are ignored."""
         counts = np.flatnonzero(codes < size)
-        groups = np.repeat(np.arange(len(lengths)), lengths)[counts]
-        own = codes[counts].astype(np.int64)
-        order = np.lexsort((own, groups))
-        groups, own = groups[order], own[order]
-        is_new = np.ones(len(order), bool)
-        is_new[1:] = (groups[1:] != groups[:-1]) | (own[1:] != own[:-1])
-        first = np.flatnonzero(is_new)
-        each = np.ones(len(order), np.int64) if weights is None else weights[counts][order]
-        totals = np.add.reduceat(each, first) if len(first) else each
-        return cls.of_cells(groups[first], own[first], totals, len(lengths))
+        own = None if weights is None else weights[counts]
+        return cls.of_pairs(owners(lengths)[counts], codes[counts].astype(np.int64), own, len(lengths))
 
     def with_code(self, code: int, weight: int) -> Histogram:
         """Return the histogram with one more code, above all others, of the same weight in every group."""

@@ -14,39 +14,10 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_polars._numeric.arrays import Ints, SignedInts
+from dp_polars._numeric.arrays import Ints, SignedInts, offsets, owners, positions, reduced
 
 if TYPE_CHECKING:
     from dp_polars._accounting.claims import NeighboringRelation
-
-
-def mode_range(relation: NeighboringRelation) -> Fraction:
-    """Return R of one row for a candidate's count: a row moves one of them by one, a replacement two, apart."""
-    return Fraction(1 if relation == "add_or_remove_one" else 2)
-
-
-def quantile_range(alpha: Fraction, relation: NeighboringRelation) -> Fraction:
-    """Return R of one row for the quantile score with α = num/den.
-
-    A row moves num·N − den·A by num or num − den, and likewise den·L − num·N + 1; so a score moves by at most
-    max(num, den − num), and two of them apart by twice that. A replacement removes one row and adds another, in the
-    same group or not: twice that.
-    """
-    one = 2 * max(alpha.numerator, alpha.denominator - alpha.numerator)
-    return Fraction(one if relation == "add_or_remove_one" else 2 * one)
-
-
-def quantile_gap(below: SignedInts, upto: SignedInts, total: SignedInts, alpha: Fraction) -> SignedInts:
-    """Return how far a candidate is from being the lower α-quantile, in units of 1/den rows; 0 where it is.
-
-    Parameters
-    ----------
-    below, upto
-        Rows strictly below the candidate, and at or below it.
-    total
-        All rows of the group, at least one.
-    """
-    return _gap(_excess(below, total, alpha), _excess(upto, total, alpha))
 
 
 def _excess(rows: SignedInts, total: SignedInts, alpha: Fraction) -> SignedInts:
@@ -89,19 +60,18 @@ class Runs:
     @classmethod
     def of_counts(cls, codes: Ints, counts: Ints, sizes: Ints) -> Runs:
         """Return the complete histogram with these counts, given by group and ascending code."""
-        ends = np.cumsum(sizes)
-        running = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-        totals = running[ends] - running[ends - sizes]
+        running = offsets(counts)
+        edges = running[offsets(sizes)]
+        totals = np.diff(edges)
         if len(sizes) == 1:  # nothing is before it
             return cls(codes, running[:-1], running[1:], sizes, totals)
-        before = np.repeat(running[ends - sizes], sizes)
+        before = np.repeat(edges[:-1], sizes)
         return cls(codes, running[:-1] - before, running[1:] - before, sizes, totals)
 
     def nth_unoccupied(self, n: Ints) -> Ints:
         """Return, for each group, the n-th code (from 0) that has no run."""
-        within = np.arange(len(self.codes)) - np.repeat(np.cumsum(self.sizes) - self.sizes, self.sizes)
-        owner = np.repeat(np.arange(len(self.sizes)), self.sizes)
-        passed = owner[self.codes - within <= n[owner]]
+        owner = owners(self.sizes)
+        passed = owner[self.codes - positions(0, self.sizes) <= n[owner]]
         return n + np.bincount(passed, minlength=len(self.sizes))
 
 
@@ -130,24 +100,6 @@ class Slots:
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__))
 
 
-def mode_slots(runs: Runs, size: int) -> Slots:
-    """Return a slot for each occupied code, and one for all others of the group (its `first` is −1)."""
-    counts = runs.upto - runs.below
-    groups, ends = len(runs.sizes), np.cumsum(runs.sizes)
-    best = np.zeros(groups, np.int64)
-    occupied = runs.sizes > 0
-    if len(counts):
-        best[occupied] = np.maximum.reduceat(counts, (ends - runs.sizes)[occupied])
-    rest = ends[size > runs.sizes]
-    gaps = np.repeat(best, runs.sizes) - counts
-    return Slots(
-        np.insert(gaps, rest, best[size > runs.sizes]),
-        np.insert(runs.codes, rest, -1),
-        np.insert(np.ones_like(counts), rest, (size - runs.sizes)[size > runs.sizes]),
-        runs.sizes + (size > runs.sizes),
-    )
-
-
 def quantile_slots(
     runs: Runs, size: int, alpha: Fraction, low: Ints | int = 0, high: Ints | int | None = None
 ) -> Slots:
@@ -158,8 +110,7 @@ def quantile_slots(
     # An entry is a stretch and the run after it; the last one of a group has no run.
     ends = np.cumsum(runs.sizes + 1)
     heads, lasts = ends - runs.sizes - 1, ends - 1
-    at = np.repeat(np.arange(len(ends)), runs.sizes)
-    at += np.arange(len(at))
+    at = positions(heads, runs.sizes)
     total = np.repeat(runs.totals, runs.sizes + 1)
     code, below, upto = np.empty_like(total), np.empty_like(total), np.empty_like(total)
     code[at], below[at], upto[at] = runs.codes, runs.below, runs.upto
@@ -255,42 +206,54 @@ class CountScore:
     ranks = None
 
     def range(self, relation: NeighboringRelation) -> Fraction:
-        """Return R: see `mode_range`."""
-        return mode_range(relation)
+        """Return R of one row: it moves one count by one; a replacement moves two of them, apart."""
+        return Fraction(1 if relation == "add_or_remove_one" else 2)
 
     def dense_gaps(self, counts: SignedInts) -> SignedInts:
-        """Return how many fewer rows each candidate has than the best one."""
         best: SignedInts = counts.max(axis=1, keepdims=True)
         return best - counts
 
     def slots(self, runs: Runs, size: int) -> Slots:
-        """Return the score blocks: see `mode_slots`."""
-        return mode_slots(runs, size)
+        """Return a slot for each occupied code, and one for all others of the group (its `first` is −1)."""
+        counts = runs.upto - runs.below
+        best = np.zeros(len(runs.sizes), np.int64)
+        best[runs.sizes > 0] = reduced(np.maximum, counts, runs.sizes)
+        has_rest = size > runs.sizes
+        rest = np.cumsum(runs.sizes)[has_rest]
+        return Slots(
+            np.insert(np.repeat(best, runs.sizes) - counts, rest, best[has_rest]),
+            np.insert(runs.codes, rest, -1),
+            np.insert(np.ones_like(counts), rest, (size - runs.sizes)[has_rest]),
+            runs.sizes + has_rest,
+        )
 
 
 @dataclass(frozen=True)
 class QuantileScore:
-    """How far a candidate is from being the lower α-quantile, of rows."""
+    """How far a candidate is from being the lower α-quantile, in units of 1/den rows; 0 where it is."""
 
     alpha: Fraction
     of_people = False
 
     @property
     def unit(self) -> int:
-        """Gaps are in units of 1/den rows."""
         return self.alpha.denominator
 
     @property
     def ranks(self) -> Fraction:
-        """Only rows near the rank α·N matter."""
         return self.alpha
 
     def range(self, relation: NeighboringRelation) -> Fraction:
-        """Return R: see `quantile_range`."""
-        return quantile_range(self.alpha, relation)
+        """Return R of one row, with α = num/den.
+
+        A row moves num·N − den·A by num or num − den, and likewise den·L − num·N + 1; so a score moves by at most
+        max(num, den − num), and two of them apart by twice that. A replacement removes one row and adds another, in the
+        same group or not: twice that.
+        """
+        one = 2 * max(self.alpha.numerator, self.alpha.denominator - self.alpha.numerator)
+        return Fraction(one if relation == "add_or_remove_one" else 2 * one)
 
     def dense_gaps(self, counts: SignedInts) -> SignedInts:
-        """Return the gaps: see `quantile_gap`."""
         upto = np.cumsum(counts, axis=1, dtype=counts.dtype)
         total = upto[:, -1:]
         upto = _excess(upto, total, self.alpha)
@@ -300,5 +263,4 @@ class QuantileScore:
         return gaps
 
     def slots(self, runs: Runs, size: int) -> Slots:
-        """Return the score blocks: see `quantile_slots`."""
         return quantile_slots(runs, size, self.alpha)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dp_polars._mechanisms.racing import exponents_of
 from dp_polars._numeric.column_types import exact_numbers, gaps_between
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def block_probabilities(
     numpy.ndarray
         Shape (n,), float64, relative error below 1e-12 where it does not underflow.
     """
-    exponents, logs = _exponents(gaps, rate), np.log(np.asarray(multiplicities, np.float64))
+    exponents, logs = exponents_of(gaps, rate), np.log(np.asarray(multiplicities, np.float64))
     if mechanism == LAPLACE:
         return _laplace_probabilities(exponents, np.asarray(multiplicities, np.float64))
     return np.exp(logs - exponents + block_log_factors(gaps, multiplicities, rate, mechanism))
@@ -117,7 +118,7 @@ def block_log_factors(
     gaps: NDArray[np.float64], multiplicities: ArrayLike, rate: Fraction | float, mechanism: str
 ) -> NDArray[np.float64]:
     """Return log(probability of one candidate of the block) + rate·gap, which never underflows."""
-    exponents, counts = _exponents(gaps, rate), np.asarray(multiplicities, np.float64)
+    exponents, counts = exponents_of(gaps, rate), np.asarray(multiplicities, np.float64)
     weights = np.exp(np.log(counts) - exponents)
     if mechanism == "exponential":
         return np.full(len(weights), -math.log(weights.sum()))
@@ -137,11 +138,6 @@ def share_of_best(blocks: ScoreBlocks, rate: float, mechanism: str) -> float:
     others = float(each[1:].sum())
     # The smaller of the two has the smaller error.
     return 1 - others if others < 0.5 else float(each[0])
-
-
-def _exponents(gaps: NDArray[np.float64], rate: Fraction | float) -> NDArray[np.float64]:
-    with np.errstate(over="ignore"):
-        return np.asarray(gaps * float(rate))
 
 
 def _chunks(n: int) -> Iterator[slice]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dp_polars._numeric.arrays import owners
 from dp_polars._numeric.extras import require
 from dp_polars._numeric.numbers import Number, positive_fraction, positive_int
 
@@ -78,8 +79,8 @@ def optimal_expected_error(n: int, levels: int, epsilon: Number) -> float:
     # One variable for each class of vectors and each gap in it: the probability of one candidate at that gap.
     variable = {key: i for i, key in enumerate((row, gap) for row in classes for gap in sorted(set(row)))}
     sizes = np.array([row.count(gap) for row, gap in variable])
-    cost = np.array([gap for _, gap in variable]) * sizes * np.repeat(orders, [len(set(r)) for r in classes])
-    owner = np.repeat(np.arange(len(classes)), [len(set(row)) for row in classes])
+    owner = owners(np.array([len(set(row)) for row in classes]))
+    cost = np.array([gap for _, gap in variable]) * sizes * orders[owner]
     total_is_one = sparse.csr_array((sizes, (owner, np.arange(len(variable)))))
 
     pairs = sorted(_neighboring_variables(classes, variable, levels))

@@ -106,8 +106,8 @@ class PrivacyProfile:
             mechanism, loss, _ = self.parts[0]
             with precision(_BITS):
                 below = -(ball(exact - loss) / 2).expm1()
-                return _float_up(below if mechanism == "permute_and_flip" else below**2 / -ball(-loss).expm1())
-        composed = float(_composed(self.parts).get_delta_for_epsilon(_float_down(exact))) * _SLACK
+                return _above(below if mechanism == "permute_and_flip" else below**2 / -ball(-loss).expm1())
+        composed = float(_composed(self.parts).get_delta_for_epsilon(_below(exact))) * _SLACK
         return min(max(composed, _SMALLEST_DELTA), _zcdp_delta(self._rho(), exact))
 
     def epsilon(self, delta: Number) -> float:
@@ -116,14 +116,14 @@ class PrivacyProfile:
         if not 0 <= exact < 1:
             msg = f"delta must be at least 0 and below 1, got {delta!r}."
             raise ValueError(msg)
-        pure, wanted = self._pure(), _float_down(exact)
+        pure, wanted = self._pure(), _below(exact)
         if wanted <= 0:
             return float_up(pure)
         if self._is_single():
             with precision(_BITS):
                 is_flip = self.parts[0][0] == "permute_and_flip"
                 below = ball(exact) if is_flip else (ball(exact) * -ball(-pure).expm1()).sqrt()
-                return max(0.0, _float_up(ball(pure) + 2 * (-below).log1p()))
+                return max(0.0, _above(ball(pure) + 2 * (-below).log1p()))
         proved = _zcdp_epsilon(self._rho(), wanted)
         if wanted >= _SMALLEST_DELTA:
             proved = min(proved, float(_composed(self.parts).get_epsilon_for_delta(wanted)) * _SLACK)
@@ -195,11 +195,11 @@ def compose(releases: Iterable[Release], *, delta: Number) -> float:
     return PrivacyProfile.of(releases).epsilon(delta)
 
 
-def _float_up(value: arb) -> float:
+def _above(value: arb) -> float:
     return float_up(upper(value))
 
 
-def _float_down(value: Fraction) -> float:
+def _below(value: Fraction) -> float:
     return -float_up(-value)
 
 
@@ -261,7 +261,7 @@ def _zcdp_delta(rho: Fraction, epsilon: Fraction) -> float:
         a = Fraction(float(above_one[logs.argmin()]))
         log = ball(a * ((1 + a) * rho - epsilon)) - ball(a).log() - ball(1 + a) * ball(1 / a).log1p()
         # Below the smallest float, and without numbers of as many digits as the exponent is large.
-        return min(1.0, _float_up(log.max(ball(_UNDERFLOW)).exp()))
+        return min(1.0, _above(log.max(ball(_UNDERFLOW)).exp()))
 
 
 def _zcdp_epsilon(rho: Fraction, delta: float) -> float:
@@ -273,4 +273,4 @@ def _zcdp_epsilon(rho: Fraction, delta: float) -> float:
     with precision(_BITS):
         a = Fraction(float(above_one[(order * r + logs / above_one).argmin()]))
         log = -ball(Fraction(delta)).log() - ball(a).log() - ball(1 + a) * ball(1 / a).log1p()
-        return max(0.0, _float_up(ball((1 + a) * rho) + log / ball(a)))
+        return max(0.0, _above(ball((1 + a) * rho) + log / ball(a)))

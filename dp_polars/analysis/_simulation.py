@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,7 @@ from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.release import bind
 from dp_polars._numeric import column_types
-from dp_polars._numeric.arrays import Ints
+from dp_polars._numeric.arrays import Ints, offsets, owners, positions, reduced
 from dp_polars._numeric.numbers import given, positive_fraction
 from dp_polars._queries.argmax import ArgMax
 from dp_polars._queries.choices import Choice
@@ -254,7 +255,6 @@ def _of_expression(
 
 def _of_histograms(query: Choice, types: Columns, everything: Histogram, kept: Histogram) -> _Blocks:
     """Return the blocks of a mode or a quantile; `kept`, the histogram after the bounds, is part of `everything`."""
-    groups = len(everything.sizes)
     codes, truly, sizes = everything.codes, everything.weights, everything.sizes
     seen = np.zeros_like(truly)
     seen[_positions(everything, kept)] = kept.weights
@@ -264,8 +264,7 @@ def _of_histograms(query: Choice, types: Columns, everything: Histogram, kept: H
     errors = true_slots.gaps / draw.score.unit
     order = np.arange(len(errors))
     if not query.is_ordered:  # from the worst to the best
-        owner = np.repeat(np.arange(groups), slots.sizes)
-        order = np.lexsort((slots.first, -errors, owner))
+        order = np.lexsort((slots.first, -errors, owners(slots.sizes)))
     # In a group of which nothing is kept all candidates are as good.
     gaps = np.where(np.repeat(kept_runs.totals == 0, slots.sizes), 0, slots.gaps)
     first = slots.first[order]
@@ -291,24 +290,18 @@ def _positions(everything: Histogram, part: Histogram) -> Ints:
     bits = np.uint64(int(everything.codes.max(initial=0)).bit_length())
 
     def cells(each: Histogram) -> NDArray[np.uint64]:
-        owner = np.repeat(np.arange(len(each.sizes), dtype=np.uint64), each.sizes)
-        return owner << bits | each.codes.astype(np.uint64)
+        return owners(each.sizes).view(np.uint64) << bits | each.codes.astype(np.uint64)
 
     return np.searchsorted(cells(everything), cells(part))
 
 
 def _of_scores(values: pl.Series, lengths: Ints, lowest: bool) -> _Blocks:
     """Return the blocks of an argmax, a row each. A group that offers no score has one block, whose answer is null."""
-    is_float = values.dtype.is_float()
-    numbers = column_types.floats(values) if is_float else column_types.exact_integers(values)
-    offered = np.isfinite(numbers) if is_float else values.is_not_null().to_numpy()
-    owner = np.repeat(np.arange(len(lengths)), lengths)[offered]
-    position = (np.arange(len(numbers)) - np.repeat(np.cumsum(lengths) - lengths, lengths))[offered]
-    numbers = numbers[offered]
+    numbers = column_types.exact_values(values)
+    offered = np.isfinite(numbers) if values.dtype.is_float() else values.is_not_null().to_numpy()
+    owner, position, numbers = (each[offered] for each in (owners(lengths), positions(0, lengths), numbers))
     counted = np.bincount(owner, minlength=len(lengths))
-    starts = np.cumsum(counted) - counted
-    best = (np.minimum if lowest else np.maximum).reduceat(numbers, starts[counted > 0]) if len(numbers) else numbers
-    best = np.repeat(best, counted[counted > 0])
+    best = np.repeat(reduced(np.minimum if lowest else np.maximum, numbers, counted), counted[counted > 0])
     high, low = (numbers, best) if lowest else (best, numbers)
     gaps = column_types.gaps_between(high, low).astype(np.float64)  # an infinite one has probability 0
     errors = gaps * float(column_types.tick(values.dtype) or 1)
@@ -329,27 +322,27 @@ def _of_scores(values: pl.Series, lengths: Ints, lowest: bool) -> _Blocks:
 def _table(output: _Output, claim: Claim) -> pl.DataFrame:
     """Return the result for one output at a claim, a row per group."""
     blocks, rate = output.blocks, claim.rate * output.score_unit
-    ends = np.cumsum(blocks.sizes)
-    starts = ends - blocks.sizes
+    bounds = offsets(blocks.sizes)
+    begins = bounds[:-1]
     law = np.empty(len(blocks.gaps))
-    ranges = np.empty((len(starts), 2, 2), np.int64)
-    for group, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+    ranges = np.empty((len(begins), 2, 2), np.int64)
+    for group, (start, end) in enumerate(pairwise(bounds.tolist())):
         part = slice(start, end)
         law[part] = block_probabilities(blocks.gaps[part], blocks.multiplicities[part], rate, claim.mechanism)
         ranges[group] = [_at_share(share, law[part], blocks.multiplicities[part]) for share in _SHARES]
-    ranges[:, :, 0] += starts[:, None]
+    ranges[:, :, 0] += begins[:, None]
     right = blocks.errors == 0
     # An error that overflows has probability 0.
     wrong = np.multiply(law, blocks.errors, out=np.zeros_like(law), where=law > 0)
     evidence = pl.Series(blocks.counted + blocks.left_out > 0)
-    first_right = np.minimum.reduceat(np.where(right, np.arange(len(law)), len(law)), starts)
+    first_right = np.minimum.reduceat(np.where(right, np.arange(len(law)), len(law)), begins)
     return pl.DataFrame(
         {
             "counted": blocks.counted,
             "left_out": blocks.left_out,
             "true_answer": blocks.answer(first_right, np.zeros_like(first_right)),
-            "probability_true": np.minimum(np.add.reduceat(np.where(right, law, 0), starts), 1),
-            "expected_error": np.add.reduceat(wrong, starts),
+            "probability_true": np.minimum(np.add.reduceat(np.where(right, law, 0), begins), 1),
+            "expected_error": np.add.reduceat(wrong, begins),
             "answer_5": blocks.answer(*ranges[:, 0].T),
             "answer_95": blocks.answer(*ranges[:, 1].T),
         }

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from dp_polars._numeric.extras import require
+from dp_polars._numeric.numbers import nearest_float_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,15 +64,9 @@ def make_measurement(
         if not 0 <= d_in < math.inf:
             msg = f"d_in must be finite and not negative, got {d_in!r}."
             raise ValueError(msg)
-        return _float_up(cost(Fraction(d_in)))
+        return nearest_float_up(cost(Fraction(d_in)))
 
     measurement: Measurement = measurements.make_user_measurement(
         domain, metric, measure, function, privacy_map, TO=output_type
     )
     return measurement
-
-
-def _float_up(x: Fraction) -> float:
-    """Return the smallest float64 that is at least `x`."""
-    nearest = float(x)
-    return nearest if Fraction(nearest) >= x else math.nextafter(nearest, math.inf)

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import altair as alt
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
     from dp_polars._accounting.budgets import Budget
     from dp_polars._accounting.claims import Unit
+    from dp_polars._numeric.column_types import Exact
     from dp_polars.analysis._rates import Comparable
 else:
     alt = require("altair", extra="plot")
@@ -47,6 +48,8 @@ _SYMBOLS = {"epsilon": "ε", "rho": "ρ"}
 _MOST_BARS = 30
 # Candidates with smaller probabilities have no bar of their own, where others have much larger ones.
 _UNLIKELY = 0.005
+# A text at the end of a bar.
+_BESIDE: dict[str, Any] = {"align": "left", "baseline": "middle", "dx": 4, "fontSize": 11}
 
 
 def error_curve(
@@ -167,7 +170,7 @@ def probabilities(
     --------
     >>> chart = probabilities([120, 117, 80], candidates=["flu", "asthma", "none"], epsilon=0.1, monotonic=True)
     """
-    array, shown = checked_scores("scores", scores), positive_int("most", most)
+    array, most = checked_scores("scores", scores), positive_int("most", most)
     names = [f"candidate {i}" for i in range(len(array))] if candidates is None else [str(name) for name in candidates]
     if not (len(names) == len(array) and 1 <= len(mechanisms) <= len(_charts.FILLS)):
         msg = (
@@ -183,16 +186,8 @@ def probabilities(
             for mechanism in mechanisms
         ]
     )
-    order = np.argsort(array, kind="stable")[::-1]
-    likely = laws.max(axis=0)
-    shown = min(shown, int(np.count_nonzero(likely >= min(_UNLIKELY, likely.max() / 10))))
-    labels = [f"{names[i]} (score {_shown(array.item(i))})" for i in order[:shown].tolist()]
-    each = [laws[:, order[:shown]]]
-    if shown < len(array):
-        labels.append(f"{len(array) - shown:,} others together")
-        each.append(laws[:, order[shown:]].sum(axis=1, keepdims=True))
+    labels, shares = _with_a_bar(array, names, laws, most)
     series = [_MECHANISMS.get(mechanism, mechanism) for mechanism in mechanisms]
-    shares = np.concatenate(each, axis=1)
     bars = pl.DataFrame(
         [
             (rank, labels[rank], name, p, f"{p:.1%}" if p >= 0.0005 else "< 0.1%")
@@ -218,8 +213,22 @@ def probabilities(
     drawn = base.mark_bar(stroke="black", strokeWidth=0.7).encode(
         fill=alt.Fill("mechanism:N", sort=series, scale=fills, legend=legend)
     )
-    texts = base.mark_text(align="left", baseline="middle", dx=4, fontSize=11).encode(text="text:N")
+    texts = base.mark_text(**_BESIDE).encode(text="text:N")
     return alt.LayerChart(layer=[drawn, texts], width=420, height=alt.Step(15 if len(series) > 1 else 22))
+
+
+def _with_a_bar(
+    scores: Exact, names: list[str], laws: NDArray[np.float64], most: int
+) -> tuple[list[str], NDArray[np.float64]]:
+    """Return labels and probabilities of the best candidates, as far as they are likely, and of all others together."""
+    order, likely = np.argsort(scores, kind="stable")[::-1], laws.max(axis=0)
+    shown = min(most, int(np.count_nonzero(likely >= min(_UNLIKELY, likely.max() / 10))))
+    labels = [f"{names[i]} (score {_shown(scores.item(i))})" for i in order[:shown].tolist()]
+    shares = laws[:, order[:shown]]
+    if shown < len(order):
+        labels.append(f"{len(order) - shown:,} others together")
+        shares = np.column_stack([shares, laws[:, order[shown:]].sum(axis=1)])
+    return labels, shares
 
 
 def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
@@ -332,7 +341,7 @@ def budget(budget: Budget) -> alt.LayerChart:
     bars = base.mark_bar(stroke="black", strokeWidth=0.7, height={"band": 0.7}).encode(
         x=alt.X("before:Q", scale=scale, axis=summed), x2="after:Q", fill=alt.Fill("fill:N", scale=None)
     )
-    texts = base.mark_text(align="left", baseline="middle", dx=4, fontSize=11).encode(x="after:Q", text="text:N")
+    texts = base.mark_text(**_BESIDE).encode(x="after:Q", text="text:N")
     rule = edge.mark_rule(**dashed).encode(x="total:Q")
     return alt.LayerChart(layer=[rule, bars, texts], width=420, height=alt.Step(26), title=title)
 

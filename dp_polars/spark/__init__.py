@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from dp_polars._accounting.budgets import Budget
     from dp_polars._engines.contract import Output, Work
 
-_types: Any = require("pyspark.sql.types", extra="spark")
 _sql: Any = require("pyspark.sql", extra="spark")
 
 # Where Spark keeps the type of a text column whose texts it pads, or whose length it checks.
@@ -106,7 +105,7 @@ class _SparkEngine(Engine["DataFrame"]):
         frame = self._frame
         _check_unit(frame, work.privacy_unit)
         names = [] if work.keys is None else work.keys.columns
-        fields = [_types.StructField(name, frame.schema[name].dataType) for name in names]
+        fields = [_column_types.types.StructField(name, frame.schema[name].dataType) for name in names]
         table = key_table(frame.sparkSession, work.keys, fields)
         histograms = [
             histogram(frame, work.privacy_unit, names, table, work.groups, tally, tally.columns[0].meta.root_names()[0])
@@ -120,9 +119,9 @@ class _SparkEngine(Engine["DataFrame"]):
             kind = _column_types.spark_type(answer.dtype)
             if is_own:
                 kind = frame.schema[columns[0].meta.root_names()[0]].dataType
-            fields.append(_types.StructField(answer.output.name, kind))
+            fields.append(_column_types.types.StructField(answer.output.name, kind))
         drawn = union(table, histograms).mapInArrow(
-            drawing(answers, [field.name for field in fields]), _types.StructType(fields)
+            drawing(answers, [field.name for field in fields]), _column_types.types.StructType(fields)
         )
         if self._target is not None:
             _check_names(drawn)

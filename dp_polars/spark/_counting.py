@@ -16,6 +16,7 @@ import polars as pl
 from dp_polars._numeric.extras import require
 from dp_polars._queries.codings import CategoryCoding, NearestCoding
 from dp_polars._queries.encoding import FloatSteps
+from dp_polars.spark._column_types import types
 from dp_polars.spark._workers import MARKER, encoding
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from dp_polars._engines.contract import Tally
 
 sf = require("pyspark.sql.functions", extra="spark")
-types = require("pyspark.sql.types", extra="spark")
 Window = require("pyspark.sql", extra="spark").Window
 
 # Public tables up to this size go to every executor, so that the private rows need not be sorted for the join.

@@ -133,20 +133,12 @@ def _draw(histogram: pa.Table, answers: Sequence[Answer]) -> list[pa.Array]:
 
 
 def _histogram(groups: Ints, codes: Ints, counts: Ints, listed: Ints) -> Histogram:
-    """Return the histogram of one tally, in the order of the groups listed."""
-    order = np.lexsort((codes, groups))
-    groups, codes = groups[order], codes[order]
-    # A code has a row from each task that encoded it.
-    is_new = np.ones(len(order), bool)
-    is_new[1:] = (groups[1:] != groups[:-1]) | (codes[1:] != codes[:-1])
-    new = np.flatnonzero(is_new)
-    groups, codes, totals = groups[new], codes[new], np.add.reduceat(counts[order], new) if len(new) else counts
-    first = np.searchsorted(groups, listed)
-    sizes = np.searchsorted(groups, listed, side="right") - first
-    if sizes.sum() != len(new):
+    """Return the histogram of one tally, in the order of the groups listed, which ascend."""
+    if not np.isin(groups, listed).all():
         msg = "Every group must come with its key: Spark has divided one between two tasks."
         raise RuntimeError(msg)
-    return Histogram(codes, totals, sizes)
+    # A code has a row from each task that encoded it.
+    return Histogram.of_pairs(np.searchsorted(listed, groups), codes, counts, len(listed))
 
 
 def _numpy(column: pa.ChunkedArray) -> Ints:

@@ -21,7 +21,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from dp_polars._accounting import budgets, ledger
+from dp_polars._accounting import budgets, ledger, locks
 from dp_polars._accounting.budgets import Budget, BudgetExceededError
 from dp_polars._accounting.claims import Claim, Contributions, Loss
 
@@ -624,14 +624,14 @@ def locked_by_sqlite(path):
 @pytest.mark.parametrize("locked", [locked_beside, locked_by_sqlite])
 def test_a_ledger_that_stays_busy_is_a_clear_error(tmp_path, monkeypatch, locked):
     budget = Budget(epsilon=1, path=tmp_path / "ledger.db")
-    monkeypatch.setattr(ledger, "_BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(locks, "_BUSY_SECONDS", 0.05)
     with locked(budget.path):
         for use in (lambda: pay(budget, claim(epsilon=0.1)), lambda: budget.spent):
             with pytest.raises(TimeoutError, match=r"was busy for 0\.05 seconds\. Nothing was released"):
                 use()
     pay(budget, claim(epsilon=0.1))
     assert budget.spent == Fraction(1, 10)
-    assert not ledger._descriptors
+    assert not locks._descriptors
 
 
 @pytest.mark.parametrize("locked", [locked_beside, locked_by_sqlite])
@@ -650,7 +650,7 @@ with getattr(test_budgets, sys.argv[3])(one.path):
     for budget in (memory, other):
         pay(budget, claim(epsilon=0.5))
     if os.fork() == 0:
-        assert (other.spent, len(test_budgets.ledger._descriptors)) == (0.5, 0)
+        assert (other.spent, len(test_budgets.locks._descriptors)) == (0.5, 0)
         os._exit(0)
     assert os.wait()[1] == 0
     assert pays.is_alive()
@@ -658,7 +658,7 @@ pays.join()
 assert (memory.spent, one.spent, other.spent) == (0.5, 0.5, 0.5)
 """
     run = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path), str(Path(__file__).parent), locked.__name__]
-    subprocess.run(run, check=True, timeout=ledger._BUSY_SECONDS / 2)
+    subprocess.run(run, check=True, timeout=locks._BUSY_SECONDS / 2)
 
 
 def test_a_fork_does_not_keep_the_lock_of_a_parent_that_dies(tmp_path, monkeypatch):
@@ -666,12 +666,12 @@ def test_a_fork_does_not_keep_the_lock_of_a_parent_that_dies(tmp_path, monkeypat
     code = """
 import os, signal, sys, threading, time
 sys.path.insert(0, sys.argv[2])
-from test_budgets import Budget, claim, pay, ledger
+from test_budgets import Budget, claim, locks, pay
 one = Budget.__new__(Budget)  # the ledger is locked: it can't be opened as usual
 one.__dict__.update(unit="epsilon", total=1, path=__import__("pathlib").Path(sys.argv[1]), name=None, _seen=0)
 threading.Thread(target=pay, args=[one, claim(epsilon=0.5)]).start()
 time.sleep(0.2)
-assert ledger._descriptors
+assert locks._descriptors
 if os.fork() == 0:
     print(os.getpid(), flush=True)
     time.sleep(600)
@@ -685,7 +685,7 @@ os.kill(os.getpid(), signal.SIGKILL)
         parent.wait()
         parent.stdout.close()
     try:
-        monkeypatch.setattr(ledger, "_BUSY_SECONDS", 1)
+        monkeypatch.setattr(locks, "_BUSY_SECONDS", 1)
         assert one.spent == 0
     finally:
         os.kill(child, signal.SIGKILL)
@@ -695,8 +695,8 @@ def test_a_copied_descriptor_does_not_keep_the_lock(tmp_path, monkeypatch):
     """As a child has that was forked by code that tells Python nothing."""
     one = Budget(epsilon=1, path=tmp_path / "ledger.db")
     with one._transaction():
-        copied = os.dup(*ledger._descriptors)
-    monkeypatch.setattr(ledger, "_BUSY_SECONDS", 0.05)
+        copied = os.dup(*locks._descriptors)
+    monkeypatch.setattr(locks, "_BUSY_SECONDS", 0.05)
     try:
         assert one.spent == 0
     finally:
@@ -747,11 +747,11 @@ def test_what_can_not_be_locked_is_an_error(tmp_path, monkeypatch):
 
 
 def test_without_flock_a_ledger_has_the_locks_of_sqlite(tmp_path, monkeypatch):
-    monkeypatch.setattr(ledger, "fcntl", None)
+    monkeypatch.setattr(locks, "fcntl", None)
     one = Budget(epsilon=1, path=tmp_path / "ledger.db")
     pay(one, claim(epsilon=0.1))
     assert set(contents(tmp_path)) == {"ledger.db"}
-    monkeypatch.setattr(ledger, "_BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(locks, "_BUSY_SECONDS", 0.05)
     with locked_by_sqlite(one.path), pytest.raises(TimeoutError, match="was busy"):
         pay(one, claim(epsilon=0.1))
     assert one.spent == Fraction(1, 10)

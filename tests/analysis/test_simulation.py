@@ -21,7 +21,7 @@ DRAWS = 100_000
 
 
 def quantile_scores(codes, size, alpha=Fraction(1, 2)):
-    """The quantile score (scores.quantile_gap), candidate by candidate."""
+    """The quantile score (`QuantileScore`), candidate by candidate."""
     num, den, n = alpha.numerator, alpha.denominator, len(codes)
     below = [sum(c < i for c in codes) for i in range(size)]
     upto = [sum(c <= i for c in codes) for i in range(size)]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from dp_polars._numeric.numbers import as_fraction, float_up, positive_fraction, positive_int, show
+from dp_polars._numeric.numbers import as_fraction, float_up, nearest_float_up, positive_fraction, positive_int, show
 
 
 @pytest.mark.parametrize(
@@ -121,6 +121,12 @@ def test_numbers_beyond_the_floats_for_people(exponent):
     text = show(Fraction(10) ** exponent / 3 * 3)
     assert Fraction(text) == Fraction(10) ** exponent
     assert len(text) < 15
+
+
+@given(st.fractions(0, 10**6))
+def test_the_smallest_float_that_is_not_below(value):
+    rounded = nearest_float_up(value)
+    assert Fraction(rounded) >= value > Fraction(float(np.nextafter(rounded, -1)))
 
 
 @given(st.fractions(0, 10**6) | st.floats(0, 1e300).map(lambda x: as_fraction("x", x)))

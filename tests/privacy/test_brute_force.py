@@ -14,7 +14,7 @@ from dp_polars._accounting.claims import Claim, Contributions, Loss, laplace_rho
 from dp_polars._mechanisms.racing import Winners
 from dp_polars._queries import choices, drawing
 from dp_polars._queries.drawing import Draw
-from dp_polars._queries.scores import quantile_range
+from dp_polars._queries.scores import QuantileScore
 from dp_polars.analysis import privacy_loss
 from dp_polars.analysis._laws import block_log_factors
 from tests import reference
@@ -161,7 +161,7 @@ def test_a_quantile_on_a_billion_points_loses_epsilon(score, places, rows, contr
         assert found.max() >= 0.99 * epsilon
     elif places == 3:
         # Two scores of one group move apart by 2·den; by R only those of two groups.
-        assert found.max() >= 0.99 * epsilon * 2 * alpha.denominator / quantile_range(alpha, relation)
+        assert found.max() >= 0.99 * epsilon * 2 * alpha.denominator / QuantileScore(alpha).range(relation)
 
 
 # Scores of the caller's own

@@ -19,7 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dp_polars as dpp
-from dp_polars._queries.candidates import Categories, Grid, Points, ordered
+from dp_polars._queries.candidates import Categories, Points, ordered
+from dp_polars._queries.grids import Grid
 
 UTC = timezone.utc
 BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")

@@ -21,8 +21,7 @@ WAYS = [drawing._draw_dense, drawing._draw_sparse, draw_from_rows]
 
 def histogram_of(draw, codes, lengths):
     """What one has who has a histogram and no rows."""
-    ends = np.cumsum(lengths)
-    counts = np.array([np.bincount(c, minlength=draw.size + 1)[: draw.size] for c in np.split(codes, ends[:-1])])
+    counts = counts_of(draw.size, codes, lengths)
     return Runs.of_counts(np.nonzero(counts)[1], counts[counts > 0], (counts > 0).sum(axis=1))
 
 
@@ -51,12 +50,16 @@ def groups_of_rows(draw):
     return size, np.concatenate([np.array(g, np.uint8) for g in groups]), np.array([len(g) for g in groups])
 
 
+def counts_of(size, codes, lengths):
+    parts = np.split(codes, np.cumsum(lengths)[:-1])
+    return np.array([np.bincount(part, minlength=size + 1)[:size] for part in parts])
+
+
 @given(groups_of_rows(), st.sampled_from(ALPHAS), st.fractions(Fraction(1, 20), 20))
 @settings(max_examples=60)
 def test_all_ways_build_the_same_scores(rows, alpha, rate):
     size, codes, lengths = rows
-    ends = np.cumsum(lengths)
-    counts = np.array([np.bincount(c, minlength=size + 1)[:size] for c in np.split(codes, ends[:-1])])
+    counts = counts_of(size, codes, lengths)
     draw = Draw(size, score_of(alpha), rate, "exponential")
     for way in [*WAYS, from_runs, from_blocks]:
         assert (built_gaps(way, draw, codes, lengths) == gaps_of(counts, alpha)).all()
@@ -66,8 +69,7 @@ def test_all_ways_build_the_same_scores(rows, alpha, rate):
 @settings(max_examples=60)
 def test_a_histogram_without_its_far_ends_keeps_every_score(rows, alpha, rate):
     size, codes, lengths = rows
-    ends = np.cumsum(lengths)
-    counts = np.array([np.bincount(c, minlength=size + 1)[:size] for c in np.split(codes, ends[:-1])])
+    counts = counts_of(size, codes, lengths)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(drawing, "FAR", 9.0)
         patch.setattr(racing, "FAR", 9.0)

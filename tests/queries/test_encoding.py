@@ -13,8 +13,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import dp_polars as dpp
-from dp_polars._queries.candidates import Categories, Grid, ordered
+from dp_polars._queries.candidates import Categories, ordered
 from dp_polars._queries.encoding import category_encoder, code_dtype, ordered_encoder
+from dp_polars._queries.grids import Grid
 
 UTC = timezone.utc
 INTEGERS = [pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.Int128, pl.UInt128]

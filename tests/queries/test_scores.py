@@ -10,9 +10,10 @@ import polars as pl
 import pytest
 from hypothesis import given
 
-from dp_polars._queries.candidates import grid, ordered
+from dp_polars._queries.candidates import ordered
 from dp_polars._queries.encoding import ordered_encoder
-from dp_polars._queries.scores import Runs, mode_range, mode_slots, quantile_gap, quantile_range, quantile_slots
+from dp_polars._queries.grids import grid
+from dp_polars._queries.scores import CountScore, QuantileScore, Runs, quantile_slots
 from tests.privacy.datasets import all_counts, gaps_of, scores_of
 
 ALPHAS = [Fraction(1, 2), Fraction(1, 4), Fraction(3, 4), Fraction(9, 10), Fraction(1, 10), Fraction(2, 7)]
@@ -41,9 +42,7 @@ def test_exactly_the_lower_quantile_scores_zero(alpha):
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_gaps_are_those_of_the_definition(alpha):
     counts = all_counts(4, 6)[1:]
-    upto = np.cumsum(counts, axis=1)
-    found = quantile_gap(upto - counts, upto, upto[:, -1:], alpha)
-    assert (found == gaps_of(counts, alpha)).all()
+    assert (QuantileScore(alpha).dense_gaps(counts) == gaps_of(counts, alpha)).all()
 
 
 def largest_range(data_sets, scores, near):
@@ -58,7 +57,7 @@ def test_the_range_by_enumeration(alpha):
     change = counts[:, None, :] - counts[None, :, :]
     one_row = np.abs(change).sum(axis=2) == 1
     replaced = (np.abs(change).sum(axis=2) == 2) & (change.sum(axis=2) == 0)
-    exact = mode_range if alpha is None else lambda relation: quantile_range(alpha, relation)
+    exact = (CountScore() if alpha is None else QuantileScore(alpha)).range
     assert largest_range(counts, scores, one_row) == exact("add_or_remove_one")
     # A replacement is a removal in one group and an addition in another one; within one group it does less.
     assert exact("replace_one") == 2 * exact("add_or_remove_one")
@@ -120,7 +119,7 @@ def test_a_sparse_histogram_says_what_lies_below(counts):
 @given(histograms(), st.sampled_from([None, *ALPHAS]))
 def test_slots_name_every_code_once_with_its_gap(counts, alpha):
     size = counts.shape[1]
-    slots = mode_slots(runs_of(counts), size) if alpha is None else quantile_slots(runs_of(counts), size, alpha)
+    slots = (CountScore() if alpha is None else QuantileScore(alpha)).slots(runs_of(counts), size)
     assert (slots.multiplicities > 0).all()
     end = 0
     for group, of_group in enumerate(slots.sizes):
