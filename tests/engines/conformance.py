@@ -120,10 +120,11 @@ class Noting:
 
 
 @dataclass(frozen=True)
-class Failing:
+class Failing(Noting):
     """Fails where rows are read, with a value of a row in its message."""
 
     def __call__(self) -> None:
+        Noting.__call__(self)
         msg = f"no such value: {SECRET}"
         raise RuntimeError(msg)
 
@@ -413,13 +414,14 @@ class Conformance:
 
     # --- Errors ---
 
-    def test_a_failure_shows_no_value_and_stays_charged(self, capfd):
+    def test_a_failure_shows_no_value_and_stays_charged(self, notes, capfd):
         budget = dpp.Budget(epsilon=1)
         with pytest.raises(dpp.ReleaseError) as caught:
-            release_by(self.query(), self.make(visits(), Failing()), budget)
+            release_by(self.query(), self.make(visits(), Failing(notes)), budget)
         assert caught.value.__cause__ is caught.value.__context__ is None
         assert str(caught.value) == str(dpp.ReleaseError())
         assert SECRET not in "".join(capfd.readouterr())
+        assert notes.exists()
         assert budget.remaining == 0
 
     MISFITS: ClassVar[dict[str, Any]] = {

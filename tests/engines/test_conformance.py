@@ -21,7 +21,7 @@ class OfPolars(Conformance):
 
         rows = frame.lazy()
         if read is not None:
-            rows = rows.map_batches(noted, schema=frame.schema)
+            rows = rows.map_batches(noted, schema=frame.schema, projection_pushdown=False)
         return PolarsEngine(rows, lambda: rows, self.engine, self.partitions)
 
 
