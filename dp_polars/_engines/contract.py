@@ -29,11 +29,14 @@ class Tally:
     Parameters
     ----------
     columns
-        Row-by-row expressions of the private rows, one output each; for engines that run no expressions, plain columns.
+        Row-by-row expressions of the private rows, one output each. For engines that run no expressions they are plain
+        columns: `column.meta.root_names()[0]` is the name.
     types
-        Their types.
+        Their types; of plain columns, as `Engine.schema` gave them.
     evidence
-        Columns -> code and weight.
+        How a row becomes evidence. `coding.encoder()` takes one Series per column, of these `types`, and returns one code
+        per row, also for null; `coding.size` is the code of a row that is ignored. `weighing.weigher()` takes the same
+        and returns one integer per row. None: one each. Where no column is read, every row has the code 0.
     kept
         The most that is kept of one person's rows.
     people
@@ -96,7 +99,8 @@ class Work:
     privacy_unit
         The column that tells people apart. None: every row is a person of its own, and nothing is bounded.
     keys
-        The public groups, in the types of the private columns: row i is group i. None: one group.
+        The public groups: row i is group i. The columns have the names and types of private ones (of a Categorical: its
+        text). They hold no null and repeat no row. None: one group.
     tallies
         The histograms, each once: outputs that need the same one share it.
     outputs
@@ -133,14 +137,17 @@ class Engine(ABC, Generic[Released]):
     A release calls `schema` and `check`, charges the budget, and then calls `answer`, once. The duties:
 
     1. **Before the charge** (`schema`, `check`) no row is read. Their errors are free and depend on public things only:
-       names, types, the query.
+       names, types, the query. `schema` is asked for the columns of tallies and keys; that the privacy unit is a
+       column too, `check` must see to, unless expressions are run (a release then knows it from `schema`).
     2. **Evidence first.** `answer` leaves out rows whose person is null or NaN, rows of keys that are not listed (null
-       equals no key), and rows whose code is `coding.size`.
-    3. **Then bounds.** Of each person's rows that are left, `kept` says how many stay: first that many groups, then so
-       many rows in each group, then so many in all. What stays is random and depends on that person's own rows and on
-       fresh random words alone, never on another person's rows or on the order of rows.
+       equals no key), and, in each tally, rows whose code is `coding.size`. -0.0 and 0.0 are one person.
+    3. **Then bounds.** Where people are counted (`people`), rows of a person with the same group and code are one from
+       here on. Of each person's rows that are left, `kept` says how many stay: first that many groups, then so
+       many rows in each group, then so many in all; None is no bound. Each time it is a uniformly random subset, which
+       depends on that person's own rows and on fresh random words alone, never on another person's rows or on the
+       order of rows.
     4. **Then counting.** The weight of a code in a group is the number of distinct people who have it there
-       (`people`), or the sum of the rows' weights.
+       (`people`), or the sum of the rows' weights. Where `Work.privacy_unit` is None, every row is a person.
     5. **The same codes.** A row has the code that `coding.encoder()` gives it, and the weight of `weighing.weigher()`,
        whatever arithmetic found it.
     6. **One draw.** Every public group is drawn exactly once for each output, also one without rows, and also where a
@@ -179,7 +186,7 @@ class LocalEngine(Engine[pl.DataFrame]):
 
     @abstractmethod
     def histograms(self, work: Work) -> list[Histogram]:
-        """Return the histogram of each tally."""
+        """Return the histogram of each tally, in their order, with a size for each public group, also without rows."""
 
     def answer(self, work: Work) -> pl.DataFrame:
         """Return the public keys, then one column per output."""

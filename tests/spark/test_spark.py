@@ -6,7 +6,6 @@ import datetime as dt
 import json
 import os
 import re
-import shutil
 import signal
 import sys
 import threading
@@ -30,81 +29,25 @@ from dp_polars._engines.bounding import Kept
 from dp_polars._engines.contract import Output
 from dp_polars._queries.choices import Quantile
 from tests import reference
+from tests.spark.tools import MARKS, PARTITIONS, need_spark, to_polars, to_spark
 from tests.statistical.goodness import check_sampler, fits
 from tests.tallies import as_frame, tally_of
 
-# Set where nothing may be skipped.
-REQUIRED = bool(os.environ.get("REQUIRE_SPARK"))
-if not REQUIRED:
-    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'dp-polars[spark]'")
+need_spark()
 
 from pyspark import cloudpickle  # noqa: E402
-from pyspark.sql import SparkSession  # noqa: E402
 from pyspark.sql import functions as sf  # noqa: E402
 
 import dp_polars.spark  # noqa: E402
 from dp_polars.spark import _counting, _workers  # noqa: E402
 
-pytestmark = [
-    # One worker of pytest-xdist runs all of this, so that Spark starts once.
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.filterwarnings("ignore:.*pandas:FutureWarning"),
-    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
-]
-
-PARTITIONS = 6
+pytestmark = MARKS
 
 
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory):
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        message = "Java 17 or newer is missing: neither java nor JAVA_HOME was found"
-        pytest.fail(message) if REQUIRED else pytest.skip(message)
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    folder = tmp_path_factory.mktemp("spark")
-    session = (
-        SparkSession.builder.master("local-cluster[2,1,1024]")
-        .config("spark.driver.memory", "1g")
-        .config("spark.executor.memory", "1g")
-        .config("spark.local.dir", str(folder / "local"))
-        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "OFF")
-        .config("spark.task.maxFailures", "3")
-        .config("spark.shuffle.io.maxRetries", "1")
-        .config("spark.shuffle.io.retryWait", "500ms")
-        .config("spark.sql.session.timeZone", "America/New_York")
-        # Adaptive execution would put frames as small as these into one task.
-        .config("spark.sql.shuffle.partitions", PARTITIONS)
-        .config("spark.sql.adaptive.coalescePartitions.enabled", "false")
-        .getOrCreate()
-    )
+@pytest.fixture(scope="module", autouse=True)
+def _by_value():
     # The classes of this file are not importable on the executors.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    session.sparkContext.setCheckpointDir(str(folder / "checkpoints"))
-    yield session
-    session.stop()
-
-
-@pytest.fixture
-def few_tasks(spark):
-    """Small plans in few tasks, where it does not matter how many there are."""
-    spark.conf.set("spark.sql.shuffle.partitions", 2)
-    spark.conf.set("spark.sql.adaptive.enabled", "false")
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    yield
-    spark.conf.unset("spark.sql.codegen.wholeStage")
-    spark.conf.set("spark.sql.shuffle.partitions", PARTITIONS)
-    spark.conf.set("spark.sql.adaptive.enabled", "true")
-
-
-def to_spark(spark, frame, schema=None):
-    return spark.createDataFrame(frame.to_arrow(), schema)
-
-
-def to_polars(frame):
-    return pl.DataFrame(pl.from_arrow(frame.toArrow()))
 
 
 # --- Counting -------------------------------------------------------------------------------------------------------
@@ -400,7 +343,7 @@ def test_a_group_without_its_key_is_not_drawn():
     """What a plan that divides a group between two tasks would give the second one."""
     query = dpp.mode("x", [1, 2], epsilon=1).query
     batch = pa.RecordBatch.from_pydict({"group": [0], "tally": [0], "code": [1], "count": [5]})
-    draw = _workers.drawing([_workers.Answer(Output("x", query, (pl.Int64(),), 0), pl.Int64())], ["x"])
+    draw = _workers.drawing([_workers.Answer(Output("x", query, (pl.Int64(),), (0,)), pl.Int64())], ["x"])
     with pytest.raises(RuntimeError, match="Every group must come with its key"):
         list(draw([batch]))
 
@@ -514,10 +457,10 @@ def logged(log, pause):
     """A quantile that notes its draws in a file, and then takes its time."""
 
     class Logged(Quantile):
-        def answers(self, histogram, *columns):
-            drawn = super().answers(histogram, *columns)
+        def answers(self, histograms, *columns):
+            drawn = super().answers(histograms, *columns)
             with log.open("a") as file:
-                file.write(json.dumps([os.getpid(), drawn.to_list()]) + "\n")
+                file.write(json.dumps([os.getpid(), drawn.values.to_list()]) + "\n")
             time.sleep(pause)
             return drawn
 

@@ -1,0 +1,85 @@
+"""Codes and histograms in plain Python: what engines must agree with."""
+
+from __future__ import annotations
+
+import datetime as dt
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+CodeOf: TypeAlias = Callable[[Any], "int | None"]
+Row: TypeAlias = "dict[str, Any]"
+# Key -> code -> weight.
+Histograms: TypeAlias = "dict[tuple[Any, ...], dict[int, int]]"
+
+_MICROSECOND = dt.timedelta(microseconds=1)
+
+
+def category_code(candidates: Sequence[Any]) -> CodeOf:
+    """A value's position among the candidates."""
+    return lambda value: candidates.index(value) if value in candidates else None
+
+
+def nearest_code(points: Sequence[Any]) -> CodeOf:
+    """The position of the candidate that is nearest to a value, ties down; NaN has none."""
+    exact = [_number(point) for point in points]
+    middles = [(a + b) / 2 for a, b in pairwise(exact)]
+    return lambda value: None if value != value else bisect_left(middles, _number(value))
+
+
+def _number(value: Any) -> Any:
+    """A value on the axis of its type, exactly; times in microseconds."""
+    if isinstance(value, dt.datetime):
+        return Fraction((value - dt.datetime(1970, 1, 1, tzinfo=value.tzinfo)) // _MICROSECOND)
+    if isinstance(value, dt.date):
+        return _number(dt.datetime(value.year, value.month, value.day))
+    if isinstance(value, dt.time):
+        return _number(dt.datetime.combine(dt.date(1970, 1, 1), value))
+    if isinstance(value, dt.timedelta):
+        return Fraction(value // _MICROSECOND)
+    return value if value in (float("inf"), -float("inf")) else Fraction(value)
+
+
+def evidence(
+    rows: Iterable[Row],
+    keys: Sequence[Row] | None,
+    column: str,
+    code_of: CodeOf,
+    unit: str | None,
+) -> list[tuple[Any, tuple[Any, ...], int, Row]]:
+    """Person, key, code and the row itself, of the rows that count."""
+    names = [] if keys is None else list(keys[0])
+    listed = {()} if keys is None else {tuple(key.values()) for key in keys}
+    found = []
+    for number, row in enumerate(rows):
+        person = number if unit is None else row[unit]
+        key = tuple(row[name] for name in names)
+        code = None if row[column] is None else code_of(row[column])
+        if person is not None and person == person and key in listed and code is not None:
+            found.append((person, key, code, row))
+    return found
+
+
+def histograms(
+    rows: Iterable[Row],
+    keys: Sequence[Row] | None,
+    column: str,
+    code_of: CodeOf,
+    *,
+    unit: str | None = None,
+    people: bool = False,
+    weight: str | None = None,
+) -> Histograms:
+    """The histogram of every public group, where nobody is over a bound."""
+    counted: dict[tuple[Any, ...], Counter[int]] = defaultdict(Counter)
+    whose = set()
+    for person, key, code, row in evidence(rows, keys, column, code_of, unit):
+        if people and (repr(person), key, code) in whose:
+            continue
+        whose.add((repr(person), key, code))
+        counted[key][code] += 1 if weight is None else row[weight]
+    listed = [()] if keys is None else [tuple(key.values()) for key in keys]
+    return {key: dict(counted[key]) for key in listed}

@@ -1,0 +1,106 @@
+"""An engine in pure Python, written from nothing but the docstrings of `dp_polars/_engines/contract.py`.
+
+It shows that they suffice. It is no example of a fast engine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from random import SystemRandom
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from dp_polars._engines.bounding import Kept
+from dp_polars._engines.contract import LocalEngine, Tally, Work
+from dp_polars._queries.histograms import Histogram
+
+Row = dict[str, Any]
+Evidence = tuple[int, int, int]  # group, code, weight
+
+
+class ToyEngine(LocalEngine):
+    """Rows as dicts.
+
+    Parameters
+    ----------
+    rows
+        The private rows.
+    types
+        The type of each column.
+    """
+
+    rows_are = "the list of dicts"
+
+    def __init__(self, rows: Iterable[Row], types: dict[str, pl.DataType]) -> None:
+        self._rows, self._types = rows, types
+
+    def schema(self, columns: Collection[str]) -> pl.Schema:
+        for name in columns:
+            self._must_have(name)
+        return pl.Schema({name: self._types[name] for name in columns})
+
+    def check(self, work: Work) -> None:
+        if work.privacy_unit is not None:
+            self._must_have(work.privacy_unit)
+            if self._types[work.privacy_unit].is_nested():
+                msg = f"the privacy unit {work.privacy_unit!r} must be a value that Python can hash."
+                raise TypeError(msg)
+
+    def histograms(self, work: Work) -> list[Histogram]:
+        rows = list(self._rows)
+        return [_histogram(rows, work, tally) for tally in work.tallies]
+
+    def _must_have(self, name: str) -> None:
+        if name not in self._types:
+            msg = f"the rows must have the column {name!r}, got the columns {list(self._types)}."
+            raise ValueError(msg)
+
+
+def _histogram(rows: list[Row], work: Work, tally: Tally) -> Histogram:
+    people = defaultdict(list)
+    for person, evidence in _evidence(rows, work, tally):
+        people[person].append(evidence)
+    weights: Counter[tuple[int, int]] = Counter()
+    for own in people.values():
+        if tally.people:
+            own = [(group, code, 1) for group, code in sorted({(group, code) for group, code, _ in own})]
+        for group, code, weight in _bounded(own, tally.kept):
+            weights[group, code] += weight
+    cells = sorted(weights)
+    sizes = Counter(group for group, _ in cells)
+    return Histogram(
+        np.array([code for _, code in cells], np.int64),
+        np.array([weights[cell] for cell in cells], np.int64),
+        np.array([sizes[group] for group in range(work.groups)], np.int64),
+    )
+
+
+def _evidence(rows: list[Row], work: Work, tally: Tally) -> Iterator[tuple[object, Evidence]]:
+    """Yield whose a row is, and what it says, of the rows that count."""
+    names = [column.meta.root_names()[0] for column in tally.columns]
+    columns = [
+        pl.Series([row[name] for row in rows], dtype=dtype) for name, dtype in zip(names, tally.types, strict=True)
+    ]
+    codes = tally.coding.encoder()(columns).tolist()
+    weights = [1] * len(rows) if tally.weighing is None else tally.weighing.weigher()(columns).tolist()
+    keys = None if work.keys is None else {key: group for group, key in enumerate(work.keys.rows())}
+    for number, (row, code, weight) in enumerate(zip(rows, codes, weights, strict=True)):
+        person = number if work.privacy_unit is None else row[work.privacy_unit]
+        group = 0 if keys is None or work.keys is None else keys.get(tuple(row[name] for name in work.keys.columns))
+        is_somebody = person is not None and person == person  # NaN is not itself
+        if is_somebody and group is not None and code != tally.coding.size:
+            yield person, (group, code, weight)
+
+
+def _bounded(own: list[Evidence], kept: Kept) -> list[Evidence]:
+    """Return what stays of one person's rows."""
+    groups = _few(sorted({group for group, _, _ in own}), kept.groups)
+    stays = [row for group in groups for row in _few([row for row in own if row[0] == group], kept.rows_per_group)]
+    return _few(stays, kept.rows)
+
+
+def _few(items: list[Any], most: int | None) -> list[Any]:
+    return items if most is None or len(items) <= most else SystemRandom().sample(items, most)

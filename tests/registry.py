@@ -1,0 +1,235 @@
+"""What the suites take their parameters from: every way to ask, every type of column, key and person.
+
+A new query gets an entry in `ASKS`, and one in `TRUE_ANSWERS`; a type that Polars adds gets one in `COLUMNS`. All
+suites then run with it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import polars as pl
+
+import dp_polars as dpp
+
+UTC = dt.timezone.utc
+ENGINES = ["in-memory", "streaming"]
+MECHANISMS = ["permute_and_flip", "exponential"]
+RELATIONS = ["add_or_remove_one", "replace_one"]
+
+
+# --- Ways to ask ----------------------------------------------------------------------------------------------------
+
+MISSING: Any = object()  # the default of a parameter that must be given
+_LOSS = {"epsilon": None, "rho": None}
+_ROWS = {"contributions": 1, "neighboring_relation": "add_or_remove_one"}
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One method of `expr.dp`.
+
+    Parameters
+    ----------
+    positional, keywords
+        The exact parameters: name -> default.
+    arguments
+        What may be given for the positional ones, about a column of integers.
+    options
+        Keywords that must be given, beside the loss.
+    counts
+        Whether it counts rows: private frames and other engines can be asked it.
+    """
+
+    positional: dict[str, Any]
+    keywords: dict[str, Any]
+    arguments: tuple[Any, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+    counts: bool = True
+
+
+_OF_ROWS = {**_LOSS, **_ROWS, "mechanism": None}
+_OF_SCORES = {"sensitivity": MISSING, "monotonic": False, **_LOSS, "mechanism": None}
+ASKS = {
+    "mode": Ask({"candidates": None}, _OF_ROWS, ([1, 2],)),
+    "median": Ask({"candidates": MISSING}, _OF_ROWS, ([1, 2],)),
+    "quantile": Ask({"alpha": MISSING, "candidates": MISSING}, _OF_ROWS, (0.9, [1, 2])),
+    "argmax": Ask({}, _OF_SCORES, options={"sensitivity": 1}, counts=False),
+    "argmin": Ask({}, _OF_SCORES, options={"sensitivity": 1}, counts=False),
+}
+COUNTED = [name for name, ask in ASKS.items() if ask.counts]
+
+
+def ask(name: str, column: pl.Expr | str = "x", *arguments: Any, **options: Any) -> dpp.PrivateExpr:
+    """The expression of this name about a column, with the arguments given, or else those of the registry."""
+    known = ASKS[name]
+    expr = pl.col(column) if isinstance(column, str) else column
+    return getattr(expr.dp, name)(*(arguments or known.arguments), **{**known.options, **options})
+
+
+# --- Columns --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Column:
+    """A type, and what may stand in a column of it.
+
+    Parameters
+    ----------
+    dtype
+        The type.
+    values
+        Some of its values, those at the ends too; without null and NaN.
+    categories
+        Candidates of a mode, not all of the values; None: a mode can't be asked.
+    points
+        Candidates of a quantile: what is given, and the points that it stands for, in ascending order.
+    """
+
+    dtype: pl.DataType
+    values: list[Any]
+    categories: list[Any] | None
+    points: tuple[tuple[Any, Sequence[Any]], ...] = ()
+
+
+def _integers(dtype: pl.DataType, *ends: int) -> Column:
+    low = -3 if min(ends) < 0 else 0
+    coarse = [low, low + 1, low + 4]
+    points = (coarse, coarse), (range(low, 9, 3), range(low, 9, 3))
+    return Column(dtype, [*ends, *range(low, low + 6)], [low + 2, ends[0], low + 1], points)
+
+
+def _floats(dtype: pl.DataType) -> Column:
+    halves = [i / 2 for i in range(-3, 4)]
+    points = [-1.5, -0.5, 0.5, 1.25]  # 0 and -1 are in the middle of two
+    tenths = [Decimal(i) / 10 for i in range(-10, 11)]
+    grids = (dpp.grid(-1, 1, step=0.1), tenths), (dpp.grid(-0.75, 1.25, step=0.5), [i / 4 for i in range(-3, 6, 2)])
+    return Column(dtype, [math.inf, -math.inf, -0.0, 0.25, 1e30, *halves], None, ((points, points), *grids))
+
+
+_DAYS = [dt.date(1899, 12, 31), dt.date(1970, 1, 1), dt.date(2000, 1, 2), dt.date(2000, 1, 3), dt.date(2021, 3, 28)]
+_HOUR = dt.timedelta(hours=1)
+# Before 1970, and around the hours that summer time leaves out or repeats in New York.
+_MOMENTS = [
+    dt.datetime(1899, 12, 31, 23, 59, 59, 999999),
+    dt.datetime(1970, 1, 1),
+    *(dt.datetime(2020, 3, 8, 7) + _HOUR * i for i in range(2)),
+    *(dt.datetime(2020, 11, 1, 5) + _HOUR * i for i in range(2)),
+]
+_SPANS = [dt.timedelta(days=-1, microseconds=1), dt.timedelta(0), dt.timedelta(seconds=1), dt.timedelta(hours=30)]
+_TEXTS = ["a", "A", "a ", "é", "e\u0301", "", "日本"]
+
+
+def _moments(dtype: pl.Datetime) -> Column:
+    zone = UTC if dtype.time_zone else None
+    values = [moment.replace(tzinfo=zone) for moment in _MOMENTS]
+    if dtype.time_unit == "ms":
+        values = [moment.replace(microsecond=moment.microsecond // 1000 * 1000) for moment in values]
+    first = dt.datetime(2020, 1, 1, tzinfo=zone)
+    days = [first + dt.timedelta(days=i) for i in range(366)]
+    return Column(
+        dtype,
+        values,
+        [values[2], values[1]],
+        ((values[1:5], values[1:5]), (dpp.grid(first, days[-1], step="1d"), days)),
+    )
+
+
+COLUMNS = {
+    "Boolean": Column(pl.Boolean(), [True, False], [True, False]),
+    "Int8": _integers(pl.Int8(), 127, -128),
+    "Int16": _integers(pl.Int16(), 2**15 - 1, -(2**15)),
+    "Int32": _integers(pl.Int32(), 2**31 - 1, -(2**31)),
+    "Int64": _integers(pl.Int64(), 2**63 - 1, -(2**63)),
+    "Int128": _integers(pl.Int128(), 2**62, -(2**62)),
+    "UInt8": _integers(pl.UInt8(), 255),
+    "UInt16": _integers(pl.UInt16(), 2**16 - 1),
+    "UInt32": _integers(pl.UInt32(), 2**32 - 1),
+    "UInt64": _integers(pl.UInt64(), 2**64 - 1),
+    "Float32": _floats(pl.Float32()),
+    "Float64": _floats(pl.Float64()),
+    "Decimal": Column(
+        pl.Decimal(10, 2),
+        [Decimal(i) / 100 for i in (-100, -50, 0, 25, 50, 75, 99_999_999)],
+        [Decimal("0.25"), Decimal(-1)],
+        (
+            ([0, 1, 2], [0, 1, 2]),
+            (dpp.grid(Decimal(-1), Decimal(1), step=Decimal("0.1")), [Decimal(i) / 10 for i in range(-10, 11)]),
+        ),
+    ),
+    "wide Decimal": Column(
+        pl.Decimal(38, 6),
+        [Decimal(10) ** 29, -(Decimal(10) ** 29), Decimal(0), Decimal("0.75")],
+        None,
+        (([Decimal(-1), Decimal("0.5"), Decimal(10**6)],) * 2,),
+    ),
+    "String": Column(pl.String(), _TEXTS, ["é", "a ", "no such", ""]),
+    "Categorical": Column(pl.Categorical(), _TEXTS, ["é", "a ", "no such", ""]),
+    "Enum": Column(pl.Enum(["b", "a", "é", ""]), ["a", "é", ""], ["", "b", "a"]),
+    "Date": Column(
+        pl.Date(),
+        _DAYS,
+        [_DAYS[3], _DAYS[0]],
+        (
+            (_DAYS[1:3], _DAYS[1:3]),
+            (dpp.grid(_DAYS[2], dt.date(2000, 2, 1), step="1d"), [_DAYS[2] + dt.timedelta(i) for i in range(31)]),
+        ),
+    ),
+    "Datetime": _moments(pl.Datetime("us")),
+    "Datetime in UTC": _moments(pl.Datetime("us", "UTC")),
+    "Datetime in milliseconds": _moments(pl.Datetime("ms")),
+    "Duration": Column(
+        pl.Duration("us"),
+        _SPANS,
+        [_SPANS[3], _SPANS[0]],
+        (
+            (_SPANS[1:], _SPANS[1:]),
+            (dpp.grid(_SPANS[1], dt.timedelta(minutes=1), step="1s"), [dt.timedelta(seconds=i) for i in range(61)]),
+        ),
+    ),
+    "Time": Column(
+        pl.Time(),
+        [dt.time(0), dt.time(12, 30), dt.time(12, 30, 0, 1), dt.time(23, 59, 59, 999999)],
+        [dt.time(12, 30), dt.time(0)],
+        (([dt.time(1), dt.time(12), dt.time(13)],) * 2,),
+    ),
+}
+
+# Types of keys: values that can be public groups.
+KEYS = {
+    name: (column.dtype, column.values[:3])
+    for name, column in COLUMNS.items()
+    if not column.dtype.is_float() and name != "wide Decimal"
+}
+
+# Types of privacy units, each with distinct people.
+UNITS = {
+    "Int8": (pl.Int8(), list(range(-50, 50))),
+    "Int64": (pl.Int64(), [-(2**63), 2**63 - 1, *range(50)]),
+    "UInt64": (pl.UInt64(), [2**64 - 1, 2**63, *range(50)]),
+    "Int128": (pl.Int128(), [2**100, -(2**100), *range(50)]),
+    "String": (pl.String(), ["", "é", "a" * 40, *(f"person {i}" for i in range(50))]),
+    "Binary": (pl.Binary(), [b"", b"\x00", *(bytes([i, 255]) for i in range(50))]),
+    "Boolean": (pl.Boolean(), [True, False]),
+    "Date": (pl.Date(), [dt.date(2000, 1, 1) + dt.timedelta(days=i) for i in range(50)]),
+    "Datetime in UTC": (
+        pl.Datetime("us", "UTC"),
+        [dt.datetime(2000, 1, 1, tzinfo=UTC) + dt.timedelta(hours=i) for i in range(50)],
+    ),
+    "Duration": (pl.Duration("us"), [dt.timedelta(hours=i) for i in range(50)]),
+    "Time": (pl.Time(), [dt.time(i // 2, 30 * (i % 2)) for i in range(48)]),
+    "Decimal": (pl.Decimal(20, 2), [Decimal(i) / 4 for i in range(50)]),
+    "Categorical": (pl.Categorical(), [f"person {i}" for i in range(50)]),
+    "named Categorical": (pl.Categorical(pl.Categories("units")), [f"person {i}" for i in range(50)]),
+    "Enum": (pl.Enum([f"{i}" for i in range(50)]), [f"{i}" for i in range(50)]),
+    # Two zeros are one person.
+    "Float64": (pl.Float64(), [0.0, math.inf, -math.inf, *(i / 8 for i in range(1, 50))]),
+    "Float32": (pl.Float32(), [0.0, *(i / 8 for i in range(1, 50))]),
+    "List": (pl.List(pl.Int64), [[i] for i in range(50)]),
+    "Struct": (pl.Struct({"a": pl.Int64, "b": pl.String}), [{"a": i // 7, "b": str(i % 7)} for i in range(49)]),
+}

@@ -1,0 +1,55 @@
+"""A real Spark cluster for the tests of this folder: two executor processes of their own on this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+
+import pytest
+
+from tests.spark.tools import PARTITIONS, REQUIRED
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory):
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        message = "Java 17 or newer is missing: neither java nor JAVA_HOME was found"
+        pytest.fail(message) if REQUIRED else pytest.skip(message)
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    folder = tmp_path_factory.mktemp("spark")
+    session = (
+        SparkSession.builder.master("local-cluster[2,1,1024]")
+        .config("spark.driver.memory", "1g")
+        .config("spark.executor.memory", "1g")
+        .config("spark.local.dir", str(folder / "local"))
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "OFF")
+        .config("spark.task.maxFailures", "3")
+        .config("spark.shuffle.io.maxRetries", "1")
+        .config("spark.shuffle.io.retryWait", "500ms")
+        .config("spark.sql.session.timeZone", "America/New_York")
+        # Adaptive execution would put frames as small as these into one task.
+        .config("spark.sql.shuffle.partitions", PARTITIONS)
+        .config("spark.sql.adaptive.coalescePartitions.enabled", "false")
+        .getOrCreate()
+    )
+    session.sparkContext.setCheckpointDir(str(folder / "checkpoints"))
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def few_tasks(spark):
+    """Small plans in few tasks, where it does not matter how many there are."""
+    spark.conf.set("spark.sql.shuffle.partitions", 2)
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    yield
+    spark.conf.unset("spark.sql.codegen.wholeStage")
+    spark.conf.set("spark.sql.shuffle.partitions", PARTITIONS)
+    spark.conf.set("spark.sql.adaptive.enabled", "true")

@@ -1,0 +1,81 @@
+"""Spark runs the conformance suite of all engines."""
+
+from __future__ import annotations
+
+import sys
+
+import polars as pl
+import pytest
+
+from tests.engines import conformance
+from tests.engines.conformance import Conformance
+from tests.spark.tools import MARKS, need_spark, to_polars, to_spark
+
+need_spark()
+
+from pyspark import cloudpickle  # noqa: E402
+
+from dp_polars.spark import _SparkEngine  # noqa: E402
+
+pytestmark = MARKS
+
+DDL = {
+    "Boolean": "boolean",
+    "Int8": "tinyint",
+    "Int16": "smallint",
+    "Int32": "int",
+    "Int64": "bigint",
+    "Float32": "float",
+    "Float64": "double",
+    "String": "string",
+    "Date": "date",
+    "Datetime in UTC": "timestamp",
+    "Datetime": "timestamp_ntz",
+    "Duration": "interval day to second",
+    "Decimal": "decimal(10,2)",
+    "wide Decimal": "decimal(38,6)",
+}
+
+
+def ddl(dtype):
+    """What Spark calls a type of the registry."""
+    if isinstance(dtype, pl.Decimal):
+        return f"decimal({dtype.precision},{dtype.scale})"
+    named = {kind.dtype: name for name, kind in conformance.COLUMNS.items()}
+    return DDL[named[dtype]]
+
+
+def reading(read):
+    """Batches as they come, `read` being called where they do."""
+
+    def stage(batches):
+        for batch in batches:
+            read()
+            yield batch
+
+    return stage
+
+
+@pytest.mark.usefixtures("few_tasks")
+class TestSpark(Conformance):
+    kinds = frozenset(DDL)
+
+    @pytest.fixture(autouse=True)
+    def _session(self, spark):
+        # The classes of the suite are not importable on the executors.
+        for module in (conformance, sys.modules[__name__]):
+            cloudpickle.register_pickle_by_value(module)
+        self.spark = spark
+
+    def make(self, frame, read=None):
+        rows = to_spark(self.spark, frame, ", ".join(f"`{name}` {ddl(dtype)}" for name, dtype in frame.schema.items()))
+        if read is not None:
+            rows = rows.mapInArrow(reading(read), rows.schema)
+        return _SparkEngine(rows, None)
+
+    def to_polars(self, released):
+        return to_polars(released)
+
+    @pytest.mark.xfail(reason="Spark counts rows where a query says weights, and reads one column only", strict=True)
+    def test_weights_of_rows_are_added_up(self, person):
+        super().test_weights_of_rows_are_added_up(person)

@@ -1,0 +1,35 @@
+"""What the tests with Spark share."""
+
+from __future__ import annotations
+
+import os
+
+import polars as pl
+import pytest
+
+# Set where nothing may be skipped.
+REQUIRED = bool(os.environ.get("REQUIRE_SPARK"))
+PARTITIONS = 6
+MARKS = [
+    pytest.mark.slow,
+    # One worker of pytest-xdist runs all of this, so that Spark starts once.
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.filterwarnings("ignore:.*pandas:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+]
+
+
+def need_spark():
+    """Skip the module where there is no Spark, unless it is required."""
+    if not REQUIRED:
+        pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'dp-polars[spark]'")
+
+
+def to_spark(spark, frame, schema=None):
+    """A Spark DataFrame of the same rows."""
+    return spark.createDataFrame(frame.to_arrow(), schema)
+
+
+def to_polars(frame):
+    """A Polars frame of the same rows."""
+    return pl.DataFrame(pl.from_arrow(frame.toArrow()))
