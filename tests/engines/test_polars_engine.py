@@ -413,6 +413,17 @@ def test_groups_and_candidates_beyond_64_bits_are_refused():
         only(pl.DataFrame({"k": [1], "x": [1]}), None, keys, of("x", median(grid)))
 
 
+def test_groups_and_candidates_beyond_64_bits_are_refused_before_the_charge():
+    budget = dpp.Budget(epsilon=1)
+    rows = pl.LazyFrame({"k": [1], "x": [1]})
+    vast = dpp.median("x", dpp.grid(0, 2**53 - 1, step=1), epsilon=1)
+    with pytest.raises(ValueError, match="Output 'x': groups times candidates must fit into 64 bits"):
+        rows.dp.protect(None, budget=budget).group_by({"k": range(3000)}).agg(vast)
+    with pytest.raises(ValueError, match="Output 'x': groups times candidates must fit into 64 bits"):
+        dpp.protect(None, budget=budget).group_by({"k": range(3000)}).agg(vast).release(rows)
+    assert budget.spent == 0
+
+
 def test_one_group_with_every_bit_in_the_code():
     grid = dpp.grid(0, 2**32 - 1, step=1)
     frame = pl.DataFrame({"x": [2**32 - 1, 0], "p": [1, 1], "k": [0, 0]})
