@@ -35,8 +35,8 @@ class Tally:
         Their types; of plain columns, as `Engine.schema` gave them.
     evidence
         How a row becomes evidence. `coding.encoder()` takes one Series per column, of these `types`, and returns one
-        code per row, also for null; `coding.size` is the code of a row that is ignored. `weighing.weigher()` takes the same
-        and returns one integer per row. None: one each. Where no column is read, every row has the code 0.
+        code per row, also for null; `coding.size` is the code of a row that is ignored. `weighing.weigher()` takes the
+        same and returns one integer per row. None: one each. Where no column is read, every row has the code 0.
     kept
         The most that is kept of one person's rows.
     people

@@ -133,7 +133,7 @@ def count(
     for part in _partitions(rows, privacy_unit, partitions) if people and privacy_unit is not None else ():
         coded = _coded(part, privacy_unit, keys, [tallies[n] for n in people])
         plans = [
-            _cells(coded, tallies[n], layouts[n], i).group_by("person").agg(pl.exclude("person"))
+            _cells(coded, tallies[n], layouts[n], i).group_by("person").agg(pl.exclude("person")).drop("person")
             for i, n in enumerate(people)
         ]
         for n, lists in zip(people, _collected(plans, engine), strict=True):
