@@ -199,8 +199,8 @@ class Quantile(Choice):
 def ask_mode(
     candidates: Values | None,
     *,
-    counts: str,
-    too_few: int | None,
+    counts: str = "people",
+    too_few: int | None = None,
     epsilon: Number | None,
     rho: Number | None,
     contributions: int,
