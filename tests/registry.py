@@ -1,23 +1,28 @@
 """What the suites take their parameters from: every way to ask, every type of column, key and person.
 
-A new query gets an entry in `ASKS`, and one in `TRUE_ANSWERS`; a type that Polars adds gets one in `COLUMNS`. All
-suites then run with it.
+A new query gets an entry in `ASKS`, `LAWS` and `TRUE_ANSWERS`, a type that Polars adds one in `COLUMNS`; the suites
+then run with it.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import inspect
 import math
+import zoneinfo
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 import dp_polars as dpp
 
 UTC = dt.timezone.utc
+G, X, S, V = pl.col("g"), pl.col("x"), pl.col("s"), pl.col("v")
 ENGINES = ["in-memory", "streaming"]
 MECHANISMS = ["permute_and_flip", "exponential"]
 RELATIONS = ["add_or_remove_one", "replace_one"]
@@ -25,8 +30,8 @@ RELATIONS = ["add_or_remove_one", "replace_one"]
 
 # --- Ways to ask ----------------------------------------------------------------------------------------------------
 
-MISSING: Any = object()  # the default of a parameter that must be given
-_LOSS = {"epsilon": None, "rho": None}
+MISSING: Any = inspect.Parameter.empty  # of a parameter that must be given
+LOSS = {"epsilon": None, "rho": None}
 _ROWS = {"contributions": 1, "neighboring_relation": "add_or_remove_one"}
 
 
@@ -38,29 +43,38 @@ class Ask:
     ----------
     positional, keywords
         The exact parameters: name -> default.
-    arguments
-        What may be given for the positional ones, about a column of integers.
-    options
-        Keywords that must be given, beside the loss.
+    arguments, options
+        What is given for the positional ones, about a column of integers, and what must be given beside the loss.
+    example
+        More keywords, a loss among them, that are no defaults.
     counts
-        Whether it counts rows: private frames and other engines can be asked it.
+        Whether it counts rows: private frames and engines can be asked it.
     """
 
     positional: dict[str, Any]
     keywords: dict[str, Any]
-    arguments: tuple[Any, ...] = ()
-    options: dict[str, Any] = field(default_factory=dict)
+    arguments: tuple[Any, ...]
+    options: dict[str, Any]
+    example: dict[str, Any]
     counts: bool = True
 
 
-_OF_ROWS = {**_LOSS, **_ROWS, "mechanism": None}
-_OF_SCORES = {"sensitivity": MISSING, "monotonic": False, **_LOSS, "mechanism": None}
+_OF_ROWS = {**LOSS, **_ROWS, "mechanism": None}
+_OF_SCORES = {"sensitivity": MISSING, "monotonic": False, **LOSS, "mechanism": None}
 ASKS = {
-    "mode": Ask({"candidates": None}, _OF_ROWS, ([1, 2],)),
-    "median": Ask({"candidates": MISSING}, _OF_ROWS, ([1, 2],)),
-    "quantile": Ask({"alpha": MISSING, "candidates": MISSING}, _OF_ROWS, (0.9, [1, 2])),
-    "argmax": Ask({}, _OF_SCORES, options={"sensitivity": 1}, counts=False),
-    "argmin": Ask({}, _OF_SCORES, options={"sensitivity": 1}, counts=False),
+    "mode": Ask({"candidates": None}, _OF_ROWS, ([1, 2],), {}, {"epsilon": 1}),
+    "median": Ask({"candidates": MISSING}, _OF_ROWS, ([1, 2],), {}, {"rho": 1, "contributions": 2}),
+    "quantile": Ask(
+        {"alpha": MISSING, "candidates": MISSING},
+        _OF_ROWS,
+        (0.9, [1, 2]),
+        {},
+        {"epsilon": 1, "neighboring_relation": "replace_one"},
+    ),
+    "argmax": Ask({}, _OF_SCORES, (), {"sensitivity": 1}, {"epsilon": 1, "sensitivity": 3, "monotonic": True}, False),
+    "argmin": Ask(
+        {}, _OF_SCORES, (), {"sensitivity": 1}, {"rho": 1, "sensitivity": 3, "mechanism": "permute_and_flip"}, False
+    ),
 }
 COUNTED = [name for name, ask in ASKS.items() if ask.counts]
 
@@ -99,8 +113,8 @@ class Column:
 
 def _integers(dtype: pl.DataType, *ends: int) -> Column:
     low = -3 if min(ends) < 0 else 0
-    coarse = [low, low + 1, low + 4]
-    points = (coarse, coarse), (range(low, 9, 3), range(low, 9, 3))
+    coarse, wide = [low, low + 1, low + 4], sorted({0, *ends, *(end - end // 3 for end in ends)})
+    points = (coarse, coarse), (range(low, 9, 3), range(low, 9, 3)), (wide, wide)
     return Column(dtype, [*ends, *range(low, low + 6)], [low + 2, ends[0], low + 1], points)
 
 
@@ -109,7 +123,10 @@ def _floats(dtype: pl.DataType) -> Column:
     points = [-1.5, -0.5, 0.5, 1.25]  # 0 and -1 are in the middle of two
     tenths = [Decimal(i) / 10 for i in range(-10, 11)]
     grids = (dpp.grid(-1, 1, step=0.1), tenths), (dpp.grid(-0.75, 1.25, step=0.5), [i / 4 for i in range(-3, 6, 2)])
-    return Column(dtype, [math.inf, -math.inf, -0.0, 0.25, 1e30, *halves], None, ((points, points), *grids))
+    values = [math.inf, -math.inf, -0.0, 0.25, 1e30, -1e30, *halves]
+    if dtype == pl.Float64():
+        values += [0.05, 0.15, 0.1 + 0.2, 1e300, -1e308]  # ties of decimals, and what is no float32
+    return Column(dtype, values, None, ((points, points), *grids))
 
 
 _DAYS = [dt.date(1899, 12, 31), dt.date(1970, 1, 1), dt.date(2000, 1, 2), dt.date(2000, 1, 3), dt.date(2021, 3, 28)]
@@ -126,11 +143,11 @@ _TEXTS = ["a", "A", "a ", "é", "e\u0301", "", "日本"]
 
 
 def _moments(dtype: pl.Datetime) -> Column:
-    zone = UTC if dtype.time_zone else None
-    values = [moment.replace(tzinfo=zone) for moment in _MOMENTS]
+    zone = zoneinfo.ZoneInfo(dtype.time_zone) if dtype.time_zone else None
+    values = [moment.replace(tzinfo=UTC).astimezone(zone) if zone else moment for moment in _MOMENTS]
     if dtype.time_unit == "ms":
         values = [moment.replace(microsecond=moment.microsecond // 1000 * 1000) for moment in values]
-    first = dt.datetime(2020, 1, 1, tzinfo=zone)
+    first = dt.datetime(2020, 1, 1, tzinfo=zone and UTC)
     days = [first + dt.timedelta(days=i) for i in range(366)]
     return Column(
         dtype,
@@ -146,7 +163,15 @@ COLUMNS = {
     "Int16": _integers(pl.Int16(), 2**15 - 1, -(2**15)),
     "Int32": _integers(pl.Int32(), 2**31 - 1, -(2**31)),
     "Int64": _integers(pl.Int64(), 2**63 - 1, -(2**63)),
-    "Int128": _integers(pl.Int128(), 2**62, -(2**62)),
+    "Int128": Column(
+        pl.Int128(),
+        [5, 0, 2**62, -(2**100), 2**64, 2**100],
+        [5, 2**62, 0],
+        ((range(-10, 11), range(-10, 11)), ([-(2**60), 0, 2**60], [-(2**60), 0, 2**60])),
+    ),
+    "UInt128": Column(
+        pl.UInt128(), [0, 5, 2**64, 2**127], [5, 2**62, 0], (([1, 5, 70], [1, 5, 70]), (range(9), range(9)))
+    ),
     "UInt8": _integers(pl.UInt8(), 255),
     "UInt16": _integers(pl.UInt16(), 2**16 - 1),
     "UInt32": _integers(pl.UInt32(), 2**32 - 1),
@@ -155,7 +180,7 @@ COLUMNS = {
     "Float64": _floats(pl.Float64()),
     "Decimal": Column(
         pl.Decimal(10, 2),
-        [Decimal(i) / 100 for i in (-100, -50, 0, 25, 50, 75, 99_999_999)],
+        [Decimal(i) / 100 for i in (-100, -50, -1, 0, 25, 50, 75, 125, 126, 9_999_999_999)],
         [Decimal("0.25"), Decimal(-1)],
         (
             ([0, 1, 2], [0, 1, 2]),
@@ -170,7 +195,8 @@ COLUMNS = {
     ),
     "String": Column(pl.String(), _TEXTS, ["é", "a ", "no such", ""]),
     "Categorical": Column(pl.Categorical(), _TEXTS, ["é", "a ", "no such", ""]),
-    "Enum": Column(pl.Enum(["b", "a", "é", ""]), ["a", "é", ""], ["", "b", "a"]),
+    "named Categorical": Column(pl.Categorical(pl.Categories("tests of dp_polars")), _TEXTS, ["é", "a ", "no such"]),
+    "Enum": Column(pl.Enum(["b", "a", "é", "", "unused"]), ["a", "é", "", "b"], ["", "unused", "a"]),
     "Date": Column(
         pl.Date(),
         _DAYS,
@@ -183,6 +209,8 @@ COLUMNS = {
     "Datetime": _moments(pl.Datetime("us")),
     "Datetime in UTC": _moments(pl.Datetime("us", "UTC")),
     "Datetime in milliseconds": _moments(pl.Datetime("ms")),
+    "Datetime in nanoseconds": _moments(pl.Datetime("ns")),
+    "Datetime in Berlin": _moments(pl.Datetime("ns", "Europe/Berlin")),
     "Duration": Column(
         pl.Duration("us"),
         _SPANS,
@@ -232,4 +260,89 @@ UNITS = {
     "Float32": (pl.Float32(), [0.0, *(i / 8 for i in range(1, 50))]),
     "List": (pl.List(pl.Int64), [[i] for i in range(50)]),
     "Struct": (pl.Struct({"a": pl.Int64, "b": pl.String}), [{"a": i // 7, "b": str(i % 7)} for i in range(49)]),
+}
+
+
+# --- Laws ------------------------------------------------------------------------------------------------------------
+
+# One group of rows.
+VALUES = [0, 1, 1, 1, 2, 2, 4, 4, 4, None]
+CANDIDATES = [0, 1, 2, 3, 4, 5]
+COUNTS = [VALUES.count(candidate) for candidate in CANDIDATES]
+
+
+def quantile_scores(counts: Sequence[int], num: int, den: int) -> list[int]:
+    """Of the num/den-quantile, by the docs, "The privacy claims": rows that must come or go, times `den`."""
+    evidence = sum(counts)
+    below = [sum(counts[:i]) for i in range(len(counts))]
+    return [
+        -max(0, num * evidence - den * (b + c), den * b - num * evidence + 1)
+        for b, c in zip(below, counts, strict=True)
+    ]
+
+
+# The expression, given a factor of the loss; the scores of its candidates, its rate and its mechanism.
+LAWS = {
+    "mode": (lambda f: X.dp.mode(CANDIDATES, epsilon=Fraction(1, 2) * f), COUNTS, Fraction(1, 2), "permute_and_flip"),
+    "mode of values": (
+        lambda f: X.filter(X.is_not_null()).dp.mode(CANDIDATES, epsilon=Fraction(1, 2) * f),
+        COUNTS,
+        Fraction(1, 2),
+        "permute_and_flip",
+    ),
+    "median": (
+        lambda f: X.dp.median(range(6), epsilon=Fraction(2, 3) * f),
+        quantile_scores(COUNTS, 1, 2),
+        Fraction(1, 3),
+        "permute_and_flip",
+    ),
+    "quantile": (
+        lambda f: (X * 0.5).dp.quantile(0.75, dpp.grid(0, 2.5, step=0.5), rho=Fraction(2) * f**2),
+        quantile_scores(COUNTS, 3, 4),
+        Fraction(4, 6),
+        "exponential",
+    ),
+    "argmax": (
+        lambda f: (X * X).dp.argmax(sensitivity=4, epsilon=f),
+        [x * x for x in VALUES if x is not None],
+        Fraction(1, 8),
+        "permute_and_flip",
+    ),
+}
+
+
+# --- True answers ---------------------------------------------------------------------------------------------------
+
+# So much that every answer is the true one.
+SURE = {"epsilon": 10_000}
+GROUPS, ROWS = 40, 25
+
+
+def many_groups() -> pl.DataFrame:
+    """Forty groups, one after the other, in each of which the right answers are known."""
+    group = np.repeat(np.arange(GROUPS), ROWS)
+    row = np.tile(np.arange(ROWS), GROUPS)
+    return pl.DataFrame(
+        {
+            "g": group,
+            "t": pl.Series(group).cast(pl.Int64),
+            "when": [dt.datetime(2020, 1, 1) + dt.timedelta(days=int(day)) for day in group],
+            # Three fifths are the group's own value, the others lie on both sides of it.
+            "x": np.where(row % 5 < 3, group, np.where(row % 5 == 3, group - 7, group + 9)),
+            "s": pl.Series(np.where(row % 5 < 3, group % 3, row % 3)).replace_strict([0, 1, 2], ["a", "b", "c"]),
+            "v": np.where(row == group % ROWS, 5.0, -row / 10.0),
+        }
+    ).with_columns(pl.col("t").set_sorted())
+
+
+# Every way to ask about these rows, and the true answer of a group.
+TRUE_ANSWERS = {
+    "median": (lambda: X.dp.median(range(-10, 61), **SURE), lambda g: g),
+    "median of values": (lambda: (X + 0).dp.median(range(-10, 61), **SURE), lambda g: g),
+    "median of some": (lambda: X.filter(X >= G).dp.median(dpp.grid(-10, 60, step=0.5), rho=10**9), lambda g: g),
+    "mode": (lambda: S.dp.mode(["c", "b", "a"], **SURE), lambda g: "abc"[g % 3]),
+    "mode of values": (lambda: S.filter(S.is_not_null()).dp.mode(["c", "b", "a"], rho=10**9), lambda g: "abc"[g % 3]),
+    "mode of enums": (lambda: S.cast(pl.Enum(["a", "b", "c"])).dp.mode(**SURE), lambda g: "abc"[g % 3]),
+    "argmax": (lambda: V.dp.argmax(sensitivity=1, **SURE), lambda g: g % ROWS),
+    "argmin": (lambda: (-V).dp.argmin(sensitivity=1, **SURE), lambda g: g % ROWS),
 }

@@ -22,8 +22,8 @@ from dp_polars._accounting.claims import (
     laplace_rho,
     scaled_cost,
 )
+from tests.registry import MECHANISMS
 
-MECHANISMS = ["permute_and_flip", "exponential"]
 ONE = Contributions(1, 1)
 HAIR = Fraction(1, 2**90)  # of relative rounding
 

@@ -18,8 +18,8 @@ from dp_polars import analysis
 from dp_polars._accounting.claims import Claim, Contributions, Loss
 from dp_polars.analysis._laws import block_probabilities
 from tests import reference
+from tests.registry import MECHANISMS
 
-MECHANISMS = ["permute_and_flip", "exponential"]
 COMPARABLE = [*MECHANISMS, "report_noisy_max_laplace"]
 RNG = np.random.default_rng(20201024)
 

@@ -11,8 +11,8 @@ from dp_polars import analysis
 from dp_polars._accounting.claims import laplace_rho
 from dp_polars.analysis._laws import block_log_factors, block_probabilities
 from tests import reference
+from tests.registry import MECHANISMS
 
-MECHANISMS = ["permute_and_flip", "exponential"]
 ORDERS = [1.001, 1.5, 2, 4, 10, 40, 300]
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dp_polars import analysis
+from tests.registry import MECHANISMS
 
-MECHANISMS = ["permute_and_flip", "exponential"]
 DPBENCH = Path(__file__).parents[2] / "shared" / "data" / "dpbench"
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 
 from dp_polars import analysis
+from tests.registry import MECHANISMS
 
-MECHANISMS = ["permute_and_flip", "exponential"]
 COMPARABLE = [*MECHANISMS, "report_noisy_max_laplace"]
 
 scores_ = st.lists(st.integers(-40, 40), min_size=1, max_size=12)

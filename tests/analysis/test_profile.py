@@ -16,8 +16,7 @@ from dp_polars._numeric.intervals import ball, lower, precision, upper
 from dp_polars._numeric.numbers import as_fraction
 from dp_polars.analysis import _profile
 from dp_polars.analysis._profile import _rounded_losses
-
-MECHANISMS = ["permute_and_flip", "exponential"]
+from tests.registry import MECHANISMS
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 2, 10])

@@ -14,9 +14,9 @@ from dp_polars import analysis
 from dp_polars._accounting.budgets import Budget
 from dp_polars._frames.frame import protect
 from tests import reference
+from tests.registry import MECHANISMS
 from tests.statistical.goodness import fits, tally
 
-MECHANISMS = ["permute_and_flip", "exponential"]
 DRAWS = 100_000
 
 

@@ -26,7 +26,7 @@ from dp_polars._engines.contract import Engine
 from dp_polars._frames.release import release_by
 from dp_polars._queries.codings import Weighing
 from dp_polars._queries.query import Answers, Evidence, HistogramQuery
-from tests.engines import by_hand
+from tests import by_hand
 from tests.engines.test_bounding import SPREAD, law
 from tests.registry import COLUMNS, KEYS, UNITS, ask
 from tests.statistical.goodness import fits

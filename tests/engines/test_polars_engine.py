@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import io
 import math
 from collections import Counter, defaultdict
-from decimal import Decimal
 
 import numpy as np
 import polars as pl
@@ -21,10 +19,9 @@ from dp_polars._frames.release import bind
 from dp_polars._queries import drawing
 from dp_polars._queries.drawing import draw_groups
 from tests.engines.test_bounding import SPREAD, law
+from tests.registry import ENGINES, UNITS
 from tests.statistical.goodness import fits
 from tests.tallies import as_frame, as_histogram, histogram, tally_of
-
-ENGINES = ["in-memory", "streaming"]
 
 
 def mode(candidates, epsilon=1):
@@ -192,28 +189,6 @@ def test_what_does_not_count_takes_nobodys_place(nothing, engine):
         assert found.rows() == [(7, 0, 1)]
 
 
-# Types of privacy units, each with distinct people; floats also with two zeros, which are one.
-UNITS = {
-    "Int8": (pl.Int8, list(range(-50, 50))),
-    "Int64": (pl.Int64, [-(2**63), 2**63 - 1, *range(50)]),
-    "UInt64": (pl.UInt64, [2**64 - 1, 2**63, *range(50)]),
-    "Int128": (pl.Int128, [2**100, -(2**100), *range(50)]),
-    "String": (pl.String, ["", "é", "a" * 40, *(f"person {i}" for i in range(50))]),
-    "Binary": (pl.Binary, [b"", b"\x00", *(bytes([i, 255]) for i in range(50))]),
-    "Boolean": (pl.Boolean, [True, False]),
-    "Date": (pl.Date, [dt.date(2000, 1, 1) + dt.timedelta(days=i) for i in range(50)]),
-    "Datetime": (pl.Datetime("us", "UTC"), [dt.datetime(2000, 1, 1) + dt.timedelta(hours=i) for i in range(50)]),
-    "Duration": (pl.Duration, [dt.timedelta(hours=i) for i in range(50)]),
-    "Time": (pl.Time, [dt.time(i // 2, 30 * (i % 2)) for i in range(48)]),
-    "Decimal": (pl.Decimal(20, 2), [Decimal(i) / 4 for i in range(50)]),
-    "Categorical": (pl.Categorical, [f"person {i}" for i in range(50)]),
-    "named Categorical": (pl.Categorical(pl.Categories("units")), [f"person {i}" for i in range(50)]),
-    "Enum": (pl.Enum([f"{i}" for i in range(50)]), [f"{i}" for i in range(50)]),
-    "Float64": (pl.Float64, [0.0, math.inf, -math.inf, *(i / 8 for i in range(1, 50))]),
-    "Float32": (pl.Float32, [0.0, *(i / 8 for i in range(1, 50))]),
-    "List": (pl.List(pl.Int64), [[i] for i in range(50)]),
-    "Struct": (pl.Struct({"a": pl.Int64, "b": pl.String}), [{"a": i // 7, "b": str(i % 7)} for i in range(49)]),
-}
 GROUPS = 5
 
 
@@ -226,7 +201,7 @@ def test_units_of_all_types_are_bounded_and_never_merged(unit, engine, partition
     rows = [(p, group, 3 * p + code) for p in range(len(units)) for group in range(GROUPS) for code in (0, 1, 1, 2)]
     np.random.default_rng(1).shuffle(rows)
     ids = [units[p] for p, _, _ in rows]
-    if dtype in (pl.Float32, pl.Float64):
+    if dtype.is_float():
         ids = [-0.0 if value == 0 and i % 2 else value for i, value in enumerate(ids)]
         nobody = pl.Series("p", [None, math.nan], dtype=dtype)
     else:
@@ -319,54 +294,6 @@ def test_cells_of_more_than_32_bits_keep_their_groups(unit):
     output = of("x", median(dpp.grid(0, 2**31 - 1, step=1)), Kept(rows=1) if unit else Kept())
     found = only(frame, unit, pl.DataFrame({"k": range(4)}), output)
     assert found.rows() == [(group, code, 1) for group, code in enumerate(frame["x"])]
-
-
-KEYS = {
-    "Int8": (pl.Int8, [3, -1, 2]),
-    "String": (pl.String, ["b", "", "a"]),
-    "Boolean": (pl.Boolean, [True, False]),
-    "Date": (pl.Date, [dt.date(2001, 1, 1), dt.date(2000, 1, 1)]),
-    "Decimal": (pl.Decimal(10, 1), [Decimal("0.5"), Decimal(0)]),
-    "Categorical": (pl.Categorical, ["b", "a"]),
-    "Enum": (pl.Enum(["a", "b", "c"]), ["c", "a"]),
-}
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("kind", KEYS)
-def test_keys_of_all_types_name_groups_in_their_order(kind, engine):
-    dtype, values = KEYS[kind]
-    column = pl.Series("k", [*values[::-1], None] * 4, dtype=dtype)
-    frame = pl.DataFrame({"k": column, "x": ["a"] * len(column)})
-    keys = pl.DataFrame({"k": pl.Series(values, dtype=pl.String if dtype is pl.Categorical else dtype)})
-    found = only(frame, None, keys, of("x", mode(["b", "a"])), engine=engine)
-    assert_frame_equal(found, histogram({(group, 1): 4 for group in range(len(values))}))
-
-
-COLUMNS = {
-    "Boolean": (pl.Boolean, [True, False, True, None], dpp.mode("x", epsilon=1), [1, 0, 1]),
-    "Enum": (pl.Enum(["u", "v"]), ["v", "u", "v", None], dpp.mode("x", epsilon=1), [1, 0, 1]),
-    "Categorical": (pl.Categorical, ["v", "u", "w", None], dpp.mode("x", ["v", "u"], epsilon=1), [0, 1]),
-    "Date": (pl.Date, [dt.date(2000, 1, 2), None], dpp.mode("x", [dt.date(2000, 1, 2)], epsilon=1), [0]),
-    "UInt64": (pl.UInt64, [2**64 - 1, 0, None], dpp.mode("x", [2**64 - 1, 5], epsilon=1), [0]),
-    "Decimal": (pl.Decimal(10, 2), [Decimal("0.25"), None], dpp.median("x", [0, 1, 2], epsilon=1), [0]),
-    "Datetime": (
-        pl.Datetime("us"),
-        [dt.datetime(2000, 1, 2, 13), None],
-        dpp.median("x", dpp.grid(dt.datetime(2000, 1, 1), dt.datetime(2000, 1, 9), step="1d"), epsilon=1),
-        [2],
-    ),
-}
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("kind", COLUMNS)
-def test_columns_of_all_types_are_coded(kind, engine):
-    dtype, values, expr, codes = COLUMNS[kind]
-    frame = pl.DataFrame({"x": pl.Series(values, dtype=dtype), "p": range(len(values))})
-    expected = histogram(Counter((0, code) for code in codes))
-    assert_frame_equal(only(frame, None, None, of("x", expr.query), engine=engine), expected)
-    assert_frame_equal(only(frame, "p", None, of("x", expr.query, Kept(rows=1)), engine=engine), expected)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -4,17 +4,18 @@ import inspect
 import json
 import math
 import random
-from datetime import date, datetime, timedelta, timezone
-from datetime import time as clock
+from datetime import timezone
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 
-import numpy as np
 import polars as pl
 import pytest
 
 import dp_polars as dpp
 from dp_polars._expressions import expressions
+from tests.by_hand import nearest_code
+from tests.registry import COLUMNS
 
 X = pl.col("x")
 UTC = timezone.utc
@@ -222,31 +223,11 @@ def test_one_quantile_on_frames_of_many_types():
 # Right at a huge epsilon: oracles.
 
 
-def nearest(candidates, value):
-    """Nearest in exact numbers, ties down."""
-    return min(sorted(candidates), key=lambda c: abs(_exact(c) - _exact(value)))
-
-
-def _exact(value):
-    if isinstance(value, datetime):
-        return Fraction(value.timestamp()) if value.tzinfo else _exact(value.replace(tzinfo=UTC))
-    if isinstance(value, date):
-        return _exact(datetime(value.year, value.month, value.day, tzinfo=UTC))
-    if isinstance(value, timedelta):
-        return Fraction(value // timedelta(microseconds=1))
-    if isinstance(value, clock):
-        return Fraction(((value.hour * 60 + value.minute) * 60 + value.second) * 10**6 + value.microsecond)
-    if math.isinf(value):
-        return Fraction(10**400 if value > 0 else -(10**400))
-    return Fraction(str(value)) if isinstance(value, float) else Fraction(value)
-
-
-def lower_quantile(candidates, values, alpha):
+def lower_quantile(points, values, alpha):
     """The lower α-quantile of the values' nearest candidates; all candidates where there is no evidence."""
-    snapped = sorted(nearest(candidates, value) for value in values if value is not None and value == value)
-    if not snapped:
-        return set(candidates)
-    return {snapped[max(math.ceil(alpha * len(snapped)) - 1, 0)]}
+    code_of = nearest_code(points)
+    codes = sorted(code for value in values if value is not None and (code := code_of(value)) is not None)
+    return {points[codes[max(math.ceil(alpha * len(codes)) - 1, 0)]]} if codes else set(points)
 
 
 def modes(candidates, values):
@@ -254,57 +235,7 @@ def modes(candidates, values):
     return {candidate for candidate, count in zip(candidates, counts, strict=True) if count == max(counts)}
 
 
-HOUR = timedelta(hours=1)
-START = datetime(2020, 1, 1)
-# Type: values to choose from, candidates of a quantile (None: it has none), candidates of a mode (None: it has none).
-VALUES = {
-    pl.Int8: ([-128, -3, 0, 5, 127], [-100, -1, 4, 6, 90], [5, 0, -128, 100]),
-    pl.Int64: ([-(2**63), -1, 0, 3, 2**63 - 1], range(-7, 8, 2), [-(2**63), 3, 2**63 - 1, 8]),
-    pl.UInt8: ([0, 1, 4, 7, 255], [2, 3, 250], range(8)),
-    pl.UInt64: ([2**64 - 1, 2**64 - 3, 2**63, 0], [2**64 - 1, 2**64 - 2, 2**63 + 1, 5], [2**64 - 1, 0]),
-    pl.Int128: ([-(2**100), 0, 5, 2**64, 2**100], range(-10, 11), [5, 2**62, 0]),
-    pl.UInt128: ([0, 5, 2**64, 2**127], [1, 5, 70], [5, 2**62, 0]),
-    pl.Float32: ([-0.0, 0.0, 1.5, 2.5, math.inf, -math.inf, math.nan], [0.5, 1.0, 2.0, 7.25], None),
-    pl.Float64: (
-        [-0.0, 0.05, 0.15, 0.1 + 0.2, 1e300, -1e308, math.inf, -math.inf, math.nan],
-        dpp.grid(0, 1, step=0.1),
-        None,
-    ),
-    pl.Decimal(10, 2): (
-        [Decimal("-0.01"), Decimal("1.25"), Decimal("1.26"), Decimal("99999999.99")],
-        [Decimal("0.5"), Decimal("2.0"), Decimal("70")],
-        [Decimal("1.25"), Decimal("-0.01"), Decimal("4")],
-    ),
-    pl.Date: (
-        [date(1900, 1, 1), date(2020, 2, 29), date(2020, 3, 1), date(2999, 12, 31)],
-        [date(2020, 2, 28), date(2020, 3, 1), date(2020, 4, 1)],
-        [date(2020, 2, 29), date(1900, 1, 1), date(2020, 1, 1)],
-    ),
-    pl.Datetime("ms"): (
-        [START, START + HOUR, START + 3 * HOUR, datetime(1700, 1, 1)],
-        dpp.grid(START - HOUR, START + 5 * HOUR, step="2h"),
-        [START, START + HOUR, START + 9 * HOUR],
-    ),
-    pl.Datetime("ns", "Europe/Berlin"): (
-        [datetime(2020, 3, 29, h, 30, tzinfo=UTC) for h in range(5)],
-        [datetime(2020, 3, 29, h, tzinfo=UTC) for h in (0, 2, 3)],
-        [datetime(2020, 3, 29, h, 30, tzinfo=UTC) for h in (1, 4)],
-    ),
-    pl.Duration("us"): ([timedelta(0), -HOUR, HOUR, 50 * HOUR], [timedelta(0), HOUR * 2, HOUR * 7], [HOUR, -HOUR]),
-    pl.Time: ([clock(0), clock(8, 30), clock(9), clock(23, 59)], [clock(8), clock(9), clock(17)], [clock(9), clock(0)]),
-    pl.Boolean: ([True, False], None, [True, False]),
-    pl.String: (["", "a", "b", "ü", "zz"], None, ["b", "ü", "never", ""]),
-    pl.Categorical: (["a", "b", "zz"], None, ["b", "a", "never"]),
-    pl.Categorical(pl.Categories("tests of dp_polars")): (["a", "b", "zz"], None, ["b", "a", "never"]),
-    pl.Enum(["x", "y", "z", "unused"]): (["x", "y", "z"], None, ["y", "unused", "x"]),
-}
 ALPHAS = [Fraction(1, 2), Fraction(1, 4), Fraction(9, 10), Fraction(1, 10_000)]
-
-
-def points(candidates):
-    return (
-        candidates.take(np.arange(candidates.size)).to_list() if isinstance(candidates, dpp.Grid) else list(candidates)
-    )
 
 
 def many_groups(values, number, dtype):
@@ -316,23 +247,25 @@ def many_groups(values, number, dtype):
 
 
 @pytest.mark.parametrize("flat", [True, False], ids=["a column", "an expression"])
-@pytest.mark.parametrize("dtype", VALUES, ids=str)
-def test_sure_answers_are_the_true_ones(dtype, flat):
-    values, of_quantile, of_mode = VALUES[dtype]
-    rows, frame = many_groups(values, 200, dtype)
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_sure_answers_are_the_true_ones(kind, flat):
+    known = COLUMNS[kind]
+    dtype, of_mode = known.dtype, known.categories
+    rows, frame = many_groups(known.values + [math.nan] * dtype.is_float(), 200, dtype)
     column = X if flat else X.filter(pl.lit(True))
     asked, truth = {}, {}
-    if of_quantile is not None:
+    for i, (given, points) in enumerate(known.points):
         for alpha in ALPHAS:
-            asked[f"{alpha}"] = column.dp.quantile(alpha, of_quantile, epsilon=10**9)
-            truth[f"{alpha}"] = lambda group, alpha=alpha: lower_quantile(points(of_quantile), group, alpha)
+            asked[f"{alpha} {i}"] = column.dp.quantile(alpha, given, epsilon=10**9)
+            inexact = [float(point) if isinstance(point, Decimal) and dtype.is_float() else point for point in points]
+            truth[f"{alpha} {i}"] = partial(lower_quantile, inexact, alpha=alpha)
     if of_mode is not None:
         asked["mode"] = column.dp.mode(of_mode, rho=10**12)
-        truth["mode"] = lambda group: modes(of_mode, group)
+        truth["mode"] = partial(modes, of_mode)
     if isinstance(dtype, pl.Enum) or dtype == pl.Boolean:
         asked["named by the type"] = column.dp.mode(**SURE)
         named = [False, True] if dtype == pl.Boolean else dtype.categories.to_list()
-        truth["named by the type"] = lambda group: modes(named, group)
+        truth["named by the type"] = partial(modes, named)
 
     answers = frame.group_by("g", maintain_order=True).agg(**asked)
     for row, group in zip(answers.drop("g").iter_rows(named=True), rows, strict=True):

@@ -8,26 +8,8 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._expressions.namespace import PrivateNamespace
-
-EMPTY = inspect.Parameter.empty
-
-# The exact public names: positional ones, then keyword-only ones with their defaults.
-LOSS = {"epsilon": None, "rho": None}
-ROWS = {"contributions": 1, "neighboring_relation": "add_or_remove_one"}
-SIGNATURES = {
-    "mode": ({"candidates": None}, {**LOSS, **ROWS, "mechanism": None}),
-    "median": ({"candidates": EMPTY}, {**LOSS, **ROWS, "mechanism": None}),
-    "quantile": ({"alpha": EMPTY, "candidates": EMPTY}, {**LOSS, **ROWS, "mechanism": None}),
-    "argmax": ({}, {"sensitivity": EMPTY, "monotonic": False, **LOSS, "mechanism": None}),
-    "argmin": ({}, {"sensitivity": EMPTY, "monotonic": False, **LOSS, "mechanism": None}),
-}
-ARGUMENTS = {
-    "mode": ((["a", "b"],), {"epsilon": 1}),
-    "median": (([1, 2],), {"rho": 1, "contributions": 2}),
-    "quantile": ((0.9, [1, 2]), {"epsilon": 1, "neighboring_relation": "replace_one"}),
-    "argmax": ((), {"epsilon": 1, "sensitivity": 3, "monotonic": True}),
-    "argmin": ((), {"rho": 1, "sensitivity": 3, "mechanism": "permute_and_flip"}),
-}
+from tests.registry import ASKS, LOSS
+from tests.registry import MISSING as EMPTY
 
 
 def parameters(function):
@@ -39,15 +21,14 @@ def parameters(function):
     )
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
+@pytest.mark.parametrize("name", ASKS)
 def test_methods_have_exactly_these_parameters(name):
-    assert parameters(getattr(PrivateNamespace, name)) == SIGNATURES[name]
+    assert parameters(getattr(PrivateNamespace, name)) == (ASKS[name].positional, ASKS[name].keywords)
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
+@pytest.mark.parametrize("name", ASKS)
 def test_functions_take_the_column_first(name):
-    positional, keyword_only = SIGNATURES[name]
-    assert parameters(getattr(dpp, name)) == ({"column": EMPTY, **positional}, keyword_only)
+    assert parameters(getattr(dpp, name)) == ({"column": EMPTY, **ASKS[name].positional}, ASKS[name].keywords)
 
 
 def test_mechanisms_and_grids_have_exactly_these_parameters():
@@ -62,9 +43,9 @@ def test_mechanisms_and_grids_have_exactly_these_parameters():
     assert parameters(dpp.grid) == ({"start": EMPTY, "stop": EMPTY}, {"step": EMPTY})
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
+@pytest.mark.parametrize("name", ASKS)
 def test_a_method_and_its_function_ask_the_same(name):
-    positional, keywords = ARGUMENTS[name]
+    positional, keywords = ASKS[name].arguments, ASKS[name].example
     by_method = getattr(pl.col("x").dp, name)(*positional, **keywords)
     by_name = getattr(dpp, name)("x", *positional, **keywords)
     by_expression = getattr(dpp, name)(pl.col("x"), *positional, **keywords)
@@ -74,7 +55,7 @@ def test_a_method_and_its_function_ask_the_same(name):
     assert by_name.meta.output_name() == by_method.meta.output_name() == "x"
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
+@pytest.mark.parametrize("name", ASKS)
 def test_every_public_function_says_what_it_does(name):
     function = inspect.getdoc(getattr(dpp, name))
     for section in ("Parameters", "Returns", "Raises", "Examples"):
@@ -102,10 +83,10 @@ def test_the_mechanisms_stand_alone():
 def test_importing_the_package_registers_the_accessor():
     # Where OpenDP's extra is loaded, too, it stands on one class with its methods.
     assert isinstance(pl.col("x").dp, PrivateNamespace)
-    assert {name for name in vars(PrivateNamespace) if not name.startswith("_")} == set(SIGNATURES)
+    assert {name for name in vars(PrivateNamespace) if not name.startswith("_")} == set(ASKS)
 
 
 def test_all_exported_names():
-    names = {*SIGNATURES, "grid", "permute_and_flip", "exponential_mechanism", "PrivateExpr", "Grid"}
+    names = {*ASKS, "grid", "permute_and_flip", "exponential_mechanism", "PrivateExpr", "Grid"}
     assert names <= set(dir(dpp))
     assert all(getattr(dpp, name).__module__.startswith("dp_polars.") for name in names)

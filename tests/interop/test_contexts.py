@@ -1,37 +1,16 @@
 """Where an expression may stand: every context of Polars, both engines, and how often Python is called there."""
 
-from datetime import datetime, timedelta
-
-import numpy as np
 import polars as pl
 import pytest
 
 import dp_polars as dpp
+from tests.registry import ENGINES, GROUPS, ROWS, SURE, TRUE_ANSWERS, G, S, V, X, many_groups
 from tests.spies import forbid, watch
-
-ENGINES = ["in-memory", "streaming"]
-GROUPS, ROWS = 40, 25
-G, X, S, V = pl.col("g"), pl.col("x"), pl.col("s"), pl.col("v")
-# So much that every answer is the true one.
-SURE = {"epsilon": 10_000}
 
 
 @pytest.fixture(scope="module")
 def frame():
-    """Forty groups, one after the other, in each of which the right answers are known."""
-    group = np.repeat(np.arange(GROUPS), ROWS)
-    row = np.tile(np.arange(ROWS), GROUPS)
-    return pl.DataFrame(
-        {
-            "g": group,
-            "t": pl.Series(group).cast(pl.Int64),
-            "when": [datetime(2020, 1, 1) + timedelta(days=int(day)) for day in group],
-            # Three fifths are the group's own value, the others lie on both sides of it.
-            "x": np.where(row % 5 < 3, group, np.where(row % 5 == 3, group - 7, group + 9)),
-            "s": pl.Series(np.where(row % 5 < 3, group % 3, row % 3)).replace_strict([0, 1, 2], ["a", "b", "c"]),
-            "v": np.where(row == group % ROWS, 5.0, -row / 10.0),
-        }
-    ).with_columns(pl.col("t").set_sorted())
+    return many_groups()
 
 
 @pytest.fixture
@@ -39,18 +18,7 @@ def calls(monkeypatch):
     return watch(monkeypatch)
 
 
-# Every way to ask, and the true answer of a group.
-QUERIES = {
-    "median": (lambda: X.dp.median(range(-10, 61), **SURE), lambda g: g),
-    "median of values": (lambda: (X + 0).dp.median(range(-10, 61), **SURE), lambda g: g),
-    "median of some": (lambda: X.filter(X >= G).dp.median(dpp.grid(-10, 60, step=0.5), rho=10**9), lambda g: g),
-    "mode": (lambda: S.dp.mode(["c", "b", "a"], **SURE), lambda g: "abc"[g % 3]),
-    "mode of values": (lambda: S.filter(S.is_not_null()).dp.mode(["c", "b", "a"], rho=10**9), lambda g: "abc"[g % 3]),
-    "mode of enums": (lambda: S.cast(pl.Enum(["a", "b", "c"])).dp.mode(**SURE), lambda g: "abc"[g % 3]),
-    "argmax": (lambda: V.dp.argmax(sensitivity=1, **SURE), lambda g: g % ROWS),
-    "argmin": (lambda: (-V).dp.argmin(sensitivity=1, **SURE), lambda g: g % ROWS),
-}
-by_query = pytest.mark.parametrize(("expr", "truth"), QUERIES.values(), ids=QUERIES)
+by_query = pytest.mark.parametrize(("expr", "truth"), TRUE_ANSWERS.values(), ids=TRUE_ANSWERS)
 by_engine = pytest.mark.parametrize("engine", ENGINES)
 
 # Contexts with one answer per group: from a lazy frame to a frame with the columns g and y, one row per group.
@@ -183,11 +151,11 @@ def test_filters_inside_an_aggregation(frame, calls, engine):
 
 @by_engine
 def test_many_expressions_in_one_query(frame, calls, engine):
-    asked = [expr().alias(name) for name, (expr, _) in QUERIES.items()]
+    asked = [expr().alias(name) for name, (expr, _) in TRUE_ANSWERS.items()]
     answers = frame.lazy().group_by("g").agg(asked).sort("g").collect(engine=engine)
-    for name, (_, truth) in QUERIES.items():
+    for name, (_, truth) in TRUE_ANSWERS.items():
         assert answers[name].to_list() == [truth(g) for g in range(GROUPS)]
-    assert calls.drawn == [GROUPS] * len(QUERIES)
+    assert calls.drawn == [GROUPS] * len(TRUE_ANSWERS)
     price = frame.lazy().group_by("g").agg(X.get(V.dp.argmax(sensitivity=1, **SURE)), best=V.max()).sort("g")
     truth = frame.group_by("g", maintain_order=True).agg(X.get(V.arg_max()))
     assert price.collect(engine=engine)["x"].to_list() == truth["x"].to_list()
@@ -197,7 +165,7 @@ def test_many_expressions_in_one_query(frame, calls, engine):
 def test_nothing_and_empty_groups(frame, calls, engine):
     """No rows: one answer of a whole frame, none of its groups; a group that a filter empties gets its answer."""
     nobody = frame.lazy().filter(G < 0)
-    for name, (expr, _) in QUERIES.items():
+    for name, (expr, _) in TRUE_ANSWERS.items():
         whole = nobody.select(y=expr()).collect(engine=engine)
         assert whole.height == 1
         assert (whole["y"].null_count() == 1) == name.startswith("arg")

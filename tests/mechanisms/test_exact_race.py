@@ -12,8 +12,8 @@ from dp_polars._mechanisms.exact_race import first_arrival
 from dp_polars._mechanisms.racing import Blocks, race
 from dp_polars._numeric.words import system_words
 from tests import reference
+from tests.registry import MECHANISMS
 from tests.statistical.goodness import check_sampler, fits, tally
-from tests.statistical.racing import MECHANISMS
 
 ONES = 2**64 - 1
 

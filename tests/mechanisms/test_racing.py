@@ -8,7 +8,7 @@ import pytest
 from dp_polars._mechanisms import racing
 from dp_polars._mechanisms.racing import Blocks, race
 from dp_polars._numeric.words import system_words
-from tests.statistical.racing import MECHANISMS
+from tests.registry import MECHANISMS
 
 
 def never(group):

@@ -8,6 +8,7 @@ import os
 import sys
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ import pytest
 import dp_polars as dpp
 from tests import reference
 from tests.opendp.tools import MISSING, succeed
+from tests.registry import ask, quantile_scores
 from tests.statistical.goodness import check_sampler, fits, tally
 
 pytest.importorskip("opendp", reason=MISSING)
@@ -165,12 +167,9 @@ ROWS = [5] * 8 + [11] * 5
 N = len(ROWS)
 SCORES = {
     "mode": [ROWS.count(c) for c in range(30)],
-    "median": [-max(0, N - 2 * sum(r <= c for r in ROWS), 2 * sum(r < c for r in ROWS) - N + 1) for c in range(30)],
+    "median": quantile_scores([ROWS.count(c) for c in range(30)], 1, 2),
 }
-ASKED = {
-    "mode": lambda **loss: X.dp.mode(range(30), **loss),
-    "median": lambda **loss: X.dp.median(range(30), **loss),
-}
+ASKED = {what: partial(ask, what, "x", range(30)) for what in SCORES}
 
 
 @pytest.mark.parametrize("unit", MEASURES)
@@ -297,11 +296,11 @@ WRONG = {
     # These raise on rows, and Polars would print some of them.
     "a strict cast": (
         lambda frame: frame.lazy().with_columns(X.cast(pl.Int64)),
-        "got cast, which raises on some values",
+        "`cast` raises on some values",
     ),
     "a strict parse": (
         lambda frame: frame.lazy().with_columns(X.str.to_date("%Y").dt.year()),
-        "got str.strptime, which raises on some values",
+        "`str.to_date` raises on some values",
     ),
     "a power": (lambda frame: frame.lazy().with_columns(X.str.len_bytes() ** pl.lit(-1)), "The release failed while"),
 }

@@ -16,7 +16,7 @@ from dp_polars._queries import drawing
 from dp_polars._queries.drawing import Draw, draw_from_rows
 from tests import reference
 from tests.privacy.datasets import as_rows, built_gaps, score_of
-from tests.statistical.racing import MECHANISMS
+from tests.registry import MECHANISMS
 
 mechanisms = st.sampled_from(MECHANISMS)
 rates = st.fractions(Fraction(1, 9), 3)

@@ -9,7 +9,8 @@ import pytest
 
 from tests.engines import conformance
 from tests.engines.conformance import Conformance
-from tests.spark.tools import MARKS, need_spark, to_polars, to_spark
+from tests.registry import COLUMNS
+from tests.spark.tools import DDL, MARKS, need_spark, to_polars, to_spark
 
 need_spark()
 
@@ -19,29 +20,12 @@ from dp_polars.spark import _SparkEngine  # noqa: E402
 
 pytestmark = MARKS
 
-DDL = {
-    "Boolean": "boolean",
-    "Int8": "tinyint",
-    "Int16": "smallint",
-    "Int32": "int",
-    "Int64": "bigint",
-    "Float32": "float",
-    "Float64": "double",
-    "String": "string",
-    "Date": "date",
-    "Datetime in UTC": "timestamp",
-    "Datetime": "timestamp_ntz",
-    "Duration": "interval day to second",
-    "Decimal": "decimal(10,2)",
-    "wide Decimal": "decimal(38,6)",
-}
-
 
 def ddl(dtype):
     """What Spark calls a type of the registry."""
     if isinstance(dtype, pl.Decimal):
         return f"decimal({dtype.precision},{dtype.scale})"
-    named = {kind.dtype: name for name, kind in conformance.COLUMNS.items()}
+    named = {kind.dtype: name for name, kind in COLUMNS.items()}
     return DDL[named[dtype]]
 
 

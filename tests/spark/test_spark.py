@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import os
 import re
 import signal
@@ -29,7 +30,8 @@ from dp_polars._engines.bounding import Kept
 from dp_polars._engines.contract import Output
 from dp_polars._queries.choices import Quantile
 from tests import reference
-from tests.spark.tools import MARKS, PARTITIONS, need_spark, to_polars, to_spark
+from tests.registry import COLUMNS
+from tests.spark.tools import DDL, MARKS, PARTITIONS, need_spark, to_polars, to_spark
 from tests.statistical.goodness import check_sampler, fits
 from tests.tallies import as_frame, tally_of
 
@@ -52,93 +54,44 @@ def _by_value():
 
 # --- Counting -------------------------------------------------------------------------------------------------------
 
-DDL = {
-    "flag": "boolean",
-    "tiny": "tinyint",
-    "small": "smallint",
-    "int": "int",
-    "long": "bigint",
-    "float": "float",
-    "double": "double",
-    "text": "string",
-    "date": "date",
-    "moment": "timestamp",
-    "local": "timestamp_ntz",
-    "length": "interval day to second",
-    "money": "decimal(10,2)",
-    "wide": "decimal(38,6)",
-}
-
 
 def every_type(rows=800):
+    """A column of each type, by its name in the registry, and a person."""
     rng = np.random.default_rng(6)
 
-    def small():
-        return rng.integers(-3, 4, rows)
+    def some(kind):
+        values = [*kind.values, *([math.nan] if kind.dtype.is_float() else [None])]
+        return pl.Series([*values, None], dtype=kind.dtype).gather(rng.integers(0, len(values) + 1, rows))
 
-    def floats():
-        return pl.Series(np.where(rng.random(rows) < 0.1, np.nan, small() / 2)) * pl.Series(
-            rng.choice([1.0, -1.0], rows)
-        )
-
-    def moments():
-        # Around the hours that summer time repeats or leaves out in New York, and before 1970.
-        hours = pl.Series([-86_400 * 366, 0, 1_583_650_800, 1_583_654_400, 1_604_206_800, 1_604_210_400])
-        return hours.gather(rng.integers(0, 6, rows)) * 1_000_000 + pl.Series(small() % 2)
-
-    frame = pl.DataFrame(
-        {
-            "flag": small() > 0,
-            "tiny": pl.Series(small() * 42, dtype=pl.Int8),
-            "small": pl.Series(small() * 10_000, dtype=pl.Int16),
-            "int": pl.Series(small() * 700_000_000, dtype=pl.Int32),
-            "long": small() * 2**61,
-            "float": floats().cast(pl.Float32),
-            "double": floats(),
-            "text": pl.Series(["a", "A", "a ", "é", "e\u0301", "", "日本"]).gather(small() + 3),
-            "date": pl.Series(small() * 5_000).cast(pl.Int32).cast(pl.Date),
-            "moment": moments().cast(pl.Datetime("us", "UTC")),
-            "local": moments().cast(pl.Datetime("us")),
-            "length": pl.Series(small() * 1_000_001).cast(pl.Duration("us")),
-            "money": pl.Series([Decimal(int(i)) / 100 for i in small()], dtype=pl.Decimal(10, 2)),
-            "wide": pl.Series([Decimal(int(i)) * 10**29 for i in small()], dtype=pl.Decimal(38, 6)),
-        }
-    )
-    holes = [pl.when(pl.Series(rng.random(rows) > 0.1)).then(pl.col(name)).alias(name) for name in frame.columns]
+    frame = pl.DataFrame({name: some(COLUMNS[name]) for name in DDL})
     person = pl.Series("person", rng.integers(0, 60, rows))
-    return frame.with_columns(holes).with_columns(person=pl.when(person > 0).then(person))
+    return frame.with_columns(person=pl.when(person > 0).then(person))
 
 
-def asks_of_every_type(frame):
-    """Modes and medians of all columns, of some of their values."""
-    for name, dtype in frame.schema.items():
-        values = frame[name].drop_nulls()
-        if dtype.is_float():
-            values = values.drop_nans()
-        values = values.unique().sort()
-        if name != "wide":  # beyond 64 bits
-            if not dtype.is_float():
-                yield name, dpp.mode(name, values.shuffle(3).head(max(2, len(values) - 1)), epsilon=1).query
-            if name not in ("flag", "text"):
-                yield name, dpp.median(name, values[1:], epsilon=1).query
-    yield "wide", dpp.median("wide", [Decimal(-1), Decimal(5) / 10, Decimal(10**6)], epsilon=1).query
-    yield "long", dpp.quantile("long", 0.3, range(-100, 101), epsilon=1).query
-    yield "double", dpp.median("double", dpp.grid(-1, 1, step=0.01), epsilon=1).query
-    yield "double", dpp.median("double", dpp.grid(-0.75, 1.25, step=0.5), epsilon=1).query
-    yield "float", dpp.median("float", dpp.grid(-1, 1, step=0.001), epsilon=1).query
-    yield "int", dpp.median("int", dpp.grid(-(10**9), 10**9, step=0.25), epsilon=1).query
-    yield "long", dpp.median("long", dpp.grid(-3, 5 * 2**58 - 3, step=5 * 2**20), epsilon=1).query
-    yield "long", dpp.median("long", dpp.grid(-(2**60), 2**60, step=2**57), epsilon=1).query
-    yield "small", dpp.median("small", dpp.grid(-7, 10**6, step=1), epsilon=1).query
-    yield "length", dpp.median("length", dpp.grid(dt.timedelta(0), dt.timedelta(5), step="1s"), epsilon=1).query
+def asks_of_every_type():
+    """Modes and quantiles of all columns, also on grids with more points than anybody lists."""
+    for name in DDL:
+        kind = COLUMNS[name]
+        if kind.categories is not None:
+            yield name, dpp.mode(name, kind.categories, epsilon=1).query
+        for given_as, _ in kind.points:
+            yield name, dpp.median(name, given_as, epsilon=1).query
+    yield "Int64", dpp.quantile("Int64", 0.3, range(-100, 101), epsilon=1).query
+    yield "Int64", dpp.median("Int64", dpp.grid(-3, 5 * 2**58 - 3, step=5 * 2**20), epsilon=1).query
+    yield "Int64", dpp.median("Int64", dpp.grid(-(2**60), 2**60, step=2**57), epsilon=1).query
+    yield "Int32", dpp.median("Int32", dpp.grid(-(10**9), 10**9, step=0.25), epsilon=1).query
+    yield "Int16", dpp.median("Int16", dpp.grid(-7, 10**6, step=1), epsilon=1).query
+    yield "Int8", dpp.mode("Int8", range(-128, 128), epsilon=1).query
+    yield "Float64", dpp.median("Float64", dpp.grid(-1, 1, step=0.01), epsilon=1).query
+    yield "Float32", dpp.median("Float32", dpp.grid(-1, 1, step=0.001), epsilon=1).query
+    yield "Duration", dpp.median("Duration", dpp.grid(dt.timedelta(0), dt.timedelta(5), step="1s"), epsilon=1).query
     days = [dt.datetime(1969, 1, 1), dt.datetime(2021, 1, 1)]
-    yield "local", dpp.median("local", dpp.grid(*days, step="1d"), epsilon=1).query
+    yield "Datetime", dpp.median("Datetime", dpp.grid(*days, step="1d"), epsilon=1).query
     utc = [day.replace(tzinfo=dt.timezone.utc) for day in days]
-    yield "moment", dpp.median("moment", dpp.grid(*utc, step="1h"), epsilon=1).query
-    yield "money", dpp.median("money", dpp.grid(Decimal(-1), Decimal(1), step=Decimal("0.001")), epsilon=1).query
-    yield "money", dpp.mode("money", [0], epsilon=1).query
-    yield "tiny", dpp.mode("tiny", range(-128, 128), epsilon=1).query
-    yield "date", dpp.median("date", dpp.grid(dt.date(1950, 1, 1), dt.date(2000, 1, 1), step="1d"), epsilon=1).query
+    yield "Datetime in UTC", dpp.median("Datetime in UTC", dpp.grid(*utc, step="1h"), epsilon=1).query
+    yield "Decimal", dpp.median("Decimal", dpp.grid(Decimal(-1), Decimal(1), step=Decimal("0.001")), epsilon=1).query
+    yield "Decimal", dpp.mode("Decimal", [0], epsilon=1).query
+    yield "Date", dpp.median("Date", dpp.grid(dt.date(1950, 1, 1), dt.date(2000, 1, 1), step="1d"), epsilon=1).query
 
 
 @pytest.fixture(params=["counted", "uncounted"])
@@ -171,16 +124,17 @@ def both_histograms(spark, frame, ddl, unit, keys, outputs):
 
 
 @pytest.mark.parametrize(
-    ("unit", "key_columns"), [(None, ["text", "flag"]), ("person", ["moment"]), ("double", ["money", "date"])]
+    ("unit", "key_columns"),
+    [(None, ["String", "Boolean"]), ("person", ["Datetime in UTC"]), ("Float64", ["Decimal", "Date"])],
 )
 def test_spark_counts_what_polars_counts(spark, few_tasks, way, unit, key_columns):
     frame = every_type()
     keys = frame.select(key_columns).drop_nulls().unique(maintain_order=True)
     keys = keys.head(keys.height // 2 + 1)
     protection = dpp.protect(unit, max_rows_per_group=unit and 1000).protection
-    asked = list(asks_of_every_type(frame.drop("person")))
+    asked = list(asks_of_every_type())
     if unit is not None:  # a few of each kind are enough
-        asked = [(column, query) for column, query in asked if column in ("text", "float", "moment")]
+        asked = [(column, query) for column, query in asked if column in ("String", "Float32", "Datetime in UTC")]
     outputs = [
         (column, query, protection.kept(query, keys.height), protection.counts_people(query)) for column, query in asked
     ]

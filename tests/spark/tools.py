@@ -10,6 +10,23 @@ import pytest
 # Set where nothing may be skipped.
 REQUIRED = bool(os.environ.get("REQUIRE_SPARK"))
 PARTITIONS = 6
+# Types of the registry that Spark has, and what it calls them.
+DDL = {
+    "Boolean": "boolean",
+    "Int8": "tinyint",
+    "Int16": "smallint",
+    "Int32": "int",
+    "Int64": "bigint",
+    "Float32": "float",
+    "Float64": "double",
+    "String": "string",
+    "Date": "date",
+    "Datetime in UTC": "timestamp",
+    "Datetime": "timestamp_ntz",
+    "Duration": "interval day to second",
+    "Decimal": "decimal(10,2)",
+    "wide Decimal": "decimal(38,6)",
+}
 MARKS = [
     pytest.mark.slow,
     # One worker of pytest-xdist runs all of this, so that Spark starts once.

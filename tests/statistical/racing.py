@@ -8,8 +8,6 @@ import numpy as np
 
 from dp_polars._mechanisms.racing import Blocks, race
 
-MECHANISMS = ["permute_and_flip", "exponential"]
-
 
 def draw_blocks(scores, multiplicities, rate, mechanism, words, *, draws, left_out=0):
     """Winning block of each of many independent races.

@@ -12,8 +12,8 @@ from dp_polars._queries.drawing import Draw, draw_from_rows, draw_from_runs
 from dp_polars._queries.scores import Runs
 from tests import reference
 from tests.privacy.datasets import score_of, scores_of
+from tests.registry import MECHANISMS
 from tests.statistical.goodness import CONTROLS, check_sampler, fits, tally
-from tests.statistical.racing import MECHANISMS
 
 WAYS = {"rows": draw_from_rows, "dense": drawing._draw_dense, "sparse": drawing._draw_sparse}
 # name: (counts of the candidates, rows that are no evidence, alpha, rate)

@@ -8,8 +8,9 @@ from flint import arb
 from dp_polars._mechanisms import exact_race, racing
 from dp_polars._numeric.words import system_words
 from tests import reference
+from tests.registry import MECHANISMS
 from tests.statistical.goodness import CONTROLS, check_sampler, fits, tally
-from tests.statistical.racing import MECHANISMS, draw_blocks
+from tests.statistical.racing import draw_blocks
 
 # name: (scores, multiplicities, rate). All laws change with the rate but those named in FLAT.
 CASES = {

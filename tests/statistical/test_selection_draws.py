@@ -10,8 +10,8 @@ import pytest
 from dp_polars._mechanisms.selection import best_rows, exponential_mechanism, permute_and_flip
 from dp_polars._numeric.words import system_words
 from tests import reference
+from tests.registry import MECHANISMS
 from tests.statistical.goodness import CONTROLS, check_sampler, fits, tally
-from tests.statistical.racing import MECHANISMS
 
 DRAWS = 100_000
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -40,7 +41,9 @@ def _number(value: Any) -> Any:
         return _number(dt.datetime.combine(dt.date(1970, 1, 1), value))
     if isinstance(value, dt.timedelta):
         return Fraction(value // _MICROSECOND)
-    return value if value in (float("inf"), -float("inf")) else Fraction(value)
+    if isinstance(value, float):  # taken for the decimal that it prints as
+        return value if math.isinf(value) else Fraction(str(value))
+    return Fraction(value)
 
 
 def evidence(
