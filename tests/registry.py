@@ -62,7 +62,7 @@ class Ask:
 _OF_ROWS = {**LOSS, **_ROWS, "mechanism": None}
 _OF_SCORES = {"sensitivity": MISSING, "monotonic": False, **LOSS, "mechanism": None}
 ASKS = {
-    "mode": Ask({"candidates": None}, _OF_ROWS, ([1, 2],), {}, {"epsilon": 1}),
+    "mode": Ask({"candidates": None}, {**_OF_ROWS, "counts": "people", "too_few": None}, ([1, 2],), {}, {"epsilon": 1}),
     "median": Ask({"candidates": MISSING}, _OF_ROWS, ([1, 2],), {}, {"rho": 1, "contributions": 2}),
     "quantile": Ask(
         {"alpha": MISSING, "candidates": MISSING},
@@ -75,6 +75,14 @@ ASKS = {
     "argmin": Ask(
         {}, _OF_SCORES, (), {"sensitivity": 1}, {"rho": 1, "sensitivity": 3, "mechanism": "permute_and_flip"}, False
     ),
+}
+# Numbers with noise, which have laws and true answers of their own (tests/queries, tests/privacy).
+_OF_VALUES = {**_OF_ROWS, "step": None}
+NUMBERS = {
+    "count": Ask({}, _OF_ROWS, (), {}, {"epsilon": 1}),
+    "sum": Ask({"lower": MISSING, "upper": MISSING}, _OF_VALUES, (0, 9), {}, {"epsilon": 1, "step": 3}),
+    "mean": Ask({"lower": MISSING, "upper": MISSING}, _OF_VALUES, (0, 9), {}, {"rho": 1, "contributions": 2}),
+    "value_counts": Ask({"candidates": MISSING}, _OF_ROWS, ([1, 2],), {}, {"rho": 1}),
 }
 COUNTED = [name for name, ask in ASKS.items() if ask.counts]
 

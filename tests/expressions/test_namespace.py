@@ -8,8 +8,10 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._expressions.namespace import PrivateNamespace
-from tests.registry import ASKS, LOSS
+from tests.registry import ASKS, LOSS, NUMBERS
 from tests.registry import MISSING as EMPTY
+
+METHODS = {**ASKS, **NUMBERS}
 
 
 def parameters(function):
@@ -21,14 +23,14 @@ def parameters(function):
     )
 
 
-@pytest.mark.parametrize("name", ASKS)
+@pytest.mark.parametrize("name", METHODS)
 def test_methods_have_exactly_these_parameters(name):
-    assert parameters(getattr(PrivateNamespace, name)) == (ASKS[name].positional, ASKS[name].keywords)
+    assert parameters(getattr(PrivateNamespace, name)) == (METHODS[name].positional, METHODS[name].keywords)
 
 
-@pytest.mark.parametrize("name", ASKS)
+@pytest.mark.parametrize("name", METHODS)
 def test_functions_take_the_column_first(name):
-    assert parameters(getattr(dpp, name)) == ({"column": EMPTY, **ASKS[name].positional}, ASKS[name].keywords)
+    assert parameters(getattr(dpp, name)) == ({"column": EMPTY, **METHODS[name].positional}, METHODS[name].keywords)
 
 
 def test_mechanisms_and_grids_have_exactly_these_parameters():
@@ -43,9 +45,9 @@ def test_mechanisms_and_grids_have_exactly_these_parameters():
     assert parameters(dpp.grid) == ({"start": EMPTY, "stop": EMPTY}, {"step": EMPTY})
 
 
-@pytest.mark.parametrize("name", ASKS)
+@pytest.mark.parametrize("name", METHODS)
 def test_a_method_and_its_function_ask_the_same(name):
-    positional, keywords = ASKS[name].arguments, ASKS[name].example
+    positional, keywords = METHODS[name].arguments, METHODS[name].example
     by_method = getattr(pl.col("x").dp, name)(*positional, **keywords)
     by_name = getattr(dpp, name)("x", *positional, **keywords)
     by_expression = getattr(dpp, name)(pl.col("x"), *positional, **keywords)
@@ -55,7 +57,7 @@ def test_a_method_and_its_function_ask_the_same(name):
     assert by_name.meta.output_name() == by_method.meta.output_name() == "x"
 
 
-@pytest.mark.parametrize("name", ASKS)
+@pytest.mark.parametrize("name", METHODS)
 def test_every_public_function_says_what_it_does(name):
     function = inspect.getdoc(getattr(dpp, name))
     for section in ("Parameters", "Returns", "Raises", "Examples"):
@@ -83,10 +85,18 @@ def test_the_mechanisms_stand_alone():
 def test_importing_the_package_registers_the_accessor():
     # Where OpenDP's extra is loaded, too, it stands on one class with its methods.
     assert isinstance(pl.col("x").dp, PrivateNamespace)
-    assert {name for name in vars(PrivateNamespace) if not name.startswith("_")} == set(ASKS)
+    assert {name for name in vars(PrivateNamespace) if not name.startswith("_")} == set(METHODS)
+
+
+@pytest.mark.parametrize("name", ["len", "n_people"])
+def test_numbers_of_rows_take_no_column(name):
+    assert parameters(getattr(dpp, name)) == ({}, NUMBERS["count"].keywords)
+    expr = getattr(dpp, name)(epsilon=1)
+    assert expr.meta.output_name() == name
+    assert expr.meta.root_names() == []
 
 
 def test_all_exported_names():
-    names = {*ASKS, "grid", "permute_and_flip", "exponential_mechanism", "PrivateExpr", "Grid"}
+    names = {*METHODS, "grid", "permute_and_flip", "exponential_mechanism", "PrivateExpr", "Grid", "len", "n_people"}
     assert names <= set(dir(dpp))
     assert all(getattr(dpp, name).__module__.startswith("dp_polars.") for name in names)
