@@ -18,6 +18,8 @@ pytest.importorskip("tqdm")
 
 from dp_polars import analysis
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 DPBENCH = ROOT.parent / "shared" / "data" / "dpbench"
 needs_data = pytest.mark.skipif(not DPBENCH.exists(), reason="the DPBench data is not part of the repository")

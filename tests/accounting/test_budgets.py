@@ -634,6 +634,7 @@ def test_a_ledger_that_stays_busy_is_a_clear_error(tmp_path, monkeypatch, locked
     assert not locks._descriptors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("locked", [locked_beside, locked_by_sqlite])
 def test_who_waits_for_a_lock_holds_nobody_else_up(tmp_path, locked):
     """Neither a budget in memory, nor another ledger, nor a fork."""

@@ -363,6 +363,7 @@ def test_a_missing_column_is_polars_own_error():
 # Nothing in the rows raises or warns (warnings are errors here).
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", COLUMNS)
 @settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())

@@ -296,6 +296,8 @@ def test_forks_among_threads_that_charge_neither_hang_nor_overspend(tmp_path):
 import os, sys, threading
 sys.path.insert(0, sys.argv[2])
 from spender import spend, BudgetExceededError
+
+pytestmark = pytest.mark.slow
 acknowledged, acknowledge = os.pipe()
 def until_full(path):
     try:

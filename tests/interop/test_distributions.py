@@ -11,6 +11,8 @@ from tests import reference
 from tests.registry import CANDIDATES, ENGINES, LAWS, VALUES, X
 from tests.statistical.goodness import check_sampler, fits, tally
 
+pytestmark = pytest.mark.slow
+
 DRAWS = 8_000
 
 

@@ -15,6 +15,8 @@ import pytest
 
 import dp_polars as dpp
 
+pytestmark = pytest.mark.slow
+
 X, S = pl.col("x"), pl.col("s")
 SURE = {"epsilon": 10_000}
 FRAME = pl.DataFrame(

@@ -11,6 +11,8 @@ import pytest
 import dp_polars as dpp
 from tests.opendp.tools import MISSING, needs_frames
 
+pytestmark = pytest.mark.slow
+
 if importlib.util.find_spec("opendp") is None:
     pytest.skip(MISSING, allow_module_level=True)
 

@@ -172,6 +172,7 @@ SCORES = {
 ASKED = {what: partial(ask, what, "x", range(30)) for what in SCORES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", MEASURES)
 @pytest.mark.parametrize("what", ASKED)
 @pytest.mark.parametrize("person", [None, "id"])
@@ -318,6 +319,7 @@ def test_errors_say_what_is_wrong_and_hold_no_rows(case, lazy):
         assert "secret" not in text
 
 
+@pytest.mark.slow
 def test_an_interrupt_or_a_panic_does_not_end_the_process():
     script = """
 import polars as pl, dp_polars as dpp
@@ -357,6 +359,7 @@ def resident():
     return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not STATM.exists(), reason="memory is read from Linux' /proc")
 def test_a_thousand_invocations_leak_no_memory_to_speak_of():
     frame = pl.DataFrame({"x": np.arange(10_000) % 10})

@@ -22,6 +22,8 @@ from opendp.mod import GLOBAL_FEATURES, OpenDPException, disable_features, enabl
 
 from dp_polars.opendp import make_selection, then_selection
 
+pytestmark = pytest.mark.slow
+
 MEASURES = {"permute_and_flip": max_divergence, "exponential": zero_concentrated_divergence}
 
 

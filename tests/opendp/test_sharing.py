@@ -178,6 +178,8 @@ pl.col("x").dp.len(signed=True)
 
 CONTEXT = """
 import dp_polars, opendp.prelude as dp, polars as pl
+
+pytestmark = pytest.mark.slow
 dp.enable_features("contrib")
 data = pl.LazyFrame({"x": [1, 5, 9] * 100, "d": ["a", "b", "a"] * 100})
 context = dp.Context.compositor(

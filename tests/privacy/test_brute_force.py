@@ -21,6 +21,8 @@ from tests import reference
 from tests.privacy.datasets import all_counts, as_rows, quantile_score, score_of
 from tests.registry import MECHANISMS, RELATIONS
 
+pytestmark = pytest.mark.slow
+
 SCORES = {"mode": None, "median": Fraction(1, 2), "quarter": Fraction(1, 4), "ninth decile": Fraction(9, 10)}
 # Rényi orders.
 ORDERS = np.array([1.001, 1.05, 1.3, 1.7, 2, 3, 5, 9, 17, 30, 50])

@@ -22,6 +22,8 @@ from dp_polars._frames.release import bind
 from dp_polars._queries.choices import Mode
 from tests.reference import floats, law
 
+pytestmark = pytest.mark.slow
+
 GROUPS, SIZE = 3, 3
 KEYS = {"group": range(GROUPS)}
 EPSILON = 0.5

@@ -213,6 +213,7 @@ def outcome(frame, expr):
         return type(error), str(error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("physical", FEW)
 def test_how_many_categories_the_rows_have_is_not_seen(physical):
     found = []

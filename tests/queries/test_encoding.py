@@ -68,6 +68,7 @@ def integer_candidates(draw, center):
     return dpp.grid(low, top, step=step) if as_grid else ordered(values)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=400)
 @given(integer_columns(), st.data())
 def test_integers_go_to_the_nearest_integer(column_and_center, data):

@@ -15,6 +15,8 @@ from tests.privacy.datasets import score_of, scores_of
 from tests.registry import MECHANISMS
 from tests.statistical.goodness import CONTROLS, check_sampler, fits, tally
 
+pytestmark = pytest.mark.slow
+
 WAYS = {"rows": draw_from_rows, "dense": drawing._draw_dense, "sparse": drawing._draw_sparse}
 # name: (counts of the candidates, rows that are no evidence, alpha, rate)
 CASES = {

@@ -13,6 +13,8 @@ from dp_polars._mechanisms.noise import gaussian_noise, laplace_noise
 from dp_polars._numeric.words import system_words
 from tests.statistical.goodness import CONTROLS, check_sampler, fits, tally
 
+pytestmark = pytest.mark.slow
+
 DRAWS = 200_000
 SCALES = [Fraction(1, 10), Fraction(1, 2), Fraction(2), Fraction(37, 3), Fraction(1000), Fraction(10**6)]
 # Beyond 2**32 a scale is split.

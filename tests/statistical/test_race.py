@@ -12,6 +12,8 @@ from tests.registry import MECHANISMS
 from tests.statistical.goodness import CONTROLS, check_sampler, fits, tally
 from tests.statistical.racing import draw_blocks
 
+pytestmark = pytest.mark.slow
+
 # name: (scores, multiplicities, rate). All laws change with the rate but those named in FLAT.
 CASES = {
     "two": ([0, -1], None, Fraction(1)),

@@ -13,6 +13,8 @@ from tests import reference
 from tests.registry import MECHANISMS
 from tests.statistical.goodness import CONTROLS, check_sampler, fits, tally
 
+pytestmark = pytest.mark.slow
+
 DRAWS = 100_000
 
 
