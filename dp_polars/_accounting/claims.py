@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from dp_polars._numeric.intervals import ball, precision, upper
-from dp_polars._numeric.numbers import Number, as_fraction, given, positive_fraction, show
+from dp_polars._numeric.numbers import Number, as_fraction, given, positive_fraction, positive_int, show
 
 Unit: TypeAlias = Literal["epsilon", "rho"]
 Choosing: TypeAlias = Literal["permute_and_flip", "exponential"]
@@ -159,6 +159,8 @@ class Claim:
         How one person's rows may spread over the groups.
     neighboring_relation
         "add_or_remove_one", "replace_one", or None where the caller's sensitivity implies it.
+    draws
+        How many draws share the loss equally, each of them at `rate`: two for a mean.
 
     Attributes
     ----------
@@ -178,6 +180,7 @@ class Claim:
     score_range: Fraction
     contributions: Contributions
     neighboring_relation: NeighboringRelation | None
+    draws: int = field(default=1, kw_only=True)
     rate: Fraction = field(init=False)
 
     def __post_init__(self) -> None:
@@ -188,9 +191,11 @@ class Claim:
             msg = "a discrete Gaussian has no epsilon: give its loss as rho."
             raise ValueError(msg)
         positive_fraction("score_range", self.score_range)
+        positive_int("draws", self.draws)
         if self.neighboring_relation is not None:
             check_relation(self.neighboring_relation)
-        rate = _scaled_rate(self.loss, self.mechanism, self.contributions) / self.score_range
+        share = Loss(self.loss.value / self.draws, self.loss.unit)
+        rate = _scaled_rate(share, self.mechanism, self.contributions) / self.score_range
         if not _SMALLEST_RATE <= rate <= _LARGEST_RATE:
             msg = (
                 f"{self.loss.unit} over the range of the score must lie between 2**-1000 and 2**1000, got {self.loss}."
@@ -234,7 +239,8 @@ class Claim:
             raise ValueError(msg)
         if unit == self.loss.unit and distance == 1:
             return self.loss.value
-        return scaled_cost(unit, self.mechanism, self.rate * self.score_range * distance, self.contributions)
+        x = self.rate * self.score_range * distance
+        return self.draws * scaled_cost(unit, self.mechanism, x, self.contributions)
 
 
 def scaled_cost(unit: Unit, mechanism: Mechanism, x: Fraction, contributions: Contributions) -> Fraction:

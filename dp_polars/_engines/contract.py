@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 Released = TypeVar("Released")
 
+# What the names of the ends of a range end in.
+ENDS = ("low", "high")
+
 
 class UnreadableError(Exception):
     """Private rows can't even be opened. That, and why, depends on the rows: the release is charged, and fails."""
@@ -84,9 +87,7 @@ class Output:
         answers = self.query.answers(histograms, *self.types)
         named = [answers.values.alias(self.name)]
         if ranges and answers.ends is not None:
-            named += [
-                end.alias(f"{self.name}_{which}") for which, end in zip(("low", "high"), answers.ends(), strict=True)
-            ]
+            named += [end.alias(f"{self.name}_{which}") for which, end in zip(ENDS, answers.ends(), strict=True)]
         return named
 
 

@@ -153,7 +153,7 @@ def as_expression(query: Query, *columns: IntoColumn, name: str | None = None) -
         drawn = pl.map_batches([expr.implode() for expr in exprs], _DrawRows(query), raw, is_elementwise=True)
     # The type of a UDF must be fixed: Polars would keep one that it resolved on an earlier frame. The outermost node
     # must be native: engines may evaluate a bare UDF several times, and OpenDP aborts on one.
-    answer = _as_answer(drawn.first(), exprs or [pl.lit(0)], query)
+    answer = _as_answer(drawn.first(), exprs, query)
     return PrivateExpr._of(answer if exprs else answer.alias(name or ""), query, tuple(exprs))
 
 
@@ -187,7 +187,7 @@ def _field_of(dtype: pl.DataType) -> str:
 
 def _as_answer(drawn: pl.Expr, columns: Sequence[pl.Expr], query: Query) -> pl.Expr:
     """Cast what was drawn to the type of the answer, which may depend on the columns', and check that type."""
-    schema = pl.map_batches(list(columns), _Schema(query))
+    schema = pl.map_batches(list(columns) or [pl.lit(0)], _Schema(query, bool(columns)))
     # `~` refuses the struct that carries a message, and the error of Polars prints it; pl.struct resolves all fields.
     checked = pl.struct(schema.struct.field("answer"), ~schema.struct.field("fits")).struct.field("answer")
     answer = drawn.cast(pl.dtype_of(checked), strict=False)
@@ -210,6 +210,7 @@ class _Schema:
     """Says, from two dummy rows of the columns' types, what type the answer has, or why there can't be one."""
 
     query: Query
+    reads_column: bool = True
 
     def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
         column = series[0]
@@ -218,12 +219,13 @@ class _Schema:
         try:
             if self.query.needs_people:
                 raise TypeError(_NO_PEOPLE)
-            answer = self.query.answer_type(*(each.dtype for each in series))
+            answer = self.query.answer_type(*(each.dtype for each in series if self.reads_column))
             if self.query.fixed_type is None:
                 answer = pl.Struct({_field_of(answer): answer})
         except (TypeError, ValueError) as error:
             # A paragraph of its own between Polars' words.
-            fits = pl.Struct({f"\n\ncolumn {column.name!r}, {self.query}: {error}\n\n": pl.Boolean})
+            where = f"column {column.name!r}, " if self.reads_column else ""
+            fits = pl.Struct({f"\n\n{where}{self.query}: {error}\n\n": pl.Boolean})
         return pl.Series(column.name, [None] * len(column), dtype=pl.Struct({"answer": answer, "fits": fits}))
 
 

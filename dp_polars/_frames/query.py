@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dp_polars._accounting.claims import Unit
     from dp_polars._frames.protection import Protection
     from dp_polars._frames.recipe import Recipe
-    from dp_polars._queries.query import HistogramQuery
+    from dp_polars._queries.query import Columns, HistogramQuery
 
 _CLAIM_KEY = b"dp_polars.claim"
 _ENGINES = ["auto", "in-memory", "streaming"]
@@ -86,7 +86,12 @@ class PrivateQuery(WithoutRows):
             number), `groups`, `neighboring_relation`, `privacy_unit`, `score_range` (R of one person's row, or of one
             person where people are counted) and `rate` (λ).
         """
-        return pl.DataFrame([self._explain_one(ask) for ask in self._asks])
+        types: dict[str, Columns] = {}
+        if self._source is not None:
+            source = self._source
+            work = bind(self, PolarsEngine(source, lambda: source))
+            types = {output.name: output.types for output in work.outputs}
+        return pl.DataFrame([self._explain_one(ask, types.get(ask.name, ())) for ask in self._asks])
 
     def release(
         self,
@@ -173,10 +178,10 @@ class PrivateQuery(WithoutRows):
             raise (IsADirectoryError if target.is_dir() else FileNotFoundError)(msg)
         # Made before anything is charged, so that a folder that can't be written costs nothing.
         temporary = target.with_name(f".{target.name}-{secrets.token_hex(8)}")
+        claim = json.dumps(self._claim()).encode()
         try:
             with temporary.open("xb") as file:
                 table = self.release(frame, ranges=ranges, engine=engine, partitions=partitions).to_arrow()
-                claim = json.dumps(self._claim()).encode()
                 table = table.replace_schema_metadata({**(table.schema.metadata or {}), _CLAIM_KEY: claim})
                 parquet.write_table(table, file)
                 file.flush()
@@ -204,15 +209,17 @@ class PrivateQuery(WithoutRows):
             raise TypeError(msg)
         return source_of(self._source if frame is None else frame, self.protection)
 
-    def _explain_one(self, ask: Ask) -> dict[str, Any]:
+    def _explain_one(self, ask: Ask, types: Columns) -> dict[str, Any]:
         claim = ask.query.claim
-        size = self._size(ask)
+        size = ask.query.fixed_size
+        if size is None and types:
+            size = ask.query.evidence(*types)[0].coding.size
         return {
             "output": ask.name,
             "selects": str(ask.query),
             "epsilon": float_up(claim.cost("epsilon")) if claim.has_epsilon else None,
             "rho": float_up(claim.cost("rho")),
-            "error_95": None if size is None else ask.query.error(size, 0.05),
+            "error_95": None if size is None else ask.query.error(size, 0.05, *types),
             "error_unit": ask.query.error_unit or self.protection.counts(ask.query),
             "mechanism": claim.mechanism,
             "candidates": size,
@@ -222,13 +229,6 @@ class PrivateQuery(WithoutRows):
             "score_range": float(claim.score_range),
             "rate": float(claim.rate),
         }
-
-    def _size(self, ask: Ask) -> int | None:
-        if ask.query.fixed_size is not None or self._source is None:
-            return ask.query.fixed_size
-        source = self._source
-        work = bind(self, PolarsEngine(source, lambda: source))
-        return next(work.tallies[output.tallies[0]].coding.size for output in work.outputs if output.name == ask.name)
 
     def _claim(self) -> dict[str, Any]:
         columns = {}
@@ -283,7 +283,7 @@ def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
 def _under(protection: Protection, ask: Ask, groups: int) -> HistogramQuery:
     try:
         bounds = protection.contributions(ask.query, groups)
+        return ask.query.under(bounds, protection.neighboring_relation)
     except ValueError as error:
         msg = f"Output {ask.name!r}: {error}"
         raise ValueError(msg) from None
-    return ask.query.under(bounds, protection.neighboring_relation)

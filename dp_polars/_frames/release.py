@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from dp_polars._engines.contract import Engine, Output, Released, Tally, UnreadableError, Work
+from dp_polars._engines.contract import ENDS, Engine, Output, Released, Tally, UnreadableError, Work
 from dp_polars._frames import group_keys
+from dp_polars._queries.measures import Measure
 from dp_polars._rowwise.gate import row_by_row
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ def bind(query: PrivateQuery, engine: Engine[Released], *, ranges: bool = False)
     schema = rows.collect_schema()
     keys = None if query._keys is None else group_keys.in_types_of(query._keys, schema)
     groups = 1 if keys is None else keys.height
+    if ranges:
+        _check_names_of_ranges(query)
     tallies: list[Tally] = []
     outputs = []
     for ask in query.asks:
@@ -97,6 +100,19 @@ def bind(query: PrivateQuery, engine: Engine[Released], *, ranges: bool = False)
     work = Work(protection.privacy_unit, keys, tuple(tallies), tuple(outputs), recipe.rows, ranges)
     engine.check(work)
     return work
+
+
+def _check_names_of_ranges(query: PrivateQuery) -> None:
+    """Refuse names that the ends of ranges would repeat."""
+    taken = [ask.name for ask in query.asks] + ([] if query._keys is None else query._keys.columns)
+    ends = [f"{ask.name}_{which}" for ask in query.asks if isinstance(ask.query, Measure) for which in ENDS]
+    repeated = sorted(set(taken) & set(ends))
+    if repeated:
+        msg = (
+            f"outputs and keys must not be named like the ends of a range, got {repeated}.\n\n"
+            "Hint: rename them, or leave ranges=True out."
+        )
+        raise ValueError(msg)
 
 
 def _place(tallies: list[Tally], tally: Tally) -> int:

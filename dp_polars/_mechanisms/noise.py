@@ -96,8 +96,8 @@ def check_scale(claim: Claim) -> None:
 
 
 def noise_bound(claim: Claim, beta: float) -> int:
-    """Return the smallest w with P(|noise| > w) <= beta, for beta from 1e-9 to 1/2."""
-    scale = float(1 / claim.rate)
+    """Return the smallest w with P(|noise| > w) <= beta, or one more, for beta from 1e-9 to 1/2."""
+    scale = float(max(1 / claim.rate, Fraction(1, 64)))  # of a smaller scale too, P(|noise| > 0) is below 1e-9
     if claim.mechanism == "discrete_laplace":
         # P(|X| > w) = 2q^(w+1)/(1+q), q = exp(−1/scale).
         bound = math.ceil(scale * (math.log(2 / beta) - math.log1p(math.exp(-1 / scale)))) - 1

@@ -82,7 +82,7 @@ class Choice(HistogramQuery):
             return super().answers_of_codes(codes, weights, lengths, columns)
         return self.named(draw_from_rows(self.draw(*columns), codes, lengths), *columns)
 
-    def error(self, size: int, beta: float) -> float:
+    def error(self, size: int, beta: float, *columns: pl.DataType) -> float:  # noqa: ARG002
         """Return an error that is reached with probability at most `beta`, in rows or people."""
         return error_bound(size, beta, self.claim) / self.score.unit
 
@@ -154,6 +154,10 @@ class Mode(OfCategories):
         if self.too_few is None:
             return super().answers_of_codes(codes, weights, lengths, columns)
         return HistogramQuery.answers_of_codes(self, codes, weights, lengths, columns)
+
+    def error(self, size: int, beta: float, *columns: pl.DataType) -> float:
+        """Return an error that is reached with probability at most `beta`, in rows or people."""
+        return super().error(size if self.too_few is None else size + 1, beta, *columns)
 
     @property
     def score(self) -> Score:

@@ -134,6 +134,10 @@ class Units(Weighing):
             return int((self.upper - self.lower) / self.step)
         return int(max(abs(self.lower), abs(self.upper)) / self.step)
 
+    def ticks(self, tick: Fraction) -> int:
+        """Return how many steps a last digit of this size has, at least one; beyond the bounds, any number beyond."""
+        return min(int(tick / self.step), 2**31)
+
     def weigher(self) -> Callable[[Sequence[pl.Series]], Ints]:
         """Return what gives every row its weight."""
         low, high = int(self.lower / self.step), int(self.upper / self.step)
@@ -158,14 +162,15 @@ class Units(Weighing):
         physical = column_types.integers(column)
         per_step = self.step / tick  # physical units in a step, or one over the steps in such a unit
         if per_step < 1:
-            steps = per_step.denominator
+            steps = self.ticks(tick)
             inside = np.clip(physical, *_within(physical.dtype, low // steps, -(-high // steps)))
             finer: Ints = inside.astype(np.int64) * steps
             return finer
         per = int(per_step)
-        whole, rest = np.divmod(
-            np.clip(physical, *_within(physical.dtype, low * per, high * per)).astype(np.int64), per
-        )
+        inside = np.clip(physical, *_within(physical.dtype, low * per, high * per))
+        # Of 64 bits, so that they hold `per`; unsigned ones stay so, for half of them are beyond int64.
+        wide = inside.astype(np.uint64 if physical.dtype == np.uint64 else np.int64)
+        whole, rest = (part.astype(np.int64) for part in np.divmod(wide, per))
         nearest: Ints = whole + (2 * rest + whole % 2 > per)
         return nearest
 

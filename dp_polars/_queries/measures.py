@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from dp_polars._accounting.claims import Contributions, NeighboringRelation
+    from dp_polars._accounting.claims import NeighboringRelation
     from dp_polars._numeric.arrays import Ints
     from dp_polars._numeric.numbers import Number
     from dp_polars._queries.candidates import Values
@@ -57,15 +57,15 @@ class Measure(HistogramQuery):
         """Return what one row changes: a replacement removes one row and adds another, in the same group or not."""
         return self.largest if relation == "add_or_remove_one" else 2 * self.largest
 
-    def under(self, contributions: Contributions, relation: NeighboringRelation) -> Self:
-        """Return the same question with the noise that the same loss pays for under these bounds."""
-        return checked(super().under(contributions, relation))
+    def with_claim(self, claim: Claim) -> Self:
+        """Return the same question with another claim, whose noise must fit into 64 bits."""
+        return checked(super().with_claim(claim))
 
     def noise(self) -> tuple[Claim, ...]:
         """Return the claim of each draw of noise, as far as it is known without the column's type."""
         return (self.claim,)
 
-    def error(self, size: int, beta: float) -> float | None:  # noqa: ARG002
+    def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
         """Return an error that is reached with probability at most `beta`."""
         return float(noise_bound(self.claim, beta))
 
@@ -213,11 +213,12 @@ def claim_of(
     contributions: int,
     neighboring_relation: str,
     mechanism: str | None,
+    draws: int = 1,
 ) -> Claim:
     """Return the claim of a number that one row changes by at most `largest`."""
     loss, relation = Loss.of(epsilon=epsilon, rho=rho), check_relation(neighboring_relation)
     one = largest if relation == "add_or_remove_one" else 2 * largest
-    return Claim(loss, check_noise(mechanism, loss.unit), one, in_one_group(contributions), relation)
+    return Claim(loss, check_noise(mechanism, loss.unit), one, in_one_group(contributions), relation, draws=draws)
 
 
 def ask_count(

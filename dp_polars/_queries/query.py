@@ -116,8 +116,11 @@ class HistogramQuery(Query):
         return None if self.fixed_type is None else self.evidence()[0].coding.size
 
     @abstractmethod
-    def error(self, size: int, beta: float) -> float | None:
-        """Return an error that is reached with probability at most `beta`, with so many candidates."""
+    def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:
+        """Return an error that is reached with probability at most `beta`, with so many candidates.
+
+        The columns' types may be left out where they are not known yet.
+        """
 
     @property
     def error_unit(self) -> str | None:
@@ -126,8 +129,14 @@ class HistogramQuery(Query):
 
     def under(self, contributions: Contributions, relation: NeighboringRelation) -> Self:
         """Return the same question with the rate that the same loss pays for under these bounds."""
-        asked = self.claim
-        return self.with_claim(Claim(asked.loss, asked.mechanism, self.range_of(relation), contributions, relation))
+        return self.with_claim(
+            replace(
+                self.claim,
+                score_range=self.range_of(relation),
+                contributions=contributions,
+                neighboring_relation=relation,
+            )
+        )
 
     def with_claim(self, claim: Claim) -> Self:
         """Return the same question with another claim."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from dp_polars._accounting.claims import Claim
 from dp_polars._mechanisms.noise import check_scale, noise_bound
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 # Of a value, in units of the step: so the sum of 2**32 rows fits into 62 bits.
 _MOST_UNITS = 2**30
+# Bounds and steps of which floats hold all that is done with them.
+_LARGEST = 2**500
+_MOST_PLACES = 38
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class Sum(Total):
     step
         Exact. None: the last digit of the column's type.
     of_floats
-        Whether the bounds or the step were given as floats: then the answer is one.
+        Whether the step was given as a float or a Fraction: then the answer is a float.
     """
 
     lower: Fraction
@@ -56,13 +60,13 @@ class Sum(Total):
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
         """Return the answer's type for a column's; a TypeError where that can't be."""
-        check_scale(self._of_units(self.units(*columns)))
+        step = self.units(*columns).step
+        check_scale(self._in_steps(step))
         (column,) = columns
         if self.of_floats or column.is_float():
             return pl.Float64()
-        if isinstance(column, pl.Decimal):
-            return pl.Decimal(38, column.scale)
-        return pl.Int64()
+        scale = max(_places(step), column.scale if isinstance(column, pl.Decimal) else 0)
+        return pl.Decimal(38, scale) if isinstance(column, pl.Decimal) or scale else pl.Int64()
 
     def units(self, *columns: pl.DataType) -> Units:
         """Return the weights of the rows."""
@@ -77,14 +81,18 @@ class Sum(Total):
         """The most that one row adds or takes away, in the column's unit."""
         return max(abs(self.lower), abs(self.upper))
 
-    def _of_units(self, units: Units) -> Claim:
-        """Return the claim of the noise in whole units of the step."""
-        return replace(self.claim, score_range=self.claim.score_range / units.step)
+    def _in_steps(self, step: Fraction) -> Claim:
+        """Return the claim of the noise in whole units of a step."""
+        return replace(self.claim, score_range=self.claim.score_range / step)
+
+    def noise(self) -> tuple[Claim, ...]:
+        """Return the claim of the noise; a column's own last digit is at most one."""
+        return (self._in_steps(self.step or Fraction(1)),)
 
     def answers_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> Answers:
         """Draw from the units of each group."""
         units, dtype = self.units(*columns), self.answer_type(*columns)
-        claim = self._of_units(units)
+        claim = self._in_steps(units.step)
         numbers, bound = noisy(totals[0], claim), noise_bound(claim, BETA)
 
         def in_steps(whole: Ints) -> pl.Series:
@@ -92,13 +100,10 @@ class Sum(Total):
 
         return Answers(in_steps(numbers), lambda: (in_steps(numbers - bound), in_steps(numbers + bound)))
 
-    def error(self, size: int, beta: float) -> float | None:  # noqa: ARG002
-        """Return an error in the column's unit; where only its type tells the step, of whole numbers."""
-        return float(noise_bound(self.claim, beta)) if self.step is None else self._error(self.step, beta)
-
-    def _error(self, step: Fraction, beta: float) -> float:
-        claim = replace(self.claim, score_range=self.claim.score_range / step)
-        return float(noise_bound(claim, beta) * step)
+    def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
+        """Return an error in the column's unit; where its type would tell the step and is not known, of integers."""
+        step = self.units(*columns).step if columns else self.step or Fraction(1)
+        return float(noise_bound(self._in_steps(step), beta) * step)
 
     @property
     def error_unit(self) -> str:
@@ -125,7 +130,7 @@ class Mean(Total):
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
         """Return the answer's type; a TypeError where a column of this type has none."""
-        check_scale(self._claims(self._units(*columns))[0])
+        check_scale(self._claims(self._units(*columns).step)[0])
         return pl.Float64()
 
     def _units(self, *columns: pl.DataType) -> Units:
@@ -147,19 +152,19 @@ class Mean(Total):
 
     def noise(self) -> tuple[Claim, ...]:
         """Return the claims of the sum, in halves of a step, and of the count: half of the loss each."""
-        return self._claims(Units(self.lower, self.upper, self.step or Fraction(1), doubled=True))
+        return self._claims(self.step or Fraction(1))  # a column's own last digit is at most one
 
-    def _claims(self, units: Units) -> tuple[Claim, Claim]:
-        half = replace(self.claim, loss=replace(self.claim.loss, value=self.claim.loss.value / 2))
-        return replace(half, score_range=half.score_range * units.largest), half
+    def _claims(self, step: Fraction) -> tuple[Claim, Claim]:
+        half = replace(self.claim, loss=replace(self.claim.loss, value=self.claim.loss.value / 2), draws=1)
+        return replace(half, score_range=half.score_range * (self.upper - self.lower) / step), half
 
     def answers_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> Answers:
         """Draw from the distances and the numbers of each group."""
         units = self._units(*columns)
-        claims = self._claims(units)
+        claims = self._claims(units.step)
         distance, count = (noisy(total, claim) for total, claim in zip(totals, claims, strict=True))
         low, high = float(self.lower), float(self.upper)
-        middle, half_step = (low + high) / 2, float(units.step) / 2
+        middle, half_step = float((self.lower + self.upper) / 2), float(units.step / 2)
 
         def mean(distance: Ints, count: Ints) -> NDArray[np.float64]:
             return np.clip(middle + half_step * distance / np.maximum(count, 1), low, high)
@@ -175,7 +180,7 @@ class Mean(Total):
 
         return Answers(pl.Series(mean(distance, count)), ends)
 
-    def error(self, size: int, beta: float) -> float | None:  # noqa: ARG002
+    def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
         """Return None: the error of a mean depends on how many rows a group has."""
         return None
 
@@ -189,15 +194,30 @@ class Mean(Total):
 
 
 def _in_steps(units: Ints, step: Fraction, dtype: pl.DataType) -> pl.Series:
-    """Return whole units of a step as numbers of a type."""
-    numbers = pl.Series(units)
+    """Return whole units of a step as numbers of a type; what it can't hold becomes its largest, or smallest."""
     if dtype.is_float():
+        if max(step.numerator, step.denominator) > 2**53:
+            return pl.Series(units * float(step))
         # Both are exact floats where they are below 2**53, so the quotient is the float nearest to the number.
         return pl.Series(units * float(step.numerator) / float(step.denominator))
-    if isinstance(dtype, pl.Decimal):
-        in_digits = numbers.cast(pl.Decimal(38, 0)) * Decimal(int(step * 10**dtype.scale))
-        return (in_digits.cast(pl.Decimal(38, dtype.scale)) * Decimal(1).scaleb(-dtype.scale)).cast(dtype)
-    return numbers * int(step)
+    scale = dtype.scale if isinstance(dtype, pl.Decimal) else None
+    digits = int(step * 10 ** (scale or 0))
+    most = min((2**63 if scale is None else 10**38) // digits, 2**63) - 1
+    numbers = pl.Series(np.clip(units, -most, most))
+    if scale is None:
+        return numbers * digits
+    whole = numbers.cast(pl.Decimal(38, 0)) * Decimal(digits)
+    # The same 128 bits with a point among them: Polars' own arithmetic runs out of digits on the way.
+    return pl.Series(whole.to_arrow().view(pa.decimal128(38, scale)))
+
+
+def _places(step: Fraction) -> int:
+    """Return the decimal places of a step that is a decimal."""
+    places = next((n for n in range(_MOST_PLACES + 1) if (step * 10**n).denominator == 1), None)
+    if places is None:
+        msg = f"step must have at most {_MOST_PLACES} decimal places for such a column, got {show(step)}."
+        raise ValueError(msg)
+    return places
 
 
 def _units_of(lower: Fraction, upper: Fraction, step: Fraction | None, *columns: pl.DataType) -> Units:
@@ -223,7 +243,22 @@ def _units_of(lower: Fraction, upper: Fraction, step: Fraction | None, *columns:
         raise ValueError(msg)
     units = Units(lower, upper, step)
     _check_size(units)
+    if tick is not None:
+        _check_digits(units, step / tick, column)
     return units
+
+
+def _check_digits(units: Units, per_step: Fraction, column: pl.DataType) -> None:
+    """Refuse what 64 bits don't hold on the way from the column's digits to whole steps."""
+    if not per_step <= 2**62:
+        msg = f"step must be at most 2**62 times the last digit of {column}, got {show(units.step)}."
+        raise ValueError(msg)
+    if column_types.is_wide(column) and not units.largest * per_step < 2**63:
+        msg = (
+            f"lower and upper must be below 2**63 times the last digit of {column}, got {show(units.lower)} and "
+            f"{show(units.upper)}.\n\nHint: cast the column to a type with fewer digits, or to a float, first."
+        )
+        raise ValueError(msg)
 
 
 def _check_size(units: Units) -> None:
@@ -239,6 +274,9 @@ def _bounds(lower: Number, upper: Number, step: Number | None) -> tuple[Fraction
     """Return the exact bounds and step of a sum."""
     low, high = as_fraction("lower", lower), as_fraction("upper", upper)
     width = None if step is None else as_fraction("step", step)
+    if not (max(abs(low), abs(high)) <= _LARGEST and (not width or abs(width) * _LARGEST >= 1)):
+        msg = "lower and upper must be at most 2**500, and step at least 2**-500, got more or less."
+        raise ValueError(msg)
     if not low < high:
         msg = f"lower must be below upper, got lower={lower!r} and upper={upper!r}."
         raise ValueError(msg)
@@ -287,6 +325,5 @@ def ask_mean(
 ) -> Mean:
     """Return the query of these arguments."""
     low, high, width = _bounds(lower, upper, step)
-    return checked(
-        Mean(low, high, width, claim_of(Fraction(1), epsilon, rho, contributions, neighboring_relation, mechanism))
-    )
+    claim = claim_of(Fraction(1), epsilon, rho, contributions, neighboring_relation, mechanism, draws=2)
+    return checked(Mean(low, high, width, claim))

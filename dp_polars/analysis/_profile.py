@@ -4,8 +4,10 @@ Let x be the pure epsilon of a release. Permute-and-flip's trade-off curve is ne
 mechanism's with the same epsilon, and the exponential mechanism has bounded range x (Dong, Durfee & Rogers
 2020, arXiv 1909.13830). So the pairs of distributions that dominate them have privacy losses on [−x, x] with
 the density w·exp((s − x)/2)/2: for the exponential mechanism w = 1/(1 − exp(−x)); for permute-and-flip w =
-1/2, and two atoms, 1/2 at x and exp(−x)/2 at −x. Pairs that dominate compose, adaptively too (Zhu, Dong &
-Wang 2022, arXiv 2106.08567).
+1/2, and two atoms, 1/2 at x and exp(−x)/2 at −x. Discrete Laplace noise between two neighbouring integers is
+randomized response: atoms of 1/(1 + exp(−x)) at x and 1/(1 + exp(x)) at −x, which dominate whatever has the
+pure epsilon x (Kairouz, Oh & Viswanath 2015, arXiv 1311.0776). Pairs that dominate compose, adaptively too (Zhu,
+Dong & Wang 2022, arXiv 2106.08567). A discrete Gaussian has no pure epsilon: it composes by its rho alone.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ class PrivacyProfile:
     Parameters
     ----------
     parts
-        (mechanism, pure epsilon of one release, how many such releases), once for each kind of release.
+        (mechanism, pure epsilon of one release, how many such releases), once for each kind of release. Of a
+        discrete Gaussian, its rho in place of the pure epsilon.
     """
 
     parts: Parts
@@ -65,9 +68,10 @@ class PrivacyProfile:
             if isinstance(release, Claim):
                 relations.add(release.neighboring_relation)
                 row, spread = release.rate * release.score_range, release.contributions
-                counts[release.mechanism, row * spread.per_group] += spread.full_groups
-                if spread.rest:
-                    counts[release.mechanism, row * spread.rest] += 1
+                for rows, groups in ((spread.per_group, spread.full_groups), (spread.rest, 1)):
+                    if rows:
+                        loss = row * rows if release.has_epsilon else (row * rows) ** 2 / 2
+                        counts[release.mechanism, loss] += groups * release.draws
             elif not isinstance(release, tuple) or len(release) != 2:
                 msg = (
                     f"releases[{position}] must be a claim or a pair (epsilon, mechanism), got {given(release)}.\n\n"
@@ -100,11 +104,17 @@ class PrivacyProfile:
         if not exact >= 0:
             msg = f"epsilon must be at least 0, got {epsilon!r}."
             raise ValueError(msg)
-        if exact >= self._pure():
+        pure = self._pure()
+        if pure is None:
+            return _zcdp_delta(self._rho(), exact)
+        if exact >= pure:
             return 0.0
         if self._is_single():
             mechanism, loss, _ = self.parts[0]
             with precision(_BITS):
+                if mechanism == "discrete_laplace":
+                    # (e^x − e^t)/(1 + e^x)
+                    return _above(-ball(exact - loss).expm1() / (1 + ball(-loss).exp()))
                 below = -(ball(exact - loss) / 2).expm1()
                 return _above(below if mechanism == "permute_and_flip" else below**2 / -ball(-loss).expm1())
         composed = float(_composed(self.parts).get_delta_for_epsilon(_below(exact))) * _SLACK
@@ -117,10 +127,14 @@ class PrivacyProfile:
             msg = f"delta must be at least 0 and below 1, got {delta!r}."
             raise ValueError(msg)
         pure, wanted = self._pure(), _below(exact)
+        if pure is None:
+            return _zcdp_epsilon(self._rho(), wanted) if wanted > 0 else math.inf
         if wanted <= 0:
             return float_up(pure)
         if self._is_single():
             with precision(_BITS):
+                if self.parts[0][0] == "discrete_laplace":
+                    return max(0.0, _above(ball(pure) + (-ball(exact) * (1 + ball(-pure).exp())).log1p()))
                 is_flip = self.parts[0][0] == "permute_and_flip"
                 below = ball(exact) if is_flip else (ball(exact) * -ball(-pure).expm1()).sqrt()
                 return max(0.0, _above(ball(pure) + 2 * (-below).log1p()))
@@ -132,12 +146,23 @@ class PrivacyProfile:
     def _is_single(self) -> bool:
         return len(self.parts) == 1 and self.parts[0][2] == 1
 
-    def _pure(self) -> Fraction:
+    def _pure(self) -> Fraction | None:
+        """Return the sum of the pure losses; None where there is none."""
+        if any(mechanism == "discrete_gaussian" for mechanism, _, _ in self.parts):
+            return None
         return sum((loss * n for _, loss, n in self.parts), Fraction(0))
 
     def _rho(self) -> Fraction:
-        each = ((n, x**2 / 8 if mechanism == "exponential" else laplace_rho(x)) for mechanism, x, n in self.parts)
-        return sum((n * rho for n, rho in each), Fraction(0))
+        return sum((n * _rho_of(mechanism, loss) for mechanism, loss, n in self.parts), Fraction(0))
+
+
+def _rho_of(mechanism: Mechanism, loss: Fraction) -> Fraction:
+    """Return the rho of one release, by its pure epsilon (of a discrete Gaussian, its rho)."""
+    if mechanism == "discrete_gaussian":
+        return loss
+    if mechanism == "discrete_laplace":
+        return loss**2 / 2  # as of anything pure: Bun & Steinke 2016, arXiv 1605.02065, Proposition 1.4
+    return loss**2 / 8 if mechanism == "exponential" else laplace_rho(loss)
 
 
 def privacy_profile(epsilon: Number, mechanism: Mechanism | None = None) -> PrivacyProfile:
@@ -181,11 +206,12 @@ def compose(releases: Iterable[Release], *, delta: Number) -> float:
     -------
     float
         The smallest that any of three proofs gives: the sum of the pure losses; zCDP (Canonne, Kamath &
-        Steinke 2020, arXiv 2004.00010, Corollary 13), with rho = epsilon²/8 for the exponential mechanism
-        but epsilon + exp(−epsilon) − 1 for permute-and-flip; and, for delta from 1e-10 on, the privacy loss
-        distributions of the dominating pairs, rounded up to a grid and composed by Google's
-        ``dp_accounting`` (extra ``accounting``): permute-and-flip as the Laplace mechanism of the same
-        epsilon, the exponential mechanism by its profile.
+        Steinke 2020, arXiv 2004.00010, Corollary 13), with rho = epsilon²/8 for the exponential mechanism,
+        epsilon + exp(−epsilon) − 1 for permute-and-flip and epsilon²/2 for discrete Laplace noise; and, for
+        delta from 1e-10 on, the privacy loss distributions of the dominating pairs, rounded up to a grid and
+        composed by Google's ``dp_accounting`` (extra ``accounting``): permute-and-flip as the Laplace mechanism
+        of the same epsilon, the exponential mechanism by its profile, discrete Laplace noise as randomized
+        response. With a discrete Gaussian among the releases, all compose by zCDP, and delta 0 gives infinity.
 
     Examples
     --------
@@ -227,15 +253,18 @@ def _rounded_losses(mechanism: Mechanism, x: float, step: float) -> dict[int, fl
     last = math.ceil(x / step)
     low = np.arange(-last, last) * step
     a, b = np.clip(low, -x, x), np.clip(low + step, -x, x)
-    weight = 1 / -math.expm1(-x) if mechanism == "exponential" else 0.5
+    weight = {"exponential": 1 / -math.expm1(-x), "permute_and_flip": 0.5}.get(mechanism, 0.0)
+    atoms = {
+        "permute_and_flip": ((0, -x, math.exp(-x) / 2), (-1, x, 0.5)),
+        "discrete_laplace": ((0, -x, math.exp(-x) / (1 + math.exp(-x))), (-1, x, 1 / (1 + math.exp(-x)))),
+    }
     mass = weight * np.exp((a - x) / 2) * np.expm1((b - a) / 2)
     # The upper multiple's share of a loss s is (1 − exp(low − s))/(1 − exp(−step)), here integrated from a
     # to b.
     upper = weight * 4 * np.exp((low - x) / 2) * np.sinh((a + b - 2 * low) / 4) * np.sinh((b - a) / 4)
-    if mechanism == "permute_and_flip":
-        for index, s, atom in ((0, -x, math.exp(-x) / 2), (-1, x, 0.5)):
-            mass[index] += atom
-            upper[index] += atom * -math.expm1(low[index] - s)
+    for index, s, atom in atoms.get(mechanism, ()):
+        mass[index] += atom
+        upper[index] += atom * -math.expm1(low[index] - s)
     upper /= -math.expm1(-step)
     at = np.zeros(2 * last + 1)
     at[:-1] += np.maximum(mass - upper, 0.0)
