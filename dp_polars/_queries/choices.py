@@ -135,10 +135,6 @@ class Mode(OfCategories):
         draw = super().draw(*columns)
         return draw if self.too_few is None else replace(draw, size=draw.size + 1)
 
-    def error(self, size: int, beta: float) -> float:
-        """Return an error that is reached with probability at most `beta`, in rows or people."""
-        return super().error(size + (self.too_few is not None), beta)
-
     def answers(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> Answers:
         """Draw one answer per group from its histogram; null where too few wins."""
         if self.too_few is None:
