@@ -662,6 +662,7 @@ assert (memory.spent, one.spent, other.spent) == (0.5, 0.5, 0.5)
     subprocess.run(run, check=True, timeout=locks._BUSY_SECONDS / 2)
 
 
+@pytest.mark.slow
 def test_a_fork_does_not_keep_the_lock_of_a_parent_that_dies(tmp_path, monkeypatch):
     one = Budget(epsilon=1, path=tmp_path / "ledger.db")
     code = """

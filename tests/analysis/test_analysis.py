@@ -109,6 +109,7 @@ def test_report_noisy_max_with_noise_2_sensitivity_over_epsilon_keeps_epsilon():
     assert 1.45 < largest < 1.5 + 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_million_different_scores(mechanism):
     scores = RNG.normal(size=1_000_000)
@@ -353,6 +354,7 @@ def test_bad_parameters_of_single_functions():
         analysis.privacy_loss([1, 2], [1, 2, 3], epsilon=1)
 
 
+@pytest.mark.slow
 def test_optional_packages_are_not_imported_before_they_are_needed():
     program = (
         "import sys, dp_polars.analysis as a; a.privacy_profile(1).delta(0.5); "

@@ -66,6 +66,7 @@ def test_permute_and_flip_with_two_candidates_attains_its_profile():
         assert found == pytest.approx(profile.delta(t), abs=1e-14)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.integers(-6, 6), min_size=1, max_size=6),
     st.data(),
@@ -113,6 +114,7 @@ def test_permute_and_flip_composes_as_the_laplace_mechanism(epsilon, times):
         assert ours.delta(ours.epsilon(delta)) == pytest.approx(delta, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_two_releases_by_direct_integration():
     pytest.importorskip("dp_accounting")
     # The exponential mechanism's dominating pair: losses on [−x, x] with density exp((s − x)/2)/2/(1 −

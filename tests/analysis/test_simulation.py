@@ -108,6 +108,7 @@ def test_an_expression_agrees_with_brute_force_and_with_draws(kind, loss):
     assert_draws_fit(drawn, row, law, others)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("people", [False, True])
 def test_a_query_agrees_with_brute_force_and_with_releases(people):
     # Every person has one row in each of two groups at most; in the release there are 100,000 groups of other people.

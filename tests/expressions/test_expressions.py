@@ -223,9 +223,8 @@ def test_one_quantile_on_frames_of_many_types():
 # Right at a huge epsilon: oracles.
 
 
-def lower_quantile(points, values, alpha):
+def lower_quantile(points, code_of, values, alpha):
     """The lower α-quantile of the values' nearest candidates; all candidates where there is no evidence."""
-    code_of = nearest_code(points)
     codes = sorted(code for value in values if value is not None and (code := code_of(value)) is not None)
     return {points[codes[max(math.ceil(alpha * len(codes)) - 1, 0)]]} if codes else set(points)
 
@@ -255,10 +254,11 @@ def test_sure_answers_are_the_true_ones(kind, flat):
     column = X if flat else X.filter(pl.lit(True))
     asked, truth = {}, {}
     for i, (given, points) in enumerate(known.points):
+        inexact = [float(point) if isinstance(point, Decimal) and dtype.is_float() else point for point in points]
+        code_of = nearest_code(points)
         for alpha in ALPHAS:
             asked[f"{alpha} {i}"] = column.dp.quantile(alpha, given, epsilon=10**9)
-            inexact = [float(point) if isinstance(point, Decimal) and dtype.is_float() else point for point in points]
-            truth[f"{alpha} {i}"] = partial(lower_quantile, inexact, alpha=alpha)
+            truth[f"{alpha} {i}"] = partial(lower_quantile, inexact, code_of, alpha=alpha)
     if of_mode is not None:
         asked["mode"] = column.dp.mode(of_mode, rho=10**12)
         truth["mode"] = partial(modes, of_mode)

@@ -22,6 +22,8 @@ from polars.testing import assert_frame_equal
 from dp_polars._accounting.budgets import Budget
 from dp_polars._accounting.claims import Claim, Contributions, Loss
 
+pytestmark = pytest.mark.slow
+
 NOBODY = 65534
 LOSS = Fraction(1, 10)
 
@@ -296,8 +298,6 @@ def test_forks_among_threads_that_charge_neither_hang_nor_overspend(tmp_path):
 import os, sys, threading
 sys.path.insert(0, sys.argv[2])
 from spender import spend, BudgetExceededError
-
-pytestmark = pytest.mark.slow
 acknowledged, acknowledge = os.pipe()
 def until_full(path):
     try:

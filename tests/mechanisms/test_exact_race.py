@@ -253,6 +253,7 @@ def draw_beside_far(mechanism, *, draws, left_out, factor=1):
     return chosen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("left_out", [0, 1, 2])
 def test_far_candidates_win_by_words_of_zero(left_out, mechanism):

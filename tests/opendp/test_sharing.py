@@ -6,6 +6,8 @@ import pytest
 
 from tests.opendp.tools import MISSING, needs_frames, run, succeed
 
+pytestmark = pytest.mark.slow
+
 needs_opendp = pytest.mark.skipif(find_spec("opendp") is None, reason=MISSING)
 
 ORDERS = {
@@ -178,8 +180,6 @@ pl.col("x").dp.len(signed=True)
 
 CONTEXT = """
 import dp_polars, opendp.prelude as dp, polars as pl
-
-pytestmark = pytest.mark.slow
 dp.enable_features("contrib")
 data = pl.LazyFrame({"x": [1, 5, 9] * 100, "d": ["a", "b", "a"] * 100})
 context = dp.Context.compositor(

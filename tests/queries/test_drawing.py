@@ -83,6 +83,7 @@ def histograms(draw):
     return np.array(draw(st.lists(counts, min_size=1, max_size=4))), draw(st.lists(st.integers(0, 2), max_size=4))
 
 
+@pytest.mark.slow
 @given(histograms(), st.sampled_from(ALPHAS[1:]), st.sampled_from([1, 2, 5, 11]))
 @settings(max_examples=60)
 def test_runs_without_their_far_ends_keep_every_score(histogram, alpha, rate):
@@ -103,6 +104,7 @@ def test_runs_without_their_far_ends_keep_every_score(histogram, alpha, rate):
     event(f"cut: {seen[0]}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", ALPHAS[1:])
 @pytest.mark.parametrize("rate", [Fraction(1, 3), 5, 100])
 def test_runs_of_large_and_small_groups_are_cut(alpha, rate, monkeypatch):

@@ -84,6 +84,7 @@ def test_integers_beyond_64_bits_go_to_the_nearest_candidate_too():
     assert encode(candidates, column) == [nearest(candidates, x) for x in column.to_list()]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(st.data())
 def test_numbers_of_all_kinds_go_to_the_nearest_rational(data):
