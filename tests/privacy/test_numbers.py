@@ -1,0 +1,239 @@
+"""Per person: what gets noise, for all small frames with and without one person, in units of the noise's scale.
+
+All numbers of a release are sums over people, and what is kept of a person depends on nobody else. So a person changes
+them by the same vectors in every frame. Each frame is released several times (SEEDS), to see what the random bounds keep.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from dp_polars._accounting.claims import Claim, Contributions, Loss
+from dp_polars._frames.query import PrivateQuery
+from dp_polars._mechanisms import noise
+from tests.noised import record
+
+GROUPS, VALUES = 3, (-4, 1, 3)
+EPSILON, RHO = 0.5, 0.25
+SEEDS = 12
+SCHEMA = {"person": pl.String, "group": pl.Int64, "value": pl.Int64}
+
+
+def asks(**loss: object) -> dict[str, dpp.PrivateExpr]:
+    """Every number there is, each on the values −4, 1 and 3."""
+    value = pl.col("value")
+    return {
+        "rows": dpp.len(**loss),
+        "people": dpp.n_people(**loss),
+        "values": value.dp.count(**loss),
+        "sum": value.dp.sum(-4, 3, **loss),
+        "positive": value.dp.sum(1, 3, **loss),
+        "negative": value.dp.sum(-4, -2, **loss),
+        "halves": value.dp.sum(-4, 3, step=Fraction(1, 2), **loss),
+        "mean": value.dp.mean(-4, 3, **loss),
+        "counts": value.dp.value_counts([-4, 1], **loss),
+    }
+
+
+def persons() -> list[list[tuple[str, int, int]]]:
+    """All people with up to three rows in up to three groups."""
+    cells = list(itertools.product(range(GROUPS), VALUES))
+    return [
+        [("a", group, value) for group, value in rows]
+        for n in (1, 2, 3)
+        for rows in itertools.combinations_with_replacement(cells, n)
+    ]
+
+
+BOUNDS = [
+    {"max_groups": 3}
+    | {name: n for name, n in zip(("max_rows", "max_groups", "max_rows_per_group"), bounds, strict=True) if n}
+    for bounds in itertools.product((None, 1, 2, 3), (None, 1, 2), (None, 1, 2))
+    if bounds[0] or bounds[2]  # numbers of rows need one of them
+]
+
+
+def changes(
+    monkeypatch: pytest.MonkeyPatch, exprs: dict[str, dpp.PrivateExpr], **protection: object
+) -> tuple[dict[str, np.ndarray], PrivateQuery]:
+    """What a person changes, by output: vectors in units of the noise's scale, over all draws together.
+
+    Each person is in a world of its own, of three groups: all worlds are one release.
+    """
+    worlds = [person for person in persons() for _ in range(1 if len(person) == 1 else SEEDS)]
+    rows = [(str(world), 3 * world + group, value) for world, person in enumerate(worlds) for _, group, value in person]
+    query = dpp.protect("person", **protection).group_by({"group": range(3 * len(worlds))}).agg(**exprs)
+    with monkeypatch.context() as patch:
+        drawn = record(patch)
+        query.release(pl.DataFrame(rows, SCHEMA, orient="row"))
+    parts, found = iter(drawn), {}
+    for ask in query.asks:
+        vectors = [next(parts).scaled.reshape(len(worlds), -1) for _ in range(ask.query.claim.draws)]
+        found[ask.name] = np.unique(np.concatenate(vectors, axis=1), axis=0)
+    assert not list(parts)
+    return found, query
+
+
+def largest(vectors: np.ndarray, power: int, relation: str = "add_or_remove_one") -> float:
+    """The largest L1 norm, or squared L2 norm, of a change between two neighbouring frames."""
+    if relation == "add_or_remove_one":
+        return float((np.abs(vectors) ** power).sum(axis=1).max())
+    return max(float((np.abs(vectors - one) ** power).sum(axis=1).max()) for one in vectors)
+
+
+def rows_of(bounds: dict[str, int]) -> int:
+    """How many rows a person can have."""
+    return min(bounds.get("max_rows", 9), bounds.get("max_groups", 3) * bounds.get("max_rows_per_group", 9))
+
+
+@pytest.mark.parametrize("bounds", BOUNDS, ids=str)
+def test_no_person_changes_a_number_by_more_than_the_loss_pays_for(bounds, monkeypatch):
+    pure, _ = changes(monkeypatch, asks(epsilon=EPSILON), **bounds)
+    zcdp, _ = changes(monkeypatch, asks(rho=RHO), **bounds)
+    for name in pure:
+        cost = largest(pure[name], 1)
+        assert cost <= EPSILON * (1 + 1e-12), name
+        # A person of three rows attains it, where the bounds let nobody have more.
+        if name == "people" or (rows_of(bounds) <= 3 and name != "mean"):
+            assert cost >= EPSILON * (1 - 1e-12), name
+        assert cost >= EPSILON / 9, name
+        cost = largest(zcdp[name], 2) / 2
+        assert cost <= RHO * (1 + 1e-12), name
+        if name == "people" or (rows_of(bounds) <= 3 and name not in ("mean", "counts")):
+            assert cost >= RHO * (1 - 1e-12), name
+
+
+@pytest.mark.parametrize("bounds", BOUNDS[::3], ids=str)
+def test_nor_does_a_replacement(bounds, monkeypatch):
+    bounds = {**bounds, "neighboring_relation": "replace_one"}
+    pure, _ = changes(monkeypatch, asks(epsilon=EPSILON), **bounds)
+    zcdp, _ = changes(monkeypatch, asks(rho=RHO), **bounds)
+    for name in pure:
+        cost = largest(pure[name], 1, "replace_one")
+        assert cost <= EPSILON * (1 + 1e-12), name
+        if rows_of(bounds) == 1 and name != "mean":
+            assert cost >= EPSILON * (1 - 1e-12), name
+        assert largest(zcdp[name], 2, "replace_one") / 2 <= RHO * (1 + 1e-12), name
+
+
+def test_bounds_left_out_are_those_of_the_public_groups(monkeypatch):
+    """The worlds above need max_groups; without it, a person may be in all of three groups."""
+    for bounds in ({"max_rows_per_group": 2}, {"max_rows": 2}, {"max_rows_per_group": 1, "max_rows": 2}):
+        some, all_ = (
+            dpp.protect("person", **bounds, **more).group_by({"group": range(n)}).agg(**asks(epsilon=1))
+            for n, more in ((3, {}), (900, {"max_groups": 3}))
+        )
+        assert [ask.query.claim for ask in some.asks] == [ask.query.claim for ask in all_.asks]
+
+
+def test_a_person_beyond_the_bounds_would_cost_more(monkeypatch):
+    """The control: the noise of bounded people, on numbers that nobody bounded."""
+    bounded = dpp.protect("person", max_rows=1).agg(**asks(epsilon=EPSILON))
+    found, loose = changes(monkeypatch, asks(epsilon=EPSILON), max_rows=3, max_rows_per_group=3, max_groups=3)
+    for few, many in zip(bounded.asks, loose.asks, strict=True):
+        cost = largest(found[many.name], 1) * float(few.query.claim.rate / many.query.claim.rate)
+        assert cost >= 1.9 * EPSILON, many.name
+
+
+def test_a_mean_costs_both_of_its_halves(monkeypatch):
+    halves = [
+        (one.values - other.values) * float(one.claim.rate)
+        for one, other in zip(
+            noised(monkeypatch, [("b", 0, 1), ("a", 0, 3)]), noised(monkeypatch, [("b", 0, 1)]), strict=True
+        )
+    ]
+    assert [float(np.abs(half).sum()) for half in halves] == pytest.approx([EPSILON / 2, EPSILON / 2], rel=1e-12)
+
+
+def noised(monkeypatch, rows):
+    drawn = record(monkeypatch)
+    query = dpp.protect("person", max_rows=1).agg(pl.col("value").dp.mean(-4, 3, epsilon=EPSILON))
+    query.release(pl.DataFrame(rows, SCHEMA, orient="row"))
+    return list(drawn)
+
+
+@pytest.mark.parametrize("unit", ["epsilon", "rho"])
+@pytest.mark.parametrize(
+    "bounds", [{"max_rows": 1, "max_groups": 3}, {"max_rows": 3, "max_rows_per_group": 2, "max_groups": 2}]
+)
+def test_the_other_unit_is_charged_what_laplace_noise_costs_there(unit, bounds, monkeypatch):
+    """Also a mean, whose halves share a rho by the root of two each: charged as one draw, it would cost √2 as much."""
+    exprs = asks(**{unit: 0.25}, mechanism="discrete_laplace")
+    found, query = changes(monkeypatch, exprs, **bounds)
+    for ask in query.asks:
+        claim, change = ask.query.claim, np.abs(found[ask.name])
+        cost = largest(change, 1)
+        assert cost <= claim.cost("epsilon") * (1 + 1e-12), ask.name
+        if ask.name == "rows":
+            assert cost >= claim.cost("epsilon") * (1 - 1e-12)
+        for order in (1.001, 2, 9, 50):
+            worst = laplace_divergence(change, order).sum(axis=1).max()
+            assert worst <= order * claim.cost("rho") * (1 + 1e-9), ask.name
+
+
+def laplace_divergence(x: np.ndarray, order: float) -> np.ndarray:
+    """The Rényi divergence of randomized response, the worst that has the pure epsilon x."""
+    p = 1 / (1 + np.exp(-x))
+    return np.log(p**order * (1 - p) ** (1 - order) + (1 - p) ** order * p ** (1 - order)) / (order - 1)
+
+
+def test_a_mean_pays_for_two_draws():
+    mean = dpp.mean("x", 0, 1, step=1, rho=0.5, mechanism="discrete_laplace").query
+    sum_, count = mean.noise()
+    assert sum_.cost("epsilon") + count.cost("epsilon") == mean.claim.cost("epsilon")
+    assert sum_.cost("rho") + count.cost("rho") == mean.claim.cost("rho") == Fraction(1, 2)
+    assert float(mean.claim.cost("epsilon")) == pytest.approx(2 * math.sqrt(0.5))
+    pure = dpp.mean("x", 0, 1, step=1, epsilon=1).query.claim
+    assert pure.cost("rho") == 2 * Fraction(1, 2) ** 2 / 2
+    assert pure.cost("epsilon", 3) == 3
+
+
+# The laws of the noise themselves
+
+
+def log_law(rate: float, mechanism: str, shift: int, last: int) -> np.ndarray:
+    x = np.abs(np.arange(-last, last + 1) - shift).astype(float)
+    logs = -x * rate if mechanism == "discrete_laplace" else -((x * rate) ** 2) / 2
+    return logs - np.log(np.exp(logs).sum())
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.4, 1.0, 3.0])
+@pytest.mark.parametrize("shift", [1, 2, 5])
+def test_laplace_noise_of_an_integer_loses_its_rate_times_the_shift(rate, shift):
+    last = math.ceil(60 / rate) + shift
+    p, q = (log_law(rate, "discrete_laplace", s, last) for s in (0, shift))
+    inner = slice(shift + 1, -shift - 1)
+    assert (p - q)[inner].max() == pytest.approx(rate * shift, rel=1e-9)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 2.0])
+@pytest.mark.parametrize("shift", [1, 2, 7])
+def test_gaussian_noise_of_an_integer_keeps_its_rho(rate, shift):
+    last = math.ceil(60 / rate + 60 * shift)
+    for order in (1.001, 1.5, 2, 5, 17, 50):
+        p, q = (log_law(rate, "discrete_gaussian", s, last) for s in (0, shift))
+        exponents = order * p + (1 - order) * q
+        top = exponents.max()
+        found = (top + math.log(np.exp(exponents - top).sum())) / (order - 1)
+        assert found <= order * (rate * shift) ** 2 / 2 * (1 + 1e-6)
+        if order == int(order):
+            assert found >= order * (rate * shift) ** 2 / 2 * (1 - 1e-6)  # integer orders attain it
+
+
+@pytest.mark.parametrize("mechanism", ["discrete_laplace", "discrete_gaussian"])
+def test_the_noise_has_the_rate_of_its_claim(mechanism, monkeypatch):
+    given = {}
+    monkeypatch.setattr(noise, "laplace_noise", lambda n, scale: given.setdefault("scale", scale) and np.zeros(n, int))
+    monkeypatch.setattr(noise, "gaussian_noise", lambda n, var: given.setdefault("variance", var) and np.zeros(n, int))
+    claim = Claim(Loss(Fraction(1, 8), "rho"), mechanism, Fraction(3), Contributions(2, 1), "add_or_remove_one")
+    noise.noise_of(claim, 3)
+    assert given in ({"scale": 1 / claim.rate}, {"variance": 1 / claim.rate**2})
+    # 1/8 = (3/σ)²·2/2
+    assert float(given.get("variance", given.get("scale", 0) ** 2)) == pytest.approx(72)
