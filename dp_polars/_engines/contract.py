@@ -76,15 +76,16 @@ class Output:
         """Type of the answers."""
         return self.query.answer_type(*self.types)
 
+    def names(self, *, ranges: bool) -> list[str]:
+        """Return the columns of the answers: see `drawn`."""
+        ends = ("_low", "_high") if ranges and self.query.has_ranges else ()
+        return [self.name, *(self.name + end for end in ends)]
+
     def drawn(self, histograms: Sequence[Histogram], *, ranges: bool) -> list[pl.Series]:
         """Draw one answer per group, named; with `ranges`, the ends of a number's 95 % range after it."""
         answers = self.query.answers(histograms, *self.types)
-        named = [answers.values.alias(self.name)]
-        if ranges and answers.ends is not None:
-            named += [
-                end.alias(f"{self.name}_{which}") for which, end in zip(("low", "high"), answers.ends(), strict=True)
-            ]
-        return named
+        columns = [answers.values, *(answers.ends() if ranges and answers.ends is not None else ())]
+        return [column.alias(name) for column, name in zip(columns, self.names(ranges=ranges), strict=True)]
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from dp_polars._frames import group_keys
 from dp_polars._rowwise.gate import row_by_row
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dp_polars._accounting.budgets import Budget
     from dp_polars._frames.query import PrivateQuery
     from dp_polars._queries.query import HistogramQuery
@@ -94,9 +96,19 @@ def bind(query: PrivateQuery, engine: Engine[Released], *, ranges: bool = False)
         kept, people = protection.kept(ask.query, groups), protection.counts_people(ask.query)
         positions = tuple(_place(tallies, Tally(columns, types, evidence, kept, people)) for evidence in needed)
         outputs.append(Output(ask.name, ask.query, types, positions))
+    _check_names([] if keys is None else keys.columns, outputs, ranges=ranges)
     work = Work(protection.privacy_unit, keys, tuple(tallies), tuple(outputs), recipe.rows, ranges)
     engine.check(work)
     return work
+
+
+def _check_names(keys: Sequence[str], outputs: Sequence[Output], *, ranges: bool) -> None:
+    """Refuse ends of ranges that are named like other columns; without ranges, `agg` has done so."""
+    names = [*keys, *(name for output in outputs for name in output.names(ranges=ranges))]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        msg = f"keys, outputs and the ends of ranges must have names of their own, got {twice} twice.\n\nHint: alias."
+        raise ValueError(msg)
 
 
 def _place(tallies: list[Tally], tally: Tally) -> int:

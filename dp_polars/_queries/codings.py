@@ -142,6 +142,10 @@ class Units(Weighing):
             return int((self.upper - self.lower) / self.step)
         return int(max(abs(self.lower), abs(self.upper)) / self.step)
 
+    def ticks(self, tick: Fraction) -> int:
+        """Return how many steps a last digit of this size has, at least one; beyond the bounds, any number beyond."""
+        return min(int(tick / self.step), 2**31)
+
     def weigher(self) -> Callable[[Sequence[pl.Series]], Ints]:
         """Return what gives every row its weight."""
         low, high = int(self.lower / self.step), int(self.upper / self.step)
@@ -155,18 +159,18 @@ class Units(Weighing):
     def _units(self, column: pl.Series, low: int, high: int) -> Ints:
         """Return the nearest whole units, exactly where the column holds no floats; beyond the bounds, any beyond.
 
-        Of a column's last digit, the step is a whole multiple or a whole part.
+        The step is a whole multiple or a whole part of a column's last digit, and the bounds are at most 2**62 of that.
         """
         tick = column_types.tick(column.dtype)
         if tick is None:
-            ratio = column_types.floats(column) * float(1 / self.step)
-            with np.errstate(invalid="ignore"):
+            with np.errstate(over="ignore", invalid="ignore"):  # a warning would say that such a value is there
+                ratio = column_types.floats(column) * float(1 / self.step)
                 rounded: Ints = np.nan_to_num(np.rint(np.clip(ratio, low, high))).astype(np.int64)
             return rounded
         physical = column_types.integers(column)
         per_step = self.step / tick  # physical units in a step, or one over the steps in such a unit
         if per_step < 1:
-            steps = per_step.denominator
+            steps = self.ticks(tick)
             inside = np.clip(physical, *_within(physical.dtype, low // steps, -(-high // steps)))
             finer: Ints = inside.astype(np.int64) * steps
             return finer

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 # Of a value, in units of the step: so the sum of 2**32 rows fits into 62 bits.
 _MOST_UNITS = 2**30
+# Of a bound, in the column's last digit: the values in between, and twice a remainder by the step, fit into 64 bits.
+_LARGEST_BOUND = 2**62
+# Of a step: beyond, its quotients with floats of columns are none.
+_LARGEST_TERM = 2**900
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class Sum(Total):
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
         """Return the answer's type for a column's; a TypeError where that can't be."""
-        check_scale(self._of_units(self.units(*columns)))
+        check_scale(self._in_units_of(self.units(*columns).step))
         (column,) = columns
         if self.of_floats or column.is_float():
             return pl.Float64()
@@ -77,14 +81,18 @@ class Sum(Total):
         """The most that one row adds or takes away, in the column's unit."""
         return max(abs(self.lower), abs(self.upper))
 
-    def _of_units(self, units: Units) -> Claim:
-        """Return the claim of the noise in whole units of the step."""
-        return replace(self.claim, score_range=self.claim.score_range / units.step)
+    def noise(self) -> tuple[Claim, ...]:
+        """Return the claim of the noise, in units of the step where that is known."""
+        return (self._in_units_of(self.step or Fraction(1)),)
+
+    def _in_units_of(self, step: Fraction) -> Claim:
+        """Return the claim of the noise in whole units of a step."""
+        return replace(self.claim, score_range=self.claim.score_range / step)
 
     def answers_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> Answers:
         """Draw from the units of each group."""
         units, dtype = self.units(*columns), self.answer_type(*columns)
-        claim = self._of_units(units)
+        claim = self._in_units_of(units.step)
         numbers, bound = noisy(totals[0], claim), noise_bound(claim, BETA)
 
         def in_steps(whole: Ints) -> pl.Series:
@@ -97,8 +105,7 @@ class Sum(Total):
         return float(noise_bound(self.claim, beta)) if self.step is None else self._error(self.step, beta)
 
     def _error(self, step: Fraction, beta: float) -> float:
-        claim = replace(self.claim, score_range=self.claim.score_range / step)
-        return float(noise_bound(claim, beta) * step)
+        return float(noise_bound(self._in_units_of(step), beta) * step)
 
     @property
     def error_unit(self) -> str:
@@ -221,6 +228,12 @@ def _units_of(lower: Fraction, upper: Fraction, step: Fraction | None, *columns:
     if tick is not None and (step / tick).denominator != 1 and (tick / step).denominator != 1:
         msg = f"step must be a whole multiple, or a whole part, of the last digit of {column}, got {show(step)}."
         raise ValueError(msg)
+    if tick is not None and not max(abs(lower), abs(upper)) / tick <= _LARGEST_BOUND:
+        msg = (
+            f"lower and upper must be at most 2**62 of the last digit of {column}, got {show(lower)} and {show(upper)}."
+            "\n\nHint: cast the column, decimals to fewer digits after the point."
+        )
+        raise ValueError(msg)
     units = Units(lower, upper, step)
     _check_size(units)
     return units
@@ -241,6 +254,9 @@ def _bounds(lower: Number, upper: Number, step: Number | None) -> tuple[Fraction
     width = None if step is None else as_fraction("step", step)
     if not low < high:
         msg = f"lower must be below upper, got lower={lower!r} and upper={upper!r}."
+        raise ValueError(msg)
+    if width is not None and not max(abs(width.numerator), width.denominator) <= _LARGEST_TERM:
+        msg = f"step must be a ratio of integers of at most 2**900, got {show(width)}."
         raise ValueError(msg)
     if width is not None and not width > 0:
         msg = f"step must be greater than 0, got {step!r}."
