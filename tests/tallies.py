@@ -12,11 +12,13 @@ from dp_polars._queries.histograms import Histogram
 SCHEMA = {"group": pl.Int64, "code": pl.Int64, "count": pl.Int64}
 
 
-def tally_of(frame, column, query, kept=None, *, people=False):
-    """The tally of a query about a column (a name or an expression) of a frame."""
+def tally_of(frame, column, query, kept=None, *, people=False, part=0):
+    """One tally of a query about a column (a name or an expression) of a frame, or about none of its columns."""
+    if column is None:
+        return Tally((), (), query.evidence()[part], kept or Kept(), people)
     expr = pl.col(column) if isinstance(column, str) else column
     types = (frame.lazy().select(expr).collect_schema().dtypes()[0],)
-    return Tally((expr,), types, query.evidence(*types)[0], kept or Kept(), people)
+    return Tally((expr,), types, query.evidence(*types)[part], kept or Kept(), people)
 
 
 def histogram(counts):

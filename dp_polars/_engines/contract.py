@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 Released = TypeVar("Released")
 
-# What the names of the ends of a range end in.
-ENDS = ("low", "high")
+
+def names_of_ends(output: str) -> tuple[str, str]:
+    """Return the columns that hold the ends of an output's range."""
+    return f"{output}_low", f"{output}_high"
 
 
 class UnreadableError(Exception):
@@ -82,13 +84,15 @@ class Output:
         """Type of the answers."""
         return self.query.answer_type(*self.types)
 
+    def names(self, *, ranges: bool) -> list[str]:
+        """Return the columns of the answers: see `drawn`."""
+        return [self.name, *(names_of_ends(self.name) if ranges and self.query.has_ranges else ())]
+
     def drawn(self, histograms: Sequence[Histogram], *, ranges: bool) -> list[pl.Series]:
         """Draw one answer per group, named; with `ranges`, the ends of a number's 95 % range after it."""
         answers = self.query.answers(histograms, *self.types)
-        named = [answers.values.alias(self.name)]
-        if ranges and answers.ends is not None:
-            named += [end.alias(f"{self.name}_{which}") for which, end in zip(ENDS, answers.ends(), strict=True)]
-        return named
+        columns = [answers.values, *(answers.ends() if ranges and answers.ends is not None else ())]
+        return [column.alias(name) for column, name in zip(columns, self.names(ranges=ranges), strict=True)]
 
 
 @dataclass(frozen=True)

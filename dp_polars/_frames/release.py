@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from dp_polars._engines.contract import ENDS, Engine, Output, Released, Tally, UnreadableError, Work
+from dp_polars._engines.contract import Engine, Output, Released, Tally, UnreadableError, Work, names_of_ends
 from dp_polars._frames import group_keys
-from dp_polars._queries.measures import Measure
 from dp_polars._rowwise.gate import row_by_row
 
 if TYPE_CHECKING:
@@ -105,8 +104,8 @@ def bind(query: PrivateQuery, engine: Engine[Released], *, ranges: bool = False)
 def _check_names_of_ranges(query: PrivateQuery) -> None:
     """Refuse names that the ends of ranges would repeat."""
     taken = [ask.name for ask in query.asks] + ([] if query._keys is None else query._keys.columns)
-    ends = [f"{ask.name}_{which}" for ask in query.asks if isinstance(ask.query, Measure) for which in ENDS]
-    repeated = sorted(set(taken) & set(ends))
+    ends = {end for ask in query.asks if ask.query.has_ranges for end in names_of_ends(ask.name)}
+    repeated = sorted(ends.intersection(taken))
     if repeated:
         msg = (
             f"outputs and keys must not be named like the ends of a range, got {repeated}.\n\n"

@@ -151,12 +151,12 @@ class Units(Weighing):
     def _units(self, column: pl.Series, low: int, high: int) -> Ints:
         """Return the nearest whole units, exactly where the column holds no floats; beyond the bounds, any beyond.
 
-        Of a column's last digit, the step is a whole multiple or a whole part.
+        The step is a whole multiple or a whole part of a column's last digit, and the bounds are at most 2**62 of that.
         """
         tick = column_types.tick(column.dtype)
         if tick is None:
-            ratio = column_types.floats(column) * float(1 / self.step)
-            with np.errstate(invalid="ignore"):
+            with np.errstate(over="ignore", invalid="ignore"):  # a warning would say that such a value is there
+                ratio = column_types.floats(column) * float(1 / self.step)
                 rounded: Ints = np.nan_to_num(np.rint(np.clip(ratio, low, high))).astype(np.int64)
             return rounded
         physical = column_types.integers(column)

@@ -49,6 +49,11 @@ class Measure(HistogramQuery):
         return False
 
     @property
+    def has_ranges(self) -> bool:
+        """Numbers have ranges."""
+        return True
+
+    @property
     @abstractmethod
     def largest(self) -> Fraction:
         """The most that one row adds to a number, or takes away."""

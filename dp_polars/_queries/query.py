@@ -111,6 +111,11 @@ class HistogramQuery(Query):
         """Draw one answer per group from its histograms, also for groups without rows."""
 
     @property
+    def has_ranges(self) -> bool:
+        """Whether the answers come with what gives the ends of their ranges."""
+        return False
+
+    @property
     def fixed_size(self) -> int | None:
         """Number of codes; None where only the column's type tells it."""
         return None if self.fixed_type is None else self.evidence()[0].coding.size

@@ -31,6 +31,10 @@ _MOST_UNITS = 2**30
 # Bounds and steps of which floats hold all that is done with them.
 _LARGEST = 2**500
 _MOST_PLACES = 38
+# Of a bound, in the column's last digit: the values in between, and twice a remainder by the step, fit into 64 bits.
+_LARGEST_BOUND = 2**62
+# Of a step: beyond, its quotients with floats of columns are none.
+_LARGEST_TERM = 2**900
 
 
 @dataclass(frozen=True)
@@ -241,6 +245,12 @@ def _units_of(lower: Fraction, upper: Fraction, step: Fraction | None, *columns:
     if tick is not None and (step / tick).denominator != 1 and (tick / step).denominator != 1:
         msg = f"step must be a whole multiple, or a whole part, of the last digit of {column}, got {show(step)}."
         raise ValueError(msg)
+    if tick is not None and not max(abs(lower), abs(upper)) / tick <= _LARGEST_BOUND:
+        msg = (
+            f"lower and upper must be at most 2**62 of the last digit of {column}, got {show(lower)} and {show(upper)}."
+            "\n\nHint: cast the column, decimals to fewer digits after the point."
+        )
+        raise ValueError(msg)
     units = Units(lower, upper, step)
     _check_size(units)
     if tick is not None:
@@ -279,6 +289,9 @@ def _bounds(lower: Number, upper: Number, step: Number | None) -> tuple[Fraction
         raise ValueError(msg)
     if not low < high:
         msg = f"lower must be below upper, got lower={lower!r} and upper={upper!r}."
+        raise ValueError(msg)
+    if width is not None and not max(abs(width.numerator), width.denominator) <= _LARGEST_TERM:
+        msg = f"step must be a ratio of integers of at most 2**900, got {show(width)}."
         raise ValueError(msg)
     if width is not None and not width > 0:
         msg = f"step must be greater than 0, got {step!r}."

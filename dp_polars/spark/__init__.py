@@ -11,14 +11,16 @@ from dp_polars._engines.contract import Engine
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.release import release_by
 from dp_polars._numeric.extras import require
+from dp_polars._queries.measures import Count
 from dp_polars.spark import _column_types
-from dp_polars.spark._counting import histogram, key_table, union
+from dp_polars.spark._counting import column_of, histogram, key_table, union, weighs_exactly
 from dp_polars.spark._workers import Answer, drawing
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
     from dp_polars._accounting.budgets import Budget
     from dp_polars._engines.contract import Output, Work
@@ -30,12 +32,18 @@ _DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 
 
 def release(
-    query: PrivateQuery, frame: DataFrame, *, budget: Budget | None = None, path: str | os.PathLike[str] | None = None
+    query: PrivateQuery,
+    frame: DataFrame,
+    *,
+    budget: Budget | None = None,
+    path: str | os.PathLike[str] | None = None,
+    ranges: bool = False,
 ) -> DataFrame:
     """Release all outputs of a query once, from the rows of a Spark DataFrame, charged before a row is read.
 
-    Contribution bounds, distinct people and counts are native Spark SQL; the executors draw, many groups at once, with
-    their own operating system's randomness. The answers are on disk when this returns: nothing draws them again.
+    Contribution bounds, distinct people, counts and sums are native Spark SQL; the executors draw, many groups at
+    once, with their own operating system's randomness. The answers are on disk when this returns: nothing draws them
+    again.
 
     Parameters
     ----------
@@ -44,18 +52,21 @@ def release(
         join, and expressions inside `agg`): do those in Spark first, row by row.
     frame
         The private rows, one person's independent of all others'. A person, a key and a value are what Spark holds for
-        them, without collations. Read once per output: let it be deterministic.
+        them, without collations. Read once per output (twice for a mean): let it be deterministic.
     budget
         What is charged, where the query itself has none.
     path
         A folder that is not there yet, for the answers as Parquet. None: a checkpoint in the session's checkpoint
         directory (`spark.sparkContext.setCheckpointDir`).
+    ranges
+        As for `PrivateQuery.release`: numbers come with the ends of their 95 % ranges, `NAME_low` and `NAME_high`.
 
     Returns
     -------
     DataFrame
         The public keys, each once (in no order), then one column per output. Modes have the column's type, quantiles
-        the candidates' (unsigned integers a wider one).
+        the candidates' (unsigned integers a wider one). Counts are bigint, means double, sums bigint, decimal or
+        double, value counts an array of structs `value` and `count`.
 
     Raises
     ------
@@ -67,7 +78,7 @@ def release(
         If the query or the frame is not as described, or there is no place for the answers. Nothing is charged then.
     """
     _check(query, frame, budget)
-    return release_by(query, _SparkEngine(frame, path), budget)
+    return release_by(query, _SparkEngine(frame, path, _only_counted(query)), budget, ranges=ranges)
 
 
 def _check(query: object, frame: object, budget: Budget | None) -> None:
@@ -87,18 +98,30 @@ def _check(query: object, frame: object, budget: Budget | None) -> None:
         raise TypeError(msg)
 
 
+def _only_counted(query: PrivateQuery) -> frozenset[str]:
+    """Return the columns of which only matters whether there is a value: these may be of any type."""
+    counted: set[str] = set()
+    others = set(() if query._keys is None else query._keys.columns)
+    for ask in query.asks:
+        names = {name for column in ask.columns for name in column.meta.root_names()}
+        (counted if isinstance(ask.query, Count) else others).update(names)
+    return frozenset(counted - others)
+
+
 class _SparkEngine(Engine["DataFrame"]):
     """The rows of a Spark DataFrame: native SQL counts and bounds, the executors draw, the answers land on disk."""
 
     rows_are = "the Spark DataFrame"
 
-    def __init__(self, frame: DataFrame, path: str | os.PathLike[str] | None) -> None:
-        self._frame, self._target = frame, _target(frame.sparkSession, path)
+    def __init__(self, frame: DataFrame, path: str | os.PathLike[str] | None, only_counted: Collection[str]) -> None:
+        self._frame, self._target, self._only_counted = frame, _target(frame.sparkSession, path), only_counted
         self._drawn: DataFrame | None = None
 
     def schema(self, columns: Collection[str]) -> pl.Schema:
         """Return the Polars types of these columns."""
-        return pl.Schema({name: _type_of(self._frame, name) for name in columns})
+        return pl.Schema(
+            {name: _type_of(self._frame, name, is_only_counted=name in self._only_counted) for name in columns}
+        )
 
     def check(self, work: Work) -> None:
         """Plan the release as a lazy frame, everything typed and nothing read: to be run once, never shown."""
@@ -107,25 +130,27 @@ class _SparkEngine(Engine["DataFrame"]):
         names = [] if work.keys is None else work.keys.columns
         fields = [_column_types.types.StructField(name, frame.schema[name].dataType) for name in names]
         table = key_table(frame.sparkSession, work.keys, fields)
-        histograms = [
-            histogram(frame, work.privacy_unit, names, table, work.groups, tally, tally.columns[0].meta.root_names()[0])
-            for tally in work.tallies
-        ]
-        answers = [_answer(output) for output in work.outputs]
+        answers = [_answer(output, work) for output in work.outputs]
         for answer in answers:
-            # An answer about a column's own values has Spark's type of it, which is narrower than Polars'.
-            columns = work.tallies[answer.output.tallies[0]].columns
-            is_own = bool(columns) and answer.output.dtype == answer.output.types[0]
-            kind = _column_types.spark_type(answer.dtype)
-            if is_own:
-                kind = frame.schema[columns[0].meta.root_names()[0]].dataType
-            fields.append(_column_types.types.StructField(answer.output.name, kind))
+            kind = self._kind(answer, column_of(work.tallies[answer.output.tallies[0]]))
+            fields += [_column_types.types.StructField(name, kind) for name in answer.output.names(ranges=work.ranges)]
+        histograms = [histogram(frame, work.privacy_unit, names, table, work.groups, tally) for tally in work.tallies]
         drawn = union(table, histograms).mapInArrow(
-            drawing(answers, [field.name for field in fields]), _column_types.types.StructType(fields)
+            drawing(answers, [field.name for field in fields], ranges=work.ranges),
+            _column_types.types.StructType(fields),
         )
         if self._target is not None:
             _check_names(drawn)
         self._drawn = drawn
+
+    def _kind(self, answer: Answer, column: str | None) -> DataType:
+        """Return the Spark type of answers: where they are values of the column, its own, narrower than Polars'."""
+        dtype = answer.output.dtype
+        inner = dtype.inner if isinstance(dtype, pl.List) else dtype
+        named = _column_types.made(inner.fields[0].dtype if isinstance(inner, pl.Struct) else inner)
+        if column is None or named != answer.output.types[0]:
+            return _column_types.spark_type(answer.dtype)
+        return _column_types.spark_type(answer.dtype, (named, self._frame.schema[column].dataType))
 
     def answer(self, work: Work) -> DataFrame:  # noqa: ARG002
         """Run what `check` has planned, once."""
@@ -147,8 +172,14 @@ def _check_unit(frame: DataFrame, name: str | None) -> None:
         raise TypeError(msg)
 
 
-def _answer(output: Output) -> Answer:
+def _answer(output: Output, work: Work) -> Answer:
     """Return what is drawn for one output, and as which type."""
+    if not all(weighs_exactly(work.tallies[tally]) for tally in output.tallies):
+        msg = (
+            f"Output {output.name!r}: decimals that are added up must have at most 17 digits after the point, got a "
+            f"column of type {output.types[0]}.\n\nHint: cast it in Spark first, to the digits of the step."
+        )
+        raise TypeError(msg)
     known = _column_types.answer_type(output.dtype)
     if known is None:
         msg = (
@@ -159,11 +190,13 @@ def _answer(output: Output) -> Answer:
     return Answer(output, known)
 
 
-def _type_of(frame: DataFrame, name: str) -> pl.DataType:
+def _type_of(frame: DataFrame, name: str, *, is_only_counted: bool) -> pl.DataType:
     if name not in frame.columns:
         msg = f"the frame must have the column {name!r}, got the columns {frame.columns}."
         raise ValueError(msg)
     kind = frame.schema[name].dataType
+    if is_only_counted:
+        return pl.Binary()  # in the place of whatever it is
     dtype = _column_types.polars_type(kind)
     declared = frame.schema[name].metadata.get(_DECLARED, "")
     if declared.startswith("char("):

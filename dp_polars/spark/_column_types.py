@@ -9,6 +9,7 @@ import polars as pl
 from dp_polars._numeric.extras import require
 
 if TYPE_CHECKING:
+    from polars._typing import PolarsDataType
     from pyspark.sql.types import DataType
 
 types = require("pyspark.sql.types", extra="spark")
@@ -45,18 +46,41 @@ def polars_type(dtype: DataType) -> pl.DataType | None:
     return _POLARS.get(type(dtype))
 
 
+def made(dtype: PolarsDataType) -> pl.DataType:
+    """Return a type that may be given as its class."""
+    return dtype() if isinstance(dtype, type) else dtype
+
+
 def answer_type(dtype: pl.DataType) -> pl.DataType | None:
     """Return the narrowest type that holds the answers and that Spark has; None where there is none."""
     if isinstance(dtype, (pl.Datetime, pl.Duration)):
         if dtype.time_unit == "ns":
             return None
         return pl.Duration("us") if isinstance(dtype, pl.Duration) else pl.Datetime("us", dtype.time_zone and "UTC")
+    if isinstance(dtype, pl.List):
+        inner = answer_type(made(dtype.inner))
+        return None if inner is None else pl.List(inner)
+    if isinstance(dtype, pl.Struct):
+        fields = [(field.name, answer_type(made(field.dtype))) for field in dtype.fields]
+        known = {name: kind for name, kind in fields if kind is not None}
+        return pl.Struct(known) if len(known) == len(fields) else None
     dtype = _WIDER.get(dtype.base_type(), dtype)
     return dtype if isinstance(dtype, pl.Decimal) or dtype in _POLARS.values() else None
 
 
-def spark_type(dtype: pl.DataType) -> DataType:
-    """Return the Spark type of a type of `answer_type`."""
+def spark_type(dtype: pl.DataType, own: tuple[pl.DataType, DataType] | None = None) -> DataType:
+    """Return the Spark type of a type of `answer_type`.
+
+    `own` are the types of a column whose values are in the answer: Spark's is narrower.
+    """
+    if own is not None and dtype == own[0]:
+        return own[1]
+    if isinstance(dtype, pl.List):
+        return types.ArrayType(spark_type(made(dtype.inner), own))
+    if isinstance(dtype, pl.Struct):
+        return types.StructType(
+            [types.StructField(field.name, spark_type(made(field.dtype), own)) for field in dtype.fields]
+        )
     if isinstance(dtype, pl.Decimal):
         return types.DecimalType(dtype.precision, dtype.scale)
     return next(kind() for kind, known in _POLARS.items() if known == dtype)

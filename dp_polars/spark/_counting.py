@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import astuple
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import polars as pl
 
+from dp_polars._mechanisms.noise import LARGEST_VALUE
+from dp_polars._numeric import column_types
 from dp_polars._numeric.extras import require
-from dp_polars._queries.codings import CategoryCoding, NearestCoding
+from dp_polars._queries.codings import CategoryCoding, NearestCoding, OneCode, Units
 from dp_polars._queries.encoding import FloatSteps
 from dp_polars.spark._column_types import types
 from dp_polars.spark._workers import MARKER, encoding
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
     from dp_polars._engines.bounding import Kept
     from dp_polars._engines.contract import Tally
+    from dp_polars._queries.codings import Weighing
 
 sf = require("pyspark.sql.functions", extra="spark")
 Window = require("pyspark.sql", extra="spark").Window
@@ -33,6 +37,10 @@ Window = require("pyspark.sql", extra="spark").Window
 _BROADCAST = 1 << 17
 # The most cells of a group that its rows are taken to spread over.
 _MOST_CELLS = 1000
+# Digits after the point up to which Spark holds a decimal of 64 bits times the power of ten that makes it whole.
+_MOST_DIGITS = 17
+# Bits of a weight that are added up apart from the others.
+_LOW_BITS = 16
 # The physical integers of columns that are no integers.
 _PHYSICAL: dict[pl.DataType, Callable[[Column], Column]] = {
     pl.Date(): sf.unix_date,
@@ -58,17 +66,17 @@ def histogram(
     keys: DataFrame,
     number_of_keys: int,
     tally: Tally,
-    column: str,
     seed: int | None = None,
 ) -> DataFrame:
     """Return the columns `group`, `code` and `count` (all LongType) of one tally; the counts of a pair add up.
 
     Where a histogram would hardly be shorter than the rows, the rows themselves are returned, each with a count of 1:
-    who draws adds them up, and they are shuffled once instead of twice.
+    who draws adds them up, and they are shuffled once instead of twice. Sums of weights come once per pair, exact and
+    then clamped to ±LARGEST_VALUE, which is what their noise is added to.
     """
     seed = int.from_bytes(os.urandom(8), signed=True) if seed is None else seed
-    coding, kept = tally.coding, tally.kept
-    rows = _evidence(rows, privacy_unit, key_columns, column)
+    coding, kept, weighing = tally.coding, tally.kept, tally.weighing
+    rows = _evidence(rows, privacy_unit, key_columns, column_of(tally))
     key_names = [f"k{i}" for i in range(len(key_columns))]
 
     def listed(rows: DataFrame) -> DataFrame:
@@ -78,17 +86,24 @@ def histogram(
         table = sf.broadcast(keys) if number_of_keys <= _BROADCAST else keys
         return rows.join(table, key_names).drop(*key_names)
 
-    few = not tally.people and _are_few(rows, number_of_keys, coding.size)
+    few = not tally.people and weighing is None and _are_few(rows, number_of_keys, coding.size)
 
     def counted(rows: DataFrame, *by: str) -> DataFrame:
         if few:
             return rows.select(*by, sf.lit(1).cast("long").alias("count"))
+        if weighing is not None:
+            return rows.groupBy(*by).agg(_clamped_sum(sf.col("weight")).alias("count"))
         return rows.groupBy(*by).agg(
             (sf.count_distinct("person") if tally.people else sf.count(sf.lit(1))).alias("count")
         )
 
     answer = "value"
-    if isinstance(coding, NearestCoding) and (code := _code_by_arithmetic(coding)) is not None:
+    if weighing is not None:
+        rows = rows.withColumn("weight", _weight(weighing, tally.types[0]))
+    if isinstance(coding, OneCode):
+        answer = "code"
+        rows = rows.withColumn(answer, sf.lit(0).cast("long")).drop("value")
+    elif isinstance(coding, NearestCoding) and (code := _code_by_arithmetic(coding)) is not None:
         answer = "code"
         rows = rows.withColumn(answer, code).drop("value")
     if kept.everything:
@@ -102,12 +117,86 @@ def histogram(
             answer, rows = "code", _coded(rows, coding)
         rows = rows.repartition("person")
         bound_groups_only = (kept.rows, kept.rows_per_group) == (None, None)
-        rows = _few_groups(rows, kept, seed) if bound_groups_only else _few_rows(rows, answer, kept, seed)
+        rows = _few_groups(rows, kept, seed) if bound_groups_only else _few_rows(rows, tally, seed)
         rows = counted(rows, "group", answer)
     if "code" in rows.columns:
         return rows.select("group", "code", "count")
     encode = encoding(coding, tally.types)
     return rows.select("group", "value", "count").mapInArrow(encode, "group long, code long, count long")
+
+
+def column_of(tally: Tally) -> str | None:
+    """Return the name of the column that a tally reads; None: it counts rows."""
+    return tally.columns[0].meta.root_names()[0] if tally.columns else None
+
+
+def weighs_exactly(tally: Tally) -> bool:
+    """Whether Spark's arithmetic gives each row its weight."""
+    if tally.weighing is None:
+        return True
+    (dtype,) = tally.types
+    return isinstance(tally.weighing, Units) and not (isinstance(dtype, pl.Decimal) and dtype.scale > _MOST_DIGITS)
+
+
+def _weight(weighing: Weighing, dtype: pl.DataType) -> Column:
+    """Return the weight of `value`, of a type that `weighs_exactly`: the arithmetic of `Units.weigher`, in Spark's."""
+    if not isinstance(weighing, Units):
+        msg = "unreachable: such weights are refused"
+        raise AssertionError(msg)
+    low, high = int(weighing.lower / weighing.step), int(weighing.upper / weighing.step)
+    units = _clip(_units(weighing, dtype, low, high), low, high)
+    return sf.lit(2).cast("long") * units - _long(low + high) if weighing.doubled else units
+
+
+def _units(weighing: Units, dtype: pl.DataType, low: int, high: int) -> Column:
+    """Return the whole units nearest to `value`, ties to even; beyond the bounds, any beyond."""
+    tick, value = column_types.tick(dtype), sf.col("value")
+    if tick is None:
+        # `rint` breaks ties as NumPy's does. Clipped before it becomes an integer: NaN is taken for the largest.
+        ratio = value.cast("double") * sf.lit(float(1 / weighing.step))
+        return sf.rint(sf.greatest(sf.lit(float(low)), sf.least(ratio, sf.lit(float(high))))).cast("long")
+    per_step = weighing.step / tick
+    if per_step < 1:
+        steps = weighing.ticks(tick)
+        return _clip(_physical(value, dtype, low // steps, -(-high // steps)), low // steps, -(-high // steps)) * steps
+    per = int(per_step)
+    physical = _physical(value, dtype, low * per, high * per)
+    rest = sf.pmod(physical, _long(per))
+    whole = sf.call_function("div", physical - rest, _long(per))
+    return whole + (sf.lit(2).cast("long") * rest + sf.pmod(whole, _long(2)) > _long(per)).cast("long")
+
+
+def _physical(value: Column, dtype: pl.DataType, low: int, high: int) -> Column:
+    """Return a value in units of its last digit, clipped to bounds of at most 2**62 of them."""
+    if not isinstance(dtype, pl.Decimal):
+        return _clip(value.cast("long"), low, high)
+    most = 10**dtype.precision - 1
+    ends = [sf.lit(Decimal(min(max(end, -most), most)).scaleb(-dtype.scale)) for end in (low, high)]
+    kind = types.DecimalType(dtype.precision, dtype.scale)
+    clipped = sf.greatest(ends[0].cast(kind), sf.least(value, ends[1].cast(kind)))
+    # Up to 19 + `_MOST_DIGITS` + 2 = 38 digits: Spark rounds no product of so many.
+    digits = clipped.cast(types.DecimalType(19, dtype.scale)) * sf.lit(Decimal(10**dtype.scale))
+    return digits.cast("long")
+
+
+def _clip(number: Column, low: int, high: int) -> Column:
+    return sf.greatest(_long(low), sf.least(number, _long(high)))
+
+
+def _long(number: int) -> Column:
+    return sf.lit(number).cast("long")
+
+
+def _clamped_sum(weight: Column) -> Column:
+    """Return Σ weight, clamped to ±LARGEST_VALUE: exactly, for weights of at most 2**31 of fewer than 2**45 rows.
+
+    Spark's sum of so many weights may leave 64 bits: it would raise, or wrap around, by what the rows hold. The sums of
+    their high bits and of their low bits don't. Clamping the former changes no sum that is not clamped anyway.
+    """
+    high = sf.sum(sf.shiftright(weight, _LOW_BITS))
+    low = sf.sum(weight.bitwiseAND(_long(2**_LOW_BITS - 1)))
+    together = _clip(high, -(2 ** (63 - _LOW_BITS)), 2 ** (62 - _LOW_BITS)) * _long(2**_LOW_BITS) + low
+    return _clip(together, -LARGEST_VALUE, LARGEST_VALUE)
 
 
 def _coded(rows: DataFrame, coding: CategoryCoding) -> DataFrame:
@@ -169,10 +258,11 @@ def union(keys: DataFrame, histograms: Sequence[DataFrame]) -> DataFrame:
     return table.repartition("group").sortWithinPartitions("group")
 
 
-def _evidence(rows: DataFrame, privacy_unit: str | None, key_columns: Sequence[str], column: str) -> DataFrame:
-    """Return the rows that have a value and a person, as the columns `person`, `k0`, `k1`, … and `value`."""
+def _evidence(rows: DataFrame, privacy_unit: str | None, key_columns: Sequence[str], column: str | None) -> DataFrame:
+    """Return the rows that have a value (if one is read) and a person, as `person`, `k0`, `k1`, … and `value`."""
     chosen = [rows[_quoted(name)].alias(f"k{i}") for i, name in enumerate(key_columns)]
-    chosen.append(rows[_quoted(column)].alias("value"))
+    if column is not None:
+        chosen.append(rows[_quoted(column)].alias("value"))
     if privacy_unit is not None:
         person = rows[_quoted(privacy_unit)]
         if _is_float(rows, privacy_unit):
@@ -197,18 +287,23 @@ def _few_groups(rows: DataFrame, kept: Kept, seed: int) -> DataFrame:
     return rows.drop("rank", "place of group")
 
 
-def _few_rows(rows: DataFrame, answer: str, kept: Kept, seed: int) -> DataFrame:
-    """Keep random rows of each person, within all bounds."""
-    # Equal rows of a person are told apart by a number, so that the choice does not hang on the order of Spark's rows.
-    same = ["person", "group", answer]
-    # With the order of the groups in it, one sort serves this window and the next.
-    groups = ["group"] if kept.groups is None else [_place_of_group(seed), "group"]
-    each = Window.partitionBy("person", *groups, answer)
-    rows = rows.withColumn("copy", sf.row_number().over(each.orderBy(answer)))
+def _few_rows(rows: DataFrame, tally: Tally, seed: int) -> DataFrame:
+    """Keep random rows of each person, within all bounds; where people count, equal rows of a person are one."""
+    kept, evidence = tally.kept, [name for name in ("value", "code", "weight") if name in rows.columns]
+    same = ["person", "group", *evidence]
+    if tally.people:
+        rows = rows.select(same).distinct()
+    else:
+        # Equal rows of a person are told apart by a number, so that the choice does not hang on the order of rows.
+        # With the order of the groups in it, one sort serves this window and the next.
+        groups = ["group"] if kept.groups is None else [_place_of_group(seed), "group"]
+        each = Window.partitionBy("person", *groups, *evidence)
+        rows = rows.withColumn("copy", sf.row_number().over(each.orderBy(evidence[0])))
+        same.append("copy")
     rows = _few_groups(rows, kept, seed)
     for most, owner, salt in [(kept.rows_per_group, ["person", "group"], 1), (kept.rows, ["person"], 2)]:
         if most is not None:
-            order = Window.partitionBy(*owner).orderBy(sf.xxhash64(sf.lit(seed), sf.lit(salt), *same, "copy"))
+            order = Window.partitionBy(*owner).orderBy(sf.xxhash64(sf.lit(seed), sf.lit(salt), *same))
             rows = rows.withColumn("rank", sf.row_number().over(order)).filter(sf.col("rank") <= most).drop("rank")
     return rows
 

@@ -39,6 +39,13 @@ class Answer:
     output: Output
     dtype: pl.DataType
 
+    @property
+    def width(self) -> int:
+        """How many numbers a group's answer has."""
+        if not isinstance(self.dtype, pl.List):
+            return 1
+        return self.output.query.evidence(*self.output.types)[0].coding.size
+
 
 def encoding(coding: Coding, types: Columns) -> Stage:
     """Return the stage from (group, value, count) to (group, code, count), without values that are no evidence.
@@ -61,17 +68,27 @@ def encoding(coding: Coding, types: Columns) -> Stage:
     return encode
 
 
-def drawing(answers: Sequence[Answer], names: Sequence[str]) -> Stage:
+def drawing(answers: Sequence[Answer], names: Sequence[str], *, ranges: bool = False) -> Stage:
     """Return the stage from a histogram, sorted by group, to one row of answers per group.
 
     `names` are those of the key columns and of the answers.
     """
+    widest = max(answer.width for answer in answers)
 
     def draw(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for histogram in whole_groups(batches):
-            yield pa.RecordBatch.from_arrays(_draw(histogram, answers), names=list(names))
+            for part in _parts(histogram, max(1, _ROWS // widest)):
+                yield pa.RecordBatch.from_arrays(_draw(part, answers, ranges=ranges), names=list(names))
 
     return draw
+
+
+def _parts(histogram: pa.Table, most_groups: int) -> Iterator[pa.Table]:
+    """Yield the histogram in tables of so many whole groups."""
+    groups = _numpy(histogram["group"])
+    starts = np.flatnonzero(np.append(True, groups[1:] != groups[:-1]))[::most_groups].tolist()
+    for start, stop in zip(starts, [*starts[1:], len(groups)], strict=True):
+        yield histogram.slice(start, stop - start)
 
 
 def whole_groups(batches: Iterable[pa.RecordBatch], most_rows: int = _ROWS) -> Iterator[pa.Table]:
@@ -116,7 +133,7 @@ def _in_chunks(batches: Iterable[pa.RecordBatch], most_rows: int) -> Iterator[pa
         yield pa.Table.from_batches(held)
 
 
-def _draw(histogram: pa.Table, answers: Sequence[Answer]) -> list[pa.Array]:
+def _draw(histogram: pa.Table, answers: Sequence[Answer], *, ranges: bool) -> list[pa.Array]:
     """Return the keys and the answers of all groups of the table."""
     groups, tallies, codes, counts = (_numpy(histogram[name]) for name in COUNTED)
     markers = np.flatnonzero(tallies == MARKER)
@@ -127,8 +144,10 @@ def _draw(histogram: pa.Table, answers: Sequence[Answer]) -> list[pa.Array]:
         for tally in answer.output.tallies:
             own = np.flatnonzero(tallies == tally)
             counted.append(_histogram(groups[own], codes[own], counts[own], listed))
-        drawn = answer.output.query.answers(counted, *answer.output.types).values
-        columns.append(drawn.cast(answer.dtype).to_arrow())
+        for drawn in answer.output.drawn(counted, ranges=ranges):
+            column = drawn.cast(answer.dtype).to_arrow()
+            # Spark reads no lists with 64-bit offsets.
+            columns.append(column.cast(pa.list_(column.type.value_type)) if drawn.dtype == pl.List else column)
     return columns
 
 

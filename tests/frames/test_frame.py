@@ -451,6 +451,16 @@ class TestBudget:
             protected.agg(pl.col("age").dp.median(fine, epsilon=1))
         assert budget.spent == 0
 
+    def test_ends_of_ranges_that_are_named_like_other_columns_cost_nothing(self, visits: pl.DataFrame) -> None:
+        budget = dpp.Budget(epsilon=2)
+        query = visits.dp.protect(None, budget=budget).agg(
+            dpp.len(epsilon=1).alias("n"), dpp.len(epsilon=1).alias("n_low")
+        )
+        with pytest.raises(ValueError, match=r"names of their own, got \['n_low'\] twice"):
+            query.release(ranges=True)
+        assert budget.spent == 0
+        assert query.release().columns == ["n", "n_low"]
+
     def test_nothing_is_charged_for_a_query_that_does_not_fit_the_data(self, visits: pl.DataFrame) -> None:
         budget = dpp.Budget(epsilon=1)
         with pytest.raises(TypeError):

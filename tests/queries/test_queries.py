@@ -16,6 +16,7 @@ import dp_polars as dpp
 from dp_polars._accounting.claims import Contributions
 from dp_polars._queries.argmax import ArgMax
 from dp_polars._queries.choices import Mode, Quantile
+from dp_polars._queries.codings import Units
 from dp_polars._queries.query import describe
 
 X = pl.col("x")
@@ -213,3 +214,52 @@ def test_an_argmax_leaves_the_relation_to_the_caller():
     ]
     assert str(X.dp.argmin(epsilon=1, sensitivity=5).query) == "row with the lowest score"
     assert str(X.dp.mode(epsilon=1).query) == "mode of the categories of the column's type"
+
+
+# Values in whole units of a step.
+
+
+def units_of(values, lower, upper, step):
+    return Units(Fraction(lower), Fraction(upper), Fraction(step)).weigher()([values]).tolist()
+
+
+def test_values_too_large_for_floats_weigh_without_a_warning():
+    """A warning would say that such a value is there; here warnings are errors."""
+    assert units_of(pl.Series([1e308, -1e308, math.inf, math.nan, None, 0.26]), -1, 2, Fraction(1, 10)) == [
+        20, -10, 20, 0, 0, 3,
+    ]  # fmt: skip
+
+
+def test_steps_far_below_a_columns_last_digit():
+    tiny = Fraction(1, 10**40)
+    assert units_of(pl.Series([-(2**63), -1, 0, 1, 2**63 - 1]), -2 * tiny, 3 * tiny, tiny) == [-2, -2, 0, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "upper", "step"),
+    [
+        (pl.Decimal(38, 10), 10**10, 100),  # values are looked at in 64 bits
+        (pl.Decimal(38, 30), 10, 1),
+        (pl.UInt64(), 2**64, 2**40),
+        (pl.Int64(), 2**63, 2**63),
+    ],
+)
+def test_bounds_that_64_bits_of_a_columns_digits_do_not_hold_are_refused(dtype, upper, step):
+    for query in (
+        dpp.sum("x", 0, upper, step=step, epsilon=1).query,
+        dpp.mean("x", 0, upper, step=step, epsilon=1).query,
+    ):
+        with pytest.raises(ValueError, match=r"lower and upper must be at most 2\*\*62 of the last digit of"):
+            query.answer_type(dtype)
+
+
+def test_steps_that_floats_can_not_hold_are_refused():
+    for step in (Fraction(1, 10**400), Fraction(10**400 + 1, 10**400)):
+        with pytest.raises(ValueError, match=r"step must be a ratio of integers of at most 2\*\*900"):
+            dpp.sum("x", 0, step, step=step, epsilon=1)
+
+
+def test_noise_is_as_large_as_its_steps_not_as_the_bounds():
+    assert dpp.sum("x", 0, 2**60, step=2**40, epsilon=1).query.answer_type(pl.Int64()) == pl.Int64()
+    with pytest.raises(ValueError, match="the noise must have a scale of at most"):
+        dpp.sum("x", 0, 1, step=Fraction(1, 2**30), epsilon=Fraction(1, 2**21))

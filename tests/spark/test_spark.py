@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
-from decimal import Decimal
+from decimal import Context, Decimal
 from fractions import Fraction
 from pathlib import Path
 
@@ -28,7 +28,9 @@ import dp_polars as dpp
 from dp_polars._engines import polars_engine
 from dp_polars._engines.bounding import Kept
 from dp_polars._engines.contract import Output
+from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._queries.choices import Quantile
+from dp_polars._queries.codings import Units
 from tests import reference
 from tests.registry import COLUMNS
 from tests.spark.tools import DDL, MARKS, PARTITIONS, need_spark, to_polars, to_spark
@@ -41,7 +43,7 @@ from pyspark import cloudpickle  # noqa: E402
 from pyspark.sql import functions as sf  # noqa: E402
 
 import dp_polars.spark  # noqa: E402
-from dp_polars.spark import _counting, _workers  # noqa: E402
+from dp_polars.spark import _column_types, _counting, _workers  # noqa: E402
 
 pytestmark = MARKS
 
@@ -94,6 +96,27 @@ def asks_of_every_type():
     yield "Date", dpp.median("Date", dpp.grid(dt.date(1950, 1, 1), dt.date(2000, 1, 1), step="1d"), epsilon=1).query
 
 
+def numbers_of_every_type(frame):
+    """Counts of all columns, sums and means of those that have them, counts of candidates."""
+    yield None, dpp.len(epsilon=1).query
+    for name in frame.columns:
+        yield name, dpp.count(name, epsilon=1).query
+    for name, bounds in {
+        "Boolean": [{}, {"lower": -6, "step": 2, "upper": 4}],
+        "Int8": [{"upper": 84, "step": 84}],
+        "Int64": [{"lower": -(2**61), "upper": 2**60, "step": 2**60}],
+        "Float32": [{"lower": -1, "upper": 1, "step": 1}],
+        "Float64": [{"lower": -0.3, "upper": 1.5, "step": 0.1}],
+        "Decimal": [{"lower": -2, "upper": 2}, {"lower": Decimal("-0.02"), "upper": 1, "step": Decimal("0.02")}],
+        "wide Decimal": [{"lower": -1, "upper": 1000}],
+    }.items():
+        for bound in bounds:
+            yield name, dpp.sum(name, **{"lower": 0, "upper": 1, **bound}, epsilon=1).query
+            yield name, dpp.mean(name, **{"lower": 0, "upper": 1, **bound}, epsilon=1).query
+    yield "String", dpp.value_counts("String", ["a", "é", "none", ""], epsilon=1).query
+    yield "Date", dpp.value_counts("Date", [dt.date(1970, 1, 1)], epsilon=1).query
+
+
 @pytest.fixture(params=["counted", "uncounted"])
 def way(request, monkeypatch):
     """Whether Spark counts rows before the shuffle; by itself, it goes by their number."""
@@ -108,7 +131,7 @@ def both_histograms(spark, frame, ddl, unit, keys, outputs):
     parts = []
     for position, (column, query, kept, people) in enumerate(outputs):
         tally = tally_of(frame, column, query, kept, people=people)
-        counted = _counting.histogram(rows, unit, keys.columns, table, keys.height, tally, column)
+        counted = _counting.histogram(rows, unit, keys.columns, table, keys.height, tally)
         parts.append(counted.withColumn("output", sf.lit(position)))
     united = parts[0]
     for part in parts[1:]:
@@ -135,11 +158,14 @@ def test_spark_counts_what_polars_counts(spark, few_tasks, way, unit, key_column
     asked = list(asks_of_every_type())
     if unit is not None:  # a few of each kind are enough
         asked = [(column, query) for column, query in asked if column in ("String", "Float32", "Datetime in UTC")]
+    asked += list(numbers_of_every_type(frame.drop("person")))
+    if unit is not None:
+        asked.append((None, dpp.n_people(epsilon=1).query))
     outputs = [
         (column, query, protection.kept(query, keys.height), protection.counts_people(query)) for column, query in asked
     ]
     for output, expected, got in both_histograms(spark, frame, {**DDL, "person": "bigint"}, unit, keys, outputs):
-        assert expected.height > 3
+        assert expected.height > 1
         assert got.equals(expected), (output, expected, got)
 
 
@@ -151,7 +177,7 @@ def bounded(spark, frame, query, kept, *, people=False, seed=1, parts=None):
     keys = pl.DataFrame({"g": range(5)})
     table = _counting.key_table(spark, keys, [rows.schema["g"]])
     tally = tally_of(frame, "value", query, kept, people=people)
-    counted = to_polars(_counting.histogram(rows, "person", ["g"], table, 5, tally, "value", seed))
+    counted = to_polars(_counting.histogram(rows, "person", ["g"], table, 5, tally, seed))
     return counted.group_by("group", "code").agg(pl.col("count").sum()).sort("group", "code")
 
 
@@ -170,6 +196,11 @@ def crowd(seed, people=40):
 
 VALUES = dpp.mode("value", range(5), epsilon=1).query
 MIDDLE = dpp.median("value", range(5), epsilon=1).query
+COUNTS = dpp.value_counts("value", range(5), epsilon=1).query
+BY_ROWS = dpp.mode("value", range(5), epsilon=1, counts="rows").query
+NUMBER = dpp.count("value", epsilon=1).query
+# Every value weighs 1 or 2.
+TOTAL = dpp.sum("value", 1, 2, epsilon=1).query
 BOUNDS = [
     (VALUES, Kept(groups=1)),
     (VALUES, Kept(groups=3)),
@@ -177,6 +208,11 @@ BOUNDS = [
     (MIDDLE, Kept(groups=2, rows_per_group=3)),
     (MIDDLE, Kept(groups=3, rows_per_group=2, rows=4)),
     (MIDDLE, Kept(rows_per_group=1)),
+    (COUNTS, Kept(rows_per_group=2)),
+    (COUNTS, Kept(groups=3, rows_per_group=2, rows=4)),
+    (BY_ROWS, Kept(groups=3, rows_per_group=2, rows=4)),
+    (NUMBER, Kept(groups=2, rows_per_group=3)),
+    (TOTAL, Kept(groups=3, rows_per_group=2, rows=4)),
 ]
 
 
@@ -184,7 +220,7 @@ BOUNDS = [
 def test_a_person_changes_the_histogram_by_no_more_than_the_bounds(spark, few_tasks, way, query, kept):
     frame = crowd(4)
     most = frame.group_by("person").len().sort("len")["person"].to_list()
-    people = query is VALUES
+    people = query in (VALUES, COUNTS)
     everyone = bounded(spark, frame, query, kept, people=people)
     # The rows of the others, in another order and divided otherwise, keep all that they kept.
     gone = most[-1]
@@ -197,12 +233,16 @@ def test_a_person_changes_the_histogram_by_no_more_than_the_bounds(spark, few_ta
     if people:
         assert lost["lost"].max() == 1
     assert 0 < per_group.height <= (kept.groups or 5)
-    assert per_group["lost"].max() <= (kept.rows_per_group or 30)
-    assert per_group["lost"].sum() <= (kept.rows or 30)
+    largest = 2 if query is TOTAL else 1
+    assert per_group["lost"].max() <= (kept.rows_per_group or 30) * largest
+    assert per_group["lost"].sum() <= (kept.rows or 30) * largest
     # Nothing is thrown away that fits: that person fills the bounds.
-    own = frame.filter(pl.col("person") == gone, pl.col("g") < 5, pl.col("value") < 5)
+    has_code = pl.col("value").is_not_null() if query in (NUMBER, TOTAL) else pl.col("value") < 5
+    own = frame.filter(pl.col("person") == gone, pl.col("g") < 5, has_code)
+    own = own.unique() if query is COUNTS else own
     rows = min(kept.rows or 1000, (kept.groups or own["g"].n_unique()) * (kept.rows_per_group or 1000))
-    assert people or per_group["lost"].sum() == min(rows, own.height)
+    fewest = min(rows, own.height)
+    assert query is VALUES or fewest <= per_group["lost"].sum() <= fewest * largest
 
 
 def test_who_is_over_the_bounds_keeps_a_random_subset(spark, few_tasks):
@@ -222,6 +262,120 @@ def test_who_is_over_the_bounds_keeps_a_random_subset(spark, few_tasks):
     counts = bounded(spark, rows, VALUES, Kept(groups=1), people=True, seed=None)["count"].to_numpy()
     assert counts[0] == counts[1]  # all candidates of a kept group stay
     assert fits(counts[1:], [1 / 2, 1 / 2])
+    # Equal rows of a person are one before they are chosen from, where people are counted.
+    counts = bounded(spark, rows, COUNTS, Kept(rows_per_group=1), people=True, seed=None)["count"].to_numpy()
+    assert counts.tolist()[2:] == [2000]
+    assert fits(counts[:2], [1 / 2, 1 / 2])
+    # Of the values 0 0 0 1 and 2, one stays.
+    total = bounded(spark, rows, dpp.sum("value", 0, 2, epsilon=1).query, Kept(rows=1), seed=None)["count"].to_numpy()
+    assert fits([2000 - total[0] - total[1] // 2, *(total // [1, 2])], [3 / 5, 1 / 5, 1 / 5])
+
+
+# --- Weights --------------------------------------------------------------------------------------------------------
+
+UNITS = {
+    "boolean": [(0, 1, 1), (-4, 6, 2), (Fraction(-1, 3), Fraction(1, 3), Fraction(1, 3)), (2, 3, 1)],
+    "tinyint": [(-128, 127, 1), (-40, 80, 2), (-42, 21, 7), (300, 400, 4), (-1, 1, Fraction(1, 8)), (-500, -300, 10)],
+    "int": [(-(2**30), 2**30, 1), (-(2**31), 2**31, 2**10), (-90, 60, 6), (0, 5, Fraction(1, 1000))],
+    "bigint": [
+        (-(2**30), 2**30, 1),
+        (-(2**62), 2**62, 2**33),
+        (-(2**62), 2**62, 2**62),
+        (-(3**38), 3**38, 3**38),
+        (-15, 10, 5),
+        (-1, 1, Fraction(1, 10**9)),
+        (Fraction(-1, 10**40), Fraction(3, 10**40), Fraction(1, 10**40)),
+    ],
+    "float": [(-1, 1, Fraction(1, 10)), (-1000, 3000, 1), (-(2**20), 2**20, Fraction(1, 2**10)), (0, 10**38, 10**35)],
+    "double": [
+        (-1, 1, Fraction(1, 10)),
+        (Fraction(-1, 3), 1, Fraction(1, 3)),
+        (-1000, 3000, 1),
+        (-(2**30), 2**30, 1),
+        (0, 10**307, 10**299),
+        (0, Fraction(1, 10**300), Fraction(1, 10**308)),
+        (0, Fraction(1, 2**850), Fraction(1, 2**870)),
+    ],
+    "decimal(10,2)": [
+        (-(10**6), 10**6, Fraction(1, 100)),
+        (-1, 1, Fraction(2, 100)),
+        (-(10**12), 10**12, 10**4),
+        (-1, 2, Fraction(1, 10**4)),
+    ],
+    "decimal(38,17)": [(-20, 40, Fraction(1, 1000)), (-40, 46, 2), (Fraction(-1, 10**8), 0, Fraction(1, 10**17))],
+    "decimal(38,0)": [(-(2**62), 2**62, 2**40), (-9, 10**9, 3)],
+    "decimal(4,4)": [(-3, 3, 1), (Fraction(-1, 2), 1, Fraction(1, 100)), (-1, 1, Fraction(1, 10**6))],
+}
+
+
+def values_of(kind, dtype):
+    """Values on the edges of a type and of its units, ties among them, and random ones."""
+    rng = np.random.default_rng(8)
+    if kind == "boolean":
+        return pl.Series([False, True])
+    if dtype.is_float():
+        ties = np.arange(-2000, 2000) / 2
+        found = np.concatenate(
+            [ties, ties / 10, ties / 3, ties * 2.0**-10, rng.normal(size=500) * 10.0 ** rng.integers(-5, 7, 500)]
+        )
+        found = np.concatenate([found, np.nextafter(found, np.inf), np.nextafter(found, -np.inf)])
+        extremes = [np.inf, -np.inf, -0.0, 5e-324, -5e-324, 2.0**-880, 1.5e-305, 1.7e308, -1.7e308, 2.5e299, 1e22]
+        return pl.Series([*found, *extremes]).cast(dtype)
+    if kind.startswith("decimal"):
+        most = 10**dtype.precision - 1
+    else:
+        most = 2 ** ({"tinyint": 8, "int": 32, "bigint": 64}[kind] - 1) - 1
+    whole = [
+        0,
+        *range(-200, 201),
+        *(near + off for i in range(127) for near in (2**i, 3**i, 10**i) for off in (-1, 0, 1)),
+    ]
+    whole += [
+        int(n) * 10 ** int(e) for n, e in zip(rng.integers(-(2**40), 2**40, 500), rng.integers(0, 20, 500), strict=True)
+    ]
+    whole = sorted({min(max(n, -most), most) for n in [*whole, *(-n for n in whole)]})
+    if kind.startswith("decimal"):
+        return pl.Series([Decimal(n).scaleb(-dtype.scale, REFERENCE) for n in whole], dtype=dtype)
+    return pl.Series([*whole, -most - 1], dtype=dtype)
+
+
+REFERENCE = Context(prec=60)
+
+
+@pytest.mark.parametrize("kind", UNITS)
+def test_a_row_weighs_on_spark_what_it_weighs_on_polars(spark, few_tasks, kind):
+    dtype = _column_types.polars_type(spark.createDataFrame([], f"value {kind}").schema["value"].dataType)
+    values = values_of(kind, dtype)
+    asked = [
+        Units(Fraction(lower), Fraction(upper), Fraction(step), doubled)
+        for lower, upper, step in UNITS[kind]
+        for doubled in (False, True)
+    ]
+    rows = to_spark(spark, values.alias("value").to_frame(), f"value {kind}")
+    weighed = to_polars(
+        rows.select("value", *(_counting._weight(units, dtype).alias(str(i)) for i, units in enumerate(asked)))
+    )
+    assert weighed.height == len(values)
+    for i, units in enumerate(asked):
+        expected = units.weigher()([weighed["value"].cast(dtype)])
+        assert weighed[str(i)].to_list() == expected.tolist(), units
+        if not dtype.is_float():  # and by the words of the contract, in exact numbers
+            for value, weight in zip(values.cast(pl.Int8) if kind == "boolean" else values, expected, strict=True):
+                clipped = min(max(Fraction(value), units.lower), units.upper)
+                nearest = round(clipped / units.step)  # ties to even
+                whole = 2 * nearest - int((units.lower + units.upper) / units.step) if units.doubled else nearest
+                assert whole == weight, (value, units)
+
+
+def test_sums_beyond_64_bits_are_clamped(spark, few_tasks):
+    """Spark's own sum would raise, or wrap around, by what the rows hold."""
+    rows = spark.createDataFrame(
+        [(2**62, 2), (2**62, 1), (-(2**62), 0), (-(2**62), 0), (-(2**62), 0), (5, 3), (-7, 3), (-1, 4)],
+        "w bigint, g int",
+    )
+    got = rows.groupBy("g").agg(_counting._clamped_sum(sf.col("w")).alias("sum")).orderBy("g")
+    most = 2**62 - 1
+    assert to_polars(got)["sum"].to_list() == [-most, most, most, -2, -1]
 
 
 # --- Drawing --------------------------------------------------------------------------------------------------------
@@ -330,6 +484,156 @@ def test_answers_follow_the_exact_law(spark, few_tasks):
         claim = query.claim
         law = reference.floats(reference.law(scores, rate=claim.rate, mechanism=claim.mechanism, digits=20))
         check_sampler(lambda factor, name=name: drawn[factor][name].to_numpy(), law)
+
+
+def test_numbers_follow_the_exact_law(spark, few_tasks):
+    """10,000 groups with the same rows, as above; the cells of the law at its ends hold the tails."""
+    groups, far = 10_000, 12
+    rows = spark.range(groups).withColumnRenamed("id", "g").withColumn("x", sf.lit(3))
+    drawn, claims = {}, {}
+    for factor in (Fraction(1), Fraction(7, 10), Fraction(13, 10)):
+        query = (
+            dpp.protect(None)
+            .group_by({"g": range(groups)})
+            .agg(
+                rows=dpp.len(epsilon=Fraction(1, 2) * factor),
+                sum=dpp.sum("x", 0, 4, rho=2 * factor**2),
+                counts=dpp.value_counts("x", [1, 3], epsilon=Fraction(1, 2) * factor),
+            )
+        )
+        released = to_polars(dp_polars.spark.release(query, rows)).explode("counts").unnest("counts")
+        drawn[factor] = released.pivot("value", index=["g", "rows", "sum"], values="count")
+        claims[factor] = {ask.name: ask.query.claim for ask in query.asks}
+    at = np.arange(-200, 201)
+    for name, output, true in [("rows", "rows", 1), ("sum", "sum", 3), ("1", "counts", 0), ("3", "counts", 1)]:
+        claim = claims[1][output]
+        assert claim.mechanism == ("discrete_gaussian" if name == "sum" else "discrete_laplace")
+        # The scale is that of a row: 1 / epsilon, or 4 / sqrt(2 rho) = 2.
+        weights = np.exp(-(at**2) / 8) if name == "sum" else np.exp(-np.abs(at) / 2)
+        law = np.bincount(np.clip(at, -far, far) + far, weights / weights.sum())
+
+        def cells(factor, name=name, true=true):
+            return np.clip(drawn[factor][name].to_numpy() - true, -far, far) + far
+
+        check_sampler(cells, law)
+    # Two outputs and two candidates have noise of their own.
+    one = drawn[1].with_columns(pl.exclude("g") - pl.exclude("g").mean())
+    for a, b in [("rows", "1"), ("rows", "3"), ("1", "3")]:
+        assert abs(one.select(pl.corr(a, b)).item()) < 0.1
+
+
+def test_a_huge_loss_gives_the_true_numbers_and_ranges_of_polars(spark, tmp_path):
+    rng = np.random.default_rng(2)
+    n = 6_000
+    person = rng.integers(0, 900, n)
+    frame = pl.DataFrame(
+        {
+            "person": person,
+            "ward": pl.Series(["A", "B", "C"]).gather(person % 3),
+            "what": pl.Series([f"d{i}" for i in range(9)]).gather(np.minimum(rng.geometric(0.3, n), 9) - 1),
+            "late": pl.Series(rng.random(n) < 0.3),
+            "days": rng.integers(-5, 40, n),
+            "cost": np.round(rng.normal(20, 30, n), 2),
+            "paid": pl.Series(rng.integers(0, 10**6, n)).cast(pl.Decimal(12, 0))
+            / pl.Series([100]).cast(pl.Decimal(12, 0)),
+        }
+    ).with_columns(
+        pl.col("paid").cast(pl.Decimal(12, 2)), pl.when(pl.col("days") != 7).then(pl.col("days")).alias("days")
+    )
+    huge = {"epsilon": 10**15}
+    query = (
+        dpp.protect("person", max_rows=1_000)
+        .group_by({"ward": ["C", "A", "Z"]})
+        .agg(
+            rows=dpp.len(**huge),
+            people=dpp.n_people(**huge),
+            stays=dpp.count("days", **huge),
+            late=dpp.sum("late", 0, 1, **huge),
+            days=dpp.sum("days", -2, 30, **huge),
+            cost=dpp.sum("cost", -10, 80, step=0.01, **huge),
+            paid=dpp.sum("paid", 0, 5_000, **huge),
+            mean=dpp.mean("cost", -10, 80, step=0.01, **huge),
+            counts=dpp.value_counts("what", [f"d{i}" for i in range(12)], **huge),
+            few=dpp.mode("what", ["d0", "d1"], too_few=100, **huge),
+            late_days=dpp.value_counts("days", range(3), rho=10**15),
+        )
+    )
+    expected = query.release(frame, ranges=True)
+    assert expected["few"].to_list() == ["d0", "d0", None]
+    fields = ", ".join(f"{name} {kind}" for name, kind in {
+        "person": "bigint", "ward": "string", "what": "string", "late": "boolean", "days": "bigint", "cost": "double",
+        "paid": "decimal(12,2)",
+    }.items())  # fmt: skip
+    released = dp_polars.spark.release(query, to_spark(spark, frame, fields), path=tmp_path / "released", ranges=True)
+    got = to_polars(released)
+    assert got.schema == expected.schema
+    assert released.schema["counts_low"].dataType.simpleString() == "array<struct<value:string,count:bigint>>"
+    assert_frame_equal(got.sort("ward"), expected.sort("ward"))
+    assert (got["days_low"] <= got["days"]).all()
+
+
+def test_ranges_hold_the_true_number_and_are_those_of_the_noise(spark):
+    query = (
+        dpp.protect(None).group_by({"g": range(2_000)}).agg(n=dpp.len(epsilon=0.1), top=dpp.mode("id", [1], epsilon=1))
+    )
+    rows = spark.range(2_000).withColumn("g", sf.col("id"))
+    got = to_polars(dp_polars.spark.release(query, rows, ranges=True))
+    assert got.columns == ["g", "n", "n_low", "n_high", "top"]
+    width = noise_bound(query.asks[0].query.claim, 0.05)
+    assert set(got["n"] - got["n_low"]) == set(got["n_high"] - got["n"]) == {width}
+    held = got.select(pl.lit(1).is_between("n_low", "n_high").mean()).item()
+    assert 0.92 < held < 0.98
+    assert "n_low" not in dp_polars.spark.release(query, rows).columns
+
+
+def test_modes_by_rows_and_by_people(spark):
+    """One aircraft flies to A nine times, two others to B."""
+    rows = spark.createDataFrame([(1, "A")] * 9 + [(2, "B"), (3, "B")], "tail int, to string")
+    query = dpp.protect("tail", max_rows=100).agg(
+        rows=dpp.mode("to", ["A", "B"], counts="rows", epsilon=10**5), people=dpp.mode("to", ["A", "B"], epsilon=10**5)
+    )
+    assert to_polars(dp_polars.spark.release(query, rows)).rows() == [("A", "B")]
+
+
+def test_numbers_of_nobody_and_of_columns_of_any_type(spark, visits):
+    """One group, with no keys; `count` reads what nothing else can be asked of, and no row is there at first."""
+    huge = {"epsilon": 10**9}
+    query = dpp.protect("person", max_rows=5).agg(
+        rows=dpp.len(**huge),
+        people=dpp.n_people(**huge),
+        stay=dpp.count("stay", **huge),
+        month=dpp.count("month", **huge),
+        collated=dpp.count("collated", **huge),
+        age=dpp.sum("age", 0, 50, **huge),
+        mean=dpp.mean("age", 0, 50, **huge),
+    )
+    nobody = to_polars(dp_polars.spark.release(query, visits.drop("fails").filter("age > 99")))
+    assert nobody.rows() == [(0, 0, 0, 0, 0, 0, 25.0)]
+    assert to_polars(dp_polars.spark.release(query, visits)).rows() == [(2, 2, 0, 2, 2, 70, 35.0)]
+    # Without a column at all, and without people.
+    alone = dpp.protect(None).agg(dpp.len(**huge))
+    assert to_polars(dp_polars.spark.release(alone, visits)).item() == 2
+
+
+def test_many_groups_of_many_candidates_are_drawn_in_parts(monkeypatch):
+    monkeypatch.setattr(_workers, "_ROWS", 20)
+    query = dpp.value_counts("x", range(8), epsilon=100).query
+    output = Output("x", query, (pl.Int64(),), (0,))
+    answer = _workers.Answer(output, output.dtype)
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "group": [group for group in range(9) for _ in range(2)],
+            "tally": [-1, 0] * 9,
+            "code": [0, 3] * 9,
+            "count": [0, 7] * 9,
+            "k0": [key for group in range(9) for key in (f"key {group}", None)],
+        }
+    )
+    drawn = [pl.DataFrame(pl.from_arrow(part)) for part in _workers.drawing([answer], ["k", "x"])([batch])]
+    assert max(part.height for part in drawn) == 2
+    together = pl.concat(drawn)
+    assert together["k"].to_list() == [f"key {group}" for group in range(9)]
+    assert together.explode("x").unnest("x").filter(pl.col("value") == 3)["count"].to_list() == [7] * 9
 
 
 def test_a_huge_loss_gives_the_true_answers_of_polars(spark):
@@ -543,6 +847,31 @@ REFUSED = {
         TypeError,
         "the privacy unit 'collated' must have no collation",
     ),
+    "people": (
+        lambda: dpp.protect("patient", max_groups=1).agg(dpp.n_people(epsilon=1)),
+        ValueError,
+        "must have the privacy unit 'patient' as a column",
+    ),
+    "numbers of text": (
+        lambda: asking(dpp.sum("ward", 0, 1, epsilon=1)),
+        TypeError,
+        "Output 'ward': values must be numbers or booleans",
+    ),
+    "counted and asked": (
+        lambda: asking(dpp.count("stay", epsilon=1), dpp.mode("stay", [1], epsilon=1).alias("top")),
+        TypeError,
+        "'stay' must be text .* got array<int>",
+    ),
+    "many digits": (
+        lambda: asking(dpp.mean("fine", 0, 1, step=Decimal("0.01"), epsilon=1)),
+        TypeError,
+        r"Output 'fine': decimals .* at most 17 digits after the point, got .* Decimal\(precision=38, scale=18\)",
+    ),
+    "ends of ranges": (
+        lambda: asking(dpp.len(epsilon=1), dpp.n_people(epsilon=1).alias("len_low")),
+        ValueError,
+        r"names of their own, got \['len_low'\] twice",
+    ),
     "nanoseconds": (
         lambda: asking(dpp.median("time", pl.Series([dt.datetime(2020, 1, 1)], dtype=pl.Datetime("ns")), epsilon=1)),
         TypeError,
@@ -560,8 +889,9 @@ def test_what_can_not_run_on_spark_is_refused_before_the_charge(visits, case):
     frame = visits.withColumn("time", sf.lit(dt.datetime(2020, 1, 1)).cast("timestamp_ntz")).crossJoin(
         spark.table("padded")
     )
+    frame = frame.withColumn("fine", sf.col("age").cast("decimal(38,18)"))
     with pytest.raises(kind, match=message):
-        dp_polars.spark.release(make(), frame, budget=budget)
+        dp_polars.spark.release(make(), frame, budget=budget, ranges=True)
     assert budget.spent == 0
 
 
