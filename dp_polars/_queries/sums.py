@@ -77,18 +77,25 @@ class Sum(Total):
         """The most that one row adds or takes away, in the column's unit."""
         return max(abs(self.lower), abs(self.upper))
 
+    def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:
+        """Return the claim of the noise, in whole units of the step; without the column's type, in its own unit."""
+        return (self._of_units(self.units(*columns)) if columns else self.claim,)
+
     def _of_units(self, units: Units) -> Claim:
         """Return the claim of the noise in whole units of the step."""
         return replace(self.claim, score_range=self.claim.score_range / units.step)
 
+    def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
+        """Return whole units of the step as numbers of the answer's type."""
+        return _in_steps(totals[0], self.units(*columns).step, self.answer_type(*columns))
+
     def answers_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> Answers:
         """Draw from the units of each group."""
-        units, dtype = self.units(*columns), self.answer_type(*columns)
-        claim = self._of_units(units)
+        (claim,) = self.noise(*columns)
         numbers, bound = noisy(totals[0], claim), noise_bound(claim, BETA)
 
         def in_steps(whole: Ints) -> pl.Series:
-            return _in_steps(whole, units.step, dtype)
+            return self.named([whole], *columns)
 
         return Answers(in_steps(numbers), lambda: (in_steps(numbers - bound), in_steps(numbers + bound)))
 
@@ -125,15 +132,16 @@ class Mean(Total):
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
         """Return the answer's type; a TypeError where a column of this type has none."""
-        check_scale(self._claims(self._units(*columns))[0])
+        check_scale(self._claims(self.units(*columns))[0])
         return pl.Float64()
 
-    def _units(self, *columns: pl.DataType) -> Units:
+    def units(self, *columns: pl.DataType) -> Units:
+        """Return the weights of the rows: distances from the middle of the bounds, in halves of a step."""
         return replace(_units_of(self.lower, self.upper, self.step, *columns), doubled=True)
 
     def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
         """Return what the histograms are of: distances from the middle of the bounds, and rows with a value."""
-        return (Evidence(OneCode(), self._units(*columns)), Evidence(OneCode()))
+        return (Evidence(OneCode(), self.units(*columns)), Evidence(OneCode()))
 
     @property
     def parts(self) -> int:
@@ -145,8 +153,10 @@ class Mean(Total):
         """One: each half of the claim scales it by what a row changes there."""
         return Fraction(1)
 
-    def noise(self) -> tuple[Claim, ...]:
+    def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:
         """Return the claims of the sum, in halves of a step, and of the count: half of the loss each."""
+        if columns:
+            return self._claims(self.units(*columns))
         return self._claims(Units(self.lower, self.upper, self.step or Fraction(1), doubled=True))
 
     def _claims(self, units: Units) -> tuple[Claim, Claim]:
@@ -155,14 +165,12 @@ class Mean(Total):
 
     def answers_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> Answers:
         """Draw from the distances and the numbers of each group."""
-        units = self._units(*columns)
-        claims = self._claims(units)
+        claims = self.noise(*columns)
         distance, count = (noisy(total, claim) for total, claim in zip(totals, claims, strict=True))
-        low, high = float(self.lower), float(self.upper)
-        middle, half_step = (low + high) / 2, float(units.step) / 2
+        low, high, half_step = float(self.lower), float(self.upper), float(self.units(*columns).step) / 2
 
         def mean(distance: Ints, count: Ints) -> NDArray[np.float64]:
-            return np.clip(middle + half_step * distance / np.maximum(count, 1), low, high)
+            return self._mean(distance, count, half_step)
 
         def ends() -> tuple[pl.Series, pl.Series]:
             # Each of the two is off by more with probability 0.025.
@@ -174,6 +182,14 @@ class Mean(Total):
             return pl.Series(least), pl.Series(most)
 
         return Answers(pl.Series(mean(distance, count)), ends)
+
+    def _mean(self, distance: Ints, count: Ints, half_step: float) -> NDArray[np.float64]:
+        low, high = float(self.lower), float(self.upper)
+        return np.clip((low + high) / 2 + half_step * distance / np.maximum(count, 1), low, high)
+
+    def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
+        """Return the means: distances over numbers, from the middle of the bounds."""
+        return pl.Series(self._mean(totals[0], totals[1], float(self.units(*columns).step) / 2))
 
     def error(self, size: int, beta: float) -> float | None:  # noqa: ARG002
         """Return None: the error of a mean depends on how many rows a group has."""
