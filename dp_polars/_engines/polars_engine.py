@@ -121,7 +121,7 @@ def count(
     """
     groups = 1 if keys is None else keys.height
     if privacy_unit is not None:
-        rows = rows.filter(_is_a_person(privacy_unit, rows.collect_schema()[privacy_unit]))
+        rows = rows.filter(is_a_person(privacy_unit, rows.collect_schema()[privacy_unit]))
     layouts = [Cells.of(groups, tally.coding.size) for tally in tallies]
     whole = [n for n, tally in enumerate(tallies) if privacy_unit is None or not tally.by_person]
     people = [n for n in range(len(tallies)) if n not in whole]
@@ -144,7 +144,8 @@ def count(
     return [_by_group(found[n], layouts[n], groups) for n in range(len(tallies))]
 
 
-def _is_a_person(privacy_unit: str, dtype: pl.DataType) -> pl.Expr:
+def is_a_person(privacy_unit: str, dtype: pl.DataType) -> pl.Expr:
+    """Return whether a row says whose it is: neither null nor NaN."""
     unit = pl.col(privacy_unit)
     return unit.is_not_null() & unit.is_not_nan() if dtype.is_float() else unit.is_not_null()
 

@@ -73,9 +73,14 @@ class Choice(HistogramQuery):
         """Return what the histogram is of: the candidates, each row weighing one."""
         return (Evidence(self.coding(*columns)),)
 
+    def scored(self, histogram: Histogram, *columns: pl.DataType) -> Histogram:  # noqa: ARG002
+        """Return the histogram that is drawn from: with what has a constant score, if there is such a candidate."""
+        return histogram
+
     def answers(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> Answers:
         (histogram,) = histograms
-        return Answers(self.named(draw_groups(self.draw(*columns), histogram), *columns))
+        drawn = draw_groups(self.draw(*columns), self.scored(histogram, *columns))
+        return Answers(self.named(drawn, *columns))
 
     def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
         if weights is not None:
@@ -135,15 +140,17 @@ class Mode(OfCategories):
         draw = super().draw(*columns)
         return draw if self.too_few is None else replace(draw, size=draw.size + 1)
 
-    def answers(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> Answers:
-        """Draw one answer per group from its histogram; null where too few wins."""
+    def scored(self, histogram: Histogram, *columns: pl.DataType) -> Histogram:
+        """Return the histogram that is drawn from; the candidate for too few comes last."""
+        return histogram if self.too_few is None else histogram.with_code(self.coding(*columns).size, self.too_few)
+
+    def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:
+        """Return the candidates that the codes stand for; null for too few."""
         if self.too_few is None:
-            return super().answers(histograms, *columns)
-        (histogram,) = histograms
-        size = self.coding(*columns).size
-        chosen = draw_groups(self.draw(*columns), histogram.with_code(size, self.too_few))
-        named = self.named(np.minimum(chosen, size - 1), *columns)
-        return Answers(named.zip_with(pl.Series(chosen < size), pl.Series([None], dtype=named.dtype)))
+            return super().named(codes, *columns)
+        size = len(self.candidates.for_column(columns[0] if columns else None))
+        named = super().named(np.minimum(codes, size - 1), *columns)
+        return named.zip_with(pl.Series(codes < size), pl.Series([None], dtype=named.dtype))
 
     def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
         """Draw one answer per group from the codes of its rows."""

@@ -66,8 +66,8 @@ class Measure(HistogramQuery):
         """Return the same question with another claim, whose noise must fit into 64 bits."""
         return checked(super().with_claim(claim))
 
-    def noise(self) -> tuple[Claim, ...]:
-        """Return the claim of each draw of noise, as far as it is known without the column's type."""
+    def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:  # noqa: ARG002
+        """Return the claim of each draw, in whole numbers; without the column's type, as far as it is known."""
         return (self.claim,)
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
@@ -89,17 +89,23 @@ class Total(Measure):
         return 1
 
     @abstractmethod
+    def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
+        """Return the answers that sums of weights stand for, with or without noise: (g,) for each piece of evidence."""
+
+    @abstractmethod
     def answers_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> Answers:
         """Draw from the sum of weights of each group, shape (g,), for each piece of evidence."""
 
     def answers(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> Answers:
         """Draw one answer per group from its histograms, also for groups without rows."""
-        totals = []
-        for histogram in histograms:
-            total = np.zeros(len(histogram.sizes), np.int64)
-            total[histogram.sizes > 0] = histogram.weights
-            totals.append(total)
-        return self.answers_of_totals(totals, *columns)
+        return self.answers_of_totals([totals_of(histogram) for histogram in histograms], *columns)
+
+
+def totals_of(histogram: Histogram) -> Ints:
+    """Return the weight of each group, shape (g,), of a histogram with one code."""
+    total = np.zeros(len(histogram.sizes), np.int64)
+    total[histogram.sizes > 0] = histogram.weights
+    return total
 
 
 def noisy(totals: Ints, claim: Claim) -> Ints:
@@ -148,6 +154,10 @@ class Count(Total):
         """One row, or person, adds one."""
         return Fraction(1)
 
+    def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:  # noqa: ARG002
+        """Return the numbers."""
+        return pl.Series(totals[0])
+
     def answers_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> Answers:  # noqa: ARG002
         """Draw from the number of each group."""
         numbers, bound = noisy(totals[0], self.claim), noise_bound(self.claim, BETA)
@@ -194,18 +204,29 @@ class ValueCounts(Measure):
     def answers(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> Answers:
         """Draw the counts of all candidates of each group."""
         (histogram,) = histograms
-        values = self.candidates.for_column(columns[0] if columns else None)
-        groups, size = len(histogram.sizes), len(values)
-        counts = np.zeros(groups * size, np.int64)
-        counts[np.repeat(np.arange(groups) * size, histogram.sizes) + histogram.codes] = histogram.weights
+        counts = self.counts_of(histogram, *columns)
         numbers, bound = noisy(counts, self.claim), noise_bound(self.claim, BETA)
-        named = values.gather(np.tile(np.arange(size), groups))
 
         def lists(counts: Ints) -> pl.Series:
-            structs = pl.DataFrame({"value": named, "count": counts}).to_struct()
-            return structs.reshape((groups, size)).arr.to_list() if groups else structs.implode().clear()
+            return self.named(counts, *columns)
 
         return Answers(lists(numbers), lambda: (lists(numbers - bound), lists(numbers + bound)))
+
+    def counts_of(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
+        """Return the count of every candidate, group after group."""
+        groups, size = len(histogram.sizes), self.evidence(*columns)[0].coding.size
+        counts = np.zeros(groups * size, np.int64)
+        counts[np.repeat(np.arange(groups) * size, histogram.sizes) + histogram.codes] = histogram.weights
+        return counts
+
+    def named(self, counts: Ints, *columns: pl.DataType) -> pl.Series:
+        """Return a list for each group from the counts of all candidates, group after group."""
+        values = self.candidates.for_column(columns[0] if columns else None)
+        size = len(values)
+        groups = len(counts) // size
+        named = values.gather(np.tile(np.arange(size), groups))
+        structs = pl.DataFrame({"value": named, "count": counts}).to_struct()
+        return structs.reshape((groups, size)).arr.to_list() if groups else structs.implode().clear()
 
     def __str__(self) -> str:
         return f"counts of {self.candidates}"

@@ -89,18 +89,21 @@ class Sum(Total):
         """Return the claim of the noise in whole units of a step."""
         return replace(self.claim, score_range=self.claim.score_range / step)
 
-    def noise(self) -> tuple[Claim, ...]:
-        """Return the claim of the noise; a column's own last digit is at most one."""
-        return (self._in_steps(self.step or Fraction(1)),)
+    def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:
+        """Return the claim of the noise; where the step is not known, in whole ones: a last digit is at most that."""
+        return (self._in_steps(self.units(*columns).step if columns else self.step or Fraction(1)),)
+
+    def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
+        """Return whole units of the step as numbers of the answer's type."""
+        return _in_steps(totals[0], self.units(*columns).step, self.answer_type(*columns))
 
     def answers_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> Answers:
         """Draw from the units of each group."""
-        units, dtype = self.units(*columns), self.answer_type(*columns)
-        claim = self._in_steps(units.step)
+        (claim,) = self.noise(*columns)
         numbers, bound = noisy(totals[0], claim), noise_bound(claim, BETA)
 
         def in_steps(whole: Ints) -> pl.Series:
-            return _in_steps(whole, units.step, dtype)
+            return self.named([whole], *columns)
 
         return Answers(in_steps(numbers), lambda: (in_steps(numbers - bound), in_steps(numbers + bound)))
 
@@ -134,15 +137,16 @@ class Mean(Total):
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
         """Return the answer's type; a TypeError where a column of this type has none."""
-        check_scale(self._claims(self._units(*columns).step)[0])
+        check_scale(self.noise(*columns)[0])
         return pl.Float64()
 
-    def _units(self, *columns: pl.DataType) -> Units:
+    def units(self, *columns: pl.DataType) -> Units:
+        """Return the weights of the rows: distances from the middle of the bounds, in halves of a step."""
         return replace(_units_of(self.lower, self.upper, self.step, *columns), doubled=True)
 
     def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
         """Return what the histograms are of: distances from the middle of the bounds, and rows with a value."""
-        return (Evidence(OneCode(), self._units(*columns)), Evidence(OneCode()))
+        return (Evidence(OneCode(), self.units(*columns)), Evidence(OneCode()))
 
     @property
     def parts(self) -> int:
@@ -154,9 +158,10 @@ class Mean(Total):
         """One: each half of the claim scales it by what a row changes there."""
         return Fraction(1)
 
-    def noise(self) -> tuple[Claim, ...]:
+    def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:
         """Return the claims of the sum, in halves of a step, and of the count: half of the loss each."""
-        return self._claims(self.step or Fraction(1))  # a column's own last digit is at most one
+        # Where the step is not known, in whole ones: a last digit is at most that.
+        return self._claims(self.units(*columns).step if columns else self.step or Fraction(1))
 
     def _claims(self, step: Fraction) -> tuple[Claim, Claim]:
         half = replace(self.claim, loss=replace(self.claim.loss, value=self.claim.loss.value / 2), draws=1)
@@ -164,14 +169,12 @@ class Mean(Total):
 
     def answers_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> Answers:
         """Draw from the distances and the numbers of each group."""
-        units = self._units(*columns)
-        claims = self._claims(units.step)
+        claims = self.noise(*columns)
         distance, count = (noisy(total, claim) for total, claim in zip(totals, claims, strict=True))
-        low, high = float(self.lower), float(self.upper)
-        middle, half_step = float((self.lower + self.upper) / 2), float(units.step / 2)
+        low, high, half_step = float(self.lower), float(self.upper), float(self.units(*columns).step / 2)
 
         def mean(distance: Ints, count: Ints) -> NDArray[np.float64]:
-            return np.clip(middle + half_step * distance / np.maximum(count, 1), low, high)
+            return self._mean(distance, count, half_step)
 
         def ends() -> tuple[pl.Series, pl.Series]:
             # Each of the two is off by more with probability 0.025.
@@ -183,6 +186,14 @@ class Mean(Total):
             return pl.Series(least), pl.Series(most)
 
         return Answers(pl.Series(mean(distance, count)), ends)
+
+    def _mean(self, distance: Ints, count: Ints, half_step: float) -> NDArray[np.float64]:
+        low, high = float(self.lower), float(self.upper)
+        return np.clip(float((self.lower + self.upper) / 2) + half_step * distance / np.maximum(count, 1), low, high)
+
+    def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
+        """Return the means: distances over numbers, from the middle of the bounds."""
+        return pl.Series(self._mean(totals[0], totals[1], float(self.units(*columns).step / 2)))
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
         """Return None: the error of a mean depends on how many rows a group has."""

@@ -2,96 +2,79 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim, Loss
 from dp_polars._engines.bounding import Kept
-from dp_polars._engines.polars_engine import PolarsEngine
+from dp_polars._engines.polars_engine import PolarsEngine, is_a_person
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.release import bind
 from dp_polars._numeric import column_types
-from dp_polars._numeric.arrays import Ints, offsets, owners, positions, reduced
+from dp_polars._numeric.arrays import Ints
 from dp_polars._numeric.numbers import given, positive_fraction
 from dp_polars._queries.argmax import ArgMax
-from dp_polars._queries.choices import Choice
+from dp_polars._queries.choices import Choice, Quantile
+from dp_polars._queries.codings import OneCode
 from dp_polars._queries.histograms import Histogram
-from dp_polars._queries.scores import Runs
-from dp_polars.analysis._laws import block_probabilities
+from dp_polars._queries.measures import Total, ValueCounts, totals_of
+from dp_polars._queries.query import Evidence, HistogramQuery
+from dp_polars._queries.sums import Sum
+from dp_polars.analysis._simulated_choices import error_unit as choice_unit
+from dp_polars.analysis._simulated_choices import of_histograms, of_scores
+from dp_polars.analysis._simulated_numbers import law_of_counts, law_of_total
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from numpy.typing import NDArray
-
+    from dp_polars._engines.contract import Tally, Work
     from dp_polars._numeric.numbers import Number
     from dp_polars._queries.query import Columns, Query
+    from dp_polars.analysis._simulated_choices import Blocks
 
 # The columns of the result, after the keys.
 SIMULATED = [
     "output",
-    "selects",
-    "mechanism",
-    "loss",
-    "loss_unit",
-    "counted",
-    "left_out",
     "true_answer",
     "probability_true",
     "expected_error",
     "error_unit",
+    "expected_rank_error",
     "answer_5",
     "answer_95",
+    "counted",
+    "left_out",
+    "selects",
+    "mechanism",
+    "loss",
+    "loss_unit",
+    "ordered",
 ]
-
-
-# A hair less, so that a share that is met exactly (as in uniform laws) is not decided by rounding.
-_SHARES = (0.05 * (1 - 1e-12), 0.95 * (1 - 1e-12))
-
-
-@dataclass(frozen=True)
-class _Blocks:
-    """All answers of every group, from the lowest to the highest, in blocks that the mechanism can't tell apart.
-
-    Parameters
-    ----------
-    gaps, errors
-        Shape (n,): best score minus score as the mechanism sees it, and how wrong the answer truly is.
-    multiplicities
-        Shape (n,): answers in the block.
-    sizes
-        Shape (g,): blocks of each group, at least one.
-    answer
-        Block of each group, and position in it, shape (g,) each -> the answers.
-    counted, left_out
-        Shape (g,): rows or people that count, and those that the bounds dropped.
-    """
-
-    gaps: NDArray[np.float64]
-    errors: NDArray[np.float64]
-    multiplicities: Ints
-    sizes: Ints
-    answer: Callable[[Ints, Ints], pl.Series]
-    counted: Ints
-    left_out: Ints
+_ANSWERS = ("true_answer", "answer_5", "answer_95")
 
 
 @dataclass(frozen=True)
 class _Output:
-    """One output of a query on given rows."""
+    """One output of a query on given rows: `law` says at a claim how good each group's answer would be."""
 
     name: str
     query: Query
     error_unit: str
-    blocks: _Blocks
-    score_unit: Fraction | int = 1
+    counted: Ints
+    left_out: Ints
+    law: Callable[[Claim], pl.DataFrame]
+
+
+class Histograms(NamedTuple):
+    """Of one piece of evidence: of all rows, and of those that count."""
+
+    everything: Histogram
+    kept: Histogram
 
 
 def simulate(
@@ -125,18 +108,26 @@ def simulate(
     DataFrame
         One row per output, loss and group, in this order, groups in the order of the keys. The group's keys, then
 
-        - `output`, `selects`, `mechanism` (String), `loss` (Float64), `loss_unit` (String: "epsilon" or "rho");
-        - `counted`, `left_out` (Int64): how many rows or people count, and how many the query's bounds dropped. (In a
-          mode that counts people, one counts for each of their candidates.)
-        - `true_answer`: the answer without noise and without bounds, of several equally good ones the first; null in a
-          group without evidence, like the next two columns;
-        - `probability_true` (Float64): how probable an answer as good as the true one is;
-        - `expected_error` (Float64) and `error_unit` (String: "rows", "people" or "score"): the mean of how much worse
-          the private answer is. A mode: how many fewer rows or people have it. A quantile: how many ranks it is off.
-          An argmax: how much lower (for argmin: higher) its score is.
+        - `output` (String);
+        - `true_answer`: the answer without noise and without bounds on people (the bounds of a sum or a mean are part
+          of the question), of several equally good ones the first. Null in a group without evidence, like the four
+          columns that follow, but for counts and sums, which are 0 there;
+        - `probability_true` (Float64): how probable an answer as good as the true one is; of value counts, that all of
+          them are true; null for a mean, which hardly ever is;
+        - `expected_error` (Float64) and `error_unit` (String): the mean of how wrong the private answer is. A quantile,
+          a sum, a mean: how far it is from the true one, in "the column's unit", "days" (dates) or "seconds" (other
+          times). A count: in "rows" or "people"; value counts: the mean over their candidates. A mode: how many fewer
+          "rows" or "people" have it. An argmax: how much lower (for argmin: higher) its "score" is.
+        - `expected_rank_error` (Float64): how many rows or people a quantile is off, on average; else null. It says
+          little about a small group, whose few ranks are far apart.
         - `answer_5`, `answer_95`: the private answer is at least the one, and at most the other, with probability 0.95
-          each. The order is that of the candidates for a quantile; for modes and argmax, from the worst answer to the
-          best.
+          each. The order is that of the candidates for a quantile, that of numbers for a number (for value counts, of
+          each count); for modes and argmax, from the worst answer to the best.
+        - `counted`, `left_out` (Int64): how many rows or people count, and how many don't: the bounds dropped them, or
+          they are rows without a person, each of which is taken for one person. (In a mode that counts people, and in
+          value counts, a person counts for each of their candidates.)
+        - `selects`, `mechanism` (String), `loss` (Float64), `loss_unit` (String: "epsilon" or "rho");
+        - `ordered` (Boolean): whether the answers lie on a line, as those of quantiles, counts, sums and means do.
 
         `true_answer`, `answer_5` and `answer_95` have the answer's own type where all outputs share one, and are String
         otherwise.
@@ -148,10 +139,11 @@ def simulate(
 
     Notes
     -----
-    The laws are exact to float64 (see `selection_probabilities`) for the histogram that is counted. Where a person of
+    The laws are exact for the histogram that is counted: those of choices to float64 (see `selection_probabilities`),
+    those of counts and sums to a few 1e-9, those of means to about 1e-4. Where a person of
     the public frame has more rows or groups than the query's bounds allow, a random subset of them is kept, as in a
     release: then the result holds for one such draw of the bounds, and `left_out` says how much they dropped. Errors
-    are measured on all rows. It takes some 0.1 ms per output, loss and group.
+    are measured on all rows. It takes some 0.1 ms per choice, loss and group, and some milliseconds per mean.
 
     Examples
     --------
@@ -183,7 +175,7 @@ def simulate(
     tried = None if losses is None else _positive("losses", losses)
     parts = [_table(output, claim) for output in outputs for claim in _claims(output.query.claim, tried)]
     if len({part["true_answer"].dtype for part in parts}) > 1:
-        parts = [part.with_columns(pl.col("true_answer", "answer_5", "answer_95").cast(pl.String)) for part in parts]
+        parts = [_as_text(part) for part in parts]
     return pl.concat([pl.concat([keys, part], how="horizontal") for part in parts])
 
 
@@ -204,31 +196,57 @@ def _claims(asked: Claim, losses: list[Fraction] | None) -> Iterator[Claim]:
         yield asked
         return
     for value in losses:
-        loss = Loss(value, asked.loss.unit)
-        yield Claim.of(loss, asked.mechanism, asked.score_range, asked.contributions, asked.neighboring_relation)
+        yield replace(asked, loss=Loss(value, asked.loss.unit))  # the rate follows
 
 
 def _of_query(query: PrivateQuery, rows: pl.LazyFrame) -> tuple[pl.DataFrame, list[_Output]]:
     # The rows are public, so their plan may hold what a private one may not: it is not checked.
     engine = PolarsEngine(rows, lambda: rows)
     work = bind(query, engine)
-    unbounded = tuple(replace(tally, kept=Kept()) for tally in work.tallies)
-    both = replace(work, tallies=(*unbounded, *work.tallies))
-    histograms = engine.histograms(both)
+    # The weights of a sum don't say how many rows it is of.
+    wanted = [
+        [*(work.tallies[n] for n in output.tallies), *_counting(output.query, work.tallies[output.tallies[0]])]
+        for output in work.outputs
+    ]
+    tallies = tuple(tally for own in wanted for tally in own)
+    kept = iter(engine.histograms(replace(work, tallies=tallies)))
+    everything = iter(_unbounded(engine, replace(work, tallies=tallies)))
     outputs = []
-    for output in work.outputs:
-        (tally,) = output.tallies
-        everything, kept = histograms[tally], histograms[tally + len(unbounded)]
-        blocks = _of_histograms(_choice(output.query), output.types, everything, kept)
-        outputs.append(_Output(output.name, output.query, query.protection.counts(output.query), blocks))
+    for output, own in zip(work.outputs, wanted, strict=True):
+        unit = query.protection.counts(output.query)
+        parts = [Histograms(next(everything), next(kept)) for _ in own]
+        outputs.append(_output(output.name, output.query, output.types, unit, parts))
     return pl.DataFrame() if work.keys is None else work.keys, outputs
 
 
-def _choice(query: Query) -> Choice:
-    if not isinstance(query, Choice):
-        msg = f"query must be of modes and quantiles, got a {query}."
-        raise TypeError(msg)
-    return query
+def _counting(query: Query, tally: Tally) -> list[Tally]:
+    """Return what counts the rows of a sum."""
+    return [replace(tally, evidence=Evidence(OneCode()))] if isinstance(query, Sum) else []
+
+
+def _unbounded(engine: PolarsEngine, work: Work) -> list[Histogram]:
+    """Return the histograms of all rows. Each row without a person stands for one more."""
+    tallies = tuple(replace(tally, kept=Kept()) for tally in work.tallies)
+    histograms = engine.histograms(replace(work, tallies=tallies))
+    unit = work.privacy_unit
+    if unit is None:
+        return histograms
+
+    def of_nobody(frame: pl.LazyFrame) -> pl.LazyFrame:
+        rows = work.rows(frame)
+        return rows.filter(~is_a_person(unit, rows.collect_schema()[unit]))
+
+    as_rows = tuple(replace(tally, people=False) for tally in tallies)
+    others = engine.histograms(replace(work, privacy_unit=None, tallies=as_rows, rows=of_nobody))
+    return [_added(a, b, tally.coding.size) for a, b, tally in zip(histograms, others, work.tallies, strict=True)]
+
+
+def _added(one: Histogram, other: Histogram, size: int) -> Histogram:
+    """Return the sum of two histograms of the same groups."""
+    owners = [np.repeat(np.arange(len(each.sizes)), each.sizes) for each in (one, other)]
+    order = np.argsort(np.concatenate(owners), kind="stable")
+    codes, weights = np.append(one.codes, other.codes)[order], np.append(one.weights, other.weights)[order]
+    return Histogram.of_rows(codes, weights, one.sizes + other.sizes, size)
 
 
 def _of_expression(
@@ -237,136 +255,84 @@ def _of_expression(
     if expr._columns is None:
         msg = "query must not be an expression with over.\n\nHint: leave over out and give its columns as by."
         raise ValueError(msg)
-    name = expr.meta.output_name()
-    lists = expr._columns[0].implode().alias("")
+    query, name = expr.query, expr.meta.output_name()
+    if query.needs_people:
+        msg = f"query must be of a private frame, where it is known who is a person, for a {query}."
+        raise ValueError(msg)
+    # A count of rows reads no column: any will do.
+    lists = (expr._columns[0] if expr._columns else pl.int_range(pl.len())).implode().alias("")
     grouped = (rows.select(lists) if by is None else rows.group_by(by, maintain_order=True).agg(lists)).collect()
     keys, column = grouped.drop(""), grouped[""]
     values, lengths = column.explode(empty_as_null=False), column.list.len().to_numpy().astype(np.int64)
-    query, dtype = expr.query, values.dtype
-    query.answer_type(dtype)
+    types = (values.dtype,) if expr._columns else ()
+    query.answer_type(*types)
     if isinstance(query, ArgMax):
-        blocks = _of_scores(values, lengths, query.lowest)
-        return keys, [_Output(name, query, "score", blocks, column_types.tick(dtype) or 1)]
-    coding = _choice(query).coding(dtype)
-    histogram = Histogram.of_rows(coding.encoder()([values]), None, lengths, coding.size)
-    blocks = _of_histograms(_choice(query), (dtype,), histogram, histogram)
-    return keys, [_Output(name, query, "rows", blocks)]
+        blocks = of_scores(values, lengths, query.lowest)
+        return keys, [_of_blocks(name, query, "score", blocks, column_types.tick(values.dtype) or 1)]
+    if not isinstance(query, HistogramQuery):
+        raise _no_law(query)
+    evidence = [*query.evidence(*types), *([Evidence(OneCode())] if isinstance(query, Sum) else [])]
+    parts = []
+    for each in evidence:
+        weights = None if each.weighing is None else each.weighing.weigher()([values])
+        histogram = Histogram.of_rows(each.coding.encoder()([values]), weights, lengths, each.coding.size)
+        parts.append(Histograms(histogram, histogram))
+    return keys, [_output(name, query, types, "rows", parts)]
 
 
-def _of_histograms(query: Choice, types: Columns, everything: Histogram, kept: Histogram) -> _Blocks:
-    """Return the blocks of a mode or a quantile; `kept`, the histogram after the bounds, is part of `everything`."""
-    codes, truly, sizes = everything.codes, everything.weights, everything.sizes
-    seen = np.zeros_like(truly)
-    seen[_positions(everything, kept)] = kept.weights
-    draw = query.draw(*types)
-    all_runs, kept_runs = (Runs.of_counts(codes, counts, sizes) for counts in (truly, seen))
-    true_slots, slots = (draw.score.slots(runs, draw.size) for runs in (all_runs, kept_runs))
-    errors = true_slots.gaps / draw.score.unit
-    order = np.arange(len(errors))
-    if not query.is_ordered:  # from the worst to the best
-        order = np.lexsort((slots.first, -errors, owners(slots.sizes)))
-    # In a group of which nothing is kept all candidates are as good.
-    gaps = np.where(np.repeat(kept_runs.totals == 0, slots.sizes), 0, slots.gaps)
-    first = slots.first[order]
-
-    def answer(block: Ints, position: Ints) -> pl.Series:
-        start = first[block]
-        return query.named(np.where(start >= 0, start + position, all_runs.nth_unoccupied(position)), *types)
-
-    counted = kept_runs.totals
-    return _Blocks(
-        gaps[order].astype(np.float64),
-        errors[order],
-        slots.multiplicities[order],
-        slots.sizes,
-        answer,
-        counted,
-        all_runs.totals - counted,
-    )
+def _output(name: str, query: HistogramQuery, types: Columns, unit: str, parts: list[Histograms]) -> _Output:
+    """Return the output from the histograms of its evidence; the last one counts."""
+    if isinstance(query, Choice):
+        ((everything, kept),) = parts
+        own = choice_unit(query) if isinstance(query, Quantile) else unit
+        return _of_blocks(name, query, own, of_histograms(query, types, everything, kept))
+    if isinstance(query, ValueCounts):
+        ((everything, kept),) = parts
+        truly, seen = (query.counts_of(each, *types) for each in (everything, kept))
+        size = query.evidence(*types)[0].coding.size
+        counted, all_of_them = (each.reshape(-1, size).sum(axis=1) for each in (seen, truly))
+        law = law_of_counts(query, types, truly, seen)
+        return _Output(name, query, unit, counted, all_of_them - counted, law)
+    if isinstance(query, Total):
+        totals, kept_totals = ([totals_of(histogram) for histogram in each] for each in zip(*parts, strict=True))
+        counted, left_out = kept_totals[-1], totals[-1] - kept_totals[-1]
+        law = law_of_total(query, types, totals[: query.parts], kept_totals[: query.parts])
+        return _Output(name, query, query.error_unit or unit, counted, left_out, law)
+    raise _no_law(query)
 
 
-def _positions(everything: Histogram, part: Histogram) -> Ints:
-    """Return where the pairs of a part stand in the whole."""
-    bits = np.uint64(int(everything.codes.max(initial=0)).bit_length())
-
-    def cells(each: Histogram) -> NDArray[np.uint64]:
-        return owners(each.sizes).view(np.uint64) << bits | each.codes.astype(np.uint64)
-
-    return np.searchsorted(cells(everything), cells(part))
+def _no_law(query: Query) -> TypeError:
+    return TypeError(f"query must be of choices, counts, sums and means, got a {query}.")
 
 
-def _of_scores(values: pl.Series, lengths: Ints, lowest: bool) -> _Blocks:
-    """Return the blocks of an argmax, a row each. A group that offers no score has one block, whose answer is null."""
-    numbers = column_types.exact_values(values)
-    offered = np.isfinite(numbers) if values.dtype.is_float() else values.is_not_null().to_numpy()
-    owner, position, numbers = (each[offered] for each in (owners(lengths), positions(0, lengths), numbers))
-    counted = np.bincount(owner, minlength=len(lengths))
-    best = np.repeat(reduced(np.minimum if lowest else np.maximum, numbers, counted), counted[counted > 0])
-    high, low = (numbers, best) if lowest else (best, numbers)
-    gaps = column_types.gaps_between(high, low).astype(np.float64)  # an infinite one has probability 0
-    errors = gaps * float(column_types.tick(values.dtype) or 1)
+def _of_blocks(name: str, query: Query, unit: str, blocks: Blocks, score_unit: Fraction | int = 1) -> _Output:
+    def law(claim: Claim) -> pl.DataFrame:
+        return blocks.law(claim.rate * score_unit, claim.mechanism)
 
-    nothing = np.flatnonzero(counted == 0)
-    owner, position = np.append(owner, nothing), np.append(position, np.full(len(nothing), -1))
-    gaps, errors = np.append(gaps, np.zeros(len(nothing))), np.append(errors, np.zeros(len(nothing)))
-    order = np.lexsort((position, -gaps, owner))
-    rows = position[order]
-
-    def answer(block: Ints, _: Ints) -> pl.Series:
-        return pl.Series(rows[block]).cast(pl.UInt32, strict=False)  # −1 becomes null
-
-    one, nobody = np.ones(len(rows), np.int64), np.zeros_like(counted)
-    return _Blocks(gaps[order], errors[order], one, np.maximum(counted, 1), answer, counted, nobody)
+    return _Output(name, query, unit, blocks.counted, blocks.left_out, law)
 
 
 def _table(output: _Output, claim: Claim) -> pl.DataFrame:
     """Return the result for one output at a claim, a row per group."""
-    blocks, rate = output.blocks, claim.rate * output.score_unit
-    bounds = offsets(blocks.sizes)
-    begins = bounds[:-1]
-    law = np.empty(len(blocks.gaps))
-    ranges = np.empty((len(begins), 2, 2), np.int64)
-    for group, (start, end) in enumerate(pairwise(bounds.tolist())):
-        part = slice(start, end)
-        law[part] = block_probabilities(blocks.gaps[part], blocks.multiplicities[part], rate, claim.mechanism)
-        ranges[group] = [_at_share(share, law[part], blocks.multiplicities[part]) for share in _SHARES]
-    ranges[:, :, 0] += begins[:, None]
-    right = blocks.errors == 0
-    # An error that overflows has probability 0.
-    wrong = np.multiply(law, blocks.errors, out=np.zeros_like(law), where=law > 0)
-    evidence = pl.Series(blocks.counted + blocks.left_out > 0)
-    first_right = np.minimum.reduceat(np.where(right, np.arange(len(law)), len(law)), begins)
-    return pl.DataFrame(
-        {
-            "counted": blocks.counted,
-            "left_out": blocks.left_out,
-            "true_answer": blocks.answer(first_right, np.zeros_like(first_right)),
-            "probability_true": np.minimum(np.add.reduceat(np.where(right, law, 0), begins), 1),
-            "expected_error": np.add.reduceat(wrong, begins),
-            "answer_5": blocks.answer(*ranges[:, 0].T),
-            "answer_95": blocks.answer(*ranges[:, 1].T),
-        }
-    ).select(
-        pl.lit(output.name).alias("output"),
-        pl.lit(str(output.query)).alias("selects"),
-        pl.lit(claim.mechanism).alias("mechanism"),
-        pl.lit(float(claim.loss.value)).alias("loss"),
-        pl.lit(claim.loss.unit).alias("loss_unit"),
-        "counted",
-        "left_out",
-        *(
-            pl.when(evidence).then(pl.col(name)).alias(name)
-            for name in ("true_answer", "probability_true", "expected_error")
-        ),
-        pl.lit(output.error_unit).alias("error_unit"),
-        "answer_5",
-        "answer_95",
-    )
+    law = output.law(claim)
+    if "expected_rank_error" not in law.columns:
+        law = law.with_columns(expected_rank_error=pl.lit(None, pl.Float64))
+    return law.with_columns(
+        output=pl.lit(output.name),
+        error_unit=pl.lit(output.error_unit),
+        counted=pl.Series(output.counted),
+        left_out=pl.Series(output.left_out),
+        selects=pl.lit(str(output.query)),
+        mechanism=pl.lit(claim.mechanism),
+        loss=pl.lit(float(claim.loss.value)),
+        loss_unit=pl.lit(claim.loss.unit),
+        ordered=pl.lit(isinstance(output.query, (Quantile, Total))),
+    ).select(SIMULATED)
 
 
-def _at_share(share: float, law: NDArray[np.float64], multiplicities: Ints) -> tuple[int, int]:
-    """Return the block, and the place in it, of the first answer that so many of the draws don't exceed."""
-    upto = np.cumsum(law)
-    block = min(int(np.searchsorted(upto, share)), len(law) - 1)
-    missing, size = share - (upto[block] - law[block]), int(multiplicities[block])
-    return block, min(max(math.ceil(missing / law[block] * size) - 1, 0), size - 1)
+def _as_text(part: pl.DataFrame) -> pl.DataFrame:
+    """Return the answers as text, also where they are lists of counts."""
+    if isinstance(part["true_answer"].dtype, pl.List):
+        one = pl.format("{}: {}", pl.element().struct.field("value"), pl.element().struct.field("count"))
+        return part.with_columns(pl.col(name).list.eval(one).list.join(", ") for name in _ANSWERS)
+    return part.with_columns(pl.col(_ANSWERS).cast(pl.String))

@@ -41,6 +41,7 @@ _MECHANISMS = {
     "permute_and_flip": "permute-and-flip",
     "exponential": "exponential mechanism",
     LAPLACE: "report-noisy-max, Laplace noise",
+    **_panels.NOISE,
 }
 _BOTH: tuple[Comparable, ...] = ("permute_and_flip", "exponential")
 _SYMBOLS = {"epsilon": "ε", "rho": "ρ"}
@@ -236,7 +237,8 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
 
     With several losses: probability of the true answer and expected error against the loss, a line for the median over
     all groups that have a true answer and a band for the middle 80% of them. With one loss: a bar per group, and for
-    quantiles of numbers or dates the 5–95% range of its answer; of more than 30 groups, the shares that do as well.
+    numbers and for quantiles of numbers or dates the 5–95% range of its answer; of more than 30 groups, the shares that
+    do as well. A number has no panel of the probability: hardly any is the true one.
 
     Parameters
     ----------
@@ -264,7 +266,7 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
     if missing:
         msg = f"frame must have the columns of dp_polars.analysis.simulate, it lacks {missing}."
         raise ValueError(msg)
-    known = frame.filter(pl.col("true_answer").is_not_null())
+    known = frame.filter(pl.col("expected_error").is_not_null())
     if not known.height:
         msg = "frame must have a row with a true answer, got none.\n\nHint: do candidates and keys match the rows?"
         raise ValueError(msg)

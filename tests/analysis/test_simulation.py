@@ -40,10 +40,13 @@ def expected_row(scores, rate, mechanism, *, seen=None, unit=1, by_score):
     upto = np.cumsum(law[list(order)])
     at = [order[int(np.searchsorted(upto, share))] for share in (0.05, 0.95)]
     right = [i for i in range(len(scores)) if errors[i] == 0]
+    of_scores = (law * errors).sum()
+    distances = abs(np.arange(len(scores)) - right[0])
     return law, {
         "true_answer": right[0],
         "probability_true": law[right].sum(),
-        "expected_error": (law * errors).sum(),
+        "expected_error": of_scores if by_score else (law * distances).sum(),
+        "expected_rank_error": None if by_score else of_scores,
         "answer_5": at[0],
         "answer_95": at[1],
     }
@@ -51,7 +54,9 @@ def expected_row(scores, rate, mechanism, *, seen=None, unit=1, by_score):
 
 def assert_row(row, expected, answers):
     for name, value in expected.items():
-        if name.endswith(("answer", "_5", "_95")):
+        if value is None:
+            assert row[name] is None, name
+        elif name.endswith(("answer", "_5", "_95")):
             assert row[name] == answers[value], name
         else:
             assert row[name] == pytest.approx(value, rel=1e-11), name
@@ -95,7 +100,9 @@ def test_an_expression_agrees_with_brute_force_and_with_draws(kind, loss):
     public = pl.DataFrame({"x": CODES})
     (row,) = analysis.simulate(expr, public).rows(named=True)
     assert_row(row, expected, range(SIZE))
-    assert (row["output"], row["error_unit"], row["counted"], row["left_out"]) == ("x", "rows", len(CODES), 0)
+    unit = "rows" if kind == "mode" else "the column's unit"
+    assert (row["output"], row["error_unit"], row["counted"], row["left_out"]) == ("x", unit, len(CODES), 0)
+    assert row["ordered"] == (kind != "mode")
     assert (row["mechanism"], row["loss_unit"], row["loss"]) == (
         claim.mechanism,
         claim.loss.unit,
@@ -129,7 +136,7 @@ def test_a_query_agrees_with_brute_force_and_with_releases(people):
     result = analysis.simulate(query(2), public)
     assert result.get_column("output").to_list() == ["top", "top", "middle", "middle"]
     assert result.get_column("g").to_list() == [0, 1, 0, 1]
-    assert set(result["error_unit"]) == {"people"} if not people else {"people", "rows"}
+    assert result["error_unit"].to_list() == ["people"] * 2 + ["the column's unit"] * 2
     many = pl.DataFrame({"g": np.repeat(np.arange(DRAWS), len(CODES)), "x": CODES * DRAWS})
     person = pl.col("g") // 2 * len(CODES) + pl.int_range(pl.len()) % len(CODES)
     released = query(DRAWS).release(many.with_columns(p=person))
@@ -197,7 +204,7 @@ def test_bounds_drop_rows_and_errors_are_measured_on_all():
         pl.col("x").dp.median(range(4), epsilon=1), pl.col("x").dp.mode(range(4), epsilon=1).alias("m")
     )
     median, mode = analysis.simulate(query, public).rows(named=True)
-    assert (median["counted"], median["left_out"], median["error_unit"]) == (8, 14, "rows")
+    assert (median["counted"], median["left_out"], median["error_unit"]) == (8, 14, "the column's unit")
     kept = [0, 0, 1, 1, 2, 2, 2, 2]
     claim = query.asks[0].query.claim
     _, expected = expected_row(
@@ -328,18 +335,8 @@ def test_answers_have_the_type_of_the_query(series, expr, true):
     released = public.select(expr)["x"].dtype
     assert {result[name].dtype for name in ("true_answer", "answer_5", "answer_95")} == {released}
     assert result.schema.names() == [
-        *(
-            "output",
-            "selects",
-            "mechanism",
-            "loss",
-            "loss_unit",
-            "counted",
-            "left_out",
-            "true_answer",
-            "probability_true",
-        ),
-        *("expected_error", "error_unit", "answer_5", "answer_95"),
+        *("output", "true_answer", "probability_true", "expected_error", "error_unit", "expected_rank_error"),
+        *("answer_5", "answer_95", "counted", "left_out", "selects", "mechanism", "loss", "loss_unit", "ordered"),
     ]
 
 

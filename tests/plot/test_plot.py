@@ -177,6 +177,7 @@ def test_simulation_over_losses(tmp_path):
         "loss ε of one person to this output",
         "loss ρ of one person to this output",
         "expected error (people)",
+        "expected error (in the column's unit)",
         "probability of the true answer",
     ):
         assert text in said
@@ -185,7 +186,7 @@ def test_simulation_over_losses(tmp_path):
     assert any(m == pytest.approx(part["probability_true"].median()) for m in middles)
     alone = plot.simulation(analysis.simulate(dpp.median("income", range(201), rho=0.1), public(1, 50), losses=[1, 2]))
     assert "groups" not in texts(alone)
-    assert "expected error (rows)" in texts(alone)
+    assert "expected error (in the column's unit)" in texts(alone)
 
 
 def test_simulation_over_groups(tmp_path):
@@ -238,7 +239,7 @@ def test_simulation_of_many_groups(tmp_path):
 
 def test_bad_simulations():
     frame = analysis.simulate(dpp.median("income", range(201), epsilon=0.3), public(1, 20))
-    with pytest.raises(ValueError, match=r"lacks \['loss', 'answer_5'\]"):
+    with pytest.raises(ValueError, match=r"lacks \['answer_5', 'loss'\]"):
         plot.simulation(frame.drop("answer_5", "loss"))
     with pytest.raises(ValueError, match="a row with a true answer"):
         plot.simulation(frame.clear())

@@ -1,0 +1,212 @@
+"""The laws of private choices on public rows: all answers of a group, in blocks, and how probable each block is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from dp_polars._numeric import column_types
+from dp_polars._numeric.arrays import Ints, owners, positions, reduced
+from dp_polars._queries.choices import Quantile
+from dp_polars._queries.grids import Grid
+from dp_polars._queries.scores import Runs
+from dp_polars.analysis._laws import block_probabilities
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dp_polars._accounting.claims import Mechanism
+    from dp_polars._queries.candidates import Ordered
+    from dp_polars._queries.choices import Choice
+    from dp_polars._queries.histograms import Histogram
+    from dp_polars._queries.query import Columns
+
+# A hair less, so that a share that is met exactly (as in uniform laws) is not decided by rounding.
+_SHARES = (0.05 * (1 - 1e-12), 0.95 * (1 - 1e-12))
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """All answers of every group, from the lowest to the highest, in blocks that the mechanism can't tell apart.
+
+    Parameters
+    ----------
+    gaps, errors
+        Shape (n,): best score minus score as the mechanism sees it, and how much worse than the best the answer truly
+        is.
+    distances
+        Shape (n,): how far the answers are from the true one, on average, where they lie on a line. None: they don't.
+    multiplicities
+        Shape (n,): answers in the block.
+    sizes
+        Shape (g,): blocks of each group, at least one.
+    answer
+        Block of each group, and position in it, shape (g,) each -> the answers.
+    counted, left_out
+        Shape (g,): rows or people that count, and those that don't: the bounds dropped them, or they have no person.
+    has_truth
+        Shape (g,): whether the group has a true answer.
+    """
+
+    gaps: NDArray[np.float64]
+    errors: NDArray[np.float64]
+    distances: NDArray[np.float64] | None
+    multiplicities: Ints
+    sizes: Ints
+    answer: Callable[[Ints, Ints], pl.Series]
+    counted: Ints
+    left_out: Ints
+    has_truth: NDArray[np.bool_]
+
+    def law(self, rate: Fraction, mechanism: Mechanism) -> pl.DataFrame:
+        """Return the law of the answers at a rate, a row per group."""
+        ends = np.cumsum(self.sizes)
+        starts = ends - self.sizes
+        law = np.empty(len(self.gaps))
+        ranges = np.empty((len(starts), 2, 2), np.int64)
+        for group, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+            part = slice(start, end)
+            law[part] = block_probabilities(self.gaps[part], self.multiplicities[part], rate, mechanism)
+            ranges[group] = [_at_share(share, law[part], self.multiplicities[part]) for share in _SHARES]
+        ranges[:, :, 0] += starts[:, None]
+        right = self.errors == 0
+        first_right = np.minimum.reduceat(np.where(right, np.arange(len(law)), len(law)), starts)
+        of_scores = _mean(law, self.errors, starts)
+        # Where the answers lie on a line, it tells most how far they are from the true one on it.
+        on_the_line = None if self.distances is None else _mean(law, self.distances, starts)
+        return pl.DataFrame(
+            {
+                "true_answer": self.answer(first_right, np.zeros_like(first_right)),
+                "probability_true": np.minimum(np.add.reduceat(np.where(right, law, 0), starts), 1),
+                "expected_error": of_scores if on_the_line is None else on_the_line,
+                "expected_rank_error": None if on_the_line is None else of_scores,
+                "answer_5": self.answer(*ranges[:, 0].T),
+                "answer_95": self.answer(*ranges[:, 1].T),
+            },
+            schema_overrides={"expected_rank_error": pl.Float64},
+        ).with_columns(
+            pl.when(pl.Series(self.has_truth)).then(pl.col(name)).alias(name)
+            for name in ("true_answer", "probability_true", "expected_error", "expected_rank_error")
+        )
+
+
+def _mean(law: NDArray[np.float64], errors: NDArray[np.float64], starts: Ints) -> NDArray[np.float64]:
+    """Return the mean of each group. An error that overflows has probability 0."""
+    wrong: NDArray[np.float64] = np.multiply(law, errors, out=np.zeros_like(law), where=law > 0)
+    return np.add.reduceat(wrong, starts)
+
+
+def of_histograms(query: Choice, types: Columns, everything: Histogram, kept: Histogram) -> Blocks:
+    """Return the blocks of a mode or a quantile; `kept`, the histogram after the bounds, is part of `everything`."""
+    groups = len(everything.sizes)
+    counted, left_out = _totals(kept), _totals(everything) - _totals(kept)
+    everything, kept = query.scored(everything, *types), query.scored(kept, *types)
+    codes, truly, sizes = everything.codes, everything.weights, everything.sizes
+    seen = np.zeros_like(truly)
+    seen[_positions(everything, kept)] = kept.weights
+    draw = query.draw(*types)
+    all_runs, kept_runs = (Runs.of_counts(codes, counts, sizes) for counts in (truly, seen))
+    true_slots, slots = (draw.score.slots(runs, draw.size) for runs in (all_runs, kept_runs))
+    errors = true_slots.gaps / draw.score.unit
+    # In a group of which nothing is kept all candidates are as good.
+    gaps = np.where(np.repeat(kept_runs.totals == 0, slots.sizes), 0, slots.gaps)
+    owner = np.repeat(np.arange(groups), slots.sizes)
+    order, distances = np.arange(len(errors)), None
+    if isinstance(query, Quantile):
+        right = np.flatnonzero(errors == 0)
+        true_codes = slots.first[right[np.searchsorted(owner[right], np.arange(groups))]]
+        distances = _distances(query.candidates, slots.first, slots.multiplicities, true_codes[owner])
+    else:  # from the worst to the best
+        order = np.lexsort((slots.first, -errors, owner))
+    first = slots.first[order]
+
+    def answer(block: Ints, position: Ints) -> pl.Series:
+        start = first[block]
+        return query.named(np.where(start >= 0, start + position, all_runs.nth_unoccupied(position)), *types)
+
+    return Blocks(
+        gaps[order].astype(np.float64),
+        errors[order],
+        distances,
+        slots.multiplicities[order],
+        slots.sizes,
+        answer,
+        counted,
+        left_out,
+        all_runs.totals > 0,
+    )
+
+
+def error_unit(query: Quantile) -> str:
+    """Return what distances between the candidates are measured in."""
+    if not query.fixed_type.is_temporal():
+        return "the column's unit"
+    return "days" if query.fixed_type == pl.Date else "seconds"
+
+
+def _distances(candidates: Ordered, first: Ints, multiplicities: Ints, true: Ints) -> NDArray[np.float64]:
+    """Return how far the candidates from `first` on are from the true one, on average; it is not inside a block."""
+    dtype = candidates.dtype
+    unit = (86_400 if dtype == pl.Date else 1) * 10**9 if dtype.is_temporal() else 1
+    if isinstance(candidates, Grid):
+        return abs(first + (multiplicities - 1) / 2 - true) * float(candidates.step / unit)
+    if dtype.is_float():
+        values = column_types.floats(candidates.values)
+    else:
+        physical = column_types.integers(candidates.values)
+        values = (physical - physical[0]).astype(np.float64) * float((column_types.tick(dtype) or 1) / Fraction(unit))
+    upto = np.append(0.0, np.cumsum(values - values[0]))
+    return abs((upto[first + multiplicities] - upto[first]) / multiplicities - (values - values[0])[true])
+
+
+def _totals(histogram: Histogram) -> Ints:
+    return Runs.of_counts(histogram.codes, histogram.weights, histogram.sizes).totals
+
+
+def _positions(everything: Histogram, part: Histogram) -> Ints:
+    """Return where the pairs of a part stand in the whole."""
+    bits = np.uint64(int(everything.codes.max(initial=0)).bit_length())
+
+    def cells(each: Histogram) -> NDArray[np.uint64]:
+        owner = np.repeat(np.arange(len(each.sizes), dtype=np.uint64), each.sizes)
+        return owner << bits | each.codes.astype(np.uint64)
+
+    return np.searchsorted(cells(everything), cells(part))
+
+
+def of_scores(values: pl.Series, lengths: Ints, lowest: bool) -> Blocks:
+    """Return the blocks of an argmax, a row each. A group that offers no score has one block, whose answer is null."""
+    numbers = column_types.exact_values(values)
+    offered = np.isfinite(numbers) if values.dtype.is_float() else values.is_not_null().to_numpy()
+    owner, position, numbers = (each[offered] for each in (owners(lengths), positions(0, lengths), numbers))
+    counted = np.bincount(owner, minlength=len(lengths))
+    best = np.repeat(reduced(np.minimum if lowest else np.maximum, numbers, counted), counted[counted > 0])
+    high, low = (numbers, best) if lowest else (best, numbers)
+    gaps = column_types.gaps_between(high, low).astype(np.float64)  # an infinite one has probability 0
+    errors = gaps * float(column_types.tick(values.dtype) or 1)
+
+    nothing = np.flatnonzero(counted == 0)
+    owner, position = np.append(owner, nothing), np.append(position, np.full(len(nothing), -1))
+    gaps, errors = np.append(gaps, np.zeros(len(nothing))), np.append(errors, np.zeros(len(nothing)))
+    order = np.lexsort((position, -gaps, owner))
+    rows = position[order]
+
+    def answer(block: Ints, _: Ints) -> pl.Series:
+        return pl.Series(rows[block]).cast(pl.UInt32, strict=False)  # −1 becomes null
+
+    one, nobody = np.ones(len(rows), np.int64), np.zeros_like(counted)
+    return Blocks(gaps[order], errors[order], None, one, np.maximum(counted, 1), answer, counted, nobody, counted > 0)
+
+
+def _at_share(share: float, law: NDArray[np.float64], multiplicities: Ints) -> tuple[int, int]:
+    """Return the block, and the place in it, of the first answer that so many of the draws don't exceed."""
+    upto = np.cumsum(law)
+    block = min(int(np.searchsorted(upto, share)), len(law) - 1)
+    missing, size = share - (upto[block] - law[block]), int(multiplicities[block])
+    return block, min(max(math.ceil(missing / law[block] * size) - 1, 0), size - 1)

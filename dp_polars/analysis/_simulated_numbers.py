@@ -1,0 +1,157 @@
+"""The laws of private numbers on public rows: what noise makes of the totals that the bounds leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import polars as pl
+
+from dp_polars._mechanisms.noise import check_scale, noise_bound
+from dp_polars._queries.measures import Measure, ValueCounts
+from dp_polars._queries.sums import Mean, Sum
+from dp_polars.analysis._noise_laws import NoiseLaw
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dp_polars._accounting.claims import Claim
+    from dp_polars._numeric.arrays import Ints
+    from dp_polars._queries.measures import Total
+    from dp_polars._queries.query import Columns
+
+MeasureT = TypeVar("MeasureT", bound=Measure)
+
+# Both ends of a range are exceeded with this probability.
+_END = 0.05
+# Noisy counts that a mean's law is added up over.
+_CELLS = 2049
+
+
+def law_of_total(query: Total, types: Columns, truly: list[Ints], kept: list[Ints]) -> Callable[[Claim], pl.DataFrame]:
+    """Return what gives the law of a count, a sum or a mean at a claim, a row per group.
+
+    Parameters
+    ----------
+    truly, kept
+        Of each piece of evidence, the sum of weights of each group, shape (g,): of all rows, and of those that count.
+    """
+    if isinstance(query, Mean):
+        return lambda claim: _of_mean(_at(query, claim), types, truly, kept)
+    step = float(query.units(*types).step) if isinstance(query, Sum) else 1.0
+
+    def law(claim: Claim) -> pl.DataFrame:
+        noise, noisy = _noise(_at(query, claim), types)
+        bound, bias = noise_bound(noise, 2 * _END), kept[0] - truly[0]
+        return pl.DataFrame(
+            {
+                "true_answer": query.named(truly, *types),
+                "probability_true": noisy.probability(bias),
+                "expected_error": noisy.error(bias) * step,
+                "answer_5": query.named([kept[0] - bound], *types),
+                "answer_95": query.named([kept[0] + bound], *types),
+            }
+        )
+
+    return law
+
+
+def law_of_counts(query: ValueCounts, types: Columns, truly: Ints, kept: Ints) -> Callable[[Claim], pl.DataFrame]:
+    """Return what gives the law of the counts of all candidates at a claim, a row per group.
+
+    Parameters
+    ----------
+    truly, kept
+        The counts of all candidates, group after group: of all rows, and of those that count.
+    """
+    size = query.evidence(*types)[0].coding.size
+
+    def law(claim: Claim) -> pl.DataFrame:
+        noise, noisy = _noise(_at(query, claim), types)
+        bound, bias = noise_bound(noise, 2 * _END), kept - truly
+        return pl.DataFrame(
+            {
+                "true_answer": query.named(truly, *types),
+                "probability_true": noisy.probability(bias).reshape(-1, size).prod(axis=1),
+                "expected_error": noisy.error(bias).reshape(-1, size).mean(axis=1),
+                "answer_5": query.named(kept - bound, *types),
+                "answer_95": query.named(kept + bound, *types),
+            }
+        )
+
+    return law
+
+
+def _at(query: MeasureT, claim: Claim) -> MeasureT:
+    return query.with_claim(claim)
+
+
+def _noise(query: Measure, types: Columns) -> tuple[Claim, NoiseLaw]:
+    (claim,) = query.noise(*types)
+    check_scale(claim)
+    return claim, NoiseLaw(claim)
+
+
+def _of_mean(query: Mean, types: Columns, truly: list[Ints], kept: list[Ints]) -> pl.DataFrame:
+    """Return the law of a mean: given the noisy count, it is a line in the noise of the sum, cut at the bounds."""
+    claims = query.noise(*types)
+    for claim in claims:
+        check_scale(claim)
+    noisy = NoiseLaw(claims[0])
+    low, high = float(query.lower), float(query.upper)
+    middle, unit = (low + high) / 2, float(query.units(*types).step) / 2
+    off, shares = _cells(claims[1])
+    true = query.named(truly, *types).to_numpy()
+    ends, errors = np.empty((len(true), 2)), np.empty(len(true))
+    for group, (distance, count) in enumerate(zip(*(part.tolist() for part in kept), strict=True)):
+        per_unit = np.maximum(count + off, 1) / unit
+
+        def noise_at(mean: Any, per_unit: Any = per_unit, distance: int = distance) -> Any:  # noqa: ANN401
+            """Return the noise of the sum, for each noisy count, at which the mean is this one before it is cut."""
+            return (mean - middle) * per_unit - distance
+
+        def up_to(means: NDArray[np.float64], noise_at: Any = noise_at) -> NDArray[np.float64]:  # noqa: ANN401
+            upto: NDArray[np.float64] = noisy.up_to(np.floor(noise_at(means[:, None]))) @ shares
+            return upto
+
+        ends[group] = _quantiles(up_to, low, high)
+        at, at_low, at_high = noise_at(true[group]), noise_at(low), noise_at(high)
+        above = noisy.excess(at) - noisy.excess(at_high)
+        below = noisy.excess(-at) - noisy.excess(-at_low)
+        errors[group] = ((above + below) / per_unit) @ shares
+    return pl.DataFrame(
+        {
+            "true_answer": true,
+            "probability_true": pl.Series([None] * len(true), dtype=pl.Float64),
+            "expected_error": errors,
+            "answer_5": ends[:, 0],
+            "answer_95": ends[:, 1],
+        }
+    ).with_columns(  # a group without values has no mean
+        pl.when(pl.Series(truly[1] > 0)).then(pl.col(name)).alias(name) for name in ("true_answer", "expected_error")
+    )
+
+
+def _cells(claim: Claim) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return values of the noise of a count, and their probabilities: one each, or the middles of even stretches."""
+    reach = noise_bound(claim, 1e-9)
+    width = -(-(2 * reach + 1) // _CELLS)
+    first = np.arange(-reach, reach + 1, width).astype(np.float64)
+    law = NoiseLaw(claim)
+    shares = law.up_to(first + width - 1) - law.up_to(first - 1)
+    return first + (width - 1) / 2, shares / shares.sum()
+
+
+def _quantiles(
+    up_to: Callable[[NDArray[np.float64]], NDArray[np.float64]], low: float, high: float
+) -> NDArray[np.float64]:
+    """Return the first values that are not exceeded with these probabilities, by bisection."""
+    shares = np.array([_END, 1 - _END])
+    below, above = np.full(2, low), np.full(2, high)
+    above[up_to(below) >= shares] = low
+    for _ in range(50):
+        middle = (below + above) / 2
+        enough = up_to(middle) >= shares
+        above, below = np.where(enough, middle, above), np.where(enough, below, middle)
+    return above
