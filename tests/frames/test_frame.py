@@ -456,7 +456,7 @@ class TestBudget:
         query = visits.dp.protect(None, budget=budget).agg(
             dpp.len(epsilon=1).alias("n"), dpp.len(epsilon=1).alias("n_low")
         )
-        with pytest.raises(ValueError, match=r"names of their own, got \['n_low'\] twice"):
+        with pytest.raises(ValueError, match=r"like the ends of a range, got \['n_low'\]"):
             query.release(ranges=True)
         assert budget.spent == 0
         assert query.release().columns == ["n", "n_low"]
