@@ -134,7 +134,8 @@ class PrivacyProfile:
         if self._is_single():
             with precision(_BITS):
                 if self.parts[0][0] == "discrete_laplace":
-                    return max(0.0, _float_up(ball(pure) + (-ball(exact) * (1 + ball(-pure).exp())).log1p()))
+                    least = ball(-pure).exp()  # where delta is that of epsilon 0, or more
+                    return max(0.0, _float_up(ball(pure) + (1 - ball(exact) * (1 + least)).max(least).log()))
                 is_flip = self.parts[0][0] == "permute_and_flip"
                 below = ball(exact) if is_flip else (ball(exact) * -ball(-pure).expm1()).sqrt()
                 return max(0.0, _float_up(ball(pure) + 2 * (-below).log1p()))
