@@ -15,14 +15,22 @@ EMPTY = inspect.Parameter.empty
 LOSS = {"epsilon": None, "rho": None}
 ROWS = {"contributions": 1, "neighboring_relation": "add_or_remove_one"}
 SIGNATURES = {
-    "mode": ({"candidates": None}, {**LOSS, **ROWS, "mechanism": None}),
+    "mode": ({"candidates": None}, {**LOSS, "counts": "people", "too_few": None, **ROWS, "mechanism": None}),
+    "count": ({}, {**LOSS, **ROWS, "mechanism": None}),
+    "sum": ({"lower": EMPTY, "upper": EMPTY}, {"step": None, **LOSS, **ROWS, "mechanism": None}),
+    "mean": ({"lower": EMPTY, "upper": EMPTY}, {"step": None, **LOSS, **ROWS, "mechanism": None}),
+    "value_counts": ({"candidates": EMPTY}, {**LOSS, **ROWS, "mechanism": None}),
     "median": ({"candidates": EMPTY}, {**LOSS, **ROWS, "mechanism": None}),
     "quantile": ({"alpha": EMPTY, "candidates": EMPTY}, {**LOSS, **ROWS, "mechanism": None}),
     "argmax": ({}, {"sensitivity": EMPTY, "monotonic": False, **LOSS, "mechanism": None}),
     "argmin": ({}, {"sensitivity": EMPTY, "monotonic": False, **LOSS, "mechanism": None}),
 }
 ARGUMENTS = {
-    "mode": ((["a", "b"],), {"epsilon": 1}),
+    "mode": ((["a", "b"],), {"epsilon": 1, "counts": "rows", "too_few": 3}),
+    "count": ((), {"epsilon": 1, "contributions": 2}),
+    "sum": ((0, 1), {"rho": 1, "step": 0.5}),
+    "mean": ((-1, 1), {"rho": 1, "mechanism": "discrete_laplace"}),
+    "value_counts": ((["a"],), {"epsilon": 1, "neighboring_relation": "replace_one"}),
     "median": (([1, 2],), {"rho": 1, "contributions": 2}),
     "quantile": ((0.9, [1, 2]), {"epsilon": 1, "neighboring_relation": "replace_one"}),
     "argmax": ((), {"epsilon": 1, "sensitivity": 3, "monotonic": True}),
@@ -48,6 +56,11 @@ def test_methods_have_exactly_these_parameters(name):
 def test_functions_take_the_column_first(name):
     positional, keyword_only = SIGNATURES[name]
     assert parameters(getattr(dpp, name)) == ({"column": EMPTY, **positional}, keyword_only)
+
+
+@pytest.mark.parametrize("name", ["len", "n_people"])
+def test_counts_of_rows_and_people_take_no_column(name):
+    assert parameters(getattr(dpp, name)) == ({}, {**LOSS, **ROWS, "mechanism": None})
 
 
 def test_mechanisms_and_grids_have_exactly_these_parameters():
@@ -106,6 +119,17 @@ def test_importing_the_package_registers_the_accessor():
 
 
 def test_all_exported_names():
-    names = {*SIGNATURES, "grid", "permute_and_flip", "exponential_mechanism", "PrivateExpr", "Grid"}
+    names = {
+        *SIGNATURES,
+        "len",
+        "n_people",
+        "discrete_laplace",
+        "discrete_gaussian",
+        "grid",
+        "permute_and_flip",
+        "exponential_mechanism",
+        "PrivateExpr",
+        "Grid",
+    }
     assert names <= set(dir(dpp))
     assert all(getattr(dpp, name).__module__.startswith("dp_polars.") for name in names)

@@ -6,15 +6,22 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-
 from tests.opendp.tools import MISSING
 
 pytest.importorskip("opendp", reason=MISSING)
 
 from opendp.measures import max_divergence, zero_concentrated_divergence
-from opendp.mod import OpenDPException, enable_features
+from opendp.mod import OpenDPException, disable_features, enable_features
 
 from dp_polars import opendp as adapter
+
+
+@pytest.fixture(autouse=True)
+def features():
+    enable_features("contrib", "honest-but-curious")
+    yield
+    disable_features("contrib", "honest-but-curious")
+
 
 ROWS = pl.DataFrame({"person": [1, 1, 2, 3], "x": [1, 2, 3, 4]})
 ASKS = {
