@@ -194,8 +194,9 @@ def sum(  # noqa: A001 (Polars' own name)
     Returns
     -------
     PrivateExpr
-        One number per group: Float64 for floats and for a float step, Decimal for decimals, else Int64. A group without
-        values is 0 plus noise. Every evaluation is a release.
+        One number per group: Float64 for floats and for a step that is a float or a Fraction, Decimal for decimals and
+        for a step with decimal places, else Int64. What the type can't hold becomes its largest, or smallest, number. A
+        group without values is 0 plus noise. Every evaluation is a release.
 
     Raises
     ------
@@ -264,7 +265,7 @@ def mean(
 
     Notes
     -----
-    Nulls and NaN are ignored. In zCDP, what another budget's unit is charged is rounded up to twice the truth.
+    Nulls and NaN are ignored.
 
     Examples
     --------

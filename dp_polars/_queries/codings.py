@@ -155,7 +155,8 @@ class Units(Weighing):
         """
         tick = column_types.tick(column.dtype)
         if tick is None:
-            with np.errstate(over="ignore", invalid="ignore"):  # a warning would say that such a value is there
+            # A warning would tell of a value: infinite ones are beyond the bounds, NaN is no evidence.
+            with np.errstate(over="ignore", invalid="ignore"):
                 ratio = column_types.floats(column) * float(1 / self.step)
                 rounded: Ints = np.nan_to_num(np.rint(np.clip(ratio, low, high))).astype(np.int64)
             return rounded

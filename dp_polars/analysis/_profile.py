@@ -131,10 +131,13 @@ class PrivacyProfile:
             return _zcdp_epsilon(self._rho(), wanted) if wanted > 0 else math.inf
         if wanted <= 0:
             return float_up(pure)
+        if self._is_single() and wanted >= self.delta(0):
+            return 0.0
         if self._is_single():
             with precision(_BITS):
                 if self.parts[0][0] == "discrete_laplace":
-                    return max(0.0, _above(ball(pure) + (-ball(exact) * (1 + ball(-pure).exp())).log1p()))
+                    least = ball(-pure).exp()  # what is left at epsilon 0
+                    return max(0.0, _above(ball(pure) + (1 - ball(exact) * (1 + least)).max(least).log()))
                 is_flip = self.parts[0][0] == "permute_and_flip"
                 below = ball(exact) if is_flip else (ball(exact) * -ball(-pure).expm1()).sqrt()
                 return max(0.0, _above(ball(pure) + 2 * (-below).log1p()))

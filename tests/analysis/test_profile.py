@@ -255,6 +255,105 @@ def test_claims_compose_with_all_that_a_person_loses():
     assert analysis.PrivacyProfile.of([zcdp]) == analysis.privacy_profile(1, "exponential")
 
 
+def noise_claim(mechanism, spread=(1, 1), draws=1, **loss):
+    return Claim(
+        Loss.of(**{"epsilon": None, "rho": None, **loss}),
+        mechanism,
+        Fraction(3),
+        Contributions(*spread),
+        None,
+        draws=draws,
+    )
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.7, 2, 6])
+def test_laplace_noise_of_neighbouring_integers_attains_its_profile(epsilon):
+    # The claim's range is 3 units; its noise has the scale 3/epsilon, and 3 rows of one unit lie between neighbours.
+    profile = analysis.PrivacyProfile.of([noise_claim("discrete_laplace", epsilon=epsilon)])
+    x = np.arange(-4000, 4000)
+    for shift, rate in ((1, epsilon), (3, epsilon / 3)):
+        p = np.exp(-rate * np.abs(x)) * math.tanh(rate / 2)
+        q = np.exp(-rate * np.abs(x - shift)) * math.tanh(rate / 2)
+        for t in np.linspace(0, epsilon, 9):
+            found = np.maximum(p - math.exp(t) * q, 0).sum()
+            assert found <= profile.delta(t) + 1e-12
+            if shift == 1:
+                assert found == pytest.approx(profile.delta(t), abs=1e-12)
+                assert profile.delta(t) == pytest.approx(
+                    (math.exp(epsilon) - math.exp(t)) / (1 + math.exp(epsilon)), abs=1e-15
+                )
+                if 0 < t < epsilon:
+                    assert profile.epsilon(profile.delta(t)) == pytest.approx(t, rel=1e-9)
+    assert profile.delta(epsilon) == 0
+    assert profile.epsilon(0) == epsilon
+    assert profile.epsilon(0.999) == 0
+
+
+@pytest.mark.parametrize("n", [2, 5])
+def test_laplace_noise_composes_as_randomized_response(n):
+    pytest.importorskip("dp_accounting")
+    x = 0.4
+    profile = analysis.PrivacyProfile.of([noise_claim("discrete_laplace", epsilon=x)]).compose(n)
+    heads, p = np.arange(n + 1), 1 / (1 + math.exp(-x))
+    binomial = np.array([math.comb(n, k) for k in heads])
+    one, other = binomial * p**heads * (1 - p) ** (n - heads), binomial * p ** (n - heads) * (1 - p) ** heads
+    for t in np.linspace(0, n * x, 8)[:-1]:
+        exact = np.maximum(one - math.exp(t) * other, 0).sum()
+        assert exact * (1 - 1e-9) <= profile.delta(t) <= exact * (1 + 1e-2) + 1e-9
+    # Better than what pure losses of any kind would give, never better than the truth.
+    assert profile.epsilon(1e-3) < n * x
+
+
+@pytest.mark.parametrize("x", [0.01, 0.5, 3])
+@pytest.mark.parametrize("step", [0.001, 0.0137, 0.5])
+def test_the_rounded_losses_of_laplace_noise_are_those_of_a_pair_no_better(x, step):
+    masses = _rounded_losses("discrete_laplace", x, step)
+    losses, first = np.array(list(masses)) * step, np.array(list(masses.values()))
+    second = first * np.exp(-losses)
+    assert first.sum() == pytest.approx(1, abs=1e-12)
+    assert second.sum() == pytest.approx(1, abs=1e-12)
+    profile = analysis.PrivacyProfile.of([noise_claim("discrete_laplace", epsilon=x)])
+    for t in np.linspace(0, x, 5):
+        assert profile.delta(t) - 1e-12 <= np.maximum(first - math.exp(t) * second, 0).sum() <= profile.delta(t) + step
+
+
+@pytest.mark.parametrize("rho", [0.02, 0.5])
+def test_a_discrete_gaussian_composes_by_its_rho(rho):
+    claim = noise_claim("discrete_gaussian", rho=rho)
+    profile = analysis.PrivacyProfile.of([claim])
+    assert profile.epsilon(0) == math.inf
+    assert profile._rho() <= Fraction(str(rho))
+    assert float(profile._rho()) == pytest.approx(rho)
+    sigma = 1 / math.sqrt(2 * rho)
+    x = np.arange(-200, 200)
+    p, q = np.exp(-(x**2) / (2 * sigma**2)), np.exp(-((x - 1) ** 2) / (2 * sigma**2))
+    for t in np.linspace(0, 6, 9):
+        assert (np.maximum(p - math.exp(t) * q, 0).sum() / p.sum()) <= profile.delta(t)
+    assert 0 < profile.delta(100) < 1e-20
+    assert profile.compose(7).epsilon(1e-6) == pytest.approx(_profile._zcdp_epsilon(7 * profile._rho(), 1e-6))
+    mixed = analysis.PrivacyProfile.of([claim, (0.3, "exponential"), noise_claim("discrete_laplace", epsilon=0.2)])
+    assert mixed.epsilon(0) == math.inf
+    assert float(mixed._rho()) == pytest.approx(rho + 0.3**2 / 8 + 0.2**2 / 2)
+    assert analysis.compose([claim], delta=1e-6) == profile.epsilon(1e-6)
+
+
+def test_claims_of_noise_compose_over_groups_and_draws():
+    spread = noise_claim("discrete_laplace", (7, 3), epsilon=1)
+    third = Fraction(1, 7)
+    assert analysis.PrivacyProfile.of([spread]).parts == (
+        ("discrete_laplace", 3 * third, 2),
+        ("discrete_laplace", third, 1),
+    )
+    mean = noise_claim("discrete_laplace", (7, 3), draws=2, epsilon=1)
+    assert analysis.PrivacyProfile.of([mean]).parts == (
+        ("discrete_laplace", 3 * third / 2, 4),
+        ("discrete_laplace", third / 2, 2),
+    )
+    assert analysis.compose([mean], delta=0) == 1
+    gaussian = analysis.PrivacyProfile.of([noise_claim("discrete_gaussian", (7, 3), draws=2, rho=Fraction(1, 4))])
+    assert float(gaussian._rho()) == pytest.approx(0.25)
+
+
 def test_the_missing_extra_is_named(monkeypatch):
     profile = analysis.privacy_profile(0.123).compose(3)
     monkeypatch.setitem(sys.modules, "dp_accounting", None)

@@ -1,7 +1,7 @@
 """Per person: what gets noise, for all small frames with and without one person, in units of the noise's scale.
 
 All numbers of a release are sums over people, and what is kept of a person depends on nobody else. So a person changes
-them by the same vectors in every frame. Each frame is released several times (SEEDS), to see what the bounds keep.
+them by the same vectors in every frame. Each is released several times (SEEDS), to see what the random bounds keep.
 """
 
 from __future__ import annotations

@@ -66,7 +66,8 @@ def log_laws(query: PrivateQuery, histogram: bytes) -> list[np.ndarray]:
     laws = []
     for counts in np.frombuffer(histogram, np.int64).reshape(GROUPS, SIZE):
         if isinstance(ask.query, Mode):
-            scores = counts
+            few = ask.query.too_few
+            scores = counts if few is None else np.append(counts, few)
         else:
             num, den = ask.query.alpha.numerator, ask.query.alpha.denominator
             upto, total = np.cumsum(counts), counts.sum()
@@ -112,6 +113,15 @@ NINTH = dpp.quantile("value", 0.9, range(SIZE), epsilon=EPSILON, mechanism="expo
         ({"max_rows_per_group": 1, "max_groups": 2}, MEDIAN, 0.5),
         ({"max_rows_per_group": 2, "max_groups": 2, "max_rows": 3}, NINTH, 0.2),
         ({"max_rows_per_group": 1}, MEDIAN, 0.5),
+        ({"max_rows": 2}, dpp.mode("value", range(SIZE), epsilon=EPSILON, counts="rows"), 0.99),
+        (
+            {"max_rows_per_group": 2, "max_groups": 1},
+            dpp.mode("value", range(SIZE), epsilon=EPSILON, counts="rows"),
+            0.99,
+        ),
+        ({"max_groups": 2}, dpp.mode("value", range(SIZE), epsilon=EPSILON, too_few=2), 0.99),
+        ({"max_groups": 1}, dpp.mode("value", range(SIZE), epsilon=EPSILON, too_few=80), 0.5),
+        ({"max_rows": 2}, dpp.mode("value", range(SIZE), epsilon=EPSILON, too_few=3, counts="rows"), 0.99),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else None,
 )
@@ -132,8 +142,11 @@ def test_adding_a_person_costs_at_most_the_loss(bounds: dict[str, int], expr: dp
     assert worst >= tight * EPSILON
 
 
-def test_replacing_a_person_costs_at_most_the_loss() -> None:
-    query = dpp.protect("person", max_groups=2, neighboring_relation="replace_one").group_by(KEYS).agg(MODE)
+@pytest.mark.parametrize("too_few", [None, 1, 2, 80])
+def test_replacing_a_person_costs_at_most_the_loss(too_few: int | None) -> None:
+    expr = dpp.mode("value", range(SIZE), epsilon=EPSILON, too_few=too_few)
+    query = dpp.protect("person", max_groups=2, neighboring_relation="replace_one").group_by(KEYS).agg(expr)
+    assert query.asks[0].query.claim.score_range == 2
     worst = 0.0
     for base in (BASES[0], BASES[-1]):
         found = [
@@ -146,7 +159,7 @@ def test_replacing_a_person_costs_at_most_the_loss() -> None:
         ]
         for one, other in itertools.combinations(found, 2):
             worst = max([worst, *(loss(query, x, y) for x, y in itertools.product(one, other))])
-    assert 0.99 * EPSILON <= worst <= EPSILON * (1 + 1e-12)
+    assert (0.4 if too_few == 80 else 0.99) * EPSILON <= worst <= EPSILON * (1 + 1e-12)
 
 
 def test_a_person_with_more_rows_than_the_bound_would_cost_more() -> None:

@@ -1,0 +1,270 @@
+"""Numbers on private frames: explain, losses, budgets, sharing, ranges and files."""
+
+import datetime as dt
+from fractions import Fraction
+
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from dp_polars._engines.polars_engine import PolarsEngine
+from dp_polars._frames.release import bind
+
+SURE = 10**9
+ROWS = pl.DataFrame(
+    {
+        "person": [1, 1, 2, 3, 3, 4, None],
+        "ward": ["A", "A", "A", "B", "A", "B", "A"],
+        "x": [1, 2, 3, None, 5, 9, 9],
+        "cost": pl.Series(["0.10", "0.20", None, "7.35", "1.00", "1.00", "1.00"]).cast(pl.Decimal(10, 2)),
+    }
+)
+WARDS = {"ward": ["A", "B", "C"]}
+
+
+def asks(**loss):
+    return {
+        "people": dpp.n_people(**loss),
+        "rows": dpp.len(**loss),
+        "values": dpp.count("x", **loss),
+        "sum": dpp.sum("x", 0, 5, **loss),
+        "cost": dpp.sum("cost", 0, 1, **loss),
+        "mean": dpp.mean("x", 0, 5, **loss),
+        "counts": dpp.value_counts("x", [1, 3, 9], **loss),
+    }
+
+
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+@pytest.mark.parametrize(
+    "frame", [ROWS, ROWS.lazy(), pl.concat([ROWS[:2], ROWS[2:]], rechunk=False)], ids=["", "lazy", "chunks"]
+)
+@pytest.mark.parametrize("partitions", [None, 3])
+def test_answers(frame, engine, partitions):
+    query = frame.dp.protect("person", max_groups=2, max_rows_per_group=2).group_by(WARDS).agg(**asks(epsilon=SURE))
+    found = query.release(engine=engine, partitions=partitions)
+    assert found["people"].to_list() == [3, 2, 0]
+    assert found["rows"].to_list() == [4, 2, 0]
+    assert found["values"].to_list() == [4, 1, 0]
+    assert found["sum"].to_list() == [11, 5, 0]
+    assert [str(cost) for cost in found["cost"]] == ["1.30", "2.00", "0.00"]
+    assert found["mean"].to_list() == [11 / 4, 5, 2.5]
+    assert [[one["count"] for one in counts] for counts in found["counts"].to_list()] == [
+        [1, 1, 0],
+        [0, 0, 1],
+        [0, 0, 0],
+    ]
+
+
+def test_no_rows_at_all():
+    query = ROWS.clear().dp.protect("person", max_rows=2).group_by(WARDS).agg(**asks(epsilon=SURE))
+    found = query.release(ranges=True)
+    assert found["rows"].to_list() == [0, 0, 0]
+    assert found["mean"].to_list() == [2.5] * 3
+
+
+def test_many_groups():
+    groups = 10**5
+    frame = pl.DataFrame({"g": range(groups), "x": [3] * groups})
+    found = (
+        frame.dp.protect(None)
+        .group_by({"g": range(groups)})
+        .agg(**{name: expr for name, expr in asks(epsilon=SURE).items() if name not in ("people", "cost")})
+        .release(ranges=True)
+    )
+    assert found["sum"].sum() == 3 * groups
+    assert found["counts_high"].list.eval(pl.element().struct.field("count")).explode().sum() == groups
+
+
+def test_explain_gives_errors_in_the_columns_unit():
+    protected = ROWS.dp.protect("person", max_groups=2, max_rows_per_group=3).group_by(WARDS)
+    by_name = {row["output"]: row for row in protected.agg(**asks(epsilon=1)).explain().to_dicts()}
+    # P(|X| >= 1 + w) = 2q^(w+1)/(1+q) <= 0.05, q = exp(−1/scale): people 2, rows 6, sums 30 and 6.00.
+    expected = {"people": 6, "rows": 18, "values": 18, "sum": 90, "counts": 18}
+    for name, error in expected.items():
+        assert by_name[name]["error_95"] == pytest.approx(error, abs=1), name
+    assert by_name["cost"]["error_95"] == pytest.approx(17.97, abs=0.02)  # in hundredths
+    assert by_name["mean"]["error_95"] is None
+    units = {"people": "people", "rows": "rows", "values": "rows", "counts": "people"}
+    assert {name: row["error_unit"] for name, row in by_name.items()} == {
+        **dict.fromkeys(asks(epsilon=1), "the column's unit"),
+        **units,
+    }
+    assert by_name["counts"]["candidates"] == 3
+    assert {row["candidates"] for name, row in by_name.items() if name != "counts"} == {1}
+    assert {row["epsilon"] for row in by_name.values()} == {1}
+    assert {row["mechanism"] for row in by_name.values()} == {"discrete_laplace"}
+    gaussian = protected.agg(**asks(rho=1)).explain()
+    assert gaussian["epsilon"].to_list() == [None] * 7
+    assert gaussian["rho"].to_list() == [1] * 7
+    assert set(gaussian["mechanism"]) == {"discrete_gaussian"}
+    # Without data, an integer column is assumed.
+    recipe = dpp.protect("person", max_rows=1).agg(
+        s=dpp.sum("cost", 0, 100, epsilon=1), m=dpp.mode("x", [1], too_few=2, epsilon=1)
+    )
+    assert recipe.explain()["error_95"].to_list()[0] == pytest.approx(299, abs=1)
+    assert recipe.explain()["error_95"].to_list()[1] > 0
+
+
+def test_losses_of_mixtures():
+    protected = ROWS.dp.protect("person", max_rows=2)
+    pure = protected.agg(a=dpp.len(epsilon=1), b=dpp.mode("x", [1], epsilon=1))
+    assert str(pure.loss) == "epsilon=2"
+    gaussian = protected.agg(a=dpp.len(rho=1), b=dpp.mean("x", 0, 5, rho=1))
+    assert str(gaussian.loss) == "rho=2"
+    mixed = protected.agg(a=dpp.len(rho=1), b=dpp.mean("x", 0, 5, epsilon=1), c=dpp.len(epsilon=1))
+    # One row: (1/2)²/2·4 for two rows in one group; a mean is two halves of that.
+    assert mixed.loss.value == 1 + 2 * Fraction(1, 8) + Fraction(1, 2)
+    assert mixed.loss.unit == "rho"
+    laplace = protected.agg(a=dpp.len(rho=1, mechanism="discrete_laplace"), b=dpp.len(epsilon=1))
+    assert laplace.loss.unit == "epsilon"
+
+
+def forbidden():
+    raise AssertionError("a row was read")
+
+
+def test_a_gaussian_has_no_place_on_a_budget_in_epsilon(monkeypatch):
+    budget = dpp.Budget(epsilon=10)
+    query = ROWS.dp.protect("person", max_rows=1, budget=budget).agg(a=dpp.n_people(epsilon=1), b=dpp.len(rho=0.1))
+    monkeypatch.setattr(PolarsEngine, "answer", lambda *_: forbidden())
+    with pytest.raises(ValueError, match=r"(?s)no loss in epsilon.*Hint: keep a budget in rho, or ask with epsilon="):
+        query.release()
+    assert budget.spent == 0
+    assert budget.log().height == 0
+
+
+@pytest.mark.parametrize("unit", ["epsilon", "rho"])
+def test_budgets_are_charged_each_number(unit):
+    budget = dpp.Budget(**{unit: 100})
+    query = ROWS.dp.protect("person", max_rows=2, max_groups=1, budget=budget).agg(**asks(epsilon=1))
+    query.release()
+    claims = {ask.name: ask.query.claim for ask in query.asks}
+    assert budget.spent == sum(claim.cost(unit) for claim in claims.values())
+    log = budget.log()
+    assert log["what"].to_list()[:2] == ["people: number of people", "rows: number of rows"]
+    assert set(log["mechanism"]) == {"discrete_laplace"}
+    assert claims["mean"].cost("rho") == claims["rows"].cost("rho") / 2  # two halves: 2·(1/2)²
+    with pytest.raises(dpp.BudgetExceededError):
+        ROWS.dp.protect("person", max_rows=2, budget=budget).agg(a=dpp.len(epsilon=1000)).release()
+
+
+def test_histograms_are_shared():
+    def tallies(**exprs):
+        query = ROWS.dp.protect("person", max_rows=2).agg(**exprs)
+        return len(bind(query, PolarsEngine(ROWS.lazy(), ROWS.lazy)).tallies)
+
+    count, mean = dpp.count("x", epsilon=1), dpp.mean("x", 0, 5, epsilon=1)
+    assert tallies(a=mean) == 2
+    assert tallies(a=mean, b=count) == 2
+    assert tallies(a=count, b=dpp.count("x", rho=1)) == 1
+    assert tallies(a=dpp.sum("x", 0, 5, epsilon=1), b=dpp.sum("x", 0, 5, epsilon=2)) == 1
+    assert tallies(a=dpp.sum("x", 0, 5, epsilon=1), b=dpp.sum("x", 0, 6, epsilon=1)) == 2
+    assert tallies(a=dpp.sum("x", 0, 6, epsilon=1), b=dpp.sum("x", 0, 6, step=2, epsilon=1)) == 2
+    assert tallies(a=count, b=dpp.count("cost", epsilon=1), c=dpp.len(epsilon=1)) == 3
+    assert tallies(a=dpp.len(epsilon=1), b=dpp.n_people(epsilon=1)) == 2
+    assert tallies(a=dpp.mode("x", [1, 3], epsilon=1), b=dpp.mode("x", [1, 3], epsilon=1, counts="rows")) == 2
+
+
+def test_ranges_come_after_each_number_and_only_then():
+    query = (
+        ROWS.dp.protect("person", max_rows=2)
+        .group_by(WARDS)
+        .agg(dpp.len(epsilon=1), top=dpp.mode("x", [1, 3], epsilon=1), mid=dpp.median("x", [1, 3], epsilon=1))
+    )
+    assert query.release().columns == ["ward", "len", "top", "mid"]
+    assert query.release(ranges=True).columns == ["ward", "len", "len_low", "len_high", "top", "mid"]
+
+
+def test_names_that_ranges_need_are_refused_before_the_charge():
+    budget = dpp.Budget(epsilon=10)
+    protected = ROWS.rename({"ward": "a_high"}).dp.protect("person", max_rows=1, budget=budget)
+    outputs = protected.agg(a=dpp.len(epsilon=1), a_low=dpp.len(epsilon=1))
+    keys = protected.group_by({"a_high": ["A"]}).agg(a=dpp.len(epsilon=1))
+    for query, name in ((outputs, "a_low"), (keys, "a_high")):
+        with pytest.raises(
+            ValueError, match=rf"(?s)must not be named like the ends of a range, got \['{name}'\].*Hint"
+        ):
+            query.release(ranges=True)
+    assert budget.spent == 0
+    outputs.release()
+    protected.agg(a=dpp.mode("x", [1], epsilon=1), a_low=dpp.mode("x", [1], epsilon=1)).release(ranges=True)
+    assert budget.spent == 4
+
+
+def test_hardly_any_noise_has_ranges_too():
+    query = ROWS.dp.protect("person", max_rows=1).agg(a=dpp.len(rho=10**400), b=dpp.sum("x", 0, 5, rho=10**400))
+    assert query.release(ranges=True).select("a", "a_low", "a_high").row(0) in {(n, n, n) for n in range(5)}
+
+
+def test_files_carry_the_claims_of_numbers(tmp_path):
+    query = ROWS.dp.protect("person", max_rows=2).group_by(WARDS).agg(**asks(epsilon=1), gaussian=dpp.len(rho=1))
+    query.sink_parquet(tmp_path / "a.parquet", ranges=True)
+    claim = dpp.read_claim(tmp_path / "a.parquet")
+    assert claim["loss"].startswith("rho=")
+    assert claim["columns"]["mean"]["mechanism"] == "discrete_laplace"
+    assert claim["columns"]["gaussian"]["loss"] == {"unit": "rho", "value": 1.0, "exact": "1"}
+    assert claim["columns"]["sum"]["selects"] == "sum of values from 0 to 5"
+    assert dt.date.fromisoformat(claim["date"])
+    found = pl.read_parquet(tmp_path / "a.parquet")
+    assert found.height == 3
+    assert found["counts_low"].dtype == pl.List(pl.Struct({"value": pl.Int64, "count": pl.Int64}))
+
+
+def test_a_claim_that_no_file_can_carry_costs_nothing(tmp_path):
+    budget = dpp.Budget(rho=Fraction(2**999))
+    query = ROWS.dp.protect("person", max_rows=1, budget=budget).agg(
+        a=dpp.len(rho=10**299), b=dpp.mode("x", [1], rho=1)
+    )
+    query.sink_parquet(tmp_path / "a.parquet")
+    spent = budget.spent
+    huge = ROWS.dp.protect("person", max_rows=1).agg(a=dpp.len(rho=10**400))
+    with pytest.raises(OverflowError):
+        huge.sink_parquet(tmp_path / "b.parquet")
+    assert budget.spent == spent
+    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda frame: frame.dp.protect(None).agg(dpp.n_people(epsilon=1)),
+            "Output 'n_people': it must be known who is a person",
+        ),
+        (
+            lambda frame: frame.dp.protect("person").agg(dpp.len(epsilon=1)),
+            "Output 'len': the rows of one person must be bounded",
+        ),
+        (
+            lambda frame: frame.dp.protect("person").agg(dpp.mode("x", [1], epsilon=1, counts="rows")),
+            "Output 'x': the rows of one",
+        ),
+        (
+            lambda frame: frame.dp.protect("person", max_groups=2).agg(dpp.mean("x", 0, 1, epsilon=1)),
+            "the rows of one person must be",
+        ),
+        (
+            lambda frame: frame.dp.protect("person", max_rows=1).agg(dpp.len(epsilon=1, contributions=2)),
+            "contributions must be left out",
+        ),
+        (
+            lambda frame: frame.dp.protect("person", max_rows=2**20).agg(dpp.len(epsilon=1e-12)),
+            "Output 'len': the noise must have a scale",
+        ),
+    ],
+)
+def test_errors(make, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        make(ROWS)
+
+
+def test_people_may_count_without_bounds_on_rows():
+    found = (
+        ROWS.dp.protect("person")
+        .group_by(WARDS)
+        .agg(dpp.n_people(epsilon=SURE), v=dpp.value_counts("x", [1, 2, 3], epsilon=SURE))
+    )
+    assert found.release()["n_people"].to_list() == [3, 2, 0]
+    [people, counts] = found.asks
+    assert people.query.claim.contributions.total == 3
+    assert counts.query.claim.contributions.total == 9  # once for each candidate of each group

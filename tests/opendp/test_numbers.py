@@ -1,0 +1,74 @@
+"""Numbers as OpenDP measurements: their privacy maps, and losses that OpenDP scales."""
+
+import math
+
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from tests.opendp.tools import MISSING
+
+pytest.importorskip("opendp", reason=MISSING)
+
+from opendp.measures import max_divergence, zero_concentrated_divergence
+from opendp.mod import OpenDPException, disable_features, enable_features
+
+from dp_polars import opendp as adapter
+
+
+@pytest.fixture(autouse=True)
+def features():
+    enable_features("contrib", "honest-but-curious")
+    yield
+    disable_features("contrib", "honest-but-curious")
+
+
+ROWS = pl.DataFrame({"person": [1, 1, 2, 3], "x": [1, 2, 3, 4]})
+ASKS = {
+    "len": lambda **loss: dpp.len(**loss),
+    "count": lambda **loss: dpp.count("x", **loss),
+    "sum": lambda **loss: dpp.sum("x", 0, 5, **loss),
+    "mean": lambda **loss: dpp.mean("x", 0, 5, **loss),
+    "value_counts": lambda **loss: dpp.value_counts("x", [1, 2], **loss),
+}
+
+
+@pytest.mark.parametrize("ask", ASKS)
+def test_privacy_maps(ask):
+    pure = adapter.as_measurement(ASKS[ask](epsilon=0.5))
+    gaussian = adapter.as_measurement(ASKS[ask](rho=0.25))
+    draws = 2 if ask == "mean" else 1
+    in_rho = adapter.as_measurement(ASKS[ask](epsilon=0.5), output_measure=zero_concentrated_divergence())
+    for distance in range(1, 6):
+        assert pure.map(distance) == 0.5 * distance
+        assert gaussian.map(distance) == pytest.approx(0.25 * distance**2)
+        assert gaussian.map(distance) >= 0.25 * distance**2 * (1 - 1e-15)
+        assert in_rho.map(distance) == pytest.approx(draws * (0.5 / draws * distance) ** 2 / 2)
+    assert pure(ROWS).shape == gaussian(ROWS).shape == (1, 1)
+
+
+def test_a_mean_by_laplace_noise_under_rho_costs_both_halves():
+    expr = dpp.mean("x", 0, 5, rho=0.25, mechanism="discrete_laplace")
+    measurement = adapter.as_measurement(expr, output_measure=max_divergence())
+    assert measurement.map(1) == pytest.approx(2 * math.sqrt(2 * 0.125))
+
+
+def test_people():
+    query = dpp.protect("person", max_rows=3).agg(dpp.n_people(epsilon=0.5), dpp.len(epsilon=0.25))
+    measurement = adapter.as_measurement(query)
+    for distance in range(1, 6):
+        assert measurement.map(distance) == 0.75 * distance
+    assert measurement(ROWS).columns == ["n_people", "len"]
+
+
+def test_a_gaussian_has_no_map_in_epsilon():
+    with pytest.raises((OpenDPException, ValueError), match="no loss in epsilon"):
+        adapter.as_measurement(dpp.len(rho=0.25), output_measure=max_divergence()).map(1)
+
+
+def test_a_loss_that_opendp_scales_to_hardly_anything_is_refused():
+    metric = adapter.as_measurement(dpp.len(epsilon=1)).input_metric
+    halved = adapter.make_private_query(adapter.frame_domain(), metric, dpp.len(epsilon=1), 0.5)
+    assert halved.map(1) == 0.5
+    with pytest.raises(ValueError, match=r"scale of at most 2\*\*50"):
+        adapter.make_private_query(adapter.frame_domain(), metric, dpp.len(epsilon=1), 1e-17)

@@ -1,0 +1,104 @@
+"""Released numbers against the exact laws of their noise, with samplers at other rates that must fail."""
+
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from tests.reference import floats, law
+from tests.statistical.goodness import CONTROLS, check_sampler, fits, tally
+
+DRAWS, ROWS = 60_000, 2
+FRAME = pl.DataFrame({"g": np.repeat(np.arange(DRAWS), ROWS), "x": [1, 5] * DRAWS})
+LAST = 25
+
+
+def noise_law(scale, mechanism):
+    """P of noise from −LAST to LAST; what lies beyond counts as the end."""
+    x = np.arange(-400, 401)
+    weights = np.exp(-abs(x) / scale) if mechanism == "discrete_laplace" else np.exp(-(x**2) / (2 * scale**2))
+    weights /= weights.sum()
+    inner = weights[400 - LAST : 401 + LAST].copy()
+    inner[0] += weights[: 400 - LAST].sum()
+    inner[-1] += weights[401 + LAST :].sum()
+    return inner
+
+
+# Output -> who asks, what it is without noise, and the noise's scale (Laplace at epsilon 1) in what is shown.
+NUMBERS = {
+    "len": (lambda **loss: dpp.len(**loss), 2, 1),
+    "count": (lambda **loss: dpp.count("x", **loss), 2, 1),
+    "sum": (lambda **loss: dpp.sum("x", 0, 3, **loss), 4, 3),
+    "negative": (lambda **loss: dpp.sum(-pl.col("x"), -3, 0, **loss), -4, 3),
+    "halves": (lambda **loss: dpp.sum("x", 0, 1, step=Fraction(1, 2), **loss) * 2, 4, 2),
+    "tenths": (lambda **loss: dpp.sum(pl.col("x") / 10, 0, 0.3, step=0.1, **loss) * 10, 4, 3),
+}
+
+
+@pytest.mark.parametrize("mechanism", ["discrete_laplace", "discrete_gaussian"])
+@pytest.mark.parametrize("output", NUMBERS)
+def test_expressions_have_the_exact_law(output, mechanism):
+    ask, true, largest = NUMBERS[output]
+
+    def draw(factor):
+        loss = {"epsilon": factor} if mechanism == "discrete_laplace" else {"rho": factor**2 / 2}
+        found = FRAME.group_by("g").agg(ask(**loss).alias("n"))["n"].cast(pl.Float64).round().cast(pl.Int64)
+        return np.clip(found.to_numpy() - true, -LAST, LAST) + LAST
+
+    check_sampler(draw, noise_law(largest, mechanism))
+
+
+@pytest.mark.parametrize("mechanism", ["discrete_laplace", "discrete_gaussian"])
+def test_private_frames_have_the_exact_law(mechanism):
+    people = FRAME.with_columns(person=pl.col("g"))
+    exprs = {name: ask for name, (ask, _, _) in NUMBERS.items() if name not in ("halves", "tenths")}
+
+    def draw(factor):
+        # The bounds, two rows, make the noise twice as large; and the loss is doubled.
+        loss = {"epsilon": 2 * factor} if mechanism == "discrete_laplace" else {"rho": 2 * factor**2}
+        people_loss = {"epsilon": factor} if mechanism == "discrete_laplace" else {"rho": factor**2 / 2}
+        query = people.dp.protect("person", max_rows_per_group=2, max_groups=1).group_by({"g": range(DRAWS)})
+        asks = {name: ask(**loss) for name, ask in exprs.items()}
+        return query.agg(
+            **asks, people=dpp.n_people(**people_loss), counts=dpp.value_counts("x", [1, 5], **loss)
+        ).release()
+
+    released = {factor: draw(factor) for factor in (Fraction(1), *CONTROLS)}
+    for name in exprs:
+        _, true, largest = NUMBERS[name]
+
+        def of(factor, name=name, true=true):
+            return np.clip(released[factor][name].to_numpy() - true, -LAST, LAST) + LAST
+
+        check_sampler(of, noise_law(largest, mechanism))
+    check_sampler(
+        lambda factor: np.clip(released[factor]["people"].to_numpy() - 1, -LAST, LAST) + LAST, noise_law(1, mechanism)
+    )
+    check_sampler(
+        lambda factor: (
+            np.clip(released[factor]["counts"].explode().struct.field("count").to_numpy() - 1, -LAST, LAST) + LAST
+        ),
+        noise_law(1, mechanism),
+    )
+
+
+@pytest.mark.parametrize("mechanism", ["permute_and_flip", "exponential"])
+@pytest.mark.parametrize("on", ["expression", "frame"])
+def test_too_few_is_one_more_candidate_of_a_constant_score(on, mechanism):
+    frame = FRAME.with_columns(person=pl.int_range(pl.len()))
+
+    def draw(factor):
+        expr = dpp.mode("x", [1, 5, 7], too_few=3, epsilon=factor, mechanism=mechanism)
+        if on == "expression":
+            found = frame.group_by("g").agg(expr)["x"]
+        else:
+            protected = frame.dp.protect("person", max_groups=1)
+            found = protected.group_by({"g": range(DRAWS)}).agg(expr).release()["x"]
+        return found.replace_strict({1: 0, 5: 1, 7: 2, None: 3}, return_dtype=pl.Int64).to_numpy()
+
+    exact = np.array(floats(law([1, 1, 0, 3], rate=1, mechanism=mechanism)))
+    check_sampler(draw, exact)
+    wrong = np.array(floats(law([1, 1, 0, 2], rate=1, mechanism=mechanism)))
+    assert not fits(tally(draw(Fraction(1)), wrong), wrong)
