@@ -340,7 +340,7 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30) -> a
     texts = [name for name in names if name not in numbers and not released.schema[name].is_nested()]
     keys = [name for name in released.columns if name not in {*names, *(end for both in ends.values() for end in both)}]
     largest = released.sort(numbers[0], descending=True, maintain_order=True).head(shown)
-    under = "dot: released, with noise · bar: holds the true number with probability 95 %"
+    under = "dot: released, with noise · bar: holds the number without noise with probability 95 %"
     if shown < released.height:
         under += f" · the first {shown} of {released.height:,} groups"
     loss = f"{_SYMBOLS[query.loss.unit]} = {float(query.loss.value):g}"
