@@ -47,33 +47,33 @@ def race() -> alt.Chart:
     return (ranges + points).properties(width=480, height=160).configure_legend(orient="top")
 
 
-def answers() -> alt.VConcatChart:
-    """Private medians of groups of different sizes, and how uncertain each is: exactly."""
+def answers() -> alt.HConcatChart:
+    """Private counts, means and choices of groups of different sizes, and how uncertain each number is."""
     rng = np.random.default_rng(8)
     sizes = {"Ahlbeck": 12, "Bansin": 40, "Heringsdorf": 150, "Koserow": 600, "Zinnowitz": 2500}
     made = pl.concat(
         [
-            pl.DataFrame({"town": [town] * n, "minutes": rng.gamma(3, 6 + 2 * i, n).round().astype(int)})
+            pl.DataFrame(
+                {
+                    "town": [town] * n,
+                    "minutes": rng.gamma(3, 6 + 2 * i, n).round().astype(int),
+                    "reason": rng.choice(["billing", "delivery", "fault"], n, p=[0.5, 0.3, 0.2]),
+                }
+            )
             for i, (town, n) in enumerate(sizes.items())
         ]
+    ).with_row_index("caller")
+    query = (
+        made.dp.protect("caller", max_groups=1, max_rows_per_group=1)
+        .group_by({"town": list(sizes)})
+        .agg(
+            dpp.n_people(epsilon=0.2).alias("callers"),
+            dpp.mean("minutes", 0, 120, epsilon=0.6).alias("mean wait, minutes"),
+            dpp.median("minutes", range(121), epsilon=0.4).alias("median wait"),
+            dpp.mode("reason", ["billing", "delivery", "fault"], epsilon=0.3).alias("top reason"),
+        )
     )
-    wait = dpp.median("minutes", range(121), epsilon=0.5)
-    law = analysis.simulate(wait, made, by="town").sort("town")
-    drawn = made.group_by("town").agg(private=wait)
-    people = pl.col("town").replace_strict(sizes)
-    frame = law.join(drawn, on="town").sort(people).with_columns(label=pl.format("{} ({} people)", "town", people))
-    base = alt.Chart(frame).encode(y=alt.Y("label:N", title=None, sort=frame["label"].to_list()))
-    span = base.mark_bar(height=10, color="#9ecae1").encode(
-        x=alt.X("answer_5:Q", title="median waiting time, minutes"), x2="answer_95:Q"
-    )
-    true = base.mark_tick(color="black", thickness=2, size=18).encode(x="true_answer:Q")
-    private = base.mark_point(filled=True, color=ORANGE, size=90, opacity=1).encode(x="private:Q")
-    title = alt.Title(
-        "Private medians at epsilon = 0.5",
-        subtitle=["dot: one private answer · bar: its exact 5–95 % range · tick: the true median (only to compare)"],
-        anchor="start",
-    )
-    return (span + true + private).properties(width=480, height=180, title=title)
+    return plot.answers(query.release(ranges=True), query)
 
 
 def simulations() -> tuple[alt.VConcatChart, alt.VConcatChart]:

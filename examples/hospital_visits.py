@@ -1,16 +1,15 @@
-"""A private frame from end to end: public keys, several rows per person, one budget, a refused over-spend.
+"""The report that a manager gets: counts, the top diagnosis, median age, mean stay and costs of every hospital.
 
     python examples/hospital_visits.py [FOLDER]
 
-Makes the visits of 200,000 patients, several rows each, as Parquet files in FOLDER (default: a temporary one), asks for
-the most common diagnosis and the median age of every ward of three hospitals in 2024, and shows what it cost.
+Makes the visits of 200,000 patients, several rows each, as Parquet files in FOLDER (default: a temporary one). A budget
+that outlives the process pays for the report. The figure needs the extra `plot`.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +18,8 @@ import polars as pl
 import dp_polars as dpp
 
 PATIENTS = 200_000
-HOSPITALS = ["A", "B", "C"]
-WARDS = range(1, 9)
+HOSPITALS = ["Ahlbeck", "Bansin", "Heringsdorf", "Koserow", "Zinnowitz"]
+SHARES = [0.0002, 0.003, 0.05, 0.25, 0.6968]
 DIAGNOSES = ["asthma", "diabetes", "flu", "fracture", "none"]
 
 
@@ -29,58 +28,85 @@ def make_visits(folder: Path) -> None:
     visits = rng.geometric(0.25, PATIENTS)
     patient = np.repeat(np.arange(PATIENTS), visits)
     n = len(patient)
-    age = np.clip(rng.normal(52, 20, PATIENTS), 0, 110).astype(np.int64)[patient]
-    home = rng.integers(0, len(HOSPITALS), PATIENTS)[patient]  # most people keep to one hospital
-    hospital = np.where(rng.random(n) < 0.9, home, rng.integers(0, len(HOSPITALS), n))
-    ward = rng.integers(1, 9, n)
-    sick = (rng.random(n) * (3 + ward % 3)).astype(np.int64) % len(DIAGNOSES)
+    home = rng.choice(len(HOSPITALS), PATIENTS, p=SHARES)[patient]  # most people keep to one hospital
+    hospital = np.where(rng.random(n) < 0.9, home, rng.choice(len(HOSPITALS), n, p=SHARES))
+    sick = (rng.random(n) * (3 + hospital % 3)).astype(np.int64) % len(DIAGNOSES)
+    days = np.minimum(rng.geometric(0.3 - 0.03 * hospital), 60)
     frame = pl.DataFrame(
         {
             "patient_id": patient,
             "year": rng.integers(2022, 2025, n),
             "hospital": pl.Series(HOSPITALS).gather(hospital),
-            "ward": ward,
             "diagnosis": pl.Series(DIAGNOSES).gather(sick),
-            "age": age,
+            "age": np.clip(rng.normal(52, 20, PATIENTS), 0, 110).astype(np.int64)[patient],
+            "days": days,
+            "cost": (days * rng.gamma(4, 120, n)).round(2),
         }
     )
     for i, part in enumerate(frame.iter_slices(n // 4 + 1)):
         part.write_parquet(folder / f"visits-{i}.parquet")
-    print(f"made {n:,} visits of {PATIENTS:,} patients in {folder}")
+    print(f"{n:,} made visits of {PATIENTS:,} patients.\n")
+
+
+def report(folder: Path, budget: dpp.Budget) -> dpp.PrivateQuery:
+    return (
+        pl.scan_parquet(folder / "visits-*.parquet")
+        .dp.protect("patient_id", budget=budget, max_groups=2, max_rows_per_group=3)
+        .filter(pl.col("year") == 2024)
+        .group_by({"hospital": HOSPITALS})
+        .agg(
+            patients=dpp.n_people(epsilon=0.2),
+            visits=dpp.len(epsilon=0.2),
+            days=pl.col("days").dp.mean(0, 30, epsilon=0.5),
+            cost=pl.col("cost").dp.sum(0, 10_000, step=1, epsilon=0.5),
+            age=pl.col("age").dp.median(range(121), epsilon=0.3),
+            top=pl.col("diagnosis").dp.mode(DIAGNOSES, epsilon=0.3, too_few=20),
+        )
+    )
+
+
+def table(released: pl.DataFrame) -> pl.DataFrame:
+    """Return the numbers with their ranges as text. Whatever is made of a release costs nothing."""
+
+    def shown(name: str, unit: int = 1, digits: int = 0) -> pl.Expr:
+        # A count below 0 is noise: to clip it is free, too.
+        ends = ((pl.col(name + end) / unit).clip(0).round(digits) for end in ("", "_low", "_high"))
+        return pl.format("{} ({} to {})", *(end if digits else end.cast(pl.Int64) for end in ends))
+
+    return released.sort("patients", descending=True).select(
+        "hospital",
+        shown("patients").alias("patients"),
+        shown("visits").alias("visits"),
+        shown("days", digits=1).alias("mean days"),
+        shown("cost", unit=1000).alias("cost, thousands"),
+        pl.col("age").alias("median age"),
+        pl.col("top").fill_null("(too few)").alias("top diagnosis"),
+    )
 
 
 def main(folder: Path) -> None:
     make_visits(folder)
-    budget = dpp.Budget(epsilon=2, path=folder / "visits-budget.db", name="hospital visits")
-    query = (
-        pl.scan_parquet(folder / "visits-*.parquet")
-        .dp.protect("patient_id", budget=budget, max_groups=2, max_rows_per_group=1)
-        .filter(pl.col("year") == 2024)
-        .group_by({"hospital": HOSPITALS, "ward": WARDS})
-        .agg(
-            top=pl.col("diagnosis").dp.mode(DIAGNOSES, epsilon=0.5),
-            age=pl.col("age").dp.median(range(121), epsilon=0.25),
-        )
-    )
-    print(query)
-    print("\nexplain(), before a row is read:")
-    with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=200):
-        print(query.explain())
-    start = time.perf_counter()
-    released = query.release(engine="streaming")
-    print(f"\nreleased in {time.perf_counter() - start:.2f} s:")
-    with pl.Config(tbl_rows=8):
-        print(released)
-    query.sink_parquet(folder / "published.parquet")
-    print("\na second release, into a file that says what it cost:")
-    print(dpp.read_claim(folder / "published.parquet"))
-    print("\nthe budget:", budget)
-    print(budget.log())
-    print("\na third release does not fit:")
+    budget = dpp.Budget(epsilon=3, path=folder / "visits-budget.db", name="hospital visits")
+    query = report(folder, budget)
+    with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=160, tbl_hide_dataframe_shape=True, fmt_str_lengths=60):
+        print("Before a row is read: what it costs one patient, and how far off an answer may be (95 %).")
+        print(query.explain().select("output", "selects", "epsilon", pl.col("error_95").round(1), "error_unit"))
+        released = query.release(ranges=True, engine="streaming")
+        print("\nThe report on 2024; each range holds the number without noise with probability 95 %.")
+        print(table(released))
+        print("\nPaid before a row was read, and kept on disk:", budget)
+        print(budget.log().select("what", pl.col("loss", "running_total").round(2)))
+    print("\nThe same report again does not fit:")
     try:
         query.release()
     except dpp.BudgetExceededError as error:
         print(error)
+    try:
+        from dp_polars import plot
+    except ImportError:
+        return
+    plot.answers(released, query).save(folder / "report.png", scale_factor=2)
+    print(f"\nThe figure to hand on: {folder / 'report.png'}")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ Every function returns an Altair chart: notebooks show it, and `chart.save("figu
 without a browser. Series differ in colour (Okabe & Ito's palette, safe for colour-blind readers) and also in dash or
 shade, so that they stay apart in grey print.
 
-**Nothing here is private.** Plot public scores, simulations on public frames, and budgets.
+**Nothing here is private.** Plot public scores, simulations on public frames, budgets, and what was released.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import polars as pl
 
 from dp_polars import analysis
 from dp_polars._accounting.claims import check_unit
+from dp_polars._frames.query import PrivateQuery
 from dp_polars._numeric.column_types import float_of
 from dp_polars._numeric.extras import require
 from dp_polars._numeric.numbers import Number, positive_fraction, positive_int
@@ -285,6 +286,75 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
             panels = _panels.over_shares(part) if part.height > _MOST_BARS else _panels.over_groups(part, keys)
         rows.append(alt.HConcatChart(hconcat=panels, spacing=24, title=_charts.title(heading, note)))
     return alt.VConcatChart(vconcat=rows, spacing=28)
+
+
+def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30) -> alt.HConcatChart:
+    """Plot released numbers with their 95 % ranges, a row per group: a figure that can be handed on.
+
+    Groups are sorted by the first number, the largest first. Choices (modes, quantiles) stand beside the numbers as
+    text: they have no range, and the number of people beside them tells which to trust. Nothing but the release is
+    shown, so the figure is as private as that.
+
+    Parameters
+    ----------
+    released
+        What `query.release(ranges=True)` returned, or a part of its rows.
+    query
+        The query that was released; its title says who is protected, and at what loss.
+    most
+        How many groups are shown at most.
+
+    Returns
+    -------
+    altair.HConcatChart
+        A dot for each number, in a bar from `NAME_low` to `NAME_high`. Value counts are left out: they are lists.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described, or there is no number with a range.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> visits = pl.DataFrame({"patient": range(90), "ward": ["A", "A", "B"] * 30, "days": [1, 5, 3] * 30})
+    >>> query = (
+    ...     visits.dp.protect("patient", max_groups=1, max_rows_per_group=1)
+    ...     .group_by({"ward": ["A", "B", "C"]})
+    ...     .agg(people=dpp.n_people(epsilon=0.5), stay=pl.col("days").dp.mean(0, 30, epsilon=0.5))
+    ... )
+    >>> chart = answers(query.release(ranges=True), query)
+    """
+    if not isinstance(query, PrivateQuery):
+        msg = f"query must be a PrivateQuery, got {type(query).__name__}."
+        raise TypeError(msg)
+    shown, names = positive_int("most", most), [ask.name for ask in query.asks]
+    missing = [name for name in names if name not in released.columns]
+    if missing:
+        msg = f"released must be the release of this query, it lacks {missing}."
+        raise ValueError(msg)
+    ends = {name: (f"{name}_low", f"{name}_high") for name in names}
+    numbers = [
+        name
+        for name in names
+        if set(ends[name]) <= set(released.columns) and released.schema[ends[name][0]].is_numeric()
+    ]
+    if not (numbers and released.height):
+        msg = (
+            "released must have a group and a number with its range, got none.\n\n"
+            "Hint: query.release(ranges=True), and a count, a sum or a mean among the outputs."
+        )
+        raise ValueError(msg)
+    texts = [name for name in names if name not in numbers and not released.schema[name].is_nested()]
+    keys = [name for name in released.columns if name not in {*names, *(end for both in ends.values() for end in both)}]
+    largest = released.sort(numbers[0], descending=True, maintain_order=True).head(shown)
+    under = "dot: released, with noise · bar: holds the number without noise with probability 95 %"
+    if shown < released.height:
+        under += f" · the first {shown} of {released.height:,} groups"
+    loss = f"{_SYMBOLS[query.loss.unit]} = {float(query.loss.value):g}"
+    title = _charts.title(f"Private answers at {loss}", under, str(query.protection))
+    return alt.HConcatChart(hconcat=_panels.answers(largest, keys, numbers, texts), spacing=24, title=title)
 
 
 def budget(budget: Budget) -> alt.LayerChart:

@@ -142,10 +142,15 @@ def names_axis(labels: Sequence[str] | None = None) -> alt.Axis:
     return alt.Axis(title=None, labelFontSize=12, labelLimit=340, labelPadding=6, ticks=False, domain=False, **style)
 
 
-def title(text: str, note: str = "") -> alt.TitleParams:
-    """Return a title at the left, with a note under it."""
-    under: dict[str, Any] = {"subtitle": note, "subtitleFontSize": 12, "subtitlePadding": 4} if note else {}
+def title(text: str, *note: str) -> alt.TitleParams:
+    """Return a title at the left, with a note of some lines under it."""
+    under: dict[str, Any] = {"subtitle": list(note), "subtitleFontSize": 12, "subtitlePadding": 4} if any(note) else {}
     return alt.TitleParams(text, anchor="start", frame="group", fontSize=14, offset=10, **under)
+
+
+def heading(text: str) -> alt.TitleParams:
+    """Return the title of a column of words, where the others have the titles of their axes."""
+    return alt.TitleParams(text, orient="bottom", fontSize=12, fontWeight="normal", offset=22)
 
 
 def _ends(points: pl.DataFrame, column: str) -> tuple[float, float]:

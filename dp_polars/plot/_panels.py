@@ -1,4 +1,7 @@
-"""The panels of a plotted simulation: what one output would be worth, over losses, groups, or shares of groups."""
+"""Panels with a row per group: of released answers, and of what one output of a simulation would be worth.
+
+Those of a simulation may also be over losses, or over shares of groups.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,8 @@ else:
 
 # Numbers, which are hardly ever the true ones: what matters is how far they are off.
 NOISE = {"discrete_laplace": "discrete Laplace noise", "discrete_gaussian": "discrete Gaussian noise"}
+
+_RANGE = ("number", "low", "high")
 
 
 def _measures(part: pl.DataFrame) -> list[tuple[str, str, alt.Scale, dict[str, Any]]]:
@@ -53,8 +58,7 @@ def over_losses(part: pl.DataFrame, title: str) -> list[Any]:
 
 def over_groups(part: pl.DataFrame, keys: list[str]) -> list[Any]:
     """Return the panels of one output at one loss: a mark per group."""
-    text = pl.concat_str([pl.col(key).cast(pl.String) for key in keys], separator=", ") if keys else pl.lit("all rows")
-    labels = part.select(text.alias("group"))["group"].to_list()
+    labels = _labels(part, keys)
     part = part.with_row_index("rank")
     panels: list[Any] = []
     for column, title, scale, style in _measures(part):
@@ -63,6 +67,40 @@ def over_groups(part: pl.DataFrame, keys: list[str]) -> list[Any]:
         bars = alt.Chart(part.select("rank", column), width=170, height=alt.Step(20))
         panels.append(bars.mark_bar(color=_charts.COLORS[0], height={"band": 0.6}).encode(y=y, x=x, tooltip=column))
     return [*panels, *_ranges(part)]
+
+
+def answers(released: pl.DataFrame, keys: list[str], numbers: list[str], texts: list[str]) -> list[Any]:
+    """Return a panel of dots and ranges for each number, and one of words for each text."""
+    labels, ranked = _labels(released, keys), released.with_row_index("rank")
+    height: Any = alt.Step(22)
+    panels: list[Any] = []
+
+    def rows() -> alt.Y:
+        return alt.Y("rank:O", axis=None if panels else _charts.names_axis(labels))
+
+    for name in numbers:
+        columns = [pl.col(column).cast(pl.Float64) for column in (name, f"{name}_low", f"{name}_high")]
+        points = ranked.select("rank", *(each.alias(to) for each, to in zip(columns, _RANGE, strict=True)))
+        x: dict[str, Any] = {"type": "quantitative", "axis": _charts.axis(name, tickCount=5)}
+        base = alt.Chart(points, width=210, height=height).encode(y=rows(), tooltip=list(_RANGE))
+        bar = base.mark_rule(strokeWidth=7, color=_charts.PALE).encode(
+            x=alt.X("low", scale=alt.Scale(zero=False, padding=8), **x), x2="high"
+        )
+        dot = base.mark_point(size=55, filled=True, color=_charts.COLORS[1], opacity=1).encode(x=alt.X("number", **x))
+        panels.append(alt.LayerChart(layer=[bar, dot]))
+    for name in texts:
+        words = ranked.select("rank", text=pl.col(name).cast(pl.String).fill_null("–"))
+        width = 30 + 7 * max(len(name), *words["text"].str.len_chars().to_list())
+        no_frame = alt.ViewBackground(stroke=None)
+        chart = alt.Chart(words, width=width, height=height, title=_charts.heading(name), view=no_frame)
+        panels.append(chart.mark_text(fontSize=12).encode(y=rows(), text="text:N", x=alt.value(width / 2)))
+    return panels
+
+
+def _labels(part: pl.DataFrame, keys: list[str]) -> list[str]:
+    """Return the names of the groups."""
+    text = pl.concat_str([pl.col(key).cast(pl.String) for key in keys], separator=", ") if keys else pl.lit("all rows")
+    return part.select(text.alias("group"))["group"].to_list()
 
 
 def _ranges(part: pl.DataFrame) -> list[Any]:

@@ -311,3 +311,108 @@ def test_a_missing_extra_is_named():
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "the package altair must be installed" in run.stderr
     assert "pip install 'dp-polars[plot]'" in run.stderr
+
+
+TOWNS = ["Ahlbeck", "Bansin", "Koserow"]
+
+
+def answered(**kwargs):
+    rng = np.random.default_rng(4)
+    calls = pl.DataFrame(
+        {
+            "caller": range(330),
+            "town": np.repeat(TOWNS, [10, 300, 20]),
+            "minutes": rng.gamma(3, 6, 330).round(),
+            "reason": rng.choice(["billing", "fault"], 330),
+        }
+    )
+    asked = (
+        protect("caller", max_groups=1, max_rows_per_group=1)
+        .group_by({"town": TOWNS})
+        .agg(
+            reason=pl.col("reason").dp.mode(["billing", "fault"], rho=1, too_few=5),
+            callers=dpp.n_people(rho=5),
+            minutes=pl.col("minutes").dp.sum(0, 60, step=0.5, rho=1),
+            wait=pl.col("minutes").dp.mean(0, 60, step=0.5, rho=1),
+            each=pl.col("reason").dp.value_counts(["billing", "fault"], rho=1),
+        )
+    )
+    return asked.release(calls, ranges=True), plot.answers(asked.release(calls, ranges=True), asked, **kwargs), asked
+
+
+def test_answers(tmp_path):
+    released, _, asked = answered()
+    chart = plot.answers(released, asked)
+    png_size(chart, tmp_path / "answers.png")
+    said = texts(chart)
+    for text in (
+        "Private answers at ρ = 9",
+        "probability 95 %",
+        "one person per 'caller'",
+        "callers",
+        "wait",
+        "reason",
+    ):
+        assert text in said
+    assert '["Bansin", ' in said  # the largest first, by the first number
+    ranked = released.sort("callers", descending=True)
+    for name in ("callers", "minutes", "wait"):
+        shown = [tuple(released_row) for released_row in ranked.select(name, f"{name}_low", f"{name}_high").rows()]
+        data = [
+            [(row["number"], row["low"], row["high"]) for row in rows_ if "low" in row] for rows_ in datasets(chart)
+        ]
+        assert shown in data
+    words = [row["text"] for row in rows(chart) if "text" in row]
+    assert words == [reason or "–" for reason in ranked["reason"]]
+    # Nothing but the release is in the figure.
+    assert set().union(*map(set, rows(chart))) == {"rank", "number", "low", "high", "text"}
+
+
+def datasets(chart):
+    return list(chart.to_dict()["datasets"].values())
+
+
+def test_answers_of_many_groups_and_of_one(tmp_path):
+    _, chart, _ = answered(most=2)
+    assert "the first 2 of 3 groups" in texts(chart)
+    assert {row["rank"] for row in rows(chart)} == {0, 1}
+    rows_ = pl.DataFrame({"x": ["1.5", "2.5"] * 50}).with_columns(pl.col("x").cast(pl.Decimal(10, 2)))
+    asked = rows_.dp.protect(None).agg(pl.col("x").dp.sum(0, 5, epsilon=1))
+    one = plot.answers(asked.release(ranges=True), asked)
+    png_size(one, tmp_path / "one.png")
+    assert "all rows" in texts(one)
+
+
+def test_bad_answers():
+    released, _, asked = answered()
+    with pytest.raises(TypeError, match="query must be a PrivateQuery, got PrivateExpr"):
+        plot.answers(released, dpp.len(epsilon=1))
+    with pytest.raises(ValueError, match=r"lacks \['wait'\]"):
+        plot.answers(released.drop("wait"), asked)
+    with pytest.raises(ValueError, match=r"a number with its range[\s\S]*ranges=True"):
+        plot.answers(released.drop(pl.selectors.ends_with("_low")), asked)
+    with pytest.raises(ValueError, match="a number with its range"):
+        plot.answers(released.clear(), asked)
+    with pytest.raises(ValueError, match="most must be at least 1"):
+        plot.answers(released, asked, most=0)
+
+
+def test_simulation_of_numbers(tmp_path):
+    asked = (
+        protect(None)
+        .group_by({"region": range(3)})
+        .agg(
+            n=dpp.len(rho=0.1),
+            income=pl.col("income").dp.mean(0, 200, step=1, rho=0.1),
+            jobs=pl.col("job").dp.value_counts(["nurse", "driver", "clerk"], epsilon=0.1),
+        )
+    )
+    people = public(3, 60)
+    chart = plot.simulation(analysis.simulate(asked, people))
+    png_size(chart, tmp_path / "numbers.png")
+    said = texts(chart)
+    assert "probability of the true answer" not in said  # a number is hardly ever the true one
+    for text in ("discrete Gaussian noise, ρ = 0.1", "discrete Laplace noise, ε = 0.1", "expected error (people)"):
+        assert text in said
+    assert sum("answer_5" in row for row in rows(chart)) == 6  # counts lie on a line, lists of them don't
+    png_size(plot.simulation(analysis.simulate(asked, people, losses=[0.1, 1])), tmp_path / "losses.png")
