@@ -266,7 +266,7 @@ class Conformance:
         own = pl.Series("k", [*values, None] * 4, dtype=dtype)
         frame = pl.DataFrame({"k": own, "x": [i % 3 for i in range(len(own))]})
         listed = values[1::-1]
-        keys = pl.DataFrame({"k": pl.Series(listed, dtype=pl.String() if dtype == pl.Categorical else dtype)})
+        keys = pl.DataFrame({"k": pl.Series(listed, dtype=pl.String() if isinstance(dtype, pl.Categorical) else dtype)})
         found = self.told(protected(keys, None).agg(dpp.mode("x", [1, 0], epsilon=1)), frame)
         code_of = by_hand.category_code([1, 0])
         assert found["x"] == by_hand.histograms(frame.to_dicts(), [{"k": k} for k in listed], "x", code_of)

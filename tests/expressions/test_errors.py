@@ -370,7 +370,8 @@ def test_a_missing_column_is_polars_own_error():
 def test_every_row_is_fine_and_every_answer_is_a_candidate(kind, data):
     known = COLUMNS[kind]
     dtype = known.dtype
-    column = data.draw(series(name="x", dtype=dtype, allow_null=True, max_size=20))
+    made = pl.Categorical() if isinstance(dtype, pl.Categorical) else dtype  # Polars 1 makes no others
+    column = data.draw(series(name="x", dtype=made, allow_null=True, max_size=20)).cast(dtype)
     frame = column.to_frame().with_columns(g=pl.int_range(pl.len()) % 3)
     asked, allowed = {}, {}
     if known.categories is not None:

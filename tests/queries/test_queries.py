@@ -240,7 +240,6 @@ def test_steps_far_below_a_columns_last_digit():
     [
         (pl.Decimal(38, 10), 10**10, 100),  # values are looked at in 64 bits
         (pl.Decimal(38, 30), 10, 1),
-        (pl.UInt64(), 2**64, 2**40),
         (pl.Int64(), 2**63, 2**63),
     ],
 )
@@ -249,7 +248,7 @@ def test_bounds_that_64_bits_of_a_columns_digits_do_not_hold_are_refused(dtype, 
         dpp.sum("x", 0, upper, step=step, epsilon=1).query,
         dpp.mean("x", 0, upper, step=step, epsilon=1).query,
     ):
-        with pytest.raises(ValueError, match=r"lower and upper must be at most 2\*\*62 of the last digit of"):
+        with pytest.raises(ValueError, match=r"must be (below 2\*\*63|at most 2\*\*62) times the last digit of"):
             query.answer_type(dtype)
 
 
