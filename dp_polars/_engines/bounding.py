@@ -55,8 +55,7 @@ class Cells:
         layout = cls(max(groups - 1, 0).bit_length(), (size - 1).bit_length())
         if not layout.bits <= 64:
             msg = (
-                f"{where}groups times candidates must fit into 64 bits, "
-                f"got {groups:,} groups and {size:,} candidates.\n\n"
+                f"{where}groups times candidates must fit into 64 bits, got {groups:,} groups and {size:,} candidates.\n\n"
                 "Hint: take fewer groups, or a wider step between the candidates."
             )
             raise ValueError(msg)

@@ -133,7 +133,7 @@ class PrivateName(ExprNameNameSpace):
 
 
 def as_expression(query: Query, *columns: IntoColumn, name: str | None = None) -> PrivateExpr:
-    """Return the private expression that asks `query` about columns; the first one names it, or `name`."""
+    """Return the private expression that asks `query` about columns (names or expressions); the first one names it, or `name`."""
     exprs = [_one_output(column) for column in columns]
     raw = query.fixed_type or _NAMED_BY_COLUMN
     # All groups in one call: imploded, each group is one row of a column of lists.
