@@ -15,6 +15,8 @@ from dp_polars._numeric.arrays import Ints, lengths_from, owners, run_lengths, r
 from dp_polars._numeric.words import system_words
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dp_polars._numeric.words import WordSource
 
 
@@ -79,9 +81,9 @@ def keep(
     layout: Cells,
     *,
     people: bool,
-    weights: Ints | None = None,
+    weights: Sequence[Ints] = (),
     words: WordSource | None = None,
-) -> tuple[NDArray[np.uint64], Ints | None]:
+) -> tuple[NDArray[np.uint64], list[Ints]]:
     """Return the cells that count, in any order, and their weights.
 
     What stays of a person's rows is a random subset of them, chosen by words of that person's own.
@@ -98,7 +100,7 @@ def keep(
     people
         Whether a person counts once per cell: equal rows of a person are one.
     weights
-        Shape (n,). None: one each.
+        Of shape (n,) each: what goes along with the rows. Where people count, a person's rows in a cell have one.
     """
     words = words or system_words()
     person = owners(lengths).view(np.uint64)
@@ -113,12 +115,12 @@ def keep(
         pairs = (person << group_bits) | (rows >> code_bits)
         order = np.argsort(pairs)
         pairs, rows = pairs[order], rows[order]
-        weights = None if weights is None else weights[order]
+        weights = [weight[order] for weight in weights]
 
     def only(stays: NDArray[np.bool_]) -> None:
         nonlocal pairs, rows, weights
         pairs, rows = pairs[stays], rows[stays]
-        weights = None if weights is None else weights[stays]
+        weights = [weight[stays] for weight in weights]
 
     # A pair is a person and a group; from here on the rows are sorted by it.
     if kept.groups is not None:
@@ -129,7 +131,7 @@ def keep(
         only(_random_few(run_lengths(pairs), kept.rows_per_group, words))
     if kept.rows is not None:
         only(_random_few(run_lengths(pairs >> group_bits), kept.rows, words))
-    return rows, weights
+    return rows, list(weights)
 
 
 def _random_few(lengths: Ints, most: int, words: WordSource) -> NDArray[np.bool_]:

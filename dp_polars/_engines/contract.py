@@ -64,6 +64,17 @@ class Tally:
         """Columns -> weight. None: one each."""
         return self.evidence.weighing
 
+    def keeps_like(self, other: Tally) -> bool:
+        """Return whether another histogram is of the same rows and codes, though perhaps of other weights."""
+        return (
+            (self.types, self.coding, self.kept, self.people) == (other.types, other.coding, other.kept, other.people)
+            and len(self.columns) == len(other.columns)
+            and all(
+                one.meta.undo_aliases().meta.eq(two.meta.undo_aliases())
+                for one, two in zip(self.columns, other.columns, strict=True)
+            )
+        )
+
     @property
     def by_person(self) -> bool:
         """Whether it matters whose a row is, where there is a privacy unit."""
@@ -150,7 +161,8 @@ class Engine(ABC, Generic[Released]):
        here on. Of each person's rows that are left, `kept` says how many stay: first that many groups, then so
        many rows in each group, then so many in all; None is no bound. Each time it is a uniformly random subset, which
        depends on that person's own rows and on fresh random words alone, never on another person's rows or on the
-       order of rows.
+       order of rows. Tallies that differ in their weights alone (`Tally.keeps_like`) should keep the same rows: a
+       mean is a sum over a number of rows.
     4. **Then counting.** The weight of a code in a group is the number of distinct people who have it there
        (`people`), or the sum of the rows' weights. Where `Work.privacy_unit` is None, every row is a person.
     5. **The same codes.** A row has the code that `coding.encoder()` gives it, and the weight of `weighing.weigher()`,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from polars._typing import EngineType
 
     from dp_polars._engines.contract import Work
+    from dp_polars._numeric.arrays import Ints
 
 # Rows of people that Polars groups at once: 1 GiB or so.
 _PARTITION_ROWS = 1 << 24
@@ -123,25 +124,46 @@ def count(
     if privacy_unit is not None:
         rows = rows.filter(is_a_person(privacy_unit, rows.collect_schema()[privacy_unit]))
     layouts = [Cells.of(groups, tally.coding.size) for tally in tallies]
-    whole = [n for n, tally in enumerate(tallies) if privacy_unit is None or not tally.by_person]
-    people = [n for n in range(len(tallies)) if n not in whole]
+    alike = _alike(tallies)
+    whole = [own for own in alike if privacy_unit is None or not tallies[own[0]].by_person]
+    people = [own for own in alike if own not in whole]
     found: dict[int, pl.DataFrame] = {}
     if whole:
-        coded = _coded(rows, None, keys, [tallies[n] for n in whole])
-        plans = [_added_up(_cells(coded, tallies[n], layouts[n], i)) for i, n in enumerate(whole)]
-        found.update(zip(whole, _collected(plans, engine), strict=True))
+        coded = _coded(rows, None, keys, tallies, whole)
+        plans = [_added_up(_cells(coded, tallies, own, layouts[own[0]])) for own in whole]
+        found.update((own[0], counted) for own, counted in zip(whole, _collected(plans, engine), strict=True))
     for part in _partitions(rows, privacy_unit, partitions) if people and privacy_unit is not None else ():
-        coded = _coded(part, privacy_unit, keys, [tallies[n] for n in people])
-        plans = [
-            _cells(coded, tallies[n], layouts[n], i).group_by("person").agg(pl.exclude("person")).drop("person")
-            for i, n in enumerate(people)
-        ]
-        for n, lists in zip(people, _collected(plans, engine), strict=True):
-            counted = _count_people(lists, tallies[n], layouts[n])
-            if n in found:  # nobody is in two parts
-                counted = pl.concat([found[n], counted]).group_by("cell").agg(pl.col("count").sum())
-            found[n] = counted
-    return [_by_group(found[n], layouts[n], groups) for n in range(len(tallies))]
+        coded = _coded(part, privacy_unit, keys, tallies, people)
+        cells = (_cells(coded, tallies, own, layouts[own[0]]) for own in people)
+        plans = [each.group_by("person").agg(pl.exclude("person")).drop("person") for each in cells]
+        for own, lists in zip(people, _collected(plans, engine), strict=True):
+            counted = _count_people(lists, tallies[own[0]], layouts[own[0]])
+            if own[0] in found:  # nobody is in two parts
+                counted = pl.concat([found[own[0]], counted]).group_by("cell").agg(pl.exclude("cell").sum())
+            found[own[0]] = counted
+    return [
+        _by_group(found[own[0]].select("cell", count=_weight(tallies[n], n)), layouts[n], groups)
+        for n in range(len(tallies))
+        for own in alike
+        if n in own
+    ]
+
+
+def _alike(tallies: Sequence[Tally]) -> list[list[int]]:
+    """Return the tallies that differ in their weights alone, together: they keep the same rows of a person."""
+    alike: list[list[int]] = []
+    for number, tally in enumerate(tallies):
+        own = next((own for own in alike if tally.keeps_like(tallies[own[0]])), None)
+        if own is None:
+            alike.append([number])
+        else:
+            own.append(number)
+    return alike
+
+
+def _weight(tally: Tally, number: int) -> pl.Expr:
+    """Return the column that holds a tally's weights."""
+    return pl.col("rows" if tally.weighing is None else f"weight {number}")
 
 
 def is_a_person(privacy_unit: str, dtype: pl.DataType) -> pl.Expr:
@@ -172,25 +194,35 @@ def _partitions(rows: pl.LazyFrame, privacy_unit: str, partitions: int) -> Itera
 
 
 def _coded(
-    rows: pl.LazyFrame, privacy_unit: str | None, keys: pl.DataFrame | None, tallies: Sequence[Tally]
+    rows: pl.LazyFrame,
+    privacy_unit: str | None,
+    keys: pl.DataFrame | None,
+    tallies: Sequence[Tally],
+    alike: Sequence[Sequence[int]],
 ) -> pl.LazyFrame:
-    """Return the rows of listed groups as `person`, `group`, and a code, and a weight, for each tally.
+    """Return the rows of listed groups as `person`, `group`, a code for each kind of tally, and weights.
 
     Every histogram is counted from this one plan, so that Polars scans the rows once for all of them.
     """
     made = []
-    for i, tally in enumerate(tallies):
-        made.append(_by_row(tally.columns, tally.coding.encoder(), code_dtype(tally.coding.size)).alias(f"code {i}"))
-        if tally.weighing is not None:
-            made.append(_by_row(tally.columns, tally.weighing.weigher(), np.dtype(np.int64)).alias(f"weight {i}"))
+    for own in alike:
+        coding = tallies[own[0]].coding
+        code = _by_row(tallies[own[0]].columns, coding.encoder(), code_dtype(coding.size))
+        made.append(code.alias(f"code {own[0]}"))
+        for number in own:
+            weighing = tallies[number].weighing
+            if weighing is not None:
+                weight = _by_row(tallies[number].columns, weighing.weigher(), np.dtype(np.int64))
+                made.append(weight.alias(f"weight {number}"))
     names, schema = [] if keys is None else keys.columns, rows.collect_schema()
     # Names of our own, so that no column's name can be in the way. A constant gets as many rows as the frame.
     others = [pl.col(name).cast(column_types.released(schema[name])).alias(f"key {i}") for i, name in enumerate(names)]
     if privacy_unit is not None:
         others.append(pl.col(privacy_unit).alias("person"))
     coded = rows.with_columns(*made, *others).select(expr.meta.output_name() for expr in [*made, *others])
-    if len(tallies) == 1:
-        coded = coded.filter(pl.col("code 0") < tallies[0].coding.size)
+    if len(alike) == 1:
+        first = alike[0][0]
+        coded = coded.filter(pl.col(f"code {first}") < tallies[first].coding.size)
     if keys is not None:
         groups = keys.lazy().select(pl.col(name).alias(f"key {i}") for i, name in enumerate(names))
         coded = coded.join(groups.with_row_index("group"), on=[f"key {i}" for i in range(len(names))])
@@ -211,14 +243,14 @@ def _by_row(
     )
 
 
-def _cells(coded: pl.LazyFrame, tally: Tally, layout: Cells, number: int) -> pl.LazyFrame:
-    """Return the rows that count for one tally: `cell`, and `weight` and `person` where there are such."""
-    schema, size = coded.collect_schema(), tally.coding.size
-    own = [pl.col(name) for name in ("person", "group") if name in schema]
-    if tally.weighing is not None:
-        own.append(pl.col(f"weight {number}").alias("weight"))
+def _cells(coded: pl.LazyFrame, tallies: Sequence[Tally], own: Sequence[int], layout: Cells) -> pl.LazyFrame:
+    """Return the rows that count for tallies that are alike: `cell`, weights, and `person` where there is one."""
+    schema, first = coded.collect_schema(), own[0]
+    kept = [name for name in ("person", "group", *(f"weight {number}" for number in own)) if name in schema]
     # Selected before it is filtered: a filter right after the shared plan would move into it, and part the branches.
-    rows = coded.select(pl.col(f"code {number}").alias("code"), *own).filter(pl.col("code") < size)
+    rows = coded.select(pl.col(f"code {first}").alias("code"), *kept).filter(
+        pl.col("code") < tallies[first].coding.size
+    )
     unsigned = pl.UInt32 if layout.bits <= 32 else pl.UInt64
     cell = pl.col("code").cast(unsigned)
     if "group" in schema and layout.group_bits:
@@ -227,30 +259,28 @@ def _cells(coded: pl.LazyFrame, tally: Tally, layout: Cells, number: int) -> pl.
 
 
 def _count_people(lists: pl.DataFrame, tally: Tally, layout: Cells) -> pl.DataFrame:
-    """Return the histogram of these people's cells, one list each: columns `cell` and `count`."""
+    """Return the histogram of these people's cells, one list each: columns `cell`, `rows` and weights."""
     # Polars says which rows are one person's; who that is does not matter any more.
     lengths = lists["cell"].list.len().to_numpy().astype(np.int64)
-    cells = lists["cell"].explode(empty_as_null=False).to_numpy()
-    weights = None if tally.weighing is None else lists["weight"].explode(empty_as_null=False).to_numpy()
+    cells, *weights = (column.explode(empty_as_null=False).to_numpy() for column in lists)
     bounds = offsets(lengths)
 
-    def of_slice(first: int, last: int) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64] | None]:
+    def of_slice(first: int, last: int) -> tuple[NDArray[np.unsignedinteger], list[Ints]]:
         rows = slice(bounds[first], bounds[last])
-        own = None if weights is None else weights[rows]
+        own = [weight[rows] for weight in weights]
         kept, weighed = keep(cells[rows], lengths[first:last], tally.kept, layout, people=tally.people, weights=own)
         return kept.astype(cells.dtype), weighed
 
     parts = in_parallel(of_slice, list(slices(lengths, _PEOPLE_ROWS, layout.most_people(people=tally.people))))
     columns = {"cell": np.concatenate([cells[:0], *(kept for kept, _ in parts)])}
-    if weights is not None:
-        columns["weight"] = np.concatenate([weights[:0], *(own for _, own in parts if own is not None)])
+    for place, name in enumerate(lists.columns[1:]):
+        columns[name] = np.concatenate([weights[place][:0], *(own[place] for _, own in parts)])
     return _added_up(pl.LazyFrame(columns)).collect()
 
 
 def _added_up(cells: pl.LazyFrame) -> pl.LazyFrame:
-    """Return each cell once: columns `cell` and `count`."""
-    weight = pl.len().cast(pl.Int64) if "weight" not in cells.collect_schema() else pl.col("weight").sum()
-    return cells.group_by("cell").agg(weight.alias("count"))
+    """Return each cell once: columns `cell`, `rows`, and the sums of weights."""
+    return cells.group_by("cell").agg(pl.len().cast(pl.Int64).alias("rows"), pl.exclude("cell").sum())
 
 
 def _collected(plans: Sequence[pl.LazyFrame], engine: EngineType) -> list[pl.DataFrame]:

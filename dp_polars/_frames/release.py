@@ -117,22 +117,10 @@ def _check_names_of_ranges(query: PrivateQuery) -> None:
 def _place(tallies: list[Tally], tally: Tally) -> int:
     """Return the position of a tally among those that there are, or of a new one."""
     for position, made in enumerate(tallies):
-        if _is_same(tally, made):
+        if tally.keeps_like(made) and tally.weighing == made.weighing:
             return position
     tallies.append(tally)
     return len(tallies) - 1
-
-
-def _is_same(one: Tally, other: Tally) -> bool:
-    """Return whether two histograms are one: of the same columns, codes, weights and bounds."""
-    return (
-        (one.types, one.evidence, one.kept, one.people) == (other.types, other.evidence, other.kept, other.people)
-        and len(one.columns) == len(other.columns)
-        and all(
-            a.meta.undo_aliases().meta.eq(b.meta.undo_aliases())
-            for a, b in zip(one.columns, other.columns, strict=True)
-        )
-    )
 
 
 def _refuse_expressions(query: PrivateQuery, engine: Engine[Released]) -> None:
