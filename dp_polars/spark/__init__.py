@@ -113,7 +113,9 @@ class _SparkEngine(Engine["DataFrame"]):
 
     rows_are = "the Spark DataFrame"
 
-    def __init__(self, frame: DataFrame, path: str | os.PathLike[str] | None, only_counted: Collection[str]) -> None:
+    def __init__(
+        self, frame: DataFrame, path: str | os.PathLike[str] | None, only_counted: Collection[str] = ()
+    ) -> None:
         self._frame, self._target, self._only_counted = frame, _target(frame.sparkSession, path), only_counted
         self._drawn: DataFrame | None = None
 
@@ -134,7 +136,11 @@ class _SparkEngine(Engine["DataFrame"]):
         for answer in answers:
             kind = self._kind(answer, column_of(work.tallies[answer.output.tallies[0]]))
             fields += [_column_types.types.StructField(name, kind) for name in answer.output.names(ranges=work.ranges)]
-        histograms = [histogram(frame, work.privacy_unit, names, table, work.groups, tally) for tally in work.tallies]
+        # One seed for all: a mean's sum and its number are then of the same groups of a person.
+        seed = int.from_bytes(os.urandom(8), signed=True)
+        histograms = [
+            histogram(frame, work.privacy_unit, names, table, work.groups, tally, seed) for tally in work.tallies
+        ]
         drawn = union(table, histograms).mapInArrow(
             drawing(answers, [field.name for field in fields], ranges=work.ranges),
             _column_types.types.StructType(fields),
