@@ -134,8 +134,9 @@ def weighs_exactly(tally: Tally) -> bool:
     """Whether Spark's arithmetic gives each row its weight."""
     if tally.weighing is None:
         return True
-    (dtype,) = tally.types
-    return isinstance(tally.weighing, Units) and not (isinstance(dtype, pl.Decimal) and dtype.scale > _MOST_DIGITS)
+    dtype, *others = tally.types
+    is_deep = isinstance(dtype, pl.Decimal) and dtype.scale > _MOST_DIGITS
+    return isinstance(tally.weighing, Units) and not others and not is_deep
 
 
 def _weight(weighing: Weighing, dtype: pl.DataType) -> Column:
