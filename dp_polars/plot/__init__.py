@@ -17,12 +17,12 @@ import polars as pl
 
 from dp_polars import analysis
 from dp_polars._accounting.claims import check_unit
-from dp_polars._frames.query import PrivateQuery
 from dp_polars._numeric.column_types import float_of
 from dp_polars._numeric.extras import require
 from dp_polars._numeric.numbers import Number, positive_fraction, positive_int
 from dp_polars.analysis._laws import LAPLACE, checked_scores
 from dp_polars.plot import _charts, _panels
+from dp_polars.plot._answers import answers as answers
 from dp_polars.plot._charts import lines as lines
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ _MECHANISMS = {
     **_panels.NOISE,
 }
 _BOTH: tuple[Comparable, ...] = ("permute_and_flip", "exponential")
-_SYMBOLS = {"epsilon": "ε", "rho": "ρ"}
 # Groups or charges that have a bar each; more are drawn as one line.
 _MOST_BARS = 30
 # Candidates with smaller probabilities have no bar of their own, where others have much larger ones.
@@ -97,7 +96,7 @@ def error_curve(
     if not (len(amounts) >= 2 and len(mechanisms) >= 1):
         msg = f"losses must be at least two and mechanisms at least one, got {len(amounts)} and {len(mechanisms)}."
         raise ValueError(msg)
-    symbol = _SYMBOLS[check_unit(unit)]
+    symbol = _charts.SYMBOLS[check_unit(unit)]
     points = [
         (
             _MECHANISMS.get(mechanism, mechanism),
@@ -276,7 +275,7 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
     for part in known.partition_by("output", maintain_order=True):
         first, losses = part.row(0, named=True), part.get_column("loss").n_unique()
         heading = f"{first['output']}{' by ' if keys else ''}{', '.join(keys)}: {first['selects']}"
-        note, symbol = _MECHANISMS[first["mechanism"]], _SYMBOLS[first["loss_unit"]]
+        note, symbol = _MECHANISMS[first["mechanism"]], _charts.SYMBOLS[first["loss_unit"]]
         if losses > 1:
             if part.height > losses:
                 note += f"; line and band: median and middle 80% of {part.height // losses:,} groups"
@@ -286,75 +285,6 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
             panels = _panels.over_shares(part) if part.height > _MOST_BARS else _panels.over_groups(part, keys)
         rows.append(alt.HConcatChart(hconcat=panels, spacing=24, title=_charts.title(heading, note)))
     return alt.VConcatChart(vconcat=rows, spacing=28)
-
-
-def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30) -> alt.HConcatChart:
-    """Plot released numbers with their 95 % ranges, a row per group: a figure that can be handed on.
-
-    Groups are sorted by the first number, the largest first. Choices (modes, quantiles) stand beside the numbers as
-    text: they have no range, and the number of people beside them tells which to trust. Nothing but the release is
-    shown, so the figure is as private as that.
-
-    Parameters
-    ----------
-    released
-        What `query.release(ranges=True)` returned, or a part of its rows.
-    query
-        The query that was released; its title says who is protected, and at what loss.
-    most
-        How many groups are shown at most.
-
-    Returns
-    -------
-    altair.HConcatChart
-        A dot for each number, in a bar from `NAME_low` to `NAME_high`. Value counts are left out: they are lists.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described, or there is no number with a range.
-
-    Examples
-    --------
-    >>> import polars as pl
-    >>> import dp_polars as dpp
-    >>> visits = pl.DataFrame({"patient": range(90), "ward": ["A", "A", "B"] * 30, "days": [1, 5, 3] * 30})
-    >>> query = (
-    ...     visits.dp.protect("patient", max_groups=1, max_rows_per_group=1)
-    ...     .group_by({"ward": ["A", "B", "C"]})
-    ...     .agg(people=dpp.n_people(epsilon=0.5), stay=pl.col("days").dp.mean(0, 30, epsilon=0.5))
-    ... )
-    >>> chart = answers(query.release(ranges=True), query)
-    """
-    if not isinstance(query, PrivateQuery):
-        msg = f"query must be a PrivateQuery, got {type(query).__name__}."
-        raise TypeError(msg)
-    shown, names = positive_int("most", most), [ask.name for ask in query.asks]
-    missing = [name for name in names if name not in released.columns]
-    if missing:
-        msg = f"released must be the release of this query, it lacks {missing}."
-        raise ValueError(msg)
-    ends = {name: (f"{name}_low", f"{name}_high") for name in names}
-    numbers = [
-        name
-        for name in names
-        if set(ends[name]) <= set(released.columns) and released.schema[ends[name][0]].is_numeric()
-    ]
-    if not (numbers and released.height):
-        msg = (
-            "released must have a group and a number with its range, got none.\n\n"
-            "Hint: query.release(ranges=True), and a count, a sum or a mean among the outputs."
-        )
-        raise ValueError(msg)
-    texts = [name for name in names if name not in numbers and not released.schema[name].is_nested()]
-    keys = [name for name in released.columns if name not in {*names, *(end for both in ends.values() for end in both)}]
-    largest = released.sort(numbers[0], descending=True, maintain_order=True).head(shown)
-    under = "dot: released, with noise · bar: holds the number without noise with probability 95 %"
-    if shown < released.height:
-        under += f" · the first {shown} of {released.height:,} groups"
-    loss = f"{_SYMBOLS[query.loss.unit]} = {float(query.loss.value):g}"
-    title = _charts.title(f"Private answers at {loss}", under, str(query.protection))
-    return alt.HConcatChart(hconcat=_panels.answers(largest, keys, numbers, texts), spacing=24, title=title)
 
 
 def budget(budget: Budget) -> alt.LayerChart:
@@ -377,7 +307,7 @@ def budget(budget: Budget) -> alt.LayerChart:
     >>> from dp_polars._accounting.budgets import Budget
     >>> chart = budget(Budget(epsilon=1))
     """
-    total, log, symbol = float(budget.total), budget.log(), _SYMBOLS[budget.unit]
+    total, log, symbol = float(budget.total), budget.log(), _charts.SYMBOLS[budget.unit]
     spent = log.item(-1, "running_total") if log.height else 0.0
     left = max(total - spent, 0.0)
     title = _charts.title(f"{symbol}: {spent:.4g} of {total:.4g} spent, {left:.4g} left")

@@ -33,6 +33,7 @@ _AXIS: dict[str, Any] = {
     "gridColor": "#e4e4e4",
     "labelFlush": False,
 }
+SYMBOLS = {"epsilon": "ε", "rho": "ρ"}
 
 
 def lines(
