@@ -128,10 +128,17 @@ def count(
     whole = [own for own in alike if privacy_unit is None or not tallies[own[0]].by_person]
     people = [own for own in alike if own not in whole]
     found: dict[int, pl.DataFrame] = {}
-    if whole:
-        coded = _coded(rows, None, keys, tallies, whole)
-        plans = [_added_up(_cells(coded, tallies, own, layouts[own[0]])) for own in whole]
-        found.update((own[0], counted) for own, counted in zip(whole, _collected(plans, engine), strict=True))
+    single = [own for own in whole if tallies[own[0]].coding.size == 1]
+    several = [own for own in whole if own not in single]
+    plans = [_totals(rows, keys, tallies, single)] if single else []
+    if several:
+        coded = _coded(rows, None, keys, tallies, several)
+        plans += [_added_up(_cells(coded, tallies, own, layouts[own[0]])) for own in several]
+    counts = _collected(plans, engine) if plans else []
+    if single:
+        totals = counts.pop(0)
+        found.update((own[0], _of_totals(totals, own)) for own in single)
+    found.update((own[0], counted) for own, counted in zip(several, counts, strict=True))
     for part in _partitions(rows, privacy_unit, partitions) if people and privacy_unit is not None else ():
         coded = _coded(part, privacy_unit, keys, tallies, people)
         cells = (_cells(coded, tallies, own, layouts[own[0]]) for own in people)
@@ -193,6 +200,31 @@ def _partitions(rows: pl.LazyFrame, privacy_unit: str, partitions: int) -> Itera
             print("\r" + " " * 21, end="\r", file=sys.stderr, flush=True)
 
 
+def _totals(
+    rows: pl.LazyFrame, keys: pl.DataFrame | None, tallies: Sequence[Tally], single: Sequence[Sequence[int]]
+) -> pl.LazyFrame:
+    """Return `group`, rows and weights of tallies with one code: one grouping by key, then a join of the totals."""
+    sums = []
+    for own in single:
+        counts = pl.col(f"code {own[0]}") == 0
+        sums.append((counts.sum() if tallies[own[0]].columns else pl.len()).cast(pl.Int64).alias(f"rows {own[0]}"))
+        weighed = (f"weight {number}" for number in own if tallies[number].weighing is not None)
+        sums += [(pl.col(name) * counts).sum().alias(name) for name in weighed]
+    made, own_keys = _made(tallies, single), _own_keys(rows, keys)
+    coded = rows.with_columns(*made, *own_keys).select(expr.meta.output_name() for expr in [*made, *own_keys])
+    if keys is None:
+        return coded.select(pl.lit(0, pl.UInt32).alias("group"), *sums)
+    names = [expr.meta.output_name() for expr in own_keys]
+    return coded.group_by(names).agg(sums).join(_groups(keys), on=names)
+
+
+def _of_totals(totals: pl.DataFrame, own: Sequence[int]) -> pl.DataFrame:
+    """Return the totals of tallies that are alike as a histogram of cells, of groups with rows."""
+    weights = [name for name in (f"weight {number}" for number in own) if name in totals.columns]
+    rows = pl.col(f"rows {own[0]}")
+    return totals.filter(rows > 0).select(pl.col("group").alias("cell"), rows.alias("rows"), *weights)
+
+
 def _coded(
     rows: pl.LazyFrame,
     privacy_unit: str | None,
@@ -204,6 +236,21 @@ def _coded(
 
     Every histogram is counted from this one plan, so that Polars scans the rows once for all of them.
     """
+    made, others = _made(tallies, alike), _own_keys(rows, keys)
+    if privacy_unit is not None:
+        others.append(pl.col(privacy_unit).alias("person"))
+    # A constant gets as many rows as the frame.
+    coded = rows.with_columns(*made, *others).select(expr.meta.output_name() for expr in [*made, *others])
+    if len(alike) == 1:
+        first = alike[0][0]
+        coded = coded.filter(pl.col(f"code {first}") < tallies[first].coding.size)
+    if keys is not None:
+        coded = coded.join(_groups(keys), on=[f"key {i}" for i in range(keys.width)])
+    return coded
+
+
+def _made(tallies: Sequence[Tally], alike: Sequence[Sequence[int]]) -> list[pl.Expr]:
+    """Return codes and weights, row by row; under names of our own, so that no column's name can be in the way."""
     made = []
     for own in alike:
         coding = tallies[own[0]].coding
@@ -214,19 +261,22 @@ def _coded(
             if weighing is not None:
                 weight = _by_row(tallies[number].columns, weighing.weigher(), np.dtype(np.int64))
                 made.append(weight.alias(f"weight {number}"))
+    return made
+
+
+def _own_keys(rows: pl.LazyFrame, keys: pl.DataFrame | None) -> list[pl.Expr]:
+    """Return the columns that rows are grouped by, as they are released."""
     names, schema = [] if keys is None else keys.columns, rows.collect_schema()
-    # Names of our own, so that no column's name can be in the way. A constant gets as many rows as the frame.
-    others = [pl.col(name).cast(column_types.released(schema[name])).alias(f"key {i}") for i, name in enumerate(names)]
-    if privacy_unit is not None:
-        others.append(pl.col(privacy_unit).alias("person"))
-    coded = rows.with_columns(*made, *others).select(expr.meta.output_name() for expr in [*made, *others])
-    if len(alike) == 1:
-        first = alike[0][0]
-        coded = coded.filter(pl.col(f"code {first}") < tallies[first].coding.size)
-    if keys is not None:
-        groups = keys.lazy().select(pl.col(name).alias(f"key {i}") for i, name in enumerate(names))
-        coded = coded.join(groups.with_row_index("group"), on=[f"key {i}" for i in range(len(names))])
-    return coded
+    return [pl.col(name).cast(column_types.released(schema[name])).alias(f"key {i}") for i, name in enumerate(names)]
+
+
+def _groups(keys: pl.DataFrame) -> pl.LazyFrame:
+    """Return the public keys, and the number of each group."""
+    return (
+        keys.lazy()
+        .select(pl.col(name).alias(f"key {i}") for i, name in enumerate(keys.columns))
+        .with_row_index("group")
+    )
 
 
 def _by_row(

@@ -140,6 +140,12 @@ def ordered(values: Values) -> Ordered:
 def _to_series(values: Values) -> pl.Series:
     if isinstance(values, pl.Series):
         return values.alias("")
+    if (
+        isinstance(values, range)
+        and values
+        and max(map(abs, (values[0], values[-1], values.step, values.stop))) < 2**62
+    ):
+        return pl.int_range(values.start, values.stop, values.step, eager=True).alias("")  # no look at each number
     if np.ma.is_masked(values):
         msg = "candidates must not contain null."
         raise ValueError(msg)
