@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -40,11 +40,6 @@ class Choice(HistogramQuery):
     @abstractmethod
     def score(self) -> Score:
         """How good a candidate is."""
-
-    @property
-    @abstractmethod
-    def is_ordered(self) -> bool:
-        """Whether the candidates have an order that an answer between two of them makes sense in."""
 
     @abstractmethod
     def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:
@@ -96,7 +91,6 @@ class OfCategories(Choice):
     """One of a list of categories, by a score of its own."""
 
     candidates: Categories
-    is_ordered: ClassVar[bool] = False
 
     @property
     def fixed_type(self) -> pl.DataType | None:
@@ -178,7 +172,11 @@ class Quantile(Choice):
     alpha: Fraction
     candidates: Ordered
     claim: Claim
-    is_ordered: ClassVar[bool] = True
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether answers lie on a line."""
+        return True
 
     @property
     def score(self) -> Score:

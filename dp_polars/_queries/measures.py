@@ -79,6 +79,11 @@ class Total(Measure):
     """One number for each group, from the sums of its rows' weights."""
 
     @property
+    def is_ordered(self) -> bool:
+        """Whether answers lie on a line."""
+        return True
+
+    @property
     def fixed_size(self) -> int:
         """One number."""
         return 1

@@ -60,6 +60,11 @@ class Query(ABC):
         return False
 
     @property
+    def is_ordered(self) -> bool:
+        """Whether answers lie on a line, so that one between two others makes sense."""
+        return False
+
+    @property
     @abstractmethod
     def fixed_type(self) -> pl.DataType | None:
         """The type of what is drawn; None where only the column's type names the candidates."""

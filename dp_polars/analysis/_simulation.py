@@ -326,7 +326,7 @@ def _table(output: _Output, claim: Claim) -> pl.DataFrame:
         mechanism=pl.lit(claim.mechanism),
         loss=pl.lit(float(claim.loss.value)),
         loss_unit=pl.lit(claim.loss.unit),
-        ordered=pl.lit(isinstance(output.query, (Quantile, Total))),
+        ordered=pl.lit(output.query.is_ordered),
     ).select(SIMULATED)
 
 
