@@ -130,13 +130,17 @@ def count(
     found: dict[int, pl.DataFrame] = {}
     single = [own for own in whole if tallies[own[0]].coding.size == 1]
     several = [own for own in whole if own not in single]
-    plans = [_totals(rows, keys, tallies, single)] if single else []
+    plans = []
     if several:
-        coded = _coded(rows, None, keys, tallies, several)
-        plans += [_added_up(_cells(coded, tallies, own, layouts[own[0]])) for own in several]
+        coded = _coded(rows, None, keys, tallies, whole)
+        plans = [_added_up(_cells(coded, tallies, own, layouts[own[0]])) for own in several]
+        if single:
+            plans.append(_totals(coded, tallies, single))
+    elif single:
+        plans.append(_totals_by_key(rows, keys, tallies, single))
     counts = _collected(plans, engine) if plans else []
     if single:
-        totals = counts.pop(0)
+        totals = counts.pop()
         found.update((own[0], _of_totals(totals, own)) for own in single)
     found.update((own[0], counted) for own, counted in zip(several, counts, strict=True))
     for part in _partitions(rows, privacy_unit, partitions) if people and privacy_unit is not None else ():
@@ -200,22 +204,35 @@ def _partitions(rows: pl.LazyFrame, privacy_unit: str, partitions: int) -> Itera
             print("\r" + " " * 21, end="\r", file=sys.stderr, flush=True)
 
 
-def _totals(
+def _totals(coded: pl.LazyFrame, tallies: Sequence[Tally], single: Sequence[Sequence[int]]) -> pl.LazyFrame:
+    """Return `group`, rows and weights of tallies with one code, from the plan that other histograms share."""
+    sums = _sums(tallies, single)
+    if "group" in coded.collect_schema():
+        return coded.group_by("group").agg(sums)
+    return coded.select(pl.lit(0, pl.UInt32).alias("group"), *sums)
+
+
+def _totals_by_key(
     rows: pl.LazyFrame, keys: pl.DataFrame | None, tallies: Sequence[Tally], single: Sequence[Sequence[int]]
 ) -> pl.LazyFrame:
-    """Return `group`, rows and weights of tallies with one code: one grouping by key, then a join of the totals."""
+    """Return the same where nothing else is counted: rows are grouped by key, and only the totals are joined."""
+    made, own_keys = _made(tallies, single), _own_keys(rows, keys)
+    coded = rows.with_columns(*made, *own_keys).select(expr.meta.output_name() for expr in [*made, *own_keys])
+    if keys is None:
+        return _totals(coded, tallies, single)
+    names = [expr.meta.output_name() for expr in own_keys]
+    return coded.group_by(names).agg(_sums(tallies, single)).join(_groups(keys), on=names)
+
+
+def _sums(tallies: Sequence[Tally], single: Sequence[Sequence[int]]) -> list[pl.Expr]:
+    """Return the rows that count for each tally with one code, and the sums of their weights."""
     sums = []
     for own in single:
         counts = pl.col(f"code {own[0]}") == 0
         sums.append((counts.sum() if tallies[own[0]].columns else pl.len()).cast(pl.Int64).alias(f"rows {own[0]}"))
         weighed = (f"weight {number}" for number in own if tallies[number].weighing is not None)
         sums += [(pl.col(name) * counts).sum().alias(name) for name in weighed]
-    made, own_keys = _made(tallies, single), _own_keys(rows, keys)
-    coded = rows.with_columns(*made, *own_keys).select(expr.meta.output_name() for expr in [*made, *own_keys])
-    if keys is None:
-        return coded.select(pl.lit(0, pl.UInt32).alias("group"), *sums)
-    names = [expr.meta.output_name() for expr in own_keys]
-    return coded.group_by(names).agg(sums).join(_groups(keys), on=names)
+    return sums
 
 
 def _of_totals(totals: pl.DataFrame, own: Sequence[int]) -> pl.DataFrame:

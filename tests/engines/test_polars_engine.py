@@ -377,7 +377,7 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize("partitions", [1, 3])
 @pytest.mark.parametrize("unit", [None, "person"])
 def test_all_histograms_come_from_one_scan(visits, keys, unit, partitions, engine):
-    """Five outputs of three columns: every row is read once, or once for each part of the people."""
+    """Six outputs of three columns: every row is read once, or once for each part of the people."""
     read = []
     rows = visits.lazy().with_columns(
         pl.col("ward").map_batches(lambda s: read.append(len(s)) or s, return_dtype=pl.String, is_elementwise=True)
@@ -385,6 +385,7 @@ def test_all_histograms_come_from_one_scan(visits, keys, unit, partitions, engin
     kept = Kept() if unit is None else Kept(rows=2)
     asked = [of("price", dpp.quantile("x", a, range(11), epsilon=1).query, kept) for a in (0.2, 0.5, 0.9)]
     asked += [of("flavour", mode(FLAVOURS), people=unit is not None), of("year", mode(range(2019, 2030)))]
+    asked.append(of("price", dpp.count("x", epsilon=1).query, kept))  # numbers are grouped in a plan of their own
     tallies = [tally_of(visits, *rest, people=people) for *rest, people in asked]
     counted = count(rows, unit, keys, tallies, engine=engine, partitions=partitions)
     # The mode of years needs no people: it is counted beside the first part, from a scan of its own. In a part, only
