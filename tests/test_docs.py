@@ -23,16 +23,15 @@ import io
 import pkgutil
 import re
 import textwrap
-from pathlib import Path
 
 import polars as pl
 import pytest
 
 import dp_polars
+from tests.places import ROOT
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(
     r"(?:^<!-- needs: (?P<needs>[\w., =-]+?) -->\n+)?"

@@ -5,7 +5,6 @@ import importlib.util
 import math
 import re
 import sys
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -17,12 +16,10 @@ pytest.importorskip("scipy")
 pytest.importorskip("tqdm")
 
 from dp_polars import analysis
+from tests.places import DPBENCH, ROOT, needs_dpbench
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[1]
-DPBENCH = ROOT.parent / "shared" / "data" / "dpbench"
-needs_data = pytest.mark.skipif(not DPBENCH.exists(), reason="the DPBench data is not part of the repository")
 SMALL = {"CANDIDATES": [2, 10, 100, 1000, 10_000], "LATTICES": [(4, 2), (4, 8), (3, 4)]}
 
 
@@ -126,7 +123,7 @@ def test_the_stand_in_has_the_shape_of_the_data(paper):
             assert (counts.sum(), *np.sort(counts)[:-3:-1]) == paper.DATA_SETS[name]
 
 
-@needs_data
+@needs_dpbench
 def test_the_page_shows_what_comes_out(paper):
     frame, _ = paper.at_50(paper.load(DPBENCH), lambda: None)
     page = (ROOT / "docs" / "paper.md").read_text()

@@ -2,15 +2,13 @@
 
 import math
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dp_polars import analysis
+from tests.places import DPBENCH, needs_dpbench
 from tests.registry import MECHANISMS
-
-DPBENCH = Path(__file__).parents[2] / "shared" / "data" / "dpbench"
 
 
 def worst_case(n, mechanism):
@@ -111,7 +109,7 @@ def test_bad_lattices(monkeypatch):
         analysis.optimal_expected_error(2, 2, 1)
 
 
-@pytest.mark.skipif(not DPBENCH.exists(), reason="the DPBench data is not part of the repository")
+@needs_dpbench
 def test_the_mode_of_hepth():
     counts = np.load(DPBENCH / "HEPTH.n4096.npy").reshape(1024, -1).sum(axis=1)
     errors = {m: analysis.expected_error(counts, epsilon=0.04, monotonic=True, mechanism=m) for m in MECHANISMS}

@@ -32,6 +32,7 @@ from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._queries.choices import Quantile
 from dp_polars._queries.codings import Units
 from tests import reference
+from tests.places import ROOT
 from tests.registry import COLUMNS
 from tests.spark.tools import DDL, MARKS, PARTITIONS, need_spark, to_polars, to_spark
 from tests.statistical.goodness import check_sampler, fits
@@ -974,7 +975,7 @@ def test_one_group_of_nobody(spark, visits):
 
 
 def test_the_page_on_clusters_runs(spark, tmp_path):
-    page = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
     code = re.search(r"^```py\n([\s\S]*?)^```$", page, re.MULTILINE)[1]
     rows = [(1, "A", "flu", 30), (2, "B", "flu", 40)]
     names = {
