@@ -25,7 +25,7 @@ NeighboringRelation: TypeAlias = Literal["add_or_remove_one", "replace_one"]
 
 # Irrational rates and costs are rounded to this many significant bits: far below what any choice could show.
 _BITS = 96
-# The racing floats hold rates inside these bounds (mechanisms.py).
+# The racing floats hold rates inside these bounds (`_mechanisms/racing.py`).
 _SMALLEST_RATE = Fraction(1, 2**1000)
 _LARGEST_RATE = Fraction(2**1000)
 

@@ -6,7 +6,7 @@ al. 2021), F⁻¹(V) = −log(1 − V) the exponential mechanism (McSherry & Tal
 candidates that share one score is one racer: the smallest of its m values.
 
 Floats bound the arrival times from both sides and rule out who provably comes later. What they can't decide goes to
-`_exact`. So every choice has exactly the probability that the formulas give.
+`exact_race`. So every choice has exactly the probability that the formulas give.
 """
 
 from __future__ import annotations

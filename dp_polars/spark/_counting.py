@@ -1,4 +1,4 @@
-"""From rows to histograms on Spark, as native SQL: the semantics of `_counting`.
+"""From rows to histograms on Spark, as native SQL: the duties of an engine (`_engines/contract.py`).
 
 Which of a person's rows count is decided by hashes of that person's own rows under a fresh seed. So a task that Spark
 runs again keeps the same rows. Nothing rests on the seed being secret: the bounds hold for every seed.
