@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
@@ -22,6 +22,13 @@ Unit: TypeAlias = Literal["epsilon", "rho"]
 Choosing: TypeAlias = Literal["permute_and_flip", "exponential"]
 Mechanism: TypeAlias = Literal["permute_and_flip", "exponential", "discrete_laplace", "discrete_gaussian"]
 NeighboringRelation: TypeAlias = Literal["add_or_remove_one", "replace_one"]
+Word = TypeVar("Word", bound=str)
+
+_UNITS: tuple[Unit, ...] = get_args(Unit)
+_CHOOSING: tuple[Choosing, ...] = get_args(Choosing)
+_NOISE: tuple[Mechanism, ...] = ("discrete_laplace", "discrete_gaussian")
+_MECHANISMS: tuple[Mechanism, ...] = get_args(Mechanism)
+_RELATIONS: tuple[NeighboringRelation, ...] = get_args(NeighboringRelation)
 
 # Irrational rates and costs are rounded to this many significant bits: far below what any choice could show.
 _BITS = 96
@@ -107,36 +114,33 @@ def check_mechanism(mechanism: str | None, unit: Unit) -> Choosing:
     """
     if mechanism is None:
         return "permute_and_flip" if unit == "epsilon" else "exponential"
-    if not isinstance(mechanism, str) or mechanism not in get_args(Choosing):
-        msg = f"mechanism must be one of {list(get_args(Choosing))} or None, got {given(mechanism)}."
-        raise ValueError(msg)
-    return mechanism  # type: ignore[return-value]
+    return _one_of("mechanism", mechanism, _CHOOSING, f"one of {list(_CHOOSING)} or None")
 
 
 def check_noise(mechanism: str | None, unit: Unit) -> Mechanism:
     """Return the noise of a number that is asked for, or the one that the unit of the loss chooses."""
     if mechanism is None:
         return "discrete_laplace" if unit == "epsilon" else "discrete_gaussian"
-    if not isinstance(mechanism, str) or mechanism not in ("discrete_laplace", "discrete_gaussian"):
-        msg = f"mechanism must be 'discrete_laplace', 'discrete_gaussian' or None, got {given(mechanism)}."
-        raise ValueError(msg)
-    return mechanism  # type: ignore[return-value]
+    return _one_of("mechanism", mechanism, _NOISE, f"{', '.join(map(repr, _NOISE))} or None")
 
 
 def check_unit(unit: str) -> Unit:
     """Return the unit of a loss asked for."""
-    if not isinstance(unit, str) or unit not in get_args(Unit):
-        msg = f"unit must be one of {list(get_args(Unit))}, got {given(unit)}."
-        raise ValueError(msg)
-    return unit  # type: ignore[return-value]
+    return _one_of("unit", unit, _UNITS)
 
 
 def check_relation(relation: str) -> NeighboringRelation:
     """Return the neighbouring relation asked for."""
-    if not isinstance(relation, str) or relation not in get_args(NeighboringRelation):
-        msg = f"neighboring_relation must be one of {list(get_args(NeighboringRelation))}, got {given(relation)}."
-        raise ValueError(msg)
-    return relation  # type: ignore[return-value]
+    return _one_of("neighboring_relation", relation, _RELATIONS)
+
+
+def _one_of(name: str, value: object, words: tuple[Word, ...], wanted: str | None = None) -> Word:
+    """Return the word that was given, if it is one of these."""
+    for word in words:
+        if isinstance(value, str) and value == word:
+            return word
+    msg = f"{name} must be {wanted or f'one of {list(words)}'}, got {given(value)}."
+    raise ValueError(msg)
 
 
 @dataclass(frozen=True)
@@ -184,9 +188,7 @@ class Claim:
     rate: Fraction = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.mechanism not in get_args(Mechanism):
-            msg = f"mechanism must be one of {list(get_args(Mechanism))}, got {given(self.mechanism)}."
-            raise ValueError(msg)
+        _one_of("mechanism", self.mechanism, _MECHANISMS)
         if not self.has_epsilon and self.loss.unit == "epsilon":
             msg = "a discrete Gaussian has no epsilon: give its loss as rho."
             raise ValueError(msg)
