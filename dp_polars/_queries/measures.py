@@ -59,8 +59,8 @@ class Measure(HistogramQuery):
         """The most that one row adds to a number, or takes away."""
 
     def range_of(self, relation: NeighboringRelation) -> Fraction:
-        """Return what one row changes: a replacement removes one row and adds another, in the same group or not."""
-        return self.largest if relation == "add_or_remove_one" else 2 * self.largest
+        """Return what one row changes."""
+        return _range_of(self.largest, relation)
 
     def with_claim(self, claim: Claim) -> Self:
         """Return the same question with another claim, whose noise must fit into 64 bits."""
@@ -248,8 +248,13 @@ def claim_of(
 ) -> Claim:
     """Return the claim of a number that one row changes by at most `largest`."""
     loss, relation = Loss.of(epsilon=epsilon, rho=rho), check_relation(neighboring_relation)
-    one = largest if relation == "add_or_remove_one" else 2 * largest
-    return Claim(loss, check_noise(mechanism, loss.unit), one, in_one_group(contributions), relation, draws=draws)
+    most, noise = _range_of(largest, relation), check_noise(mechanism, loss.unit)
+    return Claim(loss, noise, most, in_one_group(contributions), relation, draws=draws)
+
+
+def _range_of(largest: Fraction, relation: NeighboringRelation) -> Fraction:
+    """Return what one row changes: a replacement removes one row and adds another, in the same group or not."""
+    return largest if relation == "add_or_remove_one" else 2 * largest
 
 
 def ask_count(

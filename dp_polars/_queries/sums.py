@@ -36,8 +36,8 @@ _LARGEST_TERM = 2**900
 
 
 @dataclass(frozen=True)
-class Sum(Total):
-    """The sum of values, clipped to public bounds, in units of a public step.
+class _Clipped(Total):
+    """A number of values that are clipped to public bounds and rounded to a public step.
 
     Parameters
     ----------
@@ -45,13 +45,38 @@ class Sum(Total):
         Exact.
     step
         Exact. None: the last digit of the column's type.
-    of_floats
-        Whether the step was given as a float or a Fraction: then the answer is a float.
     """
 
     lower: Fraction
     upper: Fraction
     step: Fraction | None
+
+    def units(self, *columns: pl.DataType) -> Units:
+        """Return the values in whole units of the step; a TypeError or ValueError where a column has none."""
+        return _units_of(self.lower, self.upper, self.step, *columns)
+
+    def known_step(self, *columns: pl.DataType) -> Fraction:
+        """Return the step; where the column's type would tell it and is not known, 1: a last digit is at most that."""
+        return self.units(*columns).step if columns else self.step or Fraction(1)
+
+    @property
+    def error_unit(self) -> str:
+        """What errors are measured in."""
+        return "the column's unit"
+
+
+@dataclass(frozen=True)
+class Sum(_Clipped):
+    """The sum of values, clipped to public bounds, in units of a public step.
+
+    Parameters
+    ----------
+    lower, upper, step, claim
+        See above.
+    of_floats
+        Whether the step was given as a float or a Fraction: then the answer is a float.
+    """
+
     of_floats: bool
     claim: Claim
 
@@ -70,10 +95,6 @@ class Sum(Total):
         scale = max(_places(step), column.scale if isinstance(column, pl.Decimal) else 0)
         return pl.Decimal(38, scale) if isinstance(column, pl.Decimal) or scale else pl.Int64()
 
-    def units(self, *columns: pl.DataType) -> Units:
-        """Return the weights of the rows."""
-        return _units_of(self.lower, self.upper, self.step, *columns)
-
     def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
         """Return what the histogram is of: the rows with a value, each weighing its units."""
         return (Evidence(OneCode(), self.units(*columns)),)
@@ -88,8 +109,8 @@ class Sum(Total):
         return replace(self.claim, score_range=self.claim.score_range / step)
 
     def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:
-        """Return the claim of the noise; where the step is not known, in whole ones: a last digit is at most that."""
-        return (self._in_steps(self.units(*columns).step if columns else self.step or Fraction(1)),)
+        """Return the claim of the noise, in steps."""
+        return (self._in_steps(self.known_step(*columns)),)
 
     def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
         """Return whole units of the step as numbers of the answer's type."""
@@ -107,25 +128,17 @@ class Sum(Total):
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
         """Return an error in the column's unit; where its type would tell the step and is not known, of integers."""
-        step = self.units(*columns).step if columns else self.step or Fraction(1)
+        step = self.known_step(*columns)
         return float(noise_bound(self._in_steps(step), beta) * step)
-
-    @property
-    def error_unit(self) -> str:
-        """What errors are measured in."""
-        return "the column's unit"
 
     def __str__(self) -> str:
         return f"sum of values from {show(self.lower)} to {show(self.upper)}"
 
 
 @dataclass(frozen=True)
-class Mean(Total):
+class Mean(_Clipped):
     """The mean of values, clipped to public bounds: half of the loss on a sum around the middle, half on a count."""
 
-    lower: Fraction
-    upper: Fraction
-    step: Fraction | None
     claim: Claim
 
     @property
@@ -140,7 +153,7 @@ class Mean(Total):
 
     def units(self, *columns: pl.DataType) -> Units:
         """Return the weights of the rows: distances from the middle of the bounds, in halves of a step."""
-        return replace(_units_of(self.lower, self.upper, self.step, *columns), doubled=True)
+        return replace(super().units(*columns), doubled=True)
 
     def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
         """Return what the histograms are of: distances from the middle of the bounds, and rows with a value."""
@@ -158,10 +171,7 @@ class Mean(Total):
 
     def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:
         """Return the claims of the sum, in halves of a step, and of the count: half of the loss each."""
-        # Where the step is not known, in whole ones: a last digit is at most that.
-        return self._claims(self.units(*columns).step if columns else self.step or Fraction(1))
-
-    def _claims(self, step: Fraction) -> tuple[Claim, Claim]:
+        step = self.known_step(*columns)
         half = replace(self.claim, loss=replace(self.claim.loss, value=self.claim.loss.value / 2), draws=1)
         return replace(half, score_range=half.score_range * (self.upper - self.lower) / step), half
 
@@ -196,11 +206,6 @@ class Mean(Total):
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
         """Return None: the error of a mean depends on how many rows a group has."""
         return None
-
-    @property
-    def error_unit(self) -> str:
-        """What errors are measured in."""
-        return "the column's unit"
 
     def __str__(self) -> str:
         return f"mean of values from {show(self.lower)} to {show(self.upper)}"
