@@ -271,8 +271,8 @@ class _Weigh:
 
     def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
         evidence = self.query.evidence(*(column.dtype for column in series))[self.part]
-        counts = evidence.coding.encoder()(series) == 0
-        weights = counts if evidence.weighing is None else counts * evidence.weighing.weigher()(series)
+        codes, weights = evidence.of_rows(series)
+        weights = (codes == 0) * (1 if weights is None else weights)
         return pl.Series(series[0].name, weights.astype(np.int64))
 
 

@@ -180,8 +180,7 @@ class _Both:
     ) -> pl.Expr:
         """Add up the values: `dp_polars.sum` where a loss is given, else OpenDP's, of `bounds` and `scale`."""
         if step is None and _is_theirs(scale, epsilon, rho, contributions, neighboring_relation, mechanism):
-            own_bounds, own_scale = (lower, upper) if bounds is None else (bounds, lower)
-            expr: pl.Expr = self._theirs.sum(self, own_bounds, own_scale if scale is None else scale)
+            expr: pl.Expr = self._theirs.sum(self, *_their_bounds(lower, upper, bounds, scale))
         else:
             expr = self._ours.sum(
                 self,
@@ -212,8 +211,7 @@ class _Both:
     ) -> pl.Expr:
         """Average the values: `dp_polars.mean` where a loss is given, else OpenDP's, of `bounds` and `scale`."""
         if step is None and _is_theirs(scale, epsilon, rho, contributions, neighboring_relation, mechanism):
-            own_bounds, own_scale = (lower, upper) if bounds is None else (bounds, lower)
-            expr: pl.Expr = self._theirs.mean(self, own_bounds, own_scale if scale is None else scale)
+            expr: pl.Expr = self._theirs.mean(self, *_their_bounds(lower, upper, bounds, scale))
         else:
             expr = self._ours.mean(
                 self,
@@ -227,6 +225,12 @@ class _Both:
                 mechanism=mechanism,
             )
         return expr
+
+
+def _their_bounds(lower: object, upper: object, bounds: object, scale: object) -> tuple[object, object]:
+    """Return OpenDP's bounds and scale, which are its first two arguments where they have no names."""
+    own_bounds, own_scale = (lower, upper) if bounds is None else (bounds, lower)
+    return own_bounds, own_scale if scale is None else scale
 
 
 def _is_theirs(scale: float | None, *ours: object) -> bool:

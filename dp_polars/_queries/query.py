@@ -37,6 +37,10 @@ class Evidence:
     coding: Coding
     weighing: Weighing | None = None
 
+    def of_rows(self, columns: Sequence[pl.Series]) -> tuple[Codes, Ints | None]:
+        """Return the code and the weight of every row, shape (n,) each; no weights: one each."""
+        return self.coding.encoder()(columns), None if self.weighing is None else self.weighing.weigher()(columns)
+
 
 class Answers(NamedTuple):
     """One answer per group and, of numbers, what gives the two ends of its 95 % range."""
@@ -162,8 +166,7 @@ class HistogramQuery(Query):
         """Draw one answer per group from its rows: see `Query.answers_of_rows`."""
         types = tuple(column.dtype for column in columns)
         (evidence,) = self.evidence(*types)
-        weights = None if evidence.weighing is None else evidence.weighing.weigher()(columns)
-        return self.answers_of_codes(evidence.coding.encoder()(columns), weights, lengths, types)
+        return self.answers_of_codes(*evidence.of_rows(columns), lengths, types)
 
 
 def of_histogram(query: Query, asker: str, way_out: str) -> HistogramQuery:

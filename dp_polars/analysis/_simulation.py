@@ -274,8 +274,7 @@ def _of_expression(
     evidence = [*query.evidence(*types), *([Evidence(OneCode())] if isinstance(query, Sum) else [])]
     parts = []
     for each in evidence:
-        weights = None if each.weighing is None else each.weighing.weigher()([values])
-        histogram = Histogram.of_rows(each.coding.encoder()([values]), weights, lengths, each.coding.size)
+        histogram = Histogram.of_rows(*each.of_rows([values]), lengths, each.coding.size)
         parts.append(Histograms(histogram, histogram))
     return keys, [_output(name, query, types, "rows", parts)]
 
