@@ -12,6 +12,7 @@ import polars as pl
 
 from dp_polars._accounting.claims import Claim, Loss, check_noise, check_relation
 from dp_polars._mechanisms.noise import LARGEST_VALUE, add_noise, check_scale, noise_bound, noise_of
+from dp_polars._numeric.arrays import owners
 from dp_polars._queries.candidates import Categories
 from dp_polars._queries.choices import in_one_group
 from dp_polars._queries.codings import CategoryCoding, OneCode
@@ -221,7 +222,7 @@ class ValueCounts(Measure):
         """Return the count of every candidate, group after group."""
         groups, size = len(histogram.sizes), self.evidence(*columns)[0].coding.size
         counts = np.zeros(groups * size, np.int64)
-        counts[np.repeat(np.arange(groups) * size, histogram.sizes) + histogram.codes] = histogram.weights
+        counts[owners(histogram.sizes) * size + histogram.codes] = histogram.weights
         return counts
 
     def named(self, counts: Ints, *columns: pl.DataType) -> pl.Series:

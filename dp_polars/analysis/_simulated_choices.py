@@ -105,7 +105,8 @@ def _mean(law: NDArray[np.float64], errors: NDArray[np.float64], starts: Ints) -
 def of_histograms(query: Choice, types: Columns, everything: Histogram, kept: Histogram) -> Blocks:
     """Return the blocks of a mode or a quantile; `kept`, the histogram after the bounds, is part of `everything`."""
     groups = len(everything.sizes)
-    counted, left_out = _totals(kept), _totals(everything) - _totals(kept)
+    counted = _totals(kept)
+    left_out = _totals(everything) - counted
     everything, kept = query.scored(everything, *types), query.scored(kept, *types)
     codes, truly, sizes = everything.codes, everything.weights, everything.sizes
     seen = np.zeros_like(truly)
@@ -116,7 +117,7 @@ def of_histograms(query: Choice, types: Columns, everything: Histogram, kept: Hi
     errors = true_slots.gaps / draw.score.unit
     # In a group of which nothing is kept all candidates are as good.
     gaps = np.where(np.repeat(kept_runs.totals == 0, slots.sizes), 0, slots.gaps)
-    owner = np.repeat(np.arange(groups), slots.sizes)
+    owner = owners(slots.sizes)
     order, distances = np.arange(len(errors)), None
     if isinstance(query, Quantile):
         right = np.flatnonzero(errors == 0)
@@ -174,8 +175,7 @@ def _positions(everything: Histogram, part: Histogram) -> Ints:
     bits = np.uint64(int(everything.codes.max(initial=0)).bit_length())
 
     def cells(each: Histogram) -> NDArray[np.uint64]:
-        owner = np.repeat(np.arange(len(each.sizes), dtype=np.uint64), each.sizes)
-        return owner << bits | each.codes.astype(np.uint64)
+        return owners(each.sizes).astype(np.uint64) << bits | each.codes.astype(np.uint64)
 
     return np.searchsorted(cells(everything), cells(part))
 

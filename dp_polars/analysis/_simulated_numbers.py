@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
 from dp_polars._mechanisms.noise import check_scale, noise_bound
-from dp_polars._queries.measures import Measure, ValueCounts
 from dp_polars._queries.sums import Mean, Sum
 from dp_polars.analysis._noise_laws import NoiseLaw
 
@@ -18,10 +17,8 @@ if TYPE_CHECKING:
 
     from dp_polars._accounting.claims import Claim
     from dp_polars._numeric.arrays import Ints
-    from dp_polars._queries.measures import Total
+    from dp_polars._queries.measures import Measure, Total, ValueCounts
     from dp_polars._queries.query import Columns
-
-MeasureT = TypeVar("MeasureT", bound=Measure)
 
 # Both ends of a range are exceeded with this probability.
 _END = 0.05
@@ -38,11 +35,11 @@ def law_of_total(query: Total, types: Columns, truly: list[Ints], kept: list[Int
         Of each piece of evidence, the sum of weights of each group, shape (g,): of all rows, and of those that count.
     """
     if isinstance(query, Mean):
-        return lambda claim: _of_mean(_at(query, claim), types, truly, kept)
+        return lambda claim: _of_mean(query.with_claim(claim), types, truly, kept)
     step = float(query.units(*types).step) if isinstance(query, Sum) else 1.0
 
     def law(claim: Claim) -> pl.DataFrame:
-        noise, noisy = _noise(_at(query, claim), types)
+        noise, noisy = _noise(query.with_claim(claim), types)
         bound, bias = noise_bound(noise, 2 * _END), kept[0] - truly[0]
         return pl.DataFrame(
             {
@@ -68,7 +65,7 @@ def law_of_counts(query: ValueCounts, types: Columns, truly: Ints, kept: Ints) -
     size = query.evidence(*types)[0].coding.size
 
     def law(claim: Claim) -> pl.DataFrame:
-        noise, noisy = _noise(_at(query, claim), types)
+        noise, noisy = _noise(query.with_claim(claim), types)
         bound, bias = noise_bound(noise, 2 * _END), kept - truly
         return pl.DataFrame(
             {
@@ -81,10 +78,6 @@ def law_of_counts(query: ValueCounts, types: Columns, truly: Ints, kept: Ints) -
         )
 
     return law
-
-
-def _at(query: MeasureT, claim: Claim) -> MeasureT:
-    return query.with_claim(claim)
 
 
 def _noise(query: Measure, types: Columns) -> tuple[Claim, NoiseLaw]:

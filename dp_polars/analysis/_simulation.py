@@ -16,7 +16,7 @@ from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.release import bind
 from dp_polars._numeric import column_types
-from dp_polars._numeric.arrays import Ints
+from dp_polars._numeric.arrays import Ints, owners
 from dp_polars._numeric.numbers import given, positive_fraction
 from dp_polars._queries.argmax import ArgMax
 from dp_polars._queries.choices import Choice, Quantile
@@ -243,8 +243,7 @@ def _unbounded(engine: PolarsEngine, work: Work) -> list[Histogram]:
 
 def _added(one: Histogram, other: Histogram, size: int) -> Histogram:
     """Return the sum of two histograms of the same groups."""
-    owners = [np.repeat(np.arange(len(each.sizes)), each.sizes) for each in (one, other)]
-    order = np.argsort(np.concatenate(owners), kind="stable")
+    order = np.argsort(np.append(owners(one.sizes), owners(other.sizes)), kind="stable")
     codes, weights = np.append(one.codes, other.codes)[order], np.append(one.weights, other.weights)[order]
     return Histogram.of_rows(codes, weights, one.sizes + other.sizes, size)
 

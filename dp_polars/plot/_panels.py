@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from dp_polars._engines.contract import names_of_ends
 from dp_polars._numeric.extras import require
 from dp_polars.plot import _charts
 
@@ -79,7 +80,7 @@ def answers(released: pl.DataFrame, keys: list[str], numbers: list[str], texts: 
         return alt.Y("rank:O", axis=None if panels else _charts.names_axis(labels))
 
     for name in numbers:
-        columns = [pl.col(column).cast(pl.Float64) for column in (name, f"{name}_low", f"{name}_high")]
+        columns = [pl.col(column).cast(pl.Float64) for column in (name, *names_of_ends(name))]
         points = ranked.select("rank", *(each.alias(to) for each, to in zip(columns, _RANGE, strict=True)))
         x: dict[str, Any] = {"type": "quantitative", "axis": _charts.axis(name, tickCount=5)}
         base = alt.Chart(points, width=210, height=height).encode(y=rows(), tooltip=list(_RANGE))
