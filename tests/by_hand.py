@@ -7,6 +7,7 @@ import math
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -46,6 +47,29 @@ def _number(value: Any) -> Any:
     return Fraction(value)
 
 
+@dataclass(frozen=True)
+class WeightOf:
+    """What a row weighs: its value in whole steps, at least 0 and at most `most` of them; 0 without a value."""
+
+    column: str
+    most: int
+    step: Fraction
+
+    def __call__(self, row: Row) -> int:
+        value = row[self.column]
+        if value is None or value != value:
+            return 0
+        return (
+            0 if value < 0 else self.most if math.isinf(value) else min(round(Fraction(value) / self.step), self.most)
+        )
+
+
+def weight_of(column: str, max_weight: int, step: float) -> WeightOf:
+    """Weights of a column, clipped to [0, max_weight], in steps: the nearest, ties to even."""
+    exact = Fraction(str(step))
+    return WeightOf(column, int(max_weight / exact), exact)
+
+
 def evidence(
     rows: Iterable[Row],
     keys: Sequence[Row] | None,
@@ -74,15 +98,18 @@ def histograms(
     *,
     unit: str | None = None,
     people: bool = False,
-    weight: str | None = None,
+    weigh: WeightOf | None = None,
 ) -> Histograms:
     """The histogram of every public group, where nobody is over a bound."""
     counted: dict[tuple[Any, ...], Counter[int]] = defaultdict(Counter)
-    whose = set()
+    whose: Counter[tuple[str, tuple[Any, ...], int]] = Counter()
     for person, key, code, row in evidence(rows, keys, column, code_of, unit):
-        if people and (repr(person), key, code) in whose:
-            continue
-        whose.add((repr(person), key, code))
-        counted[key][code] += 1 if weight is None else row[weight]
+        before = whose[repr(person), key, code]
+        most = 1 if weigh is None else weigh.most
+        weight = 1 if weigh is None else weigh(row)
+        if people:
+            weight = min(weight, most - before)
+        whose[repr(person), key, code] += weight
+        counted[key][code] += weight
     listed = [()] if keys is None else [tuple(key.values()) for key in keys]
     return {key: dict(counted[key]) for key in listed}

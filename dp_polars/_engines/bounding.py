@@ -82,6 +82,7 @@ def keep(
     *,
     people: bool,
     weights: Sequence[Ints] = (),
+    most: Sequence[int] = (),
     words: WordSource | None = None,
 ) -> tuple[NDArray[np.uint64], list[Ints]]:
     """Return the cells that count, in any order, and their weights.
@@ -100,15 +101,25 @@ def keep(
     people
         Whether a person counts once per cell: equal rows of a person are one.
     weights
-        Of shape (n,) each: what goes along with the rows. Where people count, a person's rows in a cell have one.
+        Of shape (n,) each: what goes along with the rows. Where people count, a person's weights in a cell add up.
+    most
+        Where people count, the most that a person weighs in a cell, for each of `weights`.
     """
     words = words or system_words()
     person = owners(lengths).view(np.uint64)
     group_bits, code_bits = np.uint64(layout.group_bits), np.uint64(layout.code_bits)
     if people:
         keys = (person << np.uint64(layout.bits)) | cells
-        keys.sort()
-        keys = keys[run_starts(keys)]
+        if weights:
+            order = np.argsort(keys)
+            keys = keys[order]
+            first = run_starts(keys)
+            sums = (np.add.reduceat(weight[order], first) if len(first) else weight for weight in weights)
+            weights = [np.minimum(own, largest) for own, largest in zip(sums, most, strict=True)]
+        else:
+            keys.sort()
+            first = run_starts(keys)
+        keys = keys[first]
         pairs, rows = keys >> code_bits, keys & np.uint64((1 << layout.bits) - 1)
     else:
         rows = cells.astype(np.uint64)

@@ -158,13 +158,14 @@ class Engine(ABC, Generic[Released]):
     2. **Evidence first.** `answer` leaves out rows whose person is null or NaN, rows of keys that are not listed (null
        equals no key), and, in each tally, rows whose code is `coding.size`. -0.0 and 0.0 are one person.
     3. **Then bounds.** Where people are counted (`people`), rows of a person with the same group and code are one from
-       here on. Of each person's rows that are left, `kept` says how many stay: first that many groups, then so
-       many rows in each group, then so many in all; None is no bound. Each time it is a uniformly random subset, which
-       depends on that person's own rows and on fresh random words alone, never on another person's rows or on the
-       order of rows. Tallies that differ in their weights alone (`Tally.keeps_like`) should keep the same rows: a
-       mean is a sum over a number of rows.
-    4. **Then counting.** The weight of a code in a group is the number of distinct people who have it there
-       (`people`), or the sum of the rows' weights. Where `Work.privacy_unit` is None, every row is a person.
+       here on, whose weight is the sum of theirs, but at most `weighing.largest`. Of each person's rows that are left,
+       `kept` says how many stay: first that many groups, then so many rows in each group, then so many in all; None is
+       no bound. Each time it is a uniformly random subset, which depends on that person's own rows and on fresh random
+       words alone, never on another person's rows or on the order of rows. Tallies that differ in their weights alone
+       (`Tally.keeps_like`) should keep the same rows: a mean is a sum over a number of rows.
+    4. **Then counting.** The weight of a code in a group is the sum of the weights of what stays there: without a
+       weighing the number of rows, or of distinct people (`people`). Where `Work.privacy_unit` is None, every row is a
+       person.
     5. **The same codes.** A row has the code that `coding.encoder()` gives it, and the weight of `weighing.weigher()`,
        whatever arithmetic found it.
     6. **One draw.** Every public group is drawn exactly once for each output, also one without rows, and also where a

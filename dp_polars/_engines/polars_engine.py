@@ -148,7 +148,7 @@ def count(
         cells = (_cells(coded, tallies, own, layouts[own[0]]) for own in people)
         plans = [each.group_by("person").agg(pl.exclude("person")).drop("person") for each in cells]
         for own, lists in zip(people, _collected(plans, engine), strict=True):
-            counted = _count_people(lists, tallies[own[0]], layouts[own[0]])
+            counted = _count_people(lists, tallies, own, layouts[own[0]])
             if own[0] in found:  # nobody is in two parts
                 counted = pl.concat([found[own[0]], counted]).group_by("cell").agg(pl.exclude("cell").sum())
             found[own[0]] = counted
@@ -325,8 +325,10 @@ def _cells(coded: pl.LazyFrame, tallies: Sequence[Tally], own: Sequence[int], la
     return rows.select(cell.alias("cell"), pl.exclude("code", "group"))
 
 
-def _count_people(lists: pl.DataFrame, tally: Tally, layout: Cells) -> pl.DataFrame:
+def _count_people(lists: pl.DataFrame, tallies: Sequence[Tally], alike: Sequence[int], layout: Cells) -> pl.DataFrame:
     """Return the histogram of these people's cells, one list each: columns `cell`, `rows` and weights."""
+    tally, weighings = tallies[alike[0]], [tallies[number].weighing for number in alike]
+    most = [weighing.largest for weighing in weighings if weighing is not None]
     # Polars says which rows are one person's; who that is does not matter any more.
     lengths = lists["cell"].list.len().to_numpy().astype(np.int64)
     cells, *weights = (column.explode(empty_as_null=False).to_numpy() for column in lists)
@@ -335,7 +337,8 @@ def _count_people(lists: pl.DataFrame, tally: Tally, layout: Cells) -> pl.DataFr
     def of_slice(first: int, last: int) -> tuple[NDArray[np.unsignedinteger], list[Ints]]:
         rows = slice(bounds[first], bounds[last])
         own = [weight[rows] for weight in weights]
-        kept, weighed = keep(cells[rows], lengths[first:last], tally.kept, layout, people=tally.people, weights=own)
+        people = lengths[first:last]
+        kept, weighed = keep(cells[rows], people, tally.kept, layout, people=tally.people, weights=own, most=most)
         return kept.astype(cells.dtype), weighed
 
     parts = in_parallel(of_slice, list(slices(lengths, _PEOPLE_ROWS, layout.most_people(people=tally.people))))

@@ -21,6 +21,9 @@ def mode(
     rho: Number | None = None,
     counts: str = "people",
     too_few: int | None = None,
+    weights: IntoColumn | None = None,
+    max_weight: Number | None = None,
+    step: Number | None = None,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
@@ -49,6 +52,15 @@ def mode(
     too_few
         A whole number of at least 1: a further public candidate with this constant score, which stands for "fewer than
         about so many". Where it wins, the answer is null. It costs nothing: a constant moves with nobody, so R stays.
+    weights
+        A column or expression of numbers or booleans: the candidate with the largest sum of weights is selected. Where
+        people count, a person's sum for a candidate in a group is clipped to `max_weight`, so R = `max_weight` however
+        many rows they have; elsewhere each row's weight is. Negative, null and NaN weights count as 0. None: 1 each.
+    max_weight
+        The largest weight of a person (or row), from public knowledge; with weights only.
+    step
+        Weights are rounded to whole multiples of this public step, the nearest, ties to even. Needed for floats. None:
+        1 for integers and booleans, the last digit for decimals. `max_weight` must be at most 2**30 steps.
     contributions
         How many rows one person can have. With `group_by_dynamic` or `rolling`, windows that overlap multiply them.
     neighboring_relation
@@ -96,13 +108,16 @@ def mode(
         candidates,
         counts=counts,
         too_few=too_few,
+        weighted=weights is not None,
+        max_weight=max_weight,
+        step=step,
         epsilon=epsilon,
         rho=rho,
         contributions=contributions,
         neighboring_relation=neighboring_relation,
         mechanism=mechanism,
     )
-    return as_expression(query, column)
+    return as_expression(query, column, *(() if weights is None else (weights,)))
 
 
 def quantile(

@@ -11,6 +11,7 @@ from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._expressions.sharing import share
 
 if TYPE_CHECKING:
+    from dp_polars._expressions.expressions import IntoColumn
     from dp_polars._numeric.numbers import Number
     from dp_polars._queries.candidates import Values
 
@@ -30,6 +31,9 @@ class PrivateNamespace:
         rho: Number | None = None,
         counts: str = "people",
         too_few: int | None = None,
+        weights: IntoColumn | None = None,
+        max_weight: Number | None = None,
+        step: Number | None = None,
         contributions: int = 1,
         neighboring_relation: str = "add_or_remove_one",
         mechanism: str | None = None,
@@ -40,6 +44,9 @@ class PrivateNamespace:
             candidates,
             counts=counts,
             too_few=too_few,
+            weights=weights,
+            max_weight=max_weight,
+            step=step,
             epsilon=epsilon,
             rho=rho,
             contributions=contributions,

@@ -67,7 +67,7 @@ def tick(dtype: pl.DataType) -> Fraction | None:
 
 
 def integers(values: pl.Series) -> NDArray[np.integer]:
-    """Return the physical integers of an integer-like column; what stands for a null is arbitrary.
+    """Return the physical integers of an integer-like column; 0 for a null.
 
     128-bit types (Decimal is one) come as int64, values beyond it as its nearest end: candidates lie strictly inside.
     For scores see `exact_values`.

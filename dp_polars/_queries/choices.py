@@ -18,6 +18,7 @@ from dp_polars._queries.codings import CategoryCoding, Coding, NearestCoding
 from dp_polars._queries.drawing import Draw, draw_from_rows, draw_groups
 from dp_polars._queries.query import Answers, Evidence, HistogramQuery
 from dp_polars._queries.scores import CountScore, QuantileScore
+from dp_polars._queries.units import Weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +46,10 @@ class Choice(HistogramQuery):
     def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:
         """Return the candidates that the codes stand for; in the column's type, if that is given, for a mode."""
 
+    def step(self, *columns: pl.DataType) -> Fraction:  # noqa: ARG002
+        """Return what a weight of one stands for: a row or a person, or so much of the unit of the weights."""
+        return Fraction(1)
+
     @property
     def counts_people(self) -> bool:
         return self.score.of_people
@@ -58,7 +63,8 @@ class Choice(HistogramQuery):
 
     def draw(self, *columns: pl.DataType) -> Draw:
         """Return what the kernel needs to know."""
-        return Draw(self.coding(*columns).size, self.score, self.claim.rate, self.claim.mechanism)
+        rate = self.claim.rate * self.step(*columns)
+        return Draw(self.coding(*columns).size, self.score, rate, self.claim.mechanism)
 
     @abstractmethod
     def coding(self, *columns: pl.DataType) -> Coding:
@@ -97,10 +103,10 @@ class OfCategories(Choice):
         return None if self.candidates.values is None else self.candidates.values.dtype
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
-        return self.candidates.for_column(*columns).dtype
+        return self.candidates.for_column(columns[0]).dtype
 
     def coding(self, *columns: pl.DataType) -> Coding:
-        return CategoryCoding(self.candidates, *columns)
+        return CategoryCoding(self.candidates, *columns[:1])
 
     def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:
         return self.candidates.for_column(columns[0] if columns else None).gather(codes)
@@ -108,16 +114,23 @@ class OfCategories(Choice):
 
 @dataclass(frozen=True)
 class Mode(OfCategories):
-    """The most common of the candidates, by people where they are known, or by rows.
+    """The candidate that the most people have, or the most rows, or that weighs most.
 
     `too_few` is the constant score of one more candidate, whose answer is null. Under "add_or_remove_one" a row (or a
-    person) moves the others in one direction and this one not at all, so R stays 1: a replacement is two such moves.
+    person) moves the others in one direction and this one not at all, so R stays what it is: a replacement is two such
+    moves.
+
+    With `weights`, R is their largest, `weights.most`. A row adds at most that to one candidate. Where people count, a
+    person's sum for a candidate in a group is clipped to [0, most]: so one person more adds between 0 and `most` to
+    every sum, whatever the rows, and the difference of two sums changes by at most `most`. A replacement is two such
+    moves. Loss and rate are in the unit of the weights; histograms count whole steps, hence `step` in the rate.
     """
 
     candidates: Categories
     claim: Claim
     of_people: bool = True
     too_few: int | None = None
+    weights: Weights | None = None
 
     @property
     def counts_people(self) -> bool:
@@ -129,6 +142,24 @@ class Mode(OfCategories):
         """Whether the range also bounds one person's effect on a group."""
         return self.of_people
 
+    def range_of(self, relation: NeighboringRelation) -> Fraction:
+        return super().range_of(relation) * (1 if self.weights is None else self.weights.most)
+
+    def answer_type(self, *columns: pl.DataType) -> pl.DataType:
+        answer, constant = super().answer_type(*columns), self.too_few
+        if constant is not None and (constant / self.step(*columns)).denominator != 1:
+            msg = f"too_few must be a whole multiple of the step of the weights, got {constant}."
+            raise ValueError(msg)
+        return answer
+
+    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
+        if self.weights is None or not columns:
+            return super().evidence(*columns)
+        return (Evidence(self.coding(*columns), self.weights.units(columns[1])),)
+
+    def step(self, *columns: pl.DataType) -> Fraction:
+        return Fraction(1) if self.weights is None else self.weights.units(columns[1]).step
+
     def draw(self, *columns: pl.DataType) -> Draw:
         """Return what the kernel needs to know; the candidate for too few comes last."""
         draw = super().draw(*columns)
@@ -136,7 +167,9 @@ class Mode(OfCategories):
 
     def scored(self, histogram: Histogram, *columns: pl.DataType) -> Histogram:
         """Return the histogram that is drawn from; the candidate for too few comes last."""
-        return histogram if self.too_few is None else histogram.with_code(self.coding(*columns).size, self.too_few)
+        if self.too_few is None:
+            return histogram
+        return histogram.with_code(self.coding(*columns).size, int(self.too_few / self.step(*columns)))
 
     def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:
         """Return the candidates that the codes stand for; null for too few."""
@@ -153,8 +186,13 @@ class Mode(OfCategories):
         return HistogramQuery.answers_of_codes(self, codes, weights, lengths, columns)
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float:
-        """Return an error that is reached with probability at most `beta`, in rows or people."""
+        """Return an error that is reached with probability at most `beta`: in rows, people or the weights' unit."""
         return super().error(size if self.too_few is None else size + 1, beta, *columns)
+
+    @property
+    def error_unit(self) -> str | None:
+        """What errors are measured in, where that is not rows or people."""
+        return None if self.weights is None else "the weights' unit"
 
     @property
     def score(self) -> Score:
@@ -162,6 +200,8 @@ class Mode(OfCategories):
 
     def __str__(self) -> str:
         what = "" if self.of_people else " by rows"
+        if self.weights is not None:
+            what += f" by weights of up to {show(self.weights.most)}"
         return f"mode of {self.candidates}{what}" + ("" if self.too_few is None else f", or fewer than {self.too_few}")
 
 
@@ -206,6 +246,9 @@ def ask_mode(
     *,
     counts: str = "people",
     too_few: int | None = None,
+    weighted: bool = False,
+    max_weight: Number | None = None,
+    step: Number | None = None,
     epsilon: Number | None,
     rho: Number | None,
     contributions: int,
@@ -220,8 +263,33 @@ def ask_mode(
     if few is not None and not few < 2**31:
         msg = f"too_few must be below 2**31, got {few}."
         raise ValueError(msg)
-    claim = _claim_of(CountScore(), Loss.of(epsilon=epsilon, rho=rho), contributions, neighboring_relation, mechanism)
-    return Mode(Categories.of(candidates), claim, counts == "people", few)
+    weights = _weights_of(max_weight, step, weighted=weighted)
+    claim = _claim_of(
+        CountScore(),
+        Loss.of(epsilon=epsilon, rho=rho),
+        contributions,
+        neighboring_relation,
+        mechanism,
+        Fraction(1) if weights is None else weights.most,
+    )
+    return Mode(Categories.of(candidates), claim, counts == "people", few, weights)
+
+
+def _weights_of(max_weight: Number | None, step: Number | None, *, weighted: bool) -> Weights | None:
+    """Return the weights of these arguments, if there are any."""
+    if not weighted:
+        for name, value in (("max_weight", max_weight), ("step", step)):
+            if value is not None:
+                msg = f"{name} must be left out where there are no weights, got {given(value)}."
+                raise TypeError(msg)
+        return None
+    if max_weight is None:
+        msg = (
+            "max_weight must be given where there are weights: it bounds what one row, or one person, can change.\n\n"
+            "Hint: choose it from public knowledge; larger weights count as max_weight."
+        )
+        raise TypeError(msg)
+    return Weights.of(max_weight, step)
 
 
 def ask_quantile(
@@ -252,9 +320,16 @@ def ask_quantile(
     return Quantile(exact, ordered(candidates), claim)
 
 
-def _claim_of(score: Score, loss: Loss, contributions: int, neighboring_relation: str, mechanism: str | None) -> Claim:
+def _claim_of(
+    score: Score,
+    loss: Loss,
+    contributions: int,
+    neighboring_relation: str,
+    mechanism: str | None,
+    largest: Fraction = Fraction(1),
+) -> Claim:
     relation = check_relation(neighboring_relation)
-    return Claim.of(loss, mechanism, score.range(relation), in_one_group(contributions), relation)
+    return Claim.of(loss, mechanism, score.range(relation) * largest, in_one_group(contributions), relation)
 
 
 def in_one_group(contributions: int) -> Contributions:

@@ -43,6 +43,11 @@ class Coding(ABC):
 class Weighing(ABC):
     """Row by row from the columns that a query reads to integer weights; of rows without evidence, arbitrary ones."""
 
+    @property
+    @abstractmethod
+    def largest(self) -> int:
+        """The largest weight of a row, or minus the smallest; and, where people count, of a person's rows together."""
+
     @abstractmethod
     def weigher(self) -> Callable[[Sequence[pl.Series]], Ints]:
         """Return what gives every row its weight; made once, for many batches of rows."""
@@ -120,16 +125,18 @@ class Units(Weighing):
         Exact. The bounds are whole multiples of the step.
     doubled
         Whether the weight is the distance from the middle of the bounds, in halves of a step.
+    column
+        Which of the columns that the query reads holds the values. Null and NaN are 0.
     """
 
     lower: Fraction
     upper: Fraction
     step: Fraction
     doubled: bool = False
+    column: int = 0
 
     @property
     def largest(self) -> int:
-        """The largest weight, or minus the smallest."""
         if self.doubled:
             return int((self.upper - self.lower) / self.step)
         return int(max(abs(self.lower), abs(self.upper)) / self.step)
@@ -143,7 +150,7 @@ class Units(Weighing):
         low, high = int(self.lower / self.step), int(self.upper / self.step)
 
         def weigh(columns: Sequence[pl.Series]) -> Ints:
-            units = np.clip(self._units(columns[0], low, high), low, high)
+            units = np.clip(self._units(columns[self.column], low, high), low, high)
             return 2 * units - (low + high) if self.doubled else units
 
         return weigh

@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from dp_polars._accounting.claims import Claim
 from dp_polars._mechanisms.noise import check_scale, noise_bound
-from dp_polars._numeric import column_types
-from dp_polars._numeric.numbers import Number, as_fraction, show
+from dp_polars._numeric.numbers import Number, show
 from dp_polars._queries.codings import OneCode, Units
 from dp_polars._queries.measures import BETA, Total, checked, claim_of, noisy
 from dp_polars._queries.query import Answers, Evidence
+from dp_polars._queries.units import bounds_of, units_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,13 +26,7 @@ if TYPE_CHECKING:
 
     from dp_polars._numeric.arrays import Ints
 
-# Of a value, in units of the step: so the sum of 2**32 rows fits into 62 bits.
-_MOST_UNITS = 2**30
-# Bounds and steps of which floats hold all that is done with them.
-_LARGEST = 2**500
 _MOST_PLACES = 38
-# Of a step: beyond, its quotients with floats of columns are none.
-_LARGEST_TERM = 2**900
 
 
 @dataclass(frozen=True)
@@ -53,7 +47,8 @@ class _Clipped(Total):
 
     def units(self, *columns: pl.DataType) -> Units:
         """Return the values in whole units of the step; a TypeError or ValueError where a column has none."""
-        return _units_of(self.lower, self.upper, self.step, *columns)
+        (column,) = columns
+        return units_of(self.lower, self.upper, self.step, column)
 
     def known_step(self, *columns: pl.DataType) -> Fraction:
         """Return the step; where the column's type would tell it and is not known, 1: a last digit is at most that."""
@@ -238,83 +233,6 @@ def _places(step: Fraction) -> int:
     return places
 
 
-def _units_of(lower: Fraction, upper: Fraction, step: Fraction | None, *columns: pl.DataType) -> Units:
-    """Return the weights of a column; a TypeError or ValueError where it has none."""
-    (column,) = columns
-    tick = column_types.tick(column)
-    if column_types.family(column) not in ("number", "boolean"):
-        msg = f"values must be numbers or booleans, got a column of type {column}."
-        raise TypeError(msg)
-    if step is None:
-        if tick is None:
-            msg = (
-                f"step must be given for a column of type {column}.\n\n"
-                "Hint: step=0.01 adds values up in hundredths. Choose it from public knowledge."
-            )
-            raise ValueError(msg)
-        step = tick
-        if any((end / step).denominator != 1 for end in (lower, upper)):
-            msg = f"lower and upper must be values that a column of type {column} can hold."
-            raise ValueError(msg)
-    if tick is not None and (step / tick).denominator != 1 and (tick / step).denominator != 1:
-        msg = f"step must be a whole multiple, or a whole part, of the last digit of {column}, got {show(step)}."
-        raise ValueError(msg)
-    units = Units(lower, upper, step)
-    _check_size(units)
-    if tick is not None:
-        _check_digits(units, step / tick, column)
-    return units
-
-
-def _check_digits(units: Units, per_step: Fraction, column: pl.DataType) -> None:
-    """Refuse what 64 bits don't hold on the way from the column's digits to whole steps."""
-    if not per_step <= 2**62:
-        msg = f"step must be at most 2**62 times the last digit of {column}, got {show(units.step)}."
-        raise ValueError(msg)
-    if column_types.is_wide(column) and not units.largest * per_step < 2**63:
-        msg = (
-            f"lower and upper must be below 2**63 times the last digit of {column}, got {show(units.lower)} and "
-            f"{show(units.upper)}.\n\nHint: cast the column to a type with fewer digits, or to a float, first."
-        )
-        raise ValueError(msg)
-
-
-def _check_size(units: Units) -> None:
-    if not max(Fraction(units.largest), (units.upper - units.lower) / units.step) <= _MOST_UNITS:
-        msg = (
-            "a value must be at most 2**30 steps, so that sums fit into 64 bits, got values from "
-            f"{show(units.lower)} to {show(units.upper)} in steps of {show(units.step)}.\n\nHint: take a wider step."
-        )
-        raise ValueError(msg)
-
-
-def _bounds(lower: Number, upper: Number, step: Number | None) -> tuple[Fraction, Fraction, Fraction | None]:
-    """Return the exact bounds and step of a sum."""
-    low, high = as_fraction("lower", lower), as_fraction("upper", upper)
-    width = None if step is None else as_fraction("step", step)
-    if not (max(abs(low), abs(high)) <= _LARGEST and (not width or abs(width) * _LARGEST >= 1)):
-        msg = "lower and upper must be at most 2**500, and step at least 2**-500, got more or less."
-        raise ValueError(msg)
-    if not low < high:
-        msg = f"lower must be below upper, got lower={lower!r} and upper={upper!r}."
-        raise ValueError(msg)
-    if width is not None and not max(abs(width.numerator), width.denominator) <= _LARGEST_TERM:
-        msg = f"step must be a ratio of integers of at most 2**900, got {show(width)}."
-        raise ValueError(msg)
-    if width is not None and not width > 0:
-        msg = f"step must be greater than 0, got {step!r}."
-        raise ValueError(msg)
-    if width is not None and any((end / width).denominator != 1 for end in (low, high)):
-        msg = (
-            f"lower and upper must be whole multiples of step, got {lower!r}, {upper!r} and {step!r}.\n\n"
-            "Hint: round the bounds outward."
-        )
-        raise ValueError(msg)
-    if width is not None:
-        _check_size(Units(low, high, width))
-    return low, high, width
-
-
 def ask_sum(
     lower: Number,
     upper: Number,
@@ -327,7 +245,7 @@ def ask_sum(
     mechanism: str | None,
 ) -> Sum:
     """Return the query of these arguments."""
-    low, high, width = _bounds(lower, upper, step)
+    low, high, width = bounds_of(lower, upper, step)
     of_floats = isinstance(step, (float, np.floating, Fraction))
     claim = claim_of(max(abs(low), abs(high)), epsilon, rho, contributions, neighboring_relation, mechanism)
     return checked(Sum(low, high, width, of_floats, claim))
@@ -345,6 +263,6 @@ def ask_mean(
     mechanism: str | None,
 ) -> Mean:
     """Return the query of these arguments."""
-    low, high, width = _bounds(lower, upper, step)
+    low, high, width = bounds_of(lower, upper, step)
     claim = claim_of(Fraction(1), epsilon, rho, contributions, neighboring_relation, mechanism, draws=2)
     return checked(Mean(low, high, width, claim))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 
 # A hair less, so that a share that is met exactly (as in uniform laws) is not decided by rounding.
 _SHARES = (0.05 * (1 - 1e-12), 0.95 * (1 - 1e-12))
+
+
+class Histograms(NamedTuple):
+    """Of one piece of evidence: of all rows, and of those that count."""
+
+    everything: Histogram
+    kept: Histogram
 
 
 @dataclass(frozen=True)
@@ -102,11 +109,15 @@ def _mean(law: NDArray[np.float64], errors: NDArray[np.float64], starts: Ints) -
     return np.add.reduceat(wrong, starts)
 
 
-def of_histograms(query: Choice, types: Columns, everything: Histogram, kept: Histogram) -> Blocks:
-    """Return the blocks of a mode or a quantile; `kept`, the histogram after the bounds, is part of `everything`."""
+def of_histograms(query: Choice, types: Columns, scored: Histograms, counts: Histograms) -> Blocks:
+    """Return the blocks of a mode or a quantile, from the weights that are scored, and from the rows or people.
+
+    What is kept, the histogram after the bounds, is part of everything.
+    """
+    everything, kept = scored
     groups = len(everything.sizes)
-    counted = _totals(kept)
-    left_out = _totals(everything) - counted
+    counted = _totals(counts.kept)
+    left_out = _totals(counts.everything) - counted
     everything, kept = query.scored(everything, *types), query.scored(kept, *types)
     codes, truly, sizes = everything.codes, everything.weights, everything.sizes
     seen = np.zeros_like(truly)
@@ -114,7 +125,7 @@ def of_histograms(query: Choice, types: Columns, everything: Histogram, kept: Hi
     draw = query.draw(*types)
     all_runs, kept_runs = (Runs.of_counts(codes, counts, sizes) for counts in (truly, seen))
     true_slots, slots = (draw.score.slots(runs, draw.size) for runs in (all_runs, kept_runs))
-    errors = true_slots.gaps / draw.score.unit
+    errors = true_slots.gaps.astype(np.float64) * float(query.step(*types) / draw.score.unit)
     # In a group of which nothing is kept all candidates are as good.
     gaps = np.where(np.repeat(kept_runs.totals == 0, slots.sizes), 0, slots.gaps)
     owner = owners(slots.sizes)

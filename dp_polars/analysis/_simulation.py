@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -20,13 +20,11 @@ from dp_polars._numeric.arrays import Ints, owners
 from dp_polars._numeric.numbers import given, positive_fraction
 from dp_polars._queries.argmax import ArgMax
 from dp_polars._queries.choices import Choice, Quantile
-from dp_polars._queries.codings import OneCode
 from dp_polars._queries.histograms import Histogram
 from dp_polars._queries.measures import Total, ValueCounts, totals_of
 from dp_polars._queries.query import Evidence, HistogramQuery
-from dp_polars._queries.sums import Sum
+from dp_polars.analysis._simulated_choices import Histograms, of_histograms, of_scores
 from dp_polars.analysis._simulated_choices import error_unit as choice_unit
-from dp_polars.analysis._simulated_choices import of_histograms, of_scores
 from dp_polars.analysis._simulated_numbers import law_of_counts, law_of_total
 
 if TYPE_CHECKING:
@@ -68,13 +66,6 @@ class _Output:
     counted: Ints
     left_out: Ints
     law: Callable[[Claim], pl.DataFrame]
-
-
-class Histograms(NamedTuple):
-    """Of one piece of evidence: of all rows, and of those that count."""
-
-    everything: Histogram
-    kept: Histogram
 
 
 def simulate(
@@ -203,9 +194,9 @@ def _of_query(query: PrivateQuery, rows: pl.LazyFrame) -> tuple[pl.DataFrame, li
     # The rows are public, so their plan may hold what a private one may not: it is not checked.
     engine = PolarsEngine(rows, lambda: rows)
     work = bind(query, engine)
-    # The weights of a sum don't say how many rows it is of.
+    # Weights don't say of how many rows or people.
     wanted = [
-        [*(work.tallies[n] for n in output.tallies), *_counting(output.query, work.tallies[output.tallies[0]])]
+        [*(work.tallies[n] for n in output.tallies), *_counting([work.tallies[n] for n in output.tallies])]
         for output in work.outputs
     ]
     tallies = tuple(tally for own in wanted for tally in own)
@@ -219,9 +210,11 @@ def _of_query(query: PrivateQuery, rows: pl.LazyFrame) -> tuple[pl.DataFrame, li
     return pl.DataFrame() if work.keys is None else work.keys, outputs
 
 
-def _counting(query: Query, tally: Tally) -> list[Tally]:
-    """Return what counts the rows of a sum."""
-    return [replace(tally, evidence=Evidence(OneCode()))] if isinstance(query, Sum) else []
+def _counting(tallies: Sequence[Tally]) -> list[Tally]:
+    """Return what counts the rows or people of an output, where all of its histograms hold weights."""
+    if any(tally.weighing is None for tally in tallies):
+        return []
+    return [replace(tallies[0], evidence=Evidence(tallies[0].coding))]
 
 
 def _unbounded(engine: PolarsEngine, work: Work) -> list[Histogram]:
@@ -259,21 +252,25 @@ def _of_expression(
         msg = f"query must be of a private frame, where it is known who is a person, for a {query}."
         raise ValueError(msg)
     # A count of rows reads no column: any will do.
-    lists = (expr._columns[0] if expr._columns else pl.int_range(pl.len())).implode().alias("")
+    read = expr._columns or (pl.int_range(pl.len()),)
+    names = [f"\0{i}" for i in range(len(read))]
+    lists = [column.implode().alias(name) for column, name in zip(read, names, strict=True)]
     grouped = (rows.select(lists) if by is None else rows.group_by(by, maintain_order=True).agg(lists)).collect()
-    keys, column = grouped.drop(""), grouped[""]
-    values, lengths = column.explode(empty_as_null=False), column.list.len().to_numpy().astype(np.int64)
-    types = (values.dtype,) if expr._columns else ()
+    keys, columns = grouped.drop(names), [grouped[name].explode(empty_as_null=False) for name in names]
+    lengths, values = grouped[names[0]].list.len().to_numpy().astype(np.int64), columns[0]
+    types = tuple(column.dtype for column in columns) if expr._columns else ()
     query.answer_type(*types)
     if isinstance(query, ArgMax):
         blocks = of_scores(values, lengths, query.lowest)
         return keys, [_of_blocks(name, query, "score", blocks, column_types.tick(values.dtype) or 1)]
     if not isinstance(query, HistogramQuery):
         raise _no_law(query)
-    evidence = [*query.evidence(*types), *([Evidence(OneCode())] if isinstance(query, Sum) else [])]
+    evidence = [*query.evidence(*types)]
+    if all(each.weighing is not None for each in evidence):
+        evidence.append(Evidence(evidence[0].coding))
     parts = []
     for each in evidence:
-        histogram = Histogram.of_rows(*each.of_rows([values]), lengths, each.coding.size)
+        histogram = Histogram.of_rows(*each.of_rows(columns), lengths, each.coding.size)
         parts.append(Histograms(histogram, histogram))
     return keys, [_output(name, query, types, "rows", parts)]
 
@@ -281,9 +278,8 @@ def _of_expression(
 def _output(name: str, query: HistogramQuery, types: Columns, unit: str, parts: list[Histograms]) -> _Output:
     """Return the output from the histograms of its evidence; the last one counts."""
     if isinstance(query, Choice):
-        ((everything, kept),) = parts
-        own = choice_unit(query) if isinstance(query, Quantile) else unit
-        return _of_blocks(name, query, own, of_histograms(query, types, everything, kept))
+        own = choice_unit(query) if isinstance(query, Quantile) else query.error_unit or unit
+        return _of_blocks(name, query, own, of_histograms(query, types, parts[0], parts[-1]), query.step(*types))
     if isinstance(query, ValueCounts):
         ((everything, kept),) = parts
         truly, seen = (query.counts_of(each, *types) for each in (everything, kept))

@@ -183,7 +183,7 @@ def _answer(output: Output, work: Work) -> Answer:
     if not all(weighs_exactly(work.tallies[tally]) for tally in output.tallies):
         msg = (
             f"Output {output.name!r}: decimals that are added up must have at most 17 digits after the point, got a "
-            f"column of type {output.types[0]}.\n\nHint: cast it in Spark first, to the digits of the step."
+            f"column of type {output.types[-1]}.\n\nHint: cast it in Spark first, to the digits of the step."
         )
         raise TypeError(msg)
     known = _column_types.answer_type(output.dtype)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dp_polars._engines.bounding import Kept
     from dp_polars._engines.contract import Tally
     from dp_polars._queries.codings import Weighing
+    from dp_polars._queries.query import Columns
 
 sf = require("pyspark.sql.functions", extra="spark")
 Window = require("pyspark.sql", extra="spark").Window
@@ -76,7 +77,7 @@ def histogram(
     """
     seed = int.from_bytes(os.urandom(8), signed=True) if seed is None else seed
     coding, kept, weighing = tally.coding, tally.kept, tally.weighing
-    rows = _evidence(rows, privacy_unit, key_columns, column_of(tally))
+    rows = _evidence(rows, privacy_unit, key_columns, tally)
     key_names = [f"k{i}" for i in range(len(key_columns))]
 
     def listed(rows: DataFrame) -> DataFrame:
@@ -92,6 +93,7 @@ def histogram(
         if few:
             return rows.select(*by, sf.lit(1).cast("long").alias("count"))
         if weighing is not None:
+            rows = _one_per_person(rows, weighing, *by) if tally.people else rows
             return rows.groupBy(*by).agg(_clamped_sum(sf.col("weight")).alias("count"))
         return rows.groupBy(*by).agg(
             (sf.count_distinct("person") if tally.people else sf.count(sf.lit(1))).alias("count")
@@ -99,7 +101,8 @@ def histogram(
 
     answer = "value"
     if weighing is not None:
-        rows = rows.withColumn("weight", _weight(weighing, tally.types[0]))
+        rows = rows.withColumn("weight", _weight(weighing, tally.types))
+        rows = rows.drop("weighs")
     if isinstance(coding, OneCode):
         answer = "code"
         rows = rows.withColumn(answer, sf.lit(0).cast("long")).drop("value")
@@ -126,32 +129,47 @@ def histogram(
 
 
 def column_of(tally: Tally) -> str | None:
-    """Return the name of the column that a tally reads; None: it counts rows."""
-    return tally.columns[0].meta.root_names()[0] if tally.columns else None
+    """Return the name of the column that a tally codes; None: it counts rows."""
+    return _name_of(tally.columns[0]) if tally.columns else None
+
+
+def _name_of(column: pl.Expr) -> str:
+    return column.meta.root_names()[0]
 
 
 def weighs_exactly(tally: Tally) -> bool:
     """Whether Spark's arithmetic gives each row its weight."""
     if tally.weighing is None:
         return True
-    dtype, *others = tally.types
-    is_deep = isinstance(dtype, pl.Decimal) and dtype.scale > _MOST_DIGITS
-    return isinstance(tally.weighing, Units) and not others and not is_deep
+    if not isinstance(tally.weighing, Units):
+        return False
+    dtype = tally.types[tally.weighing.column]
+    return not (isinstance(dtype, pl.Decimal) and dtype.scale > _MOST_DIGITS)
 
 
-def _weight(weighing: Weighing, dtype: pl.DataType) -> Column:
-    """Return the weight of `value`, of a type that `weighs_exactly`: the arithmetic of `Units.weigher`, in Spark's."""
+def _weight(weighing: Weighing, dtypes: Columns) -> Column:
+    """Return the weight of a row, of types that `weighs_exactly`: the arithmetic of `Units.weigher`, in Spark's."""
     if not isinstance(weighing, Units):
         msg = "unreachable: such weights are refused"
         raise AssertionError(msg)
     low, high = int(weighing.lower / weighing.step), int(weighing.upper / weighing.step)
-    units = _clip(_units(weighing, dtype, low, high), low, high)
+    value, dtype = sf.col("weighs" if weighing.column else "value"), dtypes[weighing.column]
+    units = _clip(_units(weighing, value, dtype, low, high), low, high)
+    if weighing.column:  # of values themselves, missing ones are left out
+        missing = value.isNull() | sf.isnan(value) if dtype.is_float() else value.isNull()
+        units = sf.when(missing, _long(0)).otherwise(units)
     return sf.lit(2).cast("long") * units - _long(low + high) if weighing.doubled else units
 
 
-def _units(weighing: Units, dtype: pl.DataType, low: int, high: int) -> Column:
-    """Return the whole units nearest to `value`, ties to even; beyond the bounds, any beyond."""
-    tick, value = column_types.tick(dtype), sf.col("value")
+def _one_per_person(rows: DataFrame, weighing: Weighing, *by: str) -> DataFrame:
+    """Add up a person's weights, clipped to the most that they may weigh together."""
+    together = sf.least(_clamped_sum(sf.col("weight")), _long(weighing.largest))
+    return rows.groupBy("person", *by).agg(together.alias("weight"))
+
+
+def _units(weighing: Units, value: Column, dtype: pl.DataType, low: int, high: int) -> Column:
+    """Return the whole units nearest to a value, ties to even; beyond the bounds, any beyond."""
+    tick = column_types.tick(dtype)
     if tick is None:
         # `rint` breaks ties as NumPy's does. Clipped before it becomes an integer: NaN is taken for the largest.
         ratio = value.cast("double") * sf.lit(float(1 / weighing.step))
@@ -259,11 +277,16 @@ def union(keys: DataFrame, histograms: Sequence[DataFrame]) -> DataFrame:
     return table.repartition("group").sortWithinPartitions("group")
 
 
-def _evidence(rows: DataFrame, privacy_unit: str | None, key_columns: Sequence[str], column: str | None) -> DataFrame:
-    """Return the rows that have a value (if one is read) and a person, as `person`, `k0`, `k1`, … and `value`."""
+def _evidence(rows: DataFrame, privacy_unit: str | None, key_columns: Sequence[str], tally: Tally) -> DataFrame:
+    """Return the rows that have a value (if one is read) and a person.
+
+    Their columns are `person`, `k0`, `k1`, …, `value`, and `weighs` where another column holds the weights.
+    """
     chosen = [rows[_quoted(name)].alias(f"k{i}") for i, name in enumerate(key_columns)]
-    if column is not None:
-        chosen.append(rows[_quoted(column)].alias("value"))
+    chosen += [
+        rows[_quoted(_name_of(column))].alias(name)
+        for name, column in zip(("value", "weighs"), tally.columns, strict=False)
+    ]
     if privacy_unit is not None:
         person = rows[_quoted(privacy_unit)]
         if _is_float(rows, privacy_unit):
@@ -292,7 +315,10 @@ def _few_rows(rows: DataFrame, tally: Tally, seed: int) -> DataFrame:
     """Keep random rows of each person, within all bounds; where people count, equal rows of a person are one."""
     kept, evidence = tally.kept, [name for name in ("value", "code", "weight") if name in rows.columns]
     same = ["person", "group", *evidence]
-    if tally.people:
+    if tally.people and tally.weighing is not None:
+        same.remove("weight")
+        rows = _one_per_person(rows, tally.weighing, *same[1:])
+    elif tally.people:
         rows = rows.select(same).distinct()
     else:
         # Equal rows of a person are told apart by a number, so that the choice does not hang on the order of rows.

@@ -24,7 +24,6 @@ from dp_polars._accounting.claims import Claim
 from dp_polars._engines.bounding import Kept
 from dp_polars._engines.contract import Engine
 from dp_polars._frames.release import release_by
-from dp_polars._queries.codings import Weighing
 from dp_polars._queries.query import Answers, Evidence, HistogramQuery
 from tests import by_hand
 from tests.engines.test_bounding import SPREAD, law
@@ -46,7 +45,6 @@ class Reveal(HistogramQuery):
     asked: HistogramQuery
     claim: Claim
     log: str | None = None  # the file where draws are noted
-    weights: Weighing | None = None
 
     def __str__(self) -> str:
         return f"histogram of a {self.asked}"
@@ -56,7 +54,7 @@ class Reveal(HistogramQuery):
         return self.asked.fixed_type
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
-        self.asked.answer_type(columns[0])
+        self.asked.answer_type(*columns)
         return pl.String()
 
     @property
@@ -71,8 +69,7 @@ class Reveal(HistogramQuery):
         return self.asked.range_of(relation)
 
     def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
-        (asked,) = self.asked.evidence(*columns[:1])
-        return (replace(asked, weighing=self.weights),)
+        return self.asked.evidence(*columns)
 
     def error(self, size: int, beta: float) -> float:
         return self.asked.error(size, beta)
@@ -89,14 +86,6 @@ class Reveal(HistogramQuery):
             with open(self.log, "a") as file:  # noqa: PTH123  # also where a worker of Spark runs this
                 file.write("".join(f"{text}\n" for text in told))
         return Answers(pl.Series(told, dtype=pl.String))
-
-
-@dataclass(frozen=True)
-class SecondColumn(Weighing):
-    """Weights that stand in the second column."""
-
-    def weigher(self):
-        return lambda columns: columns[1].fill_null(0).to_numpy().astype(np.int64)
 
 
 def revealing(query, log=None):
@@ -149,7 +138,8 @@ def visits():
             "year": with_holes(rng.integers(2019, 2023, n).tolist()),
             "flavour": with_holes(rng.choice(["sweet", "sour", "salty", "bitter"], n).tolist()),
             "price": with_holes(with_holes((rng.integers(-4, 30, n) / 2).tolist(), math.nan)),
-            "weight": rng.integers(0, 5, n).tolist(),
+            "weight": with_holes(rng.integers(-1, 7, n).tolist()),
+            "amount": with_holes(with_holes([*(rng.integers(-4, 30, n - 1) / 8).tolist(), math.inf], math.nan)),
         }
     )
 
@@ -302,20 +292,33 @@ class Conformance:
                 found = self.told(protected(GROUPS, **bounds).agg(*BOTH), rows)
                 assert found == {name: {key: {} for key in GROUPS.rows()} for name in ("flavour", "price", "high")}
 
-    def test_weights_of_rows_are_added_up(self, person):
-        """Those of a code, of all rows that stay; here they stand in a column of their own."""
+    @pytest.mark.parametrize("counts", ["people", "rows"])
+    @pytest.mark.parametrize(("weights", "step"), [("weight", None), ("amount", 0.25)])
+    def test_weights_are_added_up(self, person, counts, weights, step):
+        """Of a code, those of all rows that stay, or of each person as far as one may weigh."""
         bounds = {} if person is None else {"max_rows_per_group": MANY}
-        query = revealing(protected(GROUPS, person, **bounds).agg(dpp.median("price", range(11), epsilon=1)))
-        (one,) = query.asks
-        columns = (*one.columns, pl.col("weight"))
-        query._asks = (replace(one, columns=columns, query=replace(one.query, weights=SecondColumn())),)
+        asked = dpp.mode("flavour", FLAVOURS, weights=weights, max_weight=5, step=step, counts=counts, epsilon=1)
         frame = visits()
-        released = self.to_polars(release_by(query, self.make(frame)))
-        found = {row[:2]: dict(map(tuple, json.loads(row[2])[1])) for row in released.rows()}
-        code_of = by_hand.nearest_code(range(11))
-        assert found == by_hand.histograms(
-            frame.to_dicts(), GROUPS.to_dicts(), "price", code_of, unit=person, weight="weight"
+        found = self.told(protected(GROUPS, person, **bounds).agg(asked), frame)
+        people = person is not None and counts == "people"
+        code_of, weigh = by_hand.category_code(FLAVOURS), by_hand.weight_of(weights, 5, step or 1)
+        expected = by_hand.histograms(
+            frame.to_dicts(), GROUPS.to_dicts(), "flavour", code_of, unit=person, people=people, weigh=weigh
         )
+        assert found["flavour"] == expected
+        some = max(max(own.values(), default=0) for own in expected.values())
+        assert some > 5  # several people
+
+    def test_weights_stay_with_the_groups_that_are_kept(self):
+        """A person of two groups is kept in one, with all that they weigh there."""
+        rows = [(p, group, "a", 2) for p in range(COPIES) for group in (0, 0, 1)]
+        frame = pl.DataFrame(rows, schema=["p", "k", "x", "w"], orient="row")
+        asked = dpp.mode("x", ["b", "a"], weights="w", max_weight=3, epsilon=1)
+        found = self.told(protected({"k": range(2)}, max_groups=1).agg(asked), frame)["x"]
+        of_first, of_second = found[0,][1], found[1,][1]
+        assert of_first % 3 == of_second % 2 == 0  # 2 and 2, at most 3; or 2
+        assert of_first // 3 + of_second // 2 == COPIES
+        assert fits([of_first // 3, of_second // 2], [0.5, 0.5])
 
     # --- Bounds ---
 

@@ -66,7 +66,10 @@ def _histogram(rows: list[Row], work: Work, tally: Tally) -> Histogram:
     weights: Counter[tuple[int, int]] = Counter()
     for own in people.values():
         if tally.people:
-            own = [(group, code, 1) for group, code in sorted({(group, code) for group, code, _ in own})]
+            most, together = 1 if tally.weighing is None else tally.weighing.largest, Counter[tuple[int, int]]()
+            for group, code, weight in own:
+                together[group, code] += weight
+            own = [(group, code, min(weight, most)) for (group, code), weight in sorted(together.items())]
         for group, code, weight in _bounded(own, tally.kept):
             weights[group, code] += weight
     cells = sorted(weights)

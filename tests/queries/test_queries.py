@@ -253,7 +253,10 @@ def test_bounds_that_64_bits_of_a_columns_digits_do_not_hold_are_refused(dtype, 
 
 
 def test_steps_that_floats_can_not_hold_are_refused():
-    words = {Fraction(1, 10**400): r"step at least 2\*\*-500", Fraction(10**400 + 1, 10**400): r"of at most 2\*\*900"}
+    words = {
+        Fraction(1, 10**400): r"step must be at least 2\*\*-500",
+        Fraction(10**400 + 1, 10**400): r"of at most 2\*\*900",
+    }
     for step, message in words.items():
         with pytest.raises(ValueError, match=message):
             dpp.sum("x", 0, step, step=step, epsilon=1)

@@ -59,8 +59,3 @@ class TestSpark(Conformance):
 
     def to_polars(self, released):
         return to_polars(released)
-
-    def test_weights_of_rows_are_added_up(self, person):
-        """Weights that Spark has no arithmetic for are refused; those that it has are tried in test_spark.py."""
-        with pytest.raises(TypeError, match="that are added up must"):
-            super().test_weights_of_rows_are_added_up(person)
