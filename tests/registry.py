@@ -62,7 +62,13 @@ class Ask:
 _OF_ROWS = {**LOSS, **_ROWS, "mechanism": None}
 _OF_SCORES = {"sensitivity": MISSING, "monotonic": False, **LOSS, "mechanism": None}
 ASKS = {
-    "mode": Ask({"candidates": None}, {**_OF_ROWS, "counts": "people", "too_few": None}, ([1, 2],), {}, {"epsilon": 1}),
+    "mode": Ask(
+        {"candidates": None},
+        {**_OF_ROWS, "counts": "people", "too_few": None, "weights": None, "max_weight": None, "step": None},
+        ([1, 2],),
+        {},
+        {"epsilon": 1},
+    ),
     "median": Ask({"candidates": MISSING}, _OF_ROWS, ([1, 2],), {}, {"rho": 1, "contributions": 2}),
     "quantile": Ask(
         {"alpha": MISSING, "candidates": MISSING},
@@ -298,6 +304,12 @@ LAWS = {
         Fraction(1, 2),
         "permute_and_flip",
     ),
+    "mode by weight": (
+        lambda f: X.dp.mode(CANDIDATES, weights=X * 0.5, max_weight=1.5, step=0.5, epsilon=Fraction(3, 2) * f),
+        [min(value, 3) * n for value, n in zip(CANDIDATES, COUNTS, strict=True)],  # in halves
+        Fraction(1, 2),
+        "permute_and_flip",
+    ),
     "median": (
         lambda f: X.dp.median(range(6), epsilon=Fraction(2, 3) * f),
         quantile_scores(COUNTS, 1, 2),
@@ -351,6 +363,10 @@ TRUE_ANSWERS = {
     "mode": (lambda: S.dp.mode(["c", "b", "a"], **SURE), lambda g: "abc"[g % 3]),
     "mode of values": (lambda: S.filter(S.is_not_null()).dp.mode(["c", "b", "a"], rho=10**9), lambda g: "abc"[g % 3]),
     "mode of enums": (lambda: S.cast(pl.Enum(["a", "b", "c"])).dp.mode(**SURE), lambda g: "abc"[g % 3]),
+    "mode by weight": (
+        lambda: S.dp.mode(["c", "b", "a"], weights=X == G, max_weight=1, **SURE),
+        lambda g: "abc"[g % 3],
+    ),
     "argmax": (lambda: V.dp.argmax(sensitivity=1, **SURE), lambda g: g % ROWS),
     "argmin": (lambda: (-V).dp.argmin(sensitivity=1, **SURE), lambda g: g % ROWS),
 }

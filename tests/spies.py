@@ -42,4 +42,5 @@ def forbid(monkeypatch) -> None:
         raise AssertionError("something was drawn")
 
     monkeypatch.setattr(choices, "draw_from_rows", refuse)
+    monkeypatch.setattr(choices, "draw_groups", refuse)
     monkeypatch.setattr(argmax, "best_rows", refuse)

@@ -146,8 +146,8 @@ class Mode(OfCategories):
         return super().range_of(relation) * (1 if self.weights is None else self.weights.most)
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
-        answer, constant = super().answer_type(*columns), self.too_few
-        if constant is not None and (constant / self.step(*columns)).denominator != 1:
+        answer, constant, step = super().answer_type(*columns), self.too_few, self.step(*columns)
+        if constant is not None and (constant / step).denominator != 1:
             msg = f"too_few must be a whole multiple of the step of the weights, got {constant}."
             raise ValueError(msg)
         return answer

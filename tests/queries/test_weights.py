@@ -1,0 +1,123 @@
+"""Modes by weight: what a row weighs, what is refused, and what a claim says."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from dp_polars.analysis import simulate
+
+SURE = {"epsilon": 10**6}
+
+
+def frame(weights, dtype=None):
+    """One candidate for each weight."""
+    return pl.DataFrame({"x": list(range(len(weights))), "w": pl.Series(weights, dtype=dtype, strict=False)})
+
+
+@pytest.mark.parametrize(
+    ("weights", "dtype", "most", "step", "heaviest"),
+    [
+        ([-5, 0, 2, 1, None], pl.Int8(), 100, None, [2]),
+        ([50, 60, 70], pl.UInt64(), 50, None, [0, 1, 2]),  # all are clipped
+        ([-(2**63), 2**63 - 1, 4], pl.Int64(), 5, None, [1]),
+        ([True, False, None], pl.Boolean(), 1, None, [0]),
+        ([-math.inf, math.nan, 0.1, None], pl.Float64(), 1, 0.1, [2]),
+        ([math.inf, 3.0, 2.9], pl.Float64(), 3, 0.5, [0, 1, 2]),
+        ([0.24, 0.26, 0.25], pl.Float32(), 2, 0.5, [1]),  # ties to even
+        (["0.01", "0.03", "0.02"], pl.Decimal(9, 2), Decimal("0.02"), None, [1, 2]),
+        (["0.01", "0.07", "0.02"], pl.Decimal(9, 2), 1, Decimal("0.1"), [1]),
+    ],
+)
+def test_what_a_row_weighs(weights, dtype, most, step, heaviest):
+    rows = frame([None if w is None else Decimal(w) for w in weights] if dtype == pl.Decimal else weights, dtype)
+    expr = dpp.mode("x", range(len(weights)), weights="w", max_weight=most, step=step, **SURE)
+    found = {rows.select(expr).item() for _ in range(60)}
+    found |= {rows.dp.protect(None).agg(expr).release().item() for _ in range(60)}
+    assert found == set(heaviest)  # one of three is missed with a probability below 1e-20
+
+
+def test_claim_and_error_are_in_the_unit_of_the_weights():
+    fine, coarse = (
+        dpp.mode("x", [1, 2, 3], weights="w", max_weight=8, step=step, epsilon=2).query for step in (0.125, 4.0)
+    )
+    assert fine.claim == coarse.claim
+    assert fine.claim.score_range == 8
+    assert fine.claim.rate == Fraction(1, 4)
+    row = dpp.protect("p", max_groups=1).agg(dpp.mode("x", [1, 2, 3], weights="w", max_weight=8, epsilon=2)).explain()
+    by_count = dpp.protect("p", max_groups=1).agg(dpp.mode("x", [1, 2, 3], epsilon=2)).explain()
+    assert row["error_unit"].item() == "the weights' unit"
+    assert row["error_95"].item() == pytest.approx(8 * by_count["error_95"].item())
+    assert row["selects"].item() == "mode of 3 candidates by weights of up to 8"
+
+
+@pytest.mark.parametrize("unit", [None, "p"])
+def test_simulated_in_the_unit_of_the_weights(unit):
+    """Weights of halves: two of the candidates, four and one and a half apart."""
+    rows = pl.DataFrame({"p": [1, 1, 2, 3], "x": ["a", "a", "b", "a"], "w": [2.5, 1.0, 1.5, 2.0]})
+    expr = dpp.mode("x", ["a", "b"], weights="w", max_weight=3, step=0.5, epsilon=1)
+    result = simulate(dpp.protect(unit, **({} if unit is None else {"max_groups": 1})).agg(expr), rows)
+    gap = 3.5 if unit == "p" else 4  # person 1 weighs no more than 3
+    wrong = math.exp(-gap / 3) / 2
+    assert result["true_answer"].item() == "a"
+    assert result["probability_true"].item() == pytest.approx(1 - wrong)
+    assert result["expected_error"].item() == pytest.approx(gap * wrong)
+    assert result["error_unit"].item() == "the weights' unit"
+    assert result["counted"].item() == (3 if unit == "p" else 4)
+    assert result["left_out"].item() == 0
+    if unit is None:
+        assert simulate(expr, rows)["expected_error"].item() == pytest.approx(gap * wrong)
+
+
+def test_too_few_is_a_weight():
+    rows = pl.DataFrame({"x": ["a"] * 9, "w": [0.5] * 9})
+    for few, answer in ((4, "a"), (5, None)):
+        expr = dpp.mode("x", ["a", "b"], weights="w", max_weight=1, step=0.5, too_few=few, **SURE)
+        assert rows.select(expr).item() == answer
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"weights": "w"}, TypeError, "max_weight must be given where there are weights"),
+        ({"max_weight": 3}, TypeError, "max_weight must be left out where there are no weights"),
+        ({"step": 3}, TypeError, "step must be left out where there are no weights"),
+        ({"weights": "w", "max_weight": 0}, ValueError, "max_weight must be greater than 0"),
+        ({"weights": "w", "max_weight": math.nan}, ValueError, "max_weight must be"),
+        ({"weights": "w", "max_weight": 1, "step": 0}, ValueError, "step must be greater than 0"),
+        ({"weights": "w", "max_weight": 1, "step": 0.3}, ValueError, "max_weight must be whole multiples of step"),
+        ({"weights": "w", "max_weight": 2**31, "step": 1}, ValueError, r"at most 2\*\*30 steps"),
+        ({"weights": 3, "max_weight": 1}, TypeError, "the column must be a name or a Polars expression"),
+        ({"weights": pl.all(), "max_weight": 1}, ValueError, "must have one output"),
+    ],
+)
+def test_arguments(options, error, words):
+    with pytest.raises(error, match=words):
+        dpp.mode("x", [1], epsilon=1, **options)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "options", "words"),
+    [
+        (pl.Float64(), {}, "step must be given for a column of type Float64"),
+        (pl.String(), {}, "weights must be numbers or booleans, got a column of type String"),
+        (pl.Int64(), {"step": 0.5, "max_weight": 0.5}, None),
+        (pl.Int64(), {"max_weight": 0.5}, "max_weight must be values that a column of type Int64 can hold"),
+        (pl.Int64(), {"too_few": 3, "step": 2}, "too_few must be a whole multiple of the step"),
+    ],
+)
+def test_types_of_weights(dtype, options, words):
+    expr = dpp.mode("x", [0, 1], weights="w", epsilon=1, **{"max_weight": 2, **options})
+    rows = pl.DataFrame({"x": [0], "w": [None]}, schema={"x": pl.Int64, "w": dtype})
+    if words is None:
+        rows.dp.protect(None).agg(expr).release()
+        return
+    with pytest.raises(pl.exceptions.PolarsError, match=f"(?s){words}"):
+        rows.lazy().select(expr).collect_schema()
+    with pytest.raises((TypeError, ValueError), match=words):
+        rows.dp.protect(None).agg(expr)
