@@ -5,7 +5,8 @@ of them. Discrete Gaussian noise is discrete Laplace noise, kept or drawn again 
 2020, arXiv 2004.00010, Algorithm 3).
 
 Floats decide the floors and coins that their error bounds prove. What they can't decide goes to Arb, with as many more
-random bits as it takes. So every draw has exactly the probability that the formulas give.
+random bits as it takes. So every draw has exactly the probability that the formulas give. Many draws at a small scale
+are looked up in a table instead: see `inversion`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp_polars._mechanisms.exact_race import Uniform, is_less
+from dp_polars._mechanisms.inversion import DiscreteGaussian, DiscreteLaplace, table_for
 from dp_polars._numeric.intervals import ball, lower, precision, upper
 from dp_polars._numeric.numbers import Number, positive_fraction
 from dp_polars._numeric.threads import in_parallel
@@ -61,7 +63,9 @@ def laplace_noise(count: int, scale: Fraction, words: Callable[[], WordSource] =
 
     What is beyond ±(2**63 − 1), with a probability below exp(−8191), becomes that; `add_noise` hides the difference.
     """
-    return _in_slices(count, lambda n, source: _narrow(_laplace(n, scale, source)), words)
+    table = table_for(DiscreteLaplace(scale), scale, count)
+    draw = (lambda n, source: _narrow(_laplace(n, scale, source))) if table is None else table.draw
+    return _in_slices(count, draw, words)
 
 
 def gaussian_noise(count: int, variance: Fraction, words: Callable[[], WordSource] = system_words) -> NDArray[np.int64]:
@@ -69,7 +73,9 @@ def gaussian_noise(count: int, variance: Fraction, words: Callable[[], WordSourc
 
     What is beyond ±(2**63 − 1), with a probability below exp(−2**24), becomes that; `add_noise` hides the difference.
     """
-    return _in_slices(count, lambda n, source: _narrow(_gaussian(n, variance, source)), words)
+    table = table_for(DiscreteGaussian(variance), Fraction(math.sqrt(variance)), count)
+    draw = (lambda n, source: _narrow(_gaussian(n, variance, source))) if table is None else table.draw
+    return _in_slices(count, draw, words)
 
 
 def add_noise(values: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np.int64]:

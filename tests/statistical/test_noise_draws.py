@@ -9,6 +9,8 @@ import pytest
 from flint import arb, ctx
 
 from dp_polars._mechanisms import noise
+from dp_polars._mechanisms.exact_race import Uniform
+from dp_polars._mechanisms.inversion import Table, invert
 from dp_polars._mechanisms.noise import gaussian_noise, laplace_noise
 from dp_polars._numeric.words import system_words
 from tests.statistical.goodness import CONTROLS, check_sampler, fits, tally
@@ -87,6 +89,18 @@ def test_the_laws_add_up_and_are_those_of_the_formulas():
         assert law == pytest.approx([weights[x] / math.fsum(weights.values()) for x in range(-5, 5)], rel=1e-12)
 
 
+def by_floats(monkeypatch):
+    monkeypatch.setattr(noise, "table_for", lambda law, scale, count: None)
+
+
+@pytest.fixture(params=["by table", "by floats"])
+def _either_way(request, monkeypatch):
+    """So many draws of a small scale come from a table. Fewer would not."""
+    if request.param == "by floats":
+        by_floats(monkeypatch)
+
+
+@pytest.mark.usefixtures("_either_way")
 @pytest.mark.parametrize("scale", SCALES, ids=str)
 def test_discrete_laplace(scale):
     check_laplace(scale, 2_000_000 if scale < 1 else DRAWS)
@@ -97,12 +111,14 @@ def test_discrete_laplace_of_large_scales(scale):
     check_laplace(scale)
 
 
+@pytest.mark.usefixtures("_either_way")
 @pytest.mark.parametrize("deviation", SCALES, ids=str)
 def test_discrete_gaussian(deviation):
     # A deviation of a tenth: exp(−50), and nothing but zeros; of 13/100 too.
     check_gaussian(deviation**2, controls=[] if deviation < Fraction(1, 5) else CONTROLS)
 
 
+@pytest.mark.usefixtures("_either_way")
 @pytest.mark.parametrize("variance", [Fraction(1, 10), Fraction(1, 3), Fraction(99, 100), Fraction(17, 4)], ids=str)
 def test_discrete_gaussian_of_small_variances(variance):
     check_gaussian(variance, 2_000_000 if variance < 1 else DRAWS)
@@ -159,6 +175,7 @@ def exact_only(monkeypatch):
 
 @pytest.mark.parametrize("scale", [Fraction(1, 2), Fraction(2), Fraction(37, 3)], ids=str)
 def test_the_exact_path_alone_follows_the_laws(scale, exact_only, monkeypatch):
+    by_floats(monkeypatch)
     asked = []
     for name in ("_exact_floor", "_exact_coin"):
         original = getattr(noise, name)
@@ -169,12 +186,32 @@ def test_the_exact_path_alone_follows_the_laws(scale, exact_only, monkeypatch):
     assert len(set(asked)) == 2
 
 
+@pytest.mark.parametrize("scale", [Fraction(1, 2), Fraction(2)], ids=str)
+def test_a_table_that_decides_nothing_follows_the_laws(scale, monkeypatch):
+    """All bits then come from Arb."""
+
+    def undecided(self, word, words):
+        return np.array([invert(self.law, Uniform(int(w), 64, words), 0) for w in word.tolist()])
+
+    def open_guide(law, scale, count):
+        table = Table.of(law)
+        table.guide[:] = np.iinfo(table.guide.dtype).min
+        return table
+
+    monkeypatch.setattr(noise, "table_for", open_guide)
+    check_laplace(scale, 20_000)  # by all 64 bits
+    monkeypatch.setattr(Table, "_by_words", undecided)
+    check_laplace(scale, 1_500, controls=[])
+    check_gaussian(scale**2, 1_500, controls=[])
+
+
 # Of a scale above 2**32 the coin of the remainder hardly ever matters. With fewer bits it does.
 
 
 @pytest.mark.parametrize("bits", [2, 3, 5])
 @pytest.mark.parametrize("scale", [Fraction(37, 3), Fraction(1000)], ids=str)
 def test_a_split_scale_follows_the_law(bits, scale, monkeypatch):
+    by_floats(monkeypatch)
     monkeypatch.setattr(noise, "_DIRECT_BITS", bits)
     check_laplace(scale, 20_000)
     check_gaussian(scale**2, 10_000)
@@ -197,6 +234,7 @@ def test_remainders_need_their_coin(bits, monkeypatch):
 
 
 def test_coins_that_always_come_down_heads_are_found(monkeypatch):
+    by_floats(monkeypatch)
     monkeypatch.setattr(noise, "_coins", lambda size, *_: np.ones(len(size), bool))
     cuts = edges(Fraction(2))
     law = gaussian_law(Fraction(4), cuts)

@@ -1,0 +1,197 @@
+"""Noise by inversion: a law and random words in, exact draws out, at the price of looking up a table.
+
+The noise is the largest n with P(X < n) <= U. A table holds the first 64 bits of every P(X < n), so the first 64 bits
+of U decide nearly always, and nearly always the first 16 do. What they leave open goes to Arb, with as many more bits
+as it takes. So every draw has exactly the probability that the law gives.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_polars._mechanisms.exact_race import Uniform, is_less
+from dp_polars._numeric.intervals import ball, lower, precision, upper
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flint import arb
+
+    from dp_polars._numeric.words import WordSource
+
+# Bits of U that are looked up at first: their table of 2**16 values stays in the cache.
+_GUIDE_BITS = 16
+_CELL = np.uint64(64 - _GUIDE_BITS)
+# Draws for each entry from which on a table is worth making: an entry takes as long as some 50 draws without one.
+_DRAWS_PER_ENTRY = 50
+# Smaller scales have probabilities whose intervals may reach 0.
+_SMALLEST_SCALE = Fraction(1, 64)
+
+
+class Law(Protocol):
+    """A law of whole numbers that is symmetric around 0."""
+
+    @property
+    def reach(self) -> int:
+        """An m with P(X >= m) < 2**-64."""
+
+    def tails(self, first: int, last: int, bits: int) -> Sequence[arb]:
+        """Return balls of P(X >= n) for n from `first` >= 1 to `last`, with relative radii of some 2**-bits."""
+
+
+@dataclass(frozen=True)
+class DiscreteLaplace:
+    """P(X = n) ∝ exp(−│n│/scale), so P(X >= n) = q^n/(1 + q) for n >= 1, with q = exp(−1/scale)."""
+
+    scale: Fraction
+
+    @property
+    def reach(self) -> int:
+        return math.ceil(Fraction(45) * self.scale) + 1  # 64·ln 2 < 45
+
+    def tails(self, first: int, last: int, bits: int) -> list[arb]:
+        with precision(bits + 64):
+            q = ball(-1 / self.scale).exp()
+            tail = ball(-first / self.scale).exp() / (1 + q)
+            found = []
+            for _ in range(first, last + 1):
+                found.append(tail)
+                tail *= q
+            return found
+
+
+@dataclass(frozen=True)
+class DiscreteGaussian:
+    """P(X = n) ∝ exp(−n²/(2·variance))."""
+
+    variance: Fraction
+
+    @property
+    def reach(self) -> int:
+        # The weights add up to more than one, and those from m on to less than 2·σ·exp(−m²/(2σ²)) + exp(−m²/(2σ²)).
+        deviation = math.sqrt(self.variance)
+        return math.ceil(deviation * math.sqrt(2 * (45 + math.log(2 * deviation + 1)))) + 1
+
+    def tails(self, first: int, last: int, bits: int) -> list[arb]:
+        deviation = math.sqrt(self.variance)
+        # Weights beyond are below 2**-bits of the one at `last`.
+        end = last + math.ceil(deviation * math.sqrt(2 * bits)) + 2
+        with precision(bits + 64):
+            weights = [ball(-Fraction(n * n) / (2 * self.variance)).exp() for n in range(end)]
+            # Each weight from `end` on is at most the one before, times this.
+            ratio = ball(-Fraction(2 * end - 1) / (2 * self.variance)).exp()
+            rest = ball(0).union(weights[-1] * ratio / (1 - ratio))
+            sums, total = [], rest
+            for n in range(end - 1, 0, -1):
+                total += weights[n]
+                if first <= n <= last:
+                    sums.append(total)
+            everything = weights[0] + 2 * total
+            return [each / everything for each in reversed(sums)]
+
+
+def below(law: Law, n: int, bits: int) -> arb:
+    """Return a ball of P(X < n)."""
+    if n <= 0:
+        return law.tails(1 - n, 1 - n, bits)[0]
+    return 1 - law.tails(n, n, bits)[0]
+
+
+@dataclass(frozen=True)
+class Table:
+    """What 64 bits of U say of a draw.
+
+    Parameters
+    ----------
+    law
+        The law.
+    first
+        P(X < first) is below 2**-64, like P(X > −first).
+    thresholds
+        Shape (m,), ascending: ⌊2**64·P(X < first + i)⌋. A word above it means X >= first + i, one below it X < first +
+        i, and one that equals it leaves that open. The first one is 0 and the last one 2**64 − 1.
+    guide
+        Shape (2**16,): the draw for each value of the first 16 bits; the smallest number of the type where these do not
+        decide.
+    """
+
+    law: Law
+    first: int
+    thresholds: NDArray[np.uint64]
+    guide: NDArray[Any]
+
+    @classmethod
+    def of(cls, law: Law) -> Table:
+        """Return the table of a law."""
+        reach = law.reach
+        upper_half = _floors(law, reach)  # of P(X >= 1), P(X >= 2), …
+        # P(X < n) is P(X >= 1 − n), and 1 − P(X >= n). No such probability is a multiple of 2**-64.
+        thresholds = np.concatenate([upper_half[::-1], ~upper_half])
+        edges = np.arange(1 << _GUIDE_BITS, dtype=np.uint64) << _CELL
+        begin = np.searchsorted(thresholds, edges)
+        decided = begin == np.searchsorted(thresholds, edges | ~(~np.uint64(0) << _CELL), side="right")
+        dtype = np.int16 if reach < 2**15 else np.int64
+        guide = np.where(decided, begin - reach, np.iinfo(dtype).min).astype(dtype)
+        return cls(law, 1 - reach, thresholds, guide)
+
+    def draw(self, count: int, words: WordSource) -> NDArray[np.int64]:
+        """Return independent draws, shape (count,)."""
+        leading = words(-(-count * _GUIDE_BITS // 64)).view(np.uint16)[:count]
+        found = self.guide[leading]
+        drawn = found.astype(np.int64)
+        open_at = np.flatnonzero(found == np.iinfo(found.dtype).min)
+        if len(open_at):
+            word = leading[open_at].astype(np.uint64) << _CELL | words(len(open_at)) >> np.uint64(_GUIDE_BITS)
+            drawn[open_at] = self._by_words(word, words)
+        return drawn
+
+    def _by_words(self, word: NDArray[np.uint64], words: WordSource) -> NDArray[np.int64]:
+        position = np.searchsorted(self.thresholds, word)
+        drawn: NDArray[np.int64] = self.first - 1 + position
+        for i in np.flatnonzero(self.thresholds[position] == word).tolist():
+            drawn[i] = invert(self.law, Uniform(int(word[i]), 64, words), int(drawn[i]))
+        return drawn
+
+
+def invert(law: Law, uniform: Uniform, near: int) -> int:
+    """Return the largest n with P(X < n) <= uniform, looked for from `near` on."""
+
+    def is_below(n: int) -> bool:
+        return is_less(uniform, lambda bits: below(law, n, bits))
+
+    while is_below(near):
+        near -= 1
+    while not is_below(near + 1):
+        near += 1
+    return near
+
+
+def _floors(law: Law, reach: int) -> NDArray[np.uint64]:
+    """Return ⌊2**64·P(X >= n)⌋ for n from 1 to `reach`."""
+    bits = 128
+    while True:
+        tails = law.tails(1, reach, bits)
+        with precision(bits + 64):
+            least, most = ([math.floor(end(tail) * 2**64) for tail in tails] for end in (lower, upper))
+        if least == most:
+            return np.array(least, np.uint64)
+        bits *= 2
+
+
+@lru_cache(maxsize=16)
+def _table(law: Law) -> Table:
+    return Table.of(law)
+
+
+def table_for(law: DiscreteLaplace | DiscreteGaussian, scale: Fraction, count: int) -> Table | None:
+    """Return a table of the law, of about this scale, if it is worth making one for so many draws."""
+    if scale < _SMALLEST_SCALE or 90 * scale * _DRAWS_PER_ENTRY > count:
+        return None
+    return _table(law)
