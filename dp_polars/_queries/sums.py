@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from dp_polars._accounting.claims import Claim
 from dp_polars._mechanisms.noise import check_scale, noise_bound
@@ -219,6 +218,8 @@ def _in_steps(units: Ints, step: Fraction, dtype: pl.DataType) -> pl.Series:
     numbers = pl.Series(np.clip(units, -most, most))
     if scale is None:
         return numbers * digits
+    import pyarrow as pa  # takes a third as long to import as this package: only decimals need it
+
     whole = numbers.cast(pl.Decimal(38, 0)) * Decimal(digits)
     # The same 128 bits with a point among them: Polars' own arithmetic runs out of digits on the way.
     return pl.Series(whole.to_arrow().view(pa.decimal128(38, scale)))

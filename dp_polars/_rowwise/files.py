@@ -13,7 +13,6 @@ from pathlib import Path
 from posixpath import normpath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
-from urllib.request import url2pathname
 
 import polars as pl
 
@@ -48,6 +47,8 @@ def _are_different_files(files: Sequence[str]) -> bool:
     for file in files:
         paths = {file}
         if file.lower().startswith("file:"):  # Polars decodes some of them, depending on its version
+            from urllib.request import url2pathname  # brings a client of the network along
+
             paths = {re.sub("^file:(//)?", "", file, flags=re.IGNORECASE), url2pathname(urlsplit(file).path)}
         found = [(path, path.stat()) for path in map(Path, paths) if path.exists()]
         if any(stat.S_ISDIR(status.st_mode) for _, status in found) or (not found and len(files) > 1):
