@@ -65,21 +65,16 @@ class _Times:
     high: Floats
 
 
-def race_with_lead(
-    blocks: Blocks, rate: Fraction, unit: Fraction, mechanism: Mechanism, words: WordSource
-) -> Leaders:
+def race_with_lead(blocks: Blocks, rate: Fraction, unit: Fraction, mechanism: Mechanism, words: WordSource) -> Leaders:
     """Return the block that arrives first, for each group, and its lead in whole units, given in those of the gaps.
 
     No candidate may be left out of the blocks.
     """
     one_race = _Race(blocks, blocks.sizes(), rate, unit, mechanism, words)
-    parts = [one_race.of_groups(first, last) for first, last in slices(one_race.sizes, CHUNK, CHUNK)]
-    winners, leads = (np.concatenate([np.empty(0, np.int64), *column]) for column in _columns(parts))
+    winners, leads = np.empty_like(one_race.sizes), np.empty_like(one_race.sizes)
+    for first, last in slices(one_race.sizes, CHUNK, CHUNK):
+        winners[first:last], leads[first:last] = one_race.of_groups(first, last)
     return Leaders(winners, leads)
-
-
-def _columns(parts: list[tuple[Ints, Ints]]) -> tuple[list[Ints], list[Ints]]:
-    return [winners for winners, _ in parts], [leads for _, leads in parts]
 
 
 @dataclass(frozen=True)
@@ -188,9 +183,7 @@ def _lower_log_times(
     return _bound(_leading(drawn), exponents, m, mechanism, -1)
 
 
-def _log_times(
-    drawn: NDArray[np.uint64], exponents: Floats, m: SignedInts | None, mechanism: Mechanism
-) -> _Times:
+def _log_times(drawn: NDArray[np.uint64], exponents: Floats, m: SignedInts | None, mechanism: Mechanism) -> _Times:
     """Return bounds of the logarithms of arrival times that are as sharp as the bits drawn."""
     v = _leading(drawn)
     return _Times(*(_bound(v + i * _V_STEP, exponents, m, mechanism, sign) for i, sign in ((0, -1), (1, 1))))

@@ -16,7 +16,8 @@ from dp_polars._numeric.numbers import Number, as_fraction, given, positive_int,
 from dp_polars._queries.candidates import Categories, Ordered, ordered
 from dp_polars._queries.codings import CategoryCoding, Coding, NearestCoding
 from dp_polars._queries.drawing import Draw, draw_from_rows, draw_groups
-from dp_polars._queries.query import Answers, Evidence, HistogramQuery
+from dp_polars._queries.leads import lead_from_rows, lead_groups, type_with_lead, with_lead
+from dp_polars._queries.query import Answers, Evidence, HistogramQuery, claim_with_lead
 from dp_polars._queries.scores import CountScore, QuantileScore
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from dp_polars._queries.candidates import Values
     from dp_polars._queries.encoding import Codes
     from dp_polars._queries.histograms import Histogram
+    from dp_polars._queries.leads import Led
     from dp_polars._queries.query import Columns
     from dp_polars._queries.scores import Score
 
@@ -112,6 +114,7 @@ class Mode(OfCategories):
 
     `too_few` is the constant score of one more candidate, whose answer is null. Under "add_or_remove_one" a row (or a
     person) moves the others in one direction and this one not at all, so R stays 1: a replacement is two such moves.
+    In a lead it counts like any other candidate.
     """
 
     candidates: Categories
@@ -128,6 +131,17 @@ class Mode(OfCategories):
     def bounds_people(self) -> bool:
         """Whether the range also bounds one person's effect on a group."""
         return self.of_people
+
+    @property
+    def fixed_type(self) -> pl.DataType | None:
+        """Type of the answers; None where only the column's type names the candidates."""
+        known = super().fixed_type
+        return type_with_lead(known, pl.Int64()) if known is not None and self.has_lead else known
+
+    def answer_type(self, *columns: pl.DataType) -> pl.DataType:
+        """Return the answer's type for a column's; a TypeError where that can't be."""
+        choice = super().answer_type(*columns)
+        return type_with_lead(choice, pl.Int64()) if self.has_lead else choice
 
     def draw(self, *columns: pl.DataType) -> Draw:
         """Return what the kernel needs to know; the candidate for too few comes last."""
@@ -146,8 +160,22 @@ class Mode(OfCategories):
         named = super().named(np.minimum(codes, size - 1), *columns)
         return named.zip_with(pl.Series(codes < size), pl.Series([None], dtype=named.dtype))
 
+    def _led(self, led: Led, *columns: pl.DataType) -> pl.Series:
+        """Return what was drawn with its lead."""
+        codes, leads = led
+        return with_lead(self.named(codes, *columns), pl.Series(leads), leads < 0)
+
+    def answers(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> Answers:
+        """Draw one answer per group from its histogram, also for groups without rows."""
+        if not self.has_lead:
+            return super().answers(histograms, *columns)
+        (histogram,) = histograms
+        return Answers(self._led(lead_groups(self.draw(*columns), self.scored(histogram, *columns)), *columns))
+
     def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
         """Draw one answer per group from the codes of its rows."""
+        if self.too_few is None and self.has_lead and weights is None:
+            return self._led(lead_from_rows(self.draw(*columns), codes, lengths), *columns)
         if self.too_few is None:
             return super().answers_of_codes(codes, weights, lengths, columns)
         return HistogramQuery.answers_of_codes(self, codes, weights, lengths, columns)
@@ -162,7 +190,8 @@ class Mode(OfCategories):
 
     def __str__(self) -> str:
         what = "" if self.of_people else " by rows"
-        return f"mode of {self.candidates}{what}" + ("" if self.too_few is None else f", or fewer than {self.too_few}")
+        few = "" if self.too_few is None else f", or fewer than {self.too_few}"
+        return f"mode of {self.candidates}{what}{few}{', and its lead' if self.has_lead else ''}"
 
 
 @dataclass(frozen=True)
@@ -206,6 +235,7 @@ def ask_mode(
     *,
     counts: str = "people",
     too_few: int | None = None,
+    lead: bool = False,
     epsilon: Number | None,
     rho: Number | None,
     contributions: int,
@@ -221,6 +251,7 @@ def ask_mode(
         msg = f"too_few must be below 2**31, got {few}."
         raise ValueError(msg)
     claim = _claim_of(CountScore(), Loss.of(epsilon=epsilon, rho=rho), contributions, neighboring_relation, mechanism)
+    claim = claim_with_lead(claim, lead=lead)
     return Mode(Categories.of(candidates), claim, counts == "people", few)
 
 
