@@ -64,7 +64,9 @@ def test_groups_of_all_sizes_in_batches_of_all_sizes(mechanism, chunk, monkeypat
     gaps[best] = 0
     true = [np.sort(gaps[a : a + n])[1] if n > 1 else -1 for a, n in zip(starts, sizes, strict=True)]
     for multiplicities in (None, np.ones(len(gaps), np.int64)):
-        found = race_with_lead(blocks_of(gaps, starts, multiplicities), Fraction(1), Fraction(100), mechanism, system_words())
+        found = race_with_lead(
+            blocks_of(gaps, starts, multiplicities), Fraction(1), Fraction(100), mechanism, system_words()
+        )
         assert (found.blocks == best).all()
         assert (abs(found.leads - np.array(true) // 100) <= 1).all()
         assert ((found.leads == -1) == (sizes == 1)).all()
@@ -75,7 +77,9 @@ def test_blocks_of_none_neither_win_nor_follow(mechanism):
     m = np.array([0, 1, 0, 0, 2, 0, 1, 1])
     starts = (np.arange(300)[:, None] * 8 + [0, 3, 5]).ravel()
     gaps = np.tile([0, 3, 0, 0, 0, 0, 0, 9], 300)
-    found = race_with_lead(blocks_of(gaps, starts, np.tile(m, 300)), Fraction(1), Fraction(1), mechanism, system_words())
+    found = race_with_lead(
+        blocks_of(gaps, starts, np.tile(m, 300)), Fraction(1), Fraction(1), mechanism, system_words()
+    )
     won, leads = found.blocks.reshape(300, 3) % 8, found.leads.reshape(300, 3)
     assert (won[:, 0] == 1).all()
     assert (leads[:, 0] == -1).all()
