@@ -9,18 +9,12 @@ import pytest
 from dp_polars._mechanisms import own_sensitivities
 from dp_polars._mechanisms.own_sensitivities import BETA, OwnSensitivities
 from dp_polars._numeric.words import system_words
+from tests.reference import _exact, own_scores
 from tests.registry import MECHANISMS
 
 RNG = np.random.default_rng(6)
 COUNTS = RNG.integers(1, 16, 25)
 N = int(COUNTS.sum())
-
-
-def by_definition(scores, sensitivities, t, unit=Fraction(1), *, lowest=False):
-    """Minus the score of each row of one group, to the letter, in exact numbers."""
-    sign = -1 if lowest else 1
-    rows = [(sign * Fraction(q), Fraction(own) * unit) for q, own in zip(scores, sensitivities, strict=True)]
-    return [-min(((q - t * own) - (other_q - t * other)) / (own + other) for other_q, other in rows) for q, own in rows]
 
 
 def wide(low, high):
@@ -51,10 +45,13 @@ def test_gaps_are_as_exact_as_the_race_wants_them(case, lowest, mechanism):
     rows = OwnSensitivities(scores, sensitivities, COUNTS, Fraction(unit), lowest)
     gaps, begins = rows.gaps(rate, mechanism), np.cumsum(COUNTS) - COUNTS
     weights = rows._weights(rate, mechanism)
+    sign = -1 if lowest else 1
     for group, (begin, count) in enumerate(zip(begins.tolist(), COUNTS.tolist(), strict=True)):
         part = slice(begin, begin + count)
         t = Fraction(weights[group]) / Fraction(unit)
-        exact = by_definition(scores[part].tolist(), sensitivities[part].tolist(), t, Fraction(unit), lowest=lowest)
+        exact = [
+            -s for s in own_scores([sign * _exact(q) for q in scores[part]], sensitivities[part], t, Fraction(unit))
+        ]
         assert min(exact) == min(gaps[part]) == 0
         exactly = rows._exact_gaps(group, weights[group])
         for row, gap in enumerate(exact):

@@ -11,7 +11,6 @@ import pytest
 from dp_polars._mechanisms.racing import Blocks, race
 from dp_polars._numeric.words import system_words
 from tests import reference
-from tests.mechanisms.test_own_sensitivities import by_definition
 from tests.registry import MECHANISMS, V, X
 from tests.statistical.goodness import check_sampler
 
@@ -34,8 +33,9 @@ def test_the_law(case, lowest, mechanism):
     error = math.log((size if mechanism == "exponential" else (size - 1) / 2) / 0.05)
     bits = 20 - math.frexp(error)[1]
     t = Fraction(round(error * 2**bits), 2**bits)
-    gaps = by_definition(scores, own, t, lowest=lowest)
-    law = reference.floats(reference.law([-gap for gap in gaps], rate=rate, mechanism=mechanism))
+    exact = reference.own_scores([-Fraction(q) if lowest else Fraction(q) for q in scores], own, t)
+    gaps = [-score for score in exact]
+    law = reference.floats(reference.law(exact, rate=rate, mechanism=mechanism))
     expr = (X.dp.argmin if lowest else X.dp.argmax)(epsilon=2, sensitivity=V, mechanism=mechanism)
     assert expr.query.claim.rate == rate
     frame = pl.DataFrame({"g": np.repeat(np.arange(DRAWS), size), "x": scores * DRAWS, "v": own * DRAWS})
