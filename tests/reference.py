@@ -196,6 +196,12 @@ def arrival(v: Any, gap: Any, multiplicity: int, *, rate: Any, mechanism: str, d
         return first * (_arb(rate) * _arb(gap)).exp()
 
 
+def own_scores(scores: Sequence[Any], sensitivities: Sequence[Any], t: Any, unit: Any = 1) -> list[Fraction]:
+    """Generalised scores (Raskhodnikova & Smith 2016) of rows with sensitivities of their own, in units of `unit`."""
+    rows = [(_exact(q), _exact(own) * unit) for q, own in zip(scores, sensitivities, strict=True)]
+    return [min(((q - t * own) - (other_q - t * other)) / (own + other) for other_q, other in rows) for q, own in rows]
+
+
 def log_ratios(
     scores: Sequence[Any], neighbor: Sequence[Any], *, rate: Any, mechanism: str, digits: int = DIGITS
 ) -> list[arb]:

@@ -20,6 +20,7 @@ import numpy as np
 import polars as pl
 
 import dp_polars as dpp
+from tests.reference import own_scores
 
 UTC = dt.timezone.utc
 G, X, S, V = pl.col("g"), pl.col("x"), pl.col("s"), pl.col("v")
@@ -60,14 +61,25 @@ class Ask:
 
 
 _OF_ROWS = {**LOSS, **_ROWS, "mechanism": None}
-_OF_SCORES = {"sensitivity": MISSING, "monotonic": False, **LOSS, "mechanism": None}
+_OF_WEIGHTS = {"weights": None, "max_weight": None, "step": None}
+_OF_SCORES = {
+    "sensitivity": MISSING, "monotonic": False, "lead": False, "lead_step": None, **LOSS, "mechanism": None
+}  # fmt: skip
 ASKS = {
     "mode": Ask(
         {"candidates": None},
-        {**_OF_ROWS, "counts": "people", "too_few": None, "weights": None, "max_weight": None, "step": None},
+        {
+            **_OF_ROWS,
+            "counts": "people",
+            "too_few": None,
+            "lead": False,
+            "weights": None,
+            "max_weight": None,
+            "step": None,
+        },
         ([1, 2],),
         {},
-        {"epsilon": 1},
+        {"epsilon": 1, "lead": True},
     ),
     "median": Ask({"candidates": MISSING}, _OF_ROWS, ([1, 2],), {}, {"rho": 1, "contributions": 2}),
     "quantile": Ask(
@@ -79,7 +91,12 @@ ASKS = {
     ),
     "argmax": Ask({}, _OF_SCORES, (), {"sensitivity": 1}, {"epsilon": 1, "sensitivity": 3, "monotonic": True}, False),
     "argmin": Ask(
-        {}, _OF_SCORES, (), {"sensitivity": 1}, {"rho": 1, "sensitivity": 3, "mechanism": "permute_and_flip"}, False
+        {},
+        _OF_SCORES,
+        (),
+        {"sensitivity": 1},
+        {"epsilon": 1, "sensitivity": 3, "mechanism": "exponential", "lead": True, "lead_step": 2},
+        False,
     ),
 }
 # Numbers with noise, which have laws and true answers of their own (tests/queries, tests/privacy).
@@ -295,6 +312,8 @@ def quantile_scores(counts: Sequence[int], num: int, den: int) -> list[int]:
     ]
 
 
+_OFFERED = [x for x in VALUES if x is not None]
+
 # The expression, given a factor of the loss; the scores of its candidates, its rate and its mechanism.
 LAWS = {
     "mode": (lambda f: X.dp.mode(CANDIDATES, epsilon=Fraction(1, 2) * f), COUNTS, Fraction(1, 2), "permute_and_flip"),
@@ -324,8 +343,15 @@ LAWS = {
     ),
     "argmax": (
         lambda f: (X * X).dp.argmax(sensitivity=4, epsilon=f),
-        [x * x for x in VALUES if x is not None],
+        [x * x for x in _OFFERED],
         Fraction(1, 8),
+        "permute_and_flip",
+    ),
+    "argmax by sensitivities": (
+        lambda f: (X * X).dp.argmax(sensitivity=X + 1, epsilon=f * 4),
+        # t = ln(8/2/0.05)/2 for the nine rows with a score, rounded to 20 bits.
+        own_scores([x * x for x in _OFFERED], [x + 1 for x in _OFFERED], Fraction(round(math.log(80) * 2**17), 2**18)),
+        Fraction(2),
         "permute_and_flip",
     ),
 }
@@ -355,6 +381,10 @@ def many_groups() -> pl.DataFrame:
     ).with_columns(pl.col("t").set_sorted())
 
 
+def _as_text(answers: pl.Expr) -> pl.Expr:
+    return answers.struct.json_encode()
+
+
 # Every way to ask about these rows, and the true answer of a group.
 TRUE_ANSWERS = {
     "median": (lambda: X.dp.median(range(-10, 61), **SURE), lambda g: g),
@@ -369,4 +399,20 @@ TRUE_ANSWERS = {
     ),
     "argmax": (lambda: V.dp.argmax(sensitivity=1, **SURE), lambda g: g % ROWS),
     "argmin": (lambda: (-V).dp.argmin(sensitivity=1, **SURE), lambda g: g % ROWS),
+    "argmax by sensitivities": (lambda: V.dp.argmax(sensitivity=V.abs() + 1, **SURE), lambda g: g % ROWS),
+    # Leads of 14 or 16 rows, and of 5 or 5.1: rounded so that no noise is seen. As text, which all contexts compare.
+    "lead of a mode": (
+        lambda: _as_text(S.dp.mode(["c", "b", "a"], lead=True, **SURE).struct.with_fields(pl.field("lead") // 10)),
+        lambda g: f'{{"answer":"{"abc"[g % 3]}","lead":1}}',
+    ),
+    "lead of a mode of enums": (
+        lambda: _as_text(
+            S.cast(pl.Enum(["a", "b", "c"])).dp.mode(lead=True, **SURE).struct.with_fields(pl.field("lead") // 10)
+        ),
+        lambda g: f'{{"answer":"{"abc"[g % 3]}","lead":1}}',
+    ),
+    "lead of an argmax": (
+        lambda: _as_text(V.dp.argmax(sensitivity=1, lead=True, lead_step=2, **SURE)),
+        lambda g: f'{{"answer":{g % ROWS},"lead":4.0}}',
+    ),
 }

@@ -41,6 +41,13 @@ def forbid(monkeypatch) -> None:
     def refuse(*_args, **_kwargs):
         raise AssertionError("something was drawn")
 
-    monkeypatch.setattr(choices, "draw_from_rows", refuse)
-    monkeypatch.setattr(choices, "draw_groups", refuse)
-    monkeypatch.setattr(argmax, "best_rows", refuse)
+    for module, name in (
+        (choices, "draw_from_rows"),
+        (choices, "draw_groups"),
+        (choices, "lead_groups"),
+        (choices, "lead_from_rows"),
+        (argmax, "best_rows"),
+        (argmax, "leading_rows"),
+        (argmax.OwnSensitivities, "best"),
+    ):
+        monkeypatch.setattr(module, name, refuse)

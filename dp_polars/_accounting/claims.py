@@ -165,6 +165,9 @@ class Claim:
         "add_or_remove_one", "replace_one", or None where the caller's sensitivity implies it.
     draws
         How many draws share the loss equally, each of them at `rate`: two for a mean.
+    lead
+        Whether a choice is released with its lead. That changes nothing in epsilon. In rho it is charged as whatever
+        has the same epsilon.
 
     Attributes
     ----------
@@ -185,6 +188,7 @@ class Claim:
     contributions: Contributions
     neighboring_relation: NeighboringRelation | None
     draws: int = field(default=1, kw_only=True)
+    lead: bool = field(default=False, kw_only=True)
     rate: Fraction = field(init=False)
 
     def __post_init__(self) -> None:
@@ -194,10 +198,13 @@ class Claim:
             raise ValueError(msg)
         positive_fraction("score_range", self.score_range)
         positive_int("draws", self.draws)
+        if self.lead and self.mechanism not in _CHOOSING:
+            msg = f"a lead must be that of a choice, got the mechanism {self.mechanism!r}."
+            raise ValueError(msg)
         if self.neighboring_relation is not None:
             check_relation(self.neighboring_relation)
         share = Loss(self.loss.value / self.draws, self.loss.unit)
-        rate = _scaled_rate(share, self.mechanism, self.contributions) / self.score_range
+        rate = _scaled_rate(share, self.charged_as, self.contributions) / self.score_range
         if not _SMALLEST_RATE <= rate <= _LARGEST_RATE:
             msg = (
                 f"{self.loss.unit} over the range of the score must lie between 2**-1000 and 2**1000, got {self.loss}."
@@ -227,6 +234,15 @@ class Claim:
         """Whether the release has a loss in pure DP: a Gaussian has none."""
         return self.mechanism != "discrete_gaussian"
 
+    @property
+    def charged_as(self) -> Mechanism:
+        """The mechanism whose cost in rho this release has.
+
+        The curves of both choices hold for the choice alone. With its lead, all that is known is the pure loss; what
+        loses most in rho at that is randomized response, which discrete Laplace noise is.
+        """
+        return "discrete_laplace" if self.lead else self.mechanism
+
     def cost(self, unit: Unit, distance: int | Fraction = 1) -> Fraction:
         """Return what `distance` people together lose, in `unit`: never below the truth.
 
@@ -242,7 +258,7 @@ class Claim:
         if unit == self.loss.unit and distance == 1:
             return self.loss.value
         x = self.rate * self.score_range * distance
-        return self.draws * scaled_cost(unit, self.mechanism, x, self.contributions)
+        return self.draws * scaled_cost(unit, self.charged_as, x, self.contributions)
 
 
 def scaled_cost(unit: Unit, mechanism: Mechanism, x: Fraction, contributions: Contributions) -> Fraction:

@@ -135,7 +135,7 @@ class PrivateName(ExprNameNameSpace):
 def as_expression(query: Query, *columns: IntoColumn, name: str | None = None) -> PrivateExpr:
     """Return the private expression that asks `query` about columns; the first one names it, or `name` does."""
     exprs = [_one_output(column) for column in columns]
-    raw = query.fixed_type or _NAMED_BY_COLUMN
+    raw = query.fixed_type or (_LED_BY_COLUMN if query.has_lead else _NAMED_BY_COLUMN)
     # All groups in one call: imploded, each group is one row of a column of lists.
     if isinstance(query, Total):
         # Sums need no lists. Of the column, its first value tells the type.
@@ -176,6 +176,10 @@ def _one_output(column: IntoColumn) -> pl.Expr:
 
 # What a draw gives where only the column's type names the candidates (Enum, Boolean).
 _NAMED_BY_COLUMN = pl.Struct({"text": pl.String, "flag": pl.Boolean, "whole": pl.Int64, "real": pl.Float64})
+# The same with a lead, whose type the column's may tell too.
+_LED_BY_COLUMN = pl.Struct(
+    {**_NAMED_BY_COLUMN.to_schema(), "lead_text": pl.String, "lead_whole": pl.Int64, "lead_real": pl.Float64}
+)
 
 
 def _field_of(dtype: pl.DataType) -> str:
@@ -183,6 +187,14 @@ def _field_of(dtype: pl.DataType) -> str:
     if dtype == pl.Boolean:
         return "flag"
     return "real" if dtype.is_float() else "whole" if dtype.is_integer() else "text"
+
+
+def _fields_of(dtype: pl.DataType, query: Query) -> list[tuple[str, pl.DataType]]:
+    """Return which fields of a draw hold the answers, and of which type, where the column's type tells them."""
+    if not (query.has_lead and isinstance(dtype, pl.Struct)):
+        return [(_field_of(dtype), dtype)]
+    answer, lead = pl.Schema(dtype.to_schema()).dtypes()
+    return [(_field_of(answer), answer), (f"lead_{_field_of(lead)}", lead)]
 
 
 def _as_answer(drawn: pl.Expr, columns: Sequence[pl.Expr], query: Query) -> pl.Expr:
@@ -193,6 +205,8 @@ def _as_answer(drawn: pl.Expr, columns: Sequence[pl.Expr], query: Query) -> pl.E
     answer = drawn.cast(pl.dtype_of(checked), strict=False)
     if query.fixed_type is not None:
         return answer
+    if query.has_lead:  # named once only: an expression that is named twice may be drawn twice
+        return answer.struct.rename_fields(["answer", "lead"])
     # The name of the only field must not become the answer's: that is the column's, or its root's after `name.keep`.
     name = columns[0].meta.output_name(raise_if_undetermined=False)
     only = answer.struct[0]
@@ -221,7 +235,7 @@ class _Schema:
                 raise TypeError(_NO_PEOPLE)
             answer = self.query.answer_type(*(each.dtype for each in series if self.reads_column))
             if self.query.fixed_type is None:
-                answer = pl.Struct({_field_of(answer): answer})
+                answer = pl.Struct(dict(_fields_of(answer, self.query)))
         except (TypeError, ValueError) as error:
             # A paragraph of its own between Polars' words.
             where = f"column {column.name!r}, " if self.reads_column else ""
@@ -259,6 +273,9 @@ class _DrawRows:
 
     def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
         columns, lengths = zip(*map(_flatten, series), strict=True)
+        if any((other != lengths[0]).any() for other in lengths[1:]):
+            msg = "the columns of one question must have a value for every row, got one that has more or fewer."
+            raise ValueError(msg)
         return _raw(self.query.answers_of_rows(columns, lengths[0]), self.query)
 
 
@@ -293,10 +310,12 @@ def _raw(answers: pl.Series, query: Query) -> pl.Series:
     """Return answers in the type that a draw has, which is fixed when the expression is built."""
     if query.fixed_type is not None:
         return answers.cast(query.fixed_type)
-    own = _field_of(answers.dtype)
-    answers = answers.cast(pl.String) if own == "text" else answers
-    types = _NAMED_BY_COLUMN.to_schema().items()
-    fields = [(answers if name == own else pl.lit(None, dtype)).alias(name) for name, dtype in types]
+    raw = (_LED_BY_COLUMN if query.has_lead else _NAMED_BY_COLUMN).to_schema()
+    columns = answers.struct.unnest().get_columns() if query.has_lead else [answers]
+    drawn = {}
+    for (name, _), column in zip(_fields_of(answers.dtype, query), columns, strict=True):
+        drawn[name] = column.cast(raw[name])
+    fields = [drawn.get(name, pl.lit(None, dtype)).alias(name) for name, dtype in raw.items()]
     return pl.select(pl.struct(fields)).to_series()
 
 

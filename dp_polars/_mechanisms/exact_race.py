@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from dp_polars._numeric.intervals import ball, ball_between, precision
+from dp_polars._numeric.intervals import ball, ball_between, lower, precision, upper
 from dp_polars._numeric.words import WordSource, uniform_below
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def first_arrival(
     """
 
     def arrival(smallest: Real, position: int) -> Real:
-        return lambda bits: smallest(bits).log() + ball(rate * gap(position))
+        return _log_arrival(smallest, rate * gap(position))
 
     winner, best = -1, None
     for position, word in words_drawn.items():
@@ -90,6 +91,58 @@ def first_arrival(
     return winner
 
 
+def first_and_lead(
+    gap: Callable[[int], Fraction | int],
+    multiplicities: Sequence[int],
+    words_drawn: Mapping[int, int],
+    second_words: Mapping[int, int],
+    rate: Fraction,
+    unit: Fraction,
+    mechanism: Mechanism,
+    words: WordSource,
+) -> tuple[int, int | None]:
+    """Return the position of the block that arrives first, and by how many whole units it leads; None: it is alone.
+
+    Parameters
+    ----------
+    gap, multiplicities
+        All blocks of one group, by position.
+    words_drawn
+        The first 64 bits of the uniform of each block that may arrive first or second, by position.
+    second_words
+        Those of what comes second within a block, as far as they are drawn: they must not be drawn afresh.
+    unit
+        Of the lead, in that of the gaps.
+    """
+    uniforms = {position: Uniform(word, 64, words) for position, word in words_drawn.items()}
+    smallest = {p: _smallest_of(multiplicities[p], uniform, mechanism) for p, uniform in uniforms.items()}
+    times = {position: _log_arrival(value, rate * gap(position)) for position, value in smallest.items()}
+    winner = _earliest(times)
+    first = times.pop(winner)
+    if multiplicities[winner] > 1:
+        uniform = Uniform(second_words[winner], 64, words) if winner in second_words else Uniform(0, 0, words)
+        after = _next_after(smallest[winner], multiplicities[winner] - 1, uniform, mechanism)
+        times[-1] = _log_arrival(after, rate * gap(winner))
+    if not times:
+        return winner, None
+    second = times[_earliest(times)]
+    return winner, floor_of(lambda bits: (second(bits) - first(bits)) / ball(rate * unit))
+
+
+def _log_arrival(value: Real, exponent: Fraction) -> Real:
+    """Return the logarithm of an arrival time, from the racing value."""
+    return lambda bits: value(bits).log() + ball(exponent)
+
+
+def _earliest(times: Mapping[int, Real]) -> int:
+    """Return whose time is the first one."""
+    first, *others = times
+    for position in others:
+        if is_less(times[position], times[first]):
+            first = position
+    return first
+
+
 def _smallest_of(count: int, uniform: Uniform, mechanism: Mechanism) -> Real:
     """Return the smallest of `count` independent racing values, as a function of one uniform."""
     if mechanism == "exponential":
@@ -115,6 +168,19 @@ def is_less(a: Real, b: Real) -> bool:
                 return True
             if x > y:
                 return False
+        bits *= 2
+
+
+def floor_of(value: Real) -> int:
+    """Return the integer part, with as many bits as that takes. The number is an integer with probability zero."""
+    bits = 64
+    while True:
+        with precision(2 * bits + 64):
+            near = value(bits)
+            if near.is_finite():  # not so where all bits of a uniform are zero so far
+                floor = math.floor(lower(near))
+                if floor == math.floor(upper(near)):
+                    return floor
         bits *= 2
 
 

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp_polars._mechanisms.exact_race import Uniform, is_less
+from dp_polars._mechanisms.exact_race import Uniform, floor_of, is_less
 from dp_polars._mechanisms.inversion import DiscreteGaussian, DiscreteLaplace, table_for
-from dp_polars._numeric.intervals import ball, lower, precision, upper
+from dp_polars._numeric.intervals import ball
 from dp_polars._numeric.numbers import Number, positive_fraction
 from dp_polars._numeric.threads import in_parallel
 from dp_polars._numeric.words import WordSource, system_words
@@ -304,16 +304,8 @@ def _geometric(count: int, scale: Fraction, words: WordSource) -> _Whole:
 
 
 def _exact_floor(uniform: Uniform, scale: Fraction) -> int:
-    """Return ⌊−ln(uniform)·scale⌋, with as many bits as that takes. It is an integer with probability zero."""
-    bits = 64
-    while True:
-        with precision(2 * bits + 64):
-            value = -uniform(bits).log() * ball(scale)
-            if value.is_finite():  # not so where all bits so far are zero
-                floor = math.floor(lower(value))
-                if floor == math.floor(upper(value)):
-                    return floor
-        bits *= 2
+    """Return ⌊−ln(uniform)·scale⌋."""
+    return floor_of(lambda bits: -uniform(bits).log() * ball(scale))
 
 
 def _remainders(count: int, shift: int, scale: Fraction, words: WordSource) -> NDArray[np.int64]:

@@ -36,10 +36,10 @@ FAR = 45.0
 _FIRST_UNIT = np.float32(2.0**32)
 _V_BITS = 53
 _V_STEP = 2.0**-_V_BITS
-# Relative errors of arrival times, with room to spare. rate·gap is off by at most 4 units of 2**-53 relative, in
-# float32 by 4 of 2**-24; below FAR that is 2**-45 or 2**-16 absolute, which is what exp then has relative. The few
-# other operations of a time add under 2**-48 or 2**-20: NumPy's exp, log1p and expm1 are accurate to 4 units in the
-# last place.
+# Relative errors of arrival times, with room to spare. rate·gap is off by at most 40 units of 2**-53 relative (see
+# `Blocks.gaps`), in float32 by 4 of 2**-24; below FAR that is 2**-42 or 2**-16 absolute, which is what exp then has
+# relative. The few other operations of a time add under 2**-45 or 2**-20: NumPy's exp, log1p and expm1 are accurate to
+# 4 units in the last place.
 _SLACK = 2.0**-38
 _FIRST_SLACK = np.float32(2.0**-14)
 
@@ -67,7 +67,8 @@ class Blocks:
     Parameters
     ----------
     gaps
-        Shape (n,): integers, or floats that were rounded once; zero for at least one block of each group.
+        Shape (n,): integers, or floats that are off by at most 2**-48 of themselves (those that were rounded once are
+        off by 2**-53) or by 2**-46/rate; zero for at least one block of each group.
     starts
         Shape (g,), strictly ascending: no group is empty.
     exact

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp_polars._accounting.claims import Claim, Loss
+from dp_polars._mechanisms.leading import race_with_lead
 from dp_polars._mechanisms.racing import Blocks, ExactBlocks, GapArray, race
 from dp_polars._numeric import column_types
 from dp_polars._numeric.arrays import lengths_from, offsets, starts
@@ -146,31 +147,71 @@ def best_rows(
     lowest
         Whether the lowest score is the best.
     """
+    rows, blocks, groups = _offered_blocks(scores, lengths, offered, lowest)
     chosen = np.full(len(lengths), -1, np.int64)
+    chosen[groups] = race(blocks, rate, mechanism, words).blocks
+    return _places(chosen, rows, lengths)
+
+
+def leading_rows(
+    scores: column_types.Exact,
+    lengths: Ints,
+    rate: Fraction,
+    unit: Fraction,
+    mechanism: Mechanism,
+    words: WordSource,
+    *,
+    offered: NDArray[np.bool_] | None = None,
+    lowest: bool = False,
+) -> tuple[Ints, Ints]:
+    """Return what `best_rows` does, and the leads: how many whole units of the score the row was ahead of the next.
+
+    A lead is −1 where no more than one row may win. `unit` is given in that of the scores.
+    """
+    rows, blocks, groups = _offered_blocks(scores, lengths, offered, lowest)
+    chosen, leads = (np.full(len(lengths), -1, np.int64) for _ in range(2))
+    leaders = race_with_lead(blocks, rate, unit, mechanism, words)
+    chosen[groups], leads[groups] = leaders.blocks, leaders.leads
+    return _places(chosen, rows, lengths), leads
+
+
+def offered_rows(
+    scores: column_types.Exact, lengths: Ints, offered: NDArray[np.bool_] | None
+) -> tuple[Ints | None, Ints]:
+    """Return the rows that may win, None for all of them, and how many each group has."""
     if scores.dtype.kind == "f":
         finite = np.isfinite(scores)
         offered = finite if offered is None else finite & offered
-    if offered is not None and not offered.all():
-        rows = np.flatnonzero(offered)
-        counts = np.diff(np.searchsorted(rows, offsets(lengths)))
-        inner = best_rows(scores[rows], counts, rate, mechanism, words, lowest=lowest)
-        found = inner >= 0
-        chosen[found] = rows[starts(counts)[found] + inner[found]] - starts(lengths)[found]
-        return chosen
+    if offered is None or offered.all():
+        return None, lengths
+    rows = np.flatnonzero(offered)
+    return rows, np.diff(np.searchsorted(rows, offsets(lengths)))
 
-    groups = np.flatnonzero(lengths)
-    if not len(groups):
-        return chosen
-    begins = starts(lengths)[groups]
-    best = (np.minimum if lowest else np.maximum).reduceat(scores, begins)
+
+def _offered_blocks(
+    scores: column_types.Exact, lengths: Ints, offered: NDArray[np.bool_] | None, lowest: bool
+) -> tuple[Ints | None, Blocks, Ints]:
+    """Return the rows that may win (None: all), a block for each of them, and the groups that have some."""
+    rows, counts = offered_rows(scores, lengths, offered)
+    if rows is not None:
+        scores = scores[rows]
+    groups = np.flatnonzero(counts)
+    begins = starts(counts)[groups]
+    best = (np.minimum if lowest else np.maximum).reduceat(scores, begins) if len(groups) else scores[:0]
 
     def exact(group: int) -> ExactBlocks:
-        start, size = int(begins[group]), int(lengths[groups[group]])
+        start, size = int(begins[group]), int(counts[groups[group]])
         top = Fraction(best.item(group))
         return (lambda i: abs(top - Fraction(scores.item(start + i)))), [1] * size
 
-    winners = race(Blocks(_RowGaps(scores, best, begins, lowest), begins, exact), rate, mechanism, words)
-    chosen[groups] = winners.blocks - begins
+    return rows, Blocks(_RowGaps(scores, best, begins, lowest), begins, exact), groups
+
+
+def _places(chosen: Ints, rows: Ints | None, lengths: Ints) -> Ints:
+    """Return the places in their groups of the rows that won, given among those offered; −1 stays."""
+    found = np.flatnonzero(chosen >= 0)
+    won = chosen[found] if rows is None else rows[chosen[found]]
+    chosen[found] = won - starts(lengths)[found]
     return chosen
 
 

@@ -107,6 +107,13 @@ def exact_values(values: pl.Series) -> Exact:
     return np.array(wide.to_list(), object)
 
 
+def are_finite(values: pl.Series) -> NDArray[np.bool_]:
+    """Return which values of a numeric column are neither null nor NaN nor infinite."""
+    if values.dtype.is_float():
+        return np.isfinite(floats(values))
+    return values.is_not_null().to_numpy()
+
+
 def floats(values: pl.Series) -> NDArray[np.float64]:
     """Return the values of a numeric column as float64, a null as NaN."""
     return values.cast(pl.Float64).to_numpy()

@@ -16,8 +16,10 @@ from dp_polars._numeric.numbers import Number, as_fraction, given, positive_int,
 from dp_polars._queries.candidates import Categories, Ordered, ordered
 from dp_polars._queries.codings import CategoryCoding, Coding, NearestCoding
 from dp_polars._queries.drawing import Draw, draw_from_rows, draw_groups
-from dp_polars._queries.query import Answers, Evidence, HistogramQuery
+from dp_polars._queries.leads import lead_from_rows, lead_groups, type_with_lead, with_lead
+from dp_polars._queries.query import Answers, Evidence, HistogramQuery, claim_with_lead
 from dp_polars._queries.scores import CountScore, QuantileScore
+from dp_polars._queries.steps import in_steps
 from dp_polars._queries.units import Weights
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from dp_polars._queries.candidates import Values
     from dp_polars._queries.encoding import Codes
     from dp_polars._queries.histograms import Histogram
+    from dp_polars._queries.leads import Led
     from dp_polars._queries.query import Columns
     from dp_polars._queries.scores import Score
 
@@ -118,7 +121,7 @@ class Mode(OfCategories):
 
     `too_few` is the constant score of one more candidate, whose answer is null. Under "add_or_remove_one" a row (or a
     person) moves the others in one direction and this one not at all, so R stays what it is: a replacement is two such
-    moves.
+    moves. In a lead it counts like any other candidate.
 
     With `weights`, R is their largest, `weights.most`. A row adds at most that to one candidate. Where people count, a
     person's sum for a candidate in a group is clipped to [0, most]: so one person more adds between 0 and `most` to
@@ -142,15 +145,26 @@ class Mode(OfCategories):
         """Whether the range also bounds one person's effect on a group."""
         return self.of_people
 
-    def range_of(self, relation: NeighboringRelation) -> Fraction:
-        return super().range_of(relation) * (1 if self.weights is None else self.weights.most)
+    @property
+    def fixed_type(self) -> pl.DataType | None:
+        """Type of the answers; None where only the column's type names the candidates."""
+        known = super().fixed_type
+        return known if known is None else self._with_lead(known)
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
+        """Return the answer's type for a column's; a TypeError where that can't be."""
         answer, constant, step = super().answer_type(*columns), self.too_few, self.step(*columns)
         if constant is not None and (constant / step).denominator != 1:
             msg = f"too_few must be a whole multiple of the step of the weights, got {constant}."
             raise ValueError(msg)
-        return answer
+        return self._with_lead(answer)
+
+    def _with_lead(self, answer: pl.DataType) -> pl.DataType:
+        """Return the type of the answers: rows and people are whole numbers, sums of weights floats."""
+        return type_with_lead(answer, pl.Int64() if self.weights is None else pl.Float64()) if self.has_lead else answer
+
+    def range_of(self, relation: NeighboringRelation) -> Fraction:
+        return super().range_of(relation) * (1 if self.weights is None else self.weights.most)
 
     def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
         if self.weights is None or not columns:
@@ -179,8 +193,23 @@ class Mode(OfCategories):
         named = super().named(np.minimum(codes, size - 1), *columns)
         return named.zip_with(pl.Series(codes < size), pl.Series([None], dtype=named.dtype))
 
+    def _led(self, led: Led, *columns: pl.DataType) -> pl.Series:
+        """Return what was drawn with its lead."""
+        codes, leads = led
+        in_units = pl.Series(leads) if self.weights is None else in_steps(leads, self.step(*columns), pl.Float64())
+        return with_lead(self.named(codes, *columns), in_units, leads < 0)
+
+    def answers(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> Answers:
+        """Draw one answer per group from its histogram, also for groups without rows."""
+        if not self.has_lead:
+            return super().answers(histograms, *columns)
+        (histogram,) = histograms
+        return Answers(self._led(lead_groups(self.draw(*columns), self.scored(histogram, *columns)), *columns))
+
     def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
         """Draw one answer per group from the codes of its rows."""
+        if self.too_few is None and self.has_lead and weights is None:
+            return self._led(lead_from_rows(self.draw(*columns), codes, lengths), *columns)
         if self.too_few is None:
             return super().answers_of_codes(codes, weights, lengths, columns)
         return HistogramQuery.answers_of_codes(self, codes, weights, lengths, columns)
@@ -202,7 +231,8 @@ class Mode(OfCategories):
         what = "" if self.of_people else " by rows"
         if self.weights is not None:
             what += f" by weights of up to {show(self.weights.most)}"
-        return f"mode of {self.candidates}{what}" + ("" if self.too_few is None else f", or fewer than {self.too_few}")
+        few = "" if self.too_few is None else f", or fewer than {self.too_few}"
+        return f"mode of {self.candidates}{what}{few}{', and its lead' if self.has_lead else ''}"
 
 
 @dataclass(frozen=True)
@@ -249,6 +279,7 @@ def ask_mode(
     weighted: bool = False,
     max_weight: Number | None = None,
     step: Number | None = None,
+    lead: bool = False,
     epsilon: Number | None,
     rho: Number | None,
     contributions: int,
@@ -272,6 +303,7 @@ def ask_mode(
         mechanism,
         Fraction(1) if weights is None else weights.most,
     )
+    claim = claim_with_lead(claim, lead=lead)
     return Mode(Categories.of(candidates), claim, counts == "people", few, weights)
 
 

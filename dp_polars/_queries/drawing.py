@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from dp_polars._accounting.claims import Mechanism
     from dp_polars._queries.encoding import Codes
     from dp_polars._queries.histograms import Histogram
+
+T = TypeVar("T")
 
 # Rows, and cells of a dense histogram, that a thread works on before it takes the next: enough that two threads seldom
 # wait for the interpreter, few enough that memory stays small.
@@ -70,19 +72,32 @@ def draw_from_rows(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
     lengths
         Shape (g,): rows of each group; they add up to n.
     """
-    # A dense histogram costs its cells, a sparse one a sort of the rows.
-    dense = len(lengths) * (draw.size + 1) <= len(codes) + _SLICE_CELLS
-    most = max(1, _SLICE_CELLS // (draw.size + 1)) if dense else _SLICE_ROWS
-    work = partial(_draw_dense if dense else _draw_sparse, draw)
+    dense = is_dense(draw, codes, lengths)
+    parts = of_row_slices(partial(_draw_dense if dense else _draw_sparse, draw), draw, codes, lengths)
+    return np.concatenate([np.empty(0, np.int64), *parts])
+
+
+def is_dense(draw: Draw, codes: Codes, lengths: Ints) -> bool:
+    """Return whether a dense histogram, which costs its cells, is faster than a sparse one, a sort of the rows."""
+    return len(lengths) * (draw.size + 1) <= len(codes) + _SLICE_CELLS
+
+
+def of_row_slices(work: Callable[[Codes, Ints], T], draw: Draw, codes: Codes, lengths: Ints) -> list[T]:
+    """Return the results of some work on the rows of whole groups, slice by slice, in their order."""
+    most = max(1, _SLICE_CELLS // (draw.size + 1)) if is_dense(draw, codes, lengths) else _SLICE_ROWS
     bounds = offsets(lengths)
-    parts = in_parallel(
+    return in_parallel(
         lambda a, b: work(codes[bounds[a] : bounds[b]], lengths[a:b]), list(slices(lengths, _SLICE_ROWS, most))
     )
-    return np.concatenate([np.empty(0, np.int64), *parts])
 
 
 def _draw_dense(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
     """Draw with a counter for every candidate of every group."""
+    return _draw_from_gaps(draw, gaps_of_rows(draw, codes, lengths))
+
+
+def gaps_of_rows(draw: Draw, codes: Codes, lengths: Ints) -> SignedInts:
+    """Return the gaps of all candidates of every group, shape (g, size)."""
     dtype = scores.gap_dtype(int(lengths.max()), draw.score.unit)
     gaps = np.empty((len(lengths), draw.size), dtype)
     done = 0
@@ -91,18 +106,22 @@ def _draw_dense(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
         counts = _count(codes[done : done + rows], lengths[a:b], draw.size)
         gaps[a:b] = draw.score.dense_gaps(counts.astype(dtype))
         done += rows
-    return _draw_from_gaps(draw, gaps)
+    return gaps
 
 
 def _draw_from_gaps(draw: Draw, gaps: SignedInts) -> Ints:
     """Draw from the gaps of all candidates of every group, shape (g, size)."""
+    blocks = blocks_of_gaps(gaps)
+    return race(blocks, draw.rate, draw.mechanism, draw.words()).blocks - blocks.starts
+
+
+def blocks_of_gaps(gaps: SignedInts) -> Blocks:
+    """Return a block for every candidate of every group, from their gaps, shape (g, size)."""
 
     def exact(group: int) -> ExactBlocks:
-        return gaps[group].tolist().__getitem__, [1] * draw.size
+        return gaps[group].tolist().__getitem__, [1] * gaps.shape[1]
 
-    begins = np.arange(len(gaps)) * draw.size
-    blocks = Blocks(gaps.ravel(), begins, exact)
-    return race(blocks, draw.rate, draw.mechanism, draw.words()).blocks - begins
+    return Blocks(gaps.ravel(), np.arange(len(gaps)) * gaps.shape[1], exact)
 
 
 def _count(codes: Codes, lengths: Ints, size: int) -> Ints:
@@ -269,13 +288,18 @@ def _runs(rows: SignedInts, size: int) -> Runs:
 
 def draw_groups(draw: Draw, histogram: Histogram) -> Ints:
     """Return one code per group, shape (g,); that of a group without rows is uniform."""
-
-    def of_slice(first: int, last: int) -> Ints:
-        part = histogram.part(first, last)
-        return draw_from_runs(draw, Runs.of_counts(part.codes, part.weights, part.sizes))
-
-    parts = in_parallel(of_slice, list(slices(histogram.sizes, _GROUPS_ROWS, _GROUPS)))
+    parts = of_group_slices(partial(draw_from_runs, draw), histogram)
     return np.concatenate([np.empty(0, np.int64), *parts])
+
+
+def of_group_slices(work: Callable[[Runs], T], histogram: Histogram) -> list[T]:
+    """Return the results of some work on whole groups of a histogram, slice by slice, in their order."""
+
+    def of_slice(first: int, last: int) -> T:
+        part = histogram.part(first, last)
+        return work(Runs.of_counts(part.codes, part.weights, part.sizes))
+
+    return in_parallel(of_slice, list(slices(histogram.sizes, _GROUPS_ROWS, _GROUPS)))
 
 
 def draw_from_runs(draw: Draw, runs: Runs) -> Ints:

@@ -9,10 +9,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim
-from dp_polars._numeric.numbers import show
+from dp_polars._numeric.numbers import given, show
 from dp_polars._queries.histograms import Histogram
 
 if TYPE_CHECKING:
@@ -67,6 +68,11 @@ class Query(ABC):
     def is_ordered(self) -> bool:
         """Whether answers lie on a line, so that one between two others makes sense."""
         return False
+
+    @property
+    def has_lead(self) -> bool:
+        """Whether an answer is a struct of the choice (`answer`) and its lead (`lead`)."""
+        return self.claim.lead
 
     @property
     @abstractmethod
@@ -178,6 +184,23 @@ def of_histogram(query: Query, asker: str, way_out: str) -> HistogramQuery:
         )
         raise TypeError(msg)
     return query
+
+
+def claim_with_lead(claim: Claim, *, lead: bool) -> Claim:
+    """Return the claim of a choice that is released with its lead, if that is asked for."""
+    if not isinstance(lead, (bool, np.bool_)):
+        msg = f"lead must be True or False, got {given(lead)}."
+        raise TypeError(msg)
+    if not lead:
+        return claim
+    if claim.loss.unit != "epsilon":
+        msg = (
+            f"lead=True must be asked for with epsilon, got {claim.loss}: that a lead costs nothing is true of pure "
+            "differential privacy only. In rho the loss that is known of a choice does not cover its lead.\n\n"
+            "Hint: epsilon=…, which a budget in rho takes too; or ask for counts beside the choice."
+        )
+        raise ValueError(msg)
+    return replace(claim, lead=True)
 
 
 def describe(query: Query) -> str:

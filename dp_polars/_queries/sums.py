@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from dp_polars._numeric.numbers import Number, show
 from dp_polars._queries.codings import OneCode, Units
 from dp_polars._queries.measures import BETA, Total, checked, claim_of, noisy
 from dp_polars._queries.query import Answers, Evidence
+from dp_polars._queries.steps import in_steps, type_in_steps
 from dp_polars._queries.units import bounds_of, units_of
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dp_polars._numeric.arrays import Ints
-
-_MOST_PLACES = 38
 
 
 @dataclass(frozen=True)
@@ -83,11 +81,7 @@ class Sum(_Clipped):
         """Return the answer's type for a column's; a TypeError where that can't be."""
         step = self.units(*columns).step
         check_scale(self._in_steps(step))
-        (column,) = columns
-        if self.of_floats or column.is_float():
-            return pl.Float64()
-        scale = max(_places(step), column.scale if isinstance(column, pl.Decimal) else 0)
-        return pl.Decimal(38, scale) if isinstance(column, pl.Decimal) or scale else pl.Int64()
+        return type_in_steps(step, *columns, of_floats=self.of_floats)
 
     def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
         """Return what the histogram is of: the rows with a value, each weighing its units."""
@@ -108,7 +102,7 @@ class Sum(_Clipped):
 
     def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
         """Return whole units of the step as numbers of the answer's type."""
-        return _in_steps(totals[0], self.units(*columns).step, self.answer_type(*columns))
+        return in_steps(totals[0], self.units(*columns).step, self.answer_type(*columns))
 
     def answers_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> Answers:
         """Draw from the units of each group."""
@@ -203,35 +197,6 @@ class Mean(_Clipped):
 
     def __str__(self) -> str:
         return f"mean of values from {show(self.lower)} to {show(self.upper)}"
-
-
-def _in_steps(units: Ints, step: Fraction, dtype: pl.DataType) -> pl.Series:
-    """Return whole units of a step as numbers of a type; what it can't hold becomes its largest, or smallest."""
-    if dtype.is_float():
-        if max(step.numerator, step.denominator) > 2**53:
-            return pl.Series(units * float(step))
-        # Both are exact floats where they are below 2**53, so the quotient is the float nearest to the number.
-        return pl.Series(units * float(step.numerator) / float(step.denominator))
-    scale = dtype.scale if isinstance(dtype, pl.Decimal) else None
-    digits = int(step * 10 ** (scale or 0))
-    most = min((2**63 if scale is None else 10**38) // digits, 2**63) - 1
-    numbers = pl.Series(np.clip(units, -most, most))
-    if scale is None:
-        return numbers * digits
-    import pyarrow as pa  # takes a third as long to import as this package: only decimals need it
-
-    whole = numbers.cast(pl.Decimal(38, 0)) * Decimal(digits)
-    # The same 128 bits with a point among them: Polars' own arithmetic runs out of digits on the way.
-    return pl.Series(whole.to_arrow().view(pa.decimal128(38, scale)))
-
-
-def _places(step: Fraction) -> int:
-    """Return the decimal places of a step that is a decimal."""
-    places = next((n for n in range(_MOST_PLACES + 1) if (step * 10**n).denominator == 1), None)
-    if places is None:
-        msg = f"step must have at most {_MOST_PLACES} decimal places for such a column, got {show(step)}."
-        raise ValueError(msg)
-    return places
 
 
 def ask_sum(

@@ -71,7 +71,7 @@ class PrivacyProfile:
                 for rows, groups in ((spread.per_group, spread.full_groups), (spread.rest, 1)):
                     if rows:
                         loss = row * rows if release.has_epsilon else (row * rows) ** 2 / 2
-                        counts[release.mechanism, loss] += groups * release.draws
+                        counts[release.charged_as, loss] += groups * release.draws
             elif not isinstance(release, tuple) or len(release) != 2:
                 msg = (
                     f"releases[{position}] must be a claim or a pair (epsilon, mechanism), got {given(release)}.\n\n"

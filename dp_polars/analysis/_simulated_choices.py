@@ -12,7 +12,8 @@ import numpy as np
 import polars as pl
 
 from dp_polars._numeric import column_types
-from dp_polars._numeric.arrays import Ints, owners, positions, reduced
+from dp_polars._numeric.arrays import Ints, offsets, owners, reduced, starts
+from dp_polars._queries.argmax import own_sensitivities
 from dp_polars._queries.choices import Quantile
 from dp_polars._queries.grids import Grid
 from dp_polars._queries.scores import Runs
@@ -21,7 +22,7 @@ from dp_polars.analysis._laws import block_probabilities
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dp_polars._accounting.claims import Mechanism
+    from dp_polars._accounting.claims import Claim, Mechanism
     from dp_polars._queries.candidates import Ordered
     from dp_polars._queries.choices import Choice
     from dp_polars._queries.histograms import Histogram
@@ -194,24 +195,52 @@ def _positions(everything: Histogram, part: Histogram) -> Ints:
 def of_scores(values: pl.Series, lengths: Ints, lowest: bool) -> Blocks:
     """Return the blocks of an argmax, a row each. A group that offers no score has one block, whose answer is null."""
     numbers = column_types.exact_values(values)
-    offered = np.isfinite(numbers) if values.dtype.is_float() else values.is_not_null().to_numpy()
-    owner, position, numbers = (each[offered] for each in (owners(lengths), positions(0, lengths), numbers))
-    counted = np.bincount(owner, minlength=len(lengths))
-    best = np.repeat(reduced(np.minimum if lowest else np.maximum, numbers, counted), counted[counted > 0])
-    high, low = (numbers, best) if lowest else (best, numbers)
-    gaps = column_types.gaps_between(high, low).astype(np.float64)  # an infinite one has probability 0
-    errors = gaps * float(column_types.tick(values.dtype) or 1)
+    rows = np.flatnonzero(column_types.are_finite(values))
+    gaps = _from_the_best(numbers[rows], _counts(rows, lengths), lowest)
+    return _of_rows(rows, lengths, gaps, gaps * float(column_types.tick(values.dtype) or 1))
 
+
+def of_own_sensitivities(
+    values: pl.Series, sensitivities: pl.Series, lengths: Ints, lowest: bool
+) -> Callable[[Claim], Blocks]:
+    """Return what gives, at a claim, the blocks of an argmax of rows with sensitivities of their own."""
+    rows, counts, own = own_sensitivities(values, sensitivities, lengths, lowest=lowest)
+    errors = _from_the_best(own.scores, counts, lowest) * float(column_types.tick(values.dtype) or 1)
+
+    def blocks(claim: Claim) -> Blocks:
+        gaps = own.gaps(claim.rate, claim.mechanism) if len(rows) else errors
+        return _of_rows(rows, lengths, gaps, errors)
+
+    return blocks
+
+
+def _counts(rows: Ints, lengths: Ints) -> Ints:
+    """Return how many of these rows each group has."""
+    return np.diff(np.searchsorted(rows, offsets(lengths)))
+
+
+def _from_the_best(numbers: column_types.Exact, counts: Ints, lowest: bool) -> NDArray[np.float64]:
+    """Return how far each row's number is from the best one of its group."""
+    best = np.repeat(reduced(np.minimum if lowest else np.maximum, numbers, counts), counts[counts > 0])
+    high, low = (numbers, best) if lowest else (best, numbers)
+    return column_types.gaps_between(high, low).astype(np.float64)  # an infinite one has probability 0
+
+
+def _of_rows(rows: Ints, lengths: Ints, gaps: NDArray[np.float64], errors: NDArray[np.float64]) -> Blocks:
+    """Return a block for each of the rows that may win."""
+    counted = _counts(rows, lengths)
+    owner = owners(counted)
+    position = rows - starts(lengths)[owner]
     nothing = np.flatnonzero(counted == 0)
     owner, position = np.append(owner, nothing), np.append(position, np.full(len(nothing), -1))
     gaps, errors = np.append(gaps, np.zeros(len(nothing))), np.append(errors, np.zeros(len(nothing)))
-    order = np.lexsort((position, -gaps, owner))
-    rows = position[order]
+    order = np.lexsort((position, -errors, owner))
+    placed = position[order]
 
     def answer(block: Ints, _: Ints) -> pl.Series:
-        return pl.Series(rows[block]).cast(pl.UInt32, strict=False)  # −1 becomes null
+        return pl.Series(placed[block]).cast(pl.UInt32, strict=False)  # −1 becomes null
 
-    one, nobody = np.ones(len(rows), np.int64), np.zeros_like(counted)
+    one, nobody = np.ones(len(placed), np.int64), np.zeros_like(counted)
     return Blocks(gaps[order], errors[order], None, one, np.maximum(counted, 1), answer, counted, nobody, counted > 0)
 
 

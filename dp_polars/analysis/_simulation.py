@@ -18,12 +18,12 @@ from dp_polars._frames.release import bind
 from dp_polars._numeric import column_types
 from dp_polars._numeric.arrays import Ints, owners
 from dp_polars._numeric.numbers import given, positive_fraction
-from dp_polars._queries.argmax import ArgMax
+from dp_polars._queries.argmax import ArgMax, ArgMaxOfOwn
 from dp_polars._queries.choices import Choice, Quantile
 from dp_polars._queries.histograms import Histogram
 from dp_polars._queries.measures import Total, ValueCounts, totals_of
 from dp_polars._queries.query import Evidence, HistogramQuery
-from dp_polars.analysis._simulated_choices import Histograms, of_histograms, of_scores
+from dp_polars.analysis._simulated_choices import Histograms, of_histograms, of_own_sensitivities, of_scores
 from dp_polars.analysis._simulated_choices import error_unit as choice_unit
 from dp_polars.analysis._simulated_numbers import law_of_counts, law_of_total
 
@@ -108,7 +108,8 @@ def simulate(
         - `expected_error` (Float64) and `error_unit` (String): the mean of how wrong the private answer is. A quantile,
           a sum, a mean: how far it is from the true one, in "the column's unit", "days" (dates) or "seconds" (other
           times). A count: in "rows" or "people"; value counts: the mean over their candidates. A mode: how many fewer
-          "rows" or "people" have it. An argmax: how much lower (for argmin: higher) its "score" is.
+          "rows" or "people" have it. An argmax: how much lower (for argmin: higher) its "score" is. Of an answer with
+          a lead, this and the others are those of the answer: its law is the same, and the lead is left out.
         - `expected_rank_error` (Float64): how many rows or people a quantile is off, on average; else null. It says
           little about a small group, whose few ranks are far apart.
         - `answer_5`, `answer_95`: the private answer is at least the one, and at most the other, with probability 0.95
@@ -260,6 +261,8 @@ def _of_expression(
     lengths, values = grouped[names[0]].list.len().to_numpy().astype(np.int64), columns[0]
     types = tuple(column.dtype for column in columns) if expr._columns else ()
     query.answer_type(*types)
+    if isinstance(query, ArgMaxOfOwn):
+        return keys, [_of_own(name, query, values, columns[1], lengths)]
     if isinstance(query, ArgMax):
         blocks = of_scores(values, lengths, query.lowest)
         return keys, [_of_blocks(name, query, "score", blocks, column_types.tick(values.dtype) or 1)]
@@ -273,6 +276,17 @@ def _of_expression(
         histogram = Histogram.of_rows(*each.of_rows(columns), lengths, each.coding.size)
         parts.append(Histograms(histogram, histogram))
     return keys, [_output(name, query, types, "rows", parts)]
+
+
+def _of_own(name: str, query: ArgMaxOfOwn, values: pl.Series, sensitivities: pl.Series, lengths: Ints) -> _Output:
+    """Return the output of an argmax whose score depends on the rate."""
+    blocks_at = of_own_sensitivities(values, sensitivities, lengths, query.lowest)
+    any_rate = blocks_at(query.claim)
+
+    def law(claim: Claim) -> pl.DataFrame:
+        return blocks_at(claim).law(claim.rate, claim.mechanism)
+
+    return _Output(name, query, "score", any_rate.counted, any_rate.left_out, law)
 
 
 def _output(name: str, query: HistogramQuery, types: Columns, unit: str, parts: list[Histograms]) -> _Output:

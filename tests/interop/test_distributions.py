@@ -19,7 +19,7 @@ DRAWS = 8_000
 def law_of(name):
     _, scores, rate, mechanism = LAWS[name]
     law = reference.floats(reference.law(scores, rate=rate, mechanism=mechanism, digits=20))
-    return np.append(law, 0.0) if name == "argmax" else law  # the row without a score can't win
+    return np.append(law, 0.0) if name.startswith("argmax") else law  # the row without a score can't win
 
 
 def as_codes(answers):

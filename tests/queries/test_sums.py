@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 import dp_polars as dpp
 from dp_polars._queries.codings import Units
-from dp_polars._queries.sums import _in_steps
+from dp_polars._queries.steps import in_steps
 from tests.noised import record
 
 # So little noise that there is none.
@@ -177,7 +177,7 @@ def test_sums_that_their_type_can_not_hold_are_its_ends():
     most = (2**63 // 2**31 - 1) * 2**31
     assert frame.select(dpp.sum("x", 0, 2**60, step=2**31, epsilon=SURE)).item() == most
     assert frame.select(dpp.sum(-pl.col("x"), -(2**60), 0, step=2**31, epsilon=SURE)).item() == -most
-    wide = _in_steps(np.array([2**62, 5]), Fraction(10**12), pl.Decimal(38, 10))
+    wide = in_steps(np.array([2**62, 5]), Fraction(10**12), pl.Decimal(38, 10))
     assert wide.to_list() == [(10**16 - 1) * Decimal(10**12), Decimal(5 * 10**12)]
     deep = pl.DataFrame({"x": pl.Series([Decimal("1e-20")] * 3000, dtype=pl.Decimal(38, 28))})
     assert deep.select(dpp.sum("x", 0, Decimal("1e-20"), epsilon=SURE)).item() == Decimal("3e-17")
@@ -187,7 +187,7 @@ def test_sums_that_their_type_can_not_hold_are_its_ends():
 @settings(deadline=None)
 def test_decimal_answers_are_exact(units, scale, digits):
     step = Fraction(digits, 10**scale)
-    found = _in_steps(np.array(units, np.int64), step, pl.Decimal(38, scale))
+    found = in_steps(np.array(units, np.int64), step, pl.Decimal(38, scale))
     assert found.dtype == pl.Decimal(38, scale)
     assert [Fraction(value) for value in found.to_list()] == [n * step for n in units]
 

@@ -81,6 +81,15 @@ def test_too_few_is_a_weight():
         assert rows.select(expr).item() == answer
 
 
+def test_a_lead_is_in_the_unit_of_the_weights():
+    rows = pl.DataFrame({"p": [1, 1, 2, 3], "x": ["a", "a", "b", "a"], "w": [2.5, 1.0, 1.25, 2.0]})
+    expr = dpp.mode("x", ["a", "b"], weights="w", max_weight=3, step=0.25, lead=True, **SURE)
+    near = {"answer": "a", "lead": 4.25}, {"answer": "a", "lead": 4.0}  # rounded down, with hardly any noise
+    assert rows.select(expr).item() in near
+    assert rows.dp.protect("p", max_groups=1).agg(expr).release().item()["lead"] in (3.75, 3.5)
+    assert rows.lazy().select(expr).collect_schema() == {"x": pl.Struct({"answer": pl.String, "lead": pl.Float64})}
+
+
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [

@@ -1,0 +1,238 @@
+"""The race with its lead: who arrives first in each group, and how long before the next one.
+
+The logarithm of a candidate's arrival time is that of its racing value plus rate·gap: minus rate times its noisy score.
+So the lead in scores is the difference of the two earliest logarithms over the rate, here in whole units, rounded down.
+Of m candidates that share one score, the second smallest racing value counts as well, if the smallest one wins.
+
+As in `racing`, floats bound the logarithms from both sides and decide what these bounds prove; the rest goes to
+`exact_race`, on the same random bits. So every (winner, lead) has exactly the probability that the formulas give.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_polars._mechanisms import exact_race
+from dp_polars._mechanisms.racing import CHUNK, Blocks, Floats, exponents_of
+from dp_polars._numeric.arrays import owners, run_starts, slices, starts
+from dp_polars._numeric.column_types import float_of
+
+if TYPE_CHECKING:
+    from dp_polars._accounting.claims import Mechanism
+    from dp_polars._numeric.arrays import Ints, SignedInts
+    from dp_polars._numeric.words import WordSource
+
+LARGEST_LEAD = 2**62 - 1
+
+_V_STEP = 2.0**-53
+# How far the logarithm of an arrival time is off, with room to spare. A racing value, from the leading bits of V, is
+# off by at most 2**-48 relative (a few NumPy functions, accurate to 4 units in the last place), and so much its
+# logarithm is off, plus 2**-51 of itself: of at most 150, 2**-43 in all. rate·gap is off by at most 40 units of 2**-53
+# relative or 2**-46 (`Blocks.gaps`), and the sum of both by one more.
+_SLACK = 2.0**-40
+_RELATIVE_SLACK = 2.0**-46
+# A bound from below of rate·gap where its float is infinite.
+_LARGEST_EXPONENT = 2.0**1023
+
+
+@dataclass(frozen=True)
+class Leaders:
+    """Who won each group, shape (g,) each.
+
+    Parameters
+    ----------
+    blocks
+        Positions in the flat blocks.
+    leads
+        How many whole units the winner was ahead of the next candidate, at most LARGEST_LEAD; −1 where it was alone.
+    """
+
+    blocks: Ints
+    leads: Ints
+
+
+@dataclass(frozen=True)
+class _Times:
+    """What floats know of the logarithms of arrival times: bounds from both sides, shape (n,)."""
+
+    low: Floats
+    high: Floats
+
+
+def race_with_lead(blocks: Blocks, rate: Fraction, unit: Fraction, mechanism: Mechanism, words: WordSource) -> Leaders:
+    """Return the block that arrives first, for each group, and its lead in whole units, given in those of the gaps.
+
+    No candidate may be left out of the blocks.
+    """
+    one_race = _Race(blocks, blocks.sizes(), rate, unit, mechanism, words)
+    winners, leads = np.empty_like(one_race.sizes), np.empty_like(one_race.sizes)
+    for first, last in slices(one_race.sizes, CHUNK, CHUNK):
+        winners[first:last], leads[first:last] = one_race.of_groups(first, last)
+    return Leaders(winners, leads)
+
+
+@dataclass(frozen=True)
+class _Race:
+    """All that a race is made of; `sizes` are the numbers of blocks of each group."""
+
+    blocks: Blocks
+    sizes: Ints
+    rate: Fraction
+    unit: Fraction
+    mechanism: Mechanism
+    words: WordSource
+
+    def of_groups(self, first: int, last: int) -> tuple[Ints, Ints]:
+        """Return the winners and the leads of the groups from `first` up to `last`."""
+        blocks, sizes, mechanism = self.blocks, self.sizes[first:last], self.mechanism
+        begin, begins = int(blocks.starts[first]), starts(sizes)
+        part = slice(begin, begin + int(sizes.sum()))
+        m = None if blocks.multiplicities is None else blocks.multiplicities[part]
+        exponents, drawn = exponents_of(blocks.gaps[part], self.rate), self.words(part.stop - begin)
+
+        # Those that may be first or second, by group and by the earliest time that they may have.
+        near = _first_two(exponents, drawn, m, sizes, mechanism)
+        owner = owners(sizes)[near]
+        heads = run_starts(owner)
+        times = _log_times(drawn[near], exponents[near], None if m is None else m[near], mechanism)
+        order = np.lexsort((times.low, owner))
+        near, times = near[order], _Times(times.low[order], times.high[order])
+        next_low, next_high = (np.minimum.reduceat(_without(each, heads), heads) for each in (times.low, times.high))
+        certain = times.high[heads] < next_low
+
+        # What comes second within the winner's block.
+        winners, seconds = near[heads], np.zeros(len(sizes), np.uint64)
+        own_m = np.ones(len(sizes), np.int64) if m is None else m[winners].astype(np.int64)
+        several = np.flatnonzero(own_m > 1)
+        seconds[several] = self.words(len(several))
+        at = winners[several]
+        own = _log_second_times(drawn[at], seconds[several], exponents[at], own_m[several], mechanism)
+        next_low[several] = np.minimum(next_low[several], own.low)
+        next_high[several] = np.minimum(next_high[several], own.high)
+
+        between = _Times(next_low - times.high[heads], next_high - times.low[heads])
+        leads = _whole_units(between, float_of(self.rate * self.unit))
+        alone = (sizes if m is None else np.add.reduceat(m, begins, dtype=np.int64)) == 1
+        certain &= alone | (leads >= 0)
+        leads[alone] = -1
+        stops = np.append(heads[1:], len(near))
+        for group in np.flatnonzero(~certain).tolist():
+            listed = near[heads[group] : stops[group]]
+            drawn_words = dict(zip((listed - begins[group]).tolist(), drawn[listed].tolist(), strict=True))
+            position, leads[group] = self._exactly(first + group, drawn_words, int(seconds[group]))
+            winners[group] = begins[group] + position
+        return begin + winners, leads
+
+    def _exactly(self, group: int, drawn: dict[int, int], second: int) -> tuple[int, int]:
+        """Return the winner's position in its group and its lead; `second` is the word of the first one listed."""
+        gap, multiplicities = self.blocks.exact(group)
+        guess = next(iter(drawn))
+        words_drawn = {position: word for position, word in drawn.items() if multiplicities[position]}
+        position, lead = exact_race.first_and_lead(
+            gap, multiplicities, words_drawn, {guess: second}, self.rate, self.unit, self.mechanism, self.words
+        )
+        return position, -1 if lead is None else min(lead, LARGEST_LEAD)
+
+
+def _first_two(
+    exponents: Floats, drawn: NDArray[np.uint64], m: SignedInts | None, sizes: Ints, mechanism: Mechanism
+) -> Ints:
+    """Return the positions of all blocks that may arrive first or second in their groups, ascending."""
+    begins, low = starts(sizes), _lower_log_times(drawn, exponents, m, mechanism)
+    # Both of the two blocks that may arrive earliest have arrived by then.
+    latest = np.full(len(sizes), -math.inf)
+    rest = low
+    for _ in range(2):
+        least = np.minimum.reduceat(rest, begins)
+        at = np.flatnonzero(rest == np.repeat(least, sizes))
+        at = at[run_starts(owners(sizes)[at])]
+        own_m = None if m is None else m[at]
+        np.maximum(latest, _log_times(drawn[at], exponents[at], own_m, mechanism).high, out=latest)
+        rest = _without(rest, at)
+    return np.flatnonzero(low <= np.repeat(latest, sizes))
+
+
+def _without(times: Floats, positions: Ints) -> Floats:
+    """Return the times, infinite at some positions."""
+    rest = times.copy()
+    rest[positions] = math.inf
+    return rest
+
+
+def _whole_units(leads: _Times, unit: float) -> Ints:
+    """Return leads in whole units, given their bounds in multiples of 1/rate; −1 where floats can't tell."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        low, high = leads.low / unit * (1 - _RELATIVE_SLACK), leads.high / unit * (1 + _RELATIVE_SLACK)
+        low, high = (np.floor(np.clip(bound, 0, 2.0**62)) for bound in (low, high))
+        decided = low == high  # not so of a bound that is no number
+    whole = np.full(len(low), -1, np.int64)
+    whole[decided] = np.minimum(low[decided].astype(np.int64), LARGEST_LEAD)
+    return whole
+
+
+def _lower_log_times(
+    drawn: NDArray[np.uint64], exponents: Floats, m: SignedInts | None, mechanism: Mechanism
+) -> Floats:
+    """Return bounds from below of the logarithms of arrival times; infinite for a block without candidates."""
+    return _bound(_leading(drawn), exponents, m, mechanism, -1)
+
+
+def _log_times(drawn: NDArray[np.uint64], exponents: Floats, m: SignedInts | None, mechanism: Mechanism) -> _Times:
+    """Return bounds of the logarithms of arrival times that are as sharp as the bits drawn."""
+    v = _leading(drawn)
+    return _Times(*(_bound(v + i * _V_STEP, exponents, m, mechanism, sign) for i, sign in ((0, -1), (1, 1))))
+
+
+def _bound(v: Floats, exponents: Floats, m: SignedInts | None, mechanism: Mechanism, sign: int) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if m is None and mechanism == "permute_and_flip":
+            value = v
+        else:
+            value = _racing_values(np.log1p(-v) if m is None else np.log1p(-v) / m, mechanism)
+    return _widened(value, exponents, m, sign)
+
+
+def _log_second_times(
+    drawn: NDArray[np.uint64], seconds: NDArray[np.uint64], exponents: Floats, m: Ints, mechanism: Mechanism
+) -> _Times:
+    """Return bounds of the logarithms of the second arrival times of blocks of several candidates.
+
+    With m candidates, log(1 − racing value) (for the exponential mechanism, minus the racing value) is
+    log(1 − V)/m for the first of them, and log(1 − V′)/(m − 1) less for the second.
+    """
+    v, other = _leading(drawn), _leading(seconds)
+    with np.errstate(divide="ignore"):
+        survivals = (np.log1p(-(v + i)) / m + np.log1p(-(other + i)) / (m - 1) for i in (0.0, _V_STEP))
+        low, high = (_racing_values(survival, mechanism) for survival in survivals)
+    return _Times(_widened(low, exponents, None, -1), _widened(high, exponents, None, 1))
+
+
+def _racing_values(survival: Floats, mechanism: Mechanism) -> Floats:
+    """Return F⁻¹ of the uniforms, from the logarithms of what they lack of 1."""
+    return -survival if mechanism == "exponential" else -np.expm1(survival)
+
+
+def _widened(value: Floats, exponents: Floats, m: SignedInts | None, sign: int) -> Floats:
+    """Return a bound of the logarithm of the arrival time: from below (`sign` −1) or above (1)."""
+    if sign < 0:
+        exponents = np.minimum(exponents, _LARGEST_EXPONENT)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bound = np.log(value)
+        bound += sign * _SLACK
+        bound += exponents * (1 + sign * _RELATIVE_SLACK)
+    if m is not None:
+        bound[m == 0] = math.inf
+    return bound
+
+
+def _leading(words: NDArray[np.uint64]) -> Floats:
+    """Return the leading bits of V: V itself lies less than `_V_STEP` above."""
+    v = (words >> np.uint64(11)).astype(np.float64)
+    v *= _V_STEP
+    return v

@@ -1,0 +1,196 @@
+"""The race with its lead: its corners, and every verdict against high-precision arithmetic on the very bits drawn."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from flint import arb, ctx
+
+from dp_polars._mechanisms import exact_race, leading
+from dp_polars._mechanisms.leading import LARGEST_LEAD, race_with_lead
+from dp_polars._mechanisms.racing import Blocks
+from dp_polars._numeric.words import system_words
+from tests import reference
+from tests.registry import MECHANISMS
+
+ONES = 2**64 - 1
+
+
+def blocks_of(gaps, starts, multiplicities=None):
+    gaps, starts = np.asarray(gaps), np.asarray(starts)
+    m = None if multiplicities is None else np.asarray(multiplicities)
+
+    def exact(group):
+        stop = starts[group + 1] if group + 1 < len(starts) else len(gaps)
+        part = [Fraction(g) if np.isfinite(g) else Fraction(2) ** 1024 for g in gaps[starts[group] : stop].tolist()]
+        return part.__getitem__, [1] * len(part) if m is None else m[starts[group] : stop].tolist()
+
+    return Blocks(gaps, starts, exact, m)
+
+
+def recorded_words(seed):
+    """The same words in every call with this seed, for tests alone."""
+    rng = np.random.default_rng(seed)
+    return lambda count: rng.integers(0, 2**64, count, np.uint64)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_winners_and_leads_of_certain_races(mechanism):
+    found = race_with_lead(
+        blocks_of([0, 7000, 0, 9000, 5000, 0], [0, 2, 5]), Fraction(1000), Fraction(1), mechanism, system_words()
+    )
+    assert found.blocks.tolist() == [0, 2, 5]
+    # To within the noise, of at most one unit: rounded down.
+    assert [6999, 4999] <= found.leads[:2].tolist() <= [7000, 5000]
+    assert found.leads[2] == -1  # it was alone
+    assert found.blocks.dtype == found.leads.dtype == np.int64
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_no_groups(mechanism):
+    empty = race_with_lead(blocks_of(np.empty(0), np.empty(0, np.int64)), Fraction(1), Fraction(1), mechanism, None)
+    assert len(empty.blocks) == len(empty.leads) == 0
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("chunk", [1, 2, 7, 1 << 15])
+def test_groups_of_all_sizes_in_batches_of_all_sizes(mechanism, chunk, monkeypatch):
+    monkeypatch.setattr(leading, "CHUNK", chunk)
+    rng = np.random.default_rng(1)
+    sizes = rng.integers(1, 8, 60)
+    starts = np.cumsum(sizes) - sizes
+    best = starts + rng.integers(0, sizes)
+    gaps = rng.choice([100, 120, 10**3, 10**15], sizes.sum())
+    gaps[best] = 0
+    true = [np.sort(gaps[a : a + n])[1] if n > 1 else -1 for a, n in zip(starts, sizes, strict=True)]
+    for multiplicities in (None, np.ones(len(gaps), np.int64)):
+        found = race_with_lead(
+            blocks_of(gaps, starts, multiplicities), Fraction(1), Fraction(100), mechanism, system_words()
+        )
+        assert (found.blocks == best).all()
+        assert (abs(found.leads - np.array(true) // 100) <= 1).all()
+        assert ((found.leads == -1) == (sizes == 1)).all()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_blocks_of_none_neither_win_nor_follow(mechanism):
+    m = np.array([0, 1, 0, 0, 2, 0, 1, 1])
+    starts = (np.arange(300)[:, None] * 8 + [0, 3, 5]).ravel()
+    gaps = np.tile([0, 3, 0, 0, 0, 0, 0, 9], 300)
+    found = race_with_lead(
+        blocks_of(gaps, starts, np.tile(m, 300)), Fraction(1), Fraction(1), mechanism, system_words()
+    )
+    won, leads = found.blocks.reshape(300, 3) % 8, found.leads.reshape(300, 3)
+    assert (won[:, 0] == 1).all()
+    assert (leads[:, 0] == -1).all()
+    assert (won[:, 1] == 4).all()
+    assert leads[:, 1].max() >= 1  # the second within the block
+    assert set(won[:, 2]) <= {6, 7}
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("rate", [Fraction(1, 2**1000), Fraction(2**1000)])
+@pytest.mark.parametrize("unit", [Fraction(1, 2**900), Fraction(1), Fraction(2**900)])
+@pytest.mark.parametrize("gap", [0, 1, 2**63 - 1, 5e-324, 1.7e308, np.inf])
+def test_extreme_rates_units_and_gaps(gap, unit, rate, mechanism):
+    # Warnings are errors here.
+    true = Fraction(2) ** 1024 if gap == np.inf else Fraction(gap)
+    found = race_with_lead(blocks_of(np.tile([0, gap], 20), np.arange(20) * 2), rate, unit, mechanism, system_words())
+    # The noise is at most 100 of its scales, but for a probability below 1e-40.
+    low, high = (min(max((true + sign * 100 / rate) / unit, 0), LARGEST_LEAD) for sign in (-1, 1))
+    wins = found.blocks % 2 == 0
+    if true * rate > 200:
+        assert wins.all()
+        assert ((found.leads >= low - 1) & (found.leads <= high)).all()
+    assert ((found.leads >= 0) & (found.leads <= high)).all()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_exact_blocks_are_asked_for_only_where_floats_can_not_decide(mechanism):
+    def never(group):
+        raise AssertionError(group)
+
+    gaps = np.tile([0, 3, 5, 60], 2000)
+    blocks = Blocks(gaps, np.arange(2000) * 4, never, np.tile([1, 5, 10**9, 2**60], 2000))
+    race_with_lead(blocks, Fraction(1), Fraction(1), mechanism, system_words())  # one in 1e8 races would ask
+
+
+CASES = {  # gaps, multiplicities, rate, unit
+    "two": ([0, 0], None, Fraction(1), Fraction(1)),
+    "far": ([0, 3000], None, Fraction(1), Fraction(1)),
+    "many": ([5, 0, 1, 1, 0, 7], None, Fraction(1, 3), Fraction(1, 2)),
+    "blocks": ([0, 1, 5], [1, 4, 10**6], Fraction(2, 7), Fraction(3)),
+    "one block": ([0], [5], Fraction(1, 2), Fraction(1, 10)),
+    "floats": ([0.0, 0.1, 1e-9], None, Fraction(10), Fraction(1, 1000)),
+    "huge": ([0, 2**60], [1, 1], Fraction(1, 2**58), Fraction(2**50)),
+}
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("case", CASES)
+def test_floats_and_the_exact_path_agree_on_the_same_words(case, mechanism, monkeypatch):
+    gaps, m, rate, unit = CASES[case]
+    groups, width = 400, len(gaps)
+    blocks = blocks_of(np.tile(gaps, groups), np.arange(groups) * width, None if m is None else np.tile(m, groups))
+    calls = []
+    original = exact_race.first_and_lead
+    monkeypatch.setattr(exact_race, "first_and_lead", lambda *args: (calls.append(1), original(*args))[1])
+    by_floats = race_with_lead(blocks, rate, unit, mechanism, recorded_words(3))
+    assert len(calls) <= 4
+    calls.clear()
+    monkeypatch.setattr(leading, "_SLACK", 1e6)  # so that floats can decide nothing
+    exactly = race_with_lead(blocks, rate, unit, mechanism, recorded_words(3))
+    assert len(calls) == groups
+    assert (exactly.blocks == by_floats.blocks).all()
+    assert (exactly.leads == by_floats.leads).all()
+    assert len(set(exactly.leads.tolist())) > 1
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("word", [0, ONES, 2**63, ONES << 11 & ONES, 0x0123456789ABCDEF])
+@pytest.mark.parametrize("second", [None, 0, ONES, 2**62])
+@pytest.mark.parametrize("later", [0, ONES, None])
+def test_verdicts_of_the_exact_path(case, word, second, later, mechanism, monkeypatch):
+    """All V within the bits that were drawn give this winner and this lead: so says arithmetic of 6,000 bits."""
+    gaps, m, rate, unit = CASES[case]
+    counts = m or [1] * len(gaps)
+    made, uniform, random, budget = [], exact_race.Uniform, system_words(), [12]
+
+    class Recorded(uniform):
+        def __init__(self, *args):
+            super().__init__(*args)
+            made.append(self)
+
+    def words(count):  # at first such as don't tell the blocks apart
+        budget[0] -= 1
+        return random(count) if later is None or budget[0] < 0 else np.full(count, later, np.uint64)
+
+    monkeypatch.setattr(exact_race, "Uniform", Recorded)
+    drawn = dict.fromkeys(range(len(gaps)), word)
+    seconds = {} if second is None else dict.fromkeys(drawn, second)
+    exact = [Fraction(gap) for gap in gaps]
+    winner, lead = exact_race.first_and_lead(exact.__getitem__, counts, drawn, seconds, rate, unit, mechanism, words)
+    assert all(each.prefix >> (each.bits - 64) == word for each in made[: len(gaps)])
+    assert len(made) == len(gaps) + (counts[winner] > 1)
+    if counts[winner] > 1 and second is not None:
+        assert made[-1].prefix >> (made[-1].bits - 64) == second  # more bits, not other ones
+
+    with ctx.workprec(6000):
+
+        def log_time(position, end, *, is_second=False):
+            survival = arb(0)
+            for each, left in ((made[position], 0), (made[-1], 1))[: 1 + is_second]:
+                v = arb(each.prefix + end) / arb(2) ** each.bits
+                survival += arb("-inf") if v == 1 else (1 - v).log() / (counts[position] - left)
+            value = -survival if mechanism == "exponential" else -survival.expm1()
+            return (arb("-inf") if value == 0 else value.log()) + reference._arb(rate) * reference._arb(exact[position])
+
+        earliest, latest = (log_time(winner, end) for end in (0, 1))
+        rivals = [[log_time(p, end) for end in (0, 1)] for p in range(len(gaps)) if p != winner]
+        assert all(latest < low for low, _ in rivals)
+        if counts[winner] > 1:
+            rivals.append([log_time(winner, end, is_second=True) for end in (0, 1)])
+        step = reference._arb(rate * unit)
+        assert all((low - latest) / step >= lead for low, _ in rivals)
+        assert any((high - earliest) / step <= lead + 1 for _, high in rivals)

@@ -1,0 +1,151 @@
+"""The law of answers with their leads, against exact probabilities.
+
+P(answer = i, lead >= ℓ) is the probability that i wins with a score that is ℓ lower: noise is added to both alike.
+"""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+import pytest
+
+from dp_polars._mechanisms import leading
+from dp_polars._mechanisms.leading import race_with_lead
+from dp_polars._mechanisms.racing import Blocks
+from dp_polars._mechanisms.selection import leading_rows
+from dp_polars._numeric.words import system_words
+from tests import reference
+from tests.registry import MECHANISMS, X
+from tests.statistical.goodness import check_sampler, fits, tally
+
+DRAWS = 40_000
+# Leads in whole units that get a cell of their own; all larger ones share one.
+CELLS = 8
+
+
+def joint_law(scores, rate, unit, mechanism, multiplicities=None):
+    """Law of (block, lead in units), shape (blocks, CELLS), the last cell being all larger leads."""
+    counts = [1] * len(scores) if multiplicities is None else multiplicities
+    tails = np.zeros((len(scores), CELLS))
+    for i, steps in np.ndindex(tails.shape):
+        if counts[i]:
+            # One candidate of the block, and what is left of it.
+            rest = [(Fraction(s), c - (j == i)) for j, (s, c) in enumerate(zip(scores, counts, strict=True))]
+            rest = [pair for pair in rest if pair[1]] + [(Fraction(scores[i]) - steps * unit, 1)]
+            law = reference.law(*zip(*rest, strict=True), rate=rate, mechanism=mechanism, digits=17)
+            tails[i, steps] = counts[i] * float(law[-1])
+    return tails - np.column_stack([tails[:, 1:], np.zeros(len(scores))])
+
+
+def draw(scores, rate, unit, mechanism, multiplicities=None, draws=DRAWS):
+    """Cells of the joint law that are drawn from."""
+    gaps = [max(scores) - score for score in scores]
+    width, m = len(gaps), None if multiplicities is None else np.tile(multiplicities, draws)
+    counts = multiplicities or [1] * width
+    blocks = Blocks(
+        np.tile(gaps, draws), np.arange(draws) * width, lambda _: ([*map(Fraction, gaps)].__getitem__, counts), m
+    )
+    found = race_with_lead(blocks, rate, unit, mechanism, system_words())
+    return (found.blocks % width) * CELLS + np.minimum(found.leads, CELLS - 1)
+
+
+def laplace_law(gap, rate, unit):
+    """Law of ⌊(gap + Laplace noise of scale 1/rate)/unit⌋, of either sign, from −CELLS to CELLS − 1, the ends open."""
+
+    def cdf(x):
+        return math.exp(rate * x) / 2 if x < 0 else 1 - math.exp(-rate * x) / 2
+
+    edges = [-math.inf, *(n * unit - gap for n in range(1 - CELLS, CELLS)), math.inf]
+    return np.diff([0.0 if edge == -math.inf else 1.0 if edge == math.inf else cdf(edge) for edge in edges])
+
+
+@pytest.mark.parametrize("gap", [0, 1, 3])
+@pytest.mark.parametrize("unit", [Fraction(1), Fraction(5, 2)])
+def test_for_two_candidates_it_is_a_shifted_rounded_laplace_distribution(gap, unit):
+    rate = Fraction(1, 2)
+    law = laplace_law(gap, float(rate), float(unit))
+
+    def signed(factor):
+        cell = draw([gap, 0], rate * factor, unit, "permute_and_flip")
+        # The second one leads by n units or more, and less than n + 1: the difference lies from −n − 1 to −n.
+        return np.where(cell < CELLS, cell, CELLS - 1 - cell) + CELLS
+
+    check_sampler(signed, law)
+
+
+CASES = {
+    "tied": ([0, 0, 0], Fraction(1), Fraction(1, 4), None),
+    "some": ([3, 5, 2, 2], Fraction(1, 2), Fraction(1), None),
+    "real scores": ([0.5, 0.25, 0.75], Fraction(3), Fraction(1, 10), None),
+    "far": ([0, -60, -62], Fraction(1), Fraction(9), None),
+    "one block": ([1], Fraction(1), Fraction(1, 3), [3]),
+    "blocks": ([2, 1, 0], Fraction(1), Fraction(1, 2), [1, 3, 10]),
+    "empty blocks": ([2, 0, 2], Fraction(2, 3), Fraction(1), [0, 2, 1]),
+}
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("case", CASES)
+def test_answers_and_leads_have_their_joint_law(case, mechanism):
+    scores, rate, unit, m = CASES[case]
+    law = joint_law(scores, rate, unit, mechanism, m).ravel()
+    check_sampler(lambda factor: draw(scores, rate * factor, unit, mechanism, m), law)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("case", ["some", "blocks"])
+def test_the_exact_path_has_the_same_law(case, mechanism, monkeypatch):
+    monkeypatch.setattr(leading, "_SLACK", 1e6)  # so that floats can decide nothing
+    scores, rate, unit, m = CASES[case]
+    law = joint_law(scores, rate, unit, mechanism, m).ravel()
+    assert fits(tally(draw(scores, rate, unit, mechanism, m, draws=3_000), law), law)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("lowest", [False, True])
+def test_groups_of_rows(mechanism, lowest):
+    one, draws, rate = np.array([2, 5, 1, 4]), 20_000, Fraction(1, 2)
+    sign = -1 if lowest else 1
+    offered = np.tile([True, True, False, True, True], draws)
+    scores, lengths = np.tile([*one, 7], draws), np.tile([4, 1, 0], draws)
+    chosen, leads = leading_rows(
+        sign * scores, lengths, rate, Fraction(1), mechanism, system_words(), offered=offered, lowest=lowest
+    )
+    chosen, leads = chosen.reshape(draws, 3), leads.reshape(draws, 3)
+    assert (chosen[:, 1:] == [0, -1]).all()
+    assert (leads[:, 1:] == -1).all()
+    law = joint_law([2, 5, 4], rate, Fraction(1), mechanism).ravel()
+    cells = np.array([0, 1, -1, 2])[chosen[:, 0]] * CELLS + np.minimum(leads[:, 0], CELLS - 1)
+    assert fits(tally(cells, law), law)
+
+
+# As users ask: the paths of rows, dense and sparse, and of histograms.
+
+VALUES = ["a"] * 5 + ["b"] * 4 + ["c"]
+
+
+@pytest.mark.parametrize(
+    ("more", "too_few"), [([], None), (["d"], None), (["d", "e", "f"], 3), ([f"{i}" for i in range(300)], None)]
+)
+def test_modes_with_leads(more, too_few):
+    groups, candidates = 20_000, ["a", "b", "c", *more]
+    counts = [5, 4, 1] + [0] * len(more) + ([] if too_few is None else [too_few])
+    blocks = {score: counts.count(score) for score in sorted(set(counts), reverse=True)}
+    law = joint_law(list(blocks), Fraction(1, 2), Fraction(1), "permute_and_flip", list(blocks.values())).ravel()
+    frame = pl.DataFrame({"g": np.repeat(np.arange(groups), len(VALUES)), "x": VALUES * groups})
+
+    def ask(factor):
+        return X.dp.mode(candidates, epsilon=Fraction(1, 2) * factor, lead=True, too_few=too_few)
+
+    def cells(answers):
+        score = dict(zip([*candidates, None], counts, strict=False))
+        block = [list(blocks).index(score[answer]) for answer in answers["answer"].to_list()]
+        return np.array(block) * CELLS + np.minimum(answers["lead"].to_numpy(), CELLS - 1)
+
+    def of_rows(factor):
+        return cells(frame.group_by("g").agg(ask(factor))["x"].struct.unnest())
+
+    check_sampler(of_rows, law)
+    query = frame.dp.protect(None).group_by({"g": range(groups)}).agg(ask(1))
+    assert fits(tally(cells(query.release()["x"].struct.unnest()), law), law)
