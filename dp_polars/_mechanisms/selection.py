@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp_polars._accounting.claims import Claim, Loss
+from dp_polars._mechanisms.integer_scores import best_integer
 from dp_polars._mechanisms.leading import race_with_lead
 from dp_polars._mechanisms.racing import Blocks, ExactBlocks, GapArray, race
 from dp_polars._numeric import column_types
@@ -147,6 +148,11 @@ def best_rows(
     lowest
         Whether the lowest score is the best.
     """
+    if len(lengths) == 1:
+        rows, _ = offered_rows(scores, lengths, offered)
+        inner = best_integer(scores if rows is None else scores[rows], rate, mechanism, words, lowest=lowest)
+        if inner is not None:
+            return np.array([inner if rows is None else rows[inner]])
     rows, blocks, groups = _offered_blocks(scores, lengths, offered, lowest)
     chosen = np.full(len(lengths), -1, np.int64)
     chosen[groups] = race(blocks, rate, mechanism, words).blocks

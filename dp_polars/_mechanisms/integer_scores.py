@@ -1,0 +1,69 @@
+"""Many integer scores of one group: they race as blocks of equal score, found by counting the gaps that matter."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_polars._mechanisms.racing import FAR, Blocks, ExactBlocks, race
+from dp_polars._numeric.words import WordSource, uniform_below
+
+if TYPE_CHECKING:
+    from dp_polars._accounting.claims import Mechanism
+
+# Scores from which on blocks are faster than a racer each, and the most different gaps that are counted.
+_MANY = 1 << 12
+_MOST_GAPS = 1 << 20
+
+
+def best_integer(
+    scores: NDArray[Any], rate: Fraction, mechanism: Mechanism, words: WordSource, *, lowest: bool = False
+) -> int | None:
+    """Return the position of the chosen score; None where scores are no integers, or a racer each is as fast.
+
+    Only gaps of up to FAR/rate are counted. The scores beyond are left out of the race as far candidates are.
+    """
+    if scores.dtype.kind not in "iu" or len(scores) < _MANY:
+        return None
+    low, high = int(scores.min()), int(scores.max())
+    top, window = low if lowest else high, math.floor(Fraction(FAR) / rate)
+    if min(high - low, window) > _MOST_GAPS:
+        return None
+    counted = scores
+    if high - low > window:
+        counted = scores[np.flatnonzero(scores <= top + window if lowest else scores >= top - window)]
+    if counted.itemsize < 8:
+        counted = counted.astype(np.int64)
+    best = counted.dtype.type(top)
+    counts = _counts(counted - best if lowest else best - counted, min(high - low, window))
+    occupied = np.flatnonzero(counts)
+
+    def exact(_: int) -> ExactBlocks:
+        # All blocks: those of the window first, as they ascend.
+        values, every = np.unique(scores, return_counts=True)
+        order = slice(None) if lowest else slice(None, None, -1)
+        distances = [abs(top - value) for value in values[order].tolist()]
+        return distances.__getitem__, every[order].tolist()
+
+    start = np.zeros(1, np.int64)
+    blocks = Blocks(occupied, start, exact, counts[occupied], np.array([len(scores) - len(counted)]))
+    winners = race(blocks, rate, mechanism, words)
+    gap = int(exact(0)[0](winners.left_out[0]) if winners.left_out else occupied[winners.blocks[0]])
+    places = np.flatnonzero(scores == (top + gap if lowest else top - gap))
+    return int(places[uniform_below(np.array([len(places)]), words)[0]])
+
+
+def _counts(gaps: NDArray[np.integer], most: int) -> NDArray[np.int64]:
+    """Return how many gaps there are of each size up to `most`."""
+    if most >= 1 << 8:
+        return np.bincount(gaps.astype(np.intp, copy=False)).astype(np.int64, copy=False)
+    # Two at a time: counting the same few numbers again and again waits for itself.
+    narrow = gaps.astype(np.uint8)
+    even = len(narrow) // 2 * 2
+    pairs = np.bincount(narrow[:even].view(np.uint16), minlength=1 << 16).reshape(1 << 8, 1 << 8)
+    counts: NDArray[np.int64] = pairs.sum(axis=0) + pairs.sum(axis=1)
+    return counts + np.bincount(narrow[even:], minlength=1 << 8)
