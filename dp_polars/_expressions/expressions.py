@@ -176,11 +176,15 @@ def _one_output(column: IntoColumn) -> pl.Expr:
 
 
 # What a draw gives where only the column's type names the candidates (Enum, Boolean).
-_NAMED_BY_COLUMN = pl.Struct({"text": pl.String, "flag": pl.Boolean, "whole": pl.Int64, "real": pl.Float64})
+_ONE_ANSWER = {"text": pl.String(), "flag": pl.Boolean(), "whole": pl.Int64(), "real": pl.Float64()}
+_LISTS = {"texts": pl.List(pl.String), "flags": pl.List(pl.Boolean)}
+_NAMED_BY_COLUMN = pl.Struct({**_ONE_ANSWER, **_LISTS})
 
 
 def _field_of(dtype: pl.DataType) -> str:
     """Return the field that holds answers of a type."""
+    if isinstance(dtype, pl.List):
+        return "flags" if dtype.inner == pl.Boolean else "texts"
     if dtype == pl.Boolean:
         return "flag"
     return "real" if dtype.is_float() else "whole" if dtype.is_integer() else "text"
@@ -295,9 +299,9 @@ def _raw(answers: pl.Series, query: Query) -> pl.Series:
     if query.fixed_type is not None:
         return answers.cast(query.fixed_type)
     own = _field_of(answers.dtype)
-    answers = answers.cast(pl.String) if own == "text" else answers
-    types = _NAMED_BY_COLUMN.to_schema().items()
-    fields = [(answers if name == own else pl.lit(None, dtype)).alias(name) for name, dtype in types]
+    types = _NAMED_BY_COLUMN.to_schema()
+    answers = answers.cast(types[own]) if own in ("text", "texts") else answers
+    fields = [(answers if name == own else pl.lit(None, dtype)).alias(name) for name, dtype in types.items()]
     return pl.select(pl.struct(fields)).to_series()
 
 

@@ -213,9 +213,7 @@ def ask_mode(
     mechanism: str | None,
 ) -> Mode:
     """Return the query of these arguments."""
-    if counts not in ("people", "rows"):
-        msg = f"counts must be 'people' or 'rows', got {given(counts)}."
-        raise ValueError(msg)
+    check_counts(counts)
     few = None if too_few is None else positive_int("too_few", too_few)
     if few is not None and not few < 2**31:
         msg = f"too_few must be below 2**31, got {few}."
@@ -255,6 +253,13 @@ def ask_quantile(
 def _claim_of(score: Score, loss: Loss, contributions: int, neighboring_relation: str, mechanism: str | None) -> Claim:
     relation = check_relation(neighboring_relation)
     return Claim.of(loss, mechanism, score.range(relation), in_one_group(contributions), relation)
+
+
+def check_counts(counts: str) -> None:
+    """Refuse what is not the word for people or rows."""
+    if counts not in ("people", "rows"):
+        msg = f"counts must be 'people' or 'rows', got {given(counts)}."
+        raise ValueError(msg)
 
 
 def in_one_group(contributions: int) -> Contributions:

@@ -270,11 +270,19 @@ def _runs(rows: SignedInts, size: int) -> Runs:
 def draw_groups(draw: Draw, histogram: Histogram) -> Ints:
     """Return one code per group, shape (g,); that of a group without rows is uniform."""
 
-    def of_slice(first: int, last: int) -> Ints:
-        part = histogram.part(first, last)
+    def of_part(part: Histogram) -> Ints:
         return draw_from_runs(draw, Runs.of_counts(part.codes, part.weights, part.sizes))
 
-    parts = in_parallel(of_slice, list(slices(histogram.sizes, _GROUPS_ROWS, _GROUPS)))
+    return in_slices(of_part, histogram)
+
+
+def in_slices(of_part: Callable[[Histogram], Ints], histogram: Histogram) -> Ints:
+    """Return what is drawn from slices of whole groups of a histogram, one after the other."""
+
+    def work(first: int, last: int) -> Ints:
+        return of_part(histogram.part(first, last))
+
+    parts = in_parallel(work, list(slices(histogram.sizes, _GROUPS_ROWS, _GROUPS)))
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 
