@@ -63,6 +63,13 @@ _OF_ROWS = {**LOSS, **_ROWS, "mechanism": None}
 _OF_SCORES = {"sensitivity": MISSING, "monotonic": False, **LOSS, "mechanism": None}
 ASKS = {
     "mode": Ask({"candidates": None}, {**_OF_ROWS, "counts": "people", "too_few": None}, ([1, 2],), {}, {"epsilon": 1}),
+    "top_k": Ask(
+        {"k": MISSING, "candidates": None},
+        {**_OF_ROWS, "counts": "people"},
+        (2, [1, 2]),
+        {},
+        {"epsilon": 1, "mechanism": "joint"},
+    ),
     "median": Ask({"candidates": MISSING}, _OF_ROWS, ([1, 2],), {}, {"rho": 1, "contributions": 2}),
     "quantile": Ask(
         {"alpha": MISSING, "candidates": MISSING},
@@ -298,6 +305,18 @@ LAWS = {
         Fraction(1, 2),
         "permute_and_flip",
     ),
+    "the first of a top 3": (
+        lambda f: X.dp.top_k(3, CANDIDATES, epsilon=Fraction(3, 2) * f).list.first(),
+        COUNTS,
+        Fraction(1, 2),
+        "permute_and_flip",
+    ),
+    "a top 1, jointly": (
+        lambda f: (X + 0).dp.top_k(1, CANDIDATES, epsilon=f, mechanism="joint").list.first(),
+        COUNTS,
+        Fraction(1, 2),
+        "exponential",
+    ),
     "median": (
         lambda f: X.dp.median(range(6), epsilon=Fraction(2, 3) * f),
         quantile_scores(COUNTS, 1, 2),
@@ -351,6 +370,11 @@ TRUE_ANSWERS = {
     "mode": (lambda: S.dp.mode(["c", "b", "a"], **SURE), lambda g: "abc"[g % 3]),
     "mode of values": (lambda: S.filter(S.is_not_null()).dp.mode(["c", "b", "a"], rho=10**9), lambda g: "abc"[g % 3]),
     "mode of enums": (lambda: S.cast(pl.Enum(["a", "b", "c"])).dp.mode(**SURE), lambda g: "abc"[g % 3]),
+    "top 2": (lambda: S.dp.top_k(2, ["b", "a"], **SURE), lambda g: ["b", "a"] if g % 3 == 1 else ["a", "b"]),
+    "top 2 of enums, jointly": (
+        lambda: S.cast(pl.Enum(["c", "b", "a"])).filter(S != "c").dp.top_k(2, mechanism="joint", **SURE),
+        lambda g: ["b", "a"] if g % 3 == 1 else ["a", "b"],
+    ),
     "argmax": (lambda: V.dp.argmax(sensitivity=1, **SURE), lambda g: g % ROWS),
     "argmin": (lambda: (-V).dp.argmin(sensitivity=1, **SURE), lambda g: g % ROWS),
 }

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 _STEPS = 1 << 19
 # A float holds the leading 53 bits of V.
 _V_STEP = 2.0**-53
+# What each term of an arrival time may be off by, relative, with room to spare: NumPy's log and log1p are accurate to 4
+# units in the last place.
+_SLACK = 2.0**-46
 
 
 @dataclass(frozen=True)
@@ -174,8 +177,7 @@ def _race(steps: _Steps, draw: Draw, words: WordSource) -> Ints:
     exponents = np.minimum(exponents_of(steps.errors, draw.rate), 1e300)
     logs, off = steps.log_multiplicities()
     most = steps.top.shape[1] * math.log(draw.size + 1)
-    # Each term is off by a few units in its last place: NumPy's log and log1p by at most 4.
-    slack = (exponents + (most + 64)) * 2.0**-46 + off
+    slack = (exponents + (most + 64)) * _SLACK + off
     low += exponents - logs - slack
     high += exponents - logs + slack
     kept = np.flatnonzero(low <= np.repeat(np.minimum.reduceat(high, begins), steps.sizes))

@@ -143,8 +143,8 @@ class TopK(ListQuery):
             one_draw = 2 / float(self.claim.rate) * (self.k / 2 if self.joint else 1)
             rounds = one_draw / 2 * sum(1 / n for n in range(1, self.k + 1))
             notes.append(
-                f"{'One joint draw' if self.joint else 'Rounds'}, for k is {'not ' * self.joint}below {_JOINT_FROM}: on "
-                f"evenly spread counts the error is about {one_draw:.3g} by one joint draw, {rounds:.3g} in rounds."
+                f"{'One joint draw' if self.joint else 'Rounds'}, for k is {'not ' * self.joint}below {_JOINT_FROM}: "
+                f"on evenly spread counts the error is about {one_draw:.3g} by a joint draw, {rounds:.3g} in rounds."
             )
         if alternative is not None:
             # The j-th highest noisy count is at least c_j − a where the noise of the k best is at least −a, and b is
