@@ -49,6 +49,8 @@ class Ask:
         More keywords, a loss among them, that are no defaults.
     counts
         Whether it counts rows: private frames and engines can be asked it.
+    mechanisms
+        The words that it knows.
     """
 
     positional: dict[str, Any]
@@ -57,6 +59,7 @@ class Ask:
     options: dict[str, Any]
     example: dict[str, Any]
     counts: bool = True
+    mechanisms: tuple[str, ...] = ("permute_and_flip", "exponential")
 
 
 _OF_ROWS = {**LOSS, **_ROWS, "mechanism": None}
@@ -69,6 +72,7 @@ ASKS = {
         (2, [1, 2]),
         {},
         {"epsilon": 1, "mechanism": "joint"},
+        mechanisms=("permute_and_flip", "exponential", "joint"),
     ),
     "median": Ask({"candidates": MISSING}, _OF_ROWS, ([1, 2],), {}, {"rho": 1, "contributions": 2}),
     "quantile": Ask(
@@ -372,7 +376,7 @@ TRUE_ANSWERS = {
     "mode of enums": (lambda: S.cast(pl.Enum(["a", "b", "c"])).dp.mode(**SURE), lambda g: "abc"[g % 3]),
     "top 2": (lambda: S.dp.top_k(2, ["b", "a"], **SURE), lambda g: ["b", "a"] if g % 3 == 1 else ["a", "b"]),
     "top 2 of enums, jointly": (
-        lambda: S.cast(pl.Enum(["c", "b", "a"])).filter(S != "c").dp.top_k(2, mechanism="joint", **SURE),
+        lambda: S.cast(pl.Enum(["a", "b", "c"])).filter(S != "c").dp.top_k(2, mechanism="joint", **SURE),
         lambda g: ["b", "a"] if g % 3 == 1 else ["a", "b"],
     ),
     "argmax": (lambda: V.dp.argmax(sensitivity=1, **SURE), lambda g: g % ROWS),

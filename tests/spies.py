@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dp_polars._expressions import expressions
-from dp_polars._queries import argmax, choices
+from dp_polars._queries import argmax, choices, tops
 
 
 @dataclass
@@ -42,4 +42,6 @@ def forbid(monkeypatch) -> None:
         raise AssertionError("something was drawn")
 
     monkeypatch.setattr(choices, "draw_from_rows", refuse)
+    monkeypatch.setattr(tops, "peel", refuse)
+    monkeypatch.setattr(tops, "draw_jointly", refuse)
     monkeypatch.setattr(argmax, "best_rows", refuse)

@@ -202,7 +202,7 @@ def _mechanism_of(mechanism: str | None, k: int, loss: Loss) -> tuple[bool, Mech
     if mechanism is None:
         joint = loss.unit == "epsilon" and k >= _JOINT_FROM
     else:
-        if mechanism not in _MECHANISMS:
+        if not isinstance(mechanism, str) or mechanism not in _MECHANISMS:
             msg = f"mechanism must be one of {list(_MECHANISMS)} or None, got {given(mechanism)}."
             raise ValueError(msg)
         joint = mechanism == "joint"
