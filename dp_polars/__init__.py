@@ -12,6 +12,7 @@ from dp_polars._expressions.choices import argmax, argmin, median, mode, quantil
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._expressions.measures import count, len, mean, n_people, sum, value_counts
 from dp_polars._expressions.namespace import PrivateNamespace
+from dp_polars._expressions.tops import top_k
 from dp_polars._frames.frame import PrivateFrame, protect
 from dp_polars._frames.query import PrivateQuery, read_claim
 from dp_polars._frames.release import ReleaseError
@@ -47,6 +48,7 @@ __all__ = [
     "quantile",
     "read_claim",
     "sum",
+    "top_k",
     "value_counts",
 ]
 __version__ = "0.1.0"

@@ -50,6 +50,8 @@ class Ask:
         More keywords, a loss among them, that are no defaults.
     counts
         Whether it counts rows: private frames and engines can be asked it.
+    mechanisms
+        The words that it knows.
     """
 
     positional: dict[str, Any]
@@ -58,6 +60,7 @@ class Ask:
     options: dict[str, Any]
     example: dict[str, Any]
     counts: bool = True
+    mechanisms: tuple[str, ...] = ("permute_and_flip", "exponential")
 
 
 _OF_ROWS = {**LOSS, **_ROWS, "mechanism": None}
@@ -68,18 +71,18 @@ _OF_SCORES = {
 ASKS = {
     "mode": Ask(
         {"candidates": None},
-        {
-            **_OF_ROWS,
-            "counts": "people",
-            "too_few": None,
-            "lead": False,
-            "weights": None,
-            "max_weight": None,
-            "step": None,
-        },
+        {**_OF_ROWS, "counts": "people", "too_few": None, "lead": False, **_OF_WEIGHTS},
         ([1, 2],),
         {},
         {"epsilon": 1, "lead": True},
+    ),
+    "top_k": Ask(
+        {"k": MISSING, "candidates": None},
+        {**_OF_ROWS, "counts": "people"},
+        (2, [1, 2]),
+        {},
+        {"epsilon": 1, "mechanism": "joint"},
+        mechanisms=("permute_and_flip", "exponential", "joint"),
     ),
     "median": Ask({"candidates": MISSING}, _OF_ROWS, ([1, 2],), {}, {"rho": 1, "contributions": 2}),
     "quantile": Ask(
@@ -329,6 +332,18 @@ LAWS = {
         Fraction(1, 2),
         "permute_and_flip",
     ),
+    "the first of a top 3": (
+        lambda f: X.dp.top_k(3, CANDIDATES, epsilon=Fraction(3, 2) * f).list.first(),
+        COUNTS,
+        Fraction(1, 2),
+        "permute_and_flip",
+    ),
+    "a top 1, jointly": (
+        lambda f: (X + 0).dp.top_k(1, CANDIDATES, epsilon=f, mechanism="joint").list.first(),
+        COUNTS,
+        Fraction(1, 2),
+        "exponential",
+    ),
     "median": (
         lambda f: X.dp.median(range(6), epsilon=Fraction(2, 3) * f),
         quantile_scores(COUNTS, 1, 2),
@@ -396,6 +411,11 @@ TRUE_ANSWERS = {
     "mode by weight": (
         lambda: S.dp.mode(["c", "b", "a"], weights=X == G, max_weight=1, **SURE),
         lambda g: "abc"[g % 3],
+    ),
+    "top 2": (lambda: S.dp.top_k(2, ["b", "a"], **SURE), lambda g: ["b", "a"] if g % 3 == 1 else ["a", "b"]),
+    "top 2 of enums, jointly": (
+        lambda: S.cast(pl.Enum(["a", "b", "c"])).filter(S != "c").dp.top_k(2, mechanism="joint", **SURE),
+        lambda g: ["b", "a"] if g % 3 == 1 else ["a", "b"],
     ),
     "argmax": (lambda: V.dp.argmax(sensitivity=1, **SURE), lambda g: g % ROWS),
     "argmin": (lambda: (-V).dp.argmin(sensitivity=1, **SURE), lambda g: g % ROWS),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from dp_polars._expressions import choices, measures
+from dp_polars._expressions import choices, measures, tops
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._expressions.sharing import share
 
@@ -143,6 +143,31 @@ class PrivateNamespace:
             lead_step=lead_step,
             epsilon=epsilon,
             rho=rho,
+            mechanism=mechanism,
+        )
+
+    def top_k(
+        self,
+        k: int,
+        candidates: Values | None = None,
+        *,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        counts: str = "people",
+        contributions: int = 1,
+        neighboring_relation: str = "add_or_remove_one",
+        mechanism: str | None = None,
+    ) -> PrivateExpr:
+        """Select the k most common candidates of each group, best first: see `dp_polars.top_k`."""
+        return tops.top_k(
+            self.expr,
+            k,
+            candidates,
+            counts=counts,
+            epsilon=epsilon,
+            rho=rho,
+            contributions=contributions,
+            neighboring_relation=neighboring_relation,
             mechanism=mechanism,
         )
 

@@ -84,7 +84,8 @@ class PrivateQuery(WithoutRows):
             means, where it depends on the group's rows) and `error_unit` ("people", "rows" or "the column's unit"),
             `mechanism`, `candidates` (null where only the column's type names them and no data is bound; 1 for a
             number), `groups`, `neighboring_relation`, `privacy_unit`, `score_range` (R of one person's row, or of one
-            person where people are counted) and `rate` (λ).
+            person where people are counted), `rate` (λ) and `note` (String: why this mechanism was chosen, and whether
+            another question would do better; null where there is nothing to say).
         """
         types: dict[str, Columns] = {}
         if self._source is not None:
@@ -228,7 +229,17 @@ class PrivateQuery(WithoutRows):
             "privacy_unit": self.protection.privacy_unit,
             "score_range": float(claim.score_range),
             "rate": float(claim.rate),
+            "note": None if size is None else ask.query.note(size, self._alternative(ask, types)),
         }
+
+    def _alternative(self, ask: Ask, types: Columns) -> HistogramQuery | None:
+        """Return what may answer an output better, under this protection; None where that lacks a bound."""
+        other = ask.query.alternative(*types)
+        if other is None:
+            return None
+        with suppress(ValueError):
+            return _under(self.protection, replace(ask, query=other), 1 if self._keys is None else self._keys.height)
+        return None
 
     def _claim(self) -> dict[str, Any]:
         columns = {}

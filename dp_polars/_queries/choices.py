@@ -287,9 +287,7 @@ def ask_mode(
     mechanism: str | None,
 ) -> Mode:
     """Return the query of these arguments."""
-    if counts not in ("people", "rows"):
-        msg = f"counts must be 'people' or 'rows', got {given(counts)}."
-        raise ValueError(msg)
+    check_counts(counts)
     few = None if too_few is None else positive_int("too_few", too_few)
     if few is not None and not few < 2**31:
         msg = f"too_few must be below 2**31, got {few}."
@@ -362,6 +360,13 @@ def _claim_of(
 ) -> Claim:
     relation = check_relation(neighboring_relation)
     return Claim.of(loss, mechanism, score.range(relation) * largest, in_one_group(contributions), relation)
+
+
+def check_counts(counts: str) -> None:
+    """Refuse what is not the word for people or rows."""
+    if counts not in ("people", "rows"):
+        msg = f"counts must be 'people' or 'rows', got {given(counts)}."
+        raise ValueError(msg)
 
 
 def in_one_group(contributions: int) -> Contributions:

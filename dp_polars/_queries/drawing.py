@@ -294,12 +294,14 @@ def draw_groups(draw: Draw, histogram: Histogram) -> Ints:
 
 def of_group_slices(work: Callable[[Runs], T], histogram: Histogram) -> list[T]:
     """Return the results of some work on whole groups of a histogram, slice by slice, in their order."""
+    return of_parts(lambda part: work(Runs.of_counts(part.codes, part.weights, part.sizes)), histogram)
 
-    def of_slice(first: int, last: int) -> T:
-        part = histogram.part(first, last)
-        return work(Runs.of_counts(part.codes, part.weights, part.sizes))
 
-    return in_parallel(of_slice, list(slices(histogram.sizes, _GROUPS_ROWS, _GROUPS)))
+def of_parts(work: Callable[[Histogram], T], histogram: Histogram) -> list[T]:
+    """Return the results of some work on slices of a histogram, of whole groups, in their order."""
+    return in_parallel(
+        lambda first, last: work(histogram.part(first, last)), list(slices(histogram.sizes, _GROUPS_ROWS, _GROUPS))
+    )
 
 
 def draw_from_runs(draw: Draw, runs: Runs) -> Ints:

@@ -130,6 +130,10 @@ class HistogramQuery(Query):
         """Whether the answers come with what gives the ends of their ranges."""
         return False
 
+    def answer_width(self, *columns: pl.DataType) -> int:  # noqa: ARG002
+        """Return how many numbers or candidates a group's answer has."""
+        return 1
+
     @property
     def fixed_size(self) -> int | None:
         """Number of codes; None where only the column's type tells it."""
@@ -145,6 +149,17 @@ class HistogramQuery(Query):
     @property
     def error_unit(self) -> str | None:
         """What errors are measured in, where that is not rows or people."""
+        return None
+
+    def alternative(self, *columns: pl.DataType) -> HistogramQuery | None:  # noqa: ARG002
+        """Return another question at the same loss that may answer this one better; a note compares the two."""
+        return None
+
+    def note(self, size: int, alternative: HistogramQuery | None) -> str | None:  # noqa: ARG002
+        """Return what should be known before a release, of so many candidates; None: nothing.
+
+        `alternative` has the bounds that it would be released with; None where there is none, or where they don't do.
+        """
         return None
 
     def under(self, contributions: Contributions, relation: NeighboringRelation) -> Self:
@@ -207,6 +222,7 @@ def describe(query: Query) -> str:
     """Return the claim of a query in a few lines."""
     claim = query.claim
     other: Unit = "rho" if claim.loss.unit == "epsilon" else "epsilon"
+    draws = "" if claim.draws == 1 else f", in each of {claim.draws} draws"
     relation, per_row = "that of the given sensitivity", ""
     if claim.neighboring_relation is not None:
         relation = f"{claim.neighboring_relation}, rows of one person: {claim.contributions.total}"
@@ -214,9 +230,12 @@ def describe(query: Query) -> str:
     lines = {
         "selects": str(query),
         "loss": f"{claim.loss} in all" + _as_other(claim, other),
-        "mechanism": f"{claim.mechanism}, rate {show(claim.rate)} for R = {show(claim.score_range)}{per_row}",
+        "mechanism": f"{claim.mechanism}, rate {show(claim.rate)} for R = {show(claim.score_range)}{per_row}" + draws,
         "relation": relation,
     }
+    if isinstance(query, HistogramQuery) and query.fixed_size is not None:
+        note = query.note(query.fixed_size, query.alternative())
+        lines |= {} if note is None else {"note": note}
     return "\n".join(f"{key + ':':<11}{text}" for key, text in lines.items())
 
 

@@ -251,6 +251,21 @@ class Conformance:
         )
         assert min(len(each) for each in by_rows.values()) == 0 or not grouped
 
+    @pytest.mark.parametrize("mechanism", ["permute_and_flip", "exponential", "joint"])
+    def test_lists_of_the_most_common_are_the_true_ones_at_a_large_loss(self, person, mechanism):
+        asked = dpp.top_k("flavour", 3, FLAVOURS, epsilon=10**7, mechanism=mechanism)
+        frame, code_of = visits(), by_hand.category_code(FLAVOURS)
+        released = self.to_polars(release_by(protected(GROUPS, person).agg(top=asked), self.make(frame)))
+        counts = by_hand.histograms(
+            frame.to_dicts(), GROUPS.to_dicts(), "flavour", code_of, unit=person, people=person is not None
+        )
+        assert released["top"].dtype == pl.List(pl.String)
+        assert len(released) == len(GROUPS)
+        for *key, found in released.rows():
+            own = [counts[tuple(key)].get(FLAVOURS.index(flavour), 0) for flavour in found]
+            assert sorted(found) == FLAVOURS
+            assert own == sorted(own, reverse=True)
+
     def test_keys_of_every_type_name_their_groups(self, key):
         dtype, values = KEYS[key]
         own = pl.Series("k", [*values, None] * 4, dtype=dtype)

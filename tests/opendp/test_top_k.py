@@ -1,0 +1,47 @@
+"""Top-k lists as OpenDP measurements: their privacy maps, and answers."""
+
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from tests.opendp.tools import MISSING
+
+pytest.importorskip("opendp", reason=MISSING)
+
+from opendp.measures import zero_concentrated_divergence
+from opendp.mod import disable_features, enable_features
+
+from dp_polars import opendp as adapter
+
+
+@pytest.fixture(autouse=True)
+def features():
+    enable_features("contrib", "honest-but-curious")
+    yield
+    disable_features("contrib", "honest-but-curious")
+
+
+ROWS = pl.DataFrame({"x": ["a"] * 900 + ["b"] * 400 + ["c"] * 5})
+
+
+@pytest.mark.parametrize("mechanism", ["permute_and_flip", "exponential", "joint"])
+@pytest.mark.parametrize("given", [["c", "b", "a"], None])
+def test_privacy_maps(mechanism, given):
+    rows = ROWS if given else ROWS.cast(pl.Enum(["c", "b", "a"]))
+
+    def expr(**loss):
+        return pl.col("x").dp.top_k(2, given, mechanism=mechanism, **loss)
+
+    pure = adapter.as_measurement(expr(epsilon=0.5))
+    concentrated = adapter.as_measurement(expr(rho=0.25))
+    in_rho = adapter.as_measurement(expr(epsilon=0.5), output_measure=zero_concentrated_divergence())
+    for distance in range(1, 6):
+        assert pure.map(distance) == 0.5 * distance
+        if mechanism != "permute_and_flip":
+            assert concentrated.map(distance) == pytest.approx(0.25 * distance**2)
+            draws = 1 if mechanism == "joint" else 2
+            assert in_rho.map(distance) == pytest.approx(draws * (0.5 / draws * distance) ** 2 / 8)
+        else:
+            assert concentrated.map(distance) <= 0.25 * distance**2 * (1 + 1e-12)
+    assert pure(rows).item().to_list() == ["a", "b"]
+    assert adapter.as_measurement(dpp.protect(None).agg(expr(epsilon=5)))(rows).item().to_list() == ["a", "b"]
