@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from dp_polars._numeric import column_types
 from dp_polars._numeric.numbers import given, plural
-from dp_polars._queries.grids import Grid, as_grid, grid, kind_of
+from dp_polars._queries.grids import Grid, as_grid, distance_unit, grid, kind_of
 
 # What users may give as a list of candidates: also anything that speaks Arrow's C interface (pyarrow arrays).
 Values: TypeAlias = "Sequence[object] | range | pl.Series | NDArray[np.generic] | pl.Enum | object"
@@ -111,6 +112,15 @@ class Points(_Listed):
     def take(self, codes: NDArray[np.int64]) -> pl.Series:
         """Return the candidates at the given positions."""
         return self.values.gather(codes)
+
+    def places(self) -> NDArray[np.float64]:
+        """Return how far each candidate is from the first one, in `distance_unit`."""
+        if self.dtype.is_float():
+            places: NDArray[np.float64] = column_types.floats(self.values)
+            return np.subtract(places, places[0])
+        physical = column_types.integers(self.values)
+        tick = Fraction(column_types.tick(self.dtype) or 1) / distance_unit(self.dtype)[1]
+        return np.multiply(physical - physical[0], float(tick), dtype=np.float64)
 
     def __str__(self) -> str:
         return plural(self.size, "candidate")

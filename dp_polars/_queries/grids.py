@@ -82,6 +82,10 @@ class Grid:
             return pl.Series((codes * stride + first) / denominator, dtype=pl.Float64)
         return pl.Series(float(start) + codes * float(step), dtype=pl.Float64)
 
+    def distances(self, steps: NDArray[np.floating] | NDArray[np.integer]) -> NDArray[np.float64]:
+        """Return so many steps in `distance_unit`."""
+        return np.multiply(steps, float(self.step / distance_unit(self.dtype)[1]), dtype=np.float64)
+
     def __repr__(self) -> str:
         first, last = self.take(np.array([0, self.size - 1]))
         return f"<Grid: {self}, {first} to {last}, {self.dtype}>"
@@ -141,6 +145,13 @@ def grid(start: Number | Temporal, stop: Number | Temporal, *, step: Number | ti
         )
         raise ValueError(msg)
     return Grid(first, distance, int(steps) + 1, dtype)
+
+
+def distance_unit(dtype: pl.DataType) -> tuple[str, int]:
+    """Return what distances of candidates are measured in, and how many of 1, or of nanoseconds, that is."""
+    if not dtype.is_temporal():
+        return "the column's unit", 1
+    return ("days", 86_400 * 10**9) if dtype == pl.Date else ("seconds", 10**9)
 
 
 def as_grid(ascending: pl.Series) -> Grid | None:

@@ -56,6 +56,15 @@ class Histogram:
         codes, weights = np.insert(self.codes, ends, code), np.insert(self.weights, ends, weight)
         return Histogram(codes, weights, self.sizes + 1)
 
+    @property
+    def totals(self) -> Ints:
+        """The weight of each group in all, shape (g,)."""
+        return np.diff(offsets(self.weights)[offsets(self.sizes)])
+
+    def repeated(self, times: int) -> Histogram:
+        """Return the histogram of all groups, one time after the other."""
+        return Histogram(*(np.tile(column, times) for column in (self.codes, self.weights, self.sizes)))
+
     def part(self, first: int, last: int) -> Histogram:
         """Return the groups from `first` up to `last`."""
         ends = offsets(self.sizes)

@@ -16,6 +16,7 @@ from dp_polars._numeric.arrays import owners
 from dp_polars._queries.candidates import Categories
 from dp_polars._queries.choices import in_one_group
 from dp_polars._queries.codings import CategoryCoding, OneCode
+from dp_polars._queries.lists import in_lists
 from dp_polars._queries.query import Answers, Evidence, HistogramQuery
 
 if TYPE_CHECKING:
@@ -202,6 +203,10 @@ class ValueCounts(Measure):
         """Return what the histogram is of: the candidates, each row weighing one."""
         return (Evidence(CategoryCoding(self.candidates, *columns)),)
 
+    def answer_width(self, *columns: pl.DataType) -> int:
+        """Return how many counts a group's answer has."""
+        return self.evidence(*columns)[0].coding.size
+
     @property
     def largest(self) -> Fraction:
         """One row adds one to one count."""
@@ -229,10 +234,8 @@ class ValueCounts(Measure):
         """Return a list for each group from the counts of all candidates, group after group."""
         values = self.candidates.for_column(columns[0] if columns else None)
         size = len(values)
-        groups = len(counts) // size
-        named = values.gather(np.tile(np.arange(size), groups))
-        structs = pl.DataFrame({"value": named, "count": counts}).to_struct()
-        return structs.reshape((groups, size)).arr.to_list() if groups else structs.implode().clear()
+        named = values.gather(np.tile(np.arange(size), len(counts) // size))
+        return in_lists(pl.DataFrame({"value": named, "count": counts}).to_struct(), size)
 
     def __str__(self) -> str:
         return f"counts of {self.candidates}"

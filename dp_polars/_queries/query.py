@@ -124,6 +124,10 @@ class HistogramQuery(Query):
         """Whether the answers come with what gives the ends of their ranges."""
         return False
 
+    def answer_width(self, *columns: pl.DataType) -> int:  # noqa: ARG002
+        """Return how many numbers or candidates a group's answer has."""
+        return 1
+
     @property
     def fixed_size(self) -> int | None:
         """Number of codes; None where only the column's type tells it."""

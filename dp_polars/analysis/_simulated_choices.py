@@ -105,8 +105,8 @@ def _mean(law: NDArray[np.float64], errors: NDArray[np.float64], starts: Ints) -
 def of_histograms(query: Choice, types: Columns, everything: Histogram, kept: Histogram) -> Blocks:
     """Return the blocks of a mode or a quantile; `kept`, the histogram after the bounds, is part of `everything`."""
     groups = len(everything.sizes)
-    counted = _totals(kept)
-    left_out = _totals(everything) - counted
+    counted = kept.totals
+    left_out = everything.totals - counted
     everything, kept = query.scored(everything, *types), query.scored(kept, *types)
     codes, truly, sizes = everything.codes, everything.weights, everything.sizes
     seen = np.zeros_like(truly)
@@ -144,30 +144,13 @@ def of_histograms(query: Choice, types: Columns, everything: Histogram, kept: Hi
     )
 
 
-def error_unit(query: Quantile) -> str:
-    """Return what distances between the candidates are measured in."""
-    if not query.fixed_type.is_temporal():
-        return "the column's unit"
-    return "days" if query.fixed_type == pl.Date else "seconds"
-
-
 def _distances(candidates: Ordered, first: Ints, multiplicities: Ints, true: Ints) -> NDArray[np.float64]:
     """Return how far the candidates from `first` on are from the true one, on average; it is not inside a block."""
-    dtype = candidates.dtype
-    unit = (86_400 if dtype == pl.Date else 1) * 10**9 if dtype.is_temporal() else 1
     if isinstance(candidates, Grid):
-        return abs(first + (multiplicities - 1) / 2 - true) * float(candidates.step / unit)
-    if dtype.is_float():
-        values = column_types.floats(candidates.values)
-    else:
-        physical = column_types.integers(candidates.values)
-        values = (physical - physical[0]).astype(np.float64) * float((column_types.tick(dtype) or 1) / Fraction(unit))
-    upto = np.append(0.0, np.cumsum(values - values[0]))
-    return abs((upto[first + multiplicities] - upto[first]) / multiplicities - (values - values[0])[true])
-
-
-def _totals(histogram: Histogram) -> Ints:
-    return Runs.of_counts(histogram.codes, histogram.weights, histogram.sizes).totals
+        return abs(candidates.distances(first + (multiplicities - 1) / 2 - true))
+    places = candidates.places()
+    upto = np.append(0.0, np.cumsum(places))
+    return abs((upto[first + multiplicities] - upto[first]) / multiplicities - places[true])
 
 
 def _positions(everything: Histogram, part: Histogram) -> Ints:

@@ -21,12 +21,14 @@ from dp_polars._numeric.numbers import given, positive_fraction
 from dp_polars._queries.argmax import ArgMax
 from dp_polars._queries.choices import Choice, Quantile
 from dp_polars._queries.codings import OneCode
+from dp_polars._queries.grids import distance_unit
 from dp_polars._queries.histograms import Histogram
+from dp_polars._queries.lists import ListQuery
 from dp_polars._queries.measures import Total, ValueCounts, totals_of
 from dp_polars._queries.query import Evidence, HistogramQuery
 from dp_polars._queries.sums import Sum
-from dp_polars.analysis._simulated_choices import error_unit as choice_unit
 from dp_polars.analysis._simulated_choices import of_histograms, of_scores
+from dp_polars.analysis._simulated_draws import law_of_lists
 from dp_polars.analysis._simulated_numbers import law_of_counts, law_of_total
 
 if TYPE_CHECKING:
@@ -282,8 +284,13 @@ def _output(name: str, query: HistogramQuery, types: Columns, unit: str, parts: 
     """Return the output from the histograms of its evidence; the last one counts."""
     if isinstance(query, Choice):
         ((everything, kept),) = parts
-        own = choice_unit(query) if isinstance(query, Quantile) else unit
+        own = distance_unit(query.fixed_type)[0] if isinstance(query, Quantile) else unit
         return _of_blocks(name, query, own, of_histograms(query, types, everything, kept))
+    if isinstance(query, ListQuery):
+        ((everything, kept),) = parts
+        own, counted = query.distance_unit or unit, kept.totals
+        law = law_of_lists(query, types, everything, kept)
+        return _Output(name, query, own, counted, everything.totals - counted, law)
     if isinstance(query, ValueCounts):
         ((everything, kept),) = parts
         truly, seen = (query.counts_of(each, *types) for each in (everything, kept))
@@ -329,8 +336,11 @@ def _table(output: _Output, claim: Claim) -> pl.DataFrame:
 
 
 def _as_text(part: pl.DataFrame) -> pl.DataFrame:
-    """Return the answers as text, also where they are lists of counts."""
-    if isinstance(part["true_answer"].dtype, pl.List):
+    """Return the answers as text, also where they are lists."""
+    dtype = part["true_answer"].dtype
+    if isinstance(dtype, pl.List) and isinstance(dtype.inner, pl.Struct):
         one = pl.format("{}: {}", pl.element().struct.field("value"), pl.element().struct.field("count"))
         return part.with_columns(pl.col(name).list.eval(one).list.join(", ") for name in _ANSWERS)
+    if isinstance(dtype, pl.List):
+        return part.with_columns(pl.col(_ANSWERS).list.eval(pl.element().cast(pl.String)).list.join(", "))
     return part.with_columns(pl.col(_ANSWERS).cast(pl.String))

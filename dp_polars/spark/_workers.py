@@ -41,10 +41,8 @@ class Answer:
 
     @property
     def width(self) -> int:
-        """How many numbers a group's answer has."""
-        if not isinstance(self.dtype, pl.List):
-            return 1
-        return self.output.query.evidence(*self.output.types)[0].coding.size
+        """How many numbers or candidates a group's answer has."""
+        return self.output.query.answer_width(*self.output.types)
 
 
 def encoding(coding: Coding, types: Columns) -> Stage:

@@ -1,0 +1,93 @@
+"""How good lists of answers are on public rows: many draws, where the exact laws of lists are out of reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from dp_polars._numeric.arrays import slices
+from dp_polars._queries.lists import Mistakes
+
+if TYPE_CHECKING:
+    from dp_polars._accounting.claims import Claim
+    from dp_polars._numeric.arrays import Ints
+    from dp_polars._queries.histograms import Histogram
+    from dp_polars._queries.lists import ListQuery
+    from dp_polars._queries.query import Columns
+
+# Draws of each list. A mean of so many is off by some 7 % of the standard deviation of one draw.
+DRAWS = 200
+# Both ends of a range are exceeded by so many of the draws at most.
+_BEYOND = DRAWS // 20
+# Rows of copied histograms, and answers, that are held at once.
+_CELLS = 1 << 20
+
+
+def law_of_lists(
+    query: ListQuery, types: Columns, everything: Histogram, kept: Histogram
+) -> Callable[[Claim], pl.DataFrame]:
+    """Return what estimates how good the lists are at a claim, from `DRAWS` draws, a row per group.
+
+    Parameters
+    ----------
+    query
+        Says how a list is drawn, and how wrong it is (`ListQuery.mistakes`).
+    everything, kept
+        The histogram of all rows, beside which a list is wrong, and of those that count, from which it is drawn.
+    """
+
+    def law(claim: Claim) -> pl.DataFrame:
+        asked = query.with_claim(claim)
+        most = max(1, _CELLS // (DRAWS * query.width))
+        sizes = np.maximum(everything.sizes, kept.sizes)
+        parts = [
+            _of_part(asked, types, everything.part(first, last), kept.part(first, last))
+            for first, last in slices(sizes, _CELLS // DRAWS, most)
+        ]
+        return pl.concat(parts) if parts else _of_part(asked, types, everything, kept)
+
+    return law
+
+
+def _of_part(query: ListQuery, types: Columns, everything: Histogram, kept: Histogram) -> pl.DataFrame:
+    """Return the row of each group: the columns of `simulate` that its law fills."""
+    codes, mistakes = _draws(query, types, everything, kept)
+    right, wrong, ranks = mistakes
+    if query.is_ordered:  # each answer of a list lies on a line of its own
+        ends = np.sort(codes, axis=0)[[_BEYOND, DRAWS - 1 - _BEYOND]]
+    else:  # from the worst list to the best
+        order = np.argsort(-wrong, axis=0, kind="stable")[[_BEYOND, DRAWS - 1 - _BEYOND]]
+        ends = np.take_along_axis(codes, order[:, :, None], axis=0)
+    return pl.DataFrame(
+        {
+            "true_answer": query.named(query.true_codes(everything, *types), *types),
+            "probability_true": right.mean(axis=0),
+            "expected_error": wrong.mean(axis=0),
+            "expected_rank_error": None if ranks is None else ranks.mean(axis=0),
+            "answer_5": query.named(ends[0], *types),
+            "answer_95": query.named(ends[1], *types),
+        },
+        schema_overrides={"expected_rank_error": pl.Float64},
+    ).with_columns(
+        pl.when(pl.Series(everything.totals > 0)).then(pl.col(name)).alias(name)
+        for name in ("true_answer", "probability_true", "expected_error", "expected_rank_error")
+    )
+
+
+def _draws(query: ListQuery, types: Columns, everything: Histogram, kept: Histogram) -> tuple[Ints, Mistakes]:
+    """Return `DRAWS` lists of each group, shape (draws, g, width), and how wrong they are, shape (draws, g)."""
+    groups, drawn, mistakes = len(kept.sizes), [], []
+    copies = min(DRAWS, max(1, _CELLS // max(1, len(kept.codes), len(everything.codes), groups * query.width)))
+    for start in range(0, DRAWS, copies):
+        number = min(copies, DRAWS - start)
+        drawn.append(query.draw_codes(kept.repeated(number), *types))
+        mistakes.append(query.mistakes(drawn[-1], everything.repeated(number), *types))
+    right, wrong = (np.concatenate([getattr(each, name) for each in mistakes]) for name in ("right", "wrong"))
+    ranks = [each.ranks for each in mistakes if each.ranks is not None]
+    shape = DRAWS, groups
+    return np.concatenate(drawn).reshape(*shape, query.width), Mistakes(
+        right.reshape(shape), wrong.reshape(shape), np.concatenate(ranks).reshape(shape) if ranks else None
+    )
