@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 
 from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, as_expression
 from dp_polars._queries.argmax import ask_argmax
-from dp_polars._queries.choices import ask_mode, ask_quantile
+from dp_polars._queries.choices import ask_mode
+from dp_polars._queries.quantile_lists import ask_quantiles
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from dp_polars._numeric.numbers import Number
     from dp_polars._queries.candidates import Values
 
@@ -107,7 +110,7 @@ def mode(
 
 def quantile(
     column: IntoColumn,
-    alpha: Number,
+    alpha: Number | Iterable[Number],
     candidates: Values,
     *,
     epsilon: Number | None = None,
@@ -159,7 +162,7 @@ def quantile(
     >>> df.select(dpp.quantile("age", 0.9, range(0, 121), epsilon=2)).item()
     40
     """
-    query = ask_quantile(
+    query = ask_quantiles(
         alpha,
         candidates,
         epsilon=epsilon,

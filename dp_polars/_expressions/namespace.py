@@ -11,6 +11,8 @@ from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._expressions.sharing import share
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from dp_polars._numeric.numbers import Number
     from dp_polars._queries.candidates import Values
 
@@ -70,7 +72,7 @@ class PrivateNamespace:
 
     def quantile(
         self,
-        alpha: Number,
+        alpha: Number | Iterable[Number],
         candidates: Values,
         *,
         epsilon: Number | None = None,
@@ -79,7 +81,7 @@ class PrivateNamespace:
         neighboring_relation: str = "add_or_remove_one",
         mechanism: str | None = None,
     ) -> PrivateExpr:
-        """Select the candidate nearest to the α-quantile of each group: see `dp_polars.quantile`."""
+        """Select the candidate nearest to the α-quantile of each group, or to several: see `dp_polars.quantile`."""
         return choices.quantile(
             self.expr,
             alpha,

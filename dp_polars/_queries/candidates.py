@@ -115,12 +115,11 @@ class Points(_Listed):
 
     def places(self) -> NDArray[np.float64]:
         """Return how far each candidate is from the first one, in `distance_unit`."""
-        if self.dtype.is_float():
-            places: NDArray[np.float64] = column_types.floats(self.values)
-            return np.subtract(places, places[0])
-        physical = column_types.integers(self.values)
-        tick = Fraction(column_types.tick(self.dtype) or 1) / distance_unit(self.dtype)[1]
-        return np.multiply(physical - physical[0], float(tick), dtype=np.float64)
+        tick = column_types.tick(self.dtype)
+        values = column_types.floats(self.values) if tick is None else column_types.integers(self.values)
+        unit = float(Fraction(tick or 1) / distance_unit(self.dtype)[1])
+        places: NDArray[np.float64] = np.multiply(values - values[0], unit, dtype=np.float64)
+        return places
 
     def __str__(self) -> str:
         return plural(self.size, "candidate")

@@ -84,7 +84,9 @@ class Grid:
 
     def distances(self, steps: NDArray[np.floating] | NDArray[np.integer]) -> NDArray[np.float64]:
         """Return so many steps in `distance_unit`."""
-        return np.multiply(steps, float(self.step / distance_unit(self.dtype)[1]), dtype=np.float64)
+        step = float(self.step / distance_unit(self.dtype)[1])
+        distances: NDArray[np.float64] = np.multiply(steps, step, dtype=np.float64)
+        return distances
 
     def __repr__(self) -> str:
         first, last = self.take(np.array([0, self.size - 1]))

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_polars._numeric.arrays import Ints, lengths_from, offsets, owners, run_starts
+from dp_polars._numeric.arrays import Ints, lengths_from, offsets, owners, run_starts, slices
+from dp_polars._numeric.threads import in_parallel
+
+# Rows, and cells of a dense histogram, that a thread works on before it takes the next.
+_SLICE_ROWS = 1 << 21
+_SLICE_CELLS = 1 << 19
 
 
 @dataclass(frozen=True)
@@ -46,9 +52,46 @@ class Histogram:
     @classmethod
     def of_rows(cls, codes: NDArray[np.integer], weights: Ints | None, lengths: Ints, size: int) -> Histogram:
         """Return the histogram of rows, group after group; rows with the code `size` are ignored."""
-        counts = np.flatnonzero(codes < size)
-        own = None if weights is None else weights[counts]
-        return cls.of_pairs(owners(lengths)[counts], codes[counts].astype(np.int64), own, len(lengths))
+        if weights is not None:
+            counts = np.flatnonzero(codes < size)
+            return cls.of_pairs(owners(lengths)[counts], codes[counts].astype(np.int64), weights[counts], len(lengths))
+        dense = len(lengths) * (size + 1) <= len(codes) + _SLICE_CELLS
+        most = max(1, _SLICE_CELLS // (size + 1)) if dense else _SLICE_ROWS
+        count = cls._of_few_codes if dense else cls._of_many_codes
+        bounds = offsets(lengths)
+        parts = in_parallel(
+            lambda a, b: count(codes[bounds[a] : bounds[b]], lengths[a:b], size),
+            list(slices(lengths, _SLICE_ROWS, most)),
+        )
+        return cls.joined(parts)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Histogram]) -> Histogram:
+        """Return the histogram of the groups of all parts."""
+        nothing = np.empty(0, np.int64)
+        return cls(
+            *(np.concatenate([nothing, *(getattr(part, name) for part in parts)]) for name in cls.__dataclass_fields__)
+        )
+
+    @classmethod
+    def _of_few_codes(cls, codes: NDArray[np.integer], lengths: Ints, size: int) -> Histogram:
+        """Count with a counter for every code of every group."""
+        cells = np.bincount(_cells(codes, lengths, size), minlength=len(lengths) * (size + 1))
+        counts = cells.reshape(len(lengths), size + 1)[:, :size]
+        groups, occupied = np.nonzero(counts)
+        return cls.of_cells(groups, occupied, counts[groups, occupied], len(lengths))
+
+    @classmethod
+    def _of_many_codes(cls, codes: NDArray[np.integer], lengths: Ints, size: int) -> Histogram:
+        """Count by sorting."""
+        if not len(lengths) * (size + 1) < 2**63:
+            counts = np.flatnonzero(codes < size)
+            return cls.of_pairs(owners(lengths)[counts], codes[counts].astype(np.int64), None, len(lengths))
+        cells = np.sort(_cells(codes, lengths, size))
+        first = run_starts(cells)
+        groups, occupied = np.divmod(cells[first], size + 1)
+        kept = occupied < size
+        return cls.of_cells(groups[kept], occupied[kept], lengths_from(first, len(cells))[kept], len(lengths))
 
     def with_code(self, code: int, weight: int) -> Histogram:
         """Return the histogram with one more code, above all others, of the same weight in every group."""
@@ -70,3 +113,10 @@ class Histogram:
         ends = offsets(self.sizes)
         rows = slice(ends[first], ends[last])
         return Histogram(self.codes[rows], self.weights[rows], self.sizes[first:last])
+
+
+def _cells(codes: NDArray[np.integer], lengths: Ints, size: int) -> Ints:
+    """Return a number for the group and code of each row, ascending with the group and then with the code."""
+    cells = np.repeat(np.arange(len(lengths)) * (size + 1), lengths)
+    np.add(cells, codes, out=cells, casting="unsafe")  # uint64 codes would make floats
+    return cells
