@@ -23,7 +23,7 @@ from dp_polars._numeric.threads import in_parallel
 from dp_polars._numeric.words import WordSource, system_words
 from dp_polars._queries.cells import Cells
 from dp_polars._queries.drawing import Draw, draw_from_slots, far_gap, near_ranks
-from dp_polars._queries.scores import QuantileScore, Runs, Slots, quantile_slots
+from dp_polars._queries.scores import QuantileScore, Runs, Slots, merged_quantile_slots
 
 if TYPE_CHECKING:
     from dp_polars._accounting.claims import Mechanism
@@ -219,9 +219,9 @@ def _draw_one(draw: Draw, cells: Cells, low: Ints, high: Ints) -> tuple[Ints, Ce
             known[group] = own.drawn(np.zeros(1, np.int64), own.totals, words)[0]
         own = known[group]
         every = _runs(own, np.zeros(1, np.int64), own.sizes)
-        return quantile_slots(every, draw.size, alpha, low[[group]], high[[group]] + 1)
+        return merged_quantile_slots(every, alpha, low[[group]], high[[group]] + 1)
 
-    slots = quantile_slots(runs, draw.size, alpha, least, most + 1)
+    slots = merged_quantile_slots(runs, alpha, least, most + 1)
     code, offset = draw_from_slots(draw, slots, (least - low) + (high - most), complete)
     return code + offset, cells.replaced(known) if known else cells
 
