@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dp_polars._expressions import expressions
-from dp_polars._queries import argmax, choices
+from dp_polars._queries import argmax, choices, quantile_trees
 
 
 @dataclass
@@ -42,4 +42,5 @@ def forbid(monkeypatch) -> None:
         raise AssertionError("something was drawn")
 
     monkeypatch.setattr(choices, "draw_from_rows", refuse)
+    monkeypatch.setattr(quantile_trees, "_draw_one", refuse)
     monkeypatch.setattr(argmax, "best_rows", refuse)

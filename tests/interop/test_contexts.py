@@ -63,7 +63,7 @@ def test_frames_that_are_no_plans(frame, calls, expr, truth):
     assert grouped["y"].to_list() == [truth(g) for g in range(GROUPS)]
     assert frame.select(expr().over("g")).to_series().to_list() == [truth(g) for g in frame["g"]]
     for g, part in frame.group_by("g"):
-        assert part.select(expr()).item() == truth(g[0])
+        assert part.select(expr()).to_series().to_list() == [truth(g[0])]
     assert sorted(calls.drawn) == [1] * GROUPS + [GROUPS] * 2
 
 
@@ -84,8 +84,8 @@ ALL_ROWS = {
 @by_query
 def test_all_rows_get_the_same_answer_from_one_draw(frame, calls, expr, truth, context, engine):
     last = frame.filter(G == GROUPS - 1).lazy()
-    answers = set(context(last, expr()).collect(engine=engine)["y"])
-    assert answers == {truth(GROUPS - 1)}
+    answers = context(last, expr()).collect(engine=engine)["y"].to_list()
+    assert answers == [truth(GROUPS - 1)] * max(len(answers), 1)
     assert calls.drawn == [1]
     assert calls.encoded in ([], [ROWS])
 
@@ -239,7 +239,8 @@ def test_plans_are_resolved_and_explained_without_a_draw(frame, monkeypatch, exp
     for context in [*BY_GROUP.values(), *ALL_ROWS.values()]:
         plan = context(frame.lazy(), expr())
         dtype = plan.collect_schema()["y"]
-        assert dtype in (pl.Int64, pl.Float64, pl.String, pl.Enum(["a", "b", "c"]), pl.UInt32, pl.Null)
+        answer = dtype.inner if isinstance(dtype, pl.List) else dtype
+        assert answer in (pl.Int64, pl.Float64, pl.String, pl.Enum(["a", "b", "c"]), pl.UInt32, pl.Null)
         for optimized in (True, False):
             plan.explain(optimized=optimized)
             plan.explain(optimized=optimized, format="tree")
@@ -287,7 +288,8 @@ def test_results_in_pieces_are_one_draw(files, calls, expr, truth, tmp_path):
     plan = pl.scan_parquet(files).with_columns(y=expr())
     plan.sink_parquet(tmp_path / "answers.parquet")
     assert pl.read_parquet(tmp_path / "answers.parquet")["y"].n_unique() == 1
-    assert len({piece["y"][0] for piece in plan.collect_batches(chunk_size=50, engine="streaming")}) == 1
+    pieces = plan.collect_batches(chunk_size=50, engine="streaming")
+    assert len({str(piece["y"].to_list()[0]) for piece in pieces}) == 1
     assert calls.drawn == [1, 1]
 
 

@@ -23,7 +23,8 @@ def law_of(name):
 
 
 def as_codes(answers):
-    """Positions among the candidates (or rows)."""
+    """Positions among the candidates (or rows); of lists, of their only answer."""
+    answers = answers.list.first() if answers.dtype == pl.List else answers
     values = answers.to_numpy()
     return (values * 2 if answers.dtype == pl.Float64 else values).astype(np.int64)
 
