@@ -10,10 +10,9 @@ from dp_polars._queries.choices import ask_mode
 from dp_polars._queries.quantile_lists import ask_quantiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from dp_polars._numeric.numbers import Number
     from dp_polars._queries.candidates import Values
+    from dp_polars._queries.quantile_lists import Alphas
 
 
 def mode(
@@ -110,7 +109,7 @@ def mode(
 
 def quantile(
     column: IntoColumn,
-    alpha: Number | Iterable[Number],
+    alpha: Number | Alphas,
     candidates: Values,
     *,
     epsilon: Number | None = None,
@@ -129,7 +128,8 @@ def quantile(
     column
         The column's name, or an expression with one output: numbers, dates, datetimes, times or durations.
     alpha
-        Strictly between 0 and 1, with a denominator of at most 10,000. Or a list of such numbers, strictly ascending.
+        Strictly between 0 and 1, with a denominator of at most 10,000. Or such numbers in a list, a tuple or
+        a NumPy array, strictly ascending.
     candidates
         The public answers: a `dp_polars.grid` or a range, which are never materialised, or a list, Series or Arrow
         array without nulls, NaN and repetitions, in any order. Never take them from the data.

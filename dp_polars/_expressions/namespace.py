@@ -11,10 +11,9 @@ from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._expressions.sharing import share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from dp_polars._numeric.numbers import Number
     from dp_polars._queries.candidates import Values
+    from dp_polars._queries.quantile_lists import Alphas
 
 
 @share
@@ -72,7 +71,7 @@ class PrivateNamespace:
 
     def quantile(
         self,
-        alpha: Number | Iterable[Number],
+        alpha: Number | Alphas,
         candidates: Values,
         *,
         epsilon: Number | None = None,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -22,9 +21,16 @@ from dp_polars._queries.lists import ListQuery, Mistakes, in_lists
 from dp_polars._queries.quantile_trees import Node, TreeDraw, digit_bits, levels_of, rows_off, tree
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
     from dp_polars._accounting.claims import NeighboringRelation
     from dp_polars._queries.candidates import Values
     from dp_polars._queries.histograms import Histogram
+
+# Quantiles that are asked for at once.
+Alphas: TypeAlias = "Sequence[Number] | NDArray[np.floating]"
 
 # Of a quantile of a part of the rows: then the gaps of 2**38 rows fit into 62 bits.
 _LARGEST_DENOMINATOR = 2**24
@@ -165,7 +171,7 @@ class QuantileList(ListQuery):
 
 
 def ask_quantiles(
-    alpha: Number | Iterable[Number],
+    alpha: Number | Alphas,
     candidates: Values,
     *,
     epsilon: Number | None,
@@ -175,7 +181,8 @@ def ask_quantiles(
     mechanism: str | None,
 ) -> Quantile | QuantileList:
     """Return the query of these arguments: of one quantile where a number is given."""
-    if not isinstance(alpha, Iterable) or isinstance(alpha, str):
+    # No Series: it may be a private column, given by mistake, and a message would show its values.
+    if not isinstance(alpha, (list, tuple, np.ndarray)):
         return ask_quantile(
             alpha,
             candidates,
@@ -203,13 +210,10 @@ def ask_quantiles(
     return QuantileList(exact, ordered(candidates), claim)
 
 
-def _checked(alphas: Iterable[Any]) -> tuple[Fraction, ...]:
+def _checked(alphas: Alphas) -> tuple[Fraction, ...]:
     """Return the quantiles of a list, which must ascend."""
     if isinstance(alphas, np.ndarray) and alphas.ndim != 1:
         msg = f"alpha must be a number or a list of numbers, got an array of {alphas.ndim} dimensions."
-        raise TypeError(msg)
-    if isinstance(alphas, (set, frozenset, dict)):
-        msg = f"alpha must be a number or a list of numbers, got {type(alphas).__name__}.\n\nHint: sorted(…)."
         raise TypeError(msg)
     exact = tuple(as_alpha(f"alpha[{i}]", alpha) for i, alpha in enumerate(alphas))
     if not exact:

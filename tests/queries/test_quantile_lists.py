@@ -76,13 +76,7 @@ def test_of_the_quantiles_that_may_stand_at_the_top_the_one_nearest_to_the_middl
 
 def test_a_number_is_one_quantile_and_a_list_is_a_list():
     assert isinstance(asked(0.5), Quantile)
-    for alphas in (
-        [0.5],
-        (0.25, 0.5),
-        np.array([0.25, 0.5]),
-        pl.Series([0.25, 0.5]),
-        iter([Fraction(1, 4), Decimal("0.5")]),
-    ):
+    for alphas in ([0.5], (0.25, 0.5), np.array([0.25, 0.5]), [Fraction(1, 4), Decimal("0.5")]):
         query = asked(alphas)
         assert query.width == len(query.alphas) in (1, 2)
         assert query.fixed_type == pl.List(pl.Int64)
@@ -105,8 +99,8 @@ def test_a_number_is_one_quantile_and_a_list_is_a_list():
         (["0.5"], TypeError, r"alpha\[0\] must be a number"),
         ([[0.5]], TypeError, r"alpha\[0\] must be a number"),
         ("0.5", TypeError, "alpha must be a number"),
-        ({0.25, 0.5}, TypeError, r"got set.\n\nHint: sorted"),
-        ({0.5: 1}, TypeError, "got dict"),
+        ({0.25, 0.5}, TypeError, "alpha must be a number .*, got set"),
+        (pl.Series([0.25, 0.5]), TypeError, "alpha must be a number .*, got Series"),
         (np.array([[0.5]]), TypeError, "an array of 2 dimensions"),
         (
             [Fraction(1234, 9973), Fraction(5003, 9949), Fraction(7001, 9967)],
