@@ -225,7 +225,7 @@ def ask_mode(
 
 
 def ask_quantile(
-    alpha: Number,
+    alpha: object,
     candidates: Values,
     *,
     epsilon: Number | None,
@@ -240,7 +240,7 @@ def ask_quantile(
     return Quantile(exact, ordered(candidates), claim)
 
 
-def as_alpha(name: str, value: Number) -> Fraction:
+def as_alpha(name: str, value: object) -> Fraction:
     """Return which quantile is asked for, as an exact fraction."""
     exact = as_fraction(name, value)
     if not 0 < exact < 1:
