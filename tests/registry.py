@@ -356,6 +356,12 @@ LAWS = {
         Fraction(4, 6),
         "exponential",
     ),
+    "a list of one quantile": (
+        lambda f: X.dp.quantile([0.25], range(6), epsilon=Fraction(2) * f),
+        quantile_scores(COUNTS, 1, 4),
+        Fraction(2, 6),
+        "permute_and_flip",
+    ),
     "argmax": (
         lambda f: (X * X).dp.argmax(sensitivity=4, epsilon=f),
         [x * x for x in _OFFERED],
@@ -405,6 +411,11 @@ TRUE_ANSWERS = {
     "median": (lambda: X.dp.median(range(-10, 61), **SURE), lambda g: g),
     "median of values": (lambda: (X + 0).dp.median(range(-10, 61), **SURE), lambda g: g),
     "median of some": (lambda: X.filter(X >= G).dp.median(dpp.grid(-10, 60, step=0.5), rho=10**9), lambda g: g),
+    "quantiles": (lambda: X.dp.quantile([0.3, 0.5, 0.7], range(-10, 61), **SURE), lambda g: [g] * 3),
+    "quantiles of values": (
+        lambda: (X + 0).dp.quantile([0.1, 0.5, 0.9], dpp.grid(-10, 60, step=0.5), **SURE),
+        lambda g: [g - 7, g, g + 9],
+    ),
     "mode": (lambda: S.dp.mode(["c", "b", "a"], **SURE), lambda g: "abc"[g % 3]),
     "mode of values": (lambda: S.filter(S.is_not_null()).dp.mode(["c", "b", "a"], rho=10**9), lambda g: "abc"[g % 3]),
     "mode of enums": (lambda: S.cast(pl.Enum(["a", "b", "c"])).dp.mode(**SURE), lambda g: "abc"[g % 3]),

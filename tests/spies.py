@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dp_polars._expressions import expressions
-from dp_polars._queries import argmax, choices, tops
+from dp_polars._queries import argmax, choices, quantile_trees, tops
 
 
 @dataclass
@@ -46,6 +46,7 @@ def forbid(monkeypatch) -> None:
         (choices, "draw_groups"),
         (choices, "lead_groups"),
         (choices, "lead_from_rows"),
+        (quantile_trees, "_draw_one"),
         (tops, "peel"),
         (tops, "draw_jointly"),
         (argmax, "best_rows"),

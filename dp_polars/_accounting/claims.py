@@ -158,13 +158,15 @@ class Claim:
         "permute_and_flip" or "exponential", of a choice; "discrete_laplace" or "discrete_gaussian", of a number.
     score_range
         R: the most that one row (one person, for counts of people; one neighbour, for scores of the caller's own)
-        can change the difference of two scores, or a number that gets noise, under `neighboring_relation`.
+        can change the difference of two scores, or a number that gets noise, under `neighboring_relation`. Of a list of
+        quantiles it is 1, or 2 under "replace_one": a draw whose scores have another range R has the rate λ/R.
     contributions
         How one person's rows may spread over the groups.
     neighboring_relation
         "add_or_remove_one", "replace_one", or None where the caller's sensitivity implies it.
     draws
-        How many draws share the loss equally, each of them at `rate`: two for a mean.
+        How many draws share the loss equally, each of them at `rate`: two for a mean; for a list of quantiles the
+        levels of its tree, each of which draws once from every row.
     lead
         Whether a choice is released with its lead. That changes nothing in epsilon. In rho it is charged as whatever
         has the same epsilon.
@@ -205,12 +207,7 @@ class Claim:
             check_relation(self.neighboring_relation)
         share = Loss(self.loss.value / self.draws, self.loss.unit)
         rate = _scaled_rate(share, self.charged_as, self.contributions) / self.score_range
-        if not _SMALLEST_RATE <= rate <= _LARGEST_RATE:
-            msg = (
-                f"{self.loss.unit} over the range of the score must lie between 2**-1000 and 2**1000, got {self.loss}."
-            )
-            raise ValueError(msg)
-        object.__setattr__(self, "rate", rate)
+        object.__setattr__(self, "rate", check_rate(rate, self.loss))
 
     @classmethod
     def of(
@@ -259,6 +256,14 @@ class Claim:
             return self.loss.value
         x = self.rate * self.score_range * distance
         return self.draws * scaled_cost(unit, self.charged_as, x, self.contributions)
+
+
+def check_rate(rate: Fraction, loss: Loss) -> Fraction:
+    """Return the rate of a draw that a loss pays for, if the racing floats hold it."""
+    if not _SMALLEST_RATE <= rate <= _LARGEST_RATE:
+        msg = f"{loss.unit} over the range of the score must lie between 2**-1000 and 2**1000, got {loss}."
+        raise ValueError(msg)
+    return rate
 
 
 def scaled_cost(unit: Unit, mechanism: Mechanism, x: Fraction, contributions: Contributions) -> Fraction:

@@ -8,11 +8,13 @@ import polars as pl
 
 from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, as_expression
 from dp_polars._queries.argmax import ask_argmax
-from dp_polars._queries.choices import ask_mode, ask_quantile
+from dp_polars._queries.choices import ask_mode
+from dp_polars._queries.quantile_lists import ask_quantiles
 
 if TYPE_CHECKING:
     from dp_polars._numeric.numbers import Number
     from dp_polars._queries.candidates import Values
+    from dp_polars._queries.quantile_lists import Alphas
 
 
 def mode(
@@ -130,7 +132,7 @@ def mode(
 
 def quantile(
     column: IntoColumn,
-    alpha: Number,
+    alpha: Number | Alphas,
     candidates: Values,
     *,
     epsilon: Number | None = None,
@@ -139,17 +141,18 @@ def quantile(
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
-    r"""Select the candidate nearest to the lower α-quantile of each group.
+    r"""Select the candidate nearest to the lower α-quantile of each group, or the candidates nearest to several.
 
     The answer is `epsilon`-differentially private (or `rho`-zCDP) under `neighboring_relation` for a person with at
-    most `contributions` rows, over all groups together.
+    most `contributions` rows, over all groups together, and over all quantiles of a list together.
 
     Parameters
     ----------
     column
         The column's name, or an expression with one output: numbers, dates, datetimes, times or durations.
     alpha
-        Strictly between 0 and 1, with a denominator of at most 10,000.
+        Strictly between 0 and 1, with a denominator of at most 10,000. Or such numbers in a list, a tuple or
+        a NumPy array, strictly ascending.
     candidates
         The public answers: a `dp_polars.grid` or a range, which are never materialised, or a list, Series or Arrow
         array without nulls, NaN and repetitions, in any order. Never take them from the data.
@@ -159,12 +162,14 @@ def quantile(
     Returns
     -------
     PrivateExpr
-        One answer per group, of the candidates' type. Every evaluation is a release: collecting twice pays twice.
+        One answer per group, of the candidates' type; for a list of quantiles a List of that type, in the order of the
+        list and never decreasing. Every evaluation is a release: collecting twice pays twice.
 
     Raises
     ------
     TypeError, ValueError
-        As for `mode`.
+        As for `mode`. Also if a list of quantiles is empty, repeats one or does not ascend, or if its fractions have
+        so different denominators that a quantile of a part of the rows has one above 2**24.
 
     Notes
     -----
@@ -174,6 +179,12 @@ def quantile(
     N in all; R = 2·max(num, den − num) per row. At α = 1/2 it is the median score of McKenna & Sheldon 2020
     (arXiv 2010.12603, Section 6). A group without rows draws uniformly.
 
+    A list is drawn by ApproximateQuantiles (Kaplan, Schnapp & Stemmer 2022, arXiv 2110.05429): a middle quantile first,
+    and the others from the rows on either side of its answer. A row is in one part of each level, so m quantiles cost
+    L = ⌈log₂(m + 1)⌉ levels, and each draw has the loss epsilon/L or rho/L, where m separate ones would have 1/m each.
+    Rows that equal an answer are divided by a second digit, which is random, of 20 bits and never published. The
+    claim's `draws` are the levels; its `rate` is for a range of 1, and a draw whose score has the range R has rate/R.
+
     Examples
     --------
     >>> import polars as pl
@@ -181,8 +192,10 @@ def quantile(
     >>> df = pl.DataFrame({"age": [40] * 200})
     >>> df.select(dpp.quantile("age", 0.9, range(0, 121), epsilon=2)).item()
     40
+    >>> df.select(dpp.quantile("age", [0.25, 0.5, 0.75], range(0, 121), epsilon=8)).item().to_list()
+    [40, 40, 40]
     """
-    query = ask_quantile(
+    query = ask_quantiles(
         alpha,
         candidates,
         epsilon=epsilon,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dp_polars._expressions.expressions import IntoColumn
     from dp_polars._numeric.numbers import Number
     from dp_polars._queries.candidates import Values
+    from dp_polars._queries.quantile_lists import Alphas
 
 
 @share
@@ -79,7 +80,7 @@ class PrivateNamespace:
 
     def quantile(
         self,
-        alpha: Number,
+        alpha: Number | Alphas,
         candidates: Values,
         *,
         epsilon: Number | None = None,
@@ -88,7 +89,7 @@ class PrivateNamespace:
         neighboring_relation: str = "add_or_remove_one",
         mechanism: str | None = None,
     ) -> PrivateExpr:
-        """Select the candidate nearest to the α-quantile of each group: see `dp_polars.quantile`."""
+        """Select the candidate nearest to the α-quantile of each group, or to several: see `dp_polars.quantile`."""
         return choices.quantile(
             self.expr,
             alpha,

@@ -12,8 +12,8 @@ Ints: TypeAlias = "NDArray[np.int64]"
 SignedInts: TypeAlias = "NDArray[np.signedinteger]"  # of 32 bits where they suffice: half the time
 
 
-def offsets(lengths: Ints) -> Ints:
-    """Return where each group begins, and where the last one ends."""
+def offsets(lengths: Ints | NDArray[np.bool_]) -> Ints:
+    """Return where each group begins, and where the last one ends; of marks, how many there are before each place."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
 
 

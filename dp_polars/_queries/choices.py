@@ -323,7 +323,7 @@ def _weights_of(max_weight: Number | None, step: Number | None, *, weighted: boo
 
 
 def ask_quantile(
-    alpha: Number,
+    alpha: object,
     candidates: Values,
     *,
     epsilon: Number | None,
@@ -333,21 +333,27 @@ def ask_quantile(
     mechanism: str | None,
 ) -> Quantile:
     """Return the query of these arguments."""
-    loss, exact = Loss.of(epsilon=epsilon, rho=rho), as_fraction("alpha", alpha)
+    loss, exact = Loss.of(epsilon=epsilon, rho=rho), as_alpha("alpha", alpha)
+    claim = _claim_of(QuantileScore(exact), loss, contributions, neighboring_relation, mechanism)
+    return Quantile(exact, ordered(candidates), claim)
+
+
+def as_alpha(name: str, value: object) -> Fraction:
+    """Return which quantile is asked for, as an exact fraction."""
+    exact = as_fraction(name, value)
     if not 0 < exact < 1:
         msg = (
-            f"alpha must lie strictly between 0 and 1, got {alpha!r}.\n\n"
+            f"{name} must lie strictly between 0 and 1, got {value!r}.\n\n"
             "Hint: 0.5 is the median, 0.9 the 90th percentile."
         )
         raise ValueError(msg)
     if not exact.denominator <= _LARGEST_DENOMINATOR:
         msg = (
-            f"alpha must be a fraction with a denominator of at most {_LARGEST_DENOMINATOR:,}, got {alpha!r}.\n\n"
+            f"{name} must be a fraction with a denominator of at most {_LARGEST_DENOMINATOR:,}, got {value!r}.\n\n"
             "Hint: round it to four decimals."
         )
         raise ValueError(msg)
-    claim = _claim_of(QuantileScore(exact), loss, contributions, neighboring_relation, mechanism)
-    return Quantile(exact, ordered(candidates), claim)
+    return exact
 
 
 def _claim_of(

@@ -168,11 +168,11 @@ def _draw_by_ranks(draw: Draw, alpha: Fraction, lengths: Ints, rows_of: Callable
             rows = np.sort(rows_of(order[[position]]), axis=1)
             return scores.slots_of_ranks(rows, 0, _totals(rows, draw.size), draw.size, alpha)
 
-        first, offset = _draw_from_slots(draw, Slots.concatenate(slots), np.concatenate(left_out), complete)
+        first, offset = draw_from_slots(draw, Slots.concatenate(slots), np.concatenate(left_out), complete)
         drawn[order] = first + offset
         waiting.clear()
 
-    far = _far(draw, alpha)
+    far = far_gap(draw, alpha)
     for groups in _of_like_length(lengths, 2 * far // alpha.denominator + 4):
         waiting.append((groups, *_near_slots(rows_of(groups), draw.size, alpha, far)))
         if sum(len(slots.gaps) for _, slots, _ in waiting) >= _CHUNK:
@@ -219,7 +219,7 @@ def _totals(rows: SignedInts, size: int) -> Ints:
 def _near_slots(rows: SignedInts, size: int, alpha: Fraction, far: int) -> tuple[Slots, Ints]:
     """Return slots of the quantiles, and how many codes they leave out, all with a gap of at least `far`."""
     totals = _totals(rows, size)
-    first, last = _near_ranks(totals, alpha, far)
+    first, last = near_ranks(totals, alpha, far)
     low, high = int(first.min()), min(int(last.max()) + 1, rows.shape[1])
     if rows.shape[1] < _LONG:
         rows = _ranked(rows, low, high)
@@ -262,12 +262,12 @@ def _ranked_of_many(rows: SignedInts, low: int, high: int) -> SignedInts:
     return np.concatenate([np.full(lowest, a), between, np.full(highest, b)])[low - below :]
 
 
-def _far(draw: Draw, alpha: Fraction) -> int:
+def far_gap(draw: Draw, alpha: Fraction) -> int:
     """Return a gap from which on candidates are far, at most more than any group has."""
     return min(math.ceil(Fraction(FAR) / draw.rate), 2**62 // alpha.denominator)
 
 
-def _near_ranks(totals: Ints, alpha: Fraction, far: int) -> tuple[Ints, Ints]:
+def near_ranks(totals: Ints, alpha: Fraction, far: int) -> tuple[Ints, Ints]:
     """Return, for each group, ranks outside which every candidate's gap is at least `far`."""
     num, den = alpha.numerator, alpha.denominator
     low = np.maximum((num * totals - far) // den - 1, 0)
@@ -321,10 +321,10 @@ def draw_from_runs(draw: Draw, runs: Runs) -> Ints:
 def _draw_near_runs(draw: Draw, alpha: Fraction, runs: Runs) -> Ints | None:
     """Draw quantiles from the runs near enough to matter; None where these are not far fewer than all.
 
-    A run is near where it has a row of a rank that `_near_ranks` lists.
+    A run is near where it has a row of a rank that `near_ranks` lists.
     """
     ends, before = np.cumsum(runs.sizes), starts(runs.totals)
-    first, last = _near_ranks(runs.totals, alpha, _far(draw, alpha))
+    first, last = near_ranks(runs.totals, alpha, far_gap(draw, alpha))
     running = runs.upto if len(ends) == 1 else runs.upto + np.repeat(before, runs.sizes)
     start = np.searchsorted(running, before + first, side="right")
     stop = np.minimum(np.searchsorted(running, before + last, side="right") + 1, ends)
@@ -343,20 +343,20 @@ def _draw_near_runs(draw: Draw, alpha: Fraction, runs: Runs) -> Ints | None:
         return draw.score.slots(whole, draw.size)
 
     slots = scores.quantile_slots(near, draw.size, alpha, low, high)
-    code, offset = _draw_from_slots(draw, slots, low + (draw.size - high), complete)
+    code, offset = draw_from_slots(draw, slots, low + (draw.size - high), complete)
     return code + offset
 
 
 def _draw_from_blocks(draw: Draw, runs: Runs) -> Ints:
     """Draw from the score blocks of a histogram, however few of its candidates are occupied."""
-    first, offset = _draw_from_slots(draw, draw.score.slots(runs, draw.size))
+    first, offset = draw_from_slots(draw, draw.score.slots(runs, draw.size))
     chosen, rest = first + offset, first < 0
     if rest.any():
         chosen[rest] = runs.nth_unoccupied(offset)[rest]
     return chosen
 
 
-def _draw_from_slots(
+def draw_from_slots(
     draw: Draw, slots: Slots, left_out: Ints | None = None, complete: Callable[[int], Slots] | None = None
 ) -> tuple[Ints, Ints]:
     """Return, for each group, the first code of the slot drawn, and how far after it the code drawn lies.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_polars._numeric.arrays import Ints, SignedInts, offsets, owners, positions, reduced
+from dp_polars._numeric.arrays import Ints, SignedInts, offsets, owners, positions, reduced, starts
 
 if TYPE_CHECKING:
     from dp_polars._accounting.claims import NeighboringRelation
@@ -130,6 +130,36 @@ def quantile_slots(
     kept = m.ravel() > 0
     sizes = np.add.reduceat(kept, 2 * heads, dtype=np.int64)
     return Slots(gaps.ravel()[kept], first.ravel()[kept], m.ravel()[kept], sizes)
+
+
+def merged_quantile_slots(runs: Runs, alpha: Fraction, low: Ints, high: Ints) -> Slots:
+    """Return the slots of `quantile_slots`, those of one gap beside each other as one: half as many. Some are empty.
+
+    Below the quantile an occupied code has the gap of the stretch after it, beyond it that of the stretch before it:
+    below, L rows are under the stretch, which are the rows up to the code. So a slot goes from one occupied code to the
+    next. `low` and `high` are as for `quantile_slots`; the runs must include that of the quantile, if there is one.
+    """
+    owner, entries = owners(runs.sizes), runs.sizes + 2
+    # Of each group: the stretch before the first run, the runs, the stretch after the last one.
+    ends = np.cumsum(entries)
+    heads, tails = ends - entries, ends - 1
+    aim = alpha.numerator * runs.totals
+    of_run = aim[owner]
+    below, upto = alpha.denominator * runs.below - of_run, alpha.denominator * runs.upto - of_run
+    at = np.arange(len(owner)) + 2 * owner + 1
+    gaps, first, stop = (np.empty(len(owner) + 2 * len(aim), np.int64) for _ in range(3))
+    gaps[at], first[at] = _gap(below, upto), runs.codes
+    stop[at] = runs.codes + 1
+    first[heads], stop[tails] = low, high
+    some = runs.sizes > 0
+    begins, lasts = starts(runs.sizes)[some], np.cumsum(runs.sizes)[some] - 1
+    stop[heads], first[tails] = high, high  # of a group without rows: everything, and nothing
+    stop[heads[some]], first[tails[some]] = runs.codes[begins], runs.codes[lasts] + 1
+    gaps[heads], gaps[tails] = 0, 1
+    gaps[heads[some]], gaps[tails[some]] = np.maximum(-below[begins], 0), upto[lasts] + 1
+    left, right = at[upto < 0], at[below >= 0]
+    stop[left], first[right] = first[left + 1], stop[right - 1]
+    return Slots(gaps, first, stop - first, entries)
 
 
 def slots_of_ranks(codes: SignedInts, low: int, totals: Ints, size: int, alpha: Fraction) -> Slots:

@@ -23,6 +23,7 @@ from dp_polars._numeric.numbers import Number, positive_fraction, positive_int
 from dp_polars.analysis._laws import LAPLACE, checked_scores
 from dp_polars.plot import _charts, _panels
 from dp_polars.plot._answers import answers as answers
+from dp_polars.plot._boxes import box as box
 from dp_polars.plot._charts import lines as lines
 
 if TYPE_CHECKING:

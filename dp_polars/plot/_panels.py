@@ -59,11 +59,11 @@ def over_losses(part: pl.DataFrame, title: str) -> list[Any]:
 
 def over_groups(part: pl.DataFrame, keys: list[str]) -> list[Any]:
     """Return the panels of one output at one loss: a mark per group."""
-    labels = _labels(part, keys)
+    named = labels(part, keys)
     part = part.with_row_index("rank")
     panels: list[Any] = []
     for column, title, scale, style in _measures(part):
-        y = alt.Y("rank:O", axis=None if panels else _charts.names_axis(labels))
+        y = alt.Y("rank:O", axis=None if panels else _charts.names_axis(named))
         x = alt.X(column, type="quantitative", scale=scale, axis=_charts.axis(title, **style))
         bars = alt.Chart(part.select("rank", column), width=170, height=alt.Step(20))
         panels.append(bars.mark_bar(color=_charts.COLORS[0], height={"band": 0.6}).encode(y=y, x=x, tooltip=column))
@@ -72,12 +72,12 @@ def over_groups(part: pl.DataFrame, keys: list[str]) -> list[Any]:
 
 def answers(released: pl.DataFrame, keys: list[str], numbers: list[str], texts: list[str]) -> list[Any]:
     """Return a panel of dots and ranges for each number, and one of words for each text."""
-    labels, ranked = _labels(released, keys), released.with_row_index("rank")
+    named, ranked = labels(released, keys), released.with_row_index("rank")
     height: Any = alt.Step(22)
     panels: list[Any] = []
 
     def rows() -> alt.Y:
-        return alt.Y("rank:O", axis=None if panels else _charts.names_axis(labels))
+        return alt.Y("rank:O", axis=None if panels else _charts.names_axis(named))
 
     for name in numbers:
         columns = [pl.col(column).cast(pl.Float64) for column in (name, *names_of_ends(name))]
@@ -98,7 +98,7 @@ def answers(released: pl.DataFrame, keys: list[str], numbers: list[str], texts: 
     return panels
 
 
-def _labels(part: pl.DataFrame, keys: list[str]) -> list[str]:
+def labels(part: pl.DataFrame, keys: list[str]) -> list[str]:
     """Return the names of the groups."""
     text = pl.concat_str([pl.col(key).cast(pl.String) for key in keys], separator=", ") if keys else pl.lit("all rows")
     return part.select(text.alias("group"))["group"].to_list()

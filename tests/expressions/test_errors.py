@@ -125,7 +125,6 @@ def test_alpha_has_a_small_denominator(alpha):
         (True, TypeError, "a number"),
         ("0.5", TypeError, "a number"),
         (None, TypeError, "a number"),
-        ([0.5], TypeError, "a number"),
     ],
 )
 def test_alpha_is_one_number(alpha, error, message):

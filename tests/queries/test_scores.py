@@ -13,7 +13,7 @@ from hypothesis import given
 from dp_polars._queries.candidates import ordered
 from dp_polars._queries.encoding import ordered_encoder
 from dp_polars._queries.grids import grid
-from dp_polars._queries.scores import CountScore, QuantileScore, Runs, quantile_slots
+from dp_polars._queries.scores import CountScore, QuantileScore, Runs, merged_quantile_slots, quantile_slots
 from tests.privacy.datasets import all_counts, gaps_of, scores_of
 
 ALPHAS = [Fraction(1, 2), Fraction(1, 4), Fraction(3, 4), Fraction(9, 10), Fraction(1, 10), Fraction(2, 7)]
@@ -144,3 +144,50 @@ def test_slots_of_many_candidates_and_rows_do_not_overflow():
     for below, upto in itertools.pairwise([0, 2**40]):
         exact.append(max(0, 9999 * total - 10000 * upto, 10000 * below - 9999 * total + 1))
     assert slots.gaps.tolist() == [exact[0], 9999 * total - 10000 * 2**40, 0]
+
+
+def gaps_in(slots, size):
+    """The gap of each candidate of each group; every one is in one slot."""
+    gaps = np.full((len(slots.sizes), size), -1)
+    owner = np.repeat(np.arange(len(slots.sizes)), slots.sizes)
+    for group, gap, first, m in zip(owner, slots.gaps, slots.first, slots.multiplicities, strict=True):
+        assert m >= 0
+        assert (gaps[group, first : first + m] == -1).all()
+        gaps[group, first : first + m] = gap
+    return gaps
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_merged_slots_have_the_gaps_of_the_definition(alpha):
+    counts = all_counts(4, 6)
+    runs = Runs.of_counts(np.nonzero(counts)[1], counts[counts > 0], (counts > 0).sum(axis=1))
+    nothing = np.zeros(len(counts), np.int64)
+    slots = merged_quantile_slots(runs, alpha, nothing, nothing + 4)
+    expected = gaps_of(counts, alpha)
+    expected[counts.sum(axis=1) == 0] = 0
+    assert (gaps_in(slots, 4) == expected).all()
+    assert (gaps_in(quantile_slots(runs, 4, alpha), 4) == expected).all()
+    assert (slots.sizes == runs.sizes + 2).all()
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_merged_slots_of_some_runs_are_those_of_all_there(alpha):
+    """Runs on both sides of the quantile are left out, and the candidates beside them; what is left has its gaps."""
+    counts = np.random.default_rng(0).integers(0, 4, (200, 12))
+    counts[:, ::3] = 0
+    runs = Runs.of_counts(np.nonzero(counts)[1], counts[counts > 0], (counts > 0).sum(axis=1))
+    expected = gaps_of(counts, alpha)
+    ends = np.cumsum(runs.sizes)
+    begins, places = ends - runs.sizes, []
+    for start, end, one in zip(begins.tolist(), ends.tolist(), counts, strict=True):
+        quantile = int(np.searchsorted(runs.codes[start:end], lower_quantile(one, alpha)))
+        places.append((start + max(quantile - 1, 0), min(start + quantile + 2, end)))
+    first, stop = np.array(places).T
+    at = np.concatenate([np.arange(a, b) for a, b in places])
+    near = Runs(runs.codes[at], runs.below[at], runs.upto[at], stop - first, runs.totals)
+    low = np.where(first > begins, runs.codes[first], 0)
+    high = np.where(stop < ends, runs.codes[stop - 1] + 1, 12)
+    found = gaps_in(merged_quantile_slots(near, alpha, low, high), 12)
+    inside = (np.arange(12) >= low[:, None]) & (np.arange(12) < high[:, None])
+    assert ((found == expected) == inside).all()
+    assert (found[~inside] == -1).all()

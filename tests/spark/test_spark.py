@@ -573,6 +573,38 @@ def test_a_huge_loss_gives_the_true_numbers_and_ranges_of_polars(spark, tmp_path
     assert (got["days_low"] <= got["days"]).all()
 
 
+def test_lists_of_quantiles_are_those_of_polars(spark):
+    """Of all kinds of candidates, beside other outputs; and a group without rows has a list like any other."""
+    days = [dt.date(2020, 1, 1) + dt.timedelta(days=i) for i in range(40)]
+    frame = pl.DataFrame({"g": ["a", "b"] * 400, "x": [i // 20 for i in range(800)]}).with_columns(
+        price=pl.col("x") * 0.5, day=pl.lit(days[0]) + pl.duration(days="x"), p=pl.int_range(pl.len()) % 300
+    )
+    huge, alphas = {"epsilon": 10**9}, [0.1, 0.5, 0.9]
+    query = (
+        dpp.protect("p", max_rows=3)
+        .group_by({"g": ["b", "none", "a"]})
+        .agg(
+            x=dpp.quantile("x", alphas, range(-5, 1_000_000), **huge),
+            price=dpp.quantile("price", alphas, dpp.grid(0, 1_000, step=0.000_001), **huge),
+            few=dpp.quantile("price", alphas, [0.0, 1.25, 9.0, 30.0], **huge),
+            day=dpp.quantile("day", alphas, dpp.grid(days[0], days[-1], step="1d"), **huge),
+            median=dpp.median("x", range(100), **huge),
+        )
+    )
+    released = dp_polars.spark.release(
+        query, to_spark(spark, frame, "g string, x bigint, price double, day date, p bigint")
+    )
+    assert released.schema["day"].dataType.simpleString() == "array<date>"
+    got, expected = to_polars(released), query.release(frame)
+    assert got.schema == expected.schema
+    known = pl.col("g") != "none"
+    assert_frame_equal(got.filter(known).sort("g"), expected.filter(known).sort("g"))
+    for name in ("x", "price", "few", "day"):
+        (nobody,) = got.filter(~known)[name].to_list()
+        assert len(nobody) == 3
+        assert nobody == sorted(nobody)
+
+
 def test_ranges_hold_the_true_number_and_are_those_of_the_noise(spark):
     query = (
         dpp.protect(None).group_by({"g": range(2_000)}).agg(n=dpp.len(epsilon=0.1), top=dpp.mode("id", [1], epsilon=1))

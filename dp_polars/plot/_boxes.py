@@ -1,0 +1,138 @@
+"""Released lists of five quantiles as boxes with whiskers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from dp_polars._engines.contract import names_of_ends
+from dp_polars._expressions.expressions import PrivateExpr
+from dp_polars._frames.query import PrivateQuery
+from dp_polars._numeric.extras import require
+from dp_polars._numeric.numbers import given, positive_int, show
+from dp_polars._queries.quantile_lists import QuantileList
+from dp_polars.plot import _charts, _panels
+
+if TYPE_CHECKING:
+    import altair as alt
+
+    from dp_polars._accounting.claims import Loss
+    from dp_polars._queries.query import Query
+else:
+    alt = require("altair", extra="plot")
+
+_FIVE = ("low", "box_low", "middle", "box_high", "high")
+_HINT = "dp_polars.quantile(column, [0.05, 0.25, 0.5, 0.75, 0.95], …) is such an output."
+
+
+def box(
+    released: pl.DataFrame, query: PrivateQuery | PrivateExpr, *, output: str | None = None, most: int = 30
+) -> alt.LayerChart:
+    """Plot released lists of five quantiles as boxes with whiskers, a row per group: a figure that can be handed on.
+
+    Groups are sorted by the middle quantile, the largest first. Nothing but the release is shown, so the figure is as
+    private as that. A group of few people has a box as sharp as any other: publish how many there are beside it.
+
+    Parameters
+    ----------
+    released
+        What the query released, or a part of its rows; one row per group.
+    query
+        What was asked: the query of a private frame, or the private expression of `group_by(…).agg(…)`.
+    output
+        The output that is shown. None: the only list of five quantiles.
+    most
+        How many groups are shown at most.
+
+    Returns
+    -------
+    altair.LayerChart
+        For each group a box from the second to the fourth quantile with a line at the third, and whiskers to the first
+        and the fifth.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described, or the answers are no numbers, dates or datetimes.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> stays = pl.DataFrame({"ward": ["A", "B"] * 300, "days": [1, 5, 3, 9, 2, 2] * 100})
+    >>> five = dpp.quantile("days", [0.05, 0.25, 0.5, 0.75, 0.95], range(31), epsilon=2)
+    >>> chart = box(stays.group_by("ward").agg(five), five)
+    """
+    if not isinstance(released, pl.DataFrame):
+        msg = f"released must be a DataFrame, got {type(released).__name__}."
+        raise TypeError(msg)
+    shown = positive_int("most", most)
+    lists, others, loss, under = _outputs_of(query)
+    name = _the_output(lists, output)
+    if name not in released.columns or not released.height:
+        msg = f"released must be a release of this query, with a column {name!r} and a group in it."
+        raise ValueError(msg)
+    inner = lists[name].candidates.dtype
+    is_date = inner in (pl.Date, pl.Datetime)
+    if not (is_date or inner.is_numeric()):
+        msg = f"the answers must be lists of numbers, dates or datetimes, got lists of {inner}."
+        raise TypeError(msg)
+    keys = [column for column in released.columns if column not in others]
+    numbers = [pl.col(name).list.get(i).alias(to) for i, to in enumerate(_FIVE)]
+    drawn = released.select(*keys, *(number if is_date else number.cast(pl.Float64) for number in numbers))
+    drawn = drawn.sort("middle", descending=True, maintain_order=True).head(shown)
+    first, second, third, fourth, fifth = map(show, lists[name].alphas)
+    notes = [f"whiskers: {first} and {fifth} quantiles · box: {second} to {fourth} · line: {third}"]
+    if shown < released.height:
+        notes[0] += f" · the first {shown} of {released.height:,} groups"
+    title = f"Private quantiles of {name} at {_charts.SYMBOLS[loss.unit]} = {float(loss.value):g}"
+    return _boxes(drawn, keys, name, _charts.title(title, *notes, under), is_date=is_date)
+
+
+def _outputs_of(query: object) -> tuple[dict[str, QuantileList], set[str], Loss, str]:
+    """Return the lists of five quantiles, the names of all that is no key, the loss, and who is protected."""
+    if isinstance(query, PrivateQuery):
+        asks: dict[str, Query] = {ask.name: ask.query for ask in query.asks}
+        others = {column for ask in query.asks for column in (ask.name, *names_of_ends(ask.name))}
+        loss, under = query.loss, str(query.protection)
+    elif isinstance(query, PrivateExpr):
+        name, claim = query.meta.output_name(), query.query.claim
+        asks, others, loss = {name: query.query}, {name}, claim.loss
+        under = f"{claim.neighboring_relation}, rows of one person: {claim.contributions.total}"
+    else:
+        msg = f"query must be a PrivateQuery or a PrivateExpr, got {type(query).__name__}."
+        raise TypeError(msg)
+    lists = {name: each for name, each in asks.items() if isinstance(each, QuantileList) and each.width == len(_FIVE)}
+    return lists, others, loss, under
+
+
+def _the_output(lists: dict[str, QuantileList], output: str | None) -> str:
+    if output is not None and output not in lists:
+        msg = f"output must be a list of five quantiles of the query, got {given(output)}.\n\nHint: {_HINT}"
+        raise ValueError(msg)
+    if output is None and len(lists) != 1:
+        msg = f"query must have one list of five quantiles, got {len(lists)}.\n\nHint: " + (
+            f"output= one of {sorted(lists)}." if lists else _HINT
+        )
+        raise ValueError(msg)
+    return next(iter(lists)) if output is None else output
+
+
+def _boxes(drawn: pl.DataFrame, keys: list[str], name: str, title: alt.TitleParams, *, is_date: bool) -> alt.LayerChart:
+    names = _charts.names_axis(_panels.labels(drawn, keys))
+    numbers = drawn.select(pl.int_range(pl.len()).alias("rank"), *_FIVE)
+    ends: dict[str, Any] = {
+        "type": "temporal" if is_date else "quantitative",
+        "axis": _charts.axis(name, tickCount=6),
+        "scale": alt.Scale(zero=False, padding=10, nice=False),
+    }
+    base = alt.Chart(numbers).encode(y=alt.Y("rank:O", axis=names), tooltip=list(_FIVE))
+    black: dict[str, Any] = {"color": "black", "opacity": 1}
+    whiskers = base.mark_rule(strokeWidth=1.2, **black).encode(x=alt.X("low", **ends), x2="high")
+    ticks = {"low": (1.2, 8), "high": (1.2, 8), "middle": (3.5, 16)}
+    lines = [base.mark_tick(thickness=t, size=n, **black).encode(x=alt.X(at, **ends)) for at, (t, n) in ticks.items()]
+    boxes = base.mark_bar(stroke="black", strokeWidth=1, height={"band": 0.62}, color=_charts.PALE).encode(
+        x=alt.X("box_low", **ends), x2="box_high"
+    )
+    return alt.LayerChart(layer=[whiskers, boxes, *lines], width=420, height=alt.Step(26), title=title)

@@ -1,0 +1,100 @@
+"""Box plots of released lists of quantiles: what they hold, what is refused, and that they render to PNG."""
+
+import datetime as dt
+from decimal import Decimal
+
+import polars as pl
+import pytest
+
+pytest.importorskip("altair")
+pytest.importorskip("vl_convert")
+
+import dp_polars as dpp
+from dp_polars import plot
+from tests.plot.test_plot import png_size, rows, texts
+
+FIVE = [0.05, 0.25, 0.5, 0.75, 0.95]
+COLUMNS = {"rank", "low", "box_low", "middle", "box_high", "high"}
+VISITS = pl.DataFrame({"ward": ["A", "B", "C", "D"] * 300, "days": [i % 40 for i in range(1200)], "p": range(1200)})
+
+
+def asked(**more):
+    return (
+        VISITS.dp.protect("p", max_rows=1)
+        .group_by({"ward": ["A", "B", "C", "Z"]})
+        .agg(stay=pl.col("days").dp.quantile(FIVE, range(60), epsilon=2), n=dpp.len(epsilon=1), **more)
+    )
+
+
+def test_a_box_per_group(tmp_path):
+    query = asked()
+    released = query.release(ranges=True)
+    chart = plot.box(released, query)
+    png_size(chart, tmp_path / "box.png")
+    said = texts(chart)
+    for text in (
+        "Private quantiles of stay at ε = 3",
+        "0.05 and 0.95",
+        "0.25 to 0.75",
+        "line: 0.5",
+        "one person per 'p'",
+    ):
+        assert text in said
+    ranked = released.sort(pl.col("stay").list.get(2), descending=True, maintain_order=True)
+    assert str(ranked["ward"].to_list()).replace("'", '"') in said  # the largest first, and named by the key alone
+    data = rows(chart)
+    found = sorted(
+        [row["rank"], *(row[name] for name in ("low", "box_low", "middle", "box_high", "high"))] for row in data
+    )
+    assert found == [[i, *map(float, five)] for i, five in enumerate(ranked["stay"].to_list())]
+    # Nothing but the release is in the figure.
+    assert set().union(*map(set, data)) == COLUMNS
+
+
+def test_boxes_of_an_expression_of_dates_and_of_many_groups(tmp_path):
+    day = (pl.lit(dt.date(2024, 1, 1)) + pl.duration(days="days")).alias("day")
+    expr = day.dp.quantile(FIVE, dpp.grid(dt.date(2024, 1, 1), dt.date(2024, 6, 1), step="1d"), epsilon=1)
+    chart = plot.box(VISITS.group_by("ward").agg(expr), expr, most=2)
+    png_size(chart, tmp_path / "days.png")
+    assert "the first 2 of 4 groups" in texts(chart)
+    assert "rows of one person: 1" in texts(chart)
+    assert "temporal" in texts(chart)
+    assert {row["rank"] for row in rows(chart)} == {0, 1}
+    money = pl.DataFrame({"x": [Decimal("1.50")] * 99})
+    expr = pl.col("x").dp.quantile(FIVE, dpp.grid(Decimal(0), Decimal(3), step=Decimal("0.5")), rho=5)
+    one = plot.box(money.select(expr), expr)
+    png_size(one, tmp_path / "one.png")
+    assert "all rows" in texts(one)
+    assert "ρ = 5" in texts(one)
+    assert [row["middle"] for row in rows(one)] == [1.5]
+
+
+def test_bad_boxes():
+    query = asked()
+    released = query.release()
+    with pytest.raises(TypeError, match="query must be a PrivateQuery or a PrivateExpr, got Expr"):
+        plot.box(released, pl.col("days"))
+    with pytest.raises(TypeError, match="released must be a DataFrame, got LazyFrame"):
+        plot.box(released.lazy(), query)
+    with pytest.raises(ValueError, match="with a column 'stay' and a group"):
+        plot.box(released.drop("stay"), query)
+    with pytest.raises(ValueError, match="with a column 'stay' and a group"):
+        plot.box(released.clear(), query)
+    with pytest.raises(
+        ValueError, match=r"output must be a list of five quantiles of the query, got 'n'.\n\nHint: dp_"
+    ):
+        plot.box(released, query, output="n")
+    with pytest.raises(
+        ValueError, match=r"query must have one list of five quantiles, got 0.\n\nHint: dp_polars.quantile"
+    ):
+        plot.box(released, dpp.quantile("days", [0.25, 0.5, 0.75], range(60), epsilon=1))
+    two = asked(other=pl.col("days").dp.quantile(FIVE, range(30), epsilon=1))
+    with pytest.raises(ValueError, match=r"got 2.\n\nHint: output= one of \['other', 'stay'\]"):
+        plot.box(two.release(), two)
+    assert "quantiles of other" in texts(plot.box(two.release(), two, output="other"))
+    times = pl.DataFrame({"t": [dt.timedelta(hours=1)] * 9})
+    expr = pl.col("t").dp.quantile(FIVE, [dt.timedelta(hours=i) for i in range(5)], epsilon=1)
+    with pytest.raises(TypeError, match="numbers, dates or datetimes, got lists of Duration"):
+        plot.box(times.select(expr), expr)
+    with pytest.raises(ValueError, match="most must be at least 1"):
+        plot.box(released, query, most=0)
