@@ -276,13 +276,13 @@ def draw_groups(draw: Draw, histogram: Histogram) -> Ints:
     return in_slices(of_part, histogram)
 
 
-def in_slices(of_part: Callable[[Histogram], Ints], histogram: Histogram) -> Ints:
-    """Return what is drawn from slices of whole groups of a histogram, one after the other."""
+def in_slices(of_part: Callable[[Histogram], Ints], histogram: Histogram, draws: int = 1) -> Ints:
+    """Return what is drawn from slices of whole groups of a histogram, with so many draws each, one after the other."""
 
     def work(first: int, last: int) -> Ints:
         return of_part(histogram.part(first, last))
 
-    parts = in_parallel(work, list(slices(histogram.sizes, _GROUPS_ROWS, _GROUPS)))
+    parts = in_parallel(work, list(slices(histogram.sizes, _GROUPS_ROWS // draws, max(1, _GROUPS // draws))))
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 

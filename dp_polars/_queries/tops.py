@@ -96,7 +96,7 @@ class TopK(ListQuery):
         """Draw the codes of each group's list, shape (g, k)."""
         draw = Draw(self.coding(*columns).size, CountScore(), self.claim.rate, self.claim.mechanism)
         drawn = draw_jointly if self.joint else peel
-        return in_slices(lambda part: drawn(draw, part, self.k).ravel(), histogram).reshape(-1, self.k)
+        return in_slices(lambda part: drawn(draw, part, self.k).ravel(), histogram, self.k).reshape(-1, self.k)
 
     def true_codes(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
         """Return the codes of each group's k most common candidates, shape (g, k), the first of equal ones first."""
