@@ -58,6 +58,11 @@ class TopK(ListQuery):
     joint: bool = False
     is_asked: bool = False
 
+    def __post_init__(self) -> None:
+        if self.claim.draws != (1 if self.joint else self.k) or (self.joint and self.claim.mechanism != "exponential"):
+            msg = f"claim must be of the draws that are made, got {self.claim.draws} of {self.claim.mechanism}."
+            raise ValueError(msg)
+
     @property
     def counts_people(self) -> bool:
         """Whether a person counts once for each candidate, where it is known who they are."""
