@@ -297,11 +297,10 @@ def of_group_slices(work: Callable[[Runs], T], histogram: Histogram) -> list[T]:
     return of_parts(lambda part: work(Runs.of_counts(part.codes, part.weights, part.sizes)), histogram)
 
 
-def of_parts(work: Callable[[Histogram], T], histogram: Histogram) -> list[T]:
-    """Return the results of some work on slices of a histogram, of whole groups, in their order."""
-    return in_parallel(
-        lambda first, last: work(histogram.part(first, last)), list(slices(histogram.sizes, _GROUPS_ROWS, _GROUPS))
-    )
+def of_parts(work: Callable[[Histogram], T], histogram: Histogram, draws: int = 1) -> list[T]:
+    """Return the results of some work, so many draws for each group, on slices of whole groups, in their order."""
+    parts = slices(histogram.sizes, max(1, _GROUPS_ROWS // draws), max(1, _GROUPS // draws))
+    return in_parallel(lambda first, last: work(histogram.part(first, last)), list(parts))
 
 
 def draw_from_runs(draw: Draw, runs: Runs) -> Ints:

@@ -133,7 +133,7 @@ def peel(draw: Draw, histogram: Histogram, k: int) -> Ints:
     """Return k distinct codes per group, shape (g, k): each one drawn from those that are left.
 
     k rounds with the draw's rate. By the exponential mechanism that is the law of the first k arrivals of one race
-    (one-shot Gumbel: Durfee & Rogers 2019, arXiv 1905.04273, Lemma 4.2).
+    (one-shot Gumbel: Durfee & Rogers 2019, arXiv 1905.04273).
     """
     ranking, words = Ranking.of(histogram, draw.size), draw.words()
     begins, left = starts(ranking.levels), ranking.multiplicities.copy()

@@ -58,6 +58,11 @@ class TopK(ListQuery):
     joint: bool = False
     is_asked: bool = False
 
+    def __post_init__(self) -> None:
+        if self.claim.draws != (1 if self.joint else self.k) or (self.joint and self.claim.mechanism != "exponential"):
+            msg = f"claim must be of the draws that are made, got {self.claim.draws} of {self.claim.mechanism}."
+            raise ValueError(msg)
+
     @property
     def counts_people(self) -> bool:
         """Whether a person counts once for each candidate, where it is known who they are."""
@@ -96,7 +101,7 @@ class TopK(ListQuery):
         """Draw the codes of each group's list, shape (g, k)."""
         draw = Draw(self.coding(*columns).size, CountScore(), self.claim.rate, self.claim.mechanism)
         drawn = draw_jointly if self.joint else peel
-        parts = of_parts(lambda part: drawn(draw, part, self.k), histogram)
+        parts = of_parts(lambda part: drawn(draw, part, self.k), histogram, self.k)
         return np.concatenate([np.empty((0, self.k), np.int64), *parts])
 
     def true_codes(self, histogram: Histogram, *columns: pl.DataType) -> Ints:

@@ -103,6 +103,19 @@ def test_an_expression_shows_nothing_but_its_answers(kind, how):
     assert one == other
 
 
+@pytest.mark.parametrize("how", [how for how in ASKS if how != "filtered"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_list_shows_nothing_but_its_answers(kind, how):
+    both = [
+        (frame, X.dp.top_k(1, candidates, epsilon=MANY, mechanism=mechanism))
+        for mechanism in ("permute_and_flip", "joint")
+        for frame, candidates in frames(kind, sort=True)
+    ]
+    assert len({repr(seen(ASKS[how](*each))) for each in both}) == 1
+    released = [frame.dp.protect("p").agg(expr).release() for frame, expr in both]
+    assert len({repr(seen(each)) for each in released}) == 1
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("keys", [False, True])
 @pytest.mark.parametrize("unit", [None, "p"])

@@ -63,6 +63,13 @@ def test_it_is_a_frozen_value(asked):
         asked.k = 2
 
 
+def test_a_claim_of_other_draws_is_refused():
+    with pytest.raises(ValueError, match="claim must be of the draws that are made, got 1 of permute_and_flip"):
+        top(epsilon=1).with_claim(X.dp.mode([1], epsilon=1).query.claim)
+    with pytest.raises(ValueError, match="claim must be of the draws that are made, got 1 of permute_and_flip"):
+        top(epsilon=1, mechanism="joint").with_claim(X.dp.mode([1], epsilon=1).query.claim)
+
+
 @pytest.mark.parametrize("k", [0, -1, 10, 2**70])
 def test_a_number_that_can_not_be_is_refused_at_once(k):
     with pytest.raises(ValueError, match="k must be at "):
