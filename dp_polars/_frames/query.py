@@ -82,9 +82,9 @@ class PrivateQuery(WithoutRows):
             both units; a discrete Gaussian has no epsilon), `error_95` (with probability 0.95 the answer of a group is
             nearer than this to the best one, or to the true number, counting the rows that the bounds keep; all answers
             of a list of quantiles are, with that probability; null for means, where it depends on the group's rows) and
-            `error_unit` ("people", "rows" or "the column's unit"), `mechanism`, `candidates` (null where only the
-            column's type names them and no data is bound; 1 for a number), `groups`, `neighboring_relation`,
-            `privacy_unit`, `score_range` (R of one person's row, or of one person where people are counted; of a list
+            `error_unit` ("people", "rows", "the column's unit" or "the weights' unit"; a lead, which `selects` tells
+            of, has the same), `mechanism`, `candidates` (null where only the column's type names them and no data is
+            bound; 1 for a number), `groups`, `neighboring_relation`, `privacy_unit`, `score_range` (R of one person's row, or of one person where people are counted; of a list
             of quantiles 1 or 2, see `dp_polars.quantile`), `rate` (λ) and `note` (String: why this mechanism was
             chosen, and whether another question would do better; null where there is nothing to say).
         """
