@@ -84,9 +84,10 @@ class PrivateQuery(WithoutRows):
             of a list of quantiles are, with that probability; null for means, where it depends on the group's rows) and
             `error_unit` ("people", "rows", "the column's unit" or "the weights' unit"; a lead, which `selects` tells
             of, has the same), `mechanism`, `candidates` (null where only the column's type names them and no data is
-            bound; 1 for a number), `groups`, `neighboring_relation`, `privacy_unit`, `score_range` (R of one person's row, or of one person where people are counted; of a list
-            of quantiles 1 or 2, see `dp_polars.quantile`), `rate` (λ) and `note` (String: why this mechanism was
-            chosen, and whether another question would do better; null where there is nothing to say).
+            bound; 1 for a number), `groups`, `neighboring_relation`, `privacy_unit`, `score_range` (R of one person's
+            row, or of one person where people are counted; of a list of quantiles 1 or 2, see `dp_polars.quantile`),
+            `rate` (λ) and `note` (String: why this mechanism was chosen, and whether another question would do better;
+            null where there is nothing to say).
         """
         types: dict[str, Columns] = {}
         if self._source is not None:
