@@ -283,7 +283,7 @@ def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
 def _under(protection: Protection, ask: Ask, groups: int) -> HistogramQuery:
     try:
         bounds = protection.contributions(ask.query, groups)
-        return ask.query.under(bounds, protection.neighboring_relation)
+        return ask.query.under(bounds, protection.neighboring_relation, groups)
     except ValueError as error:
         msg = f"Output {ask.name!r}: {error}"
         raise ValueError(msg) from None

@@ -58,8 +58,8 @@ class Choice(HistogramQuery):
     def bounds_people(self) -> bool:
         return self.score.of_people
 
-    def range_of(self, relation: NeighboringRelation) -> Fraction:
-        return self.score.range(relation)
+    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
+        return self.score.range(relation, groups)
 
     def draw(self, *columns: pl.DataType) -> Draw:
         """Return what the kernel needs to know."""
@@ -142,8 +142,8 @@ class Mode(OfCategories):
         """Whether the range also bounds one person's effect on a group."""
         return self.of_people
 
-    def range_of(self, relation: NeighboringRelation) -> Fraction:
-        return super().range_of(relation) * (1 if self.weights is None else self.weights.most)
+    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
+        return super().range_of(relation, groups) * (1 if self.weights is None else self.weights.most)
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
         answer, constant, step = super().answer_type(*columns), self.too_few, self.step(*columns)

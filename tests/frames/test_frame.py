@@ -266,6 +266,23 @@ class TestBounds:
         [only] = dpp.protect("patient", neighboring_relation="replace_one").agg(top(1)).asks
         assert only.query.claim.rate == Fraction(1, 2)
 
+    @pytest.mark.parametrize("unit", [None, "patient"])
+    def test_a_replacement_costs_a_quantile_less_where_there_is_one_group(self, unit: str | None) -> None:
+        expr = dpp.quantile("age", 0.9, range(101), epsilon=1, neighboring_relation="replace_one")
+        assert expr.query.claim.score_range == 36  # an expression can't know
+        bounds = {} if unit is None else {"max_rows": 3}
+        protected = dpp.protect(unit, **bounds, neighboring_relation="replace_one")
+        for query, score_range in [
+            (protected.agg(expr), 20),
+            (protected.group_by({"ward": [1]}).agg(expr), 20),  # rows of other keys don't count
+            (protected.group_by({"ward": [1, 2]}).agg(expr), 36),
+            (dpp.protect(unit, **bounds).agg(dpp.quantile("age", 0.9, range(101), epsilon=1)), 18),
+        ]:
+            assert query.explain()["score_range"].item() == score_range
+            rows = query.asks[0].query.claim.contributions.total
+            assert query.asks[0].query.claim.rate == Fraction(1, score_range * rows)
+            assert query.loss.value == 1
+
     def test_without_a_unit_no_bounds(self) -> None:
         with pytest.raises(ValueError, match="max_rows must be left out"):
             dpp.protect(None, max_rows=1)
