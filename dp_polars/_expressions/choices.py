@@ -80,7 +80,7 @@ def mode(
     ------
     TypeError, ValueError
         Where an argument is not as described. What only the column's type tells, Polars raises with the same words
-        (InvalidOperationError) when it resolves the schema. Nothing in the rows raises.
+        (ComputeError) when it resolves the schema. Nothing in the rows raises.
 
     Notes
     -----

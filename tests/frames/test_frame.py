@@ -112,7 +112,15 @@ def test_without_groups_one_row(visits: pl.DataFrame) -> None:
         (pl.col("ward"), "must be a dict"),
         (pl.DataFrame({"ward": [1, 1]}), "must not repeat"),
         (pl.DataFrame({"ward": [None]}), "must not contain null"),
-        (pl.DataFrame({"ward": []}), "from 1 to"),
+        (pl.DataFrame({"ward": []}), "at least one column and one combination"),
+        ({"ward": range(10**9)}, "at most 10,000,000 combinations, got 1,000,000,000: every one of them is answered"),
+        ({"ward": ["a"], "age": range(10**30)}, "at most 10,000,000 combinations"),
+        ({"ward": [1, None]}, "^keys of column 'ward' must not contain null"),
+        ({"ward": [1, 1]}, "^keys of column 'ward' must not repeat, got 1 more than once"),
+        ({"ward": [1.5]}, "^keys of column 'ward' must be text, integers, booleans, decimals or times, got Float64"),
+        ({"ward": None}, "^keys of column 'ward' must be text, .* got None"),
+        ({"ward": dpp.grid(0, 3, step=1)}, "^keys of column 'ward' must be a list or a range, got a grid"),
+        ({"ward": 3}, "^keys of column 'ward' must be a list"),
         ({1: [1]}, "name columns by strings"),
     ],
     ids=str,
@@ -128,6 +136,9 @@ def test_keys_that_do_not_fit_their_column(visits: pl.DataFrame) -> None:
         protected.group_by({"ward": ["one"]}).agg(top())
     with pytest.raises(ValueError, match="must have the key column 'floor'"):
         protected.group_by({"floor": [1]}).agg(top())
+    floats = visits.with_columns(pl.col("ward").cast(pl.Float64)).dp.protect(None)
+    with pytest.raises(TypeError, match="the key column 'ward' must not hold floats, got Float64: floats that are"):
+        floats.group_by({"ward": [1]}).agg(top())
 
 
 @pytest.mark.parametrize(
