@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from polars.expr.name import ExprNameNameSpace
 
+from dp_polars._accounting.large import warn_if_large
 from dp_polars._numeric.column_types import from_numpy_dtype
 from dp_polars._queries.choices import Choice
 from dp_polars._queries.encoding import code_dtype
@@ -135,6 +136,7 @@ class PrivateName(ExprNameNameSpace):
 def as_expression(query: Query, *columns: IntoColumn, name: str | None = None) -> PrivateExpr:
     """Return the private expression that asks `query` about columns; the first one names it, or `name` does."""
     exprs = [_one_output(column) for column in columns]
+    warn_if_large(query.claim.loss)
     raw = query.fixed_type or _NAMED_BY_COLUMN
     # All groups in one call: imploded, each group is one row of a column of lists.
     if isinstance(query, Total):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp_polars._accounting.claims import Claim, Loss
+from dp_polars._accounting.large import warn_if_large
 from dp_polars._mechanisms.racing import Blocks, ExactBlocks, GapArray, race
 from dp_polars._numeric import column_types
 from dp_polars._numeric.arrays import lengths_from, offsets, starts
@@ -116,6 +117,7 @@ def _select(scores: ArrayLike, claim: Claim) -> int | NDArray[np.int64]:
     rows = np.atleast_2d(array)
     lengths = np.full(len(rows), rows.shape[1], np.int64)
     flat = None if offered is None else offered.ravel()
+    warn_if_large(claim.loss)
     chosen = best_rows(rows.ravel(), lengths, claim.rate, claim.mechanism, system_words(), offered=flat)
     if (chosen < 0).any():
         msg = "scores must have at least one finite number in every row."

@@ -138,14 +138,7 @@ def ordered(values: Values) -> Ordered:
     if isinstance(values, Grid):
         return values
     if isinstance(values, tuple) and len(values) == 2:
-        low, high = map(given, values)
-        whole = all(isinstance(value, int) for value in values)
-        between = f"range({low}, {values[1] + 1})" if whole else f"dp_polars.grid({low}, {high}, step=…)"
-        msg = (
-            f"candidates must be a range, a grid or a list, got ({low}, {high}): these would be just two candidates.\n\n"
-            f"Hint: {between} has all between them. If you mean just the two: [{low}, {high}]."
-        )
-        raise TypeError(msg)
+        raise TypeError(_just_two(*values))
     if isinstance(values, range) and values[1:]:
         low, high = min(values[0], values[-1]), max(values[0], values[-1])
         return grid(low, high, step=abs(values.step))
@@ -158,6 +151,18 @@ def ordered(values: Values) -> Ordered:
         raise ValueError(msg)
     ascending = series.sort()
     return as_grid(ascending) or Points(ascending)
+
+
+def _just_two(low: object, high: object) -> str:
+    """Return why a pair is no list of candidates, though it looks like a range."""
+    pair = f"{given(low)}, {given(high)}"
+    between = f"dp_polars.grid({pair}, step=…)"
+    if isinstance(low, int) and isinstance(high, int):
+        between = f"range({low}, {high + 1})"
+    return (
+        f"candidates must be a range, a grid or a list, got ({pair}): these would be just two candidates.\n\n"
+        f"Hint: {between} has all between them. If you mean just the two: [{pair}]."
+    )
 
 
 def size_of(values: Values) -> int:

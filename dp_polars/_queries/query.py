@@ -145,7 +145,10 @@ class HistogramQuery(Query):
         return None
 
     def under(self, contributions: Contributions, relation: NeighboringRelation, groups: int | None = None) -> Self:
-        """Return the same question with the rate that the same loss pays for under these bounds, over so many groups."""
+        """Return the same question with the rate that the same loss pays for under these bounds.
+
+        `groups` is how many public groups there are; None where that is not known.
+        """
         return self.with_claim(
             replace(
                 self.claim,

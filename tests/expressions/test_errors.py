@@ -216,7 +216,8 @@ MISFITS = {
     "mode of floats": (
         X.dp.mode([1, 2], epsilon=1),
         pl.Float64,
-        "the column must not hold floats, got Float64: floats that are meant to be equal often differ in their last digit."
+        "the column must not hold floats, got Float64: floats that are meant to be equal often differ in their last "
+        "digit."
         "\n\nHint: make integers",
     ),
     "mode of the categories of floats": (

@@ -627,3 +627,62 @@ def test_nobody_decides_which_rows_of_a_parquet_file_are_read(
         query.group_by({"g": [0, 1]}).agg(dpp.mode("kind", candidates, epsilon=HUGE)).release(rows, engine=engine)
     )
     assert released["kind"].to_list() == ["there"] * 2
+
+
+class TestRepresentations:
+    """What is shown of private things: what they are, and no row is read for it."""
+
+    @pytest.fixture
+    def frame(self) -> pl.LazyFrame:
+        def read(_: pl.DataFrame) -> pl.DataFrame:
+            raise AssertionError("the rows were read")
+
+        schema = {"p": pl.Int64, "x": pl.Int64, "w": pl.String}
+        return pl.LazyFrame({"i": [1]}).map_batches(read, schema=schema)
+
+    def test_a_frame_before_it_is_protected(self, frame: pl.LazyFrame) -> None:
+        assert repr(frame.dp) == "<.dp of a LazyFrame: protect(privacy_unit, …) takes its rows as private>"
+        assert repr(pl.DataFrame({"x": ["secret"]}).dp).startswith("<.dp of a DataFrame: protect(")
+
+    def test_a_private_frame_and_its_groups(self) -> None:
+        rows = pl.DataFrame({"p": [1, 2], "x": [271828, 2], "w": ["secret", "A"]})
+        budget = dpp.Budget(epsilon=2)
+        private = (
+            rows.dp.protect("p", max_rows=1, budget=budget)
+            .filter(pl.col("x") > 1)
+            .rename({"x": "y"})
+            .cast({"y": pl.Int8})
+            .drop_nulls("y")
+            .join(pl.DataFrame({"w": ["A"]}), on="w")
+        )
+        described = (
+            "rows:     private, only answers leave\n"
+            "protects: one person per 'p', add_or_remove_one, max_rows=1\n"
+            "steps:    filter, rename, cast, drop_nulls, join\n"
+            "budget:   epsilon=2 in all\n"
+        )
+        assert repr(private) == (
+            f"<PrivateFrame\n{described}ask:      agg(…), or group_by({{column: public values}}).agg(…)>"
+        )
+        grouped = private.group_by({"w": ["A", "B"], "y": range(3)})
+        assert repr(grouped) == (
+            f"<PrivateGroupBy\n{described}groups:   6 public groups by 'w', 'y'\nask:      agg(…)>"
+        )
+        query = private.group_by({"w": ["A"]}).agg(pl.col("y").dp.median(range(9), epsilon=1))
+        assert repr(query).startswith("<PrivateQuery: 1 public group, one person per 'p'")
+
+    def test_without_rows(self) -> None:
+        assert repr(dpp.protect(None)) == (
+            "<PrivateFrame\nrows:     none yet, release(frame) takes them\nprotects: one person per row, "
+            "add_or_remove_one\nsteps:    none\nbudget:   none\n"
+            "ask:      agg(…), or group_by({column: public values}).agg(…)>"
+        )
+
+
+def test_a_frame_of_another_package_is_named(visits: pl.DataFrame) -> None:
+    other = visits.select("ward").unique().to_pandas()
+    words = r"got pandas\.DataFrame\.\n\nHint: pl\.from_pandas\(…\) makes a Polars frame of it\."
+    with pytest.raises(TypeError, match=words):
+        visits.dp.protect(None).join(other, on="ward")
+    with pytest.raises(TypeError, match=words):
+        dpp.analysis.simulate(top(), other)
