@@ -72,9 +72,9 @@ class Budget:
         Fraction or Decimal; a float is the decimal that it prints as).
     path
         The file of the ledger (string or path-like; `~` is the home folder), on a local file system. It is made where
-        there is none; otherwise it must have the same total, unit and name. Any number of processes may use it at once. A file
-        `<path>-lock` is kept beside it. A ledger with two names (hard links, a mount of the file alone) is refused.
-        Without a path the ledger lives in this process only, and copies of it are refused.
+        there is none; otherwise it must have the same total, unit and name. Any number of processes may use it at once.
+        A file `<path>-lock` is kept beside it. A ledger with two names (hard links, a mount of the file alone) is
+        refused. Without a path the ledger lives in this process only, and copies of it are refused.
     name
         A name for people. Left out, an existing ledger keeps its own.
 
