@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 
 import dp_polars  # noqa: F401  registers .dp
+from dp_polars import analysis
 
 HIGHEST = 200
 
@@ -35,8 +36,10 @@ def main() -> None:
     chosen = true.filter(pl.col("price") == private)["revenue"].item()
     print(f"\nprivate best price: {private}; true one, only to compare: {true['price'][0]}")
     print(f"the private price loses {1 - chosen / true['revenue'][0]:.2%} of the best revenue")
-    bound = np.log(HIGHEST) / float(best.query.claim.rate)
-    print(f"expected loss at most R·ln(k)/epsilon = {bound:,.0f} of {true['revenue'][0]:,}")
+    worst = analysis.worst_expected_error(HIGHEST, epsilon=1.0, sensitivity=HIGHEST, monotonic=True)
+    print(
+        f"whatever the bids are, it loses at most {worst:,.0f} on average; the best revenue is {true['revenue'][0]:,}"
+    )
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ from dp_polars.analysis._optimal import optimal_expected_error as optimal_expect
 from dp_polars.analysis._planning import accuracy as accuracy
 from dp_polars.analysis._planning import loss_for as loss_for
 from dp_polars.analysis._planning import loss_for_accuracy as loss_for_accuracy
+from dp_polars.analysis._planning import worst_expected_error as worst_expected_error
 from dp_polars.analysis._profile import PrivacyProfile as PrivacyProfile
 from dp_polars.analysis._profile import compose as compose
 from dp_polars.analysis._profile import privacy_profile as privacy_profile
