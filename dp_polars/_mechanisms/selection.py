@@ -40,7 +40,8 @@ def permute_and_flip(
     sensitivity
         The most that one person can change any one score.
     monotonic
-        Whether all scores of a person move the same way; the range R is then `sensitivity`, not twice that.
+        Whether all scores of a person move the same way; the range R is then `sensitivity`, not twice that. Counts do
+        so where a person comes or goes, but not where one is replaced: then one count falls and another rises.
 
     Returns
     -------
@@ -55,7 +56,7 @@ def permute_and_flip(
     Notes
     -----
     McKenna & Sheldon 2020, arXiv 2010.12603: the rate is epsilon/R, and the probability of every candidate is the real
-    number that Proposition 1 gives for it.
+    number that Lemma 1 (Appendix A) gives for it.
 
     Examples
     --------

@@ -12,7 +12,8 @@ Parameters that many functions share, all keyword-only:
     The most that one person can change any one score.
 ``monotonic``
     Whether one person moves all scores in the same direction. The range R of a difference of two scores is
-    ``sensitivity`` if so, else twice that, and the mechanisms' rate λ is ``epsilon`` / R in pure DP.
+    ``sensitivity`` if so, else twice that, and the mechanisms' rate λ is ``epsilon`` / R in pure DP. Counts are
+    monotonic where a person comes or goes, but not where one is replaced: then one count falls and another rises.
 ``mechanism``
     ``"permute_and_flip"``, ``"exponential"``, or None for the one that the unit of the loss chooses.
     Functions of the scores also take ``"report_noisy_max_laplace"``, for comparison and with ``epsilon``

@@ -168,3 +168,13 @@ def test_the_mode_of_hepth():
         counts, expected_error=errors["permute_and_flip"], monotonic=True, mechanism="exponential"
     )
     assert needed / 0.04 == pytest.approx(1.27, abs=0.005)
+
+
+def test_laplace_noise_gets_worse_without_end_beside_permute_and_flip():
+    for exponent in (0.01, 1, 5, 30):
+        laplace, exponential, flip = (
+            analysis.selection_probabilities([0, -exponent], epsilon=1, monotonic=True, mechanism=m)[1]
+            for m in ("report_noisy_max_laplace", "exponential", "permute_and_flip")
+        )
+        assert laplace / flip == pytest.approx(1 + exponent / 2, rel=1e-9)
+        assert exponential / flip == pytest.approx(2 / (1 + math.exp(-exponent)), rel=1e-9)
