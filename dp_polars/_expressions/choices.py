@@ -164,8 +164,8 @@ def quantile(
     them); among these the score is minus the number of rows, in units of 1/den for α = num/den, by which the candidate
     misses being the lower quantile: −max(0, num·N − den·A, den·L − num·N + 1) with L rows below it, A at or below it,
     N in all; R = 2·max(num, den − num) per row. Under "replace_one" R is twice that, and only 2·den on a private frame
-    without groups, or with one: there it is known that no row goes from one group to another. At α = 1/2 it is the median score of McKenna & Sheldon 2020
-    (arXiv 2010.12603, Section 6). A group without rows draws uniformly.
+    without groups, or with one: there it is known that no row goes from one group to another. At α = 1/2 the score is
+    that of the median in McKenna & Sheldon 2020 (arXiv 2010.12603, Section 6). A group without rows draws uniformly.
 
     Examples
     --------
