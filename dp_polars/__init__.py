@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dp_polars._accounting.budgets import Budget, BudgetExceededError
 from dp_polars._accounting.claims import Claim, Loss
+from dp_polars._accounting.large import LargeLossWarning
 from dp_polars._expressions.argmax import argmax, argmin
 from dp_polars._expressions.choices import median, mode, quantile
 from dp_polars._expressions.expressions import PrivateExpr
@@ -26,6 +27,7 @@ __all__ = [
     "BudgetExceededError",
     "Claim",
     "Grid",
+    "LargeLossWarning",
     "Loss",
     "PrivateExpr",
     "PrivateFrame",

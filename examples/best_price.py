@@ -37,6 +37,8 @@ def main() -> None:
         best = revenues.sort("revenue", descending=True).row(0, named=True)
         lost = [analysis.simulate(expr, revenues)["expected_error"].item() / best["revenue"] for expr in (one, own)]
         print(f"{highest:>13,}   {best['price']:>10}   {lost[0]:>15.2%}   {lost[1]:>17.2%}")
+    most = analysis.worst_expected_error(highest, epsilon=EPSILON, sensitivity=highest, monotonic=True)
+    print(f"\nwhatever the bids are, one sensitivity of {highest:,} loses at most {most:,.0f} on average")
     # One private answer: a release.
     print(f"\na private best price of {highest:,}: {revenues.select(pl.col('price').get(own)).item()}")
     print(own)

@@ -151,7 +151,7 @@ def by_n(tick: Callable[[], object]) -> Result:
 
 
 def optimality(tick: Callable[[], object]) -> Result:
-    """Mean errors over the lattice against the least that a private mechanism can have."""
+    """Mean errors over the lattice against the least of private mechanisms that look at differences of scores alone."""
     rows = []
     for n, levels in LATTICES:
         scores, orders = analysis.lattice_scores(n, levels)
@@ -214,6 +214,30 @@ def curves(data: dict[str, np.ndarray], tick: Callable[[], object]) -> Result:
             height=110,
         )
         panels.append(chart.properties(title=heading(f"{name}, {task}")))
+    return frame, alt.concat(*panels, columns=2, spacing=14)
+
+
+def noisy_max(curves: pl.DataFrame) -> Result:
+    """Error of report-noisy-max, and of the exponential mechanism, over that of permute-and-flip (Figure 4)."""
+    wide = curves.pivot("mechanism", index=["data_set", "task", "epsilon"], values="error")
+    share = pl.col("epsilon") / pl.col("epsilon").max().over("data_set", "task")
+    frame = wide.select("data_set", "task", "epsilon", share.alias("share"), pl.col(LAPLACE, EM) / pl.col(PF))
+    panels = []
+    for mechanism in (LAPLACE, EM):
+        top = frame[mechanism].max()
+        for task in TASKS:
+            chart = plot.lines(
+                frame.filter(task=task),
+                "share",
+                mechanism,
+                "data_set",
+                x_title="ε, as a share of that at which EM errs by one person",
+                y_title="error / error of PF",
+                y_domain=(1, math.ceil(4 * top) / 4),
+                width=280,
+                height=170,
+            )
+            panels.append(chart.properties(title=heading(f"{NAMES[mechanism]}, {task}")))
     return frame, alt.concat(*panels, columns=2, spacing=14)
 
 
@@ -336,15 +360,16 @@ def side_by_side(*charts: Any) -> Any:
 
 def run(data: dict[str, np.ndarray], out: Path, bar: Any) -> dict[str, pl.DataFrame]:
     """Write a figure and a table for every experiment, and return the tables."""
+    tables: dict[str, pl.DataFrame] = {}
     experiments: dict[str, Callable[[], Result]] = {
         "worst_case_by_p": lambda: by_p(bar.update),
         "worst_case_by_n": lambda: by_n(bar.update),
         "optimality": lambda: optimality(bar.update),
         "mode_and_median": lambda: curves(data, bar.update),
+        "report_noisy_max": lambda: noisy_max(tables["mode_and_median"]),
         "mode_and_median_at_50": lambda: at_50(data, bar.update),
         "equal_rho": lambda: equal_rho(bar.update),
     }
-    tables = {}
     for name, experiment in experiments.items():
         bar.set_description(name)
         tables[name], chart = experiment()

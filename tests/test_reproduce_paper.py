@@ -74,6 +74,7 @@ def test_all_figures_and_tables_are_written(paper, data, tmp_path, monkeypatch, 
         "mode_and_median",
         "mode_and_median_at_50",
         "optimality",
+        "report_noisy_max",
         "worst_case_by_n",
         "worst_case_by_p",
     ]
@@ -90,6 +91,17 @@ def test_all_figures_and_tables_are_written(paper, data, tmp_path, monkeypatch, 
     assert curves.height == 10 * 12
     # Theorem 2: permute-and-flip is never worse than the exponential mechanism.
     assert (curves["permute_and_flip"] <= curves["exponential"] * (1 + 1e-12)).all()
+    # On these data also than report-noisy-max with Laplace noise, which is better than the former at first.
+    ratios = pl.read_csv(out / "report_noisy_max.csv")
+    assert ratios.height == 10 * 12
+    assert ((ratios["exponential"] >= 1 - 1e-12) & (ratios["exponential"] < 2)).all()
+    assert (ratios["report_noisy_max_laplace"] >= 1 - 1e-9).all()
+    first, last = (ratios.group_by("data_set", "task").agg(at) for at in (pl.all().first(), pl.all().last()))
+    assert (first["report_noisy_max_laplace"] <= first["exponential"] + 1e-9).all()
+    assert (last["report_noisy_max_laplace"] > last["exponential"]).all()
+    if data is not None:  # what the page says
+        assert last["report_noisy_max_laplace"].min() == pytest.approx(3.05, abs=0.05)
+        assert last["report_noisy_max_laplace"].max() == pytest.approx(5.71, abs=0.05)
     assert (pl.read_csv(out / "optimality.csv")["ratio"] > 1 - 1e-6).all()
     bounds = pl.read_csv(out / "worst_case_by_n.csv")
     for mechanism in ("exponential", "permute_and_flip"):

@@ -17,6 +17,7 @@ from dp_polars._accounting import ledger
 from dp_polars._accounting.claims import Claim, Loss
 from dp_polars._accounting.locks import name_of
 from dp_polars._numeric.numbers import show
+from dp_polars._numeric.paths import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,10 +71,10 @@ class Budget:
         The total, in pure DP or in zero-concentrated DP: exactly one of them, a number above 0 (int, float,
         Fraction or Decimal; a float is the decimal that it prints as).
     path
-        The file of the ledger (string or path-like), on a local file system. It is made where there is none;
-        otherwise it must have the same total, unit and name. Any number of processes may use it at once. A file
-        `<path>-lock` is kept beside it. A ledger with two names (hard links, a mount of the file alone) is refused.
-        Without a path the ledger lives in this process only, and copies of it are refused.
+        The file of the ledger (string or path-like; `~` is the home folder), on a local file system. It is made where
+        there is none; otherwise it must have the same total, unit and name. Any number of processes may use it at once.
+        A file `<path>-lock` is kept beside it. A ledger with two names (hard links, a mount of the file alone) is
+        refused. Without a path the ledger lives in this process only, and copies of it are refused.
     name
         A name for people. Left out, an existing ledger keeps its own.
 
@@ -316,11 +317,12 @@ def _absolute(path: str | os.PathLike[str]) -> Path:
     if not isinstance(given, str):
         msg = f"path must be a string or a path-like object of strings, got {path!r}."
         raise TypeError(msg)
-    folder = Path(given).parent
+    target = expanded(given)
+    folder = target.parent
     if not folder.is_dir():
         msg = f"path must be in a folder that is there, got {given!r}.\n\nHint: make the folder first."
         raise FileNotFoundError(msg)
-    return folder.resolve() / Path(given).name
+    return folder.resolve() / target.name
 
 
 def _stored(value: Fraction) -> str:

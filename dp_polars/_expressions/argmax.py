@@ -40,7 +40,8 @@ def argmax(
         at most 1. So where a person touches several groups, each sensitivity must be as many times larger. A row
         whose sensitivity is null, NaN, infinite or not above 0 can't win. A group may have 4,096 other rows.
     monotonic
-        The caller's claim: all scores of a person move the same way. R is then `sensitivity`, not twice that. It must
+        The caller's claim: all scores of a person move the same way. R is then `sensitivity`, not twice that. Counts do
+        so where a person comes or goes, but not where one is replaced. It must
         be left out with a column of sensitivities.
     lead
         Whether the answer comes with its lead: how much higher (for argmin: lower) its score was than the next one,

@@ -42,7 +42,7 @@ def mode(
         The column's name, or an expression with one output: strings, categoricals, enums, integers, booleans, dates,
         times, durations or decimals.
     candidates
-        The public answers: a list, a range, a Series, an Arrow array or a `polars.Enum`, without nulls and
+        The public answers, at most 10⁷: a list, a range, a Series, an Arrow array or a `polars.Enum`, without nulls and
         repetitions. They may be left out where the column's type names them (Enum, Boolean). Never take them from the
         data.
     epsilon, rho
@@ -87,7 +87,7 @@ def mode(
     ------
     TypeError, ValueError
         Where an argument is not as described. What only the column's type tells, Polars raises with the same words
-        (InvalidOperationError) when it resolves the schema. Nothing in the rows raises.
+        (ComputeError) when it resolves the schema. Nothing in the rows raises.
 
     Notes
     -----
@@ -174,8 +174,9 @@ def quantile(
     Null and NaN are no evidence. Every value counts as its nearest candidate (ties down, the ends take what lies beyond
     them); among these the score is minus the number of rows, in units of 1/den for α = num/den, by which the candidate
     misses being the lower quantile: −max(0, num·N − den·A, den·L − num·N + 1) with L rows below it, A at or below it,
-    N in all; R = 2·max(num, den − num) per row. At α = 1/2 it is the median score of McKenna & Sheldon 2020
-    (arXiv 2010.12603, Section 6). A group without rows draws uniformly.
+    N in all; R = 2·max(num, den − num) per row. Under "replace_one" R is twice that, and only 2·den on a private frame
+    without groups, or with one: there it is known that no row goes from one group to another. At α = 1/2 the score is
+    that of the median in McKenna & Sheldon 2020 (arXiv 2010.12603, Section 6). A group without rows draws uniformly.
 
     A list is drawn by ApproximateQuantiles (Kaplan, Schnapp & Stemmer 2022, arXiv 2110.05429): a middle quantile first,
     and the others from the rows on either side of its answer. A row is in one part of each level, so m quantiles cost

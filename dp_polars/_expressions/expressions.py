@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from polars.expr.name import ExprNameNameSpace
 
+from dp_polars._accounting.large import warn_if_large
 from dp_polars._numeric.column_types import from_numpy_dtype
 from dp_polars._queries.choices import Choice
 from dp_polars._queries.encoding import code_dtype
@@ -136,6 +137,7 @@ class PrivateName(ExprNameNameSpace):
 def as_expression(query: Query, *columns: IntoColumn, name: str | None = None) -> PrivateExpr:
     """Return the private expression that asks `query` about columns; the first one names it, or `name` does."""
     exprs = [_one_output(column) for column in columns]
+    warn_if_large(query.claim.loss)
     raw = query.fixed_type or (_LED_BY_COLUMN if query.has_lead else _NAMED_BY_COLUMN)
     # All groups in one call: imploded, each group is one row of a column of lists.
     if isinstance(query, Total):
@@ -203,9 +205,9 @@ def _fields_of(dtype: pl.DataType, query: Query) -> list[tuple[str, pl.DataType]
 def _as_answer(drawn: pl.Expr, columns: Sequence[pl.Expr], query: Query) -> pl.Expr:
     """Cast what was drawn to the type of the answer, which may depend on the columns', and check that type."""
     schema = pl.map_batches(list(columns) or [pl.lit(0)], _Schema(query, bool(columns)))
-    # `~` refuses the struct that carries a message, and the error of Polars prints it; pl.struct resolves all fields.
-    checked = pl.struct(schema.struct.field("answer"), ~schema.struct.field("fits")).struct.field("answer")
-    answer = drawn.cast(pl.dtype_of(checked), strict=False)
+    # Errors of a UDF are lost in a schema; those of a function that renames fields are passed on.
+    checked = schema.name.map_fields(_tell)
+    answer = drawn.cast(pl.dtype_of(checked.struct.field(_ANSWER)), strict=False)
     if query.fixed_type is not None:
         return answer
     if query.has_lead:  # named once only: an expression that is named twice may be drawn twice
@@ -222,6 +224,17 @@ _NO_PEOPLE = (
 )
 
 
+# The only field of `_Schema` where there is an answer; otherwise the message is its name.
+_ANSWER = "answer"
+
+
+def _tell(field: str) -> str:
+    """Raise what `_Schema` has to say, where it is not the type of the answer."""
+    if field != _ANSWER:
+        raise TypeError(field)
+    return field
+
+
 @dataclass(frozen=True)
 class _Schema:
     """Says, from two dummy rows of the columns' types, what type the answer has, or why there can't be one."""
@@ -231,19 +244,18 @@ class _Schema:
 
     def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
         column = series[0]
-        answer: pl.DataType = pl.Boolean()
-        fits: pl.DataType = pl.Boolean()
         try:
             if self.query.needs_people:
                 raise TypeError(_NO_PEOPLE)
             answer = self.query.answer_type(*(each.dtype for each in series if self.reads_column))
             if self.query.fixed_type is None:
                 answer = pl.Struct(dict(_fields_of(answer, self.query)))
+            told = {_ANSWER: answer}
         except (TypeError, ValueError) as error:
-            # A paragraph of its own between Polars' words.
             where = f"column {column.name!r}, " if self.reads_column else ""
-            fits = pl.Struct({f"\n\n{where}{self.query}: {error}\n\n": pl.Boolean})
-        return pl.Series(column.name, [None] * len(column), dtype=pl.Struct({"answer": answer, "fits": fits}))
+            message = f"{where}{self.query}: {error}".removesuffix(".")  # Polars ends it
+            told = {message: pl.Boolean()}
+        return pl.Series(column.name, [None] * len(column), dtype=pl.Struct(told))
 
 
 @dataclass(frozen=True)

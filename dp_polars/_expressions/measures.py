@@ -94,7 +94,7 @@ def n_people(
     Raises
     ------
     TypeError, ValueError
-        Where an argument is not as described. On a plain frame, Polars raises InvalidOperationError: an expression does
+        Where an argument is not as described. On a plain frame, Polars raises ComputeError: an expression does
         not know who is a person.
 
     Examples
@@ -202,7 +202,7 @@ def sum(  # noqa: A001 (Polars' own name)
     ------
     TypeError, ValueError
         Where an argument is not as described. What only the column's type tells, Polars raises with the same words
-        (InvalidOperationError). Nothing in the rows raises.
+        (ComputeError). Nothing in the rows raises.
 
     Notes
     -----

@@ -24,6 +24,10 @@ class PrivateNamespace:
     def __init__(self, expr: pl.Expr) -> None:
         self.expr = expr
 
+    def __repr__(self) -> str:
+        asks = ", ".join(name for name in dir(self) if not name.startswith("_") and name != "expr")
+        return f"<.dp of {self.expr}: {asks}>"
+
     def mode(
         self,
         candidates: Values | None = None,

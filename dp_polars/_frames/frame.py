@@ -16,6 +16,7 @@ from dp_polars._frames.refused import Refusing
 from dp_polars._frames.release import Ask
 from dp_polars._frames.sources import WithoutRows, source_of
 from dp_polars._frames.steps import RowSteps
+from dp_polars._numeric.numbers import plural, show
 from dp_polars._queries.query import of_histogram
 from dp_polars._rowwise.versions import warn_if_untested
 
@@ -201,9 +202,18 @@ class PrivateFrame(RowSteps, Refusing, WithoutRows):
         return self._ask(None, exprs, named)
 
     def __repr__(self) -> str:
-        steps = len(self._recipe.steps)
-        bound = "no data yet" if self._source is None else "private rows"
-        return f"<PrivateFrame: {bound}, {steps} step{'s' * (steps != 1)}, {self.protection}>"
+        ask = "agg(…), or group_by({column: public values}).agg(…)"
+        return f"<PrivateFrame\n{self._described()}\nask:      {ask}>"
+
+    def _described(self) -> str:
+        """Return what is known without a look at the rows, line by line."""
+        lines = {
+            "rows": "none yet, release(frame) takes them" if self._source is None else "private, only answers leave",
+            "protects": str(self.protection),
+            "steps": ", ".join(step.name for step in self._recipe.steps) or "none",
+            "budget": "none" if self._budget is None else f"{self._budget.unit}={show(self._budget.total)} in all",
+        }
+        return "\n".join(f"{key + ':':<10}{text}" for key, text in lines.items())
 
     def _then(
         self, method: Literal["filter", "select", "with_columns"], exprs: tuple[pl.Expr, ...], call: str = ""
@@ -241,6 +251,10 @@ class PrivateGroupBy(Refusing):
     def agg(self, *exprs: PrivateExpr, **named: PrivateExpr) -> PrivateQuery:
         """Ask for private answers about every group: see `PrivateFrame.agg`."""
         return self._frame._ask(self._keys, exprs, named)
+
+    def __repr__(self) -> str:
+        groups = f"{plural(self._keys.height, 'public group')} by {', '.join(map(repr, self._keys.columns))}"
+        return f"<PrivateGroupBy\n{self._frame._described()}\ngroups:   {groups}\nask:      agg(…)>"
 
     def __deepcopy__(self, memo: dict[int, object]) -> PrivateGroupBy:
         return self
@@ -313,6 +327,9 @@ class FrameNamespace:
 
     def __init__(self, frame: pl.LazyFrame | pl.DataFrame) -> None:
         self._frame = frame
+
+    def __repr__(self) -> str:
+        return f"<.dp of a {type(self._frame).__name__}: protect(privacy_unit, …) takes its rows as private>"
 
     def protect(
         self,

@@ -10,15 +10,13 @@ import polars as pl
 
 from dp_polars._numeric import column_types
 from dp_polars._numeric.numbers import given
-from dp_polars._queries.candidates import Categories
+from dp_polars._queries.candidates import MOST, NO_FLOATS, Categories, size_of
 
 if TYPE_CHECKING:
     from dp_polars._queries.candidates import Values
 
 # Column -> its public values (their cross product), or a frame of combinations (also an Arrow table).
 PublicKeys: TypeAlias = "Mapping[str, Values] | pl.DataFrame | object"
-
-_MOST = 10_000_000
 
 
 def public_keys(keys: PublicKeys) -> pl.DataFrame:
@@ -27,11 +25,9 @@ def public_keys(keys: PublicKeys) -> pl.DataFrame:
         if not keys:
             msg = "keys must name at least one column.\n\nHint: without groups, call agg on the private frame itself."
             raise ValueError(msg)
+        _check_size(math.prod(max(1, size_of(values)) for values in keys.values()))  # before any of them is built
         columns = [_values(name, values) for name, values in keys.items()]
-        size = math.prod(len(column) for column in columns)
-        if not size <= _MOST:
-            msg = f"keys must have at most {_MOST:,} combinations, got {size:,}."
-            raise ValueError(msg)
+        _check_size(math.prod(len(column) for column in columns))
         frame = columns[0].to_frame()
         for column in columns[1:]:
             frame = frame.join(column.to_frame(), how="cross", maintain_order="left_right")
@@ -46,9 +42,10 @@ def public_keys(keys: PublicKeys) -> pl.DataFrame:
         )
         raise TypeError(msg)
     frame = keys if isinstance(keys, pl.DataFrame) else pl.DataFrame(keys)
-    if not (1 <= frame.height <= _MOST and frame.width >= 1):
-        msg = f"keys must have at least one column and from 1 to {_MOST:,} combinations, got {frame.shape}."
+    if not (frame.height >= 1 and frame.width >= 1):
+        msg = f"keys must have at least one column and one combination, got {frame.shape}."
         raise ValueError(msg)
+    _check_size(frame.height)
     if frame.null_count().sum_horizontal().item():
         msg = "keys must not contain null."
         raise ValueError(msg)
@@ -68,6 +65,8 @@ def in_types_of(keys: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
             msg = f"the frame must have the key column {column.name!r}, got the columns {list(schema)}."
             raise ValueError(msg)
         dtype = schema[column.name]
+        if dtype.is_float():
+            raise TypeError(NO_FLOATS.format(f"the key column {column.name!r}", dtype))
         own = column_types.released(dtype)
         try:
             columns.append(column if column.dtype == own else _cast(column, own))
@@ -88,17 +87,22 @@ def _cast(column: pl.Series, dtype: pl.DataType) -> pl.Series:
     )
 
 
+def _check_size(combinations: int) -> None:
+    if not combinations <= MOST:
+        msg = (
+            f"keys must have at most {MOST:,} combinations, got {combinations:,}: every one of them is answered.\n\n"
+            "Hint: list fewer values, or give the combinations that you want as a DataFrame."
+        )
+        raise ValueError(msg)
+
+
 def _values(name: object, values: Values) -> pl.Series:
     if not isinstance(name, str):
         msg = f"keys must name columns by strings, got {given(name)}."
         raise TypeError(msg)
-    try:
-        series = Categories.of(values).values
-        if series is None or series.dtype.is_float():
-            found = "None" if series is None else str(series.dtype)
-            msg = f"public values must be text, integers, booleans or times, got {found}."
-            raise TypeError(msg)
-    except (TypeError, ValueError) as error:
-        msg = f"keys of column {name!r}: {error}"
-        raise type(error)(msg) from None
+    series = Categories.of(values, f"keys of column {name!r}").values
+    if series is None or series.dtype.is_float():
+        found = "None" if series is None else str(series.dtype)
+        msg = f"keys of column {name!r} must be text, integers, booleans, decimals or times, got {found}."
+        raise TypeError(msg)
     return series.alias(name)

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import polars as pl
@@ -18,7 +17,8 @@ from dp_polars._accounting.claims import Loss
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames.release import Ask, bind, release_by
 from dp_polars._frames.sources import PrivateRows, Source, WithoutRows, source_of
-from dp_polars._numeric.numbers import float_up, given, positive_int
+from dp_polars._numeric.numbers import float_up, given, plural, positive_int
+from dp_polars._numeric.paths import expanded
 
 if TYPE_CHECKING:
     from polars._typing import EngineType
@@ -169,13 +169,13 @@ class PrivateQuery(WithoutRows):
         Parameters
         ----------
         path
-            The file.
+            The file; `~` is the home folder.
         frame, ranges, engine, partitions
             As for `release`.
         """
         from pyarrow import parquet
 
-        target = Path(path)
+        target = expanded(path)
         if not target.parent.is_dir() or target.is_dir():
             msg = f"path must be a file in a folder that is there, got {str(path)!r}."
             raise (IsADirectoryError if target.is_dir() else FileNotFoundError)(msg)
@@ -199,7 +199,7 @@ class PrivateQuery(WithoutRows):
         asks = "\n".join(
             f"  {ask.name}: {ask.query}, {ask.query.claim.loss}, {ask.query.claim.mechanism}" for ask in self._asks
         )
-        groups = "one group" if self._keys is None else f"{self._keys.height:,} public groups"
+        groups = "one group" if self._keys is None else plural(self._keys.height, "public group")
         return f"<PrivateQuery: {groups}, {self.protection}\n{asks}>"
 
     def _source_of(self, frame: PrivateRows | None) -> Source:
@@ -269,7 +269,7 @@ def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
     Parameters
     ----------
     path
-        The file.
+        The file; `~` is the home folder.
 
     Returns
     -------
@@ -285,7 +285,7 @@ def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     from pyarrow import parquet
 
-    metadata = parquet.read_schema(Path(path)).metadata or {}
+    metadata = parquet.read_schema(expanded(path)).metadata or {}
     if _CLAIM_KEY not in metadata:
         msg = f"the file must have been written by PrivateQuery.sink_parquet, got {str(path)!r} without a claim."
         raise ValueError(msg)
@@ -296,7 +296,7 @@ def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
 def _under(protection: Protection, ask: Ask, groups: int) -> HistogramQuery:
     try:
         bounds = protection.contributions(ask.query, groups)
-        return ask.query.under(bounds, protection.neighboring_relation)
+        return ask.query.under(bounds, protection.neighboring_relation, groups)
     except ValueError as error:
         msg = f"Output {ask.name!r}: {error}"
         raise ValueError(msg) from None

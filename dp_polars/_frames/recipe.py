@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import polars as pl
 from polars import selectors as cs
 
 from dp_polars._expressions.expressions import PrivateExpr
-from dp_polars._numeric.numbers import given
+from dp_polars._numeric.numbers import given, kind_of_frame
 from dp_polars._rowwise.gate import row_by_row
 from dp_polars._rowwise.steps import parts_of
 
@@ -32,9 +32,14 @@ class Expressions:
     expressions: tuple[pl.Expr, ...]
     call: str = ""
 
+    @property
+    def name(self) -> str:
+        """The method that the user called."""
+        return self.call or self.method
+
     def apply(self, rows: pl.LazyFrame, unit: str | None) -> pl.LazyFrame:
         """Return the rows after this step; an error where it is not row by row, or touches the privacy unit."""
-        schema, call = rows.collect_schema(), self.call or self.method
+        schema, call = rows.collect_schema(), self.name
         proved = [row_by_row(expr, schema, call) for expr in self.expressions]
         if self.method == "filter":
             kept = rows.filter(*proved)
@@ -63,6 +68,11 @@ class EachColumn:
     method: str
     columns: tuple[tuple[SelectorType, tuple[Any, ...]], ...]
 
+    @property
+    def name(self) -> str:
+        """The method that the user called."""
+        return self.method
+
     def apply(self, rows: pl.LazyFrame, unit: str | None) -> pl.LazyFrame:
         """Return the rows after this step. Of a column that is selected twice, the last counts."""
         frame, exprs = pl.LazyFrame(schema=rows.collect_schema()), {}
@@ -75,6 +85,8 @@ class EachColumn:
 @dataclass(frozen=True)
 class Rename:
     """Other names for columns."""
+
+    name: ClassVar[str] = "rename"
 
     mapping: Mapping[str, str] | Callable[[str], str]
     strict: bool
@@ -97,6 +109,8 @@ class Rename:
 @dataclass(frozen=True)
 class Join:
     """A join with a public frame that has each key at most once."""
+
+    name: ClassVar[str] = "join"
 
     public: pl.DataFrame
     left_on: tuple[str, ...]
@@ -188,7 +202,7 @@ def join_of(public: object, on: object, left_on: object, right_on: object, how: 
     if isinstance(public, pl.LazyFrame):
         public = public.collect()
     if not isinstance(public, pl.DataFrame):
-        msg = f"a private frame must be joined with a public DataFrame or LazyFrame, got {type(public).__name__}."
+        msg = f"a private frame must be joined with a public DataFrame or LazyFrame, got {kind_of_frame(public)}"
         raise TypeError(msg)
     missing = [name for name in right if name not in public.columns]
     if missing:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import polars as pl
 
 from dp_polars._engines.polars_engine import PolarsEngine
+from dp_polars._numeric.numbers import kind_of_frame
 from dp_polars._rowwise.files import files_of_arrow, refuse_filter_of_arrow, refuse_repeated_files
 from dp_polars._rowwise.plans import refuse_unsafe_plan
 from dp_polars._rowwise.views import holds_rows
@@ -64,7 +65,7 @@ def source_of(frame: PrivateRows, protection: Protection) -> Source:
         return Source(_lazy(stream.schema.empty_table()), lambda: _lazy(stream.read_all()))
     msg = (
         "private rows must be a LazyFrame, a DataFrame, a pyarrow dataset or an object with Arrow's C stream, got "
-        f"{type(frame).__name__}."
+        f"{kind_of_frame(frame)}"
     )
     raise TypeError(msg)
 

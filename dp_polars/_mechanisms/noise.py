@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dp_polars._accounting.claims import Loss
+from dp_polars._accounting.large import warn_if_large
 from dp_polars._mechanisms.exact_race import Uniform, floor_of, is_less
 from dp_polars._mechanisms.inversion import DiscreteGaussian, DiscreteLaplace, table_for
 from dp_polars._numeric.intervals import ball
@@ -152,10 +154,12 @@ def discrete_laplace(values: ArrayLike, *, epsilon: Number, sensitivity: Number)
     [3, 100, 20]
     """
     array = _checked(values)
-    scale = positive_fraction("sensitivity", sensitivity) / positive_fraction("epsilon", epsilon)
+    loss = Loss(positive_fraction("epsilon", epsilon), "epsilon")
+    scale = positive_fraction("sensitivity", sensitivity) / loss.value
     if not scale <= LARGEST_SCALE:
         msg = "sensitivity / epsilon must be at most 2**50, got more."
         raise ValueError(msg)
+    warn_if_large(loss)
     return _noisy(array, laplace_noise(array.size, scale))
 
 
@@ -195,10 +199,12 @@ def discrete_gaussian(values: ArrayLike, *, rho: Number, sensitivity: Number) ->
     [[3, 100], [20, -7]]
     """
     array = _checked(values)
-    variance = positive_fraction("sensitivity", sensitivity) ** 2 / (2 * positive_fraction("rho", rho))
+    loss = Loss(positive_fraction("rho", rho), "rho")
+    variance = positive_fraction("sensitivity", sensitivity) ** 2 / (2 * loss.value)
     if not variance < LARGEST_SCALE**2:
         msg = "sensitivity²/(2·rho) must be below 2**100, got more."
         raise ValueError(msg)
+    warn_if_large(loss)
     return _noisy(array, gaussian_noise(array.size, variance))
 
 

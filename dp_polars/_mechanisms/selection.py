@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp_polars._accounting.claims import Claim, Loss
+from dp_polars._accounting.large import warn_if_large
 from dp_polars._mechanisms.integer_scores import best_integer
 from dp_polars._mechanisms.leading import race_with_lead
 from dp_polars._mechanisms.racing import Blocks, ExactBlocks, GapArray, race
@@ -41,7 +42,8 @@ def permute_and_flip(
     sensitivity
         The most that one person can change any one score.
     monotonic
-        Whether all scores of a person move the same way; the range R is then `sensitivity`, not twice that.
+        Whether all scores of a person move the same way; the range R is then `sensitivity`, not twice that. Counts do
+        so where a person comes or goes, but not where one is replaced: then one count falls and another rises.
 
     Returns
     -------
@@ -56,7 +58,7 @@ def permute_and_flip(
     Notes
     -----
     McKenna & Sheldon 2020, arXiv 2010.12603: the rate is epsilon/R, and the probability of every candidate is the real
-    number that Proposition 1 gives for it.
+    number that Lemma 1 (Appendix A) gives for it.
 
     Examples
     --------
@@ -118,6 +120,7 @@ def _select(scores: ArrayLike, claim: Claim) -> int | NDArray[np.int64]:
     rows = np.atleast_2d(array)
     lengths = np.full(len(rows), rows.shape[1], np.int64)
     flat = None if offered is None else offered.ravel()
+    warn_if_large(claim.loss)
     chosen = best_rows(rows.ravel(), lengths, claim.rate, claim.mechanism, system_words(), offered=flat)
     if (chosen < 0).any():
         msg = "scores must have at least one finite number in every row."

@@ -12,12 +12,32 @@ import numpy as np
 
 Number: TypeAlias = "int | float | Fraction | Decimal"
 
+# Other packages' frames, and the way from them to one of Polars.
+_OF_FRAMES = {
+    "pandas": "pl.from_pandas(…)",
+    "pyarrow": "pl.from_arrow(…)",
+    "numpy": "pl.from_numpy(…)",
+    "duckdb": "….pl()",
+    "pyspark": "pl.from_arrow(….toArrow())",
+}
 _SHOWN = (str, bytes, int, float, complex, Fraction, Decimal, date, time, timedelta, type(None), np.generic)
 
 
 def given(value: object) -> str:
     """Return an argument for a message: a plain value as it is, of anything else (private rows?) its type."""
-    return repr(value) if isinstance(value, _SHOWN) else type(value).__name__
+    return repr(value) if isinstance(value, _SHOWN) else kind(value)
+
+
+def kind(value: object) -> str:
+    """Return the type of an argument for a message; with its package, where other packages have such a type, too."""
+    package, name = type(value).__module__.partition(".")[0], type(value).__name__
+    return f"{package}.{name}" if package in _OF_FRAMES else name
+
+
+def kind_of_frame(value: object) -> str:
+    """Return the end of a message that asks for a Polars frame: what was given instead, and the way out."""
+    way = _OF_FRAMES.get(type(value).__module__.partition(".")[0])
+    return f"{kind(value)}." + (f"\n\nHint: {way} makes a Polars frame of it." if way else "")
 
 
 def as_fraction(name: str, value: object) -> Fraction:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -15,8 +15,16 @@ from dp_polars._numeric import column_types
 from dp_polars._numeric.numbers import given, plural
 from dp_polars._queries.grids import Grid, as_grid, distance_unit, grid, kind_of
 
+# Of a list of categories, and of public groups: as many can be drawn from at once.
+MOST = 10_000_000
 # What users may give as a list of candidates: also anything that speaks Arrow's C interface (pyarrow arrays).
 Values: TypeAlias = "Sequence[object] | range | pl.Series | NDArray[np.generic] | pl.Enum | object"
+
+
+NO_FLOATS = (
+    "{} must not hold floats, got {}: floats that are meant to be equal often differ in their last digit.\n\n"
+    'Hint: make integers, decimals or categories of them first: pl.col("x").round().cast(pl.Int64, strict=False).'
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,17 +49,23 @@ class Categories(_Listed):
     """A list of candidates without an order that matters; None: the type of the column names them."""
 
     @classmethod
-    def of(cls, values: Values | None) -> Categories:
-        """Return the categories of a list, a Series, an Arrow array or an Enum type."""
+    def of(cls, values: Values | None, name: str = "candidates") -> Categories:
+        """Return the categories of a list, a Series, an Arrow array or an Enum type; messages call them `name`."""
         if values is None:
             return cls(None)
         if isinstance(values, Grid):
-            msg = "categories must be a list or a range, got a grid.\n\nHint: range(0, 11), or a list of the values."
+            msg = f"{name} must be a list or a range, got a grid.\n\nHint: range(0, 11), or a list of the values."
             raise TypeError(msg)
         if isinstance(values, pl.Enum):
             values = values.categories
-        series = _to_series(values)
-        return cls(_check(series.cast(column_types.released(series.dtype))))
+        if not size_of(values) <= MOST:  # before anything of that size is built
+            msg = (
+                f"{name} must be at most {MOST:,} values, got {size_of(values):,}.\n\n"
+                'Hint: make fewer categories, such as bands of numbers: pl.col("x") // 10 * 10.'
+            )
+            raise ValueError(msg)
+        series = _to_series(values, name)
+        return cls(_check(series.cast(column_types.released(series.dtype)), name))
 
     def for_column(self, dtype: pl.DataType | None) -> pl.Series:
         """Return the candidates as a Series of the column's type (text for a Categorical), or as they were given."""
@@ -60,6 +74,8 @@ class Categories(_Listed):
                 msg = "the column's type must be known where only it names the candidates."
                 raise TypeError(msg)
             return self.values
+        if dtype.is_float():
+            raise TypeError(NO_FLOATS.format("the column", dtype))
         if self.values is None:
             if isinstance(dtype, pl.Enum):
                 return _check(pl.Series(dtype.categories, dtype=dtype))
@@ -72,10 +88,8 @@ class Categories(_Listed):
             )
             raise TypeError(msg)
         column, own = column_types.family(dtype), column_types.family(self.values.dtype)
-        if dtype.is_float() or column is None or column != own:
+        if column is None or column != own:
             msg = f"candidates of type {self.values.dtype} can't be categories of a column of type {dtype}."
-            if dtype.is_float() and own == "number":
-                msg += "\n\nHint: round or cut the column to integers, decimals or categories first."
             raise TypeError(msg)
         answer = column_types.released(dtype)
         if self.values.dtype == answer:
@@ -132,6 +146,8 @@ def ordered(values: Values) -> Ordered:
     """Return the candidates of a quantile: a grid or a range as it is, anything else sorted."""
     if isinstance(values, Grid):
         return values
+    if isinstance(values, tuple) and len(values) == 2:
+        raise TypeError(_just_two(*values))
     if isinstance(values, range) and values[1:]:
         low, high = min(values[0], values[-1]), max(values[0], values[-1])
         return grid(low, high, step=abs(values.step))
@@ -146,7 +162,26 @@ def ordered(values: Values) -> Ordered:
     return as_grid(ascending) or Points(ascending)
 
 
-def _to_series(values: Values) -> pl.Series:
+def _just_two(low: object, high: object) -> str:
+    """Return why a pair is no list of candidates, though it looks like a range."""
+    pair = f"{given(low)}, {given(high)}"
+    between = f"dp_polars.grid({pair}, step=…)"
+    if isinstance(low, int) and isinstance(high, int):
+        between = f"range({low}, {high + 1})"
+    return (
+        f"candidates must be a range, a grid or a list, got ({pair}): these would be just two candidates.\n\n"
+        f"Hint: {between} has all between them. If you mean just the two: [{pair}]."
+    )
+
+
+def size_of(values: Values) -> int:
+    """Return how many values there are, without looking at them; 0 where only a look would tell."""
+    if isinstance(values, range):  # of a longer one than 2**63, len() raises
+        return max(0, -((values.start - values.stop) // values.step))
+    return len(values) if isinstance(values, Sized) and not isinstance(values, (str, bytes)) else 0
+
+
+def _to_series(values: Values, name: str = "candidates") -> pl.Series:
     if isinstance(values, pl.Series):
         return values.alias("")
     if (
@@ -156,7 +191,7 @@ def _to_series(values: Values) -> pl.Series:
     ):
         return pl.int_range(values.start, values.stop, values.step, eager=True).alias("")  # no look at each number
     if np.ma.is_masked(values):
-        msg = "candidates must not contain null."
+        msg = f"{name} must not contain null."
         raise ValueError(msg)
     if isinstance(values, np.ndarray):
         return pl.Series(values.copy())  # whoever writes into the array later must not change what was checked
@@ -164,13 +199,13 @@ def _to_series(values: Values) -> pl.Series:
         of_arrow: Any = values
         return pl.Series(of_arrow)
     if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
-        msg = f"candidates must be a list, a range, a Series or a NumPy or Arrow array, got {type(values).__name__}."
+        msg = f"{name} must be a list, a range, a Series or a NumPy or Arrow array, got {type(values).__name__}."
         if isinstance(values, Iterable) and not isinstance(values, (str, bytes)):
             msg += "\n\nHint: list(…) or sorted(…) makes a list."
         raise TypeError(msg)
     kinds = sorted({kind_of(value) for value in values})
     if "bool" in kinds and len(kinds) > 1:  # Polars would take True for 1
-        msg = f"candidates must be of one type, got {kinds}."
+        msg = f"{name} must be of one type, got {kinds}."
         raise TypeError(msg)
     dtype = (pl.UInt64() if max(values) >= 2**63 else pl.Int64()) if kinds == ["int"] else None
     try:
@@ -187,42 +222,42 @@ def _to_series(values: Values) -> pl.Series:
         pl.exceptions.PanicException,
     ):
         what = f"of one type that Polars knows, got {kinds}" if dtype is None else "integers that fit into 64 bits"
-        msg = f"candidates must be {what}."
+        msg = f"{name} must be {what}."
         raise TypeError(msg) from None
     for value, stays in zip(values, kept, strict=True):
         exact = value.item() if isinstance(value, np.generic) else value
         if not (stays is value or stays == exact or (stays != stays and exact != exact)):  # the last one is NaN
             msg = (
-                f"candidates must be values that one Polars type holds exactly, got {given(value)} for {series.dtype}."
+                f"{name} must be values that one Polars type holds exactly, got {given(value)} for {series.dtype}."
                 "\n\nHint: give all in one type, as a Series or a NumPy array."
             )
             raise TypeError(msg)
     return series
 
 
-def _check(values: pl.Series) -> pl.Series:
+def _check(values: pl.Series, name: str = "candidates") -> pl.Series:
     if not len(values) >= 1:
-        msg = "candidates must be at least one value, got none."
+        msg = f"{name} must be at least one value, got none."
         raise ValueError(msg)
     if values.null_count() or values.dtype == pl.Null:
-        msg = "candidates must not contain null."
+        msg = f"{name} must not contain null."
         raise ValueError(msg)
     if values.dtype.is_float() and values.is_nan().any():
-        msg = "candidates must not contain NaN."
+        msg = f"{name} must not contain NaN."
         raise ValueError(msg)
     if column_types.family(values.dtype) is None:
-        msg = f"candidates must be text, numbers, booleans or times, got {values.dtype}."
+        msg = f"{name} must be text, numbers, booleans or times, got {values.dtype}."
         raise TypeError(msg)
     if values.n_unique() != len(values):
-        msg = f"candidates must not repeat, got {values.filter(values.is_duplicated())[0]!r} more than once."
+        msg = f"{name} must not repeat, got {values.filter(values.is_duplicated())[0]!r} more than once."
         raise ValueError(msg)
-    return _check_width(values)
+    return _check_width(values, name)
 
 
-def _check_width(values: pl.Series) -> pl.Series:
+def _check_width(values: pl.Series, name: str = "candidates") -> pl.Series:
     if not column_types.fit_into_64_bits(values):
         msg = (
-            f"candidates of type {values.dtype} must lie strictly between -2**63 and 2**63 - 1"
+            f"{name} of type {values.dtype} must lie strictly between -2**63 and 2**63 - 1"
             f"{' multiples of the last digit' if isinstance(values.dtype, pl.Decimal) else ''}."
         )
         raise ValueError(msg)

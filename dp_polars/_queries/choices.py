@@ -61,8 +61,8 @@ class Choice(HistogramQuery):
     def bounds_people(self) -> bool:
         return self.score.of_people
 
-    def range_of(self, relation: NeighboringRelation) -> Fraction:
-        return self.score.range(relation)
+    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
+        return self.score.range(relation, groups)
 
     def draw(self, *columns: pl.DataType) -> Draw:
         """Return what the kernel needs to know."""
@@ -163,8 +163,8 @@ class Mode(OfCategories):
         """Return the type of the answers: rows and people are whole numbers, sums of weights floats."""
         return type_with_lead(answer, pl.Int64() if self.weights is None else pl.Float64()) if self.has_lead else answer
 
-    def range_of(self, relation: NeighboringRelation) -> Fraction:
-        return super().range_of(relation) * (1 if self.weights is None else self.weights.most)
+    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
+        return super().range_of(relation, groups) * (1 if self.weights is None else self.weights.most)
 
     def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
         if self.weights is None or not columns:

@@ -60,7 +60,7 @@ class Measure(HistogramQuery):
     def largest(self) -> Fraction:
         """The most that one row adds to a number, or takes away."""
 
-    def range_of(self, relation: NeighboringRelation) -> Fraction:
+    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
         """Return what one row changes."""
         return _range_of(self.largest, relation)
 

@@ -83,7 +83,7 @@ class QuantileList(ListQuery):
         """Whether the range also bounds one person's effect."""
         return False
 
-    def range_of(self, relation: NeighboringRelation) -> Fraction:
+    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
         """Return the range of every draw, whose rates are for scores of range 1.
 
         A replacement removes one row and adds another, perhaps in another part: each of the two moves the scores of its

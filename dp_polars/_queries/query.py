@@ -114,8 +114,11 @@ class HistogramQuery(Query):
         """Whether `range_of` also bounds one person's effect on a group, however many codes they count for."""
 
     @abstractmethod
-    def range_of(self, relation: NeighboringRelation) -> Fraction:
-        """Return the most that one row (or person, where people count) changes what the claim's range is about."""
+    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
+        """Return the most that one row (or person, where people count) changes what the claim's range is about.
+
+        `groups` is how many public groups there are; None where that is not known, as in an expression.
+        """
 
     @abstractmethod
     def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
@@ -162,12 +165,15 @@ class HistogramQuery(Query):
         """
         return None
 
-    def under(self, contributions: Contributions, relation: NeighboringRelation) -> Self:
-        """Return the same question with the rate that the same loss pays for under these bounds."""
+    def under(self, contributions: Contributions, relation: NeighboringRelation, groups: int | None = None) -> Self:
+        """Return the same question with the rate that the same loss pays for under these bounds.
+
+        `groups` is how many public groups there are; None where that is not known.
+        """
         return self.with_claim(
             replace(
                 self.claim,
-                score_range=self.range_of(relation),
+                score_range=self.range_of(relation, groups),
                 contributions=contributions,
                 neighboring_relation=relation,
             )

@@ -217,8 +217,8 @@ class Score(Protocol):
     def ranks(self) -> Fraction | None:
         """α, where a gap follows from the distance to the rank α·N, so that only rows near it matter; else None."""
 
-    def range(self, relation: NeighboringRelation) -> Fraction:
-        """Return R of one row, in the gaps' units."""
+    def range(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
+        """Return R of one row, in the gaps' units, over so many groups; None: it is not known how many."""
 
     def dense_gaps(self, counts: SignedInts) -> SignedInts:
         """Return the gaps of all candidates of some groups from their counts, both of shape (g, size)."""
@@ -235,7 +235,7 @@ class CountScore:
     of_people = True
     ranks = None
 
-    def range(self, relation: NeighboringRelation) -> Fraction:
+    def range(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
         """Return R of one row: it moves one count by one; a replacement moves two of them, apart."""
         return Fraction(1 if relation == "add_or_remove_one" else 2)
 
@@ -273,15 +273,22 @@ class QuantileScore:
     def ranks(self) -> Fraction:
         return self.alpha
 
-    def range(self, relation: NeighboringRelation) -> Fraction:
+    def range(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
         """Return R of one row, with α = num/den.
 
         A row moves num·N − den·A by num or num − den, and likewise den·L − num·N + 1; so a score moves by at most
-        max(num, den − num), and two of them apart by twice that. A replacement removes one row and adds another, in the
-        same group or not: twice that.
+        max(num, den − num), and two of them apart by twice that. A replacement removes one row and adds another. In two
+        groups that is twice as much.
+
+        In one group it leaves N as it is, if both rows count. Then A and L of a candidate move by at most one row, both
+        in one direction, and a score moves by at most den: two scores by at most 2·den. Where only one of the two rows
+        counts (null, filtered, another key), it is a mere removal or addition: 2·max(num, den − num) < 2·den. A person
+        of m rows who becomes one of m others is a chain of at most m such steps, so R·m holds for people.
         """
         one = 2 * max(self.alpha.numerator, self.alpha.denominator - self.alpha.numerator)
-        return Fraction(one if relation == "add_or_remove_one" else 2 * one)
+        if relation == "add_or_remove_one":
+            return Fraction(one)
+        return Fraction(2 * self.alpha.denominator if groups == 1 else 2 * one)
 
     def dense_gaps(self, counts: SignedInts) -> SignedInts:
         upto = np.cumsum(counts, axis=1, dtype=counts.dtype)

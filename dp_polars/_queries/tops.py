@@ -73,7 +73,7 @@ class TopK(ListQuery):
         """Whether the range also bounds one person's effect on a group."""
         return self.of_people
 
-    def range_of(self, relation: NeighboringRelation) -> Fraction:
+    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
         """Return R of one row, or person, in each draw."""
         return _range_of(relation, joint=self.joint)
 

@@ -12,7 +12,8 @@ Parameters that many functions share, all keyword-only:
     The most that one person can change any one score.
 ``monotonic``
     Whether one person moves all scores in the same direction. The range R of a difference of two scores is
-    ``sensitivity`` if so, else twice that, and the mechanisms' rate λ is ``epsilon`` / R in pure DP.
+    ``sensitivity`` if so, else twice that, and the mechanisms' rate λ is ``epsilon`` / R in pure DP. Counts are
+    monotonic where a person comes or goes, but not where one is replaced: then one count falls and another rises.
 ``mechanism``
     ``"permute_and_flip"``, ``"exponential"``, or None for the one that the unit of the loss chooses.
     Functions of the scores also take ``"report_noisy_max_laplace"``, for comparison and with ``epsilon``
@@ -42,6 +43,7 @@ from dp_polars.analysis._optimal import optimal_expected_error as optimal_expect
 from dp_polars.analysis._planning import accuracy as accuracy
 from dp_polars.analysis._planning import loss_for as loss_for
 from dp_polars.analysis._planning import loss_for_accuracy as loss_for_accuracy
+from dp_polars.analysis._planning import worst_expected_error as worst_expected_error
 from dp_polars.analysis._profile import PrivacyProfile as PrivacyProfile
 from dp_polars.analysis._profile import compose as compose
 from dp_polars.analysis._profile import privacy_profile as privacy_profile

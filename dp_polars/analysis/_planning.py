@@ -6,6 +6,8 @@ import math
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dp_polars._accounting.claims import (
     ONE_RELEASE,
     Claim,
@@ -25,7 +27,6 @@ from dp_polars.analysis._rates import Comparable, as_probability, charged_as, ch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
 
@@ -53,6 +54,78 @@ def accuracy(
     count, risk = positive_int("k", k), as_probability("beta", beta)
     claim = claim_of(epsilon, rho, sensitivity, monotonic, mechanism)
     return error_bound(count, risk, claim)
+
+
+def worst_expected_error(
+    k: int,
+    *,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+    sensitivity: Number = 1,
+    monotonic: bool = False,
+    mechanism: Mechanism | None = None,
+) -> float:
+    r"""Return the largest mean error that any `k` scores can lead to: no data is needed.
+
+    Parameters
+    ----------
+    k
+        Candidates, at least 1.
+    epsilon, rho, sensitivity, monotonic, mechanism
+        See the top of this page; only the two mechanisms of this package.
+
+    Returns
+    -------
+    float
+        Best score minus chosen score, on average, in units of the scores: below ln(k)/λ. Relative error below
+        1e-12. 0.0 for one candidate.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described.
+
+    Notes
+    -----
+    It is the maximum over p of the mean error of one best candidate and k − 1 others that share the coin p
+    (McKenna & Sheldon 2020, arXiv 2010.12603, Equation 7 for the exponential mechanism and 8 for
+    permute-and-flip): −ln(p)/λ·(1 − 1/(1 + (k − 1)p)) and −ln(p)/λ·(1 − (1 − (1 − p)^k)/(kp)).
+
+    No other scores are worse: of two coins a and b beside a best one, putting both at their mean never lowers
+    the error. Let h(p) = −p·ln(p). The exponential mechanism's error is Σh(p_i)/Σp_i/λ, the sum of coins stays,
+    and h is concave. Permute-and-flip's is an integral over t of a weight that does not depend on a and b, times
+    h(a)(1 − bt) + h(b)(1 − at) + H·(1 − at)(1 − bt) with H ≥ 0. The last term grows with a·b. The others are linear
+    in t: at t = 0 they are h(a) + h(b), and at t = 1, with x = 1 − a and y = 1 − b, x·y·(l(x) + l(y)), where
+    l(x) = 1 − Σ x^j/(j(j + 1)) is concave and not negative.
+
+    Examples
+    --------
+    >>> round(worst_expected_error(100, epsilon=1, monotonic=True), 3)
+    2.428
+    """
+    count, claim = positive_int("k", k), claim_of(epsilon, rho, sensitivity, monotonic, mechanism)
+    return _worst_error(count, claim.mechanism) / float(claim.rate)
+
+
+def _worst_error(k: int, mechanism: str) -> float:
+    """Return λ times the largest mean error of a best candidate and k − 1 others at one gap."""
+    if k == 1:
+        return 0.0
+    # Beyond the right end the error falls, and is below 0.02.
+    low, high, n = 0.0, math.log(k) + 5, float(k)
+    best = 0.0
+    for _ in range(10):
+        scaled_gaps = np.linspace(low, high, 65)[1:-1]
+        p = np.exp(-scaled_gaps)
+        if mechanism == "exponential":
+            misses = (n - 1) * p / (1 + (n - 1) * p)
+        else:
+            misses = 1 + np.expm1(n * np.log1p(-p)) / (n * p)
+        errors = scaled_gaps * misses
+        top = int(np.argmax(errors))
+        best, width = max(best, float(errors[top])), (high - low) / 64
+        low, high = float(scaled_gaps[top]) - width, float(scaled_gaps[top]) + width
+    return best
 
 
 def loss_for_accuracy(

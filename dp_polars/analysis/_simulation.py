@@ -17,7 +17,7 @@ from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.release import bind
 from dp_polars._numeric import column_types
 from dp_polars._numeric.arrays import Ints, owners
-from dp_polars._numeric.numbers import given, positive_fraction
+from dp_polars._numeric.numbers import given, kind_of_frame, positive_fraction
 from dp_polars._queries.argmax import ArgMax, ArgMaxOfOwn
 from dp_polars._queries.choices import Choice, Quantile
 from dp_polars._queries.grids import distance_unit
@@ -152,7 +152,7 @@ def simulate(
     [('A', 0.2, 50, 35, 66), ('B', 0.2, 40, 6, 113), ('A', 1.0, 50, 50, 50), ('B', 1.0, 40, 17, 92)]
     """
     if not isinstance(frame, (pl.DataFrame, pl.LazyFrame)):
-        msg = f"frame must be a DataFrame or a LazyFrame, got {type(frame).__name__}."
+        msg = f"frame must be a DataFrame or a LazyFrame, got {kind_of_frame(frame)}"
         raise TypeError(msg)
     if isinstance(query, PrivateQuery):
         if by is not None:

@@ -22,7 +22,7 @@ from dp_polars._frames.frame import protect
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms.selection import best_rows
 from dp_polars._numeric.extras import require
-from dp_polars._numeric.numbers import Number, positive_fraction
+from dp_polars._numeric.numbers import Number, kind_of_frame, positive_fraction
 from dp_polars._numeric.words import system_words
 from dp_polars._queries.query import of_histogram
 from dp_polars.opendp._measurements import (
@@ -177,7 +177,7 @@ def make_private_query(
 
     def release(frame: object) -> pl.DataFrame:
         if not _is_frame(frame):
-            msg = f"the data must be a LazyFrame or a DataFrame, got {type(frame).__name__}."
+            msg = f"the data must be a LazyFrame or a DataFrame, got {kind_of_frame(frame)}"
             raise TypeError(msg)
         return private.release(frame)
 

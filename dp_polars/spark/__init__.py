@@ -231,6 +231,9 @@ def _target(spark: SparkSession, path: str | os.PathLike[str] | None) -> str | N
     if set(target) & set("{}[]*?\\"):  # which Spark would read as a pattern, of other folders too
         msg = f"path must have none of the characters {{}}[]*?\\, got {target!r}."
         raise ValueError(msg)
+    if target.startswith("~"):
+        msg = f"path must not begin with ~, got {target!r}: to Spark that is a folder.\n\nHint: write the path out."
+        raise ValueError(msg)
     jvm: Any = spark._jvm
     folder = jvm.org.apache.hadoop.fs.Path(target)
     if folder.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).exists(folder):

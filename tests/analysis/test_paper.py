@@ -1,5 +1,6 @@
 """Known values of the permute-and-flip paper (McKenna & Sheldon 2020, arXiv 2010.12603)."""
 
+import itertools
 import math
 import sys
 
@@ -75,6 +76,55 @@ def test_permute_and_flip_is_nearly_optimal_below_it():
     assert max(ratios) == pytest.approx(1.011, abs=5e-4)
 
 
+def least_error(n, lowest, highest, epsilon, scored, *, by_differences):
+    """The least mean error over the vectors `scored` of any ε-DP mechanism on all integer scores, by its own program.
+
+    Neighbours are vectors that differ by at most 1 in every score. Scores outside lowest … highest are clipped into it
+    first, which brings neighbours closer; so the best mechanism on the box is one for all scores.
+    """
+    from scipy import optimize, sparse
+
+    vectors = list(itertools.product(range(lowest, highest + 1), repeat=n))
+    # One distribution for each vector, or for all with the same differences.
+    classes = [tuple(np.subtract(v, max(v)).tolist()) for v in vectors] if by_differences else vectors
+    variable = {key: i for i, key in enumerate(dict.fromkeys(classes))}
+    at = {vector: variable[key] for vector, key in zip(vectors, classes, strict=True)}
+    steps = [step for step in itertools.product((-1, 0, 1), repeat=n) if any(step)]
+    moved = ((vector, tuple(np.add(vector, step).tolist())) for vector in vectors for step in steps)
+    pairs = np.array(sorted({(at[one], at[other]) for one, other in moved if other in at and at[one] != at[other]}))
+    larger, smaller = ((column[:, None] * n + np.arange(n)).ravel() for column in pairs.T)
+    rows, size = np.arange(len(larger)), len(variable) * n
+    private = sparse.csr_array(
+        (np.repeat([math.exp(-epsilon), -1.0], len(rows)), (np.tile(rows, 2), np.append(larger, smaller))),
+        shape=(len(rows), size),
+    )
+    cost = np.zeros(size)
+    for vector in scored:
+        cost[at[vector] * n + np.arange(n)] += (max(vector) - np.array(vector)) / len(scored)
+    solution = optimize.linprog(
+        cost,
+        A_ub=private,
+        b_ub=np.zeros(len(rows)),
+        A_eq=sparse.csr_array((np.ones(size), (np.repeat(np.arange(len(variable)), n), np.arange(size)))),
+        b_eq=np.ones(len(variable)),
+        method="highs",
+    )
+    return solution.fun
+
+
+@pytest.mark.parametrize(("epsilon", "least", "flip"), [(1, 0.3153, 0.3818), (2, 0.1160, 0.1494)])
+def test_permute_and_flip_is_optimal_only_among_mechanisms_that_look_at_differences(epsilon, least, flip):
+    pytest.importorskip("scipy")
+    scored = [vector for vector in itertools.product((0, -2), repeat=3) if max(vector) == 0]
+    error = np.mean([analysis.expected_error(vector, epsilon=epsilon) for vector in scored])
+    assert error == pytest.approx(flip, abs=5e-5)
+    # The counterexample: what sees the scores themselves errs a fifth less.
+    assert least_error(3, -3, 1, epsilon, scored, by_differences=False) == pytest.approx(least, abs=5e-5)
+    # The control: the same program over mechanisms that see differences only gives permute-and-flip's error.
+    assert least_error(3, -3, 1, epsilon, scored, by_differences=True) == pytest.approx(error, abs=1e-6)
+    assert analysis.optimal_expected_error(3, 2, epsilon) == pytest.approx(error, abs=1e-6)
+
+
 def test_the_lattice():
     scores, orders = analysis.lattice_scores(3, 3)
     assert scores.tolist() == [[0, 0, 0], [0, 0, -2], [0, 0, -4], [0, -2, -2], [0, -2, -4], [0, -4, -4]]
@@ -118,3 +168,13 @@ def test_the_mode_of_hepth():
         counts, expected_error=errors["permute_and_flip"], monotonic=True, mechanism="exponential"
     )
     assert needed / 0.04 == pytest.approx(1.27, abs=0.005)
+
+
+def test_laplace_noise_gets_worse_without_end_beside_permute_and_flip():
+    for exponent in (0.01, 1, 5, 30):
+        laplace, exponential, flip = (
+            analysis.selection_probabilities([0, -exponent], epsilon=1, monotonic=True, mechanism=m)[1]
+            for m in ("report_noisy_max_laplace", "exponential", "permute_and_flip")
+        )
+        assert laplace / flip == pytest.approx(1 + exponent / 2, rel=1e-9)
+        assert exponential / flip == pytest.approx(2 / (1 + math.exp(-exponent)), rel=1e-9)

@@ -1,5 +1,6 @@
 """From a goal to the smallest loss that reaches it, and the bounds that hold for all scores."""
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from dp_polars import analysis
+from tests import reference
 from tests.registry import MECHANISMS
 
 COMPARABLE = [*MECHANISMS, "report_noisy_max_laplace"]
@@ -43,6 +45,96 @@ def test_all_others_at_one_gap(k, gap):
     exact = 1 - (1 - (1 - p) ** k) / (k * p)
     assert law[1:].sum() == pytest.approx(exact, rel=1e-12)
     assert exact <= (k - 1) * p / 2
+
+
+# The largest mean error that any scores lead to.
+
+
+def scaled_error(coins, mechanism):
+    """λ times the mean error where the best candidate has the coin 1 and the others have these."""
+    gaps = -np.log(np.append(1.0, coins))
+    return analysis.expected_error(-gaps, epsilon=1, monotonic=True, mechanism=mechanism)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize(("k", "steps"), [(2, 4000), (3, 60), (4, 25)])
+def test_no_scores_on_a_fine_grid_are_worse(k, steps, mechanism):
+    worst = analysis.worst_expected_error(k, epsilon=1, monotonic=True, mechanism=mechanism)
+    coins = np.linspace(0.02, 1, steps)
+    tried = [scaled_error(np.array(c), mechanism) for c in itertools.combinations_with_replacement(coins, k - 1)]
+    assert worst * 0.997 <= max(tried) <= worst * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("k", [2, 3, 5, 9, 30])
+def test_no_scores_that_a_search_finds_are_worse(k, mechanism):
+    optimize = pytest.importorskip("scipy.optimize")
+    worst = analysis.worst_expected_error(k, epsilon=1, monotonic=True, mechanism=mechanism)
+    rng, found = np.random.default_rng(k), []
+    for _ in range(5):
+        start = rng.uniform(0.5, 4, k - 1)
+        search = optimize.minimize(
+            lambda gaps: -scaled_error(np.exp(-np.abs(gaps)), mechanism), start, method="L-BFGS-B"
+        )
+        found.append(-search.fun)
+        # Two-valued scores, which a search may never come near: some candidates right behind, others far.
+        near = rng.integers(0, k)
+        found.append(scaled_error(np.append(np.full(near, rng.uniform()), np.full(k - 1 - near, 1e-9)), mechanism))
+    assert max(found) == pytest.approx(worst, rel=1e-6)
+    assert max(found) <= worst * (1 + 1e-12)
+
+
+@given(st.lists(st.floats(1e-9, 1), min_size=2, max_size=6), st.sampled_from(MECHANISMS))
+@settings(deadline=None, max_examples=200)
+def test_two_coins_at_their_mean_are_no_better(coins, mechanism):
+    """The step of the proof that the worst scores have one gap."""
+    mean = [sum(coins[:2]) / 2] * 2
+    assert scaled_error(np.array(coins), mechanism) <= scaled_error(np.array(mean + coins[2:]), mechanism) + 1e-12
+
+
+def test_the_worst_expected_error_in_closed_form():
+    special = pytest.importorskip("scipy.special")
+    for k in (2, 3, 100, 10**6, 10**9, 10**15):
+        found = analysis.worst_expected_error(k, epsilon=1, monotonic=True, mechanism="exponential")
+        # The error x·mp/(1 + mp), m = k − 1, p = exp(−x), is largest where x = 1 + mp, and there it is mp.
+        assert found == pytest.approx(special.lambertw((k - 1) / math.e).real, rel=1e-12)
+        flip = analysis.worst_expected_error(k, epsilon=1, monotonic=True)
+        assert found / 2 < flip < found < math.log(k)
+    # Arguments mean what they mean elsewhere.
+    one = analysis.worst_expected_error(7, epsilon=1, monotonic=True)
+    assert analysis.worst_expected_error(7, epsilon=0.5, sensitivity=3) == pytest.approx(one * 12)
+    assert analysis.worst_expected_error(7, rho=0.02) == analysis.worst_expected_error(
+        7, rho=0.02, mechanism="exponential"
+    )
+    for mechanism in MECHANISMS:
+        assert analysis.worst_expected_error(1, epsilon=1, mechanism=mechanism) == 0
+    with pytest.raises(ValueError, match="k must be at least 1"):
+        analysis.worst_expected_error(0, epsilon=1)
+    with pytest.raises(ValueError, match="mechanism must be one of"):
+        analysis.worst_expected_error(2, epsilon=1, mechanism="report_noisy_max_laplace")
+
+
+# Permute-and-flip errs more than half as much as the exponential mechanism, always.
+
+
+@given(st.lists(st.fractions(0, 30), min_size=2, max_size=7), st.fractions(Fraction(1, 9), 3))
+@settings(deadline=None, max_examples=40)
+def test_every_worse_candidate_wins_more_than_half_as_often_as_by_the_exponential_mechanism(gaps, rate):
+    scores = [Fraction(0), *(-gap for gap in gaps)]
+    flip, exponential = (reference.law(scores, rate=rate, mechanism=m, digits=40) for m in MECHANISMS)
+    for score, ours, theirs in zip(scores, flip, exponential, strict=True):
+        if score != max(scores):
+            assert 2 * ours > theirs
+
+
+def test_two_is_not_reached_but_approached():
+    ratios = [
+        analysis.expected_error([0, -gap], epsilon=1, monotonic=True, mechanism="exponential")
+        / analysis.expected_error([0, -gap], epsilon=1, monotonic=True)
+        for gap in (0.1, 1, 5, 20)
+    ]
+    assert sorted(ratios) == ratios
+    assert 2 - 1e-8 < ratios[-1] < 2
 
 
 def test_accuracy_is_the_bound_solved_for_the_error():

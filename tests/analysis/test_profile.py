@@ -114,6 +114,16 @@ def test_permute_and_flip_composes_as_the_laplace_mechanism(epsilon, times):
         assert ours.delta(ours.epsilon(delta)) == pytest.approx(delta, rel=1e-3)
 
 
+def test_the_exponential_mechanism_composes_better_than_whatever_has_a_pure_epsilon():
+    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    common = pytest.importorskip("dp_accounting.pld.common")
+    ours = analysis.compose([(0.1, "exponential")] * 100, delta=1e-6)
+    # The bound of dp_accounting's own event (in its repository after release 0.6.0): randomized response.
+    anything = common.DifferentialPrivacyParameters(0.1, 0)
+    theirs = pld.from_privacy_parameters(anything, value_discretization_interval=1e-4).self_compose(100)
+    assert (ours, theirs.get_epsilon_for_delta(1e-6)) == (pytest.approx(2.42, abs=0.01), pytest.approx(4.77, abs=0.01))
+
+
 @pytest.mark.slow
 def test_two_releases_by_direct_integration():
     pytest.importorskip("dp_accounting")

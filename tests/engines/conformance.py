@@ -65,8 +65,8 @@ class Reveal(HistogramQuery):
     def bounds_people(self) -> bool:
         return self.asked.bounds_people
 
-    def range_of(self, relation):
-        return self.asked.range_of(relation)
+    def range_of(self, relation, groups=None):
+        return self.asked.range_of(relation, groups)
 
     def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
         return self.asked.evidence(*columns)

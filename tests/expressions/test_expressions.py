@@ -172,7 +172,7 @@ def test_one_expression_on_frames_of_many_types():
             frame = column.to_frame()
             for plan in (frame.lazy().select(expression), frame.lazy().group_by(pl.lit(1)).agg(expression).select("x")):
                 if column.dtype == pl.Int64:
-                    with pytest.raises(pl.exceptions.InvalidOperationError, match="can't be categories of a column of"):
+                    with pytest.raises(pl.exceptions.ComputeError, match="can't be categories of a column of"):
                         plan.collect_schema()
                 else:
                     answer = pl.String() if column.dtype == pl.Categorical else column.dtype
@@ -189,9 +189,7 @@ def test_one_expression_without_candidates_on_frames_of_many_types():
     for column in (flags, words, words.cast(small), flags, words.cast(large), words, words.cast(small)):
         plan = column.to_frame().lazy().select(expr)
         if column.dtype == pl.String:
-            with pytest.raises(
-                pl.exceptions.InvalidOperationError, match="candidates must be given for a column of type"
-            ):
+            with pytest.raises(pl.exceptions.ComputeError, match="candidates must be given for a column of type"):
                 plan.collect()
         else:
             assert plan.collect_schema() == {"x": column.dtype}
@@ -213,7 +211,7 @@ def test_one_quantile_on_frames_of_many_types():
     ):
         plan = pl.Series("x", [7, 3, 3]).cast(dtype).to_frame().lazy().select(expr)
         if dtype in (pl.String, pl.Boolean):
-            with pytest.raises(pl.exceptions.InvalidOperationError, match="can't be a quantile of a column of type"):
+            with pytest.raises(pl.exceptions.ComputeError, match="can't be a quantile of a column of type"):
                 plan.collect_schema()
         else:
             assert plan.collect().to_dict(as_series=False) == {"x": [3]}

@@ -23,6 +23,12 @@ def parameters(function):
     )
 
 
+def test_the_accessor_says_what_it_is():
+    assert repr((pl.col("x") + 1).dp).startswith('<.dp of [(col("x")) + (dyn int: 1)]: argmax, argmin, ')
+    for name in METHODS:
+        assert f" {name}," in repr(pl.col("x").dp).replace(">", ",")
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_methods_have_exactly_these_parameters(name):
     assert parameters(getattr(PrivateNamespace, name)) == (METHODS[name].positional, METHODS[name].keywords)

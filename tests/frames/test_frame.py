@@ -112,7 +112,15 @@ def test_without_groups_one_row(visits: pl.DataFrame) -> None:
         (pl.col("ward"), "must be a dict"),
         (pl.DataFrame({"ward": [1, 1]}), "must not repeat"),
         (pl.DataFrame({"ward": [None]}), "must not contain null"),
-        (pl.DataFrame({"ward": []}), "from 1 to"),
+        (pl.DataFrame({"ward": []}), "at least one column and one combination"),
+        ({"ward": range(10**9)}, "at most 10,000,000 combinations, got 1,000,000,000: every one of them is answered"),
+        ({"ward": ["a"], "age": range(10**30)}, "at most 10,000,000 combinations"),
+        ({"ward": [1, None]}, "^keys of column 'ward' must not contain null"),
+        ({"ward": [1, 1]}, "^keys of column 'ward' must not repeat, got 1 more than once"),
+        ({"ward": [1.5]}, "^keys of column 'ward' must be text, integers, booleans, decimals or times, got Float64"),
+        ({"ward": None}, "^keys of column 'ward' must be text, .* got None"),
+        ({"ward": dpp.grid(0, 3, step=1)}, "^keys of column 'ward' must be a list or a range, got a grid"),
+        ({"ward": 3}, "^keys of column 'ward' must be a list"),
         ({1: [1]}, "name columns by strings"),
     ],
     ids=str,
@@ -128,6 +136,9 @@ def test_keys_that_do_not_fit_their_column(visits: pl.DataFrame) -> None:
         protected.group_by({"ward": ["one"]}).agg(top())
     with pytest.raises(ValueError, match="must have the key column 'floor'"):
         protected.group_by({"floor": [1]}).agg(top())
+    floats = visits.with_columns(pl.col("ward").cast(pl.Float64)).dp.protect(None)
+    with pytest.raises(TypeError, match="the key column 'ward' must not hold floats, got Float64: floats that are"):
+        floats.group_by({"ward": [1]}).agg(top())
 
 
 @pytest.mark.parametrize(
@@ -265,6 +276,23 @@ class TestBounds:
             assert [ask.query.claim.rate for ask in query.asks] == [mode_rate, median_rate]
         [only] = dpp.protect("patient", neighboring_relation="replace_one").agg(top(1)).asks
         assert only.query.claim.rate == Fraction(1, 2)
+
+    @pytest.mark.parametrize("unit", [None, "patient"])
+    def test_a_replacement_costs_a_quantile_less_where_there_is_one_group(self, unit: str | None) -> None:
+        expr = dpp.quantile("age", 0.9, range(101), epsilon=1, neighboring_relation="replace_one")
+        assert expr.query.claim.score_range == 36  # an expression can't know
+        bounds = {} if unit is None else {"max_rows": 3}
+        protected = dpp.protect(unit, **bounds, neighboring_relation="replace_one")
+        for query, score_range in [
+            (protected.agg(expr), 20),
+            (protected.group_by({"ward": [1]}).agg(expr), 20),  # rows of other keys don't count
+            (protected.group_by({"ward": [1, 2]}).agg(expr), 36),
+            (dpp.protect(unit, **bounds).agg(dpp.quantile("age", 0.9, range(101), epsilon=1)), 18),
+        ]:
+            assert query.explain()["score_range"].item() == score_range
+            rows = query.asks[0].query.claim.contributions.total
+            assert query.asks[0].query.claim.rate == Fraction(1, score_range * rows)
+            assert query.loss.value == 1
 
     def test_without_a_unit_no_bounds(self) -> None:
         with pytest.raises(ValueError, match="max_rows must be left out"):
@@ -599,3 +627,62 @@ def test_nobody_decides_which_rows_of_a_parquet_file_are_read(
         query.group_by({"g": [0, 1]}).agg(dpp.mode("kind", candidates, epsilon=HUGE)).release(rows, engine=engine)
     )
     assert released["kind"].to_list() == ["there"] * 2
+
+
+class TestRepresentations:
+    """What is shown of private things: what they are, and no row is read for it."""
+
+    @pytest.fixture
+    def frame(self) -> pl.LazyFrame:
+        def read(_: pl.DataFrame) -> pl.DataFrame:
+            raise AssertionError("the rows were read")
+
+        schema = {"p": pl.Int64, "x": pl.Int64, "w": pl.String}
+        return pl.LazyFrame({"i": [1]}).map_batches(read, schema=schema)
+
+    def test_a_frame_before_it_is_protected(self, frame: pl.LazyFrame) -> None:
+        assert repr(frame.dp) == "<.dp of a LazyFrame: protect(privacy_unit, …) takes its rows as private>"
+        assert repr(pl.DataFrame({"x": ["secret"]}).dp).startswith("<.dp of a DataFrame: protect(")
+
+    def test_a_private_frame_and_its_groups(self) -> None:
+        rows = pl.DataFrame({"p": [1, 2], "x": [271828, 2], "w": ["secret", "A"]})
+        budget = dpp.Budget(epsilon=2)
+        private = (
+            rows.dp.protect("p", max_rows=1, budget=budget)
+            .filter(pl.col("x") > 1)
+            .rename({"x": "y"})
+            .cast({"y": pl.Int8})
+            .drop_nulls("y")
+            .join(pl.DataFrame({"w": ["A"]}), on="w")
+        )
+        described = (
+            "rows:     private, only answers leave\n"
+            "protects: one person per 'p', add_or_remove_one, max_rows=1\n"
+            "steps:    filter, rename, cast, drop_nulls, join\n"
+            "budget:   epsilon=2 in all\n"
+        )
+        assert repr(private) == (
+            f"<PrivateFrame\n{described}ask:      agg(…), or group_by({{column: public values}}).agg(…)>"
+        )
+        grouped = private.group_by({"w": ["A", "B"], "y": range(3)})
+        assert repr(grouped) == (
+            f"<PrivateGroupBy\n{described}groups:   6 public groups by 'w', 'y'\nask:      agg(…)>"
+        )
+        query = private.group_by({"w": ["A"]}).agg(pl.col("y").dp.median(range(9), epsilon=1))
+        assert repr(query).startswith("<PrivateQuery: 1 public group, one person per 'p'")
+
+    def test_without_rows(self) -> None:
+        assert repr(dpp.protect(None)) == (
+            "<PrivateFrame\nrows:     none yet, release(frame) takes them\nprotects: one person per row, "
+            "add_or_remove_one\nsteps:    none\nbudget:   none\n"
+            "ask:      agg(…), or group_by({column: public values}).agg(…)>"
+        )
+
+
+def test_a_frame_of_another_package_is_named(visits: pl.DataFrame) -> None:
+    other = visits.select("ward").unique().to_pandas()
+    words = r"got pandas\.DataFrame\.\n\nHint: pl\.from_pandas\(…\) makes a Polars frame of it\."
+    with pytest.raises(TypeError, match=words):
+        visits.dp.protect(None).join(other, on="ward")
+    with pytest.raises(TypeError, match=words):
+        dpp.analysis.simulate(top(), other)

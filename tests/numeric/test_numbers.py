@@ -5,10 +5,22 @@ from fractions import Fraction
 
 import hypothesis.strategies as st
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from dp_polars._numeric.numbers import as_fraction, float_up, nearest_float_up, positive_fraction, positive_int, show
+from dp_polars._numeric.numbers import (
+    as_fraction,
+    float_up,
+    kind,
+    kind_of_frame,
+    nearest_float_up,
+    positive_fraction,
+    positive_int,
+    show,
+)
 
 
 @pytest.mark.parametrize(
@@ -140,3 +152,21 @@ def test_a_decimal_stays_what_it_is():
     assert float_up(Fraction(3, 10)) == 0.3
     assert float_up(Fraction(1, 3)) == 0.33333333333333337
     assert float_up(Fraction(1, 10**400)) == 5e-324
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "way"),
+    [
+        (pd.DataFrame(), "pandas.DataFrame", "pl.from_pandas"),
+        (pd.Series(dtype=int), "pandas.Series", "pl.from_pandas"),
+        (pa.table({}), "pyarrow.Table", "pl.from_arrow"),
+        (np.zeros(1), "numpy.ndarray", "pl.from_numpy"),
+        (pl.Series(), "Series", None),
+        ({}, "dict", None),
+        (Fraction(1), "Fraction", None),
+    ],
+)
+def test_another_package_and_the_way_from_it_are_named(value, name, way):
+    assert kind(value) == name
+    hint = "" if way is None else f"\n\nHint: {way}(…) makes a Polars frame of it."
+    assert kind_of_frame(value) == f"{name}.{hint}"

@@ -165,6 +165,37 @@ def test_a_quantile_on_a_billion_points_loses_epsilon(score, places, rows, contr
         assert found.max() >= 0.99 * epsilon * 2 * alpha.denominator / QuantileScore(alpha).range(relation)
 
 
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize(("size", "rows", "contributions"), [(3, 7, 1), (3, 7, 2), (2, 14, 3)])
+@pytest.mark.parametrize("score", SCORES)
+def test_a_query_of_one_group_loses_epsilon_and_rho(score, size, rows, contributions, relation, mechanism):
+    """Replaced rows among them that count no more, or did not before: `neighbors` has all of them."""
+    bounds, near = Contributions(contributions, contributions), neighbors(size, rows, relation, contributions)
+    asked = query(SCORES[score], size, relation=relation, mechanism=mechanism, epsilon=1).under(bounds, relation, 1)
+    assert losses(size, rows, SCORES[score], asked.claim.rate, mechanism)[near].max() <= 1 + 1e-12
+    asked = query(SCORES[score], size, relation=relation, mechanism=mechanism, rho=0.2).under(bounds, relation, 1)
+    found = divergences(size, rows, SCORES[score], asked.claim.rate, mechanism)[:, near]
+    assert found.max() <= 0.2 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("score", ["median", "quarter", "ninth decile"])
+def test_a_replacement_in_one_group_may_lose_all_of_epsilon(score, mechanism):
+    alpha, relation, bounds, places, rows = SCORES[score], "replace_one", Contributions(1, 1), 3, 11
+    asked = query(alpha, LAST + 1, relation=relation, mechanism=mechanism, epsilon=1)
+    rate = asked.under(bounds, relation, 1).claim.rate
+    assert rate >= asked.under(bounds, relation).claim.rate
+    near = neighbors(places, rows, relation, 1)
+
+    def worst(rate):
+        laws = log_laws_of_cells(tuple(PLACES[score, places]), rows, alpha, rate, mechanism)
+        return (laws[:, None, :] - laws[None, :, :]).max(axis=2)[near].max()
+
+    assert 0.99 <= worst(rate) <= 1 + 1e-9
+    assert worst(rate * Fraction(102, 100)) > 1  # the control
+
+
 # Scores of the caller's own
 
 

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dp_polars as dpp
-from dp_polars._queries.candidates import Categories, Points, ordered
+from dp_polars._queries.candidates import MOST, Categories, Points, ordered, size_of
 from dp_polars._queries.grids import Grid
 
 UTC = timezone.utc
@@ -106,9 +106,11 @@ def test_the_type_of_the_column_can_name_the_categories():
         ([datetime(2020, 1, 1, tzinfo=UTC)], pl.Datetime("us"), "can't be categories of a column of type Datetime"),
         (["a"], pl.List(pl.String), r"can't be categories of a column of type List\(String\)"),
         (["a"], pl.Binary(), "can't be categories of a column of type Binary"),
+        (["a"], pl.Float64(), "the column must not hold floats, got Float64"),
+        (None, pl.Float64(), "the column must not hold floats, got Float64"),
         (["a"], pl.Null(), "can't be categories of a column of type Null"),
-        ([1.0], pl.Float64(), r"of type Float64.\n\nHint: round or cut the column to integers, decimals or categories"),
-        ([1, 2], pl.Float32(), r"of type Float32.\n\nHint: round"),
+        ([1.0], pl.Float64(), r"the column must not hold floats, got Float64: .*\n\nHint: make integers, decimals or"),
+        ([1, 2], pl.Float32(), "the column must not hold floats, got Float32"),
         ([300], pl.Int8(), "candidates must be values that a column of type Int8 can hold"),
         ([-1], pl.UInt64(), "candidates must be values that a column of type UInt64 can hold"),
         ([1.5], pl.Int64(), "candidates must be values that a column of type Int64 can hold"),
@@ -204,8 +206,59 @@ def test_lists_that_are_refused(given_as, error, message, read):
 
 
 def test_a_mode_takes_no_grid():
-    with pytest.raises(TypeError, match="categories must be a list or a range, got a grid"):
+    with pytest.raises(TypeError, match="candidates must be a list or a range, got a grid"):
         Categories.of(dpp.grid(0, 3, step=1))
+
+
+@pytest.mark.parametrize(
+    ("given_as", "hint"),
+    [
+        ((-60, 1440), r"range\(-60, 1441\) has all between them. If you mean just the two: \[-60, 1440\]\."),
+        ((0.5, 2), r"dp_polars\.grid\(0.5, 2, step=…\) has all between them"),
+        ((date(2020, 1, 1), date(2021, 1, 1)), r"dp_polars\.grid\(datetime.date\(2020, 1, 1\), "),
+    ],
+)
+def test_two_numbers_in_parentheses_are_no_range(given_as, hint):
+    with pytest.raises(TypeError, match=rf"got \(.*\): these would be just two candidates\.\n\nHint: {hint}"):
+        ordered(given_as)
+    assert ordered(list(given_as)).size == 2
+    assert ordered((*given_as, given_as[1] + (given_as[1] - given_as[0]))).size == 3
+
+
+@pytest.mark.parametrize(
+    "many",
+    [range(10**9), range(10**30), range(10**9, 0, -1), range(0, 10**9, 7), pl.Series([0]).new_from_index(0, MOST + 1)],
+)
+def test_too_many_categories_are_refused_before_they_are_made(many):
+    with pytest.raises(
+        ValueError, match=r"candidates must be at most 10,000,000 values, got [\d,]+\.\n\nHint: make fewer"
+    ):
+        Categories.of(many)
+
+
+@pytest.mark.parametrize(
+    ("values", "size"),
+    [
+        (range(0, 10, 3), 4),
+        (range(10, 0, -3), 4),
+        (range(5, 5), 0),
+        (range(5, 0), 0),
+        (range(0, 10**30, 10**29), 10),
+        ([1, 2], 2),
+        (pl.Series([1, 2, 3]), 3),
+        (pa.array([1]), 1),
+        ("abc", 0),
+        (3, 0),
+        (iter([1]), 0),
+    ],
+)
+def test_sizes_are_known_without_a_look(values, size):
+    assert size_of(values) == size
+
+
+def test_a_million_categories_are_fine():
+    categories = Categories.of(range(10**6))
+    assert len(categories.for_column(pl.Int64())) == 10**6
 
 
 @pytest.mark.parametrize("given_as", [["a"], [True], pl.Enum(["a"]), pl.Series(["a"], dtype=pl.Categorical)])

@@ -61,8 +61,12 @@ def test_the_range_by_enumeration(alpha):
     assert largest_range(counts, scores, one_row) == exact("add_or_remove_one")
     # A replacement is a removal in one group and an addition in another one; within one group it does less.
     assert exact("replace_one") == 2 * exact("add_or_remove_one")
+    assert exact("replace_one", 2) == exact("replace_one", 10**6) == exact("replace_one")
+    # Where there is one group, also of rows that don't count: a row may go and none come.
+    assert exact("add_or_remove_one", 1) == exact("add_or_remove_one")
     within = 2 if alpha is None else 2 * alpha.denominator
-    assert largest_range(counts, scores, replaced) == within <= exact("replace_one")
+    assert largest_range(counts, scores, replaced | one_row) == within == exact("replace_one", 1)
+    assert within <= exact("replace_one")
 
 
 @given(

@@ -957,6 +957,8 @@ def test_answers_need_a_place(spark, visits, tmp_path, monkeypatch):
         dp_polars.spark.release(asking(), visits, budget=budget, path=tmp_path)
     with pytest.raises(ValueError, match="path must have none of the characters"):
         dp_polars.spark.release(asking(), visits, budget=budget, path=tmp_path / "a[1]")
+    with pytest.raises(ValueError, match=r"path must not begin with ~, got '~/released'"):
+        dp_polars.spark.release(asking(), visits, budget=budget, path="~/released")
     twice = asking(dpp.mode("diagnosis", ["flu"], epsilon=1).alias("WARD"))
     with pytest.raises(ValueError, match=r"differ by more than case, got \['ward', 'WARD'\]"):
         dp_polars.spark.release(twice, visits, budget=budget, path=tmp_path / "released")
