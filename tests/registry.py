@@ -78,7 +78,7 @@ ASKS = {
     ),
     "top_k": Ask(
         {"k": MISSING, "candidates": None},
-        {**_OF_ROWS, "counts": "people"},
+        {**_OF_ROWS, "counts": "people", **_OF_WEIGHTS},
         (2, [1, 2]),
         {},
         {"epsilon": 1, "mechanism": "joint"},

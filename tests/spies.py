@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dp_polars._expressions import expressions
-from dp_polars._queries import argmax, choices, quantile_trees, tops
+from dp_polars._queries import argmax, choices, modes, quantile_trees, tops
 
 
 @dataclass
@@ -44,8 +44,8 @@ def forbid(monkeypatch) -> None:
     for module, name in (
         (choices, "draw_from_rows"),
         (choices, "draw_groups"),
-        (choices, "lead_groups"),
-        (choices, "lead_from_rows"),
+        (modes, "lead_groups"),
+        (modes, "lead_from_rows"),
         (quantile_trees, "_draw_one"),
         (tops, "peel"),
         (tops, "draw_jointly"),

@@ -165,8 +165,8 @@ class Claim:
     neighboring_relation
         "add_or_remove_one", "replace_one", or None where the caller's sensitivity implies it.
     draws
-        How many draws share the loss equally, each of them at `rate`: two for a mean; for a list of quantiles the
-        levels of its tree, each of which draws once from every row.
+        How many draws share the loss equally, each of them at `rate`: two for a mean, k for the top k in
+        rounds; for a list of quantiles the levels of its tree, each of which draws once from every row.
     lead
         Whether a choice is released with its lead. That changes nothing in epsilon. In rho it is charged as whatever
         has the same epsilon.

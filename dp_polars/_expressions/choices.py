@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, as_expression
-from dp_polars._queries.choices import ask_mode
+from dp_polars._queries.modes import ask_mode
 from dp_polars._queries.quantile_lists import ask_quantiles
 
 if TYPE_CHECKING:

@@ -20,6 +20,9 @@ def top_k(
     epsilon: Number | None = None,
     rho: Number | None = None,
     counts: str = "people",
+    weights: IntoColumn | None = None,
+    max_weight: Number | None = None,
+    step: Number | None = None,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
@@ -37,7 +40,7 @@ def top_k(
         How many: a whole number of at least 1, and at most the number of candidates.
     candidates
         As for `mode`. They may be left out where the column's type names them (Enum, Boolean).
-    epsilon, rho, counts, contributions, neighboring_relation
+    epsilon, rho, counts, weights, max_weight, step, contributions, neighboring_relation
         As for `mode`.
     mechanism
         None: under `rho` "exponential"; under `epsilon` "permute_and_flip" for k up to 4, "joint" for more. Or
@@ -57,7 +60,7 @@ def top_k(
     ------
     TypeError, ValueError
         Where an argument is not as described. What only the column's type tells, Polars raises with the same words
-        (InvalidOperationError) when it resolves the schema. Nothing in the rows raises.
+        (ComputeError) when it resolves the schema. Nothing in the rows raises.
 
     Notes
     -----
@@ -88,10 +91,13 @@ def top_k(
         k,
         candidates,
         counts=counts,
+        weighted=weights is not None,
+        max_weight=max_weight,
+        step=step,
         epsilon=epsilon,
         rho=rho,
         contributions=contributions,
         neighboring_relation=neighboring_relation,
         mechanism=mechanism,
     )
-    return as_expression(query, column)
+    return as_expression(query, column, *(() if weights is None else (weights,)))

@@ -14,14 +14,15 @@ from dp_polars._accounting.claims import Claim, Loss, check_mechanism, check_noi
 from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._numeric.numbers import Number, given, positive_int
 from dp_polars._queries.candidates import Categories
-from dp_polars._queries.choices import check_counts, in_one_group
-from dp_polars._queries.codings import CategoryCoding, Coding
+from dp_polars._queries.categories import OfCategories, check_counts, weights_of
+from dp_polars._queries.choices import in_one_group
 from dp_polars._queries.drawing import Draw, of_parts
 from dp_polars._queries.joint import draw_jointly
 from dp_polars._queries.lists import ListQuery, Mistakes, in_lists
 from dp_polars._queries.measures import ValueCounts
 from dp_polars._queries.ranking import Ranking, counts_at, peel
 from dp_polars._queries.scores import CountScore
+from dp_polars._queries.units import Weights
 
 if TYPE_CHECKING:
     from dp_polars._accounting.claims import Mechanism, NeighboringRelation
@@ -37,7 +38,7 @@ _JOINT_FROM = 5
 
 
 @dataclass(frozen=True)
-class TopK(ListQuery):
+class TopK(OfCategories, ListQuery):
     """The k most common of the candidates, best first, by people where they are known, or by rows.
 
     In rounds: k draws without replacement, each at its share of the loss and with the R of a mode. A person moves the
@@ -48,6 +49,8 @@ class TopK(ListQuery):
     row, or a person who counts once for each candidate, moves every count by 0 or 1 in one direction, hence every c_j
     and every c(s_j) too; so each difference, and their maximum, moves by at most 1 in either direction, and R = 2.
 
+    With weights, read sums for counts and `weights.most` for 1.
+
     `is_asked` says whether the mechanism was asked for, or chosen here.
     """
 
@@ -57,25 +60,16 @@ class TopK(ListQuery):
     of_people: bool = True
     joint: bool = False
     is_asked: bool = False
+    weights: Weights | None = None
 
     def __post_init__(self) -> None:
         if self.claim.draws != (1 if self.joint else self.k) or (self.joint and self.claim.mechanism != "exponential"):
             msg = f"claim must be of the draws that are made, got {self.claim.draws} of {self.claim.mechanism}."
             raise ValueError(msg)
 
-    @property
-    def counts_people(self) -> bool:
-        """Whether a person counts once for each candidate, where it is known who they are."""
-        return self.of_people
-
-    @property
-    def bounds_people(self) -> bool:
-        """Whether the range also bounds one person's effect on a group."""
-        return self.of_people
-
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
         """Return R of one row, or person, in each draw."""
-        return _range_of(relation, joint=self.joint)
+        return _range_of(relation, joint=self.joint) * self.most
 
     @property
     def fixed_type(self) -> pl.DataType | None:
@@ -84,8 +78,9 @@ class TopK(ListQuery):
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
         """Return the lists' type for a column's; a TypeError or ValueError where there are none."""
-        values = self.candidates.for_column(*columns)
+        values = self.values(*columns)
         _check_number(self.k, len(values))
+        self.step(*columns)
         return pl.List(values.dtype)
 
     @property
@@ -93,13 +88,10 @@ class TopK(ListQuery):
         """How many answers a list has."""
         return self.k
 
-    def coding(self, *columns: pl.DataType) -> Coding:
-        """Return the codes of rows: positions of candidates."""
-        return CategoryCoding(self.candidates, *columns)
-
     def draw_codes(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
         """Draw the codes of each group's list, shape (g, k)."""
-        draw = Draw(self.coding(*columns).size, CountScore(), self.claim.rate, self.claim.mechanism)
+        rate = self.claim.rate * self.step(*columns)
+        draw = Draw(self.coding(*columns).size, CountScore(), rate, self.claim.mechanism)
         drawn = draw_jointly if self.joint else peel
         parts = of_parts(lambda part: drawn(draw, part, self.k), histogram, self.k)
         return np.concatenate([np.empty((0, self.k), np.int64), *parts])
@@ -110,15 +102,19 @@ class TopK(ListQuery):
         return ranking.codes_at(np.tile(np.arange(self.k), (len(histogram.sizes), 1)))
 
     def mistakes(self, codes: Ints, histogram: Histogram, *columns: pl.DataType) -> Mistakes:
-        """Return the largest count that each list misses: by how much a j-th answer is below the j-th best."""
+        """Return the largest count, or weight, that each list misses: how far a j-th answer is below the j-th best."""
         best = counts_at(histogram, self.true_codes(histogram, *columns))
         missed = (best - counts_at(histogram, codes)).max(axis=1)
-        return Mistakes(missed == 0, missed.astype(np.float64))
+        return Mistakes(missed == 0, missed * float(self.step(*columns)))
+
+    @property
+    def distance_unit(self) -> str | None:
+        """What mistakes are measured in. None: rows, or people."""
+        return self.error_unit
 
     def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:
         """Return the lists of candidates that codes stand for."""
-        values = self.candidates.for_column(columns[0] if columns else None)
-        return in_lists(values.gather(codes.ravel()), self.k)
+        return in_lists(self.values(*columns).gather(codes.ravel()), self.k)
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float:  # noqa: ARG002
         """Return a largest count missed, max_j (c_j − c(s_j)), that is reached with probability at most `beta`.
@@ -135,12 +131,12 @@ class TopK(ListQuery):
         return max(0.0, math.log(wrong / beta)) / float(self.claim.rate) if wrong else 0.0
 
     def alternative(self, *columns: pl.DataType) -> HistogramQuery | None:
-        """Return the counts of all candidates at the same loss: any ranking of them is free."""
-        if self.candidates.values is None and not columns:
+        """Return the counts of all candidates at the same loss: any ranking of them is free. None: there are none."""
+        if self.weights is not None or (self.candidates.values is None and not columns):
             return None
         claim, noise = self.claim, check_noise(None, self.claim.loss.unit)
         claim = replace(claim, mechanism=noise, score_range=claim.score_range / (2 if self.joint else 1), draws=1)
-        return ValueCounts(Categories.of(self.candidates.for_column(columns[0] if columns else None)), claim)
+        return ValueCounts(Categories.of(self.values(*columns)), claim)
 
     def note(self, size: int, alternative: HistogramQuery | None) -> str | None:
         """Return why this mechanism was chosen, and whether to rank noisy counts instead."""
@@ -166,8 +162,7 @@ class TopK(ListQuery):
         return " ".join(notes) or None
 
     def __str__(self) -> str:
-        how = "" if self.of_people else " by rows"
-        return f"top {self.k} of {self.candidates}{how}" + (", jointly" if self.joint else "")
+        return f"top {self.k} of {self.candidates}{self.how}" + (", jointly" if self.joint else "")
 
 
 def ask_top_k(
@@ -175,6 +170,9 @@ def ask_top_k(
     candidates: Values | None,
     *,
     counts: str = "people",
+    weighted: bool = False,
+    max_weight: Number | None = None,
+    step: Number | None = None,
     epsilon: Number | None,
     rho: Number | None,
     contributions: int,
@@ -188,6 +186,7 @@ def ask_top_k(
         check_relation(neighboring_relation),
     )
     check_counts(counts)
+    weights = weights_of(max_weight, step, weighted=weighted)
     categories = Categories.of(candidates)
     if categories.values is not None:
         _check_number(number, len(categories.values))
@@ -195,12 +194,12 @@ def ask_top_k(
     claim = Claim(
         loss,
         draws,
-        _range_of(relation, joint=joint),
+        _range_of(relation, joint=joint) * (1 if weights is None else weights.most),
         in_one_group(contributions),
         relation,
         draws=1 if joint else number,
     )
-    return TopK(number, categories, claim, counts == "people", joint, mechanism is not None)
+    return TopK(number, categories, claim, counts == "people", joint, mechanism is not None, weights)
 
 
 def _mechanism_of(mechanism: str | None, k: int, loss: Loss) -> tuple[bool, Mechanism]:

@@ -109,10 +109,11 @@ def simulate(
           them are true; null for a mean, which hardly ever is;
         - `expected_error` (Float64) and `error_unit` (String): the mean of how wrong the private answer is. A quantile,
           a sum, a mean: how far it is from the true one, in "the column's unit", "days" (dates) or "seconds" (other
-          times); of a list, the mean over its answers. A count: in "rows" or "people"; value counts: the mean over
-          their candidates. A mode: how many fewer "rows" or "people" have it. An argmax: how much lower (for argmin:
-          higher) its "score" is. Of an answer with a lead, this and the others are those of the answer: its law is the
-          same, and the lead is left out.
+          times); of a list of quantiles, the mean over its answers; of a top k, the largest count missed. A
+          count: in "rows" or "people"; value counts: the mean over their candidates. A mode: how many fewer "rows" or
+          "people" have it. By weight: in "the weights' unit". An argmax: how much lower (for argmin: higher) its
+          "score" is. Of an answer with a lead, this and the others are those of the answer: its law is the same, and
+          the lead is left out.
         - `expected_rank_error` (Float64): how many rows or people a quantile (or each of a list) is off, on average;
           else null. It says little about a small group, whose few ranks are far apart.
         - `answer_5`, `answer_95`: the private answer is at least the one, and at most the other, with probability 0.95

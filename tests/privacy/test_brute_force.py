@@ -12,7 +12,7 @@ import pytest
 
 from dp_polars._accounting.claims import Claim, Contributions, Loss, laplace_rho
 from dp_polars._mechanisms.racing import Winners
-from dp_polars._queries import choices, drawing
+from dp_polars._queries import choices, drawing, modes
 from dp_polars._queries.drawing import Draw
 from dp_polars._queries.scores import QuantileScore
 from dp_polars.analysis import privacy_loss
@@ -32,7 +32,7 @@ def query(alpha, size, *, relation, mechanism, contributions=1, epsilon=None, rh
     """A query as users write it."""
     asked = {"epsilon": epsilon, "rho": rho, "contributions": contributions, "mechanism": mechanism}
     if alpha is None:
-        return choices.ask_mode([str(i) for i in range(size)], neighboring_relation=relation, **asked)
+        return modes.ask_mode([str(i) for i in range(size)], neighboring_relation=relation, **asked)
     return choices.ask_quantile(alpha, range(size), neighboring_relation=relation, **asked)
 
 

@@ -19,7 +19,7 @@ import dp_polars as dpp
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.release import bind
-from dp_polars._queries.choices import Mode
+from dp_polars._queries.modes import Mode
 from tests.reference import floats, law
 
 pytestmark = pytest.mark.slow

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 import dp_polars as dpp
 from dp_polars._accounting.claims import Contributions
 from dp_polars._queries.argmax import ArgMax
-from dp_polars._queries.choices import Mode, Quantile
+from dp_polars._queries.choices import Quantile
 from dp_polars._queries.codings import Units
+from dp_polars._queries.modes import Mode
 from dp_polars._queries.query import describe
 
 X = pl.col("x")

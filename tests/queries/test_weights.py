@@ -6,11 +6,14 @@ import math
 from decimal import Decimal
 from fractions import Fraction
 
+import numpy as np
 import polars as pl
 import pytest
 
 import dp_polars as dpp
 from dp_polars.analysis import simulate
+from tests import reference
+from tests.statistical.goodness import fits
 
 SURE = {"epsilon": 10**6}
 
@@ -79,6 +82,44 @@ def test_too_few_is_a_weight():
     for few, answer in ((4, "a"), (5, None)):
         expr = dpp.mode("x", ["a", "b"], weights="w", max_weight=1, step=0.5, too_few=few, **SURE)
         assert rows.select(expr).item() == answer
+
+
+@pytest.mark.parametrize("mechanism", ["permute_and_flip", "joint"])
+def test_top_k_by_weight(mechanism):
+    """A person's weights for a candidate are clipped together: a has 3 + 2, b 4, c 3, where rows have 9.5, 4 and 3."""
+    rows = pl.DataFrame(
+        {
+            "p": [1, 1, 1, 2, 3, 4, 5],
+            "x": ["a", "a", "a", "a", "b", "b", "c"],
+            "w": [2.5, 2.5, 2.5, 2.0, 2.0, 2.0, 3.0],
+        }
+    )
+    options = {"weights": "w", "max_weight": 3, "step": 0.5, "mechanism": mechanism}
+    expr = dpp.top_k("x", 3, ["c", "d", "b", "a"], **options, **SURE)
+    assert rows.select(expr).item().to_list() == ["a", "b", "c"]
+    query = rows.dp.protect("p", max_groups=1).agg(expr)
+    assert query.release().item().to_list() == ["a", "b", "c"]
+    told = query.explain()
+    assert told["error_unit"].item() == "the weights' unit"
+    assert told["score_range"].item() == (6 if mechanism == "joint" else 3)
+    assert told["selects"].item().startswith("top 3 of 4 candidates by weights of up to 3")
+    result = simulate(query, rows)
+    assert result["true_answer"].item().to_list() == ["a", "b", "c"]
+    assert result["error_unit"].item() == "the weights' unit"
+    assert result["counted"].item() == 5  # people, each once for each candidate
+    small = dpp.top_k("x", 3, ["c", "d", "b", "a"], **options, epsilon=1)
+    assert 0 < simulate(small, rows)["expected_error"].item() < 9.5
+
+
+def test_the_first_of_top_k_by_weight_has_the_law_of_a_mode():
+    """At a k-th of the loss; sums of 0, 1 and 2.5 in steps of a half."""
+    rows = pl.DataFrame({"g": np.repeat(np.arange(4000), 3), "x": [1, 2, 2] * 4000, "w": [1.0, 1.5, 1.0] * 4000})
+    options = {"weights": "w", "max_weight": 2, "step": 0.5, "mechanism": "permute_and_flip"}
+    expr = dpp.top_k("x", 2, [0, 1, 2], epsilon=4, **options).list.first().alias("first")
+    drawn = rows.group_by("g").agg(expr)["first"].to_numpy()
+    law = [float(p) for p in reference.law([0, 2, 5], rate=Fraction(1, 2), mechanism="permute_and_flip", digits=20)]
+    assert fits(np.bincount(drawn, minlength=3), law)
+    assert not fits(np.bincount(drawn, minlength=3), [1 / 3] * 3)
 
 
 def test_a_lead_is_in_the_unit_of_the_weights():
