@@ -72,6 +72,11 @@ class PrivateQuery(WithoutRows):
         unit: Unit = "epsilon" if has_epsilon and units != {"rho"} else "rho"
         return Loss(sum((ask.query.claim.cost(unit) for ask in self._asks), Fraction(0)), unit)
 
+    @property
+    def delta(self) -> Fraction:
+        """What one release spends of delta beside its loss: above 0 only where keys are shown that nobody listed."""
+        return sum((ask.query.claim.delta for ask in self._asks), Fraction(0))
+
     def explain(self) -> pl.DataFrame:
         """Return what a release would cost and how good it would be, without reading a row.
 
