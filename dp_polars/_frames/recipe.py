@@ -123,10 +123,11 @@ Step: TypeAlias = "Expressions | EachColumn | Join | Rename"
 
 @dataclass(frozen=True)
 class Recipe:
-    """Who is protected and how, and the row-by-row steps so far."""
+    """Who is protected and how, the row-by-row steps so far, and the name of the data whose answers are kept."""
 
     protection: Protection
     steps: tuple[Step, ...] = ()
+    dataset: str | None = None
 
     def then(self, step: Step) -> Recipe:
         """Return the recipe with one more step."""
