@@ -1,8 +1,8 @@
 """The canonical text of a question: two questions that have one text have answers of one law on the same rows.
 
-A release hands its `Work` to an engine, and nothing else. So the text holds every field of it, however deep, beside the
-plan of the row-by-row steps, the kind of engine and the versions. What is long or binary stands there as a digest. What
-can't be written down is refused: a question that hides something must not share the answer of another.
+A release hands its `Work` to an engine, and nothing else. So the text holds every field of it, however deep, beside
+the row-by-row steps, the kind of engine and the versions. What is long or binary stands there as a digest. What can't
+be written down is refused: a question that hides something must not share the answer of another.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ def question_of(query: PrivateQuery, engine: Engine[Any], work: object, dataset:
     TypeError
         If the question holds something that has no text.
     """
+    # An engine that runs no expressions has no steps, and the types of its columns stand in the work.
+    given = pl.LazyFrame(schema=engine.schema(()) if engine.runs_expressions else {})
     parts = {
         "dp_polars": import_module("dp_polars").__version__,
         "polars": pl.__version__,
@@ -40,20 +42,13 @@ def question_of(query: PrivateQuery, engine: Engine[Any], work: object, dataset:
         "dataset": dataset,
         "query": _kind(query),
         "protection": _written(query.protection),
-        "steps": _steps(engine, work),
+        "columns": _written(given.collect_schema()),
+        "steps": _written(query._recipe.parts(given)),
         "work": _written(work, but="rows"),
     }
     words = ", ".join(f"{ask.name}: {ask.query}" for ask in query.asks)
     loss = f"{query.loss}, delta={float(query.delta)!r}" if query.delta else str(query.loss)
     return Question(dataset, words, loss, json.dumps(parts))
-
-
-def _steps(engine: Engine[Any], work: Any) -> str | None:  # noqa: ANN401  # what has `rows`
-    """Return a digest of the plan that the rows go through, from columns of these types on."""
-    if not engine.runs_expressions:
-        return None  # then there are none, and the types of the columns stand in the work
-    plan: pl.LazyFrame = work.rows(pl.LazyFrame(schema=engine.schema(())))
-    return _digest(plan.serialize())
 
 
 def _written(value: object, but: str = "") -> Any:  # noqa: ANN401  # what JSON takes
