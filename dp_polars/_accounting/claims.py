@@ -15,12 +15,20 @@ from typing import Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
+from dp_polars._accounting.costs import BITS, floor_log2, round_up, scaled_cost, scaled_rate
 from dp_polars._numeric.intervals import ball, precision, upper
 from dp_polars._numeric.numbers import Number, as_fraction, given, positive_fraction, positive_int, show
 
 Unit: TypeAlias = Literal["epsilon", "rho"]
 Choosing: TypeAlias = Literal["permute_and_flip", "exponential"]
-Mechanism: TypeAlias = Literal["permute_and_flip", "exponential", "discrete_laplace", "discrete_gaussian"]
+Mechanism: TypeAlias = Literal[
+    "permute_and_flip",
+    "exponential",
+    "discrete_laplace",
+    "discrete_gaussian",
+    "partition_selection",
+    "discrete_gaussian_threshold",
+]
 NeighboringRelation: TypeAlias = Literal["add_or_remove_one", "replace_one"]
 Word = TypeVar("Word", bound=str)
 
@@ -28,10 +36,11 @@ _UNITS: tuple[Unit, ...] = get_args(Unit)
 _CHOOSING: tuple[Choosing, ...] = get_args(Choosing)
 _NOISE: tuple[Mechanism, ...] = ("discrete_laplace", "discrete_gaussian")
 _MECHANISMS: tuple[Mechanism, ...] = get_args(Mechanism)
+# They show keys that nobody listed, which can't be done without a delta.
+_SPENDS_DELTA: tuple[Mechanism, ...] = ("partition_selection", "discrete_gaussian_threshold")
+_HAS_NO_EPSILON: tuple[Mechanism, ...] = ("discrete_gaussian", "discrete_gaussian_threshold")
 _RELATIONS: tuple[NeighboringRelation, ...] = get_args(NeighboringRelation)
 
-# Irrational rates and costs are rounded to this many significant bits: far below what any choice could show.
-_BITS = 96
 # The racing floats hold rates inside these bounds (`_mechanisms/racing.py`).
 _SMALLEST_RATE = Fraction(1, 2**1000)
 _LARGEST_RATE = Fraction(2**1000)
@@ -109,8 +118,8 @@ def range_of(sensitivity: Number, monotonic: bool) -> Fraction:
 def check_mechanism(mechanism: str | None, unit: Unit) -> Choosing:
     """Return the mechanism of a choice that is asked for, or the better one for the unit of the loss.
 
-    At equal epsilon permute-and-flip is never worse (McKenna & Sheldon 2020, Theorem 2); at equal rho the
-    exponential mechanism is better up to about rho = 1, for only it has a bounded range.
+    At equal epsilon permute-and-flip is never worse (McKenna & Sheldon 2020, Theorem 2). At equal rho the exponential
+    mechanism has the larger rate, for only it has a bounded range, and nearly always is better.
     """
     if mechanism is None:
         return "permute_and_flip" if unit == "epsilon" else "exponential"
@@ -127,6 +136,15 @@ def check_noise(mechanism: str | None, unit: Unit) -> Mechanism:
 def check_unit(unit: str) -> Unit:
     """Return the unit of a loss asked for."""
     return _one_of("unit", unit, _UNITS)
+
+
+def check_delta(delta: object) -> Fraction:
+    """Return a delta from 0 to below 1, exactly."""
+    exact = as_fraction("delta", delta)
+    if not 0 <= exact < 1:
+        msg = f"delta must be at least 0 and below 1, got {delta!r}."
+        raise ValueError(msg)
+    return exact
 
 
 def check_relation(relation: str) -> NeighboringRelation:
@@ -155,7 +173,8 @@ class Claim:
     loss
         What one person loses in all, over all groups: the loss that the caller asked for.
     mechanism
-        "permute_and_flip" or "exponential", of a choice; "discrete_laplace" or "discrete_gaussian", of a number.
+        "permute_and_flip" or "exponential", of a choice; "discrete_laplace" or "discrete_gaussian", of a number;
+        "partition_selection" (loss in epsilon) or "discrete_gaussian_threshold" (loss in rho), of keys.
     score_range
         R: the most that one row (one person, for counts of people; one neighbour, for scores of the caller's own)
         can change the difference of two scores, or a number that gets noise, under `neighboring_relation`. Of a list of
@@ -170,13 +189,15 @@ class Claim:
     lead
         Whether a choice is released with its lead. That changes nothing in epsilon. In rho it is charged as whatever
         has the same epsilon.
+    delta
+        δ, from 0 to below 1: spent beside the loss, over all groups. Above 0 for keys, and 0 for all others.
 
     Attributes
     ----------
     rate
         λ: a candidate whose score is less than the best one by `gap` has the coin exp(−λ·gap). Of noise it is one over
-        the scale (discrete Laplace) or over the standard deviation (discrete Gaussian). The largest that `loss` pays
-        for, rounded down.
+        the scale (discrete Laplace) or over the standard deviation (discrete Gaussian); of partition selection the
+        epsilon of one key. The largest that `loss` pays for, rounded down.
 
     Raises
     ------
@@ -191,12 +212,19 @@ class Claim:
     neighboring_relation: NeighboringRelation | None
     draws: int = field(default=1, kw_only=True)
     lead: bool = field(default=False, kw_only=True)
+    delta: Fraction = field(default=Fraction(0), kw_only=True)
     rate: Fraction = field(init=False)
 
     def __post_init__(self) -> None:
         _one_of("mechanism", self.mechanism, _MECHANISMS)
         if not self.has_epsilon and self.loss.unit == "epsilon":
             msg = "a discrete Gaussian has no epsilon: give its loss as rho."
+            raise ValueError(msg)
+        if self.mechanism == "partition_selection" and self.loss.unit == "rho":
+            msg = (
+                "partition selection must have its loss in epsilon, got rho.\n\n"
+                'Hint: by rho, keys are shown by "discrete_gaussian_threshold".'
+            )
             raise ValueError(msg)
         positive_fraction("score_range", self.score_range)
         positive_int("draws", self.draws)
@@ -205,9 +233,32 @@ class Claim:
             raise ValueError(msg)
         if self.neighboring_relation is not None:
             check_relation(self.neighboring_relation)
-        share = Loss(self.loss.value / self.draws, self.loss.unit)
-        rate = _scaled_rate(share, self.charged_as, self.contributions) / self.score_range
+        object.__setattr__(self, "delta", check_delta(self.delta))
+        self._check_keys()
+        share = self.loss.value / self.draws
+        rate = scaled_rate(self.loss.unit, self.charged_as, share, self.contributions) / self.score_range
         object.__setattr__(self, "rate", check_rate(rate, self.loss))
+
+    def __str__(self) -> str:
+        return f"{self.loss}, delta={show(self.delta, up=True)}" if self.delta else str(self.loss)
+
+    def _check_keys(self) -> None:
+        """Raise unless there is a delta where keys are shown, of people who count once in a key, and only there."""
+        if self.mechanism not in _SPENDS_DELTA:
+            if self.delta != 0:
+                msg = f"delta must be 0 for {self.mechanism!r}, which spends none, got {show(self.delta)}."
+                raise ValueError(msg)
+            return
+        if not self.delta > 0:
+            msg = (
+                f"delta must be greater than 0 for {self.mechanism!r}, got 0.\n\n"
+                "Hint: a key of one person is shown with probability at most delta. Far below one over the number of "
+                "people is usual, such as delta=1e-8."
+            )
+            raise ValueError(msg)
+        if self.contributions.per_group != 1 or self.draws != 1:
+            msg = f"keys must count every person once, by one draw, got {self.contributions} and draws={self.draws}."
+            raise ValueError(msg)
 
     @classmethod
     def of(
@@ -228,8 +279,8 @@ class Claim:
 
     @property
     def has_epsilon(self) -> bool:
-        """Whether the release has a loss in pure DP: a Gaussian has none."""
-        return self.mechanism != "discrete_gaussian"
+        """Whether the release has a loss in epsilon (beside its delta): a Gaussian has none."""
+        return self.mechanism not in _HAS_NO_EPSILON
 
     @property
     def charged_as(self) -> Mechanism:
@@ -244,7 +295,8 @@ class Claim:
         """Return what `distance` people together lose, in `unit`: never below the truth.
 
         At the unit that was asked for and one person it is the loss that was asked for. A ValueError where a discrete
-        Gaussian is asked for its epsilon.
+        Gaussian is asked for its epsilon. Of keys it is the loss beside `delta`: partition selection that is
+        (epsilon, delta)-DP is, in rho, delta-approximately zero-concentrated.
         """
         if unit == "epsilon" and not self.has_epsilon:
             msg = (
@@ -257,6 +309,22 @@ class Claim:
         x = self.rate * self.score_range * distance
         return self.draws * scaled_cost(unit, self.charged_as, x, self.contributions)
 
+    def delta_of(self, distance: int | Fraction = 1) -> Fraction:
+        """Return the delta of `distance` people together, beside what they lose: never below the truth.
+
+        Several people change a key that is (x, δ)-DP by (dx, δ·(e^(dx) − 1)/(e^x − 1)), which is convex, so all in the
+        same keys is the worst case. Of a Gaussian threshold nothing is known beyond one person: 1.
+        """
+        if self.delta == 0 or distance <= 1:
+            return self.delta if distance > 0 else Fraction(0)
+        if self.mechanism != "partition_selection":
+            return Fraction(1)
+        x, people = self.rate * self.score_range, math.ceil(distance)
+        with precision(BITS + 2 * max(0, floor_log2(1 / x)) + 32):
+            # The keys of one person have δ together, and so their deltas add up to at most −ln(1 − δ).
+            growth = ball(people * x).expm1() / ball(x).expm1()
+            return min(Fraction(1), round_up(upper(-(-ball(self.delta)).log1p() * growth)))
+
 
 def check_rate(rate: Fraction, loss: Loss) -> Fraction:
     """Return the rate of a draw that a loss pays for, if the racing floats hold it."""
@@ -264,84 +332,3 @@ def check_rate(rate: Fraction, loss: Loss) -> Fraction:
         msg = f"{loss.unit} over the range of the score must lie between 2**-1000 and 2**1000, got {loss}."
         raise ValueError(msg)
     return rate
-
-
-def scaled_cost(unit: Unit, mechanism: Mechanism, x: Fraction, contributions: Contributions) -> Fraction:
-    """Return the cost of a release whose rate times range is `x`, rounded up where it is irrational."""
-    if unit == "epsilon":
-        return x * contributions.total
-    if mechanism == "exponential":
-        # Bounded range x gives x²/8 (Cesar & Rogers 2021), once for each group.
-        return x**2 * contributions.squares / 8
-    if mechanism != "permute_and_flip":
-        # A Gaussian of deviation σ and sensitivity d has d²/(2σ²) (Canonne, Kamath & Steinke 2020, arXiv 2004.00010,
-        # Theorem 14). Discrete Laplace is x-DP in a group, and so x²/2-zCDP (Bun & Steinke 2016, arXiv 1605.02065,
-        # Proposition 1.4). Between two neighbouring integers it is randomized response: no Laplace curve holds for it.
-        return x**2 * contributions.squares / 2
-    full = laplace_rho(x * contributions.per_group)
-    return contributions.full_groups * full + laplace_rho(x * contributions.rest)
-
-
-def laplace_rho(x: Fraction) -> Fraction:
-    """Return x + exp(−x) − 1, rounded up: the rho of a Laplace mechanism with epsilon x.
-
-    Permute-and-flip's trade-off curve is never worse than that mechanism's. It is not bounded range, and x²/8 is
-    false for it (Ding et al. 2021, arXiv 2105.07260, Proposition 8 and Corollary 10).
-    """
-    if x == 0:
-        return Fraction(0)
-    # The result is about x²/2, so a small x loses twice its leading zeros.
-    leading = max(0, _floor_log2(1 / x))
-    with precision(_BITS + 3 * leading + 32):
-        return _round_up(upper(ball(x) + (-ball(x)).expm1()))
-
-
-def _scaled_rate(loss: Loss, mechanism: Mechanism, contributions: Contributions) -> Fraction:
-    """Return the largest rate times range that `loss` pays for, rounded down."""
-    if loss.unit == "epsilon":
-        return loss.value / contributions.total
-    if mechanism != "permute_and_flip":
-        return _sqrt_down((8 if mechanism == "exponential" else 2) * loss.value / contributions.squares)
-    return _invert_down(loss.value, contributions)
-
-
-def _invert_down(rho: Fraction, contributions: Contributions) -> Fraction:
-    """Return the largest x (to `_BITS` bits) whose permute-and-flip cost is at most `rho`, by bisection."""
-
-    def affordable(x: Fraction) -> bool:
-        return scaled_cost("rho", "permute_and_flip", x, contributions) <= rho
-
-    # f(x) <= x²/2 and f(x) >= x − 1, so the answer lies between these.
-    low = _sqrt_down(2 * rho / contributions.squares)
-    high = max(2 * low, (rho + contributions.full_groups + 1) / contributions.total)
-    step = Fraction(2) ** (_floor_log2(low) - _BITS)
-    low_steps, high_steps = math.floor(low / step), math.ceil(high / step)
-    while not affordable(low_steps * step):  # only where the rounded-up cost of `low` itself is over by a hair
-        low_steps -= 1
-    while high_steps - low_steps > 1:
-        middle = (low_steps + high_steps) // 2
-        if affordable(middle * step):
-            low_steps = middle
-        else:
-            high_steps = middle
-    return low_steps * step
-
-
-def _floor_log2(x: Fraction) -> int:
-    """Return the largest n with 2**n <= x, or one less."""
-    return x.numerator.bit_length() - x.denominator.bit_length() - 1
-
-
-def _sqrt_down(x: Fraction) -> Fraction:
-    """Return √x where it is rational, otherwise the nearest below of `_BITS` bits."""
-    root = Fraction(math.isqrt(x.numerator), math.isqrt(x.denominator))
-    if root**2 == x:
-        return root
-    shift = max(0, _BITS - _floor_log2(x) // 2)
-    return Fraction(math.isqrt(math.floor(x * 4**shift)), 2**shift)
-
-
-def _round_up(x: Fraction) -> Fraction:
-    """Return the nearest above of `_BITS` bits, so that ledgers stay short."""
-    step = Fraction(2) ** (_floor_log2(x) - _BITS)
-    return math.ceil(x / step) * step

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 import polars as pl
@@ -198,6 +199,14 @@ class Engine(ABC, Generic[Released]):
     def answer(self, work: Work) -> Released:
         """Return the public keys, then one column per output. Called once, after the charge."""
 
+    @abstractmethod
+    def packed(self, released: Released) -> bytes:
+        """Return what was released as Arrow IPC, to be kept."""
+
+    @abstractmethod
+    def unpacked(self, answer: bytes) -> Released:
+        """Return what `packed` was given: the same answers, also in another process. Called after `check`."""
+
 
 class LocalEngine(Engine[pl.DataFrame]):
     """An engine whose histograms come to this process and are drawn here."""
@@ -209,3 +218,13 @@ class LocalEngine(Engine[pl.DataFrame]):
     def answer(self, work: Work) -> pl.DataFrame:
         """Return the public keys, then one column per output."""
         return work.assemble(self.histograms(work))
+
+    def packed(self, released: pl.DataFrame) -> bytes:
+        """Return what was released as Arrow IPC."""
+        file = BytesIO()
+        released.write_ipc(file)
+        return file.getvalue()
+
+    def unpacked(self, answer: bytes) -> pl.DataFrame:
+        """Return what `packed` was given."""
+        return pl.read_ipc(BytesIO(answer))

@@ -72,6 +72,11 @@ class PrivateQuery(WithoutRows):
         unit: Unit = "epsilon" if has_epsilon and units != {"rho"} else "rho"
         return Loss(sum((ask.query.claim.cost(unit) for ask in self._asks), Fraction(0)), unit)
 
+    @property
+    def delta(self) -> Fraction:
+        """What one release spends of delta beside its loss: above 0 only where keys are shown that nobody listed."""
+        return sum((ask.query.claim.delta for ask in self._asks), Fraction(0))
+
     def explain(self) -> pl.DataFrame:
         """Return what a release would cost and how good it would be, without reading a row.
 
@@ -103,6 +108,7 @@ class PrivateQuery(WithoutRows):
         ranges: bool = False,
         engine: EngineType = "auto",
         partitions: int | None = None,
+        fresh: bool = False,
     ) -> pl.DataFrame:
         """Release all outputs once, charged to the budget before a row is read.
 
@@ -120,6 +126,9 @@ class PrivateQuery(WithoutRows):
         partitions
             Into how many parts the people are divided, one being counted after the other: more parts take less
             memory and more time. None: a part for every 2**24 rows, which are counted first.
+        fresh
+            Whether to draw and pay anew where the budget keeps an answer to this question: see `dataset` of
+            `dp_polars.protect`.
 
         Returns
         -------
@@ -146,7 +155,8 @@ class PrivateQuery(WithoutRows):
         if not isinstance(engine, str) or engine not in _ENGINES:
             msg = f"engine must be one of {_ENGINES}, got {given(engine)}."
             raise ValueError(msg)
-        return release_by(self, self._source_of(frame).by_polars(engine, partitions), ranges=ranges)
+        made = self._source_of(frame).by_polars(engine, partitions)
+        return release_by(self, made, ranges=ranges, fresh=fresh)
 
     def collect(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
         """Refuse: a collected query looks repeatable, and each release is one."""
@@ -161,6 +171,7 @@ class PrivateQuery(WithoutRows):
         ranges: bool = False,
         engine: EngineType = "auto",
         partitions: int | None = None,
+        fresh: bool = False,
     ) -> None:
         """Release once into a Parquet file that carries its claim: `read_claim` reads it back.
 
@@ -170,7 +181,7 @@ class PrivateQuery(WithoutRows):
         ----------
         path
             The file; `~` is the home folder.
-        frame, ranges, engine, partitions
+        frame, ranges, engine, partitions, fresh
             As for `release`.
         """
         from pyarrow import parquet
@@ -184,7 +195,8 @@ class PrivateQuery(WithoutRows):
         claim = json.dumps(self._claim()).encode()
         try:
             with temporary.open("xb") as file:
-                table = self.release(frame, ranges=ranges, engine=engine, partitions=partitions).to_arrow()
+                released = self.release(frame, ranges=ranges, engine=engine, partitions=partitions, fresh=fresh)
+                table = released.to_arrow()
                 table = table.replace_schema_metadata({**(table.schema.metadata or {}), _CLAIM_KEY: claim})
                 parquet.write_table(table, file)
                 file.flush()
@@ -197,7 +209,7 @@ class PrivateQuery(WithoutRows):
 
     def __repr__(self) -> str:
         asks = "\n".join(
-            f"  {ask.name}: {ask.query}, {ask.query.claim.loss}, {ask.query.claim.mechanism}" for ask in self._asks
+            f"  {ask.name}: {ask.query}, {ask.query.claim}, {ask.query.claim.mechanism}" for ask in self._asks
         )
         groups = "one group" if self._keys is None else plural(self._keys.height, "public group")
         return f"<PrivateQuery: {groups}, {self.protection}\n{asks}>"

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, Contributions, Loss, Mechanism, scaled_cost
+from dp_polars._accounting.claims import Claim, Contributions, Loss, Mechanism
+from dp_polars._accounting.costs import scaled_cost
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames.frame import protect
 from dp_polars._frames.query import PrivateQuery
@@ -30,8 +31,8 @@ from dp_polars.opendp._measurements import (
     domains,
     loss_unit,
     make_measurement,
+    measure_of,
     measurements,
-    measures,
     metrics,
     mod,
 )
@@ -80,8 +81,8 @@ def as_measurement(
         None: `frame_domain()`. Or the domain of an OpenDP context over a LazyFrame (`context.accountant.input_domain`;
         OpenDP wants its own version of Polars there): then it goes with OpenDP's Polars queries.
     output_measure
-        `max_divergence()` (epsilon) or `zero_concentrated_divergence()` (rho). None: that in which the query's loss is
-        given.
+        `max_divergence()` (epsilon) or `zero_concentrated_divergence()` (rho); `approximate(…)` of one of them for a
+        query that spends a delta. None: that in which the query's loss is given.
 
     Returns
     -------
@@ -102,8 +103,9 @@ def as_measurement(
     Notes
     -----
     At distance d, for rate λ, range R and T rows in all, in k full groups of m and one of r: epsilon is dλRT; rho is
-    d²(λR)²(km² + r²)/8 for the exponential mechanism (bounded range: Cesar & Rogers 2021) and kf(dλRm) + f(dλRr) for
-    permute-and-flip, f(x) = x + exp(−x) − 1, which has no bounded range (Ding et al. 2021, arXiv 2105.07260, Prop. 8).
+    kb(dλRm) + b(dλRr) for the exponential mechanism, b(x) = y − 1 − ln y with y = x/(exp(x) − 1) (bounded range:
+    Harrison & Manurangsi 2026, arXiv 2510.25746), and kf(dλRm) + f(dλRr) for permute-and-flip, which has no
+    bounded range, f(x) = x + exp(−x) − 1 (Ding et al. 2021, arXiv 2105.07260, Prop. 8).
 
     A loss such as 0.3 is 3/10 to this package and the float64 next to it, a hair less, to OpenDP. The measurement then
     runs at that hair less, so that exact splits of a budget fit.
@@ -172,8 +174,8 @@ def make_private_query(
     if input_domain != frame_domain() and not isinstance(input_domain, mod.LazyFrameDomain):
         msg = f"input_domain must be frame_domain() or a LazyFrameDomain, got {input_domain}."
         raise ValueError(msg)
-    unit = private.loss.unit if output_measure is None else loss_unit(output_measure)
-    measure = measures.max_divergence() if unit == "epsilon" else measures.zero_concentrated_divergence()
+    has_delta = private.delta > 0
+    unit = private.loss.unit if output_measure is None else loss_unit(output_measure, has_delta=has_delta)
 
     def release(frame: object) -> pl.DataFrame:
         if not _is_frame(frame):
@@ -184,7 +186,13 @@ def make_private_query(
     def cost(distance: Fraction) -> Fraction:
         return sum((ask.query.claim.cost(unit, distance) for ask in private.asks), Fraction(0))
 
-    return make_measurement(input_domain, input_metric, measure, release, cost, "ExtrinsicObject")
+    def delta(distance: Fraction) -> Fraction:
+        return sum((ask.query.claim.delta_of(distance) for ask in private.asks), Fraction(0))
+
+    measure = measure_of(unit, has_delta=has_delta)
+    return make_measurement(
+        input_domain, input_metric, measure, release, cost, "ExtrinsicObject", delta if has_delta else None
+    )
 
 
 def make_selection(
@@ -192,7 +200,8 @@ def make_selection(
 ) -> Measurement:
     r"""Make a measurement that takes a vector of scores and selects the position of the highest one.
 
-    It has the parameters, the map and the law of OpenDP's `make_noisy_max`, and samples by this package.
+    It has the parameters and the law of OpenDP's `make_noisy_max`, and samples by this package. Its map is the same in
+    epsilon, and tighter in rho.
 
     Parameters
     ----------
@@ -211,7 +220,8 @@ def make_selection(
     -------
     opendp.mod.Measurement
         From a list or array of scores, at least one, to a position. Infinite scores count as the largest floats, as in
-        OpenDP. With R = d (monotonic) or 2d at distance d, the map is R/scale in epsilon and (R/scale)²/8 in rho.
+        OpenDP. With R = d (monotonic) or 2d at distance d, the map is x = R/scale in epsilon and y − 1 − ln y in rho,
+        y = x/(exp(x) − 1).
 
     Raises
     ------
@@ -222,7 +232,8 @@ def make_selection(
 
     Notes
     -----
-    McKenna & Sheldon 2020 (arXiv 2010.12603); Cesar & Rogers 2021.
+    McKenna & Sheldon 2020 (arXiv 2010.12603); Harrison & Manurangsi 2026 (arXiv 2510.25746). OpenDP's own map in rho is
+    x²/8, a little more.
 
     Examples
     --------
@@ -309,13 +320,20 @@ def _unbound(query: AnyQuery) -> PrivateQuery:
 def _at_loss(query: PrivateQuery, loss: Fraction) -> PrivateQuery:
     """Return the query with its loss scaled to `loss`, or to the float64 next to it where that is less."""
     total = query.loss
-    factor = min(loss, Fraction(float(loss))) / total.value
+    factor = _at_most_its_float(loss) / total.value
+    # The deltas stay, but for the same hair.
+    hair = _at_most_its_float(query.delta) / query.delta if query.delta else Fraction(1)
     asks = []
     for ask in query.asks:
         claim = ask.query.claim
         share = replace(total, value=claim.cost(total.unit) * factor)
-        asks.append(replace(ask, query=ask.query.with_claim(replace(claim, loss=share))))
+        asks.append(replace(ask, query=ask.query.with_claim(replace(claim, loss=share, delta=claim.delta * hair))))
     return PrivateQuery(query._recipe, None, None, query._keys, tuple(asks))
+
+
+def _at_most_its_float(value: Fraction) -> Fraction:
+    """Return an exact rational, or the float64 next to it where that is less: what OpenDP takes the number for."""
+    return min(value, Fraction(float(value)))
 
 
 def _metric(query: PrivateQuery) -> Metric:

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+import pyarrow as pa
 
 from dp_polars._engines.contract import Engine
 from dp_polars._frames.query import PrivateQuery
@@ -38,6 +39,7 @@ def release(
     budget: Budget | None = None,
     path: str | os.PathLike[str] | None = None,
     ranges: bool = False,
+    fresh: bool = False,
 ) -> DataFrame:
     """Release all outputs of a query once, from the rows of a Spark DataFrame, charged before a row is read.
 
@@ -60,6 +62,9 @@ def release(
         directory (`spark.sparkContext.setCheckpointDir`).
     ranges
         As for `PrivateQuery.release`: numbers come with the ends of their 95 % ranges, `NAME_low` and `NAME_high`.
+    fresh
+        As for `PrivateQuery.release`. An answer that the query's budget keeps (`dataset` of `dp_polars.protect`) goes
+        through the driver, and to `path` like a new one.
 
     Returns
     -------
@@ -78,7 +83,8 @@ def release(
         If the query or the frame is not as described, or there is no place for the answers. Nothing is charged then.
     """
     _check(query, frame, budget)
-    return release_by(query, _SparkEngine(frame, path, _only_counted(query)), budget, ranges=ranges)
+    engine = _SparkEngine(frame, path, _only_counted(query))
+    return release_by(query, engine, budget, ranges=ranges, fresh=fresh)
 
 
 def _check(query: object, frame: object, budget: Budget | None) -> None:
@@ -164,6 +170,24 @@ class _SparkEngine(Engine["DataFrame"]):
             msg = "unreachable: a release calls check before answer"
             raise AssertionError(msg)
         return _published(self._drawn, self._target)
+
+    def packed(self, released: DataFrame) -> bytes:
+        """Return the answers as Arrow IPC."""
+        table = released.toArrow()
+        file = pa.BufferOutputStream()
+        with pa.ipc.new_stream(file, table.schema) as stream:
+            stream.write_table(table)
+        packed: bytes = file.getvalue().to_pybytes()
+        return packed
+
+    def unpacked(self, answer: bytes) -> DataFrame:
+        """Return answers that were kept, from disk."""
+        if self._drawn is None:
+            msg = "unreachable: a release calls check before it returns an answer"
+            raise AssertionError(msg)
+        table = pa.ipc.open_stream(answer).read_all()
+        kept = self._frame.sparkSession.createDataFrame(table, schema=self._drawn.schema)
+        return _published(kept, self._target)
 
 
 def _check_unit(frame: DataFrame, name: str | None) -> None:
