@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import polars as pl
 
 from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, as_expression
-from dp_polars._queries.argmax import ask_argmax
+from dp_polars._queries.argmax import ask_argmax, ask_argmax_of_own
 from dp_polars._queries.choices import ask_mode, ask_quantile
 
 if TYPE_CHECKING:
@@ -68,8 +68,9 @@ def mode(
     -------
     PrivateExpr
         One answer per group, of the column's type; of a Categorical, a String. With `lead`, a struct: `answer` of that
-        type, and `lead`, an Int64 of at least 0, rounded down; null where there is no other candidate. Every evaluation
-        is a release: collecting twice pays twice.
+        type, and `lead`, an Int64 of at least 0, rounded down; null where there is no other candidate. Take it apart
+        after collecting (`unnest`): an expression that names both fields may be drawn twice. Every evaluation is a
+        release: collecting twice pays twice.
 
     Raises
     ------
@@ -303,7 +304,16 @@ def argmax(
     >>> prices.select(pl.col("price").get(dpp.argmax("revenue", epsilon=1.0, sensitivity=pl.col("price")))).item()
     2
     """
-    return _arg_best(column, sensitivity, monotonic, lead, lead_step, epsilon, rho, mechanism, lowest=False)
+    asked: _Asked = {
+        "monotonic": monotonic,
+        "lead": lead,
+        "lead_step": lead_step,
+        "epsilon": epsilon,
+        "rho": rho,
+        "mechanism": mechanism,
+        "lowest": False,
+    }
+    return _arg_best(column, sensitivity, asked)
 
 
 def argmin(
@@ -342,30 +352,31 @@ def argmin(
     >>> errors.select(pl.col("model").get(dpp.argmin("error", epsilon=1.0, sensitivity=5))).item()
     'b'
     """
-    return _arg_best(column, sensitivity, monotonic, lead, lead_step, epsilon, rho, mechanism, lowest=True)
+    asked: _Asked = {
+        "monotonic": monotonic,
+        "lead": lead,
+        "lead_step": lead_step,
+        "epsilon": epsilon,
+        "rho": rho,
+        "mechanism": mechanism,
+        "lowest": True,
+    }
+    return _arg_best(column, sensitivity, asked)
 
 
-def _arg_best(
-    column: IntoColumn,
-    sensitivity: Number | pl.Expr,
-    monotonic: bool,
-    lead: bool,
-    lead_step: Number | None,
-    epsilon: Number | None,
-    rho: Number | None,
-    mechanism: str | None,
-    *,
-    lowest: bool,
-) -> PrivateExpr:
-    own = [sensitivity] if isinstance(sensitivity, pl.Expr) else []
-    query = ask_argmax(
-        sensitivity=None if isinstance(sensitivity, pl.Expr) else sensitivity,
-        monotonic=monotonic,
-        lead=lead,
-        lead_step=lead_step,
-        epsilon=epsilon,
-        rho=rho,
-        mechanism=mechanism,
-        lowest=lowest,
-    )
-    return as_expression(query, column, *own)
+class _Asked(TypedDict):
+    """What an argmax is asked beside its scores and their sensitivity."""
+
+    monotonic: bool
+    lead: bool
+    lead_step: Number | None
+    epsilon: Number | None
+    rho: Number | None
+    mechanism: str | None
+    lowest: bool
+
+
+def _arg_best(column: IntoColumn, sensitivity: Number | pl.Expr, asked: _Asked) -> PrivateExpr:
+    if isinstance(sensitivity, pl.Expr):
+        return as_expression(ask_argmax_of_own(**asked), column, sensitivity)
+    return as_expression(ask_argmax(sensitivity=sensitivity, **asked), column)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, Loss
+from dp_polars._accounting.claims import Claim, Loss, range_of
 from dp_polars._mechanisms.own_sensitivities import MOST_ROWS, OwnSensitivities
 from dp_polars._mechanisms.selection import best_rows, leading_rows
 from dp_polars._numeric import column_types
@@ -164,7 +164,7 @@ def _as_positions(chosen: Ints) -> pl.Series:
 
 def ask_argmax(
     *,
-    sensitivity: Number | None,
+    sensitivity: Number,
     monotonic: bool,
     lead: bool,
     lead_step: Number | None,
@@ -172,14 +172,10 @@ def ask_argmax(
     rho: Number | None,
     mechanism: str | None,
     lowest: bool,
-) -> ArgMax | ArgMaxOfOwn:
-    """Return the query of these arguments; `sensitivity` is None where each row has its own."""
-    loss = Loss.of(epsilon=epsilon, rho=rho)
-    if sensitivity is None:
-        claim = claim_with_lead(Claim.for_scores(loss, mechanism, 1, monotonic=False), lead=lead)
-        _refuse_with_own(monotonic, lead or lead_step is not None)
-        return ArgMaxOfOwn(claim, lowest)
-    claim = claim_with_lead(Claim.for_scores(loss, mechanism, sensitivity, monotonic), lead=lead)
+) -> ArgMax:
+    """Return the query of these arguments."""
+    claim = Claim.for_scores(Loss.of(epsilon=epsilon, rho=rho), mechanism, sensitivity, monotonic)
+    claim = claim_with_lead(claim, lead=lead)
     if lead_step is None:
         return ArgMax(claim, lowest)
     if not lead:
@@ -192,16 +188,29 @@ def ask_argmax(
     return ArgMax(claim, lowest, step, isinstance(lead_step, (float, np.floating, Fraction)))
 
 
-def _refuse_with_own(monotonic: bool, lead: bool) -> None:
+def ask_argmax_of_own(
+    *,
+    monotonic: bool,
+    lead: bool,
+    lead_step: Number | None,
+    epsilon: Number | None,
+    rho: Number | None,
+    mechanism: str | None,
+    lowest: bool,
+) -> ArgMaxOfOwn:
+    """Return the query of these arguments, where each row has a sensitivity of its own."""
+    range_of(1, monotonic)  # checks it
     if monotonic:
         msg = (
             "monotonic must be left out where sensitivity is a column: each score is then compared with all others, in "
             "units of both sensitivities, and may rise or fall whichever way the rows' own scores move."
         )
         raise ValueError(msg)
-    if lead:
+    claim = Claim.for_scores(Loss.of(epsilon=epsilon, rho=rho), mechanism, 1, monotonic=False)
+    if claim_with_lead(claim, lead=lead).lead or lead_step is not None:
         msg = (
-            "lead must be left out where sensitivity is a column: what leads is then no score of a row, but its "
-            "distance to the others in units of their sensitivities."
+            "lead and lead_step must be left out where sensitivity is a column: what leads is then no score of a row, "
+            "but its distance to the others in units of their sensitivities."
         )
         raise ValueError(msg)
+    return ArgMaxOfOwn(claim, lowest)

@@ -51,7 +51,7 @@ def test_a_loss_is_a_positive_number(ask, unit, value, error, message):
 
 
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
-@pytest.mark.parametrize(("value", "error", "message"), [*NOT_POSITIVE, (None, TypeError, "a number (int")])
+@pytest.mark.parametrize(("value", "error", "message"), [*NOT_POSITIVE[:-1], (None, TypeError, "a number (int")])
 def test_a_sensitivity_is_a_positive_number(name, value, error, message):
     with pytest.raises(error, match=re.escape(f"sensitivity must be {message}")):
         getattr(X.dp, name)(sensitivity=value, epsilon=1)
