@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from dp_polars._accounting.budgets import Budget, BudgetExceededError
 from dp_polars._accounting.claims import Claim, Loss
-from dp_polars._expressions.choices import argmax, argmin, median, mode, quantile
+from dp_polars._expressions.argmax import argmax, argmin
+from dp_polars._expressions.choices import median, mode, quantile
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._expressions.measures import count, len, mean, n_people, sum, value_counts
 from dp_polars._expressions.namespace import PrivateNamespace

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from dp_polars._expressions import choices, measures
+from dp_polars._expressions import argmax, choices, measures
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._expressions.sharing import share
 
@@ -105,7 +105,7 @@ class PrivateNamespace:
         mechanism: str | None = None,
     ) -> PrivateExpr:
         """Select the row with the highest score in each group: see `dp_polars.argmax`."""
-        return choices.argmax(
+        return argmax.argmax(
             self.expr,
             sensitivity=sensitivity,
             monotonic=monotonic,
@@ -128,7 +128,7 @@ class PrivateNamespace:
         mechanism: str | None = None,
     ) -> PrivateExpr:
         """Select the row with the lowest score in each group: see `dp_polars.argmin`."""
-        return choices.argmin(
+        return argmax.argmin(
             self.expr,
             sensitivity=sensitivity,
             monotonic=monotonic,

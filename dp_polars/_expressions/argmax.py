@@ -1,0 +1,164 @@
+"""The best row, by scores of the caller's own, as an expression."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+import polars as pl
+
+from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, as_expression
+from dp_polars._queries.argmax import ask_argmax, ask_argmax_of_own
+
+if TYPE_CHECKING:
+    from dp_polars._numeric.numbers import Number
+
+
+def argmax(
+    column: IntoColumn,
+    *,
+    sensitivity: Number | pl.Expr,
+    monotonic: bool = False,
+    lead: bool = False,
+    lead_step: Number | None = None,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+    mechanism: str | None = None,
+) -> PrivateExpr:
+    r"""Select the row with the highest score in each group, by scores of the caller's own.
+
+    The answer is `epsilon`-differentially private (or `rho`-zCDP) for whatever relation of data sets `sensitivity`
+    holds for.
+
+    Parameters
+    ----------
+    column
+        The scores' column or expression: integers, floats or decimals (these as 64-bit multiples of their last digit).
+    sensitivity
+        The caller's claim: the most that one person can change any one score, *summed over all groups* that this person
+        touches. Or, as an expression such as `pl.col("price")`, a *public* sensitivity for every row: the claim is then
+        that, over all groups together, the largest change of a score in units of its own row's sensitivity adds up to
+        at most 1. So where a person touches several groups, each sensitivity must be as many times larger. A row
+        whose sensitivity is null, NaN, infinite or not above 0 can't win. A group may have 4,096 other rows.
+    monotonic
+        The caller's claim: all scores of a person move the same way. R is then `sensitivity`, not twice that. It must
+        be left out with a column of sensitivities.
+    lead
+        Whether the answer comes with its lead: how much higher (for argmin: lower) its score was than the next one,
+        with noise. It costs nothing more, under `epsilon` only. It must be left out with a column of sensitivities.
+    lead_step
+        The public unit to which a lead is rounded down, above 0. None: 1 for integers, the last digit for decimals.
+        Floats need one.
+    epsilon, rho, mechanism
+        As for `mode`.
+
+    Returns
+    -------
+    PrivateExpr
+        The position of the chosen row in its group, UInt32; null where no row has a finite score. With `lead`, a
+        struct: `answer` is the position, and `lead` a Float64 for floats and for a step that is a float or a Fraction,
+        a Decimal for decimals and for a step with decimal places, else Int64; null where no other row has a finite
+        score. Every evaluation is a release: collecting twice pays twice.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `mode`.
+
+    Notes
+    -----
+    Which rows exist and which of them have a finite score is public: that is part of what the caller claims. A null,
+    NaN or infinite score is a candidate that can't win. McKenna & Sheldon 2020, arXiv 2010.12603.
+
+    With sensitivities D of their own, the score of row i is the least of ((q_i − t·D_i) − (q_j − t·D_j))/(D_i + D_j)
+    over all j, of exactly these numbers: its sensitivity is 1, and R = 2 (Raskhodnikova & Smith 2016, arXiv
+    1504.07912). Here t = ln(k/β)/λ for k rows and β = 0.05 (permute-and-flip: (k − 1)/2 for k), rounded. With
+    probability 1 − β, the chosen row has q_i >= q_j − 2·t·D_j for all j: it is near the best row by *that* row's
+    sensitivity, not the largest one. All pairs of rows of a group are looked at.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> prices = pl.DataFrame({"price": [1, 2, 3], "revenue": [100, 900, 300]})
+    >>> best = dpp.argmax("revenue", epsilon=1.0, sensitivity=3, monotonic=True)
+    >>> prices.select(pl.col("price").get(best)).item()
+    2
+    >>> prices.select(pl.col("price").get(dpp.argmax("revenue", epsilon=1.0, sensitivity=pl.col("price")))).item()
+    2
+    """
+    asked: _Asked = {
+        "monotonic": monotonic,
+        "lead": lead,
+        "lead_step": lead_step,
+        "epsilon": epsilon,
+        "rho": rho,
+        "mechanism": mechanism,
+        "lowest": False,
+    }
+    return _arg_best(column, sensitivity, asked)
+
+
+def argmin(
+    column: IntoColumn,
+    *,
+    sensitivity: Number | pl.Expr,
+    monotonic: bool = False,
+    lead: bool = False,
+    lead_step: Number | None = None,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+    mechanism: str | None = None,
+) -> PrivateExpr:
+    r"""Select the row with the lowest score in each group: `argmax` of the negated scores.
+
+    Parameters
+    ----------
+    column, sensitivity, monotonic, lead, lead_step, epsilon, rho, mechanism
+        As for `argmax`.
+
+    Returns
+    -------
+    PrivateExpr
+        As for `argmax`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `mode`.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> errors = pl.DataFrame({"model": ["a", "b"], "error": [700, 20]})
+    >>> errors.select(pl.col("model").get(dpp.argmin("error", epsilon=1.0, sensitivity=5))).item()
+    'b'
+    """
+    asked: _Asked = {
+        "monotonic": monotonic,
+        "lead": lead,
+        "lead_step": lead_step,
+        "epsilon": epsilon,
+        "rho": rho,
+        "mechanism": mechanism,
+        "lowest": True,
+    }
+    return _arg_best(column, sensitivity, asked)
+
+
+class _Asked(TypedDict):
+    """What an argmax is asked beside its scores and their sensitivity."""
+
+    monotonic: bool
+    lead: bool
+    lead_step: Number | None
+    epsilon: Number | None
+    rho: Number | None
+    mechanism: str | None
+    lowest: bool
+
+
+def _arg_best(column: IntoColumn, sensitivity: Number | pl.Expr, asked: _Asked) -> PrivateExpr:
+    if isinstance(sensitivity, pl.Expr):
+        return as_expression(ask_argmax_of_own(**asked), column, sensitivity)
+    return as_expression(ask_argmax(sensitivity=sensitivity, **asked), column)
