@@ -81,10 +81,10 @@ class PrivateQuery(WithoutRows):
             One row per output: `output`, `selects`, `epsilon` and `rho` (the loss of one person over all groups, in
             both units; a discrete Gaussian has no epsilon), `error_95` (with probability 0.95 the answer of a group is
             nearer than this to the best one, or to the true number, counting the rows that the bounds keep; null for
-            means, where it depends on the group's rows) and `error_unit` ("people", "rows" or "the column's unit"),
-            `mechanism`, `candidates` (null where only the column's type names them and no data is bound; 1 for a
-            number), `groups`, `neighboring_relation`, `privacy_unit`, `score_range` (R of one person's row, or of one
-            person where people are counted) and `rate` (λ).
+            means, where it depends on the group's rows) and `error_unit` ("people", "rows" or "the column's unit"; a
+            lead, which `selects` tells of, has the same), `mechanism`, `candidates` (null where only the column's type
+            names them and no data is bound; 1 for a number), `groups`, `neighboring_relation`, `privacy_unit`,
+            `score_range` (R of one person's row, or of one person where people are counted) and `rate` (λ).
         """
         types: dict[str, Columns] = {}
         if self._source is not None:

@@ -302,3 +302,35 @@ def test_every_field_of_a_claim_is_checked(change, words):
         Contributions(1, 2)
     with pytest.raises(ValueError, match="unit must be one of"):
         Loss(Fraction(1), "delta")
+
+
+# Leads
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@given(epsilon=positive, spread=spreads)
+def test_a_lead_changes_nothing_in_epsilon_and_costs_what_is_pure_in_rho(mechanism, epsilon, spread):
+    without = claim(epsilon, "epsilon", mechanism, contributions=spread)
+    lead = replace(without, lead=True)
+    assert (lead.rate, lead.cost("epsilon")) == (without.rate, epsilon)
+    assert lead.mechanism == mechanism
+    assert lead.cost("rho") == (epsilon / spread.total) ** 2 * spread.squares / 2 > without.cost("rho")
+    assert lead.cost("epsilon", 3) == 3 * epsilon
+    # The other way round, the rate is what the pure loss of that rho gives, at most.
+    back = replace(lead, loss=Loss(lead.cost("rho"), "rho"))
+    assert lead.rate * (1 - HAIR) <= back.rate <= lead.rate
+
+
+def test_numbers_have_no_lead():
+    with pytest.raises(ValueError, match="a lead must be that of a choice, got the mechanism 'discrete_laplace'"):
+        replace(dpp.len(epsilon=1).query.claim, lead=True)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_profiles_take_a_lead_for_randomized_response(mechanism):
+    lead = dpp.mode("x", [1], epsilon=1, mechanism=mechanism, lead=True).query.claim
+    noise = dpp.len(epsilon=1).query.claim
+    profiles = [dpp.analysis.PrivacyProfile.of([each]) for each in (lead, noise)]
+    for t in (0, Fraction(1, 3), 0.9, 1):
+        assert profiles[0].delta(t) == profiles[1].delta(t)
+        assert profiles[0].delta(t) >= dpp.analysis.privacy_profile(1, mechanism).delta(t)

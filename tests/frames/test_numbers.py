@@ -268,3 +268,45 @@ def test_people_may_count_without_bounds_on_rows():
     [people, counts] = found.asks
     assert people.query.claim.contributions.total == 3
     assert counts.query.claim.contributions.total == 9  # once for each candidate of each group
+
+
+# Choices with their leads
+
+
+def test_leads_on_private_frames(tmp_path):
+    rows = pl.DataFrame({"p": range(100), "g": [0, 1] * 50, "x": ["a", "a", "a", "b"] * 25}).with_columns(
+        e=pl.col("x").cast(pl.Enum(["a", "b", "c"]))
+    )
+    asked = {
+        "x": dpp.mode("x", ["a", "b"], lead=True, epsilon=SURE),
+        "few": dpp.mode("x", ["a", "b"], lead=True, too_few=70, epsilon=SURE),
+        "e": dpp.mode("e", lead=True, epsilon=SURE),
+        "one": dpp.mode("x", ["b"], lead=True, epsilon=SURE),
+    }
+    query = rows.dp.protect("p", max_groups=1).group_by({"g": [0, 1, 2]}).agg(**asked)
+    released = query.release(ranges=True)
+    assert released.columns == ["g", *asked]
+    assert released.schema["e"] == pl.Struct({"answer": pl.Enum(["a", "b", "c"]), "lead": pl.Int64})
+    assert released["one"].struct.field("lead").to_list() == [None] * 3
+    for name, leads in {"x": (50, 0, 0), "few": (20, 45, 70), "e": (50, 0, 0)}.items():
+        for found, lead in zip(released[name].struct.field("lead").to_list(), leads, strict=True):
+            assert found in (lead, max(lead - 1, 0))  # rounded down, so one less if the noise is below 0
+    assert released["x"].struct.field("answer").to_list()[0] == "a"
+    assert released["few"].struct.field("answer").to_list() == [None] * 3
+    explained = query.explain()
+    assert explained["selects"].to_list()[0] == "mode of 2 candidates, and its lead"
+    assert explained["error_unit"].to_list() == ["people"] * 4
+    assert explained["epsilon"].to_list() == [SURE] * 4
+    query.sink_parquet(tmp_path / "answers.parquet")
+    assert dpp.read_claim(tmp_path / "answers.parquet")["columns"]["x"]["selects"].endswith("and its lead")
+    simulated = dpp.analysis.simulate(query, rows)
+    assert simulated.filter(pl.col("output") == "x")["true_answer"].to_list()[0] == "a"
+    assert simulated.filter(pl.col("output") == "few")["true_answer"].to_list() == [None] * 3
+
+
+def test_a_budget_in_rho_pays_for_a_lead_what_its_epsilon_costs():
+    rows = pl.DataFrame({"p": range(100), "x": ["a"] * 100})
+    budget = dpp.Budget(rho=1)
+    query = rows.dp.protect("p", budget=budget).agg(dpp.mode("x", ["a", "b"], lead=True, epsilon=1))
+    query.release()
+    assert budget.spent == Fraction(1, 2)

@@ -47,6 +47,23 @@ def test_privacy_maps(ask):
     assert pure(ROWS).shape == gaussian(ROWS).shape == (1, 1)
 
 
+@pytest.mark.parametrize("mechanism", ["permute_and_flip", "exponential"])
+def test_a_mode_with_its_lead(mechanism):
+    expr = dpp.mode("x", [1, 2], epsilon=0.5, mechanism=mechanism, lead=True)
+    pure, in_rho = (
+        adapter.as_measurement(expr, output_measure=m()) for m in (max_divergence, zero_concentrated_divergence)
+    )
+    for distance in range(1, 6):
+        assert pure.map(distance) == 0.5 * distance
+        assert in_rho.map(distance) == (0.5 * distance) ** 2 / 2  # as of anything with that epsilon
+    assert pure(ROWS).unnest("x").columns == ["answer", "lead"]
+    # Beside a Gaussian the loss is in rho, and stays what the lead costs when it is scaled.
+    query = dpp.protect("person", max_rows=1).agg(expr, dpp.len(rho=0.125))
+    metric = adapter.as_measurement(query).input_metric
+    halved = adapter.make_private_query(adapter.frame_domain(), metric, query, 0.125)
+    assert halved.map(1) == pytest.approx(0.125)
+
+
 def test_a_mean_by_laplace_noise_under_rho_costs_both_halves():
     expr = dpp.mean("x", 0, 5, rho=0.25, mechanism="discrete_laplace")
     measurement = adapter.as_measurement(expr, output_measure=max_divergence())

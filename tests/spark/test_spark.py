@@ -596,6 +596,23 @@ def test_modes_by_rows_and_by_people(spark):
     assert to_polars(dp_polars.spark.release(query, rows)).rows() == [("A", "B")]
 
 
+def test_modes_with_their_leads(spark):
+    """Of text and of small numbers, which keep Spark's type; the lead is that of people, and null of one candidate."""
+    rows = spark.createDataFrame([(i, "A" if i < 70 else "B", i % 2) for i in range(100)], "p int, to string, n byte")
+    query = dpp.protect("p", max_groups=1).agg(
+        to=dpp.mode("to", ["A", "B", "C"], lead=True, epsilon=100),
+        n=dpp.mode("n", [0], lead=True, epsilon=100),
+    )
+    released = dp_polars.spark.release(query, rows)
+    assert dict(released.dtypes) == {
+        "to": "struct<answer:string,lead:bigint>",
+        "n": "struct<answer:tinyint,lead:bigint>",
+    }
+    ((to, n),) = released.collect()
+    assert (to.answer, n.answer, n.lead) == ("A", 0, None)
+    assert abs(to.lead - 40) <= 1
+
+
 def test_numbers_of_nobody_and_of_columns_of_any_type(spark, visits):
     """One group, with no keys; `count` reads what nothing else can be asked of, and no row is there at first."""
     huge = {"epsilon": 10**9}
