@@ -22,8 +22,8 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30) -> a
     """Plot released numbers with their 95 % ranges, a row per group: a figure that can be handed on.
 
     Groups are sorted by the first number, the largest first. Choices (modes, quantiles) stand beside the numbers as
-    text: they have no range, and the number of people beside them tells which to trust. Nothing but the release is
-    shown, so the figure is as private as that.
+    text, without their leads: they have no range, and the number of people beside them tells which to trust. Nothing
+    but the release is shown, so the figure is as private as that.
 
     Parameters
     ----------
@@ -64,6 +64,8 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30) -> a
     if missing:
         msg = f"released must be the release of this query, it lacks {missing}."
         raise ValueError(msg)
+    led = [ask.name for ask in query.asks if ask.query.has_lead]
+    released = released.with_columns(pl.col(led).struct.field("answer").name.keep())
     ends = {name: names_of_ends(name) for name in names}
     numbers = [
         name

@@ -23,7 +23,7 @@ import dp_polars as dpp
 from dp_polars._accounting import kept
 from dp_polars._frames import release as release_module
 from dp_polars._frames.questions import _written, question_of
-from dp_polars._queries.choices import Mode
+from dp_polars._queries.modes import Mode
 
 ROWS = pl.DataFrame(
     {

@@ -5,6 +5,7 @@ import pytest
 
 import dp_polars as dpp
 from tests.opendp.tools import MISSING
+from tests.reference import bounded_range_rho
 
 pytest.importorskip("opendp", reason=MISSING)
 
@@ -37,11 +38,11 @@ def test_privacy_maps(mechanism, given):
     in_rho = adapter.as_measurement(expr(epsilon=0.5), output_measure=zero_concentrated_divergence())
     for distance in range(1, 6):
         assert pure.map(distance) == 0.5 * distance
+        assert concentrated.map(distance) <= 0.25 * distance**2 * (1 + 1e-12)
         if mechanism != "permute_and_flip":
-            assert concentrated.map(distance) == pytest.approx(0.25 * distance**2)
             draws = 1 if mechanism == "joint" else 2
-            assert in_rho.map(distance) == pytest.approx(draws * (0.5 / draws * distance) ** 2 / 8)
-        else:
-            assert concentrated.map(distance) <= 0.25 * distance**2 * (1 + 1e-12)
+            expected = draws * float(bounded_range_rho(0.5 / draws * distance))
+            assert in_rho.map(distance) == pytest.approx(expected)
+    assert concentrated.map(1) == pytest.approx(0.25)
     assert pure(rows).item().to_list() == ["a", "b"]
     assert adapter.as_measurement(dpp.protect(None).agg(expr(epsilon=5)))(rows).item().to_list() == ["a", "b"]

@@ -340,6 +340,15 @@ def answered(**kwargs):
     return asked.release(calls, ranges=True), plot.answers(asked.release(calls, ranges=True), asked, **kwargs), asked
 
 
+def test_answers_with_their_leads():
+    calls = pl.DataFrame({"reason": ["billing"] * 90})
+    asked = protect(None).agg(
+        n=dpp.len(epsilon=9), reason=pl.col("reason").dp.mode(["billing", "fault"], epsilon=9, lead=True)
+    )
+    chart = plot.answers(asked.release(calls, ranges=True), asked)
+    assert [row["text"] for row in rows(chart) if "text" in row] == ["billing"]
+
+
 def test_answers(tmp_path):
     released, _, asked = answered()
     chart = plot.answers(released, asked)

@@ -14,6 +14,7 @@ from dp_polars._accounting.claims import Contributions
 from dp_polars._queries.histograms import Histogram
 from dp_polars._queries.measures import ValueCounts
 from tests.queries.test_ranking import histogram_of
+from tests.reference import bounded_range_rho
 from tests.registry import COLUMNS, ENGINES
 from tests.top_k_laws import law_of, lists, missed
 
@@ -33,12 +34,12 @@ def top(k=3, candidates=range(9), **given):
         (top(epsilon=1, mechanism="joint"), "exponential", 1, 2, Fraction(1, 2)),
         (top(epsilon=1, neighboring_relation=REPLACE), "permute_and_flip", 3, 2, Fraction(1, 6)),
         (top(epsilon=1, mechanism="joint", neighboring_relation=REPLACE), "exponential", 1, 4, Fraction(1, 4)),
-        (top(rho=Fraction(3, 2)), "exponential", 3, 1, 2),
-        (top(rho=Fraction(1, 2), mechanism="joint"), "exponential", 1, 2, 1),
+        (top(rho=3 * bounded_range_rho(2)), "exponential", 3, 1, 2),
+        (top(rho=bounded_range_rho(2), mechanism="joint"), "exponential", 1, 2, 1),
         (top(epsilon=1, contributions=5), "permute_and_flip", 3, 1, Fraction(1, 15)),
         (top(5, epsilon=1), "exponential", 1, 2, Fraction(1, 2)),
         (top(4, epsilon=1), "permute_and_flip", 4, 1, Fraction(1, 4)),
-        (top(9, rho=9), "exponential", 9, 1, Fraction(8) ** Fraction(1, 2)),
+        (top(9, rho=9 * bounded_range_rho(3)), "exponential", 9, 1, 3),
     ],
 )
 def test_the_draws_share_the_loss(query, mechanism, draws, score_range, rate):
