@@ -14,7 +14,7 @@ from opendp.measures import zero_concentrated_divergence
 from opendp.mod import disable_features, enable_features
 
 from dp_polars import opendp as adapter
-from dp_polars._accounting.claims import laplace_rho
+from dp_polars._accounting.costs import laplace_rho
 
 ROWS = pl.DataFrame({"x": [4] * 500})
 LEVELS = 3
