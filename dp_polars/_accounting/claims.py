@@ -20,7 +20,14 @@ from dp_polars._numeric.numbers import Number, as_fraction, given, positive_frac
 
 Unit: TypeAlias = Literal["epsilon", "rho"]
 Choosing: TypeAlias = Literal["permute_and_flip", "exponential"]
-Mechanism: TypeAlias = Literal["permute_and_flip", "exponential", "discrete_laplace", "discrete_gaussian"]
+Mechanism: TypeAlias = Literal[
+    "permute_and_flip",
+    "exponential",
+    "discrete_laplace",
+    "discrete_gaussian",
+    "partition_selection",
+    "discrete_gaussian_threshold",
+]
 NeighboringRelation: TypeAlias = Literal["add_or_remove_one", "replace_one"]
 Word = TypeVar("Word", bound=str)
 
@@ -28,6 +35,9 @@ _UNITS: tuple[Unit, ...] = get_args(Unit)
 _CHOOSING: tuple[Choosing, ...] = get_args(Choosing)
 _NOISE: tuple[Mechanism, ...] = ("discrete_laplace", "discrete_gaussian")
 _MECHANISMS: tuple[Mechanism, ...] = get_args(Mechanism)
+# They show keys that nobody listed, which can't be done without a delta.
+_SPENDS_DELTA: tuple[Mechanism, ...] = ("partition_selection", "discrete_gaussian_threshold")
+_HAS_NO_EPSILON: tuple[Mechanism, ...] = ("discrete_gaussian", "discrete_gaussian_threshold")
 _RELATIONS: tuple[NeighboringRelation, ...] = get_args(NeighboringRelation)
 
 # Irrational rates and costs are rounded to this many significant bits: far below what any choice could show.
@@ -129,6 +139,15 @@ def check_unit(unit: str) -> Unit:
     return _one_of("unit", unit, _UNITS)
 
 
+def check_delta(delta: object) -> Fraction:
+    """Return a delta from 0 to below 1, exactly."""
+    exact = as_fraction("delta", delta)
+    if not 0 <= exact < 1:
+        msg = f"delta must be at least 0 and below 1, got {delta!r}."
+        raise ValueError(msg)
+    return exact
+
+
 def check_relation(relation: str) -> NeighboringRelation:
     """Return the neighbouring relation asked for."""
     return _one_of("neighboring_relation", relation, _RELATIONS)
@@ -155,7 +174,8 @@ class Claim:
     loss
         What one person loses in all, over all groups: the loss that the caller asked for.
     mechanism
-        "permute_and_flip" or "exponential", of a choice; "discrete_laplace" or "discrete_gaussian", of a number.
+        "permute_and_flip" or "exponential", of a choice; "discrete_laplace" or "discrete_gaussian", of a number;
+        "partition_selection" (loss in epsilon) or "discrete_gaussian_threshold" (loss in rho), of keys.
     score_range
         R: the most that one row (one person, for counts of people; one neighbour, for scores of the caller's own)
         can change the difference of two scores, or a number that gets noise, under `neighboring_relation`.
@@ -165,13 +185,15 @@ class Claim:
         "add_or_remove_one", "replace_one", or None where the caller's sensitivity implies it.
     draws
         How many draws share the loss equally, each of them at `rate`: two for a mean.
+    delta
+        δ, from 0 to below 1: spent beside the loss, over all groups. Above 0 for keys, and 0 for all others.
 
     Attributes
     ----------
     rate
         λ: a candidate whose score is less than the best one by `gap` has the coin exp(−λ·gap). Of noise it is one over
-        the scale (discrete Laplace) or over the standard deviation (discrete Gaussian). The largest that `loss` pays
-        for, rounded down.
+        the scale (discrete Laplace) or over the standard deviation (discrete Gaussian); of partition selection the
+        epsilon of one key. The largest that `loss` pays for, rounded down.
 
     Raises
     ------
@@ -185,6 +207,7 @@ class Claim:
     contributions: Contributions
     neighboring_relation: NeighboringRelation | None
     draws: int = field(default=1, kw_only=True)
+    delta: Fraction = field(default=Fraction(0), kw_only=True)
     rate: Fraction = field(init=False)
 
     def __post_init__(self) -> None:
@@ -192,10 +215,18 @@ class Claim:
         if not self.has_epsilon and self.loss.unit == "epsilon":
             msg = "a discrete Gaussian has no epsilon: give its loss as rho."
             raise ValueError(msg)
+        if self.mechanism == "partition_selection" and self.loss.unit == "rho":
+            msg = (
+                "partition selection must have its loss in epsilon, got rho.\n\n"
+                'Hint: by rho, keys are shown by "discrete_gaussian_threshold".'
+            )
+            raise ValueError(msg)
         positive_fraction("score_range", self.score_range)
         positive_int("draws", self.draws)
         if self.neighboring_relation is not None:
             check_relation(self.neighboring_relation)
+        object.__setattr__(self, "delta", check_delta(self.delta))
+        self._check_keys()
         share = Loss(self.loss.value / self.draws, self.loss.unit)
         rate = _scaled_rate(share, self.mechanism, self.contributions) / self.score_range
         if not _SMALLEST_RATE <= rate <= _LARGEST_RATE:
@@ -204,6 +235,27 @@ class Claim:
             )
             raise ValueError(msg)
         object.__setattr__(self, "rate", rate)
+
+    def __str__(self) -> str:
+        return f"{self.loss}, delta={show(self.delta, up=True)}" if self.delta else str(self.loss)
+
+    def _check_keys(self) -> None:
+        """Raise unless there is a delta where keys are shown, of people who count once in a key, and only there."""
+        if self.mechanism not in _SPENDS_DELTA:
+            if self.delta != 0:
+                msg = f"delta must be 0 for {self.mechanism!r}, which spends none, got {show(self.delta)}."
+                raise ValueError(msg)
+            return
+        if not self.delta > 0:
+            msg = (
+                f"delta must be greater than 0 for {self.mechanism!r}, got 0.\n\n"
+                "Hint: a key of one person is shown with probability at most delta. Far below one over the number of "
+                "people is usual, such as delta=1e-8."
+            )
+            raise ValueError(msg)
+        if self.contributions.per_group != 1 or self.draws != 1:
+            msg = f"keys must count every person once, by one draw, got {self.contributions} and draws={self.draws}."
+            raise ValueError(msg)
 
     @classmethod
     def of(
@@ -224,14 +276,15 @@ class Claim:
 
     @property
     def has_epsilon(self) -> bool:
-        """Whether the release has a loss in pure DP: a Gaussian has none."""
-        return self.mechanism != "discrete_gaussian"
+        """Whether the release has a loss in epsilon (beside its delta): a Gaussian has none."""
+        return self.mechanism not in _HAS_NO_EPSILON
 
     def cost(self, unit: Unit, distance: int | Fraction = 1) -> Fraction:
         """Return what `distance` people together lose, in `unit`: never below the truth.
 
         At the unit that was asked for and one person it is the loss that was asked for. A ValueError where a discrete
-        Gaussian is asked for its epsilon.
+        Gaussian is asked for its epsilon. Of keys it is the loss beside `delta`: partition selection that is
+        (epsilon, delta)-DP is, in rho, delta-approximately zero-concentrated.
         """
         if unit == "epsilon" and not self.has_epsilon:
             msg = (
@@ -256,6 +309,8 @@ def scaled_cost(unit: Unit, mechanism: Mechanism, x: Fraction, contributions: Co
         # A Gaussian of deviation σ and sensitivity d has d²/(2σ²) (Canonne, Kamath & Steinke 2020, arXiv 2004.00010,
         # Theorem 14). Discrete Laplace is x-DP in a group, and so x²/2-zCDP (Bun & Steinke 2016, arXiv 1605.02065,
         # Proposition 1.4). Between two neighbouring integers it is randomized response: no Laplace curve holds for it.
+        # A key shown by partition selection is (x, δ)-DP: with probability 1 − δ it is as x-DP (Kairouz, Oh &
+        # Viswanath 2015, arXiv 1311.0776), and so δ-approximately x²/2-zCDP (Bun & Steinke 2016, section 8).
         return x**2 * contributions.squares / 2
     full = laplace_rho(x * contributions.per_group)
     return contributions.full_groups * full + laplace_rho(x * contributions.rest)

@@ -194,7 +194,7 @@ class PrivateQuery(WithoutRows):
 
     def __repr__(self) -> str:
         asks = "\n".join(
-            f"  {ask.name}: {ask.query}, {ask.query.claim.loss}, {ask.query.claim.mechanism}" for ask in self._asks
+            f"  {ask.name}: {ask.query}, {ask.query.claim}, {ask.query.claim.mechanism}" for ask in self._asks
         )
         groups = "one group" if self._keys is None else f"{self._keys.height:,} public groups"
         return f"<PrivateQuery: {groups}, {self.protection}\n{asks}>"

@@ -190,7 +190,7 @@ def describe(query: Query) -> str:
         per_row = " per row"
     lines = {
         "selects": str(query),
-        "loss": f"{claim.loss} in all" + _as_other(claim, other),
+        "loss": f"{claim} in all" + _as_other(claim, other),
         "mechanism": f"{claim.mechanism}, rate {show(claim.rate)} for R = {show(claim.score_range)}{per_row}",
         "relation": relation,
     }

@@ -302,3 +302,61 @@ def test_every_field_of_a_claim_is_checked(change, words):
         Contributions(1, 2)
     with pytest.raises(ValueError, match="unit must be one of"):
         Loss(Fraction(1), "delta")
+
+
+# Keys: a delta beside the loss
+
+
+def keys_claim(loss, unit, mechanism, delta, groups=1):
+    return Claim(
+        Loss(Fraction(loss), unit), mechanism, Fraction(1), Contributions(groups, 1), "add_or_remove_one", delta=delta
+    )
+
+
+KEYS = {"partition_selection": "epsilon", "discrete_gaussian_threshold": "rho"}
+
+
+@pytest.mark.parametrize("mechanism", KEYS)
+def test_keys_spend_a_delta_and_only_they(mechanism):
+    made = keys_claim(1, KEYS[mechanism], mechanism, Fraction(1, 10**6))
+    assert made.delta == Fraction(1, 10**6)
+    assert str(made) == f"{KEYS[mechanism]}=1, delta=1e-06"
+    assert str(claim(1, "rho", "exponential")) == "rho=1"
+    with pytest.raises(ValueError, match=f"^delta must be greater than 0 for '{mechanism}', got 0"):
+        keys_claim(1, KEYS[mechanism], mechanism, 0)
+    with pytest.raises(ValueError, match=r"^keys must count every person once"):
+        replace(made, contributions=Contributions(3, 2))
+    with pytest.raises(ValueError, match=r"^keys must count every person once"):
+        replace(made, draws=2)
+    for other in ("permute_and_flip", "exponential", "discrete_laplace"):
+        with pytest.raises(ValueError, match=f"^delta must be 0 for '{other}', which spends none, got 1e-06"):
+            replace(claim(1, "epsilon", other) if other != "discrete_laplace" else noisy(), delta=Fraction(1, 10**6))
+
+
+def noisy():
+    return Claim(Loss(Fraction(1), "epsilon"), "discrete_laplace", Fraction(1), ONE, None)
+
+
+@pytest.mark.parametrize("value", [-1, Fraction(-1, 10**9), 1, 2.0, math.nan, math.inf, "1e-6", True, None])
+def test_deltas_that_are_none(value):
+    with pytest.raises((TypeError, ValueError), match=r"^delta must be (at least 0 and below 1|a number|finite)"):
+        keys_claim(1, "epsilon", "partition_selection", value)
+
+
+def test_units_of_keys():
+    with pytest.raises(ValueError, match=r"^partition selection must have its loss in epsilon, got rho"):
+        keys_claim(1, "rho", "partition_selection", Fraction(1, 10))
+    with pytest.raises(ValueError, match=r"^a discrete Gaussian has no epsilon"):
+        keys_claim(1, "epsilon", "discrete_gaussian_threshold", Fraction(1, 10))
+
+
+@given(loss=positive, groups=st.integers(1, 50))
+def test_what_keys_cost_beside_their_delta(loss, groups):
+    selection = keys_claim(loss, "epsilon", "partition_selection", Fraction(1, 10), groups)
+    assert selection.rate * groups == selection.cost("epsilon") == loss
+    assert selection.cost("rho") == groups * selection.rate**2 / 2
+    threshold = keys_claim(loss, "rho", "discrete_gaussian_threshold", Fraction(1, 10), groups)
+    assert threshold.cost("rho") == loss
+    assert threshold.rate**2 * groups / 2 <= loss <= threshold.rate**2 * (1 + HAIR) * groups / 2
+    with pytest.raises(ValueError, match="no loss in epsilon"):
+        threshold.cost("epsilon")
