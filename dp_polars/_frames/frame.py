@@ -16,6 +16,7 @@ from dp_polars._frames.refused import Refusing
 from dp_polars._frames.release import Ask
 from dp_polars._frames.sources import WithoutRows, source_of
 from dp_polars._frames.steps import RowSteps
+from dp_polars._frames.unlisted import Unlisted
 from dp_polars._queries.query import of_histogram
 from dp_polars._rowwise.versions import warn_if_untested
 
@@ -24,12 +25,13 @@ if TYPE_CHECKING:
 
     from dp_polars._accounting.claims import NeighboringRelation
     from dp_polars._frames.group_keys import PublicKeys
+    from dp_polars._queries.query import HistogramQuery
 
 
 _ARGMAX = "a mode or a quantile, or dp.argmax on a frame of public candidates with their scores."
 
 
-class PrivateFrame(RowSteps, Refusing, WithoutRows):
+class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
     """Rows about people, of which only the answers of `agg` can be released. Made by `protect`.
 
     Every method gives a new frame. The steps before `agg` are row by row: proved so on the whole expression, and
@@ -336,7 +338,7 @@ class FrameNamespace:
         return PrivateFrame(recipe, source.unread, budget)
 
 
-def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> Ask:
+def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> Ask[HistogramQuery]:
     if not isinstance(expr, PrivateExpr):
         msg = (
             f"agg on a private frame must be given private answers, got {type(expr).__name__}.\n\n"

@@ -310,12 +310,9 @@ def _at_loss(query: PrivateQuery, loss: Fraction) -> PrivateQuery:
     """Return the query with its loss scaled to `loss`, or to the float64 next to it where that is less."""
     total = query.loss
     factor = min(loss, Fraction(float(loss))) / total.value
-    asks = []
-    for ask in query.asks:
-        claim = ask.query.claim
-        share = replace(total, value=claim.cost(total.unit) * factor)
-        asks.append(replace(ask, query=ask.query.with_claim(replace(claim, loss=share))))
-    return PrivateQuery(query._recipe, None, None, query._keys, tuple(asks))
+    claims = [ask.query.claim for ask in query.asks]
+    shares = [replace(total, value=claim.cost(total.unit) * factor) for claim in claims]
+    return query.with_claims([replace(claim, loss=share) for claim, share in zip(claims, shares, strict=True)])
 
 
 def _metric(query: PrivateQuery) -> Metric:
