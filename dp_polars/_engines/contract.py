@@ -226,9 +226,9 @@ class Engine(ABC, Generic[Released]):
     calls `check_keys` and `find_keys` instead. The duties:
 
     1. **Before the charge** (`schema`, `check`, `check_keys`) no row is read. Their errors are free and depend on
-       public things only: names, types, the query. `schema` is asked for the columns of tallies and keys; that the privacy
-       unit is a column too, `check` and `check_keys` must see to, unless expressions are run (a release then knows it
-       from `schema`).
+       public things only: names, types, the query. `schema` is asked for the columns of tallies and keys; that the
+       privacy unit is a column too, `check` and `check_keys` must see to, unless expressions are run (a release then
+       knows it from `schema`).
     2. **Evidence first.** `answer` leaves out rows whose person is null or NaN, rows of keys that are not listed (null
        equals no key), and, in each tally, rows whose code is `coding.size`. -0.0 and 0.0 are one person.
     3. **Then bounds.** Where people are counted (`people`), rows of a person with the same group and code are one from

@@ -21,6 +21,11 @@ from dp_polars._numeric import column_types
 from dp_polars._queries.query import Question
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
     from dp_polars._accounting.claims import NeighboringRelation
     from dp_polars._numeric.arrays import Ints
 
@@ -101,6 +106,17 @@ class KeysThatAreThere(Question):
             types[name] = column_types.released(dtype)
         return pl.Schema(types)
 
+    def drawn(self, keys: Sequence[pl.Series], people: Ints) -> tuple[NDArray[np.bool_], Ints | None]:
+        """Draw once for each key: whether it is shown, and its noisy number, if there is one.
+
+        Of 128-bit types, keys that `group_by` would not take are not shown. That is a rule on the key alone.
+        """
+        shown, noisy = self.selection.draw(people)
+        for column in keys:
+            if column_types.is_wide(column.dtype):
+                shown &= column_types.are_within_64_bits(column)
+        return shown, noisy
+
     def released(self, keys: pl.DataFrame, people: Ints) -> pl.DataFrame:
         """Draw once for every key that somebody has, and return those that are shown, sorted.
 
@@ -111,10 +127,7 @@ class KeysThatAreThere(Question):
         people
             Shape (n,): the number of people who have each, at least 1.
         """
-        shown, noisy = self.selection.draw(people)
-        for name in self.columns:
-            if column_types.is_wide(keys.schema[name]):  # a rule on the key alone: `group_by` takes no others
-                shown &= column_types.are_within_64_bits(keys[name])
+        shown, noisy = self.drawn(keys.get_columns(), people)
         columns = keys.select(self.columns).get_columns()
         if self.counts:
             columns.append(pl.Series(COUNT, noisy))
