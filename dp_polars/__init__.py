@@ -6,7 +6,8 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from dp_polars._accounting.budgets import Budget, BudgetExceededError
+from dp_polars._accounting.amounts import BudgetExceededError
+from dp_polars._accounting.budgets import Budget
 from dp_polars._accounting.claims import Claim, Loss
 from dp_polars._expressions.choices import argmax, argmin, median, mode, quantile
 from dp_polars._expressions.expressions import PrivateExpr

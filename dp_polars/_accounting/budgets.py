@@ -11,10 +11,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
 from dp_polars._accounting import ledger
-from dp_polars._accounting.claims import Claim, Loss
+from dp_polars._accounting.amounts import BudgetExceededError, exact, stored, total_of
+from dp_polars._accounting.claims import Claim, Loss, check_delta
+from dp_polars._accounting.conversions import EpsilonAt, epsilon_at
+from dp_polars._accounting.listings import frame_of_charges
 from dp_polars._accounting.locks import name_of
 from dp_polars._numeric.numbers import show
 
@@ -22,39 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
+    import polars as pl
+
     from dp_polars._accounting.claims import NeighboringRelation, Unit
     from dp_polars._numeric.numbers import Number
-
-# Bits of a numerator or denominator: the differences of such sums still print (Python stops at 4,300 digits).
-_LONGEST = 4_000
-# Characters of a ratio that people still read.
-_SHORT = 20
-
-
-class BudgetExceededError(ValueError):
-    """A release costs more than its budget has left: nothing was charged, and no row was read.
-
-    Attributes
-    ----------
-    requested, remaining, short_by
-        Exact `Fraction`s, in `unit`.
-    unit
-        "epsilon" or "rho".
-    """
-
-    def __init__(self, requested: Fraction, remaining: Fraction, unit: Unit) -> None:
-        super().__init__(requested, remaining, unit)
-        self.requested = requested
-        self.remaining = remaining
-        self.short_by: Fraction = requested - remaining
-        self.unit = unit
-
-    def __str__(self) -> str:
-        return (
-            f"The release does not fit the budget: requested {self.unit}={_exact(self.requested)}, "
-            f"remaining {_exact(self.remaining)}, short by {_exact(self.short_by)}. Nothing was charged.\n\n"
-            "Hint: ask for smaller losses or fewer outputs. A new budget is new loss to the same people."
-        )
 
 
 class Budget:
@@ -69,9 +41,12 @@ class Budget:
     epsilon, rho
         The total, in pure DP or in zero-concentrated DP: exactly one of them, a number above 0 (int, float,
         Fraction or Decimal; a float is the decimal that it prints as).
+    delta
+        The total δ beside it, above 0 and below 1, for releases that spend one: keys that nobody listed. All others
+        cost no δ. None: no release may spend any.
     path
         The file of the ledger (string or path-like), on a local file system. It is made where there is none;
-        otherwise it must have the same total, unit and name. Any number of processes may use it at once. A file
+        otherwise it must have the same total, unit, delta and name. Any number of processes may use it at once. A file
         `<path>-lock` is kept beside it. A ledger with two names (hard links, a mount of the file alone) is refused.
         Without a path the ledger lives in this process only, and copies of it are refused.
     name
@@ -83,6 +58,8 @@ class Budget:
         "epsilon" or "rho".
     total
         An exact `Fraction`, in `unit`.
+    delta
+        The total δ, an exact `Fraction`, or None.
     path
         The absolute `Path` of the ledger, or None.
     name
@@ -104,24 +81,31 @@ class Budget:
     References
     ----------
     Sums bound the loss of questions that are chosen as one goes along: Rogers, Roth, Ullman & Vadhan 2016
-    (arXiv 1605.08294) for epsilon, Feldman & Zrnic 2021 (arXiv 2008.11193) for rho.
+    (arXiv 1605.08294) for epsilon and (epsilon, delta), Feldman & Zrnic 2021 (arXiv 2008.11193) for rho, Whitehouse,
+    Ramdas, Rogers & Wu 2023 (arXiv 2203.05481, Theorem 1) for rho and delta, which is approximate zCDP. Privacy loss
+    distributions compose to less, but not where losses are chosen adaptively: so none decides a charge.
 
     Examples
     --------
     >>> Budget(epsilon=1)
     Budget(epsilon=1, spent=0, remaining=1)
+    >>> Budget(rho=0.5, delta=1e-6)
+    Budget(rho=0.5, delta=0.000001, spent=0 (delta 0), remaining=0.5 (delta 0.000001))
     """
 
     unit: Unit
     total: Fraction
+    delta: Fraction | None = None
     path: Path | None
     name: str | None
+    _seen_delta = Fraction(0)
 
     def __init__(
         self,
         *,
         epsilon: Number | None = None,
         rho: Number | None = None,
+        delta: Number | None = None,
         path: str | os.PathLike[str] | None = None,
         name: str | None = None,
     ) -> None:
@@ -133,11 +117,14 @@ class Budget:
             msg = f"name must be a string or None, got {name!r}."
             raise TypeError(msg)
         self.unit, self.total, self.name = loss.unit, loss.value, name
+        self.delta = None if delta is None else _total_delta(delta)
         self.path = None if path is None else _absolute(path)
-        self._seen = Fraction(0)  # what was spent when the ledger was last read
+        self._seen = self._seen_delta = Fraction(0)  # what was spent when the ledger was last read
         self._process = os.getpid()
         self._memory: sqlite3.Connection | None = None
-        head = ledger.Head(self.unit, _stored(self.total), name)
+        head = ledger.Head(
+            self.unit, stored(self.total), name, delta=None if self.delta is None else stored(self.delta)
+        )
         if self.path is None:
             self._memory = ledger.in_memory(head)
             weakref.finalize(self, self._memory.close)
@@ -156,6 +143,55 @@ class Budget:
         """What is left of the total: an exact `Fraction`, in `unit`."""
         return self.total - self.spent
 
+    @property
+    def spent_delta(self) -> Fraction:
+        """What all charges so far spent of delta: an exact `Fraction`, 0 where the budget has none."""
+        with self._transaction() as (_, head):
+            return Fraction(head.spent_delta)
+
+    @property
+    def remaining_delta(self) -> Fraction:
+        """What is left of delta: an exact `Fraction`, 0 where the budget has none."""
+        return (self.delta or Fraction(0)) - self.spent_delta
+
+    def epsilon_at(self, delta: Number) -> EpsilonAt:
+        """Return what the budget means in (epsilon, delta)-DP, by the tightest proof for its sums.
+
+        Parameters
+        ----------
+        delta
+            0 or more, below 1: the δ of the whole statement. What the budget spends of δ counts towards it.
+
+        Returns
+        -------
+        EpsilonAt
+            `spent` and `total`, floats rounded up: an ε for what was charged so far, and one for the whole budget. Of
+            a budget in rho: by the best order (Canonne, Kamath & Steinke 2020, arXiv 2004.00010, Corollary 13),
+            infinite at δ = 0. Of a budget in epsilon: its ε at δ = 0, and what randomized response of that ε has at
+            δ, a little less. Infinite where δ is below what the budget spends of it.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `delta` is not as described.
+
+        Notes
+        -----
+        `total` holds however the questions were chosen. `spent` describes the charges so far as if they had been fixed
+        beforehand. Where they were, `dp_polars.analysis.compose` of their claims may prove less.
+
+        Examples
+        --------
+        >>> budget = Budget(rho=0.5)
+        >>> round(budget.epsilon_at(1e-6).total, 2)
+        5.22
+        """
+        at = check_delta(delta)
+        with self._transaction() as (_, head):
+            spent = Fraction(head.spent), Fraction(head.spent_delta)
+        total = self.total, self.delta or Fraction(0)
+        return EpsilonAt(*(epsilon_at(self.unit, loss, at, gone) for loss, gone in (spent, total)))
+
     def log(self) -> pl.DataFrame:
         """Return what was charged, one row per output, in the order of charging.
 
@@ -164,25 +200,12 @@ class Budget:
         DataFrame
             Columns `when` (Datetime in UTC: the computer's clock at the charge, which may have been set back
             in between), `what` and `mechanism` (String), `unit` (String), `loss` and `running_total`
-            (Float64), `exact_loss` (String, such as "1/10"). It holds nothing of the private rows.
+            (Float64), `exact_loss` (String, such as "1/10"). Of a budget with a delta also `delta`, `running_delta`
+            (Float64) and `exact_delta`. It holds nothing of the private rows.
         """
         with self._transaction() as (connection, head):
             charges = list(ledger.read_charges(connection, head))
-        rows = [
-            (when, what, mechanism, self.unit, float(Fraction(loss)), float(Fraction(total)), loss)
-            for when, what, mechanism, loss, total in charges
-        ]
-        schema = {
-            "when": pl.Int64,
-            "what": pl.String,
-            "mechanism": pl.String,
-            "unit": pl.String,
-            "loss": pl.Float64,
-            "running_total": pl.Float64,
-            "exact_loss": pl.String,
-        }
-        when = pl.col("when").cast(pl.Datetime("us", "UTC"))
-        return pl.DataFrame(rows, schema, orient="row").with_columns(when)
+        return frame_of_charges(charges, self.unit, has_delta=self.delta is not None)
 
     def charge(
         self,
@@ -198,8 +221,8 @@ class Budget:
         BudgetExceededError
             If too little is left.
         TypeError, ValueError
-            If an entry is no claim with a loss above 0, if unit or relation are not those of the first charge, or if
-            the ledger is damaged or has another name.
+            If an entry is no claim with a loss above 0, if it spends a delta and the budget has none, if unit or
+            relation are not those of the first charge, or if the ledger is damaged or has another name.
         OSError
             If the ledger can't be locked (TimeoutError, where it stays busy), read or written.
 
@@ -210,18 +233,11 @@ class Budget:
         KeyboardInterrupt), which may come when all is written.
         """
         for what, claim in entries:
-            if not (isinstance(what, str) and isinstance(claim, Claim)):
-                msg = f"entries must be pairs of a string and a Claim, got {(what, claim)!r}."
-                raise TypeError(msg)
-            if claim.neighboring_relation not in (None, neighboring_relation):
-                msg = (
-                    f"The claim of {what!r} must be for neighboring_relation={neighboring_relation!r}, "
-                    f"got {claim.neighboring_relation!r}."
-                )
-                raise ValueError(msg)
-        costs = [claim.cost(self.unit) for _, claim in entries]
-        requested = sum(costs, Fraction(0))
-        _stored(requested)  # a number too long to keep is too long for the messages below
+            self._check_entry(what, claim, neighboring_relation)
+        costs = [(claim.cost(self.unit), claim.delta) for _, claim in entries]
+        requested, requested_delta = (sum((cost[i] for cost in costs), Fraction(0)) for i in (0, 1))
+        for number in (requested, requested_delta):
+            stored(number)  # a number too long to keep is too long for the messages below
         now = time.time_ns() // 1000
         with self._transaction() as (connection, head):
             first = (head.privacy_unit, head.neighboring_relation)
@@ -233,20 +249,46 @@ class Budget:
                     "Hint: losses of different units or relations do not add up. Keep a budget for each."
                 )
                 raise ValueError(msg)
-            spent = Fraction(head.spent)
-            if requested > self.total - spent:
-                raise BudgetExceededError(requested, self.total - spent, self.unit)
+            spent, spent_delta = Fraction(head.spent), Fraction(head.spent_delta)
+            remaining, remaining_delta = self.total - spent, (self.delta or Fraction(0)) - spent_delta
+            if requested > remaining or requested_delta > remaining_delta:
+                deltas = () if self.delta is None else (requested_delta, remaining_delta)
+                raise BudgetExceededError(requested, remaining, self.unit, *deltas)
             charges = []
-            for (what, claim), cost in zip(entries, costs, strict=True):
-                spent += cost
-                charges.append(ledger.Charge(now, what, claim.mechanism, _stored(cost), _stored(spent)))
+            for (what, claim), (cost, delta) in zip(entries, costs, strict=True):
+                spent, spent_delta = spent + cost, spent_delta + delta
+                numbers = map(stored, (cost, spent, delta, spent_delta))
+                charges.append(ledger.Charge(now, what, claim.mechanism, *numbers))
             head = head._replace(privacy_unit=privacy_unit, neighboring_relation=neighboring_relation)
             ledger.write_charges(connection, head, charges)
-        self._seen = max(self._seen, spent)
+        self._seen, self._seen_delta = max(self._seen, spent), max(self._seen_delta, spent_delta)
+
+    def _check_entry(self, what: object, claim: object, relation: NeighboringRelation) -> None:
+        """Raise unless the claim can be charged here."""
+        if not (isinstance(what, str) and isinstance(claim, Claim)):
+            msg = f"entries must be pairs of a string and a Claim, got {(what, claim)!r}."
+            raise TypeError(msg)
+        if claim.neighboring_relation not in (None, relation):
+            msg = (
+                f"The claim of {what!r} must be for neighboring_relation={relation!r}, "
+                f"got {claim.neighboring_relation!r}."
+            )
+            raise ValueError(msg)
+        if claim.delta and self.delta is None:
+            msg = (
+                f"{self._where()} must have a delta for {what!r}, which spends delta={exact(claim.delta)}. "
+                f"Nothing was charged.\n\nHint: Budget({self.unit}=…, delta=…)."
+            )
+            raise ValueError(msg)
 
     def __repr__(self) -> str:
-        spent = self.spent
-        text = f"{self.unit}={_exact(self.total)}, spent={_exact(spent)}, remaining={_exact(self.total - spent)}"
+        with self._transaction() as (_, head):
+            spent, gone = Fraction(head.spent), Fraction(head.spent_delta)
+        total, used, left = f"{self.unit}={exact(self.total)}", exact(spent), exact(self.total - spent)
+        if self.delta is not None:
+            total += f", delta={exact(self.delta)}"
+            used, left = f"{used} (delta {exact(gone)})", f"{left} (delta {exact(self.delta - gone)})"
+        text = f"{total}, spent={used}, remaining={left}"
         if self.path is not None:
             text += f", path={str(self.path)!r}"
         if self.name is not None:
@@ -293,21 +335,23 @@ class Budget:
     def _head(self, connection: sqlite3.Connection) -> ledger.Head:
         """Read the head of the ledger; raise unless it is this budget's, and no older than it was."""
         head = ledger.read_head(connection)
-        total, spent = Fraction(head.total), Fraction(head.spent)
-        if (head.unit, total) != (self.unit, self.total):
+        total, delta = Fraction(head.total), None if head.delta is None else Fraction(head.delta)
+        spent, spent_delta = Fraction(head.spent), Fraction(head.spent_delta)
+        if (head.unit, total, delta) != (self.unit, self.total, self.delta):
             msg = (
-                f"{self._where()} must be opened with its own total, {head.unit}={_exact(total)}, "
-                f"got {self.unit}={_exact(self.total)}.\n\n"
+                f"{self._where()} must be opened with its own total, {total_of(head.unit, total, delta)}, "
+                f"got {total_of(self.unit, self.total, self.delta)}.\n\n"
                 "Hint: a ledger's total can't be changed. What was spent stays lost beside a new budget."
             )
             raise ValueError(msg)
         if self.name not in (None, head.name):
             msg = f"{self._where()} must be opened with its own name, {head.name!r}, got {self.name!r}."
             raise ValueError(msg)
-        if spent < self._seen:
-            msg = f"it has {_exact(spent)} spent, and had {_exact(self._seen)} before"
-            raise sqlite3.DatabaseError(msg)
-        self.name, self._seen = head.name, spent
+        for now, before in ((spent, self._seen), (spent_delta, self._seen_delta)):
+            if now < before:
+                msg = f"it has {exact(now)} spent, and had {exact(before)} before"
+                raise sqlite3.DatabaseError(msg)
+        self.name, self._seen, self._seen_delta = head.name, spent, spent_delta
         return head
 
 
@@ -323,20 +367,12 @@ def _absolute(path: str | os.PathLike[str]) -> Path:
     return folder.resolve() / Path(given).name
 
 
-def _stored(value: Fraction) -> str:
-    """Return an exact rational as the ledger keeps it: "1/10"."""
-    if max(value.numerator.bit_length(), value.denominator.bit_length()) > _LONGEST:
+def _total_delta(delta: object) -> Fraction:
+    checked = check_delta(delta)
+    if not checked > 0:
         msg = (
-            f"A loss, and the exact sum of all, must have at most {_LONGEST} bits in numerator and "
-            "denominator.\n\nHint: ask for losses with few decimals, such as 0.1."
+            f"delta must be greater than 0 and below 1, got {delta!r}.\n\n"
+            "Hint: leave it out of a budget whose releases spend none."
         )
         raise ValueError(msg)
-    return str(value)
-
-
-def _exact(value: Fraction) -> str:
-    """Return an exact rational for people: a decimal of up to 20 places if it is one, else a ratio if that is short."""
-    if 10**20 % value.denominator:
-        return str(value) if len(str(value)) <= _SHORT else f"about {show(value)}"
-    whole, places = divmod(value.numerator * (10**20 // value.denominator), 10**20)
-    return f"{whole}.{places:020}".rstrip("0").rstrip(".")
+    return checked

@@ -297,6 +297,22 @@ class Claim:
         x = self.rate * self.score_range * distance
         return self.draws * scaled_cost(unit, self.mechanism, x, self.contributions)
 
+    def delta_of(self, distance: int | Fraction = 1) -> Fraction:
+        """Return the delta of `distance` people together, beside what they lose: never below the truth.
+
+        Several people change a key that is (x, δ)-DP by (dx, δ·(e^(dx) − 1)/(e^x − 1)), which is convex, so all in the
+        same keys is the worst case. Of a Gaussian threshold nothing is known beyond one person: 1.
+        """
+        if self.delta == 0 or distance <= 1:
+            return self.delta if distance > 0 else Fraction(0)
+        if self.mechanism != "partition_selection":
+            return Fraction(1)
+        x, people = self.rate * self.score_range, math.ceil(distance)
+        with precision(_BITS + 2 * max(0, _floor_log2(1 / x)) + 32):
+            # The keys of one person have δ together, and so their deltas add up to at most −ln(1 − δ).
+            growth = ball(people * x).expm1() / ball(x).expm1()
+            return min(Fraction(1), _round_up(upper(-(-ball(self.delta)).log1p() * growth)))
+
 
 def scaled_cost(unit: Unit, mechanism: Mechanism, x: Fraction, contributions: Contributions) -> Fraction:
     """Return the cost of a release whose rate times range is `x`, rounded up where it is irrational."""

@@ -25,20 +25,30 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _APPLICATION = 0x44505042  # "DPPB", as SQLite's application_id
-_VERSION = 1
 
-_TABLES = [
-    """CREATE TABLE budget (
+# What a ledger holds, by its version (SQLite's user_version). A budget without a delta keeps the first, as ever.
+_TABLES = {
+    1: [
+        """CREATE TABLE budget (
     id INTEGER PRIMARY KEY, unit TEXT, total TEXT, name TEXT, privacy_unit TEXT, neighboring_relation TEXT,
     charges INTEGER, spent TEXT, last_digest TEXT, digest TEXT)""",
-    """CREATE TABLE charges (
+        """CREATE TABLE charges (
     id INTEGER PRIMARY KEY, microseconds INTEGER, what TEXT, mechanism TEXT, loss TEXT, running_total TEXT,
     digest TEXT)""",
-]
+    ],
+    2: [
+        """CREATE TABLE budget (
+    id INTEGER PRIMARY KEY, unit TEXT, total TEXT, name TEXT, privacy_unit TEXT, neighboring_relation TEXT,
+    charges INTEGER, spent TEXT, last_digest TEXT, delta TEXT, spent_delta TEXT, digest TEXT)""",
+        """CREATE TABLE charges (
+    id INTEGER PRIMARY KEY, microseconds INTEGER, what TEXT, mechanism TEXT, loss TEXT, running_total TEXT,
+    delta TEXT, running_delta TEXT, digest TEXT)""",
+    ],
+}
 
 
 class Head(NamedTuple):
-    """The `budget` row without its digest; numbers are exact rationals as text."""
+    """The `budget` row without its digest; numbers are exact rationals as text. The last two need version 2."""
 
     unit: str
     total: str
@@ -48,16 +58,25 @@ class Head(NamedTuple):
     charges: int = 0
     spent: str = "0"
     last_digest: str = ""
+    delta: str | None = None
+    spent_delta: str = "0"
+
+    @property
+    def version(self) -> int:
+        """The version of its ledger."""
+        return 1 if self.delta is None else 2
 
 
 class Charge(NamedTuple):
-    """A `charges` row without its number and digest."""
+    """A `charges` row without its number and digest. The last two need version 2."""
 
     microseconds: int
     what: str
     mechanism: str
     loss: str
     running_total: str
+    delta: str = "0"
+    running_delta: str = "0"
 
 
 def in_memory(head: Head) -> sqlite3.Connection:
@@ -150,7 +169,7 @@ def _look(path: Path) -> os.stat_result:
         header = file.read(100)
     ours = header[:16] == b"SQLite format 3\0" and header[68:72] == _APPLICATION.to_bytes(4, "big")
     # Bytes 18 and 19 are 1 with a rollback journal: all that is committed is then in this one file.
-    if not ours or header[18:20] != b"\1\1" or header[60:64] != _VERSION.to_bytes(4, "big"):
+    if not ours or header[18:20] != b"\1\1" or int.from_bytes(header[60:64], "big") not in _TABLES:
         msg = (
             f"{where} must be one that this version of dp_polars made, got another or a damaged file.\n\n"
             "Hint: give a new budget another path; of a damaged ledger, restore a copy."
@@ -242,7 +261,7 @@ def check(connection: sqlite3.Connection, head: Head) -> None:
     (problem,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if problem != "ok":
         raise sqlite3.DatabaseError(problem)
-    if [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master ORDER BY name")] != _TABLES:
+    if [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master ORDER BY name")] != _TABLES[head.version]:
         msg = "its tables are not as they were made"
         raise sqlite3.DatabaseError(msg)
     for _ in read_charges(connection, head):
@@ -278,9 +297,12 @@ def write_charges(connection: sqlite3.Connection, head: Head, charges: Iterable[
     """Append `charges`, and set `head` to what it says, with the new sum."""
     for charge in charges:
         number = head.charges + 1
-        digest = _digest(head.last_digest, number, *charge)
-        connection.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?, ?, ?)", (number, *charge, digest))
-        head = head._replace(charges=number, spent=charge.running_total, last_digest=digest)
+        values = charge[:5] if head.version == 1 else charge
+        digest = _digest(head.last_digest, number, *values)
+        _write(connection, "INSERT INTO charges", number, *values, digest)
+        head = head._replace(
+            charges=number, spent=charge.running_total, spent_delta=charge.running_delta, last_digest=digest
+        )
     _write_head(connection, head)
 
 
@@ -341,15 +363,20 @@ def _sync_folder(folder: Path) -> None:
 def _fill(connection: sqlite3.Connection, head: Head) -> None:
     connection.execute("BEGIN")
     connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-    connection.execute(f"PRAGMA user_version = {_VERSION}")
-    for table in _TABLES:
+    connection.execute(f"PRAGMA user_version = {head.version}")
+    for table in _TABLES[head.version]:
         connection.execute(table)
     _write_head(connection, head)
     connection.execute("COMMIT")
 
 
 def _write_head(connection: sqlite3.Connection, head: Head) -> None:
-    connection.execute("REPLACE INTO budget VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*head, _digest(*head)))
+    values = head[:8] if head.version == 1 else head
+    _write(connection, "REPLACE INTO budget", 1, *values, _digest(*values))
+
+
+def _write(connection: sqlite3.Connection, into: str, *values: object) -> None:
+    connection.execute(f"{into} VALUES ({', '.join('?' * len(values))})", values)
 
 
 def _digest(*values: Any) -> str:  # noqa: ANN401

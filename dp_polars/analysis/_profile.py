@@ -21,15 +21,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from dp_polars._accounting.claims import Claim, Mechanism, check_mechanism, laplace_rho
+from dp_polars._accounting.claims import Claim, Mechanism, check_delta, check_mechanism, laplace_rho
+from dp_polars._accounting.conversions import beside, float_above, pure_epsilon, zcdp_delta, zcdp_epsilon
 from dp_polars._numeric.extras import require
-from dp_polars._numeric.intervals import ball, precision, upper
+from dp_polars._numeric.intervals import ball, precision
 from dp_polars._numeric.numbers import Number, as_fraction, float_up, given, positive_fraction, positive_int
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from flint import arb
 
 Release: TypeAlias = "Claim | tuple[Number, str]"
 Parts: TypeAlias = "tuple[tuple[Mechanism, Fraction, int], ...]"
@@ -40,8 +39,10 @@ _SMALLEST_DELTA = 1e-10
 _SLACK, _BITS = 1 + 1e-12, 128
 # Steps of the grid of losses: up to the smallest pure epsilon, and at most up to their sum.
 _STEPS, _MOST_STEPS = 500, 500_000
-# exp of it is 0 in float64.
-_UNDERFLOW = -1000
+# Randomized response dominates whatever is pure, and so what keys cost beside their delta.
+_RESPONSES: tuple[Mechanism, ...] = ("discrete_laplace", "partition_selection")
+# They have a rho, and no pure epsilon.
+_GAUSSIANS: tuple[Mechanism, ...] = ("discrete_gaussian", "discrete_gaussian_threshold")
 
 
 @dataclass(frozen=True)
@@ -55,18 +56,22 @@ class PrivacyProfile:
     parts
         (mechanism, pure epsilon of one release, how many such releases), once for each kind of release. Of a
         discrete Gaussian, its rho in place of the pure epsilon.
+    spent_delta
+        The sum of the deltas that releases of keys spend beside that.
     """
 
     parts: Parts
+    spent_delta: Fraction = Fraction(0)
 
     @classmethod
     def of(cls, releases: Iterable[Release]) -> PrivacyProfile:
         """Return the profile of all `releases`: claims, or pairs of a pure epsilon and a mechanism."""
         counts: Counter[tuple[Mechanism, Fraction]] = Counter()
-        relations = set()
+        relations, spent_delta = set(), Fraction(0)
         for position, release in enumerate(releases):
             if isinstance(release, Claim):
                 relations.add(release.neighboring_relation)
+                spent_delta += release.delta
                 row, spread = release.rate * release.score_range, release.contributions
                 for rows, groups in ((spread.per_group, spread.full_groups), (spread.rest, 1)):
                     if rows:
@@ -91,12 +96,13 @@ class PrivacyProfile:
         if not counts:
             msg = "releases must hold at least one release, got none."
             raise ValueError(msg)
-        return cls(tuple((mechanism, loss, n) for (mechanism, loss), n in counts.items()))
+        return cls(tuple((mechanism, loss, n) for (mechanism, loss), n in counts.items()), spent_delta)
 
     def compose(self, times: int) -> PrivacyProfile:
         """Return the profile of all this `times` times over, chosen adaptively or not."""
         count = positive_int("times", times)
-        return PrivacyProfile(tuple((mechanism, loss, n * count) for mechanism, loss, n in self.parts))
+        parts = tuple((mechanism, loss, n * count) for mechanism, loss, n in self.parts)
+        return PrivacyProfile(parts, self.spent_delta * count)
 
     def delta(self, epsilon: Number) -> float:
         """Return the least delta that is proved for `epsilon` (0 or more)."""
@@ -104,44 +110,52 @@ class PrivacyProfile:
         if not exact >= 0:
             msg = f"epsilon must be at least 0, got {epsilon!r}."
             raise ValueError(msg)
+        beside_spent = self._delta_beside(exact)
+        if not self.spent_delta:
+            return beside_spent
+        rest = (1 - self.spent_delta) * Fraction(beside_spent)
+        return min(1.0, float_up(self.spent_delta + rest)) if self.spent_delta < 1 else 1.0
+
+    def _delta_beside(self, exact: Fraction) -> float:
+        """Return the least delta that is proved beside what is spent on keys."""
         pure = self._pure()
         if pure is None:
-            return _zcdp_delta(self._rho(), exact)
+            return zcdp_delta(self._rho(), exact)
         if exact >= pure:
             return 0.0
         if self._is_single():
             mechanism, loss, _ = self.parts[0]
             with precision(_BITS):
-                if mechanism == "discrete_laplace":
+                if mechanism in _RESPONSES:
                     # (e^x − e^t)/(1 + e^x)
-                    return _above(-ball(exact - loss).expm1() / (1 + ball(-loss).exp()))
+                    return float_above(-ball(exact - loss).expm1() / (1 + ball(-loss).exp()))
                 below = -(ball(exact - loss) / 2).expm1()
-                return _above(below if mechanism == "permute_and_flip" else below**2 / -ball(-loss).expm1())
+                return float_above(below if mechanism == "permute_and_flip" else below**2 / -ball(-loss).expm1())
         composed = float(_composed(self.parts).get_delta_for_epsilon(_below(exact))) * _SLACK
-        return min(max(composed, _SMALLEST_DELTA), _zcdp_delta(self._rho(), exact))
+        return min(max(composed, _SMALLEST_DELTA), zcdp_delta(self._rho(), exact))
 
     def epsilon(self, delta: Number) -> float:
-        """Return the least epsilon that is proved for `delta` (0 or more, below 1)."""
-        exact = as_fraction("delta", delta)
-        if not 0 <= exact < 1:
-            msg = f"delta must be at least 0 and below 1, got {delta!r}."
-            raise ValueError(msg)
+        """Return the least epsilon that is proved for `delta` (0 or more, below 1); infinity where keys spent more."""
+        exact = beside(check_delta(delta), self.spent_delta)
+        return math.inf if exact is None else self._epsilon_beside(exact)
+
+    def _epsilon_beside(self, exact: Fraction) -> float:
+        """Return the least epsilon that is proved at a delta beside what is spent on keys."""
         pure, wanted = self._pure(), _below(exact)
         if pure is None:
-            return _zcdp_epsilon(self._rho(), wanted) if wanted > 0 else math.inf
+            return zcdp_epsilon(self._rho(), wanted) if wanted > 0 else math.inf
         if wanted <= 0:
             return float_up(pure)
-        if self._is_single() and wanted >= self.delta(0):
+        if self._is_single() and wanted >= self._delta_beside(Fraction(0)):
             return 0.0
         if self._is_single():
+            if self.parts[0][0] in _RESPONSES:
+                return pure_epsilon(pure, exact)
             with precision(_BITS):
-                if self.parts[0][0] == "discrete_laplace":
-                    least = ball(-pure).exp()  # what is left at epsilon 0
-                    return max(0.0, _above(ball(pure) + (1 - ball(exact) * (1 + least)).max(least).log()))
                 is_flip = self.parts[0][0] == "permute_and_flip"
                 below = ball(exact) if is_flip else (ball(exact) * -ball(-pure).expm1()).sqrt()
-                return max(0.0, _above(ball(pure) + 2 * (-below).log1p()))
-        proved = _zcdp_epsilon(self._rho(), wanted)
+                return max(0.0, float_above(ball(pure) + 2 * (-below).log1p()))
+        proved = zcdp_epsilon(self._rho(), wanted)
         if wanted >= _SMALLEST_DELTA:
             proved = min(proved, float(_composed(self.parts).get_epsilon_for_delta(wanted)) * _SLACK)
         return min(float_up(pure), proved)
@@ -151,7 +165,7 @@ class PrivacyProfile:
 
     def _pure(self) -> Fraction | None:
         """Return the sum of the pure losses; None where there is none."""
-        if any(mechanism == "discrete_gaussian" for mechanism, _, _ in self.parts):
+        if any(mechanism in _GAUSSIANS for mechanism, _, _ in self.parts):
             return None
         return sum((loss * n for _, loss, n in self.parts), Fraction(0))
 
@@ -161,9 +175,9 @@ class PrivacyProfile:
 
 def _rho_of(mechanism: Mechanism, loss: Fraction) -> Fraction:
     """Return the rho of one release, by its pure epsilon (of a discrete Gaussian, its rho)."""
-    if mechanism == "discrete_gaussian":
+    if mechanism in _GAUSSIANS:
         return loss
-    if mechanism == "discrete_laplace":
+    if mechanism in _RESPONSES:
         return loss**2 / 2  # as of anything pure: Bun & Steinke 2016, arXiv 1605.02065, Proposition 1.4
     return loss**2 / 8 if mechanism == "exponential" else laplace_rho(loss)
 
@@ -224,10 +238,6 @@ def compose(releases: Iterable[Release], *, delta: Number) -> float:
     return PrivacyProfile.of(releases).epsilon(delta)
 
 
-def _above(value: arb) -> float:
-    return float_up(upper(value))
-
-
 def _below(value: Fraction) -> float:
     return -float_up(-value)
 
@@ -257,10 +267,9 @@ def _rounded_losses(mechanism: Mechanism, x: float, step: float) -> dict[int, fl
     low = np.arange(-last, last) * step
     a, b = np.clip(low, -x, x), np.clip(low + step, -x, x)
     weight = {"exponential": 1 / -math.expm1(-x), "permute_and_flip": 0.5}.get(mechanism, 0.0)
-    atoms = {
-        "permute_and_flip": ((0, -x, math.exp(-x) / 2), (-1, x, 0.5)),
-        "discrete_laplace": ((0, -x, math.exp(-x) / (1 + math.exp(-x))), (-1, x, 1 / (1 + math.exp(-x)))),
-    }
+    response = (0, -x, math.exp(-x) / (1 + math.exp(-x))), (-1, x, 1 / (1 + math.exp(-x)))
+    atoms = dict.fromkeys(_RESPONSES, response)
+    atoms["permute_and_flip"] = (0, -x, math.exp(-x) / 2), (-1, x, 0.5)
     mass = weight * np.exp((a - x) / 2) * np.expm1((b - a) / 2)
     # The upper multiple's share of a loss s is (1 − exp(low − s))/(1 − exp(−step)), here integrated from a
     # to b.
@@ -273,36 +282,3 @@ def _rounded_losses(mechanism: Mechanism, x: float, step: float) -> dict[int, fl
     at[:-1] += np.maximum(mass - upper, 0.0)
     at[1:] += upper
     return dict(zip(range(-last, last + 1), at.tolist(), strict=True))
-
-
-# Any order α > 1 gives a proof (Canonne, Kamath & Steinke 2020, arXiv 2004.00010, Corollary 13), so a search
-# among these multiples of the α − 1 that is best for Gaussian noise needs no certainty.
-_ORDERS = np.exp(np.linspace(-2, 2, 801))
-
-
-def _zcdp_delta(rho: Fraction, epsilon: Fraction) -> float:
-    """Return a delta that rho-zCDP proves, rounded up: above 0, however small it is."""
-    if epsilon <= rho:
-        return 1.0
-    t, r = float(epsilon), float(rho)
-    best = min(max((epsilon - rho) / (2 * rho), Fraction(1, 2**500)), Fraction(2**500))
-    above_one = float(best) * _ORDERS
-    order = 1 + above_one
-    logs = above_one * (order * r - t) - np.log(above_one) + order * np.log(above_one / order)
-    with precision(_BITS):
-        a = Fraction(float(above_one[logs.argmin()]))
-        log = ball(a * ((1 + a) * rho - epsilon)) - ball(a).log() - ball(1 + a) * ball(1 / a).log1p()
-        # Below the smallest float, and without numbers of as many digits as the exponent is large.
-        return min(1.0, _above(log.max(ball(_UNDERFLOW)).exp()))
-
-
-def _zcdp_epsilon(rho: Fraction, delta: float) -> float:
-    """Return an epsilon that rho-zCDP proves, rounded up."""
-    r = float(rho)
-    above_one = math.sqrt(-math.log(delta) / r) * _ORDERS
-    order = 1 + above_one
-    logs = -math.log(delta) - np.log(above_one) + order * np.log(above_one / order)
-    with precision(_BITS):
-        a = Fraction(float(above_one[(order * r + logs / above_one).argmin()]))
-        log = -ball(Fraction(delta)).log() - ball(a).log() - ball(1 + a) * ball(1 / a).log1p()
-        return max(0.0, _above(ball((1 + a) * rho) + log / ball(a)))

@@ -30,8 +30,8 @@ from dp_polars.opendp._measurements import (
     domains,
     loss_unit,
     make_measurement,
+    measure_of,
     measurements,
-    measures,
     metrics,
     mod,
 )
@@ -80,8 +80,8 @@ def as_measurement(
         None: `frame_domain()`. Or the domain of an OpenDP context over a LazyFrame (`context.accountant.input_domain`;
         OpenDP wants its own version of Polars there): then it goes with OpenDP's Polars queries.
     output_measure
-        `max_divergence()` (epsilon) or `zero_concentrated_divergence()` (rho). None: that in which the query's loss is
-        given.
+        `max_divergence()` (epsilon) or `zero_concentrated_divergence()` (rho); `approximate(…)` of one of them for a
+        query that spends a delta. None: that in which the query's loss is given.
 
     Returns
     -------
@@ -172,8 +172,8 @@ def make_private_query(
     if input_domain != frame_domain() and not isinstance(input_domain, mod.LazyFrameDomain):
         msg = f"input_domain must be frame_domain() or a LazyFrameDomain, got {input_domain}."
         raise ValueError(msg)
-    unit = private.loss.unit if output_measure is None else loss_unit(output_measure)
-    measure = measures.max_divergence() if unit == "epsilon" else measures.zero_concentrated_divergence()
+    has_delta = private.delta > 0
+    unit = private.loss.unit if output_measure is None else loss_unit(output_measure, has_delta=has_delta)
 
     def release(frame: object) -> pl.DataFrame:
         if not _is_frame(frame):
@@ -184,7 +184,13 @@ def make_private_query(
     def cost(distance: Fraction) -> Fraction:
         return sum((ask.query.claim.cost(unit, distance) for ask in private.asks), Fraction(0))
 
-    return make_measurement(input_domain, input_metric, measure, release, cost, "ExtrinsicObject")
+    def delta(distance: Fraction) -> Fraction:
+        return sum((ask.query.claim.delta_of(distance) for ask in private.asks), Fraction(0))
+
+    measure = measure_of(unit, has_delta=has_delta)
+    return make_measurement(
+        input_domain, input_metric, measure, release, cost, "ExtrinsicObject", delta if has_delta else None
+    )
 
 
 def make_selection(
@@ -309,10 +315,19 @@ def _unbound(query: AnyQuery) -> PrivateQuery:
 def _at_loss(query: PrivateQuery, loss: Fraction) -> PrivateQuery:
     """Return the query with its loss scaled to `loss`, or to the float64 next to it where that is less."""
     total = query.loss
-    factor = min(loss, Fraction(float(loss))) / total.value
+    factor = _at_most_its_float(loss) / total.value
+    # The deltas stay, but for the same hair.
+    hair = _at_most_its_float(query.delta) / query.delta if query.delta else Fraction(1)
     claims = [ask.query.claim for ask in query.asks]
     shares = [replace(total, value=claim.cost(total.unit) * factor) for claim in claims]
-    return query.with_claims([replace(claim, loss=share) for claim, share in zip(claims, shares, strict=True)])
+    return query.with_claims(
+        [replace(claim, loss=share, delta=claim.delta * hair) for claim, share in zip(claims, shares, strict=True)]
+    )
+
+
+def _at_most_its_float(value: Fraction) -> Fraction:
+    """Return an exact rational, or the float64 next to it where that is less: what OpenDP takes the number for."""
+    return min(value, Fraction(float(value)))
 
 
 def _metric(query: PrivateQuery) -> Metric:

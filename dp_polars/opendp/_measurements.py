@@ -21,22 +21,37 @@ domains, measurements, measures, metrics, mod = (
 )
 
 
+_UNITS: tuple[Unit, ...] = ("epsilon", "rho")
+
+
 def assert_features() -> None:
     """Raise OpenDP's error, which has the call that enables them, unless the features of user measurements are."""
     mod.assert_features("contrib", "honest-but-curious")
 
 
-def loss_unit(measure: Measure) -> Unit:
-    """Return our word for the unit of one of OpenDP's measures."""
-    if measure == measures.max_divergence():
-        return "epsilon"
-    if measure == measures.zero_concentrated_divergence():
-        return "rho"
+def loss_unit(measure: Measure, *, has_delta: bool = False) -> Unit:
+    """Return our word for the unit of one of OpenDP's measures: of a loss beside a delta, or alone."""
+    for unit in _UNITS:
+        if measure == measure_of(unit, has_delta=has_delta):
+            return unit
+    if has_delta:
+        msg = (
+            "output_measure must be approximate(max_divergence()) or approximate(zero_concentrated_divergence()) for a "
+            f"query that spends a delta, got {measure}."
+        )
+        raise ValueError(msg)
     msg = (
         f"output_measure must be max_divergence() or zero_concentrated_divergence(), got {measure}.\n\n"
         "Hint: OpenDP's make_approximate and make_zCDP_to_approxDP go from there to delta."
     )
     raise ValueError(msg)
+
+
+def measure_of(unit: Unit, *, has_delta: bool) -> Measure:
+    """Return OpenDP's measure of losses in a unit, beside a delta or alone."""
+    alone: Measure = measures.max_divergence() if unit == "epsilon" else measures.zero_concentrated_divergence()
+    approximate: Measure = measures.approximate(alone)
+    return approximate if has_delta else alone
 
 
 def make_measurement(
@@ -46,8 +61,9 @@ def make_measurement(
     draw: Callable[[Any], object],
     cost: Callable[[Fraction], Fraction],
     output_type: str,
+    delta: Callable[[Fraction], Fraction] | None = None,
 ) -> Measurement:
-    """Return a measurement that draws by `draw` and costs `cost` at a distance."""
+    """Return a measurement that draws by `draw` and costs `cost` at a distance, and `delta` beside it."""
 
     def function(data: object) -> object:
         try:
@@ -60,11 +76,13 @@ def make_measurement(
         msg = f"The release was stopped by {stopped}; nothing was released."
         raise RuntimeError(msg)
 
-    def privacy_map(d_in: float) -> float:
+    def privacy_map(d_in: float) -> float | tuple[float, float]:
         if not 0 <= d_in < math.inf:
             msg = f"d_in must be finite and not negative, got {d_in!r}."
             raise ValueError(msg)
-        return nearest_float_up(cost(Fraction(d_in)))
+        distance = Fraction(d_in)
+        loss = nearest_float_up(cost(distance))
+        return loss if delta is None else (loss, nearest_float_up(min(delta(distance), Fraction(1))))
 
     measurement: Measurement = measurements.make_user_measurement(
         domain, metric, measure, function, privacy_map, TO=output_type

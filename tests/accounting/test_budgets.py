@@ -432,7 +432,7 @@ def database_with_a_hot_journal(path):
 def ledger_of_a_later_version(path):
     Budget(epsilon=1, path=path)
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute("PRAGMA user_version = 9")
 
 
 def ledger_in_wal_mode(path):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from dp_polars import analysis
+from dp_polars._accounting import conversions
 from dp_polars._accounting.claims import Claim, Contributions, Loss
 from dp_polars._numeric.intervals import ball, lower, precision, upper
 from dp_polars._numeric.numbers import as_fraction
@@ -170,11 +171,11 @@ def test_zcdp_is_rounded_up(rho, gap, delta):
         return ball(a * ((1 + a) * rho - epsilon)) - ball(a).log() - ball(1 + a) * ball(1 + 1 / a).log()
 
     # What is proved holds at one of the orders that are searched, in exact numbers.
-    proved, wanted = _profile._zcdp_delta(rho, rho + gap), _profile._zcdp_epsilon(rho, delta)
+    proved, wanted = conversions.zcdp_delta(rho, rho + gap), conversions.zcdp_epsilon(rho, delta)
     with precision(300):
-        orders = [Fraction(x) for x in (float(gap / (2 * rho)) * _profile._ORDERS).tolist()]
+        orders = [Fraction(x) for x in (float(gap / (2 * rho)) * conversions._ORDERS).tolist()]
         assert any(log_delta(a, rho + gap) <= ball(as_fraction("delta", proved)).log() for a in orders) or proved == 1
-        orders = [Fraction(x) for x in (math.sqrt(-math.log(delta) / float(rho)) * _profile._ORDERS).tolist()]
+        orders = [Fraction(x) for x in (math.sqrt(-math.log(delta) / float(rho)) * conversions._ORDERS).tolist()]
         assert any(log_delta(a, as_fraction("epsilon", wanted)) <= ball(Fraction(delta)).log() for a in orders)
 
 
@@ -205,7 +206,7 @@ class Optimist:
 def test_what_fft_can_not_see_is_left_to_zcdp(monkeypatch):
     monkeypatch.setattr(_profile, "_composed", lambda parts: Optimist())
     profile = analysis.privacy_profile(0.1).compose(100)
-    assert profile.delta(6) == min(1e-10, _profile._zcdp_delta(profile._rho(), Fraction(6))) > 0
+    assert profile.delta(6) == min(1e-10, conversions.zcdp_delta(profile._rho(), Fraction(6))) > 0
     assert profile.delta(2) == 1e-10
     assert profile.epsilon(9e-11) > 1
     assert profile.epsilon(1e-10) == 0
@@ -330,7 +331,7 @@ def test_a_discrete_gaussian_composes_by_its_rho(rho):
     for t in np.linspace(0, 6, 9):
         assert (np.maximum(p - math.exp(t) * q, 0).sum() / p.sum()) <= profile.delta(t)
     assert 0 < profile.delta(100) < 1e-20
-    assert profile.compose(7).epsilon(1e-6) == pytest.approx(_profile._zcdp_epsilon(7 * profile._rho(), 1e-6))
+    assert profile.compose(7).epsilon(1e-6) == pytest.approx(conversions.zcdp_epsilon(7 * profile._rho(), 1e-6))
     mixed = analysis.PrivacyProfile.of([claim, (0.3, "exponential"), noise_claim("discrete_laplace", epsilon=0.2)])
     assert mixed.epsilon(0) == math.inf
     assert float(mixed._rho()) == pytest.approx(rho + 0.3**2 / 8 + 0.2**2 / 2)

@@ -6,6 +6,7 @@ import gc
 import math
 import os
 import sys
+from dataclasses import replace
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from functools import partial
@@ -16,6 +17,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
+from dp_polars._accounting.claims import Contributions
 from tests import reference
 from tests.opendp.tools import MISSING, succeed
 from tests.registry import ask, quantile_scores
@@ -23,6 +25,7 @@ from tests.statistical.goodness import check_sampler, fits, tally
 
 pytest.importorskip("opendp", reason=MISSING)
 
+from opendp.combinators import make_composition
 from opendp.domains import atom_domain, vector_domain
 from opendp.measurements import make_noisy_max
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
@@ -37,6 +40,7 @@ from opendp.mod import GLOBAL_FEATURES, OpenDPException, disable_features, enabl
 
 from dp_polars.opendp import as_measurement, frame_domain, make_private_query, make_selection
 
+ONE = Contributions(1, 1)
 MEASURES = {"epsilon": max_divergence, "rho": zero_concentrated_divergence}
 X, D = pl.col("x"), pl.col("d")
 
@@ -381,3 +385,35 @@ def test_a_thousand_invocations_leak_no_memory_to_speak_of():
     assert memory_after - memory < 20e6
     assert objects_after - objects < 100
     assert references_after == references
+
+
+# Queries that spend a delta
+
+
+def spending(mechanism, unit, groups=2):
+    """A query whose claim spends a delta, for the map only."""
+    asked = dpp.protect("p", max_groups=groups).group_by({"g": ["a", "b", "c"]}).agg(m=mode(**{unit: 0.5}))
+    claim = dpp.Claim(
+        dpp.Loss(Fraction(1, 2), unit), mechanism, Fraction(1), ONE, "add_or_remove_one", delta=Fraction(1, 10**6)
+    )
+    asks = tuple(replace(one, query=one.query.with_claim(claim)) for one in asked.asks)
+    return dpp.PrivateQuery(asked._recipe, None, None, asked._keys, asks)
+
+
+def test_a_delta_makes_the_measure_approximate():
+    measurement = as_measurement(spending("partition_selection", "epsilon"))
+    assert measurement.output_measure == approximate(max_divergence())
+    assert [measurement.map(d) for d in (0, 1)] == [(0.0, 0.0), (0.5, 1e-6)]
+    loss, delta = measurement.map(2)
+    assert (loss, delta) == (1.0, pytest.approx(1e-6 * math.expm1(0.5) / math.expm1(0.25), rel=1e-5))
+    assert measurement.map(200) == (100.0, 1.0)
+    in_rho = as_measurement(
+        spending("partition_selection", "epsilon"), output_measure=approximate(zero_concentrated_divergence())
+    )
+    assert in_rho.map(1) == (2 * 0.25**2 / 2, 1e-6)
+    gaussian = as_measurement(spending("discrete_gaussian_threshold", "rho"))
+    assert gaussian.output_measure == approximate(zero_concentrated_divergence())
+    assert gaussian.map(1) == (0.5, 1e-6)
+    assert make_composition([gaussian, in_rho]).map(1) == (0.5625, 2e-6)
+    with pytest.raises(ValueError, match=r"output_measure must be approximate\(max_divergence\(\)\) or approximate"):
+        as_measurement(spending("partition_selection", "epsilon"), output_measure=max_divergence())

@@ -1,0 +1,42 @@
+"""What a ledger holds, as frames for people."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dp_polars._accounting.claims import Unit
+    from dp_polars._accounting.ledger import Charge
+
+_WHEN = pl.col("when").cast(pl.Datetime("us", "UTC"))
+
+
+def frame_of_charges(charges: Iterable[Charge], unit: Unit, *, has_delta: bool) -> pl.DataFrame:
+    """Return one row per charge; deltas only where the budget has one."""
+    rows = [
+        (
+            *(one.microseconds, one.what, one.mechanism, unit),
+            *(float(Fraction(one.loss)), float(Fraction(one.running_total)), one.loss),
+            *(float(Fraction(one.delta)), float(Fraction(one.running_delta)), one.delta),
+        )
+        for one in charges
+    ]
+    schema = {
+        "when": pl.Int64,
+        "what": pl.String,
+        "mechanism": pl.String,
+        "unit": pl.String,
+        "loss": pl.Float64,
+        "running_total": pl.Float64,
+        "exact_loss": pl.String,
+        "delta": pl.Float64,
+        "running_delta": pl.Float64,
+        "exact_delta": pl.String,
+    }
+    log = pl.DataFrame(rows, schema, orient="row").with_columns(_WHEN)
+    return log if has_delta else log.drop("delta", "running_delta", "exact_delta")

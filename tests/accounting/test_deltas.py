@@ -1,0 +1,343 @@
+"""Budgets that hold a delta, and the files of those that hold none."""
+
+import base64
+import copy
+import math
+import pickle
+import sqlite3
+import zlib
+from contextlib import closing
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+import pytest
+
+from dp_polars import analysis
+from dp_polars._accounting import ledger
+from dp_polars._accounting.budgets import Budget, BudgetExceededError
+from dp_polars._accounting.claims import Claim, Contributions, Loss
+from dp_polars._accounting.conversions import pure_epsilon, zcdp_delta
+
+ONE = Contributions(1, 1)
+RELATION = "add_or_remove_one"
+MICRO = Fraction(1, 10**6)
+
+
+@pytest.fixture(params=["memory", "file"])
+def path(request, tmp_path):
+    return None if request.param == "memory" else tmp_path / "ledger.db"
+
+
+def keys(loss, delta=MICRO, unit="epsilon", groups=1):
+    mechanism = "partition_selection" if unit == "epsilon" else "discrete_gaussian_threshold"
+    return Claim(
+        Loss(Fraction(loss), unit), mechanism, Fraction(1), Contributions(groups, 1), RELATION, delta=Fraction(delta)
+    )
+
+
+def pure(loss, unit="epsilon", mechanism=None):
+    return Claim.of(Loss(Fraction(loss), unit), mechanism, Fraction(1), ONE, RELATION)
+
+
+def pay(budget, *claims):
+    entries = [(f"keys({i})", one) for i, one in enumerate(claims)]
+    budget.charge(entries, privacy_unit="patient", neighboring_relation=RELATION)
+
+
+# Sums
+
+
+@pytest.mark.parametrize("unit", ["epsilon", "rho"])
+def test_losses_and_deltas_add_up_exactly(path, unit):
+    budget = Budget(**{unit: 1}, delta=3e-6, path=path)
+    assert (budget.delta, budget.spent_delta, budget.remaining_delta) == (3 * MICRO, 0, 3 * MICRO)
+    for n in range(1, 4):
+        pay(budget, keys(Fraction(1, 10), MICRO, unit))
+        assert (budget.spent, budget.spent_delta) == (Fraction(n, 10), n * MICRO)
+        assert (budget.remaining, budget.remaining_delta) == (1 - Fraction(n, 10), (3 - n) * MICRO)
+    pay(budget, pure(Fraction(1, 10), unit))  # costs no delta
+    assert (budget.spent, budget.spent_delta) == (Fraction(4, 10), 3 * MICRO)
+
+
+def test_a_delta_too_much_is_refused_with_both_numbers(path):
+    budget = Budget(epsilon=2, delta=1e-6, path=path)
+    pay(budget, keys(0.5, MICRO / 2))
+    with pytest.raises(BudgetExceededError) as refused:
+        pay(budget, keys(0.5, MICRO / 2), keys(0.25, MICRO / 4))
+    error = refused.value
+    assert str(error).startswith(
+        "The release does not fit the budget: requested epsilon=0.75, remaining 1.5, short by 0; requested "
+        "delta=0.00000075, remaining 0.0000005, short by 0.00000025. Nothing was charged."
+    )
+    numbers = (error.requested_delta, error.remaining_delta, error.short_by_delta)
+    assert numbers == (MICRO * 3 / 4, MICRO / 2, MICRO / 4)
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.short_by_delta) == (str(error), MICRO / 4)
+    assert (budget.spent, budget.spent_delta, budget.log().height) == (Fraction(1, 2), MICRO / 2, 1)
+    with pytest.raises(
+        BudgetExceededError, match=r"short by 1; requested delta=0.0000001, remaining 0.0000005, short by 0"
+    ):
+        pay(budget, keys(2.5, MICRO / 10))
+    pay(budget, keys(1.5, MICRO / 2))  # all that is left, of both
+    assert (budget.remaining, budget.remaining_delta) == (0, 0)
+
+
+def test_a_hair_of_delta_too_much_is_refused(path):
+    budget = Budget(rho=1, delta=MICRO, path=path)
+    pay(budget, keys(0.1, MICRO - Fraction(1, 10**40), "rho"))
+    with pytest.raises(BudgetExceededError) as refused:
+        pay(budget, keys(0.1, Fraction(1, 10**40) + Fraction(1, 10**60), "rho"))
+    assert refused.value.short_by_delta == Fraction(1, 10**60)
+
+
+def test_without_a_delta_nothing_that_spends_one_is_released(path):
+    budget = Budget(epsilon=1, path=path)
+    with pytest.raises(
+        ValueError,
+        match=r"(?s)must have a delta for 'keys\(1\)', which spends delta=0.000001. Nothing was "
+        r"charged.*Hint: Budget\(epsilon=…, delta=…\)",
+    ):
+        pay(budget, pure(0.1), keys(0.1))
+    assert (budget.spent, budget.spent_delta, budget.remaining_delta, budget.delta) == (0, 0, 0, None)
+    with pytest.raises(BudgetExceededError, match=r"remaining 1, short by 1\. Nothing") as refused:
+        pay(budget, pure(2))
+    assert refused.value.short_by_delta is refused.value.requested_delta is None
+
+
+def test_keys_cost_what_is_proved_in_a_budget_of_the_other_unit(path):
+    budget = Budget(rho=1, delta=MICRO, path=path)
+    pay(budget, keys(Fraction(6, 10), MICRO, groups=3))
+    assert budget.spent == 3 * Fraction(2, 10) ** 2 / 2
+    with pytest.raises(ValueError, match="no loss in epsilon"):
+        pay(Budget(epsilon=1, delta=MICRO), keys(0.1, MICRO, "rho"))
+
+
+# Files
+
+
+def test_a_ledger_keeps_its_delta(tmp_path):
+    path = tmp_path / "ledger.db"
+    budget = Budget(rho=1, delta=2e-6, path=path, name="x")
+    pay(budget, keys(Fraction(1, 10), MICRO, "rho"))
+    for one in (Budget(rho=1, delta=2 * MICRO, path=path), copy.copy(budget), pickle.loads(pickle.dumps(budget))):
+        assert (one.spent, one.spent_delta, one.delta, one.name) == (Fraction(1, 10), MICRO, 2 * MICRO, "x")
+    for wrong, said in ((None, "rho=1"), (1e-6, "rho=1, delta=0.000001")):
+        with pytest.raises(
+            ValueError, match=f"must be opened with its own total, rho=1, delta=0.000002, got {said}[.]"
+        ):
+            Budget(rho=1, delta=wrong, path=path)
+    plain = tmp_path / "plain.db"
+    Budget(rho=1, path=plain)
+    with pytest.raises(ValueError, match=r"must be opened with its own total, rho=1, got rho=1, delta=0.000001[.]"):
+        Budget(rho=1, delta=1e-6, path=plain)
+    assert [Budget(rho=1, path=plain).spent, budget.spent] == [0, Fraction(1, 10)]
+
+
+EDITS = [
+    "UPDATE budget SET spent_delta = '0'",
+    "UPDATE budget SET delta = '1/2'",
+    "UPDATE budget SET delta = NULL",
+    "UPDATE charges SET delta = '0' WHERE id = 2",
+    "UPDATE charges SET running_delta = '0' WHERE id = 1",
+    "DELETE FROM charges WHERE id = 3",
+    "ALTER TABLE charges DROP COLUMN running_delta",
+]
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edited_ledger_is_refused(tmp_path, edit):
+    path = tmp_path / "ledger.db"
+    pay(Budget(epsilon=1, delta=MICRO, path=path), *[keys(0.1, MICRO / 10)] * 3)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(edit)
+    with pytest.raises(ValueError, match=r"(?s)ledger\.db' is damaged: .*Hint: a new ledger would"):
+        Budget(epsilon=1, delta=MICRO, path=path)
+
+
+def test_an_older_copy_of_deltas_is_seen(tmp_path):
+    path = tmp_path / "ledger.db"
+    budget = Budget(epsilon=1, delta=MICRO, path=path)
+    older = path.read_bytes()
+    pay(budget, keys(Fraction(1, 10**30), MICRO))
+    path.write_bytes(older)
+    with pytest.raises(ValueError, match="is damaged: it has 0 spent, and had "):
+        pay(budget, keys(0.1, MICRO))
+
+
+# A ledger of 2026, of epsilon=2 for "visits", with two charges: made by the sources before there was a delta.
+OLD = """
+c-rmRL2uJA6aZkSLz_S<1)*u0dWo2jHZj)3j+6Mdja6u3piz2YaHyQv?kuHFm84@F3lcw)6TbxEwkhfmf(y63PqC9&cHVPtFM0ds
+OjpuXc`@RZOV9)4IOx!I5khNqTWZ*LXXW0h8#*~ZKSqDHh7MAvIa_?cK&>6y0RR9100000xFx0sjg75#+xbi?o@6q;<i${y^=a*S
+uY1(*y8WZ$v#whYy1VyWOAGh(b-(+f+jGx*r>~BB7w*gM#lAbzX_1#Q&5bCRGxpt&m$shmci;8xgjo=y%Taxw<z-o4787H%84jwv
+;@M(s9!qE&cd>qN`rg^t+TM1)wB`vX6ET$4qHo+tcQN*lY$rx9^I8e&8a|Ts<+#vSJpD9SnQ5dRUM6`lOSO<0uXJu!vR%HXUz;z-
+(k$0zysQQ*``N#-xmj)Qv`&yc00000000000Pwdj8q8^;c5A!caki$-X;Y3%o#h5!=~7qa*jDSd8s|a`^1@c{qx?z^aw8i)=@2g_
+IP?-hB=?z+GNj6jl%J9`WGV=lN0U@Vk(b7jM=DTpL@8!roTLHu8C5t<7!7<Ov5XR;f)L}-j|0pCP6I_b=A8O5$3Z|zj4?|hhM5<}
+Dwe6BK9Tc(^R0)d_0@I&000000002MZBaJvqV=ack8CB6)<69CMjs!Jav^tx=0lU0y4;i3V_UwPO7qO`kpEJ}Upup)&o(#fpijP|
+--3>1F`86zz>OHFOppDJ@68*x&zQwYgpVT}2TBl}q?jlYhc*&bH1Hxp87EYQEDU0vFkAR1G!=>o^%INS0b~
+"""
+
+
+def test_a_ledger_from_before_there_was_a_delta_is_what_it_was(tmp_path):
+    path = tmp_path / "ledger.db"
+    path.write_bytes(zlib.decompress(base64.b85decode("".join(OLD.split()))))
+    before = path.read_bytes()
+    budget = Budget(epsilon=2, path=path)
+    assert (budget.name, budget.spent, budget.delta) == ("visits", Fraction(13, 30), None)
+    assert budget.log()["exact_loss"].to_list() == ["1/10", "1/3"]
+    assert repr(budget) == f"Budget(epsilon=2, spent=13/30, remaining=47/30, path='{path}', name='visits')"
+    assert path.read_bytes() == before
+    pay(budget, pure(Fraction(1, 15)))
+    assert budget.spent == Fraction(1, 2)
+    with closing(sqlite3.connect(path)) as connection:
+        # As the sources of then wrote it: they can go on with it.
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+        assert [row[1] for row in connection.execute("PRAGMA table_info(charges)")] == [
+            *("id", "microseconds", "what", "mechanism", "loss", "running_total", "digest")
+        ]
+        third = connection.execute("SELECT * FROM charges WHERE id = 3").fetchone()
+        second = connection.execute("SELECT digest FROM charges WHERE id = 2").fetchone()
+        assert third[-1] == ledger._digest(*second, *third[:-1])
+    with pytest.raises(ValueError, match="must have a delta for"):
+        pay(budget, keys(0.1))
+
+
+# Words
+
+
+def test_a_budget_prints_both(tmp_path):
+    budget = Budget(epsilon=1, delta=MICRO)
+    pay(budget, keys(0.25, MICRO / 4))
+    assert repr(budget) == (
+        "Budget(epsilon=1, delta=0.000001, spent=0.25 (delta 0.00000025), remaining=0.75 (delta 0.00000075))"
+    )
+
+
+def test_the_log_has_the_deltas(path):
+    budget = Budget(epsilon=1, delta=MICRO, path=path)
+    assert budget.log().height == 0
+    pay(budget, keys(0.25, MICRO / 4), pure(0.25))
+    log = budget.log()
+    assert log.columns[-3:] == ["delta", "running_delta", "exact_delta"]
+    assert log.select("delta", "running_delta", "exact_delta").rows() == [
+        (2.5e-7, 2.5e-7, "1/4000000"),
+        (0.0, 2.5e-7, "0"),
+    ]
+    assert log["mechanism"].to_list() == ["partition_selection", "permute_and_flip"]
+    assert log.schema["delta"] == pl.Float64
+
+
+@pytest.mark.parametrize("value", [0, 0.0, -1e-9, 1, 1.5, math.nan, math.inf, True, "1e-6"])
+def test_totals_of_delta_that_are_none(value):
+    with pytest.raises((TypeError, ValueError), match=r"^delta must be "):
+        Budget(epsilon=1, delta=value)
+
+
+# (epsilon, delta)
+
+
+@pytest.mark.parametrize("rho", [0.001, 0.1, 1, 20])
+@pytest.mark.parametrize("delta", [1e-12, 1e-6, 0.01])
+def test_what_a_rho_means_is_what_its_best_order_proves(rho, delta):
+    at = Budget(rho=rho).epsilon_at(delta)
+    assert at.spent == 0.0
+    orders = 1 + np.exp(np.linspace(-12, 12, 2_000_001))
+    proved = rho * orders + np.log(1 / (delta * orders)) / (orders - 1) + np.log1p(-1 / orders)
+    assert at.total == pytest.approx(max(0, proved.min()), rel=1e-5)
+    assert at.total >= proved.min() * (1 - 1e-12)
+    noise = Claim(Loss(Fraction(str(rho)), "rho"), "discrete_gaussian", Fraction(1), ONE, None)
+    assert at.total == pytest.approx(analysis.compose([noise], delta=delta), rel=1e-12)
+
+
+def test_spent_and_total():
+    budget = Budget(rho=1)
+    pay(budget, pure(0.25, "rho"))
+    at = budget.epsilon_at(1e-6)
+    assert at == (Budget(rho=0.25).epsilon_at(1e-6).total, Budget(rho=1).epsilon_at(1e-6).total)
+    assert 0 < at.spent < at.total
+    assert budget.epsilon_at(0) == (math.inf, math.inf)
+    assert Budget(rho=1).epsilon_at(0).spent == 0.0
+
+
+def test_an_epsilon_is_no_more_than_itself():
+    budget = Budget(epsilon=1)
+    assert budget.epsilon_at(0) == (0.0, 1.0)
+    at = budget.epsilon_at(0.05)
+    assert at.total == pytest.approx(math.log(math.e - 0.05 * (1 + math.e)))
+    assert pure_epsilon(Fraction(1), Fraction(9, 10)) == 0.0
+
+
+@pytest.mark.parametrize("unit", ["epsilon", "rho"])
+def test_what_is_spent_of_delta_counts(unit):
+    budget = Budget(**{unit: 1}, delta=MICRO)
+    pay(budget, keys(0.5, MICRO / 2, unit))
+    assert budget.epsilon_at(MICRO / 3) == (math.inf, math.inf)
+    half = budget.epsilon_at(MICRO * 3 / 4)
+    assert half.total == math.inf
+    left = (MICRO / 4) / (1 - MICRO / 2)
+    assert half.spent == Budget(**{unit: 0.5}).epsilon_at(left).total
+    whole = budget.epsilon_at(MICRO)
+    assert whole.total == (math.inf if unit == "rho" else 1.0)
+    if unit == "rho":
+        # A mixture: with probability 1 − δ₀ what is zCDP, otherwise anything.
+        epsilon = budget.epsilon_at(3 * MICRO).total
+        assert float(MICRO) + (1 - float(MICRO)) * zcdp_delta(Fraction(1), Fraction(epsilon)) == pytest.approx(
+            3e-6, rel=1e-3
+        )
+
+
+@pytest.mark.parametrize("value", [-1e-9, 1, math.nan, "1", None])
+def test_deltas_that_are_none(value):
+    with pytest.raises((TypeError, ValueError), match=r"^delta must be "):
+        Budget(rho=1).epsilon_at(value)
+
+
+# Profiles
+
+
+def test_a_profile_has_what_keys_spend():
+    rest = analysis.PrivacyProfile.of([keys(0.5, MICRO)])
+    assert rest.delta(0.5) == 1e-6
+    assert rest.delta(0) == pytest.approx(1e-6 + (1 - 1e-6) * math.tanh(0.25))
+    assert rest.epsilon(1e-7) == math.inf
+    assert rest.epsilon(1e-6) == 0.5
+    assert rest.epsilon(0.1) == pytest.approx(math.log(math.exp(0.5) - (0.1 - 1e-6) * (1 + math.exp(0.5))), rel=1e-5)
+    several = rest.compose(3)
+    assert several.spent_delta == 3 * MICRO
+    assert several.epsilon(2e-6) == math.inf
+    assert 1.2 < several.epsilon(1e-3) < 1.5
+    assert rest.compose(10**6).delta(100) == 1.0
+    gaussian = analysis.PrivacyProfile.of([keys(0.5, MICRO, "rho"), pure(0.5, "rho")])
+    assert gaussian.epsilon(1e-6) == math.inf
+    alone = Budget(rho=1).epsilon_at((Fraction(1, 10**5) - MICRO) / (1 - MICRO)).total
+    assert gaussian.epsilon(1e-5) == pytest.approx(alone, rel=1e-12) or gaussian.epsilon(1e-5) < alone
+
+
+def shown(n, epsilon, delta):
+    """The probabilities of keys of 0 to n people: optimal partition selection (arXiv 2006.03684)."""
+    pi = [0.0]
+    for _ in range(n):
+        pi.append(min(math.exp(epsilon) * pi[-1] + delta, 1 - math.exp(-epsilon) * (1 - pi[-1] - delta), 1))
+    return np.array(pi)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-3), (1, 1e-5), (2.5, 1e-2)])
+@pytest.mark.parametrize("people", [1, 2, 3, 7])
+def test_the_delta_of_several_people(epsilon, delta, people):
+    pi = shown(300, epsilon, delta)
+    low, high = pi[:-people], pi[people:]
+    grown = math.exp(people * epsilon)
+    worst = max((high - grown * low).max(), (low - grown * high).max(), (1 - low - grown * (1 - high)).max())
+    bound = float(keys(Fraction(str(epsilon)), Fraction(str(delta))).delta_of(people))
+    assert worst <= bound * (1 + 1e-9)
+    if bound < 0.3:
+        assert bound <= worst * 1.01  # no more than needed
+
+
+def test_deltas_of_distances():
+    one = keys(0.5, MICRO, groups=4)
+    assert [one.delta_of(d) for d in (0, Fraction(1, 2), 1)] == [0, MICRO, MICRO]
+    assert one.delta_of(Fraction(3, 2)) == one.delta_of(2) > 2 * MICRO
+    assert one.delta_of(10**6) == 1
+    assert [keys(0.5, MICRO, "rho").delta_of(d) for d in (0, 1, 2)] == [0, MICRO, 1]
+    assert [pure(1).delta_of(d) for d in (0, 1, 5)] == [0, 0, 0]
