@@ -139,18 +139,18 @@ class PartitionSelection(KeySelection):
         return self.shown(people, system_words()), None
 
     def shown(self, people: Ints, words: WordSource) -> NDArray[np.bool_]:
-        """Return whether each key is shown: True with probability π(people), exactly."""
+        """Return whether each key is shown: True with probability π(people), exactly. Nobody's key never is."""
         word = words(len(people))
         chance = self.floats(people)
         slack = _SLACK * (1 + chance)
         # U lies between word and word + 1 units of 2**-64: the float of the word, give or take much less than `slack`.
         uniform = word.astype(np.float64) * 2.0**-64
         shown: NDArray[np.bool_] = uniform < chance - slack
-        undecided = ~shown & (uniform <= chance + slack)
+        undecided = ~shown & (uniform <= chance + slack) & (people > 0)
         for i in np.flatnonzero(undecided).tolist():
             number = int(people[i])
             shown[i] = is_less(Uniform(int(word[i]), 64, words), lambda _, n=number: self.real(n))  # type: ignore[misc]
-        return shown & (people > 0)
+        return shown
 
     def people_for(self, chance: float) -> int:
         """Return from how many people on a key is shown with this probability at least."""
