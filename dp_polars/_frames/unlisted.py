@@ -91,7 +91,7 @@ class Unlisted:
         >>> towns = private.keys("town", epsilon=1, delta=1e-8).release()
         >>> towns["town"].to_list()
         ['Bern', 'Olten']
-        >>> private.group_by(towns).agg(people=dpp.count("people", epsilon=1)).release().height
+        >>> private.group_by(towns).agg(dpp.n_people(epsilon=1)).release().height
         2
         """
         loss, protection = Loss.of(epsilon=epsilon, rho=rho), self._recipe.protection
