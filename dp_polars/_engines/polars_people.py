@@ -29,36 +29,31 @@ def people_by_key(rows: pl.LazyFrame, work: KeyWork, engine: EngineType, partiti
         plan = rows.select(columns).drop_nulls().group_by(names).agg(pl.len().alias("people"))
         counted = collected([plan], engine)
     else:
-        rows = rows.filter(is_a_person(work.privacy_unit, rows.collect_schema()[work.privacy_unit]))
+        somebody = is_a_person("person", rows.collect_schema()[work.privacy_unit])
         counted = []
         for part in in_parts(rows, work.privacy_unit, partitions):
-            pairs = part.select(pl.col(work.privacy_unit).alias("person"), *columns).drop_nulls(names)
-            (pairs_once,) = collected([pairs.group_by("person", *names).agg()], engine)
-            counted += _bounded(pairs_once, names, work.most, engine)
+            own = part.select(pl.col(work.privacy_unit).alias("person"), *columns).drop_nulls(names)
+            (lists,) = collected([_keys_of_people(own, names).filter(somebody)], engine)
+            counted.append(_bounded(lists, names, work.most, engine))
     found = counted[0] if len(counted) == 1 else pl.concat(counted).group_by(names).agg(pl.col("people").sum())
     keys = found.select(pl.col(own).alias(name) for own, name in zip(names, work.types, strict=True))
     return keys, found["people"].to_numpy().astype(np.int64)
 
 
-def _bounded(pairs: pl.DataFrame, names: list[str], most: int, engine: EngineType) -> list[pl.DataFrame]:
-    """Return how many people have each key, of pairs of a person and a key: in one frame, or in two that add up.
+def _keys_of_people(rows: pl.LazyFrame, names: list[str]) -> pl.LazyFrame:
+    """Return every person and, in lists, that person's keys, each once."""
+    if len(names) == 1:  # faster, above all for numbers
+        return rows.group_by("person").agg(pl.col(names).unique())
+    return rows.group_by("person", *names).agg().group_by("person").agg(names)
 
-    Hardly anybody has more keys than count, so most pairs are counted as they are.
-    """
-    over = pairs.lazy().group_by("person").len().filter(pl.col("len") > most).select("person").collect(engine=engine)
-    few, many = (pairs.lazy().join(over.lazy(), on="person", how=how) for how in ("anti", "semi"))
-    whole, lists = collected(
-        [
-            few.group_by(names).agg(pl.len().alias("people")),
-            many.group_by("person").agg(names),
-        ],
-        engine,
-    )
-    if not lists.height:
-        return [whole]
-    stays = random_few(lists[names[0]].list.len().to_numpy().astype(np.int64), most, system_words())
-    chosen = pl.DataFrame([lists[name].explode(empty_as_null=False) for name in names]).filter(pl.Series(stays))
-    return [whole, chosen.group_by(names).agg(pl.len().alias("people"))]
+
+def _bounded(lists: pl.DataFrame, names: list[str], most: int, engine: EngineType) -> pl.DataFrame:
+    """Return how many people have each key, when so many random ones of each person's stay."""
+    lengths = lists[names[0]].list.len().to_numpy().astype(np.int64)
+    keys = pl.DataFrame([lists[name].explode(empty_as_null=False) for name in names])
+    if lengths.max(initial=0) > most:
+        keys = keys.filter(pl.Series(random_few(lengths, most, system_words())))
+    return keys.lazy().group_by(names).agg(pl.len().alias("people")).collect(engine=engine)
 
 
 def one_row_per_person(rows: pl.LazyFrame, per_person: PerPerson) -> pl.LazyFrame:
