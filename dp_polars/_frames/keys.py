@@ -23,10 +23,7 @@ _CHANCES = (5, 50, 95)
 
 
 class PrivateKeys(PrivateQuery):
-    """Keys that nobody listed, asked for but not yet released. Made by `PrivateFrame.keys`.
-
-    `release` returns the keys that enough people have, sorted; everything else is as for a `PrivateQuery`.
-    """
+    """Keys that nobody listed, asked for but not yet released: `release` returns those that enough people have."""
 
     def __init__(
         self, recipe: Recipe, source: pl.LazyFrame | None, budget: Budget | None, question: KeysThatAreThere

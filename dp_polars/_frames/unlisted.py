@@ -37,7 +37,7 @@ class Unlisted:
         epsilon: Number | None = None,
         rho: Number | None = None,
         counts: bool = False,
-    ) -> PrivateKeys:
+    ) -> PrivateQuery:
         r"""Ask which keys there are, where nobody can list them: those that enough people have.
 
         The release is (epsilon, delta)-DP for one person, or delta-approximately rho-zCDP. A key that one person alone
@@ -58,11 +58,11 @@ class Unlisted:
 
         Returns
         -------
-        PrivateKeys
-            A private query. Its release is a frame of the keys that are shown, sorted, one column for each of
-            `columns`, in that column's type (String for a Categorical); perhaps without rows. It goes into
-            `group_by(frame)`, and a column of it into `mode(candidates)`. Its `explain` says how many people a key
-            needs.
+        PrivateQuery
+            Its release is a frame of the keys that are shown, sorted, one column for each of `columns`, in that
+            column's type (String for a Categorical); perhaps without rows. It goes into `group_by(frame)`, and a column
+            of it into `mode(candidates)`. Its `explain` has one row, with `delta`, and with `shown_5`, `shown_50` and
+            `shown_95`: from how many people on a key is shown with a probability of 5, 50 and 95 %.
 
         Raises
         ------
