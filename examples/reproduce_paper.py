@@ -256,7 +256,7 @@ def at_50(data: dict[str, np.ndarray], tick: Callable[[], object]) -> Result:
 
 def equal_rho(tick: Callable[[], object]) -> Result:
     """Error of permute-and-flip over that of the exponential mechanism at the same rho."""
-    rhos = np.geomspace(1e-3, 30, 60).tolist()
+    rhos = np.geomspace(1e-3, 300, 60).tolist()
     rates = {(rho, mechanism): rate_at(rho, mechanism) for rho in rhos for mechanism in (EM, PF)}
     rows = []
     for n in (2, 10, 1000):

@@ -167,6 +167,19 @@ def by_subsets(ps: Sequence[Any]) -> list[Any]:
     return law_of
 
 
+def bounded_range_rho(x: Any, digits: int = 60) -> Fraction:
+    """The tight rho of bounded range x (arXiv 2510.25746): y − 1 − ln y for y = x/(exp(x) − 1), to so many digits."""
+    exact = _exact(x)
+    if exact == 0:
+        return Fraction(0)
+    with ctx.workdps(4 * digits + 10 * max(0, -math.floor(math.log10(exact)))):
+        ball = _arb(exact)
+        kept = 1 - (-ball).exp()
+        middle = (ball * (-ball).exp() / kept - 1 - (ball / kept).log() + ball).mid()
+        mantissa, exponent = middle.man_exp()
+    return int(mantissa) * Fraction(2) ** int(exponent)
+
+
 def _times(value: Any, factor: Fraction) -> Any:
     return value * _arb(factor) if isinstance(value, arb) else value * factor
 

@@ -11,11 +11,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dp_polars._accounting import ledger
+from dp_polars._accounting import kept, ledger
 from dp_polars._accounting.amounts import BudgetExceededError, exact, stored, total_of
+from dp_polars._accounting.arguments import absolute, take_name, total_delta
 from dp_polars._accounting.claims import Claim, Loss, check_delta
 from dp_polars._accounting.conversions import EpsilonAt, epsilon_at
-from dp_polars._accounting.listings import frame_of_charges
+from dp_polars._accounting.listings import frame_of_answers, frame_of_charges
 from dp_polars._accounting.locks import name_of
 from dp_polars._numeric.numbers import show
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from dp_polars._accounting.claims import NeighboringRelation, Unit
+    from dp_polars._accounting.kept import Answer, Question
     from dp_polars._numeric.numbers import Number
 
 
@@ -50,7 +52,7 @@ class Budget:
         `<path>-lock` is kept beside it. A ledger with two names (hard links, a mount of the file alone) is refused.
         Without a path the ledger lives in this process only, and copies of it are refused.
     name
-        A name for people. Left out, an existing ledger keeps its own.
+        A name for people. Left out, an existing ledger keeps its own. Without a path it may be given once in a process.
 
     Attributes
     ----------
@@ -117,8 +119,8 @@ class Budget:
             msg = f"name must be a string or None, got {name!r}."
             raise TypeError(msg)
         self.unit, self.total, self.name = loss.unit, loss.value, name
-        self.delta = None if delta is None else _total_delta(delta)
-        self.path = None if path is None else _absolute(path)
+        self.delta = None if delta is None else total_delta(delta)
+        self.path = None if path is None else absolute(path)
         self._seen = self._seen_delta = Fraction(0)  # what was spent when the ledger was last read
         self._process = os.getpid()
         self._memory: sqlite3.Connection | None = None
@@ -126,6 +128,7 @@ class Budget:
             self.unit, stored(self.total), name, delta=None if self.delta is None else stored(self.delta)
         )
         if self.path is None:
+            take_name(name)
             self._memory = ledger.in_memory(head)
             weakref.finalize(self, self._memory.close)
         elif not os.path.lexists(self.path):
@@ -206,6 +209,30 @@ class Budget:
         with self._transaction() as (connection, head):
             charges = list(ledger.read_charges(connection, head))
         return frame_of_charges(charges, self.unit, has_delta=self.delta is not None)
+
+    def answers(self) -> pl.DataFrame:
+        """Return which answers are kept, in the order in which they were drawn: see `dp_polars.protect`, `dataset`.
+
+        Returns
+        -------
+        DataFrame
+            Columns `when` (Datetime in UTC), `dataset`, `question` (the outputs in words), `loss` (of one release),
+            `bytes` (Int64, of the answer) and `text`: all that decides the law of the answer, with digests of what is
+            long. It holds nothing of the private rows.
+        """
+        with self._transaction() as (connection, _):
+            return frame_of_answers(kept.read(connection))
+
+    def kept(self, question: Question) -> tuple[Answer, bytes] | None:
+        """Return the newest answer that is kept to a question, as bytes, if there is one."""
+        with self._transaction() as (connection, _):
+            return kept.find(connection, question.text)
+
+    def keep(self, question: Question, answer: bytes) -> None:
+        """Keep an answer, once it is paid and drawn; durable when this returns."""
+        now = time.time_ns() // 1000
+        with self._transaction() as (connection, _):
+            kept.write(connection, now, question, answer)
 
     def charge(
         self,
@@ -353,26 +380,3 @@ class Budget:
                 raise sqlite3.DatabaseError(msg)
         self.name, self._seen, self._seen_delta = head.name, spent, spent_delta
         return head
-
-
-def _absolute(path: str | os.PathLike[str]) -> Path:
-    given = os.fspath(path)
-    if not isinstance(given, str):
-        msg = f"path must be a string or a path-like object of strings, got {path!r}."
-        raise TypeError(msg)
-    folder = Path(given).parent
-    if not folder.is_dir():
-        msg = f"path must be in a folder that is there, got {given!r}.\n\nHint: make the folder first."
-        raise FileNotFoundError(msg)
-    return folder.resolve() / Path(given).name
-
-
-def _total_delta(delta: object) -> Fraction:
-    checked = check_delta(delta)
-    if not checked > 0:
-        msg = (
-            f"delta must be greater than 0 and below 1, got {delta!r}.\n\n"
-            "Hint: leave it out of a budget whose releases spend none."
-        )
-        raise ValueError(msg)
-    return checked

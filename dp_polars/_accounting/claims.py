@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
+from dp_polars._accounting.costs import BITS, floor_log2, round_up, scaled_cost, scaled_rate
 from dp_polars._numeric.intervals import ball, precision, upper
 from dp_polars._numeric.numbers import Number, as_fraction, given, positive_fraction, positive_int, show
 
@@ -40,8 +41,6 @@ _SPENDS_DELTA: tuple[Mechanism, ...] = ("partition_selection", "discrete_gaussia
 _HAS_NO_EPSILON: tuple[Mechanism, ...] = ("discrete_gaussian", "discrete_gaussian_threshold")
 _RELATIONS: tuple[NeighboringRelation, ...] = get_args(NeighboringRelation)
 
-# Irrational rates and costs are rounded to this many significant bits: far below what any choice could show.
-_BITS = 96
 # The racing floats hold rates inside these bounds (`_mechanisms/racing.py`).
 _SMALLEST_RATE = Fraction(1, 2**1000)
 _LARGEST_RATE = Fraction(2**1000)
@@ -119,8 +118,8 @@ def range_of(sensitivity: Number, monotonic: bool) -> Fraction:
 def check_mechanism(mechanism: str | None, unit: Unit) -> Choosing:
     """Return the mechanism of a choice that is asked for, or the better one for the unit of the loss.
 
-    At equal epsilon permute-and-flip is never worse (McKenna & Sheldon 2020, Theorem 2); at equal rho the
-    exponential mechanism is better up to about rho = 1, for only it has a bounded range.
+    At equal epsilon permute-and-flip is never worse (McKenna & Sheldon 2020, Theorem 2). At equal rho the exponential
+    mechanism has the larger rate, for only it has a bounded range, and nearly always is better.
     """
     if mechanism is None:
         return "permute_and_flip" if unit == "epsilon" else "exponential"
@@ -227,8 +226,8 @@ class Claim:
             check_relation(self.neighboring_relation)
         object.__setattr__(self, "delta", check_delta(self.delta))
         self._check_keys()
-        share = Loss(self.loss.value / self.draws, self.loss.unit)
-        rate = _scaled_rate(share, self.mechanism, self.contributions) / self.score_range
+        share = self.loss.value / self.draws
+        rate = scaled_rate(self.loss.unit, self.mechanism, share, self.contributions) / self.score_range
         if not _SMALLEST_RATE <= rate <= _LARGEST_RATE:
             msg = (
                 f"{self.loss.unit} over the range of the score must lie between 2**-1000 and 2**1000, got {self.loss}."
@@ -308,90 +307,7 @@ class Claim:
         if self.mechanism != "partition_selection":
             return Fraction(1)
         x, people = self.rate * self.score_range, math.ceil(distance)
-        with precision(_BITS + 2 * max(0, _floor_log2(1 / x)) + 32):
+        with precision(BITS + 2 * max(0, floor_log2(1 / x)) + 32):
             # The keys of one person have δ together, and so their deltas add up to at most −ln(1 − δ).
             growth = ball(people * x).expm1() / ball(x).expm1()
-            return min(Fraction(1), _round_up(upper(-(-ball(self.delta)).log1p() * growth)))
-
-
-def scaled_cost(unit: Unit, mechanism: Mechanism, x: Fraction, contributions: Contributions) -> Fraction:
-    """Return the cost of a release whose rate times range is `x`, rounded up where it is irrational."""
-    if unit == "epsilon":
-        return x * contributions.total
-    if mechanism == "exponential":
-        # Bounded range x gives x²/8 (Cesar & Rogers 2021), once for each group.
-        return x**2 * contributions.squares / 8
-    if mechanism != "permute_and_flip":
-        # A Gaussian of deviation σ and sensitivity d has d²/(2σ²) (Canonne, Kamath & Steinke 2020, arXiv 2004.00010,
-        # Theorem 14). Discrete Laplace is x-DP in a group, and so x²/2-zCDP (Bun & Steinke 2016, arXiv 1605.02065,
-        # Proposition 1.4). Between two neighbouring integers it is randomized response: no Laplace curve holds for it.
-        # A key shown by partition selection is (x, δ)-DP: with probability 1 − δ it is as x-DP (Kairouz, Oh &
-        # Viswanath 2015, arXiv 1311.0776), and so δ-approximately x²/2-zCDP (Bun & Steinke 2016, section 8).
-        return x**2 * contributions.squares / 2
-    full = laplace_rho(x * contributions.per_group)
-    return contributions.full_groups * full + laplace_rho(x * contributions.rest)
-
-
-def laplace_rho(x: Fraction) -> Fraction:
-    """Return x + exp(−x) − 1, rounded up: the rho of a Laplace mechanism with epsilon x.
-
-    Permute-and-flip's trade-off curve is never worse than that mechanism's. It is not bounded range, and x²/8 is
-    false for it (Ding et al. 2021, arXiv 2105.07260, Proposition 8 and Corollary 10).
-    """
-    if x == 0:
-        return Fraction(0)
-    # The result is about x²/2, so a small x loses twice its leading zeros.
-    leading = max(0, _floor_log2(1 / x))
-    with precision(_BITS + 3 * leading + 32):
-        return _round_up(upper(ball(x) + (-ball(x)).expm1()))
-
-
-def _scaled_rate(loss: Loss, mechanism: Mechanism, contributions: Contributions) -> Fraction:
-    """Return the largest rate times range that `loss` pays for, rounded down."""
-    if loss.unit == "epsilon":
-        return loss.value / contributions.total
-    if mechanism != "permute_and_flip":
-        return _sqrt_down((8 if mechanism == "exponential" else 2) * loss.value / contributions.squares)
-    return _invert_down(loss.value, contributions)
-
-
-def _invert_down(rho: Fraction, contributions: Contributions) -> Fraction:
-    """Return the largest x (to `_BITS` bits) whose permute-and-flip cost is at most `rho`, by bisection."""
-
-    def affordable(x: Fraction) -> bool:
-        return scaled_cost("rho", "permute_and_flip", x, contributions) <= rho
-
-    # f(x) <= x²/2 and f(x) >= x − 1, so the answer lies between these.
-    low = _sqrt_down(2 * rho / contributions.squares)
-    high = max(2 * low, (rho + contributions.full_groups + 1) / contributions.total)
-    step = Fraction(2) ** (_floor_log2(low) - _BITS)
-    low_steps, high_steps = math.floor(low / step), math.ceil(high / step)
-    while not affordable(low_steps * step):  # only where the rounded-up cost of `low` itself is over by a hair
-        low_steps -= 1
-    while high_steps - low_steps > 1:
-        middle = (low_steps + high_steps) // 2
-        if affordable(middle * step):
-            low_steps = middle
-        else:
-            high_steps = middle
-    return low_steps * step
-
-
-def _floor_log2(x: Fraction) -> int:
-    """Return the largest n with 2**n <= x, or one less."""
-    return x.numerator.bit_length() - x.denominator.bit_length() - 1
-
-
-def _sqrt_down(x: Fraction) -> Fraction:
-    """Return √x where it is rational, otherwise the nearest below of `_BITS` bits."""
-    root = Fraction(math.isqrt(x.numerator), math.isqrt(x.denominator))
-    if root**2 == x:
-        return root
-    shift = max(0, _BITS - _floor_log2(x) // 2)
-    return Fraction(math.isqrt(math.floor(x * 4**shift)), 2**shift)
-
-
-def _round_up(x: Fraction) -> Fraction:
-    """Return the nearest above of `_BITS` bits, so that ledgers stay short."""
-    step = Fraction(2) ** (_floor_log2(x) - _BITS)
-    return math.ceil(x / step) * step
+            return min(Fraction(1), round_up(upper(-(-ball(self.delta)).log1p() * growth)))

@@ -11,13 +11,14 @@ every transaction holds a lock on a file beside the ledger, and a ledger with a 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sqlite3
 import stat
 from contextlib import closing, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from dp_polars._accounting import kept
+from dp_polars._accounting.kept import digest as _digest
 from dp_polars._accounting.locks import deadline_from_now, held, lock, name_of, pause
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _APPLICATION = 0x44505042  # "DPPB", as SQLite's application_id
 
 # What a ledger holds, by its version (SQLite's user_version). A budget without a delta keeps the first, as ever.
+# With the first answer that is kept its version grows by 2, so that sources that know of none leave it alone.
 _TABLES = {
     1: [
         """CREATE TABLE budget (
@@ -169,7 +171,8 @@ def _look(path: Path) -> os.stat_result:
         header = file.read(100)
     ours = header[:16] == b"SQLite format 3\0" and header[68:72] == _APPLICATION.to_bytes(4, "big")
     # Bytes 18 and 19 are 1 with a rollback journal: all that is committed is then in this one file.
-    if not ours or header[18:20] != b"\1\1" or int.from_bytes(header[60:64], "big") not in _TABLES:
+    version = int.from_bytes(header[60:64], "big")
+    if not ours or header[18:20] != b"\1\1" or version not in (1, 2, 3, 4):
         msg = (
             f"{where} must be one that this version of dp_polars made, got another or a damaged file.\n\n"
             "Hint: give a new budget another path; of a damaged ledger, restore a copy."
@@ -261,10 +264,13 @@ def check(connection: sqlite3.Connection, head: Head) -> None:
     (problem,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if problem != "ok":
         raise sqlite3.DatabaseError(problem)
-    if [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master ORDER BY name")] != _TABLES[head.version]:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    extra = kept.TABLES if version > max(_TABLES) else []
+    tables = [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master ORDER BY name")]
+    if tables != [*extra, *_TABLES[head.version]] or version != head.version + len(extra):
         msg = "its tables are not as they were made"
         raise sqlite3.DatabaseError(msg)
-    for _ in read_charges(connection, head):
+    for _ in (*read_charges(connection, head), *kept.read(connection)):
         pass
 
 
@@ -377,7 +383,3 @@ def _write_head(connection: sqlite3.Connection, head: Head) -> None:
 
 def _write(connection: sqlite3.Connection, into: str, *values: object) -> None:
     connection.execute(f"{into} VALUES ({', '.join('?' * len(values))})", values)
-
-
-def _digest(*values: Any) -> str:  # noqa: ANN401
-    return hashlib.sha256(ascii(values).encode()).hexdigest()

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dp_polars._accounting.claims import Unit
+    from dp_polars._accounting.kept import Answer
     from dp_polars._accounting.ledger import Charge
 
 _WHEN = pl.col("when").cast(pl.Datetime("us", "UTC"))
@@ -40,3 +41,20 @@ def frame_of_charges(charges: Iterable[Charge], unit: Unit, *, has_delta: bool) 
     }
     log = pl.DataFrame(rows, schema, orient="row").with_columns(_WHEN)
     return log if has_delta else log.drop("delta", "running_delta", "exact_delta")
+
+
+def frame_of_answers(answers: Iterable[Answer]) -> pl.DataFrame:
+    """Return one row per answer that is kept."""
+    rows = [
+        (one.microseconds, one.question.dataset, one.question.words, one.question.loss, one.size, one.question.text)
+        for one in answers
+    ]
+    schema = {
+        "when": pl.Int64,
+        "dataset": pl.String,
+        "question": pl.String,
+        "loss": pl.String,
+        "bytes": pl.Int64,
+        "text": pl.String,
+    }
+    return pl.DataFrame(rows, schema, orient="row").with_columns(_WHEN)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 import polars as pl
@@ -288,6 +289,14 @@ class Engine(ABC, Generic[Released]):
     def find_keys(self, work: KeyWork) -> Released:
         """Return the keys that are shown, sorted, and their noisy numbers if asked. Called once, after the charge."""
 
+    @abstractmethod
+    def packed(self, released: Released) -> bytes:
+        """Return what was released as Arrow IPC, to be kept."""
+
+    @abstractmethod
+    def unpacked(self, answer: bytes) -> Released:
+        """Return what `packed` was given: the same answers, also in another process. Called after `check`."""
+
 
 class LocalEngine(Engine[pl.DataFrame]):
     """An engine whose histograms, and keys, come to this process and are drawn here."""
@@ -307,3 +316,13 @@ class LocalEngine(Engine[pl.DataFrame]):
     def find_keys(self, work: KeyWork) -> pl.DataFrame:
         """Return the keys that are shown, sorted."""
         return work.assemble(*self.people_by_key(work))
+
+    def packed(self, released: pl.DataFrame) -> bytes:
+        """Return what was released as Arrow IPC."""
+        file = BytesIO()
+        released.write_ipc(file)
+        return file.getvalue()
+
+    def unpacked(self, answer: bytes) -> pl.DataFrame:
+        """Return what `packed` was given."""
+        return pl.read_ipc(BytesIO(answer))

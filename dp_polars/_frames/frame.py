@@ -17,6 +17,7 @@ from dp_polars._frames.release import Ask
 from dp_polars._frames.sources import WithoutRows, source_of
 from dp_polars._frames.steps import RowSteps
 from dp_polars._frames.unlisted import Unlisted
+from dp_polars._numeric.numbers import given
 from dp_polars._queries.query import of_histogram
 from dp_polars._rowwise.versions import warn_if_untested
 
@@ -256,6 +257,7 @@ def protect(
     max_groups: int | None = None,
     max_rows_per_group: int | None = None,
     neighboring_relation: str = "add_or_remove_one",
+    dataset: str | None = None,
 ) -> PrivateFrame:
     r"""Begin a private query without data: a recipe whose `release(frame)` takes the rows later.
 
@@ -273,6 +275,13 @@ def protect(
         matters to them; quantiles need a bound on rows.
     neighboring_relation
         "add_or_remove_one" (person) or "replace_one".
+    dataset
+        A name for these very rows, such as "visits 2026-11". Then `budget`, which must have a path, keeps every
+        released answer, and the same question about the same name gives that answer again and costs nothing. You
+        promise that the name stands for the same rows for good, with all that happened to them before `protect`: for
+        other rows the kept answer would be wrong, though no leak. `release(fresh=True)` draws and pays anew. Another
+        version of Polars or of this package may take a question for another one: then it is charged. None: nothing is
+        kept.
 
     Returns
     -------
@@ -305,7 +314,23 @@ def protect(
     ['A', 'B', 'C']
     """
     protection = Protection.of(privacy_unit, max_rows, max_groups, max_rows_per_group, neighboring_relation)
-    return PrivateFrame(Recipe(protection), None, budget)
+    if dataset is not None:
+        _check_dataset(dataset, budget)
+    return PrivateFrame(Recipe(protection, dataset=dataset), None, budget)
+
+
+def _check_dataset(dataset: object, budget: object) -> None:
+    """Refuse what is no name, and a budget that keeps nothing."""
+    if not isinstance(dataset, str) or not dataset:
+        msg = f"dataset must be a name or None, got {given(dataset)}."
+        raise TypeError(msg)
+    if not isinstance(budget, Budget) or budget.path is None:
+        what = "none" if budget is None else "one without a path"
+        msg = (
+            f"budget must have a path where dataset is given, for its ledger keeps the answers, got {what}.\n\n"
+            'Hint: budget=dp_polars.Budget(epsilon=1, path="visits-budget.db").'
+        )
+        raise ValueError(msg)
 
 
 @pl.api.register_lazyframe_namespace("dp")
@@ -325,10 +350,13 @@ class FrameNamespace:
         max_groups: int | None = None,
         max_rows_per_group: int | None = None,
         neighboring_relation: str = "add_or_remove_one",
+        dataset: str | None = None,
     ) -> PrivateFrame:
         """Take the frame's rows as private: see `dp_polars.protect`."""
         recipe = protect(
             privacy_unit,
+            budget=budget,
+            dataset=dataset,
             max_rows=max_rows,
             max_groups=max_groups,
             max_rows_per_group=max_rows_per_group,

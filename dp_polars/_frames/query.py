@@ -117,6 +117,7 @@ class PrivateQuery(WithoutRows):
         ranges: bool = False,
         engine: EngineType = "auto",
         partitions: int | None = None,
+        fresh: bool = False,
     ) -> pl.DataFrame:
         """Release all outputs once, charged to the budget before a row is read.
 
@@ -134,6 +135,9 @@ class PrivateQuery(WithoutRows):
         partitions
             Into how many parts the people are divided, one being counted after the other: more parts take less
             memory and more time. None: a part for every 2**24 rows, which are counted first.
+        fresh
+            Whether to draw and pay anew where the budget keeps an answer to this question: see `dataset` of
+            `dp_polars.protect`.
 
         Returns
         -------
@@ -160,7 +164,8 @@ class PrivateQuery(WithoutRows):
         if not isinstance(engine, str) or engine not in _ENGINES:
             msg = f"engine must be one of {_ENGINES}, got {given(engine)}."
             raise ValueError(msg)
-        return release_by(self, self._source_of(frame).by_polars(engine, partitions), ranges=ranges)
+        made = self._source_of(frame).by_polars(engine, partitions)
+        return release_by(self, made, ranges=ranges, fresh=fresh)
 
     def collect(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
         """Refuse: a collected query looks repeatable, and each release is one."""
@@ -175,6 +180,7 @@ class PrivateQuery(WithoutRows):
         ranges: bool = False,
         engine: EngineType = "auto",
         partitions: int | None = None,
+        fresh: bool = False,
     ) -> None:
         """Release once into a Parquet file that carries its claim: `read_claim` reads it back.
 
@@ -184,7 +190,7 @@ class PrivateQuery(WithoutRows):
         ----------
         path
             The file.
-        frame, ranges, engine, partitions
+        frame, ranges, engine, partitions, fresh
             As for `release`.
         """
         from pyarrow import parquet
@@ -198,7 +204,8 @@ class PrivateQuery(WithoutRows):
         claim = json.dumps(self._claim()).encode()
         try:
             with temporary.open("xb") as file:
-                table = self.release(frame, ranges=ranges, engine=engine, partitions=partitions).to_arrow()
+                released = self.release(frame, ranges=ranges, engine=engine, partitions=partitions, fresh=fresh)
+                table = released.to_arrow()
                 table = table.replace_schema_metadata({**(table.schema.metadata or {}), _CLAIM_KEY: claim})
                 parquet.write_table(table, file)
                 file.flush()

@@ -32,6 +32,10 @@ class Expressions:
     expressions: tuple[pl.Expr, ...]
     call: str = ""
 
+    def parts(self, names: Sequence[str]) -> tuple[object, ...]:  # noqa: ARG002
+        """Return all that decides what the step does to columns of these names."""
+        return self.method, self.call, *self.expressions
+
     def apply(self, rows: pl.LazyFrame, unit: str | None) -> pl.LazyFrame:
         """Return the rows after this step; an error where it is not row by row, or touches the privacy unit."""
         schema, call = rows.collect_schema(), self.call or self.method
@@ -63,6 +67,10 @@ class EachColumn:
     method: str
     columns: tuple[tuple[SelectorType, tuple[Any, ...]], ...]
 
+    def parts(self, names: Sequence[str]) -> tuple[object, ...]:  # noqa: ARG002
+        """Return all that decides what the step does to columns of these names."""
+        return self.method, *(getattr(columns.as_expr(), self.method)(*given) for columns, given in self.columns)
+
     def apply(self, rows: pl.LazyFrame, unit: str | None) -> pl.LazyFrame:
         """Return the rows after this step. Of a column that is selected twice, the last counts."""
         frame, exprs = pl.LazyFrame(schema=rows.collect_schema()), {}
@@ -79,10 +87,16 @@ class Rename:
     mapping: Mapping[str, str] | Callable[[str], str]
     strict: bool
 
+    def parts(self, names: Sequence[str]) -> tuple[object, ...]:
+        """Return all that decides what the step does to columns of these names."""
+        return self.strict, *self._renamed(names).items()
+
+    def _renamed(self, names: Sequence[str]) -> Mapping[str, str]:
+        return {name: self.mapping(name) for name in names} if callable(self.mapping) else self.mapping
+
     def apply(self, rows: pl.LazyFrame, unit: str | None) -> pl.LazyFrame:
         """Return the rows after this step; an error where the privacy unit's name goes, or comes twice."""
-        names = rows.collect_schema().names()
-        mapping = {name: self.mapping(name) for name in names} if callable(self.mapping) else self.mapping
+        mapping = self._renamed(rows.collect_schema().names())
         if any((old == unit) != (new == unit) for old, new in mapping.items()):
             msg = (
                 f"rename: the privacy unit {unit!r} must keep its name, and no other column may have it.\n\n"
@@ -102,6 +116,10 @@ class Join:
     left_on: tuple[str, ...]
     right_on: tuple[str, ...]
     how: JoinHow
+
+    def parts(self, names: Sequence[str]) -> tuple[object, ...]:  # noqa: ARG002
+        """Return all that decides what the step does to columns of these names."""
+        return self.public, self.left_on, self.right_on, self.how
 
     def apply(self, rows: pl.LazyFrame, unit: str | None) -> pl.LazyFrame:
         """Return the rows after this step."""
@@ -123,14 +141,23 @@ Step: TypeAlias = "Expressions | EachColumn | Join | Rename"
 
 @dataclass(frozen=True)
 class Recipe:
-    """Who is protected and how, and the row-by-row steps so far."""
+    """Who is protected and how, the row-by-row steps so far, and the name of the data whose answers are kept."""
 
     protection: Protection
     steps: tuple[Step, ...] = ()
+    dataset: str | None = None
 
     def then(self, step: Step) -> Recipe:
         """Return the recipe with one more step."""
         return replace(self, steps=(*self.steps, step))
+
+    def parts(self, frame: pl.LazyFrame) -> list[tuple[object, ...]]:
+        """Return all that decides what the steps do to a frame of such columns, step by step."""
+        parts = []
+        for step in self.steps:
+            parts.append((type(step).__name__, *step.parts(frame.collect_schema().names())))
+            frame = step.apply(frame, self.protection.privacy_unit)
+        return parts
 
     def rows(self, frame: pl.LazyFrame) -> pl.LazyFrame:
         """Return the rows of `frame` after all steps, each proved on the columns that are there."""

@@ -1,30 +1,37 @@
-"""The release of a private query, in the one order that keeps the promise: type, charge, run, shield, draw."""
+"""The release of a private query, in the one order that keeps the promise: type, charge, run, shield, draw, keep."""
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import polars as pl
 
 from dp_polars._engines.contract import Engine, Output, Released, Tally, UnreadableError, Work, names_of_ends
 from dp_polars._frames import group_keys
-from dp_polars._queries.query import Question
+from dp_polars._frames.questions import question_of
+from dp_polars._queries.query import Asked
 from dp_polars._rowwise.gate import row_by_row
 
 if TYPE_CHECKING:
     from dp_polars._accounting.budgets import Budget
+    from dp_polars._accounting.kept import Question
     from dp_polars._engines.contract import KeyWork
     from dp_polars._frames.query import PrivateQuery
 
-Asked = TypeVar("Asked", bound=Question, covariant=True)
+AskedT = TypeVar("AskedT", bound=Asked, covariant=True)
 
 _FAILED = (
     "The release failed while the engine ran on the private rows. Its message may hold values of them and is not "
     "shown; what was charged stays charged.\n\n"
     "Hint: run the same steps on public or made rows of the same types to see what fails."
 )
+
+
+_log = logging.getLogger("dp_polars")
 
 
 class ReleaseError(RuntimeError):
@@ -35,18 +42,26 @@ class ReleaseError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Ask(Generic[Asked]):
+class Ask(Generic[AskedT]):
     """One output of a private query: its name, the columns that are asked about, and what is asked."""
 
     name: str
     columns: tuple[pl.Expr, ...]
-    query: Asked
+    query: AskedT
 
 
 def release_by(
-    query: PrivateQuery, engine: Engine[Released], budget: Budget | None = None, *, ranges: bool = False
+    query: PrivateQuery,
+    engine: Engine[Released],
+    budget: Budget | None = None,
+    *,
+    ranges: bool = False,
+    fresh: bool = False,
 ) -> Released:
     """Release all outputs once by an engine, charged to the query's own budget, or the one given, before a row is read.
+
+    Where the data set has a name, the answer that the budget keeps to the same question is returned instead, and
+    nothing is charged; unless it is asked `fresh`.
 
     Raises
     ------
@@ -59,8 +74,15 @@ def release_by(
     """
     released: Released | None = None
     work: Work | KeyWork | None = None
+    question = None
+    budget = query._budget if budget is None else budget
     with suppress(UnreadableError):  # that it failed says something of the rows, so it is paid for
         work = query._bound_to(engine, ranges=ranges)
+    if work is not None and budget is not None and query._recipe.dataset is not None:
+        question = question_of(query, engine, work, query._recipe.dataset)
+        kept = None if fresh else _kept(question, engine, budget)
+        if kept is not None:
+            return kept
     _charge(query, budget)
     try:
         if work is not None:
@@ -69,7 +91,31 @@ def release_by(
         released = None
     if released is None:  # raised here, where no exception with private values is its context
         raise ReleaseError
+    if question is not None and budget is not None:
+        _keep(question, released, engine, budget)
     return released
+
+
+def _kept(question: Question, engine: Engine[Released], budget: Budget) -> Released | None:
+    """Return the answer that the budget keeps, and say so; None if there is none."""
+    found = budget.kept(question)
+    if found is None:
+        return None
+    answer, packed = found
+    drawn = datetime.fromtimestamp(answer.microseconds // 10**6, timezone.utc).date()
+    _log.info(
+        "The answer of %s about %r is returned once more, from %s: nothing is charged. release(fresh=True) draws anew.",
+        *(drawn, question.dataset, budget.path),
+    )
+    return engine.unpacked(packed)
+
+
+def _keep(question: Question, released: Released, engine: Engine[Released], budget: Budget) -> None:
+    """Keep what is charged and drawn. If that fails it is released all the same, and charged when it is asked again."""
+    try:
+        budget.keep(question, engine.packed(released))
+    except Exception:
+        _log.warning("The answer about %r could not be kept: asked again, it is charged again.", question.dataset)
 
 
 def bind(query: PrivateQuery, engine: Engine[Released], *, ranges: bool = False) -> Work:
@@ -146,7 +192,6 @@ def refuse_expressions(query: PrivateQuery, engine: Engine[Released]) -> None:
 
 
 def _charge(query: PrivateQuery, budget: Budget | None) -> None:
-    budget = query._budget if budget is None else budget
     if budget is not None:
         budget.charge(
             [(f"{ask.name}: {ask.query}", ask.query.claim) for ask in query.asks],

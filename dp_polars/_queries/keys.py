@@ -18,7 +18,7 @@ from dp_polars._mechanisms.key_selection import (
     threshold_for,
 )
 from dp_polars._numeric import column_types
-from dp_polars._queries.query import Question
+from dp_polars._queries.query import Asked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ COUNT = "count"
 
 
 @dataclass(frozen=True)
-class KeysThatAreThere(Question):
+class KeysThatAreThere(Asked):
     """The keys in some columns that enough people have: combinations of values, none of them null.
 
     Parameters

@@ -49,7 +49,7 @@ class Answers(NamedTuple):
     ends: Callable[[], tuple[pl.Series, pl.Series]] | None = None
 
 
-class Question(ABC):
+class Asked(ABC):
     """What is asked, with its privacy claim."""
 
     claim: Claim
@@ -63,7 +63,7 @@ class Question(ABC):
         return replace(self, claim=claim)  # type: ignore[type-var]  # every question is a dataclass
 
 
-class Query(Question):
+class Query(Asked):
     """One question about columns: one answer for each group."""
 
     @property

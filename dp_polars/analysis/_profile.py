@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from dp_polars._accounting.claims import Claim, Mechanism, check_delta, check_mechanism, laplace_rho
+from dp_polars._accounting.claims import Claim, Mechanism, check_delta, check_mechanism
 from dp_polars._accounting.conversions import beside, float_above, pure_epsilon, zcdp_delta, zcdp_epsilon
+from dp_polars._accounting.costs import bounded_range_rho, laplace_rho
 from dp_polars._numeric.extras import require
 from dp_polars._numeric.intervals import ball, precision
 from dp_polars._numeric.numbers import Number, as_fraction, float_up, given, positive_fraction, positive_int
@@ -179,7 +180,7 @@ def _rho_of(mechanism: Mechanism, loss: Fraction) -> Fraction:
         return loss
     if mechanism in _RESPONSES:
         return loss**2 / 2  # as of anything pure: Bun & Steinke 2016, arXiv 1605.02065, Proposition 1.4
-    return loss**2 / 8 if mechanism == "exponential" else laplace_rho(loss)
+    return bounded_range_rho(loss) if mechanism == "exponential" else laplace_rho(loss)
 
 
 def privacy_profile(epsilon: Number, mechanism: Mechanism | None = None) -> PrivacyProfile:
@@ -222,13 +223,14 @@ def compose(releases: Iterable[Release], *, delta: Number) -> float:
     Returns
     -------
     float
-        The smallest that any of three proofs gives: the sum of the pure losses; zCDP (Canonne, Kamath &
-        Steinke 2020, arXiv 2004.00010, Corollary 13), with rho = epsilon²/8 for the exponential mechanism,
-        epsilon + exp(−epsilon) − 1 for permute-and-flip and epsilon²/2 for discrete Laplace noise; and, for
-        delta from 1e-10 on, the privacy loss distributions of the dominating pairs, rounded up to a grid and
-        composed by Google's ``dp_accounting`` (extra ``accounting``): permute-and-flip as the Laplace mechanism
-        of the same epsilon, the exponential mechanism by its profile, discrete Laplace noise as randomized
-        response. With a discrete Gaussian among the releases, all compose by zCDP, and delta 0 gives infinity.
+        The smallest that any of three proofs gives: the sum of the pure losses; zCDP (Canonne, Kamath & Steinke 2020,
+        arXiv 2004.00010, Corollary 13), with a rho of y − 1 − ln y, y = epsilon/(exp(epsilon) − 1), for the exponential
+        mechanism (Harrison & Manurangsi 2026, arXiv 2510.25746), epsilon + exp(−epsilon) − 1 for permute-and-flip and
+        epsilon²/2 for discrete Laplace noise; and, for delta from 1e-10 on, the privacy loss distributions of the
+        dominating pairs, rounded up to a grid and composed by Google's ``dp_accounting`` (extra ``accounting``):
+        permute-and-flip as the Laplace mechanism of the same epsilon, the exponential mechanism by its profile,
+        discrete Laplace noise as randomized response. With a discrete Gaussian among the releases, all compose by
+        zCDP, and delta 0 gives infinity. Deltas that releases of keys spend are taken off `delta` first.
 
     Examples
     --------

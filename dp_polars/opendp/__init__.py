@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, Contributions, Loss, Mechanism, scaled_cost
+from dp_polars._accounting.claims import Claim, Contributions, Loss, Mechanism
+from dp_polars._accounting.costs import scaled_cost
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames.frame import protect
 from dp_polars._frames.query import PrivateQuery
@@ -102,8 +103,9 @@ def as_measurement(
     Notes
     -----
     At distance d, for rate λ, range R and T rows in all, in k full groups of m and one of r: epsilon is dλRT; rho is
-    d²(λR)²(km² + r²)/8 for the exponential mechanism (bounded range: Cesar & Rogers 2021) and kf(dλRm) + f(dλRr) for
-    permute-and-flip, f(x) = x + exp(−x) − 1, which has no bounded range (Ding et al. 2021, arXiv 2105.07260, Prop. 8).
+    kb(dλRm) + b(dλRr) for the exponential mechanism, b(x) = y − 1 − ln y with y = x/(exp(x) − 1) (bounded range:
+    Harrison & Manurangsi 2026, arXiv 2510.25746), and kf(dλRm) + f(dλRr) for permute-and-flip, which has no
+    bounded range, f(x) = x + exp(−x) − 1 (Ding et al. 2021, arXiv 2105.07260, Prop. 8).
 
     A loss such as 0.3 is 3/10 to this package and the float64 next to it, a hair less, to OpenDP. The measurement then
     runs at that hair less, so that exact splits of a budget fit.
@@ -198,7 +200,8 @@ def make_selection(
 ) -> Measurement:
     r"""Make a measurement that takes a vector of scores and selects the position of the highest one.
 
-    It has the parameters, the map and the law of OpenDP's `make_noisy_max`, and samples by this package.
+    It has the parameters and the law of OpenDP's `make_noisy_max`, and samples by this package. Its map is the same in
+    epsilon, and tighter in rho.
 
     Parameters
     ----------
@@ -217,7 +220,8 @@ def make_selection(
     -------
     opendp.mod.Measurement
         From a list or array of scores, at least one, to a position. Infinite scores count as the largest floats, as in
-        OpenDP. With R = d (monotonic) or 2d at distance d, the map is R/scale in epsilon and (R/scale)²/8 in rho.
+        OpenDP. With R = d (monotonic) or 2d at distance d, the map is x = R/scale in epsilon and y − 1 − ln y in rho,
+        y = x/(exp(x) − 1).
 
     Raises
     ------
@@ -228,7 +232,8 @@ def make_selection(
 
     Notes
     -----
-    McKenna & Sheldon 2020 (arXiv 2010.12603); Cesar & Rogers 2021.
+    McKenna & Sheldon 2020 (arXiv 2010.12603); Harrison & Manurangsi 2026 (arXiv 2510.25746). OpenDP's own map in rho is
+    x²/8, a little more.
 
     Examples
     --------

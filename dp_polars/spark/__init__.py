@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+import pyarrow as pa
 
 from dp_polars._engines.contract import Engine
 from dp_polars._frames.query import PrivateQuery
@@ -39,6 +40,7 @@ def release(
     budget: Budget | None = None,
     path: str | os.PathLike[str] | None = None,
     ranges: bool = False,
+    fresh: bool = False,
 ) -> DataFrame:
     """Release all outputs of a query once, from the rows of a Spark DataFrame, charged before a row is read.
 
@@ -62,6 +64,9 @@ def release(
         directory (`spark.sparkContext.setCheckpointDir`).
     ranges
         As for `PrivateQuery.release`: numbers come with the ends of their 95 % ranges, `NAME_low` and `NAME_high`.
+    fresh
+        As for `PrivateQuery.release`. An answer that the query's budget keeps (`dataset` of `dp_polars.protect`) goes
+        through the driver, and to `path` like a new one.
 
     Returns
     -------
@@ -81,7 +86,8 @@ def release(
         If the query or the frame is not as described, or there is no place for the answers. Nothing is charged then.
     """
     _check(query, frame, budget)
-    return release_by(query, _SparkEngine(frame, path, _only_counted(query)), budget, ranges=ranges)
+    engine = _SparkEngine(frame, path, _only_counted(query))
+    return release_by(query, engine, budget, ranges=ranges, fresh=fresh)
 
 
 def _check(query: object, frame: object, budget: Budget | None) -> None:
@@ -171,11 +177,29 @@ class _SparkEngine(Engine["DataFrame"]):
         """Run what `check_keys` has planned, once."""
         return self._run()
 
+    def packed(self, released: DataFrame) -> bytes:
+        """Return the answers as Arrow IPC."""
+        table = released.toArrow()
+        file = pa.BufferOutputStream()
+        with pa.ipc.new_stream(file, table.schema) as stream:
+            stream.write_table(table)
+        packed: bytes = file.getvalue().to_pybytes()
+        return packed
+
+    def unpacked(self, answer: bytes) -> DataFrame:
+        """Return answers that were kept, from disk."""
+        table = pa.ipc.open_stream(answer).read_all()
+        kept = self._frame.sparkSession.createDataFrame(table, schema=self._plan().schema)
+        return _published(kept, self._target)
+
     def _run(self) -> DataFrame:
+        return _published(self._plan(), self._target)
+
+    def _plan(self) -> DataFrame:
         if self._planned is None:
             msg = "unreachable: a release is planned before it runs"
             raise AssertionError(msg)
-        return _published(self._planned, self._target)
+        return self._planned
 
 
 def _kind(frame: DataFrame, answer: Answer, column: str | None) -> DataType:

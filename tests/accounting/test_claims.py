@@ -8,6 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import hypothesis.strategies as st
+import numpy as np
 import pytest
 from flint import arb, ctx, fmpq
 from hypothesis import given
@@ -19,9 +20,9 @@ from dp_polars._accounting.claims import (
     Loss,
     check_mechanism,
     check_relation,
-    laplace_rho,
-    scaled_cost,
 )
+from dp_polars._accounting.costs import bounded_range_rho, laplace_rho, scaled_cost, scaled_rate
+from dp_polars._numeric.numbers import as_fraction
 from tests.registry import MECHANISMS
 
 ONE = Contributions(1, 1)
@@ -44,10 +45,18 @@ def true_rho(mechanism, x, contributions):
     """Design §3, Grouping, as a ball of 400 digits and more: x is the rate times R."""
     k, m, r = contributions.full_groups, contributions.per_group, contributions.rest
     with ctx.workprec(4000):
-        if mechanism == "exponential":
-            return ball(x) ** 2 * (k * m**2 + r**2) / 8
-        full, rest = ball(x * m), ball(x * r)
-        return k * (full + (-full).exp() - 1) + rest + (-rest).exp() - 1
+        of_one = true_bounded_range_rho if mechanism == "exponential" else true_laplace_rho
+        return k * of_one(ball(x * m)) + (of_one(ball(x * r)) if r else 0)
+
+
+def true_laplace_rho(x):
+    return x + (-x).exp() - 1
+
+
+def true_bounded_range_rho(x):
+    """Return y − 1 − ln y for y = x/(exp(x) − 1)."""
+    kept = 1 - (-x).exp()
+    return x * (-x).exp() / kept - 1 - (x / kept).log() + x
 
 
 # Losses
@@ -122,15 +131,21 @@ def test_the_rate_of_zcdp_is_the_largest_that_the_loss_pays(loss, score_range, c
         assert true_rho(mechanism, x * (1 + HAIR), contributions) > ball(loss)
 
 
+def gaussian(rho, contributions=ONE, score_range=1):
+    return Claim(
+        Loss(Fraction(rho), "rho"), "discrete_gaussian", Fraction(score_range), contributions, "add_or_remove_one"
+    )
+
+
 def test_rational_roots_are_exact():
-    assert claim(Fraction(1, 2), "rho", "exponential").rate == 2
-    assert claim(Fraction(9, 200), "rho", "exponential", score_range=3).rate == Fraction(1, 5)
-    assert claim(Fraction(9, 8), "rho", "exponential", contributions=Contributions(3, 3)).rate == 1
-    assert claim(Fraction(5, 8), "rho", "exponential", contributions=Contributions(3, 2)).rate == 1
+    assert gaussian(2).rate == 2
+    assert gaussian(Fraction(9, 50), score_range=3).rate == Fraction(1, 5)
+    assert gaussian(Fraction(9, 2), Contributions(3, 3)).rate == 1
+    assert gaussian(Fraction(5, 2), Contributions(3, 2)).rate == 1
 
 
 def test_irrational_roots_are_rounded_down():
-    rate = claim(Fraction(1, 4), "rho", "exponential").rate
+    rate = gaussian(1).rate
     assert rate**2 < 2 < (rate * (1 + HAIR)) ** 2
 
 
@@ -185,11 +200,11 @@ def test_the_cost_in_epsilon_is_exact(x, contributions, mechanism):
 
 @given(loss=positive, contributions=spreads)
 def test_a_rho_costs_more_epsilon_over_several_groups(loss, contributions):
-    # T·√(8·rho/(k·m² + r²)), not √(8·rho).
-    cost = claim(loss, "rho", "exponential", contributions=contributions).cost("epsilon")
-    t, squares = contributions.total, contributions.squares
-    assert cost**2 * squares <= 8 * loss * t**2 < (cost * (1 + HAIR)) ** 2 * squares
-    assert cost**2 * (1 + HAIR) ** 2 >= 8 * loss
+    made = claim(loss, "rho", "exponential", contributions=contributions)
+    cost, t, squares = made.cost("epsilon"), contributions.total, contributions.squares
+    assert cost == made.rate * t
+    # More than T·√(8·rho/(k·m² + r²)), for the tight rho buys more, and so more than √(8·rho).
+    assert cost**2 * (1 + HAIR) ** 2 * squares > 8 * loss * t**2 >= 8 * loss * squares
 
 
 @given(
@@ -203,8 +218,6 @@ def test_the_cost_of_several_people(loss, distance, contributions, mechanism):
     assert made.cost("epsilon", distance) == loss * distance
     x = made.rate * made.score_range
     assert made.cost("rho", distance) == scaled_cost("rho", mechanism, x * distance, contributions)
-    if mechanism == "exponential":
-        assert made.cost("rho", distance) == made.cost("rho") * distance**2
     assert made.cost("rho", distance) <= made.cost("rho") * max(distance, distance**2) * (1 + HAIR)
 
 
@@ -217,16 +230,76 @@ def test_rho_of_permute_and_flip_between_its_bounds():
     assert laplace_rho(Fraction(0)) == 0
     for x in (Fraction(1, 10**300), Fraction(1, 7), Fraction(1), Fraction(6), Fraction(10**50)):
         assert max(x**2 / 2 - x**3 / 6, x - 1) < laplace_rho(x) <= min(x**2 / 2, x) * (1 + HAIR)
-    # Above epsilon²/8, which is false for it, up to rho = 5.83 (docs/paper.md).
-    assert laplace_rho(Fraction(682, 100)) > Fraction(682, 100) ** 2 / 8
-    assert laplace_rho(Fraction(684, 100)) < Fraction(684, 100) ** 2 / 8
+        # What holds of bounded range is false for it, everywhere.
+        assert laplace_rho(x) > bounded_range_rho(x) or x == 10**50
+    assert laplace_rho(Fraction(2)) > Fraction(2) ** 2 / 8
 
 
 def test_costs_are_short_numbers():
     # Ledgers keep them for ever.
     for x in (Fraction(1, 3), Fraction(1, 10**200), Fraction(10**9, 7)):
         assert laplace_rho(x).numerator.bit_length() <= 100
-    assert claim(Fraction(1, 3), "rho", "permute_and_flip").rate.numerator.bit_length() <= 100
+        assert bounded_range_rho(x).numerator.bit_length() <= max(100, (x**2 / 8).numerator.bit_length())
+    for mechanism in MECHANISMS:
+        assert claim(Fraction(1, 3), "rho", mechanism).rate.numerator.bit_length() <= 100
+
+
+# Bounded range: the tight rho
+
+
+def test_the_tight_rho_of_bounded_range_at_known_points():
+    # Design §3, from arXiv 2510.25746.
+    for eta, known in ((1, 0.12330), (4, 1.670), (8, 4.92)):
+        assert float(bounded_range_rho(Fraction(eta))) == pytest.approx(known, rel=1e-3)
+    assert bounded_range_rho(Fraction(0)) == 0
+
+
+@given(st.one_of(positive, extreme))
+def test_the_tight_rho_is_below_an_eighth_of_the_square_and_above_the_truth(x):
+    rho = bounded_range_rho(x)
+    with ctx.workprec(6000):
+        truth = true_bounded_range_rho(ball(x))
+        assert not ball(rho) < truth
+        assert ball(rho) * ball(1 - HAIR) < truth
+    assert x**2 / 8 * (1 - x**2 / 72) <= rho <= min(x**2 / 8, x * (1 + HAIR))
+
+
+@given(x=st.one_of(positive, extreme), factor=st.fractions(1, 2))
+def test_the_tight_rho_grows_and_is_convex(x, factor):
+    rho, more, twice = (bounded_range_rho(x * by) for by in (Fraction(1), factor, Fraction(2)))
+    assert rho <= more <= twice
+    between = (2 - factor) * rho + (factor - 1) * twice
+    assert more <= between * (1 + HAIR)
+
+
+@pytest.mark.parametrize("eta", [0.01, 0.3, 1, 3, 8, 16])
+def test_the_tight_rho_is_the_supremum_over_orders_and_pairs(eta):
+    # Two answers whose probabilities change by the factors exp(t) and exp(t − η): the extreme points of bounded range.
+    t = np.linspace(0, eta, 4001)[1:-1]
+    log_q, log_rest = np.log(np.expm1(eta - t) / np.expm1(eta)), np.log(np.expm1(t) / np.expm1(eta)) + eta - t
+    above_one = np.geomspace(1e-4, 300, 150)[:, None]
+    renyi = np.logaddexp(log_q + (1 + above_one) * t, log_rest + (1 + above_one) * (t - eta)) / above_one
+    largest = float((renyi / (1 + above_one)).max())
+    rho = float(bounded_range_rho(as_fraction("eta", eta)))
+    assert largest <= rho * (1 + 1e-9)
+    assert largest >= rho * (1 - 1e-3)
+    assert largest < eta**2 / 8
+
+
+@given(rho=st.one_of(positive, extreme), contributions=spreads, mechanism=st.sampled_from(MECHANISMS))
+def test_a_rate_and_back_is_never_over_budget(rho, contributions, mechanism):
+    x = scaled_rate("rho", mechanism, rho, contributions)
+    spent = scaled_cost("rho", mechanism, x, contributions)
+    assert rho * (1 - HAIR) <= spent <= rho
+    assert scaled_cost("rho", mechanism, x * (1 + HAIR), contributions) > rho
+    more = scaled_rate("rho", mechanism, rho * 2, contributions)
+    assert x < more <= 2 * x * (1 + HAIR) + 2 * rho / contributions.total  # a root at first, a line in the end
+
+
+def test_equal_rho_gives_the_exponential_mechanism_the_larger_rate():
+    for rho in (Fraction(1, 10**9), Fraction(1, 10), Fraction(1), Fraction(6), Fraction(1000)):
+        rates = {mechanism: claim(rho, "rho", mechanism).rate for mechanism in MECHANISMS}
+        assert rates["exponential"] > rates["permute_and_flip"]
 
 
 # However a claim is made, its rate is what its loss pays for.

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from dp_polars import analysis
+from tests.reference import bounded_range_rho
 from tests.registry import MECHANISMS
 
 COMPARABLE = [*MECHANISMS, "report_noisy_max_laplace"]
@@ -50,7 +51,8 @@ def test_accuracy_is_the_bound_solved_for_the_error():
     assert analysis.accuracy(100, **options) == pytest.approx(math.log(99 / 0.02) / (0.5 / 6))
     assert analysis.accuracy(100, monotonic=True, **options) == pytest.approx(math.log(99 / 0.02) / (0.5 / 3))
     assert analysis.accuracy(100, mechanism="exponential", **options) == pytest.approx(math.log(100 / 0.01) / (0.5 / 6))
-    assert analysis.accuracy(100, rho=0.5, beta=0.01) == pytest.approx(math.log(100 / 0.01) / 1)
+    rho = bounded_range_rho(2)  # of rate 1 for R = 2
+    assert analysis.accuracy(100, rho=rho, beta=0.01) == pytest.approx(math.log(100 / 0.01) / 1)
     assert analysis.accuracy(10**9, epsilon=1) == pytest.approx(2 * math.log((10**9 - 1) / 0.1))
 
 
@@ -119,8 +121,8 @@ def test_loss_for_uses_the_mechanism_of_the_unit():
     assert flip < analysis.loss_for(**goal, mechanism="exponential")
     rho = analysis.loss_for(**goal, unit="rho")
     assert rho == analysis.loss_for(**goal, unit="rho", mechanism="exponential")
-    # rho = epsilon²/8 at the same rate
-    assert math.sqrt(8 * rho) == pytest.approx(analysis.loss_for(**goal, mechanism="exponential"), rel=1e-12)
+    # At the same rate.
+    assert rho == pytest.approx(float(bounded_range_rho(analysis.loss_for(**goal, mechanism="exponential"))), rel=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -613,6 +613,27 @@ class Conformance:
             release_by(self.query(), self.make(visits(), Noting(notes)), budget)
         assert not notes.exists()
 
+    def test_a_kept_answer_is_what_was_released(self, tmp_path, notes):
+        budget = dpp.Budget(epsilon=3, path=tmp_path / "ledger.db")
+        exprs = [dpp.median("price", range(11), epsilon=0.5), dpp.mode("flavour", FLAVOURS, epsilon=0.25, too_few=3)]
+        numbers = [
+            dpp.count("price", epsilon=0.125).alias("n"),
+            dpp.mean("price", 0, 10, step=0.5, epsilon=0.125).alias("mean"),
+        ]
+        frame = dpp.protect("p", max_rows=3, budget=budget, dataset="visits").group_by(GROUPS)
+        query = frame.agg(*exprs, *numbers, dpp.value_counts("flavour", FLAVOURS, epsilon=0.25).alias("all"))
+        keys = ["ward", "year"]
+        first = self.to_polars(release_by(query, self.make(visits()), ranges=True)).sort(keys)
+        assert notes.exists() is False
+        again = self.to_polars(release_by(query, self.make(visits(), Noting(notes)), ranges=True)).sort(keys)
+        assert again.equals(first)
+        assert again.schema == first.schema
+        assert not notes.exists()
+        assert budget.spent == 1.25
+        release_by(query, self.make(visits(), Noting(notes)), ranges=True, fresh=True)
+        assert budget.spent == 2.5
+        assert notes.exists()
+
     def test_every_group_is_drawn_once_for_each_output(self, tmp_path):
         log = tmp_path / "draws"
         query = revealing(protected(GROUPS, max_rows=3).agg(*BOTH), log)

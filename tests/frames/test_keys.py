@@ -51,12 +51,12 @@ def test_released_keys_go_into_the_next_question(visits):
 
 
 def test_noisy_numbers_come_along(visits):
-    released = visits.dp.protect("patient", max_groups=1).keys("town", rho=1, delta=1e-6, counts=True).release()
+    released = visits.dp.protect("patient", max_groups=1).keys("town", rho=0.1, delta=1e-6, counts=True).release()
     assert released.schema == {"town": pl.String(), "count": pl.Int64()}
     found = dict(released.rows())
     assert set(found) == {"Bern", "Olten"}
-    assert abs(found["Bern"] - 150) < 12
-    assert abs(found["Olten"] - 145) < 12
+    assert abs(found["Bern"] - 150) < 20
+    assert abs(found["Olten"] - 145) < 20
 
 
 def test_without_a_privacy_unit_rows_are_people(visits):

@@ -132,7 +132,9 @@ def test_odometer_in_zcdp():
     odometer = make_fully_adaptive_composition(frame_domain(), SPACE, zero_concentrated_divergence())
     ask = odometer(FRAME)
     check_answers(ask(mode(rho=0.25)), ask(median(rho=0.5)))
-    assert [ask.privacy_loss(d) for d in (1, 2)] == [0.75, 3.0]
+    one, two = (ask.privacy_loss(d) for d in (1, 2))
+    assert one == 0.75
+    assert 2.8 < two < 3.0  # a little less than four times as much
 
 
 def test_one_filter_for_our_mode_their_count_and_our_median():

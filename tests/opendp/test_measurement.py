@@ -71,7 +71,8 @@ def true_cost(unit, mechanism, x, T, m):
     k, r = divmod(T, m)
     if unit == "epsilon":
         return x * T
-    return x**2 * (k * m**2 + r**2) / 8 if mechanism == "exponential" else k * f(x * m) + f(x * r)
+    of_one = reference.bounded_range_rho if mechanism == "exponential" else f
+    return k * of_one(x * m) + of_one(x * r)
 
 
 def assert_rounded_up(value, exact):
@@ -122,11 +123,14 @@ def test_outputs_add_up():
     query = frame.agg(median(epsilon=0.25), mode(epsilon=0.5), other=mode(epsilon=0.125))
     assert as_measurement(query).map(3) == 3 * 0.875
     mixed = frame.agg(median(epsilon=0.25), mode(rho=0.5))
-    # A person is in two groups: λ² · 2/8 = rho = 1/2, and epsilon = 2λ.
+    # A person is in two groups: each has half of the rho, and epsilon = 2λ.
     assert as_measurement(mixed).output_measure == max_divergence()
-    assert as_measurement(mixed).map(1) == pytest.approx(0.25 + 2 * math.sqrt(2), rel=1e-15)
+    rate = mixed.asks[1].query.claim.rate
+    assert reference.bounded_range_rho(rate) == pytest.approx(0.25, rel=1e-25)
+    assert as_measurement(mixed).map(1) == pytest.approx(0.25 + 2 * float(rate), rel=1e-15)
     rho = as_measurement(frame.agg(median(rho=0.25), mode(rho=0.5)))
-    assert (rho.output_measure, rho.map(1), rho.map(2)) == (zero_concentrated_divergence(), 0.75, 3.0)
+    assert (rho.output_measure, rho.map(1)) == (zero_concentrated_divergence(), 0.75)
+    assert 2.8 < rho.map(2) < 3.0
 
 
 @pytest.mark.parametrize("loss", [0.1, 0.2, 0.3, 0.7, 1 / 3, Fraction(1, 3), 1e-3])
@@ -189,7 +193,7 @@ def test_the_law_is_the_exact_one(unit, what, person):
 
     def draw(factor):
         x = rate * factor * score_range
-        loss = {"epsilon": x} if unit == "epsilon" else {"rho": x**2 / 8}
+        loss = {"epsilon": x} if unit == "epsilon" else {"rho": reference.bounded_range_rho(x, digits=20)}
         protected = dpp.protect(person, max_rows=None if person is None else 1).group_by({"g": range(groups)})
         measurement = as_measurement(protected.agg(ASKED[what](**loss)))
         assert measurement.output_measure == MEASURES[unit]()
@@ -208,8 +212,14 @@ def test_law_and_map_are_those_of_noisy_max_over_the_scores(unit, what):
     theirs = make_noisy_max(*space, MEASURES[unit](), scale=2.0)
     assert fits(tally([theirs(SCORES[what]) for _ in range(2_000)], law), law)
     x = 0.5 if what == "mode" else 1.0
-    ours = as_measurement(ASKED[what](**({"epsilon": x} if unit == "epsilon" else {"rho": x**2 / 8})))
-    assert [ours.map(d) for d in range(5)] == [theirs.map(d) for d in range(5)]
+    rho = Fraction(float(reference.bounded_range_rho(x)))
+    ours = as_measurement(ASKED[what](**({"epsilon": x} if unit == "epsilon" else {"rho": rho})))
+    if unit == "epsilon":
+        assert [ours.map(d) for d in range(5)] == [theirs.map(d) for d in range(5)]
+    else:  # theirs is x²/8
+        tight = [float(reference.bounded_range_rho(x * d)) for d in range(5)]
+        assert [ours.map(d) for d in range(5)] == pytest.approx(tight, rel=1e-12)
+        assert all(ours.map(d) < theirs.map(d) == (x * d) ** 2 / 8 for d in range(1, 5))
 
 
 def test_what_comes_out_is_the_release():
@@ -240,7 +250,7 @@ def test_all_outputs_keep_their_shares_of_another_loss():
     measurement = make_private_query(frame_domain(), symmetric_distance(), query, 0.25)
     assert [measurement.map(d) for d in range(4)] == [0, 0.25, 0.5, 0.75]
     alone = make_private_query(frame_domain(), symmetric_distance(), median(rho=1), 0.25, max_divergence())
-    assert alone.map(1) == pytest.approx(math.sqrt(2), rel=1e-15)
+    assert reference.bounded_range_rho(alone.map(1)) == pytest.approx(0.25, rel=1e-15)
 
 
 REFUSED = {

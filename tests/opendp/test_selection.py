@@ -72,11 +72,13 @@ def test_the_map_is_exact_and_never_above_that_of_noisy_max(measure, monotonic, 
     ours, theirs = (make(*space(T, monotonic), measure(), scale) for make in (make_selection, make_noisy_max))
     for d in distances:
         x = Fraction(d) * (1 if monotonic else 2) / Fraction(str(scale))
-        exact = x if measure is max_divergence else x**2 / 8
-        assert Fraction(ours.map(d)) >= exact
-        assert d == 0 or Fraction(math.nextafter(ours.map(d), 0)) < exact
-        # Theirs rounds up at every step (and takes a scale of 0.1 as the float64 next to it).
-        assert ours.map(d) * (1 - 1e-15) <= theirs.map(d) <= ours.map(d) * (1 + 1e-15)
+        exact = x if measure is max_divergence else reference.bounded_range_rho(x)
+        assert Fraction(ours.map(d)) >= exact * (1 - Fraction(1, 10**50))
+        assert d == 0 or Fraction(math.nextafter(ours.map(d), 0)) < exact * (1 + Fraction(1, 2**90))
+        # Theirs rounds up at every step (and takes a scale of 0.1 as the float64 next to it); its rho is x²/8.
+        assert ours.map(d) * (1 - 1e-15) <= theirs.map(d)
+        if measure is max_divergence:
+            assert theirs.map(d) <= ours.map(d) * (1 + 1e-15)
         assert ours.check(d, theirs.map(d) * (1 + 1e-15))
 
 

@@ -10,7 +10,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_polars._accounting.claims import Claim, Contributions, Loss, laplace_rho
+from dp_polars._accounting.claims import Claim, Contributions, Loss
+from dp_polars._accounting.costs import laplace_rho
 from dp_polars._mechanisms.racing import Winners
 from dp_polars._queries import choices, drawing
 from dp_polars._queries.drawing import Draw

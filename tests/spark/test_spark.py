@@ -755,6 +755,24 @@ def release_logged(spark, tmp_path, pause, *, to_file, disturb=None):
     return len(drawn) - groups
 
 
+def test_a_kept_answer_goes_where_a_new_one_goes(spark, tmp_path):
+    frame = spark.createDataFrame(pa.table({"p": pa.array(range(60)), "g": pa.array([1, 2] * 30), "x": [3.5] * 60}))
+    budget = dpp.Budget(epsilon=1, path=tmp_path / "ledger.db")
+    grouped = dpp.protect("p", max_rows=1, budget=budget, dataset="visits").group_by({"g": [1, 2, 3]})
+    query = grouped.agg(x=dpp.median("x", FINE, epsilon=0.25), n=dpp.len(epsilon=0.25))
+    first = dp_polars.spark.release(query, frame, path=tmp_path / "one")
+    again = dp_polars.spark.release(query, frame, path=tmp_path / "two")
+    checkpoint = dp_polars.spark.release(query, frame)
+    assert again.schema == checkpoint.schema == first.schema
+    expected = to_polars(first).sort("g")
+    for one in (to_polars(again), to_polars(checkpoint), pl.read_parquet(tmp_path / "two" / "*.parquet")):
+        assert one.sort("g").equals(expected)
+    assert budget.spent == 0.5
+    assert not to_polars(dp_polars.spark.release(query, frame, fresh=True)).sort("g").equals(expected)
+    assert budget.spent == 1
+    assert budget.answers().height == 2
+
+
 @pytest.mark.parametrize("to_file", [True, False])
 def test_an_undisturbed_release_draws_each_group_once(spark, tmp_path, to_file):
     assert release_logged(spark, tmp_path, 0, to_file=to_file) == 0

@@ -51,7 +51,8 @@ def test_one_draw_for_each_row_of_scores(case, unit):
         claim = {"sensitivity": sensitivity, "monotonic": monotonic}
         if unit == "permute_and_flip":
             return permute_and_flip(rows, epsilon=epsilon * factor, **claim)
-        loss = {"epsilon": epsilon * factor} if unit == "epsilon" else {"rho": (epsilon * factor) ** 2 / 8}
+        x = epsilon * factor
+        loss = {"epsilon": x} if unit == "epsilon" else {"rho": reference.bounded_range_rho(x, digits=20)}
         return exponential_mechanism(rows, **loss, **claim)
 
     controls = CONTROLS if case != "denormal floats" else ()  # gaps of 2**-72: as good as flat

@@ -1,0 +1,55 @@
+"""The arguments of a budget, checked."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dp_polars._accounting.claims import check_delta
+from dp_polars._accounting.locks import lock
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+# Names of budgets in memory, for as long as the process lives: their objects may be gone.
+_taken: set[str] = set()
+
+
+def take_name(name: str | None) -> None:
+    """Give a budget in memory its name; refuse one that a budget in memory had before."""
+    with lock:
+        if name in _taken:
+            msg = (
+                f"a Budget without a path must have a name that none had before in this process, got {name!r} again: "
+                "what the other has spent would be forgotten, as where a cell of a notebook runs again.\n\n"
+                "Hint: give it a path, which keeps what was spent."
+            )
+            raise ValueError(msg)
+        if name is not None:
+            _taken.add(name)
+
+
+def total_delta(delta: object) -> Fraction:
+    """Return the delta of a budget, above 0 and below 1."""
+    checked = check_delta(delta)
+    if not checked > 0:
+        msg = (
+            f"delta must be greater than 0 and below 1, got {delta!r}.\n\n"
+            "Hint: leave it out of a budget whose releases spend none."
+        )
+        raise ValueError(msg)
+    return checked
+
+
+def absolute(path: str | os.PathLike[str]) -> Path:
+    """Return where a ledger lies, in a folder that is there."""
+    given = os.fspath(path)
+    if not isinstance(given, str):
+        msg = f"path must be a string or a path-like object of strings, got {path!r}."
+        raise TypeError(msg)
+    folder = Path(given).parent
+    if not folder.is_dir():
+        msg = f"path must be in a folder that is there, got {given!r}.\n\nHint: make the folder first."
+        raise FileNotFoundError(msg)
+    return folder.resolve() / Path(given).name

@@ -1,0 +1,106 @@
+"""The canonical text of a question: two questions that have one text have answers of one law on the same rows.
+
+A release hands its `Work` to an engine, and nothing else. So the text holds every field of it, however deep, beside
+the row-by-row steps, the kind of engine and the versions. What is long or binary stands there as a digest. What can't
+be written down is refused: a question that hides something must not share the answer of another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import fields, is_dataclass
+from fractions import Fraction
+from functools import cached_property
+from importlib import import_module
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from dp_polars._accounting.kept import Question
+
+if TYPE_CHECKING:
+    from dp_polars._engines.contract import Engine
+    from dp_polars._frames.query import PrivateQuery
+
+
+def question_of(query: PrivateQuery, engine: Engine[Any], work: object, dataset: str) -> Question:
+    """Return what is asked of a data set, in words and as a text.
+
+    Raises
+    ------
+    TypeError
+        If the question holds something that has no text.
+    """
+    # An engine that runs no expressions has no steps, and the types of its columns stand in the work.
+    given = pl.LazyFrame(schema=engine.schema(()) if engine.runs_expressions else {})
+    parts = {
+        "dp_polars": import_module("dp_polars").__version__,
+        "polars": pl.__version__,
+        "engine": _kind(engine),
+        "dataset": dataset,
+        "query": _kind(query),
+        "protection": _written(query.protection),
+        "columns": _written(given.collect_schema()),
+        "steps": _written(query._recipe.parts(given)),
+        "work": _written(work, but="rows"),
+    }
+    words = ", ".join(f"{ask.name}: {ask.query}" for ask in query.asks)
+    loss = f"{query.loss}, delta={float(query.delta)!r}" if query.delta else str(query.loss)
+    return Question(dataset, words, loss, json.dumps(parts))
+
+
+def _written(value: object, but: str = "") -> Any:  # noqa: ANN401  # what JSON takes
+    """Return a value as lists of strings, each with its kind, so that no two values are written alike."""
+    kind = _kind(value)
+    if value is None or isinstance(value, (bool, str)):
+        return [kind, value]
+    if isinstance(value, (int, Fraction)):
+        return [kind, str(value)]
+    if isinstance(value, float):
+        return [kind, value.hex()]
+    if isinstance(value, (tuple, list)):
+        return [kind, [_written(one) for one in value]]
+    if isinstance(value, pl.DataType):
+        return ["type", str(value), _digest(pl.LazyFrame(schema={"": value}).serialize())]
+    if isinstance(value, pl.Schema):
+        return [kind, [[name, _written(dtype)] for name, dtype in value.items()]]
+    if isinstance(value, pl.Expr):
+        return [kind, _digest(value.meta.serialize())]
+    if isinstance(value, pl.Series):
+        return [kind, value.name, len(value), _written(value.dtype), _digest(_ipc(value.alias("").to_frame()))]
+    if isinstance(value, pl.DataFrame):
+        return [kind, value.height, _written(value.schema), _digest(_ipc(value))]
+    if is_dataclass(value) and not isinstance(value, type) and not _hidden(value):
+        return [kind, [[each.name, _written(getattr(value, each.name))] for each in fields(value) if each.name != but]]
+    msg = (
+        f"a question whose answer is to be kept must consist of values that can be written down, got {kind}.\n\n"
+        "Hint: leave dataset out of protect; then nothing is kept."
+    )
+    raise TypeError(msg)
+
+
+def _hidden(value: Any) -> set[str]:  # noqa: ANN401  # a dataclass
+    """Return attributes that are no fields and do not follow from them."""
+    known = {each.name for each in fields(value)}
+    return {
+        name
+        for name in getattr(value, "__dict__", {})
+        if name not in known and not isinstance(getattr(type(value), name, None), cached_property)
+    }
+
+
+def _kind(value: object) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def _ipc(frame: pl.DataFrame) -> bytes:
+    """Return a frame as Arrow IPC, the same bytes however its values lie in memory."""
+    file = BytesIO()
+    frame.rechunk().write_ipc(file, compat_level=pl.CompatLevel.oldest())
+    return file.getvalue()
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,588 @@
+"""Answers that are kept: the same question is answered once more for nothing, and only the same question."""
+
+import copy
+import logging
+import pickle
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import dp_polars as dpp
+from dp_polars._accounting import kept
+from dp_polars._frames import release as release_module
+from dp_polars._frames.questions import _written, question_of
+from dp_polars._queries.choices import Mode
+
+ROWS = pl.DataFrame(
+    {
+        "p": [i // 2 for i in range(400)],
+        "ward": ["A", "B"] * 200,
+        "x": [i % 50 for i in range(400)],
+        "f": [i / 7 for i in range(400)],
+        "c": pl.Series(["u", "v"] * 200, dtype=pl.Categorical),
+        "e": pl.Series(["u", "v"] * 200, dtype=pl.Enum(["u", "v"])),
+        "t": [datetime(2026, 1, 1, tzinfo=timezone.utc) + timedelta(days=i) for i in range(400)],
+        "d": [date(2026, 1, 1) + timedelta(days=i % 30) for i in range(400)],
+        "m": pl.Series([Decimal(i) / 4 for i in range(400)], dtype=pl.Decimal(10, 2)),
+    }
+)
+WARDS = {"ward": ["A", "B", "C"]}
+X = pl.col("x")
+
+
+@pytest.fixture
+def budget(tmp_path):
+    return dpp.Budget(epsilon=100, path=tmp_path / "ledger.db")
+
+
+def median(**options):
+    return X.dp.median(range(50), **({"epsilon": 0.125} | options))
+
+
+def asked(budget, *exprs, rows=ROWS, steps=lambda frame: frame, keys=WARDS, dataset="visits", unit="p", **options):
+    frame = steps(rows.dp.protect(unit, budget=budget, dataset=dataset, **({"max_rows": 2} if unit else {}) | options))
+    grouped = frame if keys is None else frame.group_by(keys)
+    return grouped.agg(*(exprs or [median()]))
+
+
+# The same question
+
+
+def test_the_same_question_is_answered_once_more_for_nothing(budget, caplog):
+    caplog.set_level(logging.INFO, "dp_polars")
+    first = asked(budget).release()
+    assert not caplog.records
+    assert budget.spent == Fraction(1, 8)
+    for again in (asked(budget).release(), asked(dpp.Budget(epsilon=100, path=budget.path)).release()):
+        assert_frame_equal(again, first)
+    assert budget.spent == Fraction(1, 8)
+    assert budget.log().height == 1
+    assert [record.levelname for record in caplog.records] == ["INFO", "INFO"]
+    assert "about 'visits' is returned once more" in caplog.text
+    assert "nothing is charged. release(fresh=True) draws anew." in caplog.text
+
+
+def test_a_kept_answer_reads_no_row(budget, tmp_path):
+    ROWS.drop("c", "e").write_parquet(tmp_path / "rows.parquet")
+    rows = pl.scan_parquet(tmp_path / "rows.parquet", schema=ROWS.drop("c", "e").schema)
+    first = asked(budget, rows=rows).release()
+    query = asked(budget, rows=rows)
+    schema = (tmp_path / "rows.parquet").read_bytes()
+    empty = pl.DataFrame(schema=ROWS.drop("c", "e").schema)
+    empty.write_parquet(tmp_path / "rows.parquet")
+    assert_frame_equal(query.release(), first)
+    (tmp_path / "rows.parquet").write_bytes(schema)
+
+
+def test_fresh_draws_and_pays_anew_and_the_newest_is_kept(budget):
+    grid = X.dp.median(dpp.grid(0, 50, step=1e-9), epsilon=0.125)
+    first = asked(budget, grid).release()
+    second = asked(budget, grid).release(fresh=True)
+    assert budget.spent == Fraction(1, 4)
+    assert not first.equals(second)
+    assert_frame_equal(asked(budget, grid).release(), second)
+    assert budget.answers().height == 2
+    assert budget.spent == Fraction(1, 4)
+
+
+def test_a_spent_budget_still_answers_what_it_keeps(tmp_path):
+    budget = dpp.Budget(epsilon=0.125, path=tmp_path / "ledger.db")
+    first = asked(budget).release()
+    assert budget.remaining == 0
+    assert_frame_equal(asked(budget).release(), first)
+    for refused in (asked(budget, median(epsilon=0.1)).release, lambda: asked(budget).release(fresh=True)):
+        with pytest.raises(dpp.BudgetExceededError):
+            refused()
+
+
+def test_without_a_name_nothing_is_kept(budget):
+    before = sqlite_version(budget.path)
+    grid = X.dp.median(dpp.grid(0, 50, step=1e-9), epsilon=0.125)
+    first, second = (asked(budget, grid, dataset=None).release() for _ in range(2))
+    assert not first.equals(second)
+    assert budget.spent == Fraction(1, 4)
+    assert budget.answers().is_empty()
+    assert sqlite_version(budget.path) == before == 1
+    asked(budget, grid, dataset=None).release(fresh=True)
+    assert budget.spent == Fraction(3, 8)
+
+
+def test_a_query_without_data(budget):
+    query = dpp.protect("p", budget=budget, max_rows=2, dataset="visits").group_by(WARDS).agg(median())
+    first = query.release(ROWS)
+    assert_frame_equal(query.release(ROWS.lazy()), first)
+    assert_frame_equal(asked(budget).release(), first)  # the same question of the same rows
+    for other in (copy.copy(query), pickle.loads(pickle.dumps(query))):
+        assert_frame_equal(other.release(ROWS), first)
+    assert budget.spent == Fraction(1, 8)
+
+
+def test_into_a_file(budget, tmp_path):
+    asked(budget).sink_parquet(tmp_path / "one.parquet", ranges=True)
+    asked(budget).sink_parquet(tmp_path / "two.parquet", ranges=True)
+    asked(budget).sink_parquet(tmp_path / "three.parquet", ranges=True, fresh=True)
+    assert budget.spent == Fraction(1, 4)
+    assert_frame_equal(pl.read_parquet(tmp_path / "one.parquet"), pl.read_parquet(tmp_path / "two.parquet"))
+    assert dpp.read_claim(tmp_path / "two.parquet")["loss"] == "epsilon=0.125"
+
+
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+def test_how_it_is_counted_is_no_part_of_the_question(budget, engine):
+    first = asked(budget).release()
+    assert_frame_equal(asked(budget).release(engine=engine, partitions=3), first)
+    assert budget.spent == Fraction(1, 8)
+
+
+def test_every_type_of_answer_is_kept_as_it_was(budget):
+    exprs = [
+        pl.col("c").dp.mode(["u", "v"], epsilon=0.1),
+        pl.col("e").dp.mode(epsilon=0.1),
+        pl.col("f").dp.median([0.5, 1.25, 3.0], epsilon=0.1),
+        pl.col("t").dp.median(
+            dpp.grid(datetime(2026, 1, 1, tzinfo=timezone.utc), datetime(2026, 2, 1, tzinfo=timezone.utc), step="1h"),
+            epsilon=0.1,
+        ),
+        pl.col("d").dp.median([date(2026, 1, 1), date(2026, 1, 9)], epsilon=0.1),
+        pl.col("m").dp.sum(Decimal(0), Decimal(100), step=Decimal("0.25"), epsilon=0.1),
+        X.dp.mean(0, 50, epsilon=0.1),
+        dpp.n_people(epsilon=0.1),
+        pl.col("x").dp.value_counts([1, 2, 3], epsilon=0.1).alias("counts"),
+        X.dp.mode([1, 2], epsilon=0.1, too_few=10**6).alias("none"),
+    ]
+    first = asked(budget, *exprs).release(ranges=True)
+    spent = budget.spent
+    again = asked(budget, *exprs).release(ranges=True)
+    assert_frame_equal(again, first)
+    assert again.schema == first.schema
+    assert budget.spent == spent
+    assert first["none"].null_count() == 3
+
+
+# Another question
+
+
+@dataclass(frozen=True)
+class Other(Mode):
+    """A mode by another name."""
+
+
+def nan_above(frame):
+    return frame.filter(pl.col("f") > float("nan"))
+
+
+JOINED = pl.DataFrame({"x": [1, 2, 3], "y": ["a", "b", "c"]})
+EVERYTHING = {
+    "the question": {},
+    "another name": {"dataset": "visits "},
+    "a name that looks like another": {"dataset": 'visits", "query": "'},
+    "a loss": {"exprs": [median(epsilon=0.25)]},
+    "a loss, by a hair": {"exprs": [median(epsilon=Fraction(1, 8) + Fraction(1, 10**30))]},
+    "a loss in rho": {"exprs": [median(epsilon=None, rho=0.125)]},
+    "a mechanism": {"exprs": [median(mechanism="exponential")]},
+    "a quantile": {"exprs": [X.dp.quantile(0.51, range(50), epsilon=0.125)]},
+    "candidates": {"exprs": [X.dp.median(range(51), epsilon=0.125)]},
+    "a step of candidates": {"exprs": [X.dp.median(range(0, 50, 7), epsilon=0.125)]},
+    "listed candidates": {"exprs": [X.dp.median([0, 1, 5], epsilon=0.125)]},
+    "other listed candidates": {"exprs": [X.dp.median([0, 1, 6], epsilon=0.125)]},
+    "narrow candidates": {"exprs": [X.dp.median(pl.Series([0, 1, 5], dtype=pl.Int16), epsilon=0.125)]},
+    "float candidates": {"exprs": [X.dp.median([0.0, 1.0, 5.0], epsilon=0.125)]},
+    "another float": {"exprs": [X.dp.median([0.0, 1.0, np.nextafter(5.0, 6)], epsilon=0.125)]},
+    "a column": {"exprs": [pl.col("f").dp.median(range(50), epsilon=0.125)]},
+    "an expression": {"exprs": [(X + 1).dp.median(range(50), epsilon=0.125)]},
+    "another expression": {"exprs": [(X + 2).dp.median(range(50), epsilon=0.125)]},
+    "an alias": {"exprs": [median().alias("y")]},
+    "two outputs": {"exprs": [median(), median().alias("y")]},
+    "two outputs, the other way round": {"exprs": [median().alias("y"), median()]},
+    "a mode": {"exprs": [X.dp.mode(range(50), epsilon=0.125)]},
+    "a mode by rows": {"exprs": [X.dp.mode(range(50), epsilon=0.125, counts="rows")]},
+    "a mode or too few": {"exprs": [X.dp.mode(range(50), epsilon=0.125, too_few=5)]},
+    "a mode of texts": {"exprs": [pl.col("c").dp.mode(["u", "v"], epsilon=0.125)]},
+    "a mode of a text and a quote": {"exprs": [pl.col("c").dp.mode(["u", 'v"'], epsilon=0.125)]},
+    "a mode of others": {"exprs": [pl.col("c").dp.mode(["u", "v", "w"], epsilon=0.125)]},
+    "a mode of an Enum": {"exprs": [pl.col("e").dp.mode(["u", "v"], epsilon=0.125)]},
+    "a sum": {"exprs": [X.dp.sum(0, 50, epsilon=0.125)]},
+    "a sum to other bounds": {"exprs": [X.dp.sum(0, 51, epsilon=0.125)]},
+    "a sum in steps": {"exprs": [X.dp.sum(0, 50, step=5, epsilon=0.125)]},
+    "a mean": {"exprs": [X.dp.mean(0, 50, epsilon=0.125)]},
+    "people": {"exprs": [dpp.n_people(epsilon=0.125)]},
+    "rows": {"exprs": [dpp.len(epsilon=0.125)]},
+    "values": {"exprs": [X.dp.count(epsilon=0.125)]},
+    "one group": {"keys": None},
+    "other keys": {"keys": {"ward": ["A", "B"]}},
+    "keys in another order": {"keys": {"ward": ["B", "A", "C"]}},
+    "keys of another column": {"keys": {"c": ["u", "v"]}},
+    "more keys": {"keys": {"ward": ["A", "B", "C"], "c": ["u"]}},
+    "no unit": {"unit": None},
+    "a bound": {"max_rows": 3},
+    "a bound in groups": {"max_groups": 1},
+    "a bound of each group": {"max_rows_per_group": 1},
+    "a relation": {"neighboring_relation": "replace_one"},
+    "a filter": {"steps": lambda frame: frame.filter(X > 3)},
+    "another filter": {"steps": lambda frame: frame.filter(X > 4)},
+    "a filter twice": {"steps": lambda frame: frame.filter(X > 3).filter(X > 3)},
+    "a filter of NaN": {"steps": nan_above},
+    "a filter of infinity": {"steps": lambda frame: frame.filter(pl.col("f") > float("inf"))},
+    "a filter of minus infinity": {"steps": lambda frame: frame.filter(pl.col("f") > float("-inf"))},
+    "a filter of 0.0": {"steps": lambda frame: frame.filter(pl.col("f") == 0.0)},
+    "a filter of -0.0": {"steps": lambda frame: frame.filter(pl.col("f") == -0.0)},
+    "a filter of a float": {"steps": lambda frame: frame.filter(pl.col("f") > 0.1)},
+    "a filter of the next float": {"steps": lambda frame: frame.filter(pl.col("f") > np.nextafter(0.1, 1))},
+    "a filter of text": {"steps": lambda frame: frame.filter(pl.col("c") == "u")},
+    "a filter of a list": {"steps": lambda frame: frame.filter(X.is_in(list(range(1000))))},
+    "a filter of another list": {"steps": lambda frame: frame.filter(X.is_in([*range(999), 2000]))},
+    "a filter of a time": {
+        "steps": lambda frame: frame.filter(pl.col("t") > datetime(2026, 2, 1, tzinfo=timezone.utc))
+    },
+    "a filter of a microsecond later": {
+        "steps": lambda frame: frame.filter(pl.col("t") > datetime(2026, 2, 1, 0, 0, 0, 1, tzinfo=timezone.utc))
+    },
+    "a time zone": {
+        "steps": lambda frame: frame.with_columns(x=pl.col("t").dt.convert_time_zone("Europe/Berlin").dt.hour())
+    },
+    "another time zone": {
+        "steps": lambda frame: frame.with_columns(x=pl.col("t").dt.convert_time_zone("Europe/London").dt.hour())
+    },
+    "a hash": {"steps": lambda frame: frame.with_columns(x=X.hash(1) % 50)},
+    "another hash": {"steps": lambda frame: frame.with_columns(x=X.hash(2) % 50)},
+    "a cast": {"steps": lambda frame: frame.with_columns(x=X.cast(pl.Int32))},
+    "a rename": {"steps": lambda frame: frame.rename({"f": "g"})},
+    "another rename, by a function": {"steps": lambda frame: frame.rename(lambda name: "h" if name == "f" else name)},
+    "a fill": {"steps": lambda frame: frame.fill_null(1)},
+    "another fill": {"steps": lambda frame: frame.fill_null(2)},
+    "a join": {"steps": lambda frame: frame.join(JOINED, on="x")},
+    "an inner join": {"steps": lambda frame: frame.join(JOINED, on="x", how="inner")},
+    "a join with other rows": {
+        "steps": lambda frame: frame.join(JOINED.with_columns(y=pl.Series(["a", "b", "d"])), on="x")
+    },
+    "a join with rows in another order": {"steps": lambda frame: frame.join(JOINED.reverse(), on="x")},
+    "a column's type": {"rows": ROWS.with_columns(pl.col("x").cast(pl.Int32))},
+    "an Enum of more": {"rows": ROWS.with_columns(pl.col("e").cast(pl.Enum(["u", "v", "w"])))},
+    "one more column": {"rows": ROWS.with_columns(z=1)},
+}
+
+
+def question(budget, *, ranges=False, **case):
+    query = asked(budget, *case.pop("exprs", ()), **case)
+    seen = []
+
+    def noted(*arguments):
+        seen.append(question_of(*arguments))
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(release_module, "question_of", noted)
+        with pytest.raises(KeyboardInterrupt):
+            query.release(ranges=ranges)
+    return seen[0]
+
+
+def test_no_two_questions_share_a_text(budget):
+    texts = {name: question(budget, **case).text for name, case in EVERYTHING.items()}
+    texts["ranges"] = question(budget, ranges=True).text
+    assert len(set(texts.values())) == len(texts)
+    for name, case in EVERYTHING.items():
+        assert question(budget, **case).text == texts[name]  # and each is its own, when it is asked again
+    assert budget.spent == 0
+
+
+def test_another_class_of_query_is_another_question(budget):
+    query = asked(budget, pl.col("c").dp.mode(["u", "v"], epsilon=0.125))
+    query.release()
+    ask = query.asks[0]
+    other = Other(ask.query.candidates, ask.query.claim)
+    dpp.PrivateQuery(query._recipe, query._source, budget, query._keys, (replace(ask, query=other),)).release()
+    assert budget.spent == Fraction(1, 4)
+
+
+@pytest.mark.parametrize("module", [pl, dpp])
+def test_another_version_is_another_question(budget, monkeypatch, module):
+    asked(budget).release()
+    monkeypatch.setattr(module, "__version__", "0.0.1")
+    asked(budget).release()
+    assert budget.spent == Fraction(1, 4)
+
+
+def test_the_rows_are_no_part_of_the_text(budget):
+    first = question(budget)
+    assert question(budget, rows=ROWS.reverse()) == first
+    # Nor are the categories that a Categorical has seen.
+    pl.Series(["never seen before", "nor this"], dtype=pl.Categorical)
+    assert question(budget) == first
+    assert question(budget, rows=ROWS.head(0)) == first
+
+
+def test_the_text_is_the_same_in_another_process(budget):
+    code = """
+import sys
+sys.path.insert(0, sys.argv[2])
+import dp_polars as dpp
+from tests.frames.test_kept import EVERYTHING, question
+budget = dpp.Budget(epsilon=100, path=sys.argv[1])
+print(hash("some seed"), [question(budget, **case).text for case in EVERYTHING.values()])
+"""
+    here = [question(budget, **case).text for case in EVERYTHING.values()]
+    for seed in ("1", "2"):
+        run = [sys.executable, "-c", code, str(budget.path), sys.path[0]]
+        said = subprocess.run(
+            run, env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)}, capture_output=True, text=True
+        )
+        assert said.returncode == 0, said.stderr
+        assert said.stdout.split(" ", 1)[1] == f"{here}\n"
+
+
+def test_where_values_lie_in_memory_is_no_part_of_the_text():
+    texts = ["a long text of many letters", "another long text of many letters"]
+    frames = [
+        pl.DataFrame({"k": texts}),
+        pl.concat([pl.DataFrame({"k": texts[:1]}), pl.DataFrame({"k": texts[1:]})], rechunk=False),
+        pl.DataFrame({"k": ["x" * 50, *texts]})[1:],
+        pl.DataFrame({"k": pl.Series(texts).set_sorted()}),
+    ]
+    assert len({str(_written(frame)) for frame in frames}) == 1
+
+
+VALUES = [
+    *(
+        None,
+        True,
+        False,
+        1,
+        0,
+        "1",
+        "",
+        "None",
+        1.0,
+        0.0,
+        -0.0,
+        float("nan"),
+        float("inf"),
+        Fraction(1),
+        Fraction(1, 2),
+    ),
+    *((), (1,), ((1,),), (1, 2), ("1", 2), ("12",), ("1", "2"), [1, 2], ("1, 2",), ('1", "2',)),
+    *(pl.Int64(), pl.Int32(), pl.Datetime("us"), pl.Datetime("us", "UTC"), pl.Enum(["a"]), pl.Enum(["b"])),
+    *(pl.Series([1]), pl.Series("x", [1]), pl.Series([1.0]), pl.Series([None], dtype=pl.Int64), pl.Series([0])),
+    *(pl.Series(["1"]), pl.Series(["a"], dtype=pl.Enum(["a"])), pl.Series(["a"]), pl.Series([-0.0]), pl.Series([0.0])),
+    *(pl.DataFrame({"x": [1]}), pl.DataFrame({"y": [1]}), pl.DataFrame({"x": [1], "y": [1]}), pl.DataFrame()),
+    *(pl.col("x"), pl.col("y"), pl.col("x").alias("y"), pl.lit(1), pl.lit("1"), pl.lit(1.0), pl.lit(None)),
+    *(pl.Schema({"x": pl.Int64()}), pl.Schema({"x": pl.Int32()}), pl.Schema({"y": pl.Int64()})),
+    *(dpp.Loss(Fraction(1), "epsilon"), dpp.Loss(Fraction(1), "rho"), dpp.Loss(Fraction(2), "rho")),
+]
+
+
+def test_no_two_values_are_written_alike():
+    assert len({str(_written(value)) for value in VALUES}) == len(VALUES)
+
+
+@dataclass
+class Hides:
+    """Has something beside its fields."""
+
+    x: int
+
+    def __post_init__(self) -> None:
+        self.y = self.x
+
+    @cached_property
+    def derived(self) -> int:
+        return self.x
+
+
+@dataclass
+class Derives:
+    """Has only what follows from its fields."""
+
+    x: int
+
+    @cached_property
+    def derived(self) -> int:
+        return self.x + 1
+
+
+class Opaque:
+    """Has no fields."""
+
+
+@pytest.mark.parametrize("value", [Hides(1), Opaque(), {1: 2}, {1}, len, int, np.int64(1), (1, Opaque()), object()])
+def test_what_can_not_be_written_down_is_refused(value):
+    with pytest.raises(
+        TypeError, match=r"(?s)must consist of values that can be written down, got .*Hint: leave dataset"
+    ):
+        _written(value)
+
+
+def test_what_follows_from_the_fields_is_not_hidden():
+    one = Derives(1)
+    before = _written(one)
+    assert one.derived == 2
+    assert _written(one) == before
+
+
+def test_a_question_that_hides_something_is_refused_before_it_is_charged(budget):
+    query = asked(budget, pl.col("c").dp.mode(["u", "v"], epsilon=0.125))
+    query.asks[0].query.__dict__["secret"] = 7
+    with pytest.raises(TypeError, match="must consist of values that can be written down"):
+        query.release()
+    assert budget.spent == 0
+
+
+# What may go wrong
+
+
+@pytest.mark.parametrize("make", [lambda **options: dpp.protect("p", **options), ROWS.dp.protect.__get__(ROWS)])
+def test_a_name_needs_a_budget_with_a_path(make, tmp_path):
+    protect = make if make.__name__ == "<lambda>" else lambda **options: ROWS.dp.protect("p", **options)
+    for given, said in ((None, "none"), (dpp.Budget(epsilon=1), "one without a path")):
+        with pytest.raises(ValueError, match=rf"budget must have a path where dataset is given, .* got {said}\."):
+            protect(dataset="visits", budget=given)
+    one = dpp.Budget(epsilon=1, path=tmp_path / "ledger.db")
+    for name in ("", 7, b"visits", ["visits"]):
+        with pytest.raises(TypeError, match=r"^dataset must be a name or None, got "):
+            protect(dataset=name, budget=one)
+    with pytest.raises(TypeError, match="budget must be a Budget or None"):
+        protect(dataset=None, budget="ledger.db")
+
+
+def test_what_fails_is_charged_and_not_kept(budget, monkeypatch):
+    def fail(*_):
+        msg = "secret"
+        raise RuntimeError(msg)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dp_polars._engines.polars_engine.PolarsEngine.answer", fail)
+        with pytest.raises(dpp.ReleaseError):
+            asked(budget).release()
+    assert budget.spent == Fraction(1, 8)
+    assert budget.answers().is_empty()
+    asked(budget).release()
+    assert budget.spent == Fraction(1, 4)
+    assert budget.answers().height == 1
+
+
+@pytest.mark.parametrize("where", ["pack", "keep"])
+def test_an_answer_that_can_not_be_kept_is_released_and_said(budget, monkeypatch, caplog, where):
+    def fail(*_):
+        msg = "the disk is full"
+        raise OSError(msg)
+
+    target = {"pack": "dp_polars._engines.contract.LocalEngine.packed", "keep": "dp_polars._accounting.kept.write"}
+    with monkeypatch.context() as patch:
+        patch.setattr(target[where], fail)
+        released = asked(budget).release()
+    assert released.columns == ["ward", "x"]
+    assert caplog.messages == ["The answer about 'visits' could not be kept: asked again, it is charged again."]
+    assert budget.spent == Fraction(1, 8)
+    asked(budget).release()
+    assert budget.spent == Fraction(1, 4)
+
+
+def sqlite_version(path):
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute("PRAGMA user_version").fetchone()[0]
+
+
+def test_the_version_of_a_ledger_tells_that_it_keeps_answers(budget, tmp_path):
+    assert sqlite_version(budget.path) == 1
+    asked(budget).release()
+    asked(budget, dataset="other").release()
+    assert sqlite_version(budget.path) == 3  # which sources that know of no answers leave alone
+    with_delta = dpp.Budget(epsilon=1, delta=1e-6, path=tmp_path / "delta.db")
+    assert sqlite_version(with_delta.path) == 2
+    asked(with_delta).release()
+    assert sqlite_version(with_delta.path) == 4
+    for one in (budget, with_delta):
+        again = dpp.Budget(epsilon=one.total, delta=one.delta, path=one.path)
+        assert_frame_equal(again.answers(), one.answers())
+        assert_frame_equal(again.log(), one.log())
+
+
+EDITS = [
+    "UPDATE answers SET answer = x'00'",
+    "UPDATE answers SET answer = 'text'",
+    "UPDATE answers SET answer = NULL",
+    "UPDATE answers SET dataset = 'another'",
+    "UPDATE answers SET text = 'another'",
+    "UPDATE answers SET text = 'another', key = digest_of('another')",
+    "UPDATE answers SET microseconds = 0",
+    "UPDATE answers SET id = 7 WHERE id = 1",
+    "DROP INDEX answers_by_key",
+    "DROP TABLE answers",
+    "PRAGMA user_version = 1",
+]
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_answer_that_was_changed_is_damage(budget, edit):
+    asked(budget).release()
+    with closing(sqlite3.connect(budget.path)) as connection, connection:
+        connection.create_function("digest_of", 1, kept.digest)
+        connection.execute(edit)
+    # That the bytes of an answer do not fit is found when it is asked for; all else when the ledger is opened.
+    with pytest.raises(ValueError, match=r"(?s)ledger\.db' is damaged: .*Hint: a new ledger would"):
+        asked(dpp.Budget(epsilon=100, path=budget.path)).release()
+
+
+def test_an_answer_that_is_gone_is_drawn_and_paid_once_more(budget):
+    asked(budget).release()
+    with closing(sqlite3.connect(budget.path)) as connection, connection:
+        connection.execute("DELETE FROM answers")
+    asked(dpp.Budget(epsilon=100, path=budget.path)).release()
+    assert budget.spent == Fraction(1, 4)
+
+
+# The list
+
+
+def test_answers_are_listed(budget):
+    assert budget.answers().schema == {
+        "when": pl.Datetime("us", "UTC"),
+        "dataset": pl.String,
+        "question": pl.String,
+        "loss": pl.String,
+        "bytes": pl.Int64,
+        "text": pl.String,
+    }
+    before = datetime.now(timezone.utc)
+    asked(budget, median(), dpp.n_people(epsilon=0.125).alias("n")).release()
+    asked(budget, dataset="other").release()
+    listed = budget.answers()
+    assert listed.drop("when", "bytes", "text").rows() == [
+        ("visits", "x: median on 50 grid points, n: number of people", "epsilon=0.25"),
+        ("other", "x: median on 50 grid points", "epsilon=0.125"),
+    ]
+    assert before <= listed["when"][0] <= listed["when"][1] <= datetime.now(timezone.utc)
+    assert (listed["bytes"] > 100).all()
+    assert dpp.Budget(epsilon=1).answers().is_empty()
+
+
+# Budgets in memory
+
+
+def test_a_cell_that_runs_again_makes_no_new_budget():
+    one = dpp.Budget(epsilon=1, name="of a cell")
+    del one
+    with pytest.raises(
+        ValueError, match=r"(?s)got 'of a cell' again: .*cell of a notebook runs again.*Hint: give it a path"
+    ):
+        dpp.Budget(epsilon=1, name="of a cell")
+    with pytest.raises(ValueError, match="epsilon must be greater than 0"):
+        dpp.Budget(epsilon=0, name="never made")
+    dpp.Budget(rho=1, name="never made")
+    dpp.Budget(epsilon=1), dpp.Budget(epsilon=1)  # without a name there is none to be confused
+
+
+def test_budgets_with_a_path_may_share_a_name(tmp_path):
+    dpp.Budget(epsilon=1, name="shared")
+    for number in (1, 1, 2):
+        dpp.Budget(epsilon=1, name="shared", path=tmp_path / f"{number}.db")
