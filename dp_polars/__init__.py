@@ -16,7 +16,8 @@ from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._expressions.measures import count, len, mean, n_people, sum, value_counts
 from dp_polars._expressions.namespace import PrivateNamespace
 from dp_polars._expressions.tops import top_k
-from dp_polars._frames.frame import PrivateFrame, protect
+from dp_polars._frames.entrance import protect
+from dp_polars._frames.frame import PrivateFrame
 from dp_polars._frames.query import PrivateQuery, read_claim
 from dp_polars._frames.release import ReleaseError
 from dp_polars._mechanisms.noise import discrete_gaussian, discrete_laplace

@@ -113,3 +113,24 @@ def histograms(
         counted[key][code] += weight
     listed = [()] if keys is None else [tuple(key.values()) for key in keys]
     return {key: dict(counted[key]) for key in listed}
+
+
+def people_by_key(rows: Iterable[Row], columns: Sequence[str], unit: str | None) -> dict[tuple[Any, ...], int]:
+    """The people of each key in some columns, where nobody is over a bound."""
+    pairs = set()
+    for number, row in enumerate(rows):
+        person, key = number if unit is None else row[unit], tuple(row[name] for name in columns)
+        if person is not None and person == person and None not in key:
+            pairs.add((repr(person), key))
+    return dict(Counter(key for _, key in pairs))
+
+
+def per_person(rows: Iterable[Row], keys: Sequence[Row] | None, unit: str) -> dict[str, int]:
+    """How many rows, or listed groups, each person has who has some."""
+    own = defaultdict(list)
+    for row in rows:
+        if row[unit] is not None and row[unit] == row[unit]:
+            key = None if keys is None else {name: row[name] for name in keys[0]}
+            if keys is None or (key in keys and key not in own[repr(row[unit])]):
+                own[repr(row[unit])].append(key)
+    return {person: len(found) for person, found in own.items() if found}

@@ -136,16 +136,16 @@ def keep(
     # A pair is a person and a group; from here on the rows are sorted by it.
     if kept.groups is not None:
         first = run_starts(pairs)
-        stays = _random_few(run_lengths(pairs[first] >> group_bits), kept.groups, words)
+        stays = random_few(run_lengths(pairs[first] >> group_bits), kept.groups, words)
         only(np.repeat(stays, lengths_from(first, len(pairs))))
     if kept.rows_per_group is not None:
-        only(_random_few(run_lengths(pairs), kept.rows_per_group, words))
+        only(random_few(run_lengths(pairs), kept.rows_per_group, words))
     if kept.rows is not None:
-        only(_random_few(run_lengths(pairs >> group_bits), kept.rows, words))
+        only(random_few(run_lengths(pairs >> group_bits), kept.rows, words))
     return rows, list(weights)
 
 
-def _random_few(lengths: Ints, most: int, words: WordSource) -> NDArray[np.bool_]:
+def random_few(lengths: Ints, most: int, words: WordSource) -> NDArray[np.bool_]:
     """Return which items stay, shape (n,): `most` random ones of each owner who has more, all of the others'."""
     over = lengths > most
     stays = np.repeat(~over, lengths)

@@ -1,4 +1,4 @@
-"""The contract of an engine: what turns private rows into histograms, wherever they lie."""
+"""The contract of an engine: what turns private rows into histograms, or finds keys, wherever they lie."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ import polars as pl
 
 if TYPE_CHECKING:
     from dp_polars._engines.bounding import Kept
+    from dp_polars._numeric.arrays import Ints
     from dp_polars._queries.codings import Coding, Weighing
     from dp_polars._queries.histograms import Histogram
+    from dp_polars._queries.keys import KeysThatAreThere
     from dp_polars._queries.query import Columns, Evidence, HistogramQuery
 
 Released = TypeVar("Released")
@@ -107,6 +109,27 @@ class Output:
         return [column.alias(name) for column, name in zip(columns, self.names(ranges=ranges), strict=True)]
 
 
+#: The column of rows that say of each person how many rows, or groups, they have.
+PER_PERSON = "count"
+
+
+@dataclass(frozen=True)
+class PerPerson:
+    """What the private rows are replaced by before anything else: one row for each person, with one number.
+
+    Parameters
+    ----------
+    privacy_unit
+        The column that tells people apart.
+    keys
+        Public groups, as of `Work`: the number is that of the listed groups that a person has rows in; who has none has
+        no row here. None: the number of the person's rows.
+    """
+
+    privacy_unit: str
+    keys: pl.DataFrame | None = None
+
+
 @dataclass(frozen=True)
 class Work:
     """A query on columns of known types: everything proved and typed, nothing read.
@@ -126,6 +149,9 @@ class Work:
         The query's row-by-row steps, for engines that run expressions.
     ranges
         Whether numbers come with the ends of their 95 % ranges.
+    per_person
+        Whether, and how, the rows are first replaced by one for each person. Their only column is then `PER_PERSON`, an
+        Int64, and `privacy_unit` and `keys` are None. Only for engines that say so (`Engine.counts_per_person`).
     """
 
     privacy_unit: str | None
@@ -134,11 +160,16 @@ class Work:
     outputs: tuple[Output, ...]
     rows: Callable[[pl.LazyFrame], pl.LazyFrame]
     ranges: bool = False
+    per_person: PerPerson | None = None
 
     @property
     def groups(self) -> int:
         """Number of public groups."""
         return 1 if self.keys is None else self.keys.height
+
+    def run(self, engine: Engine[Released]) -> Released:
+        """Return the keys and the answers. Called once, after the charge."""
+        return engine.answer(self)
 
     def assemble(self, histograms: Sequence[Histogram]) -> pl.DataFrame:
         """Draw every answer once, and return them beside the keys."""
@@ -148,14 +179,57 @@ class Work:
         return pl.DataFrame(columns)
 
 
+@dataclass(frozen=True)
+class KeyWork:
+    """Keys to find among the private rows, where nobody listed them: everything proved and typed, nothing read.
+
+    Parameters
+    ----------
+    privacy_unit
+        The column that tells people apart. None: every row is a person of its own, with one key.
+    types
+        The key columns, and the types in which keys are released: those of `Engine.schema`, text for a Categorical.
+    most
+        For how many keys a person counts, at most. 1 where every row is a person.
+    question
+        What draws, once, from the numbers of people.
+    rows
+        The query's row-by-row steps, for engines that run expressions.
+    """
+
+    privacy_unit: str | None
+    types: pl.Schema
+    most: int
+    question: KeysThatAreThere
+    rows: Callable[[pl.LazyFrame], pl.LazyFrame]
+
+    def run(self, engine: Engine[Released]) -> Released:
+        """Return the keys that are shown. Called once, after the charge."""
+        return engine.find_keys(self)
+
+    def assemble(self, keys: pl.DataFrame, people: Ints) -> pl.DataFrame:
+        """Draw for each key once, and return those that are shown, sorted, in memory of their own.
+
+        Parameters
+        ----------
+        keys
+            Columns as in `types`: each key that somebody has, once, without null; in any order.
+        people
+            Shape (n,): how many people have each of them.
+        """
+        return self.question.released(keys, people)
+
+
 class Engine(ABC, Generic[Released]):
     """Private rows in one place, and what answers a query there.
 
-    A release calls `schema` and `check`, charges the budget, and then calls `answer`, once. The duties:
+    A release calls `schema` and `check`, charges the budget, and then calls `answer`, once. Where keys are asked for it
+    calls `check_keys` and `find_keys` instead. The duties:
 
-    1. **Before the charge** (`schema`, `check`) no row is read. Their errors are free and depend on public things only:
-       names, types, the query. `schema` is asked for the columns of tallies and keys; that the privacy unit is a
-       column too, `check` must see to, unless expressions are run (a release then knows it from `schema`).
+    1. **Before the charge** (`schema`, `check`, `check_keys`) no row is read. Their errors are free and depend on
+       public things only: names, types, the query. `schema` is asked for the columns of tallies and keys; that the
+       privacy unit is a column too, `check` and `check_keys` must see to, unless expressions are run (a release then
+       knows it from `schema`).
     2. **Evidence first.** `answer` leaves out rows whose person is null or NaN, rows of keys that are not listed (null
        equals no key), and, in each tally, rows whose code is `coding.size`. -0.0 and 0.0 are one person.
     3. **Then bounds.** Where people are counted (`people`), rows of a person with the same group and code are one from
@@ -171,12 +245,22 @@ class Engine(ABC, Generic[Released]):
        whatever arithmetic found it.
     6. **One draw.** Every public group is drawn exactly once for each output, also one without rows, and also where a
        task is run again. `Work.assemble` does it for histograms that are at hand.
-    7. **No words about rows.** Nothing is printed or logged. `answer` may raise anything: a release replaces it by one
-       fixed message, and the charge stays.
+    7. **No words about rows.** Nothing is printed or logged. `answer` and `find_keys` may raise anything: a release
+       replaces it by one fixed message, and the charge stays.
+    8. **Keys** (`find_keys`) are combinations of values in the key columns. Rows whose person is null or NaN are left
+       out, and rows with a null in a key. Then a person's rows with the same key are one, and `KeyWork.most` of that
+       person's keys stay: a random subset as in 3. A key's number is that of the people who have it then. Every key
+       that somebody has is drawn for exactly once, and only those that are shown leave the engine: neither the order of
+       the released rows nor where they lie may tell of others. `KeyWork.assemble` does all of that where keys and
+       numbers are at hand.
+    9. **People as rows** (`Work.per_person`). Rows whose person is null or NaN are left out, and where groups are
+       listed, rows of other keys. Each person that is left is one row.
     """
 
     #: Whether row-by-row steps and expressions, which are Polars', can be run.
     runs_expressions: ClassVar[bool] = False
+    #: Whether `Work.per_person` is done.
+    counts_per_person: ClassVar[bool] = False
     #: What the private rows are, for hints: "the Spark DataFrame".
     rows_are: ClassVar[str] = "the private rows"
 
@@ -199,6 +283,13 @@ class Engine(ABC, Generic[Released]):
     def answer(self, work: Work) -> Released:
         """Return the public keys, then one column per output. Called once, after the charge."""
 
+    def check_keys(self, work: KeyWork) -> None:
+        """Refuse keys that can't be found here. Reads nothing."""
+
+    @abstractmethod
+    def find_keys(self, work: KeyWork) -> Released:
+        """Return the keys that are shown, sorted, and their noisy numbers if asked. Called once, after the charge."""
+
     @abstractmethod
     def packed(self, released: Released) -> bytes:
         """Return what was released as Arrow IPC, to be kept."""
@@ -209,7 +300,7 @@ class Engine(ABC, Generic[Released]):
 
 
 class LocalEngine(Engine[pl.DataFrame]):
-    """An engine whose histograms come to this process and are drawn here."""
+    """An engine whose histograms, and keys, come to this process and are drawn here."""
 
     @abstractmethod
     def histograms(self, work: Work) -> list[Histogram]:
@@ -218,6 +309,14 @@ class LocalEngine(Engine[pl.DataFrame]):
     def answer(self, work: Work) -> pl.DataFrame:
         """Return the public keys, then one column per output."""
         return work.assemble(self.histograms(work))
+
+    @abstractmethod
+    def people_by_key(self, work: KeyWork) -> tuple[pl.DataFrame, Ints]:
+        """Return every key that somebody has, once, in any order, and the number of people who have it."""
+
+    def find_keys(self, work: KeyWork) -> pl.DataFrame:
+        """Return the keys that are shown, sorted."""
+        return work.assemble(*self.people_by_key(work))
 
     def packed(self, released: pl.DataFrame) -> bytes:
         """Return what was released as Arrow IPC."""

@@ -6,9 +6,7 @@ person depends on that person's own rows and on fresh random words, never on any
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +14,8 @@ import polars as pl
 
 from dp_polars._engines.bounding import Cells, keep
 from dp_polars._engines.contract import LocalEngine, Tally, UnreadableError
+from dp_polars._engines.polars_people import one_row_per_person, people_by_key
+from dp_polars._engines.polars_rows import collected, in_parts, is_a_person, listed, own_keys
 from dp_polars._numeric import column_types
 from dp_polars._numeric.arrays import offsets, slices
 from dp_polars._numeric.threads import in_parallel
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from polars._typing import EngineType
 
-    from dp_polars._engines.contract import Work
+    from dp_polars._engines.contract import KeyWork, Work
     from dp_polars._numeric.arrays import Ints
 
 # Rows of people that Polars groups at once: 1 GiB or so.
@@ -55,6 +55,7 @@ class PolarsEngine(LocalEngine):
     """
 
     runs_expressions = True
+    counts_per_person = True
 
     def __init__(
         self,
@@ -78,17 +79,37 @@ class PolarsEngine(LocalEngine):
 
     def histograms(self, work: Work) -> list[Histogram]:
         """Return the histogram of each tally, all from one scan of the rows (or one for each part of the people)."""
+        source = self._source()
+        rows = work.rows(source)
+        if work.per_person is not None:
+            rows = one_row_per_person(rows, work.per_person)
+        by_person = 0 if work.privacy_unit is None else sum(tally.by_person for tally in work.tallies)
+        partitions = self._parts(source, by_person)
+        return count(rows, work.privacy_unit, work.keys, work.tallies, engine=self._engine, partitions=partitions)
+
+    def people_by_key(self, work: KeyWork) -> tuple[pl.DataFrame, Ints]:
+        """Return every key that somebody has, and the number of people who have it: one part of the people at a time.
+
+        Grouping by many keys is what Polars' streaming engine does best, so that is "auto" here.
+        """
+        source = self._source()
+        engine = "streaming" if self._engine == "auto" else self._engine
+        return people_by_key(work.rows(source), work, engine, self._parts(source, int(work.privacy_unit is not None)))
+
+    def _source(self) -> pl.LazyFrame:
+        """Open the rows."""
         source = self._read()
         if source.collect_schema() != self.schema(()):
             msg = "The rows must have the columns that they had before they were read."
             raise TypeError(msg)
-        rows = work.rows(source)
-        by_person = 0 if work.privacy_unit is None else sum(tally.by_person for tally in work.tallies)
-        partitions = self._partitions
-        if partitions is None and by_person:
-            total = _collected([source.select(pl.len())], self._engine)[0].item()
-            partitions = -(-total * by_person // _PARTITION_ROWS)
-        return count(rows, work.privacy_unit, work.keys, work.tallies, engine=self._engine, partitions=partitions or 1)
+        return source
+
+    def _parts(self, source: pl.LazyFrame, by_person: int) -> int:
+        """Return in how many parts people are counted, if so many histograms hold them."""
+        if self._partitions is not None or not by_person:
+            return self._partitions or 1
+        total = collected([source.select(pl.len())], self._engine)[0].item()
+        return -(-total * by_person // _PARTITION_ROWS) or 1
 
 
 def count(
@@ -138,16 +159,16 @@ def count(
             plans.append(_totals(coded, tallies, single))
     elif single:
         plans.append(_totals_by_key(rows, keys, tallies, single))
-    counts = _collected(plans, engine) if plans else []
+    counts = collected(plans, engine) if plans else []
     if single:
         totals = counts.pop()
         found.update((own[0], _of_totals(totals, own)) for own in single)
     found.update((own[0], counted) for own, counted in zip(several, counts, strict=True))
-    for part in _partitions(rows, privacy_unit, partitions) if people and privacy_unit is not None else ():
+    for part in in_parts(rows, privacy_unit, partitions) if people and privacy_unit is not None else ():
         coded = _coded(part, privacy_unit, keys, tallies, people)
         cells = (_cells(coded, tallies, own, layouts[own[0]]) for own in people)
         plans = [each.group_by("person").agg(pl.exclude("person")).drop("person") for each in cells]
-        for own, lists in zip(people, _collected(plans, engine), strict=True):
+        for own, lists in zip(people, collected(plans, engine), strict=True):
             counted = _count_people(lists, tallies, own, layouts[own[0]])
             if own[0] in found:  # nobody is in two parts
                 counted = pl.concat([found[own[0]], counted]).group_by("cell").agg(pl.exclude("cell").sum())
@@ -177,33 +198,6 @@ def _weight(tally: Tally, number: int) -> pl.Expr:
     return pl.col("rows" if tally.weighing is None else f"weight {number}")
 
 
-def is_a_person(privacy_unit: str, dtype: pl.DataType) -> pl.Expr:
-    """Return whether a row says whose it is: neither null nor NaN."""
-    unit = pl.col(privacy_unit)
-    return unit.is_not_null() & unit.is_not_nan() if dtype.is_float() else unit.is_not_null()
-
-
-def _partitions(rows: pl.LazyFrame, privacy_unit: str, partitions: int) -> Iterator[pl.LazyFrame]:
-    """Yield the rows in parts, all rows of a person in one of them. Says on a terminal how far it is."""
-    if partitions == 1:
-        yield rows
-        return
-    unit = pl.col(privacy_unit)
-    if isinstance(rows.collect_schema()[privacy_unit], (pl.Categorical, pl.Enum)):
-        # The text, because the number of a category may be another one in the next scan.
-        unit = unit.cast(pl.String)
-    part = unit.hash(int.from_bytes(os.urandom(8), "little")) % partitions
-    shows = sys.stderr is not None and sys.stderr.isatty()
-    try:
-        for number in range(partitions):
-            if shows:
-                print(f"\rcounting people: {number / partitions:4.0%}", end="", file=sys.stderr, flush=True)
-            yield rows.filter(part == number)
-    finally:
-        if shows:
-            print("\r" + " " * 21, end="\r", file=sys.stderr, flush=True)
-
-
 def _totals(coded: pl.LazyFrame, tallies: Sequence[Tally], single: Sequence[Sequence[int]]) -> pl.LazyFrame:
     """Return `group`, rows and weights of tallies with one code, from the plan that other histograms share."""
     sums = _sums(tallies, single)
@@ -216,12 +210,12 @@ def _totals_by_key(
     rows: pl.LazyFrame, keys: pl.DataFrame | None, tallies: Sequence[Tally], single: Sequence[Sequence[int]]
 ) -> pl.LazyFrame:
     """Return the same where nothing else is counted: rows are grouped by key, and only the totals are joined."""
-    made, own_keys = _made(tallies, single), _own_keys(rows, keys)
-    coded = rows.with_columns(*made, *own_keys).select(expr.meta.output_name() for expr in [*made, *own_keys])
+    made, own = _made(tallies, single), own_keys(rows, keys)
+    coded = rows.with_columns(*made, *own).select(expr.meta.output_name() for expr in [*made, *own])
     if keys is None:
         return _totals(coded, tallies, single)
-    names = [expr.meta.output_name() for expr in own_keys]
-    return coded.group_by(names).agg(_sums(tallies, single)).join(_groups(keys), on=names)
+    names = [expr.meta.output_name() for expr in own]
+    return coded.group_by(names).agg(_sums(tallies, single)).join(listed(keys), on=names)
 
 
 def _sums(tallies: Sequence[Tally], single: Sequence[Sequence[int]]) -> list[pl.Expr]:
@@ -253,7 +247,7 @@ def _coded(
 
     Every histogram is counted from this one plan, so that Polars scans the rows once for all of them.
     """
-    made, others = _made(tallies, alike), _own_keys(rows, keys)
+    made, others = _made(tallies, alike), own_keys(rows, keys)
     if privacy_unit is not None:
         others.append(pl.col(privacy_unit).alias("person"))
     # A constant gets as many rows as the frame.
@@ -262,7 +256,7 @@ def _coded(
         first = alike[0][0]
         coded = coded.filter(pl.col(f"code {first}") < tallies[first].coding.size)
     if keys is not None:
-        coded = coded.join(_groups(keys), on=[f"key {i}" for i in range(keys.width)])
+        coded = coded.join(listed(keys), on=[f"key {i}" for i in range(keys.width)])
     return coded
 
 
@@ -279,21 +273,6 @@ def _made(tallies: Sequence[Tally], alike: Sequence[Sequence[int]]) -> list[pl.E
                 weight = _by_row(tallies[number].columns, weighing.weigher(), np.dtype(np.int64))
                 made.append(weight.alias(f"weight {number}"))
     return made
-
-
-def _own_keys(rows: pl.LazyFrame, keys: pl.DataFrame | None) -> list[pl.Expr]:
-    """Return the columns that rows are grouped by, as they are released."""
-    names, schema = [] if keys is None else keys.columns, rows.collect_schema()
-    return [pl.col(name).cast(column_types.released(schema[name])).alias(f"key {i}") for i, name in enumerate(names)]
-
-
-def _groups(keys: pl.DataFrame) -> pl.LazyFrame:
-    """Return the public keys, and the number of each group."""
-    return (
-        keys.lazy()
-        .select(pl.col(name).alias(f"key {i}") for i, name in enumerate(keys.columns))
-        .with_row_index("group")
-    )
 
 
 def _by_row(
@@ -351,15 +330,6 @@ def _count_people(lists: pl.DataFrame, tallies: Sequence[Tally], alike: Sequence
 def _added_up(cells: pl.LazyFrame) -> pl.LazyFrame:
     """Return each cell once: columns `cell`, `rows`, and the sums of weights."""
     return cells.group_by("cell").agg(pl.len().cast(pl.Int64).alias("rows"), pl.exclude("cell").sum())
-
-
-def _collected(plans: Sequence[pl.LazyFrame], engine: EngineType) -> list[pl.DataFrame]:
-    """Return what plans on private rows give, by one scan, with no filter moved into it.
-
-    There a filter leaves out row groups by what it gives on their least and largest values: x * 2 > 0 on a group with a
-    value so large that it overflows is false, and the group's other rows are gone. NaN may be in neither.
-    """
-    return pl.collect_all(plans, engine=engine, optimizations=pl.QueryOptFlags(predicate_pushdown=False))
 
 
 def _by_group(histogram: pl.DataFrame, layout: Cells, groups: int) -> Histogram:

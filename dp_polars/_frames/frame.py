@@ -6,31 +6,33 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 
 import polars as pl
 
-from dp_polars._accounting.budgets import Budget
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames import group_keys
-from dp_polars._frames.protection import Protection
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.recipe import Expressions, JoinHow, Recipe, Step, expressions_of, join_of
 from dp_polars._frames.refused import Refusing
 from dp_polars._frames.release import Ask
-from dp_polars._frames.sources import WithoutRows, source_of
+from dp_polars._frames.sources import WithoutRows
 from dp_polars._frames.steps import RowSteps
-from dp_polars._numeric.numbers import given, plural, show
+from dp_polars._frames.unlisted import Unlisted
+from dp_polars._numeric.numbers import plural, show
 from dp_polars._queries.query import of_histogram
 from dp_polars._rowwise.versions import warn_if_untested
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dp_polars._accounting.budgets import Budget
     from dp_polars._accounting.claims import NeighboringRelation
     from dp_polars._frames.group_keys import PublicKeys
+    from dp_polars._frames.protection import Protection
+    from dp_polars._queries.query import HistogramQuery
 
 
 _ARGMAX = "a mode or a quantile, or dp.argmax on a frame of public candidates with their scores."
 
 
-class PrivateFrame(RowSteps, Refusing, WithoutRows):
+class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
     """Rows about people, of which only the answers of `agg` can be released. Made by `protect`.
 
     Every method gives a new frame. The steps before `agg` are row by row: proved so on the whole expression, and
@@ -260,127 +262,7 @@ class PrivateGroupBy(Refusing):
         return self
 
 
-def protect(
-    privacy_unit: str | None,
-    *,
-    budget: Budget | None = None,
-    max_rows: int | None = None,
-    max_groups: int | None = None,
-    max_rows_per_group: int | None = None,
-    neighboring_relation: str = "add_or_remove_one",
-    dataset: str | None = None,
-) -> PrivateFrame:
-    r"""Begin a private query without data: a recipe whose `release(frame)` takes the rows later.
-
-    On data it is the method `.dp.protect` of a LazyFrame or a DataFrame, with the same arguments.
-
-    Parameters
-    ----------
-    privacy_unit
-        The column that tells people apart; null and NaN in it are dropped. None: every row is another person.
-    budget
-        What every release is charged to, before a row is read. None: nothing is recorded.
-    max_rows, max_groups, max_rows_per_group
-        How much of one person may count in one output: rows in all, groups, rows in each group. Enforced by keeping a
-        random subset of that person's rows. Modes count distinct people, so that only the number of a person's groups
-        matters to them; quantiles need a bound on rows.
-    neighboring_relation
-        "add_or_remove_one" (person) or "replace_one".
-    dataset
-        A name for these very rows, such as "visits 2026-11". Then `budget`, which must have a path, keeps every
-        released answer, and the same question about the same name gives that answer again and costs nothing. You
-        promise that the name stands for the same rows for good, with all that happened to them before `protect`: for
-        other rows the kept answer would be wrong, though no leak. `release(fresh=True)` draws and pays anew. Another
-        version of Polars or of this package may take a question for another one: then it is charged. None: nothing is
-        kept.
-
-    Returns
-    -------
-    PrivateFrame
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described, or, on data, if the frame's plan already holds a step that looks at several
-        rows (an aggregation, a window, unique, head or slice …), which one person's rows might change for others, or a
-        cast or parser that may fail; if, without a privacy unit, it may read a file twice; or if Polars can't find out
-        the columns (what it says may quote a row, and is not shown).
-
-    Notes
-    -----
-    What stays the caller's word: that keys, candidates and bounds are public, and that the given frame holds one
-    person's rows independently of all others'.
-
-    Examples
-    --------
-    >>> import polars as pl
-    >>> import dp_polars as dpp
-    >>> visits = pl.DataFrame({"patient": range(100), "ward": ["A", "B"] * 50, "age": [30, 60] * 50})
-    >>> query = (
-    ...     visits.dp.protect("patient", max_rows=1)
-    ...     .group_by({"ward": ["A", "B", "C"]})
-    ...     .agg(pl.col("age").dp.median(range(121), epsilon=1))
-    ... )
-    >>> query.release()["ward"].to_list()
-    ['A', 'B', 'C']
-    """
-    protection = Protection.of(privacy_unit, max_rows, max_groups, max_rows_per_group, neighboring_relation)
-    if dataset is not None:
-        _check_dataset(dataset, budget)
-    return PrivateFrame(Recipe(protection, dataset=dataset), None, budget)
-
-
-def _check_dataset(dataset: object, budget: object) -> None:
-    """Refuse what is no name, and a budget that keeps nothing."""
-    if not isinstance(dataset, str) or not dataset:
-        msg = f"dataset must be a name or None, got {given(dataset)}."
-        raise TypeError(msg)
-    if not isinstance(budget, Budget) or budget.path is None:
-        what = "none" if budget is None else "one without a path"
-        msg = (
-            f"budget must have a path where dataset is given, for its ledger keeps the answers, got {what}.\n\n"
-            'Hint: budget=dp_polars.Budget(epsilon=1, path="visits-budget.db").'
-        )
-        raise ValueError(msg)
-
-
-@pl.api.register_lazyframe_namespace("dp")
-@pl.api.register_dataframe_namespace("dp")
-class FrameNamespace:
-    """The method `.dp.protect` of a LazyFrame or a DataFrame."""
-
-    def __init__(self, frame: pl.LazyFrame | pl.DataFrame) -> None:
-        self._frame = frame
-
-    def __repr__(self) -> str:
-        return f"<.dp of a {type(self._frame).__name__}: protect(privacy_unit, …) takes its rows as private>"
-
-    def protect(
-        self,
-        privacy_unit: str | None,
-        *,
-        budget: Budget | None = None,
-        max_rows: int | None = None,
-        max_groups: int | None = None,
-        max_rows_per_group: int | None = None,
-        neighboring_relation: str = "add_or_remove_one",
-        dataset: str | None = None,
-    ) -> PrivateFrame:
-        """Take the frame's rows as private: see `dp_polars.protect`."""
-        recipe = protect(
-            privacy_unit,
-            budget=budget,
-            dataset=dataset,
-            max_rows=max_rows,
-            max_groups=max_groups,
-            max_rows_per_group=max_rows_per_group,
-            neighboring_relation=neighboring_relation,
-        )._recipe
-        source = source_of(self._frame, recipe.protection)
-        return PrivateFrame(recipe, source.unread, budget)
-
-
-def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> Ask:
+def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> Ask[HistogramQuery]:
     if not isinstance(expr, PrivateExpr):
         msg = (
             f"agg on a private frame must be given private answers, got {type(expr).__name__}.\n\n"

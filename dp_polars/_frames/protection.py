@@ -112,6 +112,20 @@ class Protection:
             else None,
         )
 
+    @property
+    def keys_per_person(self) -> int:
+        """For how many keys that nobody listed one person may count."""
+        if self.privacy_unit is None:
+            return 1
+        bounds = [bound for bound in (self.max_groups, self.max_rows) if bound is not None]
+        if not bounds:
+            msg = (
+                "keys: max_groups must be given where there is a privacy unit, got None: nobody knows how many keys "
+                "there are.\n\nHint: protect(…, max_groups=3) keeps 3 random keys of a person who has more."
+            )
+            raise ValueError(msg)
+        return min(bounds)
+
     def __str__(self) -> str:
         if self.privacy_unit is None:
             return f"one person per row, {self.neighboring_relation}"

@@ -21,10 +21,14 @@ from dp_polars._numeric.numbers import float_up, given, plural, positive_int
 from dp_polars._numeric.paths import expanded
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from polars._typing import EngineType
+    from typing_extensions import Self
 
     from dp_polars._accounting.budgets import Budget
-    from dp_polars._accounting.claims import Unit
+    from dp_polars._accounting.claims import Claim, Unit
+    from dp_polars._engines.contract import Engine
     from dp_polars._frames.protection import Protection
     from dp_polars._frames.recipe import Recipe
     from dp_polars._queries.query import Columns, HistogramQuery
@@ -45,13 +49,12 @@ class PrivateQuery(WithoutRows):
         source: pl.LazyFrame | None,
         budget: Budget | None,
         keys: pl.DataFrame | None,
-        asks: tuple[Ask, ...],
+        asks: tuple[Ask[HistogramQuery], ...],
     ) -> None:
         self._recipe, self._source, self._budget, self._keys = recipe, source, budget, keys
         protection, groups = recipe.protection, 1 if keys is None else keys.height
-        self._asks = tuple(replace(ask, query=_under(protection, ask, groups)) for ask in asks)
-        if source is not None:
-            bind(self, PolarsEngine(source, lambda: source))
+        self._asks: tuple[Ask[Any], ...] = tuple(replace(ask, query=_under(protection, ask, groups)) for ask in asks)
+        self._check_source()
 
     @property
     def protection(self) -> Protection:
@@ -59,7 +62,7 @@ class PrivateQuery(WithoutRows):
         return self._recipe.protection
 
     @property
-    def asks(self) -> tuple[Ask, ...]:
+    def asks(self) -> tuple[Ask[Any], ...]:
         """The outputs, each with its claim."""
         return self._asks
 
@@ -76,6 +79,15 @@ class PrivateQuery(WithoutRows):
     def delta(self) -> Fraction:
         """What one release spends of delta beside its loss: above 0 only where keys are shown that nobody listed."""
         return sum((ask.query.claim.delta for ask in self._asks), Fraction(0))
+
+    def with_claims(self, claims: Sequence[Claim]) -> Self:
+        """Return the same query with another claim for each output."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made._asks = tuple(
+            replace(ask, query=ask.query.with_claim(claim)) for ask, claim in zip(self._asks, claims, strict=True)
+        )
+        return made
 
     def explain(self) -> pl.DataFrame:
         """Return what a release would cost and how good it would be, without reading a row.
@@ -97,7 +109,7 @@ class PrivateQuery(WithoutRows):
         types: dict[str, Columns] = {}
         if self._source is not None:
             source = self._source
-            work = bind(self, PolarsEngine(source, lambda: source))
+            work = self._bound_to(PolarsEngine(source, lambda: source))
             types = {output.name: output.types for output in work.outputs}
         return pl.DataFrame([self._explain_one(ask, types.get(ask.name, ())) for ask in self._asks])
 
@@ -211,8 +223,25 @@ class PrivateQuery(WithoutRows):
         asks = "\n".join(
             f"  {ask.name}: {ask.query}, {ask.query.claim}, {ask.query.claim.mechanism}" for ask in self._asks
         )
-        groups = "one group" if self._keys is None else plural(self._keys.height, "public group")
-        return f"<PrivateQuery: {groups}, {self.protection}\n{asks}>"
+        return f"<{type(self).__name__}: {self._of_what()}, {self.protection}\n{asks}>"
+
+    def _of_what(self) -> str:
+        """Return what the outputs are about."""
+        return "one group" if self._keys is None else plural(self._keys.height, "public group")
+
+    def _bound_to(self, engine: Engine[Any], *, ranges: bool = False) -> Any:  # noqa: ANN401  # what `Engine` runs
+        """Return the work of a release: everything proved, typed and fit for the engine, nothing read."""
+        return bind(self, engine, ranges=ranges)
+
+    def _check_source(self) -> None:
+        """Refuse what does not fit the rows that the query is bound to, if there are some."""
+        source = self._source
+        if source is not None:
+            self._bound_to(PolarsEngine(source, lambda: source))
+
+    def _counts(self, ask: Ask[Any]) -> str:
+        """Return what an output counts: "people" or "rows"."""
+        return self.protection.counts(ask.query)
 
     def _source_of(self, frame: PrivateRows | None) -> Source:
         if (frame is None) == (self._source is None):
@@ -224,7 +253,7 @@ class PrivateQuery(WithoutRows):
             raise TypeError(msg)
         return source_of(self._source if frame is None else frame, self.protection)
 
-    def _explain_one(self, ask: Ask, types: Columns) -> dict[str, Any]:
+    def _explain_one(self, ask: Ask[Any], types: Columns) -> dict[str, Any]:
         claim = ask.query.claim
         size = ask.query.fixed_size
         if size is None and types:
@@ -235,7 +264,7 @@ class PrivateQuery(WithoutRows):
             "epsilon": float_up(claim.cost("epsilon")) if claim.has_epsilon else None,
             "rho": float_up(claim.cost("rho")),
             "error_95": None if size is None else ask.query.error(size, 0.05, *types),
-            "error_unit": ask.query.error_unit or self.protection.counts(ask.query),
+            "error_unit": ask.query.error_unit or self._counts(ask),
             "mechanism": claim.mechanism,
             "candidates": size,
             "groups": 1 if self._keys is None else self._keys.height,
@@ -246,7 +275,7 @@ class PrivateQuery(WithoutRows):
             "note": None if size is None else ask.query.note(size, self._alternative(ask, types)),
         }
 
-    def _alternative(self, ask: Ask, types: Columns) -> HistogramQuery | None:
+    def _alternative(self, ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery | None:
         """Return what may answer an output better, under this protection; None where that lacks a bound."""
         other = ask.query.alternative(*types)
         if other is None:
@@ -263,6 +292,7 @@ class PrivateQuery(WithoutRows):
                 "selects": str(ask.query),
                 "mechanism": claim.mechanism,
                 "loss": {"unit": claim.loss.unit, "value": float(claim.loss.value), "exact": str(claim.loss.value)},
+                **({"delta": float_up(claim.delta)} if claim.delta else {}),
                 "neighboring_relation": self.protection.neighboring_relation,
                 "privacy_unit": self.protection.privacy_unit,
             }
@@ -288,7 +318,7 @@ def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
     dict
         `date` (ISO), `protection` (who is a person, and the bounds), `groups` (their number), `loss` (of one person to
         the whole file) and `columns`: name -> `selects`, `mechanism`, `loss` (`unit`, `value` and the `exact` ratio),
-        `neighboring_relation`, `privacy_unit`.
+        `delta` (of keys alone), `neighboring_relation`, `privacy_unit`.
 
     Raises
     ------
@@ -305,7 +335,7 @@ def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
     return claim
 
 
-def _under(protection: Protection, ask: Ask, groups: int) -> HistogramQuery:
+def _under(protection: Protection, ask: Ask[HistogramQuery], groups: int) -> HistogramQuery:
     try:
         bounds = protection.contributions(ask.query, groups)
         return ask.query.under(bounds, protection.neighboring_relation, groups)

@@ -6,20 +6,23 @@ import logging
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import polars as pl
 
 from dp_polars._engines.contract import Engine, Output, Released, Tally, UnreadableError, Work, names_of_ends
 from dp_polars._frames import group_keys
 from dp_polars._frames.questions import question_of
+from dp_polars._queries.query import Asked
 from dp_polars._rowwise.gate import row_by_row
 
 if TYPE_CHECKING:
     from dp_polars._accounting.budgets import Budget
     from dp_polars._accounting.kept import Question
+    from dp_polars._engines.contract import KeyWork
     from dp_polars._frames.query import PrivateQuery
-    from dp_polars._queries.query import HistogramQuery
+
+AskedT = TypeVar("AskedT", bound=Asked, covariant=True)
 
 _FAILED = (
     "The release failed while the engine ran on the private rows. Its message may hold values of them and is not "
@@ -39,12 +42,12 @@ class ReleaseError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Ask:
+class Ask(Generic[AskedT]):
     """One output of a private query: its name, the columns that are asked about, and what is asked."""
 
     name: str
     columns: tuple[pl.Expr, ...]
-    query: HistogramQuery
+    query: AskedT
 
 
 def release_by(
@@ -69,10 +72,12 @@ def release_by(
     TypeError, ValueError
         If the query does not fit the columns, or the engine. Nothing is charged then.
     """
-    released = work = question = None
+    released: Released | None = None
+    work: Work | KeyWork | None = None
+    question = None
     budget = query._budget if budget is None else budget
     with suppress(UnreadableError):  # that it failed says something of the rows, so it is paid for
-        work = bind(query, engine, ranges=ranges)
+        work = query._bound_to(engine, ranges=ranges)
     if work is not None and budget is not None and query._recipe.dataset is not None:
         question = question_of(query, engine, work, query._recipe.dataset)
         kept = None if fresh else _kept(question, engine, budget)
@@ -81,7 +86,7 @@ def release_by(
     _charge(query, budget)
     try:
         if work is not None:
-            released = engine.answer(work)
+            released = work.run(engine)
     except (Exception, pl.exceptions.PanicException):
         released = None
     if released is None:  # raised here, where no exception with private values is its context
@@ -117,7 +122,7 @@ def bind(query: PrivateQuery, engine: Engine[Released], *, ranges: bool = False)
     """Return the query on the engine's columns: everything proved, typed and fit for the engine, nothing read."""
     recipe, protection = query._recipe, query.protection
     if not engine.runs_expressions:
-        _refuse_expressions(query, engine)
+        refuse_expressions(query, engine)
     names = [name for ask in query.asks for column in ask.columns for name in column.meta.root_names()]
     names += [] if query._keys is None else query._keys.columns
     given = pl.LazyFrame(schema=engine.schema(dict.fromkeys(names)))
@@ -168,7 +173,7 @@ def _place(tallies: list[Tally], tally: Tally) -> int:
     return len(tallies) - 1
 
 
-def _refuse_expressions(query: PrivateQuery, engine: Engine[Released]) -> None:
+def refuse_expressions(query: PrivateQuery, engine: Engine[Released]) -> None:
     if query._recipe.steps:
         msg = (
             "query must not have row operations (filter, with_columns, select, join): they are Polars expressions.\n\n"

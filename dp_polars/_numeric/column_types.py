@@ -89,10 +89,14 @@ def is_wide(dtype: pl.DataType) -> bool:
 
 def fit_into_64_bits(values: pl.Series) -> bool:
     """Return whether `integers` tells each of these values from every other one that the type can hold."""
-    if not is_wide(values.dtype):
-        return True
+    return not is_wide(values.dtype) or bool(are_within_64_bits(values).all())
+
+
+def are_within_64_bits(values: pl.Series) -> NDArray[np.bool_]:
+    """Return whether `integers` tells each of these values of a wide type from every other one that it can hold."""
     physical = integers(values)
-    return bool(((physical > _INT64.min) & (physical < _INT64.max)).all())
+    within: NDArray[np.bool_] = (physical > _INT64.min) & (physical < _INT64.max)
+    return within
 
 
 def exact_values(values: pl.Series) -> Exact:

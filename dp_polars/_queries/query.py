@@ -50,14 +50,22 @@ class Answers(NamedTuple):
     ends: Callable[[], tuple[pl.Series, pl.Series]] | None = None
 
 
-class Query(ABC):
-    """One question about columns, with its privacy claim."""
+class Asked(ABC):
+    """What is asked, with its privacy claim."""
 
     claim: Claim
 
     @abstractmethod
     def __str__(self) -> str:
         """Return what is asked in a few words, for claims, messages and the ledger."""
+
+    def with_claim(self, claim: Claim) -> Self:
+        """Return the same question with another claim."""
+        return replace(self, claim=claim)  # type: ignore[type-var]  # every question is a dataclass
+
+
+class Query(Asked):
+    """One question about columns: one answer for each group."""
 
     @property
     def needs_people(self) -> bool:
@@ -178,10 +186,6 @@ class HistogramQuery(Query):
                 neighboring_relation=relation,
             )
         )
-
-    def with_claim(self, claim: Claim) -> Self:
-        """Return the same question with another claim."""
-        return replace(self, claim=claim)  # type: ignore[type-var]  # every query is a dataclass
 
     def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
         """Draw one answer per group from the codes of its rows, shape (n,), group after group."""

@@ -11,7 +11,8 @@ import polars as pl
 
 from dp_polars._accounting.claims import Claim, Loss
 from dp_polars._engines.bounding import Kept
-from dp_polars._engines.polars_engine import PolarsEngine, is_a_person
+from dp_polars._engines.polars_engine import PolarsEngine
+from dp_polars._engines.polars_rows import is_a_person
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.release import bind

@@ -19,7 +19,7 @@ import polars as pl
 from dp_polars._accounting.claims import Claim, Contributions, Loss, Mechanism
 from dp_polars._accounting.costs import scaled_cost
 from dp_polars._expressions.expressions import PrivateExpr
-from dp_polars._frames.frame import protect
+from dp_polars._frames.entrance import protect
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms.selection import best_rows
 from dp_polars._numeric.extras import require
@@ -323,12 +323,11 @@ def _at_loss(query: PrivateQuery, loss: Fraction) -> PrivateQuery:
     factor = _at_most_its_float(loss) / total.value
     # The deltas stay, but for the same hair.
     hair = _at_most_its_float(query.delta) / query.delta if query.delta else Fraction(1)
-    asks = []
-    for ask in query.asks:
-        claim = ask.query.claim
-        share = replace(total, value=claim.cost(total.unit) * factor)
-        asks.append(replace(ask, query=ask.query.with_claim(replace(claim, loss=share, delta=claim.delta * hair))))
-    return PrivateQuery(query._recipe, None, None, query._keys, tuple(asks))
+    claims = [ask.query.claim for ask in query.asks]
+    shares = [replace(total, value=claim.cost(total.unit) * factor) for claim in claims]
+    return query.with_claims(
+        [replace(claim, loss=share, delta=claim.delta * hair) for claim, share in zip(claims, shares, strict=True)]
+    )
 
 
 def _at_most_its_float(value: Fraction) -> Fraction:

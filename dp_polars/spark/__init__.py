@@ -15,6 +15,7 @@ from dp_polars._numeric.extras import require
 from dp_polars._queries.measures import Count
 from dp_polars.spark import _column_types
 from dp_polars.spark._counting import column_of, histogram, key_table, union, weighs_exactly
+from dp_polars.spark._people import one_row_per_person, shown_keys
 from dp_polars.spark._workers import Answer, drawing
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from dp_polars._accounting.budgets import Budget
-    from dp_polars._engines.contract import Output, Work
+    from dp_polars._engines.contract import KeyWork, Output, Work
 
 _sql: Any = require("pyspark.sql", extra="spark")
 
@@ -50,8 +51,9 @@ def release(
     Parameters
     ----------
     query
-        Made by `dp_polars.protect(…)….agg(…)`, without data and without row operations (filter, with_columns, select,
-        join, and expressions inside `agg`): do those in Spark first, row by row.
+        Made by `dp_polars.protect(…)`, without data, by `agg` or one of the questions beside it, such as `keys`; and
+        without row operations (filter, with_columns, select, join, and expressions inside `agg`): do those in Spark
+        first, row by row.
     frame
         The private rows, one person's independent of all others'. A person, a key and a value are what Spark holds for
         them, without collations. Read once per output (twice for a mean): let it be deterministic.
@@ -69,7 +71,8 @@ def release(
     Returns
     -------
     DataFrame
-        The public keys, each once (in no order), then one column per output. Modes have the column's type, quantiles
+        The public keys, each once (in no order), then one column per output; of `keys`, those that are shown, sorted.
+        Modes have the column's type, quantiles
         the candidates' (unsigned integers a wider one). Counts are bigint, means double, sums bigint, decimal or
         double, value counts an array of structs `value` and `count`.
 
@@ -118,12 +121,13 @@ class _SparkEngine(Engine["DataFrame"]):
     """The rows of a Spark DataFrame: native SQL counts and bounds, the executors draw, the answers land on disk."""
 
     rows_are = "the Spark DataFrame"
+    counts_per_person = True
 
     def __init__(
         self, frame: DataFrame, path: str | os.PathLike[str] | None, only_counted: Collection[str] = ()
     ) -> None:
         self._frame, self._target, self._only_counted = frame, _target(frame.sparkSession, path), only_counted
-        self._drawn: DataFrame | None = None
+        self._planned: DataFrame | None = None
 
     def schema(self, columns: Collection[str]) -> pl.Schema:
         """Return the Polars types of these columns."""
@@ -133,14 +137,16 @@ class _SparkEngine(Engine["DataFrame"]):
 
     def check(self, work: Work) -> None:
         """Plan the release as a lazy frame, everything typed and nothing read: to be run once, never shown."""
-        frame = self._frame
-        _check_unit(frame, work.privacy_unit)
+        frame, per_person = self._frame, work.per_person
+        _check_unit(frame, work.privacy_unit if per_person is None else per_person.privacy_unit)
+        if per_person is not None:
+            frame = one_row_per_person(frame, per_person)
         names = [] if work.keys is None else work.keys.columns
         fields = [_column_types.types.StructField(name, frame.schema[name].dataType) for name in names]
         table = key_table(frame.sparkSession, work.keys, fields)
         answers = [_answer(output, work) for output in work.outputs]
         for answer in answers:
-            kind = self._kind(answer, column_of(work.tallies[answer.output.tallies[0]]))
+            kind = _kind(frame, answer, column_of(work.tallies[answer.output.tallies[0]]))
             fields += [_column_types.types.StructField(name, kind) for name in answer.output.names(ranges=work.ranges)]
         # One seed for all: a mean's sum and its number are then of the same groups of a person.
         seed = int.from_bytes(os.urandom(8), signed=True)
@@ -153,23 +159,23 @@ class _SparkEngine(Engine["DataFrame"]):
         )
         if self._target is not None:
             _check_names(drawn)
-        self._drawn = drawn
-
-    def _kind(self, answer: Answer, column: str | None) -> DataType:
-        """Return the Spark type of answers: where they are values of the column, its own, narrower than Polars'."""
-        dtype = answer.output.dtype
-        inner = dtype.inner if isinstance(dtype, pl.List) else dtype
-        named = _column_types.made(inner.fields[0].dtype if isinstance(inner, pl.Struct) else inner)
-        if column is None or named != answer.output.types[0]:
-            return _column_types.spark_type(answer.dtype)
-        return _column_types.spark_type(answer.dtype, (named, self._frame.schema[column].dataType))
+        self._planned = drawn
 
     def answer(self, work: Work) -> DataFrame:  # noqa: ARG002
         """Run what `check` has planned, once."""
-        if self._drawn is None:
-            msg = "unreachable: a release calls check before answer"
-            raise AssertionError(msg)
-        return _published(self._drawn, self._target)
+        return self._run()
+
+    def check_keys(self, work: KeyWork) -> None:
+        """Plan the release as a lazy frame, everything typed and nothing read: to be run once, never shown."""
+        _check_unit(self._frame, work.privacy_unit)
+        planned = shown_keys(self._frame, work)
+        if self._target is not None:
+            _check_names(planned)
+        self._planned = planned
+
+    def find_keys(self, work: KeyWork) -> DataFrame:  # noqa: ARG002
+        """Run what `check_keys` has planned, once."""
+        return self._run()
 
     def packed(self, released: DataFrame) -> bytes:
         """Return the answers as Arrow IPC."""
@@ -182,12 +188,28 @@ class _SparkEngine(Engine["DataFrame"]):
 
     def unpacked(self, answer: bytes) -> DataFrame:
         """Return answers that were kept, from disk."""
-        if self._drawn is None:
-            msg = "unreachable: a release calls check before it returns an answer"
-            raise AssertionError(msg)
         table = pa.ipc.open_stream(answer).read_all()
-        kept = self._frame.sparkSession.createDataFrame(table, schema=self._drawn.schema)
+        kept = self._frame.sparkSession.createDataFrame(table, schema=self._plan().schema)
         return _published(kept, self._target)
+
+    def _run(self) -> DataFrame:
+        return _published(self._plan(), self._target)
+
+    def _plan(self) -> DataFrame:
+        if self._planned is None:
+            msg = "unreachable: a release is planned before it runs"
+            raise AssertionError(msg)
+        return self._planned
+
+
+def _kind(frame: DataFrame, answer: Answer, column: str | None) -> DataType:
+    """Return the Spark type of answers: where they are values of the column, its own, narrower than Polars'."""
+    dtype = answer.output.dtype
+    inner = dtype.inner if isinstance(dtype, pl.List) else dtype
+    named = _column_types.made(inner.fields[0].dtype if isinstance(inner, pl.Struct) else inner)
+    if column is None or named != answer.output.types[0]:
+        return _column_types.spark_type(answer.dtype)
+    return _column_types.spark_type(answer.dtype, (named, frame.schema[column].dataType))
 
 
 def _check_unit(frame: DataFrame, name: str | None) -> None:

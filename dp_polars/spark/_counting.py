@@ -77,7 +77,7 @@ def histogram(
     """
     seed = int.from_bytes(os.urandom(8), signed=True) if seed is None else seed
     coding, kept, weighing = tally.coding, tally.kept, tally.weighing
-    rows = _evidence(rows, privacy_unit, key_columns, tally)
+    rows = evidence(rows, privacy_unit, key_columns, [_name_of(column) for column in tally.columns])
     key_names = [f"k{i}" for i in range(len(key_columns))]
 
     def listed(rows: DataFrame) -> DataFrame:
@@ -277,18 +277,17 @@ def union(keys: DataFrame, histograms: Sequence[DataFrame]) -> DataFrame:
     return table.repartition("group").sortWithinPartitions("group")
 
 
-def _evidence(rows: DataFrame, privacy_unit: str | None, key_columns: Sequence[str], tally: Tally) -> DataFrame:
+def evidence(
+    rows: DataFrame, privacy_unit: str | None, key_columns: Sequence[str], columns: Sequence[str]
+) -> DataFrame:
     """Return the rows that have a value (if one is read) and a person.
 
     Their columns are `person`, `k0`, `k1`, …, `value`, and `weighs` where another column holds the weights.
     """
-    chosen = [rows[_quoted(name)].alias(f"k{i}") for i, name in enumerate(key_columns)]
-    chosen += [
-        rows[_quoted(_name_of(column))].alias(name)
-        for name, column in zip(("value", "weighs"), tally.columns, strict=False)
-    ]
+    chosen = [rows[quoted(name)].alias(f"k{i}") for i, name in enumerate(key_columns)]
+    chosen += [rows[quoted(column)].alias(name) for name, column in zip(("value", "weighs"), columns, strict=False)]
     if privacy_unit is not None:
-        person = rows[_quoted(privacy_unit)]
+        person = rows[quoted(privacy_unit)]
         if _is_float(rows, privacy_unit):
             person = person + sf.lit(0.0).cast(rows.schema[privacy_unit].dataType)  # -0.0 is 0.0, in hashes too
         chosen.append(person.alias("person"))
@@ -344,5 +343,5 @@ def _is_float(rows: DataFrame, name: str) -> bool:
     return isinstance(rows.schema[name].dataType, (types.FloatType, types.DoubleType))
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"

@@ -16,12 +16,15 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dp_polars._numeric.column_types import is_wide
 from dp_polars._queries.histograms import Histogram
+from dp_polars._queries.keys import COUNT
 
 if TYPE_CHECKING:
     from dp_polars._engines.contract import Output
     from dp_polars._numeric.arrays import Ints
     from dp_polars._queries.codings import Coding
+    from dp_polars._queries.keys import KeysThatAreThere
     from dp_polars._queries.query import Columns
 
 Stage: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
@@ -64,6 +67,23 @@ def encoding(coding: Coding, types: Columns) -> Stage:
             yield from counted.cast(pl.Int64).to_arrow().to_batches()
 
     return encode
+
+
+def selecting(question: KeysThatAreThere, types: pl.Schema) -> Stage:
+    """Return the stage from (k0, k1, …, people) to the keys that are shown, with their noisy numbers if asked."""
+
+    def select(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in _in_chunks(batches, _ROWS):
+            *keys, people = rows.combine_chunks().columns
+            # Only of wide types do the values matter.
+            wide = [pl.Series(key) for key, dtype in zip(keys, types.dtypes(), strict=True) if is_wide(dtype)]
+            shown, noisy = question.drawn(wide, _numpy(people))
+            names = list(types)
+            if question.counts:
+                keys, names = [*keys, pa.chunked_array([noisy])], [*names, COUNT]
+            yield from pa.table(keys, names=names).filter(pa.array(shown)).to_batches()
+
+    return select
 
 
 def drawing(answers: Sequence[Answer], names: Sequence[str], *, ranges: bool = False) -> Stage:

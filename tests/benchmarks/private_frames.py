@@ -130,6 +130,27 @@ def many_counts(scale: float, folder: Path) -> Sides:
     return Sides(drawn, plain, lambda private, plain: plain.join(private, on=["key", "len"]).height == plain.height)
 
 
+def unlisted_keys(scale: float, folder: Path) -> Sides:
+    """Keys that nobody listed, one of each person."""
+    rows, rng = int(10**7 * scale), np.random.default_rng(0)
+    person = rng.integers(0, rows // 2, rows)
+    frame = pl.DataFrame({"person": person, "key": person * 2_654_435_761 % (rows // 10)}).lazy()
+
+    def drawn() -> pl.DataFrame:
+        private = frame.dp.protect("person", max_groups=1)
+        return private.keys("key", epsilon=20, delta=1e-6).release(engine="streaming")
+
+    def plain() -> pl.DataFrame:
+        return frame.group_by("key").agg(pl.col("person").n_unique().alias("count")).collect(engine="streaming")
+
+    def agree(private: pl.DataFrame, plain: pl.DataFrame) -> bool:
+        """Of more than two people a key is shown but for a chance of e⁻²⁰; of none it never is."""
+        sure = plain.filter(pl.col("count") > 2)["key"]
+        return private["key"].is_in(plain["key"].implode()).all() and sure.is_in(private["key"].implode()).all()
+
+    return Sides(drawn, plain, agree)
+
+
 COLUMNS = ["a", "b", "c", "d", "e"]
 
 
@@ -198,6 +219,7 @@ CASES = [
     Case("10⁸ rows in Parquet, 10⁷ people, 2 groups each: people per category", 2, 2048, people_of_file, 0),
     Case("10⁷ rows, 10⁶ public groups: a mode", 2, None, many_groups, 2),
     Case("10⁷ rows, 10⁶ public groups: a number of rows", 1.3, None, many_counts, 2),
+    Case("10⁷ rows of 4·10⁶ people, 10⁶ keys that nobody listed, one each", 1.5, None, unlisted_keys, 2),
     Case("10⁷ rows, 1,000 groups: len, two sums, a mean, a mode", 1.5, None, report, 2),
     Case("10⁷ rows in Parquet, 1,000 groups: five medians beside one, both private", 5, None, five_columns, 2),
 ]

@@ -12,6 +12,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,6 +25,8 @@ from dp_polars._accounting.claims import Claim
 from dp_polars._engines.bounding import Kept
 from dp_polars._engines.contract import Engine
 from dp_polars._frames.release import release_by
+from dp_polars._mechanisms.key_selection import KeySelection
+from dp_polars._queries.keys import KeysThatAreThere
 from dp_polars._queries.query import Answers, Evidence, HistogramQuery
 from tests import by_hand
 from tests.engines.test_bounding import SPREAD, law
@@ -93,6 +96,55 @@ def revealing(query, log=None):
     query._asks = tuple(
         replace(ask, query=Reveal(ask.query, ask.query.claim, None if log is None else str(log))) for ask in query.asks
     )
+    return query
+
+
+@dataclass(frozen=True)
+class ShowEverything(KeySelection):
+    """Shows every key with its true number of people. Nothing private about it."""
+
+    log: str | None = None  # the file where draws are noted
+
+    def draw(self, people):
+        if self.log is not None:
+            with open(self.log, "a") as file:  # noqa: PTH123  # also where a worker of Spark runs this
+                file.write("".join(f"{number}\n" for number in people.tolist()))
+        return np.ones(len(people), bool), people
+
+    def people_for(self, chance):
+        return 1
+
+
+@dataclass(frozen=True)
+class ShowFrom(KeySelection):
+    """Shows the keys of at least so many people."""
+
+    least: int
+
+    def draw(self, people):
+        return people >= self.least, people
+
+    def people_for(self, chance):
+        return self.least
+
+
+@dataclass(frozen=True)
+class RevealedKeys(KeysThatAreThere):
+    """Keys by a selection that is given."""
+
+    by: KeySelection = ShowEverything()
+
+    @property
+    def selection(self):
+        return self.by
+
+
+def revealing_keys(query, by=None):
+    """The same query for keys, which shows all of them, or those that `by` selects."""
+    (one,) = query.asks
+    asked = one.query
+    revealed = RevealedKeys(asked.columns, asked.claim, asked.keys_per_person, True, by or ShowEverything())
+    query._asks = (replace(one, query=revealed),)
     return query
 
 
@@ -390,6 +442,167 @@ class Conformance:
         ]  # all the same with probability 40**-7, about 6e-12
         assert all(len(keys) == 1 for keys in chosen)
         assert len(set(map(tuple, chosen))) > 1
+
+    # --- Keys that nobody listed ---
+
+    def keys(self, columns, unit="p", most=MANY, steps=lambda frame: frame, by=None):
+        bounds = {} if unit is None else {"max_groups": most}
+        private = steps(dpp.protect(unit, **bounds))
+        return revealing_keys(private.keys(*columns, epsilon=1, delta=1e-3), by)
+
+    def found(self, query, frame, budget=None):
+        """Key -> people, in the order of the release."""
+        released = self.to_polars(release_by(query, self.make(frame), budget))
+        assert released.columns == [*query.asks[0].query.columns, "count"]
+        return {row[:-1]: row[-1] for row in released.rows()}
+
+    def test_keys_are_found_as_by_the_reference(self, person):
+        frame = visits()
+        for columns in (["ward"], ["year", "ward"]):
+            found = self.found(self.keys(columns, person), frame)
+            assert found == by_hand.people_by_key(frame.to_dicts(), columns, person)
+            assert list(found) == sorted(found)
+            assert len(found) > 3
+
+    def test_keys_of_every_type_are_found(self, key):
+        dtype, values = KEYS[key]
+        own = pl.Series("k", [*values, None] * 4, dtype=dtype)
+        frame = pl.DataFrame({"k": own, "p": [i % 3 for i in range(len(own))]})
+        released = self.to_polars(release_by(self.keys(["k"]), self.make(frame)))
+        # Keys that group_by would not take are none.
+        within = [value for value in values if not (isinstance(value, int) and abs(value) >= 2**63 and "128" in key)]
+        expected = by_hand.people_by_key(frame.to_dicts(), ["k"], "p")
+        expected = {k: n for k, n in expected.items() if k[0] in within}
+        assert dict(zip(released.select("k").rows(), released["count"], strict=True)) == expected
+        assert released["k"].dtype == (pl.String() if isinstance(dtype, pl.Categorical) else dtype)
+        assert released["k"].equals(released["k"].sort())
+
+    def test_people_of_every_type_are_told_apart_by_key(self, unit):
+        dtype, people = UNITS[unit]
+        ids = [person for person in people for _ in range(4)]
+        nobody = [None, None]
+        if dtype.is_float():
+            ids = [-0.0 if person == 0 and i % 4 > 1 else person for i, person in enumerate(ids)]
+            nobody = [None, math.nan]
+        keys = [i % 2 for i in range(len(ids))] + [2, 2]
+        frame = pl.DataFrame({"p": pl.Series([*ids, *nobody], dtype=dtype), "k": keys})
+        frame = frame.sample(fraction=1, shuffle=True, seed=1)
+        assert self.found(self.keys(["k"]), frame) == {(0,): len(people), (1,): len(people)}
+        assert sum(self.found(self.keys(["k"], most=1), frame).values()) == len(people)
+
+    def test_a_persons_keys_are_a_random_subset(self):
+        """Two of each copy's four; rows with null, of nobody, and of the same key take no place."""
+        rows = [(p, 8 * p + key) for p in range(COPIES) for key in (0, 1, 2, 3, 3, 3)]
+        rows += [(p, None) for p in range(COPIES)] + [(None, 8 * p + 7) for p in range(COPIES)]
+        rows += [(-1 - p, 8 * COPIES + p % 5) for p in range(500)]
+        frame = pl.DataFrame(rows, schema={"p": pl.Int64, "k": pl.Int64}, orient="row")
+        found = self.found(self.keys(["k"], most=2), frame.sample(fraction=1, shuffle=True))
+        assert [found.pop((8 * COPIES + key,)) for key in range(5)] == [100] * 5
+        assert set(found.values()) == {1}
+        own = [[] for _ in range(COPIES)]
+        for (key,) in found:
+            own[key // 8].append(key % 8)
+        counted = Counter(map(tuple, own))
+        outcomes = list(combinations(range(4), 2))
+        assert set(counted) == set(outcomes)
+        assert fits([counted[outcome] for outcome in outcomes], [1 / 6] * 6)
+
+    def test_only_keys_that_are_shown_leave(self):
+        frame = visits()
+        everything = by_hand.people_by_key(frame.to_dicts(), ["ward", "year"], "p")
+        middle = sorted(everything.values())[len(everything) // 2]
+        found = self.found(self.keys(["ward", "year"], by=ShowFrom(middle)), frame)
+        assert found == {key: people for key, people in everything.items() if people >= middle}
+        assert list(found) == sorted(found)
+        assert self.found(self.keys(["ward"], by=ShowFrom(MANY)), frame) == {}
+
+    def test_no_rows_have_no_keys(self):
+        for rows in (visits().clear(), visits().with_columns(p=pl.lit(None, pl.Int64))):
+            released = self.to_polars(release_by(self.keys(["ward", "year"]), self.make(rows)))
+            assert released.schema == {"ward": pl.String(), "year": pl.Int64(), "count": pl.Int64()}
+            assert released.height == 0
+
+    def test_every_key_is_drawn_for_once(self, tmp_path):
+        log, frame = tmp_path / "draws", visits()
+        found = self.found(self.keys(["ward", "year"], by=ShowEverything(str(log))), frame)
+        assert sorted(map(int, log.read_text().split())) == sorted(found.values())
+
+    def test_keys_are_read_only_after_a_charge(self, notes, capfd):
+        budget = dpp.Budget(epsilon=1, delta=1e-3)
+        self.found(self.keys(["ward"]), visits(), budget)
+        assert budget.remaining == 0
+        with pytest.raises(dpp.BudgetExceededError):
+            release_by(self.keys(["ward"]), self.make(visits(), Noting(notes)), budget)
+        assert not notes.exists()
+        with pytest.raises(dpp.ReleaseError) as caught:
+            release_by(self.keys(["ward"]), self.make(visits(), Failing(notes)), dpp.Budget(epsilon=1, delta=1e-3))
+        assert caught.value.__cause__ is caught.value.__context__ is None
+        assert SECRET not in "".join(capfd.readouterr())
+        assert notes.exists()
+
+    @pytest.mark.parametrize(
+        ("columns", "who", "message"),
+        [
+            (["price"], "p", "keys: the column 'price' must hold text, .* got Float64"),
+            (["nowhere"], "p", "the key column 'nowhere'|the column 'nowhere'"),
+            (["ward"], "patient", "the privacy unit 'patient'|the column 'patient'"),
+        ],
+    )
+    def test_keys_that_do_not_fit_the_columns_are_free(self, columns, who, message, notes):
+        budget = dpp.Budget(epsilon=1)
+        with pytest.raises((TypeError, ValueError), match=message):
+            release_by(self.keys(columns, who), self.make(visits(), Noting(notes)), budget)
+        assert budget.spent == 0
+        assert not notes.exists()
+
+    def test_keys_after_expressions(self, notes):
+        frame, budget = visits(), dpp.Budget(epsilon=1)
+
+        def steps(private):
+            return private.with_columns(decade=pl.col("year") // 10)
+
+        query, engine = self.keys(["decade"], None, steps=steps), self.make(frame, Noting(notes))
+        if engine.runs_expressions:
+            assert self.found(query, frame) == by_hand.people_by_key(steps(frame).to_dicts(), ["decade"], None)
+        else:
+            with pytest.raises(TypeError, match="query must not have row operations"):
+                release_by(query, engine, budget)
+            assert budget.spent == 0
+            assert not notes.exists()
+
+    # --- People as rows ---
+
+    @pytest.mark.parametrize("keys", [None, GROUPS])
+    def test_rows_and_groups_of_people_are_counted_as_by_the_reference(self, keys, notes):
+        frame, private = visits(), dpp.protect("p")
+        if keys is None:
+            query = private.rows_per_person(0.5, range(MANY), epsilon=1)
+        else:
+            query = private.groups_per_person(keys, 0.5, range(MANY), epsilon=1)
+        query = revealing(query)
+        if not self.make(frame).counts_per_person:
+            with pytest.raises(TypeError, match="this engine can't count"):
+                release_by(query, self.make(frame, Noting(notes)))
+            assert not notes.exists()
+            return
+        (found,) = self.told(query, frame).values()
+        expected = by_hand.per_person(frame.to_dicts(), None if keys is None else keys.to_dicts(), "p")
+        assert found == {(): dict(Counter(expected.values()))}
+        assert sum(found[()].values()) < frame["p"].n_unique() + 1
+        assert len(found[()]) > 2
+
+    def test_people_of_every_type_are_one_row_each(self, unit):
+        dtype, people = UNITS[unit]
+        ids = [person for person in people for _ in range(3)]
+        nobody = [None, math.nan if dtype.is_float() else None]
+        if dtype.is_float():
+            ids = [-0.0 if person == 0 and i % 2 else person for i, person in enumerate(ids)]
+        frame = pl.DataFrame({"p": pl.Series([*ids, *nobody], dtype=dtype), "k": [i % 3 for i in range(len(ids) + 2)]})
+        if self.make(frame).counts_per_person:
+            found = self.told(revealing(dpp.protect("p").rows_per_person(0.5, range(9), epsilon=1)), frame)
+            assert found == {"rows_per_person": {(): {3: len(people)}}}
+            groups = dpp.protect("p").groups_per_person({"k": [2, 0, 7]}, 0.5, range(9), epsilon=1)
+            assert self.told(revealing(groups), frame) == {"groups_per_person": {(): {2: len(people)}}}
 
     # --- Charges and draws ---
 

@@ -12,7 +12,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
-from dp_polars._engines import polars_engine
+from dp_polars._engines import polars_engine, polars_rows
 from dp_polars._engines.bounding import Cells, Kept
 from dp_polars._engines.polars_engine import PolarsEngine, count
 from dp_polars._frames.release import bind
@@ -276,13 +276,13 @@ def test_every_count_is_bounded_afresh():
 
 def test_people_are_divided_by_the_texts_of_their_categories(monkeypatch):
     """In the next scan the number of a category may be another one."""
-    monkeypatch.setattr(polars_engine.os, "urandom", bytes)
+    monkeypatch.setattr(polars_rows.os, "urandom", bytes)
     people = [f"person {i}" for i in range(50)]
     divided = []
     for order in (people, people[::-1]):
         categories = pl.Series(order, dtype=pl.Categorical(pl.Categories.random()))
         rows = pl.LazyFrame({"p": pl.Series(people, dtype=categories.dtype)})
-        parts = polars_engine._partitions(rows, "p", 3)
+        parts = polars_rows.in_parts(rows, "p", 3)
         divided.append([part.collect()["p"].cast(pl.String).to_list() for part in parts])
     assert divided[0] == divided[1]
     assert all(divided[0])
@@ -412,13 +412,13 @@ def test_outputs_that_need_the_same_histogram_share_it():
 
 def test_the_number_of_parts_follows_from_the_number_of_rows(visits, keys, monkeypatch):
     monkeypatch.setattr(polars_engine, "_PARTITION_ROWS", 600)
-    parts, original = [], polars_engine._partitions
+    parts, original = [], polars_engine.in_parts
 
     def partitions(rows, unit, number):
         parts.append(number)
         return original(rows, unit, number)
 
-    monkeypatch.setattr(polars_engine, "_partitions", partitions)
+    monkeypatch.setattr(polars_engine, "in_parts", partitions)
     top = dpp.mode("flavour", FLAVOURS, epsilon=1)
 
     def release(frame, *outputs, **options):

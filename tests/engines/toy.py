@@ -14,7 +14,8 @@ import numpy as np
 import polars as pl
 
 from dp_polars._engines.bounding import Kept
-from dp_polars._engines.contract import LocalEngine, Tally, Work
+from dp_polars._engines.contract import PER_PERSON, KeyWork, LocalEngine, PerPerson, Tally, Work
+from dp_polars._numeric.arrays import Ints
 from dp_polars._queries.histograms import Histogram
 
 Row = dict[str, Any]
@@ -33,6 +34,7 @@ class ToyEngine(LocalEngine):
     """
 
     rows_are = "the list of dicts"
+    counts_per_person = True
 
     def __init__(self, rows: Iterable[Row], types: dict[str, pl.DataType]) -> None:
         self._rows, self._types = rows, types
@@ -43,15 +45,33 @@ class ToyEngine(LocalEngine):
         return pl.Schema({name: self._types[name] for name in columns})
 
     def check(self, work: Work) -> None:
-        if work.privacy_unit is not None:
-            self._must_have(work.privacy_unit)
-            if self._types[work.privacy_unit].is_nested():
-                msg = f"the privacy unit {work.privacy_unit!r} must be a value that Python can hash."
-                raise TypeError(msg)
+        self._check_unit(work.privacy_unit if work.per_person is None else work.per_person.privacy_unit)
+
+    def check_keys(self, work: KeyWork) -> None:
+        self._check_unit(work.privacy_unit)
 
     def histograms(self, work: Work) -> list[Histogram]:
         rows = list(self._rows)
+        if work.per_person is not None:
+            rows = _people(rows, work.per_person)
         return [_histogram(rows, work, tally) for tally in work.tallies]
+
+    def people_by_key(self, work: KeyWork) -> tuple[pl.DataFrame, Ints]:
+        keys = defaultdict(set)
+        for number, row in enumerate(self._rows):
+            key = tuple(row[name] for name in work.types)
+            person = number if work.privacy_unit is None else row[work.privacy_unit]
+            if _is_somebody(person) and None not in key:
+                keys[person].add(key)
+        people = Counter(key for own in keys.values() for key in _few(sorted(own), work.most))
+        return pl.DataFrame(list(people), work.types, orient="row"), np.array(list(people.values()), np.int64)
+
+    def _check_unit(self, unit: str | None) -> None:
+        if unit is not None:
+            self._must_have(unit)
+            if self._types[unit].is_nested():
+                msg = f"the privacy unit {unit!r} must be a value that Python can hash."
+                raise TypeError(msg)
 
     def _must_have(self, name: str) -> None:
         if name not in self._types:
@@ -93,9 +113,24 @@ def _evidence(rows: list[Row], work: Work, tally: Tally) -> Iterator[tuple[objec
     for number, (row, code, weight) in enumerate(zip(rows, codes, weights, strict=True)):
         person = number if work.privacy_unit is None else row[work.privacy_unit]
         group = 0 if keys is None or work.keys is None else keys.get(tuple(row[name] for name in work.keys.columns))
-        is_somebody = person is not None and person == person  # NaN is not itself
-        if is_somebody and group is not None and code != tally.coding.size:
+        if _is_somebody(person) and group is not None and code != tally.coding.size:
             yield person, (group, code, weight)
+
+
+def _is_somebody(person: object) -> bool:
+    return person is not None and person == person  # NaN is not itself
+
+
+def _people(rows: list[Row], per_person: PerPerson) -> list[Row]:
+    """Return a row for each person."""
+    people, keys = defaultdict(list), per_person.keys
+    for row in rows:
+        if _is_somebody(person := row[per_person.privacy_unit]):
+            people[person].append(row)
+    if keys is None:
+        return [{PER_PERSON: len(own)} for own in people.values()]
+    listed = [{tuple(row[name] for name in keys.columns) for row in own} & set(keys.rows()) for own in people.values()]
+    return [{PER_PERSON: len(own)} for own in listed if own]
 
 
 def _bounded(own: list[Evidence], kept: Kept) -> list[Evidence]:

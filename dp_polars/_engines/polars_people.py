@@ -1,0 +1,70 @@
+"""People and their keys, by Polars: how many have each key, and how many rows or groups each of them has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from dp_polars._engines.bounding import random_few
+from dp_polars._engines.contract import PER_PERSON
+from dp_polars._engines.polars_rows import collected, in_parts, is_a_person, listed, own_keys
+from dp_polars._numeric.words import system_words
+
+if TYPE_CHECKING:
+    from polars._typing import EngineType
+
+    from dp_polars._engines.contract import KeyWork, PerPerson
+    from dp_polars._numeric.arrays import Ints
+
+
+def people_by_key(rows: pl.LazyFrame, work: KeyWork, engine: EngineType, partitions: int) -> tuple[pl.DataFrame, Ints]:
+    """Return every key that somebody has, once, and the number of people who have it: see `Engine`, duty 8."""
+    names = [f"key {i}" for i in range(len(work.types))]
+    columns = [
+        pl.col(name).cast(dtype).alias(own) for own, (name, dtype) in zip(names, work.types.items(), strict=True)
+    ]
+    if work.privacy_unit is None:
+        plan = rows.select(columns).drop_nulls().group_by(names).agg(pl.len().alias("people"))
+        counted = collected([plan], engine)
+    else:
+        somebody = is_a_person("person", rows.collect_schema()[work.privacy_unit])
+        counted = []
+        for part in in_parts(rows, work.privacy_unit, partitions):
+            own = part.select(pl.col(work.privacy_unit).alias("person"), *columns).drop_nulls(names)
+            (lists,) = collected([_keys_of_people(own, names).filter(somebody)], engine)
+            counted.append(_bounded(lists, names, work.most, engine))
+    found = counted[0] if len(counted) == 1 else pl.concat(counted).group_by(names).agg(pl.col("people").sum())
+    keys = found.select(pl.col(own).alias(name) for own, name in zip(names, work.types, strict=True))
+    return keys, found["people"].to_numpy().astype(np.int64)
+
+
+def _keys_of_people(rows: pl.LazyFrame, names: list[str]) -> pl.LazyFrame:
+    """Return every person and, in lists, that person's keys, each once."""
+    if len(names) == 1:  # faster, above all for numbers
+        return rows.group_by("person").agg(pl.col(names).unique())
+    return rows.group_by("person", *names).agg().group_by("person").agg(names)
+
+
+def _bounded(lists: pl.DataFrame, names: list[str], most: int, engine: EngineType) -> pl.DataFrame:
+    """Return how many people have each key, when so many random ones of each person's stay."""
+    lengths = lists[names[0]].list.len().to_numpy().astype(np.int64)
+    keys = pl.DataFrame([lists[name].explode(empty_as_null=False) for name in names])
+    if lengths.max(initial=0) > most:
+        keys = keys.filter(pl.Series(random_few(lengths, most, system_words())))
+    return keys.lazy().group_by(names).agg(pl.len().alias("people")).collect(engine=engine)
+
+
+def one_row_per_person(rows: pl.LazyFrame, per_person: PerPerson) -> pl.LazyFrame:
+    """Return one row for each person, with the number of their rows or listed groups: see `Engine`, duty 9."""
+    unit, keys = per_person.privacy_unit, per_person.keys
+    rows = rows.filter(is_a_person(unit, rows.collect_schema()[unit]))
+    if keys is None:
+        people = rows.select(pl.col(unit).alias("person"))
+    else:
+        own = own_keys(rows, keys)
+        coded = rows.select(pl.col(unit).alias("person"), *own)
+        coded = coded.join(listed(keys), on=[expr.meta.output_name() for expr in own])
+        people = coded.group_by("person", "group").agg()
+    return people.group_by("person").agg(pl.len().cast(pl.Int64).alias(PER_PERSON)).select(PER_PERSON)

@@ -1,0 +1,66 @@
+"""Private rows as Polars plans: whose a row is, its key, parts of the people, and how plans are run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from dp_polars._numeric import column_types
+
+if TYPE_CHECKING:
+    from polars._typing import EngineType
+
+
+def is_a_person(privacy_unit: str, dtype: pl.DataType) -> pl.Expr:
+    """Return whether a row says whose it is: neither null nor NaN."""
+    unit = pl.col(privacy_unit)
+    return unit.is_not_null() & unit.is_not_nan() if dtype.is_float() else unit.is_not_null()
+
+
+def in_parts(rows: pl.LazyFrame, privacy_unit: str, partitions: int) -> Iterator[pl.LazyFrame]:
+    """Yield the rows in parts, all rows of a person in one of them. Says on a terminal how far it is."""
+    if partitions == 1:
+        yield rows
+        return
+    unit = pl.col(privacy_unit)
+    if isinstance(rows.collect_schema()[privacy_unit], (pl.Categorical, pl.Enum)):
+        # The text, because the number of a category may be another one in the next scan.
+        unit = unit.cast(pl.String)
+    part = unit.hash(int.from_bytes(os.urandom(8), "little")) % partitions
+    shows = sys.stderr is not None and sys.stderr.isatty()
+    try:
+        for number in range(partitions):
+            if shows:
+                print(f"\rcounting people: {number / partitions:4.0%}", end="", file=sys.stderr, flush=True)
+            yield rows.filter(part == number)
+    finally:
+        if shows:
+            print("\r" + " " * 21, end="\r", file=sys.stderr, flush=True)
+
+
+def own_keys(rows: pl.LazyFrame, keys: pl.DataFrame | None) -> list[pl.Expr]:
+    """Return the columns that rows are grouped by, as they are released."""
+    names, schema = [] if keys is None else keys.columns, rows.collect_schema()
+    return [pl.col(name).cast(column_types.released(schema[name])).alias(f"key {i}") for i, name in enumerate(names)]
+
+
+def listed(keys: pl.DataFrame) -> pl.LazyFrame:
+    """Return the public keys, and the number of each group."""
+    return (
+        keys.lazy()
+        .select(pl.col(name).alias(f"key {i}") for i, name in enumerate(keys.columns))
+        .with_row_index("group")
+    )
+
+
+def collected(plans: Sequence[pl.LazyFrame], engine: EngineType) -> list[pl.DataFrame]:
+    """Return what plans on private rows give, by one scan, with no filter moved into it.
+
+    There a filter leaves out row groups by what it gives on their least and largest values: x * 2 > 0 on a group with a
+    value so large that it overflows is false, and the group's other rows are gone. NaN may be in neither.
+    """
+    return pl.collect_all(plans, engine=engine, optimizations=pl.QueryOptFlags(predicate_pushdown=False))

@@ -1,0 +1,255 @@
+"""The methods of a private frame that find what nobody listed: keys, and bounds on a person's rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dp_polars._accounting.claims import Loss, check_delta
+from dp_polars._frames import group_keys
+from dp_polars._frames.keys import PrivateKeys
+from dp_polars._frames.people import PeopleQuery
+from dp_polars._numeric.numbers import given
+from dp_polars._queries.choices import ask_quantile
+from dp_polars._queries.keys import COUNT, KeysThatAreThere
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from dp_polars._accounting.budgets import Budget
+    from dp_polars._frames.group_keys import PublicKeys
+    from dp_polars._frames.query import PrivateQuery
+    from dp_polars._frames.recipe import Recipe
+    from dp_polars._numeric.numbers import Number
+    from dp_polars._queries.candidates import Values
+
+
+class Unlisted:
+    """Questions about what can't be listed in advance."""
+
+    _recipe: Recipe
+    _source: pl.LazyFrame | None
+    _budget: Budget | None
+
+    def keys(
+        self,
+        *columns: str,
+        delta: Number,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        counts: bool = False,
+    ) -> PrivateQuery:
+        r"""Ask which keys there are, where nobody can list them: those that enough people have.
+
+        The release is (epsilon, delta)-DP for one person, or delta-approximately rho-zCDP. A key that one person alone
+        has is shown with probability at most delta. It costs what one person loses over all keys together.
+
+        Parameters
+        ----------
+        *columns
+            Names of columns: a key is a combination of their values. Null is never a key, and a row with a null in one
+            of these columns is left out. Floats are refused.
+        delta
+            Above 0 and below 1, and far below one over the number of people: 1e-8, say. It is spent beside the loss.
+        epsilon, rho
+            The loss, exactly one of them. epsilon: by optimal partition selection. rho: by discrete Gaussian noise on
+            the numbers of people, and a threshold.
+        counts
+            Whether the noisy numbers of people come along, in a column "count". Only with rho.
+
+        Returns
+        -------
+        PrivateQuery
+            Its release is a frame of the keys that are shown, sorted, one column for each of `columns`, in that
+            column's type (String for a Categorical); perhaps without rows. It goes into `group_by(frame)`, and a column
+            of it into `mode(candidates)`. Its `explain` has one row, with `delta`, and with `shown_5`, `shown_50` and
+            `shown_95`: from how many people on a key is shown with a probability of 5, 50 and 95 %.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not as described, a column is missing or of floats, or there is a privacy unit and
+            `protect` was given no `max_groups` (nor `max_rows`).
+
+        Notes
+        -----
+        Where there is a privacy unit, people are counted; rows elsewhere, each of another person. A person who has more
+        keys than `max_groups` counts for that many of them, chosen at random from that person's own rows. The larger
+        that bound, the more people a key needs. Of 128-bit integers and decimals, keys beyond 64 bits are never shown.
+
+        With epsilon: π(n) of Desfontaines, Voss, Gipson & Mandayam 2022 (arXiv 2006.03684, Theorem 1), with epsilon/g
+        and 1 − (1 − delta)^(1/g) for each of g = `max_groups` keys. With rho: noise of variance g/(2·rho), and the
+        smallest threshold that none of the g keys of one person alone reaches, up to probability delta (Canonne, Kamath
+        & Steinke 2020, arXiv 2004.00010; Bun & Steinke 2016, arXiv 1605.02065, Definition 8.1). "replace_one" counts
+        2·g keys.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import dp_polars as dpp
+        >>> visits = pl.DataFrame({"patient": range(100), "town": ["Bern"] * 60 + ["Olten"] * 39 + ["Twann"]})
+        >>> private = visits.dp.protect("patient", max_groups=1)
+        >>> towns = private.keys("town", epsilon=1, delta=1e-8).release()
+        >>> towns["town"].to_list()
+        ['Bern', 'Olten']
+        >>> private.group_by(towns).agg(dpp.n_people(epsilon=1)).release().height
+        2
+        """
+        loss, protection = Loss.of(epsilon=epsilon, rho=rho), self._recipe.protection
+        names = _names(columns)
+        if not isinstance(counts, bool):
+            msg = f"counts must be True or False, got {given(counts)}."
+            raise TypeError(msg)
+        if counts and loss.unit == "epsilon":
+            msg = (
+                "counts must be left out with epsilon: partition selection puts no noise on the numbers of people.\n\n"
+                "Hint: give rho, or ask for counts of the keys that were released: group_by(keys).agg(…)."
+            )
+            raise ValueError(msg)
+        if counts and COUNT in names:
+            msg = f"keys: no column may be named {COUNT!r} with counts=True.\n\nHint: rename it."
+            raise ValueError(msg)
+        question = KeysThatAreThere.of(
+            names,
+            loss,
+            check_delta(delta),
+            protection.keys_per_person,
+            protection.neighboring_relation,
+            counts=counts,
+        )
+        return PrivateKeys(self._recipe, self._source, self._budget, question)
+
+    def rows_per_person(
+        self,
+        alpha: Number,
+        candidates: Values,
+        *,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        mechanism: str | None = None,
+    ) -> PrivateQuery:
+        r"""Ask for a quantile of how many rows people have: a bound for `protect`, found privately.
+
+        Pure DP (epsilon) or zCDP (rho) for one person. Each person is one value, whatever rows they have: so nothing
+        has to be bounded first, and the bounds of `protect` do nothing here.
+
+        Parameters
+        ----------
+        alpha
+            Strictly between 0 and 1. 0.95: all but a twentieth of the people have no more rows than the answer.
+        candidates
+            The public answers, as for `quantile`: `range(1, 101)`.
+        epsilon, rho
+            The loss, exactly one of them.
+        mechanism
+            As for `quantile`.
+
+        Returns
+        -------
+        PrivateQuery
+            With one output, "rows_per_person". People without rows, after the frame's steps, don't count.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not as described, or there is no privacy unit.
+
+        Notes
+        -----
+        To count only what an answer will be asked of, do its steps first: a filter, `drop_nulls`.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import dp_polars as dpp
+        >>> visits = pl.DataFrame({"patient": [i // 3 for i in range(3000)]})
+        >>> visits.dp.protect("patient").rows_per_person(0.95, range(1, 51), epsilon=1).release().item()
+        3
+        """
+        return self._of_people("rows_per_person", None, alpha, candidates, epsilon, rho, mechanism)
+
+    def groups_per_person(
+        self,
+        keys: PublicKeys,
+        alpha: Number,
+        candidates: Values,
+        *,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        mechanism: str | None = None,
+    ) -> PrivateQuery:
+        r"""Ask for a quantile of how many of the public groups people have rows in: see `rows_per_person`.
+
+        Parameters
+        ----------
+        keys
+            The public groups, as for `group_by`.
+        alpha, candidates, epsilon, rho, mechanism
+            As for `rows_per_person`.
+
+        Returns
+        -------
+        PrivateQuery
+            With one output, "groups_per_person". People without a row in any of the groups don't count.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for `rows_per_person` and `group_by`.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import dp_polars as dpp
+        >>> visits = pl.DataFrame({"patient": [i // 3 for i in range(3000)], "ward": ["A", "A", "B"] * 1000})
+        >>> private = visits.dp.protect("patient")
+        >>> private.groups_per_person({"ward": ["A", "B"]}, 0.95, range(1, 3), epsilon=1).release().item()
+        2
+        """
+        listed = group_keys.public_keys(keys)
+        return self._of_people("groups_per_person", listed, alpha, candidates, epsilon, rho, mechanism)
+
+    def _of_people(
+        self,
+        name: str,
+        listed: pl.DataFrame | None,
+        alpha: Number,
+        candidates: Values,
+        epsilon: Number | None,
+        rho: Number | None,
+        mechanism: str | None,
+    ) -> PrivateQuery:
+        protection = self._recipe.protection
+        if protection.privacy_unit is None:
+            msg = (
+                f"{name}: there must be a privacy unit, got None: every row is a person.\n\n"
+                "Hint: name the column that tells people apart."
+            )
+            raise ValueError(msg)
+        query = ask_quantile(
+            alpha,
+            candidates,
+            epsilon=epsilon,
+            rho=rho,
+            contributions=1,
+            neighboring_relation=protection.neighboring_relation,
+            mechanism=mechanism,
+        )
+        return PeopleQuery(self._recipe, self._source, self._budget, listed, (name, query))
+
+
+def _names(columns: tuple[object, ...]) -> tuple[str, ...]:
+    """Return the names of key columns."""
+    if not columns:
+        msg = 'keys must be given at least one column, got none.\n\nHint: keys("town", delta=…, epsilon=…).'
+        raise ValueError(msg)
+    names = tuple(name for name in columns if isinstance(name, str))
+    if len(names) < len(columns):
+        wrong = next(name for name in columns if not isinstance(name, str))
+        msg = (
+            f"keys must be given names of columns, got {given(wrong)}.\n\nHint: make a column with with_columns first."
+        )
+        raise TypeError(msg)
+    if len(set(names)) < len(names):
+        msg = f"keys must be given each column once, got {list(names)}."
+        raise ValueError(msg)
+    return names

@@ -1,0 +1,58 @@
+"""People and their keys on Spark, as native SQL: how many have each key, and how much each of them has."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from dp_polars._engines.contract import PER_PERSON
+from dp_polars._queries.keys import COUNT
+from dp_polars.spark._column_types import types
+from dp_polars.spark._counting import Window, evidence, key_table, quoted, sf
+from dp_polars.spark._workers import selecting
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from dp_polars._engines.contract import KeyWork, PerPerson
+
+
+def shown_keys(frame: DataFrame, work: KeyWork) -> DataFrame:
+    """Return the plan of the keys that are shown, sorted in one partition: to be run once.
+
+    The executors draw. Where a draw stood among others would tell of keys that are not shown, and so would how many
+    partitions there are: so all that is shown goes to one, and is sorted there. No range of keys is sampled for that:
+    it would be one more draw.
+    """
+    names = list(work.types)
+    fields = [types.StructField(name, frame.schema[name].dataType) for name in names]
+    if work.question.counts:
+        fields.append(types.StructField(COUNT, types.LongType()))
+    drawn = _people_by_key(frame, work).mapInArrow(selecting(work.question, work.types), types.StructType(fields))
+    return drawn.repartition(1).sortWithinPartitions(*(sf.col(quoted(name)) for name in names))
+
+
+def _people_by_key(frame: DataFrame, work: KeyWork) -> DataFrame:
+    """Return every key that somebody has in `k0`, `k1`, …, and in `people` the number of people who have it."""
+    names = [f"k{i}" for i in range(len(work.types))]
+    rows = evidence(frame, work.privacy_unit, list(work.types), ())
+    for name in names:
+        rows = rows.filter(sf.col(name).isNotNull())
+    if work.privacy_unit is not None:
+        seed = int.from_bytes(os.urandom(8), signed=True)
+        # The key itself breaks ties of the hash: a tie can't let a person keep more.
+        order = Window.partitionBy("person").orderBy(sf.xxhash64(sf.lit(seed), "person", *names), *names)
+        rows = rows.select("person", *names).distinct()
+        rows = rows.withColumn("rank", sf.row_number().over(order)).filter(sf.col("rank") <= work.most)
+    return rows.groupBy(*names).agg(sf.count(sf.lit(1)).alias("people"))
+
+
+def one_row_per_person(frame: DataFrame, per_person: PerPerson) -> DataFrame:
+    """Return one row for each person, with the number of their rows or listed groups."""
+    keys = per_person.keys
+    names = [] if keys is None else keys.columns
+    rows = evidence(frame, per_person.privacy_unit, names, ())
+    if keys is not None:
+        table = key_table(frame.sparkSession, keys, types.StructType([frame.schema[name] for name in names]))
+        rows = rows.join(table, [f"k{i}" for i in range(len(names))]).select("person", "group").distinct()
+    return rows.groupBy("person").agg(sf.count(sf.lit(1)).alias(PER_PERSON)).select(PER_PERSON)

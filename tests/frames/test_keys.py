@@ -1,0 +1,337 @@
+"""Keys that nobody listed, and quantiles over people, as a user asks for them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import pickle
+from fractions import Fraction
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import dp_polars as dpp
+from tests.privacy.test_released import seen
+from tests.registry import ENGINES, KEYS
+
+LOSS = {"epsilon": 1, "delta": 1e-6}
+SURE = {"epsilon": 10_000, "delta": 1e-9}
+
+
+@pytest.fixture
+def visits():
+    """Of 300 patients: two towns of many, one of four, and one of a single patient; everyone in one or two years."""
+    town = ["Bern"] * 150 + ["Olten"] * 145 + ["Chur"] * 4 + ["Twann"]
+    rows = [(p, town[p], 2020 + year, 20 + p % 60) for p in range(300) for year in range(1 + p % 2)]
+    rows += [(None, "Genf", 2020, 1)] * 500 + [(p, None, 2020, 1) for p in range(300)]
+    schema = {"patient": pl.Int64, "town": pl.String, "year": pl.Int16, "age": pl.Int64}
+    return pl.DataFrame(rows, schema, orient="row").sample(fraction=1, shuffle=True, seed=1)
+
+
+# --- What comes out ---
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "auto"])
+@pytest.mark.parametrize("partitions", [None, 3])
+@pytest.mark.parametrize("loss", [LOSS, {"rho": 0.1, "delta": 1e-6}])
+def test_keys_that_many_have_come_out_sorted(visits, engine, partitions, loss):
+    private = visits.lazy().dp.protect("patient", max_groups=2)
+    released = private.keys("town", "year", **loss).release(engine=engine, partitions=partitions)
+    keys = [(town, year) for town in ("Bern", "Olten") for year in (2020, 2021)]
+    expected = pl.DataFrame(keys, {"town": pl.String, "year": pl.Int16}, orient="row")
+    assert_frame_equal(released, expected)
+
+
+def test_released_keys_go_into_the_next_question(visits):
+    private = visits.dp.protect("patient", max_groups=2)
+    towns = private.keys("town", **LOSS).release()
+    ages = private.group_by(towns).agg(top=pl.col("town").dp.mode(towns["town"], epsilon=100)).release()
+    assert_frame_equal(ages, towns.with_columns(top="town"))
+
+
+def test_noisy_numbers_come_along(visits):
+    released = visits.dp.protect("patient", max_groups=1).keys("town", rho=0.1, delta=1e-6, counts=True).release()
+    assert released.schema == {"town": pl.String(), "count": pl.Int64()}
+    found = dict(released.rows())
+    assert set(found) == {"Bern", "Olten"}
+    assert abs(found["Bern"] - 150) < 20
+    assert abs(found["Olten"] - 145) < 20
+
+
+def test_without_a_privacy_unit_rows_are_people(visits):
+    assert visits.dp.protect(None).keys("town", **LOSS).release()["town"].to_list() == ["Bern", "Genf", "Olten"]
+
+
+def test_steps_come_before_keys(visits):
+    private = visits.dp.protect("patient", max_groups=3).filter(pl.col("age") > 30)
+    decades = private.with_columns(decade=pl.col("age") // 10 * 10).keys("decade", **SURE).release()
+    assert decades["decade"].to_list() == [30, 40, 50, 60, 70]
+
+
+def test_keys_from_a_file_and_from_a_frame_that_comes_later(visits, tmp_path):
+    visits.write_parquet(tmp_path / "visits.parquet")
+    scan = pl.scan_parquet(tmp_path / "visits.parquet").dp.protect("patient", max_groups=1).keys("town", **LOSS)
+    query = dpp.protect("patient", max_groups=1).keys("town", **LOSS)
+    later = pickle.loads(pickle.dumps(query))
+    for released in (scan.release(), query.release(visits), later.release(visits.to_arrow())):
+        assert released["town"].to_list() == ["Bern", "Olten"]
+    with pytest.raises(TypeError, match="release must be given a frame"):
+        query.release()
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_of_every_type_can_be_grouped_by(kind):
+    dtype, values = KEYS[kind]
+    frame = pl.DataFrame({"k": pl.Series(values * 50, dtype=dtype), "x": 1})
+    released = frame.dp.protect(None).keys("k", **SURE).release()
+    assert 0 < released.height <= len(values)
+    assert released["k"].dtype == (pl.String() if isinstance(dtype, pl.Categorical) else dtype)
+    counted = frame.dp.protect(None).group_by(released).agg(n=dpp.len(epsilon=100)).release()
+    assert counted.height == released.height
+    assert (counted["n"] - 50).abs().max() < 5
+
+
+def test_no_key_at_all():
+    frame = pl.DataFrame({"p": [1, 2], "k": ["a", "b"]})
+    released = frame.dp.protect("p", max_groups=1).keys("k", rho=0.1, delta=1e-9, counts=True).release()
+    assert released.schema == {"k": pl.String(), "count": pl.Int64()}
+    assert released.height == 0
+
+
+# --- What does not come out ---
+
+
+def buffers(column):
+    """The memory of a column of texts."""
+    array = column.to_arrow(compat_level=pl.CompatLevel.newest())
+    return [bytes(buffer) for buffer in array.buffers() if buffer is not None]
+
+
+@pytest.mark.parametrize("categorical", [False, True])
+def test_keys_that_are_not_shown_leave_nothing(categorical):
+    """Of two frames with the same keys that are shown, every byte is the same: neither others nor the order show."""
+    shown = [f"a town with a long name, number {i}" for i in range(9)]
+    left = []
+    for seed, others in ((1, []), (2, [f"secret-{i}-hiv-positive" for i in range(100)])):
+        rows = [(f"{key} {i}", key, "x") for key in shown for i in range(200)]
+        rows += [(f"{key} alone", key, "y") for key in others]
+        kinds = {"k": pl.Categorical() if categorical else pl.String(), "e": pl.Enum(["x", "y"])}
+        frame = pl.DataFrame(rows, {"p": pl.String, **kinds}, orient="row").sample(fraction=1, shuffle=True, seed=seed)
+        released = frame.dp.protect("p", max_groups=1).keys("k", "e", epsilon=1, delta=1e-12).release()
+        assert released["k"].to_list() == shown
+        assert b"secret" not in pickle.dumps(released)
+        left.append((*seen(released), buffers(released["k"])))
+    assert left[0] == left[1]
+
+
+def test_a_filtered_column_would_have_told():
+    """The control: a filter leaves the texts of other rows where they are."""
+    frame = pl.DataFrame({"k": ["secret-of-somebody-else", "a town with a long name"]})
+    assert any(b"secret" in buffer for buffer in buffers(frame.filter(pl.col("k").str.starts_with("a"))["k"]))
+
+
+# --- What it costs ---
+
+
+def test_explain_says_what_it_costs_and_how_many_people_a_key_needs():
+    query = dpp.protect("patient", max_groups=2).keys("town", epsilon=1, delta=1e-6)
+    assert query.explain().row(0, named=True) == {
+        "output": "keys",
+        "selects": "the 'town' that enough people have",
+        "epsilon": 1.0,
+        "rho": 0.25,
+        "delta": 1e-6,
+        "shown_5": 23,
+        "shown_50": 27,
+        "shown_95": 32,
+        "mechanism": "partition_selection",
+        "threshold": None,
+        "keys_per_person": 2,
+        "neighboring_relation": "add_or_remove_one",
+        "privacy_unit": "patient",
+        "rate": 0.5,
+    }
+    (row,) = dpp.protect("patient", max_groups=2).keys("a", "b", rho=0.1, delta=1e-6, counts=True).explain().to_dicts()
+    assert row["selects"] == "the 'a', 'b' that enough people have, with their number"
+    assert row["epsilon"] is None
+    assert (row["rho"], row["delta"]) == (0.1, 1e-6)
+    assert row["shown_5"] < row["shown_50"] == row["threshold"] < row["shown_95"]
+
+
+@pytest.mark.parametrize("loss", [{"epsilon": 1}, {"rho": 1}])
+def test_a_replaced_person_has_twice_the_keys(loss):
+    one, two = (
+        dpp.protect("p", max_groups=3, neighboring_relation=relation).keys("k", delta=1e-6, **loss)
+        for relation in ("add_or_remove_one", "replace_one")
+    )
+    assert [query.asks[0].query.claim.contributions.total for query in (one, two)] == [3, 6]
+    assert (two.explain()["shown_50"] > one.explain()["shown_50"]).all()
+    assert two.loss == one.loss
+
+
+def test_the_bound_is_the_smaller_one_of_groups_and_rows():
+    for bounds, expected in (({"max_groups": 3}, 3), ({"max_rows": 2}, 2), ({"max_groups": 3, "max_rows": 2}, 2)):
+        assert dpp.protect("p", **bounds).keys("k", **LOSS).explain()["keys_per_person"].item() == expected
+    assert dpp.protect(None).keys("k", **LOSS).explain()["keys_per_person"].item() == 1
+
+
+def test_keys_are_charged_with_their_delta(visits):
+    budget = dpp.Budget(epsilon=2, delta=1e-6)
+    private = visits.dp.protect("patient", max_groups=1, budget=budget)
+    query = private.keys("town", epsilon=1, delta=1e-6)
+    assert (query.loss, query.delta) == (query.asks[0].query.claim.loss, Fraction(1, 10**6))
+    towns = query.release()
+    with pytest.raises(dpp.BudgetExceededError):
+        query.release()
+    private.group_by(towns).agg(n=dpp.n_people(epsilon=1)).release()
+    assert budget.remaining == 0
+    assert budget.log()["what"].to_list() == ["keys: the 'town' that enough people have", "n: number of people"]
+    with pytest.raises((ValueError, dpp.BudgetExceededError)):
+        dpp.protect("patient", max_groups=1, budget=dpp.Budget(epsilon=5)).keys("town", **LOSS).release(visits)
+
+
+def test_a_file_of_keys_carries_its_claim(visits, tmp_path):
+    query = visits.dp.protect("patient", max_groups=1).keys("town", **LOSS)
+    query.sink_parquet(tmp_path / "towns.parquet")
+    assert pl.read_parquet(tmp_path / "towns.parquet")["town"].to_list() == ["Bern", "Olten"]
+    claim = dpp.read_claim(tmp_path / "towns.parquet")["columns"]["keys"]
+    assert (claim["mechanism"], claim["delta"]) == ("partition_selection", 1e-6)
+
+
+def test_the_repr_of_keys():
+    assert repr(dpp.protect("p", max_groups=1).keys("k", **LOSS)) == (
+        "<PrivateKeys: unlisted keys, one person per 'p', add_or_remove_one, max_groups=1\n"
+        "  keys: the 'k' that enough people have, epsilon=1, delta=1e-06, partition_selection>"
+    )
+
+
+# --- Refusals ---
+
+COUNTED = {"rho": 1, "delta": 1e-6, "counts": True}
+WRONG = {
+    "no column": ((), LOSS, "keys must be given at least one column"),
+    "a number": ((1,), LOSS, "keys must be given names of columns, got 1"),
+    "an expression": ((pl.col("k"),), LOSS, "keys must be given names of columns, got Expr"),
+    "a list": ((["k"],), LOSS, "keys must be given names of columns, got list"),
+    "a column twice": (("k", "x", "k"), LOSS, "keys must be given each column once"),
+    "no loss": (("k",), {"delta": 1e-6}, "exactly one of epsilon and rho must be given, got neither"),
+    "two losses": (("k",), {**LOSS, "rho": 1}, "exactly one of epsilon and rho must be given, got both"),
+    "a loss of NaN": (("k",), {"epsilon": math.nan, "delta": 1e-6}, "epsilon must be finite"),
+    "a delta of zero": (("k",), {"epsilon": 1, "delta": 0}, "delta must be greater than 0"),
+    "a delta of one": (("k",), {"rho": 1, "delta": 1}, "delta must be at least 0 and below 1"),
+    "a delta of NaN": (("k",), {"rho": 1, "delta": math.nan}, "delta must be finite"),
+    "a delta too small": (("k",), {"epsilon": 1, "delta": Fraction(1, 2**1001)}, "delta must lie between"),
+    "noise too large": (("k",), {"rho": Fraction(1, 2**110), "delta": 0.1}, "the noise of a key must have"),
+    "counts that are a number": (("k",), {**COUNTED, "counts": 1}, "counts must be True or False, got 1"),
+    "counts with epsilon": (("k",), {**LOSS, "counts": True}, "counts must be left out with epsilon"),
+    "counts of a count": (("k", "count"), COUNTED, "keys: no column may be named 'count' with counts=True"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_arguments_are_checked_where_they_are_written(wrong):
+    columns, arguments, message = WRONG[wrong]
+    with pytest.raises((TypeError, ValueError), match=f"^{message}"):
+        dpp.protect("p", max_groups=1).keys(*columns, **arguments)
+
+
+def test_delta_must_be_given():
+    with pytest.raises(TypeError, match="delta"):
+        dpp.protect("p", max_groups=1).keys("k", epsilon=1)
+
+
+def test_a_bound_on_a_persons_keys_must_be_given():
+    with pytest.raises(ValueError, match=r"^keys: max_groups must be given where there is a privacy unit"):
+        dpp.protect("p", max_rows_per_group=1).keys("k", **LOSS)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [
+        (pl.Float64(), [1.0]),
+        (pl.Binary(), [b"a"]),
+        (pl.List(pl.Int64), [[1]]),
+        (pl.Struct({"a": pl.Int64}), [{"a": 1}]),
+        (pl.Null(), [None]),
+    ],
+)
+def test_columns_that_hold_no_keys_are_refused_before_a_release(dtype, values):
+    frame = pl.DataFrame({"k": pl.Series(values, dtype=dtype)})
+    with pytest.raises(TypeError, match=r"^keys: the column 'k' must hold text, integers"):
+        frame.dp.protect(None).keys("k", **LOSS)
+    with pytest.raises(ValueError, match="the frame must have the key column 'elsewhere'"):
+        frame.dp.protect(None).keys("elsewhere", **LOSS)
+
+
+def test_a_private_query_for_keys_is_not_collected(visits):
+    query = visits.dp.protect("patient", max_groups=1).keys("town", **LOSS)
+    with pytest.raises(TypeError, match="must be released, not collected"):
+        query.collect()
+    with pytest.raises(TypeError, match="must be bound to no rows in memory to be pickled"):
+        pickle.dumps(query)
+
+
+# --- Bounds found privately ---
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("loss", [{"epsilon": 100}, {"rho": 100}])
+def test_quantiles_of_rows_and_groups(visits, engine, loss):
+    private = visits.dp.protect("patient").drop_nulls("town")
+    assert private.rows_per_person(0.75, range(1, 21), **loss).release(engine=engine).item() == 2
+    assert private.rows_per_person(0.25, range(1, 21), **loss).release(engine=engine).item() == 1
+    groups = private.groups_per_person({"year": [2020, 2021, 2022]}, 0.9, range(1, 4), **loss)
+    assert groups.release(engine=engine).item() == 2
+    # Who has no row in a listed group does not count.
+    alone = private.groups_per_person({"year": [2021]}, 0.1, range(4), **loss)
+    assert alone.release(engine=engine).item() == 1
+
+
+def test_the_way_of_the_docs(visits):
+    """A twentieth of the budget for a bound, then `protect` with it."""
+    budget = dpp.Budget(epsilon=1)
+    most = (
+        visits.dp.protect("patient", budget=budget).rows_per_person(0.95, range(1, 31), epsilon=0.05).release().item()
+    )
+    private = visits.dp.protect("patient", budget=budget, max_rows=most)
+    private.agg(pl.col("age").dp.median(range(101), epsilon=0.95)).release()
+    assert budget.remaining == 0
+    assert budget.log()["what"][0] == "rows_per_person: 0.95-quantile on 30 grid points"
+
+
+def test_explain_says_what_a_quantile_over_people_costs(visits):
+    query = visits.dp.protect("patient", max_rows=7).rows_per_person(0.5, range(1, 31), epsilon=0.5)
+    (row,) = query.explain().to_dicts()
+    assert (row["output"], row["epsilon"], row["error_unit"]) == ("rows_per_person", 0.5, "people")
+    assert (row["groups"], row["candidates"], row["score_range"], row["rate"]) == (1, 30, 2.0, 0.25)
+    assert query.release().columns == ["rows_per_person"]
+    assert repr(query).startswith("<PeopleQuery: all people, one person per 'patient'")
+    replaced = dpp.protect("p", neighboring_relation="replace_one").rows_per_person(0.5, range(9), epsilon=0.5)
+    assert replaced.explain()["score_range"].item() == 4
+
+
+def test_a_quantile_over_people_that_comes_later(visits):
+    query = pickle.loads(
+        pickle.dumps(dpp.protect("patient").groups_per_person({"year": [2020]}, 0.5, [1, 2], epsilon=99))
+    )
+    assert query.release(visits).item() == 1
+
+
+def test_people_must_be_known_and_arguments_right():
+    with pytest.raises(ValueError, match="rows_per_person: there must be a privacy unit"):
+        dpp.protect(None).rows_per_person(0.5, range(9), epsilon=1)
+    private = dpp.protect("p")
+    with pytest.raises(ValueError, match="alpha must lie strictly between 0 and 1"):
+        private.rows_per_person(1, range(9), epsilon=1)
+    with pytest.raises(TypeError, match="quantile"):
+        private.rows_per_person(0.5, ["a"], epsilon=1)
+    with pytest.raises(TypeError, match="candidates of type Date can't be"):
+        private.rows_per_person(0.5, [dt.date(2020, 1, 1)], epsilon=1)
+    with pytest.raises(TypeError, match="keys must be a dict"):
+        private.groups_per_person(["year"], 0.5, range(9), epsilon=1)
+    frame = pl.DataFrame({"p": [1]})
+    with pytest.raises(ValueError, match="the frame must have the key column 'year'"):
+        frame.dp.protect("p").groups_per_person({"year": [1]}, 0.5, range(9), epsilon=1)
+    with pytest.raises(ValueError, match="the privacy unit 'q'"):
+        frame.dp.protect("q").rows_per_person(0.5, range(9), epsilon=1)
