@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 
 import polars as pl
 
+from dp_polars._accounting.budgets import Budget
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames import group_keys
 from dp_polars._frames.query import PrivateQuery
@@ -22,7 +23,6 @@ from dp_polars._rowwise.versions import warn_if_untested
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dp_polars._accounting.budgets import Budget
     from dp_polars._accounting.claims import NeighboringRelation
     from dp_polars._frames.group_keys import PublicKeys
     from dp_polars._frames.protection import Protection

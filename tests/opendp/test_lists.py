@@ -7,6 +7,7 @@ import pytest
 
 import dp_polars as dpp
 from tests.opendp.tools import MISSING
+from tests.reference import bounded_range_rho
 
 pytest.importorskip("opendp", reason=MISSING)
 
@@ -38,9 +39,12 @@ def test_privacy_maps(relation):
     in_rho = adapter.as_measurement(
         asked(epsilon=6, neighboring_relation=relation), output_measure=zero_concentrated_divergence()
     )
+    claim = asked(rho=0.25, neighboring_relation=relation).query.claim
+    x = claim.rate * claim.score_range
+    assert exponential.map(1) == pytest.approx(0.25)
     for distance in range(1, 6):
         assert pure.map(distance) == 6 * distance
-        assert exponential.map(distance) == pytest.approx(0.25 * distance**2)
+        assert exponential.map(distance) == pytest.approx(float(LEVELS * bounded_range_rho(x * distance)))
         assert in_rho.map(distance) == pytest.approx(float(LEVELS * laplace_rho(Fraction(6 * distance, LEVELS))))
     assert pure(ROWS).item().to_list() == exponential(ROWS).item().to_list() == [4, 4, 4, 4]
 
