@@ -222,7 +222,7 @@ def _widened(value: Floats, exponents: Floats, m: SignedInts | None, sign: int) 
     """Return a bound of the logarithm of the arrival time: from below (`sign` −1) or above (1)."""
     if sign < 0:
         exponents = np.minimum(exponents, _LARGEST_EXPONENT)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         bound = np.log(value)
         bound += sign * _SLACK
         bound += exponents * (1 + sign * _RELATIVE_SLACK)

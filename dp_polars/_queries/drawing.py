@@ -311,8 +311,11 @@ def draw_from_runs(draw: Draw, runs: Runs) -> Ints:
             return drawn
     groups = len(runs.sizes)
     if 0 < groups * draw.size <= _DENSE_UP_TO * len(runs.codes):
-        counts = np.zeros((groups, draw.size), scores.gap_dtype(int(runs.totals.max()), draw.score.unit))
-        counts[owners(runs.sizes), runs.codes] = runs.upto - runs.below
+        weights = runs.upto - runs.below
+        # Differences of counts are no larger than the counts. Their sum, of weights, may leave 64 bits.
+        most = weights if draw.score.ranks is None else runs.totals
+        counts = np.zeros((groups, draw.size), scores.gap_dtype(int(most.max()), draw.score.unit))
+        counts[owners(runs.sizes), runs.codes] = weights
         return _draw_from_gaps(draw, draw.score.dense_gaps(counts))
     return _draw_from_blocks(draw, runs)
 

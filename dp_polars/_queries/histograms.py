@@ -118,5 +118,6 @@ class Histogram:
 def _cells(codes: NDArray[np.integer], lengths: Ints, size: int) -> Ints:
     """Return a number for the group and code of each row, ascending with the group and then with the code."""
     cells = np.repeat(np.arange(len(lengths)) * (size + 1), lengths)
-    np.add(cells, codes, out=cells, casting="unsafe")  # uint64 codes would make floats
+    # NumPy adds int64 and uint64 as floats, whatever type the result has, and so rounds cells from 2**53 on.
+    cells += codes.view(np.int64) if codes.dtype == np.uint64 else codes
     return cells

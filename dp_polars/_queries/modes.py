@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim, Loss
-from dp_polars._numeric.numbers import Number, positive_int
+from dp_polars._numeric.numbers import Number, positive_int, show
 from dp_polars._queries.candidates import Categories
 from dp_polars._queries.categories import OfCategories, check_counts, weights_of
 from dp_polars._queries.choices import Choice, claim_of_choice
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from dp_polars._queries.leads import Led
     from dp_polars._queries.query import Columns
     from dp_polars._queries.scores import Score
+
+# Of `too_few`, in steps: beside a sum of weights, of at most 2**62, it fits into 64 bits.
+_MOST_STEPS = 2**61
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,9 @@ class Mode(OfCategories, Choice):
         answer, constant, step = self.values(*columns).dtype, self.too_few, self.step(*columns)
         if constant is not None and (constant / step).denominator != 1:
             msg = f"too_few must be a whole multiple of the step of the weights, got {constant}."
+            raise ValueError(msg)
+        if constant is not None and not constant / step <= _MOST_STEPS:
+            msg = f"too_few must be at most 2**61 steps of the weights, got {constant} in steps of {show(step)}."
             raise ValueError(msg)
         return self._with_lead(answer)
 

@@ -11,6 +11,9 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
+from dp_polars._queries.drawing import Draw, draw_groups
+from dp_polars._queries.histograms import Histogram
+from dp_polars._queries.scores import CountScore
 from dp_polars.analysis import simulate
 from tests import reference
 from tests.statistical.goodness import fits
@@ -159,6 +162,8 @@ def test_arguments(options, error, words):
         (pl.Int64(), {"step": 0.5, "max_weight": 0.5}, None),
         (pl.Int64(), {"max_weight": 0.5}, "max_weight must be values that a column of type Int64 can hold"),
         (pl.Int64(), {"too_few": 3, "step": 2}, "too_few must be a whole multiple of the step"),
+        (pl.Float64(), {"too_few": 4, "step": Fraction(1, 2**59), "max_weight": Fraction(1, 2**40)}, None),
+        (pl.Float64(), {"too_few": 4, "step": Fraction(1, 2**60), "max_weight": Fraction(1, 2**40)}, r"at most 2\*\*61"),
     ],
 )
 def test_types_of_weights(dtype, options, words):
@@ -171,3 +176,14 @@ def test_types_of_weights(dtype, options, words):
         rows.lazy().select(expr).collect_schema()
     with pytest.raises((TypeError, ValueError), match=words):
         rows.dp.protect(None).agg(expr)
+
+
+@pytest.mark.parametrize("number", [2, 3, 4, 5])
+def test_sums_that_leave_64_bits_together_are_told_apart(number):
+    # Spark's sums are clamped to 2**62 - 1 each. Those of all candidates may add up to any number modulo 2**64.
+    largest = 2**62 - 1
+    weights = np.full(number, largest - 2**40)
+    weights[-1] = largest
+    histogram = Histogram(np.arange(number), weights, np.array([number]))
+    draw = Draw(number, CountScore(), Fraction(1), "permute_and_flip")
+    assert draw_groups(draw, histogram).tolist() == [number - 1]
