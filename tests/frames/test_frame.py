@@ -388,15 +388,22 @@ class TestData:
 
 class TestBudget:
     def test_every_release_is_charged_before_a_row_is_read(self, visits: pl.DataFrame) -> None:
-        budget = dpp.Budget(epsilon=1)
-        frame = visits.lazy().filter(pl.col("age") >= 0)
-        query = frame.dp.protect(None, budget=budget).agg(top(Fraction(2, 5)), age(Fraction(1, 10)))
-        query.release()
-        assert budget.spent == Fraction(1, 2)
-        query.release()
-        assert budget.remaining == 0
+        budget, spent_at_reads = dpp.Budget(epsilon=1), []
+        table = visits.to_arrow()
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            spent_at_reads.append(budget.spent)
+            yield from table.to_batches()
+
+        query = (
+            dpp.protect(None, budget=budget).filter(pl.col("age") >= 0).agg(top(Fraction(2, 5)), age(Fraction(1, 10)))
+        )
+        for spent in (Fraction(1, 2), Fraction(1)):
+            query.release(pa.RecordBatchReader.from_batches(table.schema, batches()))
+            assert spent_at_reads.pop() == budget.spent == spent
         with pytest.raises(dpp.BudgetExceededError, match=r"requested epsilon=0\.5, remaining 0, short by 0\.5"):
-            query.release()
+            query.release(pa.RecordBatchReader.from_batches(table.schema, batches()))
+        assert not spent_at_reads
         assert budget.log().height == 4
         assert "mode" in budget.log()["what"][0]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -41,7 +42,7 @@ MUTANTS = [
 ]
 # A test that hangs is a test that fails; pytest-timeout ends what Python can end, the rest is killed.
 TEST_SECONDS, RUN_SECONDS = 120, 1200
-FAILED = {1, 2}  # of pytest: tests failed, or could not even be collected
+FAILED = (1, 2)  # of pytest: tests failed, or could not even be collected
 
 
 def main() -> int:
@@ -76,34 +77,40 @@ def misfit(mutant: Mutant) -> str:
 
 def run(mutants: Sequence[Mutant], jobs: int) -> list[str]:
     """Return what became of each mutant: "killed", "alive", "equivalent" or "broken" (its tests fail without it)."""
-    sound: dict[str, bool] = {}
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         trees: Queue[Path] = Queue()
         for job in range(jobs):
             trees.put(copied(Path(folder) / str(job)))
 
         def fate(mutant: Mutant) -> str:
-            if mutant.equivalent:
-                return "equivalent"
             tree, start = trees.get(), time.monotonic()
             try:
-                path = tree / "dp_polars" / mutant.file
-                text = path.read_text(encoding="utf-8")
-                path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
-                try:
-                    killed = fails(tree, mutant.tests)
-                finally:
-                    path.write_text(text, encoding="utf-8")
-                if killed and mutant.tests not in sound:
-                    sound[mutant.tests] = not fails(tree, mutant.tests)
+                result, by = tried(tree, mutant)
             finally:
                 trees.put(tree)
-            result = "alive" if not killed else "killed" if sound[mutant.tests] else "broken"
-            print(f"{result:10} {time.monotonic() - start:5.0f} s  {mutant.file}: {mutant.breaks}", flush=True)
+            print(f"{result:10} {time.monotonic() - start:5.0f} s  {mutant.file}: {mutant.breaks} [{by}]", flush=True)
             return result
 
         with ThreadPoolExecutor(jobs) as pool:
             return list(pool.map(fate, mutants))
+
+
+def tried(tree: Path, mutant: Mutant) -> tuple[str, str]:
+    """Return what becomes of a mutant, and the test that kills it."""
+    if mutant.equivalent:
+        return "equivalent", mutant.equivalent
+    path = tree / "dp_polars" / mutant.file
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+    tests = [f"tests/{word}" if ".py" in word else word for word in shlex.split(mutant.tests)]
+    try:
+        killer = failing(tree, tests)
+    finally:
+        path.write_text(text, encoding="utf-8")
+    if killer is None:
+        return "alive", ""
+    alone = [killer] if killer else tests
+    return "killed" if failing(tree, alone) is None else "broken", killer or "a crash, or an end to patience"
 
 
 def copied(tree: Path) -> Path:
@@ -132,13 +139,12 @@ def environment(tree: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": f"{tree}{os.pathsep}{others}", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def fails(tree: Path, tests: str) -> bool:
-    """Return whether a test fails, or does not end."""
-    paths = [f"tests/{word}" if word.partition("::")[0].endswith(".py") else word for word in shlex.split(tests)]
-    options = ["-q", "-x", "-n0", "-p", "no:cacheprovider", f"--timeout={TEST_SECONDS}"]
+def failing(tree: Path, tests: Sequence[str]) -> str | None:
+    """Return the test that fails, "" where that is not known (it crashes, or does not end), None where all pass."""
+    options = ["-q", "-x", "-n0", "-rfE", "--tb=no", "-p", "no:cacheprovider", f"--timeout={TEST_SECONDS}"]
     try:
         ended = subprocess.run(
-            [sys.executable, "-m", "pytest", *options, *paths],
+            [sys.executable, "-m", "pytest", *options, *tests],
             cwd=tree,
             env=environment(tree),
             stdout=subprocess.PIPE,
@@ -147,11 +153,15 @@ def fails(tree: Path, tests: str) -> bool:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return True
-    if ended.returncode not in {0, *FAILED} and ended.returncode > 0:  # below zero: a signal, so a crash
-        msg = f"pytest must run the tests {tests!r}, got the exit code {ended.returncode}:\n{ended.stdout.decode()}"
+        return ""
+    told = ended.stdout.decode(errors="replace")
+    if ended.returncode > max(FAILED):
+        msg = f"pytest must run the tests {tests}, got the exit code {ended.returncode}:\n{told}"
         raise RuntimeError(msg)
-    return ended.returncode != 0
+    if ended.returncode == 0:
+        return None
+    named = re.findall(r"^(?:FAILED|ERROR) (tests/\S+?\.py(?:::.*?)?)(?: - .*)?$", told, re.MULTILINE)
+    return str(named[-1]) if named else ""
 
 
 def report(mutants: Sequence[Mutant], fates: Sequence[str]) -> int:
