@@ -38,7 +38,9 @@ def contributed(protection, query, groups, codes):
     """What one person adds to each group: what the range of the query is about."""
     if protection.counts_people(query) and query.bounds_people:
         return Counter(set(groups))
-    return Counter(groups if not protection.counts_people(query) else [group for group, _ in set(zip(groups, codes))])
+    return Counter(
+        groups if not protection.counts_people(query) else [group for group, _ in set(zip(groups, codes, strict=True))]
+    )
 
 
 def kept_of(protection, query, groups, rows):
