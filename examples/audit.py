@@ -1,15 +1,15 @@
 """An audit by another's tool: does a release ever show more than its claim says?
 
-    pip install dp-polars[plot] jax-privacy     # Python 3.11 or newer
-    python examples/audit.py --out audit.png
+    pip install -e '.[audit]'     # in a checkout, Python 3.11 or newer
+    python examples/audit.py --out docs/figures/audit.png
 
 JAX Privacy (Google) bounds ε from below, from the guesses of an attacker who sees answers and says which of two
 neighbouring data sets they come from (`CanaryScoreAuditor.epsilon_clopper_pearson`; Jagielski, Ullman & Oprea 2020,
-arXiv 2006.07709). The attacker here is strong: it knows the two data sets, has seen as many answers of each, and goes by
-how often every answer came from which. All answers come from this package's public functions.
+arXiv 2006.07709). The attacker here is strong: it knows the two data sets, has seen as many answers of each, and goes
+by how often every answer came from which. All answers come from this package's public functions.
 
-A bound above the claim refutes the claim, but for a chance of 1 in 20,000 each. Broken variants show that the tool would
-see it: a loss that is sold as half of it, a person whose rows are not bounded, and permute-and-flip sold as the
+A bound above the claim refutes the claim, but for a chance of 1 in 20,000 each. Broken variants show that the tool
+would see it: a loss that is sold as half of it, a person whose rows are not bounded, and permute-and-flip sold as the
 exponential mechanism. The exit code is 1 where a claim is refuted, or a broken variant is not.
 """
 
@@ -172,7 +172,7 @@ def chart(found: pl.DataFrame) -> alt.VConcatChart:
     def panel(kind: str) -> alt.LayerChart:
         own = shown.filter(pl.col("kind") == kind)
         base = alt.Chart(own).encode(y=alt.Y("audited:N", sort=None, title=None, axis=alt.Axis(labelLimit=340)))
-        points = base.mark_point(filled=True, size=80, opacity=1).encode(
+        points = base.mark_point(size=80, strokeWidth=2, opacity=1).encode(
             x=alt.X("share:Q", scale=alt.Scale(domain=[0, most]), title="proved lower bound of ε / claimed ε"),
             color=alt.Color(
                 "verdict:N",

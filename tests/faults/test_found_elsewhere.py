@@ -76,7 +76,7 @@ def test_under_zcdp_opendp_gets_the_exponential_mechanism():
     assert not fits(counts, laws["permute_and_flip"])
 
 
-# --- opendp #2939: `cut` makes null of NaN, but the result was taken to have no nulls, and its count to be public -------
+# --- opendp #2939: `cut` makes null of NaN, but the result was taken to have no nulls, and its count to be public ---
 
 
 def cut(breaks: list[float], labels: list[str] | None = None) -> pl.Expr:
@@ -152,7 +152,7 @@ def test_a_categorys_number_hangs_on_the_rows_before_and_is_refused():
 
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])
 def test_three_rows_replaced_are_six_rows_changed(monkeypatch, unit):
-    """From 10, 10, 10 to −10, −10, −10 the sum moves by 60. Noise for half of that loses twice epsilon, four times rho."""
+    """From 10, 10, 10 to −10, −10, −10 the sum moves by 60. Noise for 30 loses twice epsilon, four times rho."""
     found = []
     for value in (10, -10):
         drawn = record(monkeypatch)
