@@ -90,14 +90,34 @@ def test_a_hair_too_much_is_refused(path):
     assert refused.value.short_by == Fraction(1, 10**30)
 
 
-@pytest.mark.parametrize("mechanism", ["permute_and_flip", "exponential"])
-@pytest.mark.parametrize("asked", ["epsilon", "rho"])
-@pytest.mark.parametrize("unit", ["epsilon", "rho"])
+def laplace_rho(x):
+    return x + math.exp(-x) - 1
+
+
+# Of a loss of 1/2 over groups of 2, 2 and 1 rows, R = 1: epsilon = 5x, and rho = x²·9/8 of the exponential mechanism,
+# 2f(2x) + f(x) of permute-and-flip.
+COSTS = {
+    ("permute_and_flip", "epsilon", "epsilon"): lambda spent: (spent, 0.5),
+    ("permute_and_flip", "rho", "rho"): lambda spent: (spent, 0.5),
+    ("exponential", "epsilon", "epsilon"): lambda spent: (spent, 0.5),
+    ("exponential", "rho", "rho"): lambda spent: (spent, 0.5),
+    ("permute_and_flip", "epsilon", "rho"): lambda spent: (spent, 2 * laplace_rho(0.2) + laplace_rho(0.1)),
+    ("exponential", "epsilon", "rho"): lambda spent: (spent, 0.01125),
+    ("permute_and_flip", "rho", "epsilon"): lambda spent: (
+        2 * laplace_rho(2 * spent / 5) + laplace_rho(spent / 5),
+        0.5,
+    ),
+    ("exponential", "rho", "epsilon"): lambda spent: (spent, 10 / 3),
+}
+
+
+@pytest.mark.parametrize(("mechanism", "asked", "unit"), COSTS)
 def test_a_claim_is_charged_its_cost_in_the_unit_of_the_budget(path, unit, asked, mechanism):
     spread = claim(**{asked: Fraction(1, 2)}, mechanism=mechanism, contributions=Contributions(5, 2))
     budget = Budget(**{unit: 10}, path=path)
     pay(budget, spread)
-    assert budget.spent == spread.cost(unit)
+    found, expected = COSTS[mechanism, asked, unit](float(budget.spent))
+    assert found == pytest.approx(expected, rel=1e-12)
     assert (budget.spent == Fraction(1, 2)) == (unit == asked)
 
 
@@ -169,6 +189,13 @@ def test_numbers_too_long_to_keep_are_refused(path):
     budget = Budget(epsilon=1, path=path)
     with pytest.raises(ValueError, match="at most 4000 bits"):
         pay(budget, claim(epsilon=long))
+    assert budget.spent == 0
+
+
+def test_a_request_that_is_too_long_and_too_large_is_refused_in_words(path):
+    budget = Budget(epsilon=1, path=path)
+    with pytest.raises(ValueError, match="at most 4000 bits"):
+        pay(budget, claim(epsilon=2 + Fraction(1, 2**15_000)))
     assert budget.spent == 0
 
 

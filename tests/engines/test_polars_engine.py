@@ -410,6 +410,35 @@ def test_outputs_that_need_the_same_histogram_share_it():
     assert [output.tallies for output in work.outputs] == [(0,), (0,), (0,), (0,), (1,), (2,), (3,)]
 
 
+def test_outputs_that_keep_other_rows_of_a_person_share_nothing():
+    """The same codes, but of people, of rows, and in fewer groups than the claim of the others pays for."""
+    asked = [
+        pl.col("x").dp.mode([0, 1], epsilon=1).alias("people"),
+        pl.col("x").dp.mode([0, 1], counts="rows", epsilon=1).alias("rows"),
+    ]
+    rows = pl.LazyFrame({"p": [1] * 9, "g": [0] * 9, "x": [0] * 9})
+    query = dpp.protect("p", max_groups=1, max_rows_per_group=3).group_by({"g": [0, 1]}).agg(*asked)
+    engine = PolarsEngine(rows, lambda: rows)
+    work = bind(query, engine)
+    assert [output.tallies for output in work.outputs] == [(0,), (1,)]
+    assert [histogram.weights.tolist() for histogram in engine.histograms(work)] == [[1], [3]]
+
+
+@pytest.mark.parametrize("unit", [None, "p"])
+@pytest.mark.parametrize("keys", [None, pl.DataFrame({"g": [0, 1]})])
+@pytest.mark.parametrize("beside", [False, True])
+def test_rows_without_a_value_are_not_counted(unit, keys, beside):
+    """Null and NaN; alone, and beside a choice, from whose plan the totals then come."""
+    frame = pl.DataFrame({"p": range(8), "g": [0, 0, 0, 1] * 2, "x": [1.0, None, math.nan, 2.0] * 2})
+    asked = [dpp.count("x", epsilon=1), *([dpp.median("x", [1, 2], epsilon=1).alias("m")] if beside else [])]
+    bounds = {} if unit is None else {"max_rows": 1}
+    protected = dpp.protect(unit, **bounds)
+    query = (protected if keys is None else protected.group_by(keys)).agg(*asked)
+    engine = PolarsEngine(frame.lazy(), lambda: frame.lazy())
+    found, *_ = engine.histograms(bind(query, engine))
+    assert found.weights.tolist() == ([4] if keys is None else [2, 2])
+
+
 def test_the_number_of_parts_follows_from_the_number_of_rows(visits, keys, monkeypatch):
     monkeypatch.setattr(polars_engine, "_PARTITION_ROWS", 600)
     parts, original = [], polars_engine.in_parts

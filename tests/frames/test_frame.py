@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import pickle
 from collections.abc import Iterator
 from fractions import Fraction
@@ -17,6 +18,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
+from dp_polars._engines import polars_engine
 
 HUGE = 10**6
 DIAGNOSES = ["flu", "asthma", "none"]
@@ -416,15 +418,22 @@ class TestData:
 
 class TestBudget:
     def test_every_release_is_charged_before_a_row_is_read(self, visits: pl.DataFrame) -> None:
-        budget = dpp.Budget(epsilon=1)
-        frame = visits.lazy().filter(pl.col("age") >= 0)
-        query = frame.dp.protect(None, budget=budget).agg(top(Fraction(2, 5)), age(Fraction(1, 10)))
-        query.release()
-        assert budget.spent == Fraction(1, 2)
-        query.release()
-        assert budget.remaining == 0
+        budget, spent_at_reads = dpp.Budget(epsilon=1), []
+        table = visits.to_arrow()
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            spent_at_reads.append(budget.spent)
+            yield from table.to_batches()
+
+        query = (
+            dpp.protect(None, budget=budget).filter(pl.col("age") >= 0).agg(top(Fraction(2, 5)), age(Fraction(1, 10)))
+        )
+        for spent in (Fraction(1, 2), Fraction(1)):
+            query.release(pa.RecordBatchReader.from_batches(table.schema, batches()))
+            assert spent_at_reads.pop() == budget.spent == spent
         with pytest.raises(dpp.BudgetExceededError, match=r"requested epsilon=0\.5, remaining 0, short by 0\.5"):
-            query.release()
+            query.release(pa.RecordBatchReader.from_batches(table.schema, batches()))
+        assert not spent_at_reads
         assert budget.log().height == 4
         assert "mode" in budget.log()["what"][0]
 
@@ -452,6 +461,34 @@ class TestBudget:
             pa.RecordBatchReader.from_batches(table.schema, batches())
         )
         assert read
+        assert budget.remaining == 0
+
+    @pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
+    def test_a_release_is_charged_under_its_own_relation(self, relation: str) -> None:
+        budget, frame = dpp.Budget(epsilon=1), pl.DataFrame({"age": [1]})
+        for asked in (relation, {"add_or_remove_one": "replace_one"}.get(relation, "add_or_remove_one")):
+            query = frame.dp.protect(None, budget=budget, neighboring_relation=asked).agg(age(Fraction(1, 4)))
+            if asked == relation:
+                query.release()
+            else:
+                with pytest.raises(ValueError, match=f"neighboring_relation='{relation}', as at first"):
+                    query.release()
+        assert budget.spent == Fraction(1, 4)
+
+    def test_a_panic_of_the_engine_says_nothing_and_stays_charged(
+        self, visits: pl.DataFrame, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def panic(*_: object, **__: object) -> None:
+            msg = "secret-hiv"
+            raise pl.exceptions.PanicException(msg)
+
+        budget = dpp.Budget(epsilon=1)
+        query = visits.dp.protect(None, budget=budget).agg(age(1))
+        monkeypatch.setattr(polars_engine, "count", panic)
+        with pytest.raises(dpp.ReleaseError) as caught:
+            query.release()
+        assert "secret" not in str(caught.value)
+        assert caught.value.__cause__ is caught.value.__context__ is None
         assert budget.remaining == 0
 
     def test_a_stream_that_breaks_says_nothing_of_its_rows(self, visits: pl.DataFrame) -> None:
@@ -557,6 +594,19 @@ class TestExplainAndClaims:
         }
         assert claim["columns"]["low"]["mechanism"] == "exponential"
         assert [file.name for file in tmp_path.iterdir()] == ["out.parquet"]
+
+    def test_a_file_is_on_the_disk_before_it_has_its_name(
+        self, visits: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        target, synced, real = tmp_path / "out.parquet", [], os.fsync
+
+        def fsync(number: int) -> None:
+            synced.append((os.fstat(number).st_size, os.fstat(number).st_ino, target.exists()))
+            real(number)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        visits.dp.protect(None).agg(top(1)).sink_parquet(target)
+        assert (target.stat().st_size, target.stat().st_ino, False) in synced
 
     def test_a_failed_sink_leaves_nothing(self, visits: pl.DataFrame, tmp_path: Path) -> None:
         budget = dpp.Budget(epsilon=1)

@@ -205,6 +205,18 @@ def test_columns_that_have_no_such_quantile(candidates, column, message):
 # Modes
 
 
+def test_spans_of_63_bits_are_refused_and_shorter_ones_are_exact():
+    """280 years are 2**62.93 nanoseconds, 500 years 2**63.8: their distances overflow, and far dates would be near."""
+    dtype = pl.Datetime("ns")
+    first = date(1750, 1, 1)
+    days = [first + timedelta(days=n) for n in (0, 1, 40_000, 102_267)]
+    fits = ordered(dpp.grid(first, days[-1], step="1d"))
+    codes = ordered_encoder(fits, dtype)(pl.Series(days).cast(dtype))
+    assert codes.tolist() == [0, 1, 40_000, 102_267]
+    with pytest.raises(ValueError, match=r"must span less than 2\*\*63 units of the column's type"):
+        ordered_encoder(ordered(dpp.grid(date(1700, 1, 1), date(2200, 1, 1), step="1d")), dtype)
+
+
 @pytest.mark.parametrize(
     ("candidates", "column", "expected"),
     [

@@ -1,0 +1,121 @@
+"""What the row gate accepts gives the same for a row whatever the others are: on expressions of all kinds."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+
+import polars as pl
+import pytest
+from polars.testing import assert_series_equal
+
+from dp_polars._rowwise import gate
+from tests.fuzzing.exploring import explore
+from tests.fuzzing.expressions import Case, cases
+
+# What searches found, or would have found before the gate was as it is.
+KNOWN = [
+    Case(("Float64",), ((49.0,), (49.0,)), "c0 / 49"),
+    Case(("Float64",), ((49.0,), (49.0,)), "c0 // 49"),
+    Case(("Float64", "Float64"), ((-0.0, 0.0), (0.0, 0.0)), "1 / (0 - c0)"),
+    Case(("Int64",), ((1,), (5,)), "c0 - c0.mean()"),
+    Case(("String",), (("2020-01-31",), ("12",)), "c0.str.to_date()"),
+    Case(("Float64",), ((0.5,), (2.0,)), "c0.cut([1.0]).to_physical()"),
+    Case(("List of floats",), (([1e16, *[1.0] * 128, -1e16],), ([None],)), "c0.list.sum()"),
+    Case(("Categorical",), (("a",), ("b",)), "c0.hash()"),
+    Case(("Date",), ((None,), (None,)), "c0.dt.year()"),
+]
+
+
+def unchanged(expr: pl.Expr, *_: object) -> pl.Expr:
+    """No gate at all."""
+    return expr
+
+
+@dataclass
+class Tally:
+    """How many expressions could be built, and how many of them the gate accepted."""
+
+    built: int = 0
+    accepted: set[str] = field(default_factory=set)
+
+
+def check(case: Case, pass_by=gate.row_by_row, tally: Tally | None = None) -> None:
+    expr = case.build()
+    if expr is None:
+        return
+    tally = tally or Tally()
+    tally.built += 1
+    try:
+        safe = pass_by(expr, case.schema, "filter")
+        if len(pl.LazyFrame(schema=case.schema).select(safe).collect_schema()) != 1:
+            return
+    except (ValueError, TypeError, pl.exceptions.PolarsError):
+        return
+    tally.accepted.add(case.text)
+    try:
+        check_rows(case, safe)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        msg = f"the rows make it raise: {error}"
+        raise AssertionError(msg) from None
+
+
+def check_rows(case: Case, safe: pl.Expr) -> None:
+    places = range(len(case.rows))
+    whole = result(case.frame(*places), safe)
+    alone = pl.concat([result(case.frame(place), safe) for place in places])
+    same(whole, alone, "each row alone")
+    backwards = list(places)[::-1]
+    same(whole, result(case.frame(*backwards), safe).gather(backwards), "in reversed order")
+    short = pl.concat([case.frame(*places[i : i + 2]) for i in places[::2]], rechunk=False)
+    same(whole, result(short, safe), "in short chunks")
+    same(whole, result(case.frame(*places), safe, engine="streaming"), "streaming")
+    twice = result(case.frame(*places, *places), safe)
+    same(whole, twice.tail(len(case.rows)), "after as many other rows")
+
+
+def result(frame: pl.DataFrame, expr: pl.Expr, engine: str = "in-memory") -> pl.Series:
+    """What the expression gives for each row; texts for categories, whose numbers tell of other rows."""
+    made = frame.lazy().with_columns(expr.alias("result")).select("result").collect(engine=engine).to_series()
+    return made.cast(pl.String) if isinstance(made.dtype, pl.Categorical) else made
+
+
+def same(whole: pl.Series, other: pl.Series, how: str) -> None:
+    try:
+        assert_series_equal(whole, other, check_exact=True)
+    except AssertionError as error:
+        msg = f"all rows together give another result than {how}: {whole.to_list()} and {other.to_list()}"
+        raise AssertionError(msg) from error
+
+
+@pytest.mark.slow
+def test_what_the_gate_accepts_is_row_by_row(request):
+    tally = Tally()
+    explore(lambda case: check(case, tally=tally), cases(), examples=2500, known=KNOWN, config=request.config)
+    if request.config.getoption("--long") is None:  # else this would be a test of nothing
+        assert tally.built > 1000
+        assert len(tally.accepted) > 200
+
+
+@pytest.mark.slow
+def test_without_the_gate_the_search_finds_what_looks_at_other_rows():
+    def alike(case: Case) -> None:
+        with suppress(AssertionError) if raises(case) else nullcontext():
+            check(case, unchanged)
+
+    def raises(case: Case) -> bool:
+        expr = case.build()
+        try:
+            return expr is None or result(case.frame(*range(len(case.rows))), expr) is None
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+            return True
+
+    with pytest.raises(AssertionError, match="all rows together give another result"):
+        explore(alike, cases(), examples=500, shrinks=False)
+
+
+@pytest.mark.parametrize("case", [KNOWN[0], KNOWN[3]], ids=lambda case: case.text)
+def test_without_the_gate_known_cases_depend_on_other_rows(case):
+    check(case)
+    with pytest.raises(AssertionError, match="all rows together give another result"):
+        check(case, unchanged)

@@ -1,0 +1,337 @@
+"""Mutants of claims, budgets and the ledger."""
+
+from tests.mutation.mutant import of
+
+_claims = of("_accounting/claims.py", "accounting/test_claims.py")
+_budgets = of("_accounting/budgets.py", "accounting/test_budgets.py")
+_ledger = of("_accounting/ledger.py", "accounting/test_budgets.py")
+_locks = of("_accounting/locks.py", "accounting/test_budgets.py")
+
+MUTANTS = [
+    # --- Claims
+    _claims(
+        "        return x**2 * contributions.squares / 8\n",
+        "        return x**2 * contributions.total / 8\n",
+        "a full group costs the square of its rows",
+        "accounting/test_claims.py::test_the_cost_in_rho_is_never_below_the_truth",
+    ),
+    _claims(
+        "        return x**2 * contributions.squares / 8\n",
+        "        return x**2 * contributions.squares / 16\n",
+        "half the rho of bounded range",
+        "accounting/test_claims.py::test_the_cost_in_rho_is_never_below_the_truth",
+    ),
+    _claims(
+        "        return x**2 * contributions.squares / 2\n",
+        "        return x**2 * contributions.squares / 4\n",
+        "half the rho of noise",
+        "privacy/test_numbers.py -k other_unit",
+    ),
+    _claims(
+        "    full = laplace_rho(x * contributions.per_group)\n",
+        "    full = (x * contributions.per_group) ** 2 / 8\n",
+        "permute-and-flip is charged as bounded range (opendp #2911)",
+        "accounting/test_claims.py::test_the_rate_of_zcdp_is_the_largest_that_the_loss_pays",
+    ),
+    _claims(
+        "return contributions.full_groups * full + laplace_rho(x * contributions.rest)",
+        "return contributions.full_groups * full",
+        "rows left over for one more group are free",
+        "accounting/test_claims.py::test_the_rate_of_zcdp_is_the_largest_that_the_loss_pays",
+    ),
+    _claims(
+        "        return x * contributions.total\n",
+        "        return x * contributions.per_group\n",
+        "losses of several groups do not add up",
+        "accounting/test_claims.py::test_the_cost_in_epsilon_is_exact",
+    ),
+    _claims(
+        "        return loss.value / contributions.total\n",
+        "        return loss.value / contributions.per_group\n",
+        "the rate is that of one group",
+        "accounting/test_claims.py::test_the_rate_of_pure_dp_is_exact",
+    ),
+    _claims(
+        '_sqrt_down((8 if mechanism == "exponential" else 2) * loss.value / contributions.squares)',
+        '_sqrt_down((8 if mechanism == "exponential" else 8) * loss.value / contributions.squares)',
+        "noise of half the deviation that rho pays for",
+        "privacy/test_numbers.py::test_no_person_changes_a_number_by_more_than_the_loss_pays_for",
+    ),
+    _claims(
+        '_sqrt_down((8 if mechanism == "exponential" else 2) * loss.value / contributions.squares)',
+        '_sqrt_down((8 if mechanism == "exponential" else 2) * loss.value / contributions.total)',
+        "under rho, groups of several rows are charged as single rows",
+        "accounting/test_claims.py::test_the_rate_of_zcdp_is_the_largest_that_the_loss_pays",
+    ),
+    _claims(
+        "    return exact if monotonic else 2 * exact\n",
+        "    return exact\n",
+        "scores that move apart are charged as monotonic ones",
+        "mechanisms/test_selection.py::test_the_range_of_monotonic_scores_is_the_sensitivity",
+    ),
+    _claims(
+        "    return exact if monotonic else 2 * exact\n",
+        "    return 2 * exact\n",
+        "monotonic scores get half the rate that they may have",
+        "mechanisms/test_selection.py::test_the_range_of_monotonic_scores_is_the_sensitivity",
+    ),
+    _claims(
+        "    return math.ceil(x / step) * step\n",
+        "    return math.floor(x / step) * step\n",
+        "irrational costs are rounded down",
+        "accounting/test_claims.py::test_the_rate_of_zcdp_is_the_largest_that_the_loss_pays",
+    ),
+    _claims(
+        "    return Fraction(math.isqrt(math.floor(x * 4**shift)), 2**shift)",
+        "    return Fraction(math.isqrt(math.floor(x * 4**shift)) + 1, 2**shift)",
+        "irrational rates are rounded up",
+        "accounting/test_claims.py::test_the_rate_of_zcdp_is_the_largest_that_the_loss_pays",
+    ),
+    _claims(
+        "    return low_steps * step\n",
+        "    return high_steps * step\n",
+        "the rate that rho pays for is rounded up",
+        "accounting/test_claims.py::test_the_rate_of_zcdp_is_the_largest_that_the_loss_pays",
+    ),
+    _claims(
+        "        return self.full_groups * self.per_group**2 + self.rest**2\n",
+        "        return self.full_groups * self.per_group**2\n",
+        "a last group that is not full is free under rho",
+        "accounting/test_claims.py::test_full_groups_are_the_worst_case",
+    ),
+    _claims(
+        "        return self.full_groups * self.per_group**2 + self.rest**2\n",
+        "        return self.full_groups * self.per_group + self.rest\n",
+        "rows, not their squares, add up under rho",
+        "accounting/test_claims.py::test_full_groups_are_the_worst_case",
+    ),
+    _claims(
+        "        return self.total // self.per_group\n",
+        "        return max(1, self.total // (self.per_group + 1))\n",
+        "fewer groups are full than a person can fill",
+        "accounting/test_claims.py::test_full_groups_are_the_worst_case",
+    ),
+    _claims(
+        "        share = Loss(self.loss.value / self.draws, self.loss.unit)\n",
+        "        share = self.loss\n",
+        "every draw of a mean gets the whole loss",
+        "privacy/test_numbers.py -k mean",
+    ),
+    _claims(
+        "        return self.draws * scaled_cost(",
+        "        return scaled_cost(",
+        "in the other unit, one of several draws is charged",
+        "privacy/test_numbers.py -k mean",
+    ),
+    _claims(
+        "        x = self.rate * self.score_range * distance\n",
+        "        x = self.rate * distance\n",
+        "a cost in the other unit forgets the range",
+        "accounting/test_claims.py::test_no_claim_is_charged_less_than_its_rate_spends",
+    ),
+    _claims(
+        "        if unit == self.loss.unit and distance == 1:\n",
+        "        if unit == self.loss.unit:\n",
+        "several people lose as much as one",
+        "accounting/test_claims.py::test_the_cost_of_several_people",
+    ),
+    _claims(
+        '        if unit == "epsilon" and not self.has_epsilon:\n',
+        "        if False:\n",
+        "a Gaussian has an epsilon",
+        "queries/test_measures.py frames/test_numbers.py",
+    ),
+    _claims(
+        '        if not self.has_epsilon and self.loss.unit == "epsilon":\n',
+        "        if False:\n",
+        "a Gaussian is drawn for an epsilon",
+        "queries/test_measures.py expressions/test_numbers.py",
+    ),
+    _claims(
+        '        return "permute_and_flip" if unit == "epsilon" else "exponential"\n',
+        '        return "exponential" if unit == "epsilon" else "permute_and_flip"\n',
+        "the unit chooses the worse mechanism",
+        "accounting/test_claims.py::test_the_unit_chooses_the_mechanism",
+    ),
+    _claims(
+        '        return "discrete_laplace" if unit == "epsilon" else "discrete_gaussian"\n',
+        '        return "discrete_laplace"\n',
+        "numbers under rho get the wrong noise",
+        "queries/test_measures.py frames/test_numbers.py",
+    ),
+    _claims(
+        "        if not 1 <= self.per_group <= self.total:\n",
+        "        if not 1 <= self.per_group:\n",
+        "a group may hold more rows than a person",
+        "accounting/test_claims.py::test_every_field_of_a_claim_is_checked",
+    ),
+    _claims(
+        "        if (epsilon is None) == (rho is None):\n",
+        "        if epsilon is None and rho is None:\n",
+        "both units are given, and one is ignored",
+    ),
+    _claims(
+        '        return f"{self.unit}={show(self.value, up=True)}"\n',
+        '        return f"{self.unit}={show(self.value)}"\n',
+        "a printed loss is below the true one",
+    ),
+    _claims(
+        "    while not affordable(low_steps * step):  # only where the rounded-up cost of `low` itself is over by a hair\n        low_steps -= 1\n",
+        "",
+        "nothing",
+        equivalent="f(x) <= x²/2, so the lower end is always affordable",
+    ),
+    # --- Budgets
+    _budgets(
+        "            if requested > self.total - spent:\n",
+        "            if requested > self.total:\n",
+        "every release is compared with the whole budget",
+    ),
+    _budgets(
+        "            if requested > self.total - spent:\n",
+        "            if max(costs) > self.total - spent:\n",
+        "outputs of one release are compared one by one",
+    ),
+    _budgets(
+        "            if requested > self.total - spent:\n",
+        "            if float(requested) > float(self.total - spent):\n",
+        "a hair too much is spent",
+    ),
+    _budgets("                spent += cost\n", "                spent = max(spent, cost)\n", "charges do not add up"),
+    _budgets(
+        "        costs = [claim.cost(self.unit) for _, claim in entries]\n",
+        "        costs = [claim.loss.value for _, claim in entries]\n",
+        "a loss in the other unit is charged as if in this one",
+    ),
+    _budgets(
+        "            if head.charges and first != (privacy_unit, neighboring_relation):\n",
+        "            if head.charges and first[0] != privacy_unit:\n",
+        "losses of different relations add up",
+    ),
+    _budgets(
+        "            if head.charges and first != (privacy_unit, neighboring_relation):\n",
+        "            if head.charges and first[1] != neighboring_relation:\n",
+        "losses of different units add up",
+    ),
+    _budgets(
+        "            if claim.neighboring_relation not in (None, neighboring_relation):\n",
+        "            if False:\n",
+        "a claim is charged for another relation",
+    ),
+    _budgets(
+        "        _stored(requested)  # a number too long to keep is too long for the messages below\n",
+        "",
+        "a request too long to print fails in the refusal",
+    ),
+    _budgets("        if spent < self._seen:\n", "        if False:\n", "an older ledger put back spends twice"),
+    _budgets(
+        "        if (head.unit, total) != (self.unit, self.total):\n",
+        "        if head.unit != self.unit:\n",
+        "a ledger is opened with a larger total",
+    ),
+    _budgets(
+        "        if self._memory is None or self._process != os.getpid():\n",
+        "        if self._memory is None:\n",
+        "a fork spends the budget once more",
+    ),
+    _budgets(
+        '        if self.path is None:\n            msg = (\n                "A Budget without a path must not be copied',
+        '        if False:\n            msg = (\n                "A Budget without a path must not be copied',
+        "a copy spends the budget once more",
+    ),
+    _budgets(
+        "        self._seen = max(self._seen, spent)\n",
+        "",
+        "an older ledger put back after a charge of this process is taken",
+    ),
+    # --- The ledger
+    _ledger(
+        '        yield\n        try:\n            connection.execute("COMMIT")\n',
+        '        yield\n        try:\n            connection.execute("ROLLBACK")\n',
+        "nothing is ever charged",
+    ),
+    _ledger(
+        "        digest = _digest(digest, number, *values)\n",
+        '        digest = _digest("", number, *values)\n',
+        "digests do not hang on the charge before",
+    ),
+    _ledger(
+        "        digest = _digest(digest, number, *values)\n        if (number, digest) != (stored_number, stored_digest):\n",
+        "        digest = stored_digest\n        if number != stored_number:\n",
+        "an edited charge is taken",
+    ),
+    _ledger(
+        "    if (number, digest) != (head.charges, head.last_digest):\n",
+        "    if False:\n",
+        "charges that were removed at the end are not missed",
+    ),
+    _ledger(
+        "    if len(rows) != 1 or rows[0][-1] != _digest(*rows[0][1:-1]):\n",
+        "    if len(rows) != 1:\n",
+        "an edited sum is taken",
+    ),
+    _ledger(
+        '("PRAGMA synchronous = EXTRA", "PRAGMA fullfsync = ON", *statements)',
+        '("PRAGMA synchronous = FULL", "PRAGMA fullfsync = ON", *statements)',
+        "a power cut undoes a charge: the folder is not synced",
+    ),
+    _ledger(
+        '("PRAGMA synchronous = EXTRA", "PRAGMA fullfsync = ON", *statements)',
+        '("PRAGMA synchronous = EXTRA", *statements)',
+        "a power cut on macOS undoes a charge",
+    ),
+    _ledger(
+        "                _sync_folder(path.parent)\n",
+        "                pass\n",
+        "a power cut undoes the making of the ledger",
+    ),
+    _ledger(
+        "                with suppress(FileExistsError):\n                    os.link(made, path)\n",
+        "                os.replace(made, path)\n",
+        "what another program put there meanwhile is replaced, and its charges are gone",
+    ),
+    _ledger(
+        "    if found.st_nlink != 1:\n",
+        "    if False:\n",
+        "a ledger with two names is used, and a crash undoes charges",
+    ),
+    _ledger(
+        "    if not stat.S_ISREG(found.st_mode):\n",
+        "    if False:\n",
+        "a pipe is opened, and nothing ever comes out of it",
+    ),
+    _ledger("                    _check_unmoved(path, found)\n", "", "a charge goes into a file that was moved away"),
+    _ledger(
+        '"BEGIN EXCLUSIVE")',
+        '"BEGIN")',
+        "two processes read the same sum and both spend it",
+        "accounting/test_budgets.py faults/test_budget_faults.py -k 'busy or who_waits or overspend or eight or flock'",
+    ),
+    _ledger(
+        "        head = head._replace(charges=number, spent=charge.running_total, last_digest=digest)\n",
+        "        head = head._replace(charges=number, last_digest=digest)\n",
+        "what is spent is not kept",
+    ),
+    _ledger(
+        '            if connection.in_transaction:\n                connection.execute("ROLLBACK")\n',
+        '            if connection.in_transaction:\n                connection.execute("COMMIT")\n',
+        "an error in the middle leaves half a charge",
+    ),
+    # --- The lock beside it
+    _locks(
+        "        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
+        "        fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)\n",
+        "the lock keeps nobody out",
+    ),
+    _locks(
+        "                if os.path.samestat(os.fstat(number), name.stat()):  # else somebody removed the file meanwhile\n                    yield\n                    return\n",
+        "                yield\n                return\n",
+        "two hold two locks of one name",
+    ),
+    _locks(
+        "    while _descriptors:\n        os.close(_descriptors.pop())\n",
+        "",
+        "a child keeps the lock of a parent that died",
+        "accounting/test_budgets.py -k fork",
+    ),
+]

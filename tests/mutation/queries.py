@@ -1,0 +1,290 @@
+"""Mutants of scores, codes, weights and draws."""
+
+from tests.mutation.mutant import of
+
+_scores = of("_queries/scores.py", "queries/test_scores.py")
+_drawing = of("_queries/drawing.py", "queries/test_drawing.py")
+_encoding = of("_queries/encoding.py", "queries/test_encoding.py")
+_choices = of("_queries/choices.py", "queries/test_queries.py queries/test_weights.py")
+_codings = of("_queries/codings.py", "queries/test_sums.py")
+_measures = of("_queries/measures.py", "queries/test_measures.py privacy/test_numbers.py")
+_sums = of("_queries/sums.py", "queries/test_sums.py privacy/test_numbers.py")
+_units = of("_queries/units.py", "queries/test_sums.py queries/test_weights.py")
+_histograms = of("_queries/histograms.py", "queries/test_weights.py queries/test_drawing.py")
+_candidates = of("_queries/candidates.py", "queries/test_candidates.py")
+
+MUTANTS = [
+    # --- Scores and their ranges
+    _scores(
+        '        return Fraction(1 if relation == "add_or_remove_one" else 2)\n',
+        "        return Fraction(1)\n",
+        "a replacement moves two counts apart",
+        "privacy/test_brute_force.py::test_no_pair_of_neighbors_loses_more_than_epsilon",
+    ),
+    _scores(
+        '        return Fraction(one if relation == "add_or_remove_one" else 2 * one)\n',
+        "        return Fraction(one)\n",
+        "a replacement moves a quantile twice",
+        "privacy/test_brute_force.py::test_no_pair_of_neighbors_loses_more_than_epsilon",
+    ),
+    _scores(
+        "        one = 2 * max(self.alpha.numerator, self.alpha.denominator - self.alpha.numerator)\n",
+        "        one = 2 * min(self.alpha.numerator, self.alpha.denominator - self.alpha.numerator)\n",
+        "R of a ninth decile is that of the other side",
+        "queries/test_scores.py::test_the_range_by_enumeration",
+    ),
+    _scores(
+        "        one = 2 * max(self.alpha.numerator, self.alpha.denominator - self.alpha.numerator)\n",
+        "        one = self.alpha.denominator\n",
+        "R of a ninth decile is that of a median",
+        "privacy/test_brute_force.py::test_no_pair_of_neighbors_loses_more_than_epsilon",
+    ),
+    _scores(
+        "    gap = np.add(below, 1, out=out)\n",
+        "    gap = np.add(below, 0, out=out)\n",
+        "a tie at the quantile has two best candidates",
+        "queries/test_scores.py::test_gaps_are_those_of_the_definition",
+    ),
+    _scores(
+        "        gaps[total[:, 0] == 0] = 0  # where nobody is, all candidates are as good\n",
+        "",
+        "an empty group prefers some candidates",
+        "queries/test_drawing.py::test_all_small_data_sets_get_their_scores",
+    ),
+    _scores(
+        "    gaps[totals == 0] = 0  # where nobody is, all candidates are as good\n",
+        "",
+        "an empty group prefers some candidates",
+        "queries/test_drawing.py::test_all_small_data_sets_get_their_scores",
+    ),
+    _scores(
+        "    return np.int32 if rows * unit < 2**31 - 1 else np.int64\n",
+        "    return np.int32 if rows < 2**31 - 1 else np.int64\n",
+        "gaps of many rows overflow",
+        "queries/test_drawing.py::test_a_small_group_beside_a_large_one",
+    ),
+    _scores(
+        "    dtype = gap_dtype(max(low + ranks, int(totals.max())) + 1, alpha.denominator)\n",
+        "    dtype = gap_dtype(max(low + ranks, int(totals.min())) + 1, alpha.denominator)\n",
+        "gaps overflow where a small group stands beside a large one",
+        equivalent="den·(low + ranks) is at least num·N of the largest group, for the ranks reach its middle",
+    ),
+    _scores(
+        "            np.insert(np.ones_like(counts), rest, (size - runs.sizes)[has_rest]),\n",
+        "            np.insert(np.ones_like(counts), rest, np.ones_like(runs.sizes)[has_rest]),\n",
+        "candidates that nobody has count as one",
+        "queries/test_scores.py::test_slots_name_every_code_once_with_its_gap",
+    ),
+    _choices(
+        '        """Whether a person counts once for each candidate, where it is known who they are."""\n        return self.of_people\n',
+        '        """Whether a person counts once for each candidate, where it is known who they are."""\n        return False\n',
+        "a mode counts a person's rows",
+        "frames/test_protection.py frames/test_frame.py",
+    ),
+    _scores(
+        "    alpha: Fraction\n    of_people = False\n",
+        "    alpha: Fraction\n    of_people = True\n",
+        "a quantile counts each person's value once, but its R is that of a row",
+        "frames/test_frame.py::TestBounds::test_a_quantile_needs_a_bound_on_rows",
+    ),
+    _scores(
+        "        return n + np.bincount(passed, minlength=len(self.sizes))\n",
+        "        return n\n",
+        "a candidate that nobody has is drawn as one that somebody has",
+        "queries/test_drawing.py::test_all_small_data_sets_get_their_scores",
+    ),
+    # --- Draws
+    _drawing(
+        "    dtype = scores.gap_dtype(int(lengths.max()), draw.score.unit)\n    gaps = np.empty",
+        "    dtype = scores.gap_dtype(int(lengths.min()), draw.score.unit)\n    gaps = np.empty",
+        "gaps overflow where a small group stands beside a large one",
+        "queries/test_drawing.py::test_a_small_group_beside_a_large_one",
+    ),
+    _drawing(
+        "    return min(math.ceil(Fraction(FAR) / draw.rate), 2**62 // alpha.denominator)\n",
+        "    return min(math.ceil(Fraction(FAR) / draw.rate / 3), 2**62 // alpha.denominator)\n",
+        "near candidates of a quantile are treated as far ones",
+        "queries/test_drawing.py::test_what_is_left_out_is_far",
+    ),
+    _drawing(
+        "        left_out += rows[:, 0]\n",
+        "        pass\n",
+        "far candidates below a quantile never win",
+        "queries/test_drawing.py::test_all_ways_build_the_same_scores",
+    ),
+    _drawing(
+        "    left_out = np.maximum(size - 1 - rows[:, -1], 0).astype(np.int64)\n",
+        "    left_out = np.zeros(len(rows), np.int64)\n",
+        "far candidates above a quantile never win",
+        "queries/test_drawing.py::test_a_histogram_without_its_far_ends_keeps_every_score",
+    ),
+    _drawing(
+        "    return first, uniform_below(count, words)\n",
+        "    return first, np.zeros_like(count)\n",
+        "of a block the first candidate is always drawn",
+        "statistical/test_kernel_draws.py::test_draws_from_rows_follow_the_law",
+    ),
+    _drawing(
+        "    slots = scores.quantile_slots(near, draw.size, alpha, low, high)\n    code, offset = _draw_from_slots(draw, slots, low + (draw.size - high), complete)\n",
+        "    slots = scores.quantile_slots(near, draw.size, alpha, low, high)\n    code, offset = _draw_from_slots(draw, slots, None, complete)\n",
+        "far candidates of a quantile never win",
+        "statistical/test_kernel_draws.py::test_runs_left_out_win_as_often_as_they_should",
+    ),
+    _drawing(
+        "        return gaps[group].tolist().__getitem__, [1] * draw.size\n",
+        "        return gaps[0].tolist().__getitem__, [1] * draw.size\n",
+        "close races of a group are run with another's scores",
+        "queries/test_drawing.py::test_all_small_data_sets_get_their_scores",
+    ),
+    # --- Codes
+    _encoding(
+        "        x -= 0.5\n        np.ceil(x, out=x)\n",
+        "        np.floor(x, out=x)\n",
+        "values go down to a candidate, not to the nearest",
+        "queries/test_encoding.py::test_decimal_ties_of_floats_go_down",
+    ),
+    _encoding(
+        "    shift = low * whole - first + (stride + 1) // 2 - 1\n",
+        "    shift = low * whole - first + stride // 2\n",
+        "ties go up",
+        "queries/test_encoding.py::test_integers_go_to_the_nearest_integer",
+    ),
+    _encoding(
+        "    if (high - low) * whole + abs(shift) + stride >= 2**63:\n",
+        "    if (high - low) * whole + abs(shift) + stride >= 2**64:\n",
+        "a long span overflows and gives wrong candidates",
+        "queries/test_encoding.py -k 63_bits",
+    ),
+    _encoding(
+        "        return lambda x: np.where(np.isnan(x), size, np.searchsorted(middles, x))\n",
+        "        return lambda x: np.searchsorted(middles, x)\n",
+        "NaN counts as the largest value",
+        "queries/test_encoding.py::test_integers_beyond_64_bits_go_to_the_nearest_candidate_too",
+    ),
+    _encoding(
+        "        np.clip(x, 0, size - 1, out=x)\n        return np.fmin(x, size, out=x)",
+        "        np.clip(x, 0, size - 1, out=x)\n        return np.nan_to_num(x)",
+        "NaN counts as the smallest value",
+        "queries/test_encoding.py::test_numbers_of_all_kinds_go_to_the_nearest_rational",
+    ),
+    _encoding(
+        "        codes[column.is_null().to_numpy()] = size\n",
+        "        pass\n",
+        "null counts as a value",
+        "queries/test_encoding.py::test_integers_go_to_the_nearest_integer",
+    ),
+    _encoding(
+        "            return np.where(ascending[position] == column, rank[position], out.type(size))\n",
+        "            return rank[position]\n",
+        "a value that is no candidate counts for the next one",
+        "queries/test_encoding.py::test_a_value_that_is_no_candidate_is_no_evidence",
+    ),
+    _encoding(
+        "            found: Codes = table[np.minimum(offset, np.uint64(beyond), out=offset).view(np.int64)]\n",
+        "            found: Codes = table[(offset % np.uint64(beyond + 1)).view(np.int64)]\n",
+        "a value that is no candidate counts for another one",
+        "queries/test_encoding.py::test_a_value_that_is_no_candidate_is_no_evidence",
+    ),
+    # --- Choices
+    _choices(
+        "        return super().range_of(relation) * (1 if self.weights is None else self.weights.most)\n",
+        "        return super().range_of(relation)\n",
+        "a row may weigh more than one and is charged as one",
+        "queries/test_weights.py::test_claim_and_error_are_in_the_unit_of_the_weights",
+    ),
+    _choices(
+        "        rate = self.claim.rate * self.step(*columns)\n",
+        "        rate = self.claim.rate\n",
+        "weights in steps are drawn as if in units",
+    ),
+    _choices(
+        "        return draw if self.too_few is None else replace(draw, size=draw.size + 1)\n",
+        "        return draw\n",
+        "the candidate for too few can't be drawn",
+    ),
+    _choices(
+        "        return histogram.with_code(self.coding(*columns).size, int(self.too_few / self.step(*columns)))\n",
+        "        return histogram.with_code(self.coding(*columns).size, int(self.too_few))\n",
+        "too few is counted in steps of the weights",
+    ),
+    # --- Weights and sums
+    _codings(
+        "            units = np.clip(self._units(columns[self.column], low, high), low, high)\n",
+        "            units = self._units(columns[self.column], low, high)\n",
+        "values beyond the bounds count in full",
+        "queries/test_sums.py queries/test_weights.py",
+    ),
+    _codings(
+        "            return 2 * units - (low + high) if self.doubled else units\n",
+        "            return 2 * units - low if self.doubled else units\n",
+        "a mean adds up distances from the wrong middle",
+    ),
+    _codings(
+        "            return int((self.upper - self.lower) / self.step)\n",
+        "            return int((self.upper - self.lower) / self.step / 2)\n",
+        "the largest weight of a mean is half of what a row can weigh",
+        "queries/test_sums.py privacy/test_numbers.py",
+    ),
+    _codings(
+        "        return int(max(abs(self.lower), abs(self.upper)) / self.step)\n",
+        "        return int(abs(self.upper) / self.step)\n",
+        "the largest weight forgets negative bounds",
+        "queries/test_sums.py queries/test_weights.py privacy/test_numbers.py",
+    ),
+    _codings(
+        "    return missing | column.is_nan().fill_null(value=False) if column.dtype.is_float() else missing\n",
+        "    return missing\n",
+        "NaN is counted as a value",
+        "queries/test_measures.py queries/test_sums.py",
+    ),
+    _sums(
+        "        return max(abs(self.lower), abs(self.upper))\n",
+        "        return self.upper - self.lower\n",
+        "a sum's sensitivity is the width of its bounds",
+    ),
+    _measures(
+        '    return largest if relation == "add_or_remove_one" else 2 * largest\n',
+        "    return largest\n",
+        "a replacement is charged as one row",
+    ),
+    _measures(
+        "    clamped: Ints = np.clip(totals, -LARGEST_VALUE, LARGEST_VALUE)\n",
+        "    clamped: Ints = totals\n",
+        "a huge total overflows",
+    ),
+    _measures(
+        "    return add_noise(clamped, noise_of(claim, len(totals)))\n",
+        "    return add_noise(clamped, np.repeat(noise_of(claim, 1), len(totals)))\n",
+        "all groups have the same noise",
+        "statistical/test_number_draws.py",
+    ),
+    _measures(
+        "        numbers, bound = noisy(totals[0], self.claim), noise_bound(self.claim, BETA)\n",
+        "        numbers, bound = noisy(totals[0], self.claim), noise_bound(self.claim, 2 * BETA)\n",
+        "a 95 % range holds 90 %",
+    ),
+    _measures(
+        "    total[histogram.sizes > 0] = histogram.weights\n",
+        "    total[: len(histogram.weights)] = histogram.weights\n",
+        "a group gets the number of another",
+        "queries/test_measures.py queries/test_sums.py",
+    ),
+    _sums("draws=2)", "draws=1)", "a mean is charged once for its two draws"),
+    _units(
+        "    if not max(Fraction(units.largest), (units.upper - units.lower) / units.step) <= _MOST_UNITS:\n",
+        "    if not Fraction(units.largest) <= 2**62:\n",
+        "sums overflow",
+    ),
+    _histograms(
+        "        counts = np.flatnonzero(codes < size)\n",
+        "        counts = np.flatnonzero(codes <= size)\n",
+        "rows that are no evidence are counted",
+        "queries/test_weights.py queries/test_measures.py queries/test_sums.py",
+    ),
+    _histograms(
+        "        order = np.lexsort((codes, groups))\n",
+        '        order = np.argsort(codes, kind="stable")\n',
+        "rows of one group are counted for another",
+        "queries/test_weights.py queries/test_sums.py",
+    ),
+]

@@ -1,0 +1,224 @@
+"""Mutants of the proof that a step looks at one row, and of privacy profiles."""
+
+from tests.mutation.mutant import of
+
+_gate = of("_rowwise/gate.py", "rowwise/test_gate.py")
+_conditions = of("_rowwise/conditions.py", "rowwise/test_gate.py")
+_rules = of("_rowwise/rules.py", "rowwise/test_gate.py")
+_lenient = of("_rowwise/lenient.py", "rowwise/test_gate.py")
+_steps = of("_rowwise/steps.py", "rowwise/test_gate.py")
+_trials = of("_rowwise/trials.py", "rowwise/test_trials.py rowwise/test_gate.py")
+_names = of("_rowwise/names.py", "rowwise/test_gate.py")
+_plans = of("_rowwise/plans.py", "rowwise/test_plans.py")
+_plan_rules = of("_rowwise/plan_rules.py", "rowwise/test_plans.py")
+_views = of("_rowwise/views.py", "rowwise/test_plans.py frames/test_frame.py")
+_profile = of("analysis/_profile.py", "analysis/test_profile.py")
+
+MUTANTS = [
+    _gate(
+        '        for place, value in enumerate(step.inputs):\n            if value.kind != "series" or place not in sets:\n                self.walk(value)\n',
+        "",
+        "only the top node is looked at: x - x.mean() passes",
+    ),
+    _gate(
+        '            if value.kind != "series" or place not in sets:\n',
+        '            if value.kind != "series":\n',
+        "a Series of row-by-row values passes",
+    ),
+    _gate("        self.refuse_by(rules.UNLISTED, step)\n", "", "aggregations and windows pass"),
+    _gate(
+        "            self.refuse_by(self.listed, step)\n", "            pass\n", "listed functions pass in every way"
+    ),
+    _gate(
+        "            self.rewritten |= lenient.before_trial(step)\n",
+        "            pass\n",
+        "strict casts raise and print a row's value",
+    ),
+    _gate(
+        "            self.rewritten |= lenient.after_trial(step)\n",
+        "            pass\n",
+        "a quotient's last bit hangs on the number of rows",
+    ),
+    _gate(
+        "        if failure is not None:\n            rule = next",
+        "        if False:\n            rule = next",
+        "steps that raise on some value pass",
+    ),
+    _gate(
+        "        if gate.rewritten:\n            expr = _written(categories.home(step.tree), what)\n",
+        "",
+        "the proved expression is not the one that is run",
+    ),
+    _conditions(
+        "    return step.name not in TAKEN.get(step.kind, ())\n",
+        '    return step.kind == "unknown"\n',
+        "functions that a later Polars adds pass",
+    ),
+    _conditions(
+        "    return among.varies and (has_lists(value) or not has_lists(among))\n",
+        "    return False\n",
+        "is_in looks a value up in other rows",
+    ),
+    _conditions(
+        "    return any(value.varies for value in step.inputs[1:])\n",
+        "    return False\n",
+        "parameters come from the rows",
+    ),
+    _conditions("    return step.parameters is None\n", "    return False\n", "a format is guessed from other rows"),
+    _conditions(
+        "    return pl.Categorical in bases(*varying(step))\n",
+        "    return False\n",
+        "a category's number is read off (opendp #2944)",
+    ),
+    _conditions(
+        "    return pl.Categorical in types and not types <= {pl.Categorical, pl.Enum, pl.String, pl.Null}\n",
+        "    return False\n",
+        "a cast reads a category's number off",
+    ),
+    _conditions(
+        '    return several and (step.name == "mean_horizontal" or takes_floats(step))\n',
+        "    return False\n",
+        "sums of several columns hang on the number of threads",
+    ),
+    _conditions(
+        "    return any(dtype.is_nested() for dtype in step.dtypes()) and any(base.is_float() for base in bases(step))\n",
+        "    return False\n",
+        "floats in lists are rounded by the nulls of other rows",
+    ),
+    _conditions(
+        '    return any(isinstance(dtype, pl.Datetime) and dtype.time_zone not in {None, "UTC"} for dtype in step.dtypes())\n',
+        "    return False\n",
+        "a local time that a clock change leaves out raises",
+    ),
+    _conditions(
+        "    return pl.Decimal in bases(step) and is_float(step.inputs[0])\n",
+        "    return False\n",
+        "a float raises in a cast to Decimal",
+    ),
+    _names(
+        "    all_horizontal any_horizontal arctan2 as_struct",
+        "    shift all_horizontal any_horizontal arctan2 as_struct",
+        "shift is taken",
+    ),
+    _lenient(
+        '        changed = _set(step.tree["Cast"], "options", "NonStrict", unless="Overflowing")\n',
+        "        changed = False\n",
+        "a strict cast raises and prints a row's value",
+    ),
+    _lenient(
+        "        _set_zeros(divisor.tree, step.inputs[0], step)\n",
+        "        pass\n",
+        "Polars multiplies by a reciprocal, but not where a row is alone",
+    ),
+    _lenient(
+        "            changed |= _bound_dates(value)\n", "            pass\n", "a date beyond the year 9999 panics"
+    ),
+    _lenient(
+        '        changed = _set(zone["ReplaceTimeZone"], 1, "Null")\n',
+        "        changed = False\n",
+        "a local time that a clock change leaves out raises",
+    ),
+    _steps(
+        '            return step("unknown", "a Python function")\n',
+        '            return step("function", "abs")\n',
+        "a Python function passes",
+    ),
+    _trials(
+        "        if frame.select(expr).dtypes != planned:\n",
+        "        if False:\n",
+        "a step gives another type than planned",
+    ),
+    _trials(
+        "            frame.head(2).with_columns(pl.all().last()).with_columns(expr)\n",
+        "",
+        "a step that raises on a constant column passes",
+        "rowwise/test_trials.py rowwise/test_gate.py",
+    ),
+    # --- Plans before protect
+    _plans("            self.walk(step)\n", "", "a window before protect passes"),
+    _plans(
+        "        for value in inputs:\n            self.check_node(value)\n",
+        "",
+        "only the last step of a plan is looked at",
+    ),
+    _plans(
+        "        refuse_repeated_files(gate.files)\n",
+        "        pass\n",
+        "a file is read twice where every row is a person",
+    ),
+    _plans(
+        '            self._check_rows(options["pre_slice"], options["row_index"])\n',
+        "            pass\n",
+        "a head of an IPC file passes",
+    ),
+    _plan_rules(
+        '    Rule(names("cast"), RAISES, _AFTER, when.may_not_fit, "of values that the type may not hold"),\n',
+        "",
+        "a strict cast before protect raises on a row",
+    ),
+    _plan_rules(
+        '    Rule(DIVISIONS, ALONE, "divide after `protect`.", when.divides_by_a_constant, "of floats by a constant"),\n',
+        "",
+        "a division before protect hangs on the number of rows",
+    ),
+    _views(
+        "    except (Exception, exceptions.PanicException):\n        pass\n",
+        "    except exceptions.PanicException:\n        pass\n",
+        "an error while the schema is found out shows a row",
+    ),
+    # --- Profiles
+    _profile(
+        "        return PrivacyProfile(tuple((mechanism, loss, n * count) for mechanism, loss, n in self.parts))\n",
+        "        return PrivacyProfile(tuple((mechanism, loss, max(n, count)) for mechanism, loss, n in self.parts))\n",
+        "a profile composed twice forgets the first time",
+    ),
+    _profile(
+        "        return min(max(composed, _SMALLEST_DELTA), _zcdp_delta(self._rho(), exact))\n",
+        "        return min(composed, _zcdp_delta(self._rho(), exact))\n",
+        "the noise of an FFT is taken for a delta",
+    ),
+    _profile(
+        "        if wanted >= _SMALLEST_DELTA:\n", "        if True:\n", "the noise of an FFT is taken for a delta"
+    ),
+    _profile(
+        "        return sum((loss * n for _, loss, n in self.parts), Fraction(0))\n",
+        "        return sum((loss for _, loss, n in self.parts), Fraction(0))\n",
+        "pure losses do not add up",
+    ),
+    _profile(
+        "        return min(float_up(pure), proved)\n",
+        "        return min(float(pure), proved)\n",
+        "a sum of thirds is rounded down",
+    ),
+    _profile(
+        "        return min(float_up(pure), proved)\n",
+        "        return min(round(float(pure), 12), proved)\n",
+        "a sum of sevenths is rounded down",
+    ),
+    _profile(
+        '    return loss**2 / 8 if mechanism == "exponential" else laplace_rho(loss)\n',
+        "    return loss**2 / 8\n",
+        "permute-and-flip composes as bounded range",
+    ),
+    _profile(
+        '                is_flip = self.parts[0][0] == "permute_and_flip"\n',
+        "                is_flip = False\n",
+        "permute-and-flip has the profile of bounded range",
+    ),
+    _profile(
+        "                        counts[release.mechanism, loss] += groups * release.draws\n",
+        "                        counts[release.mechanism, loss] += groups\n",
+        "a mean composes as one draw",
+    ),
+    _profile(
+        "                for rows, groups in ((spread.per_group, spread.full_groups), (spread.rest, 1)):\n",
+        "                for rows, groups in ((spread.per_group, 1), (spread.rest, 1)):\n",
+        "a person's losses in several groups do not compose",
+    ),
+    _profile(
+        '    weight = {"exponential": 1 / -math.expm1(-x), "permute_and_flip": 0.5}.get(mechanism, 0.0)\n',
+        '    weight = {"exponential": 1 / -math.expm1(-x), "permute_and_flip": 0.25}.get(mechanism, 0.0)\n',
+        "a part of the losses is forgotten",
+    ),
+    _profile("        if len(named) > 1:\n", "        if False:\n", "losses of different relations compose"),
+]
