@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 # Scores from which on blocks are faster than a racer each, and the most different gaps that are counted.
 _MANY = 1 << 12
 _MOST_GAPS = 1 << 20
+# Gaps up to which all are counted, and gaps that fit into 8 bits.
+_SMALL, _NARROW = 1 << 12, 1 << 8
+# Gaps up to which a comparison each is faster than counting, and random positions that are looked at first.
+_FEW_GAPS = 16
+_TRIES = 256
 
 
 def best_integer(
@@ -33,14 +38,16 @@ def best_integer(
     top, window = low if lowest else high, math.floor(Fraction(FAR) / rate)
     if min(high - low, window) > _MOST_GAPS:
         return None
-    counted = scores
-    if high - low > window:
+    counted, most = scores, min(high - low, window)
+    if high - low < _SMALL:  # faster to count than to leave out
+        most = high - low
+    elif high - low > window:
         counted = scores[np.flatnonzero(scores <= top + window if lowest else scores >= top - window)]
     if counted.itemsize < 8:
         counted = counted.astype(np.int64)
     best = counted.dtype.type(top)
-    counts = _counts(counted - best if lowest else best - counted, min(high - low, window))
-    occupied = np.flatnonzero(counts)
+    counts = _counts(counted - best if lowest else best - counted, most)
+    occupied = np.flatnonzero(counts[: window + 1])
 
     def exact(_: int) -> ExactBlocks:
         # All blocks: those of the window first, as they ascend.
@@ -50,20 +57,31 @@ def best_integer(
         return distances.__getitem__, every[order].tolist()
 
     start = np.zeros(1, np.int64)
-    blocks = Blocks(occupied, start, exact, counts[occupied], np.array([len(scores) - len(counted)]))
+    blocks = Blocks(occupied, start, exact, counts[occupied], np.array([len(scores) - counts[occupied].sum()]))
     winners = race(blocks, rate, mechanism, words)
     gap = int(exact(0)[0](winners.left_out[0]) if winners.left_out else occupied[winners.blocks[0]])
-    places = np.flatnonzero(scores == (top + gap if lowest else top - gap))
+    return _place_of(scores, top + gap if lowest else top - gap, words)
+
+
+def _place_of(scores: NDArray[Any], score: int, words: WordSource) -> int:
+    """Return a uniform position among those of a score: the first of some random positions that has it, if one does."""
+    tried = uniform_below(np.full(_TRIES, len(scores)), words)
+    found = np.flatnonzero(scores[tried] == score)
+    if len(found):
+        return int(tried[found[0]])
+    places = np.flatnonzero(scores == score)
     return int(places[uniform_below(np.array([len(places)]), words)[0]])
 
 
 def _counts(gaps: NDArray[np.integer], most: int) -> NDArray[np.int64]:
     """Return how many gaps there are of each size up to `most`."""
-    if most >= 1 << 8:
+    if most >= _NARROW:
         return np.bincount(gaps.astype(np.intp, copy=False)).astype(np.int64, copy=False)
-    # Two at a time: counting the same few numbers again and again waits for itself.
     narrow = gaps.astype(np.uint8)
+    if most < _FEW_GAPS:
+        return np.array([np.count_nonzero(narrow == gap) for gap in range(most + 1)])
+    # Two at a time: counting the same few numbers again and again waits for itself.
     even = len(narrow) // 2 * 2
-    pairs = np.bincount(narrow[:even].view(np.uint16), minlength=1 << 16).reshape(1 << 8, 1 << 8)
+    pairs = np.bincount(narrow[:even].view(np.uint16), minlength=_NARROW**2).reshape(_NARROW, _NARROW)
     counts: NDArray[np.int64] = pairs.sum(axis=0) + pairs.sum(axis=1)
-    return counts + np.bincount(narrow[even:], minlength=1 << 8)
+    return counts + np.bincount(narrow[even:], minlength=_NARROW)

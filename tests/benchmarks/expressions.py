@@ -151,10 +151,61 @@ def compared(rows: int, rng: np.random.Generator) -> Iterator[Callable[[], Work]
             lambda scores=scores: (scores + rng.standard_exponential(k)).argmax(),
             lambda scores=scores: scores[dpp.permute_and_flip(scores, epsilon=10**6, sensitivity=1)] == scores.max(),
         )
+    for name, target, high in [
+        ("0 to 9", 0.3, 10),
+        ("0 to 99", 0.5, 100),
+        ("0 to 999", 0.5, 1000),
+        ("0 to 10⁶", 0.5, k),
+    ]:
+        scores = rng.integers(0, high, k)
+        yield partial(
+            Work,
+            f"permute_and_flip, 10⁶ integers, uniform {name}",
+            target,
+            partial(dpp.permute_and_flip, scores, epsilon=1, sensitivity=1),
+            lambda scores=scores: (scores + rng.standard_exponential(k)).argmax(),
+            lambda scores=scores: scores[dpp.permute_and_flip(scores, epsilon=10**6, sensitivity=1)] == scores.max(),
+        )
+    for name, target, scores in [("0..10", 1.3, rng.random(k) * 10), ("0..100", 1.3, rng.random(k) * 100)]:
+        yield partial(
+            Work,
+            f"permute_and_flip, 10⁶ floats, uniform {name}",
+            target,
+            partial(dpp.permute_and_flip, scores, epsilon=1, sensitivity=1),
+            lambda scores=scores: (scores + rng.standard_exponential(k)).argmax(),
+        )
+    yield partial(nine_quantiles, rows, rng)
+    yield partial(top_ten, rows, rng)
     yield partial(growth, rows, rng)
     yield partial(points, rows, rng)
     yield partial(opendp, rng)
     yield partial(diffprivlib, rng)
+
+
+def nine_quantiles(rows: int, rng: np.random.Generator) -> Work:
+    frame = GROUPED[5].frame(rows, rng)
+    tenths = [i / 10 for i in range(1, 10)]
+
+    def asked(alpha: float | list[float], epsilon: float) -> pl.DataFrame:
+        return frame.group_by("g").agg(pl.col("x").dp.quantile(alpha, range(101), epsilon=epsilon))
+
+    def is_right() -> bool:
+        middle = asked(tenths, 10**6).select("g", pl.col("x").list.get(4)).sort("g")
+        return middle.equals(frame.group_by("g").agg(pl.col("x").quantile(0.5, "lower").cast(pl.Int64)).sort("g"))
+
+    return Work(
+        "ours, nine quantiles beside a median", 3, partial(asked, tenths, 0.5), partial(asked, 0.5, 0.5), is_right
+    )
+
+
+def top_ten(rows: int, rng: np.random.Generator) -> Work:
+    frame = GROUPED[0].frame(rows, rng)
+
+    def asked(k: int | None) -> pl.DataFrame:
+        x = pl.col("x").dp
+        return frame.group_by("g").agg(x.mode(epsilon=0.5) if k is None else x.top_k(k, epsilon=0.5))
+
+    return Work("ours, a top 10 of 100 beside a mode", 1.5, partial(asked, 10), partial(asked, None))
 
 
 def growth(rows: int, rng: np.random.Generator) -> Work:

@@ -66,7 +66,7 @@ def test_the_ends_of_every_type(dtype, lowest):
 
 @pytest.mark.usefixtures("_few")
 @pytest.mark.parametrize("count", [1, 2, 7, 300, 70_001])
-@pytest.mark.parametrize("spread", [1, 255, 256, 257, 5000])
+@pytest.mark.parametrize("spread", [1, 15, 16, 17, 255, 256, 257, 5000])
 def test_counts_of_gaps(count, spread):
     gaps = np.random.default_rng(count).integers(0, spread, count)
     counts = integer_scores._counts(gaps, spread)
