@@ -37,7 +37,7 @@ def test_positions_have_the_exact_law(mechanism, lowest, far, monkeypatch):
     scores, rate = np.array([7, 9, 9, 4, 8, 7, 9, 0]), Fraction(1, 2)
     own = -scores if lowest else scores
     law = np.array([float(p) for p in reference.law(own.tolist(), rate=rate, mechanism=mechanism, digits=30)])
-    draws = 6_000 if far == 45 else 1_500
+    draws = 20_000 if far == 45 else 1_500
 
     def sample(factor):
         words = system_words()
