@@ -6,6 +6,7 @@ import pickle
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
@@ -104,6 +105,15 @@ def test_a_spent_budget_still_answers_what_it_keeps(tmp_path):
     for refused in (asked(budget, median(epsilon=0.1)).release, lambda: asked(budget).release(fresh=True)):
         with pytest.raises(dpp.BudgetExceededError):
             refused()
+
+
+def test_who_asks_at_once_may_pay_twice_and_never_not_at_all(budget):
+    grid = X.dp.median(dpp.grid(0, 50, step=1e-9), epsilon=0.125)
+    with ThreadPoolExecutor(4) as threads:
+        released = list(threads.map(lambda _: asked(budget, grid, keys=None).release().item(), range(8)))
+    charges, answers = budget.log().height, budget.answers().height
+    assert 1 <= answers == charges <= 4
+    assert len(set(released)) <= charges
 
 
 def test_without_a_name_nothing_is_kept(budget):
