@@ -335,3 +335,35 @@ def test_people_must_be_known_and_arguments_right():
         frame.dp.protect("p").groups_per_person({"year": [1]}, 0.5, range(9), epsilon=1)
     with pytest.raises(ValueError, match="the privacy unit 'q'"):
         frame.dp.protect("q").rows_per_person(0.5, range(9), epsilon=1)
+
+
+# --- Answers that are kept ---
+
+
+def test_keys_and_quantiles_are_kept_and_told_apart(visits, tmp_path):
+    """The same question costs once; whatever differs is another question."""
+    budget = dpp.Budget(rho=100, delta=1e-3, path=tmp_path / "ledger.db")
+
+    def private(**bounds):
+        return visits.dp.protect("patient", budget=budget, dataset="visits", **bounds)
+
+    asks = [
+        lambda: private(max_groups=1).keys("town", **LOSS),
+        lambda: private(max_groups=2).keys("town", **LOSS),
+        lambda: private(max_groups=1).keys("town", "year", **LOSS),
+        lambda: private(max_groups=1).keys("town", epsilon=1, delta=2e-6),
+        lambda: private(max_groups=1).keys("town", rho=1, delta=1e-6),
+        lambda: private(max_groups=1).keys("town", rho=1, delta=1e-6, counts=True),
+        lambda: private().rows_per_person(0.5, range(1, 9), epsilon=1),
+        lambda: private().rows_per_person(0.75, range(1, 9), epsilon=1),
+        lambda: private().groups_per_person({"year": [2020]}, 0.5, range(1, 9), epsilon=1),
+        lambda: private().groups_per_person({"year": [2021]}, 0.5, range(1, 9), epsilon=1),
+    ]
+    first = [ask().release() for ask in asks]
+    spent, spent_delta = budget.spent, budget.spent_delta
+    assert budget.log().height == budget.answers().height == len(asks)
+    for ask, answer in zip(asks, first, strict=True):
+        assert_frame_equal(ask().release(), answer)
+    assert (budget.spent, budget.spent_delta) == (spent, spent_delta)
+    asks[0]().release(fresh=True)
+    assert budget.spent_delta == spent_delta + Fraction(1, 10**6)
