@@ -170,7 +170,12 @@ def probabilities(
 
     Examples
     --------
-    >>> chart = probabilities([120, 117, 80], candidates=["flu", "asthma", "none"], epsilon=0.1, monotonic=True)
+    >>> chart = probabilities(
+    ...     [120, 117, 80],
+    ...     candidates=["flu", "asthma", "none"],
+    ...     epsilon=0.1,
+    ...     monotonic=True,
+    ... )
     """
     array, most = checked_scores("scores", scores), positive_int("most", most)
     names = [f"candidate {i}" for i in range(len(array))] if candidates is None else [str(name) for name in candidates]
@@ -259,9 +264,13 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
     --------
     >>> import polars as pl
     >>> import dp_polars as dpp
-    >>> last_year = pl.DataFrame({"ward": ["A"] * 50 + ["B"] * 6, "age": [30, 40, 50, 60, 70] * 11 + [30]})
+    >>> last_year = pl.DataFrame(
+    ...     {"ward": ["A"] * 50 + ["B"] * 6, "age": [30, 40, 50, 60, 70] * 11 + [30]}
+    ... )
     >>> median = dpp.median("age", range(121), epsilon=1)
-    >>> chart = simulation(analysis.simulate(median, last_year, by="ward", losses=[0.1, 0.3, 1]))
+    >>> chart = simulation(
+    ...     analysis.simulate(median, last_year, by="ward", losses=[0.1, 0.3, 1])
+    ... )
     """
     missing = [name for name in analysis.SIMULATED if name not in frame.columns]
     if missing:

@@ -76,7 +76,13 @@ def lines(
 
     Examples
     --------
-    >>> points = pl.DataFrame({"n": [1, 2, 1, 2], "seconds": [0.1, 0.3, 0.2, 0.7], "plan": ["a", "a", "b", "b"]})
+    >>> points = pl.DataFrame(
+    ...     {
+    ...         "n": [1, 2, 1, 2],
+    ...         "seconds": [0.1, 0.3, 0.2, 0.7],
+    ...         "plan": ["a", "a", "b", "b"],
+    ...     }
+    ... )
     >>> chart = lines(points, "n", "seconds", "plan", x_title="rows", y_title="time (s)")
     """
     names = frame.get_column(series).cast(pl.String).unique(maintain_order=True).to_list()
