@@ -89,7 +89,7 @@ def is_there(need):
 
 WIDEST = 88
 ANY_BLOCK = re.compile(
-    r"^(?P<indent> *)(?P<fence>`{3,})(?P<mark>[^`\n]*)\n(?P<lines>[\s\S]*?)^(?P=indent)(?P=fence) *$", re.MULTILINE
+    r"^(?P<indent> *)(?P<fence>`{3,})(?!\{)[^`\n]*\n(?P<lines>[\s\S]*?)^(?P=indent)(?P=fence) *$", re.MULTILINE
 )
 
 
