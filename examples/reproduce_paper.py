@@ -384,7 +384,7 @@ STEPS = 4 + len(CANDIDATES) + len(LATTICES) * len(EPSILONS) + 10 + 20 + 1
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Reproduce the experiments of the permute-and-flip paper.")
-    parser.add_argument("--data", type=Path, help="folder of the DPBench histograms; without it synthetic ones stand in")
+    parser.add_argument("--data", type=Path, help="folder of the DPBench histograms; without it synthetic ones")
     parser.add_argument("--out", type=Path, default=Path("paper"), help="folder for figures and tables")
     arguments = parser.parse_args()
     data = load(arguments.data)
