@@ -47,6 +47,54 @@ def race() -> alt.Chart:
     return (ranges + points).properties(width=480, height=160).configure_legend(orient="top")
 
 
+def percent(share: float) -> str:
+    return f"{share:.0%}" if share >= 0.005 else "< 1%"
+
+
+def epsilon() -> alt.HConcatChart:
+    """How likely each answer is with one person's row and without it, at a small, a middling and a large epsilon."""
+    names, with_them, without = ["flu", "asthma", "none"], [6, 5, 3], [5, 5, 3]
+    series = ["with Anna's row", "without Anna's row"]
+    panels = []
+    for loss in (0.2, 1, 5):
+        bars = pl.concat(
+            pl.DataFrame(
+                {
+                    "diagnosis": names,
+                    "data": [data] * 3,
+                    "probability": analysis.selection_probabilities(counts, epsilon=loss, monotonic=True),
+                }
+            )
+            for data, counts in zip(series, (with_them, without), strict=True)
+        ).with_columns(text=pl.col("probability").map_elements(percent, pl.String))
+        axis = alt.Axis(title=None, labelFontSize=12, ticks=False, domain=False)
+        base = alt.Chart(bars).encode(
+            y=alt.Y("diagnosis:N", sort=names, axis=None if panels else axis, scale=alt.Scale(paddingInner=0.35)),
+            yOffset=alt.YOffset("data:N", sort=series),
+            x=alt.X("probability:Q", scale=alt.Scale(domain=[0, 1]), axis=None),
+        )
+        legend = alt.Legend(title=None, orient="top", labelFontSize=12, labelLimit=0)
+        drawn = base.mark_bar(stroke="black", strokeWidth=0.7).encode(
+            fill=alt.Fill(
+                "data:N", sort=series, scale=alt.Scale(domain=series, range=["#0072B2", "#E69F00"]), legend=legend
+            )
+        )
+        said = base.mark_text(align="left", dx=4, fontSize=11).encode(text="text:N")
+        title = alt.TitleParams(
+            f"ε = {loss}",
+            subtitle=f"at most {np.exp(loss):.3g} times as likely",
+            anchor="start",
+            fontSize=14,
+            subtitleFontSize=12,
+        )
+        panels.append(
+            alt.LayerChart(
+                layer=[drawn, said], width=190, height=130, title=title, view=alt.ViewBackground(stroke=None)
+            )
+        )
+    return alt.HConcatChart(hconcat=panels, spacing=28)
+
+
 def answers() -> alt.HConcatChart:
     """Private counts, means and choices of groups of different sizes, and how uncertain each number is."""
     rng = np.random.default_rng(8)
@@ -109,6 +157,7 @@ def main() -> None:
     at_one.save(HERE / "simulation.png", scale_factor=1.5)
     at_several.save(HERE / "simulation_by_loss.png", scale_factor=1.5)
     budget().save(HERE / "budget.png", scale_factor=1.5)
+    epsilon().save(HERE / "epsilon.png", scale_factor=1.5)
     race().save(HERE / "race.png", scale_factor=1.5)
     answers().save(HERE / "answers.png", scale_factor=1.5)
 

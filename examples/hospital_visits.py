@@ -45,7 +45,7 @@ def make_visits(folder: Path) -> None:
     )
     for i, part in enumerate(frame.iter_slices(n // 4 + 1)):
         part.write_parquet(folder / f"visits-{i}.parquet")
-    print(f"{n:,} made visits of {PATIENTS:,} patients.\n")
+    print(f"{n:,} synthetic visits of {PATIENTS:,} patients.\n")
 
 
 def report(folder: Path, budget: dpp.Budget) -> dpp.PrivateQuery:
@@ -66,7 +66,7 @@ def report(folder: Path, budget: dpp.Budget) -> dpp.PrivateQuery:
 
 
 def table(released: pl.DataFrame) -> pl.DataFrame:
-    """Return the numbers with their ranges as text. Whatever is made of a release costs nothing."""
+    """Return the numbers with their ranges as text. Whatever you compute from a release costs nothing."""
 
     def shown(name: str, unit: int = 1, digits: int = 0) -> pl.Expr:
         # A count below 0 is noise: to clip it is free, too.

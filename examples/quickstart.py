@@ -4,7 +4,7 @@
 
 Part 1: the RAND Health Insurance Experiment (1974–1982; 20,190 person-years, shipped inside statsmodels). For every
 insurance plan, named by the share of the bill that the family paid itself: the most common health status and the
-median number of visits to a doctor. Part 2: a million made rows, timed beside plain Polars.
+median number of visits to a doctor. Part 2: a million synthetic rows, timed beside plain Polars.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def part_2() -> None:
             "age": rng.integers(0, 101, rows),
         }
     ).group_by("region")
-    print(f"\n{rows:,} made rows, 1,000 groups, median of 7 runs:")
+    print(f"\n{rows:,} synthetic rows, 1,000 groups, median of 7 runs:")
     for name, private, plain in [
         ("mode of 100 categories", dpp.mode("diagnosis", epsilon=0.5), pl.col("diagnosis").mode().first()),
         ("median on 101 candidates", dpp.median("age", range(101), epsilon=0.5), pl.col("age").median()),

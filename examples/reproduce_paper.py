@@ -3,7 +3,7 @@
     python examples/reproduce_paper.py --data ../shared/data/dpbench --out paper
 
 writes one figure (PNG) and one table (CSV) per experiment, and `known_values.csv`. DATA holds the histograms of DPBench
-(https://github.com/dpcomp-org/dpcomp_core, folder dpcomp_core/datafiles/1D) as NAME.n4096.npy; without it, made
+(https://github.com/dpcomp-org/dpcomp_core, folder dpcomp_core/datafiles/1D) as NAME.n4096.npy; without it, synthetic
 histograms of the same size, total and largest counts stand in. Nothing is sampled: all errors are exact expectations.
 What they show is said in docs/paper.md.
 """
@@ -79,7 +79,7 @@ TASKS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], bool]] = {
 
 
 def load(folder: Path | None) -> dict[str, np.ndarray]:
-    """Return the histograms of 1024 bins: of the folder, or made ones."""
+    """Return the histograms of 1024 bins: of the folder, or synthetic ones."""
     if folder is not None:
         return {name: np.load(folder / f"{name}.n4096.npy").reshape(BINS, -1).sum(axis=1) for name in DATA_SETS}
     made, rng = {}, np.random.default_rng(20201012)
@@ -384,12 +384,12 @@ STEPS = 4 + len(CANDIDATES) + len(LATTICES) * len(EPSILONS) + 10 + 20 + 1
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Reproduce the experiments of the permute-and-flip paper.")
-    parser.add_argument("--data", type=Path, help="folder of the DPBench histograms; without it made ones stand in")
+    parser.add_argument("--data", type=Path, help="folder of the DPBench histograms; without it synthetic ones")
     parser.add_argument("--out", type=Path, default=Path("paper"), help="folder for figures and tables")
     arguments = parser.parse_args()
     data = load(arguments.data)
     if arguments.data is None:
-        print("No --data: made histograms stand in for DPBench. What depends on them is not the paper's.")
+        print("No --data: synthetic histograms stand in for DPBench. What depends on them is not the paper's.")
     arguments.out.mkdir(parents=True, exist_ok=True)
     with tqdm(total=STEPS, unit="step") as bar:
         results = run(data, arguments.out, bar)

@@ -35,7 +35,7 @@ def main(folder: Path) -> None:
     sample = pl.DataFrame(
         {"patient_id": [1, 2, 3], "hospital": ["A", "A", "B"], "diagnosis": ["flu"] * 3, "age": [30, 40, 50]}
     )
-    print("on a sample of made rows, with Polars:", query.release(sample).shape)
+    print("on a sample of synthetic rows, with Polars:", query.release(sample).shape)
 
     spark = (
         SparkSession.builder.master("local-cluster[2,1,1024]")

@@ -1,4 +1,7 @@
-"""A tour in ten minutes. As a notebook: marimo edit examples/tour.py. As a script: python examples/tour.py."""
+"""A tour in ten minutes. As a notebook: marimo edit examples/tour.py. As a script: python examples/tour.py.
+
+As a script it prints the answers; the figures are for the notebook.
+"""
 
 import marimo
 
@@ -7,6 +10,7 @@ app = marimo.App(width="medium", app_title="dp_polars: a tour")
 
 @app.cell
 def _():
+
     import tempfile
     from pathlib import Path
 
@@ -18,9 +22,23 @@ def _():
     import dp_polars as dpp
     from dp_polars import analysis, plot
 
+    def show(title, frame):
+        """Show a frame: in a notebook by itself, in a script as text."""
+        if not mo.running_in_notebook():
+            print(f"\n{title}")
+            with pl.Config(
+                tbl_hide_dataframe_shape=True,
+                tbl_width_chars=100,
+                fmt_str_lengths=60,
+                tbl_cols=12,
+                fmt_table_cell_list_len=5,
+            ):
+                print(frame)
+        return frame
+
     # Once for the notebook: the budget below stays the same, however often its cell runs.
     folder = Path(tempfile.mkdtemp())
-    return alt, analysis, dpp, folder, mo, np, pl, plot
+    return alt, analysis, dpp, folder, mo, np, pl, plot, show
 
 
 @app.cell
@@ -28,55 +46,91 @@ def _(mo):
     mo.md("""
     # A tour of dp_polars
 
-    We publish *choices* from rows about people: the most common reason to call a help line, and the median
-    waiting time, for every region. First on made data that we may look at.
+    A help line wants to publish, for every region, the most common reasons to call and how long people waited,
+    so that nobody's call can be read off the answers.
+    We begin with synthetic calls, which we may look at.
     """)
 
 
 @app.cell
-def _(np, pl):
+def _(np, pl, show):
     rng = np.random.default_rng(11)
     REASONS = ["billing", "delivery", "fault", "other"]
     REGIONS = ["north", "east", "south", "west"]
-    people, calls = 3_000, 9_000
-    made = pl.DataFrame(
+    people, n = 3_000, 9_000
+    calls = pl.DataFrame(
         {
-            "person": rng.integers(0, people, calls),
-            "region": rng.choice(REGIONS, calls, p=[0.5, 0.3, 0.19, 0.01]),
-            "reason": rng.choice(REASONS, calls, p=[0.3, 0.28, 0.25, 0.17]),
-            "minutes": rng.gamma(2.0, 6.0, calls).round(1),
+            "person": rng.integers(0, people, n),
+            "region": rng.choice(REGIONS, n, p=[0.5, 0.3, 0.19, 0.01]),
+            "reason": rng.choice(REASONS, n, p=[0.3, 0.28, 0.25, 0.17]),
+            "minutes": rng.gamma(2.0, 6.0, n).round(1),
         }
     )
-    made.head()
-    return REASONS, REGIONS, made
+    show(f"The first of {n:,} synthetic calls:", calls.head())
+    return REASONS, REGIONS, calls
 
 
 @app.cell
 def _(mo):
     mo.md("""
-    ## A first private answer
+    ## People, public keys and a budget
 
-    The reasons are *candidates*: public, written down beforehand. `epsilon` is what one person loses to the expression.
+    `protect` says who is a person, and how much of one person counts.
+    The regions are *keys* and the reasons are *candidates*: public values, written down beforehand.
+    `epsilon` limits what one person can change: no answer becomes more than exp(epsilon) times as likely.
     """)
 
 
 @app.cell
-def _(REASONS, dpp, made):
-    answers = made.group_by("region", maintain_order=True).agg(
-        dpp.mode("reason", REASONS, epsilon=1, contributions=10),
-        dpp.median("minutes", dpp.grid(0, 120, step=0.1), epsilon=1, contributions=10),
+def _(REASONS, REGIONS, calls, dpp, folder, pl, show):
+    budget = dpp.Budget(epsilon=1, path=folder / "help-line.db", name="help line")
+    query = (
+        calls.dp.protect("person", budget=budget, max_groups=2, max_rows_per_group=3, dataset="help line")
+        .filter(pl.col("minutes") > 0)
+        .group_by({"region": REGIONS})
+        .agg(
+            callers=dpp.n_people(epsilon=0.1),
+            reason=pl.col("reason").dp.mode(REASONS, epsilon=0.15),
+            minutes=pl.col("minutes").dp.median(dpp.grid(0, 120, step=0.1), epsilon=0.15),
+        )
     )
-    answers
-    return (answers,)
+    show(
+        "What each output costs, and a bound on its error, before a row is read:",
+        query.explain().select("output", "selects", "epsilon", "error_95", "error_unit"),
+    )
+    return budget, query
+
+
+@app.cell
+def _(budget, dpp, query, show):
+    # The second is the first once more: the budget's file keeps it, and it is free.
+    released = [query.release(ranges=True), query.release(ranges=True)]
+    assert released[0].equals(released[1])
+    try:
+        for _ in range(3):
+            query.release(fresh=True)
+        refused = ""
+    except dpp.BudgetExceededError as error_:
+        refused = str(error_)
+    show("The first release, with 95 % ranges of the numbers:", released[0])
+    print(f"\nA third new release is refused:\n{refused}")
+    return refused, released
+
+
+@app.cell
+def _(plot, query, released):
+    plot.answers(released[0], query)
 
 
 @app.cell
 def _(mo):
     mo.md("""
-    ## How good is it? Move the slider
+    ## How good is an answer? Move the slider
 
-    For a selection the error is known exactly, before anything is spent. These are the counts of one region; the figure
-    shows by how many calls the chosen reason misses the top one, on average, if one person makes one call.
+    For a choice the error is known exactly, before anything is spent.
+    These are the calls of one region.
+    The figure shows by how many calls the chosen reason misses the most common one, on average, if each person makes
+    one call.
     """)
 
 
@@ -88,13 +142,18 @@ def _(mo):
 
 
 @app.cell
-def _(alt, analysis, epsilon, made, mo, np, pl, plot):
-    counts = made.filter(pl.col("region") == "south")["reason"].value_counts(sort=True)
+def _(alt, analysis, calls, epsilon, mo, np, pl, plot):
+    counts = calls.filter(pl.col("region") == "south")["reason"].value_counts(sort=True)
     calls_ = counts["count"].to_numpy()
     error = analysis.expected_error(calls_, epsilon=epsilon.value, monotonic=True)
     best = analysis.probability_of_best(calls_, epsilon=epsilon.value, monotonic=True)
     curve = plot.error_curve(calls_, np.geomspace(0.002, epsilon.value * 2, 40).tolist(), monotonic=True)
     here = alt.Chart().mark_rule(strokeWidth=2, color="black").encode(x=alt.datum(epsilon.value))
+    if not mo.running_in_notebook():
+        print(
+            f"\nAt epsilon = {epsilon.value:.3f} the top reason of the south comes out with probability {best:.1%}; "
+            f"the expected error is {error:.2f} calls."
+        )
     mo.vstack(
         [
             mo.md(
@@ -111,69 +170,103 @@ def _(alt, analysis, epsilon, made, mo, np, pl, plot):
 @app.cell
 def _(mo):
     mo.md("""
-    ## People, public keys and a budget
+    ## How good is a whole query?
 
-    A private frame knows who a person is, names the groups itself, and pays for every release before it reads a row.
-    The budget is a file that keeps the answers too: a cell that runs again gets the same answer, for nothing.
+    `simulate` computes the exact errors of every output in every region.
+    It is not private: give it public or synthetic rows, such as these.
+    The west has few calls, so its answers are hopeless at this loss.
     """)
 
 
 @app.cell
-def _(REASONS, REGIONS, dpp, folder, made, pl):
-    budget = dpp.Budget(epsilon=1, path=folder / "help-line.db", name="help line")
-    query = (
-        made.dp.protect("person", budget=budget, max_groups=2, max_rows_per_group=3, dataset="help line")
-        .filter(pl.col("minutes") > 0)
-        .group_by({"region": REGIONS})
-        .agg(
-            reason=pl.col("reason").dp.mode(REASONS, epsilon=0.25),
-            minutes=pl.col("minutes").dp.median(dpp.grid(0, 120, step=0.1), epsilon=0.15),
-        )
+def _(analysis, calls, pl, query, show):
+    law = analysis.simulate(query, calls)
+    show(
+        "How good the answers would be, exactly:",
+        law.filter(pl.col("output") != "callers").select(
+            "region", "output", "true_answer", "expected_error", "error_unit", "answer_5", "answer_95"
+        ),
     )
-    query.explain()
-    return budget, query
+    return (law,)
 
 
 @app.cell
-def _(analysis, made, plot, query):
-    # Exact, and not private: it is for public or made frames such as this one.
-    plot.simulation(analysis.simulate(query, made))
-
-
-@app.cell
-def _(budget, dpp, query):
-    released = [query.release(), query.release()]  # the second is the first once more: it is kept, and free
-    try:
-        for _ in range(3):
-            query.release(fresh=True)
-        refused = ""
-    except dpp.BudgetExceededError as error_:
-        refused = str(error_)
-    print(refused)
-    released[0]
-    return refused, released
+def _(law, plot):
+    plot.simulation(law)
 
 
 @app.cell
 def _(mo):
     mo.md("""
-    ## Several quantiles at once
+    ## The top three
 
-    Five quantiles cost three draws instead of five, and make a box for each region.
+    `top_k` publishes the most common candidates of each region, best first.
     """)
 
 
 @app.cell
-def _(REGIONS, dpp, made, pl, plot):
-    spread = (
-        made.dp.protect("person", max_groups=2, max_rows_per_group=3)
+def _(REASONS, REGIONS, calls, dpp, pl, show):
+    top = (
+        calls.dp.protect("person", max_groups=2)
         .group_by({"region": REGIONS})
-        .agg(
-            minutes=pl.col("minutes").dp.quantile([0.05, 0.25, 0.5, 0.75, 0.95], dpp.grid(0, 120, step=0.1), epsilon=2)
-        )
+        .agg(reasons=pl.col("reason").dp.top_k(3, REASONS, epsilon=1), callers=dpp.n_people(epsilon=0.5))
     )
-    plot.box(spread.release(), spread)
-    return (spread,)
+    show("The top three reasons:", top.release())
+    return (top,)
+
+
+@app.cell
+def _(mo):
+    mo.md("""
+    ## A box plot per region
+
+    A list of five quantiles costs three draws instead of five, and makes a box for each region.
+    """)
+
+
+@app.cell
+def _(REGIONS, calls, dpp, pl, show):
+    five = [0.05, 0.25, 0.5, 0.75, 0.95]
+    spread = (
+        calls.dp.protect("person", max_groups=2, max_rows_per_group=3)
+        .group_by({"region": REGIONS})
+        .agg(minutes=pl.col("minutes").dp.quantile(five, dpp.grid(0, 120, step=0.1), epsilon=2))
+    )
+    boxes = spread.release()
+    show("Five quantiles of the minutes:", boxes)
+    return boxes, spread
+
+
+@app.cell
+def _(boxes, plot, spread):
+    plot.box(boxes, spread)
+
+
+@app.cell
+def _(mo):
+    mo.md("""
+    ## A plain expression
+
+    The same questions work in any Polars query.
+    An expression protects less: it trusts `contributions`, takes the regions from the rows, and has no budget.
+    """)
+
+
+@app.cell
+def _(REASONS, calls, dpp, show):
+    answers = calls.group_by("region", maintain_order=True).agg(
+        dpp.mode("reason", REASONS, epsilon=1, contributions=10),
+        dpp.median("minutes", dpp.grid(0, 120, step=0.1), epsilon=1, contributions=10),
+    )
+    show("By plain expressions:", answers)
+    return (answers,)
+
+
+@app.cell
+def _(mo):
+    mo.md("""
+    ## What was spent?
+    """)
 
 
 @app.cell
@@ -184,4 +277,3 @@ def _(budget, plot, released):
 
 if __name__ == "__main__":
     app.run()
-    print("The tour ran from end to end.")

@@ -10,10 +10,15 @@ How to write a code block in Markdown:
   this version.
 - Other marks (``sh``, ``toml``, ``{eval-rst}``, none) are not run.
 
+No line of a block on a page, nor of an example in a docstring, is longer than 88 characters: that fits the site at a
+window of 1,280 px (`tests/browser/check_docs.py` looks). Only the README's two commands are longer: `.ci/run` reads
+each from one line.
+
 In docstrings the output is compared word for word (``...`` stands for anything): show answers that are certain, at a
 gap so large that another one has no chance.
 """
 
+import ast
 import contextlib
 import doctest
 import importlib
@@ -82,6 +87,23 @@ def is_there(need):
     return importlib.util.find_spec(name) is not None and (not version or importlib.metadata.version(name) == version)
 
 
+WIDEST = 88
+ANY_BLOCK = re.compile(
+    r"^(?P<indent> *)(?P<fence>`{3,})(?!\{)[^`\n]*\n(?P<lines>[\s\S]*?)^(?P=indent)(?P=fence) *$", re.MULTILINE
+)
+
+
+def too_wide(page):
+    """Return the lines of code and output that are cut on a narrow window."""
+    blocks = [textwrap.dedent(block["lines"]).splitlines() for block in ANY_BLOCK.finditer(page)]
+    return [line for block in blocks for line in block if len(line) > WIDEST]
+
+
+def too_wide_examples(docstring):
+    lines = (line.strip() for line in docstring.splitlines())
+    return [line for line in lines if len(line) > WIDEST and line.startswith((">>>", "...", "│", "┌"))]
+
+
 def run_page(page):
     namespace = {"__name__": "__main__"}
     for match in BLOCK.finditer(page):
@@ -103,7 +125,19 @@ def test_pages(path, tmp_path, monkeypatch):
     run_page(page)
 
 
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_line_of_code_is_cut(path):
+    assert [line for line in too_wide(path.read_text(encoding="utf-8")) if not line.startswith("python3 -m venv")] == []
+
+
 MODULES = sorted(module.name for module in pkgutil.walk_packages(dp_polars.__path__, "dp_polars."))
+
+
+def test_no_line_of_an_example_is_cut():
+    for path in (ROOT / "dp_polars").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+                assert too_wide_examples(ast.get_docstring(node) or "") == [], path
 
 
 @pytest.mark.parametrize("name", ["dp_polars", *MODULES])
@@ -144,6 +178,11 @@ def test_a_wrong_output_is_found():
     run_page("<!-- needs: polars==0.1 -->\n```python\n1 / 0\n```\n")
     with pytest.raises(ZeroDivisionError):
         run_page(f"<!-- needs: polars=={pl.__version__} -->\n```python\n1 / 0\n```\n")
+
+
+def test_a_wide_line_is_found():
+    assert too_wide(f"```sh\n{'x' * 88}\n```\n\n  ````text\n  {'y' * 89}\n  ````\n{'z' * 99}\n") == ["y" * 89]
+    assert too_wide_examples(f"Words {'x' * 99}\n\n    >>> {'x' * 84}\n    ... {'y' * 85}\n") == [f"... {'y' * 85}"]
 
 
 def test_frames_are_compared_by_their_columns():

@@ -84,7 +84,11 @@ def argmax(
     >>> best = dpp.argmax("revenue", epsilon=1.0, sensitivity=3, monotonic=True)
     >>> prices.select(pl.col("price").get(best)).item()
     2
-    >>> prices.select(pl.col("price").get(dpp.argmax("revenue", epsilon=1.0, sensitivity=pl.col("price")))).item()
+    >>> prices.select(
+    ...     pl.col("price").get(
+    ...         dpp.argmax("revenue", epsilon=1.0, sensitivity=pl.col("price"))
+    ...     )
+    ... ).item()
     2
     """
     asked: _Asked = {
@@ -132,7 +136,9 @@ def argmin(
     >>> import polars as pl
     >>> import dp_polars as dpp
     >>> errors = pl.DataFrame({"model": ["a", "b"], "error": [700, 20]})
-    >>> errors.select(pl.col("model").get(dpp.argmin("error", epsilon=1.0, sensitivity=5))).item()
+    >>> errors.select(
+    ...     pl.col("model").get(dpp.argmin("error", epsilon=1.0, sensitivity=5))
+    ... ).item()
     'b'
     """
     asked: _Asked = {

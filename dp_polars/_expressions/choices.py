@@ -99,8 +99,12 @@ def mode(
     --------
     >>> import polars as pl
     >>> import dp_polars as dpp
-    >>> df = pl.DataFrame({"ward": [1] * 50 + [2] * 50, "diagnosis": ["flu"] * 50 + ["cold"] * 50})
-    >>> df.group_by("ward", maintain_order=True).agg(dpp.mode("diagnosis", ["cold", "flu"], epsilon=1.0))
+    >>> df = pl.DataFrame(
+    ...     {"ward": [1] * 50 + [2] * 50, "diagnosis": ["flu"] * 50 + ["cold"] * 50}
+    ... )
+    >>> df.group_by("ward", maintain_order=True).agg(
+    ...     dpp.mode("diagnosis", ["cold", "flu"], epsilon=1.0)
+    ... )
     shape: (2, 2)
     ┌──────┬───────────┐
     │ ward ┆ diagnosis │
@@ -191,7 +195,9 @@ def quantile(
     >>> df = pl.DataFrame({"age": [40] * 200})
     >>> df.select(dpp.quantile("age", 0.9, range(0, 121), epsilon=2)).item()
     40
-    >>> df.select(dpp.quantile("age", [0.25, 0.5, 0.75], range(0, 121), epsilon=8)).item().to_list()
+    >>> df.select(
+    ...     dpp.quantile("age", [0.25, 0.5, 0.75], range(0, 121), epsilon=8)
+    ... ).item().to_list()
     [40, 40, 40]
     """
     query = ask_quantiles(

@@ -329,7 +329,9 @@ def value_counts(
     >>> import polars as pl
     >>> import dp_polars as dpp
     >>> df = pl.DataFrame({"band": ["young"] * 30 + ["old"] * 12})
-    >>> df.select(dpp.value_counts("band", ["young", "middle", "old"], epsilon=100)).item().to_list()
+    >>> df.select(
+    ...     dpp.value_counts("band", ["young", "middle", "old"], epsilon=100)
+    ... ).item().to_list()
     [{'value': 'young', 'count': 30}, {'value': 'middle', 'count': 0}, {'value': 'old', 'count': 12}]
     """
     query = ask_value_counts(

@@ -84,7 +84,9 @@ def top_k(
     >>> import polars as pl
     >>> import dp_polars as dpp
     >>> df = pl.DataFrame({"diagnosis": ["flu"] * 300 + ["cold"] * 200 + ["gout"] * 9})
-    >>> df.select(dpp.top_k("diagnosis", 2, ["cold", "flu", "gout"], epsilon=1.0)).item().to_list()
+    >>> df.select(
+    ...     dpp.top_k("diagnosis", 2, ["cold", "flu", "gout"], epsilon=1.0)
+    ... ).item().to_list()
     ['flu', 'cold']
     """
     query = ask_top_k(

@@ -67,7 +67,9 @@ def protect(
     --------
     >>> import polars as pl
     >>> import dp_polars as dpp
-    >>> visits = pl.DataFrame({"patient": range(100), "ward": ["A", "B"] * 50, "age": [30, 60] * 50})
+    >>> visits = pl.DataFrame(
+    ...     {"patient": range(100), "ward": ["A", "B"] * 50, "age": [30, 60] * 50}
+    ... )
     >>> query = (
     ...     visits.dp.protect("patient", max_rows=1)
     ...     .group_by({"ward": ["A", "B", "C"]})

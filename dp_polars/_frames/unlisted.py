@@ -86,7 +86,9 @@ class Unlisted:
         --------
         >>> import polars as pl
         >>> import dp_polars as dpp
-        >>> visits = pl.DataFrame({"patient": range(100), "town": ["Bern"] * 60 + ["Olten"] * 39 + ["Twann"]})
+        >>> visits = pl.DataFrame(
+        ...     {"patient": range(100), "town": ["Bern"] * 60 + ["Olten"] * 39 + ["Twann"]}
+        ... )
         >>> private = visits.dp.protect("patient", max_groups=1)
         >>> towns = private.keys("town", epsilon=1, delta=1e-8).release()
         >>> towns["town"].to_list()
@@ -162,7 +164,9 @@ class Unlisted:
         >>> import polars as pl
         >>> import dp_polars as dpp
         >>> visits = pl.DataFrame({"patient": [i // 3 for i in range(3000)]})
-        >>> visits.dp.protect("patient").rows_per_person(0.95, range(1, 51), epsilon=1).release().item()
+        >>> visits.dp.protect("patient").rows_per_person(
+        ...     0.95, range(1, 51), epsilon=1
+        ... ).release().item()
         3
         """
         return self._of_people("rows_per_person", None, alpha, candidates, epsilon, rho, mechanism)
@@ -200,9 +204,13 @@ class Unlisted:
         --------
         >>> import polars as pl
         >>> import dp_polars as dpp
-        >>> visits = pl.DataFrame({"patient": [i // 3 for i in range(3000)], "ward": ["A", "A", "B"] * 1000})
+        >>> visits = pl.DataFrame(
+        ...     {"patient": [i // 3 for i in range(3000)], "ward": ["A", "A", "B"] * 1000}
+        ... )
         >>> private = visits.dp.protect("patient")
-        >>> private.groups_per_person({"ward": ["A", "B"]}, 0.95, range(1, 3), epsilon=1).release().item()
+        >>> private.groups_per_person(
+        ...     {"ward": ["A", "B"]}, 0.95, range(1, 3), epsilon=1
+        ... ).release().item()
         2
         """
         listed = group_keys.public_keys(keys)

@@ -147,7 +147,9 @@ def simulate(
     --------
     >>> import polars as pl
     >>> import dp_polars as dpp
-    >>> last_year = pl.DataFrame({"ward": ["A"] * 50 + ["B"] * 6, "age": [30, 40, 50, 60, 70] * 11 + [30]})
+    >>> last_year = pl.DataFrame(
+    ...     {"ward": ["A"] * 50 + ["B"] * 6, "age": [30, 40, 50, 60, 70] * 11 + [30]}
+    ... )
     >>> median = dpp.median("age", range(121), epsilon=1)
     >>> result = simulate(median, last_year, by="ward", losses=[0.2, 1])
     >>> result.select("ward", "loss", "true_answer", "answer_5", "answer_95").rows()

@@ -46,8 +46,8 @@ _MECHANISMS = {
     **_panels.NOISE,
 }
 _BOTH: tuple[Comparable, ...] = ("permute_and_flip", "exponential")
-# Groups or charges that have a bar each; more are drawn as one line.
-_MOST_BARS = 30
+# Charges and groups that have a bar each; more are drawn as one line.
+_MOST_CHARGES, _MOST_GROUPS = 30, 60
 # Candidates with smaller probabilities have no bar of their own, where others have much larger ones.
 _UNLIKELY = 0.005
 # A text at the end of a bar.
@@ -170,7 +170,12 @@ def probabilities(
 
     Examples
     --------
-    >>> chart = probabilities([120, 117, 80], candidates=["flu", "asthma", "none"], epsilon=0.1, monotonic=True)
+    >>> chart = probabilities(
+    ...     [120, 117, 80],
+    ...     candidates=["flu", "asthma", "none"],
+    ...     epsilon=0.1,
+    ...     monotonic=True,
+    ... )
     """
     array, most = checked_scores("scores", scores), positive_int("most", most)
     names = [f"candidate {i}" for i in range(len(array))] if candidates is None else [str(name) for name in candidates]
@@ -236,10 +241,15 @@ def _with_a_bar(
 def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
     """Plot the result of `dp_polars.analysis.simulate`: one row of panels per output.
 
-    With several losses: probability of the true answer and expected error against the loss, a line for the median over
-    all groups that have a true answer and a band for the middle 80% of them. With one loss: a bar per group, and for
-    numbers and for quantiles of numbers or dates the 5–95% range of its answer; of more than 30 groups, the shares that
-    do as well. A number has no panel of the probability: hardly any is the true one.
+    With several losses: probability of the true answer and expected error against the loss. The line is the median over
+    all groups that have a true answer, the band the middle 80% of them. Errors below a ten-thousandth of the largest
+    one are drawn there.
+
+    With one loss: a bar per group, and the 5–95% range of its answer for numbers and for quantiles of numbers or dates.
+    If a group is much worse than most, its bar is cut and orange, its value ends in », and its range fills the panel.
+    More than 60 groups are drawn as shares of groups instead.
+
+    A number has no panel of the probability, since hardly any released number is the true one.
 
     Parameters
     ----------
@@ -259,9 +269,13 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
     --------
     >>> import polars as pl
     >>> import dp_polars as dpp
-    >>> last_year = pl.DataFrame({"ward": ["A"] * 50 + ["B"] * 6, "age": [30, 40, 50, 60, 70] * 11 + [30]})
+    >>> last_year = pl.DataFrame(
+    ...     {"ward": ["A"] * 50 + ["B"] * 6, "age": [30, 40, 50, 60, 70] * 11 + [30]}
+    ... )
     >>> median = dpp.median("age", range(121), epsilon=1)
-    >>> chart = simulation(analysis.simulate(median, last_year, by="ward", losses=[0.1, 0.3, 1]))
+    >>> chart = simulation(
+    ...     analysis.simulate(median, last_year, by="ward", losses=[0.1, 0.3, 1])
+    ... )
     """
     missing = [name for name in analysis.SIMULATED if name not in frame.columns]
     if missing:
@@ -283,7 +297,7 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
             panels = _panels.over_losses(part, f"loss {symbol} of one person to this output")
         else:
             note += f", {symbol} = {first['loss']:g}"
-            panels = _panels.over_shares(part) if part.height > _MOST_BARS else _panels.over_groups(part, keys)
+            panels = _panels.over_shares(part) if part.height > _MOST_GROUPS else _panels.over_groups(part, keys)
         rows.append(alt.HConcatChart(hconcat=panels, spacing=24, title=_charts.title(heading, note)))
     return alt.VConcatChart(vconcat=rows, spacing=28)
 
@@ -317,7 +331,7 @@ def budget(budget: Budget) -> alt.LayerChart:
     steps = log.select("what", before=pl.col("running_total") - pl.col("loss"), after="running_total", loss="loss")
     edge = alt.Chart(pl.DataFrame({"total": [total], "label": ["the budget"]}))
     dashed: dict[str, Any] = {"strokeDash": [6, 3], "strokeWidth": 1.5}
-    if steps.height > _MOST_BARS:
+    if steps.height > _MOST_CHARGES:
         line = (
             alt.Chart(steps.with_columns(number=pl.int_range(1, pl.len() + 1)))
             .mark_line(interpolate="step-after", strokeWidth=2, color=_charts.COLORS[0])

@@ -48,11 +48,16 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30) -> a
     --------
     >>> import polars as pl
     >>> import dp_polars as dpp
-    >>> visits = pl.DataFrame({"patient": range(90), "ward": ["A", "A", "B"] * 30, "days": [1, 5, 3] * 30})
+    >>> visits = pl.DataFrame(
+    ...     {"patient": range(90), "ward": ["A", "A", "B"] * 30, "days": [1, 5, 3] * 30}
+    ... )
     >>> query = (
     ...     visits.dp.protect("patient", max_groups=1, max_rows_per_group=1)
     ...     .group_by({"ward": ["A", "B", "C"]})
-    ...     .agg(people=dpp.n_people(epsilon=0.5), stay=pl.col("days").dp.mean(0, 30, epsilon=0.5))
+    ...     .agg(
+    ...         people=dpp.n_people(epsilon=0.5),
+    ...         stay=pl.col("days").dp.mean(0, 30, epsilon=0.5),
+    ...     )
     ... )
     >>> chart = answers(query.release(ranges=True), query)
     """

@@ -76,7 +76,13 @@ def lines(
 
     Examples
     --------
-    >>> points = pl.DataFrame({"n": [1, 2, 1, 2], "seconds": [0.1, 0.3, 0.2, 0.7], "plan": ["a", "a", "b", "b"]})
+    >>> points = pl.DataFrame(
+    ...     {
+    ...         "n": [1, 2, 1, 2],
+    ...         "seconds": [0.1, 0.3, 0.2, 0.7],
+    ...         "plan": ["a", "a", "b", "b"],
+    ...     }
+    ... )
     >>> chart = lines(points, "n", "seconds", "plan", x_title="rows", y_title="time (s)")
     """
     names = frame.get_column(series).cast(pl.String).unique(maintain_order=True).to_list()
@@ -137,10 +143,15 @@ def axis(title: str, **style: Any) -> alt.Axis:  # noqa: ANN401
     return alt.Axis(title=title, **_AXIS, **{key: value for key, value in style.items() if value is not None})
 
 
-def names_axis(labels: Sequence[str] | None = None) -> alt.Axis:
+def ticks(low: float, high: float) -> dict[str, Any]:
+    """Return the style of a logarithmic axis with these ends."""
+    return {"values": _ticks(low, high), "format": "~g"}
+
+
+def names_axis(labels: Sequence[str] | None = None, *, font: int = 12) -> alt.Axis:
     """Return a y axis of names; `labels`, where ranks 0, 1, … stand for them."""
     style: dict[str, Any] = {} if labels is None else {"labelExpr": f"{json.dumps(list(labels))}[datum.value]"}
-    return alt.Axis(title=None, labelFontSize=12, labelLimit=340, labelPadding=6, ticks=False, domain=False, **style)
+    return alt.Axis(title=None, labelFontSize=font, labelLimit=340, labelPadding=6, ticks=False, domain=False, **style)
 
 
 def title(text: str, *note: str) -> alt.TitleParams:

@@ -5,6 +5,7 @@ Those of a simulation may also be over losses, or over shares of groups.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from dp_polars.plot import _charts
 
 if TYPE_CHECKING:
     import altair as alt
+    from numpy.typing import NDArray
 else:
     alt = require("altair", extra="plot")
 
@@ -24,6 +26,32 @@ else:
 NOISE = {"discrete_laplace": "discrete Laplace noise", "discrete_gaussian": "discrete Gaussian noise"}
 
 _RANGE = ("number", "low", "high")
+
+
+# Of many groups the rows are lower, and their names smaller.
+_FEW = 30
+# A group is hopeless beside the others if it is more than five times worse than three quarters of them. Beyond a factor
+# of 200 the others are as good as zero, and need no room.
+_HOPELESS, _NOUGHT = 5, 200
+
+
+def _row_height(groups: int) -> tuple[int, int]:
+    """Return the height of a group's row and the font size of its name."""
+    return (20, 12) if groups <= _FEW else (12, 10)
+
+
+def _end(values: NDArray[np.float64]) -> float | None:
+    """Return where an axis ends, so that hopeless groups leave room for the others; None: at the largest value."""
+    most, usual = float(values.max()), float(np.quantile(values, 0.75, method="lower"))
+    if not most / _NOUGHT <= usual < most / _HOPELESS:
+        return None
+    return 1.25 * float(values[values <= _HOPELESS * usual].max())
+
+
+def _written(value: float, column: str) -> str:
+    if column == "probability_true":
+        return f"{value:.0%}"
+    return f"{value:.3g}" if value >= 0.001 or value == 0 else "< 0.001"
 
 
 def _measures(part: pl.DataFrame) -> list[tuple[str, str, alt.Scale, dict[str, Any]]]:
@@ -46,6 +74,13 @@ def over_losses(part: pl.DataFrame, title: str) -> list[Any]:
             low=value.quantile(0.1, "linear"), middle=value.median(), high=value.quantile(0.9, "linear")
         )
         base = alt.Chart(middle).encode(x=_charts.along(middle, "loss", title, log=True, width=250))
+        largest = float(middle.get_column("high").to_numpy().max())
+        if column == "expected_error" and largest > 0:
+            # Errors fall like one over the loss, and a hopeless group would flatten the others on a linear axis.
+            least = max(float(middle.get_column("low").to_numpy().min()), largest * 1e-4)
+            middle = middle.with_columns(pl.col("low", "middle", "high").clip(least))
+            scale, style = _charts.scale(log=True, domain=(least, largest * 1.1)), _charts.ticks(least, largest * 1.1)
+            base = alt.Chart(middle).encode(x=_charts.along(middle, "loss", title, log=True, width=250))
         y_axis = _charts.axis(y_title, **style)
         band = base.mark_area(color=_charts.PALE, opacity=0.4).encode(
             y=alt.Y("low:Q", scale=scale, axis=y_axis), y2="high:Q"
@@ -58,16 +93,40 @@ def over_losses(part: pl.DataFrame, title: str) -> list[Any]:
 
 
 def over_groups(part: pl.DataFrame, keys: list[str]) -> list[Any]:
-    """Return the panels of one output at one loss: a mark per group."""
-    named = labels(part, keys)
+    """Return the panels of one output at one loss: a mark per group, with its value beside it.
+
+    A bar that is too long for the axis is cut; it has the colour of warnings, and its value ends in ».
+    """
+    named, (height, font) = labels(part, keys), _row_height(part.height)
     part = part.with_row_index("rank")
     panels: list[Any] = []
     for column, title, scale, style in _measures(part):
-        y = alt.Y("rank:O", axis=None if panels else _charts.names_axis(named))
-        x = alt.X(column, type="quantitative", scale=scale, axis=_charts.axis(title, **style))
-        bars = alt.Chart(part.select("rank", column), width=170, height=alt.Step(20))
-        panels.append(bars.mark_bar(color=_charts.COLORS[0], height={"band": 0.6}).encode(y=y, x=x, tooltip=column))
-    return [*panels, *_ranges(part)]
+        values = part.get_column(column)
+        end = None if column == "probability_true" else _end(values.to_numpy())
+        cut = values > (math.inf if end is None else end)
+        if end is not None:
+            scale = alt.Scale(domain=[0, end], nice=False)
+        drawn = part.select(
+            "rank",
+            column,
+            length=values.clip(upper_bound=end),
+            fill=pl.Series([_charts.COLORS[1] if each else _charts.COLORS[0] for each in cut], dtype=pl.String),
+            text=pl.Series(
+                [_written(value, column) + (" »" if each else "") for value, each in zip(values, cut, strict=True)],
+                dtype=pl.String,
+            ),
+        )
+        axis = None if panels else _charts.names_axis(named, font=font)
+        base = alt.Chart(drawn).encode(
+            y=alt.Y("rank:O", axis=axis),
+            x=alt.X("length:Q", scale=scale, axis=_charts.axis(title, **style)),
+            tooltip=column,
+        )
+        bars = base.mark_bar(height={"band": 0.6}).encode(fill=alt.Fill("fill:N", scale=None))
+        beside: dict[str, Any] = {"align": "left", "baseline": "middle", "dx": 4, "fontSize": font - 1}
+        said = base.mark_text(**beside).encode(text="text:N")
+        panels.append(alt.LayerChart(layer=[bars, said], width=170, height=alt.Step(height)))
+    return [*panels, *_ranges(part, height)]
 
 
 def answers(released: pl.DataFrame, keys: list[str], numbers: list[str], texts: list[str]) -> list[Any]:
@@ -104,7 +163,7 @@ def labels(part: pl.DataFrame, keys: list[str]) -> list[str]:
     return part.select(text.alias("group"))["group"].to_list()
 
 
-def _ranges(part: pl.DataFrame) -> list[Any]:
+def _ranges(part: pl.DataFrame, height: int) -> list[Any]:
     """Return a panel with the true answer and the range of the private one, for numbers and quantiles."""
     if not part.item(0, "ordered"):
         return []
@@ -118,14 +177,27 @@ def _ranges(part: pl.DataFrame) -> list[Any]:
         return []
     axis = _charts.axis("true answer (dot), private one 5–95% (bar)", tickCount=6)
     ends: dict[str, Any] = {"type": "temporal" if is_date else "quantitative", "axis": axis}
-    base = alt.Chart(answers, width=220, height=alt.Step(20)).encode(
+    base = alt.Chart(answers, width=220, height=alt.Step(height)).encode(
         y=alt.Y("rank:O", axis=None), tooltip=answers.columns[1:]
     )
-    rule = base.mark_rule(strokeWidth=5, color=_charts.PALE).encode(
-        x=alt.X("answer_5", scale=alt.Scale(zero=False, padding=8), **ends), x2="answer_95"
+    scale = alt.Scale(zero=False, padding=8) if is_date else _scale_of_ranges(answers)
+    rule = base.mark_rule(strokeWidth=5, color=_charts.PALE, clip=True).encode(
+        x=alt.X("answer_5", scale=scale, **ends), x2="answer_95"
     )
     dot = base.mark_point(size=45, filled=True, color="black", opacity=1).encode(x=alt.X("true_answer", **ends))
     return [alt.LayerChart(layer=[rule, dot])]
+
+
+def _scale_of_ranges(answers: pl.DataFrame) -> alt.Scale:
+    """Return a scale on which hopeless ranges go from edge to edge, and the others can be told apart."""
+    low, truth, high = (answers.get_column(name).to_numpy() for name in ("answer_5", "true_answer", "answer_95"))
+    widths = high - low
+    end = _end(widths)
+    if end is None:
+        return alt.Scale(zero=False, padding=8)
+    shown = np.concatenate([truth, low[widths <= end], high[widths <= end]])
+    ends, room = (float(shown.min()), float(shown.max())), float(np.ptp(shown)) / 10
+    return alt.Scale(domain=[ends[0] - room, ends[1] + room], nice=False)
 
 
 def over_shares(part: pl.DataFrame) -> list[Any]:

@@ -425,3 +425,58 @@ def test_simulation_of_numbers(tmp_path):
         assert text in said
     assert sum("answer_5" in row for row in rows(chart)) == 6  # counts lie on a line, lists of them don't
     png_size(plot.simulation(analysis.simulate(asked, people, losses=[0.1, 1])), tmp_path / "losses.png")
+
+
+def wards(sizes):
+    rng = np.random.default_rng(5)
+    return pl.DataFrame(
+        {"ward": np.repeat(np.arange(len(sizes)), sizes), "age": rng.normal(50, 15, sum(sizes)).round().clip(0, 100)}
+    )
+
+
+def test_a_hopeless_group_leaves_room_for_the_others(tmp_path):
+    asked = (
+        protect(None)
+        .group_by({"ward": range(5)})
+        .agg(age=pl.col("age").dp.median(dpp.grid(0, 120, step=1.0), epsilon=0.2))
+    )
+    people = wards([1500, 900, 700, 400, 3])
+    frame = analysis.simulate(asked, people)
+    chart = plot.simulation(frame)
+    png_size(chart, tmp_path / "hopeless.png")
+    errors = frame["expected_error"].to_list()
+    assert errors[4] > 20 * max(errors[:4])
+    bars = [row for row in rows(chart) if "length" in row and "expected_error" in row]
+    assert [row["length"] for row in bars[:4]] == errors[:4]
+    assert bars[4]["length"] == 1.25 * max(errors[:4])
+    assert [row["text"][-1] == "»" for row in bars] == [False] * 4 + [True]
+    assert len({row["fill"] for row in bars}) == 2
+    # The axis of the ranges is that of the others, and the hopeless one goes over both of its ends.
+    (low, high) = chart.to_dict()["vconcat"][0]["hconcat"][-1]["layer"][0]["encoding"]["x"]["scale"]["domain"]
+    assert high - low < 45
+    assert frame["answer_5"][4] < low < frame["answer_5"][:4].min()
+    assert frame["answer_95"][:4].max() < high < frame["answer_95"][4]
+    # Where all groups are about as good, or the others have no error at all, nothing is cut.
+    for sizes in ([1500, 900, 700, 400, 300], [90_000, 90_000, 90_000, 90_000, 600]):
+        alike = plot.simulation(analysis.simulate(asked, wards(sizes)))
+        assert not [row for row in rows(alike) if str(row.get("text")).endswith("»")]
+
+
+def test_errors_over_losses_are_on_a_logarithmic_axis(tmp_path):
+    people = wards([1500, 900, 700, 400, 3])
+    frame = analysis.simulate(dpp.median("age", range(121), epsilon=1), people, by="ward", losses=[0.03, 0.1, 1])
+    chart = plot.simulation(frame)
+    png_size(chart, tmp_path / "losses.png")
+    panel = chart.to_dict()["vconcat"][0]["hconcat"][1]
+    assert panel["layer"][1]["encoding"]["y"]["scale"]["type"] == "log"
+    middles = [row for row in rows(chart) if "middle" in row]
+    assert all(row["low"] > 0 for row in middles[-3:])
+
+
+@pytest.mark.parametrize(("groups", "step"), [(30, 20), (40, 12)])
+def test_many_groups_have_lower_rows(groups, step, tmp_path):
+    frame = analysis.simulate(dpp.median("age", range(121), epsilon=1), wards([50] * groups), by="ward")
+    chart = plot.simulation(frame)
+    _, height = png_size(chart, tmp_path / "groups.png")
+    assert height < 800
+    assert all(panel["height"] == {"step": step} for panel in chart.to_dict()["vconcat"][0]["hconcat"])
