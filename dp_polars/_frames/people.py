@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
@@ -47,7 +47,7 @@ class PeopleQuery(PrivateQuery):
     def _of_what(self) -> str:
         return "all people" if self._listed is None else f"people in {self._listed.height:,} public groups"
 
-    def _counts(self, ask: Ask[Any]) -> str:  # noqa: ARG002
+    def _counts(self, ask: Ask[Any]) -> Literal["people"]:  # noqa: ARG002
         return "people"
 
     def _bound_to(self, engine: Engine[Any], *, ranges: bool = False) -> Work:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import polars as pl
 
@@ -239,8 +239,8 @@ class PrivateQuery(WithoutRows):
         if source is not None:
             self._bound_to(PolarsEngine(source, lambda: source))
 
-    def _counts(self, ask: Ask[Any]) -> str:
-        """Return what an output counts: "people" or "rows"."""
+    def _counts(self, ask: Ask[Any]) -> Literal["people", "rows"]:
+        """Return what an output counts."""
         return self.protection.counts(ask.query)
 
     def _source_of(self, frame: PrivateRows | None) -> Source:

@@ -62,7 +62,8 @@ class Unlisted:
             Its release is a frame of the keys that are shown, sorted, one column for each of `columns`, in that
             column's type (String for a Categorical); perhaps without rows. It goes into `group_by(frame)`, and a column
             of it into `mode(candidates)`. Its `explain` has one row, with `delta`, and with `shown_5`, `shown_50` and
-            `shown_95`: from how many people on a key is shown with a probability of 5, 50 and 95 %.
+            `shown_95`: from how many people on a key is shown with a probability of 5, 50 and 95 %. `ranges=True` adds
+            nothing to it.
 
         Raises
         ------

@@ -11,11 +11,11 @@ import polars as pl
 
 from dp_polars._accounting.claims import Claim, Loss
 from dp_polars._engines.bounding import Kept
+from dp_polars._engines.contract import Work
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._engines.polars_rows import is_a_person
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames.query import PrivateQuery
-from dp_polars._frames.release import bind
 from dp_polars._numeric import column_types
 from dp_polars._numeric.arrays import Ints, owners
 from dp_polars._numeric.numbers import given, kind_of_frame, positive_fraction
@@ -33,7 +33,7 @@ from dp_polars.analysis._simulated_numbers import law_of_counts, law_of_total
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from dp_polars._engines.contract import Tally, Work
+    from dp_polars._engines.contract import Tally
     from dp_polars._numeric.numbers import Number
     from dp_polars._queries.query import Columns, Query
     from dp_polars.analysis._simulated_choices import Blocks
@@ -202,7 +202,13 @@ def _claims(asked: Claim, losses: list[Fraction] | None) -> Iterator[Claim]:
 def _of_query(query: PrivateQuery, rows: pl.LazyFrame) -> tuple[pl.DataFrame, list[_Output]]:
     # The rows are public, so their plan may hold what a private one may not: it is not checked.
     engine = PolarsEngine(rows, lambda: rows)
-    work = bind(query, engine)
+    work = query._bound_to(engine)
+    if not isinstance(work, Work):
+        msg = (
+            "query must ask for answers, got one for keys: which of them are shown depends on their people alone.\n\n"
+            "Hint: query.explain() says from how many people on a key is shown."
+        )
+        raise TypeError(msg)
     # Weights don't say of how many rows or people.
     wanted = [
         [*(work.tallies[n] for n in output.tallies), *_counting([work.tallies[n] for n in output.tallies])]
@@ -212,8 +218,8 @@ def _of_query(query: PrivateQuery, rows: pl.LazyFrame) -> tuple[pl.DataFrame, li
     kept = iter(engine.histograms(replace(work, tallies=tallies)))
     everything = iter(_unbounded(engine, replace(work, tallies=tallies)))
     outputs = []
-    for output, own in zip(work.outputs, wanted, strict=True):
-        unit = query.protection.counts(output.query)
+    for ask, output, own in zip(query.asks, work.outputs, wanted, strict=True):
+        unit = query._counts(ask)
         parts = [Histograms(next(everything), next(kept)) for _ in own]
         outputs.append(_output(output.name, output.query, output.types, unit, parts))
     return pl.DataFrame() if work.keys is None else work.keys, outputs

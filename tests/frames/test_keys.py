@@ -367,3 +367,14 @@ def test_keys_and_quantiles_are_kept_and_told_apart(visits, tmp_path):
     assert (budget.spent, budget.spent_delta) == (spent, spent_delta)
     asks[0]().release(fresh=True)
     assert budget.spent_delta == spent_delta + Fraction(1, 10**6)
+
+
+# --- Before a release ---
+
+
+def test_a_quantile_over_people_is_simulated_and_keys_are_not(visits):
+    query = dpp.protect("patient").rows_per_person(0.5, range(1, 9), epsilon=5)
+    (row,) = dpp.analysis.simulate(query, visits.drop_nulls("town")).to_dicts()
+    assert (row["true_answer"], row["counted"]) == (1, 300)
+    with pytest.raises(TypeError, match=r"^query must ask for answers, got one for keys[\s\S]*Hint: query.explain"):
+        dpp.analysis.simulate(dpp.protect("patient", max_groups=1).keys("town", **LOSS), visits)
