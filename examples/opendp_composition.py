@@ -4,7 +4,8 @@
 
 10,000 synthetic patients with several visits each. An OpenDP privacy filter with epsilon 1 per *patient* answers, in
 turn: our most common diagnosis per ward, OpenDP's Laplace count of the patients, and our median age per ward. Then it
-refuses what does not fit. The same queries once more from OpenDP's Context, which splits the budget and finds the losses.
+refuses what does not fit. The same queries once more from OpenDP's Context, which splits the budget and finds the
+losses.
 """
 
 from __future__ import annotations

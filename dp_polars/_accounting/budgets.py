@@ -61,18 +61,18 @@ class BudgetExceededError(ValueError):
 class Budget:
     """The most that one person may lose to all releases together, and the ledger of what was lost so far.
 
-    Losses are exact rationals and add up, also where a later question depends on an earlier answer. A charge
-    is durable before its mechanism runs: a crash at any instant can lose budget but never leave a release
-    unpaid. The first charge fixes the privacy unit and the neighbouring relation of all later ones.
+    Losses are exact rationals and add up, also where a later question depends on an earlier answer. A charge is on disk
+    before its mechanism runs. So a crash can lose budget, but it never leaves a release unpaid. The first charge fixes
+    the privacy unit and the neighbouring relation of all later ones.
 
     Parameters
     ----------
     epsilon, rho
-        The total, in pure DP or in zero-concentrated DP: exactly one of them, a number above 0 (int, float,
-        Fraction or Decimal; a float is the decimal that it prints as).
+        The total, in pure DP or in zero-concentrated DP: exactly one of them, a number above 0 (int, float, Fraction or
+        Decimal; a float is taken as the decimal that it prints as).
     path
-        The file of the ledger (string or path-like; `~` is the home folder), on a local file system. It is made where
-        there is none; otherwise it must have the same total, unit and name. Any number of processes may use it at once.
+        The file of the ledger (string or path-like; `~` is the home folder), on a local file system. If there is none,
+        it is created; otherwise it must have the same total, unit and name. Any number of processes may use it at once.
         A file `<path>-lock` is kept beside it. A ledger with two names (hard links, a mount of the file alone) is
         refused. Without a path the ledger lives in this process only, and copies of it are refused.
     name
@@ -92,10 +92,10 @@ class Budget:
     Raises
     ------
     TypeError, ValueError
-        Where an argument is wrong, and where the file is no ledger, is damaged or belongs to another budget;
-        the file is then left as it is.
+        If an argument is not as described, or if the file is no ledger, is damaged or belongs to another budget. The
+        file is then left as it is.
     OSError
-        Where the ledger can't be made, read or written: no such folder, no permission, a full disk.
+        If the ledger can't be created, read or written: no such folder, no permission, a full disk.
 
     Notes
     -----
@@ -104,8 +104,8 @@ class Budget:
 
     References
     ----------
-    Sums bound the loss of questions that are chosen as one goes along: Rogers, Roth, Ullman & Vadhan 2016
-    (arXiv 1605.08294) for epsilon, Feldman & Zrnic 2021 (arXiv 2008.11193) for rho.
+    Sums bound the loss also where questions are chosen after earlier answers: Rogers, Roth, Ullman & Vadhan 2016 (arXiv
+    1605.08294) for epsilon, Feldman & Zrnic 2021 (arXiv 2008.11193) for rho.
 
     Examples
     --------
@@ -148,13 +148,13 @@ class Budget:
 
     @property
     def spent(self) -> Fraction:
-        """What all charges so far cost together: an exact `Fraction`, in `unit`."""
+        """What all charges so far cost together, as an exact `Fraction` in `unit`."""
         with self._transaction() as (_, head):
             return Fraction(head.spent)
 
     @property
     def remaining(self) -> Fraction:
-        """What is left of the total: an exact `Fraction`, in `unit`."""
+        """What is left of the total, as an exact `Fraction` in `unit`."""
         return self.total - self.spent
 
     def log(self) -> pl.DataFrame:
@@ -163,9 +163,9 @@ class Budget:
         Returns
         -------
         DataFrame
-            Columns `when` (Datetime in UTC: the computer's clock at the charge, which may have been set back
-            in between), `what` and `mechanism` (String), `unit` (String), `loss` and `running_total`
-            (Float64), `exact_loss` (String, such as "1/10"). It holds nothing of the private rows.
+            Columns `when` (Datetime in UTC: the computer's clock at the charge, which may have been set back in
+            between), `what` and `mechanism` (String), `unit` (String), `loss` and `running_total` (Float64),
+            `exact_loss` (String, such as "1/10"). Nothing in it comes from the private rows.
         """
         with self._transaction() as (connection, head):
             charges = list(ledger.read_charges(connection, head))

@@ -1,4 +1,4 @@
-"""A private frame: rows about people that only private answers leave."""
+"""A private frame: rows about people, of which only private answers are published."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _ARGMAX = "a mode or a quantile, or dp.argmax on a frame of public candidates wi
 class PrivateFrame(RowSteps, Refusing, WithoutRows):
     """Rows about people, of which only the answers of `agg` can be released. Made by `protect`.
 
-    Every method gives a new frame. The steps before `agg` are row by row: proved so on the whole expression, and
-    changed where a value in a row could make them raise (casts are non-strict). The privacy unit can't be
-    changed or dropped.
+    Every method gives a new frame. The steps before `agg` must be row by row, which is proved for each whole
+    expression. A step that a value could make raise is changed to give null instead (casts are not strict). The privacy
+    unit can't be changed or dropped.
     """
 
     def __init__(self, recipe: Recipe, source: pl.LazyFrame | None, budget: Budget | None) -> None:
@@ -110,7 +110,7 @@ class PrivateFrame(RowSteps, Refusing, WithoutRows):
         return self._then("with_columns", expressions_of(exprs, named, strings=True))
 
     def select(self, *exprs: pl.Expr | str, **named: object) -> PrivateFrame:
-        """Keep or make columns, row by row. The privacy unit stays, also where it is not named.
+        """Keep or compute columns, row by row. The privacy unit stays, even if it is not named.
 
         Parameters, result and errors are those of `with_columns`.
         """
@@ -157,11 +157,11 @@ class PrivateFrame(RowSteps, Refusing, WithoutRows):
         ----------
         keys
             A dict, column -> its public values (a list, a range, a Series, an Arrow array, an Enum; all combinations
-            are groups), or a frame whose rows are the groups. At most 10⁷. Never taken from the data: every key is
-            answered, and rows of other keys are left out. They are released in their column's type; those of a
+            are groups), or a frame whose rows are the groups. At most 10⁷. Never take them from the data. Every key is
+            answered, and rows of other keys are ignored. Keys are released in their column's type; those of a
             Categorical as String.
         *more
-            Refused: names of columns do not say which groups there are.
+            Refused: names of columns do not say which groups exist.
 
         Returns
         -------
@@ -186,8 +186,8 @@ class PrivateFrame(RowSteps, Refusing, WithoutRows):
         Parameters
         ----------
         *exprs, **named
-            Modes, medians and quantiles (`pl.col("x").dp.median(…)`), named by their column or by the keyword. Each
-            one's loss is what one person loses to it in all. Bounds and relation are those of `protect`.
+            Private answers (`pl.col("x").dp.median(…)`, `dp_polars.n_people(…)`), named by their column or by the
+            keyword. The loss of each is what one person loses to it in all. Bounds and relation are those of `protect`.
 
         Returns
         -------
@@ -197,7 +197,7 @@ class PrivateFrame(RowSteps, Refusing, WithoutRows):
         Raises
         ------
         TypeError, ValueError
-            If something else is asked for, names repeat, or the rows of a person are not bounded enough.
+            If an expression is no private answer, names repeat, or the rows of a person are not bounded enough.
         """
         return self._ask(None, exprs, named)
 
@@ -206,7 +206,7 @@ class PrivateFrame(RowSteps, Refusing, WithoutRows):
         return f"<PrivateFrame\n{self._described()}\nask:      {ask}>"
 
     def _described(self) -> str:
-        """Return what is known without a look at the rows, line by line."""
+        """Return what is known without reading the rows, line by line."""
         lines = {
             "rows": "none yet, release(frame) takes them" if self._source is None else "private, only answers leave",
             "protects": str(self.protection),
@@ -276,13 +276,13 @@ def protect(
     Parameters
     ----------
     privacy_unit
-        The column that tells people apart; null and NaN in it are dropped. None: every row is another person.
+        The column that tells people apart; rows with null or NaN in it are dropped. None: every row is another person.
     budget
-        What every release is charged to, before a row is read. None: nothing is recorded.
+        What every release is charged to, before a row is read. None: nobody keeps account.
     max_rows, max_groups, max_rows_per_group
-        How much of one person may count in one output: rows in all, groups, rows in each group. Enforced by keeping a
-        random subset of that person's rows. Modes count distinct people, so that only the number of a person's groups
-        matters to them; quantiles need a bound on rows.
+        How much of one person counts in one output: rows in all, groups, rows in each group. A random subset of that
+        person's rows is kept. Modes count distinct people, so they need a bound on groups only; quantiles need a bound
+        on rows.
     neighboring_relation
         "add_or_remove_one" (person) or "replace_one".
 
@@ -296,12 +296,12 @@ def protect(
         If an argument is not as described, or, on data, if the frame's plan already holds a step that looks at several
         rows (an aggregation, a window, unique, head or slice …), which one person's rows might change for others, or a
         cast or parser that may fail; if, without a privacy unit, it may read a file twice; or if Polars can't find out
-        the columns (what it says may quote a row, and is not shown).
+        the columns (its message may quote a row, so it is not shown).
 
     Notes
     -----
-    What stays the caller's word: that keys, candidates and bounds are public, and that the given frame holds one
-    person's rows independently of all others'.
+    We don't check that keys, candidates and bounds are public, nor that each person's rows in the given frame are
+    independent of all others'.
 
     Examples
     --------
