@@ -1,4 +1,4 @@
-"""Private choices from Polars frames: importing this package registers `.dp` on expressions and frames."""
+"""Private answers from Polars frames: importing this package adds `.dp` to expressions and frames."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _ON_DEMAND = ("analysis", "opendp", "plot", "spark")
 
 
 def __getattr__(name: str) -> ModuleType:
-    """Import what not everyone needs, when it is first asked for: `dp_polars.analysis` and the adapters."""
+    """Import `dp_polars.analysis` and the adapters when they are first used."""
     if name in _ON_DEMAND:
         return importlib.import_module(f"dp_polars.{name}")
     msg = f"module {__name__!r} has no attribute {name!r}"

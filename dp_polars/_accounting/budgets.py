@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 class Budget:
     """The most that one person may lose to all releases together, and the ledger of what was lost so far.
 
-    Losses are exact rationals and add up, also where a later question depends on an earlier answer. A charge
-    is durable before its mechanism runs: a crash at any instant can lose budget but never leave a release
-    unpaid. The first charge fixes the privacy unit and the neighbouring relation of all later ones.
+    Losses are exact rationals and add up, also where a later question depends on an earlier answer. A charge is on disk
+    before its mechanism runs. So a crash can lose budget, but it never leaves a release unpaid. The first charge fixes
+    the privacy unit and the neighbouring relation of all later ones.
 
     Parameters
     ----------
@@ -70,10 +70,10 @@ class Budget:
     Raises
     ------
     TypeError, ValueError
-        Where an argument is wrong, and where the file is no ledger, is damaged or belongs to another budget;
-        the file is then left as it is.
+        If an argument is not as described, or if the file is no ledger, is damaged or belongs to another budget. The
+        file is then left as it is.
     OSError
-        Where the ledger can't be made, read or written: no such folder, no permission, a full disk.
+        If the ledger can't be created, read or written: no such folder, no permission, a full disk.
 
     Notes
     -----
@@ -137,13 +137,13 @@ class Budget:
 
     @property
     def spent(self) -> Fraction:
-        """What all charges so far cost together: an exact `Fraction`, in `unit`."""
+        """What all charges so far cost together, as an exact `Fraction` in `unit`."""
         with self._transaction() as (_, head):
             return Fraction(head.spent)
 
     @property
     def remaining(self) -> Fraction:
-        """What is left of the total: an exact `Fraction`, in `unit`."""
+        """What is left of the total, as an exact `Fraction` in `unit`."""
         return self.total - self.spent
 
     @property

@@ -1,4 +1,4 @@
-"""The privacy claim: what a release costs one person, and the rate of the coins that keeps it so.
+"""The privacy claim: what a release costs one person, and the rate at which it costs no more.
 
 The words and formulas are those of permute-and-flip (McKenna & Sheldon 2020, arXiv 2010.12603), of the
 exponential mechanism's bounded range (Cesar & Rogers 2021; Dong, Durfee & Rogers 2020, arXiv 1909.13830), and of
@@ -163,10 +163,10 @@ def _one_of(name: str, value: object, words: tuple[Word, ...], wanted: str | Non
 
 @dataclass(frozen=True)
 class Claim:
-    """What one release promises to one person, and the rate that keeps the promise.
+    """What one release promises to one person, and the rate at which the promise holds.
 
-    The rate follows from the other fields, however a claim is made: `dataclasses.replace` works it out anew. So no
-    claim is charged less than what is drawn costs.
+    The rate follows from the other fields, however a claim is made, also by `dataclasses.replace`. So no claim is
+    charged less than its draws cost.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ class Claim:
         return "discrete_laplace" if self.lead else self.mechanism
 
     def cost(self, unit: Unit, distance: int | Fraction = 1) -> Fraction:
-        """Return what `distance` people together lose, in `unit`: never below the truth.
+        """Return what `distance` people together lose, in `unit`: never less than they do.
 
         At the unit that was asked for and one person it is the loss that was asked for. A ValueError where a discrete
         Gaussian is asked for its epsilon. Of keys it is the loss beside `delta`: partition selection that is

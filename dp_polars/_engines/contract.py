@@ -32,7 +32,7 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True)
 class Tally:
-    """One histogram to make: what is read, how a row becomes evidence, and what is kept of a person.
+    """One histogram to make: what is read, how a row is counted, and what is kept of a person.
 
     Parameters
     ----------
@@ -42,9 +42,9 @@ class Tally:
     types
         Their types; of plain columns, as `Engine.schema` gave them.
     evidence
-        How a row becomes evidence. `coding.encoder()` takes one Series per column, of these `types`, and returns one
-        code per row, also for null; `coding.size` is the code of a row that is ignored. `weighing.weigher()` takes the
-        same and returns one integer per row. None: one each. Where no column is read, every row has the code 0.
+        How a row is counted. `coding.encoder()` takes one Series per column, of these `types`, and returns one code per
+        row, also for null; `coding.size` is the code of a row that is ignored. `weighing.weigher()` takes the same and
+        returns one integer per row. None: one each. Where no column is read, every row has the code 0.
     kept
         The most that is kept of one person's rows.
     people
@@ -59,7 +59,7 @@ class Tally:
 
     @property
     def coding(self) -> Coding:
-        """Columns -> code; a row without a code is no evidence."""
+        """Columns -> code; a row without a code is ignored."""
         return self.evidence.coding
 
     @property

@@ -26,26 +26,27 @@ def argmax(
 ) -> PrivateExpr:
     r"""Select the row with the highest score in each group, by scores of the caller's own.
 
-    The answer is `epsilon`-differentially private (or `rho`-zCDP) for whatever relation of data sets `sensitivity`
-    holds for.
+    The answer is `epsilon`-differentially private (or `rho`-zCDP) for any change of the rows that moves the scores by
+    at most `sensitivity`.
 
     Parameters
     ----------
     column
         The scores' column or expression: integers, floats or decimals (these as 64-bit multiples of their last digit).
     sensitivity
-        The caller's claim: the most that one person can change any one score, *summed over all groups* that this person
-        touches. Or, as an expression such as `pl.col("price")`, a *public* sensitivity for every row: the claim is then
-        that, over all groups together, the largest change of a score in units of its own row's sensitivity adds up to
-        at most 1. So where a person touches several groups, each sensitivity must be as many times larger. A row
-        whose sensitivity is null, NaN, infinite or not above 0 can't win. A group may have 4,096 other rows.
+        The most that one person can change any one score, *summed over all groups* that this person touches. We don't
+        check this: if it is too small, the answer is less private than `epsilon` says. Or an expression such as
+        `pl.col("price")`: a *public* sensitivity for every row. Then a person's largest change in a group is measured
+        in units of the row's own sensitivity, and these changes must add up to at most 1 over all groups. So where a
+        person touches several groups, each sensitivity must be as many times larger. A row whose sensitivity is null,
+        NaN, infinite or not above 0 can't win. A group may have at most 4,096 rows that can win.
     monotonic
-        The caller's claim: all scores of a person move the same way. R is then `sensitivity`, not twice that. Counts do
-        so where a person comes or goes, but not where one is replaced. It must
-        be left out with a column of sensitivities.
+        Whether one person moves all scores in the same direction. We don't check this. R is then `sensitivity` instead
+        of twice that. Counts are monotonic where a person comes or goes, but not where one is replaced. It must be left
+        out with a column of sensitivities.
     lead
         Whether the answer comes with its lead: how much higher (for argmin: lower) its score was than the next one,
-        with noise. It costs nothing more, under `epsilon` only. It must be left out with a column of sensitivities.
+        with noise. It costs nothing more, but needs `epsilon`. It must be left out with a column of sensitivities.
     lead_step
         The public unit to which a lead is rounded down, above 0. None: 1 for integers, the last digit for decimals.
         Floats need one.
@@ -67,14 +68,14 @@ def argmax(
 
     Notes
     -----
-    Which rows exist and which of them have a finite score is public: that is part of what the caller claims. A null,
-    NaN or infinite score is a candidate that can't win. McKenna & Sheldon 2020, arXiv 2010.12603.
+    Which rows exist, and which of them have a finite score, is taken as public. A row with a null, NaN or infinite
+    score can't win. McKenna & Sheldon 2020, arXiv 2010.12603.
 
     With sensitivities D of their own, the score of row i is the least of ((q_i − t·D_i) − (q_j − t·D_j))/(D_i + D_j)
     over all j, of exactly these numbers: its sensitivity is 1, and R = 2 (Raskhodnikova & Smith 2016, arXiv
     1504.07912). Here t = ln(k/β)/λ for k rows and β = 0.05 (permute-and-flip: (k − 1)/2 for k), rounded. With
     probability 1 − β, the chosen row has q_i >= q_j − 2·t·D_j for all j: it is near the best row by *that* row's
-    sensitivity, not the largest one. All pairs of rows of a group are looked at.
+    sensitivity, not the largest one. All pairs of rows of a group are compared.
 
     Examples
     --------

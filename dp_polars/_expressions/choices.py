@@ -46,54 +46,58 @@ def mode(
         repetitions. They may be left out where the column's type names them (Enum, Boolean). Never take them from the
         data.
     epsilon, rho
-        What one person loses in all, over all groups, in pure DP or in zCDP: exactly one of them. An int, float,
-        Fraction or Decimal; a float is the decimal that it prints as.
+        The privacy loss of one person in all, over all groups, in pure DP or in zCDP: exactly one of them. An int,
+        float, Fraction or Decimal; a float is taken as the decimal that it prints as.
     counts
-        "people" or "rows": what is counted on a private frame that knows who is a person. The top destination by
-        aircraft is not the top one by flights. Rows need the bounds that quantiles need. Elsewhere rows are counted.
+        "people" or "rows": what a private frame with a privacy unit counts. The most common destination by aircraft
+        need not be the one by flights. To count rows, `protect` must bound the rows of a person, as for quantiles.
+        Elsewhere rows are counted.
     too_few
-        A whole number of at least 1: a further public candidate with this constant score, which stands for "fewer than
-        about so many". Where it wins, the answer is null. It costs nothing: a constant moves with nobody, so R stays.
+        A whole number of at least 1, or None. It adds a public candidate with this constant score, which means "fewer
+        than about so many". Where that candidate wins, the answer is null. It costs nothing: nobody changes a constant,
+        so R stays the same.
     weights
         A column or expression of numbers or booleans: the candidate with the largest sum of weights is selected. Where
-        people count, a person's sum for a candidate in a group is clipped to `max_weight`, so R = `max_weight` however
-        many rows they have; elsewhere each row's weight is. Negative, null and NaN weights count as 0. None: 1 each.
+        people are counted, a person's sum for a candidate in a group is clipped to `max_weight`, so R = `max_weight`,
+        however many rows they have. Elsewhere each row's weight is clipped. Negative, null and NaN weights count as 0.
+        None: every row or person counts 1.
     max_weight
         The largest weight of a person (or row), from public knowledge; with weights only.
     step
-        Weights are rounded to whole multiples of this public step, the nearest, ties to even. Needed for floats. None:
+        The public step: weights are rounded to its nearest whole multiple, ties to even. Float weights need one. None:
         1 for integers and booleans, the last digit for decimals. `max_weight` must be at most 2**30 steps.
     lead
         Whether the answer comes with its lead: by how many people (or rows) it was ahead of the next candidate, with
-        noise. It costs nothing more, under `epsilon` only. The candidate for too few counts like any other.
+        noise. It costs nothing more, but needs `epsilon`. The candidate of `too_few` counts as a next one, too.
     contributions
-        How many rows one person can have. With `group_by_dynamic` or `rolling`, windows that overlap multiply them.
+        How many rows one person can have. We don't check this: if a person has more, they lose more than `epsilon`
+        says. With `group_by_dynamic` or `rolling`, count a row once for each window that it is in.
     neighboring_relation
         "add_or_remove_one" or "replace_one". The latter doubles R, the most that one row changes the difference of
         two scores.
     mechanism
         None: permute-and-flip under `epsilon`, the exponential mechanism under `rho`. Or "permute_and_flip" or
-        "exponential", charged what is proved for it.
+        "exponential", which are charged what is proved for them.
 
     Returns
     -------
     PrivateExpr
         One answer per group, of the column's type; of a Categorical, a String. With `lead`, a struct: `answer` of that
         type, and `lead`, an Int64 of at least 0, rounded down; null where there is no other candidate. Take it apart
-        after collecting (`unnest`): an expression that names both fields may be drawn twice. Every evaluation is a
-        release: collecting twice pays twice.
+        after collecting (`unnest`): an expression that names both fields may draw twice. Every evaluation is a release:
+        collecting twice pays twice.
 
     Raises
     ------
     TypeError, ValueError
-        Where an argument is not as described. What only the column's type tells, Polars raises with the same words
-        (ComputeError) when it resolves the schema. Nothing in the rows raises.
+        If an argument is not as described. What depends on the column's type, Polars raises as a ComputeError with the
+        same words when it resolves the schema. No value in a row raises.
 
     Notes
     -----
-    A null, and a value that is no candidate, is no evidence. A group without rows draws uniformly. The score is the
-    count, R = 1 per row (McKenna & Sheldon 2020, arXiv 2010.12603). `DataFrame.group_by` takes its keys from the data,
-    which publishes that each group exists: use `LazyFrame.dp.protect` where that must not be.
+    Nulls and values outside the candidates are ignored. In a group without rows, every candidate is equally likely. The
+    score is the count, R = 1 per row (McKenna & Sheldon 2020, arXiv 2010.12603). `DataFrame.group_by` takes its keys
+    from the data, which publishes that each group exists. Where that is private, use `LazyFrame.dp.protect`.
 
     Examples
     --------
@@ -156,8 +160,8 @@ def quantile(
         Strictly between 0 and 1, with a denominator of at most 10,000. Or such numbers in a list, a tuple or
         a NumPy array, strictly ascending.
     candidates
-        The public answers: a `dp_polars.grid` or a range, which are never materialised, or a list, Series or Arrow
-        array without nulls, NaN and repetitions, in any order. Never take them from the data.
+        The public answers: a `dp_polars.grid` or a range, which take no memory, or a list, Series or Arrow array
+        without nulls, NaN and repetitions, in any order. Never take them from the data.
     epsilon, rho, contributions, neighboring_relation, mechanism
         As for `mode`.
 
@@ -170,23 +174,24 @@ def quantile(
     Raises
     ------
     TypeError, ValueError
-        As for `mode`. Also if a list of quantiles is empty, repeats one or does not ascend, or if its fractions have
-        so different denominators that a quantile of a part of the rows has one above 2**24.
+        As for `mode`. Also if a list of quantiles is empty, repeats one or does not ascend, or if the denominators of
+        its fractions differ so much that a quantile of a part of the rows has one above 2**24.
 
     Notes
     -----
-    Null and NaN are no evidence. Every value counts as its nearest candidate (ties down, the ends take what lies beyond
-    them); among these the score is minus the number of rows, in units of 1/den for α = num/den, by which the candidate
-    misses being the lower quantile: −max(0, num·N − den·A, den·L − num·N + 1) with L rows below it, A at or below it,
-    N in all; R = 2·max(num, den − num) per row. Under "replace_one" R is twice that, and only 2·den on a private frame
-    without groups, or with one: there it is known that no row goes from one group to another. At α = 1/2 the score is
-    that of the median in McKenna & Sheldon 2020 (arXiv 2010.12603, Section 6). A group without rows draws uniformly.
+    Null and NaN are ignored. Every other value counts as its nearest candidate, ties down; values beyond the ends count
+    as the ends. Among these values the score is minus the number of rows, in units of 1/den for α = num/den, by which
+    the candidate misses being the lower quantile: −max(0, num·N − den·A, den·L − num·N + 1) with L rows below it, A at
+    or below it, N in all; R = 2·max(num, den − num) per row. Under "replace_one" R is twice that, but only 2·den on a
+    private frame without groups or with one, where no row can go from one group to another. At α = 1/2 the score is
+    that of the median in McKenna & Sheldon 2020 (arXiv 2010.12603, Section 6). In a group without rows, every candidate
+    is equally likely.
 
     A list is drawn by ApproximateQuantiles (Kaplan, Schnapp & Stemmer 2022, arXiv 2110.05429): a middle quantile first,
-    and the others from the rows on either side of its answer. A row is in one part of each level, so m quantiles cost
-    L = ⌈log₂(m + 1)⌉ levels, and each draw has the loss epsilon/L or rho/L, where m separate ones would have 1/m each.
-    Rows that equal an answer are divided by a second digit, which is random, of 20 bits and never published. The
-    claim's `draws` are the levels; its `rate` is for a range of 1, and a draw whose score has the range R has rate/R.
+    and the others from the rows on either side of its answer. A row is in one part of each level, so m quantiles cost L
+    = ⌈log₂(m + 1)⌉ levels, and each draw has the loss epsilon/L or rho/L, where m separate ones would have 1/m each.
+    Rows that equal an answer are divided by a random second digit of 20 bits, which is never published. The claim's
+    `draws` are the levels; its `rate` is for a range of 1, and a draw whose score has the range R has rate/R.
 
     Examples
     --------

@@ -27,16 +27,16 @@ _State: TypeAlias = "tuple[bytes, Query, tuple[pl.Expr, ...] | None]"
 
 
 class PrivateExpr(pl.Expr):
-    """An expression whose every evaluation is a release: what the methods of `.dp` return.
+    """A private answer as a Polars expression, as the methods of `.dp` return it: every evaluation is a release.
 
-    It is a `polars.Expr` and goes wherever one goes. `alias`, `over` and `name.*` keep the class; every other operation
-    gives a plain `Expr`. Post-processing of a private *answer* is free, but an expression that a query names twice, as
-    in `p - p`, may be drawn twice and then costs twice: collect it first.
+    It is a `polars.Expr` and works wherever one does. `alias`, `over` and `name.*` keep the class; every other
+    operation gives a plain `Expr`. You may do anything with a private *answer* at no further cost. But a query that
+    names the expression twice, as in `p - p`, may draw twice and then costs twice: collect it first.
 
     Attributes
     ----------
     query
-        What is asked, with its privacy claim: a frozen value.
+        What is asked, with its privacy claim.
     """
 
     query: Query
@@ -135,7 +135,7 @@ class PrivateName(ExprNameNameSpace):
 
 
 def as_expression(query: Query, *columns: IntoColumn, name: str | None = None) -> PrivateExpr:
-    """Return the private expression that asks `query` about columns; the first one names it, or `name` does."""
+    """Return the private expression that asks `query` about columns; it is named like the first one, or `name`."""
     exprs = [_one_output(column) for column in columns]
     warn_if_large(query.claim.loss)
     raw = query.fixed_type or (_LED_BY_COLUMN if query.has_lead else _NAMED_BY_COLUMN)
@@ -229,7 +229,7 @@ _ANSWER = "answer"
 
 
 def _tell(field: str) -> str:
-    """Raise what `_Schema` has to say, where it is not the type of the answer."""
+    """Raise the message of `_Schema`, if it is not the type of the answer."""
     if field != _ANSWER:
         raise TypeError(field)
     return field
@@ -296,7 +296,7 @@ class _DrawRows:
 
 @dataclass(frozen=True)
 class _Weigh:
-    """Values -> weights of one piece of evidence, row by row; 0 without evidence."""
+    """Values -> weights in one histogram, row by row; 0 for rows that do not count."""
 
     query: Total
     part: int

@@ -29,10 +29,10 @@ def len(  # noqa: A001 (Polars' own name)
     Parameters
     ----------
     epsilon, rho
-        What one person loses in all, over all groups: exactly one of them. `epsilon` draws discrete Laplace noise,
-        `rho` discrete Gaussian noise, both exactly.
+        The privacy loss of one person in all, over all groups: exactly one of them. `epsilon` draws discrete Laplace
+        noise, `rho` discrete Gaussian noise, both exactly.
     contributions, neighboring_relation
-        As for `mode`. On a private frame, `protect` has them.
+        As for `mode`. On a private frame, leave them out: `protect` has them.
     mechanism
         None, or the noise by name: "discrete_laplace" or "discrete_gaussian" (under `rho` only).
 
@@ -44,13 +44,13 @@ def len(  # noqa: A001 (Polars' own name)
     Raises
     ------
     TypeError, ValueError
-        Where an argument is not as described.
+        If an argument is not as described.
 
     Notes
     -----
-    P(noise = x) is proportional to exp(−abs(x)·epsilon/T), or exp(−x²·rho/T), where a person has at most T rows
-    (Ghosh, Roughgarden & Sundararajan 2012; Canonne, Kamath & Steinke 2020, arXiv 2004.00010). A bound on the rows in
-    one group, as a private frame has it, makes Gaussian noise smaller.
+    P(noise = x) is proportional to exp(−abs(x)·epsilon/T), or exp(−x²·rho/T), where a person has at most T rows (Ghosh,
+    Roughgarden & Sundararajan 2012; Canonne, Kamath & Steinke 2020, arXiv 2004.00010). Gaussian noise is smaller where
+    the rows in one group are bounded, as on a private frame.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def n_people(
     Parameters
     ----------
     epsilon, rho, contributions, neighboring_relation, mechanism
-        As for `dp_polars.len`. What matters is in how many groups one person may be (`max_groups`).
+        As for `dp_polars.len`. The noise grows with the number of groups that one person may be in (`max_groups`).
 
     Returns
     -------
@@ -94,8 +94,8 @@ def n_people(
     Raises
     ------
     TypeError, ValueError
-        Where an argument is not as described. On a plain frame, Polars raises ComputeError: an expression does
-        not know who is a person.
+        If an argument is not as described. On a plain frame, Polars raises a ComputeError, since an expression does not
+        know who is a person.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def count(
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
-    r"""Count the rows of each group that have a value, with noise: neither null nor NaN.
+    r"""Count the rows of each group that have a value, with noise. Null and NaN are no values.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def count(
     Raises
     ------
     TypeError, ValueError
-        Where an argument is not as described.
+        If an argument is not as described.
 
     Examples
     --------
@@ -195,14 +195,14 @@ def sum(  # noqa: A001 (Polars' own name)
     -------
     PrivateExpr
         One number per group: Float64 for floats and for a step that is a float or a Fraction, Decimal for decimals and
-        for a step with decimal places, else Int64. What the type can't hold becomes its largest, or smallest, number. A
-        group without values is 0 plus noise. Every evaluation is a release.
+        for a step with decimal places, else Int64. A number that the type can't hold becomes its largest or smallest
+        one. The sum of a group without values is 0 plus noise. Every evaluation is a release.
 
     Raises
     ------
     TypeError, ValueError
-        Where an argument is not as described. What only the column's type tells, Polars raises with the same words
-        (ComputeError). Nothing in the rows raises.
+        If an argument is not as described. What depends on the column's type, Polars raises as a ComputeError with the
+        same words. No value in a row raises.
 
     Notes
     -----
@@ -255,8 +255,8 @@ def mean(
     Returns
     -------
     PrivateExpr
-        One Float64 per group, between the bounds. A group with hardly any values has noise for an answer:
-        `release(ranges=True)` tells.
+        One Float64 per group, between the bounds. In a group with few values the answer is mostly noise; the range of
+        `release(ranges=True)` shows it.
 
     Raises
     ------
@@ -306,7 +306,7 @@ def value_counts(
         As for `mode`. Candidates must be given.
     epsilon, rho, contributions, neighboring_relation, mechanism
         As for `dp_polars.len`. On a private frame people are counted, each for at most `max_rows_per_group` candidates
-        of a group, a random subset being kept.
+        of a group: a random subset is kept.
 
     Returns
     -------
@@ -321,8 +321,8 @@ def value_counts(
 
     Notes
     -----
-    The noise does not grow with the number of candidates: one row changes one count. Every ranking, share or chart that
-    is made of the counts is free.
+    The noise does not grow with the number of candidates: one row changes one count. Rankings, shares and charts of the
+    counts cost nothing more.
 
     Examples
     --------

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @share
 class PrivateNamespace:
-    """The methods `.dp` of a Polars expression: private choices and numbers, with the expression as the column."""
+    """The methods `.dp` of a Polars expression: private choices and numbers about that expression."""
 
     def __init__(self, expr: pl.Expr) -> None:
         self.expr = expr

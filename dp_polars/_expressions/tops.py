@@ -37,7 +37,7 @@ def top_k(
     column
         As for `mode`.
     k
-        How many: a whole number of at least 1, and at most the number of candidates.
+        How many candidates to select: a whole number from 1 to the number of candidates.
     candidates
         As for `mode`. They may be left out where the column's type names them (Enum, Boolean).
     epsilon, rho, counts, weights, max_weight, step, contributions, neighboring_relation
@@ -59,19 +59,19 @@ def top_k(
     Raises
     ------
     TypeError, ValueError
-        Where an argument is not as described. What only the column's type tells, Polars raises with the same words
-        (ComputeError) when it resolves the schema. Nothing in the rows raises.
+        If an argument is not as described. What depends on the column's type, Polars raises as a ComputeError with the
+        same words when it resolves the schema. No value in a row raises.
 
     Notes
     -----
-    A null, and a value that is no candidate, is no evidence. A group without rows draws uniformly.
+    Nulls and values outside the candidates are ignored. In a group without rows, all lists are equally likely.
 
-    The counts of the list are not released. Where one person has few candidates in a group, `value_counts` is better,
-    sorted: its noise does not grow with k, and it gives the counts. `explain` of a private query says so, and so does
-    the expression, printed. Without such a bound, as where people have any number of rows, `top_k` has no rival.
+    The counts of the list are not released. Where one person has few candidates in a group, sorted `value_counts` are
+    better: their noise does not grow with k, and they give the counts. `explain` of a private query says so, and so
+    does the printed expression. Where a person may have any number of candidates, take `top_k`.
 
-    `explain` bounds the largest count that is missed: by how much the j-th best count is more than that of the j-th
-    answer, at most, over all j.
+    `explain` bounds the largest count that is missed: the most by which the j-th best count exceeds the count of the
+    j-th answer, over all j.
 
     A joint draw costs O(k) per distinct count of a group in time and memory, all groups together in NumPy; rounds cost
     one race over the distinct counts each.

@@ -1,4 +1,4 @@
-"""A private frame: rows about people that only private answers leave."""
+"""A private frame: rows about people, of which only private answers are published."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _ARGMAX = "a mode or a quantile, or dp.argmax on a frame of public candidates wi
 class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
     """Rows about people, of which only the answers of `agg` can be released. Made by `protect`.
 
-    Every method gives a new frame. The steps before `agg` are row by row: proved so on the whole expression, and
-    changed where a value in a row could make them raise (casts are non-strict). The privacy unit can't be
-    changed or dropped.
+    Every method gives a new frame. The steps before `agg` must be row by row, which is proved for each whole
+    expression. A step that a value could make raise is changed to give null instead (casts are not strict). The privacy
+    unit can't be changed or dropped.
     """
 
     def __init__(self, recipe: Recipe, source: pl.LazyFrame | None, budget: Budget | None) -> None:
@@ -112,7 +112,7 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
         return self._then("with_columns", expressions_of(exprs, named, strings=True))
 
     def select(self, *exprs: pl.Expr | str, **named: object) -> PrivateFrame:
-        """Keep or make columns, row by row. The privacy unit stays, also where it is not named.
+        """Keep or compute columns, row by row. The privacy unit stays, even if it is not named.
 
         Parameters, result and errors are those of `with_columns`.
         """
@@ -159,11 +159,11 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
         ----------
         keys
             A dict, column -> its public values (a list, a range, a Series, an Arrow array, an Enum; all combinations
-            are groups), or a frame whose rows are the groups. At most 10⁷. Never taken from the data: every key is
-            answered, and rows of other keys are left out. They are released in their column's type; those of a
+            are groups), or a frame whose rows are the groups. At most 10⁷. Never take them from the data. Every key is
+            answered, and rows of other keys are ignored. Keys are released in their column's type; those of a
             Categorical as String.
         *more
-            Refused: names of columns do not say which groups there are.
+            Refused: names of columns do not say which groups exist.
 
         Returns
         -------
@@ -188,8 +188,8 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
         Parameters
         ----------
         *exprs, **named
-            Modes, medians and quantiles (`pl.col("x").dp.median(…)`), named by their column or by the keyword. Each
-            one's loss is what one person loses to it in all. Bounds and relation are those of `protect`.
+            Private answers (`pl.col("x").dp.median(…)`, `dp_polars.n_people(…)`), named by their column or by the
+            keyword. The loss of each is what one person loses to it in all. Bounds and relation are those of `protect`.
 
         Returns
         -------
@@ -199,7 +199,7 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
         Raises
         ------
         TypeError, ValueError
-            If something else is asked for, names repeat, or the rows of a person are not bounded enough.
+            If an expression is no private answer, names repeat, or the rows of a person are not bounded enough.
         """
         return self._ask(None, exprs, named)
 
@@ -208,7 +208,7 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
         return f"<PrivateFrame\n{self._described()}\nask:      {ask}>"
 
     def _described(self) -> str:
-        """Return what is known without a look at the rows, line by line."""
+        """Return what is known without reading the rows, line by line."""
         lines = {
             "rows": "none yet, release(frame) takes them" if self._source is None else "private, only answers leave",
             "protects": str(self.protection),

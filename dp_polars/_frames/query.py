@@ -40,7 +40,7 @@ _ENGINES = ["auto", "in-memory", "streaming"]
 class PrivateQuery(WithoutRows):
     """Outputs of a private frame, asked for but not yet released. Made by `PrivateFrame.agg`.
 
-    Each call of `release` is one release and is charged as one; nothing else of a query reads the private rows.
+    Each call of `release` is charged as one release. No other method reads the private rows.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class PrivateQuery(WithoutRows):
 
     @property
     def loss(self) -> Loss:
-        """What one person loses to one release of all outputs: in rho where all are given so, or one has no epsilon."""
+        """What one release of all outputs costs one person: in rho if all are given in rho, or one has no epsilon."""
         units = {ask.query.claim.loss.unit for ask in self._asks}
         # A discrete Gaussian has a loss in rho only.
         has_epsilon = all(ask.query.claim.has_epsilon for ask in self._asks)
@@ -127,12 +127,12 @@ class PrivateQuery(WithoutRows):
         Parameters
         ----------
         frame
-            The private rows, where the query was built without any: a LazyFrame, a DataFrame, a pyarrow dataset, or
-            anything that speaks Arrow's C stream (a pyarrow Table or RecordBatchReader, a DuckDB relation, pandas).
+            The private rows, if the query was built without any: a LazyFrame, a DataFrame, a pyarrow dataset, or an
+            object with Arrow's C stream (a pyarrow Table or RecordBatchReader, a DuckDB relation, pandas).
         ranges
-            Whether every number comes with the ends of its 95 % range, `NAME_low` and `NAME_high`: it lies between them
-            with probability 0.95 at least, given the rows that the bounds keep. That follows from the noise alone, and
-            costs nothing.
+            Whether every number comes with the ends of its 95 % range, `NAME_low` and `NAME_high`. The number without
+            noise, of the rows that the bounds keep, lies between them with probability 0.95 at least. That follows from
+            the noise alone, and costs nothing.
         engine
             Polars' engine: "auto", "in-memory" or "streaming".
         partitions
@@ -146,7 +146,7 @@ class PrivateQuery(WithoutRows):
         -------
         DataFrame
             The public keys, each once and in their given order, then one column per output. Groups without rows are
-            answered like any other; rows of other keys are left out.
+            answered like any other. Rows of other keys are ignored.
 
         Raises
         ------
@@ -159,8 +159,8 @@ class PrivateQuery(WithoutRows):
 
         Notes
         -----
-        The columns' types are public. Where they are found by looking at values (pandas' object columns, a CSV file's
-        inferred schema), fix them beforehand.
+        The columns' types are taken as public. If they would be inferred from values (pandas' object columns, a CSV
+        file without a schema), state them beforehand.
         """
         if partitions is not None:
             positive_int("partitions", partitions)
@@ -171,7 +171,7 @@ class PrivateQuery(WithoutRows):
         return release_by(self, made, ranges=ranges, fresh=fresh)
 
     def collect(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
-        """Refuse: a collected query looks repeatable, and each release is one."""
+        """Raise: `collect` looks repeatable, but each release costs again."""
         msg = "a private query must be released, not collected.\n\nHint: release()."
         raise TypeError(msg)
 
@@ -187,7 +187,7 @@ class PrivateQuery(WithoutRows):
     ) -> None:
         """Release once into a Parquet file that carries its claim: `read_claim` reads it back.
 
-        The file is written beside `path` and renamed: there is never half of one. An existing file is replaced.
+        The file is written beside `path` and then renamed, so it is never incomplete. An existing file is replaced.
 
         Parameters
         ----------

@@ -103,7 +103,7 @@ def refusal(method: str, call: str = "") -> str:
 
 
 class Refusing:
-    """Says what is to be done instead of a method of Polars that would tell of private rows."""
+    """Says what to do instead of a method of Polars that would reveal private rows."""
 
     _polars: ClassVar[tuple[type, ...]] = (pl.LazyFrame, pl.DataFrame, GroupBy)
 

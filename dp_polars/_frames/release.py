@@ -27,7 +27,7 @@ AskedT = TypeVar("AskedT", bound=Asked, covariant=True)
 _FAILED = (
     "The release failed while the engine ran on the private rows. Its message may hold values of them and is not "
     "shown; what was charged stays charged.\n\n"
-    "Hint: run the same steps on public or made rows of the same types to see what fails."
+    "Hint: run the same steps on public or synthetic rows of the same types to see what fails."
 )
 
 

@@ -80,14 +80,14 @@ class RowSteps:
     def drop(
         self, *columns: ColumnNameOrSelector | Collection[ColumnNameOrSelector], strict: bool = True
     ) -> PrivateFrame:
-        """Leave columns out. The privacy unit stays, also where a selector covers it.
+        """Leave columns out. The privacy unit stays, even if a selector covers it.
 
         Parameters
         ----------
         *columns
             Names or selectors.
         strict
-            Whether a name that is no column is an error.
+            Whether a name without a column is an error.
 
         Returns
         -------
@@ -109,7 +109,7 @@ class RowSteps:
         mapping
             Old name -> new name, or a function of names.
         strict
-            Whether an old name that is no column is an error.
+            Whether an old name without a column is an error.
 
         Returns
         -------
@@ -141,7 +141,7 @@ class RowSteps:
             Names, selectors or types of columns -> their new types; or one type for all. The privacy unit keeps its
             type, where it is not named.
         strict
-            Ignored: an error would tell that a row has a value that does not fit.
+            Ignored: an error would reveal that a row has a value that does not fit.
 
         Returns
         -------

@@ -33,17 +33,18 @@ def permute_and_flip(
     ----------
     scores
         Quality scores, higher is better, shape (k,) or (g, k) with k >= 1: lists of integers and floats, NumPy arrays,
-        Series, DataFrames or Arrow arrays. No score is rounded: integers of any size stay exact, also beside floats
-        and nulls. How many there are, and which of them are finite, is public: a null, masked, NaN or infinite score is
-        a candidate that can't win.
+        Series, DataFrames or Arrow arrays. No score is rounded: integers of any size stay exact, also beside floats and
+        nulls. How many there are, and which of them are finite, is taken as public. A candidate with a null, masked,
+        NaN or infinite score can't win.
     epsilon
-        The privacy loss of the release, in pure DP. For shape (g, k), of all g draws together, provided that
-        `sensitivity` sums over all rows that one person touches.
+        The privacy loss of the release, in pure DP. For shape (g, k) it covers all g draws together, if `sensitivity`
+        sums over all rows of scores that one person touches.
     sensitivity
         The most that one person can change any one score.
     monotonic
-        Whether all scores of a person move the same way; the range R is then `sensitivity`, not twice that. Counts do
-        so where a person comes or goes, but not where one is replaced: then one count falls and another rises.
+        Whether one person moves all scores in the same direction. We don't check this. The range R is then
+        `sensitivity` instead of twice that. Counts are monotonic where a person comes or goes, but not where one is
+        replaced: then one count falls and another rises.
 
     Returns
     -------

@@ -175,7 +175,7 @@ def _just_two(low: object, high: object) -> str:
 
 
 def size_of(values: Values) -> int:
-    """Return how many values there are, without looking at them; 0 where only a look would tell."""
+    """Return how many values there are, without reading them; 0 if that can't be known."""
     if isinstance(values, range):  # of a longer one than 2**63, len() raises
         return max(0, -((values.start - values.stop) // values.step))
     return len(values) if isinstance(values, Sized) and not isinstance(values, (str, bytes)) else 0

@@ -1,4 +1,4 @@
-"""How a row becomes evidence: frozen values that say which code and which weight it has.
+"""How rows are counted: frozen values that say which code and which weight a row has.
 
 An engine that runs NumPy asks for the encoder; one that runs SQL translates the value into its own words, and must
 agree with them on every row.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Coding(ABC):
-    """Row by row from the columns that a query reads to codes below `size`; `size` itself is no evidence."""
+    """Row by row from the columns that a query reads to codes below `size`; `size` itself is ignored."""
 
     @property
     @abstractmethod
@@ -41,7 +41,7 @@ class Coding(ABC):
 
 
 class Weighing(ABC):
-    """Row by row from the columns that a query reads to integer weights; of rows without evidence, arbitrary ones."""
+    """Row by row from the columns that a query reads to integer weights; arbitrary ones for rows that are ignored."""
 
     @property
     @abstractmethod
@@ -55,7 +55,7 @@ class Weighing(ABC):
 
 @dataclass(frozen=True)
 class CategoryCoding(Coding):
-    """The position of the value among categories; null and other values are no evidence.
+    """The position of the value among categories; null and other values are ignored.
 
     Without `column`, the type of the values, there is no encoder.
     """
@@ -78,7 +78,7 @@ class CategoryCoding(Coding):
 
 @dataclass(frozen=True)
 class NearestCoding(Coding):
-    """The position of the candidate that is nearest to the value, ties down; null and NaN are no evidence.
+    """The position of the candidate that is nearest to the value, ties down; null and NaN are ignored.
 
     Without `column`, the type of the values, there is no encoder.
     """
@@ -162,7 +162,7 @@ class Units(Weighing):
         """
         tick = column_types.tick(column.dtype)
         if tick is None:
-            # A warning would tell of a value: infinite ones are beyond the bounds, NaN is no evidence.
+            # A warning would tell of a value: infinite ones are beyond the bounds, NaN is ignored.
             with np.errstate(over="ignore", invalid="ignore"):
                 ratio = column_types.floats(column) * float(1 / self.step)
                 rounded: Ints = np.nan_to_num(np.rint(np.clip(ratio, low, high))).astype(np.int64)

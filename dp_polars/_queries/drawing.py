@@ -68,7 +68,7 @@ def draw_from_rows(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
     Parameters
     ----------
     codes
-        Shape (n,): the codes of all rows, group after group; `draw.size` is no evidence.
+        Shape (n,): the codes of all rows, group after group; `draw.size` is ignored.
     lengths
         Shape (g,): rows of each group; they add up to n.
     """
@@ -211,7 +211,7 @@ def _rectangle(codes: SignedInts, begins: Ints, lengths: Ints, fill: int) -> Sig
 
 
 def _totals(rows: SignedInts, size: int) -> Ints:
-    """Return how many rows of each group are evidence."""
+    """Return how many rows of each group count."""
     totals: Ints = np.add.reduce((rows < size).view(np.uint8), axis=1, dtype=np.int64)
     return totals
 

@@ -1,4 +1,4 @@
-"""From values of a column to codes: the position of a row's candidate, or `size` for a row that is no evidence.
+"""From values of a column to codes: the position of a row's candidate, or `size` for a row that is ignored.
 
 Every step is row by row, so that a person's rows change only their own codes.
 """
@@ -41,7 +41,7 @@ def code_dtype(size: int) -> np.dtype[np.unsignedinteger]:
 
 
 def category_encoder(categories: Categories, dtype: pl.DataType) -> Encoder:
-    """Return the encoder of a mode's column: a value that is no candidate is no evidence."""
+    """Return the encoder of a mode's column: a value outside the candidates is ignored."""
     values = categories.for_column(dtype)
     size, out = len(values), code_dtype(len(values))
     if column_types.family(dtype) == "text":
@@ -80,8 +80,8 @@ def category_encoder(categories: Categories, dtype: pl.DataType) -> Encoder:
 def ordered_encoder(candidates: Ordered, dtype: pl.DataType) -> Encoder:
     """Return the encoder of a quantile's column: each value goes to its nearest candidate, ties down.
 
-    Null and NaN are no evidence. Between two integer-like types (integers, decimals, times) it is exact; where
-    floats take part it is exact to the rounding of the floats.
+    Null and NaN are ignored. Between two integer-like types (integers, decimals, times) it is exact; where floats take
+    part it is exact to the rounding of the floats.
     """
     column, own = column_types.family(dtype), column_types.family(candidates.dtype)
     if column in (None, "text", "boolean") or column != own:
@@ -204,7 +204,7 @@ def _nearest_of_integers(
 
 
 def _nearest_of_floats(candidates: Ordered) -> Callable[[NDArray[np.float64]], NDArray[np.generic]]:
-    """Return the way from floats to codes; NaN, which is no evidence, goes to `size`."""
+    """Return the way from floats to codes; NaN, which is ignored, goes to `size`."""
     size = candidates.size
     if isinstance(candidates, Points):
         points = column_types.floats(candidates.values)

@@ -29,7 +29,7 @@ _MOST_PLACES = 18
 
 @dataclass(frozen=True, repr=False)
 class Grid:
-    """A public arithmetic range of candidates, both ends included, never materialised. Made by `grid`.
+    """Evenly spaced public candidates, both ends included, which take no memory. Made by `grid`.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class Grid:
 
 
 def grid(start: Number | Temporal, stop: Number | Temporal, *, step: Number | timedelta | str) -> Grid:
-    """Return a public arithmetic range of candidates, both ends included, that is never materialised.
+    """Return evenly spaced public candidates, both ends included, which take no memory.
 
     Parameters
     ----------
@@ -105,8 +105,9 @@ def grid(start: Number | Temporal, stop: Number | Temporal, *, step: Number | ti
         The first and the last candidate: numbers (int, float, Fraction or Decimal; a float is the decimal that it
         prints as), dates, datetimes, times or timedeltas.
     step
-        The distance of two neighbours: a number, or for temporal ends a timedelta or a fixed Polars duration
-        string ("1d" is 24 hours, "1h30m"). It must be positive and land on `stop`.
+        The distance between two neighbours: a number, or for temporal ends a timedelta or a fixed Polars duration
+        string ("1d" is 24 hours, "1h30m"). It must be positive, and a whole number of steps must lead from `start` to
+        `stop`.
 
     Returns
     -------
@@ -117,7 +118,7 @@ def grid(start: Number | Temporal, stop: Number | Temporal, *, step: Number | ti
     Raises
     ------
     TypeError
-        If the ends are not of one type, or the step does not go with them.
+        If the ends are not of one type, or the step does not fit them.
     ValueError
         If the step is not positive or does not land on `stop`, or there are too many points.
 

@@ -41,7 +41,7 @@ def with_lead(answers: pl.Series, leads: pl.Series, is_alone: NDArray[np.bool_])
 
 
 def lead_from_rows(draw: Draw, codes: Codes, lengths: Ints) -> Led:
-    """Return one code and its lead per group, from the codes of its rows; `draw.size` is no evidence."""
+    """Return one code and its lead per group, from the codes of its rows; `draw.size` is ignored."""
     if not is_dense(draw, codes, lengths):
         return lead_groups(draw, Histogram.of_rows(codes, None, lengths, draw.size))
 

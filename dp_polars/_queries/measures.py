@@ -92,16 +92,16 @@ class Total(Measure):
 
     @property
     def parts(self) -> int:
-        """Number of pieces of evidence."""
+        """Number of histograms."""
         return 1
 
     @abstractmethod
     def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
-        """Return the answers that sums of weights stand for, with or without noise: (g,) for each piece of evidence."""
+        """Return the answers that sums of weights stand for, with or without noise: (g,) for each histogram."""
 
     @abstractmethod
     def answers_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> Answers:
-        """Draw from the sum of weights of each group, shape (g,), for each piece of evidence."""
+        """Draw from the sum of weights of each group, shape (g,), for each histogram."""
 
     def answers(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> Answers:
         """Draw one answer per group from its histograms, also for groups without rows."""

@@ -1,4 +1,4 @@
-"""What is asked: frozen values that say which answer is wanted, from which evidence, at what loss.
+"""What is asked: frozen values that say which answer is wanted, from which histograms, at what loss.
 
 Engines make the histograms; a query draws from them.
 """
@@ -33,7 +33,7 @@ Columns: TypeAlias = "tuple[pl.DataType, ...]"
 
 @dataclass(frozen=True)
 class Evidence:
-    """How a row becomes evidence of one histogram: its code, and its weight (None: one each)."""
+    """How rows are counted in one histogram: by their codes, and with their weights (None: 1 each)."""
 
     coding: Coding
     weighing: Weighing | None = None
@@ -107,8 +107,8 @@ class Query(Asked):
 class HistogramQuery(Query):
     """A question that histograms answer: on private frames and on any engine.
 
-    It says how a row becomes evidence (`evidence`), how a person counts (`counts_people`, `bounds_people`), how much
-    that moves what is drawn (`range_of`), and which draws it makes on the histograms (`answers`).
+    It says how rows are counted (`evidence`), how a person counts (`counts_people`, `bounds_people`), how much that
+    moves what is drawn (`range_of`), and which draws it makes on the histograms (`answers`).
     """
 
     @property

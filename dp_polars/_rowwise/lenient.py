@@ -1,4 +1,4 @@
-"""What is changed in an expression, so that no value in a row makes it raise or hangs on the other rows.
+"""What is changed in an expression, so that no value makes it raise, and no row's result depends on other rows.
 
 Casts and parsers become non-strict, dates are moved to where no function panics, local times that a clock change leaves
 out become null. Floats are divided in one way only: Polars multiplies by a constant's reciprocal, but not where a row

@@ -36,10 +36,10 @@ def refuse_unsafe_plan(frame: pl.LazyFrame, *, several_rows: bool = False) -> No
     """Refuse a plan in which one row may depend on other rows.
 
     Scans (files, memory, pyarrow datasets without a filter), row-by-row projections, filters and sorts pass. A sort
-    passes because a private frame takes no notice of the order of rows. What a plan does not show stays the caller's
-    word: that no file was made by such a step, that a CSV file's inferred schema is public, that no file changes
-    between this look and the release. Casts and parsers that raise on what does not fit are refused; that no other
-    step raises on a row is the caller's word, too.
+    passes because a private frame takes no notice of the order of rows. We don't check what a plan does not show: that
+    no file was written by such a step, that a CSV file's inferred schema is public, and that no file changes between
+    this check and the release. Casts and parsers that raise on what does not fit are refused; we don't check that no
+    other step raises on a row.
 
     Parameters
     ----------

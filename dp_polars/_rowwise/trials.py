@@ -106,7 +106,7 @@ def many_values(dtype: PolarsDataType) -> pl.Series:
 
 
 def extremes(dtype: PolarsDataType) -> pl.Series:
-    """Return values of a type, null first, that functions stumble over. Categories are our own: see categories.py."""
+    """Return edge-case values of a type, null first. Categories are our own: see categories.py."""
     dtype = apart_type(dtype)
     base = dtype.base_type()
     if isinstance(dtype, (pl.List, pl.Array)):

@@ -1,7 +1,7 @@
-"""Know before you spend: the exact law of both mechanisms on given scores, for accuracy and for loss.
+"""Know before you spend: the exact probabilities of both mechanisms on given scores, their errors and their losses.
 
-**Nothing here is private.** The functions compute on the scores, or the frame, they are given: use them on public ones
-(last year's published data, made ones), or on the bounds that hold for all scores.
+**Nothing here is private.** The functions show the scores, or the frame, that they are given. Give them public or
+synthetic ones, such as last year's published data. Or use the bounds that hold for all scores.
 
 Parameters that many functions share, all keyword-only:
 
@@ -191,8 +191,8 @@ def privacy_loss(
 ) -> float:
     """Return the largest absolute log-ratio of a candidate's probabilities on two score vectors.
 
-    Neighbours whose scores keep to `sensitivity` and `monotonic` lose at most epsilon; whether these do is
-    not checked, so that any pair can be tried.
+    It is at most epsilon for neighbours, whose scores differ as `sensitivity` and `monotonic` say. We don't check that
+    they do, so you can try any pair.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ def privacy_loss(
 
 
 def _gap_changes(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the gaps of `first` minus those of `second`, with hardly any rounding where they are near."""
+    """Return the gaps of `first` minus those of `second`, nearly without rounding where they are close."""
     if first.dtype.kind == second.dtype.kind == "f":
         return np.asarray((first.max() - second.max()) - (first - second))
     a, b = ([Fraction(score) for score in each.tolist()] for each in (first, second))

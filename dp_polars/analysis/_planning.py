@@ -1,4 +1,4 @@
-"""From the accuracy that is wanted to the loss that buys it, and back."""
+"""From a wanted accuracy to the loss that it needs, and back."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def worst_expected_error(
     monotonic: bool = False,
     mechanism: Mechanism | None = None,
 ) -> float:
-    r"""Return the largest mean error that any `k` scores can lead to: no data is needed.
+    r"""Return the largest mean error that any `k` scores can lead to. It needs no data.
 
     Parameters
     ----------
@@ -180,8 +180,8 @@ def loss_for(
     Returns
     -------
     float
-        It reaches the goal and, as far as float64 can tell, no smaller loss does. 0.0 means that every loss
-        does.
+        It reaches the goal, and no smaller loss does, to the precision of float64. 0.0 means that every loss reaches
+        it.
 
     Notes
     -----
@@ -238,7 +238,7 @@ def _smallest_rate(gaps: NDArray[np.float64], reached: Callable[[float], bool]) 
 def _smallest_loss(
     rate: Fraction, unit: Unit, mechanism: Mechanism, score_range: Fraction, reached: Callable[[Claim], bool]
 ) -> float:
-    """Return the loss that buys `rate`, and then a hair more until its claim reaches the goal."""
+    """Return a float loss for `rate`, nudged upward until the rounded-down rate meets the goal."""
     if rate == 0:
         return 0.0
     loss, step = float(scaled_cost(unit, mechanism, rate * score_range, ONE_RELEASE)), 2.0**-51

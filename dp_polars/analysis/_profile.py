@@ -48,7 +48,7 @@ _GAUSSIANS: tuple[Mechanism, ...] = ("discrete_gaussian", "discrete_gaussian_thr
 
 @dataclass(frozen=True)
 class PrivacyProfile:
-    """Which (epsilon, delta) a person provably keeps after one release, or several.
+    """Which (epsilon, delta) is proved for one person after one release, or several.
 
     Made by `privacy_profile`, `PrivacyProfile.of` and `compose`.
 
@@ -100,7 +100,7 @@ class PrivacyProfile:
         return cls(tuple((mechanism, loss, n) for (mechanism, loss), n in counts.items()), spent_delta)
 
     def compose(self, times: int) -> PrivacyProfile:
-        """Return the profile of all this `times` times over, chosen adaptively or not."""
+        """Return the profile of `times` times these releases, chosen adaptively or not."""
         count = positive_int("times", times)
         parts = tuple((mechanism, loss, n * count) for mechanism, loss, n in self.parts)
         return PrivacyProfile(parts, self.spent_delta * count)
@@ -210,7 +210,7 @@ def privacy_profile(epsilon: Number, mechanism: Mechanism | None = None) -> Priv
 
 
 def compose(releases: Iterable[Release], *, delta: Number) -> float:
-    """Return an epsilon that many releases together keep, at `delta`.
+    """Return an epsilon that is proved for many releases together, at `delta`.
 
     Parameters
     ----------

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from dp_polars._queries.histograms import Histogram
     from dp_polars._queries.query import Columns
 
-# A hair less, so that a share that is met exactly (as in uniform laws) is not decided by rounding.
+# Slightly less, so that rounding does not decide a share that is met exactly (as in uniform laws).
 _SHARES = (0.05 * (1 - 1e-12), 0.95 * (1 - 1e-12))
 
 
 class Histograms(NamedTuple):
-    """Of one piece of evidence: of all rows, and of those that count."""
+    """The histogram of all rows, and that of the rows that count."""
 
     everything: Histogram
     kept: Histogram

@@ -32,7 +32,7 @@ def law_of_total(query: Total, types: Columns, truly: list[Ints], kept: list[Int
     Parameters
     ----------
     truly, kept
-        Of each piece of evidence, the sum of weights of each group, shape (g,): of all rows, and of those that count.
+        For each histogram, the sum of weights of each group, shape (g,): of all rows, and of those that count.
     """
     if isinstance(query, Mean):
         return lambda claim: _of_mean(query.with_claim(claim), types, truly, kept)

@@ -1,4 +1,4 @@
-"""What a private query would answer on public rows, how often, and how wrong: exact laws, not samples."""
+"""What a private query would answer on public rows, how often, and how wrong: exact, not sampled."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ def simulate(
     by: str | Sequence[str] | None = None,
     losses: Iterable[Number] | None = None,
 ) -> pl.DataFrame:
-    """Return how good the answers of a private query would be on a *public* frame. Not private itself.
+    """Return how good the answers of a private query would be on a *public* frame. The result is not private.
 
-    Give it last year's published data or made rows: the result shows true answers and exact probabilities (of lists,
-    estimates from many draws). Nothing of it is a release, and no budget is charged.
+    Give it last year's published rows, or synthetic ones: the result shows true answers and exact probabilities. For
+    lists of quantiles and top-k it shows estimates from many draws. Nothing is released, and no budget is charged.
 
     Parameters
     ----------
@@ -104,8 +104,8 @@ def simulate(
 
         - `output` (String);
         - `true_answer`: the answer without noise and without bounds on people (the bounds of a sum or a mean are part
-          of the question), of several equally good ones the first. Null in a group without evidence, like the four
-          columns that follow, but for counts and sums, which are 0 there;
+          of the question), of several equally good ones the first. Null in a group without rows that count, like the
+          four columns that follow, except for counts and sums, which are 0 there;
         - `probability_true` (Float64): how probable an answer as good as the true one is; of value counts, that all of
           them are true; null for a mean, which hardly ever is;
         - `expected_error` (Float64) and `error_unit` (String): the mean of how wrong the private answer is. A quantile,
@@ -304,7 +304,7 @@ def _of_own(name: str, query: ArgMaxOfOwn, values: pl.Series, sensitivities: pl.
 
 
 def _output(name: str, query: HistogramQuery, types: Columns, unit: str, parts: list[Histograms]) -> _Output:
-    """Return the output from the histograms of its evidence; the last one counts."""
+    """Return the output from its histograms; the last one counts rows or people."""
     if isinstance(query, Choice):
         own = distance_unit(query.fixed_type)[0] if isinstance(query, Quantile) else query.error_unit or unit
         return _of_blocks(name, query, own, of_histograms(query, types, parts[0], parts[-1]), query.step(*types))

@@ -1,9 +1,9 @@
 """Our selections as OpenDP measurements: for its compositions, filters, odometers and contexts.
 
-OpenDP accounts, this package draws: every choice inside a measurement is sampled exactly. Needs the extra
+OpenDP keeps account, and this package draws: every choice inside a measurement is sampled exactly. Needs the extra
 `dp-polars[opendp]`, OpenDP 0.16 or newer; any Polars that this package runs on will do.
 
-Each function needs OpenDP's features "contrib" and "honest-but-curious", which are never switched on silently: call
+Each function needs OpenDP's features "contrib" and "honest-but-curious". Switch them on yourself:
 `opendp.mod.enable_features("contrib", "honest-but-curious")`.
 """
 
@@ -107,8 +107,8 @@ def as_measurement(
     Harrison & Manurangsi 2026, arXiv 2510.25746), and kf(dλRm) + f(dλRr) for permute-and-flip, which has no
     bounded range, f(x) = x + exp(−x) − 1 (Ding et al. 2021, arXiv 2105.07260, Prop. 8).
 
-    A loss such as 0.3 is 3/10 to this package and the float64 next to it, a hair less, to OpenDP. The measurement then
-    runs at that hair less, so that exact splits of a budget fit.
+    A loss such as 0.3 is 3/10 in this package, and the nearest float64, slightly less, in OpenDP. The measurement then
+    runs at the smaller loss, so that exact splits of a budget fit.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def make_private_query(
     loss: Number,
     output_measure: Measure | None = None,
 ) -> Measurement:
-    """Make the measurement of `as_measurement` with another loss: all outputs keep their shares of it.
+    """Make the measurement of `as_measurement` with another loss; each output keeps its share of it.
 
     After `register()` a context's query can end in it: `context.query().private_query(query, 0.5)`, or without the
     loss, which OpenDP then searches for.
@@ -282,7 +282,7 @@ def then_selection(output_measure: Measure, scale: float, negate: bool = False) 
 
 
 def register() -> None:
-    """Let queries of OpenDP's Context API end in ours: `.private_query(query, loss)` and `.selection(measure, scale)`.
+    """Add `.private_query(query, loss)` and `.selection(measure, scale)` to queries of OpenDP's Context API.
 
     The last number may be left out in a context with a known loss: OpenDP searches for the best one. Calling this
     twice changes nothing. It imports `opendp.context`, and with it OpenDP's Polars extra.
@@ -294,7 +294,7 @@ def register() -> None:
 
 
 def _unbound(query: AnyQuery) -> PrivateQuery:
-    """Return a query that takes its data later; refuse what OpenDP can't account for."""
+    """Return a query that takes its data later. Raise if OpenDP can't account for it."""
     if isinstance(query, PrivateQuery):
         if query._source is not None or query._budget is not None:
             msg = (

@@ -1,4 +1,4 @@
-"""OpenDP's modules, and measurements of ours in its words."""
+"""OpenDP's modules, and wrappers that expose our draws as OpenDP user measurements."""
 
 from __future__ import annotations
 

@@ -55,8 +55,9 @@ def release(
         without row operations (filter, with_columns, select, join, and expressions inside `agg`): do those in Spark
         first, row by row.
     frame
-        The private rows, one person's independent of all others'. A person, a key and a value are what Spark holds for
-        them, without collations. Read once per output (twice for a mean): let it be deterministic.
+        The private rows. No person's rows may depend on another's; we don't check this. A person, a key and a value are
+        what Spark holds for them, without collations. It is read once per output (twice for a mean), so it must be
+        deterministic.
     budget
         What is charged, where the query itself has none.
     path
@@ -108,7 +109,7 @@ def _check(query: object, frame: object, budget: Budget | None) -> None:
 
 
 def _only_counted(query: PrivateQuery) -> frozenset[str]:
-    """Return the columns of which only matters whether there is a value: these may be of any type."""
+    """Return the columns of which only the presence of a value is counted: these may have any type."""
     counted: set[str] = set()
     others = set(() if query._keys is None else query._keys.columns)
     for ask in query.asks:

@@ -230,9 +230,9 @@ def _coded(rows: DataFrame, coding: CategoryCoding) -> DataFrame:
 def _are_few(rows: DataFrame, groups: int, candidates: int) -> bool:
     """Whether counting would hardly make the rows fewer, by Spark's estimate of their number.
 
-    Only time hangs on it. The estimate comes from the sizes of files, which are compressed: it is too low by a factor
-    of 4 or so. So rows are few up to some 2 per cell; with 2, two fifths of them are the first of their cell. Of a
-    grid's many points, values are taken to be at no more than `_MOST_CELLS`.
+    This affects speed only, never the answer. The estimate comes from the sizes of files, which are compressed: it is
+    too low by a factor of 4 or so. So rows are few up to some 2 per cell; with 2, two fifths of them are the first of
+    their cell. Of a grid's many points, values are taken to be at no more than `_MOST_CELLS`.
     """
     try:
         # Not of the optimized plan: the optimizer runs expressions on rows that it has at hand, and nothing is charged

@@ -49,7 +49,7 @@ class Answer:
 
 
 def encoding(coding: Coding, types: Columns) -> Stage:
-    """Return the stage from (group, value, count) to (group, code, count), without values that are no evidence.
+    """Return the stage from (group, value, count) to (group, code, count), without values that are ignored.
 
     Values of one code are added up as far as they come together: where they are many more than candidates, that is
     most of them.

@@ -1,4 +1,4 @@
-"""The tour in a real browser: the slider moves the text and the figure.
+"""The tour in a real browser: the slider moves the text and a figure.
 
     python tests/browser/check_tour.py [--screenshot FILE]
 
@@ -39,8 +39,8 @@ SLIDER = DEEP + "return deep(document, '[role=slider]')[0];"
 FIGURE = (
     DEEP
     + """
-const drawn = deep(document, 'canvas.marks, svg.marks')[0];
-return drawn && (drawn.tagName === 'CANVAS' ? drawn.toDataURL() : drawn.outerHTML);
+const drawn = deep(document, 'canvas.marks, svg.marks');
+return drawn.map((figure) => figure.tagName === 'CANVAS' ? figure.toDataURL() : figure.outerHTML).join(' ');
 """
 )
 
@@ -75,7 +75,7 @@ def check(driver: webdriver.Chrome, url: str, screenshot: Path | None) -> None:
     def figure() -> str | None:
         return driver.execute_script(FIGURE)
 
-    def settled() -> str | None:  # the figure, once it does not change by itself
+    def settled() -> str | None:  # the figures, once they do not change by themselves
         first = figure()
         time.sleep(2)
         return first if first == figure() else None
@@ -89,7 +89,7 @@ def check(driver: webdriver.Chrome, url: str, screenshot: Path | None) -> None:
         return True
 
     start = wait("the text with epsilon", epsilon)
-    before = wait("the figure", settled)
+    before = wait("the figures", settled)
     wait("the slider", move)
     wait("another epsilon", lambda: epsilon() not in (None, start))
     wait("another figure", lambda: figure() not in (None, before))
