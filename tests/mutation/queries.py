@@ -268,7 +268,7 @@ MUTANTS = [
         "    total[histogram.sizes > 0] = histogram.weights\n",
         "    total[: len(histogram.weights)] = histogram.weights\n",
         "a group gets the number of another",
-        "queries/test_measures.py queries/test_sums.py",
+        "queries/test_measures.py::test_groups_without_rows_stand_between_the_others",
     ),
     _sums("draws=2)", "draws=1)", "a mean is charged once for its two draws"),
     _units(
