@@ -80,6 +80,7 @@ def test_a_loss_is_exact():
     assert Loss.of(epsilon=0.1, rho=None) == Loss(Fraction(1, 10), "epsilon")
     assert Loss.of(epsilon=None, rho=0.3) == Loss(Fraction(3, 10), "rho")
     assert str(Loss.of(epsilon=0.1, rho=None)) == "epsilon=0.1"
+    assert str(Loss.of(epsilon=Fraction(1, 3), rho=None)) == "epsilon=0.333334"  # never below the loss
 
 
 def test_the_unit_chooses_the_mechanism():

@@ -174,6 +174,7 @@ MUTANTS = [
         '        return f"{self.unit}={show(self.value, up=True)}"\n',
         '        return f"{self.unit}={show(self.value)}"\n',
         "a printed loss is below the true one",
+        "accounting/test_claims.py::test_a_loss_is_exact",
     ),
     _claims(
         "    while not affordable(low_steps * step):  # only where the rounded-up cost of `low` itself is over by a hair\n        low_steps -= 1\n",

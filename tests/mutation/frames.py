@@ -21,21 +21,25 @@ MUTANTS = [
         "            if in_groups * bounds.per_group <= bounds.total or bounds.per_group < bounds.total\n",
         "            if in_groups * bounds.per_group <= bounds.total\n",
         "max_rows_per_group is not enforced beside max_rows: under rho 9 is charged where 25 is lost",
+        "frames/test_protection.py::test_a_person_with_many_rows_has_just_the_contributions_that_are_charged",
     ),
     _protection(
         "            groups=in_groups if in_groups < groups else None,\n",
         "            groups=in_groups if in_groups < groups and bounds.per_group == 1 else None,\n",
         "max_groups is not enforced beside max_rows_per_group",
+        "frames/test_protection.py::test_a_person_with_many_rows_has_just_the_contributions_that_are_charged",
     ),
     _protection(
         "            rows=bounds.total if bounds.total < in_groups * bounds.per_group else None,\n",
         "            rows=None,\n",
         "max_rows is not enforced",
+        "frames/test_protection.py::test_a_person_with_many_rows_has_just_the_contributions_that_are_charged",
     ),
     _protection(
         "            return Kept(groups=bounds.total if bounds.total < groups else None)\n",
         "            return Kept()\n",
         "a person counts in every group",
+        "frames/test_protection.py::test_a_person_with_many_rows_has_just_the_contributions_that_are_charged",
     ),
     _protection(
         "            return Contributions(min(self.max_rows or in_groups, in_groups), 1)\n",
@@ -51,6 +55,7 @@ MUTANTS = [
         "        in_groups = min(self.max_groups or groups, groups)\n        if self._bounds_groups_only(query):\n            return Contributions",
         "        in_groups = self.max_groups or 1\n        if self._bounds_groups_only(query):\n            return Contributions",
         "without max_groups a person is charged for one group",
+        "frames/test_protection.py::test_a_person_with_many_rows_has_just_the_contributions_that_are_charged",
     ),
     _protection(
         "            per_group = min(per_group or query.fixed_size, query.fixed_size)\n",
@@ -73,6 +78,7 @@ MUTANTS = [
         "        return self.counts_people(query) and query.bounds_people\n",
         "        return self.counts_people(query)\n",
         "counts of all values are charged for one candidate",
+        "frames/test_protection.py::test_a_person_with_many_rows_has_just_the_contributions_that_are_charged",
     ),
     # --- What is kept of a person
     _bounding(
@@ -81,200 +87,248 @@ MUTANTS = [
         "who is over the bound keeps one more",
     ),
     _bounding(
-        "    over = lengths > most\n", "    over = lengths > most + 1\n", "a person keeps one more than the bound"
+        "    over = lengths > most\n",
+        "    over = lengths > most + 1\n",
+        "a person keeps one more than the bound",
+        "engines/test_bounding.py::test_what_stays_follows_the_law_of_the_persons_own_rows",
     ),
     _bounding(
         "    order = _shuffle(owners(lengths).view(np.uint64), words)\n",
         "    order = np.arange(int(lengths.sum()))\n",
         "the first of a person's rows stay, not random ones",
+        "engines/test_bounding.py::test_what_stays_follows_the_law_of_the_persons_own_rows",
     ),
     _bounding(
         "        stays = _random_few(run_lengths(pairs[first] >> group_bits), kept.groups, words)\n",
         "        stays = _random_few(run_lengths(pairs >> group_bits), kept.groups, words)[first]\n",
         "groups are chosen by their rows",
+        "engines/test_bounding.py::test_what_stays_follows_the_law_of_the_persons_own_rows",
     ),
     _bounding(
         "        only(_random_few(run_lengths(pairs >> group_bits), kept.rows, words))\n",
         "        only(_random_few(run_lengths(pairs), kept.rows, words))\n",
         "the bound on all rows holds in each group only",
+        "engines/test_bounding.py::test_what_stays_follows_the_law_of_the_persons_own_rows",
     ),
     _bounding(
         "        only(_random_few(run_lengths(pairs), kept.rows_per_group, words))\n",
         "        only(_random_few(run_lengths(pairs >> group_bits), kept.rows_per_group, words))\n",
         "the bound on the rows of a group holds for all together",
+        "engines/test_bounding.py::test_what_stays_follows_the_law_of_the_persons_own_rows",
     ),
-    _bounding("        keys = keys[first]\n", "", "a person's equal rows count more than once"),
+    _bounding(
+        "        keys = keys[first]\n",
+        "",
+        "a person's equal rows count more than once",
+        "engines/test_bounding.py::test_what_stays_follows_the_law_of_the_persons_own_rows",
+    ),
     _bounding(
         "            weights = [np.minimum(own, largest) for own, largest in zip(sums, most, strict=True)]\n",
         "            weights = list(sums)\n",
         "a person weighs more than the most",
-        "engines/test_conformance.py -k 'TestPolarsInMemory and weights'",
+        "engines/test_conformance.py::TestPolarsInMemory::test_weights_are_added_up",
     ),
     _bounding(
         "    return order[_shuffle(np.concatenate([np.zeros(1, np.uint64), np.cumsum(is_new, dtype=np.uint64)]), words)]\n",
         "    return order\n",
         "ties are broken by the order of rows",
+        "engines/test_bounding.py::test_equal_words_never_keep_more_than_the_bound",
     ),
     _bounding(
-        "        if not layout.bits <= 64:\n", "        if not layout.bits <= 65:\n", "cells of several groups are one"
+        "        if not layout.bits <= 64:\n",
+        "        if not layout.bits <= 65:\n",
+        "cells of several groups are one",
+        "engines/test_bounding.py::test_groups_and_candidates_beyond_64_bits_are_refused",
     ),
     _bounding(
         "        return 1 << min(63, 64 - (self.bits if people else self.group_bits))\n",
         "        return 1 << 63\n",
         "people are merged where cells leave no room for their numbers",
-        "engines/test_bounding.py engines/test_polars_engine.py",
+        "engines/test_bounding.py::test_cells_of_64_bits_leave_room_for_one_person",
     ),
     # --- The engine
     _polars(
         "        rows = rows.filter(is_a_person(privacy_unit, rows.collect_schema()[privacy_unit]))\n",
         "        pass\n",
         "rows of nobody count as one person's",
+        "engines/test_polars_engine.py::test_rows_are_counted_exactly_where_nothing_is_bounded",
     ),
     _polars(
         "    return unit.is_not_null() & unit.is_not_nan() if dtype.is_float() else unit.is_not_null()\n",
         "    return unit.is_not_null()\n",
         "NaN is a person",
+        "engines/test_polars_engine.py::test_units_of_all_types_are_bounded_and_never_merged",
     ),
     _polars(
-        "        unit = unit.cast(pl.String)\n", "        pass\n", "a person of a Categorical is divided over parts"
+        "        unit = unit.cast(pl.String)\n",
+        "        pass\n",
+        "a person of a Categorical is divided over parts",
+        equivalent="on Polars 2 a hash is of the text; on 1.36.1 test_people_are_divided_by_the_texts_of_their_categories kills it",
     ),
     _polars(
         "    unsigned = pl.UInt32 if layout.bits <= 32 else pl.UInt64\n",
         "    unsigned = pl.UInt32 if layout.bits <= 33 else pl.UInt64\n",
         "rows are counted for the wrong group",
+        "engines/test_polars_engine.py::test_cells_of_more_than_32_bits_keep_their_groups",
     ),
     _polars(
         "optimizations=pl.QueryOptFlags(predicate_pushdown=False))",
         "optimizations=pl.QueryOptFlags())",
         "a filter that is pushed into a scan makes one row decide whether others are read",
-        "frames/test_frame.py frames/test_steps.py rowwise/test_plans.py",
+        "frames/test_frame.py::test_nobody_decides_which_rows_of_a_dataset_are_read",
     ),
     _polars(
         '    part = unit.hash(int.from_bytes(os.urandom(8), "little")) % partitions\n',
         "    part = pl.int_range(pl.len()) % partitions\n",
         "people are divided by the places of their rows",
+        "engines/test_polars_engine.py::test_distinct_people_are_counted_exactly",
     ),
     _polars(
         '        counts = pl.col(f"code {own[0]}") == 0\n',
         '        counts = pl.col(f"code {own[0]}") <= 1\n',
         "rows without a value are counted",
-        "frames/test_numbers.py privacy/test_numbers.py",
+        "engines/test_polars_engine.py::test_rows_without_a_value_are_not_counted",
     ),
     _polars(
         '                counted = pl.concat([found[own[0]], counted]).group_by("cell").agg(pl.exclude("cell").sum())\n',
         "                pass\n",
         "only the last part of the people is counted",
+        "engines/test_polars_engine.py::test_distinct_people_are_counted_exactly",
     ),
     _contract(
         "            (self.types, self.coding, self.kept, self.people) == (other.types, other.coding, other.kept, other.people)\n",
         "            (self.types, self.coding) == (other.types, other.coding)\n",
         "an output with narrow bounds is answered from rows that were kept for wide ones",
+        "engines/test_polars_engine.py::test_outputs_that_keep_other_rows_of_a_person_share_nothing",
     ),
     # --- The release
     _release(
         "    _charge(query, budget)\n    try:\n        if work is not None:\n            released = engine.answer(work)\n",
         "    try:\n        if work is not None:\n            released = engine.answer(work)\n        _charge(query, budget)\n",
         "rows are read before the charge",
-        "engines/test_conformance.py -k 'TestPolarsInMemory and (charge or failure)'",
+        "engines/test_conformance.py::TestPolarsInMemory::test_rows_are_read_only_after_a_charge",
     ),
     _release(
         "    except (Exception, pl.exceptions.PanicException):\n        released = None\n    if released is None:",
         "    except Exception:\n        released = None\n    if released is None:",
         "a panic shows what is in a row",
+        "frames/test_frame.py -k test_a_panic",
     ),
     _release(
         "        released = None\n    if released is None:",
         "        released = None\n        raise\n    if released is None:",
         "an error of the engine shows what is in a row",
-        "engines/test_conformance.py -k 'TestPolarsInMemory and failure'",
+        "engines/test_conformance.py::TestPolarsInMemory::test_a_failure_shows_no_value_and_stays_charged",
     ),
     _release(
         "            neighboring_relation=query.protection.neighboring_relation,\n",
         '            neighboring_relation="add_or_remove_one",\n',
         "every release is charged under one relation",
+        "frames/test_frame.py -k own_relation",
     ),
     _release(
         '            [(f"{ask.name}: {ask.query}", ask.query.claim) for ask in query.asks],\n',
         '            [(f"{ask.name}: {ask.query}", ask.query.claim) for ask in query.asks[:1]],\n',
         "only the first output is charged",
+        "frames/test_frame.py::TestBudget::test_every_release_is_charged_before_a_row_is_read",
     ),
     _release(
         "        kept, people = protection.kept(ask.query, groups), protection.counts_people(ask.query)\n",
         "        kept, people = protection.kept(ask.query, 1), protection.counts_people(ask.query)\n",
         "bounds are those of one group",
-        "frames/test_protection.py engines/test_conformance.py -k 'TestPolarsInMemory and subset or contributions'",
+        "engines/test_conformance.py::TestPolarsInMemory::test_what_stays_is_a_random_subset_of_a_persons_own_rows",
     ),
     _release(
         "        if tally.keeps_like(made) and tally.weighing == made.weighing:\n",
         "        if tally.keeps_like(made):\n",
         "a sum and a count are drawn from the same numbers",
-        "queries/test_sums.py frames/test_numbers.py",
+        "queries/test_sums.py::test_noise_is_in_the_unit_of_what_it_is_added_to",
     ),
     _release(
         '        columns = tuple(row_by_row(column, schema, f"The column of output {ask.name!r}") for column in ask.columns)\n',
         "        columns = ask.columns\n",
         "a question is asked of x − x.mean()",
+        "frames/test_frame.py::test_outputs_that_are_refused",
     ),
     _query(
         "        bounds = protection.contributions(ask.query, groups)\n",
         "        bounds = protection.contributions(ask.query, 1)\n",
         "the noise is that of one group",
-        "frames/test_protection.py privacy/test_private_frames.py",
+        "frames/test_protection.py::test_a_release_keeps_what_its_claim_is_charged_for",
     ),
     _query(
         "        return ask.query.under(bounds, protection.neighboring_relation)\n",
         '        return ask.query.under(bounds, "add_or_remove_one")\n',
         "a replacement is charged as one row",
-        "privacy/test_private_frames.py frames/test_frame.py",
+        "privacy/test_private_frames.py::test_replacing_a_person_costs_at_most_the_loss",
     ),
     _query(
         '        unit: Unit = "epsilon" if has_epsilon and units != {"rho"} else "rho"\n',
         "        unit: Unit = next(iter(sorted(units, reverse=True)))\n",
         "losses of mixed units are added up in one that a person can't read",
+        "frames/test_frame.py::TestBudget::test_loss_of_a_query",
     ),
     _query(
         "                os.fsync(file.fileno())\n",
         "                pass\n",
         "a power cut leaves an empty file that was paid for",
+        "frames/test_frame.py -k on_the_disk",
     ),
     # --- Steps on a private frame
     _recipe(
         "        proved = [row_by_row(expr, schema, call) for expr in self.expressions]\n",
         "        proved = list(self.expressions)\n",
         "steps look at other rows",
+        "frames/test_frame.py::TestSteps::test_steps_that_look_at_other_rows_are_refused",
     ),
     _recipe(
         "            if unit in names and not _is_selection(expr):\n",
         "            if False:\n",
         "a step makes other people of the rows",
+        "frames/test_frame.py::TestSteps::test_the_privacy_unit_can_not_be_changed",
     ),
     _recipe(
         "        if any((old == unit) != (new == unit) for old, new in mapping.items()):\n",
         "        if False:\n",
         "another column becomes the privacy unit",
+        "frames/test_steps.py::test_steps_that_are_refused",
     ),
     _recipe(
-        "    if public.select(right).is_duplicated().any():\n", "    if False:\n", "a join multiplies a person's rows"
+        "    if public.select(right).is_duplicated().any():\n",
+        "    if False:\n",
+        "a join multiplies a person's rows",
+        "frames/test_frame.py::TestSteps::test_join_that_repeats_a_key_is_refused",
     ),
     _recipe(
         "        if unit in self.public.columns and (unit, unit) not in zip(self.left_on, self.right_on, strict=True):\n",
         "        if False:\n",
         "a join brings other people",
+        "frames/test_frame.py::TestSteps::test_join_arguments",
     ),
     _recipe(
         '    return Join(public, left, right, "left" if how == "left" else "inner")\n',
         '    return Join(public, left, right, "inner")\n',
         "every join drops the rows without a match",
+        "frames/test_frame.py::TestSteps::test_join_with_a_public_frame",
     ),
     _recipe(
         '    return Join(public, left, right, "left" if how == "left" else "inner")\n',
         '    return Join(public, left, right, "left")\n',
         "every join keeps the rows without a match",
+        "frames/test_frame.py::TestSteps::test_join_with_a_public_frame",
     ),
     # --- Keys
-    _keys("    if frame.is_duplicated().any():\n", "    if False:\n", "a group is answered twice at the price of one"),
     _keys(
-        "    if isinstance(keys, (pl.LazyFrame, pl.Series)) or not (\n", "    if not (\n", "keys are read off a column"
+        "    if frame.is_duplicated().any():\n",
+        "    if False:\n",
+        "a group is answered twice at the price of one",
+        "frames/test_frame.py::test_keys_that_are_refused",
+    ),
+    _keys(
+        "    if isinstance(keys, (pl.LazyFrame, pl.Series)) or not (\n",
+        "    if not (\n",
+        "keys are read off a column",
+        "frames/test_frame.py::TestData::test_messages_do_not_show_a_frame_that_is_given_by_mistake",
     ),
     _keys(
         '    if frame.null_count().sum_horizontal().item():\n        msg = "keys must not contain null."\n        raise ValueError(msg)\n',

@@ -196,6 +196,7 @@ MUTANTS = [
         "        rate = self.claim.rate * self.step(*columns)\n",
         "        rate = self.claim.rate\n",
         "weights in steps are drawn as if in units",
+        "queries/test_weights.py::test_a_draw_counts_steps_and_its_rate_is_for_steps",
     ),
     _choices(
         "        return draw if self.too_few is None else replace(draw, size=draw.size + 1)\n",
@@ -223,13 +224,13 @@ MUTANTS = [
         "            return int((self.upper - self.lower) / self.step)\n",
         "            return int((self.upper - self.lower) / self.step / 2)\n",
         "the largest weight of a mean is half of what a row can weigh",
-        "queries/test_sums.py privacy/test_numbers.py",
+        equivalent="it limits what a person weighs together, and means are of rows; sizes are checked before they are doubled",
     ),
     _codings(
         "        return int(max(abs(self.lower), abs(self.upper)) / self.step)\n",
         "        return int(abs(self.upper) / self.step)\n",
         "the largest weight forgets negative bounds",
-        "queries/test_sums.py queries/test_weights.py privacy/test_numbers.py",
+        "queries/test_sums.py::test_types",
     ),
     _codings(
         "    return missing | column.is_nan().fill_null(value=False) if column.dtype.is_float() else missing\n",
@@ -267,7 +268,7 @@ MUTANTS = [
         "    total[histogram.sizes > 0] = histogram.weights\n",
         "    total[: len(histogram.weights)] = histogram.weights\n",
         "a group gets the number of another",
-        "queries/test_measures.py queries/test_sums.py",
+        "queries/test_measures.py::test_groups_without_rows_stand_between_the_others",
     ),
     _sums("draws=2)", "draws=1)", "a mean is charged once for its two draws"),
     _units(

@@ -12,7 +12,7 @@ import dp_polars as dpp
 from dp_polars._accounting.claims import Claim, Contributions, Loss
 from dp_polars._mechanisms.noise import LARGEST_VALUE, noise_bound
 from dp_polars._queries.histograms import Histogram
-from dp_polars._queries.measures import BETA, ask_count, checked, noisy
+from dp_polars._queries.measures import BETA, ask_count, checked, noisy, totals_of
 
 DEFAULTS = {
     "epsilon": None,
@@ -171,3 +171,11 @@ def test_value_counts_are_in_the_order_of_the_candidates(dtype, candidates, valu
 
 def test_the_ranges_use_95_percent():
     assert BETA == 0.05
+
+
+def test_groups_without_rows_stand_between_the_others():
+    histogram = Histogram(np.zeros(2, np.int64), np.array([5, 7]), np.array([0, 1, 0, 1, 0]))
+    assert totals_of(histogram).tolist() == [0, 5, 0, 7, 0]
+    frame = pl.DataFrame({"g": [2, 2, 4], "x": [1, 1, 1]})
+    released = frame.dp.protect(None).group_by({"g": range(1, 6)}).agg(n=dpp.len(epsilon=10**6)).release()
+    assert released["n"].to_list() == [0, 2, 0, 1, 0]

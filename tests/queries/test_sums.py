@@ -267,6 +267,7 @@ def test_arguments(make, error, words):
         (pl.Decimal(9, 6), (0, 2000), "a value must be at most 2\\*\\*30 steps"),
         (pl.Int64, (0, 2**65, 2**65), "step must be at most 2\\*\\*62 times the last digit"),
         (pl.Decimal(38, 10), (0, 10**9, 1), "below 2\\*\\*63 times the last digit.*Hint: cast"),
+        (pl.Decimal(38, 10), (-(10**9), 0, 1), "below 2\\*\\*63 times the last digit.*Hint: cast"),
     ],
 )
 def test_types(dtype, arguments, words, on, monkeypatch):

@@ -62,6 +62,15 @@ def test_claim_and_error_are_in_the_unit_of_the_weights():
     assert row["selects"].item() == "mode of 3 candidates by weights of up to 8"
 
 
+def test_a_draw_counts_steps_and_its_rate_is_for_steps():
+    """A gap of one step is `step` of the unit that the claim is in: exp(−rate·gap) must not depend on the step."""
+    for step in (0.125, 0.5, 1, 4.0):
+        query = dpp.mode("x", [1, 2, 3], weights="w", max_weight=8, step=step, epsilon=2).query
+        assert query.draw(pl.Int64(), pl.Float64()).rate == Fraction(1, 4) * Fraction(step)
+    of_cents = dpp.mode("x", [1, 2, 3], weights="w", max_weight=8, epsilon=2).query
+    assert of_cents.draw(pl.Int64(), pl.Decimal(10, 2)).rate == Fraction(1, 400)
+
+
 @pytest.mark.parametrize("unit", [None, "p"])
 def test_simulated_in_the_unit_of_the_weights(unit):
     """Weights of halves: two of the candidates, four and one and a half apart."""
