@@ -1043,7 +1043,7 @@ def test_an_expression_too_deep_to_walk_is_refused():
     expr = pl.col("i")
     for _ in range(2_000):
         expr = expr + 1
-    with pytest.raises(ValueError, match="filter: the expression must be one that can be looked into"):
+    with pytest.raises(ValueError, match="filter: the expression must be one that can be inspected"):
         gate(expr)
 
 
