@@ -599,7 +599,7 @@ REFUSED = {
     "l.list.sample(1)": "`list.sample` draws at random",
     "i.map_elements(lambda value: value, return_dtype=pl.Int64)": "a Python function can't be inspected, and may",
     "i.map_batches(lambda values: values, return_dtype=pl.Int64)": "a Python function can't be inspected, and may",
-    "(1 + i.map_batches(lambda values: values, return_dtype=pl.Int64)).abs()": "a Python function can't be looked",
+    "(1 + i.map_batches(lambda values: values, return_dtype=pl.Int64)).abs()": "a Python function can't be inspected",
     "pl.fold(0, lambda total, value: total + value, [i, j])": "`pl.fold` can't be inspected, and may combine rows",
     "pl.lit(1).map_batches(lambda values: values, return_dtype=pl.Int64)": "a Python function can't be inspected,",
     # guessed from other rows
