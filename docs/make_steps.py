@@ -36,7 +36,7 @@ HEAD = """\
 A private frame takes steps that make a row's result from that row alone.
 If a step looked at other rows, one person could change what is counted of another.
 The bounds of `protect` would not hold then.
-So each expression is looked into as a whole, and what is not known to be row by row is refused.
+So each expression is inspected as a whole, and what is not known to be row by row is refused.
 The error says why, and what to write instead.
 This was tested on Polars {tested}; on a newer Polars, a private frame warns once.
 

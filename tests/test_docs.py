@@ -24,6 +24,7 @@ import doctest
 import importlib
 import importlib.metadata
 import importlib.util
+import inspect
 import io
 import pkgutil
 import re
@@ -100,8 +101,9 @@ def too_wide(page):
 
 
 def too_wide_examples(docstring):
-    lines = (line.strip() for line in docstring.splitlines())
-    return [line for line in lines if len(line) > WIDEST and line.startswith((">>>", "...", "│", "┌"))]
+    examples = doctest.DocTestParser().get_examples(inspect.cleandoc(docstring))
+    shown = [[f">>> {line}" for line in each.source.splitlines()] + each.want.splitlines() for each in examples]
+    return [line for lines in shown for line in lines if len(line) > WIDEST]
 
 
 def run_page(page):
@@ -182,7 +184,8 @@ def test_a_wrong_output_is_found():
 
 def test_a_wide_line_is_found():
     assert too_wide(f"```sh\n{'x' * 88}\n```\n\n  ````text\n  {'y' * 89}\n  ````\n{'z' * 99}\n") == ["y" * 89]
-    assert too_wide_examples(f"Words {'x' * 99}\n\n    >>> {'x' * 84}\n    ... {'y' * 85}\n") == [f"... {'y' * 85}"]
+    docstring = f"Words {'x' * 99}\n\n    >>> {'x' * 84}\n    ... {'y' * 85}\n    {'z' * 89}\n"
+    assert too_wide_examples(docstring) == [f">>> {'y' * 85}", "z" * 89]
 
 
 def test_frames_are_compared_by_their_columns():

@@ -52,6 +52,6 @@ def absolute(path: str | os.PathLike[str]) -> Path:
     target = expanded(given)
     folder = target.parent
     if not folder.is_dir():
-        msg = f"path must be in a folder that is there, got {given!r}.\n\nHint: make the folder first."
+        msg = f"path must be in an existing folder, got {given!r}.\n\nHint: create the folder first."
         raise FileNotFoundError(msg)
     return folder.resolve() / target.name

@@ -331,8 +331,8 @@ def value_counts(
     >>> df = pl.DataFrame({"band": ["young"] * 30 + ["old"] * 12})
     >>> df.select(
     ...     dpp.value_counts("band", ["young", "middle", "old"], epsilon=100)
-    ... ).item().to_list()
-    [{'value': 'young', 'count': 30}, {'value': 'middle', 'count': 0}, {'value': 'old', 'count': 12}]
+    ... ).explode("band").unnest("band").rows()
+    [('young', 30), ('middle', 0), ('old', 12)]
     """
     query = ask_value_counts(
         candidates,

@@ -76,7 +76,10 @@ class Protection:
     def contributions(self, query: HistogramQuery, groups: int) -> Contributions:
         """Return the contribution bounds used to calibrate `query` over so many public groups."""
         if query.needs_people and self.privacy_unit is None:
-            msg = f"it must be known who is a person for a {query}.\n\nHint: give protect the privacy unit."
+            msg = (
+                f"privacy_unit must be given for a {query}.\n\n"
+                "Hint: in protect, name the column that tells people apart."
+            )
             raise ValueError(msg)
         if self.privacy_unit is None:
             return Contributions(1, 1)

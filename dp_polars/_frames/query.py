@@ -200,7 +200,7 @@ class PrivateQuery(WithoutRows):
 
         target = expanded(path)
         if not target.parent.is_dir() or target.is_dir():
-            msg = f"path must be a file in a folder that is there, got {str(path)!r}."
+            msg = f"path must be a file in an existing folder, got {str(path)!r}."
             raise (IsADirectoryError if target.is_dir() else FileNotFoundError)(msg)
         # Made before anything is charged, so that a folder that can't be written costs nothing.
         temporary = target.with_name(f".{target.name}-{secrets.token_hex(8)}")

@@ -68,7 +68,7 @@ METHODS = (
         "runs a Python function on the rows, which may combine them or print them",
         "write it with native expressions: with_columns(…), filter(…).",
     ),
-    Rule(names("sql"), "is not looked into", "use filter, with_columns and select."),
+    Rule(names("sql"), "is not inspected", "use filter, with_columns and select."),
     Rule(
         names(
             """

@@ -11,5 +11,5 @@ def expanded(path: str | os.PathLike[str]) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError:
-        msg = f"path must begin with a home folder that is there, got {os.fspath(path)!r}."
+        msg = f"path must begin with an existing home folder, got {os.fspath(path)!r}."
         raise FileNotFoundError(msg) from None

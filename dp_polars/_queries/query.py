@@ -204,7 +204,8 @@ def of_histogram(query: Query, asker: str, way_out: str) -> HistogramQuery:
     """Return the query, unless private rows can't be asked it: its scores would be raw rows."""
     if not isinstance(query, HistogramQuery):
         msg = (
-            f"{asker} must be asked for what rows are counted for, got an argmax, whose scores would be raw rows.\n\n"
+            f"{asker} must be asked a question that counts or adds up rows, got an argmax: its scores would be raw "
+            "rows.\n\n"
             f"Hint: {way_out}"
         )
         raise TypeError(msg)

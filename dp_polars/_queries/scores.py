@@ -211,7 +211,7 @@ class Score(Protocol):
 
     @property
     def of_people(self) -> bool:
-        """Whether R of one row is also R of one person who counts once for each candidate, with any rows."""
+        """Whether `range` also bounds one *person's* effect, however many rows, if they count once per candidate."""
 
     @property
     def ranks(self) -> Fraction | None:

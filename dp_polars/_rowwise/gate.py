@@ -160,7 +160,7 @@ def _read(expr: pl.Expr, frame: pl.LazyFrame, what: str) -> tuple[Any, Step]:
         return own, steps.read(categories.apart(own), frame)
     except (ComputeError, RecursionError) as error:
         msg = (
-            f"{what}: the expression must be one that can be looked into, got a Python function or a very deep one "
+            f"{what}: the expression must be one that can be inspected, got a Python function or a very deep one "
             f"({type(error).__name__}).\n\nHint: write it with native expressions, in several steps."
         )
         raise ValueError(msg) from None

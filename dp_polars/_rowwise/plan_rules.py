@@ -68,7 +68,7 @@ PLANS = (
     ),
     Rule(
         frozenset({"PythonScan", "a step that Polars does not show"}),
-        "can't be looked into, and may combine rows",
+        "can't be inspected, and may combine rows",
         "leave it out, or do it after `protect`, with native expressions.",
     ),
     Rule(frozenset(), "is not known to look at its own row alone", "leave it out: steps by row come after `protect`."),

@@ -142,7 +142,7 @@ class _PlanGate(Gate):
         for path in map(str, paths):
             self.files.append(path)
             if not re.search(r"://|[*?\[]", path) and not Path(path).exists():
-                msg = f"the plan given to protect must read files that are there, got {path!r}."
+                msg = f"the plan given to protect must read files that exist, got {path!r}."
                 raise FileNotFoundError(msg)
 
     def _check_csv(self, options: dict[str, Any]) -> None:

@@ -125,12 +125,12 @@ UNLISTED: tuple[Rule, ...] = (
     Rule(names("random list.sample"), "draws at random, for all rows together", "keep a part by hash() % 10 == 0."),
     Rule(
         frozenset({"a Python function", "fold_horizontal"}),
-        "can't be looked into, and may combine rows",
+        "can't be inspected, and may combine rows",
         "write it with native expressions.",
     ),
     Rule(
         frozenset({"a step that Polars does not show"}),  # in a plan
-        "can't be looked into, and may combine rows",
+        "can't be inspected, and may combine rows",
         "leave it out, or do it after `protect`, with native expressions.",
     ),
     Rule(

@@ -115,9 +115,22 @@ def expected_error(
     monotonic: bool = False,
     mechanism: Comparable | None = None,
 ) -> float:
-    """Return the mean of best score minus chosen score, in units of the scores.
+    """Return the mean of best score minus chosen score.
 
-    Parameters and errors are those of `selection_probabilities`.
+    Parameters
+    ----------
+    scores, epsilon, rho, sensitivity, monotonic, mechanism
+        As for `selection_probabilities`.
+
+    Returns
+    -------
+    float
+        In units of the scores; 0 if all of them are equal.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `selection_probabilities`.
 
     Examples
     --------
@@ -138,11 +151,29 @@ def error_quantile(
     monotonic: bool = False,
     mechanism: Comparable | None = None,
 ) -> float:
-    """Return the smallest error that is exceeded with probability at most `beta`, in units of the scores.
+    """Return the smallest error that is exceeded with probability at most `beta`.
 
-    `beta` lies strictly between 0 and 1. Other parameters and errors are those of `selection_probabilities`.
-    The sum of probabilities is float64: where it meets `beta` within 1e-13, either neighbouring error may
-    come out.
+    Parameters
+    ----------
+    beta
+        Strictly between 0 and 1.
+    scores, epsilon, rho, sensitivity, monotonic, mechanism
+        As for `selection_probabilities`.
+
+    Returns
+    -------
+    float
+        Best score minus chosen score, in units of the scores.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `selection_probabilities`, or if `beta` is not as described.
+
+    Notes
+    -----
+    Probabilities are added up in float64. If their sum is within 1e-13 of `beta`, the result may be either of the two
+    neighbouring errors.
 
     Examples
     --------
@@ -168,7 +199,20 @@ def probability_of_best(
 ) -> float:
     """Return the probability that a candidate with the best score is chosen.
 
-    Parameters and errors are those of `selection_probabilities`.
+    Parameters
+    ----------
+    scores, epsilon, rho, sensitivity, monotonic, mechanism
+        As for `selection_probabilities`.
+
+    Returns
+    -------
+    float
+        Between 0 and 1. Candidates that share the best score count together.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `selection_probabilities`.
 
     Examples
     --------

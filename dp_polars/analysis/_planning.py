@@ -42,9 +42,30 @@ def accuracy(
 ) -> float:
     """Return an error that is reached with probability at most `beta`, whatever the `k` scores are.
 
-    The smallest t at which the bound on P(error ≥ t) is at most `beta`: k·exp(−λt) for the exponential
-    mechanism (McSherry & Talwar 2007), (k − 1)·exp(−λt)/2 for permute-and-flip. In units of the scores; 0.0
-    for one candidate. `loss_for_accuracy` is the inverse.
+    Parameters
+    ----------
+    k
+        Candidates, at least 1.
+    epsilon, rho, sensitivity, monotonic, mechanism
+        See the top of this page; only the two mechanisms of this package.
+    beta
+        Strictly between 0 and 1.
+
+    Returns
+    -------
+    float
+        Best score minus chosen score, in units of the scores. 0.0 for one candidate. `loss_for_accuracy` is the
+        inverse.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described.
+
+    Notes
+    -----
+    It is the smallest t at which a bound on P(error ≥ t) is at most `beta`: k·exp(−λt) for the exponential mechanism
+    (McSherry & Talwar 2007), (k − 1)·exp(−λt)/2 for permute-and-flip.
 
     Examples
     --------
@@ -140,8 +161,28 @@ def loss_for_accuracy(
 ) -> float:
     """Return the smallest loss, in `unit`, at which `accuracy` is at most `error`.
 
-    `error` is above 0, in units of the scores. 0.0 means that every loss does (one candidate, or a `beta`
-    that even a uniform choice keeps).
+    Parameters
+    ----------
+    k
+        Candidates, at least 1.
+    error
+        Above 0, in units of the scores.
+    beta
+        Strictly between 0 and 1.
+    unit
+        "epsilon" or "rho".
+    sensitivity, monotonic, mechanism
+        See the top of this page; only the two mechanisms of this package.
+
+    Returns
+    -------
+    float
+        0.0 means that every loss reaches it: there is one candidate, or `beta` is so large that a uniform choice does.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described.
 
     Examples
     --------

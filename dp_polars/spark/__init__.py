@@ -61,7 +61,7 @@ def release(
     budget
         What is charged, where the query itself has none.
     path
-        A folder that is not there yet, for the answers as Parquet. None: a checkpoint in the session's checkpoint
+        A folder that does not exist yet, for the answers as Parquet. None: a checkpoint in the session's checkpoint
         directory (`spark.sparkContext.setCheckpointDir`).
     ranges
         As for `PrivateQuery.release`: numbers come with the ends of their 95 % ranges, `NAME_low` and `NAME_high`.
@@ -265,7 +265,7 @@ def _type_of(frame: DataFrame, name: str, *, is_only_counted: bool) -> pl.DataTy
 
 
 def _target(spark: SparkSession, path: str | os.PathLike[str] | None) -> str | None:
-    """Return the folder of the answers, which is not there yet; None: the checkpoint directory, which is."""
+    """Return the new folder of the answers. None: the checkpoint directory, which must exist."""
     if path is None:
         if spark.sparkContext.getCheckpointDir() is None:
             msg = (
@@ -284,7 +284,7 @@ def _target(spark: SparkSession, path: str | os.PathLike[str] | None) -> str | N
     jvm: Any = spark._jvm
     folder = jvm.org.apache.hadoop.fs.Path(target)
     if folder.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).exists(folder):
-        msg = f"path must be a folder that is not there yet, got {target!r}."
+        msg = f"path must be a folder that does not exist yet, got {target!r}."
         raise ValueError(msg)
     return target
 

@@ -498,10 +498,10 @@ def test_what_is_no_file_is_refused(tmp_path):
         Budget(epsilon=1, path=tmp_path)
     with pytest.raises(IsADirectoryError, match="must be a file, got a folder"):
         Budget(epsilon=1, path=tmp_path / "..")
-    with pytest.raises(FileNotFoundError, match=r"(?s)must be in a folder that is .*Hint: make"):
+    with pytest.raises(FileNotFoundError, match=r"(?s)must be in an existing folder.*Hint: create"):
         Budget(epsilon=1, path=tmp_path / "no" / "ledger.db")
     (tmp_path / "file").touch()
-    with pytest.raises(FileNotFoundError, match="must be in a folder that is there"):
+    with pytest.raises(FileNotFoundError, match="must be in an existing folder"):
         Budget(epsilon=1, path=tmp_path / "file" / "ledger.db")
 
 

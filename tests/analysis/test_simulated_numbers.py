@@ -287,7 +287,7 @@ def test_too_few_is_an_answer(few):
 
 
 def test_what_expressions_can_not_know():
-    with pytest.raises(ValueError, match="where it is known who is a person, for a number of people"):
+    with pytest.raises(ValueError, match="with a privacy unit, for a number of people"):
         analysis.simulate(dpp.n_people(epsilon=1), ROWS)
     with pytest.raises(ValueError, match="step must be given"):
         analysis.simulate(dpp.sum("x", 0, 1, epsilon=1), ROWS)

@@ -200,7 +200,7 @@ def test_what_can_not_be_asked_of_sensitivities():
             frame.select(X.dp.argmax(sensitivity=pl.col(column), epsilon=1)).collect_schema()
     with pytest.raises(Exception, match="must have a value for every row"):
         frame.select(X.dp.argmax(sensitivity=pl.lit(1), epsilon=1)).collect()
-    with pytest.raises(TypeError, match="got an argmax, whose scores would be raw rows"):
+    with pytest.raises(TypeError, match="got an argmax: its scores would be raw rows"):
         dpp.protect(None).agg(X.dp.argmax(sensitivity=own, epsilon=1))
 
 

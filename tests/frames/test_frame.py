@@ -616,7 +616,7 @@ class TestExplainAndClaims:
         assert not list(tmp_path.iterdir())
         with pytest.raises(FileNotFoundError):
             visits.dp.protect(None, budget=budget).agg(top(1)).sink_parquet(tmp_path / "no" / "out.parquet")
-        with pytest.raises(IsADirectoryError, match="path must be a file in a folder that is there"):
+        with pytest.raises(IsADirectoryError, match="path must be a file in an existing folder"):
             visits.dp.protect(None, budget=budget).agg(top(1)).sink_parquet(tmp_path)
         assert budget.spent == 0
 

@@ -229,7 +229,7 @@ def test_a_claim_that_no_file_can_carry_costs_nothing(tmp_path):
     [
         (
             lambda frame: frame.dp.protect(None).agg(dpp.n_people(epsilon=1)),
-            "Output 'n_people': it must be known who is a person",
+            "Output 'n_people': privacy_unit must be given for a number of people",
         ),
         (
             lambda frame: frame.dp.protect("person").agg(dpp.len(epsilon=1)),

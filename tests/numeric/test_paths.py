@@ -22,9 +22,7 @@ def test_a_leading_tilde_is_the_home_folder(home):
     assert expanded("~") == home
     assert expanded("~/a/b.parquet") == home / "a" / "b.parquet"
     assert str(expanded("a/~/b")) == "a/~/b"
-    with pytest.raises(
-        FileNotFoundError, match=r"path must begin with a home folder that is there, got '~nobody-here/x'"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"path must begin with an existing home folder, got '~nobody-here/x'"):
         expanded("~nobody-here/x")
 
 
@@ -33,7 +31,7 @@ def test_a_budget_in_the_home_folder(home):
     assert budget.path == home.resolve() / "ledger.db"
     assert (home / "ledger.db").exists()
     assert dpp.Budget(epsilon=1, path=home / "ledger.db").path == budget.path
-    with pytest.raises(FileNotFoundError, match=r"path must be in a folder that is there, got '~/no/ledger.db'"):
+    with pytest.raises(FileNotFoundError, match=r"path must be in an existing folder, got '~/no/ledger.db'"):
         dpp.Budget(epsilon=1, path="~/no/ledger.db")
 
 

@@ -597,11 +597,11 @@ REFUSED = {
     "i.sample(2)": "`sample` draws at random",
     "i.shuffle()": "`sample` draws at random",
     "l.list.sample(1)": "`list.sample` draws at random",
-    "i.map_elements(lambda value: value, return_dtype=pl.Int64)": "a Python function can't be looked into, and may",
-    "i.map_batches(lambda values: values, return_dtype=pl.Int64)": "a Python function can't be looked into, and may",
-    "(1 + i.map_batches(lambda values: values, return_dtype=pl.Int64)).abs()": "a Python function can't be looked",
-    "pl.fold(0, lambda total, value: total + value, [i, j])": "`pl.fold` can't be looked into, and may combine rows",
-    "pl.lit(1).map_batches(lambda values: values, return_dtype=pl.Int64)": "a Python function can't be looked into,",
+    "i.map_elements(lambda value: value, return_dtype=pl.Int64)": "a Python function can't be inspected, and may",
+    "i.map_batches(lambda values: values, return_dtype=pl.Int64)": "a Python function can't be inspected, and may",
+    "(1 + i.map_batches(lambda values: values, return_dtype=pl.Int64)).abs()": "a Python function can't be inspected",
+    "pl.fold(0, lambda total, value: total + value, [i, j])": "`pl.fold` can't be inspected, and may combine rows",
+    "pl.lit(1).map_batches(lambda values: values, return_dtype=pl.Int64)": "a Python function can't be inspected,",
     # guessed from other rows
     "s.str.to_date()": "`str.to_date` guesses its format from other rows",
     "s.str.to_datetime(strict=False)": "`str.to_datetime` guesses its format from other rows",
@@ -1043,7 +1043,7 @@ def test_an_expression_too_deep_to_walk_is_refused():
     expr = pl.col("i")
     for _ in range(2_000):
         expr = expr + 1
-    with pytest.raises(ValueError, match="filter: the expression must be one that can be looked into"):
+    with pytest.raises(ValueError, match="filter: the expression must be one that can be inspected"):
         gate(expr)
 
 

@@ -15,7 +15,7 @@ import dp_polars as dpp
 from dp_polars._rowwise.files import refuse_repeated_files
 from dp_polars._rowwise.plans import refuse_unsafe_plan
 
-HIDDEN = "a step that Polars does not show can't be looked into"
+HIDDEN = "a step that Polars does not show can't be inspected"
 IS_OLD = pl.__version__.startswith("1.")
 FRAME = pl.DataFrame(
     {
@@ -230,7 +230,7 @@ REFUSED = {
     "with_row_index": (lambda lf: lf.with_row_index(), "`with_row_index` depends on the order of the rows"),
     "map_batches": (
         lambda lf: lf.map_batches(lambda frame: frame),
-        "a step that Polars does not show can't be looked into, and may combine rows (opaque python mapfunction)",
+        "a step that Polars does not show can't be inspected, and may combine rows (opaque python mapfunction)",
     ),
     "reverse": (lambda lf: lf.reverse(), "`reverse` depends on the place of a row among the others"),
     "shift": (lambda lf: lf.select("value").shift(1), "`shift` depends on the place of a row among the others"),
@@ -241,7 +241,7 @@ REFUSED = {
     "count": (lambda lf: lf.count(), "`count` combines several rows"),
     "inspect": (
         lambda lf: lf.inspect(),
-        "a step that Polars does not show can't be looked into, and may combine rows (opaque python mapfunction)",
+        "a step that Polars does not show can't be inspected, and may combine rows (opaque python mapfunction)",
     ),
     "centred": (lambda lf: lf.with_columns(value - value.mean()), "`mean` combines several rows"),
     "filter on an aggregation": (lambda lf: lf.filter(value == value.max()), "`max` combines several rows"),
@@ -267,7 +267,7 @@ REFUSED = {
     ),
     "udf": (
         lambda lf: lf.with_columns(value.map_elements(abs, return_dtype=pl.Int64)),
-        "a step that Polars does not show can't be looked into, and may combine rows (anonymousfunction)",
+        "a step that Polars does not show can't be inspected, and may combine rows (anonymousfunction)",
     ),
     "category": (
         lambda lf: lf.with_columns(group.cast(pl.Categorical).to_physical()),
@@ -344,7 +344,7 @@ REFUSED_SCANS = {
         lambda folder: pl.scan_ipc(folder / "visits.arrow", row_index_name="row"),
         "a scan with a row index depends on the order",
     ),
-    "bytes": (lambda _: pl.scan_csv(b"value\n1\n"), "a step that Polars does not show can't be looked into"),
+    "bytes": (lambda _: pl.scan_csv(b"value\n1\n"), "a step that Polars does not show can't be inspected"),
     "row index": (
         lambda folder: pl.scan_parquet(folder / "visits.parquet", row_index_name="row"),
         "a scan with a row index depends on the order",
@@ -372,11 +372,11 @@ REFUSED_SCANS = {
     ),
     "python": (
         lambda _: register_io_source(lambda *_: iter([FRAME]), schema=FRAME.schema),
-        "a Python source can't be looked into",
+        "a Python source can't be inspected",
     ),
     "python that says it is pyarrow": (
         lambda _: pl.LazyFrame._scan_python_function(FRAME.schema, lambda *_: FRAME, pyarrow=True),
-        "a Python source can't be looked into",
+        "a Python source can't be inspected",
     ),
 }
 
@@ -453,7 +453,7 @@ def test_a_dataset_given_to_release_may_not_repeat_a_file(folder):
 def test_bytes_may_not_repeat(folder):
     data = (folder / "visits.parquet").read_bytes()
     for plan in (pl.scan_parquet([data, data]), pl.concat([pl.scan_parquet(data), pl.scan_parquet(data)])):
-        with pytest.raises(ValueError, match=r"known to be different|can't be looked into|a concat may hold"):
+        with pytest.raises(ValueError, match=r"known to be different|can't be inspected|a concat may hold"):
             refuse_unsafe_plan(plan)
 
 

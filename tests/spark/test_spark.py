@@ -971,7 +971,7 @@ def test_frames_that_are_not_batches_of_a_spark_session_are_refused(spark):
 
 def test_answers_need_a_place(spark, visits, tmp_path, monkeypatch):
     budget = dpp.Budget(epsilon=1)
-    with pytest.raises(ValueError, match="path must be a folder that is not there yet"):
+    with pytest.raises(ValueError, match="path must be a folder that does not exist yet"):
         dp_polars.spark.release(asking(), visits, budget=budget, path=tmp_path)
     with pytest.raises(ValueError, match="path must have none of the characters"):
         dp_polars.spark.release(asking(), visits, budget=budget, path=tmp_path / "a[1]")
