@@ -306,7 +306,7 @@ MUTANTS = [
         '"BEGIN EXCLUSIVE")',
         '"BEGIN")',
         "two processes read the same sum and both spend it",
-        "accounting/test_budgets.py faults/test_budget_faults.py -k 'busy or who_waits or overspend or eight or flock'",
+        "accounting/test_budgets.py -k waited_for_before",
     ),
     _ledger(
         "        head = head._replace(charges=number, spent=charge.running_total, last_digest=digest)\n",
@@ -323,6 +323,7 @@ MUTANTS = [
         "        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
         "        fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)\n",
         "the lock keeps nobody out",
+        "accounting/test_budgets.py -k has_it_alone",
     ),
     _locks(
         "                if os.path.samestat(os.fstat(number), name.stat()):  # else somebody removed the file meanwhile\n                    yield\n                    return\n",

@@ -280,12 +280,12 @@ MUTANTS = [
         "        counts = np.flatnonzero(codes < size)\n",
         "        counts = np.flatnonzero(codes <= size)\n",
         "rows that are no evidence are counted",
-        "queries/test_weights.py queries/test_measures.py queries/test_sums.py",
+        "queries/test_histograms.py",
     ),
     _histograms(
         "        order = np.lexsort((codes, groups))\n",
         '        order = np.argsort(codes, kind="stable")\n',
         "rows of one group are counted for another",
-        "queries/test_weights.py queries/test_sums.py",
+        "queries/test_histograms.py",
     ),
 ]
