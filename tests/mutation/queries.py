@@ -202,23 +202,26 @@ MUTANTS = [
         "        return draw if self.too_few is None else replace(draw, size=draw.size + 1)\n",
         "        return draw\n",
         "the candidate for too few can't be drawn",
+        "queries/test_weights.py::test_too_few_is_a_weight",
     ),
     _choices(
         "        return histogram.with_code(self.coding(*columns).size, int(self.too_few / self.step(*columns)))\n",
         "        return histogram.with_code(self.coding(*columns).size, int(self.too_few))\n",
         "too few is counted in steps of the weights",
+        "queries/test_weights.py::test_too_few_is_a_weight",
     ),
     # --- Weights and sums
     _codings(
         "            units = np.clip(self._units(columns[self.column], low, high), low, high)\n",
         "            units = self._units(columns[self.column], low, high)\n",
         "values beyond the bounds count in full",
-        "queries/test_sums.py queries/test_weights.py",
+        "queries/test_sums.py::test_integers_become_their_nearest_steps_exactly",
     ),
     _codings(
         "            return 2 * units - (low + high) if self.doubled else units\n",
         "            return 2 * units - low if self.doubled else units\n",
         "a mean adds up distances from the wrong middle",
+        "queries/test_sums.py::test_ties_go_to_even_and_bounds_are_kept",
     ),
     _codings(
         "            return int((self.upper - self.lower) / self.step)\n",
@@ -236,33 +239,37 @@ MUTANTS = [
         "    return missing | column.is_nan().fill_null(value=False) if column.dtype.is_float() else missing\n",
         "    return missing\n",
         "NaN is counted as a value",
-        "queries/test_measures.py queries/test_sums.py",
+        "queries/test_sums.py::test_floats_that_are_no_numbers",
     ),
     _sums(
         "        return max(abs(self.lower), abs(self.upper))\n",
         "        return self.upper - self.lower\n",
         "a sum's sensitivity is the width of its bounds",
+        "queries/test_sums.py::test_noise_is_in_the_unit_of_what_it_is_added_to",
     ),
     _measures(
         '    return largest if relation == "add_or_remove_one" else 2 * largest\n',
         "    return largest\n",
         "a replacement is charged as one row",
+        "privacy/test_numbers.py::test_nor_does_a_replacement",
     ),
     _measures(
         "    clamped: Ints = np.clip(totals, -LARGEST_VALUE, LARGEST_VALUE)\n",
         "    clamped: Ints = totals\n",
         "a huge total overflows",
+        "queries/test_measures.py::test_totals_are_clamped_to_62_bits",
     ),
     _measures(
         "    return add_noise(clamped, noise_of(claim, len(totals)))\n",
         "    return add_noise(clamped, np.repeat(noise_of(claim, 1), len(totals)))\n",
         "all groups have the same noise",
-        "statistical/test_number_draws.py",
+        "statistical/test_number_draws.py::test_expressions_have_the_exact_law",
     ),
     _measures(
         "        numbers, bound = noisy(totals[0], self.claim), noise_bound(self.claim, BETA)\n",
         "        numbers, bound = noisy(totals[0], self.claim), noise_bound(self.claim, 2 * BETA)\n",
         "a 95 % range holds 90 %",
+        "queries/test_measures.py::test_ranges_cover_the_true_number_as_often_as_they_say",
     ),
     _measures(
         "    total[histogram.sizes > 0] = histogram.weights\n",
@@ -270,11 +277,17 @@ MUTANTS = [
         "a group gets the number of another",
         "queries/test_measures.py::test_groups_without_rows_stand_between_the_others",
     ),
-    _sums("draws=2)", "draws=1)", "a mean is charged once for its two draws"),
+    _sums(
+        "draws=2)",
+        "draws=1)",
+        "a mean is charged once for its two draws",
+        "privacy/test_numbers.py::test_no_person_changes_a_number_by_more_than_the_loss_pays_for",
+    ),
     _units(
         "    if not max(Fraction(units.largest), (units.upper - units.lower) / units.step) <= _MOST_UNITS:\n",
         "    if not Fraction(units.largest) <= 2**62:\n",
         "sums overflow",
+        "queries/test_sums.py::test_arguments",
     ),
     _histograms(
         "        counts = np.flatnonzero(codes < size)\n",
