@@ -733,6 +733,32 @@ def test_a_copied_descriptor_does_not_keep_the_lock(tmp_path, monkeypatch):
         os.close(copied)
 
 
+def test_who_has_the_lock_has_it_alone(tmp_path):
+    path = tmp_path / "ledger.db"
+    Budget(epsilon=1, path=path)
+    number = os.open(f"{path}-lock", os.O_RDONLY)
+    with locks.held(path, locks.deadline_from_now()):
+        for kind in (fcntl.LOCK_SH, fcntl.LOCK_EX):
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(number, kind | fcntl.LOCK_NB)
+    fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(number)
+
+
+def test_a_program_that_reads_the_ledger_is_waited_for_before_anything_is_charged(tmp_path, monkeypatch):
+    """All of SQLite's locks are there before the sum is read: a commit that waits could be half done."""
+    path = tmp_path / "ledger.db"
+    budget = Budget(epsilon=1, path=path)
+    monkeypatch.setattr(locks, "_BUSY_SECONDS", 0.05)
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM charges").fetchone() == (0,)
+        with pytest.raises(TimeoutError, match="was busy"):
+            pay(budget, claim(epsilon=0.1))
+        reader.execute("COMMIT")
+    assert budget.spent == 0
+
+
 def test_a_lock_whose_file_was_removed_while_one_waited_is_taken_anew(tmp_path, monkeypatch):
     one = Budget(epsilon=1, path=tmp_path / "ledger.db")
     beside, flock, held = tmp_path / "ledger.db-lock", fcntl.flock, []

@@ -978,6 +978,15 @@ def test_a_literal_that_looks_like_a_step_is_a_literal():
     assert pl.DataFrame({"s": [text]}).select(gate(pl.col("s") == text)).item()
 
 
+@pytest.mark.parametrize(("kind", "name", "text"), [("function", "abs", "i.abs()"), ("operator", "+", "i + 1")])
+def test_what_is_on_no_list_is_refused(kind, name, text, monkeypatch):
+    """Whatever a later Polars adds: here a step that the lists know is struck off."""
+    gate(build(text))
+    monkeypatch.setitem(listed.TAKEN, kind, listed.TAKEN[kind] - {name})
+    with pytest.raises(ValueError, match="is not known to look at its own row alone"):
+        gate(build(text))
+
+
 def test_what_is_no_expression_is_refused():
     for value in ("i", 3, None, pl.Series([1])):
         with pytest.raises(TypeError, match=r"^filter: a step must be a Polars expression, got \w+\.$"):
