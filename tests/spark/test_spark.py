@@ -470,8 +470,7 @@ def test_answers_follow_the_exact_law(spark, few_tasks):
             .group_by({"g": range(groups)})
             .agg(
                 mode=dpp.mode("value", range(4), epsilon=Fraction(3, 4) * factor),
-                # The rate goes with the root of rho.
-                median=dpp.median("value", range(4), rho=Fraction(1, 2) * factor**2),
+                median=dpp.median("value", range(4), epsilon=2 * factor, mechanism="exponential"),
             )
         )
         drawn[factor] = to_polars(dp_polars.spark.release(query, rows))
