@@ -1,0 +1,164 @@
+"""From rows to a histogram, as one SELECT: the duties of an engine (`_engines/contract.py`).
+
+Which of a person's rows count is decided by a hash of what that person's own rows say and of a secret that is drawn for
+each release. The bounds hold for every secret and every hash: only how evenly rows are chosen rests on them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dp_polars._mechanisms.noise import LARGEST_VALUE
+from dp_polars._queries.codings import CategoryCoding
+from dp_polars.sql._arithmetic import code, integer, is_evidence, weight
+from dp_polars.sql._dialects import cast, constant, ibis
+from dp_polars.sql._tables import check_texts, comparable, public_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dp_polars._engines.contract import Tally, Work
+    from dp_polars.sql._dialects import Dialect, Table, Value
+
+
+def histogram(table: Table, work: Work, alike: Sequence[Tally], secret: str, dialect: Dialect) -> Table:
+    """Return the columns `group`, `code`, `count` (rows or people) and `weight0`, `weight1`, …, all integers of 64 bits.
+
+    The tallies differ in their weights alone: they keep the same rows, so one SELECT answers all of them. A pair of a
+    group and a code may come in several rows, which add up. Sums of weights are exact and then clamped to
+    ±LARGEST_VALUE, which is what their noise is added to.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the engine is not known to give the codes or weights of every row.
+    """
+    tally = alike[0]
+    rows = _evidence(table, work, alike, dialect)
+    weights = [name for name in rows.columns if name.startswith("weight")]
+    places = [name for name in rows.columns if name in ("code", "value")]
+    keys = [name for name in rows.columns if name.startswith("k")]
+    if tally.kept.everything and dialect.counts_first:
+        # The native query itself first; everything after it sees only its result.
+        rows = _counted(rows, [*keys, *places], weights, people=tally.people)
+        return _looked_up(rows, table, work, tally, dialect)
+    rows = _looked_up(rows, table, work, tally, dialect)
+    if tally.kept.everything:
+        return _counted(rows, ["group", "code"], weights, people=tally.people)
+    rows = _bounded(rows, tally, weights, secret, dialect)
+    return _counted(rows, ["group", "code"], weights)
+
+
+def _evidence(table: Table, work: Work, alike: Sequence[Tally], dialect: Dialect) -> Table:
+    """Return rows with a person and a value as `person`, `k0`, `k1`, …, `code` or `value`, and weights.
+
+    Nothing of this raises for a value, so it does not matter when the engine leaves rows out.
+    """
+    tally = alike[0]
+    chosen = {}
+    needed = []
+    if work.privacy_unit is not None:
+        unit = table[work.privacy_unit]
+        needed.append(is_evidence(unit, dialect))
+        if tally.by_person:
+            chosen["person"] = _person(unit, dialect)
+    if work.keys is not None:
+        for i, name in enumerate(work.keys.columns):
+            chosen[f"k{i}"] = comparable(table[name], table.schema()[name], dialect)
+    columns = [table[column.meta.root_names()[0]] for column in tally.columns]
+    needed += [is_evidence(column, dialect) for column in columns]
+    first = (columns[0], tally.types[0]) if columns else (None, None)
+    found = code(tally.coding, *first, dialect)
+    if found is not None:
+        chosen["code"] = found
+    elif isinstance(tally.coding, CategoryCoding) and columns:
+        chosen["value"] = comparable(columns[0], columns[0].type(), dialect)
+    else:
+        msg = "candidates must be a list or a grid."
+        raise TypeError(msg)
+    for number, own in enumerate(alike):
+        if own.weighing is not None:
+            if len(columns) != 1:
+                msg = "rows must be added up by one column of numbers."
+                raise TypeError(msg)
+            chosen[f"weight{number}"] = weight(own.weighing, columns[0], own.types[0], dialect)
+    return (table.filter(needed) if needed else table).select(**chosen)
+
+
+def _person(unit: Value, dialect: Dialect) -> Value:
+    kind = unit.type()
+    if kind.is_string():
+        return dialect.binary(unit)
+    if kind.is_floating():  # -0.0 is 0.0, in hashes too
+        zero = constant("0", kind)
+        return ibis.ifelse(unit == zero, zero, unit)
+    return unit
+
+
+def _looked_up(rows: Table, table: Table, work: Work, tally: Tally, dialect: Dialect) -> Table:
+    """Put the number of the group in the place of its keys, and the candidate's code in the place of a value.
+
+    Rows of other keys, and of values that are no candidates, are left out.
+    """
+    if work.keys is None:
+        rows = rows.mutate(group=integer(0))
+    else:
+        names = work.keys.columns
+        for key in work.keys.get_columns():
+            check_texts(key)
+        listed = public_table(work.keys.get_columns(), [table.schema()[name] for name in names], dialect)
+        own = [f"k{i}" for i in range(len(names))]
+        rows = rows.inner_join(listed, [rows[f"k{i}"] == listed[f"p{i}"] for i in range(len(names))])
+        rows = rows.rename(group="number").drop(*own, *(f"p{i}" for i in range(len(names))))
+    if isinstance(tally.coding, CategoryCoding):
+        values = tally.coding.values
+        check_texts(values)
+        kind = table.schema()[tally.columns[0].meta.root_names()[0]]
+        listed = public_table([values], [kind], dialect)
+        rows = rows.inner_join(listed, [rows["value"] == listed["p0"]])
+        rows = rows.rename(code="number").drop("value", "p0")
+    return rows
+
+
+def _counted(rows: Table, by: Sequence[str], weights: Sequence[str], *, people: bool = False) -> Table:
+    """Return each of the groups that there are, with the number of its rows, or people, and the sums of weights."""
+    count = cast(rows["person"].nunique() if people else rows.count(), "int64")
+    # Sums are wider than 64 bits in both engines.
+    ends = integer(-LARGEST_VALUE), integer(LARGEST_VALUE)
+    sums = {
+        name: cast(ibis.greatest(ends[0], ibis.least(rows[name].sum(), ends[1])), "int64") for name in weights
+    }
+    return rows.group_by(list(by)).aggregate(count=count, **sums)
+
+
+def _bounded(rows: Table, tally: Tally, weights: Sequence[str], secret: str, dialect: Dialect) -> Table:
+    """Keep random rows of each person, within all bounds; where people count, equal rows of a person are one."""
+    kept, says = tally.kept, ["group", "code", *weights]
+    if tally.people:
+        rows = rows.select("person", *says).distinct()
+    elif (kept.rows, kept.rows_per_group) != (None, None):
+        # Equal rows of a person are told apart by a number. Which gets which does not matter: they say the same.
+        rows = rows.mutate(copy=ibis.row_number().over(group_by=["person", *says]))
+        says.append("copy")
+    if kept.groups is not None:
+        # The group itself breaks ties of the hash: a tie can't let a person keep more.
+        order = [dialect.order(_words(rows, secret, 0, ["group"])), "group"]
+        rank = ibis.dense_rank().over(group_by="person", order_by=order)
+        rows = rows.mutate(rank=rank).filter(lambda ranked: ranked["rank"] < kept.groups).drop("rank")
+    for most, owner, stage in [(kept.rows_per_group, ["person", "group"], 1), (kept.rows, ["person"], 2)]:
+        if most is not None:
+            order = [dialect.order(_words(rows, secret, stage, says)), *says]
+            rank = ibis.row_number().over(group_by=owner, order_by=order)
+            rows = rows.mutate(rank=rank).filter(lambda ranked, most=most: ranked["rank"] < most).drop("rank")
+    return rows
+
+
+def _words(rows: Table, secret: str, stage: int, says: Sequence[str]) -> Value:
+    """Return a text of the secret, the person and what a row says: a person's rows have different ones.
+
+    Integers come before the person, whose text may hold anything.
+    """
+    text = ibis.literal(f"{secret}:{stage}:")
+    for name in says:
+        text = text + cast(rows[name], "string") + ibis.literal(":")
+    return text + cast(rows["person"], "string")
