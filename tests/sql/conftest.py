@@ -7,11 +7,13 @@ import shutil
 import socket
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.sql.tools import REQUIRED
+from tests.sql.tools import NUMBERS, REQUIRED, to_duckdb, to_postgres
 
 _WAYS = ["/usr/lib/postgresql", "/usr/local/pgsql", "/opt/homebrew/opt"]
 
@@ -52,11 +54,20 @@ class Server:
     def stop(self):
         self.run("pg_ctl", "-D", f"{self.folder}/data", "-m", "immediate", "stop")
 
-    def connect(self, user, database="clinic"):
+    def sql(self, database, *statements):
+        import psycopg
+
+        with psycopg.connect(
+            host=str(self.folder), port=self.port, user="owner", dbname=database, autocommit=True
+        ) as con:
+            for statement in statements:
+                con.execute(statement)
+
+    def connect(self, user):
         """A connection of Ibis."""
         import ibis
 
-        return ibis.postgres.connect(host=str(self.folder), port=self.port, user=user, database=database)
+        return ibis.postgres.connect(host=str(self.folder), port=self.port, user=user, database="clinic")
 
 
 def free_port():
@@ -74,16 +85,17 @@ def server():
     with tempfile.TemporaryDirectory(prefix="pg-") as name:
         running = Server(Path(name))
         try:
-            with running.connect("owner", "postgres") as con:
-                con.raw_sql("CREATE DATABASE clinic")
-            with running.connect("owner") as con:
-                # A user who may read, and nothing else: no tables, not even temporary ones.
-                con.raw_sql("CREATE ROLE reader LOGIN")
-                con.raw_sql("REVOKE ALL ON DATABASE clinic FROM PUBLIC")
-                con.raw_sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-                con.raw_sql("GRANT CONNECT ON DATABASE clinic TO reader")
-                con.raw_sql("ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO reader")
-                con.raw_sql("ALTER ROLE reader SET default_transaction_read_only = on")
+            running.sql("postgres", "CREATE DATABASE clinic")
+            # A user who may read, and nothing else: no tables, not even temporary ones.
+            running.sql(
+                "clinic",
+                "CREATE ROLE reader LOGIN",
+                "ALTER ROLE reader SET default_transaction_read_only = on",
+                "REVOKE ALL ON DATABASE clinic FROM PUBLIC",
+                "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
+                "GRANT CONNECT ON DATABASE clinic TO reader",
+                "ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO reader",
+            )
             yield running
         finally:
             running.stop()
@@ -103,3 +115,31 @@ def reader(server, owner):
     con = server.connect("reader")
     yield con
     con.disconnect()
+
+
+@pytest.fixture(params=["duckdb", "postgres"])
+def engine(request):
+    """The name of an engine, and what makes a table there of a frame."""
+    import ibis
+
+    if request.param == "duckdb":
+        con = ibis.duckdb.connect()
+        yield Made("duckdb", con, con, lambda frame: to_duckdb(con, frame))
+        con.disconnect()
+    else:
+        owner, reader = request.getfixturevalue("owner"), request.getfixturevalue("reader")
+        yield Made("postgres", owner, reader, lambda frame: to_postgres(owner, reader, frame))
+
+
+@dataclass(frozen=True)
+class Made:
+    name: str
+    owner: Any  # who makes tables
+    reader: Any  # who may only read
+    table: Any
+
+    def view(self, sql):
+        """A view of an owner, seen by a reader."""
+        name = f"view{next(NUMBERS)}"
+        self.owner.raw_sql(f"CREATE VIEW {name} AS {sql}")
+        return self.reader.table(name)

@@ -8,7 +8,11 @@ import os
 import polars as pl
 import pytest
 
+from dp_polars._engines.polars_engine import PolarsEngine
+from dp_polars._frames.query import only_counted
+from dp_polars._frames.release import bind
 from tests.registry import COLUMNS, UNITS
+from tests.tallies import as_frame
 
 # Set where nothing may be skipped.
 REQUIRED = bool(os.environ.get("REQUIRE_POSTGRES"))
@@ -53,7 +57,7 @@ MARKS = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:.*future.infer_string.*"),
 ]
-_NUMBERS = itertools.count()
+NUMBERS = itertools.count()
 
 
 def need_ibis():
@@ -76,7 +80,7 @@ def declared(frame, names):
 
 def to_duckdb(con, frame):
     """A table of DuckDB with the rows of a frame."""
-    name = f"rows{next(_NUMBERS)}"
+    name = f"rows{next(NUMBERS)}"
     con.raw_sql(f"CREATE TABLE {name} ({declared(frame, {**DUCKDB, **MORE_OF_DUCKDB})})")
     if frame.schema.get("p") == pl.Int128:  # which Arrow has not
         con.con.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * frame.width)})", frame.rows())
@@ -89,10 +93,22 @@ def to_duckdb(con, frame):
 
 def to_postgres(owner, reader, frame):
     """A table of Postgres with the rows of a frame, for someone who may only read."""
-    name = f"rows{next(_NUMBERS)}"
+    name = f"rows{next(NUMBERS)}"
     with owner.begin() as cursor:
         cursor.execute(f"CREATE TABLE {name} ({declared(frame, {**POSTGRES, **MORE_OF_POSTGRES})})")
         with cursor.copy(f"COPY {name} FROM STDIN") as copy:
             for row in frame.rows():
                 copy.write_row(row)
     return reader.table(name)
+
+
+def histograms_of(frame, table, query):
+    """The histograms of all outputs, by Polars and by the engine of a table."""
+    from dp_polars.sql import SqlEngine
+
+    by_polars = PolarsEngine(frame.lazy(), frame.lazy)
+    in_sql = SqlEngine(table, only_counted(query))
+    works = [bind(query, each) for each in (by_polars, in_sql)]
+    both = [each.histograms(work) for each, work in zip((by_polars, in_sql), works, strict=True)]
+    for output in works[0].outputs:
+        yield output.name, *([as_frame(own[tally]) for tally in output.tallies] for own in both)
