@@ -14,7 +14,7 @@ from dp_polars._numeric.extras import require
 from dp_polars._queries.histograms import Histogram
 from dp_polars.sql._column_types import check_types, must_have, schema_of
 from dp_polars.sql._counting import histogram
-from dp_polars.sql._dialects import TESTED, unknown
+from dp_polars.sql._dialects import TESTED, Statement, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -125,7 +125,7 @@ class SqlEngine(LocalEngine):
             raise ValueError(msg)
         self._dialect = TESTED.get(name) or unknown(name)
         self._only_counted = only_counted
-        self._statements: list[tuple[list[int], str, list[str]]] = []
+        self._statements: list[tuple[list[int], Statement]] = []
 
     def schema(self, columns: Collection[str]) -> pl.Schema:
         """Return the Polars types of these columns."""
@@ -147,30 +147,30 @@ class SqlEngine(LocalEngine):
             secret = secrets.token_hex(_SECRET_BYTES)
             self._statements = [self._statement(work, own, secret) for own in alike(work.tallies)]
 
-    def _statement(self, work: Work, own: list[int], secret: str) -> tuple[list[int], str, list[str]]:
-        """Return the SELECT that answers tallies that are alike, and its columns."""
+    def _statement(self, work: Work, own: list[int], secret: str) -> tuple[list[int], Statement]:
+        """Return the SELECT that answers tallies that are alike."""
         try:
             counted = histogram(self._table, work, [work.tallies[n] for n in own], secret, self._dialect)
+            statement = Statement.of(self._backend, counted)
         except (TypeError, ValueError) as error:
             asked = [output.name for output in work.outputs if own[0] in output.tallies]
             msg = f"Output {asked[0]!r}: {error}"
             raise type(error)(msg) from None
-        sql = self._backend.compile(counted, limit=None)
         try:
-            self._dialect.prepare(self._backend, sql)
+            self._dialect.prepare(self._backend, statement.sql)
         except Exception as error:
             # Its own words quote the statement, and so the secret.
             msg = f"{self._dialect.name} must know all that a release needs, got {type(error).__name__}."
             raise TypeError(msg) from None
-        return own, sql, list(counted.columns)
+        return own, statement
 
     def histograms(self, work: Work) -> list[Histogram]:
         """Run what `check` has written, once."""
         statements, self._statements = self._statements, []
         found: dict[int, Histogram] = {}
         with _quietly():
-            for own, sql, columns in statements:
-                cells = self._dialect.fetch(self._backend, sql, columns)
+            for own, statement in statements:
+                cells = self._dialect.fetch(self._backend, statement)
                 for place, number in enumerate(own):
                     weights = cells["count" if work.tallies[number].weighing is None else f"weight{place}"]
                     found[number] = Histogram.of_pairs(cells["group"], cells["code"], weights, work.groups)

@@ -12,7 +12,7 @@ from dp_polars._mechanisms.noise import LARGEST_VALUE
 from dp_polars._queries.codings import CategoryCoding
 from dp_polars.sql._arithmetic import code, integer, is_evidence, weight
 from dp_polars.sql._dialects import cast, constant, ibis
-from dp_polars.sql._tables import check_texts, comparable, public_table
+from dp_polars.sql._tables import check_public, comparable, public_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,14 +105,14 @@ def _looked_up(rows: Table, table: Table, work: Work, tally: Tally, dialect: Dia
     else:
         names = work.keys.columns
         for key in work.keys.get_columns():
-            check_texts(key)
+            check_public(key)
         listed = public_table(work.keys.get_columns(), [table.schema()[name] for name in names], dialect)
         own = [f"k{i}" for i in range(len(names))]
         rows = rows.inner_join(listed, [rows[f"k{i}"] == listed[f"p{i}"] for i in range(len(names))])
         rows = rows.rename(group="number").drop(*own, *(f"p{i}" for i in range(len(names))))
     if isinstance(tally.coding, CategoryCoding):
         values = tally.coding.values
-        check_texts(values)
+        check_public(values)
         kind = table.schema()[tally.columns[0].meta.root_names()[0]]
         listed = public_table([values], [kind], dialect)
         rows = rows.inner_join(listed, [rows["value"] == listed["p0"]])

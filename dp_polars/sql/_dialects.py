@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ibis: Any = require("ibis", extra="sql")
+_errors: Any = require("ibis.common.exceptions", extra="sql")
 _ops: Any = require("ibis.expr.operations", extra="sql")
 _builtin = ibis.udf.scalar.builtin
 
@@ -60,6 +61,29 @@ def _md5(text: str) -> str: ...  # type: ignore[empty-body]
 
 
 @dataclass(frozen=True)
+class Statement:
+    """A SELECT of integers: as Ibis has it, and as it is sent."""
+
+    table: Table
+    sql: str
+
+    @classmethod
+    def of(cls, backend: Backend, table: Table) -> Statement:
+        """Return what Ibis makes of a table expression; a TypeError where the engine has no words for it."""
+        try:
+            return cls(table, backend.compile(table, limit=None))
+        except _errors.IbisError as error:
+            msg = f"{backend.name} must know all that a release needs, got: {error}"
+            raise TypeError(msg) from None
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The names of what is selected."""
+        columns: Sequence[str] = self.table.columns
+        return columns
+
+
+@dataclass(frozen=True)
 class Dialect:
     """The ways of one engine.
 
@@ -87,7 +111,7 @@ class Dialect:
     order
         Text -> what puts rows in a random order: a hash.
     fetch
-        Connection, SELECT, its columns -> what it gives, int64 each.
+        Connection, statement -> what it gives, int64 each.
     counts_first
         Whether rows are counted by key before their keys are looked up, rather than after. Affects only speed.
     nan_in_decimals
@@ -103,7 +127,7 @@ class Dialect:
     divide: Callable[[Value, Value], Value]
     binary: Callable[[Value], Value]
     order: Callable[[Value], Value]
-    fetch: Callable[[Backend, str, Sequence[str]], dict[str, NDArray[np.int64]]]
+    fetch: Callable[[Backend, Statement], dict[str, NDArray[np.int64]]]
     counts_first: bool = False
     nan_in_decimals: bool = False
 
@@ -117,9 +141,9 @@ def _prepare_duckdb(backend: Backend, sql: str) -> None:
     backend.raw_sql(f"DESCRIBE {sql}").fetchall()
 
 
-def _fetch_duckdb(backend: Backend, sql: str, columns: Sequence[str]) -> dict[str, NDArray[np.int64]]:
-    found = backend.raw_sql(sql).fetchnumpy()
-    return {name: found[name] for name in columns}
+def _fetch_duckdb(backend: Backend, statement: Statement) -> dict[str, NDArray[np.int64]]:
+    found = backend.raw_sql(statement.sql).fetchnumpy()
+    return {name: found[name] for name in statement.columns}
 
 
 def _describe_postgres(backend: Backend, table: Table, columns: Collection[str]) -> dict[str, str]:
@@ -159,17 +183,17 @@ def _prepare_postgres(backend: Backend, sql: str) -> None:
         cursor.execute(f"DEALLOCATE {name}")
 
 
-def _fetch_postgres(backend: Backend, sql: str, columns: Sequence[str]) -> dict[str, NDArray[np.int64]]:
+def _fetch_postgres(backend: Backend, statement: Statement) -> dict[str, NDArray[np.int64]]:
     # Not by Ibis' batches: for a cursor Postgres uses one process only.
     with backend.begin() as cursor:
-        rows = cursor.execute(sql).fetchall()
-    found = np.array(rows, np.int64).reshape(len(rows), len(columns)).T
-    return dict(zip(columns, found, strict=True))
+        rows = cursor.execute(statement.sql).fetchall()
+    found = np.array(rows, np.int64).reshape(len(rows), len(statement.columns)).T
+    return dict(zip(statement.columns, found, strict=True))
 
 
-def _fetch(backend: Backend, sql: str, columns: Sequence[str]) -> dict[str, NDArray[np.int64]]:
-    found = backend.sql(sql).to_pyarrow(limit=None)
-    return {name: found[name].to_numpy().astype(np.int64) for name in columns}
+def _fetch(backend: Backend, statement: Statement) -> dict[str, NDArray[np.int64]]:
+    found = backend.to_pyarrow(statement.table, limit=None)
+    return {name: found[name].to_numpy().astype(np.int64) for name in statement.columns}
 
 
 def _types(**families: str) -> dict[str, str]:

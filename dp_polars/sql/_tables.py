@@ -29,7 +29,7 @@ def public_table(columns: Sequence[pl.Series], types: Sequence[Value], dialect: 
     types
         What they are in the database, for Ibis.
     """
-    texts = [column.cast(pl.String) for column in columns]
+    texts = [_text(column) for column in columns]
     between, after = _unused(texts)
     numbers = pl.Series("number", range(len(columns[0]))).cast(pl.String)
     parts = [numbers, *(text.alias(f"p{i}") for i, text in enumerate(texts))]
@@ -47,14 +47,24 @@ def comparable(value: Value, kind: Value, dialect: Dialect) -> Value:
     return value if value.type() == kind else value.cast(kind)
 
 
-def check_texts(values: pl.Series) -> None:
-    """Refuse what the engine can't be told."""
+def check_public(values: pl.Series) -> None:
+    """Refuse what the engine can't be told, or would round."""
     if values.dtype == pl.String and values.str.contains("\0", literal=True).any():
         msg = "public texts must not hold the character NUL: databases take none."
         raise ValueError(msg)
     if isinstance(values.dtype, (pl.Date, pl.Datetime)) and not values.dt.year().is_between(1, 9999).all():
         msg = "public times must lie in the years 1 to 9999."
         raise ValueError(msg)
+    if values.dtype == pl.Time and (values.to_physical() % 1000 != 0).any():
+        msg = "public times must be whole microseconds."
+        raise ValueError(msg)
+
+
+def _text(values: pl.Series) -> pl.Series:
+    """Return values as texts that every engine reads, in full: Polars' own cast cuts a time's microseconds."""
+    if isinstance(values.dtype, pl.Datetime):
+        return values.dt.strftime("%Y-%m-%d %H:%M:%S%.6f")
+    return values.dt.strftime("%H:%M:%S%.6f") if values.dtype == pl.Time else values.cast(pl.String)
 
 
 def _unused(texts: Sequence[pl.Series]) -> tuple[str, str]:

@@ -138,6 +138,11 @@ class Made:
     reader: Any  # who may only read
     table: Any
 
+    def tables(self):
+        """Everything in all schemas that has columns."""
+        found = self.owner.raw_sql("SELECT table_schema, table_name FROM information_schema.tables").fetchall()
+        return sorted(found)
+
     def view(self, sql):
         """A view of an owner, seen by a reader."""
         name = f"view{next(NUMBERS)}"

@@ -142,7 +142,7 @@ def test_small_integers_leave_no_small_type(engine):
             low, high = pl.select(low).item(), pl.select(high).item()
             values = [low, low + 1, -1, 0, 1, high - 1, high, None]
             candidates = [dpp.grid(low, high, step=high - low), dpp.grid(low, high, step=0.25), range(-100, 101)]
-            asked = medians(*candidates, [low, high]) | sums((0, 84, 84), (low // 2 + 1, high // 2, 1), (-(2**29), 2**29, 1))
+            asked = medians(*candidates, [low, high]) | sums((0, 84, 84), (low // 4 + 1, high // 4, 1), (-(2**29), 2**29, 1))
             agree(engine, rows(values, dtype), **asked)
 
 
