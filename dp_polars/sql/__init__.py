@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _ibis: Any = require("ibis", extra="sql")
 
-_SECRET_BYTES = 16
+_SECRET_BITS = 64
 
 
 def release(
@@ -79,8 +79,8 @@ def release(
 
     Notes
     -----
-    Which of a person's rows count is decided by a hash (MD5) of them and of 128 random bits of this release, which are
-    part of the statement. The bounds hold whatever these bits are.
+    Which of a person's rows count is decided by the engine's own hashes of them and of 64 random bits of this release,
+    which are part of the statement. The bounds hold whatever these bits are.
 
     Examples
     --------
@@ -144,10 +144,10 @@ class SqlEngine(LocalEngine):
             self._backend._run_pre_execute_hooks(self._table)  # what Ibis itself holds as tables
             found = dialect.describe(self._backend, self._table, list(dict.fromkeys(names)))
             check_types(dialect, self._table, found, work.privacy_unit)
-            secret = secrets.token_hex(_SECRET_BYTES)
+            secret = secrets.randbits(_SECRET_BITS)
             self._statements = [self._statement(work, own, secret) for own in alike(work.tallies)]
 
-    def _statement(self, work: Work, own: list[int], secret: str) -> tuple[list[int], Statement]:
+    def _statement(self, work: Work, own: list[int], secret: int) -> tuple[list[int], Statement]:
         """Return the SELECT that answers tallies that are alike."""
         try:
             counted = histogram(self._table, work, [work.tallies[n] for n in own], secret, self._dialect)

@@ -1,7 +1,7 @@
 """From rows to a histogram, as one SELECT: the duties of an engine (`_engines/contract.py`).
 
-Which of a person's rows count is decided by a hash of what that person's own rows say and of a secret that is drawn for
-each release. The bounds hold for every secret and every hash: only how evenly rows are chosen rests on them.
+Which of a person's rows count is decided by a hash of who that is, of what the rows say, and of a secret that is drawn
+for each release. The bounds hold for every secret and every hash: only how evenly rows are chosen rests on them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dp_polars.sql._dialects import Dialect, Table, Value
 
 
-def histogram(table: Table, work: Work, alike: Sequence[Tally], secret: str, dialect: Dialect) -> Table:
+def histogram(table: Table, work: Work, alike: Sequence[Tally], secret: int, dialect: Dialect) -> Table:
     """Return the columns `group`, `code`, `count` (rows or people) and `weight0`, `weight1`, …, all integers of 64 bits.
 
     The tallies differ in their weights alone: they keep the same rows, so one SELECT answers all of them. A pair of a
@@ -131,34 +131,29 @@ def _counted(rows: Table, by: Sequence[str], weights: Sequence[str], *, people: 
     return rows.group_by(list(by)).aggregate(count=count, **sums)
 
 
-def _bounded(rows: Table, tally: Tally, weights: Sequence[str], secret: str, dialect: Dialect) -> Table:
+def _bounded(rows: Table, tally: Tally, weights: Sequence[str], secret: int, dialect: Dialect) -> Table:
     """Keep random rows of each person, within all bounds; where people count, equal rows of a person are one."""
     kept, says = tally.kept, ["group", "code", *weights]
-    if tally.people:
-        rows = rows.select("person", *says).distinct()
-    elif (kept.rows, kept.rows_per_group) != (None, None):
+
+    def ranked(rows: Table, rank: Value, owner: Sequence[str], by: Sequence[str], most: int | None, stage: int) -> Table:
+        """Keep the first `most` of each owner in a random order; what ties their hashes, `by` unties."""
+        if most is None:
+            return rows
+        place = dialect.order(rows["person"], [rows[name] for name in by], secret ^ stage)
+        ordered = rows.mutate(rank=rank.over(group_by=list(owner), order_by=[place, *by]))
+        return ordered.filter(ordered["rank"] < most).drop("rank")
+
+    if tally.people and dialect.collects and kept.groups is not None:
+        own = rows.group_by("person", "group").aggregate(codes=rows["code"].collect(distinct=True))
+        own = ranked(own, ibis.row_number(), ["person"], ["group"], kept.groups, 0)
+        rows = own.select("person", "group", code=own["codes"].unnest())
+    else:
+        if tally.people:
+            rows = rows.select("person", *says).distinct()
+        rows = ranked(rows, ibis.dense_rank(), ["person"], ["group"], kept.groups, 0)
+    if not tally.people and (kept.rows, kept.rows_per_group) != (None, None):
         # Equal rows of a person are told apart by a number. Which gets which does not matter: they say the same.
         rows = rows.mutate(copy=ibis.row_number().over(group_by=["person", *says]))
         says.append("copy")
-    if kept.groups is not None:
-        # The group itself breaks ties of the hash: a tie can't let a person keep more.
-        order = [dialect.order(_words(rows, secret, 0, ["group"])), "group"]
-        rank = ibis.dense_rank().over(group_by="person", order_by=order)
-        rows = rows.mutate(rank=rank).filter(lambda ranked: ranked["rank"] < kept.groups).drop("rank")
-    for most, owner, stage in [(kept.rows_per_group, ["person", "group"], 1), (kept.rows, ["person"], 2)]:
-        if most is not None:
-            order = [dialect.order(_words(rows, secret, stage, says)), *says]
-            rank = ibis.row_number().over(group_by=owner, order_by=order)
-            rows = rows.mutate(rank=rank).filter(lambda ranked, most=most: ranked["rank"] < most).drop("rank")
-    return rows
-
-
-def _words(rows: Table, secret: str, stage: int, says: Sequence[str]) -> Value:
-    """Return a text of the secret, the person and what a row says: a person's rows have different ones.
-
-    Integers come before the person, whose text may hold anything.
-    """
-    text = ibis.literal(f"{secret}:{stage}:")
-    for name in says:
-        text = text + cast(rows[name], "string") + ibis.literal(":")
-    return text + cast(rows["person"], "string")
+    rows = ranked(rows, ibis.row_number(), ["person", "group"], says, kept.rows_per_group, 1)
+    return ranked(rows, ibis.row_number(), ["person"], says, kept.rows, 2)

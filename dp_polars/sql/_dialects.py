@@ -44,20 +44,51 @@ def constant(number: int | float | str, dtype: Value) -> Value:
     return ibis.literal(number if isinstance(number, str) else repr(number)).cast(dtype)
 
 
-@_builtin(name="divide")
-def _divide(number: int, by: int) -> int: ...  # type: ignore[empty-body]
+@_builtin(name="divide", signature=(("int64", "int64"), "int64"))
+def _divide(number: Value, by: Value) -> Value: ...
 
 
-@_builtin(name="int8div")
-def _int8div(number: int, by: int) -> int: ...  # type: ignore[empty-body]
+@_builtin(name="encode", signature=(("string",), "binary"))
+def _encode(text: Value) -> Value: ...
 
 
-@_builtin(name="encode")
-def _encode(text: str) -> bytes: ...  # type: ignore[empty-body]
+@_builtin(name="hash", signature=((None,), "uint64"))
+def _hash(value: Value) -> Value: ...
 
 
-@_builtin(name="md5")
-def _md5(text: str) -> str: ...  # type: ignore[empty-body]
+@_builtin(name="xor", signature=(("uint64", "uint64"), "uint64"))
+def _xor(one: Value, other: Value) -> Value: ...
+
+
+@_builtin(name="int8div", signature=(("int64", "int64"), "int64"))
+def _int8div(number: Value, by: Value) -> Value: ...
+
+
+@_builtin(name="hashtextextended", signature=(("string", "int64"), "int64"))
+def _hash_text(text: Value, seed: Value) -> Value: ...
+
+
+def _order_duckdb(person: Value, says: Sequence[Value], secret: int) -> Value:
+    place = _hash(_xor(_hash(person), constant(secret, "uint64")))
+    for value in says:
+        place = _hash(_xor(place, _hash(value)))
+    return place
+
+
+def _order_postgres(person: Value, says: Sequence[Value], secret: int) -> Value:
+    # Texts, since Postgres folds an integer of 64 bits into 32 before it hashes that.
+    place = _hash_text(cast(person, "string"), constant(secret - 2**63, "int64"))
+    for value in says:
+        place = _hash_text(cast(value, "string"), place)
+    return place
+
+
+def _order(person: Value, says: Sequence[Value], secret: int) -> Value:
+    # Integers come before the person, whose text may hold anything: a person's rows have different texts.
+    text = ibis.literal(f"{secret}:")
+    for value in says:
+        text = text + cast(value, "string") + ibis.literal(":")
+    return (text + cast(person, "string")).hexdigest("md5")
 
 
 @dataclass(frozen=True)
@@ -109,11 +140,14 @@ class Dialect:
     binary
         Text -> what is equal only where the text is, byte by byte.
     order
-        Text -> what puts rows in a random order: a hash.
+        Person, integers, a secret of 64 bits -> what puts a person's rows in a random order: hashes of each, one after
+        the other, so that no order is left of one in the next.
     fetch
         Connection, statement -> what it gives, int64 each.
     counts_first
         Whether rows are counted by key before their keys are looked up, rather than after. Affects only speed.
+    collects
+        Whether a person's codes in a group are collected into a list before groups are chosen. Affects only speed.
     nan_in_decimals
         Whether a decimal may be NaN.
     """
@@ -126,9 +160,10 @@ class Dialect:
     prepare: Callable[[Backend, str], None]
     divide: Callable[[Value, Value], Value]
     binary: Callable[[Value], Value]
-    order: Callable[[Value], Value]
+    order: Callable[[Value, Sequence[Value], int], Value]
     fetch: Callable[[Backend, Statement], dict[str, NDArray[np.int64]]]
     counts_first: bool = False
+    collects: bool = False
     nan_in_decimals: bool = False
 
 
@@ -226,7 +261,7 @@ TESTED = {
         divide=_divide,
         # A BLOB has no collation, neither its column's nor the session's.
         binary=lambda text: _encode(cast(text, "string")),
-        order=lambda text: _md5(text).cast("uuid"),
+        order=_order_duckdb,
         fetch=_fetch_duckdb,
     ),
     "postgres": Dialect(
@@ -247,9 +282,10 @@ TESTED = {
         prepare=_prepare_postgres,
         divide=_int8div,
         binary=lambda text: text,  # collations that take other texts for equal are refused
-        order=lambda text: _md5(text).cast("uuid"),
+        order=_order_postgres,
         fetch=_fetch_postgres,
         counts_first=True,
+        collects=True,
         nan_in_decimals=True,
     ),
 }
@@ -266,7 +302,7 @@ def unknown(name: str) -> Dialect:
         prepare=lambda *_: None,
         divide=lambda number, by: number // by,
         binary=lambda text: text,
-        order=lambda text: text.hexdigest("md5"),
+        order=_order,
         fetch=_fetch,
         counts_first=True,
     )

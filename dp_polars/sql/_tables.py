@@ -37,7 +37,8 @@ def public_table(columns: Sequence[pl.Series], types: Sequence[Value], dialect: 
     table = ibis.literal(rows).split(after).unnest().name("row").as_table()
     fields = table.row.split(between)
     values = {f"p{i}": comparable(fields[i + 1], kind, dialect) for i, kind in enumerate(types)}
-    return table.select(number=fields[0].cast("int64"), **values)
+    # No row repeats. But without DISTINCT Postgres would take the text apart anew for each row that it is joined with.
+    return table.select(number=fields[0].cast("int64"), **values).distinct()
 
 
 def comparable(value: Value, kind: Value, dialect: Dialect) -> Value:
