@@ -252,4 +252,3 @@ def _units_of_floats(weighing: Units, value: Value, low: int, high: int) -> Valu
     is_odd = (whole % integer(2)) != integer(0)
     is_up = (rest > double(0.5)) | ((rest == double(0.5)) & is_odd)
     return whole + ibis.ifelse(is_up, integer(1), integer(0))
-

@@ -125,9 +125,7 @@ def _counted(rows: Table, by: Sequence[str], weights: Sequence[str], *, people: 
     count = cast(rows["person"].nunique() if people else rows.count(), "int64")
     # Sums are wider than 64 bits in both engines.
     ends = integer(-LARGEST_VALUE), integer(LARGEST_VALUE)
-    sums = {
-        name: cast(ibis.greatest(ends[0], ibis.least(rows[name].sum(), ends[1])), "int64") for name in weights
-    }
+    sums = {name: cast(ibis.greatest(ends[0], ibis.least(rows[name].sum(), ends[1])), "int64") for name in weights}
     return rows.group_by(list(by)).aggregate(count=count, **sums)
 
 
@@ -135,7 +133,9 @@ def _bounded(rows: Table, tally: Tally, weights: Sequence[str], secret: int, dia
     """Keep random rows of each person, within all bounds; where people count, equal rows of a person are one."""
     kept, says = tally.kept, ["group", "code", *weights]
 
-    def ranked(rows: Table, rank: Value, owner: Sequence[str], by: Sequence[str], most: int | None, stage: int) -> Table:
+    def ranked(
+        rows: Table, rank: Value, owner: Sequence[str], by: Sequence[str], most: int | None, stage: int
+    ) -> Table:
         """Keep the first `most` of each owner in a random order; what ties their hashes, `by` unties."""
         if most is None:
             return rows

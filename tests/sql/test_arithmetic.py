@@ -41,11 +41,18 @@ def floats():
 def integers():
     rng = np.random.default_rng(12)
     ends = [2**63 - 1, -(2**63), 2**63 - 2, 1 - 2**63, 2**62, -(2**62), 2**53 + 1, -(2**53) - 1, 2**31, -(2**31), None]
-    return [*ends, *range(-60, 61), *rng.integers(-(2**63), 2**63, 200).tolist(), *rng.integers(-(10**9), 10**9, 50).tolist()]
+    return [
+        *ends,
+        *range(-60, 61),
+        *rng.integers(-(2**63), 2**63, 200).tolist(),
+        *rng.integers(-(10**9), 10**9, 50).tolist(),
+    ]
 
 
 def decimals(places):
-    ends = [Decimal(n).scaleb(-places) for n in (2**63 - 1, -(2**63), 2**63, 10**19, -(10**19) + 1, 5 * 10**30, None) if n]
+    ends = [
+        Decimal(n).scaleb(-places) for n in (2**63 - 1, -(2**63), 2**63, 10**19, -(10**19) + 1, 5 * 10**30, None) if n
+    ]
     return [*ends, None, *(Decimal(i).scaleb(-places) for i in (0, *range(-301, 301, 4)))]
 
 
@@ -73,7 +80,9 @@ def medians(*candidates):
 
 def sums(*bounds):
     made = {f"s{i}": dpp.sum("x", low, high, step=step, epsilon=1) for i, (low, high, step) in enumerate(bounds)}
-    return made | {f"a{i}": dpp.mean("x", low, high, step=step, epsilon=1) for i, (low, high, step) in enumerate(bounds)}
+    return made | {
+        f"a{i}": dpp.mean("x", low, high, step=step, epsilon=1) for i, (low, high, step) in enumerate(bounds)
+    }
 
 
 GRIDS_OF_FLOATS = [
@@ -102,8 +111,21 @@ def test_codes_of_floats(engine, dtype):
 
 @pytest.mark.parametrize("dtype", [pl.Float64(), pl.Float32()], ids=str)
 def test_weights_of_floats(engine, dtype):
-    steps = [(-3, 3, 1), (-0.3, 1.5, 0.1), (0, 9, 0.5), (1, 4, 0.25), (-7, -2, 1), (0, 10**9, 1), (-(5 * 10**8), 5 * 10**8, 1)]
-    steps += [(0, 10**150, 10**149), (-(2**450), 2**450, 2**440), (-(10**20), 10**20, 10**19), (0, Fraction(1, 10**100), Fraction(1, 10**102))]
+    steps = [
+        (-3, 3, 1),
+        (-0.3, 1.5, 0.1),
+        (0, 9, 0.5),
+        (1, 4, 0.25),
+        (-7, -2, 1),
+        (0, 10**9, 1),
+        (-(5 * 10**8), 5 * 10**8, 1),
+    ]
+    steps += [
+        (0, 10**150, 10**149),
+        (-(2**450), 2**450, 2**440),
+        (-(10**20), 10**20, 10**19),
+        (0, Fraction(1, 10**100), Fraction(1, 10**102)),
+    ]
     agree(engine, rows(floats(), dtype), **sums(*steps))
 
 
@@ -129,7 +151,13 @@ def test_codes_of_integers(engine):
 
 def test_weights_of_integers(engine):
     bounds = [(-3, 3, 1), (0, 84, 84), (-6, 4, 2), (-9, 9, 3), (-10, 25, 5), (-3, 3, 0.5), (0, 10, Fraction(1, 3))]
-    bounds += [(-(2**61), 2**60, 2**60), (0, 2**62, 2**62), (0, 2**80, 2**62), (-(2**91), 2**91, 2**62), (-(2**29), 2**29, 1)]
+    bounds += [
+        (-(2**61), 2**60, 2**60),
+        (0, 2**62, 2**62),
+        (0, 2**80, 2**62),
+        (-(2**91), 2**91, 2**62),
+        (-(2**29), 2**29, 1),
+    ]
     agree(engine, rows(integers(), pl.Int64), **sums(*bounds))
 
 
@@ -142,7 +170,9 @@ def test_small_integers_leave_no_small_type(engine):
             low, high = pl.select(low).item(), pl.select(high).item()
             values = [low, low + 1, -1, 0, 1, high - 1, high, None]
             candidates = [dpp.grid(low, high, step=high - low), dpp.grid(low, high, step=0.25), range(-100, 101)]
-            asked = medians(*candidates, [low, high]) | sums((0, 84, 84), (low // 4 + 1, high // 4, 1), (-(2**29), 2**29, 1))
+            asked = medians(*candidates, [low, high]) | sums(
+                (0, 84, 84), (low // 4 + 1, high // 4, 1), (-(2**29), 2**29, 1)
+            )
             agree(engine, rows(values, dtype), **asked)
 
 
@@ -174,7 +204,10 @@ def test_codes_of_times(engine):
         dt.datetime(2000, 2, 29, 23, 59, 59, 500000),
         dt.datetime(2255, 6, 6, 0, 0, 0, 1),
         dt.datetime(9999, 12, 31, 23, 59, 59, 999999),
-        *(dt.datetime(2020, 1, 1) + dt.timedelta(hours=11, minutes=59, seconds=59, microseconds=i) for i in range(999_990, 1_000_012)),
+        *(
+            dt.datetime(2020, 1, 1) + dt.timedelta(hours=11, minutes=59, seconds=59, microseconds=i)
+            for i in range(999_990, 1_000_012)
+        ),
         None,
     ]
     day = dt.timedelta(days=1)
@@ -205,7 +238,47 @@ def test_codes_of_times(engine):
     agree(engine, rows(times, pl.Time), **medians(*candidates))
 
 
-ODD_TEXTS = ["a", "A", "a ", " a", "é", "e\u0301", "", "日本", "ß", "ss", "İ", "i", "'", "''", '"', "\\", "\\n", "\n", "\t", "%s", "%", "{}", ":x", "$1", "$$", "--", "/*", ";", "\x1e", "\x1f", "\ue000", "\ue001", "\uffff", "😀", "NULL", "null", "a\u200b", "~", ","]
+ODD_TEXTS = [
+    "a",
+    "A",
+    "a ",
+    " a",
+    "é",
+    "e\u0301",
+    "",
+    "日本",
+    "ß",
+    "ss",
+    "İ",
+    "i",
+    "'",
+    "''",
+    '"',
+    "\\",
+    "\\n",
+    "\n",
+    "\t",
+    "%s",
+    "%",
+    "{}",
+    ":x",
+    "$1",
+    "$$",
+    "--",
+    "/*",
+    ";",
+    "\x1e",
+    "\x1f",
+    "\ue000",
+    "\ue001",
+    "\uffff",
+    "😀",
+    "NULL",
+    "null",
+    "a\u200b",
+    "~",
+    ",",
+]
 
 
 def test_texts_are_compared_byte_by_byte_and_quoted(engine):
@@ -218,8 +291,10 @@ def test_texts_are_compared_byte_by_byte_and_quoted(engine):
     ).with_columns(k=pl.col("x").reverse())
     candidates = ODD_TEXTS[::2]
     for unit, bounds in ((None, {}), ("p", {"max_rows_per_group": 100})):
-        query = dpp.protect(unit, **bounds).group_by({"k": ODD_TEXTS[1:]}).agg(
-            x=dpp.mode("x", candidates, epsilon=1), n=dpp.value_counts("x", candidates, epsilon=1)
+        query = (
+            dpp.protect(unit, **bounds)
+            .group_by({"k": ODD_TEXTS[1:]})
+            .agg(x=dpp.mode("x", candidates, epsilon=1), n=dpp.value_counts("x", candidates, epsilon=1))
         )
         for _, expected, got in histograms_of(frame, engine.table(frame), query):
             assert got[0].equals(expected[0])
@@ -228,9 +303,13 @@ def test_texts_are_compared_byte_by_byte_and_quoted(engine):
 
 def test_many_public_texts(engine):
     """Lists of 20,000 keys and 1,000 candidates are constants of the statement."""
-    frame = pl.DataFrame({"k": [f"key {i}" for i in range(0, 30_000, 3)], "x": [f"value {i % 1100}" for i in range(10_000)]})
-    query = dpp.protect(None).group_by({"k": [f"key {i}" for i in range(20_000)]}).agg(
-        x=dpp.mode("x", [f"value {i}" for i in range(1000)], epsilon=1)
+    frame = pl.DataFrame(
+        {"k": [f"key {i}" for i in range(0, 30_000, 3)], "x": [f"value {i % 1100}" for i in range(10_000)]}
+    )
+    query = (
+        dpp.protect(None)
+        .group_by({"k": [f"key {i}" for i in range(20_000)]})
+        .agg(x=dpp.mode("x", [f"value {i}" for i in range(1000)], epsilon=1))
     )
     ((_, expected, got),) = histograms_of(frame, engine.table(frame), query)
     assert got[0].equals(expected[0])

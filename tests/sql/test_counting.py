@@ -161,8 +161,10 @@ def test_a_mean_is_a_sum_over_the_rows_that_it_counts(engine):
     """Both halves of the loss are spent on the same rows of a person: everyone's rows in a group say its number."""
     frame = pl.DataFrame({"p": [i // 8 for i in range(800)], "g": [i % 8 for i in range(800)]})
     frame = frame.with_columns(x=pl.col("g") * 10)
-    query = dpp.protect("p", max_groups=3, max_rows_per_group=1).group_by({"g": range(8)}).agg(
-        x=dpp.mean("x", 0, 80, epsilon=1)
+    query = (
+        dpp.protect("p", max_groups=3, max_rows_per_group=1)
+        .group_by({"g": range(8)})
+        .agg(x=dpp.mean("x", 0, 80, epsilon=1))
     )
     sql = SqlEngine(engine.table(frame), only_counted(query))
     work = bind(query, sql)
@@ -263,7 +265,9 @@ def test_an_engine_that_is_not_tested_is_taken_on_ones_word(engine, monkeypatch)
         with pytest.raises(TypeError, match="postgres must know all that a release needs.*HexDigest"):
             dpp.sql.release(bounded, table, untested=True)
         unknown = _dialects.unknown
-        monkeypatch.setattr("dp_polars.sql.unknown", lambda name: replace(unknown(name), order=lambda person, says, secret: says[0]))
+        monkeypatch.setattr(
+            "dp_polars.sql.unknown", lambda name: replace(unknown(name), order=lambda person, says, secret: says[0])
+        )
     assert dpp.sql.release(bounded, table, untested=True).height == 5
     sql = SqlEngine(table, untested=True)
     work = bind(free, sql)

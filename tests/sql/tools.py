@@ -63,7 +63,9 @@ NUMBERS = itertools.count()
 def need_ibis():
     """Skip the module where there is no Ibis, unless it is required."""
     if not REQUIRED:
-        pytest.importorskip("ibis", reason="ibis is not installed: pip install 'dp-polars[sql]' 'ibis-framework[duckdb]'")
+        pytest.importorskip(
+            "ibis", reason="ibis is not installed: pip install 'dp-polars[sql]' 'ibis-framework[duckdb]'"
+        )
 
 
 def declared(frame, names):
