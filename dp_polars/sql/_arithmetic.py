@@ -194,24 +194,24 @@ def _by_comparing(thresholds: Thresholds, value: Value, dtype: pl.DataType) -> V
     """Return how many thresholds a value is above, by a balanced tree of comparisons."""
     values, below = thresholds.values, thresholds.below
     if len(values) >= _MOST_POINTS:
+        given = below + len(values) + 1
         msg = (
-            f"candidates without a regular step must be at most {_MOST_POINTS:,} in SQL, got {below + len(values) + 1:,}."
+            f"candidates without a regular step must be at most {_MOST_POINTS:,} in SQL, got {given:,}."
             "\n\nHint: take a grid: dp_polars.grid(…)."
         )
         raise ValueError(msg)
     if not len(values):
         return integer(below)
-    if values.dtype.kind == "f":
-        place, of = _double(value, dtype), double
-    else:
-        place, of = _physical(value, dtype, int(values[0]), int(values[-1]) + 1), integer
+    are_floats = values.dtype.kind == "f"
+    place = _double(value, dtype) if are_floats else _physical(value, dtype, int(values[0]), int(values[-1]) + 1)
+    constants = [double(each) if are_floats else integer(each) for each in values.tolist()]
 
     def tree(first: int, end: int) -> Value:
         """Return the code of a value that is above the first thresholds, and not above those from `end` on."""
         if first == end:
             return integer(below + first)
         middle = (first + end) // 2
-        return ibis.ifelse(place > of(values[middle].item()), tree(middle + 1, end), tree(first, middle))
+        return ibis.ifelse(place > constants[middle], tree(middle + 1, end), tree(first, middle))
 
     return tree(0, len(values))
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def histogram(table: Table, work: Work, alike: Sequence[Tally], secret: int, dialect: Dialect) -> Table:
-    """Return the columns `group`, `code`, `count` (rows or people) and `weight0`, `weight1`, …, all integers of 64 bits.
+    """Return `group`, `code`, `count` (rows or people), `weight0`, `weight1`, …, all of them integers of 64 bits.
 
     The tallies differ in their weights alone: they keep the same rows, so one SELECT answers all of them. A pair of a
     group and a code may come in several rows, which add up. Sums of weights are exact and then clamped to
@@ -34,6 +34,9 @@ def histogram(table: Table, work: Work, alike: Sequence[Tally], secret: int, dia
         If the engine is not known to give the codes or weights of every row.
     """
     tally = alike[0]
+    if len(tally.columns) > 1 or (tally.people and any(own.weighing is not None for own in alike)):
+        msg = "rows must be added up by one column of numbers, and people be counted one each."
+        raise TypeError(msg)
     rows = _evidence(table, work, alike, dialect)
     weights = [name for name in rows.columns if name.startswith("weight")]
     places = [name for name in rows.columns if name in ("code", "value")]
@@ -67,8 +70,7 @@ def _evidence(table: Table, work: Work, alike: Sequence[Tally], dialect: Dialect
             chosen[f"k{i}"] = comparable(table[name], table.schema()[name], dialect)
     columns = [table[column.meta.root_names()[0]] for column in tally.columns]
     needed += [is_evidence(column, dialect) for column in columns]
-    first = (columns[0], tally.types[0]) if columns else (None, None)
-    found = code(tally.coding, *first, dialect)
+    found = code(tally.coding, columns[0] if columns else None, tally.types[0] if columns else None, dialect)
     if found is not None:
         chosen["code"] = found
     elif isinstance(tally.coding, CategoryCoding) and columns:
@@ -78,9 +80,6 @@ def _evidence(table: Table, work: Work, alike: Sequence[Tally], dialect: Dialect
         raise TypeError(msg)
     for number, own in enumerate(alike):
         if own.weighing is not None:
-            if len(columns) != 1:
-                msg = "rows must be added up by one column of numbers."
-                raise TypeError(msg)
             chosen[f"weight{number}"] = weight(own.weighing, columns[0], own.types[0], dialect)
     return (table.filter(needed) if needed else table).select(**chosen)
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 ibis: Any = require("ibis", extra="sql")
 _errors: Any = require("ibis.common.exceptions", extra="sql")
 _ops: Any = require("ibis.expr.operations", extra="sql")
-_builtin = ibis.udf.scalar.builtin
 
 # A column or a scalar, a table, a connection of Ibis, which has no types of its own for mypy here.
 Value: TypeAlias = Any
@@ -35,7 +34,7 @@ def cast(value: Value, dtype: Value) -> Value:
     return _ops.Cast(value, to=ibis.dtype(dtype)).to_expr()
 
 
-def constant(number: int | float | str, dtype: Value) -> Value:
+def constant(number: float | str, dtype: Value) -> Value:
     """Return a constant of a type, from its text: both engines round that correctly, and take no sign for an operator.
 
     DuckDB takes 0.1 for a decimal, which it turns into another float; Postgres takes -9223372036854775808 for one of
@@ -44,28 +43,25 @@ def constant(number: int | float | str, dtype: Value) -> Value:
     return ibis.literal(number if isinstance(number, str) else repr(number)).cast(dtype)
 
 
-@_builtin(name="divide", signature=(("int64", "int64"), "int64"))
-def _divide(number: Value, by: Value) -> Value: ...
+def _function(name: str, takes: Sequence[str | None], gives: str) -> Callable[..., Value]:
+    """Return a function that the engine has, by the types of its arguments (None: any) and of its result."""
+
+    def of_one(value: Value) -> Value: ...
+
+    def of_two(one: Value, other: Value) -> Value: ...
+
+    made: Callable[..., Value] = ibis.udf.scalar.builtin(
+        of_one if len(takes) == 1 else of_two, name=name, signature=(tuple(takes), gives)
+    )
+    return made
 
 
-@_builtin(name="encode", signature=(("string",), "binary"))
-def _encode(text: Value) -> Value: ...
-
-
-@_builtin(name="hash", signature=((None,), "uint64"))
-def _hash(value: Value) -> Value: ...
-
-
-@_builtin(name="xor", signature=(("uint64", "uint64"), "uint64"))
-def _xor(one: Value, other: Value) -> Value: ...
-
-
-@_builtin(name="int8div", signature=(("int64", "int64"), "int64"))
-def _int8div(number: Value, by: Value) -> Value: ...
-
-
-@_builtin(name="hashtextextended", signature=(("string", "int64"), "int64"))
-def _hash_text(text: Value, seed: Value) -> Value: ...
+_divide = _function("divide", ("int64", "int64"), "int64")
+_int8div = _function("int8div", ("int64", "int64"), "int64")
+_encode = _function("encode", ("string",), "binary")
+_hash = _function("hash", (None,), "uint64")
+_xor = _function("xor", ("uint64", "uint64"), "uint64")
+_hash_text = _function("hashtextextended", ("string", "int64"), "int64")
 
 
 def _order_duckdb(person: Value, says: Sequence[Value], secret: int) -> Value:
@@ -194,9 +190,8 @@ def _describe_postgres(backend: Backend, table: Table, columns: Collection[str])
     texts = {f"c{i}" for i, name in enumerate(columns) if table.schema()[name].is_string()}
     told = [f"pg_catalog.pg_typeof(r.{name})::text" for name in renamed]
     told += [
-        f"CASE WHEN pg_catalog.pg_typeof(r.{name})::text IN ('text', 'character varying') THEN (SELECT n.collname || '' "
-        "FROM pg_catalog.pg_collation AS n WHERE NOT n.collisdeterministic AND "
-        f"n.oid = pg_catalog.pg_collation_for(r.{name} || '')::regcollation) END"
+        "(SELECT n.collname::text FROM pg_catalog.pg_collation AS n WHERE NOT n.collisdeterministic "
+        f"AND n.oid = pg_catalog.pg_collation_for(r.{name} || '')::regcollation)"
         for name in texts
     ]
     settings = ("server_encoding", "client_encoding", "standard_conforming_strings")
@@ -256,10 +251,10 @@ TESTED = {
             timestamp="TIMESTAMP",
         ),
         unit_types=frozenset(
-            (
-                "UTINYINT, USMALLINT, UINTEGER, UBIGINT, HUGEINT, UHUGEINT, BLOB, UUID, TIMESTAMP_S, TIMESTAMP_MS, "
-                "TIMESTAMP_NS, TIMESTAMP WITH TIME ZONE"
-            ).split(", ")
+            {
+                *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT", "UHUGEINT", "BLOB", "UUID"),
+                *("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE"),
+            }
         ),
         way_out="cast it in Ibis first.",
         describe=_describe_duckdb,

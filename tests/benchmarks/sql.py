@@ -98,7 +98,7 @@ def peak() -> Iterator[list[int]]:
         watcher.join()
 
 
-def measure(con: Any, rows: int, repeat: int, only: str) -> None:  # noqa: ANN401
+def measure(con: Any, rows: int, repeat: int, only: str) -> None:
     """Print a line for each query."""
     table = con.table("rows")
     before = resident()

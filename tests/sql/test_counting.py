@@ -20,7 +20,7 @@ from tests.tallies import as_frame
 
 need_ibis()
 
-from dp_polars.sql import SqlEngine, _counting, _dialects
+from dp_polars.sql import SqlEngine, _counting, _dialects  # noqa: E402
 from dp_polars.sql._dialects import Statement  # noqa: E402
 
 pytestmark = MARKS
@@ -229,7 +229,7 @@ def test_each_histogram_is_one_select_of_a_user_who_may_only_read(engine, monkey
 
 def test_the_reader_of_these_tests_may_not_create_tables(engine):
     if engine.name == "postgres":
-        with pytest.raises(Exception, match="permission denied|read-only"):
+        with pytest.raises(Exception, match=r"permission denied|read-only"):
             engine.reader.raw_sql("CREATE TEMP TABLE t (i int)")
 
 
@@ -262,7 +262,7 @@ def test_an_engine_that_is_not_tested_is_taken_on_ones_word(engine, monkeypatch)
     with pytest.raises(ValueError, match=r"tested engines \['another'\], got [\s\S]*Hint: untested=True"):
         dpp.sql.release(bounded, table)
     if engine.name == "postgres":  # for which Ibis has no hash: free, and said before a charge
-        with pytest.raises(TypeError, match="postgres must know all that a release needs.*HexDigest"):
+        with pytest.raises(TypeError, match=r"postgres must know all that a release needs.*HexDigest"):
             dpp.sql.release(bounded, table, untested=True)
         unknown = _dialects.unknown
         monkeypatch.setattr(
