@@ -20,8 +20,11 @@ from dp_polars._queries.encoding import FloatSteps, IntegerSteps
 from dp_polars.sql._dialects import cast, constant, ibis
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dp_polars._queries.codings import Coding, Weighing
     from dp_polars._queries.encoding import Thresholds
+    from dp_polars._queries.query import Columns
     from dp_polars.sql._dialects import Dialect, Value
 
 # A list of points is a tree of comparisons in the SQL text: Ibis needs half a millisecond for each.
@@ -47,7 +50,7 @@ def code(coding: Coding, value: Value, dtype: pl.DataType | None, dialect: Diale
         return None
     steps, last = coding.steps, coding.size - 1
     if isinstance(steps, IntegerSteps):
-        place = _physical(value, dtype, steps.low, steps.high) - integer(steps.low)
+        place = physical(value, dtype, steps.low, steps.high) - integer(steps.low)
         if steps.whole != 1:
             place = place * integer(steps.whole)
         if steps.shift:
@@ -68,22 +71,28 @@ def code(coding: Coding, value: Value, dtype: pl.DataType | None, dialect: Diale
     return _by_comparing(thresholds, value, dtype)
 
 
-def weight(weighing: Weighing, value: Value, dtype: pl.DataType, dialect: Dialect) -> Value:
-    """Return the weight of a value; a TypeError where the engine has no arithmetic for it."""
+def weight(weighing: Weighing, values: Sequence[Value], dtypes: Columns, dialect: Dialect) -> Value:
+    """Return the weight of a row by its columns; a TypeError where the engine has no arithmetic for it.
+
+    Of a column of its own, null and NaN weigh nothing; of the one that is coded, such rows are left out anyway.
+    """
     if not isinstance(weighing, Units):
         msg = "rows must be added up by one column of numbers."
         raise TypeError(msg)
+    value, dtype = values[weighing.column], dtypes[weighing.column]
     low, high = int(weighing.lower / weighing.step), int(weighing.upper / weighing.step)
     tick = column_types.tick(dtype)
     if tick is None:
         units = _units_of_floats(weighing, _double(value, dtype), low, high)
     elif weighing.step < tick:
         steps = weighing.ticks(tick)
-        units = _physical(value, dtype, low // steps, -(-high // steps)) * integer(steps)
+        units = physical(value, dtype, low // steps, -(-high // steps)) * integer(steps)
     else:
         per = int(weighing.step / tick)
-        units = _nearest(_physical(value, dtype, low * per, high * per), per, dialect)
+        units = _nearest(physical(value, dtype, low * per, high * per), per, dialect)
     units = _clip(units, integer(low), integer(high))
+    if weighing.column:
+        units = ibis.ifelse(is_evidence(value, dialect), units, integer(0))
     return units * integer(2) - integer(low + high) if weighing.doubled else units
 
 
@@ -123,7 +132,7 @@ def _double(value: Value, dtype: pl.DataType) -> Value:
     return cast(value, "float64")
 
 
-def _physical(value: Value, dtype: pl.DataType, low: int, high: int) -> Value:
+def physical(value: Value, dtype: pl.DataType, low: int, high: int) -> Value:
     """Return the physical integer of a value, clipped to bounds of 64 bits, of which it can hold a part or all."""
     low, high = max(low, int(_INT64.min)), min(high, int(_INT64.max))
     if dtype == pl.Boolean:
@@ -203,7 +212,7 @@ def _by_comparing(thresholds: Thresholds, value: Value, dtype: pl.DataType) -> V
     if not len(values):
         return integer(below)
     are_floats = values.dtype.kind == "f"
-    place = _double(value, dtype) if are_floats else _physical(value, dtype, int(values[0]), int(values[-1]) + 1)
+    place = _double(value, dtype) if are_floats else physical(value, dtype, int(values[0]), int(values[-1]) + 1)
     constants = [double(each) if are_floats else integer(each) for each in values.tolist()]
 
     def tree(first: int, end: int) -> Value:

@@ -15,7 +15,9 @@ from dp_polars.sql._dialects import cast, constant, ibis
 from dp_polars.sql._tables import check_public, comparable, public_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    import polars as pl
 
     from dp_polars._engines.contract import Tally, Work
     from dp_polars.sql._dialects import Dialect, Table, Value
@@ -34,11 +36,8 @@ def histogram(table: Table, work: Work, alike: Sequence[Tally], secret: int, dia
         If the engine is not known to give the codes or weights of every row.
     """
     tally = alike[0]
-    if len(tally.columns) > 1 or (tally.people and any(own.weighing is not None for own in alike)):
-        msg = "rows must be added up by one column of numbers, and people be counted one each."
-        raise TypeError(msg)
     rows = _evidence(table, work, alike, dialect)
-    weights = [name for name in rows.columns if name.startswith("weight")]
+    weights = {f"weight{i}": own.weighing.largest for i, own in enumerate(alike) if own.weighing is not None}
     places = [name for name in rows.columns if name in ("code", "value")]
     keys = [name for name in rows.columns if name.startswith("k")]
     if tally.kept.everything and dialect.counts_first:
@@ -64,12 +63,12 @@ def _evidence(table: Table, work: Work, alike: Sequence[Tally], dialect: Dialect
         unit = table[work.privacy_unit]
         needed.append(is_evidence(unit, dialect))
         if tally.by_person:
-            chosen["person"] = _person(unit, dialect)
+            chosen["person"] = person_of(unit, dialect)
     if work.keys is not None:
         for i, name in enumerate(work.keys.columns):
             chosen[f"k{i}"] = comparable(table[name], table.schema()[name], dialect)
     columns = [table[column.meta.root_names()[0]] for column in tally.columns]
-    needed += [is_evidence(column, dialect) for column in columns]
+    needed += [is_evidence(column, dialect) for column in columns[:1]]  # a row without a weight has the weight 0
     found = code(tally.coding, columns[0] if columns else None, tally.types[0] if columns else None, dialect)
     if found is not None:
         chosen["code"] = found
@@ -80,15 +79,16 @@ def _evidence(table: Table, work: Work, alike: Sequence[Tally], dialect: Dialect
         raise TypeError(msg)
     for number, own in enumerate(alike):
         if own.weighing is not None:
-            chosen[f"weight{number}"] = weight(own.weighing, columns[0], own.types[0], dialect)
+            chosen[f"weight{number}"] = weight(own.weighing, columns, own.types, dialect)
     return (table.filter(needed) if needed else table).select(**chosen)
 
 
-def _person(unit: Value, dialect: Dialect) -> Value:
+def person_of(unit: Value, dialect: Dialect) -> Value:
+    """Return the value of a privacy unit, so that equal people are the same ones, in hashes too."""
     kind = unit.type()
     if kind.is_string():
         return dialect.binary(unit)
-    if kind.is_floating():  # -0.0 is 0.0, in hashes too
+    if kind.is_floating():  # -0.0 is 0.0
         zero = constant("0", kind)
         return ibis.ifelse(unit == zero, zero, unit)
     return unit
@@ -99,16 +99,7 @@ def _looked_up(rows: Table, table: Table, work: Work, tally: Tally, dialect: Dia
 
     Rows of other keys, and of values that are no candidates, are left out.
     """
-    if work.keys is None:
-        rows = rows.mutate(group=integer(0))
-    else:
-        names = work.keys.columns
-        for key in work.keys.get_columns():
-            check_public(key)
-        listed = public_table(work.keys.get_columns(), [table.schema()[name] for name in names], dialect)
-        own = [f"k{i}" for i in range(len(names))]
-        rows = rows.inner_join(listed, [rows[f"k{i}"] == listed[f"p{i}"] for i in range(len(names))])
-        rows = rows.rename(group="number").drop(*own, *(f"p{i}" for i in range(len(names))))
+    rows = rows.mutate(group=integer(0)) if work.keys is None else in_groups(rows, table, work.keys, dialect)
     if isinstance(tally.coding, CategoryCoding):
         values = tally.coding.values
         check_public(values)
@@ -119,36 +110,66 @@ def _looked_up(rows: Table, table: Table, work: Work, tally: Tally, dialect: Dia
     return rows
 
 
-def _counted(rows: Table, by: Sequence[str], weights: Sequence[str], *, people: bool = False) -> Table:
+def in_groups(rows: Table, table: Table, keys: pl.DataFrame, dialect: Dialect) -> Table:
+    """Put the number of a public group, `group`, in the place of its keys; rows of other keys are left out."""
+    for key in keys.get_columns():
+        check_public(key)
+    listed = public_table(keys.get_columns(), [table.schema()[name] for name in keys.columns], dialect)
+    own, public = [f"k{i}" for i in range(keys.width)], [f"p{i}" for i in range(keys.width)]
+    rows = rows.inner_join(listed, [rows[one] == listed[other] for one, other in zip(own, public, strict=True)])
+    return rows.rename(group="number").drop(*own, *public)
+
+
+def _counted(rows: Table, by: Sequence[str], weights: Mapping[str, int], *, people: bool = False) -> Table:
     """Return each of the groups that there are, with the number of its rows, or people, and the sums of weights."""
+    if people and weights:
+        rows, people = _together(rows, by, weights), False
     count = cast(rows["person"].nunique() if people else rows.count(), "int64")
-    # Sums are wider than 64 bits in both engines.
+    return rows.group_by(list(by)).aggregate(count=count, **{name: _sum(rows[name]) for name in weights})
+
+
+def _together(rows: Table, by: Sequence[str], weights: Mapping[str, int]) -> Table:
+    """Return one row for each person in each of the groups: its weights are sums, but at most the largest ones."""
+    return rows.group_by(["person", *by]).aggregate(
+        **{name: ibis.least(_sum(rows[name]), integer(largest)) for name, largest in weights.items()}
+    )
+
+
+def _sum(weight: Value) -> Value:
+    """Return an exact sum, clamped to ±LARGEST_VALUE: on the way it is wider than 64 bits in both engines."""
     ends = integer(-LARGEST_VALUE), integer(LARGEST_VALUE)
-    sums = {name: cast(ibis.greatest(ends[0], ibis.least(rows[name].sum(), ends[1])), "int64") for name in weights}
-    return rows.group_by(list(by)).aggregate(count=count, **sums)
+    return cast(ibis.greatest(ends[0], ibis.least(weight.sum(), ends[1])), "int64")
 
 
-def _bounded(rows: Table, tally: Tally, weights: Sequence[str], secret: int, dialect: Dialect) -> Table:
-    """Keep random rows of each person, within all bounds; where people count, equal rows of a person are one."""
-    kept, says = tally.kept, ["group", "code", *weights]
+def few(
+    rows: Table, rank: Value, owner: Sequence[str], by: Sequence[str], most: int | None, secret: int, dialect: Dialect
+) -> Table:
+    """Keep the first `most` of each owner in a random order; what ties their hashes, `by` unties."""
+    if most is None:
+        return rows
+    place = dialect.order(rows["person"], [rows[name] for name in by], secret)
+    ordered = rows.mutate(rank=rank.over(group_by=list(owner), order_by=[place, *by]))
+    return ordered.filter(ordered["rank"] < most).drop("rank")
+
+
+def _bounded(rows: Table, tally: Tally, weights: Mapping[str, int], secret: int, dialect: Dialect) -> Table:
+    """Keep random rows of each person, within all bounds; where people count, a person's rows of a code are one."""
+    kept, says = tally.kept, ["group", "code"]
 
     def ranked(
         rows: Table, rank: Value, owner: Sequence[str], by: Sequence[str], most: int | None, stage: int
     ) -> Table:
-        """Keep the first `most` of each owner in a random order; what ties their hashes, `by` unties."""
-        if most is None:
-            return rows
-        place = dialect.order(rows["person"], [rows[name] for name in by], secret ^ stage)
-        ordered = rows.mutate(rank=rank.over(group_by=list(owner), order_by=[place, *by]))
-        return ordered.filter(ordered["rank"] < most).drop("rank")
+        return few(rows, rank, owner, by, most, secret ^ stage, dialect)
 
-    if tally.people and dialect.collects and kept.groups is not None:
+    if tally.people and dialect.collects and kept.groups is not None and not weights:
         own = rows.group_by("person", "group").aggregate(codes=rows["code"].collect(distinct=True))
         own = ranked(own, ibis.row_number(), ["person"], ["group"], kept.groups, 0)
         rows = own.select("person", "group", code=own["codes"].unnest())
     else:
         if tally.people:
-            rows = rows.select("person", *says).distinct()
+            rows = _together(rows, says, weights) if weights else rows.select("person", *says).distinct()
+        else:
+            says += weights
         rows = ranked(rows, ibis.dense_rank(), ["person"], ["group"], kept.groups, 0)
     if not tally.people and (kept.rows, kept.rows_per_group) != (None, None):
         # Equal rows of a person are told apart by a number. Which gets which does not matter: they say the same.

@@ -59,6 +59,7 @@ def _function(name: str, takes: Sequence[str | None], gives: str) -> Callable[..
 _divide = _function("divide", ("int64", "int64"), "int64")
 _int8div = _function("int8div", ("int64", "int64"), "int64")
 _encode = _function("encode", ("string",), "binary")
+_decode = _function("decode", ("binary",), "string")
 _hash = _function("hash", (None,), "uint64")
 _xor = _function("xor", ("uint64", "uint64"), "uint64")
 _hash_text = _function("hashtextextended", ("string", "int64"), "int64")
@@ -82,7 +83,8 @@ def _order_postgres(person: Value, says: Sequence[Value], secret: int) -> Value:
 
 
 def _order(person: Value, says: Sequence[Value], secret: int) -> Value:
-    # Integers come before the person, whose text may hold anything: a person's rows have different texts.
+    # Integers come before the person, whose text may hold anything: a person's rows have different texts. Those of
+    # several keys may be equal: then the keys themselves tell their order.
     text = ibis.literal(f"{secret}:")
     for value in says:
         text = text + cast(value, "string") + ibis.literal(":")
@@ -91,7 +93,7 @@ def _order(person: Value, says: Sequence[Value], secret: int) -> Value:
 
 @dataclass(frozen=True)
 class Statement:
-    """A SELECT of integers: as Ibis has it, and as it is sent."""
+    """A SELECT of integers, and of texts where keys are found: as Ibis has it, and as it is sent."""
 
     table: Table
     sql: str
@@ -110,6 +112,11 @@ class Statement:
         """The names of what is selected."""
         columns: Sequence[str] = self.table.columns
         return columns
+
+    @property
+    def is_of_integers(self) -> bool:
+        """Whether no text is selected."""
+        return not any(kind.is_string() for kind in self.table.schema().types)
 
 
 @dataclass(frozen=True)
@@ -137,11 +144,13 @@ class Dialect:
         Integers of 64 bits, a positive divisor -> the quotient towards 0, exactly.
     binary
         Text -> what is equal only where the text is, byte by byte.
+    text
+        What `binary` gives -> the text.
     order
-        Person, integers, a secret of 64 bits -> what puts a person's rows in a random order: hashes of each, one after
+        Person, values, a secret of 64 bits -> what puts a person's rows in a random order: hashes of each, one after
         the other, so that no order is left of one in the next.
     fetch
-        Connection, statement -> what it gives, int64 each.
+        Connection, statement -> what it gives: int64, or objects where it is text.
     counts_first
         Whether rows are counted by key before their keys are looked up, rather than after. Affects only speed.
     collects
@@ -158,8 +167,9 @@ class Dialect:
     prepare: Callable[[Backend, str], None]
     divide: Callable[[Value, Value], Value]
     binary: Callable[[Value], Value]
+    text: Callable[[Value], Value]
     order: Callable[[Value, Sequence[Value], int], Value]
-    fetch: Callable[[Backend, Statement], dict[str, NDArray[np.int64]]]
+    fetch: Callable[[Backend, Statement], dict[str, NDArray[Any]]]
     counts_first: bool = False
     collects: bool = False
     nan_in_decimals: bool = False
@@ -176,7 +186,7 @@ def _prepare_duckdb(backend: Backend, sql: str) -> None:
     backend.raw_sql(f"DESCRIBE {sql}").fetchall()
 
 
-def _fetch_duckdb(backend: Backend, statement: Statement) -> dict[str, NDArray[np.int64]]:
+def _fetch_duckdb(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
     found = backend.raw_sql(statement.sql).fetchnumpy()
     return {name: found[name] for name in statement.columns}
 
@@ -219,17 +229,19 @@ def _prepare_postgres(backend: Backend, sql: str) -> None:
         cursor.execute(f"DEALLOCATE {name}")
 
 
-def _fetch_postgres(backend: Backend, statement: Statement) -> dict[str, NDArray[np.int64]]:
+def _fetch_postgres(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
     # Not by Ibis' batches: for a cursor Postgres uses one process only.
     with backend.begin() as cursor:
         rows = cursor.execute(statement.sql).fetchall()
-    found = np.array(rows, np.int64).reshape(len(rows), len(statement.columns)).T
+    found = np.array(rows, np.int64 if statement.is_of_integers else object)
+    found = found.reshape(len(rows), len(statement.columns)).T
     return dict(zip(statement.columns, found, strict=True))
 
 
-def _fetch(backend: Backend, statement: Statement) -> dict[str, NDArray[np.int64]]:
+def _fetch(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
     found = backend.to_pyarrow(statement.table, limit=None)
-    return {name: found[name].to_numpy().astype(np.int64) for name in statement.columns}
+    columns = {name: found[name].to_numpy() for name in statement.columns}
+    return {name: values if values.dtype == object else values.astype(np.int64) for name, values in columns.items()}
 
 
 def _types(**families: str) -> dict[str, str]:
@@ -262,6 +274,7 @@ TESTED = {
         divide=_divide,
         # A BLOB has no collation, neither its column's nor the session's.
         binary=lambda text: _encode(cast(text, "string")),
+        text=_decode,
         order=_order_duckdb,
         fetch=_fetch_duckdb,
     ),
@@ -283,6 +296,7 @@ TESTED = {
         prepare=_prepare_postgres,
         divide=_int8div,
         binary=lambda text: text,  # collations that take other texts for equal are refused
+        text=lambda text: text,
         order=_order_postgres,
         fetch=_fetch_postgres,
         counts_first=True,
@@ -303,6 +317,7 @@ def unknown(name: str) -> Dialect:
         prepare=lambda *_: None,
         divide=lambda number, by: number // by,
         binary=lambda text: text,
+        text=lambda text: text,
         order=_order,
         fetch=_fetch,
         counts_first=True,

@@ -20,14 +20,7 @@ pytestmark = MARKS
 def noted() -> bool: ...
 
 
-class OfSql(Conformance):
-    def test_weights_of_rows_are_added_up(self, person):
-        """Weights that SQL has no arithmetic for are refused; those that it has are tried in test_arithmetic.py."""
-        with pytest.raises(TypeError, match="rows must be added up by one column"):
-            super().test_weights_of_rows_are_added_up(person)
-
-
-class TestDuckDB(OfSql):
+class TestDuckDB(Conformance):
     kinds = frozenset(DUCKDB)
     more_units = frozenset(MORE_OF_DUCKDB)
 
@@ -46,7 +39,7 @@ class TestDuckDB(OfSql):
         return SqlEngine(table)
 
 
-class TestPostgres(OfSql):
+class TestPostgres(Conformance):
     kinds = frozenset(POSTGRES)
     more_units = frozenset(MORE_OF_POSTGRES)
 

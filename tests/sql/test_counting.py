@@ -181,9 +181,9 @@ def test_sums_beyond_64_bits_are_clamped(engine):
     one = "range(5)" if engine.name == "duckdb" else "generate_series(0, 4)"
     rows = engine.view(f"SELECT {number} AS i, CAST(4611686018427387904 AS BIGINT) AS w FROM {one}")
     counted = rows.select("i", weight0=rows.w).mutate(g=rows.i * 0)
-    got = _counting._counted(counted, ["g"], ["weight0"])
+    got = _counting._counted(counted, ["g"], {"weight0": 1})
     assert engine.reader.to_pyarrow(got)["weight0"].to_pylist() == [2**62 - 1]
-    got = _counting._counted(counted.mutate(weight0=-counted.weight0), ["g"], ["weight0"])
+    got = _counting._counted(counted.mutate(weight0=-counted.weight0), ["g"], {"weight0": 1})
     assert engine.reader.to_pyarrow(got)["weight0"].to_pylist() == [-(2**62) + 1]
 
 
