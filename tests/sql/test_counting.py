@@ -76,6 +76,7 @@ def crowd(seed, people=40):
             "person": person,
             "g": rng.integers(0, 7, len(person)) % (1 + person % 7),
             "value": pl.Series(rng.integers(0, 6, len(person)) % (1 + person % 6)).replace(3, None),
+            "w": rng.integers(0, 4, len(person)),
         }
     )
 
@@ -101,6 +102,7 @@ ASKED = {
     "len": dpp.len(epsilon=1),
     "count": dpp.count("value", epsilon=1),
     "sum": dpp.sum("value", 0, 2, epsilon=1),
+    "weighed": dpp.mode("value", range(5), weights="w", max_weight=4, epsilon=1),
 }
 BOUNDS = [
     ("mode", Kept(groups=1)),
@@ -114,6 +116,8 @@ BOUNDS = [
     ("len", Kept(groups=3, rows_per_group=2, rows=4)),
     ("count", Kept(groups=2, rows_per_group=3)),
     ("sum", Kept(groups=3, rows_per_group=2, rows=4)),
+    ("weighed", Kept(groups=1)),
+    ("weighed", Kept(groups=3)),
 ]
 
 
@@ -121,7 +125,8 @@ BOUNDS = [
 def test_a_person_changes_the_histogram_by_no_more_than_the_bounds(engine, asked, kept):
     frame = crowd(4)
     most = frame.group_by("person").len().sort("len", "person")["person"].to_list()
-    people = asked in ("mode", "value_counts")
+    largest = {"sum": 2, "weighed": 4}.get(asked, 1)
+    people = asked in ("mode", "value_counts", "weighed")
     everyone = bounded(engine.table(frame), asked, kept)
     # The rows of the others, in another order, keep all that they kept: the same secret chooses the same of them.
     gone = most[-1]
@@ -132,9 +137,8 @@ def test_a_person_changes_the_histogram_by_no_more_than_the_bounds(engine, asked
     per_group = lost.group_by("group").agg(pl.col("lost").sum())
     assert lost["lost"].min() > 0
     if people:
-        assert lost["lost"].max() == 1
+        assert lost["lost"].max() == largest
     assert 0 < per_group.height <= (kept.groups or 5)
-    largest = 2 if asked == "sum" else 1
     assert per_group["lost"].max() <= (kept.rows_per_group or 30) * largest
     assert per_group["lost"].sum() <= (kept.rows or 30) * largest
     # Another secret keeps others.
