@@ -141,6 +141,7 @@ class SqlEngine(LocalEngine):
         names += [] if work.privacy_unit is None else [work.privacy_unit]
         dialect = self._dialect
         with _quietly():
+            dialect.check_version(self._backend.version)
             self._backend._run_pre_execute_hooks(self._table)  # what Ibis itself holds as tables
             found = dialect.describe(self._backend, self._table, list(dict.fromkeys(names)))
             check_types(dialect, self._table, found, work.privacy_unit)

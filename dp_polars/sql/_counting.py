@@ -41,13 +41,11 @@ def histogram(table: Table, work: Work, alike: Sequence[Tally], secret: int, dia
     weights = [name for name in rows.columns if name.startswith("weight")]
     places = [name for name in rows.columns if name in ("code", "value")]
     keys = [name for name in rows.columns if name.startswith("k")]
-    if tally.kept.everything and dialect.counts_first:
+    if tally.kept.everything:
         # The native query itself first; everything after it sees only its result.
         rows = _counted(rows, [*keys, *places], weights, people=tally.people)
         return _looked_up(rows, table, work, tally, dialect)
     rows = _looked_up(rows, table, work, tally, dialect)
-    if tally.kept.everything:
-        return _counted(rows, ["group", "code"], weights, people=tally.people)
     rows = _bounded(rows, tally, weights, secret, dialect)
     return _counted(rows, ["group", "code"], weights)
 
@@ -132,27 +130,35 @@ def _bounded(rows: Table, tally: Tally, weights: Sequence[str], secret: int, dia
     """Keep random rows of each person, within all bounds; where people count, equal rows of a person are one."""
     kept, says = tally.kept, ["group", "code", *weights]
 
-    def ranked(
-        rows: Table, rank: Value, owner: Sequence[str], by: Sequence[str], most: int | None, stage: int
-    ) -> Table:
-        """Keep the first `most` of each owner in a random order; what ties their hashes, `by` unties."""
+    def ranked(rows: Table, owner: Sequence[str], by: Sequence[str], stage: int) -> Table:
+        """Give each owner's rows numbers in a random order; what ties their hashes, `by` unties."""
+        place = dialect.order(rows["person"], [rows[name] for name in by], secret ^ stage)
+        return rows.mutate(rank=ibis.row_number().over(group_by=list(owner), order_by=[place, *by]))
+
+    def first(rows: Table, owner: Sequence[str], by: Sequence[str], most: int | None, stage: int) -> Table:
+        """Keep the first `most` rows of each owner."""
         if most is None:
             return rows
-        place = dialect.order(rows["person"], [rows[name] for name in by], secret ^ stage)
-        ordered = rows.mutate(rank=rank.over(group_by=list(owner), order_by=[place, *by]))
-        return ordered.filter(ordered["rank"] < most).drop("rank")
+        numbered = ranked(rows, owner, by, stage)
+        return numbered.filter(numbered["rank"] < most).drop("rank")
 
     if tally.people and dialect.collects and kept.groups is not None:
         own = rows.group_by("person", "group").aggregate(codes=rows["code"].collect(distinct=True))
-        own = ranked(own, ibis.row_number(), ["person"], ["group"], kept.groups, 0)
+        own = first(own, ["person"], ["group"], kept.groups, 0)
         rows = own.select("person", "group", code=own["codes"].unnest())
     else:
         if tally.people:
             rows = rows.select("person", *says).distinct()
-        rows = ranked(rows, ibis.dense_rank(), ["person"], ["group"], kept.groups, 0)
+        if kept.groups is not None:
+            # Only who has more groups is looked at closely: most people don't.
+            own = rows.select("person", "group").distinct()
+            many = own.group_by("person").aggregate(groups=own.count())
+            own = own.semi_join(many.filter(many["groups"] > kept.groups), "person")
+            own = ranked(own, ["person"], ["group"], 0)
+            rows = rows.anti_join(own.filter(own["rank"] >= kept.groups), ["person", "group"])
     if not tally.people and (kept.rows, kept.rows_per_group) != (None, None):
         # Equal rows of a person are told apart by a number. Which gets which does not matter: they say the same.
         rows = rows.mutate(copy=ibis.row_number().over(group_by=["person", *says]))
         says.append("copy")
-    rows = ranked(rows, ibis.row_number(), ["person", "group"], says, kept.rows_per_group, 1)
-    return ranked(rows, ibis.row_number(), ["person"], says, kept.rows, 2)
+    rows = first(rows, ["person", "group"], says, kept.rows_per_group, 1)
+    return first(rows, ["person"], says, kept.rows, 2)

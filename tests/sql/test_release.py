@@ -167,6 +167,14 @@ def test_what_can_not_run_in_sql_is_refused_before_the_charge(engine, case):
     assert budget.spent == 0
 
 
+def test_engines_that_are_too_old_are_refused(engine, monkeypatch):
+    table = engine.table(pl.DataFrame({"p": [1]}))
+    oldest = SqlEngine(table)._dialect.oldest
+    monkeypatch.setattr(type(engine.reader), "version", f"v{oldest[0] - 1}.17.3-dev5")
+    with pytest.raises(ValueError, match=f"{engine.name} must be of version {oldest[0]}.{oldest[1]} or newer, got v"):
+        dpp.sql.release(dpp.protect("p").agg(dpp.n_people(epsilon=1)), table)
+
+
 def test_what_is_no_table_of_ibis_is_refused():
     query = dpp.protect(None).agg(dpp.mode("x", [1], epsilon=1))
     with pytest.raises(TypeError, match=r"table must be an Ibis table, got polars.*DataFrame[\s\S]*Hint: ibis"):
