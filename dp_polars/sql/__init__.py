@@ -169,6 +169,7 @@ class SqlEngine(LocalEngine):
         if unit is not None:
             must_have(self._table, unit, "the privacy unit")
         names = [name for name in names if name not in self._only_counted] + ([] if unit is None else [unit])
+        self._dialect.check_version(self._backend.version)
         self._backend._run_pre_execute_hooks(self._table)  # what Ibis itself holds as tables
         found = self._dialect.describe(self._backend, self._table, list(dict.fromkeys(names)))
         check_types(self._dialect, self._table, found, unit)

@@ -40,13 +40,11 @@ def histogram(table: Table, work: Work, alike: Sequence[Tally], secret: int, dia
     weights = {f"weight{i}": own.weighing.largest for i, own in enumerate(alike) if own.weighing is not None}
     places = [name for name in rows.columns if name in ("code", "value")]
     keys = [name for name in rows.columns if name.startswith("k")]
-    if tally.kept.everything and dialect.counts_first:
+    if tally.kept.everything:
         # The native query itself first; everything after it sees only its result.
         rows = _counted(rows, [*keys, *places], weights, people=tally.people)
         return _looked_up(rows, table, work, tally, dialect)
     rows = _looked_up(rows, table, work, tally, dialect)
-    if tally.kept.everything:
-        return _counted(rows, ["group", "code"], weights, people=tally.people)
     rows = _bounded(rows, tally, weights, secret, dialect)
     return _counted(rows, ["group", "code"], weights)
 
@@ -141,39 +139,46 @@ def _sum(weight: Value) -> Value:
     return cast(ibis.greatest(ends[0], ibis.least(weight.sum(), ends[1])), "int64")
 
 
-def few(
-    rows: Table, rank: Value, owner: Sequence[str], by: Sequence[str], most: int | None, secret: int, dialect: Dialect
-) -> Table:
-    """Keep the first `most` of each owner in a random order; what ties their hashes, `by` unties."""
+def few(rows: Table, owner: Sequence[str], by: Sequence[str], most: int | None, secret: int, dialect: Dialect) -> Table:
+    """Keep the first `most` rows of each owner in a random order."""
     if most is None:
         return rows
+    numbered = _ranked(rows, owner, by, secret, dialect)
+    return numbered.filter(numbered["rank"] < most).drop("rank")
+
+
+def _ranked(rows: Table, owner: Sequence[str], by: Sequence[str], secret: int, dialect: Dialect) -> Table:
+    """Give each owner's rows numbers in a random order; what ties their hashes, `by` unties."""
     place = dialect.order(rows["person"], [rows[name] for name in by], secret)
-    ordered = rows.mutate(rank=rank.over(group_by=list(owner), order_by=[place, *by]))
-    return ordered.filter(ordered["rank"] < most).drop("rank")
+    return rows.mutate(rank=ibis.row_number().over(group_by=list(owner), order_by=[place, *by]))
 
 
 def _bounded(rows: Table, tally: Tally, weights: Mapping[str, int], secret: int, dialect: Dialect) -> Table:
     """Keep random rows of each person, within all bounds; where people count, a person's rows of a code are one."""
     kept, says = tally.kept, ["group", "code"]
 
-    def ranked(
-        rows: Table, rank: Value, owner: Sequence[str], by: Sequence[str], most: int | None, stage: int
-    ) -> Table:
-        return few(rows, rank, owner, by, most, secret ^ stage, dialect)
+    def first(rows: Table, owner: Sequence[str], by: Sequence[str], most: int | None, stage: int) -> Table:
+        return few(rows, owner, by, most, secret ^ stage, dialect)
 
     if tally.people and dialect.collects and kept.groups is not None and not weights:
         own = rows.group_by("person", "group").aggregate(codes=rows["code"].collect(distinct=True))
-        own = ranked(own, ibis.row_number(), ["person"], ["group"], kept.groups, 0)
+        own = first(own, ["person"], ["group"], kept.groups, 0)
         rows = own.select("person", "group", code=own["codes"].unnest())
     else:
         if tally.people:
             rows = _together(rows, says, weights) if weights else rows.select("person", *says).distinct()
         else:
             says += weights
-        rows = ranked(rows, ibis.dense_rank(), ["person"], ["group"], kept.groups, 0)
+        if kept.groups is not None:
+            # Only who has more groups is looked at closely: most people don't.
+            own = rows.select("person", "group").distinct()
+            many = own.group_by("person").aggregate(groups=own.count())
+            own = own.semi_join(many.filter(many["groups"] > kept.groups), "person")
+            own = _ranked(own, ["person"], ["group"], secret, dialect)
+            rows = rows.anti_join(own.filter(own["rank"] >= kept.groups), ["person", "group"])
     if not tally.people and (kept.rows, kept.rows_per_group) != (None, None):
         # Equal rows of a person are told apart by a number. Which gets which does not matter: they say the same.
         rows = rows.mutate(copy=ibis.row_number().over(group_by=["person", *says]))
         says.append("copy")
-    rows = ranked(rows, ibis.row_number(), ["person", "group"], says, kept.rows_per_group, 1)
-    return ranked(rows, ibis.row_number(), ["person"], says, kept.rows, 2)
+    rows = first(rows, ["person", "group"], says, kept.rows_per_group, 1)
+    return first(rows, ["person"], says, kept.rows, 2)

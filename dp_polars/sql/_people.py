@@ -11,7 +11,7 @@ import polars as pl
 from dp_polars._engines.contract import PER_PERSON
 from dp_polars.sql._arithmetic import is_evidence, physical
 from dp_polars.sql._counting import few, in_groups, person_of
-from dp_polars.sql._dialects import cast, constant, ibis
+from dp_polars.sql._dialects import cast, constant
 from dp_polars.sql._tables import comparable
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def people_by_key(table: Table, work: KeyWork, secret: int, dialect: Dialect) ->
     else:
         unit = table[work.privacy_unit]
         rows = table.filter(is_evidence(unit, dialect), *needed).select(person=person_of(unit, dialect), **chosen)
-        rows = few(rows.distinct(), ibis.row_number(), ["person"], names, work.most, secret, dialect)
+        rows = few(rows.distinct(), ["person"], names, work.most, secret, dialect)
     counted = rows.group_by(names).aggregate(**{_PEOPLE: cast(rows.count(), "int64")})
     told = {f"k{i}": _sent(counted[f"k{i}"], dtype, dialect) for i, dtype in enumerate(work.types.dtypes())}
     return counted.select(**told, **{_PEOPLE: counted[_PEOPLE]})

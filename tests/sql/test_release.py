@@ -151,7 +151,7 @@ REFUSED = {
         lambda: dpp.protect(None).group_by({"f": [1]}).agg(dpp.len(epsilon=1)),
         {},
         TypeError,
-        "keys of column 'f' must be values of its type, Float64",
+        "the key column 'f' must not hold floats, got Float64",
     ),
 }
 
@@ -165,6 +165,14 @@ def test_what_can_not_run_in_sql_is_refused_before_the_charge(engine, case):
     with pytest.raises(kind, match=message):
         dpp.sql.release(make(), table, **{"budget": budget, **options})
     assert budget.spent == 0
+
+
+def test_engines_that_are_too_old_are_refused(engine, monkeypatch):
+    table = engine.table(pl.DataFrame({"p": [1]}))
+    oldest = SqlEngine(table)._dialect.oldest
+    monkeypatch.setattr(type(engine.reader), "version", f"v{oldest[0] - 1}.17.3-dev5")
+    with pytest.raises(ValueError, match=f"{engine.name} must be of version {oldest[0]}.{oldest[1]} or newer, got v"):
+        dpp.sql.release(dpp.protect("p").agg(dpp.n_people(epsilon=1)), table)
 
 
 def test_what_is_no_table_of_ibis_is_refused():
