@@ -93,10 +93,10 @@ def release(
     'flu'
     """
     check_no_data(query, budget)
-    return release_by(query, SqlEngine(table, only_counted(query), untested=untested), budget, ranges=ranges)
+    return release_by(query, _SqlEngine(table, only_counted(query), untested=untested), budget, ranges=ranges)
 
 
-class SqlEngine(LocalEngine):
+class _SqlEngine(LocalEngine):
     """The rows of an Ibis table: one SELECT for each histogram.
 
     Parameters

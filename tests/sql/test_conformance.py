@@ -11,7 +11,7 @@ need_ibis()
 
 import ibis  # noqa: E402
 
-from dp_polars.sql import SqlEngine  # noqa: E402
+from dp_polars.sql import _SqlEngine  # noqa: E402
 
 pytestmark = MARKS
 
@@ -43,7 +43,7 @@ class TestDuckDB(OfSql):
             con.con.create_function("noted", noted_by_python, side_effects=True)
             con.raw_sql("CREATE VIEW seen AS SELECT * FROM " + table.get_name() + " WHERE noted(rowid)")
             table = con.table("seen")
-        return SqlEngine(table)
+        return _SqlEngine(table)
 
 
 class TestPostgres(OfSql):
@@ -71,7 +71,7 @@ class TestPostgres(OfSql):
 
             self.reader.con.add_notice_handler(note)
             table = self.reader.table(f"seen_{name}")
-        return SqlEngine(table)
+        return _SqlEngine(table)
 
 
 def read_quietly(read):
