@@ -103,11 +103,11 @@ def release(
     'flu'
     """
     check_no_data(query, budget)
-    engine = SqlEngine(table, only_counted(query), untested=untested)
+    engine = _SqlEngine(table, only_counted(query), untested=untested)
     return release_by(query, engine, budget, ranges=ranges, fresh=fresh)
 
 
-class SqlEngine(LocalEngine):
+class _SqlEngine(LocalEngine):
     """The rows of an Ibis table: one SELECT for each histogram.
 
     Parameters

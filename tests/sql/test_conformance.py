@@ -11,7 +11,7 @@ need_ibis()
 
 import ibis  # noqa: E402
 
-from dp_polars.sql import SqlEngine  # noqa: E402
+from dp_polars.sql import _SqlEngine  # noqa: E402
 
 pytestmark = MARKS
 
@@ -36,7 +36,7 @@ class TestDuckDB(Conformance):
             con.con.create_function("noted", noted_by_python, side_effects=True)
             con.raw_sql("CREATE VIEW seen AS SELECT * FROM " + table.get_name() + " WHERE noted(rowid)")
             table = con.table("seen")
-        return SqlEngine(table)
+        return _SqlEngine(table)
 
 
 class TestPostgres(Conformance):
@@ -64,7 +64,7 @@ class TestPostgres(Conformance):
 
             self.reader.con.add_notice_handler(note)
             table = self.reader.table(f"seen_{name}")
-        return SqlEngine(table)
+        return _SqlEngine(table)
 
 
 def read_quietly(read):

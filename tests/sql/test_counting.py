@@ -22,7 +22,7 @@ need_ibis()
 
 import ibis  # noqa: E402
 
-from dp_polars.sql import SqlEngine, _counting, _dialects  # noqa: E402
+from dp_polars.sql import _counting, _dialects, _SqlEngine  # noqa: E402
 from dp_polars.sql._dialects import Statement  # noqa: E402
 
 pytestmark = MARKS
@@ -86,7 +86,7 @@ def crowd(seed, people=40):
 def bounded(table, asked, kept, secret=2**63 + 5):
     """The histogram of `value` in the groups 0 … 4 of `g`, as Polars has it, under bounds of one's own."""
     query = dpp.protect("person", max_rows=1).group_by({"g": range(5)}).agg(x=ASKED[asked])
-    engine = SqlEngine(table, only_counted(query))
+    engine = _SqlEngine(table, only_counted(query))
     work = bind(query, engine)
     tally = replace(work.tallies[0], kept=kept)
     work = replace(work, tallies=(tally,), outputs=())
@@ -172,7 +172,7 @@ def test_a_mean_is_a_sum_over_the_rows_that_it_counts(engine):
         .group_by({"g": range(8)})
         .agg(x=dpp.mean("x", 0, 80, epsilon=1))
     )
-    sql = SqlEngine(engine.table(frame), only_counted(query))
+    sql = _SqlEngine(engine.table(frame), only_counted(query))
     work = bind(query, sql)
     assert len(work.tallies) == 2
     total, number = (as_frame(each) for each in sql.histograms(work))
@@ -189,7 +189,7 @@ def test_bounds_hold_also_for_rows_that_are_drawn_at_random(engine, asked):
     table = engine.table(frame)
     table = table.filter(ibis.random() < 0.5)
     query = dpp.protect("person", max_groups=1, max_rows_per_group=1).group_by({"g": range(40)}).agg(x=ASKED[asked])
-    sql = SqlEngine(table)
+    sql = _SqlEngine(table)
     (found,) = sql.histograms(bind(query, sql))
     assert found.weights.sum() == 500
 
@@ -224,7 +224,7 @@ def test_each_histogram_is_one_select_of_a_user_who_may_only_read(engine, monkey
     frame = pl.DataFrame({"p": [1, 2, 3], "g": ["a", "b", "c"], "x": [1, 2, 3]})
     table = engine.table(frame)
     before = engine.tables()
-    sql = SqlEngine(table, only_counted(query))
+    sql = _SqlEngine(table, only_counted(query))
     fetched = []
 
     def fetch(backend, statement):
@@ -243,7 +243,7 @@ def test_each_histogram_is_one_select_of_a_user_who_may_only_read(engine, monkey
         assert statement.count(";") == 0
         assert all(values.dtype == np.int64 for values in found.values())
     assert engine.tables() == before
-    assert release_by(query, SqlEngine(table)).shape == (2, 5)
+    assert release_by(query, _SqlEngine(table)).shape == (2, 5)
 
 
 def test_the_reader_of_these_tests_may_not_create_tables(engine):
@@ -255,7 +255,7 @@ def test_the_reader_of_these_tests_may_not_create_tables(engine):
 def test_every_release_has_a_secret_of_its_own(engine):
     frame = pl.DataFrame({"p": [1, 1], "x": [1, 2]})
     query = dpp.protect("p", max_rows=1).agg(dpp.median("x", [1, 2], epsilon=1))
-    sql = SqlEngine(engine.table(frame))
+    sql = _SqlEngine(engine.table(frame))
     told = []
     for _ in range(3):
         bind(query, sql)
@@ -288,7 +288,7 @@ def test_an_engine_that_is_not_tested_is_taken_on_ones_word(engine, monkeypatch)
             "dp_polars.sql.unknown", lambda name: replace(unknown(name), order=lambda person, says, secret: says[0])
         )
     assert dpp.sql.release(bounded, table, untested=True).height == 5
-    sql = SqlEngine(table, untested=True)
+    sql = _SqlEngine(table, untested=True)
     work = bind(free, sql)
     got = [as_frame(each) for each in sql.histograms(work)]
     for output in work.outputs:

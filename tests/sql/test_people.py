@@ -17,7 +17,7 @@ from tests.sql.tools import DUCKDB, MARKS, POSTGRES, histograms_of, need_ibis
 
 need_ibis()
 
-from dp_polars.sql import SqlEngine, _people  # noqa: E402
+from dp_polars.sql import _people, _SqlEngine  # noqa: E402
 from dp_polars.sql._dialects import Statement  # noqa: E402
 
 pytestmark = MARKS
@@ -53,7 +53,7 @@ def test_weights_of_every_type_are_those_of_polars(engine, unit, counts):
 
 def found(table, query):
     """Key -> people, of every key that the engine finds."""
-    sql = SqlEngine(table)
+    sql = _SqlEngine(table)
     keys, people = sql.people_by_key(query._bound_to(sql))
     rows = keys.rows()
     assert len(set(rows)) == len(rows)
@@ -75,7 +75,7 @@ def crowd():
 
 def by_secret(table, secret, most):
     """The number of people of each key, by a secret of one's own."""
-    sql = SqlEngine(table)
+    sql = _SqlEngine(table)
     work = keys("town", "year", most=most)._bound_to(sql)
     statement = Statement.of(sql._backend, _people.people_by_key(table, work, secret, sql._dialect))
     known, people = _people.in_polars(sql._dialect.fetch(sql._backend, statement), work.types)
@@ -125,7 +125,7 @@ def test_keys_that_polars_has_not_are_none(engine):
     last, first = dt.datetime.max, dt.datetime.min
     assert found(table, keys("d"))[0] == {(last.date(),): 1, (first.date(),): 1}
     assert found(table, keys("t")) == ({(last,): 1, (first,): 1}, {"t": pl.Datetime("us")})
-    sql = SqlEngine(table)
+    sql = _SqlEngine(table)
     times, _ = sql.people_by_key(keys("c")._bound_to(sql))
     assert sorted(times["c"].to_physical().to_list()) == [0, 86_399_999_999_000]
     decimals, schema = found(table, keys("m"))

@@ -21,14 +21,14 @@ need_ibis()
 
 import ibis  # noqa: E402
 
-from dp_polars.sql import SqlEngine  # noqa: E402
+from dp_polars.sql import _SqlEngine  # noqa: E402
 
 pytestmark = MARKS
 
 
 def counts(table, query):
     """The histograms of a query."""
-    sql = SqlEngine(table, only_counted(query))
+    sql = _SqlEngine(table, only_counted(query))
     return [as_frame(each).rows() for each in sql.histograms(bind(query, sql))]
 
 
@@ -169,7 +169,7 @@ def test_what_can_not_run_in_sql_is_refused_before_the_charge(engine, case):
 
 def test_engines_that_are_too_old_are_refused(engine, monkeypatch):
     table = engine.table(pl.DataFrame({"p": [1]}))
-    oldest = SqlEngine(table)._dialect.oldest
+    oldest = _SqlEngine(table)._dialect.oldest
     monkeypatch.setattr(type(engine.reader), "version", f"v{oldest[0] - 1}.17.3-dev5")
     with pytest.raises(ValueError, match=f"{engine.name} must be of version {oldest[0]}.{oldest[1]} or newer, got v"):
         dpp.sql.release(dpp.protect("p").agg(dpp.n_people(epsilon=1)), table)

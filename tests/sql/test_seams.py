@@ -20,14 +20,14 @@ need_ibis()
 
 import ibis  # noqa: E402
 
-from dp_polars.sql import SqlEngine, _dialects  # noqa: E402
+from dp_polars.sql import _dialects, _SqlEngine  # noqa: E402
 
 pytestmark = MARKS
 
 
 def counts(table, query):
     """The histograms of a query."""
-    sql = SqlEngine(table, only_counted(query))
+    sql = _SqlEngine(table, only_counted(query))
     return [as_frame(each).rows() for each in sql.histograms(bind(query, sql))]
 
 
@@ -283,7 +283,7 @@ def test_orders_are_those_of_uniform_permutations(engine):
     else:
         sql = f"SELECT i / 4 AS p, i % 4 AS v FROM generate_series(0, {4 * people - 1}) AS t(i)"
     table = engine.view(sql)
-    dialect = SqlEngine(table)._dialect
+    dialect = _SqlEngine(table)._dialect
     for person, says in [
         (table.p, [table.v]),
         (table.p.cast("string"), [table.v, table.v % 2]),

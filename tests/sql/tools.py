@@ -106,10 +106,10 @@ def to_postgres(owner, reader, frame):
 
 def histograms_of(frame, table, query):
     """The histograms of all outputs, by Polars and by the engine of a table."""
-    from dp_polars.sql import SqlEngine
+    from dp_polars.sql import _SqlEngine
 
     by_polars = PolarsEngine(frame.lazy(), frame.lazy)
-    in_sql = SqlEngine(table, only_counted(query))
+    in_sql = _SqlEngine(table, only_counted(query))
     works = [bind(query, each) for each in (by_polars, in_sql)]
     both = [each.histograms(work) for each, work in zip((by_polars, in_sql), works, strict=True)]
     for output in works[0].outputs:
