@@ -13,7 +13,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc"]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 exclude_patterns = ["_build"]
 
-autodoc_mock_imports = ["pyspark"]  # a large package, for the sake of one page
+autodoc_mock_imports = ["ibis", "pyspark"]  # large packages, each for the sake of one page
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False

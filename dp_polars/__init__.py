@@ -63,8 +63,9 @@ if TYPE_CHECKING:
     from dp_polars import opendp as opendp
     from dp_polars import plot as plot
     from dp_polars import spark as spark
+    from dp_polars import sql as sql
 
-_ON_DEMAND = ("analysis", "opendp", "plot", "spark")
+_ON_DEMAND = ("analysis", "opendp", "plot", "spark", "sql")
 
 
 def __getattr__(name: str) -> ModuleType:

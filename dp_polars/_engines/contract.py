@@ -84,6 +84,18 @@ class Tally:
         return self.people or not self.kept.everything
 
 
+def alike(tallies: Sequence[Tally]) -> list[list[int]]:
+    """Return the positions of tallies that differ in their weights alone, together: they keep the same rows."""
+    found: list[list[int]] = []
+    for number, tally in enumerate(tallies):
+        own = next((own for own in found if tally.keeps_like(tallies[own[0]])), None)
+        if own is None:
+            found.append([number])
+        else:
+            own.append(number)
+    return found
+
+
 @dataclass(frozen=True)
 class Output:
     """One answer: its name, what is asked, of columns of which types, and the positions of its tallies."""

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from dp_polars._engines.bounding import Cells, keep
-from dp_polars._engines.contract import LocalEngine, Tally, UnreadableError
+from dp_polars._engines.contract import LocalEngine, Tally, UnreadableError, alike
 from dp_polars._engines.polars_people import one_row_per_person, people_by_key
 from dp_polars._engines.polars_rows import collected, in_parts, is_a_person, listed, own_keys
 from dp_polars._numeric import column_types
@@ -145,9 +145,9 @@ def count(
     if privacy_unit is not None:
         rows = rows.filter(is_a_person(privacy_unit, rows.collect_schema()[privacy_unit]))
     layouts = [Cells.of(groups, tally.coding.size) for tally in tallies]
-    alike = _alike(tallies)
-    whole = [own for own in alike if privacy_unit is None or not tallies[own[0]].by_person]
-    people = [own for own in alike if own not in whole]
+    together = alike(tallies)
+    whole = [own for own in together if privacy_unit is None or not tallies[own[0]].by_person]
+    people = [own for own in together if own not in whole]
     found: dict[int, pl.DataFrame] = {}
     single = [own for own in whole if tallies[own[0]].coding.size == 1]
     several = [own for own in whole if own not in single]
@@ -176,21 +176,9 @@ def count(
     return [
         _by_group(found[own[0]].select("cell", count=_weight(tallies[n], n)), layouts[n], groups)
         for n in range(len(tallies))
-        for own in alike
+        for own in together
         if n in own
     ]
-
-
-def _alike(tallies: Sequence[Tally]) -> list[list[int]]:
-    """Return the tallies that differ in their weights alone, together: they keep the same rows of a person."""
-    alike: list[list[int]] = []
-    for number, tally in enumerate(tallies):
-        own = next((own for own in alike if tally.keeps_like(tallies[own[0]])), None)
-        if own is None:
-            alike.append([number])
-        else:
-            own.append(number)
-    return alike
 
 
 def _weight(tally: Tally, number: int) -> pl.Expr:
@@ -241,29 +229,29 @@ def _coded(
     privacy_unit: str | None,
     keys: pl.DataFrame | None,
     tallies: Sequence[Tally],
-    alike: Sequence[Sequence[int]],
+    together: Sequence[Sequence[int]],
 ) -> pl.LazyFrame:
     """Return the rows of listed groups as `person`, `group`, a code for each kind of tally, and weights.
 
     Every histogram is counted from this one plan, so that Polars scans the rows once for all of them.
     """
-    made, others = _made(tallies, alike), own_keys(rows, keys)
+    made, others = _made(tallies, together), own_keys(rows, keys)
     if privacy_unit is not None:
         others.append(pl.col(privacy_unit).alias("person"))
     # A constant gets as many rows as the frame.
     coded = rows.with_columns(*made, *others).select(expr.meta.output_name() for expr in [*made, *others])
-    if len(alike) == 1:
-        first = alike[0][0]
+    if len(together) == 1:
+        first = together[0][0]
         coded = coded.filter(pl.col(f"code {first}") < tallies[first].coding.size)
     if keys is not None:
         coded = coded.join(listed(keys), on=[f"key {i}" for i in range(keys.width)])
     return coded
 
 
-def _made(tallies: Sequence[Tally], alike: Sequence[Sequence[int]]) -> list[pl.Expr]:
+def _made(tallies: Sequence[Tally], together: Sequence[Sequence[int]]) -> list[pl.Expr]:
     """Return codes and weights, row by row; under names of our own, so that no column's name can be in the way."""
     made = []
-    for own in alike:
+    for own in together:
         coding = tallies[own[0]].coding
         code = _by_row(tallies[own[0]].columns, coding.encoder(), code_dtype(coding.size))
         made.append(code.alias(f"code {own[0]}"))

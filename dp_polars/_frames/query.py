@@ -19,6 +19,7 @@ from dp_polars._frames.release import Ask, bind, release_by
 from dp_polars._frames.sources import PrivateRows, Source, WithoutRows, source_of
 from dp_polars._numeric.numbers import float_up, given, plural, positive_int
 from dp_polars._numeric.paths import expanded
+from dp_polars._queries.measures import Count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -333,6 +334,29 @@ def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ValueError(msg)
     claim: dict[str, Any] = json.loads(metadata[_CLAIM_KEY])
     return claim
+
+
+def check_no_data(query: object, budget: Budget | None) -> None:
+    """Refuse what an adapter can't release on its own rows: no query, one that has rows, a second budget."""
+    if not isinstance(query, PrivateQuery):
+        msg = f"query must be a PrivateQuery, got {type(query).__name__}."
+        raise TypeError(msg)
+    if query._source is not None:
+        msg = "query must be built without data.\n\nHint: begin it with dp_polars.protect(…), not frame.dp.protect(…)."
+        raise TypeError(msg)
+    if budget is not None and query._budget is not None:
+        msg = "budget must be left out where the query has one."
+        raise TypeError(msg)
+
+
+def only_counted(query: PrivateQuery) -> frozenset[str]:
+    """Return the columns of which only matters whether there is a value: these may be of any type."""
+    counted: set[str] = set()
+    others = set(() if query._keys is None else query._keys.columns)
+    for ask in query.asks:
+        names = {name for column in ask.columns for name in column.meta.root_names()}
+        (counted if isinstance(ask.query, Count) else others).update(names)
+    return frozenset(counted - others)
 
 
 def _under(protection: Protection, ask: Ask[HistogramQuery], groups: int) -> HistogramQuery:

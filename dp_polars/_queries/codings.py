@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp_polars._numeric import column_types
-from dp_polars._queries.encoding import category_encoder, grid_steps, ordered_encoder
+from dp_polars._queries.encoding import category_encoder, grid_steps, ordered_encoder, thresholds
+from dp_polars._queries.grids import Grid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from dp_polars._numeric.arrays import Ints
     from dp_polars._queries.candidates import Categories, Ordered
-    from dp_polars._queries.encoding import Codes, Encoder, FloatSteps, IntegerSteps
+    from dp_polars._queries.encoding import Codes, Encoder, FloatSteps, IntegerSteps, Thresholds
 
 
 class Coding(ABC):
@@ -94,6 +95,11 @@ class NearestCoding(Coding):
     def steps(self) -> IntegerSteps | FloatSteps | None:
         """The codes as arithmetic, for engines that have no arrays; None where they are no arithmetic."""
         return grid_steps(self.candidates, _known(self.column))
+
+    @property
+    def thresholds(self) -> Thresholds | None:
+        """The codes as comparisons, for engines that have no arrays; None of a grid, whose points are never made."""
+        return None if isinstance(self.candidates, Grid) else thresholds(self.candidates, _known(self.column))
 
     def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
         return _of_one_column(ordered_encoder(self.candidates, _known(self.column)))

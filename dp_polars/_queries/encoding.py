@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -33,6 +33,7 @@ _WIDEST_TABLE = 1 << 20
 # Relative: a float is taken for the decimal that it prints as, at most half a unit in the last place away, so a
 # value this little above the middle of two candidates is a tie.
 _TIE = 2.0**-51
+_TOO_WIDE = "candidates of a quantile must span less than 2**63 units of the column's type."
 
 
 def code_dtype(size: int) -> np.dtype[np.unsignedinteger]:
@@ -97,8 +98,7 @@ def ordered_encoder(candidates: Ordered, dtype: pl.DataType) -> Encoder:
         if nearest is not None:
             return lambda values: _without_nulls(_by_chunks(column_types.integers(values), nearest, out), values, size)
     if column != "number":
-        msg = "candidates of a quantile must span less than 2**63 units of the column's type."
-        raise ValueError(msg)
+        raise ValueError(_TOO_WIDE)
     of_floats = _nearest_of_floats(candidates)
     return lambda values: _by_chunks(column_types.floats(values), of_floats, out)
 
@@ -138,7 +138,32 @@ def grid_steps(candidates: Ordered, dtype: pl.DataType) -> IntegerSteps | FloatS
     unit = column_types.tick(dtype)
     if unit is None:
         return FloatSteps.of(candidates)
-    return _integer_steps(candidates, unit, _physical(dtype))
+    steps = _integer_steps(candidates, unit, _physical(dtype))
+    # What 64 bits don't hold is found by floats, as the encoder does.
+    return FloatSteps.of(candidates) if steps is None and dtype.is_integer() else steps
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """The way from values to the nearest of some points, ties down: the code is `below` + how many values are less.
+
+    The values are in ascending order: physical integers of the column, or floats, and then so is what is compared.
+    """
+
+    below: int
+    values: NDArray[Any]
+
+
+def thresholds(points: Points, dtype: pl.DataType) -> Thresholds:
+    """Return how the codes that `ordered_encoder` gives follow by comparing; a ValueError where they don't."""
+    unit = column_types.tick(dtype)
+    if unit is not None and column_types.tick(points.dtype) is not None:
+        found = _integer_thresholds(points, unit, dtype)
+        if found is not None:
+            return found
+    if column_types.family(dtype) != "number":
+        raise ValueError(_TOO_WIDE)
+    return _float_thresholds(points)
 
 
 def _physical(dtype: pl.DataType) -> np.dtype[np.integer]:
@@ -164,22 +189,14 @@ def _nearest_of_integers(
     candidates: Ordered, unit: Fraction, column: pl.DataType
 ) -> Callable[[NDArray[np.integer]], NDArray[np.integer]] | None:
     """Return the exact way from physical integers to codes; None where it does not fit into 64 bits."""
-    dtype = _physical(column)
-    info = np.iinfo(dtype)
     if isinstance(candidates, Points):
-        own = column_types.integers(candidates.values)
-        ratio = (column_types.tick(candidates.dtype) or Fraction(1)) / unit
-        # An integer lies above the middle of two candidates where it lies above the floor of that.
-        if ratio == 1 and own.dtype == dtype:
-            middles = (own[:-1] & own[1:]) + ((own[:-1] ^ own[1:]) >> 1)
-        else:
-            middles = (own[:-1].astype(object) + own[1:].astype(object)) * ratio.numerator // (2 * ratio.denominator)
-        if column_types.is_wide(column) and ((middles < info.min) | (middles >= info.max)).any():
+        found = _integer_thresholds(candidates, unit, column)
+        if found is None:
             return None
-        below = int(np.count_nonzero(middles < info.min))
-        reachable = np.minimum(middles[below:], info.max).astype(dtype)
+        reachable, below = found.values, found.below
         return lambda x: np.searchsorted(reachable, x) + below
 
+    dtype = _physical(column)
     steps = _integer_steps(candidates, unit, dtype)
     if steps is None:
         return None
@@ -203,13 +220,35 @@ def _nearest_of_integers(
     return nearest
 
 
+def _integer_thresholds(points: Points, unit: Fraction, column: pl.DataType) -> Thresholds | None:
+    """Return the exact thresholds of physical integers; None where they don't fit into 64 bits."""
+    dtype = _physical(column)
+    info = np.iinfo(dtype)
+    own = column_types.integers(points.values)
+    ratio = (column_types.tick(points.dtype) or Fraction(1)) / unit
+    # An integer lies above the middle of two candidates where it lies above the floor of that.
+    if ratio == 1 and own.dtype == dtype:
+        middles = (own[:-1] & own[1:]) + ((own[:-1] ^ own[1:]) >> 1)
+    else:
+        middles = (own[:-1].astype(object) + own[1:].astype(object)) * ratio.numerator // (2 * ratio.denominator)
+    if column_types.is_wide(column) and ((middles < info.min) | (middles >= info.max)).any():
+        return None
+    below = int(np.count_nonzero(middles < info.min))
+    return Thresholds(below, np.minimum(middles[below:], info.max).astype(dtype))
+
+
+def _float_thresholds(points: Points) -> Thresholds:
+    """Return the middles of points as floats."""
+    values = column_types.floats(points.values)
+    middles = values[:-1] / 2 + values[1:] / 2
+    return Thresholds(0, middles + np.abs(middles) * _TIE)
+
+
 def _nearest_of_floats(candidates: Ordered) -> Callable[[NDArray[np.float64]], NDArray[np.generic]]:
     """Return the way from floats to codes; NaN, which is ignored, goes to `size`."""
     size = candidates.size
     if isinstance(candidates, Points):
-        points = column_types.floats(candidates.values)
-        middles = points[:-1] / 2 + points[1:] / 2
-        middles += np.abs(middles) * _TIE
+        middles = _float_thresholds(candidates).values
         return lambda x: np.where(np.isnan(x), size, np.searchsorted(middles, x))
 
     steps = FloatSteps.of(candidates)

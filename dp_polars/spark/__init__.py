@@ -9,10 +9,9 @@ import polars as pl
 import pyarrow as pa
 
 from dp_polars._engines.contract import Engine
-from dp_polars._frames.query import PrivateQuery
+from dp_polars._frames.query import check_no_data, only_counted
 from dp_polars._frames.release import release_by
 from dp_polars._numeric.extras import require
-from dp_polars._queries.measures import Count
 from dp_polars.spark import _column_types
 from dp_polars.spark._counting import column_of, histogram, key_table, union, weighs_exactly
 from dp_polars.spark._people import one_row_per_person, shown_keys
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from dp_polars._accounting.budgets import Budget
     from dp_polars._engines.contract import KeyWork, Output, Work
+    from dp_polars._frames.query import PrivateQuery
 
 _sql: Any = require("pyspark.sql", extra="spark")
 
@@ -86,36 +86,18 @@ def release(
     TypeError, ValueError
         If the query or the frame is not as described, or there is no place for the answers. Nothing is charged then.
     """
-    _check(query, frame, budget)
-    engine = _SparkEngine(frame, path, _only_counted(query))
+    check_no_data(query, budget)
+    _check(frame)
+    engine = _SparkEngine(frame, path, only_counted(query))
     return release_by(query, engine, budget, ranges=ranges, fresh=fresh)
 
 
-def _check(query: object, frame: object, budget: Budget | None) -> None:
-    """Refuse what can't be released on Spark."""
-    if not isinstance(query, PrivateQuery):
-        msg = f"query must be a PrivateQuery, got {type(query).__name__}."
-        raise TypeError(msg)
+def _check(frame: object) -> None:
+    """Refuse what is no frame of Spark."""
     if not isinstance(frame, _sql.DataFrame) or not hasattr(frame, "_jdf") or frame.isStreaming:
         kind = f"{type(frame).__module__}.{type(frame).__name__}"
         msg = f"frame must be a batch DataFrame of a Spark session (Spark Connect has none of its own), got {kind}."
         raise TypeError(msg)
-    if query._source is not None:
-        msg = "query must be built without data.\n\nHint: begin it with dp_polars.protect(…), not frame.dp.protect(…)."
-        raise TypeError(msg)
-    if budget is not None and query._budget is not None:
-        msg = "budget must be left out where the query has one."
-        raise TypeError(msg)
-
-
-def _only_counted(query: PrivateQuery) -> frozenset[str]:
-    """Return the columns of which only the presence of a value is counted: these may have any type."""
-    counted: set[str] = set()
-    others = set(() if query._keys is None else query._keys.columns)
-    for ask in query.asks:
-        names = {name for column in ask.columns for name in column.meta.root_names()}
-        (counted if isinstance(ask.query, Count) else others).update(names)
-    return frozenset(counted - others)
 
 
 class _SparkEngine(Engine["DataFrame"]):

@@ -1,0 +1,225 @@
+"""Private queries in a database, by Ibis: histograms are made where the rows are, by SQL, and drawn from here."""
+
+from __future__ import annotations
+
+import secrets
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from dp_polars._engines.contract import LocalEngine, alike
+from dp_polars._frames.query import check_no_data, only_counted
+from dp_polars._frames.release import release_by
+from dp_polars._numeric.extras import require
+from dp_polars._queries.histograms import Histogram
+from dp_polars.sql._column_types import check_types, must_have, schema_of
+from dp_polars.sql._counting import histogram
+from dp_polars.sql._dialects import TESTED, Statement, unknown
+from dp_polars.sql._people import in_polars, one_row_per_person, people_by_key
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    import polars as pl
+    from ibis.expr.types import Table
+
+    from dp_polars._accounting.budgets import Budget
+    from dp_polars._engines.contract import KeyWork, Work
+    from dp_polars._frames.query import PrivateQuery
+    from dp_polars._numeric.arrays import Ints
+
+_ibis: Any = require("ibis", extra="sql")
+
+_SECRET_BITS = 64
+
+
+def release(
+    query: PrivateQuery,
+    table: Table,
+    *,
+    budget: Budget | None = None,
+    ranges: bool = False,
+    fresh: bool = False,
+    untested: bool = False,
+) -> pl.DataFrame:
+    """Release all outputs of a query once, from the rows of an Ibis table, charged before a row is read.
+
+    The database makes the histograms, by one SELECT each: codes, contribution bounds, distinct people, counts and sums
+    are its own SQL. Only histograms travel; the draw is made here, exactly, and no noise is ever made by SQL. Nothing
+    is created in the database: the right to read suffices.
+
+    Parameters
+    ----------
+    query
+        Made by `dp_polars.protect(…)`, without data, by `agg` or one of the questions beside it, such as `keys`; and
+        without row operations (filter, with_columns, select, join, and expressions inside `agg`): do those in Ibis
+        first, row by row.
+    table
+        The private rows: an Ibis table expression of DuckDB or Postgres, one person's rows independent of all others'.
+        A person, a key and a value are what the database holds for them. Read once per output: let it be deterministic.
+    budget
+        What is charged, where the query itself has none.
+    ranges
+        As for `PrivateQuery.release`: numbers come with the ends of their 95 % ranges, `NAME_low` and `NAME_high`.
+    fresh
+        As for `PrivateQuery.release`: whether to draw anew, and charge, where the query's budget keeps an answer.
+    untested
+        Whether to take other engines that Ibis speaks to. Whether they divide, round and compare as the tested ones is
+        then your word: where they don't, a person may count for more than what is charged.
+
+    Returns
+    -------
+    DataFrame
+        The public keys, each once and in their given order, then one column per output, as `PrivateQuery.release` has
+        it; of `keys`, those that are shown, sorted.
+
+    Raises
+    ------
+    BudgetExceededError
+        If the budget has too little left. Nothing is charged then, and no row is read.
+    ReleaseError
+        If the database fails on the private rows; the charge stays, and nothing is published.
+    TypeError, ValueError
+        If the query or the table is not as described, or the engine is not one of the tested ones. Nothing is charged
+        then.
+
+    Notes
+    -----
+    Which of a person's rows count is decided by the engine's own hashes of them and of 64 random bits of this release,
+    which are part of the statement. The bounds hold whatever these bits are.
+
+    Examples
+    --------
+    >>> import dp_polars as dpp
+    >>> import ibis
+    >>> con = ibis.duckdb.connect()
+    >>> _ = con.raw_sql(
+    ...     "CREATE TABLE visits AS SELECT range AS patient, 'flu' AS diagnosis FROM range(1000)"
+    ... )
+    >>> query = dpp.protect("patient").agg(
+    ...     dpp.mode("diagnosis", ["flu", "measles"], epsilon=1)
+    ... )
+    >>> dpp.sql.release(query, con.table("visits")).item()
+    'flu'
+    """
+    check_no_data(query, budget)
+    engine = _SqlEngine(table, only_counted(query), untested=untested)
+    return release_by(query, engine, budget, ranges=ranges, fresh=fresh)
+
+
+class _SqlEngine(LocalEngine):
+    """The rows of an Ibis table: one SELECT for each histogram.
+
+    Parameters
+    ----------
+    table, untested
+        As for `release`.
+    only_counted
+        Columns of which only matters whether there is a value.
+    """
+
+    rows_are = "the Ibis table"
+    counts_per_person = True
+
+    def __init__(self, table: Table, only_counted: Collection[str] = (), *, untested: bool = False) -> None:
+        if not isinstance(table, _ibis.Table):
+            kind = f"{type(table).__module__}.{type(table).__name__}"
+            msg = f"table must be an Ibis table, got {kind}.\n\nHint: ibis.duckdb.connect(…).table(…)."
+            raise TypeError(msg)
+        self._table: Any = table
+        self._backend: Any = self._table.get_backend()
+        name = self._backend.name
+        if name not in TESTED and not untested:
+            msg = (
+                f"table must be of one of the tested engines {sorted(TESTED)}, got {name!r}: others may divide, round "
+                "or compare in ways of their own.\n\nHint: untested=True takes it all the same."
+            )
+            raise ValueError(msg)
+        self._dialect = TESTED.get(name) or unknown(name)
+        self._only_counted = only_counted
+        self._statements: list[tuple[list[int], Statement]] = []
+        self._keys: Statement | None = None
+
+    def schema(self, columns: Collection[str]) -> pl.Schema:
+        """Return the Polars types of these columns."""
+        return schema_of(self._table, columns, self._only_counted)
+
+    def check(self, work: Work) -> None:
+        """Write the statements, everything typed and nothing read: to be run once, never shown."""
+        per_person, table = work.per_person, self._table
+        names = [name for tally in work.tallies for column in tally.columns for name in column.meta.root_names()]
+        with _quietly():
+            if per_person is None:
+                self._check(work.privacy_unit, names + ([] if work.keys is None else work.keys.columns))
+            else:
+                self._check(per_person.privacy_unit, [] if per_person.keys is None else per_person.keys.columns)
+                table = one_row_per_person(table, per_person, self._dialect)
+            secret = secrets.randbits(_SECRET_BITS)
+            self._statements = [(own, self._select(table, work, own, secret)) for own in alike(work.tallies)]
+
+    def check_keys(self, work: KeyWork) -> None:
+        """Write the statement, everything typed and nothing read: to be run once, never shown."""
+        with _quietly():
+            self._check(work.privacy_unit, list(work.types))
+            counted = people_by_key(self._table, work, secrets.randbits(_SECRET_BITS), self._dialect)
+            self._keys = self._prepared(Statement.of(self._backend, counted))
+
+    def _check(self, unit: str | None, names: Collection[str]) -> None:
+        """Refuse columns that are not there, or of types that compare values in a way of their own."""
+        if unit is not None:
+            must_have(self._table, unit, "the privacy unit")
+        names = [name for name in names if name not in self._only_counted] + ([] if unit is None else [unit])
+        self._dialect.check_version(self._backend.version)
+        self._backend._run_pre_execute_hooks(self._table)  # what Ibis itself holds as tables
+        found = self._dialect.describe(self._backend, self._table, list(dict.fromkeys(names)))
+        check_types(self._dialect, self._table, found, unit)
+
+    def _select(self, table: Table, work: Work, own: list[int], secret: int) -> Statement:
+        """Return the SELECT that answers tallies that are alike."""
+        try:
+            counted = histogram(table, work, [work.tallies[n] for n in own], secret, self._dialect)
+            statement = Statement.of(self._backend, counted)
+        except (TypeError, ValueError) as error:
+            asked = [output.name for output in work.outputs if own[0] in output.tallies]
+            msg = f"Output {asked[0]!r}: {error}"
+            raise type(error)(msg) from None
+        return self._prepared(statement)
+
+    def _prepared(self, statement: Statement) -> Statement:
+        """Return a statement that the engine can run; a TypeError where it can't."""
+        try:
+            self._dialect.prepare(self._backend, statement.sql)
+        except Exception as error:
+            # Its own words quote the statement, and so the secret.
+            msg = f"{self._dialect.name} must know all that a release needs, got {type(error).__name__}."
+            raise TypeError(msg) from None
+        return statement
+
+    def histograms(self, work: Work) -> list[Histogram]:
+        """Run what `check` has written, once."""
+        statements, self._statements = self._statements, []
+        found: dict[int, Histogram] = {}
+        with _quietly():
+            for own, statement in statements:
+                cells = self._dialect.fetch(self._backend, statement)
+                for place, number in enumerate(own):
+                    weights = cells["count" if work.tallies[number].weighing is None else f"weight{place}"]
+                    found[number] = Histogram.of_pairs(cells["group"], cells["code"], weights, work.groups)
+        return [found[number] for number in range(len(work.tallies))]
+
+    def people_by_key(self, work: KeyWork) -> tuple[pl.DataFrame, Ints]:
+        """Run what `check_keys` has written, once."""
+        statement, self._keys = self._keys, None
+        if statement is None:
+            msg = "unreachable: a release is checked before it runs"
+            raise AssertionError(msg)
+        with _quietly():
+            return in_polars(self._dialect.fetch(self._backend, statement), work.types)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Keep the warnings of drivers back, which may tell of rows."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

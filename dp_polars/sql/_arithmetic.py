@@ -1,0 +1,263 @@
+"""Codes and weights of rows as SQL arithmetic, which agrees with the encoders of `_queries` on every row.
+
+Nothing here raises on a value, nor leaves a type, in whatever order an engine takes conditions and columns: values are
+clipped to public bounds before anything else is done with them. NaN and null are left out by who asks.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from dp_polars._numeric import column_types
+from dp_polars._queries.codings import NearestCoding, OneCode, Units
+from dp_polars._queries.encoding import FloatSteps, IntegerSteps
+from dp_polars.sql._dialects import cast, constant, ibis
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dp_polars._queries.codings import Coding, Weighing
+    from dp_polars._queries.encoding import Thresholds
+    from dp_polars._queries.query import Columns
+    from dp_polars.sql._dialects import Dialect, Value
+
+# A list of points is a tree of comparisons in the SQL text: Ibis needs half a millisecond for each.
+_MOST_POINTS = 4096
+# Digits after the point up to which DuckDB holds a decimal of 64 bits times the power of ten that makes it whole.
+_MOST_PLACES = 18
+_INT64 = np.iinfo(np.int64)
+_EPOCH = dt.datetime(1970, 1, 1)
+_LAST_MICROSECOND = 86_400 * 10**6 - 1
+
+
+def code(coding: Coding, value: Value, dtype: pl.DataType | None, dialect: Dialect) -> Value | None:
+    """Return the code of a value; None where it must be looked up in a list.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the engine's arithmetic is not known to give the code of every value.
+    """
+    if isinstance(coding, OneCode):
+        return integer(0)
+    if not isinstance(coding, NearestCoding) or dtype is None:
+        return None
+    steps, last = coding.steps, coding.size - 1
+    if isinstance(steps, IntegerSteps):
+        place = physical(value, dtype, steps.low, steps.high) - integer(steps.low)
+        if steps.whole != 1:
+            place = place * integer(steps.whole)
+        if steps.shift:
+            place = place + integer(steps.shift)
+        if steps.stride != 1:
+            # Towards 0, not down: below 0, that is clipped anyway.
+            place = dialect.divide(place, integer(steps.stride))
+        # Microseconds of the day may lie beside ends that are nanoseconds.
+        return place if steps.ends_are_points and dtype != pl.Time else _clip(place, integer(0), integer(last))
+    if isinstance(steps, FloatSteps):
+        low, high = _ends(steps, last)
+        place = (_clip(_double(value, dtype), double(low), double(high)) - double(steps.start)) * double(steps.per_step)
+        return _clip((place - double(0.5)).ceil(), integer(0), integer(last))
+    thresholds = coding.thresholds
+    if thresholds is None:
+        msg = f"a grid must be given in units of a column of type {dtype}: neither 64 bits nor floats give its codes."
+        raise TypeError(msg)
+    return _by_comparing(thresholds, value, dtype)
+
+
+def weight(weighing: Weighing, values: Sequence[Value], dtypes: Columns, dialect: Dialect) -> Value:
+    """Return the weight of a row by its columns; a TypeError where the engine has no arithmetic for it.
+
+    Of a column of its own, null and NaN weigh nothing; of the one that is coded, such rows are left out anyway.
+    """
+    if not isinstance(weighing, Units):
+        msg = "rows must be added up by one column of numbers."
+        raise TypeError(msg)
+    value, dtype = values[weighing.column], dtypes[weighing.column]
+    low, high = int(weighing.lower / weighing.step), int(weighing.upper / weighing.step)
+    tick = column_types.tick(dtype)
+    if tick is None:
+        units = _units_of_floats(weighing, _double(value, dtype), low, high)
+    elif weighing.step < tick:
+        steps = weighing.ticks(tick)
+        units = physical(value, dtype, low // steps, -(-high // steps)) * integer(steps)
+    else:
+        per = int(weighing.step / tick)
+        units = _nearest(physical(value, dtype, low * per, high * per), per, dialect)
+    units = _clip(units, integer(low), integer(high))
+    if weighing.column:
+        units = ibis.ifelse(is_evidence(value, dialect), units, integer(0))
+    return units * integer(2) - integer(low + high) if weighing.doubled else units
+
+
+def integer(number: int) -> Value:
+    """Return a constant of 64 bits."""
+    return constant(number, "int64")
+
+
+def double(number: float) -> Value:
+    """Return a constant float of 64 bits."""
+    return constant(float(number), "float64")
+
+
+def is_evidence(value: Value, dialect: Dialect) -> Value:
+    """Return whether a value is neither null nor NaN."""
+    kind = value.type()
+    if kind.is_floating():
+        return value.notnull() & ~value.isnan()
+    if kind.is_decimal() and dialect.nan_in_decimals:
+        return value.notnull() & (value != constant("NaN", kind))
+    return value.notnull()
+
+
+def _clip(number: Value, low: Value, high: Value) -> Value:
+    """Return a number within bounds; of NaN the upper one, since to both engines it is more than any number."""
+    return ibis.greatest(low, ibis.least(number, high))
+
+
+def _double(value: Value, dtype: pl.DataType) -> Value:
+    """Return the float of a number: integers are rounded to the nearest one, ties to even, as everywhere."""
+    if not (dtype.is_float() or dtype.is_integer()):
+        msg = (
+            f"candidates of a column of type {dtype} must be of such a type too: engines make floats of it in ways of "
+            "their own.\n\nHint: give Decimals, or cast the column to a float in Ibis first."
+        )
+        raise TypeError(msg)
+    return cast(value, "float64")
+
+
+def physical(value: Value, dtype: pl.DataType, low: int, high: int) -> Value:
+    """Return the physical integer of a value, clipped to bounds of 64 bits, of which it can hold a part or all."""
+    low, high = max(low, int(_INT64.min)), min(high, int(_INT64.max))
+    if dtype == pl.Boolean:
+        return _clip(ibis.ifelse(value, integer(1), integer(0)), integer(low), integer(high))
+    if dtype.is_integer():
+        return _clip(cast(value, "int64"), integer(low), integer(high))
+    if isinstance(dtype, pl.Decimal):
+        return _of_decimals(value, dtype.scale, low, high)
+    if dtype == pl.Time:
+        return _of_times(value, low // 1000, -(-high // 1000)) * integer(1000)
+    day = 86_400 * 10**6
+    per_unit = day if dtype == pl.Date else 1
+    try:
+        first, last = (_EPOCH + dt.timedelta(microseconds=end * per_unit) for end in (low, high))
+    except OverflowError:
+        msg = "candidates of times must lie in the years 1 to 9999."
+        raise ValueError(msg) from None
+    if dtype == pl.Date:
+        return cast(_clip(value, *(constant(str(end.date()), "date") for end in (first, last))).epoch_days(), "int64")
+    ends = (constant(end.isoformat(" ", "microseconds"), "timestamp") for end in (first, last))
+    return _of_timestamps(_clip(value, *ends))
+
+
+def _of_decimals(value: Value, places: int, low: int, high: int) -> Value:
+    if places > _MOST_PLACES:
+        msg = (
+            f"decimals that are ordered or added up must have at most {_MOST_PLACES} digits after the point, got "
+            f"{places}.\n\nHint: cast the column in Ibis first."
+        )
+        raise TypeError(msg)
+    ends = (constant(f"{Decimal(end).scaleb(-places):f}", f"decimal(38, {places})") for end in (low, high))
+    clipped = cast(_clip(value, *ends), f"decimal(19, {places})")
+    return cast(clipped * constant(10**places, "decimal(19, 0)"), "int64")
+
+
+def _of_timestamps(value: Value) -> Value:
+    """Return microseconds since 1970. Whole seconds are exact also where an engine gives floats."""
+    seconds = cast(value.truncate("s").epoch_seconds(), "int64")
+    return seconds * integer(10**6) + cast(value.microsecond(), "int64")
+
+
+def _of_times(value: Value, low: int, high: int) -> Value:
+    """Return microseconds of the day. Both engines have a 24:00:00, which no Python time is."""
+    within = (min(max(end, 0), _LAST_MICROSECOND) for end in (low, high))
+    ends = ((_EPOCH + dt.timedelta(microseconds=end)).time().isoformat("microseconds") for end in within)
+    clipped = _clip(value, *(constant(end, "time") for end in ends))
+    seconds = cast(clipped.hour(), "int64") * integer(3600) + cast(clipped.minute(), "int64") * integer(60)
+    return (seconds + cast(clipped.second(), "int64")) * integer(10**6) + cast(clipped.microsecond(), "int64")
+
+
+def _ends(steps: FloatSteps, last: int) -> tuple[float, float]:
+    """Return floats at and below which the code is 0, and at and above which it is the last.
+
+    Between them no product is too large for a float, nor so small that Postgres would raise for it.
+    """
+
+    def place(x: float) -> float:
+        return math.ceil((x - steps.start) * steps.per_step - 0.5)
+
+    low = steps.start + 0.25 / steps.per_step
+    high = steps.start + (last + 1) / steps.per_step
+    while place(high) < last:
+        high += max(abs(high), 1 / steps.per_step) * 2.0**-50
+    return low if place(low) <= 0 else steps.start, high
+
+
+def _by_comparing(thresholds: Thresholds, value: Value, dtype: pl.DataType) -> Value:
+    """Return how many thresholds a value is above, by a balanced tree of comparisons."""
+    values, below = thresholds.values, thresholds.below
+    if len(values) >= _MOST_POINTS:
+        given = below + len(values) + 1
+        msg = (
+            f"candidates without a regular step must be at most {_MOST_POINTS:,} in SQL, got {given:,}."
+            "\n\nHint: take a grid: dp_polars.grid(…)."
+        )
+        raise ValueError(msg)
+    if not len(values):
+        return integer(below)
+    are_floats = values.dtype.kind == "f"
+    place = _double(value, dtype) if are_floats else physical(value, dtype, int(values[0]), int(values[-1]) + 1)
+    constants = [double(each) if are_floats else integer(each) for each in values.tolist()]
+
+    def tree(first: int, end: int) -> Value:
+        """Return the code of a value that is above the first thresholds, and not above those from `end` on."""
+        if first == end:
+            return integer(below + first)
+        middle = (first + end) // 2
+        return ibis.ifelse(place > constants[middle], tree(middle + 1, end), tree(first, middle))
+
+    return tree(0, len(values))
+
+
+def _nearest(number: Value, per: int, dialect: Dialect) -> Value:
+    """Return an integer in whole units of `per`: the nearest one, ties to even."""
+    if per == 1:
+        return number
+    one, by = integer(1), integer(per)
+    # Both engines round quotients and remainders towards 0.
+    rest = number % by
+    is_below = rest < integer(0)
+    whole = dialect.divide(number, by) - ibis.ifelse(is_below, one, integer(0))
+    rest = ibis.ifelse(is_below, rest + by, rest)
+    is_odd = (whole % integer(2)) != integer(0)
+    is_up = (rest > by - rest) | ((rest == by - rest) & is_odd)
+    return whole + ibis.ifelse(is_up, one, integer(0))
+
+
+def _units_of_floats(weighing: Units, value: Value, low: int, high: int) -> Value:
+    """Return floats in whole units of the step: the nearest one, ties to even, whatever ROUND does with ties.
+
+    Beyond the bounds nothing is multiplied, and what is near 0 is 0: Postgres raises for products that are too large or
+    too small.
+    """
+    per_unit = float(1 / weighing.step)
+    first, last = float(low * weighing.step), float(high * weighing.step)
+    while first * per_unit > low:
+        first = math.nextafter(first, -math.inf)
+    while last * per_unit < high:
+        last = math.nextafter(last, math.inf)
+    small = float(weighing.step / 4)
+    inside = _clip(value, double(first), double(last))
+    inside = ibis.ifelse(inside.abs() < double(small), double(0.0), inside)
+    ratio = _clip(inside * double(per_unit), double(low), double(high))
+    whole = ratio.floor()  # which Ibis makes an integer
+    rest = ratio - cast(whole, "float64")
+    is_odd = (whole % integer(2)) != integer(0)
+    is_up = (rest > double(0.5)) | ((rest == double(0.5)) & is_odd)
+    return whole + ibis.ifelse(is_up, integer(1), integer(0))

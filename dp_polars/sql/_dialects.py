@@ -1,0 +1,333 @@
+"""What the engines do in ways of their own: integer division, text, hashes, what a column's type is called.
+
+Ibis divides integers as floats on most engines, and tells nothing of collations; so the tested engines have words here.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from dp_polars._numeric.extras import require
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from numpy.typing import NDArray
+
+ibis: Any = require("ibis", extra="sql")
+_errors: Any = require("ibis.common.exceptions", extra="sql")
+_ops: Any = require("ibis.expr.operations", extra="sql")
+
+# A column or a scalar, a table, a connection of Ibis, which has no types of its own for mypy here.
+Value: TypeAlias = Any
+Table: TypeAlias = Any
+Backend: TypeAlias = Any
+
+
+def cast(value: Value, dtype: Value) -> Value:
+    """Return a CAST that is written down also where Ibis takes it for idle: of an enum to text, of a wide sum."""
+    return _ops.Cast(value, to=ibis.dtype(dtype)).to_expr()
+
+
+def constant(number: float | str, dtype: Value) -> Value:
+    """Return a constant of a type, from its text: both engines round that correctly, and take no sign for an operator.
+
+    DuckDB takes 0.1 for a decimal, which it turns into another float; Postgres takes -9223372036854775808 for one of
+    more than 64 bits.
+    """
+    return ibis.literal(number if isinstance(number, str) else repr(number)).cast(dtype)
+
+
+def _function(name: str, takes: Sequence[str | None], gives: str) -> Callable[..., Value]:
+    """Return a function that the engine has, by the types of its arguments (None: any) and of its result."""
+
+    def of_one(value: Value) -> Value: ...
+
+    def of_two(one: Value, other: Value) -> Value: ...
+
+    made: Callable[..., Value] = ibis.udf.scalar.builtin(
+        of_one if len(takes) == 1 else of_two, name=name, signature=(tuple(takes), gives)
+    )
+    return made
+
+
+_divide = _function("divide", ("int64", "int64"), "int64")
+_int8div = _function("int8div", ("int64", "int64"), "int64")
+_encode = _function("encode", ("string",), "binary")
+_decode = _function("decode", ("binary",), "string")
+_hash = _function("hash", (None,), "uint64")
+_xor = _function("xor", ("uint64", "uint64"), "uint64")
+_hash_text = _function("hashtextextended", ("string", "int64"), "int64")
+
+
+def _order_duckdb(person: Value, says: Sequence[Value], secret: int) -> Value:
+    place = _hash(_xor(_hash(person), constant(secret, "uint64")))
+    for value in says:
+        place = _hash(_xor(place, _hash(value)))
+    return place
+
+
+def _order_postgres(person: Value, says: Sequence[Value], secret: int) -> Value:
+    # Texts, since Postgres folds an integer of 64 bits into 32 before it hashes that. The hash of a short text under a
+    # seed is not even in its upper half: some orders of four rows came twice as often as others. That of its hash is.
+    seed = constant(secret - 2**63, "int64")
+    place = _hash_text(cast(person, "string"), seed)
+    for value in says:
+        place = _hash_text(cast(value, "string"), place)
+    return _hash_text(cast(place, "string"), seed)
+
+
+def _order(person: Value, says: Sequence[Value], secret: int) -> Value:
+    # Integers come before the person, whose text may hold anything: a person's rows have different texts. Those of
+    # several keys may be equal: then the keys themselves tell their order.
+    text = ibis.literal(f"{secret}:")
+    for value in says:
+        text = text + cast(value, "string") + ibis.literal(":")
+    return (text + cast(person, "string")).hexdigest("md5")
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A SELECT of integers, and of texts where keys are found: as Ibis has it, and as it is sent."""
+
+    table: Table
+    sql: str
+
+    @classmethod
+    def of(cls, backend: Backend, table: Table) -> Statement:
+        """Return what Ibis makes of a table expression; a TypeError where the engine has no words for it."""
+        try:
+            return cls(table, backend.compile(table, limit=None))
+        except _errors.IbisError as error:
+            msg = f"{backend.name} must know all that a release needs, got: {error}"
+            raise TypeError(msg) from None
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The names of what is selected."""
+        columns: Sequence[str] = self.table.columns
+        return columns
+
+    @property
+    def is_of_integers(self) -> bool:
+        """Whether no text is selected."""
+        return not any(kind.is_string() for kind in self.table.schema().types)
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The ways of one engine.
+
+    Parameters
+    ----------
+    name
+        As Ibis calls it.
+    types
+        What it calls the types of columns that can be asked about, each with what Ibis must take it for: of these it
+        tells the same values apart as Polars does. Ibis calls padded, case-insensitive and enumerated text a string,
+        integers of 128 bits decimals, and guesses the types of what it computes.
+    unit_types
+        More types that a privacy unit may have.
+    way_out
+        What to do with a column of another type.
+    describe
+        Connection, table, columns -> what the engine calls their types. Reads no row.
+    prepare
+        Connection, SELECT -> an error where the engine can't run it. Reads no row, and no statistics of rows: it only
+        finds what the names mean.
+    divide
+        Integers of 64 bits, a positive divisor -> the quotient towards 0, exactly.
+    binary
+        Text -> what is equal only where the text is, byte by byte.
+    text
+        What `binary` gives -> the text.
+    order
+        Person, values, a secret of 64 bits -> what puts a person's rows in a random order: hashes of each, one after
+        the other, so that no order is left of one in the next.
+    fetch
+        Connection, statement -> what it gives: int64, or objects where it is text.
+    oldest
+        The oldest version that has all that is asked for.
+    collects
+        Whether a person's codes in a group are collected into a list before groups are chosen. Affects only speed.
+    nan_in_decimals
+        Whether a decimal may be NaN.
+    """
+
+    name: str
+    types: dict[str, str]
+    unit_types: frozenset[str]
+    way_out: str
+    describe: Callable[[Backend, Table, Collection[str]], dict[str, str]]
+    prepare: Callable[[Backend, str], None]
+    divide: Callable[[Value, Value], Value]
+    binary: Callable[[Value], Value]
+    text: Callable[[Value], Value]
+    order: Callable[[Value, Sequence[Value], int], Value]
+    fetch: Callable[[Backend, Statement], dict[str, NDArray[Any]]]
+    oldest: tuple[int, int] = (0, 0)
+    collects: bool = False
+    nan_in_decimals: bool = False
+
+    def check_version(self, version: str) -> None:
+        """Refuse versions that are too old."""
+        numbers = [int(number) for number in re.findall(r"\d+", version)[:2]]
+        if not tuple(numbers) >= self.oldest:
+            msg = f"{self.name} must be of version {'.'.join(map(str, self.oldest))} or newer, got {version}."
+            raise ValueError(msg)
+
+
+def _describe_duckdb(backend: Backend, table: Table, columns: Collection[str]) -> dict[str, str]:
+    if not columns:
+        return {}
+    found = backend.raw_sql(f"DESCRIBE {backend.compile(table.select(*columns), limit=None)}").fetchall()
+    return {row[0]: row[1] for row in found}
+
+
+def _prepare_duckdb(backend: Backend, sql: str) -> None:
+    backend.raw_sql(f"DESCRIBE {sql}").fetchall()
+
+
+def _fetch_duckdb(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
+    found = backend.raw_sql(statement.sql).fetchnumpy()
+    return {name: found[name] for name in statement.columns}
+
+
+def _describe_postgres(backend: Backend, table: Table, columns: Collection[str]) -> dict[str, str]:
+    """Return the types' own names, `NAME(COLLATION)` where a text's collation takes different texts for equal.
+
+    The join has no rows of the table: it can't be met.
+    """
+    renamed = {f"c{i}": table[name] for i, name in enumerate(columns)}
+    texts = {f"c{i}" for i, name in enumerate(columns) if table.schema()[name].is_string()}
+    told = [f"pg_catalog.pg_typeof(r.{name})::text" for name in renamed]
+    told += [
+        "(SELECT n.collname::text FROM pg_catalog.pg_collation AS n WHERE NOT n.collisdeterministic "
+        f"AND n.oid = pg_catalog.pg_collation_for(r.{name} || '')::regcollation)"
+        for name in texts
+    ]
+    settings = ("server_encoding", "client_encoding", "standard_conforming_strings")
+    told += [f"current_setting('{name}')" for name in settings]
+    sql = f"SELECT {', '.join(told)}"
+    if columns:
+        rows = backend.compile(table.select(**renamed), limit=None)
+        sql += f" FROM (SELECT 1 AS one) AS o LEFT JOIN ({rows}) AS r ON FALSE"
+    with backend.begin() as cursor:
+        (row,) = cursor.execute(sql).fetchall()
+    if row[-len(settings) :] != ("UTF8", "UTF8", "on"):
+        msg = f"the database must have the settings {settings} of ('UTF8', 'UTF8', 'on'), got {row[-len(settings) :]}."
+        raise ValueError(msg)
+    collations = dict(zip(texts, row[len(columns) :], strict=False))
+    return {
+        name: kind if collations.get(f"c{i}") is None else f'text with the collation "{collations[f"c{i}"]}"'
+        for i, (name, kind) in enumerate(zip(columns, row, strict=False))
+    }
+
+
+def _prepare_postgres(backend: Backend, sql: str) -> None:
+    name = f"dp_polars_{secrets.token_hex(8)}"
+    with backend.begin() as cursor:
+        cursor.execute(f"PREPARE {name} AS {sql}")
+        cursor.execute(f"DEALLOCATE {name}")
+
+
+def _fetch_postgres(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
+    # Not by Ibis' batches: for a cursor Postgres uses one process only.
+    with backend.begin() as cursor:
+        rows = cursor.execute(statement.sql).fetchall()
+    found = np.array(rows, np.int64 if statement.is_of_integers else object)
+    found = found.reshape(len(rows), len(statement.columns)).T
+    return dict(zip(statement.columns, found, strict=True))
+
+
+def _fetch(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
+    found = backend.to_pyarrow(statement.table, limit=None)
+    columns = {name: found[name].to_numpy() for name in statement.columns}
+    return {name: values if values.dtype == object else values.astype(np.int64) for name, values in columns.items()}
+
+
+def _types(**families: str) -> dict[str, str]:
+    """Return type -> what Ibis must take it for."""
+    return {kind: family for family, kinds in families.items() for kind in kinds.split(", ")}
+
+
+TESTED = {
+    "duckdb": Dialect(
+        name="duckdb",
+        types=_types(
+            boolean="BOOLEAN",
+            integer="TINYINT, SMALLINT, INTEGER, BIGINT",
+            floating="FLOAT, DOUBLE",
+            decimal="DECIMAL",
+            string="VARCHAR, ENUM",
+            date="DATE",
+            time="TIME",
+            timestamp="TIMESTAMP",
+        ),
+        unit_types=frozenset(
+            {
+                *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT", "UHUGEINT", "BLOB", "UUID"),
+                *("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE"),
+            }
+        ),
+        way_out="cast it in Ibis first.",
+        describe=_describe_duckdb,
+        prepare=_prepare_duckdb,
+        divide=_divide,
+        # A BLOB has no collation, neither its column's nor the session's.
+        binary=lambda text: _encode(cast(text, "string")),
+        text=_decode,
+        order=_order_duckdb,
+        fetch=_fetch_duckdb,
+        # Before, what a statement names twice was read twice: rows that the caller draws at random were two samples.
+        oldest=(1, 4),
+    ),
+    "postgres": Dialect(
+        name="postgres",
+        types=_types(
+            boolean="boolean",
+            integer="smallint, integer, bigint",
+            floating="real, double precision",
+            decimal="numeric",
+            string="text, character varying",
+            date="date",
+            time="time without time zone",
+            timestamp="timestamp without time zone",
+        ),
+        unit_types=frozenset({"uuid", "bytea", "timestamp with time zone"}),
+        way_out='ask about a view in which it is cast: CAST(column AS text) COLLATE "C", for a text.',
+        describe=_describe_postgres,
+        prepare=_prepare_postgres,
+        divide=_int8div,
+        binary=lambda text: text,  # collations that take other texts for equal are refused
+        text=lambda text: text,
+        order=_order_postgres,
+        fetch=_fetch_postgres,
+        oldest=(13, 0),
+        collects=True,
+        nan_in_decimals=True,
+    ),
+}
+
+
+def unknown(name: str) -> Dialect:
+    """Return the ways of an engine that is not tested: Ibis' own, whatever they are."""
+    return Dialect(
+        name=name,
+        types={},
+        unit_types=frozenset(),
+        way_out="",
+        describe=lambda *_: {},
+        prepare=lambda *_: None,
+        divide=lambda number, by: number // by,
+        binary=lambda text: text,
+        text=lambda text: text,
+        order=_order,
+        fetch=_fetch,
+    )

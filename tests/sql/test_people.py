@@ -1,0 +1,218 @@
+"""In SQL: weights of people, keys that nobody listed, people as rows, and the lists that are drawn from histograms."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from decimal import Decimal
+
+import numpy as np
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from tests import by_hand
+from tests.sql.test_counting import every_type
+from tests.sql.tools import DUCKDB, MARKS, POSTGRES, histograms_of, need_ibis
+
+need_ibis()
+
+from dp_polars.sql import _people, _SqlEngine  # noqa: E402
+from dp_polars.sql._dialects import Statement  # noqa: E402
+
+pytestmark = MARKS
+
+MANY = 10**6
+
+
+# --- Weights --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("counts", ["people", "rows"])
+@pytest.mark.parametrize("unit", [None, "person"])
+def test_weights_of_every_type_are_those_of_polars(engine, unit, counts):
+    names = DUCKDB if engine.name == "duckdb" else POSTGRES
+    frame = every_type(list(names))
+    asked = {
+        name: dpp.mode("String", ["a", "é", ""], weights=name, max_weight=3, step=step, counts=counts, epsilon=1)
+        for name, step in [("Boolean", None), ("Int16", None), ("Int64", None), ("Float32", 0.5), ("Float64", 0.25),
+                           ("Decimal", None), ("wide Decimal", None)]
+    }  # fmt: skip
+    bounds = {} if unit is None else {"max_rows_per_group": MANY}
+    query = dpp.protect(unit, **bounds).group_by({"Int32": [-1, 0, 1, 5]}).agg(**asked)
+    some = 0
+    for name, expected, got in histograms_of(frame, engine.table(frame), query):
+        for one, other in zip(expected, got, strict=True):
+            assert other.equals(one), (name, one, other)
+            some += one["count"].sum()
+    assert some > 0
+
+
+# --- Keys -----------------------------------------------------------------------------------------------------------
+
+
+def found(table, query):
+    """Key -> people, of every key that the engine finds."""
+    sql = _SqlEngine(table)
+    keys, people = sql.people_by_key(query._bound_to(sql))
+    rows = keys.rows()
+    assert len(set(rows)) == len(rows)
+    return dict(zip(rows, people.tolist(), strict=True)), keys.schema
+
+
+def keys(*columns, unit="p", most=MANY, **options):
+    bounds = {} if unit is None else {"max_groups": most}
+    return dpp.protect(unit, **bounds).keys(*columns, **{"epsilon": 1, "delta": 1e-3, **options})
+
+
+def crowd():
+    """People who have up to 12 keys, of text and numbers."""
+    rng = np.random.default_rng(8)
+    person = np.repeat(np.arange(60), rng.integers(1, 13, 60))
+    town = pl.Series(rng.integers(0, 6, len(person))).replace_strict(range(6), ["a", "b", "é", "", "a ", None])
+    return pl.DataFrame({"p": person, "town": town, "year": rng.integers(2019, 2022, len(person))})
+
+
+def by_secret(table, secret, most):
+    """The number of people of each key, by a secret of one's own."""
+    sql = _SqlEngine(table)
+    work = keys("town", "year", most=most)._bound_to(sql)
+    statement = Statement.of(sql._backend, _people.people_by_key(table, work, secret, sql._dialect))
+    known, people = _people.in_polars(sql._dialect.fetch(sql._backend, statement), work.types)
+    return dict(zip(known.rows(), people.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_a_person_changes_no_more_keys_than_the_bound(engine, most):
+    """The rows of the others, in another order, keep what they kept: the same secret chooses the same of them."""
+    frame = crowd()
+    everyone = by_secret(engine.table(frame), 2**63 + 5, most)
+    own = frame.drop_nulls().unique().group_by("p").len().sort("len", "p", descending=True)
+    for gone in own["p"].head(3):
+        others = frame.filter(pl.col("p") != gone).sample(fraction=1, shuffle=True, seed=7)
+        without = by_secret(engine.table(others), 2**63 + 5, most)
+        assert set(without) <= set(everyone)
+        lost = [people - without.get(key, 0) for key, people in everyone.items()]
+        assert set(lost) == {0, 1}
+        assert sum(lost) == most
+    assert sum(everyone.values()) == own["len"].clip(upper_bound=most).sum()
+    assert everyone != by_secret(engine.table(frame), 7, most)
+
+
+def test_keys_come_as_they_are(engine):
+    """Quotes, separators, private characters, the ends of types: each key once, whatever it says."""
+    texts = ["a", "A", "a ", "á", "", "'; --", '"', "\\", "\n", "\ue000", "\uf8ff", "𝛿", ":", "1:"]
+    texts += ["a\0", "a\0b"] if engine.name == "duckdb" else []
+    numbers = [2**63 - 1, -(2**63), 0]
+    rows = [(p, text, numbers[p % 3]) for p in range(9) for text in texts for _ in range(2)]
+    frame = pl.DataFrame(rows, schema={"p": pl.Int64, "k": pl.String, "n": pl.Int64}, orient="row")
+    expected = by_hand.people_by_key(frame.to_dicts(), ["k", "n"], "p")
+    assert found(engine.table(frame), keys("k", "n"))[0] == expected
+    one = found(engine.table(frame), keys("k", "n", most=1))[0]
+    assert sum(one.values()) == 9
+
+
+def test_keys_that_polars_has_not_are_none(engine):
+    """Infinite, far and impossible times, and a NaN of decimals: no error may tell of them."""
+    zero = "CAST('NaN' AS numeric)" if engine.name == "postgres" else "NULL"
+    table = engine.view(
+        "SELECT p, CAST(d AS date) AS d, CAST(t AS timestamp) AS t, CAST(c AS time) AS c, "
+        "CAST(m AS decimal(10, 2)) AS m FROM (VALUES "
+        "(1, 'infinity', '-infinity', '24:00:00', 0.5), (2, '-infinity', 'infinity', '23:59:59.999999', 1.50), "
+        f"(3, '9999-12-31', '9999-12-31 23:59:59.999999', '00:00:00', {zero}), "
+        "(4, '0001-01-01', '0001-01-01 00:00:00', NULL, -99999999.99)) AS v(p, d, t, c, m)"
+    )
+    last, first = dt.datetime.max, dt.datetime.min
+    assert found(table, keys("d"))[0] == {(last.date(),): 1, (first.date(),): 1}
+    assert found(table, keys("t")) == ({(last,): 1, (first,): 1}, {"t": pl.Datetime("us")})
+    sql = _SqlEngine(table)
+    times, _ = sql.people_by_key(keys("c")._bound_to(sql))
+    assert sorted(times["c"].to_physical().to_list()) == [0, 86_399_999_999_000]
+    decimals, schema = found(table, keys("m"))
+    assert set(decimals) == {(Decimal("0.50"),), (Decimal("1.50"),), (Decimal("-99999999.99"),)}
+    assert schema == {"m": pl.Decimal(10, 2)}
+
+
+def test_decimals_whose_digits_ibis_has_guessed_too_low_are_no_keys(engine):
+    table = engine.table(
+        pl.DataFrame({"p": [1, 2, 3], "m": pl.Series(["0.50", "0.25", "9.00"], dtype=pl.Decimal(10, 2))})
+    )
+    table = table.mutate(m=table.m * table.m)
+    assert table.schema()["m"].scale == 2
+    assert set(found(table, keys("m"))[0]) == {(Decimal("0.25"),), (Decimal(81),)}
+
+
+def test_shown_keys_are_those_of_polars(engine):
+    frame = crowd()
+    query = keys("year", "town", most=15, rho=10_000, epsilon=None, counts=True)
+    released = dpp.sql.release(query, engine.table(frame))
+    expected = query.release(frame)
+    assert released.schema == expected.schema
+    large = [one.filter(pl.col("count") > 3) for one in (released, expected)]
+    assert large[0].equals(large[1])
+    assert large[0].height > 10
+
+
+@pytest.mark.parametrize(
+    ("column", "unit", "message"),
+    [
+        ("x", "p", r"keys: the column 'x' must hold text.*got Float64"),
+        ("k", "nowhere", "the table must have the privacy unit 'nowhere'"),
+        ("nowhere", "p", "the table must have the column 'nowhere'"),
+        ("u", "p", "the column 'u' must be text, .*got"),
+    ],
+)
+def test_keys_that_can_not_be_found_are_free(engine, column, unit, message):
+    table = engine.view("SELECT 1 AS p, CAST(1 AS double precision) AS x, 'a' AS k, INTERVAL '1' DAY AS u")
+    budget = dpp.Budget(epsilon=1, delta=1e-3)
+    with pytest.raises((TypeError, ValueError), match=message):
+        dpp.sql.release(keys(column, unit=unit), table, budget=budget)
+    assert budget.spent == 0
+
+
+# --- People as rows -------------------------------------------------------------------------------------------------
+
+
+def test_people_as_rows_beside_columns_of_the_same_names(engine):
+    """`count` and `person` are columns of the table; a person of NaN is nobody."""
+    people = [*[float(i // (1 + i % 3)) for i in range(100)], math.nan, None, -0.0]
+    frame = pl.DataFrame({"count": people, "person": [i % 4 for i in range(103)], "group": [1] * 103})
+    table = engine.table(frame)
+    private = dpp.protect("count")
+    own = by_hand.per_person(frame.with_columns(pl.col("count") + 0.0).to_dicts(), None, "count")
+    assert len(own) > 30
+    query = private.rows_per_person(0.5, range(1, 9), epsilon=10_000)
+    assert dpp.sql.release(query, table).item() == query.release(frame).item()
+    for one in ({"person": [3, 0, 9]}, {"group": [1], "person": [2]}):
+        query = private.groups_per_person(one, 0.9, range(1, 9), epsilon=10_000)
+        assert dpp.sql.release(query, table).item() == query.release(frame).item()
+
+
+# --- Lists, and kept answers ----------------------------------------------------------------------------------------
+
+
+def test_the_most_common_are_a_list(engine):
+    frame = pl.DataFrame({"p": range(60), "x": ["c"] * 30 + ["a"] * 20 + ["b"] * 10, "w": [1] * 50 + [9] * 10})
+    table = engine.table(frame)
+    most = dpp.top_k("x", 2, ["a", "b", "c", "d"], epsilon=10_000)
+    weighed = dpp.top_k("x", 2, ["a", "b", "c", "d"], weights="w", max_weight=9, epsilon=100_000)
+    released = dpp.sql.release(dpp.protect("p").agg(most=most, weighed=weighed), table)
+    assert released.to_dict(as_series=False) == {"most": [["c", "a"]], "weighed": [["b", "c"]]}
+
+
+def test_quantiles_are_a_list(engine):
+    frame = pl.DataFrame({"p": range(1000), "x": [10 * (i % 10) for i in range(1000)]})
+    asked = dpp.quantile("x", [0.15, 0.55, 0.85], range(0, 91, 10), epsilon=10_000)
+    released = dpp.sql.release(dpp.protect("p", max_rows=1).agg(asked), engine.table(frame))
+    assert released.item().to_list() == [10, 50, 80]
+
+
+def test_a_kept_answer_is_drawn_anew_where_it_is_asked_fresh(engine, tmp_path):
+    budget = dpp.Budget(epsilon=3, path=tmp_path / "ledger.db")
+    table = engine.table(pl.DataFrame({"p": range(100)}))
+    query = dpp.protect("p", budget=budget, dataset="people").agg(n=dpp.n_people(epsilon=0.5))
+    first = dpp.sql.release(query, table)
+    assert dpp.sql.release(query, table).equals(first)
+    assert budget.spent == 0.5
+    dpp.sql.release(query, table, fresh=True)
+    assert budget.spent == 1

@@ -1,0 +1,203 @@
+"""Whole releases in SQL: exact laws, Parquet beside Polars, and what is refused before the charge."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from dp_polars._frames.query import only_counted
+from dp_polars._frames.release import bind
+from tests import reference
+from tests.sql.tools import MARKS, histograms_of, need_ibis
+from tests.statistical.goodness import check_sampler
+from tests.tallies import as_frame
+
+need_ibis()
+
+import ibis  # noqa: E402
+
+from dp_polars.sql import _SqlEngine  # noqa: E402
+
+pytestmark = MARKS
+
+
+def counts(table, query):
+    """The histograms of a query."""
+    sql = _SqlEngine(table, only_counted(query))
+    return [as_frame(each).rows() for each in sql.histograms(bind(query, sql))]
+
+
+# --- Whole releases -------------------------------------------------------------------------------------------------
+
+
+def test_answers_follow_the_exact_law(engine):
+    """20,000 groups with the same rows are 20,000 draws; 0.7 and 1.3 times the rate must be told from it."""
+    groups = 20_000
+    series = "range({})" if engine.name == "duckdb" else "generate_series(0, {} - 1)"
+    table = engine.view(
+        f"SELECT g, x FROM {series.format(groups)} AS a(g), (VALUES (0), (0), (0), (1), (3), (3), (3), (3)) AS b(x)"
+    )
+    drawn, asks = {}, {}
+    for factor in (Fraction(1), Fraction(7, 10), Fraction(13, 10)):
+        query = (
+            dpp.protect(None)
+            .group_by({"g": range(groups)})
+            .agg(
+                mode=dpp.mode("x", range(4), epsilon=Fraction(3, 4) * factor),
+                # The rate goes with the root of rho.
+                median=dpp.median("x", range(4), rho=Fraction(1, 2) * factor**2),
+            )
+        )
+        drawn[factor] = dpp.sql.release(query, table)
+        asks[factor] = {ask.name: ask.query for ask in query.asks}
+        assert drawn[factor]["g"].to_list() == list(range(groups))
+    for name, scores in [("mode", [3, 1, 0, 4]), ("median", [-2, 0, -1, -1])]:
+        claim = asks[Fraction(1)][name].claim
+        law = reference.floats(reference.law(scores, rate=claim.rate, mechanism=claim.mechanism, digits=20))
+        check_sampler(lambda factor, name=name: drawn[factor][name].to_numpy(), law)
+
+
+def test_a_folder_of_parquet_is_the_same_to_duckdb_and_to_polars(tmp_path):
+    rng = np.random.default_rng(3)
+    for part in range(3):
+        pl.DataFrame(
+            {
+                "patient": rng.integers(0, 500, 2000),
+                "ward": rng.choice(["north", "south", "gone"], 2000),
+                "age": rng.normal(50, 20, 2000),
+                "diagnosis": rng.choice(["flu", "cold", "asthma"], 2000),
+            }
+        ).write_parquet(tmp_path / f"part-{part}.parquet")
+    query = (
+        dpp.protect("patient", max_rows_per_group=1000)
+        .group_by({"ward": ["north", "south", "west"]})
+        .agg(
+            top=dpp.mode("diagnosis", ["flu", "cold", "asthma"], epsilon=10_000),
+            age=dpp.median("age", range(101), epsilon=10_000),
+            people=dpp.n_people(epsilon=10_000),
+            mean=dpp.mean("age", 0, 100, step=0.5, epsilon=10_000_000),
+        )
+    )
+    table = ibis.duckdb.connect().read_parquet(str(tmp_path / "*.parquet"))
+    in_sql, by_polars = dpp.sql.release(query, table), query.release(pl.scan_parquet(tmp_path))
+    in_sql, by_polars = (released.filter(pl.col("ward") != "west") for released in (in_sql, by_polars))
+    assert in_sql.drop("mean").equals(by_polars.drop("mean"))
+    assert (in_sql["mean"] - by_polars["mean"]).abs().max() < 0.5
+    for _, expected, got in histograms_of(pl.read_parquet(tmp_path), table, query):
+        assert all(one.equals(other) for one, other in zip(expected, got, strict=True))
+
+
+def test_steps_are_done_in_ibis_and_what_ibis_holds_is_found(engine):
+    frame = pl.DataFrame({"p": [1, 2, 3], "x": [1.0, 2.5, 4.0], "k": ["a", "b", "a"]})
+    table = engine.table(frame)
+    table = table.filter(table.x > 1).mutate(x=(table.x * 2).cast("int64"), **{'odd "name"; --': table.k})
+    query = dpp.protect("p").group_by({'odd "name"; --': ["a", "b"]}).agg(dpp.mode("x", [5, 8], epsilon=1))
+    assert counts(table, query) == [[(0, 1, 1), (1, 0, 1)]]
+    if engine.name == "duckdb":  # on Postgres Ibis would need the right to create tables
+        query = dpp.protect("p").agg(dpp.mode("x", [1, 4], epsilon=1))
+        assert counts(ibis.memtable(frame.cast({"x": pl.Int64}).to_arrow()), query) == [[(0, 0, 1), (0, 1, 1)]]
+
+
+REFUSED = {
+    "no query": (lambda: 5, {}, TypeError, "query must be a PrivateQuery, got int"),
+    "data": (
+        lambda: pl.DataFrame({"x": [1]}).dp.protect(None).agg(dpp.mode("x", [1], epsilon=1)),
+        {},
+        TypeError,
+        "query must be built without data",
+    ),
+    "two budgets": (
+        lambda: dpp.protect(None, budget=dpp.Budget(epsilon=1)).agg(dpp.mode("x", [1], epsilon=1)),
+        {"budget": dpp.Budget(epsilon=1)},
+        TypeError,
+        "budget must be left out",
+    ),
+    "many points": (
+        lambda: dpp.protect(None).agg(dpp.median("x", [i * i for i in range(5000)], epsilon=1)),
+        {},
+        ValueError,
+        r"Output 'x': candidates without a regular step must be at most 4,096[\s\S]*Hint: take a grid",
+    ),
+    "floats for decimals": (
+        lambda: dpp.protect(None).agg(dpp.median("m", [0.5, 1.25], epsilon=1)),
+        {},
+        TypeError,
+        r"Output 'm': candidates of a column of type Decimal[\s\S]*Hint: give Decimals",
+    ),
+    "deep decimals": (
+        lambda: dpp.protect(None).agg(dpp.sum("deep", 0, Decimal("0.1"), step=Decimal("0.1"), epsilon=1)),
+        {},
+        TypeError,
+        "Output 'deep': decimals that are ordered or added up must have at most 18 digits",
+    ),
+    "a NUL": (
+        lambda: dpp.protect(None).agg(dpp.mode("s", ["a\0"], epsilon=1)),
+        {},
+        ValueError,
+        "Output 's': public texts must not hold the character NUL",
+    ),
+    "nanoseconds": (
+        lambda: dpp.protect(None).agg(dpp.mode("c", pl.Series([1]).cast(pl.Time), epsilon=1)),
+        {},
+        ValueError,
+        "Output 'c': public times must be whole microseconds",
+    ),
+    "floats as keys": (
+        lambda: dpp.protect(None).group_by({"f": [1]}).agg(dpp.len(epsilon=1)),
+        {},
+        TypeError,
+        "the key column 'f' must not hold floats, got Float64",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_can_not_run_in_sql_is_refused_before_the_charge(engine, case):
+    make, options, kind, message = REFUSED[case]
+    sql = "SELECT 1 AS x, CAST(1 AS DECIMAL(5, 2)) AS m, CAST(0 AS DECIMAL(30, 19)) AS deep, 'a' AS s, "
+    table = engine.view(sql + "TIME '12:00:00' AS c, CAST(1 AS DOUBLE PRECISION) AS f")
+    budget = options.get("budget", dpp.Budget(epsilon=5))
+    with pytest.raises(kind, match=message):
+        dpp.sql.release(make(), table, **{"budget": budget, **options})
+    assert budget.spent == 0
+
+
+def test_engines_that_are_too_old_are_refused(engine, monkeypatch):
+    table = engine.table(pl.DataFrame({"p": [1]}))
+    oldest = _SqlEngine(table)._dialect.oldest
+    monkeypatch.setattr(type(engine.reader), "version", f"v{oldest[0] - 1}.17.3-dev5")
+    with pytest.raises(ValueError, match=f"{engine.name} must be of version {oldest[0]}.{oldest[1]} or newer, got v"):
+        dpp.sql.release(dpp.protect("p").agg(dpp.n_people(epsilon=1)), table)
+
+
+def test_what_is_no_table_of_ibis_is_refused():
+    query = dpp.protect(None).agg(dpp.mode("x", [1], epsilon=1))
+    with pytest.raises(TypeError, match=r"table must be an Ibis table, got polars.*DataFrame[\s\S]*Hint: ibis"):
+        dpp.sql.release(query, pl.DataFrame({"x": [1]}))
+
+
+def test_a_statement_that_the_engine_can_not_run_is_free_and_not_shown(engine, monkeypatch):
+    table, budget = engine.table(pl.DataFrame({"p": [1], "x": [1]})), dpp.Budget(epsilon=1)
+    no_such = ibis.udf.scalar.builtin(name="no_such_function", signature=(("int64",), "int64"))(lambda x: ...)
+    monkeypatch.setattr("dp_polars.sql._counting.integer", lambda number: no_such(number))
+    query = dpp.protect("p").agg(dpp.n_people(epsilon=1))
+    with pytest.raises(TypeError, match=f"{engine.name} must know all that a release needs") as caught:
+        dpp.sql.release(query, table, budget=budget)
+    assert "no_such" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert budget.spent == 0
+
+
+def test_ranges_come_along(engine):
+    table = engine.table(pl.DataFrame({"p": [1, 2, 3], "x": [1, 2, 3]}))
+    released = dpp.sql.release(dpp.protect("p").agg(n=dpp.n_people(epsilon=1)), table, ranges=True)
+    assert released.columns == ["n", "n_low", "n_high"]
+
+
+def test_the_room_is_an_attribute_of_the_package():
+    assert dpp.sql.release.__module__ == "dp_polars.sql"
