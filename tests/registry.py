@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 import dp_polars as dpp
-from tests.reference import own_scores
+from tests.reference import bounded_range_rho, own_scores
 
 UTC = dt.timezone.utc
 G, X, S, V = pl.col("g"), pl.col("x"), pl.col("s"), pl.col("v")
@@ -351,7 +351,7 @@ LAWS = {
         "permute_and_flip",
     ),
     "quantile": (
-        lambda f: (X * 0.5).dp.quantile(0.75, dpp.grid(0, 2.5, step=0.5), rho=Fraction(2) * f**2),
+        lambda f: (X * 0.5).dp.quantile(0.75, dpp.grid(0, 2.5, step=0.5), rho=bounded_range_rho(4 * f)),
         quantile_scores(COUNTS, 3, 4),
         Fraction(4, 6),
         "exponential",

@@ -119,7 +119,9 @@ def test_a_stand_in_is_named(paper, tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(paper, "run", part)
     paper.main()
-    assert "made histograms stand in for DPBench. What depends on them is not the paper's." in capsys.readouterr().out
+    assert (
+        "synthetic histograms stand in for DPBench. What depends on them is not the paper's." in capsys.readouterr().out
+    )
     known = pl.read_csv(tmp_path / "known_values.csv")
     assert known.height == 16  # without those of HEPTH
     assert known["agrees"].all()

@@ -90,6 +90,10 @@ def test_a_hair_too_much_is_refused(path):
     assert refused.value.short_by == Fraction(1, 10**30)
 
 
+def tight(x):
+    return float(bounded_range_rho(Fraction(x)))
+
+
 def laplace_rho(x):
     return x + math.exp(-x) - 1
 
@@ -102,12 +106,12 @@ COSTS = {
     ("exponential", "epsilon", "epsilon"): lambda spent: (spent, 0.5),
     ("exponential", "rho", "rho"): lambda spent: (spent, 0.5),
     ("permute_and_flip", "epsilon", "rho"): lambda spent: (spent, 2 * laplace_rho(0.2) + laplace_rho(0.1)),
-    ("exponential", "epsilon", "rho"): lambda spent: (spent, 0.01125),
+    ("exponential", "epsilon", "rho"): lambda spent: (spent, 2 * tight(0.2) + tight(0.1)),
     ("permute_and_flip", "rho", "epsilon"): lambda spent: (
         2 * laplace_rho(2 * spent / 5) + laplace_rho(spent / 5),
         0.5,
     ),
-    ("exponential", "rho", "epsilon"): lambda spent: (spent, 10 / 3),
+    ("exponential", "rho", "epsilon"): lambda spent: (2 * tight(2 * spent / 5) + tight(spent / 5), 0.5),
 }
 
 

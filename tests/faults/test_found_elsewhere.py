@@ -60,14 +60,15 @@ def test_what_is_asked_in_rho_is_kept_in_rho(mechanism):
 
 
 def test_under_zcdp_opendp_gets_the_exponential_mechanism():
-    """Its map at scale 1 is 1/2, the 2²/8 of the report: so it must draw by the mechanism for which that is true."""
+    """Its map at scale 1 is at most 1/2, the 2²/8 of the report: so it draws by a mechanism for which that is true."""
     odp = pytest.importorskip("opendp.prelude")
     features = "contrib", "honest-but-curious"
     odp.enable_features(*features)
     try:
         space = odp.vector_domain(odp.atom_domain(T=int)), odp.linf_distance(T=int)
         selection = make_selection(*space, odp.zero_concentrated_divergence(), scale=1.0)
-        assert selection.map(1) == 2**2 / 8
+        assert selection.map(1) == pytest.approx(float(reference.bounded_range_rho(2)))
+        assert selection.map(1) < 2**2 / 8
         counts = tally([selection([1, -1]) for _ in range(20_000)], [0, 0])
     finally:
         odp.disable_features(*features)
