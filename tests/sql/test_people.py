@@ -12,13 +12,13 @@ import pytest
 
 import dp_polars as dpp
 from tests import by_hand
-from tests.sql.test_counting import every_type
 from tests.sql.tools import DUCKDB, MARKS, POSTGRES, histograms_of, need_ibis
 
 need_ibis()
 
 from dp_polars.sql import _people, _SqlEngine  # noqa: E402
 from dp_polars.sql._dialects import Statement  # noqa: E402
+from tests.sql.test_counting import every_type  # noqa: E402
 
 pytestmark = MARKS
 
