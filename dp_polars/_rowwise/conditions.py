@@ -71,6 +71,10 @@ def input_holds_floats(step: Step) -> bool:
     return any(map(holds_floats, step.inputs))
 
 
+def takes_nested(step: Step) -> bool:
+    return any(dtype.is_nested() for value in step.inputs for dtype in value.dtypes())
+
+
 def takes_floats(step: Step) -> bool:
     return any(map(is_float, step.inputs))
 
@@ -136,6 +140,14 @@ def parts_are_several(step: Step) -> bool:
 
 def takes_category(step: Step) -> bool:
     return pl.Categorical in bases(*varying(step))
+
+
+def replaces_categories_by_number(step: Step) -> bool:
+    """Return whether values that are no texts stand for, or become, categories."""
+    _, old, *others = step.inputs
+    values = [old] if pl.Categorical in bases(step.inputs[0]) else []
+    values += others if pl.Categorical in bases(step) else []
+    return not bases(*values) <= {pl.Categorical, pl.Enum, pl.String, pl.Null, pl.List}
 
 
 def casts_category(step: Step) -> bool:
