@@ -698,7 +698,6 @@ REFUSED = {
     "k.sqrt()": "`sqrt` takes numbers only",
     "k.log10()": "`log` takes numbers only",
     "pl.arctan2(k, k)": "`arctan2` takes numbers only",
-    "pl.arctan2(f, l)": "`arctan2` takes numbers only",
     # nested types, where Polars looks at the whole column
     "i != pl.struct(x=pl.lit('a'))": "`!=` converts a whole column to a nested type",
     "i == pl.lit([1], dtype=pl.List(pl.Int64))": "`==` converts a whole column to a nested type",
