@@ -204,5 +204,9 @@ def holds_decimals(step: Step) -> bool:
     return step.kind == "operator" and pl.Decimal in bases(step)
 
 
+def rounds_decimals_on_old_polars(step: Step) -> bool:
+    return is_old_polars(step) and pl.Decimal in bases(step)
+
+
 def divides_by_a_constant(step: Step) -> bool:
     return divides_floats(step) and not step.inputs[1].varies

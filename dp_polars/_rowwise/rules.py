@@ -222,6 +222,13 @@ LISTED: tuple[Rule, ...] = (
         "of lists, arrays or structs",
     ),
     Rule(
+        names("ceil floor round round_sig_figs"),
+        "makes numbers that the type does not hold, and the error of a later step would tell that a row has one",
+        "use Polars 2, or cast Decimals to pl.Float64 first.",
+        when.rounds_decimals_on_old_polars,
+        "of Decimals, on Polars 1",
+    ),
+    Rule(
         names("is_in"),
         f"looks a value up in other rows, {PEOPLE}",
         "pass a list, or a column of lists.",

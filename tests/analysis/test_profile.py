@@ -52,7 +52,7 @@ def test_no_profile_is_rounded_down(hundredths, share, mechanism):
 @pytest.mark.parametrize("loss", [Fraction(1, 3), Fraction(1, 7), Fraction(2, 11)])
 @pytest.mark.parametrize("times", [2, 3, 5, 8])
 def test_nor_are_sums_at_a_delta_so_small_that_nothing_else_is_proved(loss, times):
-    found = compose([(loss, "permute_and_flip")] * times, delta=1e-300)
+    found = analysis.compose([(loss, "permute_and_flip")] * times, delta=1e-300)
     assert loss * times <= Fraction(str(found)) <= loss * times * (1 + Fraction(1, 10**15))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 import polars as pl
 import pytest
@@ -26,6 +27,8 @@ KNOWN = [
     Case(("Date",), ((None,), (None,)), "c0.dt.year()"),
     # Polars 1.36 takes the category of this number, which other rows decide.
     Case(("named Categorical",), (("日本",), ("a",)), "c0.replace(1, 2)"),
+    # Polars 1.36 rounds to what a Decimal of ten digits does not hold, and raises in the comparison.
+    Case(("Decimal", "Decimal"), ((Decimal("99999999.99"), Decimal(0)), (None, None)), "c0.round(1) > c1"),
     # Polars crashed where these were tried.
     Case(("Struct",), ((None,), (None,)), "pl.arctan2(c0, c0)"),
     Case(("Struct",), ((None,), (None,)), "c0.log10()"),

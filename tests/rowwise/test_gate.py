@@ -677,6 +677,8 @@ REFUSED = {
     ),
     **(
         {
+            "x.round(1)": "`round` makes numbers that the type does not hold",
+            "x.ceil() > x": "`ceil` makes numbers that the type does not hold",
             "few.is_in(['new'])": "`is_in` raises where the rows hold too many categories",
             "pl.concat_list(few).list.contains('new')": "`list.contains` raises where the rows hold too many",
         }
