@@ -142,60 +142,77 @@ MUTANTS = [
         "rowwise/test_gate.py::test_an_accepted_expression_is_row_by_row",
     ),
     _lenient(
-        "            changed |= _bound_dates(value)\n", "            pass\n", "a date beyond the year 9999 panics"
+        "            changed |= _bound_dates(value)\n",
+        "            pass\n",
+        "a date beyond the year 9999 panics",
+        "rowwise/test_gate.py::test_dates_that_no_function_takes_are_moved",
     ),
     _lenient(
         '        changed = _set(zone["ReplaceTimeZone"], 1, "Null")\n',
         "        changed = False\n",
         "a local time that a clock change leaves out raises",
+        "rowwise/test_gate.py::test_an_accepted_expression_is_row_by_row",
     ),
     _steps(
         '            return step("unknown", "a Python function")\n',
         '            return step("function", "abs")\n',
         "a Python function passes",
+        "rowwise/test_gate.py::test_a_refused_expression_is_named_with_the_reason",
     ),
     _trials(
         "        if frame.select(expr).dtypes != planned:\n",
         "        if False:\n",
         "a step gives another type than planned",
+        "rowwise/test_gate.py::test_a_step_is_tried_alone",
     ),
     _trials(
         "            frame.head(2).with_columns(pl.all().last()).with_columns(expr)\n",
         "",
         "a step that raises on a constant column passes",
-        "rowwise/test_trials.py rowwise/test_gate.py",
+        "rowwise/test_gate.py::test_a_refused_expression_is_named_with_the_reason",
     ),
     # --- Plans before protect
-    _plans("            self.walk(step)\n", "", "a window before protect passes"),
+    _plans(
+        "            self.walk(step)\n",
+        "",
+        "a window before protect passes",
+        "rowwise/test_plans.py::test_refused_with_the_reason",
+    ),
     _plans(
         "        for value in inputs:\n            self.check_node(value)\n",
         "",
         "only the last step of a plan is looked at",
+        "rowwise/test_plans.py::test_refused_with_the_reason",
     ),
     _plans(
         "        refuse_repeated_files(gate.files)\n",
         "        pass\n",
         "a file is read twice where every row is a person",
+        "rowwise/test_plans.py::test_no_file_may_be_read_twice_where_every_row_is_a_person",
     ),
     _plans(
         '            self._check_rows(options["pre_slice"], options["row_index"])\n',
         "            pass\n",
         "a head of an IPC file passes",
+        "rowwise/test_plans.py::test_refused_scans",
     ),
     _plan_rules(
         '    Rule(names("cast"), RAISES, _AFTER, when.may_not_fit, "of values that the type may not hold"),\n',
         "",
         "a strict cast before protect raises on a row",
+        "rowwise/test_plans.py::test_refused_with_the_reason",
     ),
     _plan_rules(
         '    Rule(DIVISIONS, ALONE, "divide after `protect`.", when.divides_by_a_constant, "of floats by a constant"),\n',
         "",
         "a division before protect hangs on the number of rows",
+        "rowwise/test_plans.py::test_refused_with_the_reason",
     ),
     _views(
         "    except (Exception, exceptions.PanicException):\n        pass\n",
         "    except exceptions.PanicException:\n        pass\n",
         "an error while the schema is found out shows a row",
+        "rowwise/test_plans.py::test_a_file_without_a_schema_says_nothing_of_its_rows",
     ),
     # --- Profiles
     _profile(
@@ -243,6 +260,7 @@ MUTANTS = [
         '                is_flip = self.parts[0][0] == "permute_and_flip"\n',
         "                is_flip = False\n",
         "permute-and-flip has the profile of bounded range",
+        "analysis/test_profile.py::test_profiles_of_one_release",
     ),
     _profile(
         "                        counts[release.mechanism, loss] += groups * release.draws\n",
