@@ -71,6 +71,10 @@ def input_holds_floats(step: Step) -> bool:
     return any(map(holds_floats, step.inputs))
 
 
+def takes_nested(step: Step) -> bool:
+    return any(dtype.is_nested() for value in step.inputs for dtype in value.dtypes())
+
+
 def takes_floats(step: Step) -> bool:
     return any(map(is_float, step.inputs))
 
@@ -138,6 +142,14 @@ def takes_category(step: Step) -> bool:
     return pl.Categorical in bases(*varying(step))
 
 
+def replaces_categories_by_number(step: Step) -> bool:
+    """Return whether values that are no texts stand for, or become, categories."""
+    _, old, *others = step.inputs
+    values = [old] if pl.Categorical in bases(step.inputs[0]) else []
+    values += others if pl.Categorical in bases(step) else []
+    return not bases(*values) <= {pl.Categorical, pl.Enum, pl.String, pl.Null, pl.List}
+
+
 def casts_category(step: Step) -> bool:
     types = bases(step, *step.inputs)
     return pl.Categorical in types and not types <= {pl.Categorical, pl.Enum, pl.String, pl.Null}
@@ -190,6 +202,10 @@ def has_no_default(step: Step) -> bool:
 
 def holds_decimals(step: Step) -> bool:
     return step.kind == "operator" and pl.Decimal in bases(step)
+
+
+def rounds_decimals_on_old_polars(step: Step) -> bool:
+    return is_old_polars(step) and pl.Decimal in bases(step)
 
 
 def divides_by_a_constant(step: Step) -> bool:

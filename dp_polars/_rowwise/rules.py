@@ -215,6 +215,20 @@ LISTED: tuple[Rule, ...] = (
         "with a parameter that is a struct",
     ),
     Rule(
+        names("arctan2 cbrt exp log log1p sqrt"),
+        "takes numbers only",  # Polars crashes on a struct: 2.1 in arctan2, 1.36 in all of them
+        "take elements from lists with list.get, and fields from structs.",
+        when.takes_nested,
+        "of lists, arrays or structs",
+    ),
+    Rule(
+        names("ceil floor round round_sig_figs"),
+        "makes numbers that the type does not hold, and the error of a later step would tell that a row has one",
+        "use Polars 2, or cast Decimals to pl.Float64 first.",
+        when.rounds_decimals_on_old_polars,
+        "of Decimals, on Polars 1",
+    ),
+    Rule(
         names("is_in"),
         f"looks a value up in other rows, {PEOPLE}",
         "pass a list, or a column of lists.",
@@ -270,6 +284,13 @@ LISTED: tuple[Rule, ...] = (
         "cast the Categorical to pl.String first.",
         when.takes_category,
         "on a Categorical",
+    ),
+    Rule(
+        names("replace replace_strict"),
+        _CATEGORY,
+        "give texts for categories, or cast the Categorical to pl.String first.",
+        when.replaces_categories_by_number,
+        "of categories by or with what is no text",
     ),
     Rule(
         names("cast"),

@@ -51,6 +51,13 @@ def test_no_profile_is_rounded_down(hundredths, share, mechanism):
         assert as_fraction("epsilon", profile.epsilon(delta)) >= min(t, loss) - Fraction(1, 10**9)
 
 
+@pytest.mark.parametrize("loss", [Fraction(1, 3), Fraction(1, 7), Fraction(2, 11)])
+@pytest.mark.parametrize("times", [2, 3, 5, 8])
+def test_nor_are_sums_at_a_delta_so_small_that_nothing_else_is_proved(loss, times):
+    found = analysis.compose([(loss, "permute_and_flip")] * times, delta=1e-300)
+    assert loss * times <= Fraction(str(found)) <= loss * times * (1 + Fraction(1, 10**15))
+
+
 def test_sums_are_not_rounded_down():
     assert analysis.compose([(0.1, "exponential")] * 3, delta=0) == 0.3
     third = analysis.compose([(Fraction(1, 3), "exponential")], delta=0)

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from random import Random
 from typing import Any
 
 import hypothesis.strategies as st
@@ -115,8 +116,11 @@ _ARGUMENTS = {
     "format": ['"%Y-%m-%d"', '"%Y-%m-%d %H:%M"', '"%H:%M"'],
     "function": ["lambda v: v"],
     "half_life": ['"1d"'],
+    "index": ["0", "1", "-1"],
     "labels": ['["a", "b"]', '["a", "b", "c"]'],
+    "length": ["0", "2", "9", "-1"],  # a long one takes as much memory
     "method": ['"round"', '"average"', '"dense"'],
+    "n": ["1", "2", "-1"],
     "name": ['"x"', '"c0"'],
     "new": ["[5]", "7", '"z"'],
     "non_existent": ['"null"', '"raise"'],
@@ -243,54 +247,51 @@ def type_of(kinds: tuple[str, ...], text: str) -> pl.DataType | None:
     return types[0] if len(types) == 1 else None
 
 
-@st.composite
-def texts(draw: st.DrawFn, kinds: tuple[str, ...], steps: int = 5) -> str:
-    """An expression as it is written: a column, and steps that fit its type."""
-    text = f"c{draw(st.integers(0, len(kinds) - 1))}"
+def text_of(random: Random, kinds: tuple[str, ...], steps: int, depth: int = 3) -> str:
+    """An expression as it is written: a column, and about so many steps that fit its type."""
+    text = f"c{random.randrange(len(kinds))}"
     dtype = type_of(kinds, text)
-    for _ in range(draw(st.integers(1, steps))):
-        longer = draw(_steps(kinds, text, dtype, steps))
+    for _ in range(steps):
+        longer = _with_step(random, kinds, text, dtype, depth)
         found = type_of(kinds, longer)
         if found is not None:
             text, dtype = longer, found
     return text
 
 
-@st.composite
-def _steps(draw: st.DrawFn, kinds: tuple[str, ...], text: str, dtype: pl.DataType, steps: int) -> str:
+def _with_step(random: Random, kinds: tuple[str, ...], text: str, dtype: pl.DataType, depth: int) -> str:
     """An expression with one more step."""
 
     def another() -> str:
-        return draw(texts(kinds, steps // 2)) if steps > 1 else f"c{draw(st.integers(0, len(kinds) - 1))}"
+        return text_of(random, kinds, random.randrange(depth), depth - 1)
 
-    match draw(st.integers(0, 9)):
+    match random.randrange(10):
         case 0 | 1 | 2:
-            other = another() if draw(st.booleans()) else f"pl.lit({draw(st.sampled_from(_CONSTANTS))})"
-            sides = (other, text) if draw(st.booleans()) else (text, other)
-            return f"({sides[0]} {draw(st.sampled_from(_OPERATORS))} {sides[1]})"
+            other = another() if random.random() < 0.5 else f"pl.lit({random.choice(_CONSTANTS)})"
+            sides = (other, text) if random.random() < 0.3 else (text, other)
+            return f"({sides[0]} {random.choice(_OPERATORS)} {sides[1]})"
         case 3:
-            form = draw(st.sampled_from(_TOP))
-            return form.format(*draw(st.permutations([text, another(), another()])))
+            parts = [text, another(), another()]
+            random.shuffle(parts)
+            return random.choice(_TOP).format(*parts)
         case 4 | 5:
-            form = draw(st.sampled_from([f"{{}}.{step}" for step in _LIKELY] + ["(-{})", "(~{})"]))
-            return form.format(text)
+            return random.choice([f"{{}}.{step}" for step in _LIKELY] + ["(-{})", "(~{})"]).format(text)
         case number:
-            space = "" if number == 6 else _namespace(dtype)
-            name, parameters = draw(st.sampled_from(_methods(space)))
-            return f"{text}.{name}({', '.join(_arguments(draw, parameters, another))})"
+            name, parameters = random.choice(_methods("" if number == 6 else _namespace(dtype)))
+            return f"{text}.{name}({', '.join(_arguments(random, parameters, another))})"
 
 
-def _arguments(draw: st.DrawFn, parameters: list[inspect.Parameter], another: Callable[[], str]) -> list[str]:
+def _arguments(random: Random, parameters: list[inspect.Parameter], another: Callable[[], str]) -> list[str]:
     given = []
     for parameter in parameters:
         kind, needed = parameter.kind, parameter.default is parameter.empty
-        if kind is parameter.VAR_KEYWORD or (not needed and draw(st.integers(0, 3))):
+        if kind is parameter.VAR_KEYWORD or (not needed and random.random() < 0.75):
             continue
         if isinstance(parameter.default, bool):
             pool = _BOOLEANS
         else:
             pool = _ARGUMENTS.get(parameter.name.rstrip("s"), _ARGUMENTS.get(parameter.name, _CONSTANTS))
-        value = another() if pool is _CONSTANTS and not draw(st.integers(0, 3)) else draw(st.sampled_from(pool))
+        value = another() if pool is _CONSTANTS and random.random() < 0.25 else random.choice(pool)
         named = kind is parameter.KEYWORD_ONLY or (given and not needed)
         given.append(f"{parameter.name}={value}" if named and kind is not parameter.VAR_POSITIONAL else value)
     return given
@@ -298,7 +299,12 @@ def _arguments(draw: st.DrawFn, parameters: list[inspect.Parameter], another: Ca
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """An expression over one to three columns of any types, and two to six rows."""
+    """An expression over one to three columns of any types, and two to six rows.
+
+    It is made from all that is drawn, as a seed: drawn choice by choice, or from one number, most expressions would be
+    those of other cases. With fewer steps it is the beginning of the same expression.
+    """
     kinds = tuple(draw(st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=3)))
     rows = draw(st.lists(st.tuples(*map(_values, kinds)), min_size=2, max_size=6))
-    return Case(kinds, tuple(rows), draw(texts(kinds)))
+    number, steps = draw(st.integers(0, 2**64 - 1)), draw(st.integers(1, 6))
+    return Case(kinds, tuple(rows), text_of(Random(repr((kinds, rows, number))), kinds, steps))

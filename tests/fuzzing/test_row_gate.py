@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 import polars as pl
 import pytest
@@ -24,6 +25,13 @@ KNOWN = [
     Case(("List of floats",), (([1e16, *[1.0] * 128, -1e16],), ([None],)), "c0.list.sum()"),
     Case(("Categorical",), (("a",), ("b",)), "c0.hash()"),
     Case(("Date",), ((None,), (None,)), "c0.dt.year()"),
+    # Polars 1.36 takes the category of this number, which other rows decide.
+    Case(("named Categorical",), (("日本",), ("a",)), "c0.replace(1, 2)"),
+    # Polars 1.36 rounds to what a Decimal of ten digits does not hold, and raises in the comparison.
+    Case(("Decimal", "Decimal"), ((Decimal("99999999.99"), Decimal(0)), (None, None)), "c0.round(1) > c1"),
+    # Polars crashed where these were tried.
+    Case(("Struct",), ((None,), (None,)), "pl.arctan2(c0, c0)"),
+    Case(("Struct",), ((None,), (None,)), "c0.log10()"),
 ]
 
 
@@ -91,10 +99,10 @@ def same(whole: pl.Series, other: pl.Series, how: str) -> None:
 @pytest.mark.slow
 def test_what_the_gate_accepts_is_row_by_row(request):
     tally = Tally()
-    explore(lambda case: check(case, tally=tally), cases(), examples=2500, known=KNOWN, config=request.config)
+    explore(lambda case: check(case, tally=tally), cases(), examples=5000, known=KNOWN, config=request.config)
     if request.config.getoption("--long") is None:  # else this would be a test of nothing
-        assert tally.built > 1000
-        assert len(tally.accepted) > 200
+        assert tally.built > 4000
+        assert len(tally.accepted) > 500
 
 
 @pytest.mark.slow

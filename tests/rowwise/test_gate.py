@@ -168,6 +168,8 @@ pl.concat_list(c, c).list.len()
 pl.concat_str(c, s)
 pl.format("{}", c)
 c.replace_strict({"a": "b"}, default=None)
+c.replace_strict({"a": 1}, default=0)
+c.replace("a", None)
 c.is_null()
 c.is_not_null()
 pl.coalesce(c, pl.lit("none"))
@@ -675,6 +677,8 @@ REFUSED = {
     ),
     **(
         {
+            "x.round(1)": "`round` makes numbers that the type does not hold",
+            "x.ceil() > x": "`ceil` makes numbers that the type does not hold",
             "few.is_in(['new'])": "`is_in` raises where the rows hold too many categories",
             "pl.concat_list(few).list.contains('new')": "`list.contains` raises where the rows hold too many",
         }
@@ -687,6 +691,15 @@ REFUSED = {
     "pl.sum_horizontal(f, g, h)": "`sum_horizontal` rounds its last bit differently by the number of threads",
     "pl.mean_horizontal(i, j, u)": "`mean_horizontal` rounds its last bit differently by the number of threads",
     "f.log(pl.lit({'a': 'b'}))": "`log` takes no struct as a parameter",
+    "c.replace(1, 2)": "`replace` may take a category's number",
+    "c.replace('a', 2)": "`replace` may take a category's number",
+    "c.replace([0], ['z'])": "`replace` may take a category's number",
+    "c.replace_strict({1: 2}, default=None)": "`replace_strict` may take a category's number",
+    "c.replace_strict(0, 'x', default=None)": "`replace_strict` may take a category's number",
+    "s.replace_strict({'a': 1}, default=0, return_dtype=pl.Categorical)": "`replace_strict` may take a category's",
+    "k.sqrt()": "`sqrt` takes numbers only",
+    "k.log10()": "`log` takes numbers only",
+    "pl.arctan2(k, k)": "`arctan2` takes numbers only",
     # nested types, where Polars looks at the whole column
     "i != pl.struct(x=pl.lit('a'))": "`!=` converts a whole column to a nested type",
     "i == pl.lit([1], dtype=pl.List(pl.Int64))": "`==` converts a whole column to a nested type",
