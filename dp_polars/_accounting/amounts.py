@@ -22,11 +22,11 @@ class BudgetExceededError(ValueError):
     Attributes
     ----------
     requested, remaining, short_by
-        Exact `Fraction`s, in `unit`.
+        Exact numbers (`Fraction`), in `unit`.
     unit
         "epsilon" or "rho".
     requested_delta, remaining_delta, short_by_delta
-        The same of delta: exact `Fraction`s, or None where the budget has no delta.
+        The same of delta: exact numbers, or None where the budget has no delta.
     """
 
     def __init__(
