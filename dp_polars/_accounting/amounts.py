@@ -42,7 +42,8 @@ class BudgetExceededError(ValueError):
         self.remaining = remaining
         self.short_by: Fraction = max(requested - remaining, Fraction(0))
         self.unit = unit
-        self.requested_delta, self.remaining_delta = requested_delta, remaining_delta
+        self.requested_delta: Fraction | None = requested_delta
+        self.remaining_delta: Fraction | None = remaining_delta
         self.short_by_delta: Fraction | None = None
         if requested_delta is not None and remaining_delta is not None:
             self.short_by_delta = max(requested_delta - remaining_delta, Fraction(0))
