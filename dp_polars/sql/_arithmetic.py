@@ -134,7 +134,7 @@ def _double(value: Value, dtype: pl.DataType) -> Value:
 
 def physical(value: Value, dtype: pl.DataType, low: int, high: int) -> Value:
     """Return the physical integer of a value, clipped to bounds of 64 bits, of which it can hold a part or all."""
-    low, high = max(low, int(_INT64.min)), min(high, int(_INT64.max))
+    low, high = (min(max(end, int(_INT64.min)), int(_INT64.max)) for end in (low, high))
     if dtype == pl.Boolean:
         return _clip(ibis.ifelse(value, integer(1), integer(0)), integer(low), integer(high))
     if dtype.is_integer():
