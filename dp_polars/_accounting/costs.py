@@ -93,7 +93,7 @@ def _invert_down(rho: Fraction, mechanism: Mechanism, contributions: Contributio
     # The costs are at most x, and x²/8 or x²/2, a group: so the answer lies above this, but for a hair of rounding.
     square = (8 if mechanism == "exponential" else 2) * rho / contributions.squares
     low = max(_sqrt_down(square), rho / contributions.total)
-    step = Fraction(2) ** (floor_log2(low) - BITS)
+    step = _last_bit(low)
     before, guess = math.floor(low / step), math.ceil(2 * low / step)
     cost_before, cost_guess = cost(before), cost(guess)
     for _ in range(_SECANTS):
@@ -140,5 +140,13 @@ def _sqrt_down(x: Fraction) -> Fraction:
 
 def round_up(x: Fraction) -> Fraction:
     """Return the nearest above of `BITS` bits, so that ledgers stay short."""
-    step = Fraction(2) ** (floor_log2(x) - BITS)
-    return math.ceil(x / step) * step
+    return math.ceil(x / _last_bit(x)) * _last_bit(x)
+
+
+def round_down(x: Fraction) -> Fraction:
+    """Return the nearest below of `BITS` bits."""
+    return math.floor(x / _last_bit(x)) * _last_bit(x)
+
+
+def _last_bit(x: Fraction) -> Fraction:
+    return Fraction(2) ** (floor_log2(x) - BITS)

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from flint import acb, arb
 from numpy.typing import NDArray
 
 from dp_polars._mechanisms.exact_race import Uniform, is_less
@@ -21,8 +22,6 @@ from dp_polars._numeric.intervals import ball, lower, precision, upper
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from flint import arb
 
     from dp_polars._numeric.words import WordSource
 
@@ -79,22 +78,42 @@ class DiscreteGaussian:
         deviation = math.sqrt(self.variance)
         return math.ceil(deviation * math.sqrt(2 * (45 + math.log(2 * deviation + 1)))) + 1
 
-    def tails(self, first: int, last: int, bits: int) -> list[arb]:
-        deviation = math.sqrt(self.variance)
-        # Weights beyond are below 2**-bits of the one at `last`.
-        end = last + math.ceil(deviation * math.sqrt(2 * bits)) + 2
+    def tails(self, first: int, last: int, bits: int, most_terms: int | None = None) -> list[arb]:
+        """See `Law.tails`; a radius may be larger where `most_terms` is less than what `bits` take."""
         with precision(bits + 64):
-            weights = [ball(-Fraction(n * n) / (2 * self.variance)).exp() for n in range(end)]
-            # Each weight from `end` on is at most the one before, times this.
-            ratio = ball(-Fraction(2 * end - 1) / (2 * self.variance)).exp()
-            rest = ball(0).union(weights[-1] * ratio / (1 - ratio))
-            sums, total = [], rest
-            for n in range(end - 1, 0, -1):
-                total += weights[n]
-                if first <= n <= last:
-                    sums.append(total)
-            everything = weights[0] + 2 * total
-            return [each / everything for each in reversed(sums)]
+            # Σ e^(−x²/(2σ²)) over all integers: Jacobi's θ₃ at 0.
+            theta = acb.modular_theta(acb(0), acb(0, 1 / (2 * arb.pi() * ball(self.variance))))[2].real
+            tail = self._weight_from(last, bits, most_terms)
+            found = [tail]
+            for weight in reversed(self._weights(first, last - first)):
+                tail += weight
+                found.append(tail)
+            return [each / theta for each in reversed(found)]
+
+    def _weight_from(self, first: int, bits: int, most_terms: int | None) -> arb:
+        """Return Σ e^(−x²/(2σ²)) over all x >= `first` >= 1.
+
+        Terms are added up until the others don't matter in so many bits, or there are too many of them. The others lie
+        between the integral from where they begin, and one term more: they fall.
+        """
+        terms = max(math.isqrt(math.floor(first**2 + 2 * bits * self.variance)) + 2 - first, 1)
+        terms = terms if most_terms is None else min(terms, most_terms)
+        *weights, after = self._weights(first, terms + 1)
+        deviation = ball(self.variance).sqrt()
+        integral = deviation * (arb.pi() / 2).sqrt() * (ball(first + terms) / (deviation * arb(2).sqrt())).erfc()
+        return sum(weights, integral.union(integral + after))
+
+    def _weights(self, first: int, count: int) -> list[arb]:
+        """Return e^(−x²/(2σ²)) for so many x from `first` on."""
+        # From one x to the next: times `ratio`, which itself shrinks by `square`.
+        weight = ball(-(Fraction(first) ** 2) / (2 * self.variance)).exp()
+        ratio, square = ball(-Fraction(2 * first + 1) / (2 * self.variance)).exp(), ball(-1 / self.variance).exp()
+        weights = []
+        for _ in range(count):
+            weights.append(weight)
+            weight *= ratio
+            ratio *= square
+        return weights
 
 
 def below(law: Law, n: int, bits: int) -> arb:

@@ -19,24 +19,24 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
-from flint import acb, arb
 
-from dp_polars._mechanisms.exact_race import Uniform, is_less
+from dp_polars._accounting.costs import BITS, round_down
+from dp_polars._mechanisms.exact_race import Uniform, floor_of, is_less
+from dp_polars._mechanisms.inversion import DiscreteGaussian
 from dp_polars._mechanisms.noise import LARGEST_SCALE, LARGEST_VALUE, add_noise, gaussian_noise
-from dp_polars._numeric.intervals import ball, lower, precision, upper
+from dp_polars._numeric.intervals import ball, lower, precision
 from dp_polars._numeric.words import WordSource, system_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from flint import arb
     from numpy.typing import NDArray
 
     from dp_polars._numeric.arrays import Ints
 
 # What the floats of `PartitionSelection` and their error bound are good for.
 SMALLEST_DELTA = Fraction(1, 2**1000)
-# Of the delta of one key, which is irrational.
-_BITS = 96
 # The error of `PartitionSelection.floats`, absolute and relative.
 _SLACK = 2.0**-37
 # More people than there can be.
@@ -73,11 +73,8 @@ def delta_of_one_key(delta: Fraction, keys: int) -> Fraction:
     """
     if keys == 1:
         return delta
-    bits = _BITS + 2 * (keys.bit_length() + delta.denominator.bit_length())
-    with precision(bits):
-        share = lower(_share(delta, keys))
-    step = Fraction(2) ** (share.numerator.bit_length() - share.denominator.bit_length() - 1 - _BITS)
-    return math.floor(share / step) * step
+    with precision(BITS + 2 * (keys.bit_length() + delta.denominator.bit_length())):
+        return round_down(lower(_share(delta, keys)))
 
 
 def _share(delta: Fraction, keys: int) -> arb:
@@ -123,16 +120,12 @@ class PartitionSelection(KeySelection):
         The floor is of no integer: e^(kε) is transcendental for a rational ε, so that it solves no equation with
         rational coefficients, and this would be one.
         """
-        bits = 64
-        while True:
-            with precision(bits):
-                epsilon = ball(self.epsilon)
-                ratio = ((epsilon / 2).tanh() * ball(1 / self.delta - 1)).log1p() / epsilon
-                if ratio.is_finite():
-                    floor = math.floor(lower(ratio))
-                    if floor == math.floor(upper(ratio)):
-                        return 1 + floor
-            bits *= 2
+
+        def ratio(_: int) -> arb:
+            epsilon = ball(self.epsilon)
+            return ((epsilon / 2).tanh() * ball(1 / self.delta - 1)).log1p() / epsilon
+
+        return 1 + floor_of(ratio)
 
     def draw(self, people: Ints) -> tuple[NDArray[np.bool_], None]:
         """Draw once for each key: see `KeySelection.draw`."""
@@ -251,12 +244,12 @@ def threshold_for(variance: Fraction, delta: Fraction, keys: int) -> int:
         )
         raise ValueError(msg)
     # A larger variance has the larger tail from 1 on; at this one it is below e**-(2**10).
-    variance = max(variance, Fraction(1, 2**11))
+    noise = DiscreteGaussian(max(variance, Fraction(1, 2**11)))
 
     def enough(reached: int) -> bool:
         for bits in (64, 256):
             with precision(2 * bits):
-                tail, share = _tail(reached, variance, bits), _share(delta, keys)
+                (tail,), share = noise.tails(reached, reached, bits, _MOST_TERMS), _share(delta, keys)
                 if tail <= share:
                     return True
                 if tail > share:
@@ -264,38 +257,8 @@ def threshold_for(variance: Fraction, delta: Fraction, keys: int) -> int:
         return False
 
     share = float(delta_of_one_key(delta, keys))
-    guess = math.floor(-math.sqrt(variance) * NormalDist().inv_cdf(min(share, 0.5)))
+    guess = math.floor(-math.sqrt(noise.variance) * NormalDist().inv_cdf(min(share, 0.5)))
     return _smallest(enough, max(guess, 1)) + 1
-
-
-def _tail(reached: int, variance: Fraction, bits: int) -> arb:
-    """Return a ball with P(X >= reached) of a discrete Gaussian, for a number of at least 1.
-
-    Terms are added up until the others don't matter in so many bits, or there are too many of them. The others lie
-    between the integral from where they begin, and one term more: they fall.
-    """
-    terms = math.isqrt(math.floor(reached**2 + 2 * bits * variance)) + 2 - reached
-    terms = min(max(terms, 1), _MOST_TERMS)
-    # e^(−x²/(2σ²)), from one x to the next: times `ratio`, which itself shrinks by `square`.
-    term, ratio = (
-        ball(-(Fraction(reached) ** 2) / (2 * variance)).exp(),
-        ball(-Fraction(2 * reached + 1) / (2 * variance)).exp(),
-    )
-    square, total = ball(-1 / variance).exp(), arb(0)
-    for _ in range(terms):
-        total += term
-        term *= ratio
-        ratio *= square
-    deviation = ball(variance).sqrt()
-    integral = deviation * (arb.pi() / 2).sqrt() * (ball(reached + terms) / (deviation * arb(2).sqrt())).erfc()
-    total += integral.union(integral + term)
-    return total / _weight(variance)
-
-
-def _weight(variance: Fraction) -> arb:
-    """Return a ball with Σ e^(−x²/(2σ²)) over all integers: Jacobi's θ₃ at 0."""
-    theta: arb = acb.modular_theta(acb(0), acb(0, 1 / (2 * arb.pi() * ball(variance))))[2].real
-    return theta
 
 
 def _float_tail(reached: int, deviation: float) -> float:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_polars._mechanisms import exact_race
-from dp_polars._mechanisms.racing import CHUNK, Blocks, Floats, exponents_of
+from dp_polars._mechanisms.racing import CHUNK, V_STEP, Blocks, Floats, exponents_of, leading_bits
 from dp_polars._numeric.arrays import owners, run_starts, slices, starts
 from dp_polars._numeric.column_types import float_of
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 LARGEST_LEAD = 2**62 - 1
 
-_V_STEP = 2.0**-53
 # How far the logarithm of an arrival time is off, with room to spare. A racing value, from the leading bits of V, is
 # off by at most 2**-48 relative (a few NumPy functions, accurate to 4 units in the last place), and so much its
 # logarithm is off, plus 2**-51 of itself: of at most 150, 2**-43 in all. rate·gap is off by at most 40 units of 2**-53
@@ -180,13 +179,13 @@ def _lower_log_times(
     drawn: NDArray[np.uint64], exponents: Floats, m: SignedInts | None, mechanism: Mechanism
 ) -> Floats:
     """Return bounds from below of the logarithms of arrival times; infinite for a block without candidates."""
-    return _bound(_leading(drawn), exponents, m, mechanism, -1)
+    return _bound(leading_bits(drawn), exponents, m, mechanism, -1)
 
 
 def _log_times(drawn: NDArray[np.uint64], exponents: Floats, m: SignedInts | None, mechanism: Mechanism) -> _Times:
     """Return bounds of the logarithms of arrival times that are as sharp as the bits drawn."""
-    v = _leading(drawn)
-    return _Times(*(_bound(v + i * _V_STEP, exponents, m, mechanism, sign) for i, sign in ((0, -1), (1, 1))))
+    v = leading_bits(drawn)
+    return _Times(*(_bound(v + i * V_STEP, exponents, m, mechanism, sign) for i, sign in ((0, -1), (1, 1))))
 
 
 def _bound(v: Floats, exponents: Floats, m: SignedInts | None, mechanism: Mechanism, sign: int) -> Floats:
@@ -206,9 +205,9 @@ def _log_second_times(
     With m candidates, log(1 − racing value) (for the exponential mechanism, minus the racing value) is
     log(1 − V)/m for the first of them, and log(1 − V′)/(m − 1) less for the second.
     """
-    v, other = _leading(drawn), _leading(seconds)
+    v, other = leading_bits(drawn), leading_bits(seconds)
     with np.errstate(divide="ignore"):
-        survivals = (np.log1p(-(v + i)) / m + np.log1p(-(other + i)) / (m - 1) for i in (0.0, _V_STEP))
+        survivals = (np.log1p(-(v + i)) / m + np.log1p(-(other + i)) / (m - 1) for i in (0.0, V_STEP))
         low, high = (_racing_values(survival, mechanism) for survival in survivals)
     return _Times(_widened(low, exponents, None, -1), _widened(high, exponents, None, 1))
 
@@ -229,10 +228,3 @@ def _widened(value: Floats, exponents: Floats, m: SignedInts | None, sign: int) 
     if m is not None:
         bound[m == 0] = math.inf
     return bound
-
-
-def _leading(words: NDArray[np.uint64]) -> Floats:
-    """Return the leading bits of V: V itself lies less than `_V_STEP` above."""
-    v = (words >> np.uint64(11)).astype(np.float64)
-    v *= _V_STEP
-    return v

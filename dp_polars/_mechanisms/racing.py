@@ -35,7 +35,7 @@ FAR = 45.0
 # few that are left, and float64 holds the leading 53 bits.
 _FIRST_UNIT = np.float32(2.0**32)
 _V_BITS = 53
-_V_STEP = 2.0**-_V_BITS
+V_STEP = 2.0**-_V_BITS
 # Relative errors of arrival times, with room to spare. rate·gap is off by at most 40 units of 2**-53 relative (see
 # `Blocks.gaps`), in float32 by 4 of 2**-24; below FAR that is 2**-42 or 2**-16 absolute, which is what exp then has
 # relative. The few other operations of a time add under 2**-45 or 2**-20: NumPy's exp, log1p and expm1 are accurate to
@@ -126,7 +126,7 @@ def race(blocks: Blocks, rate: Fraction, mechanism: Mechanism, words: WordSource
         far_drawn = words(len(sizes))
         nearest = math.exp(FAR) * (1 - _SLACK)
         with np.errstate(invalid="ignore"):  # an infinite bound times no far candidates
-            undecided |= (far > 0) & (_leading(far_drawn) * nearest <= bound * far)
+            undecided |= (far > 0) & (leading_bits(far_drawn) * nearest <= bound * far)
 
     result = Winners(winners)
     for group in np.flatnonzero(undecided).tolist():
@@ -249,10 +249,10 @@ def _rough_exponents(gaps: GapArray, rate: Fraction) -> NDArray[np.float32]:
     return rough
 
 
-def _leading(words: NDArray[np.uint64]) -> Floats:
-    """Return the leading bits of V: V itself lies less than `_V_STEP` above."""
+def leading_bits(words: NDArray[np.uint64]) -> Floats:
+    """Return the leading bits of V: V itself lies less than `V_STEP` above."""
     v = (words >> np.uint64(64 - _V_BITS)).astype(np.float64)
-    v *= _V_STEP
+    v *= V_STEP
     return v
 
 
@@ -260,9 +260,9 @@ def _sharp_times(
     words: NDArray[np.uint64], exponents: Floats, m: SignedInts | None, mechanism: Mechanism
 ) -> tuple[Floats, Floats]:
     """Return bounds of arrival times that are as sharp as the bits drawn."""
-    v, scale = _leading(words), np.exp(exponents)
+    v, scale = leading_bits(words), np.exp(exponents)
     with np.errstate(divide="ignore"):  # log1p(−1) is −inf, and rightly so
-        low, high = np.log1p(-v), np.log1p(-(v + _V_STEP))
+        low, high = np.log1p(-v), np.log1p(-(v + V_STEP))
     if m is not None:
         low, high = low / m, high / m
     if mechanism == "permute_and_flip":

@@ -153,14 +153,14 @@ def best_rows(
     lowest
         Whether the lowest score is the best.
     """
-    if len(lengths) == 1:
-        rows, _ = offered_rows(scores, lengths, offered)
-        inner = best_integer(scores if rows is None else scores[rows], rate, mechanism, words, lowest=lowest)
-        if inner is not None:
-            return np.array([inner if rows is None else rows[inner]])
-    rows, blocks, groups = _offered_blocks(scores, lengths, offered, lowest)
+    rows, scores, counts = _offered(scores, lengths, offered)
     chosen = np.full(len(lengths), -1, np.int64)
-    chosen[groups] = race(blocks, rate, mechanism, words).blocks
+    alone = best_integer(scores, rate, mechanism, words, lowest=lowest) if len(lengths) == 1 else None
+    if alone is not None:
+        chosen[0] = alone
+    else:
+        blocks, groups = _blocks(scores, counts, lowest)
+        chosen[groups] = race(blocks, rate, mechanism, words).blocks
     return _places(chosen, rows, lengths)
 
 
@@ -179,33 +179,29 @@ def leading_rows(
 
     A lead is −1 where no more than one row may win. `unit` is given in that of the scores.
     """
-    rows, blocks, groups = _offered_blocks(scores, lengths, offered, lowest)
+    rows, scores, counts = _offered(scores, lengths, offered)
+    blocks, groups = _blocks(scores, counts, lowest)
     chosen, leads = (np.full(len(lengths), -1, np.int64) for _ in range(2))
     leaders = race_with_lead(blocks, rate, unit, mechanism, words)
     chosen[groups], leads[groups] = leaders.blocks, leaders.leads
     return _places(chosen, rows, lengths), leads
 
 
-def offered_rows(
+def _offered(
     scores: column_types.Exact, lengths: Ints, offered: NDArray[np.bool_] | None
-) -> tuple[Ints | None, Ints]:
-    """Return the rows that may win, None for all of them, and how many each group has."""
+) -> tuple[Ints | None, column_types.Exact, Ints]:
+    """Return the rows that may win, None for all of them, their scores, and how many each group has."""
     if scores.dtype.kind == "f":
         finite = np.isfinite(scores)
         offered = finite if offered is None else finite & offered
     if offered is None or offered.all():
-        return None, lengths
+        return None, scores, lengths
     rows = np.flatnonzero(offered)
-    return rows, np.diff(np.searchsorted(rows, offsets(lengths)))
+    return rows, scores[rows], np.diff(np.searchsorted(rows, offsets(lengths)))
 
 
-def _offered_blocks(
-    scores: column_types.Exact, lengths: Ints, offered: NDArray[np.bool_] | None, lowest: bool
-) -> tuple[Ints | None, Blocks, Ints]:
-    """Return the rows that may win (None: all), a block for each of them, and the groups that have some."""
-    rows, counts = offered_rows(scores, lengths, offered)
-    if rows is not None:
-        scores = scores[rows]
+def _blocks(scores: column_types.Exact, counts: Ints, lowest: bool) -> tuple[Blocks, Ints]:
+    """Return a block for each score, and the groups that have some."""
     groups = np.flatnonzero(counts)
     begins = starts(counts)[groups]
     best = (np.minimum if lowest else np.maximum).reduceat(scores, begins) if len(groups) else scores[:0]
@@ -215,7 +211,7 @@ def _offered_blocks(
         top = Fraction(best.item(group))
         return (lambda i: abs(top - Fraction(scores.item(start + i)))), [1] * size
 
-    return rows, Blocks(_RowGaps(scores, best, begins, lowest), begins, exact), groups
+    return Blocks(_RowGaps(scores, best, begins, lowest), begins, exact), groups
 
 
 def _places(chosen: Ints, rows: Ints | None, lengths: Ints) -> Ints:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dp_polars._mechanisms import exact_race
-from dp_polars._mechanisms.racing import exponents_of
+from dp_polars._mechanisms.racing import V_STEP, exponents_of, leading_bits
 from dp_polars._numeric.arrays import Ints, owners, positions, slices, starts
 from dp_polars._numeric.words import uniform_below
 from dp_polars._queries.ranking import Ranking, free_place, stable_order
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 # Steps whose temporaries are held at a time, unless one group has more.
 _STEPS = 1 << 19
-# A float holds the leading 53 bits of V.
-_V_STEP = 2.0**-53
 # What each term of an arrival time may be off by, relative, with room to spare: NumPy's log and log1p are accurate to 4
 # units in the last place.
 _SLACK = 2.0**-46
@@ -170,9 +168,9 @@ def draw_jointly(draw: Draw, histogram: Histogram, k: int) -> Ints:
 def _race(steps: _Steps, draw: Draw, words: WordSource) -> Ints:
     """Return the block drawn of each group: the first to arrive at ln(−ln(1 − V)) + rate·error − ln Q."""
     drawn, begins = words(len(steps.errors)), starts(steps.sizes)
-    v = (drawn >> np.uint64(11)) * _V_STEP
+    v = leading_bits(drawn)
     with np.errstate(divide="ignore"):  # infinite at either end, and rightly so
-        low, high = np.log(-np.log1p(-v)), np.log(-np.log1p(-(v + _V_STEP)))
+        low, high = np.log(-np.log1p(-v)), np.log(-np.log1p(-(v + V_STEP)))
     # Clipped where it is late beyond all doubt: the block of error 0 arrives long before.
     exponents = np.minimum(exponents_of(steps.errors, draw.rate), 1e300)
     logs, off = steps.log_multiplicities()

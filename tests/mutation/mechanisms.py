@@ -62,14 +62,14 @@ MUTANTS = [
         "mechanisms/test_exact_race.py::test_a_far_one_that_comes_just_before_the_first_near_one_wins",
     ),
     _racing(
-        "            undecided |= (far > 0) & (_leading(far_drawn) * nearest <= bound * far)\n",
+        "            undecided |= (far > 0) & (leading_bits(far_drawn) * nearest <= bound * far)\n",
         "            pass\n",
         "far candidates never win",
         "mechanisms/test_exact_race.py::test_a_far_one_that_comes_just_before_the_first_near_one_wins",
     ),
     _racing(
-        "_leading(far_drawn) * nearest <= bound * far)",
-        "_leading(far_drawn) * nearest <= bound)",
+        "leading_bits(far_drawn) * nearest <= bound * far)",
+        "leading_bits(far_drawn) * nearest <= bound)",
         "many far candidates are looked at as seldom as one",
         "statistical/test_race.py::test_far_candidates_win_as_often_as_they_should",
     ),
