@@ -94,7 +94,8 @@ def release(
     >>> import ibis
     >>> con = ibis.duckdb.connect()
     >>> _ = con.raw_sql(
-    ...     "CREATE TABLE visits AS SELECT range AS patient, 'flu' AS diagnosis FROM range(1000)"
+    ...     "CREATE TABLE visits AS "
+    ...     "SELECT range AS patient, 'flu' AS diagnosis FROM range(1000)"
     ... )
     >>> query = dpp.protect("patient").agg(
     ...     dpp.mode("diagnosis", ["flu", "measles"], epsilon=1)
