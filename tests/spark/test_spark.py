@@ -354,7 +354,7 @@ def test_a_row_weighs_on_spark_what_it_weighs_on_polars(spark, few_tasks, kind):
     ]
     rows = to_spark(spark, values.alias("value").to_frame(), f"value {kind}")
     weighed = to_polars(
-        rows.select("value", *(_counting._weight(units, dtype).alias(str(i)) for i, units in enumerate(asked)))
+        rows.select("value", *(_counting._weight(units, (dtype,)).alias(str(i)) for i, units in enumerate(asked)))
     )
     assert weighed.height == len(values)
     for i, units in enumerate(asked):
