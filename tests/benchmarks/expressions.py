@@ -13,6 +13,7 @@ import argparse
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -57,24 +58,37 @@ def names(count: int) -> list[str]:
     return [f"category {i:05}" for i in range(count)]
 
 
-def categories(rng: np.random.Generator, rows: int, *, count: int, nulls: float, text: bool) -> pl.Series:
-    # One of them a fifth more frequent, or all ties in groups of a few rows.
-    codes = np.minimum(rng.integers(0, count + count // 5, rows), count - 1)
+def zipf(rng: np.random.Generator, rows: int, count: int, exponent: float = 1.3) -> np.ndarray:
+    """Codes whose frequencies fall as those of real categories do."""
+    weights = np.cumsum(np.arange(1, count + 1) ** -exponent)
+    return np.searchsorted(weights, rng.random(rows) * weights[-1]).astype(np.int64)
+
+
+def categories(rng: np.random.Generator, rows: int, *, count: int, nulls: float, kind: str, skewed: bool) -> pl.Series:
+    # Where they are uniform, one of them is a fifth more frequent, or all ties in groups of a few rows.
+    even = np.minimum(rng.integers(0, count + count // 5, rows), count - 1)
+    codes = zipf(rng, rows, count) if skewed else even
+    if kind == "Int64":
+        return pl.Series(codes)
     column = pl.Series(names(count)).gather(codes)
     if nulls:
         column = column.zip_with(pl.Series(rng.random(rows) >= nulls), pl.Series([None], dtype=pl.String))
-    return column if text else column.cast(pl.Enum(names(count)))
+    types = {"Enum": pl.Enum(names(count)), "Categorical": pl.Categorical(), "String": pl.String()}
+    return column.cast(types[kind])
 
 
-def mode(groups: int, count: int, target: float, *, nulls: float = 0, text: bool = False) -> Grouped:
-    title = f"mode, {'String' if text else 'Enum'}, {groups:,} groups × {count:,}"
+def mode(
+    groups: int, count: int, target: float, *, nulls: float = 0, kind: str = "Enum", skewed: bool = False
+) -> Grouped:
+    title = f"mode, {kind}, {'Zipf, ' if skewed else ''}{groups:,} groups × {count:,}"
+    listed = {"Enum": None, "Int64": range(count)}.get(kind, names(count))
     return Grouped(
         title + (f", {nulls:.0%} nulls" if nulls else ""),
         target,
         1,
         groups,
-        partial(categories, count=count, nulls=nulls, text=text),
-        lambda epsilon: pl.col("x").dp.mode(names(count) if text else None, epsilon=epsilon),
+        partial(categories, count=count, nulls=nulls, kind=kind, skewed=skewed),
+        lambda epsilon: pl.col("x").dp.mode(listed, epsilon=epsilon),
         pl.col("x").mode().first(),
         pl.col("x").drop_nulls().mode(),
         pl.col("x").cast(pl.String).is_in(pl.col("true").cast(pl.List(pl.String))),
@@ -85,12 +99,26 @@ def whole_numbers(rng: np.random.Generator, rows: int) -> pl.Series:
     return pl.Series(np.clip(rng.normal(50, 15, rows), 0, 100).astype(np.int64))
 
 
+def uniform(rng: np.random.Generator, rows: int) -> pl.Series:
+    return pl.Series(rng.integers(0, 101, rows))
+
+
 def prices(rng: np.random.Generator, rows: int) -> pl.Series:
     return pl.Series(rng.gamma(2.0, 100.0, rows))
 
 
+def skewed_prices(rng: np.random.Generator, rows: int) -> pl.Series:
+    return pl.Series(rng.lognormal(3.0, 1.5, rows))
+
+
 def median(
-    kind: str, rows: float, groups: int, target: float | None, candidates: dpp.Grid | range, step: float
+    kind: str,
+    rows: float,
+    groups: int,
+    target: float | None,
+    candidates: dpp.Grid | range,
+    step: float,
+    column: Callable[[np.random.Generator, int], pl.Series] | None = None,
 ) -> Grouped:
     last = 100 if isinstance(candidates, range) else step * (candidates.size - 1)
     return Grouped(
@@ -98,7 +126,7 @@ def median(
         target,
         rows,
         groups,
-        whole_numbers if isinstance(candidates, range) else prices,
+        column or (whole_numbers if isinstance(candidates, range) else prices),
         lambda epsilon: pl.col("x").dp.median(candidates, epsilon=epsilon),
         pl.col("x").median(),
         pl.col("x").quantile(0.5, "lower"),
@@ -106,19 +134,27 @@ def median(
     )
 
 
-NARROW, WIDE = dpp.grid(0, 10_000, step=10), dpp.grid(0, 1_000, step=0.000_001)
+MANY = dpp.grid(0, 1_000, step=0.000_001)
 GROUPED = [
-    mode(1_000, 100, 0.9),
+    mode(1_000, 100, 0.85),
+    mode(1_000, 100, 0.85, skewed=True),
     mode(100_000, 100, 1.0),
     mode(10, 10_000, 0.8),
+    mode(10, 10_000, 0.8, skewed=True),
     mode(1_000, 100, 1.1, nulls=0.05),
-    mode(1_000, 100, 0.8, text=True),
-    median("integers, all rows", 1, 1_000, 1.1, range(101), 1),
+    *(
+        mode(1_000, 100, target, kind=kind, skewed=skewed)
+        for kind, target in [("String", 0.8), ("Categorical", 1.0), ("Int64", 0.9)]
+        for skewed in (False, True)
+    ),
+    MEDIAN := median("integers, all rows", 1, 1_000, 1.2, range(101), 1),
+    median("integers, uniform", 1, 1_000, 1.2, range(101), 1, uniform),
     median("integers, a tenth", 0.1, 100, 2, range(101), 1),
-    median("integers, a tenth", 0.1, 10_000, 2, range(101), 1),
-    median("floats, 10³ points", 1, 1_000, None, NARROW, 10),
-    median("floats, 10⁹ points", 1, 1_000, 1.7, WIDE, 0.000_001),
-    median("floats, 10⁹ points", 1, 100_000, 3, WIDE, 0.000_001),
+    median("integers, a tenth", 0.1, 10_000, 1.6, range(101), 1),
+    NARROW := median("floats, 10³ points", 1, 1_000, None, dpp.grid(0, 10_000, step=10), 10),
+    WIDE := median("floats, 10⁹ points", 1, 1_000, 1.7, MANY, 0.000_001),
+    median("floats, log-normal, 10⁹ points", 1, 1_000, 1.4, MANY, 0.000_001, skewed_prices),
+    median("floats, 10⁹ points", 1, 100_000, 3, MANY, 0.000_001),
 ]
 
 
@@ -178,12 +214,13 @@ def compared(rows: int, rng: np.random.Generator) -> Iterator[Callable[[], Work]
     yield partial(top_ten, rows, rng)
     yield partial(growth, rows, rng)
     yield partial(points, rows, rng)
+    yield fresh_process
     yield partial(opendp, rng)
     yield partial(diffprivlib, rng)
 
 
 def nine_quantiles(rows: int, rng: np.random.Generator) -> Work:
-    frame = GROUPED[5].frame(rows, rng)
+    frame = MEDIAN.frame(rows, rng)
     tenths = [i / 10 for i in range(1, 10)]
 
     def asked(alpha: float | list[float], epsilon: float) -> pl.DataFrame:
@@ -209,17 +246,27 @@ def top_ten(rows: int, rng: np.random.Generator) -> Work:
 
 
 def growth(rows: int, rng: np.random.Generator) -> Work:
-    query = GROUPED[5]
-    large, small = query.frame(rows, rng), query.frame(rows // 10, rng)
-    run = partial(query.run, private=True)
+    large, small = MEDIAN.frame(rows, rng), MEDIAN.frame(rows // 10, rng)
+    run = partial(MEDIAN.run, private=True)
     return Work("ours, all rows beside a tenth of them", 11, partial(run, large), partial(run, small))
 
 
 def points(rows: int, rng: np.random.Generator) -> Work:
-    few, many = GROUPED[8:10]
-    frame = few.frame(rows, rng)
-    ours = partial(many.run, frame, private=True)
-    return Work("ours, 10⁹ grid points beside 10³", 1.1, ours, partial(few.run, frame, private=True))
+    frame = NARROW.frame(rows, rng)
+    ours = partial(WIDE.run, frame, private=True)
+    return Work("ours, 10⁹ grid points beside 10³", 1.1, ours, partial(NARROW.run, frame, private=True))
+
+
+def fresh_process() -> Work:
+    """All of a process: the imports and one median of 1,000 rows."""
+    rows = "import polars as pl; frame = pl.DataFrame({'x': range(1000)})"
+    ours = f"{rows}; import dp_polars; frame.select(pl.col('x').dp.median(range(1000), epsilon=1))"
+    plain = f"{rows}; frame.select(pl.col('x').median())"
+
+    def run(program: str) -> None:
+        subprocess.run([sys.executable, "-c", program], check=True)
+
+    return Work("a fresh process, a median of 1,000 rows", 1.4, partial(run, ours), partial(run, plain))
 
 
 def opendp(rng: np.random.Generator) -> Work:
@@ -288,6 +335,7 @@ def main() -> int:
         report_peak(*arguments.peak_of)
         return 0
 
+    warnings.simplefilter("ignore", dpp.LargeLossWarning)  # answers are checked at such losses
     rng, wrong = np.random.default_rng(0), 0
     print(f"polars {pl.__version__}, numpy {np.__version__}, {pl.thread_pool_size()} threads, {arguments.rows:,} rows")
     print(
@@ -314,7 +362,7 @@ def main() -> int:
             work = make()
         except ImportError as error:
             if not arguments.only:
-                print(f"{make.func.__name__}: left out, it can't be imported here ({error})")
+                print(f"left out, it can't be imported here ({error})")
             continue
         if arguments.only in work.name:
             right = work.is_right()
