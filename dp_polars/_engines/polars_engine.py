@@ -14,6 +14,7 @@ import polars as pl
 
 from dp_polars._engines.bounding import Cells, keep
 from dp_polars._engines.contract import LocalEngine, Tally, UnreadableError, alike
+from dp_polars._engines.polars_arrays import count_rows, fit_arrays
 from dp_polars._engines.polars_people import one_row_per_person, people_by_key
 from dp_polars._engines.polars_rows import collected, in_parts, is_a_person, listed, own_keys
 from dp_polars._numeric import column_types
@@ -148,22 +149,17 @@ def count(
     together = alike(tallies)
     whole = [own for own in together if privacy_unit is None or not tallies[own[0]].by_person]
     people = [own for own in together if own not in whole]
+    numbers = sorted(number for own in whole for number in own)
+    in_arrays: dict[int, Histogram] = {}
     found: dict[int, pl.DataFrame] = {}
-    single = [own for own in whole if tallies[own[0]].coding.size == 1]
-    several = [own for own in whole if own not in single]
-    plans = []
-    if several:
+    if fit_arrays(groups, [tallies[number] for number in numbers]):
+        if numbers:
+            histograms = count_rows(rows, keys, [tallies[number] for number in numbers], engine)
+            in_arrays = dict(zip(numbers, histograms, strict=True))
+    else:
         coded = _coded(rows, None, keys, tallies, whole)
-        plans = [_added_up(_cells(coded, tallies, own, layouts[own[0]])) for own in several]
-        if single:
-            plans.append(_totals(coded, tallies, single))
-    elif single:
-        plans.append(_totals_by_key(rows, keys, tallies, single))
-    counts = collected(plans, engine) if plans else []
-    if single:
-        totals = counts.pop()
-        found.update((own[0], _of_totals(totals, own)) for own in single)
-    found.update((own[0], counted) for own, counted in zip(several, counts, strict=True))
+        plans = [_added_up(_cells(coded, tallies, own, layouts[own[0]])) for own in whole]
+        found = {own[0]: cells for own, cells in zip(whole, collected(plans, engine), strict=True)}
     for part in in_parts(rows, privacy_unit, partitions) if people and privacy_unit is not None else ():
         coded = _coded(part, privacy_unit, keys, tallies, people)
         cells = (_cells(coded, tallies, own, layouts[own[0]]) for own in people)
@@ -174,7 +170,9 @@ def count(
                 counted = pl.concat([found[own[0]], counted]).group_by("cell").agg(pl.exclude("cell").sum())
             found[own[0]] = counted
     return [
-        _by_group(found[own[0]].select("cell", count=_weight(tallies[n], n)), layouts[n], groups)
+        in_arrays[n]
+        if n in in_arrays
+        else _by_group(found[own[0]].select("cell", count=_weight(tallies[n], n)), layouts[n], groups)
         for n in range(len(tallies))
         for own in together
         if n in own
@@ -184,44 +182,6 @@ def count(
 def _weight(tally: Tally, number: int) -> pl.Expr:
     """Return the column that holds a tally's weights."""
     return pl.col("rows" if tally.weighing is None else f"weight {number}")
-
-
-def _totals(coded: pl.LazyFrame, tallies: Sequence[Tally], single: Sequence[Sequence[int]]) -> pl.LazyFrame:
-    """Return `group`, rows and weights of tallies with one code, from the plan that other histograms share."""
-    sums = _sums(tallies, single)
-    if "group" in coded.collect_schema():
-        return coded.group_by("group").agg(sums)
-    return coded.select(pl.lit(0, pl.UInt32).alias("group"), *sums)
-
-
-def _totals_by_key(
-    rows: pl.LazyFrame, keys: pl.DataFrame | None, tallies: Sequence[Tally], single: Sequence[Sequence[int]]
-) -> pl.LazyFrame:
-    """Return the same where nothing else is counted: rows are grouped by key, and only the totals are joined."""
-    made, own = _made(tallies, single), own_keys(rows, keys)
-    coded = rows.with_columns(*made, *own).select(expr.meta.output_name() for expr in [*made, *own])
-    if keys is None:
-        return _totals(coded, tallies, single)
-    names = [expr.meta.output_name() for expr in own]
-    return coded.group_by(names).agg(_sums(tallies, single)).join(listed(keys), on=names)
-
-
-def _sums(tallies: Sequence[Tally], single: Sequence[Sequence[int]]) -> list[pl.Expr]:
-    """Return the rows that count for each tally with one code, and the sums of their weights."""
-    sums = []
-    for own in single:
-        counts = pl.col(f"code {own[0]}") == 0
-        sums.append((counts.sum() if tallies[own[0]].columns else pl.len()).cast(pl.Int64).alias(f"rows {own[0]}"))
-        weighed = (f"weight {number}" for number in own if tallies[number].weighing is not None)
-        sums += [(pl.col(name) * counts).sum().alias(name) for name in weighed]
-    return sums
-
-
-def _of_totals(totals: pl.DataFrame, own: Sequence[int]) -> pl.DataFrame:
-    """Return the totals of tallies that are alike as a histogram of cells, of groups with rows."""
-    weights = [name for name in (f"weight {number}" for number in own) if name in totals.columns]
-    rows = pl.col(f"rows {own[0]}")
-    return totals.filter(rows > 0).select(pl.col("group").alias("cell"), rows.alias("rows"), *weights)
 
 
 def _coded(

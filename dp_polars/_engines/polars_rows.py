@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from polars._typing import EngineType
 
 
+# In a scan, a filter leaves out row groups by what it gives on their least and largest values: x * 2 > 0 on a group
+# with a value so large that it overflows is false, and the group's other rows are gone. NaN may be in neither.
+NO_FILTER_IN_SCANS = pl.QueryOptFlags(predicate_pushdown=False)
+
+
 def is_a_person(privacy_unit: str, dtype: pl.DataType) -> pl.Expr:
     """Return whether a row says whose it is: neither null nor NaN."""
     unit = pl.col(privacy_unit)
@@ -58,9 +63,5 @@ def listed(keys: pl.DataFrame) -> pl.LazyFrame:
 
 
 def collected(plans: Sequence[pl.LazyFrame], engine: EngineType) -> list[pl.DataFrame]:
-    """Return what plans on private rows give, by one scan, with no filter moved into it.
-
-    There a filter leaves out row groups by what it gives on their least and largest values: x * 2 > 0 on a group with a
-    value so large that it overflows is false, and the group's other rows are gone. NaN may be in neither.
-    """
-    return pl.collect_all(plans, engine=engine, optimizations=pl.QueryOptFlags(predicate_pushdown=False))
+    """Return what plans on private rows give, by one scan."""
+    return pl.collect_all(plans, engine=engine, optimizations=NO_FILTER_IN_SCANS)

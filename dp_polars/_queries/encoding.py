@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -53,7 +54,7 @@ def category_encoder(categories: Categories, dtype: pl.DataType) -> Encoder:
             codes: Codes = physical.cast(column_types.from_numpy_dtype(out)).fill_null(size).to_numpy()
             return codes
 
-        return encode_text
+        return partial(_by_category, encode=encode_text, out=out) if dtype == pl.Categorical else encode_text
 
     wanted = column_types.integers(values)
     order = np.argsort(wanted, kind="stable")
@@ -76,6 +77,25 @@ def category_encoder(categories: Categories, dtype: pl.DataType) -> Encoder:
             return np.where(ascending[position] == column, rank[position], out.type(size))
 
     return lambda column: _without_nulls(_by_chunks(column_types.integers(column), look_up, out), column, size)
+
+
+def _by_category(column: pl.Series, *, encode: Encoder, out: np.dtype[np.unsignedinteger]) -> Codes:
+    """Return the codes of a Categorical, whose text is looked up once for each category, not for each row."""
+    codes = np.empty(len(column), out)
+
+    def encode_part(start: int, stop: int) -> None:
+        part = column[start:stop]
+        most = part.to_physical().max()
+        if not isinstance(most, int) or not most < len(part):
+            codes[start:stop] = encode(part)
+            return
+        physical = part.to_physical().fill_null(most + 1).to_numpy()
+        somewhere = np.zeros(most + 2, np.int64)
+        somewhere[physical] = np.arange(len(part))  # a row of each category that is there
+        codes[start:stop] = encode(part.gather(somewhere))[physical]
+
+    in_parallel(encode_part, [(a, min(a + _CHUNK, len(column))) for a in range(0, len(column), _CHUNK)])
+    return codes
 
 
 def ordered_encoder(candidates: Ordered, dtype: pl.DataType) -> Encoder:

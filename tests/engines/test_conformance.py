@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from dp_polars._engines import polars_arrays
 from dp_polars._engines.polars_engine import PolarsEngine
 from tests.engines.conformance import Conformance
 from tests.engines.toy import ToyEngine
@@ -36,6 +39,27 @@ class TestPolarsStreaming(OfPolars):
 class TestPolarsInParts(OfPolars):
     engine = "auto"
     partitions = 3
+
+
+class TestPolarsInSmallBatches(OfPolars):
+    """Many batches and slices; and several key columns are joined, not looked up in a table."""
+
+    engine = "auto"
+
+    @pytest.fixture(autouse=True)
+    def small(self, monkeypatch):
+        for name, value in {"_SLICE_ROWS": 7, "_MOST_ROWS": 7, "_MOST_COMBINATIONS": 0}.items():
+            monkeypatch.setattr(polars_arrays, name, value)
+
+
+class TestPolarsByHashing(OfPolars):
+    """As where there are more cells than an array has room for."""
+
+    engine = "auto"
+
+    @pytest.fixture(autouse=True)
+    def no_room(self, monkeypatch):
+        monkeypatch.setattr(polars_arrays, "_MOST_COUNTERS", 0)
 
 
 class TestToy(Conformance):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import math
 from collections import Counter, defaultdict
+from datetime import date, datetime
+from decimal import Decimal
 
 import numpy as np
 import polars as pl
@@ -12,7 +14,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
-from dp_polars._engines import polars_engine, polars_rows
+from dp_polars._engines import polars_arrays, polars_engine, polars_rows
 from dp_polars._engines.bounding import Cells, Kept
 from dp_polars._engines.polars_engine import PolarsEngine, count
 from dp_polars._frames.release import bind
@@ -99,12 +101,28 @@ def price_code(value):
     return None if math.isnan(value) else min(max(math.ceil(value - 0.5), 0), 10)
 
 
+WAYS = {
+    "arrays": {},
+    "small batches": {"_SLICE_ROWS": 50, "_MOST_ROWS": 50},
+    "joined keys": {"_MOST_COMBINATIONS": 0},
+    "hashed": {"_MOST_COUNTERS": 0},
+}
+
+
+@pytest.fixture(params=WAYS)
+def way(request, monkeypatch):
+    """Each way in which rows are counted."""
+    for name, value in WAYS[request.param].items():
+        monkeypatch.setattr(polars_arrays, name, value)
+
+
 QUERIES = {
     "mode": (mode(FLAVOURS), "flavour", flavour_code),
     "median": (median(range(11)), "price", price_code),
 }
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("grouped", [True, False])
 @pytest.mark.parametrize("unit", [None, "person"])
@@ -373,6 +391,7 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("partitions", [1, 3])
 @pytest.mark.parametrize("unit", [None, "person"])
@@ -394,6 +413,53 @@ def test_all_histograms_come_from_one_scan(visits, keys, unit, partitions, engin
     for found, ask in zip(counted, asked, strict=True):
         if ask[2] == Kept():
             assert_frame_equal(as_frame(found), only(visits, unit, keys, ask))
+
+
+KEY_TYPES = {
+    "text": (pl.String, ["b", "a", "", "ü\0x"]),
+    "Categorical": (pl.Categorical, ["b", "a", "", "ü\0x"]),
+    "Enum": (pl.Enum(["z", "a", "b", "y", "", "ü\0x"]), ["b", "a", "", "ü\0x"]),
+    "boolean": (pl.Boolean, [True, False]),
+    "Int8": (pl.Int8, [-128, 127, 0]),
+    "UInt64": (pl.UInt64, [2**64 - 1, 0, 2**63]),
+    "date": (pl.Date, [date(2026, 1, 2), date(1901, 1, 1)]),
+    "datetime": (pl.Datetime("ns"), [datetime(2026, 1, 2, 3), datetime(1901, 1, 1)]),
+    "decimal": (pl.Decimal(10, 2), [Decimal("1.05"), Decimal("-0.01"), Decimal("0.00")]),
+}
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("kind", KEY_TYPES)
+def test_keys_of_every_type_find_their_groups(kind):
+    """Alone and beside another key; some are not listed, some rows have none."""
+    dtype, values = KEY_TYPES[kind]
+    rng = np.random.default_rng(7)
+    known = pl.Series([*values, None], dtype=dtype)
+    frame = pl.DataFrame({"k": known.gather(rng.integers(0, len(known), 500)), "j": rng.integers(0, 4, 500), "x": 1})
+    of_keys = frame["k"].cast(pl.String) if kind == "Categorical" else frame["k"]
+    for keys in (values[:-1][::-1], values):
+        alone = pl.DataFrame({"k": pl.Series(keys, dtype=of_keys.dtype)})
+        both = alone.join(pl.DataFrame({"j": [3, 1, 7]}, schema={"j": frame["j"].dtype}), how="cross").reverse()
+        for asked in (alone, both[1:]):
+            expected = Counter(cell for _, cell in cells_of(frame, asked, "x", lambda value: value))
+            found = only(frame, None, asked, of("x", mode([0, 1, 2])))
+            assert_frame_equal(found, histogram(expected))
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("largest", [1, 2**20 + 1, 2**29])
+def test_weights_add_up_exactly(largest):
+    """Of either sign, up to the largest that there are."""
+    rng = np.random.default_rng(3)
+    values = rng.integers(-largest, largest, 1000, endpoint=True)
+    values[-3:] = [-largest, largest, -1]
+    group = np.arange(1000) % 300
+    frame = pl.DataFrame({"g": group, "x": values})
+    query = dpp.sum("x", -largest, largest, epsilon=1).query
+    keys = pl.DataFrame({"g": [7, 299, *range(300, 310), 0]})
+    found = only(frame, None, keys, of("x", query))
+    expected = {(i, 0): int(sum(map(int, values[group == g]))) for i, (g,) in enumerate(keys.rows()) if g < 300}
+    assert_frame_equal(found, histogram(expected))
 
 
 def test_outputs_that_need_the_same_histogram_share_it():
@@ -424,6 +490,7 @@ def test_outputs_that_keep_other_rows_of_a_person_share_nothing():
     assert [histogram.weights.tolist() for histogram in engine.histograms(work)] == [[1], [3]]
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("unit", [None, "p"])
 @pytest.mark.parametrize("keys", [None, pl.DataFrame({"g": [0, 1]})])
 @pytest.mark.parametrize("beside", [False, True])

@@ -1,0 +1,165 @@
+"""Histograms of rows with a counter for every cell: batch by batch, without a hash table or a join.
+
+For rows that need not be told apart by person. Polars hands over each batch once; sums are all that is held of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from dp_polars._engines.contract import Tally, alike
+from dp_polars._engines.polars_rows import NO_FILTER_IN_SCANS, listed, own_keys
+from dp_polars._numeric.threads import in_parallel
+from dp_polars._queries.candidates import Categories
+from dp_polars._queries.encoding import category_encoder
+from dp_polars._queries.histograms import Histogram
+
+if TYPE_CHECKING:
+    from polars._typing import EngineType
+
+    from dp_polars._numeric.arrays import Ints
+    from dp_polars._queries.encoding import Encoder
+
+# Counters in all, of eight bytes.
+_MOST_COUNTERS = 1 << 23
+# Combinations of values of several key columns, in a table of their groups.
+_MOST_COMBINATIONS = 1 << 22
+# Rows that a thread counts at once, at least: their temporaries stay in the cache. At most so many that the sums of
+# their weights, each at most 2**30 (`_queries/units.py`), are exact as floats.
+_SLICE_ROWS, _MOST_ROWS = 1 << 17, 1 << 21
+
+_Numbering: TypeAlias = Callable[[pl.DataFrame], "NDArray[np.integer]"]
+
+
+def fit_arrays(groups: int, tallies: Sequence[Tally]) -> bool:
+    """Return whether there is room for all counters; public sizes alone decide it."""
+    return sum(_counters(groups, tallies, own) for own in alike(tallies)) <= _MOST_COUNTERS
+
+
+def _counters(groups: int, tallies: Sequence[Tally], own: Sequence[int]) -> int:
+    weighed = sum(tallies[number].weighing is not None for number in own)
+    return (groups + 1) * (tallies[own[0]].coding.size + 1) * (1 + weighed)
+
+
+def count_rows(
+    rows: pl.LazyFrame, keys: pl.DataFrame | None, tallies: Sequence[Tally], engine: EngineType
+) -> list[Histogram]:
+    """Return the histogram of each tally of rows, all by one scan."""
+    groups = 1 if keys is None else keys.height
+    counts = [_Counts(groups, own, [tallies[number] for number in own]) for own in alike(tallies)]
+    group_of = None if keys is None else _numbering(keys, rows.collect_schema())
+    is_joined = keys is not None and group_of is None
+    own_names = [] if keys is None else [pl.col(name).alias(f"key {i}") for i, name in enumerate(keys.columns)]
+    made = [pl.lit(0, pl.UInt8).alias("row"), *(own_keys(rows, keys) if is_joined else own_names)]
+    made += [column for own in counts for column in own.columns]
+    # A constant gets as many rows as the frame.
+    plan = rows.with_columns(made).select(expr.meta.output_name() for expr in made)
+    if keys is not None and is_joined:
+        plan, group_of = plan.join(listed(keys), on=[f"key {i}" for i in range(keys.width)]), _joined
+    step = min(max(_SLICE_ROWS, *(own.cells for own in counts)), _MOST_ROWS)
+
+    def count_batch(batch: pl.DataFrame) -> None:
+        def count_slice(start: int, stop: int) -> None:
+            part = batch[start:stop]
+            group = None if group_of is None else group_of(part)
+            for own in counts:
+                own.add(part, group)
+
+        in_parallel(count_slice, [(start, start + step) for start in range(0, batch.height, step)])
+
+    plan.sink_batches(
+        count_batch,
+        chunk_size=step * pl.thread_pool_size(),
+        maintain_order=False,
+        engine=engine,
+        optimizations=NO_FILTER_IN_SCANS,
+    )
+    found = {number: histogram for own in counts for number, histogram in own.histograms()}
+    return [found[number] for number in range(len(tallies))]
+
+
+class _Counts:
+    """The rows of each cell, and the sums of their weights, for tallies that are alike.
+
+    A cell is a group and a code. One more group and one more code take up rows of neither.
+    """
+
+    def __init__(self, groups: int, numbers: Sequence[int], tallies: Sequence[Tally]) -> None:
+        self._groups, self._numbers, self._size = groups, numbers, tallies[0].coding.size
+        self.cells = (groups + 1) * (self._size + 1)
+        self.columns = [column.alias(f"column {numbers[0]} {i}") for i, column in enumerate(tallies[0].columns)]
+        self._encode = tallies[0].coding.encoder()
+        self._weigh = [None if tally.weighing is None else tally.weighing.weigher() for tally in tallies]
+        self._rows = np.zeros(self.cells, np.int64)
+        self._sums = [None if weigh is None else np.zeros(self.cells, np.int64) for weigh in self._weigh]
+        self._lock = Lock()
+
+    def add(self, batch: pl.DataFrame, group: NDArray[np.integer] | None) -> None:
+        """Count some rows, of these groups."""
+        values = [batch[column.meta.output_name()] for column in self.columns]
+        cells = np.zeros(batch.height, np.int64) if group is None else group.astype(np.int64) * (self._size + 1)
+        if values:  # otherwise every row has the code 0
+            cells += self._encode(values).astype(np.int64, copy=False)
+        rows = np.bincount(cells, minlength=self.cells)
+        sums = [
+            None if weigh is None else np.bincount(cells, weigh(values), self.cells).astype(np.int64)
+            for weigh in self._weigh
+        ]
+        with self._lock:
+            self._rows += rows
+            for total, more in zip(self._sums, sums, strict=True):
+                if total is not None and more is not None:
+                    total += more
+
+    def histograms(self) -> list[tuple[int, Histogram]]:
+        """Return the histogram of each tally, and its position."""
+        rows = self._rows.reshape(self._groups + 1, self._size + 1)[: self._groups, : self._size]
+        group, code = np.nonzero(rows)
+        return [
+            (
+                number,
+                Histogram.of_cells(
+                    group,
+                    code,
+                    (self._rows if sums is None else sums).reshape(self._groups + 1, self._size + 1)[group, code],
+                    self._groups,
+                ),
+            )
+            for number, sums in zip(self._numbers, self._sums, strict=True)
+        ]
+
+
+def _numbering(keys: pl.DataFrame, schema: pl.Schema) -> _Numbering | None:
+    """Return what gives rows the number of their group, or the number of groups; None if a table has no room."""
+    distinct = [column.unique(maintain_order=True).alias("") for column in keys]
+    sizes = [len(values) + 1 for values in distinct]
+    if keys.width > 1 and math.prod(sizes) > _MOST_COMBINATIONS:
+        return None
+    listed, rows = (
+        [category_encoder(Categories(values), dtype) for values, dtype in zip(distinct, types, strict=True)]
+        for types in (keys.dtypes, [schema[name] for name in keys.columns])
+    )
+
+    def combination(encoders: Sequence[Encoder], columns: Sequence[pl.Series]) -> Ints:
+        number = np.zeros(len(columns[0]), np.int64)
+        for column, encode, size in zip(columns, encoders, sizes, strict=True):
+            number *= size
+            number += encode(column).astype(np.int64, copy=False)
+        return number
+
+    if keys.width == 1:
+        return lambda batch: rows[0](batch["key 0"])
+    table = np.full(math.prod(sizes), keys.height)
+    table[combination(listed, keys.get_columns())] = np.arange(keys.height)
+    return lambda batch: table[combination(rows, [batch[f"key {i}"] for i in range(keys.width)])]
+
+
+def _joined(batch: pl.DataFrame) -> NDArray[np.integer]:
+    return batch["group"].to_numpy()
