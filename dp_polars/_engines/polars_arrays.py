@@ -20,6 +20,7 @@ from dp_polars._numeric.threads import in_parallel
 from dp_polars._queries.candidates import Categories
 from dp_polars._queries.encoding import category_encoder
 from dp_polars._queries.histograms import Histogram
+from dp_polars._rowwise.scans import may_filter_scans
 
 if TYPE_CHECKING:
     from polars._typing import EngineType
@@ -56,6 +57,7 @@ def count_rows(
     counts = [_Counts(groups, own, [tallies[number] for number in own]) for own in alike(tallies)]
     group_of = None if keys is None else _numbering(keys, rows.collect_schema())
     is_joined = keys is not None and group_of is None
+    filters_scans = not is_joined and may_filter_scans(rows)  # nothing is filtered here
     own_names = [] if keys is None else [pl.col(name).alias(f"key {i}") for i, name in enumerate(keys.columns)]
     made = [pl.lit(0, pl.UInt8).alias("row"), *(own_keys(rows, keys) if is_joined else own_names)]
     made += [column for own in counts for column in own.columns]
@@ -79,7 +81,7 @@ def count_rows(
         chunk_size=step * pl.thread_pool_size(),
         maintain_order=False,
         engine=engine,
-        optimizations=NO_FILTER_IN_SCANS,
+        optimizations=pl.QueryOptFlags() if filters_scans else NO_FILTER_IN_SCANS,
     )
     found = {number: histogram for own in counts for number, histogram in own.histograms()}
     return [found[number] for number in range(len(tallies))]

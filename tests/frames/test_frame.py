@@ -8,6 +8,7 @@ import pickle
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -632,12 +633,16 @@ class TestExplainAndClaims:
             assert "secret-hiv" not in text
 
 
+BOUNDS = [{"privacy_unit": "person", "max_rows": 1}, {"privacy_unit": None}]
+
+
+@pytest.mark.parametrize("bounds", BOUNDS)
 @pytest.mark.parametrize("engine", ["in-memory", "streaming"])
-def test_nobody_decides_which_rows_of_a_dataset_are_read(tmp_path: Path, engine: str) -> None:
+def test_nobody_decides_which_rows_of_a_dataset_are_read(tmp_path: Path, engine: str, bounds: dict[str, Any]) -> None:
     """Arrow skips row groups by their least and largest values, which leave NaN out: a plan must not use that."""
     kind = pl.when(pl.col("x").is_nan()).then(pl.lit("nan")).otherwise(pl.lit("number"))
     query = (
-        dpp.protect("person", max_rows=1)
+        dpp.protect(**bounds)
         .filter(pl.col("x") != 1.0)
         .with_columns(kind=kind)
         .group_by({"g": range(10)})
@@ -651,6 +656,7 @@ def test_nobody_decides_which_rows_of_a_dataset_are_read(tmp_path: Path, engine:
         assert released["kind"].to_list() == ["nan"] * 10
 
 
+@pytest.mark.parametrize("bounds", BOUNDS)
 @pytest.mark.parametrize("engine", ["in-memory", "streaming"])
 @pytest.mark.parametrize("when", ["before protect", "after protect"])
 @pytest.mark.parametrize(
@@ -663,12 +669,12 @@ def test_nobody_decides_which_rows_of_a_dataset_are_read(tmp_path: Path, engine:
     ],
 )
 def test_nobody_decides_which_rows_of_a_parquet_file_are_read(
-    tmp_path: Path, engine: str, when: str, values: list[float], condition: pl.Expr
+    tmp_path: Path, engine: str, when: str, bounds: dict[str, Any], values: list[float], condition: pl.Expr
 ) -> None:
     """Polars leaves out row groups by what a filter gives on their least and largest values."""
     frame = pl.DataFrame({"person": range(3), "g": [0, 1, 2], "x": values, "kind": "there"})
     pq.write_table(frame.to_arrow(), tmp_path / "rows")
-    query = dpp.protect("person", max_rows=1)
+    query = dpp.protect(**bounds)
     rows = pl.scan_parquet(tmp_path / "rows")
     if when == "before protect":
         rows = rows.filter(condition)
