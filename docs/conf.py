@@ -11,6 +11,7 @@ version = release = dp_polars.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc"]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_heading_anchors = 3
 exclude_patterns = ["_build"]
 
 autodoc_mock_imports = ["ibis", "pyspark"]  # large packages, each for the sake of one page
