@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from dp_polars._expressions import argmax, choices, measures, tops
+from dp_polars import _expressions
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._expressions.sharing import share
 
@@ -45,7 +45,7 @@ class PrivateNamespace:
         mechanism: str | None = None,
     ) -> PrivateExpr:
         """Select the most common candidate of each group: see `dp_polars.mode`."""
-        return choices.mode(
+        return _expressions.choices.mode(
             self.expr,
             candidates,
             counts=counts,
@@ -72,7 +72,7 @@ class PrivateNamespace:
         mechanism: str | None = None,
     ) -> PrivateExpr:
         """Select the candidate nearest to the median of each group: see `dp_polars.median`."""
-        return choices.median(
+        return _expressions.choices.median(
             self.expr,
             candidates,
             epsilon=epsilon,
@@ -94,7 +94,7 @@ class PrivateNamespace:
         mechanism: str | None = None,
     ) -> PrivateExpr:
         """Select the candidate nearest to the α-quantile of each group, or to several: see `dp_polars.quantile`."""
-        return choices.quantile(
+        return _expressions.choices.quantile(
             self.expr,
             alpha,
             candidates,
@@ -117,7 +117,7 @@ class PrivateNamespace:
         mechanism: str | None = None,
     ) -> PrivateExpr:
         """Select the row with the highest score in each group: see `dp_polars.argmax`."""
-        return argmax.argmax(
+        return _expressions.argmax.argmax(
             self.expr,
             sensitivity=sensitivity,
             monotonic=monotonic,
@@ -140,7 +140,7 @@ class PrivateNamespace:
         mechanism: str | None = None,
     ) -> PrivateExpr:
         """Select the row with the lowest score in each group: see `dp_polars.argmin`."""
-        return argmax.argmin(
+        return _expressions.argmax.argmin(
             self.expr,
             sensitivity=sensitivity,
             monotonic=monotonic,
@@ -167,7 +167,7 @@ class PrivateNamespace:
         mechanism: str | None = None,
     ) -> PrivateExpr:
         """Select the k most common candidates of each group, best first: see `dp_polars.top_k`."""
-        return tops.top_k(
+        return _expressions.tops.top_k(
             self.expr,
             k,
             candidates,
@@ -192,7 +192,7 @@ class PrivateNamespace:
         mechanism: str | None = None,
     ) -> PrivateExpr:
         """Count the rows of each group that have a value: see `dp_polars.count`."""
-        return measures.count(
+        return _expressions.measures.count(
             self.expr,
             epsilon=epsilon,
             rho=rho,
@@ -214,7 +214,7 @@ class PrivateNamespace:
         mechanism: str | None = None,
     ) -> PrivateExpr:
         """Add up the values of each group, clipped to public bounds: see `dp_polars.sum`."""
-        return measures.sum(
+        return _expressions.measures.sum(
             self.expr,
             lower,
             upper,
@@ -239,7 +239,7 @@ class PrivateNamespace:
         mechanism: str | None = None,
     ) -> PrivateExpr:
         """Average the values of each group, clipped to public bounds: see `dp_polars.mean`."""
-        return measures.mean(
+        return _expressions.measures.mean(
             self.expr,
             lower,
             upper,
@@ -262,7 +262,7 @@ class PrivateNamespace:
         mechanism: str | None = None,
     ) -> PrivateExpr:
         """Count every candidate in each group: see `dp_polars.value_counts`."""
-        return measures.value_counts(
+        return _expressions.measures.value_counts(
             self.expr,
             candidates,
             epsilon=epsilon,

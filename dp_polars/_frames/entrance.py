@@ -1,14 +1,11 @@
-"""Where private queries begin: `protect`, as a function and on Polars' own frames."""
+"""Where private queries begin: `protect`."""
 
 from __future__ import annotations
-
-import polars as pl
 
 from dp_polars._accounting.budgets import Budget
 from dp_polars._frames.frame import PrivateFrame
 from dp_polars._frames.protection import Protection
 from dp_polars._frames.recipe import Recipe
-from dp_polars._frames.sources import source_of
 from dp_polars._numeric.numbers import given
 
 
@@ -96,39 +93,3 @@ def _check_dataset(dataset: object, budget: object) -> None:
             'Hint: budget=dp_polars.Budget(epsilon=1, path="visits-budget.db").'
         )
         raise ValueError(msg)
-
-
-@pl.api.register_lazyframe_namespace("dp")
-@pl.api.register_dataframe_namespace("dp")
-class FrameNamespace:
-    """The method `.dp.protect` of a LazyFrame or a DataFrame."""
-
-    def __init__(self, frame: pl.LazyFrame | pl.DataFrame) -> None:
-        self._frame = frame
-
-    def __repr__(self) -> str:
-        return f"<.dp of a {type(self._frame).__name__}: protect(privacy_unit, …) takes its rows as private>"
-
-    def protect(
-        self,
-        privacy_unit: str | None,
-        *,
-        budget: Budget | None = None,
-        max_rows: int | None = None,
-        max_groups: int | None = None,
-        max_rows_per_group: int | None = None,
-        neighboring_relation: str = "add_or_remove_one",
-        dataset: str | None = None,
-    ) -> PrivateFrame:
-        """Take the frame's rows as private: see `dp_polars.protect`."""
-        recipe = protect(
-            privacy_unit,
-            budget=budget,
-            dataset=dataset,
-            max_rows=max_rows,
-            max_groups=max_groups,
-            max_rows_per_group=max_rows_per_group,
-            neighboring_relation=neighboring_relation,
-        )._recipe
-        source = source_of(self._frame, recipe.protection)
-        return PrivateFrame(recipe, source.unread, budget)

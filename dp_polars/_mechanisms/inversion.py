@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from flint import acb, arb
 from numpy.typing import NDArray
 
 from dp_polars._mechanisms.exact_race import Uniform, is_less
@@ -22,6 +21,8 @@ from dp_polars._numeric.intervals import ball, lower, precision, upper
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from flint import arb
 
     from dp_polars._numeric.words import WordSource
 
@@ -80,6 +81,8 @@ class DiscreteGaussian:
 
     def tails(self, first: int, last: int, bits: int, most_terms: int | None = None) -> list[arb]:
         """See `Law.tails`; a radius may be larger where `most_terms` is less than what `bits` take."""
+        from flint import acb, arb
+
         with precision(bits + 64):
             # Σ e^(−x²/(2σ²)) over all integers: Jacobi's θ₃ at 0.
             theta = acb.modular_theta(acb(0), acb(0, 1 / (2 * arb.pi() * ball(self.variance))))[2].real
@@ -96,6 +99,8 @@ class DiscreteGaussian:
         Terms are added up until the others don't matter in so many bits, or there are too many of them. The others lie
         between the integral from where they begin, and one term more: they fall.
         """
+        from flint import arb
+
         terms = max(math.isqrt(math.floor(first**2 + 2 * bits * self.variance)) + 2 - first, 1)
         terms = terms if most_terms is None else min(terms, most_terms)
         *weights, after = self._weights(first, terms + 1)

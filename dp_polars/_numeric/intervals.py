@@ -1,4 +1,7 @@
-"""Rigorous interval arithmetic: real numbers as balls that provably hold them (Arb, through python-flint)."""
+"""Rigorous interval arithmetic: real numbers as balls that provably hold them (Arb, through python-flint).
+
+FLINT is loaded when the first ball is made: that takes as long as a small query, and most need none.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,10 @@ from fractions import Fraction
 from threading import RLock
 from typing import TYPE_CHECKING
 
-from flint import arb, ctx, fmpq
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from flint import arb
 
 # FLINT's precision is global to the process. A ball is right at any precision, so a race could only cost
 # accuracy, but a caller's own FLINT code must find the precision as it left it.
@@ -20,12 +23,16 @@ _lock = RLock()
 @contextmanager
 def precision(bits: int) -> Iterator[None]:
     """Compute with balls of so many bits inside the block."""
+    from flint import ctx
+
     with _lock, ctx.workprec(bits):
         yield
 
 
 def ball(value: Fraction | int) -> arb:
     """Return the tightest ball around an exact rational at the current precision."""
+    from flint import arb, fmpq
+
     return arb(fmpq(value.numerator, value.denominator))
 
 
