@@ -29,7 +29,7 @@ Codes: TypeAlias = "NDArray[np.unsignedinteger]"
 Encoder: TypeAlias = Callable[[pl.Series], Codes]
 
 _CHUNK = 1 << 17  # values whose temporaries stay in the cache
-_PART = 1 << 20  # values that one thread takes at a time
+_PART = 1 << 19  # values that one thread takes at a time
 _WIDEST_TABLE = 1 << 20
 # Relative: a float is taken for the decimal that it prints as, at most half a unit in the last place away, so a
 # value this little above the middle of two candidates is a tie.
@@ -54,7 +54,9 @@ def category_encoder(categories: Categories, dtype: pl.DataType) -> Encoder:
             codes: Codes = physical.cast(column_types.from_numpy_dtype(out)).fill_null(size).to_numpy()
             return codes
 
-        return partial(_by_category, encode=encode_text, out=out) if dtype == pl.Categorical else encode_text
+        if dtype == pl.Categorical:
+            encode_text = partial(_by_category, encode=encode_text)
+        return lambda column: _by_chunks(column, encode_text, out, _PART)
 
     wanted = column_types.integers(values)
     order = np.argsort(wanted, kind="stable")
@@ -79,22 +81,16 @@ def category_encoder(categories: Categories, dtype: pl.DataType) -> Encoder:
     return lambda column: _without_nulls(_by_chunks(column_types.integers(column), look_up, out), column, size)
 
 
-def _by_category(column: pl.Series, *, encode: Encoder, out: np.dtype[np.unsignedinteger]) -> Codes:
+def _by_category(column: pl.Series, *, encode: Encoder) -> Codes:
     """Return the codes of a Categorical, whose text is looked up once for each category, not for each row."""
-    codes = np.empty(len(column), out)
-
-    def encode_part(start: int, stop: int) -> None:
-        part = column[start:stop]
-        most = part.to_physical().max()
-        if not isinstance(most, int) or not most < len(part):
-            codes[start:stop] = encode(part)
-            return
-        physical = part.to_physical().fill_null(most + 1).to_numpy()
-        somewhere = np.zeros(most + 2, np.int64)
-        somewhere[physical] = np.arange(len(part))  # a row of each category that is there
-        codes[start:stop] = encode(part.gather(somewhere))[physical]
-
-    in_parallel(encode_part, [(a, min(a + _CHUNK, len(column))) for a in range(0, len(column), _CHUNK)])
+    physical = column.to_physical()
+    most = physical.max()
+    if not isinstance(most, int) or not most < len(column):
+        return encode(column)
+    category = (physical.fill_null(most + 1) if physical.null_count() else physical).to_numpy().astype(np.intp)
+    somewhere = np.zeros(most + 2, np.intp)
+    somewhere[category] = np.arange(len(column))  # a row of each category that is there
+    codes: Codes = encode(column.gather(somewhere))[category]
     return codes
 
 
@@ -285,12 +281,13 @@ def _nearest_of_floats(candidates: Ordered) -> Callable[[NDArray[np.float64]], N
     return nearest
 
 
-def _by_chunks(values: NDArray, encode: Callable[[NDArray], NDArray], out: np.dtype) -> Codes:  # type: ignore[type-arg]
+def _by_chunks(values: Any, encode: Callable[[Any], NDArray[Any]], out: np.dtype[Any], rows: int = _CHUNK) -> Codes:  # noqa: ANN401
+    """Return the codes of a column, or of an array, so many rows at once; threads take the next ones in turn."""
     codes = np.empty(len(values), out)
 
     def encode_part(start: int, stop: int) -> None:
-        for begin in range(start, stop, _CHUNK):
-            part = slice(begin, min(begin + _CHUNK, stop))
+        for begin in range(start, stop, rows):
+            part = slice(begin, min(begin + rows, stop))
             codes[part] = encode(values[part])
 
     in_parallel(encode_part, [(a, min(a + _PART, len(values))) for a in range(0, len(values), _PART)])

@@ -13,6 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import dp_polars as dpp
+from dp_polars._queries import encoding
 from dp_polars._queries.candidates import Categories, ordered
 from dp_polars._queries.encoding import category_encoder, code_dtype, ordered_encoder
 from dp_polars._queries.grids import Grid
@@ -215,6 +216,20 @@ def test_spans_of_63_bits_are_refused_and_shorter_ones_are_exact():
     assert codes.tolist() == [0, 1, 40_000, 102_267]
     with pytest.raises(ValueError, match=r"must span less than 2\*\*63 units of the column's type"):
         ordered_encoder(ordered(dpp.grid(date(1700, 1, 1), date(2200, 1, 1), step="1d")), dtype)
+
+
+@pytest.mark.parametrize("dtype", [pl.String, pl.Categorical, pl.Enum([f"{i}" for i in range(40)])])
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_text_has_the_codes_of_its_categories(dtype, count, monkeypatch):
+    """In several parts, some with more categories than rows, some with nulls alone, some where a null comes first."""
+    monkeypatch.setattr(encoding, "_PART", 7)
+    rng = np.random.default_rng(count)
+    known = [None, *map(str, rng.permutation(40)[:count].tolist())]
+    values = [None] * 8 + [known[i] for i in rng.integers(0, len(known), 100)]
+    listed = ["7", "0", *(str(i) for i in range(20, 40)), "13"]
+    encode = category_encoder(Categories.of(listed), pl.Series([], dtype=dtype).dtype)
+    expected = [listed.index(value) if value in listed else len(listed) for value in values]
+    assert encode(pl.Series(values, dtype=dtype)).tolist() == expected
 
 
 @pytest.mark.parametrize(
