@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from dp_polars._mechanisms import exact_race
 from dp_polars._numeric.arrays import lengths_from, run_starts
+from dp_polars._numeric.column_types import float_of
 
 if TYPE_CHECKING:
     from dp_polars._accounting.claims import Mechanism
@@ -156,14 +157,22 @@ def _rule_out(
     """Return the few blocks that may win by crude bounds, and how many candidates of each group are far.
 
     Of the blocks: their positions, the first 32 bits of their V, and their gaps. All in batches that stay in the cache;
-    a group may be cut in two, for whoever is late in a part of it is late.
+    a group may be cut in two, for whoever is late in a part of it is late. Where a batch goes on with the group of the
+    batch before, most of its blocks are late by their V alone: no time is less than that.
     """
     plain = mechanism == "permute_and_flip" and blocks.multiplicities is None
     far = np.zeros(len(blocks.starts), np.int64) if blocks.left_out is None else blocks.left_out.copy()
     parts = []
+    end, earliest = 0, math.inf  # where the last group begun ends, and a time before which somebody of it arrives
     for near, gaps, m in _near_batches(blocks, rate, far):
         # Bounds without a logarithm, for both mechanisms: v/m <= F⁻¹(v) <= v/(1 − v)/m, with v in units of 2**-32.
         v = words(len(near) // 2 + 1).view(np.uint32)[: len(near)]
+        goes_on = near[-1] < end
+        if goes_on and m is None and earliest < _FIRST_UNIT - 1:
+            kept = np.flatnonzero(v <= np.uint32(math.ceil(earliest)))
+            if not len(kept):
+                continue
+            near, v, gaps = near[kept], v[kept], gaps[kept]
         scale = _rough_exponents(gaps, rate)
         np.exp(scale, out=scale)
         low = v.astype(np.float32)
@@ -183,11 +192,14 @@ def _rule_out(
         bound = np.minimum.reduceat(high, starts[some])
         with np.errstate(over="ignore", invalid="ignore"):  # nothing is less than infinity times zero
             bound *= (1 + _FIRST_SLACK) if plain else (1 + _FIRST_SLACK) * _FIRST_UNIT
+            if goes_on:
+                bound[0] = min(bound[0], earliest)
             latest = np.repeat(bound, sizes[some])
             if m is not None:
                 latest *= weights
         kept = np.flatnonzero(low < latest)
         parts.append((near[kept], v[kept], gaps[kept]))
+        end, earliest = blocks.starts[last] if last < len(blocks.starts) else len(blocks.gaps), float(bound[-1])
     alive, first_bits, gaps = (np.concatenate(part) for part in zip(*parts, strict=True))
     return alive, first_bits, gaps, far
 
@@ -228,9 +240,9 @@ def _merge(batches: list[tuple[Ints, GapArray, SignedInts | None]]) -> tuple[Int
 
 def _are_near(gaps: GapArray, rate: Fraction) -> NDArray[np.bool_]:
     """Return which blocks are raced one by one: rate·gap is at most FAR, to the rounding of a float."""
-    if gaps.dtype.kind == "f":
-        return exponents_of(gaps, rate) <= FAR
-    near: NDArray[np.bool_] = gaps <= min(math.floor(Fraction(FAR) / rate), np.iinfo(gaps.dtype).max)
+    most = Fraction(FAR) / rate
+    limit = float_of(most) if gaps.dtype.kind == "f" else min(math.floor(most), np.iinfo(gaps.dtype).max)
+    near: NDArray[np.bool_] = gaps <= limit
     return near
 
 

@@ -8,7 +8,9 @@ import pytest
 from dp_polars._mechanisms import racing
 from dp_polars._mechanisms.racing import Blocks, race
 from dp_polars._numeric.words import system_words
+from tests.reference import floats, law
 from tests.registry import MECHANISMS
+from tests.statistical.goodness import fits
 
 
 def never(group):
@@ -55,6 +57,17 @@ def test_groups_of_all_sizes_in_batches_of_all_sizes(mechanism, chunk, monkeypat
     gaps[best] = 0
     for multiplicities in (None, np.ones(len(gaps), np.int64)):
         assert (winners_of(gaps, starts, multiplicities, mechanism=mechanism).blocks == best).all()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("gaps", [[0] * 12, [3, 1, 0, 0, 2, 5, 1, 0, 2, 2, 9, 1]])
+def test_who_wins_does_not_depend_on_the_batch(gaps, mechanism, monkeypatch):
+    """A later batch of a group leaves out who is late by V alone: no more than that."""
+    monkeypatch.setattr(racing, "CHUNK", 4)
+    draws = 15_000
+    found = winners_of(gaps * draws, np.arange(draws) * len(gaps), rate=Fraction(1, 2), mechanism=mechanism)
+    expected = floats(law([-gap for gap in gaps], rate=Fraction(1, 2), mechanism=mechanism))
+    assert fits(np.bincount(found.blocks % len(gaps), minlength=len(gaps)), expected)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
