@@ -29,7 +29,8 @@ Codes: TypeAlias = "NDArray[np.unsignedinteger]"
 Encoder: TypeAlias = Callable[[pl.Series], Codes]
 
 _CHUNK = 1 << 17  # values whose temporaries stay in the cache
-_PART = 1 << 19  # values that one thread takes at a time
+_TEXTS = 1 << 19  # values whose text is looked up at once
+_PART = 1 << 20  # values that one thread takes at a time
 _WIDEST_TABLE = 1 << 20
 # Relative: a float is taken for the decimal that it prints as, at most half a unit in the last place away, so a
 # value this little above the middle of two candidates is a tie.
@@ -54,9 +55,10 @@ def category_encoder(categories: Categories, dtype: pl.DataType) -> Encoder:
             codes: Codes = physical.cast(column_types.from_numpy_dtype(out)).fill_null(size).to_numpy()
             return codes
 
-        if dtype == pl.Categorical:
-            encode_text = partial(_by_category, encode=encode_text)
-        return lambda column: _by_chunks(column, encode_text, out, _PART)
+        if dtype == enum:  # codes as they are
+            return encode_text
+        encode_part = encode_text if dtype == pl.String else partial(_by_category, encode=encode_text)
+        return lambda column: _by_chunks(column, encode_part, out, _TEXTS)
 
     wanted = column_types.integers(values)
     order = np.argsort(wanted, kind="stable")
@@ -82,7 +84,7 @@ def category_encoder(categories: Categories, dtype: pl.DataType) -> Encoder:
 
 
 def _by_category(column: pl.Series, *, encode: Encoder) -> Codes:
-    """Return the codes of a Categorical, whose text is looked up once for each category, not for each row."""
+    """Return the codes of a Categorical or an Enum, whose text is looked up once for each category, not each row."""
     physical = column.to_physical()
     most = physical.max()
     if not isinstance(most, int) or not most < len(column):
