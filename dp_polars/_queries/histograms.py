@@ -12,7 +12,7 @@ from dp_polars._numeric.arrays import Ints, lengths_from, offsets, owners, run_s
 from dp_polars._numeric.threads import in_parallel
 
 # Rows, and cells of a dense histogram, that a thread works on before it takes the next.
-_SLICE_ROWS = 1 << 21
+_SLICE_ROWS = 1 << 20
 _SLICE_CELLS = 1 << 19
 
 
