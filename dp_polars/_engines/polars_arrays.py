@@ -122,18 +122,12 @@ class _Counts:
 
     def histograms(self) -> list[tuple[int, Histogram]]:
         """Return the histogram of each tally, and its position."""
-        rows = self._rows.reshape(self._groups + 1, self._size + 1)[: self._groups, : self._size]
-        group, code = np.nonzero(rows)
+        rows = self._rows.reshape(self._groups + 1, self._size + 1)
+        rows[self._groups], rows[:, self._size] = 0, 0
+        sizes, cells = np.count_nonzero(rows, axis=1)[: self._groups], np.flatnonzero(self._rows != 0)
+        codes = cells - np.repeat(np.arange(self._groups) * (self._size + 1), sizes)
         return [
-            (
-                number,
-                Histogram.of_cells(
-                    group,
-                    code,
-                    (self._rows if sums is None else sums).reshape(self._groups + 1, self._size + 1)[group, code],
-                    self._groups,
-                ),
-            )
+            (number, Histogram(codes, (self._rows if sums is None else sums)[cells], sizes))
             for number, sums in zip(self._numbers, self._sums, strict=True)
         ]
 

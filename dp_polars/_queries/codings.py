@@ -182,6 +182,9 @@ class Units(Weighing):
             return finer
         per = int(per_step)
         inside = np.clip(physical, *_within(physical.dtype, low * per, high * per))
+        if per == 1:  # after clipping, within int64
+            exact: Ints = inside.astype(np.int64)
+            return exact
         # Of 64 bits, so that they hold `per`; unsigned ones stay so, for half of them are beyond int64.
         wide = inside.astype(np.uint64 if physical.dtype == np.uint64 else np.int64)
         whole, rest = (part.astype(np.int64) for part in np.divmod(wide, per))
