@@ -40,8 +40,9 @@ T = TypeVar("T")
 # wait for the interpreter, few enough that memory stays small.
 _SLICE_ROWS = 1 << 21
 _SLICE_CELLS = 1 << 19
-# Rows of a histogram that a thread works on before it takes the next, and groups with or without rows.
-_GROUPS_ROWS = 1 << 19
+# Rows of a histogram that a thread works on before it takes the next, and groups with or without rows. Of a smaller
+# histogram fewer, so that all threads have some: an eighth, but no less than is worth a thread.
+_GROUPS_ROWS, _FEWEST_ROWS = 1 << 19, 1 << 17
 _GROUPS = 1 << 19
 # Candidates for each occupied one up to which a dense histogram is faster.
 _DENSE_UP_TO = 5
@@ -299,7 +300,8 @@ def of_group_slices(work: Callable[[Runs], T], histogram: Histogram) -> list[T]:
 
 def of_parts(work: Callable[[Histogram], T], histogram: Histogram, draws: int = 1) -> list[T]:
     """Return the results of some work, so many draws for each group, on slices of whole groups, in their order."""
-    parts = slices(histogram.sizes, max(1, _GROUPS_ROWS // draws), max(1, _GROUPS // draws))
+    rows = min(_GROUPS_ROWS, max(_FEWEST_ROWS, len(histogram.codes) // 8))
+    parts = slices(histogram.sizes, max(1, rows // draws), max(1, _GROUPS // draws))
     return in_parallel(lambda first, last: work(histogram.part(first, last)), list(parts))
 
 
@@ -327,6 +329,8 @@ def _draw_near_runs(draw: Draw, alpha: Fraction, runs: Runs) -> Ints | None:
     """
     ends, before = np.cumsum(runs.sizes), starts(runs.totals)
     first, last = near_ranks(runs.totals, alpha, far_gap(draw, alpha))
+    if not (first.any() or (last < runs.totals).any()):
+        return None
     running = runs.upto if len(ends) == 1 else runs.upto + np.repeat(before, runs.sizes)
     start = np.searchsorted(running, before + first, side="right")
     stop = np.minimum(np.searchsorted(running, before + last, side="right") + 1, ends)
