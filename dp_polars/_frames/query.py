@@ -9,15 +9,15 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
 
 import polars as pl
 
-from dp_polars._accounting.claims import Loss
+from dp_polars._accounting.claims import Loss, one_of
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames.release import Ask, bind, release_by
 from dp_polars._frames.sources import PrivateRows, Source, WithoutRows, source_of
-from dp_polars._numeric.numbers import float_up, given, plural, positive_int
+from dp_polars._numeric.numbers import float_up, plural, positive_int
 from dp_polars._numeric.paths import expanded
 from dp_polars._queries.measures import Count
 
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from dp_polars._queries.query import Columns, HistogramQuery
 
 _CLAIM_KEY = b"dp_polars.claim"
-_ENGINES = ["auto", "in-memory", "streaming"]
+_Engine: TypeAlias = Literal["auto", "in-memory", "streaming"]
+_ENGINES: tuple[_Engine, ...] = get_args(_Engine)
 
 
 class PrivateQuery(WithoutRows):
@@ -165,10 +166,7 @@ class PrivateQuery(WithoutRows):
         """
         if partitions is not None:
             positive_int("partitions", partitions)
-        if not isinstance(engine, str) or engine not in _ENGINES:
-            msg = f"engine must be one of {_ENGINES}, got {given(engine)}."
-            raise ValueError(msg)
-        made = self._source_of(frame).by_polars(engine, partitions)
+        made = self._source_of(frame).by_polars(one_of("engine", engine, _ENGINES), partitions)
         return release_by(self, made, ranges=ranges, fresh=fresh)
 
     def collect(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002

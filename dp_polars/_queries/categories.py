@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from dp_polars._accounting.claims import one_of
 from dp_polars._numeric.numbers import given, show
 from dp_polars._queries.codings import CategoryCoding
 from dp_polars._queries.query import Evidence, HistogramQuery
@@ -95,6 +96,4 @@ def weights_of(max_weight: Number | None, step: Number | None, *, weighted: bool
 
 def check_counts(counts: str) -> None:
     """Refuse what is not the word for people or rows."""
-    if counts not in ("people", "rows"):
-        msg = f"counts must be 'people' or 'rows', got {given(counts)}."
-        raise ValueError(msg)
+    one_of("counts", counts, ("people", "rows"), "'people' or 'rows'")
