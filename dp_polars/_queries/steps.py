@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     from dp_polars._numeric.arrays import Ints
 
 _MOST_PLACES = 38
+# Floats hold the multiples of such a step, and its quotients with the floats of columns.
+_LARGEST_TERM = 2**900
+
+
+def check_terms(name: str, step: Fraction) -> None:
+    """Refuse a step that is a ratio of too large integers; messages call it `name`."""
+    if not max(step.numerator, step.denominator) <= _LARGEST_TERM:
+        msg = f"{name} must be a ratio of integers of at most 2**900, got {show(step)}."
+        raise ValueError(msg)
 
 
 def type_in_steps(step: Fraction, column: pl.DataType, *, of_floats: bool) -> pl.DataType:
