@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dp_polars._accounting.claims import one_of
 from dp_polars._numeric.numbers import given, show
 from dp_polars._queries.codings import CategoryCoding
-from dp_polars._queries.query import Evidence, HistogramQuery
+from dp_polars._queries.query import Evidence, OfCodes
 from dp_polars._queries.units import Weights
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dp_polars._queries.codings import Coding
 
 
-class OfCategories(HistogramQuery):
+class OfCategories(OfCodes):
     """A question about candidates that people have, or rows, or that weigh something.
 
     With `weights`, R is that of counts times their largest, `weights.most`. A row adds at most that to one candidate.
