@@ -45,7 +45,7 @@ class OfCategories(OfCodes):
     @property
     def most(self) -> Fraction:
         """The most that one row, or person, adds to a candidate."""
-        return Fraction(1) if self.weights is None else self.weights.most
+        return most_of(self.weights)
 
     def values(self, *columns: pl.DataType) -> pl.Series:
         """Return the candidates; in the column's type, if that is given."""
@@ -75,6 +75,11 @@ class OfCategories(OfCodes):
         return ("" if self.of_people else " by rows") + (
             "" if self.weights is None else f" by weights of up to {show(self.weights.most)}"
         )
+
+
+def most_of(weights: Weights | None) -> Fraction:
+    """Return the most that one row, or person, adds to a candidate."""
+    return Fraction(1) if weights is None else weights.most
 
 
 def weights_of(max_weight: Number | None, step: Number | None, *, weighted: bool) -> Weights | None:

@@ -161,6 +161,7 @@ def claim_of_choice(
     mechanism: str | None,
     largest: Fraction = Fraction(1),
 ) -> Claim:
+    """Return the claim of a choice in one group; `largest` is the most that one row, or person, adds to a candidate."""
     relation = check_relation(neighboring_relation)
     return Claim.of(loss, mechanism, score.range(relation) * largest, in_one_group(contributions), relation)
 

@@ -14,7 +14,7 @@ from dp_polars._accounting.claims import Claim, Loss, check_mechanism, check_noi
 from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._numeric.numbers import Number, positive_int
 from dp_polars._queries.candidates import Categories
-from dp_polars._queries.categories import OfCategories, check_counts, weights_of
+from dp_polars._queries.categories import OfCategories, check_counts, most_of, weights_of
 from dp_polars._queries.choices import in_one_group
 from dp_polars._queries.drawing import Draw, of_parts
 from dp_polars._queries.joint import draw_jointly
@@ -194,7 +194,7 @@ def ask_top_k(
     claim = Claim(
         loss,
         draws,
-        _range_of(relation, joint=joint) * (1 if weights is None else weights.most),
+        _range_of(relation, joint=joint) * most_of(weights),
         in_one_group(contributions),
         relation,
         draws=1 if joint else number,
