@@ -11,6 +11,7 @@ from polars import selectors as cs
 
 from dp_polars._accounting.claims import one_of
 from dp_polars._expressions.expressions import PrivateExpr
+from dp_polars._frames.public import unshared
 from dp_polars._numeric.numbers import given, kind_of_frame
 from dp_polars._rowwise.gate import row_by_row
 from dp_polars._rowwise.steps import parts_of
@@ -232,6 +233,7 @@ def join_of(public: object, on: object, left_on: object, right_on: object, how: 
     if not isinstance(public, pl.DataFrame):
         msg = f"a private frame must be joined with a public DataFrame or LazyFrame, got {kind_of_frame(public)}"
         raise TypeError(msg)
+    public = unshared(public)
     missing = [name for name in right if name not in public.columns]
     if missing:
         argument = "on" if right_on is None else "right_on"
