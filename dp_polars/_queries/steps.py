@@ -27,11 +27,18 @@ def check_terms(name: str, step: Fraction) -> None:
 
 
 def type_in_steps(step: Fraction, column: pl.DataType, *, of_floats: bool) -> pl.DataType:
-    """Return the type of multiples of a step for a column's; `of_floats`: the step was given as a float or Fraction."""
+    """Return the type of multiples of a step for a column's; a ValueError where it can't hold the step itself.
+
+    `of_floats`: the step was given as a float or Fraction.
+    """
     if of_floats or column.is_float():
         return pl.Float64()
     scale = max(_places(step), column.scale if isinstance(column, pl.Decimal) else 0)
-    return pl.Decimal(38, scale) if isinstance(column, pl.Decimal) or scale else pl.Int64()
+    dtype = pl.Decimal(38, scale) if isinstance(column, pl.Decimal) or scale else pl.Int64()
+    if not step * 10**scale < (10**38 if isinstance(dtype, pl.Decimal) else 2**63):
+        msg = f"step must be a number that {dtype} holds, got {show(step)}."
+        raise ValueError(msg)
+    return dtype
 
 
 def in_steps(units: Ints, step: Fraction, dtype: pl.DataType) -> pl.Series:
