@@ -13,7 +13,7 @@ from dp_polars._frames.query import check_no_data, only_counted
 from dp_polars._frames.release import release_by
 from dp_polars._numeric.extras import require
 from dp_polars.spark import _column_types
-from dp_polars.spark._counting import column_of, histogram, key_table, union, weighs_exactly
+from dp_polars.spark._counting import column_of, fresh_seed, histogram, key_table, union, weighs_exactly
 from dp_polars.spark._people import one_row_per_person, shown_keys
 from dp_polars.spark._workers import Answer, drawing
 
@@ -132,7 +132,7 @@ class _SparkEngine(Engine["DataFrame"]):
             kind = _kind(frame, answer, column_of(work.tallies[answer.output.tallies[0]]))
             fields += [_column_types.types.StructField(name, kind) for name in answer.output.names(ranges=work.ranges)]
         # One seed for all: a mean's sum and its number are then of the same groups of a person.
-        seed = int.from_bytes(os.urandom(8), signed=True)
+        seed = fresh_seed()
         histograms = [
             histogram(frame, work.privacy_unit, names, table, work.groups, tally, seed) for tally in work.tallies
         ]
