@@ -82,8 +82,8 @@ class PrivateQuery(WithoutRows):
         """What one release spends of delta beside its loss: above 0 only where keys are shown that nobody listed."""
         return sum((ask.query.claim.delta for ask in self._asks), Fraction(0))
 
-    def with_claims(self, claims: Sequence[Claim]) -> Self:
-        """Return the same query with another claim for each output."""
+    def _with_claims(self, claims: Sequence[Claim]) -> Self:
+        """Return the same query with another claim for each output: of other losses, never of other bounds."""
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
         made._asks = tuple(

@@ -33,7 +33,6 @@ from dp_polars.analysis._simulated_numbers import law_of_counts, law_of_total
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from dp_polars._engines.contract import Tally
     from dp_polars._numeric.numbers import Number
     from dp_polars._queries.query import Columns, Query
     from dp_polars.analysis._simulated_choices import Blocks
@@ -210,14 +209,12 @@ def _of_query(query: PrivateQuery, rows: pl.LazyFrame) -> tuple[pl.DataFrame, li
             "Hint: query.explain() says from how many people on a key is shown."
         )
         raise TypeError(msg)
-    # Weights don't say of how many rows or people.
-    wanted = [
-        [*(work.tallies[n] for n in output.tallies), *_counting([work.tallies[n] for n in output.tallies])]
-        for output in work.outputs
-    ]
-    tallies = tuple(tally for own in wanted for tally in own)
-    kept = iter(engine.histograms(replace(work, tallies=tallies)))
-    everything = iter(_unbounded(engine, replace(work, tallies=tallies)))
+    wanted = []
+    for output in work.outputs:
+        own = [work.tallies[n] for n in output.tallies]  # of the same rows, whatever they weigh
+        wanted.append([replace(own[0], evidence=each) for each in _also_counting([tally.evidence for tally in own])])
+    work = replace(work, tallies=tuple(tally for own in wanted for tally in own))
+    kept, everything = iter(engine.histograms(work)), iter(_unbounded(engine, work))
     outputs = []
     for ask, output, own in zip(query.asks, work.outputs, wanted, strict=True):
         unit = query._counts(ask)
@@ -226,11 +223,11 @@ def _of_query(query: PrivateQuery, rows: pl.LazyFrame) -> tuple[pl.DataFrame, li
     return pl.DataFrame() if work.keys is None else work.keys, outputs
 
 
-def _counting(tallies: Sequence[Tally]) -> list[Tally]:
-    """Return what counts the rows or people of an output, where all of its histograms hold weights."""
-    if any(tally.weighing is None for tally in tallies):
-        return []
-    return [replace(tallies[0], evidence=Evidence(tallies[0].coding))]
+def _also_counting(evidence: Sequence[Evidence]) -> list[Evidence]:
+    """Return the evidence of an output, and what counts its rows or people where all the others hold weights."""
+    if any(each.weighing is None for each in evidence):
+        return [*evidence]
+    return [*evidence, Evidence(evidence[0].coding)]
 
 
 def _unbounded(engine: PolarsEngine, work: Work) -> list[Histogram]:
@@ -283,11 +280,8 @@ def _of_expression(
         return keys, [_of_blocks(name, query, "score", blocks, column_types.tick(values.dtype) or 1)]
     if not isinstance(query, HistogramQuery):
         raise _no_law(query)
-    evidence = [*query.evidence(*types)]
-    if all(each.weighing is not None for each in evidence):
-        evidence.append(Evidence(evidence[0].coding))
     parts = []
-    for each in evidence:
+    for each in _also_counting(query.evidence(*types)):
         histogram = Histogram.of_rows(*each.of_rows(columns), lengths, each.coding.size)
         parts.append(Histograms(histogram, histogram))
     return keys, [_output(name, query, types, "rows", parts)]
@@ -317,7 +311,7 @@ def _output(name: str, query: HistogramQuery, types: Columns, unit: str, parts: 
     if isinstance(query, ValueCounts):
         ((everything, kept),) = parts
         truly, seen = (query.counts_of(each, *types) for each in (everything, kept))
-        size = query.evidence(*types)[0].coding.size
+        size = query.coding(*types).size
         counted, all_of_them = (each.reshape(-1, size).sum(axis=1) for each in (seen, truly))
         law = law_of_counts(query, types, truly, seen)
         return _Output(name, query, unit, counted, all_of_them - counted, law)

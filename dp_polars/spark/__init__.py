@@ -73,9 +73,8 @@ def release(
     -------
     DataFrame
         The public keys, each once (in no order), then one column per output; of `keys`, those that are shown, sorted.
-        Modes have the column's type, quantiles
-        the candidates' (unsigned integers a wider one). Counts are bigint, means double, sums bigint, decimal or
-        double, value counts an array of structs `value` and `count`.
+        Modes have the column's type, quantiles the candidates' (unsigned integers a wider one). Counts are bigint,
+        means double, sums bigint, decimal or double, value counts an array of structs `value` and `count`.
 
     Raises
     ------
