@@ -78,6 +78,7 @@ def in_types_of(keys: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
 
 
 def _cast(column: pl.Series, dtype: pl.DataType) -> pl.Series:
+    """Return a column of keys as values of a type; a TypeError where one is none."""
     distinct = column.unique(maintain_order=True)
     translated = Categories(distinct).for_column(dtype)
     return (

@@ -243,6 +243,7 @@ class PrivateQuery(WithoutRows):
         return self.protection.counts(ask.query)
 
     def _source_of(self, frame: PrivateRows | None) -> Source:
+        """Return the rows: those given, or those that the query is bound to."""
         if (frame is None) == (self._source is None):
             msg = (
                 "release must be given a frame, for the query was built without one."
@@ -284,6 +285,7 @@ class PrivateQuery(WithoutRows):
         return None
 
     def _claim(self) -> dict[str, Any]:
+        """Return what `sink_parquet` writes beside the answers."""
         columns = {}
         for ask in self._asks:
             claim = ask.query.claim
@@ -358,6 +360,7 @@ def only_counted(query: PrivateQuery) -> frozenset[str]:
 
 
 def _under(protection: Protection, ask: Ask[HistogramQuery], groups: int) -> HistogramQuery:
+    """Return the question of an output under the bounds of a protection; errors name the output."""
     try:
         bounds = protection.contributions(ask.query, groups)
         return ask.query.under(bounds, protection.neighboring_relation, groups)

@@ -182,6 +182,7 @@ def size_of(values: Values) -> int:
 
 
 def _to_series(values: Values, name: str = "candidates") -> pl.Series:
+    """Return values as a Series that holds each of them exactly; messages call them `name`."""
     if isinstance(values, pl.Series):
         return values.alias("")
     if (
@@ -236,6 +237,7 @@ def _to_series(values: Values, name: str = "candidates") -> pl.Series:
 
 
 def _check(values: pl.Series, name: str = "candidates") -> pl.Series:
+    """Return candidates; refuse none at all, null, NaN, types without candidates, and repetitions."""
     if not len(values) >= 1:
         msg = f"{name} must be at least one value, got none."
         raise ValueError(msg)
@@ -255,6 +257,7 @@ def _check(values: pl.Series, name: str = "candidates") -> pl.Series:
 
 
 def _check_width(values: pl.Series, name: str = "candidates") -> pl.Series:
+    """Return candidates; refuse 128-bit integers and decimals beyond 64 bits."""
     if not column_types.fit_into_64_bits(values):
         msg = (
             f"{name} of type {values.dtype} must lie strictly between -2**63 and 2**63 - 1"

@@ -200,6 +200,7 @@ def _claims(asked: Claim, losses: list[Fraction] | None) -> Iterator[Claim]:
 
 
 def _of_query(query: PrivateQuery, rows: pl.LazyFrame) -> tuple[pl.DataFrame, list[_Output]]:
+    """Return the keys, and what gives the law of each output of a private frame."""
     # The rows are public, so their plan may hold what a private one may not: it is not checked.
     engine = PolarsEngine(rows, lambda: rows)
     work = query._bound_to(engine)
@@ -257,6 +258,7 @@ def _added(one: Histogram, other: Histogram, size: int) -> Histogram:
 def _of_expression(
     expr: PrivateExpr, rows: pl.LazyFrame, by: str | Sequence[str] | None
 ) -> tuple[pl.DataFrame, list[_Output]]:
+    """Return the keys, and what gives the law of a private expression."""
     if expr._columns is None:
         msg = "query must not be an expression with over.\n\nHint: leave over out and give its columns as by."
         raise ValueError(msg)

@@ -195,6 +195,7 @@ def _kind(frame: DataFrame, answer: Answer, column: str | None) -> DataType:
 
 
 def _check_unit(frame: DataFrame, name: str | None) -> None:
+    """Refuse a privacy unit that is no column, or that Spark compares by a collation."""
     if name is None:
         return
     if name not in frame.columns:
@@ -225,6 +226,7 @@ def _answer(output: Output, work: Work) -> Answer:
 
 
 def _type_of(frame: DataFrame, name: str, *, is_only_counted: bool) -> pl.DataType:
+    """Return the Polars type of a column, or Binary where only matters whether there is a value."""
     if name not in frame.columns:
         msg = f"the frame must have the column {name!r}, got the columns {frame.columns}."
         raise ValueError(msg)
