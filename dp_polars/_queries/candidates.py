@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dp_polars._numeric import column_types
-from dp_polars._numeric.numbers import given, plural
+from dp_polars._numeric.numbers import given, kind, plural
 from dp_polars._queries.grids import Grid, as_grid, distance_unit, grid, kind_of
 
 # Of a list of categories, and of public groups: as many can be drawn from at once.
@@ -200,7 +200,7 @@ def _to_series(values: Values, name: str = "candidates") -> pl.Series:
         of_arrow: Any = values
         return pl.Series(of_arrow)
     if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
-        msg = f"{name} must be a list, a range, a Series or a NumPy or Arrow array, got {type(values).__name__}."
+        msg = f"{name} must be a list, a range, a Series or a NumPy or Arrow array, got {kind(values)}."
         if isinstance(values, Iterable) and not isinstance(values, (str, bytes)):
             msg += "\n\nHint: list(…) or sorted(…) makes a list."
         raise TypeError(msg)
