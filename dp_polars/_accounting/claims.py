@@ -123,19 +123,19 @@ def check_mechanism(mechanism: str | None, unit: Unit) -> Choosing:
     """
     if mechanism is None:
         return "permute_and_flip" if unit == "epsilon" else "exponential"
-    return _one_of("mechanism", mechanism, _CHOOSING, f"one of {list(_CHOOSING)} or None")
+    return one_of("mechanism", mechanism, _CHOOSING, f"one of {list(_CHOOSING)} or None")
 
 
 def check_noise(mechanism: str | None, unit: Unit) -> Mechanism:
     """Return the noise of a number that is asked for, or the one that the unit of the loss chooses."""
     if mechanism is None:
         return "discrete_laplace" if unit == "epsilon" else "discrete_gaussian"
-    return _one_of("mechanism", mechanism, _NOISE, f"{', '.join(map(repr, _NOISE))} or None")
+    return one_of("mechanism", mechanism, _NOISE, f"{', '.join(map(repr, _NOISE))} or None")
 
 
 def check_unit(unit: str) -> Unit:
     """Return the unit of a loss asked for."""
-    return _one_of("unit", unit, _UNITS)
+    return one_of("unit", unit, _UNITS)
 
 
 def check_delta(delta: object) -> Fraction:
@@ -149,10 +149,10 @@ def check_delta(delta: object) -> Fraction:
 
 def check_relation(relation: str) -> NeighboringRelation:
     """Return the neighbouring relation asked for."""
-    return _one_of("neighboring_relation", relation, _RELATIONS)
+    return one_of("neighboring_relation", relation, _RELATIONS)
 
 
-def _one_of(name: str, value: object, words: tuple[Word, ...], wanted: str | None = None) -> Word:
+def one_of(name: str, value: object, words: tuple[Word, ...], wanted: str | None = None) -> Word:
     """Return the word that was given, if it is one of these."""
     for word in words:
         if isinstance(value, str) and value == word:
@@ -216,7 +216,7 @@ class Claim:
     rate: Fraction = field(init=False)
 
     def __post_init__(self) -> None:
-        _one_of("mechanism", self.mechanism, _MECHANISMS)
+        one_of("mechanism", self.mechanism, _MECHANISMS)
         if not self.has_epsilon and self.loss.unit == "epsilon":
             msg = "a discrete Gaussian has no epsilon: give its loss as rho."
             raise ValueError(msg)

@@ -12,11 +12,9 @@ from polars.expr.name import ExprNameNameSpace
 
 from dp_polars._accounting.large import warn_if_large
 from dp_polars._numeric.column_types import from_numpy_dtype
-from dp_polars._queries.choices import Choice
 from dp_polars._queries.encoding import code_dtype
-from dp_polars._queries.lists import ListQuery
 from dp_polars._queries.measures import Total
-from dp_polars._queries.query import Query, describe
+from dp_polars._queries.query import OfCodes, Query, describe
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -146,7 +144,7 @@ def as_expression(query: Query, *columns: IntoColumn, name: str | None = None) -
         totals = [pl.map_batches(exprs, weigh, pl.Int64, is_elementwise=True).sum() for weigh in parts] if exprs else []
         inputs = [*totals, *(expr.first() for expr in exprs)] if exprs else [pl.len().cast(pl.Int64)]
         drawn = pl.map_batches(inputs, _DrawTotals(query), raw, is_elementwise=True)
-    elif len(exprs) == 1 and exprs[0].meta.is_column() and isinstance(query, (Choice, ListQuery)) and query.fixed_size:
+    elif len(exprs) == 1 and exprs[0].meta.is_column() and isinstance(query, OfCodes) and query.fixed_size:
         # Codes implode faster than values. But below a node that changes the length (a filter), Polars would encode
         # group by group.
         code_type = from_numpy_dtype(code_dtype(query.fixed_size))
@@ -262,7 +260,7 @@ class _Schema:
 class _Encode:
     """Values -> codes, row by row."""
 
-    query: Choice | ListQuery
+    query: OfCodes
 
     def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
         coding = self.query.coding(*(column.dtype for column in series))
@@ -273,7 +271,7 @@ class _Encode:
 class _DrawCodes:
     """Codes of the rows of each group, a column of lists -> answers of the query's own type."""
 
-    query: Choice | ListQuery
+    query: OfCodes
 
     def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
         codes, lengths = _flatten(series[0])

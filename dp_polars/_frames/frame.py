@@ -228,6 +228,7 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
     def _ask(
         self, keys: pl.DataFrame | None, exprs: Sequence[PrivateExpr], named: dict[str, PrivateExpr]
     ) -> PrivateQuery:
+        """Return the query of these outputs; refuse names that repeat."""
         flat = [item for expr in exprs for item in (expr if isinstance(expr, (list, tuple)) else [expr])]
         relation = self.protection.neighboring_relation
         asks = tuple(_ask_of(expr, name, relation) for name, expr in [*((None, expr) for expr in flat), *named.items()])
@@ -263,6 +264,7 @@ class PrivateGroupBy(Refusing):
 
 
 def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> Ask[HistogramQuery]:
+    """Return one output; refuse what is no private answer, and bounds that only `protect` gives."""
     if not isinstance(expr, PrivateExpr):
         msg = (
             f"agg on a private frame must be given private answers, got {type(expr).__name__}.\n\n"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
 
+from dp_polars._frames.public import unshared
 from dp_polars._numeric import column_types
 from dp_polars._numeric.numbers import given
 from dp_polars._queries.candidates import MOST, NO_FLOATS, Categories, size_of
@@ -28,7 +29,7 @@ def public_keys(keys: PublicKeys) -> pl.DataFrame:
         _check_size(math.prod(max(1, size_of(values)) for values in keys.values()))  # before any of them is built
         columns = [_values(name, values) for name, values in keys.items()]
         _check_size(math.prod(len(column) for column in columns))
-        frame = columns[0].to_frame()
+        frame = unshared(columns[0].to_frame())
         for column in columns[1:]:
             frame = frame.join(column.to_frame(), how="cross", maintain_order="left_right")
         return frame
@@ -41,7 +42,7 @@ def public_keys(keys: PublicKeys) -> pl.DataFrame:
             'Hint: say which values there may be: group_by({"ward": ["A", "B"]}).'
         )
         raise TypeError(msg)
-    frame = keys if isinstance(keys, pl.DataFrame) else pl.DataFrame(keys)
+    frame = unshared(keys if isinstance(keys, pl.DataFrame) else pl.DataFrame(keys))
     if not (frame.height >= 1 and frame.width >= 1):
         msg = f"keys must have at least one column and one combination, got {frame.shape}."
         raise ValueError(msg)
@@ -77,6 +78,7 @@ def in_types_of(keys: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
 
 
 def _cast(column: pl.Series, dtype: pl.DataType) -> pl.Series:
+    """Return a column of keys as values of a type; a TypeError where one is none."""
     distinct = column.unique(maintain_order=True)
     translated = Categories(distinct).for_column(dtype)
     return (

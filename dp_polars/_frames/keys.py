@@ -8,7 +8,7 @@ import polars as pl
 
 from dp_polars._engines.contract import KeyWork
 from dp_polars._frames.query import PrivateQuery
-from dp_polars._frames.release import Ask, refuse_expressions
+from dp_polars._frames.release import Ask, typed_rows
 from dp_polars._mechanisms.key_selection import GaussianThreshold
 from dp_polars._numeric.numbers import float_up
 
@@ -72,12 +72,8 @@ class PrivateKeys(PrivateQuery):
         return "unlisted keys"
 
     def _bound_to(self, engine: Engine[Any], *, ranges: bool = False) -> KeyWork:  # noqa: ARG002  # of numbers alone
-        if not engine.runs_expressions:
-            refuse_expressions(self, engine)
-        question, rows = self._question, self._recipe.rows
-        given = pl.LazyFrame(schema=engine.schema(question.columns))
-        schema = (rows(given) if engine.runs_expressions else given).collect_schema()
-        types = question.types(schema)
-        work = KeyWork(self.protection.privacy_unit, types, question.keys_per_person, question, rows)
+        question = self._question
+        types = question.types(typed_rows(self, engine, question.columns).collect_schema())
+        work = KeyWork(self.protection.privacy_unit, types, question.keys_per_person, question, self._recipe.rows)
         engine.check_keys(work)
         return work

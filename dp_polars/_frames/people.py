@@ -11,7 +11,8 @@ from dp_polars._engines.bounding import Kept
 from dp_polars._engines.contract import PER_PERSON, Output, PerPerson, Tally, Work
 from dp_polars._frames import group_keys
 from dp_polars._frames.query import PrivateQuery
-from dp_polars._frames.release import Ask, refuse_expressions
+from dp_polars._frames.release import Ask, typed_rows
+from dp_polars._numeric.numbers import plural
 
 if TYPE_CHECKING:
     from dp_polars._accounting.budgets import Budget
@@ -45,7 +46,7 @@ class PeopleQuery(PrivateQuery):
         self._check_source()
 
     def _of_what(self) -> str:
-        return "all people" if self._listed is None else f"people in {self._listed.height:,} public groups"
+        return "all people" if self._listed is None else f"people in {plural(self._listed.height, 'public group')}"
 
     def _counts(self, ask: Ask[Any]) -> Literal["people"]:  # noqa: ARG002
         return "people"
@@ -55,10 +56,7 @@ class PeopleQuery(PrivateQuery):
         if not engine.counts_per_person:
             msg = f"Output {ask.name!r}: this engine can't count the rows or groups of each person."
             raise TypeError(msg)
-        if not engine.runs_expressions:
-            refuse_expressions(self, engine)
-        given = pl.LazyFrame(schema=engine.schema([] if self._listed is None else self._listed.columns))
-        schema = (self._recipe.rows(given) if engine.runs_expressions else given).collect_schema()
+        schema = typed_rows(self, engine, [] if self._listed is None else self._listed.columns).collect_schema()
         keys = None if self._listed is None else group_keys.in_types_of(self._listed, schema)
         tallies = tuple(Tally(ask.columns, _TYPES, made, Kept(), people=False) for made in ask.query.evidence(*_TYPES))
         outputs = (Output(ask.name, ask.query, _TYPES, tuple(range(len(tallies)))),)

@@ -9,15 +9,15 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
 
 import polars as pl
 
-from dp_polars._accounting.claims import Loss
+from dp_polars._accounting.claims import Loss, one_of
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames.release import Ask, bind, release_by
 from dp_polars._frames.sources import PrivateRows, Source, WithoutRows, source_of
-from dp_polars._numeric.numbers import float_up, given, plural, positive_int
+from dp_polars._numeric.numbers import float_up, plural, positive_int
 from dp_polars._numeric.paths import expanded
 from dp_polars._queries.measures import Count
 
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from dp_polars._queries.query import Columns, HistogramQuery
 
 _CLAIM_KEY = b"dp_polars.claim"
-_ENGINES = ["auto", "in-memory", "streaming"]
+_Engine: TypeAlias = Literal["auto", "in-memory", "streaming"]
+_ENGINES: tuple[_Engine, ...] = get_args(_Engine)
 
 
 class PrivateQuery(WithoutRows):
@@ -81,8 +82,8 @@ class PrivateQuery(WithoutRows):
         """What one release spends of delta beside its loss: above 0 only where keys are shown that nobody listed."""
         return sum((ask.query.claim.delta for ask in self._asks), Fraction(0))
 
-    def with_claims(self, claims: Sequence[Claim]) -> Self:
-        """Return the same query with another claim for each output."""
+    def _with_claims(self, claims: Sequence[Claim]) -> Self:
+        """Return the same query with another claim for each output: of other losses, never of other bounds."""
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
         made._asks = tuple(
@@ -165,10 +166,7 @@ class PrivateQuery(WithoutRows):
         """
         if partitions is not None:
             positive_int("partitions", partitions)
-        if not isinstance(engine, str) or engine not in _ENGINES:
-            msg = f"engine must be one of {_ENGINES}, got {given(engine)}."
-            raise ValueError(msg)
-        made = self._source_of(frame).by_polars(engine, partitions)
+        made = self._source_of(frame).by_polars(one_of("engine", engine, _ENGINES), partitions)
         return release_by(self, made, ranges=ranges, fresh=fresh)
 
     def collect(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
@@ -245,6 +243,7 @@ class PrivateQuery(WithoutRows):
         return self.protection.counts(ask.query)
 
     def _source_of(self, frame: PrivateRows | None) -> Source:
+        """Return the rows: those given, or those that the query is bound to."""
         if (frame is None) == (self._source is None):
             msg = (
                 "release must be given a frame, for the query was built without one."
@@ -286,6 +285,7 @@ class PrivateQuery(WithoutRows):
         return None
 
     def _claim(self) -> dict[str, Any]:
+        """Return what `sink_parquet` writes beside the answers."""
         columns = {}
         for ask in self._asks:
             claim = ask.query.claim
@@ -360,6 +360,7 @@ def only_counted(query: PrivateQuery) -> frozenset[str]:
 
 
 def _under(protection: Protection, ask: Ask[HistogramQuery], groups: int) -> HistogramQuery:
+    """Return the question of an output under the bounds of a protection; errors name the output."""
     try:
         bounds = protection.contributions(ask.query, groups)
         return ask.query.under(bounds, protection.neighboring_relation, groups)

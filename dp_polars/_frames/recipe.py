@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
 import polars as pl
 from polars import selectors as cs
 
+from dp_polars._accounting.claims import one_of
 from dp_polars._expressions.expressions import PrivateExpr
+from dp_polars._frames.public import unshared
 from dp_polars._numeric.numbers import given, kind_of_frame
 from dp_polars._rowwise.gate import row_by_row
 from dp_polars._rowwise.steps import parts_of
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from dp_polars._frames.protection import Protection
 
 JoinHow: TypeAlias = Literal["left", "inner"]
+
+_HOW: tuple[JoinHow, ...] = get_args(JoinHow)
 
 
 @dataclass(frozen=True)
@@ -223,14 +227,13 @@ def join_of(public: object, on: object, left_on: object, right_on: object, how: 
     if len(left) != len(right):
         msg = f"join: left_on and right_on must name as many columns, got {len(left)} and {len(right)}."
         raise ValueError(msg)
-    if how not in ("left", "inner"):
-        msg = f'how must be "left" or "inner", got {given(how)}.'
-        raise ValueError(msg)
+    kind = one_of("how", how, _HOW, '"left" or "inner"')
     if isinstance(public, pl.LazyFrame):
         public = public.collect()
     if not isinstance(public, pl.DataFrame):
         msg = f"a private frame must be joined with a public DataFrame or LazyFrame, got {kind_of_frame(public)}"
         raise TypeError(msg)
+    public = unshared(public)
     missing = [name for name in right if name not in public.columns]
     if missing:
         argument = "on" if right_on is None else "right_on"
@@ -242,7 +245,7 @@ def join_of(public: object, on: object, left_on: object, right_on: object, how: 
             "rows of a person.\n\nHint: aggregate it first, or use unique(subset=…)."
         )
         raise ValueError(msg)
-    return Join(public, left, right, "left" if how == "left" else "inner")
+    return Join(public, left, right, kind)
 
 
 def _key_names(argument: str, names: object) -> tuple[str, ...]:

@@ -17,6 +17,8 @@ from dp_polars._queries.query import Asked
 from dp_polars._rowwise.gate import row_by_row
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from dp_polars._accounting.budgets import Budget
     from dp_polars._accounting.kept import Question
     from dp_polars._engines.contract import KeyWork
@@ -120,13 +122,10 @@ def _keep(question: Question, released: Released, engine: Engine[Released], budg
 
 def bind(query: PrivateQuery, engine: Engine[Released], *, ranges: bool = False) -> Work:
     """Return the query on the engine's columns: everything proved, typed and fit for the engine, nothing read."""
-    recipe, protection = query._recipe, query.protection
-    if not engine.runs_expressions:
-        refuse_expressions(query, engine)
+    protection = query.protection
     names = [name for ask in query.asks for column in ask.columns for name in column.meta.root_names()]
     names += [] if query._keys is None else query._keys.columns
-    given = pl.LazyFrame(schema=engine.schema(dict.fromkeys(names)))
-    rows = recipe.rows(given) if engine.runs_expressions else given
+    rows = typed_rows(query, engine, names)
     schema = rows.collect_schema()
     keys = None if query._keys is None else group_keys.in_types_of(query._keys, schema)
     groups = 1 if keys is None else keys.height
@@ -146,9 +145,20 @@ def bind(query: PrivateQuery, engine: Engine[Released], *, ranges: bool = False)
         kept, people = protection.kept(ask.query, groups), protection.counts_people(ask.query)
         positions = tuple(_place(tallies, Tally(columns, types, evidence, kept, people)) for evidence in needed)
         outputs.append(Output(ask.name, ask.query, types, positions))
-    work = Work(protection.privacy_unit, keys, tuple(tallies), tuple(outputs), recipe.rows, ranges)
+    work = Work(protection.privacy_unit, keys, tuple(tallies), tuple(outputs), query._recipe.rows, ranges)
     engine.check(work)
     return work
+
+
+def typed_rows(query: PrivateQuery, engine: Engine[Released], names: Iterable[str]) -> pl.LazyFrame:
+    """Return an empty frame with the types of the rows after all steps; `names` are the columns that are read.
+
+    Where the engine runs no expressions, a query with some is refused.
+    """
+    if not engine.runs_expressions:
+        _refuse_expressions(query, engine)
+    rows = pl.LazyFrame(schema=engine.schema(dict.fromkeys(names)))
+    return query._recipe.rows(rows) if engine.runs_expressions else rows
 
 
 def _check_names_of_ranges(query: PrivateQuery) -> None:
@@ -173,7 +183,8 @@ def _place(tallies: list[Tally], tally: Tally) -> int:
     return len(tallies) - 1
 
 
-def refuse_expressions(query: PrivateQuery, engine: Engine[Released]) -> None:
+def _refuse_expressions(query: PrivateQuery, engine: Engine[Released]) -> None:
+    """Refuse steps, and outputs about anything but a column as it is."""
     if query._recipe.steps:
         msg = (
             "query must not have row operations (filter, with_columns, select, join): they are Polars expressions.\n\n"

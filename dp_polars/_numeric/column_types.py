@@ -151,8 +151,12 @@ def exact_numbers(name: str, values: object) -> tuple[Exact, NDArray[np.bool_] |
     if hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):
         of_arrow = values
         return _of_series(name, values if isinstance(values, pl.Series) else pl.Series(of_arrow))
-    if hasattr(values, "__arrow_array__"):  # of pandas: NumPy would make floats of its integers with nulls
-        raise _no_number(name, type(values).__name__)
+    # Of an Index of pandas, and of a Series before pandas 3: NumPy would make floats of its integers with nulls.
+    of_pandas = getattr(values, "array", values)
+    if hasattr(of_pandas, "__arrow_array__"):
+        import pyarrow as pa
+
+        return _of_series(name, pl.Series(pa.array(of_pandas)))
     array = np.asarray(values)
     if array.dtype.kind not in "iuf" or array.dtype.itemsize > 8:
         raise _no_number(name, f"dtype {array.dtype}")

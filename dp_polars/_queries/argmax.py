@@ -14,11 +14,11 @@ from dp_polars._mechanisms.own_sensitivities import MOST_ROWS, OwnSensitivities
 from dp_polars._mechanisms.selection import best_rows, leading_rows
 from dp_polars._numeric import column_types
 from dp_polars._numeric.arrays import offsets, starts
-from dp_polars._numeric.numbers import given, positive_fraction, show
+from dp_polars._numeric.numbers import given, positive_fraction
 from dp_polars._numeric.words import system_words
 from dp_polars._queries.leads import type_with_lead, with_lead
 from dp_polars._queries.query import Query, claim_with_lead
-from dp_polars._queries.steps import in_steps, type_in_steps
+from dp_polars._queries.steps import check_terms, in_steps, type_in_steps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from dp_polars._numeric.numbers import Number
 
 _INTEGERS = [pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64]
-# Of a `lead_step`: floats hold the multiples of such a step.
-_LARGEST_TERM = 2**900
 
 
 @dataclass(frozen=True)
@@ -182,9 +180,7 @@ def ask_argmax(
         msg = f"lead_step must be left out without lead=True, got {given(lead_step)}."
         raise ValueError(msg)
     step = positive_fraction("lead_step", lead_step)
-    if not max(step.numerator, step.denominator) <= _LARGEST_TERM:
-        msg = f"lead_step must be a ratio of integers of at most 2**900, got {show(step)}."
-        raise ValueError(msg)
+    check_terms("lead_step", step)
     return ArgMax(claim, lowest, step, isinstance(lead_step, (float, np.floating, Fraction)))
 
 

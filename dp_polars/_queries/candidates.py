@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dp_polars._numeric import column_types
-from dp_polars._numeric.numbers import given, plural
+from dp_polars._numeric.numbers import given, kind, plural
 from dp_polars._queries.grids import Grid, as_grid, distance_unit, grid, kind_of
 
 # Of a list of categories, and of public groups: as many can be drawn from at once.
@@ -182,6 +182,7 @@ def size_of(values: Values) -> int:
 
 
 def _to_series(values: Values, name: str = "candidates") -> pl.Series:
+    """Return values as a Series that holds each of them exactly; messages call them `name`."""
     if isinstance(values, pl.Series):
         return values.alias("")
     if (
@@ -199,7 +200,7 @@ def _to_series(values: Values, name: str = "candidates") -> pl.Series:
         of_arrow: Any = values
         return pl.Series(of_arrow)
     if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
-        msg = f"{name} must be a list, a range, a Series or a NumPy or Arrow array, got {type(values).__name__}."
+        msg = f"{name} must be a list, a range, a Series or a NumPy or Arrow array, got {kind(values)}."
         if isinstance(values, Iterable) and not isinstance(values, (str, bytes)):
             msg += "\n\nHint: list(…) or sorted(…) makes a list."
         raise TypeError(msg)
@@ -236,6 +237,7 @@ def _to_series(values: Values, name: str = "candidates") -> pl.Series:
 
 
 def _check(values: pl.Series, name: str = "candidates") -> pl.Series:
+    """Return candidates; refuse none at all, null, NaN, types without candidates, and repetitions."""
     if not len(values) >= 1:
         msg = f"{name} must be at least one value, got none."
         raise ValueError(msg)
@@ -255,6 +257,7 @@ def _check(values: pl.Series, name: str = "candidates") -> pl.Series:
 
 
 def _check_width(values: pl.Series, name: str = "candidates") -> pl.Series:
+    """Return candidates; refuse 128-bit integers and decimals beyond 64 bits."""
     if not column_types.fit_into_64_bits(values):
         msg = (
             f"{name} of type {values.dtype} must lie strictly between -2**63 and 2**63 - 1"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from dp_polars._accounting.claims import one_of
 from dp_polars._numeric.numbers import given, show
 from dp_polars._queries.codings import CategoryCoding
-from dp_polars._queries.query import Evidence, HistogramQuery
+from dp_polars._queries.query import Evidence, OfCodes
 from dp_polars._queries.units import Weights
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from dp_polars._queries.codings import Coding
 
 
-class OfCategories(HistogramQuery):
+class OfCategories(OfCodes):
     """A question about candidates that people have, or rows, or that weigh something.
 
     With `weights`, R is that of counts times their largest, `weights.most`. A row adds at most that to one candidate.
@@ -44,7 +45,7 @@ class OfCategories(HistogramQuery):
     @property
     def most(self) -> Fraction:
         """The most that one row, or person, adds to a candidate."""
-        return Fraction(1) if self.weights is None else self.weights.most
+        return most_of(self.weights)
 
     def values(self, *columns: pl.DataType) -> pl.Series:
         """Return the candidates; in the column's type, if that is given."""
@@ -76,6 +77,11 @@ class OfCategories(HistogramQuery):
         )
 
 
+def most_of(weights: Weights | None) -> Fraction:
+    """Return the most that one row, or person, adds to a candidate."""
+    return Fraction(1) if weights is None else weights.most
+
+
 def weights_of(max_weight: Number | None, step: Number | None, *, weighted: bool) -> Weights | None:
     """Return the weights of these arguments, if there are any."""
     if not weighted:
@@ -95,6 +101,4 @@ def weights_of(max_weight: Number | None, step: Number | None, *, weighted: bool
 
 def check_counts(counts: str) -> None:
     """Refuse what is not the word for people or rows."""
-    if counts not in ("people", "rows"):
-        msg = f"counts must be 'people' or 'rows', got {given(counts)}."
-        raise ValueError(msg)
+    one_of("counts", counts, ("people", "rows"), "'people' or 'rows'")

@@ -15,7 +15,7 @@ from dp_polars._numeric.numbers import Number, as_fraction, positive_int, show
 from dp_polars._queries.candidates import Ordered, ordered
 from dp_polars._queries.codings import Coding, NearestCoding
 from dp_polars._queries.drawing import Draw, draw_from_rows, draw_groups
-from dp_polars._queries.query import Answers, Evidence, HistogramQuery
+from dp_polars._queries.query import Answers, OfCodes
 from dp_polars._queries.scores import QuantileScore
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _LARGEST_DENOMINATOR = 10_000
 
 
-class Choice(HistogramQuery):
+class Choice(OfCodes):
     """One candidate of each group, by a score: one draw."""
 
     @property
@@ -63,14 +63,6 @@ class Choice(HistogramQuery):
         """Return what the kernel needs to know."""
         rate = self.claim.rate * self.step(*columns)
         return Draw(self.coding(*columns).size, self.score, rate, self.claim.mechanism)
-
-    @abstractmethod
-    def coding(self, *columns: pl.DataType) -> Coding:
-        """Return the codes of rows of such columns."""
-
-    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
-        """Return what the histogram is of: the candidates, each row weighing one."""
-        return (Evidence(self.coding(*columns)),)
 
     def scored(self, histogram: Histogram, *columns: pl.DataType) -> Histogram:  # noqa: ARG002
         """Return the histogram that is drawn from: with what has a constant score, if there is such a candidate."""
@@ -169,6 +161,7 @@ def claim_of_choice(
     mechanism: str | None,
     largest: Fraction = Fraction(1),
 ) -> Claim:
+    """Return the claim of a choice in one group; `largest` is the most that one row, or person, adds to a candidate."""
     relation = check_relation(neighboring_relation)
     return Claim.of(loss, mechanism, score.range(relation) * largest, in_one_group(contributions), relation)
 

@@ -59,6 +59,7 @@ def lead_groups(draw: Draw, histogram: Histogram) -> Led:
 
 
 def _lead_from_runs(draw: Draw, runs: Runs) -> Led:
+    """Return one code and its lead per group, from all scores of some groups."""
     slots = draw.score.slots(runs, draw.size)
     begins = starts(slots.sizes)
 

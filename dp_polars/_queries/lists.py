@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, NamedTuple
 
-from dp_polars._queries.query import Answers, Evidence, HistogramQuery
+from dp_polars._queries.query import Answers, OfCodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dp_polars._numeric.arrays import Ints
-    from dp_polars._queries.codings import Coding
     from dp_polars._queries.histograms import Histogram
 
 
@@ -37,7 +36,7 @@ class Mistakes(NamedTuple):
     ranks: NDArray[np.float64] | None = None
 
 
-class ListQuery(HistogramQuery):
+class ListQuery(OfCodes):
     """A question whose answer is a list of `width` candidates for each group.
 
     A class says how codes are drawn (`draw_codes`), which would be right (`true_codes`), and how wrong others are
@@ -48,10 +47,6 @@ class ListQuery(HistogramQuery):
     @abstractmethod
     def width(self) -> int:
         """How many answers a list has."""
-
-    @abstractmethod
-    def coding(self, *columns: pl.DataType) -> Coding:
-        """Return the codes of rows of such columns."""
 
     @abstractmethod
     def draw_codes(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
@@ -76,10 +71,6 @@ class ListQuery(HistogramQuery):
 
     def answer_width(self, *columns: pl.DataType) -> int:  # noqa: ARG002
         return self.width
-
-    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
-        """Return what the histogram is of: the candidates, each row weighing one."""
-        return (Evidence(self.coding(*columns)),)
 
     def answers(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> Answers:
         """Draw a list for each group from its histogram, also for groups without rows."""

@@ -17,7 +17,7 @@ from dp_polars._queries.candidates import Categories
 from dp_polars._queries.choices import in_one_group
 from dp_polars._queries.codings import CategoryCoding, OneCode
 from dp_polars._queries.lists import in_lists
-from dp_polars._queries.query import Answers, Evidence, HistogramQuery
+from dp_polars._queries.query import Answers, Evidence, HistogramQuery, OfCodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dp_polars._numeric.arrays import Ints
     from dp_polars._numeric.numbers import Number
     from dp_polars._queries.candidates import Values
+    from dp_polars._queries.codings import Coding
     from dp_polars._queries.histograms import Histogram
 
 # The ends of a range hold the true number with a probability of 0.95.
@@ -176,7 +177,7 @@ class Count(Total):
 
 
 @dataclass(frozen=True)
-class ValueCounts(Measure):
+class ValueCounts(OfCodes, Measure):
     """How many rows or people every candidate has."""
 
     candidates: Categories
@@ -199,13 +200,13 @@ class ValueCounts(Measure):
         """Return the answer's type for a column's; a TypeError where that can't be."""
         return self._type(*columns)
 
-    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
-        """Return what the histogram is of: the candidates, each row weighing one."""
-        return (Evidence(CategoryCoding(self.candidates, *columns)),)
+    def coding(self, *columns: pl.DataType) -> Coding:
+        """Return the codes of rows: positions of candidates."""
+        return CategoryCoding(self.candidates, *columns)
 
     def answer_width(self, *columns: pl.DataType) -> int:
         """Return how many counts a group's answer has."""
-        return self.evidence(*columns)[0].coding.size
+        return self.coding(*columns).size
 
     @property
     def largest(self) -> Fraction:
@@ -225,7 +226,7 @@ class ValueCounts(Measure):
 
     def counts_of(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
         """Return the count of every candidate, group after group."""
-        groups, size = len(histogram.sizes), self.evidence(*columns)[0].coding.size
+        groups, size = len(histogram.sizes), self.coding(*columns).size
         counts = np.zeros(groups * size, np.int64)
         counts[owners(histogram.sizes) * size + histogram.codes] = histogram.weights
         return counts

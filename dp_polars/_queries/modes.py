@@ -12,7 +12,7 @@ import polars as pl
 from dp_polars._accounting.claims import Claim, Loss
 from dp_polars._numeric.numbers import Number, positive_int, show
 from dp_polars._queries.candidates import Categories
-from dp_polars._queries.categories import OfCategories, check_counts, weights_of
+from dp_polars._queries.categories import OfCategories, check_counts, most_of, weights_of
 from dp_polars._queries.choices import Choice, claim_of_choice
 from dp_polars._queries.leads import lead_from_rows, lead_groups, type_with_lead, with_lead
 from dp_polars._queries.query import Answers, HistogramQuery, claim_with_lead
@@ -157,7 +157,7 @@ def ask_mode(
         contributions,
         neighboring_relation,
         mechanism,
-        Fraction(1) if weights is None else weights.most,
+        most_of(weights),
     )
     claim = claim_with_lead(claim, lead=lead)
     return Mode(Categories.of(candidates), claim, counts == "people", few, weights)

@@ -200,6 +200,18 @@ class HistogramQuery(Query):
         return self.answers_of_codes(*evidence.of_rows(columns), lengths, types)
 
 
+class OfCodes(HistogramQuery):
+    """A question about the codes of rows: one histogram answers it."""
+
+    @abstractmethod
+    def coding(self, *columns: pl.DataType) -> Coding:
+        """Return the codes of rows of such columns."""
+
+    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
+        """Return what the histogram is of: the candidates, each row weighing one."""
+        return (Evidence(self.coding(*columns)),)
+
+
 def of_histogram(query: Query, asker: str, way_out: str) -> HistogramQuery:
     """Return the query, unless private rows can't be asked it: its scores would be raw rows."""
     if not isinstance(query, HistogramQuery):

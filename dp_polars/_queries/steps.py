@@ -15,14 +15,30 @@ if TYPE_CHECKING:
     from dp_polars._numeric.arrays import Ints
 
 _MOST_PLACES = 38
+# Floats hold the multiples of such a step, and its quotients with the floats of columns.
+_LARGEST_TERM = 2**900
+
+
+def check_terms(name: str, step: Fraction) -> None:
+    """Refuse a step that is a ratio of too large integers; messages call it `name`."""
+    if not max(step.numerator, step.denominator) <= _LARGEST_TERM:
+        msg = f"{name} must be a ratio of integers of at most 2**900, got {show(step)}."
+        raise ValueError(msg)
 
 
 def type_in_steps(step: Fraction, column: pl.DataType, *, of_floats: bool) -> pl.DataType:
-    """Return the type of multiples of a step for a column's; `of_floats`: the step was given as a float or Fraction."""
+    """Return the type of multiples of a step for a column's; a ValueError where it can't hold the step itself.
+
+    `of_floats`: the step was given as a float or Fraction.
+    """
     if of_floats or column.is_float():
         return pl.Float64()
     scale = max(_places(step), column.scale if isinstance(column, pl.Decimal) else 0)
-    return pl.Decimal(38, scale) if isinstance(column, pl.Decimal) or scale else pl.Int64()
+    dtype = pl.Decimal(38, scale) if isinstance(column, pl.Decimal) or scale else pl.Int64()
+    if not step * 10**scale < (10**38 if isinstance(dtype, pl.Decimal) else 2**63):
+        msg = f"step must be a number that {dtype} holds, got {show(step)}."
+        raise ValueError(msg)
+    return dtype
 
 
 def in_steps(units: Ints, step: Fraction, dtype: pl.DataType) -> pl.Series:

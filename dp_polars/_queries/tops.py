@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, Loss, check_mechanism, check_noise, check_relation
+from dp_polars._accounting.claims import Claim, Loss, check_mechanism, check_noise, check_relation, one_of
 from dp_polars._mechanisms.noise import noise_bound
-from dp_polars._numeric.numbers import Number, given, positive_int
+from dp_polars._numeric.numbers import Number, positive_int
 from dp_polars._queries.candidates import Categories
-from dp_polars._queries.categories import OfCategories, check_counts, weights_of
+from dp_polars._queries.categories import OfCategories, check_counts, most_of, weights_of
 from dp_polars._queries.choices import in_one_group
 from dp_polars._queries.drawing import Draw, of_parts
 from dp_polars._queries.joint import draw_jointly
@@ -194,7 +194,7 @@ def ask_top_k(
     claim = Claim(
         loss,
         draws,
-        _range_of(relation, joint=joint) * (1 if weights is None else weights.most),
+        _range_of(relation, joint=joint) * most_of(weights),
         in_one_group(contributions),
         relation,
         draws=1 if joint else number,
@@ -207,10 +207,7 @@ def _mechanism_of(mechanism: str | None, k: int, loss: Loss) -> tuple[bool, Mech
     if mechanism is None:
         joint = loss.unit == "epsilon" and k >= _JOINT_FROM
     else:
-        if not isinstance(mechanism, str) or mechanism not in _MECHANISMS:
-            msg = f"mechanism must be one of {list(_MECHANISMS)} or None, got {given(mechanism)}."
-            raise ValueError(msg)
-        joint = mechanism == "joint"
+        joint = one_of("mechanism", mechanism, _MECHANISMS, f"one of {list(_MECHANISMS)} or None") == "joint"
     return joint, "exponential" if joint else check_mechanism(mechanism, loss.unit)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dp_polars._numeric import column_types
 from dp_polars._numeric.numbers import Number, as_fraction, show
 from dp_polars._queries.codings import Units
+from dp_polars._queries.steps import check_terms
 
 if TYPE_CHECKING:
     import polars as pl
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 _MOST_UNITS = 2**30
 # Bounds and steps of which floats hold all that is done with them.
 _LARGEST = 2**500
-# Of a step: beyond, its quotients with floats of columns are none.
-_LARGEST_TERM = 2**900
 
 
 def units_of(
@@ -64,6 +63,7 @@ def _check_digits(units: Units, per_step: Fraction, column: pl.DataType, ends: s
 
 
 def check_size(units: Units) -> None:
+    """Refuse bounds that are more than 2**30 steps from zero, or apart: sums would not fit into 64 bits."""
     if not max(Fraction(units.largest), (units.upper - units.lower) / units.step) <= _MOST_UNITS:
         msg = (
             "a value must be at most 2**30 steps, so that sums fit into 64 bits, got values from "
@@ -131,9 +131,7 @@ def check_bounds(low: Fraction, high: Fraction, step: Fraction | None, ends: str
     if not step * _LARGEST >= 1:
         msg = "step must be at least 2**-500, got less."
         raise ValueError(msg)
-    if not max(step.numerator, step.denominator) <= _LARGEST_TERM:
-        msg = f"step must be a ratio of integers of at most 2**900, got {show(step)}."
-        raise ValueError(msg)
+    check_terms("step", step)
     if any((end / step).denominator != 1 for end in (low, high)):
         got = " and ".join(show(end) for end in (low, high) if end)
         msg = f"{ends} must be whole multiples of step, got {got} in steps of {show(step)}.\n\nHint: round outward."

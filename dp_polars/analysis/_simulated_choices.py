@@ -124,7 +124,7 @@ def of_histograms(query: Choice, types: Columns, scored: Histograms, counts: His
     seen = np.zeros_like(truly)
     seen[_positions(everything, kept)] = kept.weights
     draw = query.draw(*types)
-    all_runs, kept_runs = (Runs.of_counts(codes, counts, sizes) for counts in (truly, seen))
+    all_runs, kept_runs = (Runs.of_counts(codes, weights, sizes) for weights in (truly, seen))
     true_slots, slots = (draw.score.slots(runs, draw.size) for runs in (all_runs, kept_runs))
     errors = true_slots.gaps.astype(np.float64) * float(query.step(*types) / draw.score.unit)
     # In a group of which nothing is kept all candidates are as good.

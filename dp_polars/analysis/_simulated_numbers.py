@@ -62,7 +62,7 @@ def law_of_counts(query: ValueCounts, types: Columns, truly: Ints, kept: Ints) -
     truly, kept
         The counts of all candidates, group after group: of all rows, and of those that count.
     """
-    size = query.evidence(*types)[0].coding.size
+    size = query.coding(*types).size
 
     def law(claim: Claim) -> pl.DataFrame:
         noise, noisy = _noise(query.with_claim(claim), types)

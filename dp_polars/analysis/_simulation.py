@@ -33,7 +33,6 @@ from dp_polars.analysis._simulated_numbers import law_of_counts, law_of_total
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from dp_polars._engines.contract import Tally
     from dp_polars._numeric.numbers import Number
     from dp_polars._queries.query import Columns, Query
     from dp_polars.analysis._simulated_choices import Blocks
@@ -201,6 +200,7 @@ def _claims(asked: Claim, losses: list[Fraction] | None) -> Iterator[Claim]:
 
 
 def _of_query(query: PrivateQuery, rows: pl.LazyFrame) -> tuple[pl.DataFrame, list[_Output]]:
+    """Return the keys, and what gives the law of each output of a private frame."""
     # The rows are public, so their plan may hold what a private one may not: it is not checked.
     engine = PolarsEngine(rows, lambda: rows)
     work = query._bound_to(engine)
@@ -210,14 +210,12 @@ def _of_query(query: PrivateQuery, rows: pl.LazyFrame) -> tuple[pl.DataFrame, li
             "Hint: query.explain() says from how many people on a key is shown."
         )
         raise TypeError(msg)
-    # Weights don't say of how many rows or people.
-    wanted = [
-        [*(work.tallies[n] for n in output.tallies), *_counting([work.tallies[n] for n in output.tallies])]
-        for output in work.outputs
-    ]
-    tallies = tuple(tally for own in wanted for tally in own)
-    kept = iter(engine.histograms(replace(work, tallies=tallies)))
-    everything = iter(_unbounded(engine, replace(work, tallies=tallies)))
+    wanted = []
+    for output in work.outputs:
+        own = [work.tallies[n] for n in output.tallies]  # of the same rows, whatever they weigh
+        wanted.append([replace(own[0], evidence=each) for each in _also_counting([tally.evidence for tally in own])])
+    work = replace(work, tallies=tuple(tally for own in wanted for tally in own))
+    kept, everything = iter(engine.histograms(work)), iter(_unbounded(engine, work))
     outputs = []
     for ask, output, own in zip(query.asks, work.outputs, wanted, strict=True):
         unit = query._counts(ask)
@@ -226,11 +224,11 @@ def _of_query(query: PrivateQuery, rows: pl.LazyFrame) -> tuple[pl.DataFrame, li
     return pl.DataFrame() if work.keys is None else work.keys, outputs
 
 
-def _counting(tallies: Sequence[Tally]) -> list[Tally]:
-    """Return what counts the rows or people of an output, where all of its histograms hold weights."""
-    if any(tally.weighing is None for tally in tallies):
-        return []
-    return [replace(tallies[0], evidence=Evidence(tallies[0].coding))]
+def _also_counting(evidence: Sequence[Evidence]) -> list[Evidence]:
+    """Return the evidence of an output, and what counts its rows or people where all the others hold weights."""
+    if any(each.weighing is None for each in evidence):
+        return [*evidence]
+    return [*evidence, Evidence(evidence[0].coding)]
 
 
 def _unbounded(engine: PolarsEngine, work: Work) -> list[Histogram]:
@@ -260,6 +258,7 @@ def _added(one: Histogram, other: Histogram, size: int) -> Histogram:
 def _of_expression(
     expr: PrivateExpr, rows: pl.LazyFrame, by: str | Sequence[str] | None
 ) -> tuple[pl.DataFrame, list[_Output]]:
+    """Return the keys, and what gives the law of a private expression."""
     if expr._columns is None:
         msg = "query must not be an expression with over.\n\nHint: leave over out and give its columns as by."
         raise ValueError(msg)
@@ -283,11 +282,8 @@ def _of_expression(
         return keys, [_of_blocks(name, query, "score", blocks, column_types.tick(values.dtype) or 1)]
     if not isinstance(query, HistogramQuery):
         raise _no_law(query)
-    evidence = [*query.evidence(*types)]
-    if all(each.weighing is not None for each in evidence):
-        evidence.append(Evidence(evidence[0].coding))
     parts = []
-    for each in evidence:
+    for each in _also_counting(query.evidence(*types)):
         histogram = Histogram.of_rows(*each.of_rows(columns), lengths, each.coding.size)
         parts.append(Histograms(histogram, histogram))
     return keys, [_output(name, query, types, "rows", parts)]
@@ -317,7 +313,7 @@ def _output(name: str, query: HistogramQuery, types: Columns, unit: str, parts: 
     if isinstance(query, ValueCounts):
         ((everything, kept),) = parts
         truly, seen = (query.counts_of(each, *types) for each in (everything, kept))
-        size = query.evidence(*types)[0].coding.size
+        size = query.coding(*types).size
         counted, all_of_them = (each.reshape(-1, size).sum(axis=1) for each in (seen, truly))
         law = law_of_counts(query, types, truly, seen)
         return _Output(name, query, unit, counted, all_of_them - counted, law)

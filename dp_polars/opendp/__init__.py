@@ -325,7 +325,7 @@ def _at_loss(query: PrivateQuery, loss: Fraction) -> PrivateQuery:
     hair = _at_most_its_float(query.delta) / query.delta if query.delta else Fraction(1)
     claims = [ask.query.claim for ask in query.asks]
     shares = [replace(total, value=claim.cost(total.unit) * factor) for claim in claims]
-    return query.with_claims(
+    return query._with_claims(
         [replace(claim, loss=share, delta=claim.delta * hair) for claim, share in zip(claims, shares, strict=True)]
     )
 

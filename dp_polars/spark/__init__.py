@@ -13,7 +13,7 @@ from dp_polars._frames.query import check_no_data, only_counted
 from dp_polars._frames.release import release_by
 from dp_polars._numeric.extras import require
 from dp_polars.spark import _column_types
-from dp_polars.spark._counting import column_of, histogram, key_table, union, weighs_exactly
+from dp_polars.spark._counting import column_of, fresh_seed, histogram, key_table, union, weighs_exactly
 from dp_polars.spark._people import one_row_per_person, shown_keys
 from dp_polars.spark._workers import Answer, drawing
 
@@ -73,9 +73,8 @@ def release(
     -------
     DataFrame
         The public keys, each once (in no order), then one column per output; of `keys`, those that are shown, sorted.
-        Modes have the column's type, quantiles
-        the candidates' (unsigned integers a wider one). Counts are bigint, means double, sums bigint, decimal or
-        double, value counts an array of structs `value` and `count`.
+        Modes have the column's type, quantiles the candidates' (unsigned integers a wider one). Counts are bigint,
+        means double, sums bigint, decimal or double, value counts an array of structs `value` and `count`.
 
     Raises
     ------
@@ -132,7 +131,7 @@ class _SparkEngine(Engine["DataFrame"]):
             kind = _kind(frame, answer, column_of(work.tallies[answer.output.tallies[0]]))
             fields += [_column_types.types.StructField(name, kind) for name in answer.output.names(ranges=work.ranges)]
         # One seed for all: a mean's sum and its number are then of the same groups of a person.
-        seed = int.from_bytes(os.urandom(8), signed=True)
+        seed = fresh_seed()
         histograms = [
             histogram(frame, work.privacy_unit, names, table, work.groups, tally, seed) for tally in work.tallies
         ]
@@ -196,6 +195,7 @@ def _kind(frame: DataFrame, answer: Answer, column: str | None) -> DataType:
 
 
 def _check_unit(frame: DataFrame, name: str | None) -> None:
+    """Refuse a privacy unit that is no column, or that Spark compares by a collation."""
     if name is None:
         return
     if name not in frame.columns:
@@ -226,6 +226,7 @@ def _answer(output: Output, work: Work) -> Answer:
 
 
 def _type_of(frame: DataFrame, name: str, *, is_only_counted: bool) -> pl.DataType:
+    """Return the Polars type of a column, or Binary where only matters whether there is a value."""
     if name not in frame.columns:
         msg = f"the frame must have the column {name!r}, got the columns {frame.columns}."
         raise ValueError(msg)

@@ -6,8 +6,8 @@ runs again keeps the same rows. Nothing rests on the seed being secret: the boun
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+import secrets
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ from dp_polars.spark._workers import MARKER, encoding
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField
 
     from dp_polars._engines.bounding import Kept
     from dp_polars._engines.contract import Tally
@@ -49,7 +49,12 @@ _PHYSICAL: dict[pl.DataType, Callable[[Column], Column]] = {
 }
 
 
-def key_table(spark: SparkSession, keys: pl.DataFrame | None, fields: StructType) -> DataFrame:
+def fresh_seed() -> int:
+    """Return 64 random bits, as the integer that Spark's hashes take."""
+    return secrets.randbits(64) - 2**63
+
+
+def key_table(spark: SparkSession, keys: pl.DataFrame | None, fields: Iterable[StructField]) -> DataFrame:
     """Return the public keys in columns `k0`, `k1`, … of the types of `fields`, and each one's number, `group`."""
     numbers = pl.DataFrame({"group": pl.arange(1 if keys is None else keys.height, eager=True)})
     named = [] if keys is None else [column.alias(f"k{i}") for i, column in enumerate(keys.get_columns())]
@@ -75,7 +80,7 @@ def histogram(
     who draws adds them up, and they are shuffled once instead of twice. Sums of weights come once per pair, exact and
     then clamped to ±LARGEST_VALUE, which is what their noise is added to.
     """
-    seed = int.from_bytes(os.urandom(8), signed=True) if seed is None else seed
+    seed = fresh_seed() if seed is None else seed
     coding, kept, weighing = tally.coding, tally.kept, tally.weighing
     rows = evidence(rows, privacy_unit, key_columns, [_name_of(column) for column in tally.columns])
     key_names = [f"k{i}" for i in range(len(key_columns))]
@@ -344,4 +349,5 @@ def _is_float(rows: DataFrame, name: str) -> bool:
 
 
 def quoted(name: str) -> str:
+    """Return a name of a column as Spark reads it, whatever it holds."""
     return "`" + name.replace("`", "``") + "`"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from dp_polars._engines.contract import PER_PERSON
 from dp_polars._queries.keys import COUNT
 from dp_polars.spark._column_types import types
-from dp_polars.spark._counting import Window, evidence, key_table, quoted, sf
+from dp_polars.spark._counting import Window, evidence, fresh_seed, key_table, quoted, sf
 from dp_polars.spark._workers import selecting
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def _people_by_key(frame: DataFrame, work: KeyWork) -> DataFrame:
     for name in names:
         rows = rows.filter(sf.col(name).isNotNull())
     if work.privacy_unit is not None:
-        seed = int.from_bytes(os.urandom(8), signed=True)
+        seed = fresh_seed()
         # The key itself breaks ties of the hash: a tie can't let a person keep more.
         order = Window.partitionBy("person").orderBy(sf.xxhash64(sf.lit(seed), "person", *names), *names)
         rows = rows.select("person", *names).distinct()

@@ -140,6 +140,7 @@ def _added_up(histogram: pa.Table) -> pa.Table:
 
 
 def _in_chunks(batches: Iterable[pa.RecordBatch], most_rows: int) -> Iterator[pa.Table]:
+    """Yield the rows in tables of at least so many, but for the last one."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         if batch.num_rows:

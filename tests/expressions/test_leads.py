@@ -117,6 +117,11 @@ def test_steps_that_are_none():
         pl.LazyFrame({"x": [1.0]}).select(ask(lead=True)).collect_schema()
     with pytest.raises(pl.exceptions.ComputeError, match="step must have at most 38 decimal places"):
         pl.LazyFrame({"x": [1]}).select(ask(lead=True, lead_step=Decimal("1e-40"))).collect_schema()
+    for column, step, held in (([1], 2**63, "Int64"), ([Decimal("0.1")], 10**37, "Decimal")):
+        rows = pl.LazyFrame({"x": column})
+        with pytest.raises(pl.exceptions.ComputeError, match=f"step must be a number that {held}.* holds, got"):
+            rows.select(ask(lead=True, lead_step=step)).collect_schema()
+        assert rows.select(ask(lead=True, lead_step=step - 1)).collect().height == 1
 
 
 def test_answer_and_lead_come_from_one_draw(monkeypatch):

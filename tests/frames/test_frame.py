@@ -86,6 +86,18 @@ def test_keys_as_a_frame_and_as_arrow(visits: pl.DataFrame) -> None:
     assert released.rows()[0][:2] == ("A", 2)
 
 
+def test_keys_that_are_changed_later_stay_as_they_were_checked(visits: pl.DataFrame) -> None:
+    """In place, or in the array that they were made of: groups that come to be, or come twice, have no bounds."""
+    wards = np.array([1, 2, 3])
+    listed = {"frame": pl.DataFrame({"ward": wards}), "arrow": pa.table({"ward": wards})}
+    protected = visits.dp.protect("patient", max_rows_per_group=1)
+    given = [*listed.values(), {"ward": pl.Series(wards)}]
+    queries = [protected.group_by(keys).agg(dpp.len(epsilon=HUGE)) for keys in given]
+    listed["frame"].extend(pl.DataFrame({"ward": [4, 5]}))
+    wards[:] = 1
+    assert [query.release()["ward"].to_list() for query in queries] == [[1, 2, 3]] * 3
+
+
 def test_keys_come_in_the_types_of_their_columns_or_as_text(visits: pl.DataFrame) -> None:
     frame = visits.with_columns(pl.col("ward").cast(pl.Int8), pl.col("hospital").cast(pl.Categorical))
     released = frame.dp.protect(None).group_by({"ward": [1, 2], "hospital": ["A", "zz"]}).agg(top()).release()
@@ -196,6 +208,16 @@ class TestSteps:
         public = pl.DataFrame({"hospital": ["A", "A"], "region": [1, 2]})
         with pytest.raises(ValueError, match="at most once"):
             visits.dp.protect(None).join(public, on="hospital")
+
+    def test_a_public_frame_that_is_changed_later_stays_as_it_was_checked(self, visits: pl.DataFrame) -> None:
+        """In place, or in the array that it was made of: a key that comes twice would count a row twice."""
+        wards = np.array([1, 2, 3])
+        frames = [pl.DataFrame({"ward": wards}), pl.DataFrame({"ward": wards}), pl.DataFrame({"ward": [1, 2, 3]})]
+        joined = [visits.dp.protect(None).join(public, on="ward") for public in frames]
+        frames[0].extend(frames[0].clone())
+        wards[:] = 1
+        frames[2][1, "ward"] = 1
+        assert [private.agg(dpp.len(epsilon=HUGE)).release().item() for private in joined] == [visits.height] * 3
 
     def test_join_arguments(self, visits: pl.DataFrame) -> None:
         public = pl.DataFrame({"hospital": ["A"], "patient": [1]})

@@ -67,7 +67,7 @@ def test_shapes_without_candidates(call, scores):
     [
         *(["a"], [True], [True, 1], [None], [1, None], [1j], [Fraction(1)], [Decimal(1)], [[1, None]]),
         *(np.array([1, 2], np.longdouble), [np.longdouble(1)], [1, np.longdouble(2)], np.array([1, 2], object)),
-        *(pl.Series([Decimal(1)]), pl.Series([[1]]), pl.Series([True]), pd.array([2**53 + 1, None], dtype="Int64")),
+        *(pl.Series([Decimal(1)]), pl.Series([[1]]), pl.Series([True]), pd.array(["a", None], dtype="string")),
     ],
     ids=repr,
 )
@@ -89,6 +89,8 @@ NOT_FLOATS = {
     "pyarrow": pa.array([*BIG[:2], None]),
     "chunks": pa.chunked_array([BIG[:2], [None]]),
     "pandas": pd.Series([*BIG[:2], None], dtype="Int64"),
+    "index of pandas": pd.Index([*BIG[:2], None], dtype="Int64"),
+    "array of pandas": pd.array([*BIG[:2], None], dtype="Int64"),
     "masked": np.ma.array([*BIG[:2], 2**60], mask=[False, False, True]),
 }
 TABLES = {

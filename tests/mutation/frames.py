@@ -306,18 +306,30 @@ MUTANTS = [
         "frames/test_frame.py::TestSteps::test_join_arguments",
     ),
     _recipe(
-        '    return Join(public, left, right, "left" if how == "left" else "inner")\n',
+        "    return Join(public, left, right, kind)\n",
         '    return Join(public, left, right, "inner")\n',
         "every join drops the rows without a match",
         "frames/test_frame.py::TestSteps::test_join_with_a_public_frame",
     ),
     _recipe(
-        '    return Join(public, left, right, "left" if how == "left" else "inner")\n',
+        "    return Join(public, left, right, kind)\n",
         '    return Join(public, left, right, "left")\n',
         "every join keeps the rows without a match",
         "frames/test_frame.py::TestSteps::test_join_with_a_public_frame",
     ),
+    _recipe(
+        "    public = unshared(public)\n",
+        "",
+        "a public frame that is changed after the check multiplies rows",
+        "frames/test_frame.py::TestSteps::test_a_public_frame_that_is_changed_later_stays_as_it_was_checked",
+    ),
     # --- Keys
+    _keys(
+        "    frame = unshared(keys if isinstance(keys, pl.DataFrame) else pl.DataFrame(keys))\n",
+        "    frame = keys if isinstance(keys, pl.DataFrame) else pl.DataFrame(keys)\n",
+        "groups that come to be after the query was made are not paid for",
+        "frames/test_frame.py::test_keys_that_are_changed_later_stay_as_they_were_checked",
+    ),
     _keys(
         "    if frame.is_duplicated().any():\n",
         "    if False:\n",
