@@ -138,7 +138,9 @@ def physical(value: Value, dtype: pl.DataType, low: int, high: int) -> Value:
     if dtype == pl.Boolean:
         return _clip(ibis.ifelse(value, integer(1), integer(0)), integer(low), integer(high))
     if dtype.is_integer():
-        return _clip(cast(value, "int64"), integer(low), integer(high))
+        # As cases, whose range DuckDB knows: it then counts in an array. Of `greatest` it knows none.
+        number, least, most = cast(value, "int64"), integer(low), integer(high)
+        return ibis.cases((number < least, least), (number > most, most), else_=number)
     if isinstance(dtype, pl.Decimal):
         return _of_decimals(value, dtype.scale, low, high)
     if dtype == pl.Time:
