@@ -72,16 +72,19 @@ class Tally:
         return (
             (self.types, self.coding, self.kept, self.people) == (other.types, other.coding, other.kept, other.people)
             and len(self.columns) == len(other.columns)
-            and all(
-                one.meta.undo_aliases().meta.eq(two.meta.undo_aliases())
-                for one, two in zip(self.columns, other.columns, strict=True)
-            )
+            and all(map(_is_the_same, self.columns, other.columns))
         )
 
     @property
     def by_person(self) -> bool:
         """Whether it matters whose a row is, where there is a privacy unit."""
         return self.people or not self.kept.everything
+
+
+def _is_the_same(one: pl.Expr, two: pl.Expr) -> bool:
+    """Return whether two expressions are the same but for their names; to `meta.eq` alone, 0.0 is -0.0."""
+    one, two = one.meta.undo_aliases(), two.meta.undo_aliases()
+    return one.meta.eq(two) and one.meta.serialize() == two.meta.serialize()
 
 
 def alike(tallies: Sequence[Tally]) -> list[list[int]]:

@@ -476,6 +476,16 @@ def test_outputs_that_need_the_same_histogram_share_it():
     assert [output.tallies for output in work.outputs] == [(0,), (0,), (0,), (0,), (1,), (2,), (3,)]
 
 
+def test_zeros_of_other_signs_share_nothing():
+    """The angle of (0, -0.0) is π, that of (0, 0.0) is 0; to Polars' own `meta.eq` the expressions are the same."""
+    frame = pl.DataFrame({"x": [0.0]})
+    query = dpp.median("x", [0.0, 3.0], epsilon=1).query
+    one, two = (tally_of(frame, pl.arctan2("x", pl.lit(zero)), query) for zero in (0.0, -0.0))
+    assert frame.select(one.columns[0]).item() != frame.select(two.columns[0]).item()
+    assert not one.keeps_like(two)
+    assert one.keeps_like(tally_of(frame, pl.arctan2("x", pl.lit(0.0)).alias("y"), query))
+
+
 def test_outputs_that_keep_other_rows_of_a_person_share_nothing():
     """The same codes, but of people, of rows, and in fewer groups than the claim of the others pays for."""
     asked = [
