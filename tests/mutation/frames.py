@@ -2,12 +2,10 @@
 
 from tests.mutation.mutant import of
 
-_BOUNDS = (
-    "engines/test_bounds.py engines/test_conformance.py -k 'TestPolarsInMemory and (subset or claim) or contributions'"
-)
 _protection = of("_frames/protection.py", "frames/test_protection.py")
 _bounding = of("_engines/bounding.py", "engines/test_bounding.py")
 _polars = of("_engines/polars_engine.py", "engines/test_polars_engine.py")
+_rows = of("_engines/polars_rows.py", "engines/test_polars_engine.py")
 _contract = of("_engines/contract.py", "engines/test_conformance.py -k TestPolarsInMemory")
 _release = of("_frames/release.py", "frames/test_frame.py")
 _query = of("_frames/query.py", "frames/test_frame.py")
@@ -99,20 +97,20 @@ MUTANTS = [
         "engines/test_bounding.py::test_what_stays_follows_the_law_of_the_persons_own_rows",
     ),
     _bounding(
-        "        stays = _random_few(run_lengths(pairs[first] >> group_bits), kept.groups, words)\n",
-        "        stays = _random_few(run_lengths(pairs >> group_bits), kept.groups, words)[first]\n",
+        "        stays = random_few(run_lengths(pairs[first] >> group_bits), kept.groups, words)\n",
+        "        stays = random_few(run_lengths(pairs >> group_bits), kept.groups, words)[first]\n",
         "groups are chosen by their rows",
         "engines/test_bounding.py::test_what_stays_follows_the_law_of_the_persons_own_rows",
     ),
     _bounding(
-        "        only(_random_few(run_lengths(pairs >> group_bits), kept.rows, words))\n",
-        "        only(_random_few(run_lengths(pairs), kept.rows, words))\n",
+        "        only(random_few(run_lengths(pairs >> group_bits), kept.rows, words))\n",
+        "        only(random_few(run_lengths(pairs), kept.rows, words))\n",
         "the bound on all rows holds in each group only",
         "engines/test_bounding.py::test_what_stays_follows_the_law_of_the_persons_own_rows",
     ),
     _bounding(
-        "        only(_random_few(run_lengths(pairs), kept.rows_per_group, words))\n",
-        "        only(_random_few(run_lengths(pairs >> group_bits), kept.rows_per_group, words))\n",
+        "        only(random_few(run_lengths(pairs), kept.rows_per_group, words))\n",
+        "        only(random_few(run_lengths(pairs >> group_bits), kept.rows_per_group, words))\n",
         "the bound on the rows of a group holds for all together",
         "engines/test_bounding.py::test_what_stays_follows_the_law_of_the_persons_own_rows",
     ),
@@ -153,13 +151,13 @@ MUTANTS = [
         "rows of nobody count as one person's",
         "engines/test_polars_engine.py::test_rows_are_counted_exactly_where_nothing_is_bounded",
     ),
-    _polars(
+    _rows(
         "    return unit.is_not_null() & unit.is_not_nan() if dtype.is_float() else unit.is_not_null()\n",
         "    return unit.is_not_null()\n",
         "NaN is a person",
         "engines/test_polars_engine.py::test_units_of_all_types_are_bounded_and_never_merged",
     ),
-    _polars(
+    _rows(
         "        unit = unit.cast(pl.String)\n",
         "        pass\n",
         "a person of a Categorical is divided over parts",
@@ -171,13 +169,13 @@ MUTANTS = [
         "rows are counted for the wrong group",
         "engines/test_polars_engine.py::test_cells_of_more_than_32_bits_keep_their_groups",
     ),
-    _polars(
+    _rows(
         "optimizations=pl.QueryOptFlags(predicate_pushdown=False))",
         "optimizations=pl.QueryOptFlags())",
         "a filter that is pushed into a scan makes one row decide whether others are read",
         "frames/test_frame.py::test_nobody_decides_which_rows_of_a_dataset_are_read",
     ),
-    _polars(
+    _rows(
         '    part = unit.hash(int.from_bytes(os.urandom(8), "little")) % partitions\n',
         "    part = pl.int_range(pl.len()) % partitions\n",
         "people are divided by the places of their rows",
@@ -203,8 +201,8 @@ MUTANTS = [
     ),
     # --- The release
     _release(
-        "    _charge(query, budget)\n    try:\n        if work is not None:\n            released = engine.answer(work)\n",
-        "    try:\n        if work is not None:\n            released = engine.answer(work)\n        _charge(query, budget)\n",
+        "    _charge(query, budget)\n    try:\n        if work is not None:\n            released = work.run(engine)\n",
+        "    try:\n        if work is not None:\n            released = work.run(engine)\n        _charge(query, budget)\n",
         "rows are read before the charge",
         "engines/test_conformance.py::TestPolarsInMemory::test_rows_are_read_only_after_a_charge",
     ),
@@ -257,8 +255,8 @@ MUTANTS = [
         "frames/test_protection.py::test_a_release_keeps_what_its_claim_is_charged_for",
     ),
     _query(
-        "        return ask.query.under(bounds, protection.neighboring_relation)\n",
-        '        return ask.query.under(bounds, "add_or_remove_one")\n',
+        "        return ask.query.under(bounds, protection.neighboring_relation, groups)\n",
+        '        return ask.query.under(bounds, "add_or_remove_one", groups)\n',
         "a replacement is charged as one row",
         "privacy/test_private_frames.py::test_replacing_a_person_costs_at_most_the_loss",
     ),

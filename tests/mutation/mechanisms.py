@@ -101,8 +101,8 @@ MUTANTS = [
         "mechanisms/test_exact_race.py::test_verdicts_on_equal_leading_bits",
     ),
     _exact(
-        "        return lambda bits: smallest(bits).log() + ball(rate * gap(position))\n",
-        "        return lambda bits: smallest(bits).log() + ball(rate) * gap(position) / 2\n",
+        "        return _log_arrival(smallest, rate * gap(position))\n",
+        "        return _log_arrival(smallest, rate * gap(position) / 2)\n",
         "half the rate in close races",
         "mechanisms/test_exact_race.py::test_verdicts_on_equal_leading_bits",
     ),
@@ -162,8 +162,8 @@ MUTANTS = [
     ),
     # --- Own scores
     _selection(
-        "    best = (np.minimum if lowest else np.maximum).reduceat(scores, begins)\n",
-        "    best = np.maximum.reduceat(scores, begins)\n",
+        "    best = (np.minimum if lowest else np.maximum).reduceat(scores, begins) if len(groups) else scores[:0]\n",
+        "    best = np.maximum.reduceat(scores, begins) if len(groups) else scores[:0]\n",
         "the lowest is drawn by gaps from the highest",
         "mechanisms/test_selection.py::test_the_gaps_of_mixed_numbers_are_rounded_once",
     ),
@@ -192,8 +192,8 @@ MUTANTS = [
         "mechanisms/test_selection.py::test_monotonic_is_yes_or_no",
     ),
     _selection(
-        "        found = inner >= 0\n",
-        "        found = inner >= -1\n",
+        "    found = np.flatnonzero(chosen >= 0)\n",
+        "    found = np.flatnonzero(chosen >= -1)\n",
         "a group without a score gets an answer",
         "mechanisms/test_selection.py::test_a_row_without_a_finite_score",
     ),
@@ -295,8 +295,8 @@ MUTANTS = [
         "privacy/test_numbers.py::test_the_noise_has_the_rate_of_its_claim",
     ),
     _noise(
-        '    variance = positive_fraction("sensitivity", sensitivity) ** 2 / (2 * positive_fraction("rho", rho))\n',
-        '    variance = positive_fraction("sensitivity", sensitivity) / (2 * positive_fraction("rho", rho))\n',
+        '    variance = positive_fraction("sensitivity", sensitivity) ** 2 / (2 * loss.value)\n',
+        '    variance = positive_fraction("sensitivity", sensitivity) / (2 * loss.value)\n',
         "the sensitivity is not squared",
         "mechanisms/test_noise.py::test_the_renyi_divergences_are_at_most_rho_times_their_order",
     ),

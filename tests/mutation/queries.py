@@ -6,6 +6,8 @@ _scores = of("_queries/scores.py", "queries/test_scores.py")
 _drawing = of("_queries/drawing.py", "queries/test_drawing.py")
 _encoding = of("_queries/encoding.py", "queries/test_encoding.py")
 _choices = of("_queries/choices.py", "queries/test_queries.py queries/test_weights.py")
+_categories = of("_queries/categories.py", "queries/test_weights.py")
+_modes = of("_queries/modes.py", "queries/test_weights.py")
 _codings = of("_queries/codings.py", "queries/test_sums.py")
 _measures = of("_queries/measures.py", "queries/test_measures.py privacy/test_numbers.py")
 _sums = of("_queries/sums.py", "queries/test_sums.py privacy/test_numbers.py")
@@ -22,7 +24,7 @@ MUTANTS = [
         "privacy/test_brute_force.py::test_no_pair_of_neighbors_loses_more_than_epsilon",
     ),
     _scores(
-        '        return Fraction(one if relation == "add_or_remove_one" else 2 * one)\n',
+        "        return Fraction(2 * self.alpha.denominator if groups == 1 else 2 * one)\n",
         "        return Fraction(one)\n",
         "a replacement moves a quantile twice",
         "privacy/test_brute_force.py::test_no_pair_of_neighbors_loses_more_than_epsilon",
@@ -75,7 +77,7 @@ MUTANTS = [
         "candidates that nobody has count as one",
         "queries/test_scores.py::test_slots_name_every_code_once_with_its_gap",
     ),
-    _choices(
+    _categories(
         '        """Whether a person counts once for each candidate, where it is known who they are."""\n        return self.of_people\n',
         '        """Whether a person counts once for each candidate, where it is known who they are."""\n        return False\n',
         "a mode counts a person's rows",
@@ -110,7 +112,7 @@ MUTANTS = [
         "        left_out += rows[:, 0]\n",
         "        pass\n",
         "far candidates below a quantile never win",
-        "queries/test_drawing.py::test_all_ways_build_the_same_scores",
+        "queries/test_drawing.py",
     ),
     _drawing(
         "    left_out = np.maximum(size - 1 - rows[:, -1], 0).astype(np.int64)\n",
@@ -125,14 +127,14 @@ MUTANTS = [
         "statistical/test_kernel_draws.py::test_draws_from_rows_follow_the_law",
     ),
     _drawing(
-        "    slots = scores.quantile_slots(near, draw.size, alpha, low, high)\n    code, offset = _draw_from_slots(draw, slots, low + (draw.size - high), complete)\n",
-        "    slots = scores.quantile_slots(near, draw.size, alpha, low, high)\n    code, offset = _draw_from_slots(draw, slots, None, complete)\n",
+        "    code, offset = draw_from_slots(draw, slots, low + (draw.size - high), complete)\n",
+        "    code, offset = draw_from_slots(draw, slots, None, complete)\n",
         "far candidates of a quantile never win",
         "statistical/test_kernel_draws.py::test_runs_left_out_win_as_often_as_they_should",
     ),
     _drawing(
-        "        return gaps[group].tolist().__getitem__, [1] * draw.size\n",
-        "        return gaps[0].tolist().__getitem__, [1] * draw.size\n",
+        "        return gaps[group].tolist().__getitem__, [1] * gaps.shape[1]\n",
+        "        return gaps[0].tolist().__getitem__, [1] * gaps.shape[1]\n",
         "close races of a group are run with another's scores",
         "queries/test_drawing.py::test_all_small_data_sets_get_their_scores",
     ),
@@ -186,9 +188,9 @@ MUTANTS = [
         "queries/test_encoding.py::test_a_value_that_is_no_candidate_is_no_evidence",
     ),
     # --- Choices
-    _choices(
-        "        return super().range_of(relation) * (1 if self.weights is None else self.weights.most)\n",
-        "        return super().range_of(relation)\n",
+    _modes(
+        "        return super().range_of(relation, groups) * self.most\n",
+        "        return super().range_of(relation, groups)\n",
         "a row may weigh more than one and is charged as one",
         "queries/test_weights.py::test_claim_and_error_are_in_the_unit_of_the_weights",
     ),
@@ -198,13 +200,13 @@ MUTANTS = [
         "weights in steps are drawn as if in units",
         "queries/test_weights.py::test_a_draw_counts_steps_and_its_rate_is_for_steps",
     ),
-    _choices(
+    _modes(
         "        return draw if self.too_few is None else replace(draw, size=draw.size + 1)\n",
         "        return draw\n",
         "the candidate for too few can't be drawn",
         "queries/test_weights.py::test_too_few_is_a_weight",
     ),
-    _choices(
+    _modes(
         "        return histogram.with_code(self.coding(*columns).size, int(self.too_few / self.step(*columns)))\n",
         "        return histogram.with_code(self.coding(*columns).size, int(self.too_few))\n",
         "too few is counted in steps of the weights",
@@ -290,10 +292,22 @@ MUTANTS = [
         "queries/test_sums.py::test_arguments",
     ),
     _histograms(
-        "        counts = np.flatnonzero(codes < size)\n",
-        "        counts = np.flatnonzero(codes <= size)\n",
-        "rows that are no evidence are counted",
+        "        if weights is not None:\n            counts = np.flatnonzero(codes < size)\n",
+        "        if weights is not None:\n            counts = np.flatnonzero(codes <= size)\n",
+        "rows that are no evidence weigh something",
+        "queries/test_histogram_sums.py",
+    ),
+    _histograms(
+        "        if not len(lengths) * (size + 1) < 2**63:\n            counts = np.flatnonzero(codes < size)\n",
+        "        if not len(lengths) * (size + 1) < 2**63:\n            counts = np.flatnonzero(codes <= size)\n",
+        "rows that are no evidence are counted where cells leave 64 bits",
         "queries/test_histograms.py",
+    ),
+    _histograms(
+        "        kept = occupied < size\n",
+        "        kept = occupied <= size\n",
+        "rows that are no evidence are counted",
+        "queries/test_histogram_sums.py queries/test_histograms.py",
     ),
     _histograms(
         "        order = np.lexsort((codes, groups))\n",
