@@ -182,7 +182,7 @@ MUTANTS = [
         "    while not holds(low):\n        low, reach = low - reach, 2 * reach\n",
         "",
         "a secant's guess is taken for a rate also where it costs too much",
-        "accounting/test_claims.py::test_a_rate_and_back_is_never_over_budget",
+        "accounting/test_claims.py::test_no_claim_is_charged_less_than_its_rate_spends",
     ),
     # --- Budgets
     _budgets(
