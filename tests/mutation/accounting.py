@@ -5,6 +5,8 @@ from tests.mutation.mutant import of
 _claims = of("_accounting/claims.py", "accounting/test_claims.py")
 _costs = of("_accounting/costs.py", "accounting/test_claims.py")
 _budgets = of("_accounting/budgets.py", "accounting/test_budgets.py")
+_conversions = of("_accounting/conversions.py", "accounting/test_deltas.py")
+_kept = of("_accounting/kept.py", "frames/test_kept.py")
 _ledger = of("_accounting/ledger.py", "accounting/test_budgets.py")
 _locks = of("_accounting/locks.py", "accounting/test_budgets.py")
 
@@ -359,6 +361,99 @@ MUTANTS = [
         '            if connection.in_transaction:\n                connection.execute("COMMIT")\n',
         "an error in the middle leaves half a charge",
         "accounting/test_budgets.py::test_an_error_in_the_middle_of_a_charge_leaves_nothing",
+    ),
+    # --- Budgets with a delta
+    _budgets(
+        "            if requested > remaining or requested_delta > remaining_delta:\n",
+        "            if requested > remaining:\n",
+        "a delta is charged and never refused",
+        "accounting/test_deltas.py::test_a_delta_too_much_is_refused_with_both_numbers",
+    ),
+    _budgets(
+        "            if requested > remaining or requested_delta > remaining_delta:\n",
+        "            if requested > remaining or requested_delta > (self.delta or 0):\n",
+        "every release is compared with the whole delta",
+        "accounting/test_deltas.py::test_a_delta_too_much_is_refused_with_both_numbers",
+    ),
+    _budgets(
+        "            if requested > remaining or requested_delta > remaining_delta:\n",
+        "            if requested > remaining or float(requested_delta) > float(remaining_delta):\n",
+        "a hair of delta too much is spent",
+        "accounting/test_deltas.py::test_a_hair_of_delta_too_much_is_refused",
+    ),
+    _budgets(
+        "                spent, spent_delta = spent + cost, spent_delta + delta\n",
+        "                spent, spent_delta = spent + cost, max(spent_delta, delta)\n",
+        "deltas do not add up",
+        "accounting/test_deltas.py::test_losses_and_deltas_add_up_exactly",
+    ),
+    _budgets(
+        "        for now, before in ((spent, self._seen), (spent_delta, self._seen_delta)):\n",
+        "        for now, before in ((spent, self._seen),):\n",
+        "an older ledger put back spends its delta twice",
+        "accounting/test_deltas.py::test_an_older_copy_of_deltas_is_seen",
+    ),
+    _budgets(
+        "        if (head.unit, total, delta) != (self.unit, self.total, self.delta):\n",
+        "        if (head.unit, total) != (self.unit, self.total):\n",
+        "a ledger is opened with a larger delta",
+        "accounting/test_deltas.py::test_a_ledger_keeps_its_delta",
+    ),
+    _ledger(
+        "spent_delta=charge.running_delta, last_digest=digest\n",
+        "last_digest=digest\n",
+        "what is spent of delta is not kept",
+        "accounting/test_deltas.py::test_losses_and_deltas_add_up_exactly",
+    ),
+    _claims(
+        "        if self.contributions.per_group != 1 or self.draws != 1:\n",
+        "        if False:\n",
+        "a person counts several times in a key, and the noise is that for once",
+        "accounting/test_claims.py::test_keys_spend_a_delta_and_only_they",
+    ),
+    _claims(
+        "            growth = ball(people * x).expm1() / ball(x).expm1()\n",
+        "            growth = ball(people)\n",
+        "the delta of several people is that of one, so many times",
+        "accounting/test_deltas.py::test_the_delta_of_several_people",
+    ),
+    _claims(
+        '        return "discrete_laplace" if self.lead else self.mechanism\n',
+        "        return self.mechanism\n",
+        "under rho a lead is charged as the choice alone",
+        "accounting/test_claims.py::test_a_lead_changes_nothing_in_epsilon_and_costs_what_is_pure_in_rho",
+    ),
+    # --- What a budget means in (epsilon, delta)
+    _conversions(
+        "    return None if spent >= 1 or delta < spent else (delta - spent) / (1 - spent)\n",
+        "    return None if spent >= 1 or delta < spent else delta\n",
+        "what keys spend of delta is spent once more",
+        "accounting/test_deltas.py::test_what_is_spent_of_delta_counts",
+    ),
+    _conversions(
+        "        share = 1 - ball(delta) * (1 + least)  # exp(t − ε)\n",
+        "        share = 1 - ball(delta) * (1 + least) ** 2  # exp(t − ε)\n",
+        "an epsilon at a delta is below what randomized response has",
+        "accounting/test_deltas.py analysis/test_profile.py",
+    ),
+    _conversions(
+        "        return max(0.0, float_above(ball((1 + a) * rho) + log / ball(a)))\n",
+        "        return max(0.0, float(((1 + a) * rho)) + float(log / ball(a)) * 0.999)\n",
+        "an epsilon of zCDP is rounded down",
+        "accounting/test_deltas.py analysis/test_profile.py",
+    ),
+    # --- Answers that are kept
+    _kept(
+        "    if not isinstance(answer, bytes) or hashlib.sha256(answer).hexdigest() != answer_digest:\n",
+        "    if False:\n",
+        "a kept answer that was changed is returned",
+        "frames/test_kept.py::test_an_answer_that_was_changed_is_damage",
+    ),
+    _kept(
+        "ORDER BY id DESC LIMIT 1",
+        "ORDER BY id LIMIT 1",
+        "an answer that was drawn anew is not the one that is kept",
+        "frames/test_kept.py::test_fresh_draws_and_pays_anew_and_the_newest_is_kept",
     ),
     # --- The lock beside it
     _locks(

@@ -1,4 +1,4 @@
-"""Mutants of the bounds on a person's rows, the engine, private frames and their release."""
+"""Mutants of the bounds on a person's rows, the engine, private frames, their release, and answers that are kept."""
 
 from tests.mutation.mutant import of
 
@@ -6,6 +6,8 @@ _protection = of("_frames/protection.py", "frames/test_protection.py")
 _bounding = of("_engines/bounding.py", "engines/test_bounding.py")
 _polars = of("_engines/polars_engine.py", "engines/test_polars_engine.py")
 _rows = of("_engines/polars_rows.py", "engines/test_polars_engine.py")
+_people = of("_engines/polars_people.py", "engines/test_conformance.py -k TestPolarsInMemory")
+_questions = of("_frames/questions.py", "frames/test_kept.py")
 _contract = of("_engines/contract.py", "engines/test_conformance.py -k TestPolarsInMemory")
 _release = of("_frames/release.py", "frames/test_frame.py")
 _query = of("_frames/query.py", "frames/test_frame.py")
@@ -333,5 +335,127 @@ MUTANTS = [
         "",
         "nothing",
         equivalent="each column is refused a null once more, in _values",
+    ),
+    # --- Keys that nobody listed, and quantiles over people
+    _people(
+        "        keys = keys.filter(pl.Series(random_few(lengths, most, system_words())))\n",
+        "        keys = keys.filter(pl.Series(random_few(lengths, most + 1, system_words())))\n",
+        "a person counts for one more key than the bound",
+        "engines/test_conformance.py::TestPolarsInMemory::test_a_persons_keys_are_a_random_subset",
+    ),
+    _people(
+        "    if lengths.max(initial=0) > most:\n",
+        "    if lengths.min(initial=most) > most:\n",
+        "a person's keys are bounded where all have too many",
+        "engines/test_conformance.py::TestPolarsInMemory::test_a_persons_keys_are_a_random_subset",
+    ),
+    _people(
+        "agg(pl.col(names).unique())",
+        "agg(pl.col(names))",
+        "a person counts for a key as often as they have it",
+        "engines/test_conformance.py::TestPolarsInMemory::test_keys_are_found_as_by_the_reference",
+    ),
+    _people(
+        '        return rows.group_by("person").agg(pl.col(names).unique())\n    return rows.group_by("person", *names).agg().group_by("person").agg(names)\n',
+        '        return rows.group_by("person").agg(pl.col(names).unique())\n    return rows.group_by("person").agg(names)\n',
+        "a person counts for a key of several columns as often as they have it",
+        "engines/test_conformance.py::TestPolarsInMemory",
+    ),
+    _people(
+        "_keys_of_people(own, names).filter(somebody)]",
+        "_keys_of_people(own, names)]",
+        "rows of nobody count as one person's in keys",
+        "engines/test_conformance.py::TestPolarsInMemory::test_people_of_every_type_are_told_apart_by_key",
+    ),
+    _people(
+        "    rows = rows.filter(is_a_person(unit, rows.collect_schema()[unit]))\n",
+        "",
+        "rows of nobody count as one person's in quantiles over people",
+        "engines/test_conformance.py::TestPolarsInMemory::test_people_of_every_type_are_one_row_each",
+    ),
+    _people(
+        '        people = coded.group_by("person", "group").agg()\n',
+        "        people = coded\n",
+        "rows count in a quantile of groups",
+        "engines/test_conformance.py::TestPolarsInMemory::test_rows_and_groups_of_people_are_counted_as_by_the_reference",
+    ),
+    of("_frames/people.py", "frames/test_keys.py")(
+        "query.under(ONE_RELEASE, recipe.protection.neighboring_relation)",
+        'query.under(ONE_RELEASE, "add_or_remove_one")',
+        "in a quantile over people a replaced person is charged as one who goes",
+        "privacy/test_keys.py::test_a_quantile_over_people_costs_what_one_value_costs frames/test_keys.py",
+    ),
+    of("_frames/keys.py", "frames/test_keys.py")(
+        "        work = KeyWork(self.protection.privacy_unit, types, question.keys_per_person, question, rows)\n",
+        "        work = KeyWork(self.protection.privacy_unit, types, question.keys_per_person + 1, question, rows)\n",
+        "a person counts for one more key than is charged",
+        "privacy/test_keys.py::test_releases_follow_the_law",
+    ),
+    of("_frames/unlisted.py", "frames/test_keys.py")(
+        "            protection.keys_per_person,\n",
+        "            1,\n",
+        "a person counts for one key, whatever bound is given",
+        "frames/test_keys.py::test_the_bound_is_the_smaller_one_of_groups_and_rows",
+    ),
+    _query(
+        "        return ask.query.under(bounds, protection.neighboring_relation, groups)\n",
+        "        return ask.query.under(bounds, protection.neighboring_relation, 1)\n",
+        "every release is charged as one of one group",
+        "privacy/test_brute_force.py privacy/test_private_frames.py frames/test_protection.py",
+    ),
+    # --- Answers that are kept
+    _release(
+        "        kept = None if fresh else _kept(question, engine, budget)\n",
+        "        kept = _kept(question, engine, budget)\n",
+        "a fresh answer is the old one",
+        "frames/test_kept.py::test_fresh_draws_and_pays_anew_and_the_newest_is_kept",
+    ),
+    _release(
+        "    _charge(query, budget)\n    try:\n",
+        "    if question is None:\n        _charge(query, budget)\n    try:\n",
+        "what is asked of a data set with a name is free",
+        "frames/test_kept.py::test_the_same_question_is_answered_once_more_for_nothing",
+    ),
+    _release(
+        "    if question is not None and budget is not None:\n        _keep(question, released, engine, budget)\n",
+        "    if question is not None and budget is not None and not fresh:\n        _keep(question, released, engine, budget)\n",
+        "a fresh answer is not kept",
+        "frames/test_kept.py::test_fresh_draws_and_pays_anew_and_the_newest_is_kept",
+    ),
+    _questions(
+        '        "protection": _written(query.protection),\n',
+        "",
+        "an answer for other bounds is returned",
+        "frames/test_kept.py::test_no_two_questions_share_a_text",
+    ),
+    _questions(
+        '        "steps": _written(query._recipe.parts(given)),\n',
+        "",
+        "an answer about other rows is returned",
+        "frames/test_kept.py::test_no_two_questions_share_a_text",
+    ),
+    _questions(
+        '        "columns": _written(given.collect_schema()),\n',
+        "",
+        "an answer about columns of other types is returned",
+        "frames/test_kept.py::test_no_two_questions_share_a_text",
+    ),
+    _questions(
+        '        "dataset": dataset,\n',
+        "",
+        "an answer about another data set is returned",
+        "frames/test_kept.py::test_no_two_questions_share_a_text",
+    ),
+    _questions(
+        "    if isinstance(value, (int, Fraction)):\n        return [kind, str(value)]\n",
+        "    if isinstance(value, (int, Fraction)):\n        return [kind, str(float(value))]\n",
+        "an answer to nearly the same loss is returned",
+        "frames/test_kept.py::test_no_two_values_are_written_alike",
+    ),
+    _questions(
+        "    return {\n        name\n",
+        "    return set() and {\n        name\n",
+        "a question that hides something gets the answer of another",
+        "frames/test_kept.py::test_a_question_that_hides_something_is_refused_before_it_is_charged",
     ),
 ]
