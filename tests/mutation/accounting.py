@@ -390,8 +390,8 @@ MUTANTS = [
     _budgets(
         "        for now, before in ((spent, self._seen), (spent_delta, self._seen_delta)):\n",
         "        for now, before in ((spent, self._seen),):\n",
-        "an older ledger put back spends its delta twice",
-        "accounting/test_deltas.py::test_an_older_copy_of_deltas_is_seen",
+        "an older ledger that was charged elsewhere is put back, and its delta is spent twice",
+        "accounting/test_deltas.py::test_an_older_copy_that_was_charged_elsewhere_is_seen_by_its_delta",
     ),
     _budgets(
         "        if (head.unit, total, delta) != (self.unit, self.total, self.delta):\n",
