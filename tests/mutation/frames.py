@@ -401,7 +401,7 @@ MUTANTS = [
         "        return ask.query.under(bounds, protection.neighboring_relation, groups)\n",
         "        return ask.query.under(bounds, protection.neighboring_relation, 1)\n",
         "every release is charged as one of one group",
-        "privacy/test_brute_force.py privacy/test_private_frames.py frames/test_protection.py",
+        "privacy/test_brute_force.py::test_a_row_that_leaves_one_group_and_enters_another_may_lose_all_of_epsilon",
     ),
     # --- Answers that are kept
     _release(
@@ -425,8 +425,8 @@ MUTANTS = [
     _questions(
         '        "protection": _written(query.protection),\n',
         "",
-        "an answer for other bounds is returned",
-        "frames/test_kept.py::test_no_two_questions_share_a_text",
+        "nothing",
+        equivalent="the work says it too: whose rows they are, what is kept of a person, and all claims",
     ),
     _questions(
         '        "steps": _written(query._recipe.parts(given)),\n',

@@ -388,20 +388,20 @@ MUTANTS = [
         "        leading = words(-(-count * _GUIDE_BITS // 64)).view(np.uint16)[:count]\n",
         "        leading = np.resize(words(-(-count * _GUIDE_BITS // 64)).view(np.uint16)[: -(-count // 2)], count)\n",
         "two draws have the same noise",
-        "mechanisms/test_noise.py::test_pairs_of_draws_differ statistical/test_noise_draws.py",
+        "mechanisms/test_noise.py::test_no_two_draws_of_a_call_have_the_same_noise",
     ),
     _inversion(
         "        return sum(weights, integral.union(integral + after))\n",
         "        return sum(weights, integral)\n",
         "the tail of a wide Gaussian is taken for less than it is, and a key is shown too soon",
-        "mechanisms/test_key_selection.py mechanisms/test_inversion.py",
+        "mechanisms/test_inversion.py::test_a_tail_by_few_terms_lies_between_its_bounds",
     ),
     # --- Leads
     _leading(
         "_SLACK = 2.0**-40\n",
         "_SLACK = 2.0**-70\n",
         "floats decide leads that they can't",
-        "mechanisms/test_leading.py::test_floats_and_the_exact_path_agree_on_the_same_words",
+        "mechanisms/test_leading.py::test_floats_bound_the_logarithms_of_arrival_times",
     ),
     _leading(
         "        leads = _whole_units(between, float_of(self.rate * self.unit))\n",
@@ -413,7 +413,7 @@ MUTANTS = [
         "        certain = times.high[heads] < next_low\n",
         "        certain = times.low[heads] < next_low\n",
         "floats decide who arrives first, however near the next one is",
-        "mechanisms/test_leading.py::test_floats_and_the_exact_path_agree_on_the_same_words",
+        "mechanisms/test_leading.py::test_near_ties_and_leads_near_whole_units_are_decided_exactly",
     ),
     _leading(
         "np.log1p(-(other + i)) / (m - 1) for i",
@@ -505,7 +505,7 @@ MUTANTS = [
         "                if tail <= share:\n                    return True\n",
         "                if tail.lower() <= share:\n                    return True\n",
         "a threshold is taken before it is proved",
-        "mechanisms/test_key_selection.py",
+        "mechanisms/test_key_selection.py::test_a_threshold_is_proved_by_however_few_terms",
     ),
     _asked_keys(
         '        changed = keys_per_person if relation == "add_or_remove_one" else 2 * keys_per_person\n',

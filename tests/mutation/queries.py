@@ -350,13 +350,19 @@ MUTANTS = [
         "        numbers, bound = noisy(counts, self.claim), noise_bound(self.claim, BETA)\n",
         "        numbers, bound = np.where(counts > 0, noisy(counts, self.claim), 0), noise_bound(self.claim, BETA)\n",
         "values that nobody has get no noise",
-        "statistical/test_number_draws.py",
+        "statistical/test_number_draws.py::test_where_nobody_is_there_is_as_much_noise",
     ),
     _measures(
         "        numbers, bound = noisy(totals[0], self.claim), noise_bound(self.claim, BETA)\n",
         "        numbers, bound = np.where(totals[0] > 0, noisy(totals[0], self.claim), 0), noise_bound(self.claim, BETA)\n",
         "groups without rows get no noise",
-        "statistical/test_number_draws.py",
+        "statistical/test_number_draws.py::test_where_nobody_is_there_is_as_much_noise",
+    ),
+    _sums(
+        "        distance, count = (noisy(total, claim) for total, claim in zip(totals, claims, strict=True))\n",
+        "        distance, count = (noisy(total, claim) * (total != 0) for total, claim in zip(totals, claims, strict=True))\n",
+        "means of nobody get no noise",
+        "statistical/test_number_draws.py::test_where_nobody_is_there_is_as_much_noise",
     ),
     # --- Lists of quantiles
     _lists(
@@ -393,7 +399,7 @@ MUTANTS = [
         '        return int(QuantileScore(self.alpha).range("add_or_remove_one"))\n',
         "        return self.alpha.denominator\n",
         "R of a draw of a list is that of a median",
-        "privacy/test_quantile_lists.py::test_no_pair_of_neighbors_loses_more_than_epsilon",
+        "queries/test_quantile_lists.py::test_each_level_costs_a_row_what_one_quantile_at_its_share_does",
     ),
     _cells(
         "        return self.at(positions(begins, sizes), sizes), self.at(positions(begins + sizes, rest), rest)\n",
@@ -475,10 +481,10 @@ MUTANTS = [
         "statistical/test_top_k_draws.py::test_races_that_floats_leave_open_have_the_same_law",
     ),
     _joint(
-        "_SLACK = 2.0**-46\n",
-        "_SLACK = 2.0**-80\n",
+        "    slack = (exponents + (most + 64)) * _SLACK + off\n",
+        "    slack = 0.0\n",
         "floats decide joint draws that they can't",
-        "queries/test_joint.py",
+        "queries/test_joint.py::test_near_ties_are_decided_exactly",
     ),
     _joint(
         "        return math.prod(width if rank == own else width - rank for",
@@ -509,14 +515,14 @@ MUTANTS = [
         '            units = units_of(Fraction(0), self.most, self.step, column, "max_weight")\n',
         '            units = units_of(-self.most, self.most, self.step, column, "max_weight")\n',
         "weights may be negative, and move two candidates apart",
-        "queries/test_weights.py::test_what_a_row_weighs",
+        "queries/test_weights.py::test_negative_weights_are_none",
     ),
     # --- R in one group, and leads
     _scores(
         "        return Fraction(2 * self.alpha.denominator if groups == 1 else 2 * one)\n",
         "        return Fraction(2 * self.alpha.denominator)\n",
         "a replacement that leaves one group and enters another is charged as one within a group",
-        "privacy/test_brute_force.py::test_no_person_loses_more_than_epsilon_over_all_groups",
+        "privacy/test_brute_force.py::test_a_row_that_leaves_one_group_and_enters_another_may_lose_all_of_epsilon",
     ),
     of("_queries/query.py", "expressions/test_leads.py")(
         '    if claim.loss.unit != "epsilon":\n',
@@ -534,6 +540,6 @@ MUTANTS = [
         "    return np.where(first < 0, runs.nth_unoccupied(offset), first + offset), leaders.leads\n",
         "    return np.where(first < 0, runs.nth_unoccupied(offset * 0), first + offset), leaders.leads\n",
         "with a lead, of the candidates that nobody has the first one is always drawn",
-        "statistical/test_lead_draws.py",
+        "statistical/test_lead_draws.py::test_with_a_lead_candidates_that_nobody_has_are_as_good_as_each_other",
     ),
 ]
