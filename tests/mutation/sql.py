@@ -43,7 +43,7 @@ MUTANTS = [
         '    rows = first(rows, ["person", "group"], says, kept.rows_per_group, 1)\n',
         "",
         "max_rows_per_group is not enforced",
-        _BOUNDS,
+        f"{_BOUNDS} -k 'duckdb and median-kept3'",
     ),
     _counting(
         '    return first(rows, ["person"], says, kept.rows, 2)\n',
@@ -85,7 +85,8 @@ MUTANTS = [
         "        return ibis.ifelse(unit == zero, zero, unit)\n",
         "        return unit\n",
         "-0.0 and 0.0 are two people",
-        "sql/test_conformance.py sql/test_people.py sql/test_seams.py",
+        equivalent="both engines take them for equal where people are grouped, joined or ranked; in Postgres, where "
+        "hashes are of texts, only the order of one person's rows is another, as random as before",
     ),
     _counting(
         '    return cast(ibis.greatest(ends[0], ibis.least(weight.sum(), ends[1])), "int64")\n',
