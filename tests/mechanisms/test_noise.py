@@ -513,7 +513,7 @@ def test_pairs_of_draws_differ():
 @pytest.mark.parametrize("count", [400, 20_000])
 @pytest.mark.parametrize("draw", [noise.laplace_noise, lambda count, scale: noise.gaussian_noise(count, scale**2)])
 def test_no_two_draws_of_a_call_have_the_same_noise(draw, count):
-    """Two that had would be equal in every call; others are so in all of them with a probability below 1e-19."""
+    """Two that had would be equal in every call; others are so in all of them with a probability below 1e-60."""
     calls = np.stack([draw(count, Fraction(2)) for _ in range(80)])
 
     def are_different(calls):
