@@ -165,6 +165,18 @@ def test_an_older_copy_of_deltas_is_seen(tmp_path):
         pay(budget, keys(0.1, MICRO))
 
 
+def test_an_older_copy_that_was_charged_elsewhere_is_seen_by_its_delta(tmp_path):
+    """Its loss is larger than that of the ledger whose place it takes."""
+    path, elsewhere = tmp_path / "ledger.db", tmp_path / "elsewhere.db"
+    budget = Budget(epsilon=1, delta=MICRO, path=path)
+    elsewhere.write_bytes(path.read_bytes())
+    pay(Budget(epsilon=1, delta=MICRO, path=elsewhere), pure(0.2))
+    pay(budget, keys(0.1, MICRO))
+    path.write_bytes(elsewhere.read_bytes())
+    with pytest.raises(ValueError, match=r"is damaged: it has 0 spent, and had 0.000001 before"):
+        pay(budget, keys(0.1, MICRO))
+
+
 # A ledger of 2026, of epsilon=2 for "visits", with two charges: made by the sources before there was a delta.
 OLD = """
 c-rmRL2uJA6aZkSLz_S<1)*u0dWo2jHZj)3j+6Mdja6u3piz2YaHyQv?kuHFm84@F3lcw)6TbxEwkhfmf(y63PqC9&cHVPtFM0ds

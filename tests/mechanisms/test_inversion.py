@@ -122,6 +122,21 @@ def test_reach_is_beyond_64_bits():
         assert float(law.tails(law.reach, law.reach, 64)[0]) < 2.0**-64
 
 
+@pytest.mark.parametrize("most_terms", [1, 2, 30])
+@pytest.mark.parametrize("variance", [Fraction(4), Fraction(10_001, 7), Fraction(10**5)])
+def test_a_tail_by_few_terms_lies_between_its_bounds(variance, most_terms):
+    """The terms that are left out lie between two integrals: the ball must hold the sum of all of them."""
+    law = DiscreteGaussian(variance)
+    with ctx.workprec(400):
+        weights = [weight(law, n) for n in range(6 * law.reach)]
+        total = weights[0] + 2 * sum(weights[1:], arb(0))
+        for first in (1, 2, 5, law.reach // 3):
+            true = sum(weights[first:], arb(0)) / total
+            (found,) = law.tails(first, first, 256, most_terms)
+            assert found.lower() <= true <= found.upper()
+            assert 0 < found.rad() < true  # the ends are no far ones, and neither of them is the sum
+
+
 def test_noise_takes_the_table(monkeypatch):
     asked = []
     monkeypatch.setattr(noise, "table_for", lambda law, scale, count: asked.append((law, scale, count)))

@@ -201,6 +201,20 @@ def test_thresholds_of_extreme_noise(variance):
     assert found == pytest.approx(expected, rel=1e-7, abs=2)
 
 
+@pytest.mark.parametrize("terms", [1, 3, 20])
+@pytest.mark.parametrize("variance", [Fraction(4), Fraction(90), Fraction(1000)])
+def test_a_threshold_is_proved_by_however_few_terms(variance, terms, monkeypatch):
+    """At a delta a hair below the tail from n on, a lone key that reaches n must not be shown: the bounds hold both."""
+    monkeypatch.setattr(key_selection, "_MOST_TERMS", terms)
+    with precision(300):
+        one_side = weights(variance, math.ceil(40 * math.sqrt(variance)) + 50)
+        total = one_side[0] + 2 * sum(one_side[1:], arb(0))
+        for reached in (1, 2, 3, 5, 8, 13):
+            tail = lower(sum(one_side[reached:], arb(0)) / total)
+            found = threshold_for.__wrapped__(variance, tail * (1 - Fraction(1, 2**60)), 1)
+            assert reached + 2 <= found <= 2 * reached + 2 + math.sqrt(variance)
+
+
 def test_a_threshold_is_refused_where_floats_could_not_hold_its_noise():
     for variance, delta in ((Fraction(2**100), Fraction(1, 10)), (Fraction(1), Fraction(1, 2**1000))):
         with pytest.raises(ValueError, match="the noise of a key must have"):

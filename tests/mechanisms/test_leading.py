@@ -11,6 +11,7 @@ from dp_polars._mechanisms.leading import LARGEST_LEAD, race_with_lead
 from dp_polars._mechanisms.racing import Blocks
 from dp_polars._numeric.words import system_words
 from tests import reference
+from tests.mechanisms.test_exact_race import tie
 from tests.registry import MECHANISMS
 
 ONES = 2**64 - 1
@@ -144,6 +145,60 @@ def test_floats_and_the_exact_path_agree_on_the_same_words(case, mechanism, monk
     assert (exactly.blocks == by_floats.blocks).all()
     assert (exactly.leads == by_floats.leads).all()
     assert len(set(exactly.leads.tolist())) > 1
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("lead", [0, 1, 7])
+def test_near_ties_and_leads_near_whole_units_are_decided_exactly(lead, mechanism, monkeypatch):
+    """The second of two arrives so nearly a whole number of units after the first that floats must leave it open."""
+    rng, rate, unit, gaps = np.random.default_rng(11), Fraction(1, 3), Fraction(1, 2), [0, 5]
+    drawn = []
+    for v in rng.integers(2**48, 2**51, 200).tolist():
+        first, second = tie(Fraction(v, 2**52), [0, gaps[1] - lead * unit], [1, 1], rate, mechanism, 64)
+        # Off by a few of the last bits that floats know, or by fewer; but 64 bits tell.
+        drawn += [first, second + 2 ** int(rng.integers(4, 12)) * int(rng.choice([-1, 1]))]
+
+    def words():
+        left = [np.array(drawn, np.uint64)]
+        return lambda count: left.pop() if count == len(drawn) else np.zeros(count, np.uint64)
+
+    def found(slack):
+        monkeypatch.setattr(leading, "_SLACK", slack)
+        race = race_with_lead(blocks_of(np.tile(gaps, 200), np.arange(200) * 2), rate, unit, mechanism, words())
+        return [*race.blocks.tolist(), *race.leads.tolist()]
+
+    exactly = found(1e6)  # so that floats can decide nothing
+    assert found(2.0**-40) == exactly
+    # The control: what floats alone say.
+    v = np.array(drawn).reshape(200, 2) * 2.0**-64
+    times = np.log(v if mechanism == "permute_and_flip" else -np.log1p(-v)) + np.array(gaps) * float(rate)
+    leads = np.floor(abs(times[:, 0] - times[:, 1]) / float(rate * unit))
+    assert [*(times.argmin(axis=1) + np.arange(200) * 2).tolist(), *leads.tolist()] != exactly
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("m", [None, 1, 7, 10**9, 2**60])
+def test_floats_bound_the_logarithms_of_arrival_times(m, mechanism, monkeypatch):
+    """At both ends of what the bits drawn leave open, against 400 bits; exponents are exact here."""
+    rng, number = np.random.default_rng(5), 500
+    leading_part = np.concatenate([rng.integers(1, 2**53 - 1, number), 2 ** rng.integers(1, 53, number)])
+    words, exponents = (leading_part << 11).astype(np.uint64), np.repeat([0.0, 0.5], number)
+    counts = None if m is None else np.full(2 * number, m)
+    times = leading._log_times(words, exponents, counts, mechanism)
+    monkeypatch.setattr(leading, "_SLACK", 0.0)
+    monkeypatch.setattr(leading, "_RELATIVE_SLACK", 0.0)
+    sharp = leading._log_times(words, exponents, counts, mechanism)
+    outside = 0
+    with ctx.workprec(400):
+        for i, v in enumerate(leading_part.tolist()):
+            low, high = (
+                reference.arrival(Fraction(v + end, 2**53), 0, m or 1, rate=1, mechanism=mechanism).log()
+                + arb(exponents[i])
+                for end in (0, 1)
+            )
+            assert arb(times.low[i]) < low < high < arb(times.high[i])
+            outside += not (arb(sharp.low[i]) <= low < high <= arb(sharp.high[i]))
+    assert outside > 0  # the control: without slack the bounds do not hold
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

@@ -507,3 +507,18 @@ def test_pairs_of_draws_differ():
     for call in CALLS.values():
         draws = [tuple(call(values, Fraction(1, 100))) for _ in range(4)]
         assert all(a != b for a, b in pairwise(draws))
+
+
+# As many draws of a small scale as take a table, and as don't.
+@pytest.mark.parametrize("count", [400, 20_000])
+@pytest.mark.parametrize("draw", [noise.laplace_noise, lambda count, scale: noise.gaussian_noise(count, scale**2)])
+def test_no_two_draws_of_a_call_have_the_same_noise(draw, count):
+    """Two that had would be equal in every call; others are so in all of them with a probability below 1e-60."""
+    calls = np.stack([draw(count, Fraction(2)) for _ in range(80)])
+
+    def are_different(calls):
+        return len(np.unique(calls, axis=1).T) == calls.shape[1]
+
+    assert are_different(calls)
+    calls[:, count // 2] = calls[:, 0]
+    assert not are_different(calls)

@@ -21,11 +21,12 @@ import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 from queue import Queue
 from typing import TYPE_CHECKING
 
-from tests.mutation import accounting, frames, mechanisms, queries, rowwise
+from tests.mutation import accounting, frames, mechanisms, queries, rowwise, sql
 from tests.places import ROOT
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ MUTANTS = [
     *queries.MUTANTS,
     *frames.MUTANTS,
     *rowwise.MUTANTS,
+    *sql.MUTANTS,
 ]
 # A test that hangs is a test that fails; pytest-timeout ends what Python can end, the rest is killed.
 TEST_SECONDS, RUN_SECONDS = 120, 1200
@@ -78,7 +80,11 @@ def misfit(mutant: Mutant) -> str:
 
 
 def run(mutants: Sequence[Mutant], jobs: int) -> list[str]:
-    """Return what became of each mutant: "killed", "alive", "equivalent" or "broken" (its tests fail without it)."""
+    """Return what became of each mutant.
+
+    "killed", "alive", "equivalent", "not run" (its tests need what is not installed) or "broken" (its tests fail
+    without it).
+    """
     sound: set[str] = set()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         trees: Queue[Path] = Queue()
@@ -102,6 +108,8 @@ def tried(tree: Path, mutant: Mutant, sound: set[str]) -> tuple[str, str]:
     """Return what becomes of a mutant, and the test that kills it; `sound` are tests that pass without a mutant."""
     if mutant.equivalent:
         return "equivalent", mutant.equivalent
+    if mutant.needs and find_spec(mutant.needs) is None:
+        return "not run", f"{mutant.needs} is not installed"
     path = tree / "dp_polars" / mutant.file
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
@@ -174,7 +182,7 @@ def failing(tree: Path, tests: Sequence[str]) -> str | None:
 
 def report(mutants: Sequence[Mutant], fates: Sequence[str]) -> int:
     """Print a table by file, and all that is not killed; return the exit code."""
-    kinds = ["killed", "alive", "equivalent", "broken"]
+    kinds = ["killed", "alive", "equivalent", "not run", "broken"]
     counts: dict[str, Counter[str]] = {}
     for mutant, fate in zip(mutants, fates, strict=True):
         counts.setdefault(mutant.file, Counter())[fate] += 1

@@ -3,65 +3,68 @@
 from tests.mutation.mutant import of
 
 _claims = of("_accounting/claims.py", "accounting/test_claims.py")
+_costs = of("_accounting/costs.py", "accounting/test_claims.py")
 _budgets = of("_accounting/budgets.py", "accounting/test_budgets.py")
+_conversions = of("_accounting/conversions.py", "accounting/test_deltas.py")
+_kept = of("_accounting/kept.py", "frames/test_kept.py")
 _ledger = of("_accounting/ledger.py", "accounting/test_budgets.py")
 _locks = of("_accounting/locks.py", "accounting/test_budgets.py")
 
 MUTANTS = [
     # --- Claims
-    _claims(
-        "        return x**2 * contributions.squares / 8\n",
-        "        return x**2 * contributions.total / 8\n",
-        "a full group costs the square of its rows",
+    _costs(
+        "        return contributions.full_groups * rho_of(x * contributions.per_group) + rho_of(x * contributions.rest)\n",
+        "        return contributions.total * rho_of(x)\n",
+        "under rho, the rows of a full group are charged as if each were in a group of its own",
         "accounting/test_claims.py::test_the_cost_in_rho_is_never_below_the_truth",
     ),
-    _claims(
-        "        return x**2 * contributions.squares / 8\n",
-        "        return x**2 * contributions.squares / 16\n",
+    _costs(
+        "        return min(round_up(upper(rho)), x**2 / 8)",
+        "        return min(round_up(upper(rho)), x**2 / 16)",
         "half the rho of bounded range",
         "accounting/test_claims.py::test_the_cost_in_rho_is_never_below_the_truth",
     ),
-    _claims(
-        "        return x**2 * contributions.squares / 2\n",
-        "        return x**2 * contributions.squares / 4\n",
+    _costs(
+        "    return x**2 * contributions.squares / 2\n",
+        "    return x**2 * contributions.squares / 4\n",
         "half the rho of noise",
         "privacy/test_numbers.py -k other_unit",
     ),
-    _claims(
-        "    full = laplace_rho(x * contributions.per_group)\n",
-        "    full = (x * contributions.per_group) ** 2 / 8\n",
+    _costs(
+        '        rho_of = laplace_rho if mechanism == "permute_and_flip" else bounded_range_rho\n',
+        "        rho_of = bounded_range_rho\n",
         "permute-and-flip is charged as bounded range (opendp #2911)",
         "accounting/test_claims.py::test_the_rate_of_zcdp_is_the_largest_that_the_loss_pays",
     ),
-    _claims(
-        "return contributions.full_groups * full + laplace_rho(x * contributions.rest)",
-        "return contributions.full_groups * full",
+    _costs(
+        "return contributions.full_groups * rho_of(x * contributions.per_group) + rho_of(x * contributions.rest)",
+        "return contributions.full_groups * rho_of(x * contributions.per_group)",
         "rows left over for one more group are free",
         "accounting/test_claims.py::test_the_rate_of_zcdp_is_the_largest_that_the_loss_pays",
     ),
-    _claims(
+    _costs(
         "        return x * contributions.total\n",
         "        return x * contributions.per_group\n",
         "losses of several groups do not add up",
         "accounting/test_claims.py::test_the_cost_in_epsilon_is_exact",
     ),
-    _claims(
-        "        return loss.value / contributions.total\n",
-        "        return loss.value / contributions.per_group\n",
+    _costs(
+        "        return loss / contributions.total\n",
+        "        return loss / contributions.per_group\n",
         "the rate is that of one group",
         "accounting/test_claims.py::test_the_rate_of_pure_dp_is_exact",
     ),
-    _claims(
-        '_sqrt_down((8 if mechanism == "exponential" else 2) * loss.value / contributions.squares)',
-        '_sqrt_down((8 if mechanism == "exponential" else 8) * loss.value / contributions.squares)',
+    _costs(
+        "    return _sqrt_down(2 * loss / contributions.squares)\n",
+        "    return _sqrt_down(8 * loss / contributions.squares)\n",
         "noise of half the deviation that rho pays for",
         "privacy/test_numbers.py::test_no_person_changes_a_number_by_more_than_the_loss_pays_for",
     ),
-    _claims(
-        '_sqrt_down((8 if mechanism == "exponential" else 2) * loss.value / contributions.squares)',
-        '_sqrt_down((8 if mechanism == "exponential" else 2) * loss.value / contributions.total)',
-        "under rho, groups of several rows are charged as single rows",
-        "accounting/test_claims.py::test_the_rate_of_zcdp_is_the_largest_that_the_loss_pays",
+    _costs(
+        "    return _sqrt_down(2 * loss / contributions.squares)\n",
+        "    return _sqrt_down(2 * loss / contributions.total)\n",
+        "under rho, noise for groups of several rows is that for single rows",
+        "privacy/test_numbers.py::test_no_person_changes_a_number_by_more_than_the_loss_pays_for",
     ),
     _claims(
         "    return exact if monotonic else 2 * exact\n",
@@ -75,21 +78,21 @@ MUTANTS = [
         "monotonic scores get half the rate that they may have",
         "mechanisms/test_selection.py::test_the_range_of_monotonic_scores_is_the_sensitivity",
     ),
-    _claims(
-        "    return math.ceil(x / step) * step\n",
-        "    return math.floor(x / step) * step\n",
+    _costs(
+        "    return math.ceil(x / _last_bit(x)) * _last_bit(x)\n",
+        "    return math.floor(x / _last_bit(x)) * _last_bit(x)\n",
         "irrational costs are rounded down",
-        "accounting/test_claims.py::test_the_rate_of_zcdp_is_the_largest_that_the_loss_pays",
+        "accounting/test_claims.py::test_the_cost_in_rho_is_never_below_the_truth",
     ),
-    _claims(
+    _costs(
         "    return Fraction(math.isqrt(math.floor(x * 4**shift)), 2**shift)",
         "    return Fraction(math.isqrt(math.floor(x * 4**shift)) + 1, 2**shift)",
         "irrational rates are rounded up",
-        "accounting/test_claims.py::test_the_rate_of_zcdp_is_the_largest_that_the_loss_pays",
+        "accounting/test_claims.py::test_irrational_roots_are_rounded_down",
     ),
-    _claims(
-        "    return low_steps * step\n",
-        "    return high_steps * step\n",
+    _costs(
+        "    return _largest(lambda steps: cost(steps) <= rho, guess) * step\n",
+        "    return (_largest(lambda steps: cost(steps) <= rho, guess) + 1) * step\n",
         "the rate that rho pays for is rounded up",
         "accounting/test_claims.py::test_the_rate_of_zcdp_is_the_largest_that_the_loss_pays",
     ),
@@ -112,8 +115,8 @@ MUTANTS = [
         "accounting/test_claims.py::test_full_groups_are_the_worst_case",
     ),
     _claims(
-        "        share = Loss(self.loss.value / self.draws, self.loss.unit)\n",
-        "        share = self.loss\n",
+        "        share = self.loss.value / self.draws\n",
+        "        share = self.loss.value\n",
         "every draw of a mean gets the whole loss",
         "privacy/test_numbers.py -k mean",
     ),
@@ -177,40 +180,40 @@ MUTANTS = [
         "a printed loss is below the true one",
         "accounting/test_claims.py::test_a_loss_is_exact",
     ),
-    _claims(
-        "    while not affordable(low_steps * step):  # only where the rounded-up cost of `low` itself is over by a hair\n        low_steps -= 1\n",
+    _costs(
+        "    while not holds(low):\n        low, reach = low - reach, 2 * reach\n",
         "",
-        "nothing",
-        equivalent="f(x) <= x²/2, so the lower end is always affordable",
+        "a secant's guess is taken for a rate also where it costs too much",
+        "accounting/test_claims.py::test_no_claim_is_charged_less_than_its_rate_spends",
     ),
     # --- Budgets
     _budgets(
-        "            if requested > self.total - spent:\n",
-        "            if requested > self.total:\n",
+        "            if requested > remaining or requested_delta > remaining_delta:\n",
+        "            if requested > self.total or requested_delta > remaining_delta:\n",
         "every release is compared with the whole budget",
         "accounting/test_budgets.py::test_ten_tenths_fit_one_and_an_eleventh_does_not",
     ),
     _budgets(
-        "            if requested > self.total - spent:\n",
-        "            if max(costs) > self.total - spent:\n",
+        "            if requested > remaining or requested_delta > remaining_delta:\n",
+        "            if max(cost for cost, _ in costs) > remaining or requested_delta > remaining_delta:\n",
         "outputs of one release are compared one by one",
         "accounting/test_budgets.py::test_a_charge_is_all_or_nothing",
     ),
     _budgets(
-        "            if requested > self.total - spent:\n",
-        "            if float(requested) > float(self.total - spent):\n",
+        "            if requested > remaining or requested_delta > remaining_delta:\n",
+        "            if float(requested) > float(remaining) or requested_delta > remaining_delta:\n",
         "a hair too much is spent",
         "accounting/test_budgets.py::test_numbers_stand_in_full_in_the_refusal",
     ),
     _budgets(
-        "                spent += cost\n",
-        "                spent = max(spent, cost)\n",
+        "                spent, spent_delta = spent + cost, spent_delta + delta\n",
+        "                spent, spent_delta = max(spent, cost), spent_delta + delta\n",
         "charges do not add up",
         "accounting/test_budgets.py::test_ten_tenths_fit_one_and_an_eleventh_does_not",
     ),
     _budgets(
-        "        costs = [claim.cost(self.unit) for _, claim in entries]\n",
-        "        costs = [claim.loss.value for _, claim in entries]\n",
+        "        costs = [(claim.cost(self.unit), claim.delta) for _, claim in entries]\n",
+        "        costs = [(claim.loss.value, claim.delta) for _, claim in entries]\n",
         "a loss in the other unit is charged as if in this one",
         "accounting/test_budgets.py::test_a_claim_is_charged_its_cost_in_the_unit_of_the_budget",
     ),
@@ -227,26 +230,26 @@ MUTANTS = [
         "accounting/test_budgets.py::test_the_first_charge_fixes_privacy_unit_and_relation",
     ),
     _budgets(
-        "            if claim.neighboring_relation not in (None, neighboring_relation):\n",
-        "            if False:\n",
+        "        if claim.neighboring_relation not in (None, relation):\n",
+        "        if False:\n",
         "a claim is charged for another relation",
         "accounting/test_budgets.py::test_a_claim_is_for_the_relation_charged",
     ),
     _budgets(
-        "        _stored(requested)  # a number too long to keep is too long for the messages below\n",
-        "",
+        "            stored(number)  # a number too long to keep is too long for the messages below\n",
+        "            pass\n",
         "a request too long to print fails in the refusal",
         "accounting/test_budgets.py::test_a_request_that_is_too_long_and_too_large_is_refused_in_words",
     ),
     _budgets(
-        "        if spent < self._seen:\n",
-        "        if False:\n",
+        "            if now < before:\n",
+        "            if False:\n",
         "an older ledger put back spends twice",
         "accounting/test_budgets.py::test_an_older_copy_is_seen_by_a_pickle_of_who_has_seen_the_newer",
     ),
     _budgets(
-        "        if (head.unit, total) != (self.unit, self.total):\n",
-        "        if head.unit != self.unit:\n",
+        "        if (head.unit, total, delta) != (self.unit, self.total, self.delta):\n",
+        "        if (head.unit, delta) != (self.unit, self.delta):\n",
         "a ledger is opened with a larger total",
         "accounting/test_budgets.py::test_another_total_unit_or_name_is_refused",
     ),
@@ -263,7 +266,7 @@ MUTANTS = [
         "accounting/test_budgets.py::test_a_budget_in_memory_has_no_copies",
     ),
     _budgets(
-        "        self._seen = max(self._seen, spent)\n",
+        "        self._seen, self._seen_delta = max(self._seen, spent), max(self._seen_delta, spent_delta)\n",
         "",
         "an older ledger put back after a charge of this process is taken",
         "accounting/test_budgets.py::test_an_older_copy_is_seen_by_a_pickle_of_who_has_seen_the_newer",
@@ -348,8 +351,8 @@ MUTANTS = [
         "accounting/test_budgets.py -k waited_for_before",
     ),
     _ledger(
-        "        head = head._replace(charges=number, spent=charge.running_total, last_digest=digest)\n",
-        "        head = head._replace(charges=number, last_digest=digest)\n",
+        "            charges=number, spent=charge.running_total, spent_delta=charge.running_delta, last_digest=digest\n",
+        "            charges=number, spent_delta=charge.running_delta, last_digest=digest\n",
         "what is spent is not kept",
         "accounting/test_budgets.py::test_ten_tenths_fit_one_and_an_eleventh_does_not",
     ),
@@ -358,6 +361,99 @@ MUTANTS = [
         '            if connection.in_transaction:\n                connection.execute("COMMIT")\n',
         "an error in the middle leaves half a charge",
         "accounting/test_budgets.py::test_an_error_in_the_middle_of_a_charge_leaves_nothing",
+    ),
+    # --- Budgets with a delta
+    _budgets(
+        "            if requested > remaining or requested_delta > remaining_delta:\n",
+        "            if requested > remaining:\n",
+        "a delta is charged and never refused",
+        "accounting/test_deltas.py::test_a_delta_too_much_is_refused_with_both_numbers",
+    ),
+    _budgets(
+        "            if requested > remaining or requested_delta > remaining_delta:\n",
+        "            if requested > remaining or requested_delta > (self.delta or 0):\n",
+        "every release is compared with the whole delta",
+        "accounting/test_deltas.py::test_a_delta_too_much_is_refused_with_both_numbers",
+    ),
+    _budgets(
+        "            if requested > remaining or requested_delta > remaining_delta:\n",
+        "            if requested > remaining or float(requested_delta) > float(remaining_delta):\n",
+        "a hair of delta too much is spent",
+        "accounting/test_deltas.py::test_a_hair_of_delta_too_much_is_refused",
+    ),
+    _budgets(
+        "                spent, spent_delta = spent + cost, spent_delta + delta\n",
+        "                spent, spent_delta = spent + cost, max(spent_delta, delta)\n",
+        "deltas do not add up",
+        "accounting/test_deltas.py::test_losses_and_deltas_add_up_exactly",
+    ),
+    _budgets(
+        "        for now, before in ((spent, self._seen), (spent_delta, self._seen_delta)):\n",
+        "        for now, before in ((spent, self._seen),):\n",
+        "an older ledger that was charged elsewhere is put back, and its delta is spent twice",
+        "accounting/test_deltas.py::test_an_older_copy_that_was_charged_elsewhere_is_seen_by_its_delta",
+    ),
+    _budgets(
+        "        if (head.unit, total, delta) != (self.unit, self.total, self.delta):\n",
+        "        if (head.unit, total) != (self.unit, self.total):\n",
+        "a ledger is opened with a larger delta",
+        "accounting/test_deltas.py::test_a_ledger_keeps_its_delta",
+    ),
+    _ledger(
+        "spent_delta=charge.running_delta, last_digest=digest\n",
+        "last_digest=digest\n",
+        "what is spent of delta is not kept",
+        "accounting/test_deltas.py::test_losses_and_deltas_add_up_exactly",
+    ),
+    _claims(
+        "        if self.contributions.per_group != 1 or self.draws != 1:\n",
+        "        if False:\n",
+        "a person counts several times in a key, and the noise is that for once",
+        "accounting/test_claims.py::test_keys_spend_a_delta_and_only_they",
+    ),
+    _claims(
+        "            growth = ball(people * x).expm1() / ball(x).expm1()\n",
+        "            growth = ball(people)\n",
+        "the delta of several people is that of one, so many times",
+        "accounting/test_deltas.py::test_the_delta_of_several_people",
+    ),
+    _claims(
+        '        return "discrete_laplace" if self.lead else self.mechanism\n',
+        "        return self.mechanism\n",
+        "under rho a lead is charged as the choice alone",
+        "accounting/test_claims.py::test_a_lead_changes_nothing_in_epsilon_and_costs_what_is_pure_in_rho",
+    ),
+    # --- What a budget means in (epsilon, delta)
+    _conversions(
+        "    return None if spent >= 1 or delta < spent else (delta - spent) / (1 - spent)\n",
+        "    return None if spent >= 1 or delta < spent else delta\n",
+        "what keys spend of delta is spent once more",
+        "accounting/test_deltas.py::test_what_is_spent_of_delta_counts",
+    ),
+    _conversions(
+        "        share = 1 - ball(delta) * (1 + least)  # exp(t − ε)\n",
+        "        share = 1 - ball(delta) * (1 + least) ** 2  # exp(t − ε)\n",
+        "an epsilon at a delta is below what randomized response has",
+        "accounting/test_deltas.py analysis/test_profile.py",
+    ),
+    _conversions(
+        "        return max(0.0, float_above(ball((1 + a) * rho) + log / ball(a)))\n",
+        "        return max(0.0, float(((1 + a) * rho)) + float(log / ball(a)) * 0.999)\n",
+        "an epsilon of zCDP is rounded down",
+        "accounting/test_deltas.py analysis/test_profile.py",
+    ),
+    # --- Answers that are kept
+    _kept(
+        "    if not isinstance(answer, bytes) or hashlib.sha256(answer).hexdigest() != answer_digest:\n",
+        "    if False:\n",
+        "a kept answer that was changed is returned",
+        "frames/test_kept.py::test_an_answer_that_was_changed_is_damage",
+    ),
+    _kept(
+        "ORDER BY id DESC LIMIT 1",
+        "ORDER BY id LIMIT 1",
+        "an answer that was drawn anew is not the one that is kept",
+        "frames/test_kept.py::test_fresh_draws_and_pays_anew_and_the_newest_is_kept",
     ),
     # --- The lock beside it
     _locks(

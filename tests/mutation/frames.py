@@ -1,13 +1,15 @@
-"""Mutants of the bounds on a person's rows, the engine, private frames and their release."""
+"""Mutants of the bounds on a person's rows, the engine, private frames, their release, and answers that are kept."""
 
 from tests.mutation.mutant import of
 
-_BOUNDS = (
-    "engines/test_bounds.py engines/test_conformance.py -k 'TestPolarsInMemory and (subset or claim) or contributions'"
-)
 _protection = of("_frames/protection.py", "frames/test_protection.py")
 _bounding = of("_engines/bounding.py", "engines/test_bounding.py")
 _polars = of("_engines/polars_engine.py", "engines/test_polars_engine.py")
+_rows = of("_engines/polars_rows.py", "engines/test_polars_engine.py")
+_arrays = of("_engines/polars_arrays.py", "engines/test_polars_engine.py")
+_scans = of("_rowwise/scans.py", "rowwise/test_scans.py")
+_people = of("_engines/polars_people.py", "engines/test_conformance.py -k TestPolarsInMemory")
+_questions = of("_frames/questions.py", "frames/test_kept.py")
 _contract = of("_engines/contract.py", "engines/test_conformance.py -k TestPolarsInMemory")
 _release = of("_frames/release.py", "frames/test_frame.py")
 _query = of("_frames/query.py", "frames/test_frame.py")
@@ -99,20 +101,20 @@ MUTANTS = [
         "engines/test_bounding.py::test_what_stays_follows_the_law_of_the_persons_own_rows",
     ),
     _bounding(
-        "        stays = _random_few(run_lengths(pairs[first] >> group_bits), kept.groups, words)\n",
-        "        stays = _random_few(run_lengths(pairs >> group_bits), kept.groups, words)[first]\n",
+        "        stays = random_few(run_lengths(pairs[first] >> group_bits), kept.groups, words)\n",
+        "        stays = random_few(run_lengths(pairs >> group_bits), kept.groups, words)[first]\n",
         "groups are chosen by their rows",
         "engines/test_bounding.py::test_what_stays_follows_the_law_of_the_persons_own_rows",
     ),
     _bounding(
-        "        only(_random_few(run_lengths(pairs >> group_bits), kept.rows, words))\n",
-        "        only(_random_few(run_lengths(pairs), kept.rows, words))\n",
+        "        only(random_few(run_lengths(pairs >> group_bits), kept.rows, words))\n",
+        "        only(random_few(run_lengths(pairs), kept.rows, words))\n",
         "the bound on all rows holds in each group only",
         "engines/test_bounding.py::test_what_stays_follows_the_law_of_the_persons_own_rows",
     ),
     _bounding(
-        "        only(_random_few(run_lengths(pairs), kept.rows_per_group, words))\n",
-        "        only(_random_few(run_lengths(pairs >> group_bits), kept.rows_per_group, words))\n",
+        "        only(random_few(run_lengths(pairs), kept.rows_per_group, words))\n",
+        "        only(random_few(run_lengths(pairs >> group_bits), kept.rows_per_group, words))\n",
         "the bound on the rows of a group holds for all together",
         "engines/test_bounding.py::test_what_stays_follows_the_law_of_the_persons_own_rows",
     ),
@@ -153,13 +155,13 @@ MUTANTS = [
         "rows of nobody count as one person's",
         "engines/test_polars_engine.py::test_rows_are_counted_exactly_where_nothing_is_bounded",
     ),
-    _polars(
+    _rows(
         "    return unit.is_not_null() & unit.is_not_nan() if dtype.is_float() else unit.is_not_null()\n",
         "    return unit.is_not_null()\n",
         "NaN is a person",
         "engines/test_polars_engine.py::test_units_of_all_types_are_bounded_and_never_merged",
     ),
-    _polars(
+    _rows(
         "        unit = unit.cast(pl.String)\n",
         "        pass\n",
         "a person of a Categorical is divided over parts",
@@ -171,23 +173,68 @@ MUTANTS = [
         "rows are counted for the wrong group",
         "engines/test_polars_engine.py::test_cells_of_more_than_32_bits_keep_their_groups",
     ),
-    _polars(
-        "optimizations=pl.QueryOptFlags(predicate_pushdown=False))",
-        "optimizations=pl.QueryOptFlags())",
+    _rows(
+        "NO_FILTER_IN_SCANS = pl.QueryOptFlags(predicate_pushdown=False)",
+        "NO_FILTER_IN_SCANS = pl.QueryOptFlags()",
         "a filter that is pushed into a scan makes one row decide whether others are read",
         "frames/test_frame.py::test_nobody_decides_which_rows_of_a_dataset_are_read",
     ),
-    _polars(
+    _rows(
         '    part = unit.hash(int.from_bytes(os.urandom(8), "little")) % partitions\n',
         "    part = pl.int_range(pl.len()) % partitions\n",
         "people are divided by the places of their rows",
         "engines/test_polars_engine.py::test_distinct_people_are_counted_exactly",
     ),
-    _polars(
-        '        counts = pl.col(f"code {own[0]}") == 0\n',
-        '        counts = pl.col(f"code {own[0]}") <= 1\n',
+    _arrays(
+        "        rows[self._groups], rows[:, self._size] = 0, 0\n",
+        "        rows[self._groups] = 0\n",
         "rows without a value are counted",
         "engines/test_polars_engine.py::test_rows_without_a_value_are_not_counted",
+    ),
+    _arrays(
+        "        rows[self._groups], rows[:, self._size] = 0, 0\n",
+        "        rows[:, self._size] = 0\n",
+        "rows of keys that are not listed have a histogram of their own",
+        "engines/test_polars_engine.py::test_keys_of_every_type_find_their_groups",
+    ),
+    _arrays(
+        "group.astype(np.int64) * (self._size + 1)",
+        "group.astype(np.int64) * self._size",
+        "rows are counted for another group",
+        "engines/test_polars_engine.py::test_keys_of_every_type_find_their_groups",
+    ),
+    _arrays(
+        "    table = np.full(math.prod(sizes), keys.height)\n",
+        "    table = np.zeros(math.prod(sizes), np.int64)\n",
+        "rows of keys that are not listed are counted for the first group",
+        "engines/test_polars_engine.py::test_keys_of_every_type_find_their_groups",
+    ),
+    _arrays(
+        "            self._rows += rows\n",
+        "            self._rows = rows\n",
+        "the last batch alone is counted",
+        "engines/test_polars_engine.py::test_rows_are_counted_exactly_where_nothing_is_bounded",
+    ),
+    _arrays(
+        "    filters_scans = not is_joined and may_filter_scans(rows)",
+        "    filters_scans = not is_joined",
+        "a filter that is pushed into a scan makes one row decide whether others are read",
+        "frames/test_frame.py::test_nobody_decides_which_rows_of_a_parquet_file_are_read",
+    ),
+    _scans(
+        'kinds == {"Column", "Literal"} and ',
+        "",
+        "a filter on a sum that overflows reaches the scan",
+    ),
+    _scans(
+        " and types[0] == types[1] and _has_order(types[0])",
+        "",
+        "a filter of floats reaches the scan, whose extremes leave NaN out",
+    ),
+    _scans(
+        "    if filtered and not (kind ==",
+        "    if filtered and False and not (kind ==",
+        "a filter of a column that a step made is moved through that step into the scan",
     ),
     _polars(
         '                counted = pl.concat([found[own[0]], counted]).group_by("cell").agg(pl.exclude("cell").sum())\n',
@@ -203,8 +250,8 @@ MUTANTS = [
     ),
     # --- The release
     _release(
-        "    _charge(query, budget)\n    try:\n        if work is not None:\n            released = engine.answer(work)\n",
-        "    try:\n        if work is not None:\n            released = engine.answer(work)\n        _charge(query, budget)\n",
+        "    _charge(query, budget)\n    try:\n        if work is not None:\n            released = work.run(engine)\n",
+        "    try:\n        if work is not None:\n            released = work.run(engine)\n        _charge(query, budget)\n",
         "rows are read before the charge",
         "engines/test_conformance.py::TestPolarsInMemory::test_rows_are_read_only_after_a_charge",
     ),
@@ -257,8 +304,8 @@ MUTANTS = [
         "frames/test_protection.py::test_a_release_keeps_what_its_claim_is_charged_for",
     ),
     _query(
-        "        return ask.query.under(bounds, protection.neighboring_relation)\n",
-        '        return ask.query.under(bounds, "add_or_remove_one")\n',
+        "        return ask.query.under(bounds, protection.neighboring_relation, groups)\n",
+        '        return ask.query.under(bounds, "add_or_remove_one", groups)\n',
         "a replacement is charged as one row",
         "privacy/test_private_frames.py::test_replacing_a_person_costs_at_most_the_loss",
     ),
@@ -347,5 +394,127 @@ MUTANTS = [
         "",
         "nothing",
         equivalent="each column is refused a null once more, in _values",
+    ),
+    # --- Keys that nobody listed, and quantiles over people
+    _people(
+        "        keys = keys.filter(pl.Series(random_few(lengths, most, system_words())))\n",
+        "        keys = keys.filter(pl.Series(random_few(lengths, most + 1, system_words())))\n",
+        "a person counts for one more key than the bound",
+        "engines/test_conformance.py::TestPolarsInMemory::test_a_persons_keys_are_a_random_subset",
+    ),
+    _people(
+        "    if lengths.max(initial=0) > most:\n",
+        "    if lengths.min(initial=most) > most:\n",
+        "a person's keys are bounded where all have too many",
+        "engines/test_conformance.py::TestPolarsInMemory::test_a_persons_keys_are_a_random_subset",
+    ),
+    _people(
+        "agg(pl.col(names).unique())",
+        "agg(pl.col(names))",
+        "a person counts for a key as often as they have it",
+        "engines/test_conformance.py::TestPolarsInMemory::test_keys_are_found_as_by_the_reference",
+    ),
+    _people(
+        '        return rows.group_by("person").agg(pl.col(names).unique())\n    return rows.group_by("person", *names).agg().group_by("person").agg(names)\n',
+        '        return rows.group_by("person").agg(pl.col(names).unique())\n    return rows.group_by("person").agg(names)\n',
+        "a person counts for a key of several columns as often as they have it",
+        "engines/test_conformance.py::TestPolarsInMemory",
+    ),
+    _people(
+        "_keys_of_people(own, names).filter(somebody)]",
+        "_keys_of_people(own, names)]",
+        "rows of nobody count as one person's in keys",
+        "engines/test_conformance.py::TestPolarsInMemory::test_people_of_every_type_are_told_apart_by_key",
+    ),
+    _people(
+        "    rows = rows.filter(is_a_person(unit, rows.collect_schema()[unit]))\n",
+        "",
+        "rows of nobody count as one person's in quantiles over people",
+        "engines/test_conformance.py::TestPolarsInMemory::test_people_of_every_type_are_one_row_each",
+    ),
+    _people(
+        '        people = coded.group_by("person", "group").agg()\n',
+        "        people = coded\n",
+        "rows count in a quantile of groups",
+        "engines/test_conformance.py::TestPolarsInMemory::test_rows_and_groups_of_people_are_counted_as_by_the_reference",
+    ),
+    of("_frames/people.py", "frames/test_keys.py")(
+        "query.under(ONE_RELEASE, recipe.protection.neighboring_relation)",
+        'query.under(ONE_RELEASE, "add_or_remove_one")',
+        "in a quantile over people a replaced person is charged as one who goes",
+        "privacy/test_keys.py::test_a_quantile_over_people_costs_what_one_value_costs frames/test_keys.py",
+    ),
+    of("_frames/keys.py", "frames/test_keys.py")(
+        "        work = KeyWork(self.protection.privacy_unit, types, question.keys_per_person, question, self._recipe.rows)\n",
+        "        work = KeyWork(self.protection.privacy_unit, types, question.keys_per_person + 1, question, self._recipe.rows)\n",
+        "a person counts for one more key than is charged",
+        "privacy/test_keys.py::test_releases_follow_the_law",
+    ),
+    of("_frames/unlisted.py", "frames/test_keys.py")(
+        "            protection.keys_per_person,\n",
+        "            1,\n",
+        "a person counts for one key, whatever bound is given",
+        "frames/test_keys.py::test_the_bound_is_the_smaller_one_of_groups_and_rows",
+    ),
+    _query(
+        "        return ask.query.under(bounds, protection.neighboring_relation, groups)\n",
+        "        return ask.query.under(bounds, protection.neighboring_relation, 1)\n",
+        "every release is charged as one of one group",
+        "privacy/test_brute_force.py::test_a_row_that_leaves_one_group_and_enters_another_may_lose_all_of_epsilon",
+    ),
+    # --- Answers that are kept
+    _release(
+        "        kept = None if fresh else _kept(question, engine, budget)\n",
+        "        kept = _kept(question, engine, budget)\n",
+        "a fresh answer is the old one",
+        "frames/test_kept.py::test_fresh_draws_and_pays_anew_and_the_newest_is_kept",
+    ),
+    _release(
+        "    _charge(query, budget)\n    try:\n",
+        "    if question is None:\n        _charge(query, budget)\n    try:\n",
+        "what is asked of a data set with a name is free",
+        "frames/test_kept.py::test_the_same_question_is_answered_once_more_for_nothing",
+    ),
+    _release(
+        "    if question is not None and budget is not None:\n        _keep(question, released, engine, budget)\n",
+        "    if question is not None and budget is not None and not fresh:\n        _keep(question, released, engine, budget)\n",
+        "a fresh answer is not kept",
+        "frames/test_kept.py::test_fresh_draws_and_pays_anew_and_the_newest_is_kept",
+    ),
+    _questions(
+        '        "protection": _written(query.protection),\n',
+        "",
+        "nothing",
+        equivalent="the work says it too: whose rows they are, what is kept of a person, and all claims",
+    ),
+    _questions(
+        '        "steps": _written(query._recipe.parts(given)),\n',
+        "",
+        "an answer about other rows is returned",
+        "frames/test_kept.py::test_no_two_questions_share_a_text",
+    ),
+    _questions(
+        '        "columns": _written(given.collect_schema()),\n',
+        "",
+        "an answer about columns of other types is returned",
+        "frames/test_kept.py::test_no_two_questions_share_a_text",
+    ),
+    _questions(
+        '        "dataset": dataset,\n',
+        "",
+        "an answer about another data set is returned",
+        "frames/test_kept.py::test_no_two_questions_share_a_text",
+    ),
+    _questions(
+        "    if isinstance(value, (int, Fraction)):\n        return [kind, str(value)]\n",
+        "    if isinstance(value, (int, Fraction)):\n        return [kind, str(float(value))]\n",
+        "an answer to nearly the same loss is returned",
+        "frames/test_kept.py::test_no_two_values_are_written_alike",
+    ),
+    _questions(
+        "    return {\n        name\n",
+        "    return set() and {\n        name\n",
+        "a question that hides something gets the answer of another",
+        "frames/test_kept.py::test_a_question_that_hides_something_is_refused_before_it_is_charged",
     ),
 ]

@@ -1,4 +1,4 @@
-"""Mutants of the race, its exact path, selection by own scores, and noise."""
+"""Mutants of the race, its exact path, leads, selection by own scores, noise, and the selection of keys."""
 
 from tests.mutation.mutant import of
 
@@ -6,6 +6,11 @@ _racing = of("_mechanisms/racing.py", "mechanisms/test_racing.py mechanisms/test
 _exact = of("_mechanisms/exact_race.py", "mechanisms/test_exact_race.py")
 _selection = of("_mechanisms/selection.py", "mechanisms/test_selection.py")
 _noise = of("_mechanisms/noise.py", "mechanisms/test_noise.py")
+_inversion = of("_mechanisms/inversion.py", "mechanisms/test_inversion.py")
+_leading = of("_mechanisms/leading.py", "mechanisms/test_leading.py")
+_own = of("_mechanisms/own_sensitivities.py", "mechanisms/test_own_sensitivities.py")
+_keys = of("_mechanisms/key_selection.py", "mechanisms/test_key_selection.py")
+_asked_keys = of("_queries/keys.py", "privacy/test_keys.py")
 _errors = of("_mechanisms/errors.py", "analysis/test_facts.py queries/test_queries.py")
 _words = of("_numeric/words.py", "numeric/test_words.py")
 _RACES = "statistical/test_race.py"
@@ -74,10 +79,22 @@ MUTANTS = [
         "statistical/test_race.py::test_far_candidates_win_as_often_as_they_should",
     ),
     _racing(
-        "    near: NDArray[np.bool_] = gaps <= min(math.floor(Fraction(FAR) / rate), np.iinfo(gaps.dtype).max)\n",
-        "    near: NDArray[np.bool_] = gaps <= math.floor(Fraction(FAR) / rate) % (np.iinfo(gaps.dtype).max + 1)\n",
+        "else min(math.floor(most), np.iinfo(gaps.dtype).max)\n",
+        "else math.floor(most) % (np.iinfo(gaps.dtype).max + 1)\n",
         "a small rate makes near ones far",
         "mechanisms/test_racing.py::test_extreme_rates_and_gaps",
+    ),
+    _racing(
+        "v <= np.uint32(math.ceil(earliest))",
+        "v <= np.uint32(math.ceil(earliest) // 2)",
+        "a later batch leaves out some who are in time",
+        "mechanisms/test_racing.py::test_who_wins_does_not_depend_on_the_batch",
+    ),
+    _racing(
+        "        goes_on = near[-1] < end\n",
+        "        goes_on = near[0] < end\n",
+        "a batch leaves out who is late for another group",
+        "mechanisms/test_racing.py",
     ),
     _racing(
         "            weights = ~is_near if m is None else np.where(is_near, 0, m)\n",
@@ -101,8 +118,8 @@ MUTANTS = [
         "mechanisms/test_exact_race.py::test_verdicts_on_equal_leading_bits",
     ),
     _exact(
-        "        return lambda bits: smallest(bits).log() + ball(rate * gap(position))\n",
-        "        return lambda bits: smallest(bits).log() + ball(rate) * gap(position) / 2\n",
+        "        return _log_arrival(smallest, rate * gap(position))\n",
+        "        return _log_arrival(smallest, rate * gap(position) / 2)\n",
         "half the rate in close races",
         "mechanisms/test_exact_race.py::test_verdicts_on_equal_leading_bits",
     ),
@@ -162,8 +179,8 @@ MUTANTS = [
     ),
     # --- Own scores
     _selection(
-        "    best = (np.minimum if lowest else np.maximum).reduceat(scores, begins)\n",
-        "    best = np.maximum.reduceat(scores, begins)\n",
+        "    best = (np.minimum if lowest else np.maximum).reduceat(scores, begins) if len(groups) else scores[:0]\n",
+        "    best = np.maximum.reduceat(scores, begins) if len(groups) else scores[:0]\n",
         "the lowest is drawn by gaps from the highest",
         "mechanisms/test_selection.py::test_the_gaps_of_mixed_numbers_are_rounded_once",
     ),
@@ -192,8 +209,8 @@ MUTANTS = [
         "mechanisms/test_selection.py::test_monotonic_is_yes_or_no",
     ),
     _selection(
-        "        found = inner >= 0\n",
-        "        found = inner >= -1\n",
+        "    found = np.flatnonzero(chosen >= 0)\n",
+        "    found = np.flatnonzero(chosen >= -1)\n",
         "a group without a score gets an answer",
         "mechanisms/test_selection.py::test_a_row_without_a_finite_score",
     ),
@@ -295,8 +312,8 @@ MUTANTS = [
         "privacy/test_numbers.py::test_the_noise_has_the_rate_of_its_claim",
     ),
     _noise(
-        '    variance = positive_fraction("sensitivity", sensitivity) ** 2 / (2 * positive_fraction("rho", rho))\n',
-        '    variance = positive_fraction("sensitivity", sensitivity) / (2 * positive_fraction("rho", rho))\n',
+        '    variance = positive_fraction("sensitivity", sensitivity) ** 2 / (2 * loss.value)\n',
+        '    variance = positive_fraction("sensitivity", sensitivity) / (2 * loss.value)\n',
         "the sensitivity is not squared",
         "mechanisms/test_noise.py::test_the_renyi_divergences_are_at_most_rho_times_their_order",
     ),
@@ -317,6 +334,232 @@ MUTANTS = [
         "    tails = np.cumsum(weights[::-1])[::-1] / (2 * weights.sum() - 1)\n",
         "a 95 % range holds 90 %",
         "queries/test_measures.py::test_the_bound_of_the_noise_is_the_smallest",
+    ),
+    _noise(
+        '    scale = positive_fraction("sensitivity", sensitivity) / loss.value\n',
+        "    scale = 1 / loss.value\n",
+        "the scale forgets the sensitivity",
+        "mechanisms/test_noise.py::test_neighbours_differ_by_epsilon_and_no_more",
+    ),
+    _noise(
+        "_COIN_SLACK = 2.0**-40\n",
+        "_COIN_SLACK = 2.0**-70\n",
+        "floats decide coins that they can't",
+        "mechanisms/test_noise.py::test_every_coin_of_a_gaussian_is_the_true_one",
+    ),
+    _noise(
+        "    surely_kept = np.uint64(2 ** (65 - _DIRECT_BITS))\n",
+        "    surely_kept = np.uint64(2 ** (60 - _DIRECT_BITS))\n",
+        "of large noise, coins that may come down tails are not tossed",
+        "mechanisms/test_noise.py::test_every_coin_of_a_remainder_is_the_true_one",
+    ),
+    _noise(
+        "        noise = np.clip(noise, 1 - 2**63, 2**63 - 1).astype(np.int64)\n",
+        "        noise = (noise % 2**63).astype(np.int64)\n",
+        "huge noise comes out small",
+        "mechanisms/test_noise.py::test_noise_beyond_64_bits_becomes_the_last_number",
+    ),
+    # --- Noise from a table
+    _inversion(
+        "            return np.array(least, np.uint64)\n",
+        "            return np.array(least, np.uint64) + np.uint64(1)\n",
+        "every threshold is one unit too high",
+        "mechanisms/test_inversion.py::test_thresholds_are_the_first_64_bits_of_the_distribution_function",
+    ),
+    _inversion(
+        "        thresholds = np.concatenate([upper_half[::-1], ~upper_half])\n",
+        "        thresholds = np.concatenate([upper_half[::-1] // 2, ~upper_half])\n",
+        "half of the negative noise is missing",
+        "mechanisms/test_inversion.py::test_thresholds_are_the_first_64_bits_of_the_distribution_function",
+    ),
+    _inversion(
+        'np.searchsorted(thresholds, edges | ~(~np.uint64(0) << _CELL), side="right")',
+        "np.searchsorted(thresholds, edges)",
+        "16 bits decide draws that they can't",
+        "mechanisms/test_inversion.py::test_every_entry_of_the_guide_is_what_its_words_say",
+    ),
+    _inversion(
+        "        for i in np.flatnonzero(self.thresholds[position] == word).tolist():\n",
+        "        for i in ():\n",
+        "words that equal a threshold are given one of the two numbers",
+        "mechanisms/test_inversion.py::test_words_that_equal_a_threshold_are_decided_by_more_bits",
+    ),
+    _inversion(
+        "        return math.ceil(Fraction(45) * self.scale) + 1  # 64·ln 2 < 45\n",
+        "        return math.ceil(Fraction(20) * self.scale) + 1  # 64·ln 2 < 45\n",
+        "the tail of Laplace noise is cut off",
+        "mechanisms/test_inversion.py::test_reach_is_beyond_64_bits",
+    ),
+    _inversion(
+        "            word = leading[open_at].astype(np.uint64) << _CELL | words(len(open_at)) >> np.uint64(_GUIDE_BITS)\n",
+        "            word = leading[open_at].astype(np.uint64) << _CELL\n",
+        "what 16 bits leave open is decided by zeros",
+        "statistical/test_noise_draws.py",
+    ),
+    _inversion(
+        "        leading = words(-(-count * _GUIDE_BITS // 64)).view(np.uint16)[:count]\n",
+        "        leading = np.resize(words(-(-count * _GUIDE_BITS // 64)).view(np.uint16)[: -(-count // 2)], count)\n",
+        "two draws have the same noise",
+        "mechanisms/test_noise.py::test_no_two_draws_of_a_call_have_the_same_noise",
+    ),
+    _inversion(
+        "        return sum(weights, integral.union(integral + after))\n",
+        "        return sum(weights, integral)\n",
+        "the tail of a wide Gaussian is taken for less than it is, and a key is shown too soon",
+        "mechanisms/test_inversion.py::test_a_tail_by_few_terms_lies_between_its_bounds",
+    ),
+    # --- Leads
+    _leading(
+        "_SLACK = 2.0**-40\n",
+        "_SLACK = 2.0**-70\n",
+        "floats decide leads that they can't",
+        "mechanisms/test_leading.py::test_floats_bound_the_logarithms_of_arrival_times",
+    ),
+    _leading(
+        "        leads = _whole_units(between, float_of(self.rate * self.unit))\n",
+        "        leads = _whole_units(between, float_of(self.rate * self.unit) * 2)\n",
+        "a lead is half of what it is",
+        "statistical/test_lead_draws.py",
+    ),
+    _leading(
+        "        certain = times.high[heads] < next_low\n",
+        "        certain = times.low[heads] < next_low\n",
+        "floats decide who arrives first, however near the next one is",
+        "mechanisms/test_leading.py::test_near_ties_and_leads_near_whole_units_are_decided_exactly",
+    ),
+    _leading(
+        "np.log1p(-(other + i)) / (m - 1) for i",
+        "np.log1p(-(other + i)) / m for i",
+        "what comes second of equal candidates comes too soon",
+        "statistical/test_lead_draws.py",
+    ),
+    _exact(
+        "        after = _next_after(smallest[winner], multiplicities[winner] - 1, uniform, mechanism)\n",
+        "        after = _next_after(smallest[winner], multiplicities[winner], uniform, mechanism)\n",
+        "in close races what comes second of equal candidates comes too soon",
+        "mechanisms/test_leading.py::test_verdicts_of_the_exact_path",
+    ),
+    # --- Sensitivities of their own
+    _own(
+        "        return max((c - other) / (own + weight) for other, weight in self._distinct) / self.unit\n",
+        "        return max((c - other) / own for other, weight in self._distinct) / self.unit\n",
+        "in close races a score moves by more than one",
+    ),
+    _own(
+        "            quotient /= own[:, some, None] + own[:, None]\n",
+        "            quotient /= own[:, some, None]\n",
+        "a score moves by more than one: only its own sensitivity counts",
+    ),
+    _own(
+        "            gaps *= float_of(1 / self.unit)\n",
+        "",
+        "gaps are in the unit of the columns' last digits",
+    ),
+    _own(
+        "            sure = (slack <= gaps * 2.0**-50) | (slack * float_of(rate / self.unit) <= 2.0**-46)\n",
+        "            sure = np.ones(len(gaps), bool)\n",
+        "floats give gaps that they can't",
+    ),
+    of("_queries/argmax.py", "privacy/test_own_sensitivities.py")(
+        "    claim = Claim.for_scores(Loss.of(epsilon=epsilon, rho=rho), mechanism, 1, monotonic=False)\n",
+        "    claim = Claim.for_scores(Loss.of(epsilon=epsilon, rho=rho), mechanism, 1, monotonic=True)\n",
+        "scores with sensitivities of their own are charged as if all moved together",
+    ),
+    of("_queries/argmax.py", "expressions/test_leads.py::test_rows_that_can_not_win")(
+        "    rows = np.flatnonzero(is_there & (weights > 0).astype(bool))\n",
+        "    rows = np.flatnonzero(is_there)\n",
+        "a row whose sensitivity is 0 or below may win",
+    ),
+    # --- Keys that nobody listed
+    _keys(
+        "    return ball(delta) if keys == 1 else -((-ball(delta)).log1p() / keys).expm1()\n",
+        "    return ball(delta)\n",
+        "each of a person's keys spends the whole delta",
+        "privacy/test_keys.py::test_keys_of_one_person_alone_are_shown_with_probability_at_most_delta",
+    ),
+    _keys(
+        "        return round_down(lower(_share(delta, keys)))\n",
+        "        return round_down(lower(_share(delta, keys))) * (1 + Fraction(1, 2**90))\n",
+        "the delta of one key is rounded up by a hair",
+        "mechanisms/test_key_selection.py::test_the_delta_of_one_key_is_rounded_down_by_a_hair",
+    ),
+    _keys(
+        "        return 1 + floor_of(ratio)\n",
+        "        return 2 + floor_of(ratio)\n",
+        "a key of one more than n₁ people is shown too often",
+        "mechanisms/test_key_selection.py::test_the_closed_form_is_the_recurrence",
+    ),
+    _keys(
+        "_SLACK = 2.0**-37\n",
+        "_SLACK = 2.0**-60\n",
+        "floats decide about keys where they can't",
+        "mechanisms/test_key_selection.py::test_floats_stay_within_their_bound",
+    ),
+    _keys(
+        "(undecided).tolist():\n            number = int(people[i])\n",
+        "(undecided).tolist():\n            number = int(people[i]) + 1\n",
+        "in close races a key has one person more",
+        "mechanisms/test_key_selection.py",
+    ),
+    _keys(
+        "        return noisy >= self.threshold, noisy\n",
+        "        return people >= self.threshold, noisy\n",
+        "keys are shown by their true numbers",
+        "mechanisms/test_key_selection.py::test_noisy_numbers_are_shown_from_the_threshold_on",
+    ),
+    _keys(
+        "    return _smallest(enough, max(guess, 1)) + 1\n",
+        "    return _smallest(enough, max(guess, 1))\n",
+        "a lone key reaches the threshold with more than delta",
+        "mechanisms/test_key_selection.py::test_the_threshold_is_the_smallest_by_brute_sums",
+    ),
+    _keys(
+        "                if tail <= share:\n                    return True\n",
+        "                if tail.lower() <= share:\n                    return True\n",
+        "a threshold is taken before it is proved",
+        "mechanisms/test_key_selection.py::test_a_threshold_is_proved_by_however_few_terms",
+    ),
+    _asked_keys(
+        '        changed = keys_per_person if relation == "add_or_remove_one" else 2 * keys_per_person\n',
+        "        changed = keys_per_person\n",
+        "a replaced person is charged for the keys of one",
+        "privacy/test_keys.py::test_keys_by_epsilon_cost_at_most_epsilon_and_delta",
+    ),
+    _asked_keys(
+        "delta_of_one_key(claim.delta, changed)",
+        "delta_of_one_key(claim.delta, self.keys_per_person)",
+        "the keys of a person who takes another's place spend no delta",
+        "privacy/test_keys.py::test_keys_by_epsilon_cost_at_most_epsilon_and_delta",
+    ),
+    _asked_keys(
+        "threshold_for(variance, claim.delta, self.keys_per_person)",
+        "threshold_for(variance, claim.delta, 1)",
+        "the threshold is that of one key",
+        "privacy/test_keys.py::test_keys_of_one_person_alone_are_shown_with_probability_at_most_delta",
+    ),
+    _asked_keys(
+        "        variance = 1 / claim.rate**2\n",
+        "        variance = 1 / claim.rate**2 / changed\n",
+        "the noise is that for one key",
+        "privacy/test_keys.py::test_keys_by_rho_are_approximately_zero_concentrated",
+    ),
+    _asked_keys(
+        "            columns.append(pl.Series(COUNT, noisy))\n",
+        "            columns.append(pl.Series(COUNT, people))\n",
+        "the true numbers of people come along",
+        "privacy/test_keys.py::test_noisy_numbers_follow_the_law",
+    ),
+    _asked_keys(
+        ".filter(pl.Series(shown)).sort(self.columns)\n",
+        ".filter(pl.Series(shown))\n",
+        "the order of the keys is that of the rows",
+        "frames/test_keys.py::test_keys_that_many_have_come_out_sorted",
+    ),
+    _asked_keys(
+        "    return pl.Series(column.name, column.to_arrow()) if column.dtype == pl.String else column\n",
+        "    return column\n",
+        "texts of keys that are not shown leave in a buffer",
+        "frames/test_keys.py::test_keys_that_are_not_shown_leave_nothing",
     ),
     # --- Words
     _words(

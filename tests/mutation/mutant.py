@@ -22,6 +22,8 @@ class Mutant:
         Arguments of pytest, paths below `tests/`: the fewest tests that fail.
     equivalent
         Why no test can fail, where that is so. Such a mutant is listed so that nobody looks at it again.
+    needs
+        A module that the tests need; they are not run where it is missing.
     """
 
     file: str
@@ -30,12 +32,16 @@ class Mutant:
     breaks: str
     tests: str
     equivalent: str = ""
+    needs: str = ""
 
 
-def of(file: str, usual: str) -> Callable[..., Mutant]:
+def of(file: str, usual: str, *, needs: str = "") -> Callable[..., Mutant]:
     """Return what makes mutants of one file; the usual tests are run where a mutant names none."""
+    module = needs
 
-    def make(old: str, new: str, breaks: str, tests: str = usual, *, equivalent: str = "") -> Mutant:
-        return Mutant(file, old, new, breaks, tests, equivalent)
+    def make(
+        old: str, new: str, breaks: str, tests: str = usual, *, equivalent: str = "", needs: str = module
+    ) -> Mutant:
+        return Mutant(file, old, new, breaks, tests, equivalent, needs)
 
     return make

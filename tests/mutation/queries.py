@@ -6,9 +6,17 @@ _scores = of("_queries/scores.py", "queries/test_scores.py")
 _drawing = of("_queries/drawing.py", "queries/test_drawing.py")
 _encoding = of("_queries/encoding.py", "queries/test_encoding.py")
 _choices = of("_queries/choices.py", "queries/test_queries.py queries/test_weights.py")
+_categories = of("_queries/categories.py", "queries/test_weights.py")
+_modes = of("_queries/modes.py", "queries/test_weights.py")
 _codings = of("_queries/codings.py", "queries/test_sums.py")
 _measures = of("_queries/measures.py", "queries/test_measures.py privacy/test_numbers.py")
 _sums = of("_queries/sums.py", "queries/test_sums.py privacy/test_numbers.py")
+_lists = of("_queries/quantile_lists.py", "queries/test_quantile_lists.py privacy/test_quantile_lists.py")
+_trees = of("_queries/quantile_trees.py", "queries/test_quantile_lists.py privacy/test_quantile_lists.py")
+_cells = of("_queries/cells.py", "queries/test_cells.py")
+_tops = of("_queries/tops.py", "queries/test_tops.py privacy/test_top_k.py")
+_ranking = of("_queries/ranking.py", "queries/test_ranking.py statistical/test_top_k_draws.py")
+_joint = of("_queries/joint.py", "queries/test_joint.py statistical/test_top_k_draws.py")
 _units = of("_queries/units.py", "queries/test_sums.py queries/test_weights.py")
 _histograms = of("_queries/histograms.py", "queries/test_weights.py queries/test_drawing.py")
 _candidates = of("_queries/candidates.py", "queries/test_candidates.py")
@@ -22,7 +30,7 @@ MUTANTS = [
         "privacy/test_brute_force.py::test_no_pair_of_neighbors_loses_more_than_epsilon",
     ),
     _scores(
-        '        return Fraction(one if relation == "add_or_remove_one" else 2 * one)\n',
+        "        return Fraction(2 * self.alpha.denominator if groups == 1 else 2 * one)\n",
         "        return Fraction(one)\n",
         "a replacement moves a quantile twice",
         "privacy/test_brute_force.py::test_no_pair_of_neighbors_loses_more_than_epsilon",
@@ -75,7 +83,7 @@ MUTANTS = [
         "candidates that nobody has count as one",
         "queries/test_scores.py::test_slots_name_every_code_once_with_its_gap",
     ),
-    _choices(
+    _categories(
         '        """Whether a person counts once for each candidate, where it is known who they are."""\n        return self.of_people\n',
         '        """Whether a person counts once for each candidate, where it is known who they are."""\n        return False\n',
         "a mode counts a person's rows",
@@ -110,7 +118,7 @@ MUTANTS = [
         "        left_out += rows[:, 0]\n",
         "        pass\n",
         "far candidates below a quantile never win",
-        "queries/test_drawing.py::test_all_ways_build_the_same_scores",
+        "queries/test_drawing.py",
     ),
     _drawing(
         "    left_out = np.maximum(size - 1 - rows[:, -1], 0).astype(np.int64)\n",
@@ -125,14 +133,14 @@ MUTANTS = [
         "statistical/test_kernel_draws.py::test_draws_from_rows_follow_the_law",
     ),
     _drawing(
-        "    slots = scores.quantile_slots(near, draw.size, alpha, low, high)\n    code, offset = _draw_from_slots(draw, slots, low + (draw.size - high), complete)\n",
-        "    slots = scores.quantile_slots(near, draw.size, alpha, low, high)\n    code, offset = _draw_from_slots(draw, slots, None, complete)\n",
+        "    code, offset = draw_from_slots(draw, slots, low + (draw.size - high), complete)\n",
+        "    code, offset = draw_from_slots(draw, slots, None, complete)\n",
         "far candidates of a quantile never win",
         "statistical/test_kernel_draws.py::test_runs_left_out_win_as_often_as_they_should",
     ),
     _drawing(
-        "        return gaps[group].tolist().__getitem__, [1] * draw.size\n",
-        "        return gaps[0].tolist().__getitem__, [1] * draw.size\n",
+        "        return gaps[group].tolist().__getitem__, [1] * gaps.shape[1]\n",
+        "        return gaps[0].tolist().__getitem__, [1] * gaps.shape[1]\n",
         "close races of a group are run with another's scores",
         "queries/test_drawing.py::test_all_small_data_sets_get_their_scores",
     ),
@@ -186,9 +194,9 @@ MUTANTS = [
         "queries/test_encoding.py::test_a_value_that_is_no_candidate_is_no_evidence",
     ),
     # --- Choices
-    _choices(
-        "        return super().range_of(relation) * (1 if self.weights is None else self.weights.most)\n",
-        "        return super().range_of(relation)\n",
+    _modes(
+        "        return super().range_of(relation, groups) * self.most\n",
+        "        return super().range_of(relation, groups)\n",
         "a row may weigh more than one and is charged as one",
         "queries/test_weights.py::test_claim_and_error_are_in_the_unit_of_the_weights",
     ),
@@ -198,13 +206,13 @@ MUTANTS = [
         "weights in steps are drawn as if in units",
         "queries/test_weights.py::test_a_draw_counts_steps_and_its_rate_is_for_steps",
     ),
-    _choices(
+    _modes(
         "        return draw if self.too_few is None else replace(draw, size=draw.size + 1)\n",
         "        return draw\n",
         "the candidate for too few can't be drawn",
         "queries/test_weights.py::test_too_few_is_a_weight",
     ),
-    _choices(
+    _modes(
         "        return histogram.with_code(self.coding(*columns).size, int(self.too_few / self.step(*columns)))\n",
         "        return histogram.with_code(self.coding(*columns).size, int(self.too_few))\n",
         "too few is counted in steps of the weights",
@@ -290,15 +298,253 @@ MUTANTS = [
         "queries/test_sums.py::test_arguments",
     ),
     _histograms(
-        "        counts = np.flatnonzero(codes < size)\n",
-        "        counts = np.flatnonzero(codes <= size)\n",
-        "rows that are no evidence are counted",
+        "        if weights is not None:\n            counts = np.flatnonzero(codes < size)\n",
+        "        if weights is not None:\n            counts = np.flatnonzero(codes <= size)\n",
+        "rows that are no evidence weigh something",
+        "queries/test_histogram_sums.py",
+    ),
+    _histograms(
+        "        if not len(lengths) * (size + 1) < 2**63:\n            counts = np.flatnonzero(codes < size)\n",
+        "        if not len(lengths) * (size + 1) < 2**63:\n            counts = np.flatnonzero(codes <= size)\n",
+        "rows that are no evidence are counted where cells leave 64 bits",
         "queries/test_histograms.py",
+    ),
+    _histograms(
+        "        kept = occupied < size\n",
+        "        kept = occupied <= size\n",
+        "rows that are no evidence are counted",
+        "queries/test_histogram_sums.py queries/test_histograms.py",
     ),
     _histograms(
         "        order = np.lexsort((codes, groups))\n",
         '        order = np.argsort(codes, kind="stable")\n',
         "rows of one group are counted for another",
         "queries/test_histograms.py",
+    ),
+    # --- Halves of a claim, and noise where nobody is
+    _sums(
+        "        return replace(self.claim, score_range=self.claim.score_range / step)\n",
+        "        return self.claim\n",
+        "the noise of a sum is in its unit, not in steps",
+        "queries/test_sums.py::test_noise_is_in_the_unit_of_what_it_is_added_to",
+    ),
+    _sums(
+        "loss=replace(self.claim.loss, value=self.claim.loss.value / 2), draws=1)",
+        "loss=self.claim.loss, draws=1)",
+        "each half of a mean gets the whole loss",
+        "privacy/test_numbers.py -k mean",
+    ),
+    _sums(
+        "half.score_range * (self.upper - self.lower) / step), half\n",
+        "half.score_range * (self.upper - self.lower) / step / 2), half\n",
+        "the distances of a mean move by twice what they are charged for",
+        "privacy/test_numbers.py::test_no_person_changes_a_number_by_more_than_the_loss_pays_for",
+    ),
+    _measures(
+        '        """Whether `range_of` also bounds one person\'s effect on a group."""\n        return False\n',
+        '        """Whether `range_of` also bounds one person\'s effect on a group."""\n        return True\n',
+        "a person who has several values, or rows, is charged for one",
+        "privacy/test_numbers.py::test_no_person_changes_a_number_by_more_than_the_loss_pays_for",
+    ),
+    _measures(
+        "        numbers, bound = noisy(counts, self.claim), noise_bound(self.claim, BETA)\n",
+        "        numbers, bound = np.where(counts > 0, noisy(counts, self.claim), 0), noise_bound(self.claim, BETA)\n",
+        "values that nobody has get no noise",
+        "statistical/test_number_draws.py::test_where_nobody_is_there_is_as_much_noise",
+    ),
+    _measures(
+        "        numbers, bound = noisy(totals[0], self.claim), noise_bound(self.claim, BETA)\n",
+        "        numbers, bound = np.where(totals[0] > 0, noisy(totals[0], self.claim), 0), noise_bound(self.claim, BETA)\n",
+        "groups without rows get no noise",
+        "statistical/test_number_draws.py::test_where_nobody_is_there_is_as_much_noise",
+    ),
+    _sums(
+        "        distance, count = (noisy(total, claim) for total, claim in zip(totals, claims, strict=True))\n",
+        "        distance, count = (noisy(total, claim) * (total != 0) for total, claim in zip(totals, claims, strict=True))\n",
+        "means of nobody get no noise",
+        "statistical/test_number_draws.py::test_where_nobody_is_there_is_as_much_noise",
+    ),
+    # --- Lists of quantiles
+    _lists(
+        "        draws=levels_of(len(exact)),\n",
+        "        draws=max(levels_of(len(exact)) - 1, 1),\n",
+        "the last level of a tree is free",
+        "privacy/test_quantile_lists.py::test_no_pair_of_neighbors_loses_more_than_epsilon",
+    ),
+    _lists(
+        '        return Fraction(1 if relation == "add_or_remove_one" else 2)\n',
+        "        return Fraction(1)\n",
+        "on private frames a replacement is charged as one row",
+        "queries/test_quantile_lists.py privacy/test_quantile_lists.py",
+    ),
+    _lists(
+        '    score_range = Fraction(1 if relation == "add_or_remove_one" else 2)\n',
+        "    score_range = Fraction(1)\n",
+        "a replacement is charged as one row",
+        "privacy/test_quantile_lists.py::test_no_pair_of_neighbors_loses_more_than_epsilon",
+    ),
+    _trees(
+        "        rate = self.rate / node.score_range\n",
+        "        rate = self.rate\n",
+        "the draws of a list are at the rate of scores of range 1",
+        "statistical/test_list_draws.py",
+    ),
+    _trees(
+        "        most = 2 ** (levels_of(last - first) - 1) - 1  # of one side\n",
+        "        most = last - first  # of one side\n",
+        "a tree has more levels than are charged",
+        "queries/test_quantile_lists.py::test_the_tree_has_every_quantile_once_on_as_few_levels_as_possible",
+    ),
+    _trees(
+        '        return int(QuantileScore(self.alpha).range("add_or_remove_one"))\n',
+        "        return self.alpha.denominator\n",
+        "R of a draw of a list is that of a median",
+        "queries/test_quantile_lists.py::test_each_level_costs_a_row_what_one_quantile_at_its_share_does",
+    ),
+    _cells(
+        "        return self.at(positions(begins, sizes), sizes), self.at(positions(begins + sizes, rest), rest)\n",
+        "        return self.at(positions(begins, sizes), sizes), self.at(positions(begins, rest + sizes), rest + sizes)\n",
+        "rows below an answer are drawn from on both sides of it",
+        "privacy/test_quantile_lists.py queries/test_cells.py",
+    ),
+    _cells(
+        "        upto = offsets(self.codes <= np.repeat(codes, self.sizes))\n",
+        "        upto = offsets(self.codes < np.repeat(codes, self.sizes))\n",
+        "rows of an answer's own pair go to the other side",
+        "queries/test_cells.py::test_a_cut_leaves_every_cell_on_its_side",
+    ),
+    _cells(
+        "        digits = words(total // 2 + 1).view(np.uint32)[:total] >> np.repeat(np.uint32(MOST_BITS) - bits, rows)\n",
+        "        digits = np.zeros(total, np.uint32)\n",
+        "second digits are no random ones",
+        "queries/test_cells.py::test_digits_have_the_law_of_independent_ones",
+    ),
+    # --- Top k
+    _tops(
+        "        rate = self.claim.rate * self.step(*columns)\n",
+        "        rate = self.claim.rate * self.step(*columns) * self.claim.draws\n",
+        "every round gets the whole loss",
+        "statistical/test_top_k_draws.py",
+    ),
+    _tops(
+        "        if self.claim.draws != (1 if self.joint else self.k) or",
+        "        if",
+        "k rounds are charged as one",
+        "queries/test_tops.py::test_a_claim_of_other_draws_is_refused",
+    ),
+    _tops(
+        "    return CountScore().range(relation) * (2 if joint else 1)\n",
+        "    return CountScore().range(relation)\n",
+        "R of a joint draw is that of a count",
+        "privacy/test_top_k.py::test_no_person_with_any_rows_loses_more_than_epsilon",
+    ),
+    _tops(
+        "        return _range_of(relation, joint=self.joint) * self.most\n",
+        "        return _range_of(relation, joint=self.joint)\n",
+        "on private frames a weight is charged as one row",
+        "queries/test_weights.py::test_top_k_by_weight",
+    ),
+    _tops(
+        "        _range_of(relation, joint=joint) * most_of(weights),\n",
+        "        _range_of(relation, joint=joint),\n",
+        "a weight is charged as one row",
+        "queries/test_weights.py::test_top_k_by_weight",
+    ),
+    _ranking(
+        "        left[won] -= 1\n",
+        "        pass\n",
+        "a level is drawn from as often as it has candidates, and more",
+        "statistical/test_top_k_draws.py",
+    ),
+    _ranking(
+        "        best = np.maximum.reduceat(np.where(left > 0, ranking.counts, -1), begins)\n",
+        "        best = np.maximum.reduceat(ranking.counts, begins)\n",
+        "gaps are from the best of all, not from the best that is left",
+        "statistical/test_top_k_draws.py",
+    ),
+    _ranking(
+        "ranking.above[won], uniform_below(left[won], words))\n",
+        "ranking.above[won], np.zeros_like(won))\n",
+        "of equal candidates the first one is always drawn",
+        "statistical/test_top_k_draws.py",
+    ),
+    _joint(
+        "    exponents = np.minimum(exponents_of(steps.errors, draw.rate), 1e300)\n",
+        "    exponents = np.minimum(exponents_of(steps.errors, draw.rate * 2), 1e300)\n",
+        "a joint draw has twice the rate",
+        "statistical/test_top_k_draws.py",
+    ),
+    _joint(
+        '            draw.rate,\n            "exponential",\n',
+        '            draw.rate * 2,\n            "exponential",\n',
+        "a joint draw has twice the rate in close races",
+        "statistical/test_top_k_draws.py::test_races_that_floats_leave_open_have_the_same_law",
+    ),
+    _joint(
+        "    slack = (exponents + (most + 64)) * _SLACK + off\n",
+        "    slack = 0.0\n",
+        "floats decide joint draws that they can't",
+        "queries/test_joint.py::test_near_ties_are_decided_exactly",
+    ),
+    _joint(
+        "        return math.prod(width if rank == own else width - rank for",
+        "        return math.prod(width - rank for",
+        "in close races some lists are too seldom",
+        "queries/test_joint.py::test_the_blocks_are_all_lists_each_once",
+    ),
+    _joint(
+        "free_place(places[:, :rank], first[:, rank], uniform_below(free, words))\n",
+        "free_place(places[:, :rank], first[:, rank], np.zeros_like(free))\n",
+        "of lists with one error the first one is always drawn",
+        "statistical/test_top_k_draws.py",
+    ),
+    # --- By weight
+    _categories(
+        "        return most_of(self.weights)\n",
+        "        return Fraction(1)\n",
+        "on private frames a weight is charged as one row",
+        "queries/test_weights.py",
+    ),
+    _modes(
+        "        most_of(weights),\n",
+        "        Fraction(1),\n",
+        "a weight is charged as one row",
+        "queries/test_weights.py::test_claim_and_error_are_in_the_unit_of_the_weights",
+    ),
+    _units(
+        '            units = units_of(Fraction(0), self.most, self.step, column, "max_weight")\n',
+        '            units = units_of(-self.most, self.most, self.step, column, "max_weight")\n',
+        "weights may be negative, and move two candidates apart",
+        "queries/test_weights.py::test_negative_weights_are_none",
+    ),
+    # --- R in one group, and leads
+    _scores(
+        "        return Fraction(2 * self.alpha.denominator if groups == 1 else 2 * one)\n",
+        "        return Fraction(2 * self.alpha.denominator)\n",
+        "a replacement that leaves one group and enters another is charged as one within a group",
+        "privacy/test_brute_force.py::test_a_row_that_leaves_one_group_and_enters_another_may_lose_all_of_epsilon",
+    ),
+    of("_queries/query.py", "expressions/test_leads.py")(
+        '    if claim.loss.unit != "epsilon":\n',
+        "    if False:\n",
+        "a lead is free under rho",
+        "expressions/test_leads.py::test_a_lead_is_free_under_epsilon_and_refused_under_rho",
+    ),
+    of("_queries/query.py", "queries/test_queries.py")(
+        "                contributions=contributions,\n",
+        "",
+        "the bounds of a private frame do not change the rate",
+        "queries/test_queries.py::test_bounds_that_a_frame_knows_change_the_rate_and_not_the_loss",
+    ),
+    of("_queries/leads.py", "statistical/test_lead_draws.py")(
+        "    return np.where(first < 0, runs.nth_unoccupied(offset), first + offset), leaders.leads\n",
+        "    return np.where(first < 0, runs.nth_unoccupied(offset * 0), first + offset), leaders.leads\n",
+        "with a lead, of the candidates that nobody has the first one is always drawn",
+        "statistical/test_lead_draws.py::test_with_a_lead_candidates_that_nobody_has_are_as_good_as_each_other",
+    ),
+    of("_queries/encoding.py", "queries/test_encoding.py")(
+        "physical.fill_null(most + 1) if physical.null_count() else physical",
+        "physical.fill_null(0) if physical.null_count() else physical",
+        "a row without a value counts for a category, or takes that of others away",
     ),
 ]

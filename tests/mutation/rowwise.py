@@ -216,14 +216,14 @@ MUTANTS = [
     ),
     # --- Profiles
     _profile(
-        "        return PrivacyProfile(tuple((mechanism, loss, n * count) for mechanism, loss, n in self.parts))\n",
-        "        return PrivacyProfile(tuple((mechanism, loss, max(n, count)) for mechanism, loss, n in self.parts))\n",
+        "        parts = tuple((mechanism, loss, n * count) for mechanism, loss, n in self.parts)\n",
+        "        parts = tuple((mechanism, loss, max(n, count)) for mechanism, loss, n in self.parts)\n",
         "a profile composed twice forgets the first time",
         "analysis/test_profile.py::test_composed_twice",
     ),
     _profile(
-        "        return min(max(composed, _SMALLEST_DELTA), _zcdp_delta(self._rho(), exact))\n",
-        "        return min(composed, _zcdp_delta(self._rho(), exact))\n",
+        "        return min(max(composed, _SMALLEST_DELTA), zcdp_delta(self._rho(), exact))\n",
+        "        return min(composed, zcdp_delta(self._rho(), exact))\n",
         "the noise of an FFT is taken for a delta",
         "analysis/test_profile.py::test_what_fft_can_not_see_is_left_to_zcdp",
     ),
@@ -252,8 +252,8 @@ MUTANTS = [
         "analysis/test_profile.py::test_nor_are_sums_at_a_delta_so_small_that_nothing_else_is_proved",
     ),
     _profile(
-        '    return loss**2 / 8 if mechanism == "exponential" else laplace_rho(loss)\n',
-        "    return loss**2 / 8\n",
+        '    return bounded_range_rho(loss) if mechanism == "exponential" else laplace_rho(loss)\n',
+        "    return bounded_range_rho(loss)\n",
         "permute-and-flip composes as bounded range",
     ),
     _profile(
@@ -263,8 +263,8 @@ MUTANTS = [
         "analysis/test_profile.py::test_profiles_of_one_release",
     ),
     _profile(
-        "                        counts[release.mechanism, loss] += groups * release.draws\n",
-        "                        counts[release.mechanism, loss] += groups\n",
+        "                        counts[release.charged_as, loss] += groups * release.draws\n",
+        "                        counts[release.charged_as, loss] += groups\n",
         "a mean composes as one draw",
     ),
     _profile(

@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+import dp_polars as dpp
 from dp_polars._accounting.claims import Claim, Contributions, Loss
 from dp_polars._accounting.costs import laplace_rho
 from dp_polars._mechanisms.racing import Winners
@@ -195,6 +196,33 @@ def test_a_replacement_in_one_group_may_lose_all_of_epsilon(score, mechanism):
 
     assert 0.99 <= worst(rate) <= 1 + 1e-9
     assert worst(rate * Fraction(102, 100)) > 1  # the control
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("score", ["median", "quarter", "ninth decile"])
+def test_a_row_that_leaves_one_group_and_enters_another_may_lose_all_of_epsilon(score, mechanism):
+    """On a private frame of two groups, which are drawn independently: what the two rows lose adds up."""
+    alpha = SCORES[score]
+    expr = dpp.quantile("x", alpha, dpp.grid(0, LAST, step=1), epsilon=1, mechanism=mechanism)
+
+    def claim_of(groups):
+        private = dpp.protect("person", max_rows=1, neighboring_relation="replace_one")
+        return private.group_by({"g": range(groups)}).agg(expr).asks[0].query.claim
+
+    removed, added = distances(2, 20)
+
+    def worst(rate):
+        most = np.zeros(2)
+        for places in ((1, LAST - 1), (1, 3), (LAST - 3, LAST - 1)):
+            laws = log_laws_of_cells(places, 20, alpha, rate, mechanism)
+            pairs = (laws[:, None, :] - laws[None, :, :]).max(axis=2)
+            leaves, enters = (pairs[(removed == n) & (added == 1 - n)].max() for n in (1, 0))
+            most = np.maximum(most, [leaves, enters])
+        return most.sum()
+
+    assert 0.99 <= worst(claim_of(2).rate) <= 1 + 1e-9
+    if score != "median":
+        assert worst(claim_of(1).rate) > 1.3  # the control: at the rate of one group
 
 
 # Scores of the caller's own

@@ -14,6 +14,7 @@ from dp_polars._queries.drawing import Draw
 from dp_polars._queries.joint import draw_jointly
 from dp_polars._queries.ranking import Ranking
 from dp_polars._queries.scores import CountScore
+from tests.mechanisms.test_exact_race import tie
 from tests.queries.test_ranking import histogram_of
 from tests.top_k_laws import lists
 
@@ -102,6 +103,35 @@ def test_what_floats_leave_open_is_raced_exactly():
         assert drawn.shape == (4, 2)
         # The first block of the first group, without error, arrives before or after everything else.
         assert (drawn[0, 0] == 0 and drawn[0, 1] in (1, 2)) == (first == 0)
+
+
+def test_near_ties_are_decided_exactly(monkeypatch):
+    """Words with which the best lists, and very many others, arrive at nearly the same time."""
+    rng, number = np.random.default_rng(3), 60
+    steps = joint._Steps.of(Ranking.of(histogram_of([[1000] * 40 + [0] * 600] * number), 640), 40)
+    width = int(steps.sizes[0])
+    pair = [0, width - 1]  # of these many, most have their error from the first rank on
+    errors, counts = steps.errors[pair].tolist(), [steps.multiplicity(block) for block in pair]
+    rate = Fraction(round(math.log(counts[1]) - math.log(counts[0])), errors[1])
+    drawn = np.full((number, width), 2**64 - 1, np.uint64)
+    for i, v in enumerate(rng.integers(2**48, 2**51, number).tolist()):
+        first, second = tie(Fraction(v, 2**52), errors, counts, rate, "exponential", 64)
+        # Off by a few of the last bits that floats know, or by fewer; but 64 bits tell.
+        drawn[i, pair] = first, second + 2 ** int(rng.integers(4, 16)) * int(rng.choice([-1, 1]))
+
+    def found(slack):
+        monkeypatch.setattr(joint, "_SLACK", slack)
+        left = [drawn.ravel()]
+        words = lambda count: left.pop() if count == drawn.size else np.zeros(count, np.uint64)  # noqa: E731
+        return (joint._race(steps, Draw(640, CountScore(), rate, "exponential"), words) % width).tolist()
+
+    exactly = found(1e6)  # so that floats can decide nothing
+    assert set(exactly) == set(pair)
+    assert found(2.0**-46) == exactly
+    # The control: what floats alone say.
+    v = drawn[:, pair] * 2.0**-64
+    times = np.log(-np.log1p(-v)) + np.array(errors) * float(rate) - [math.log(count) for count in counts]
+    assert np.array(pair)[times.argmin(axis=1)].tolist() != exactly
 
 
 def test_no_groups():

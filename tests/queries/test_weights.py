@@ -48,6 +48,18 @@ def test_what_a_row_weighs(weights, dtype, most, step, heaviest):
     assert found == set(heaviest)  # one of three is missed with a probability below 1e-20
 
 
+@pytest.mark.parametrize(("negative", "dtype"), [(-3, pl.Int8()), (-3.0, pl.Float64()), (-(10**9), pl.Int64())])
+def test_negative_weights_are_none(negative, dtype):
+    """Else a row could move two candidates apart by twice as much as it is charged for."""
+    rows = pl.DataFrame({"p": [1, 2, 3], "x": ["a", "a", "b"], "w": pl.Series([3, negative, 2], dtype=dtype)})
+    options = {"weights": "w", "max_weight": 3, "step": 1, **SURE}
+    for expr in (dpp.mode("x", ["b", "a"], **options), dpp.top_k("x", 1, ["b", "a"], **options).list.first()):
+        assert rows.select(expr).item() == "a"
+    for unit in (None, "p"):
+        private = rows.dp.protect(unit, **({} if unit is None else {"max_groups": 1}))
+        assert private.agg(dpp.mode("x", ["b", "a"], **options)).release().item() == "a"
+
+
 def test_claim_and_error_are_in_the_unit_of_the_weights():
     fine, coarse = (
         dpp.mode("x", [1, 2, 3], weights="w", max_weight=8, step=step, epsilon=2).query for step in (0.125, 4.0)
@@ -120,6 +132,7 @@ def test_top_k_by_weight(mechanism):
     assert result["error_unit"].item() == "the weights' unit"
     assert result["counted"].item() == 5  # people, each once for each candidate
     small = dpp.top_k("x", 3, ["c", "d", "b", "a"], **options, epsilon=1)
+    assert small.query.claim.score_range == told["score_range"].item()
     assert 0 < simulate(small, rows)["expected_error"].item() < 9.5
 
 

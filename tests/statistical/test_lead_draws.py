@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+import dp_polars as dpp
 from dp_polars._mechanisms import leading
 from dp_polars._mechanisms.leading import race_with_lead
 from dp_polars._mechanisms.racing import Blocks
@@ -149,3 +150,16 @@ def test_modes_with_leads(more, too_few):
     check_sampler(of_rows, law)
     query = frame.dp.protect(None).group_by({"g": range(groups)}).agg(ask(1))
     assert fits(tally(cells(query.release()["x"].struct.unnest()), law), law)
+
+
+def test_with_a_lead_candidates_that_nobody_has_are_as_good_as_each_other():
+    """Were one of them never an answer, it would tell that nobody has it."""
+    groups, candidates, rate = 20_000, range(6), Fraction(1, 2)
+    private = pl.DataFrame({"g": range(groups), "x": [2] * groups}).dp.protect(None).group_by({"g": range(groups)})
+    law = reference.floats(reference.law([0, 0, 1, 0, 0, 0], rate=rate, mechanism="permute_and_flip", digits=17))
+
+    def drawn(factor):
+        answers = private.agg(dpp.mode("x", candidates, epsilon=rate * factor, lead=True)).release()
+        return answers["x"].struct.field("answer").to_numpy()
+
+    check_sampler(drawn, law)

@@ -51,6 +51,31 @@ def test_expressions_have_the_exact_law(output, mechanism):
 
 
 @pytest.mark.parametrize("mechanism", ["discrete_laplace", "discrete_gaussian"])
+def test_where_nobody_is_there_is_as_much_noise(mechanism):
+    """Groups without rows, and values that nobody has: a 0 there, or less noise, would tell."""
+    rows = pl.DataFrame({"g": [-1, 0], "x": [1, 1], "person": [1, 2]})
+    private = rows.dp.protect("person", max_rows_per_group=1, max_groups=1).group_by({"g": range(DRAWS)})
+    exprs = {name: ask for name, (ask, _, _) in NUMBERS.items() if name not in ("halves", "tenths")}
+
+    def draw(factor):
+        loss = {"epsilon": factor} if mechanism == "discrete_laplace" else {"rho": factor**2 / 2}
+        asks = {name: ask(**loss) for name, ask in exprs.items()}
+        asks |= {"people": dpp.n_people(**loss), "counts": dpp.value_counts("x", [1, 5], **loss)}
+        return private.agg(**asks, mean=dpp.mean("x", 0, 3, **loss)).release()
+
+    released = {factor: draw(factor) for factor in (Fraction(1), *CONTROLS)}
+    of_values = {factor: frame["counts"].list.explode().struct.field("count") for factor, frame in released.items()}
+    for name in (*exprs, "people", "counts"):
+
+        def of(factor, name=name):
+            numbers = of_values[factor] if name == "counts" else released[factor][name]
+            return np.clip(numbers.to_numpy()[-DRAWS:], -LAST, LAST) + LAST
+
+        check_sampler(of, noise_law(NUMBERS.get(name, (None, 0, 1))[2], mechanism))
+    assert released[Fraction(1)]["mean"].n_unique() > LAST
+
+
+@pytest.mark.parametrize("mechanism", ["discrete_laplace", "discrete_gaussian"])
 def test_private_frames_have_the_exact_law(mechanism):
     people = FRAME.with_columns(person=pl.col("g"))
     exprs = {name: ask for name, (ask, _, _) in NUMBERS.items() if name not in ("halves", "tenths")}
