@@ -14,8 +14,9 @@ from dp_polars._numeric.extras import require
 from dp_polars._queries.histograms import Histogram
 from dp_polars.sql._column_types import check_types, must_have, schema_of
 from dp_polars.sql._counting import histogram
-from dp_polars.sql._dialects import TESTED, Statement, unknown
+from dp_polars.sql._dialects import Statement, unknown
 from dp_polars.sql._people import in_polars, one_row_per_person, people_by_key
+from dp_polars.sql._tested import TESTED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -127,8 +128,7 @@ class _SqlEngine(LocalEngine):
             kind = f"{type(table).__module__}.{type(table).__name__}"
             msg = f"table must be an Ibis table, got {kind}.\n\nHint: ibis.duckdb.connect(…).table(…)."
             raise TypeError(msg)
-        self._table: Any = table
-        self._backend: Any = self._table.get_backend()
+        self._backend: Any = table.get_backend()
         name = self._backend.name
         if name not in TESTED and not untested:
             msg = (
@@ -137,6 +137,7 @@ class _SqlEngine(LocalEngine):
             )
             raise ValueError(msg)
         self._dialect = TESTED.get(name) or unknown(name)
+        self._table: Any = self._dialect.admit(self._backend, table)
         self._only_counted = only_counted
         self._statements: list[tuple[list[int], Statement]] = []
         self._keys: Statement | None = None

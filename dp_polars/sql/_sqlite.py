@@ -1,0 +1,240 @@
+"""The ways of SQLite, whose columns may hold values of any type: what else than their own type they hold is null.
+
+SQLite runs in this process, so what it lacks are functions of Python: a hash with a key, and exact division.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cache
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dp_polars._numeric.extras import require
+from dp_polars.sql._dialects import Dialect, cast, constant, function, ibis
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    import polars as pl
+    from numpy.typing import NDArray
+
+    from dp_polars.sql._dialects import Backend, Statement, Table, Value
+
+_ops: Any = require("ibis.expr.operations", extra="sql")
+
+_PLACE, _QUOTIENT = "dp_polars_place", "dp_polars_quotient"
+# Of 64 bits in three parts: sums of the lower ones, 21 bits each, stay within 64 bits for 2**42 rows.
+_PART = 21
+
+
+# --- What SQLite lacks ----------------------------------------------------------------------------------------------
+
+
+def _place(secret: str, *values: object) -> int:
+    """Return a hash of 64 bits under a key. No value raises: texts come as bytes."""
+    found = blake2b(digest_size=8, key=secret.encode())
+    for value in values:
+        said = value if isinstance(value, bytes) else repr(value).encode()
+        found.update(len(said).to_bytes(8, "big"))
+        found.update(said)
+    return int.from_bytes(found.digest(), "big", signed=True)
+
+
+def _quotient(number: int | None, by: int) -> int | None:
+    """Return the quotient towards 0."""
+    if number is None:
+        return None
+    return number // by if number >= 0 else -(-number // by)
+
+
+def _quotient_of(number: Value, by: Value) -> Value:
+    # SQLite's own division of integers is exact, but Ibis has no words for it; its MOD is one of floats.
+    quotient: Value = function(_QUOTIENT, ("int64", "int64"), "int64")(number, by)
+    return quotient
+
+
+@cache
+def _place_of(values: int) -> Callable[..., Value]:
+    return function(_PLACE, ("string", *[None] * values), "int64")
+
+
+def _order(person: Value, says: Sequence[Value], secret: int) -> Value:
+    return _place_of(1 + len(says))(ibis.literal(str(secret)), person, *says)
+
+
+def _double(number: float) -> Value:
+    """Return a constant that is this very float: SQLite's own reading of decimals is a float beside it, at times."""
+    if math.isinf(number):
+        return constant("9e999" if number > 0 else "-9e999", "float64")
+    mantissa, exponent = math.frexp(float(number))
+    bits = min(53, 53 - exponent) if 0 <= exponent <= 53 and float(number).is_integer() else 53
+    whole, exponent = int(math.ldexp(mantissa, bits if bits == 53 else exponent)), exponent - bits
+    value = cast(constant(whole, "int64"), "float64")
+    if bits != 53:
+        return value
+    while exponent:
+        # Powers of two: nothing is rounded on the way.
+        step = max(min(exponent, 62), -62)
+        power = cast(constant(2 ** abs(step), "int64"), "float64")
+        value, exponent = (value * power if step > 0 else value / power), exponent - step
+    return value
+
+
+def _total(numbers: Value, largest: int) -> Value:
+    """Return an exact sum, at most so far from 0: SQLite's own raises beyond 64 bits."""
+    mask, part = constant(2**_PART - 1, "int64"), constant(_PART, "int64")
+    low = (numbers & mask).sum()
+    middle = ((numbers >> part) & mask).sum() + (low >> part)
+    high = (numbers >> part >> part).sum() + (middle >> part)
+    rest = constant(2**_PART, "int64") * (middle & mask) + (low & mask)
+    end = constant(2**20, "int64")
+    total = high * constant(2 ** (2 * _PART), "int64") + rest
+    ends = constant(-largest, "int64"), constant(largest, "int64")
+    within = ibis.greatest(ends[0], ibis.least(total, ends[1]))
+    return cast(ibis.cases((high >= end, ends[1]), (high < -end, ends[0]), else_=within), "int64")
+
+
+def _fields(backend: Backend, texts: Sequence[pl.Series]) -> tuple[Table, Sequence[Value]]:
+    """Return rows of texts by SQLite's JSON, in which numbers are texts too: it rounds large ones."""
+    rows = json.dumps(list(zip(*(text.to_list() for text in texts), strict=True)), ensure_ascii=False)
+    names = [f"f{i}" for i in range(len(texts))]
+    told = ", ".join(f"value ->> '$[{i}]' AS {name}" for i, name in enumerate(names))
+    quoted = rows.replace("'", "''")
+    sql = f"SELECT {told} FROM json_each('{quoted}')"
+    table = _ops.SQLQueryResult(sql, ibis.schema(dict.fromkeys(names, "string")), backend).to_expr()
+    return table, [table[name] for name in names]
+
+
+# --- What is admitted -----------------------------------------------------------------------------------------------
+
+
+def _admit(backend: Backend, table: Table) -> Table:
+    """Return the rows, in which every column holds values of one type, or null.
+
+    Refused is what Ibis has found the types of in a row, the first one: that person would decide about all others.
+    """
+    ((encoding,),) = _rows(backend, "PRAGMA encoding")
+    if encoding != "UTF-8":
+        msg = f"the database must have the encoding 'UTF-8', got {encoding!r}."
+        raise ValueError(msg)
+    known = {name for (name,) in _rows(backend, "SELECT name FROM pragma_function_list")}
+    for name, does, arguments in ((_PLACE, _place, -1), (_QUOTIENT, _quotient, 2)):
+        if name not in known:  # one that a statement uses can't be made anew
+            backend.con.create_function(name, arguments, does, deterministic=True)
+    for relation in table.op().find(_ops.Relation):
+        _check_relation(backend, relation)
+    return table.select([_held(table[name]).name(name) for name in table.columns])
+
+
+def _check_relation(backend: Backend, relation: Any) -> None:  # noqa: ANN401
+    names = list(relation.schema)
+    if len({name.lower() for name in names}) < len(names):
+        msg = f"column names must differ by more than case, which SQLite does not look at, got {names}."
+        raise ValueError(msg)
+    if isinstance(relation, (_ops.SQLQueryResult, _ops.SQLStringView)):
+        msg = (
+            "table must not be made of SQL in text: Ibis looks at the first row for the types of its columns."
+            "\n\nHint: con.table(…), and steps of Ibis."
+        )
+        raise TypeError(msg)
+    if isinstance(relation, _ops.DatabaseTable):
+        where = relation.namespace.database
+        asked = "SELECT name, type FROM pragma_table_info(?, ?)", (relation.name, where)
+        declared = {name for name, kind in _rows(backend, *asked) if kind}
+        untyped = [name for name in names if name not in declared]
+        if untyped:
+            msg = (
+                f"the columns of {relation.name!r} must be declared with types, got none for {untyped}: Ibis looks at "
+                "the first row for them.\n\nHint: CREATE TABLE with a type for each column; or, for a view that "
+                "computes something, compute it in Ibis."
+            )
+            raise TypeError(msg)
+
+
+def _held(value: Value) -> Value:
+    """Return a value where it is of its column's type, else null. Numbers that are equal are of both types."""
+    kind, stored = value.type(), value.typeof()
+    if kind.is_string():
+        return ibis.ifelse(stored == "text", value, ibis.null("string"))
+    if kind.is_binary():
+        return ibis.ifelse(stored == "blob", value, ibis.null("binary"))
+    number = ibis.ifelse(stored.isin(["real", "integer"]), cast(value, "float64"), ibis.null("float64"))
+    if kind.is_floating():
+        return number
+    if kind.is_boolean():
+        return ibis.cases((number == 1, True), (number == 0, False))
+    if not kind.is_signed_integer():
+        return value
+    # As a column declared INTEGER would take a float; and of 64 bits, whatever the column is called.
+    whole = cast(value, "int64")
+    is_whole = (stored == "integer") | ((stored == "real") & (value == whole))
+    return ibis.ifelse(is_whole, whole, ibis.null("int64"))
+
+
+def _rows(backend: Backend, sql: str, values: Sequence[str | None] = ()) -> list[tuple[Any, ...]]:
+    cursor = backend.con.cursor()
+    cursor.row_factory = None
+    try:
+        found: list[tuple[Any, ...]] = cursor.execute(sql, values).fetchall()
+    finally:
+        cursor.close()
+    return found
+
+
+# --- Statements -----------------------------------------------------------------------------------------------------
+
+
+def _describe(backend: Backend, table: Table, columns: Collection[str]) -> dict[str, str]:
+    """Return the types by Ibis: whatever it takes a column for, other values are null."""
+    return {name: str(table[name].type().copy(nullable=True)) for name in columns}
+
+
+def _prepare(backend: Backend, sql: str) -> None:
+    _rows(backend, f"EXPLAIN {sql}")
+
+
+def _fetch(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
+    rows = _rows(backend, statement.sql)
+    if statement.is_of_integers:
+        found = np.array(rows, np.int64).reshape(len(rows), len(statement.columns)).T
+        return dict(zip(statement.columns, found, strict=True))
+    columns = zip(*rows, strict=True) if rows else [()] * len(statement.columns)
+    return {
+        name: np.array([_text(value) if isinstance(value, bytes) else value for value in column], object)
+        for name, column in zip(statement.columns, columns, strict=True)
+    }
+
+
+def _text(value: bytes) -> str | None:
+    """Return the text of bytes; None where they are none."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+SQLITE = Dialect(
+    name="sqlite",
+    types={"boolean": "boolean", "int64": "integer", "float64": "floating", "string": "string"},
+    unit_types=frozenset({"binary"}),
+    way_out="cast it in Ibis first: dates and decimals to text, or to integers.",
+    describe=_describe,
+    prepare=_prepare,
+    divide=_quotient_of,
+    # A BLOB has no collation.
+    binary=lambda text: cast(text, "binary"),
+    text=lambda binary: binary,
+    order=_order,
+    fetch=_fetch,
+    oldest=(3, 38),
+    nan_in_floats=False,
+    admit=_admit,
+    double=_double,
+    remainder=lambda number, by: number - _quotient_of(number, by) * by,
+    total=_total,
+    fields=_fields,
+)
