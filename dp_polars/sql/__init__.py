@@ -164,7 +164,7 @@ class _SqlEngine(LocalEngine):
         with _quietly():
             self._check(work.privacy_unit, list(work.types))
             counted = people_by_key(self._table, work, secrets.randbits(_SECRET_BITS), self._dialect)
-            self._keys = self._prepared(Statement.of(self._backend, counted))
+            self._keys = self._prepared(Statement.of(self._backend, counted, self._dialect))
 
     def _check(self, unit: str | None, names: Collection[str]) -> None:
         """Refuse columns that are not there, or of types that compare values in a way of their own."""
@@ -180,7 +180,7 @@ class _SqlEngine(LocalEngine):
         """Return the SELECT that answers tallies that are alike."""
         try:
             counted = histogram(table, work, [work.tallies[n] for n in own], secret, self._dialect)
-            statement = Statement.of(self._backend, counted)
+            statement = Statement.of(self._backend, counted, self._dialect)
         except (TypeError, ValueError) as error:
             asked = [output.name for output in work.outputs if own[0] in output.tallies]
             msg = f"Output {asked[0]!r}: {error}"

@@ -101,10 +101,10 @@ class Statement:
     sql: str
 
     @classmethod
-    def of(cls, backend: Backend, table: Table) -> Statement:
+    def of(cls, backend: Backend, table: Table, dialect: Dialect) -> Statement:
         """Return what Ibis makes of a table expression; a TypeError where the engine has no words for it."""
         try:
-            return cls(table, backend.compile(table, limit=None))
+            return cls(table, dialect.compile(backend, table))
         except _errors.IbisError as error:
             msg = f"{backend.name} must know all that a release needs, got: {error}"
             raise TypeError(msg) from None
@@ -123,6 +123,11 @@ class Statement:
 
 def _as_it_is(backend: Backend, table: Table) -> Table:
     return table
+
+
+def _compile(backend: Backend, table: Table) -> str:
+    sql: str = backend.compile(table, limit=None)
+    return sql
 
 
 def _double(number: float) -> Value:
@@ -188,6 +193,8 @@ class Dialect:
         Integers of 64 bits, a positive divisor -> what is left beside the quotient of `divide`.
     total
         Integers of 64 bits, the largest total -> their exact sum, but at most that far from 0. Raises for no rows.
+    compile
+        Connection, rows -> the SELECT of them.
     fields
         Connection, texts of the columns of a list -> a table with a row for each, and its columns, in the statement
         itself. None: one text is split and unnested.
@@ -212,6 +219,7 @@ class Dialect:
     double: Callable[[float], Value] = _double
     remainder: Callable[[Value, Value], Value] = _remainder
     total: Callable[[Value, int], Value] = _total
+    compile: Callable[[Backend, Table], str] = _compile
     fields: Callable[[Backend, Sequence[pl.Series]], tuple[Table, Sequence[Value]]] | None = None
 
     def check_version(self, version: str) -> None:

@@ -6,7 +6,6 @@ SQLite runs in this process, so what it lacks are functions of Python: a hash wi
 from __future__ import annotations
 
 import json
-import math
 from functools import cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -25,10 +24,10 @@ if TYPE_CHECKING:
     from dp_polars.sql._dialects import Backend, Statement, Table, Value
 
 _ops: Any = require("ibis.expr.operations", extra="sql")
+_subqueries: Any = require("sqlglot.optimizer.eliminate_subqueries", extra="sql")
 
 _PLACE, _QUOTIENT = "dp_polars_place", "dp_polars_quotient"
-# Of 64 bits in three parts: sums of the lower ones, 21 bits each, stay within 64 bits for 2**42 rows.
-_PART = 21
+_DOUBLE, _TOTAL = "dp_polars_double", "dp_polars_total"
 
 
 # --- What SQLite lacks ----------------------------------------------------------------------------------------------
@@ -67,35 +66,32 @@ def _order(person: Value, says: Sequence[Value], secret: int) -> Value:
 
 
 def _double(number: float) -> Value:
-    """Return a constant that is this very float: SQLite's own reading of decimals is a float beside it, at times."""
-    if math.isinf(number):
-        return constant("9e999" if number > 0 else "-9e999", "float64")
-    mantissa, exponent = math.frexp(float(number))
-    bits = min(53, 53 - exponent) if 0 <= exponent <= 53 and float(number).is_integer() else 53
-    whole, exponent = int(math.ldexp(mantissa, bits if bits == 53 else exponent)), exponent - bits
-    value = cast(constant(whole, "int64"), "float64")
-    if bits != 53:
-        return value
-    while exponent:
-        # Powers of two: nothing is rounded on the way.
-        step = max(min(exponent, 62), -62)
-        power = cast(constant(2 ** abs(step), "int64"), "float64")
-        value, exponent = (value * power if step > 0 else value / power), exponent - step
-    return value
+    """Return a constant that is this very float: what SQLite reads of a decimal is at times the float beside it."""
+    constant: Value = function(_DOUBLE, ("string",), "float64")(ibis.literal(float(number).hex()))
+    return constant
+
+
+class _Total:
+    """An exact sum, at most so far from 0: SQLite's own raises beyond 64 bits."""
+
+    def __init__(self) -> None:
+        self.total = self.largest = 0
+
+    def step(self, number: int | None, largest: int) -> None:
+        self.total += number or 0
+        self.largest = largest
+
+    def finalize(self) -> int:
+        return max(-self.largest, min(self.total, self.largest))
 
 
 def _total(numbers: Value, largest: int) -> Value:
-    """Return an exact sum, at most so far from 0: SQLite's own raises beyond 64 bits."""
-    mask, part = constant(2**_PART - 1, "int64"), constant(_PART, "int64")
-    low = (numbers & mask).sum()
-    middle = ((numbers >> part) & mask).sum() + (low >> part)
-    high = (numbers >> part >> part).sum() + (middle >> part)
-    rest = constant(2**_PART, "int64") * (middle & mask) + (low & mask)
-    end = constant(2**20, "int64")
-    total = high * constant(2 ** (2 * _PART), "int64") + rest
-    ends = constant(-largest, "int64"), constant(largest, "int64")
-    within = ibis.greatest(ends[0], ibis.least(total, ends[1]))
-    return cast(ibis.cases((high >= end, ends[1]), (high < -end, ends[0]), else_=within), "int64")
+    total: Value = _total_of(numbers, constant(largest, "int64"))
+    return total
+
+
+@ibis.udf.agg.builtin(name=_TOTAL, signature=(("int64", "int64"), "int64"))  # type: ignore[untyped-decorator]
+def _total_of(numbers: Value, largest: Value) -> Value: ...
 
 
 def _fields(backend: Backend, texts: Sequence[pl.Series]) -> tuple[Table, Sequence[Value]]:
@@ -121,10 +117,11 @@ def _admit(backend: Backend, table: Table) -> Table:
     if encoding != "UTF-8":
         msg = f"the database must have the encoding 'UTF-8', got {encoding!r}."
         raise ValueError(msg)
-    known = {name for (name,) in _rows(backend, "SELECT name FROM pragma_function_list")}
-    for name, does, arguments in ((_PLACE, _place, -1), (_QUOTIENT, _quotient, 2)):
-        if name not in known:  # one that a statement uses can't be made anew
+    if _TOTAL not in {name for (name,) in _rows(backend, "SELECT name FROM pragma_function_list")}:
+        # What a statement that still runs may use can't be made anew.
+        for name, does, arguments in ((_PLACE, _place, -1), (_QUOTIENT, _quotient, 2), (_DOUBLE, float.fromhex, 1)):
             backend.con.create_function(name, arguments, does, deterministic=True)
+        backend.con.create_aggregate(_TOTAL, 2, _Total)
     for relation in table.op().find(_ops.Relation):
         _check_relation(backend, relation)
     return table.select([_held(table[name]).name(name) for name in table.columns])
@@ -193,6 +190,13 @@ def _describe(backend: Backend, table: Table, columns: Collection[str]) -> dict[
     return {name: str(table[name].type().copy(nullable=True)) for name in columns}
 
 
+def _compile(backend: Backend, table: Table) -> str:
+    """Return the SELECT with all subqueries by name: SQLite's parser takes about a hundred levels of anything."""
+    nested = backend.compiler.to_sqlglot(table)
+    sql: str = _subqueries.eliminate_subqueries(nested).sql(backend.dialect)
+    return sql
+
+
 def _prepare(backend: Backend, sql: str) -> None:
     _rows(backend, f"EXPLAIN {sql}")
 
@@ -236,5 +240,6 @@ SQLITE = Dialect(
     double=_double,
     remainder=lambda number, by: number - _quotient_of(number, by) * by,
     total=_total,
+    compile=_compile,
     fields=_fields,
 )

@@ -14,7 +14,7 @@ from dp_polars._engines.bounding import Kept
 from dp_polars._frames.query import only_counted
 from dp_polars._frames.release import bind, release_by
 from tests.registry import COLUMNS
-from tests.sql.tools import DUCKDB, MARKS, POSTGRES, histograms_of, need_ibis
+from tests.sql.tools import MARKS, TYPES, histograms_of, need_ibis
 from tests.statistical.goodness import fits
 from tests.tallies import as_frame
 
@@ -26,10 +26,6 @@ from dp_polars.sql import _counting, _dialects, _SqlEngine  # noqa: E402
 from dp_polars.sql._dialects import Statement  # noqa: E402
 
 pytestmark = MARKS
-
-
-def names_of(engine):
-    return DUCKDB if engine.name == "duckdb" else POSTGRES
 
 
 def every_type(names, rows=600):
@@ -47,7 +43,7 @@ def every_type(names, rows=600):
 
 @pytest.mark.parametrize("unit", [None, "person", "Float64"])
 def test_sql_counts_what_polars_counts(engine, unit):
-    names = list(names_of(engine))
+    names = list(TYPES[engine.name])
     frame = every_type(names)
     asked = {f"count of {name}": dpp.count(name, epsilon=1) for name in names if name != unit}
     asked |= {f"mode of {name}": dpp.mode(name, COLUMNS[name].categories, epsilon=1) for name in ("String", "Date")}
@@ -90,8 +86,8 @@ def bounded(table, asked, kept, secret=2**63 + 5):
     work = bind(query, engine)
     tally = replace(work.tallies[0], kept=kept)
     work = replace(work, tallies=(tally,), outputs=())
-    counted = _counting.histogram(table, work, [tally], secret, engine._dialect)
-    cells = engine._dialect.fetch(engine._backend, Statement.of(engine._backend, counted))
+    counted = _counting.histogram(engine._table, work, [tally], secret, engine._dialect)
+    cells = engine._dialect.fetch(engine._backend, Statement.of(engine._backend, counted, engine._dialect))
     name = "count" if tally.weighing is None else "weight0"
     frame = pl.DataFrame({"group": cells["group"], "code": cells["code"], "count": cells[name]})
     return frame.cast(pl.Int64).sort("group", "code")

@@ -77,7 +77,8 @@ def by_secret(table, secret, most):
     """The number of people of each key, by a secret of one's own."""
     sql = _SqlEngine(table)
     work = keys("town", "year", most=most)._bound_to(sql)
-    statement = Statement.of(sql._backend, _people.people_by_key(table, work, secret, sql._dialect))
+    counted = _people.people_by_key(sql._table, work, secret, sql._dialect)
+    statement = Statement.of(sql._backend, counted, sql._dialect)
     known, people = _people.in_polars(sql._dialect.fetch(sql._backend, statement), work.types)
     return dict(zip(known.rows(), people.tolist(), strict=True))
 
