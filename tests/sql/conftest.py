@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.sql.tools import NUMBERS, REQUIRED, to_duckdb, to_postgres, to_sqlite
+from tests.sql.tools import NUMBERS, REQUIRED, TYPES, to_duckdb, to_postgres, to_sqlite
 
 _WAYS = ["/usr/lib/postgresql", "/usr/local/pgsql", "/opt/homebrew/opt"]
 
@@ -146,6 +146,11 @@ class Made:
     owner: Any  # who makes tables
     reader: Any  # who may only read
     table: Any
+
+    def need(self, *names):
+        """Skip a test about types of the registry that the engine has no columns of."""
+        if missing := set(names) - set(TYPES[self.name]):
+            pytest.skip(f"no columns of {missing} in {self.name}")
 
     def tables(self):
         """Everything in all schemas that has columns."""

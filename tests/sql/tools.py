@@ -6,6 +6,7 @@ import itertools
 import os
 
 import polars as pl
+import polars.selectors as cs
 import pytest
 
 from dp_polars._engines.polars_engine import PolarsEngine
@@ -109,7 +110,7 @@ def to_postgres(owner, reader, frame):
 
 def to_sqlite(owner, reader, frame):
     """A table of SQLite with the rows of a frame, for someone who may only read; NaN is null there."""
-    name = f"rows{next(NUMBERS)}"
+    name, frame = f"rows{next(NUMBERS)}", frame.with_columns(cs.signed_integer().cast(pl.Int64))
     owner.raw_sql(f"CREATE TABLE {name} ({declared(frame, {**SQLITE, **MORE_OF_SQLITE})})")
     owner.con.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * frame.width)})", frame.rows())
     owner.con.commit()
