@@ -173,11 +173,13 @@ def _held(value: Value) -> Value:
 
 
 def _rows(backend: Backend, sql: str, values: Sequence[str | None] = ()) -> list[tuple[Any, ...]]:
-    cursor = backend.con.cursor()
-    cursor.row_factory = None
+    """Return what a statement gives, whatever the connection makes of rows and texts elsewhere."""
+    cursor, factory = backend.con.cursor(), backend.con.text_factory
+    cursor.row_factory, backend.con.text_factory = None, str
     try:
         found: list[tuple[Any, ...]] = cursor.execute(sql, values).fetchall()
     finally:
+        backend.con.text_factory = factory
         cursor.close()
     return found
 
