@@ -56,8 +56,9 @@ def release(
         without row operations (filter, with_columns, select, join, and expressions inside `agg`): do those in Ibis
         first, row by row.
     table
-        The private rows: an Ibis table expression of DuckDB or Postgres, one person's rows independent of all others'.
-        A person, a key and a value are what the database holds for them. Read once per output: let it be deterministic.
+        The private rows: an Ibis table expression of DuckDB, Postgres or SQLite, one person's rows independent of all
+        others'. A person, a key and a value are what the database holds for them; in SQLite, null where that is of
+        another type than the column. Read once per output: let it be deterministic.
     budget
         What is charged, where the query itself has none.
     ranges

@@ -121,10 +121,6 @@ class Statement:
         return all(kind.is_integer() for kind in self.table.schema().types)
 
 
-def _as_it_is(backend: Backend, table: Table) -> Table:
-    return table
-
-
 def _compile(backend: Backend, table: Table) -> str:
     sql: str = backend.compile(table, limit=None)
     return sql
@@ -185,14 +181,14 @@ class Dialect:
     nan_in_floats
         Whether a float may be NaN.
     admit
-        Connection, rows -> these rows, with what else than their type columns may hold as null. An error where that
-        can't be known. Reads no row.
+        Connection, rows -> these rows, in which every column holds values of its own type, or null. An error where
+        that can't be made sure. Reads no row.
     double
         A float -> a constant that is this very float.
     remainder
         Integers of 64 bits, a positive divisor -> what is left beside the quotient of `divide`.
     total
-        Integers of 64 bits, the largest total -> their exact sum, but at most that far from 0. Raises for no rows.
+        Integers of 64 bits, the largest total -> their exact sum, but at most so far from 0. No row makes it raise.
     compile
         Connection, rows -> the SELECT of them.
     fields
@@ -215,7 +211,7 @@ class Dialect:
     collects: bool = False
     nan_in_decimals: bool = False
     nan_in_floats: bool = True
-    admit: Callable[[Backend, Table], Table] = _as_it_is
+    admit: Callable[[Backend, Table], Table] = lambda _, table: table
     double: Callable[[float], Value] = _double
     remainder: Callable[[Value, Value], Value] = _remainder
     total: Callable[[Value, int], Value] = _total

@@ -1,6 +1,7 @@
-"""The ways of SQLite, whose columns may hold values of any type: what else than their own type they hold is null.
+"""The ways of SQLite, whose columns may hold values of any type: a value of another type than its column's is null.
 
-SQLite runs in this process, so what it lacks are functions of Python: a hash with a key, and exact division.
+SQLite runs in this process, so functions of Python stand in for what it lacks: see below. They take integers, floats
+and bytes alone, and raise for none of them.
 """
 
 from __future__ import annotations
@@ -109,9 +110,10 @@ def _fields(backend: Backend, texts: Sequence[pl.Series]) -> tuple[Table, Sequen
 
 
 def _admit(backend: Backend, table: Table) -> Table:
-    """Return the rows, in which every column holds values of one type, or null.
+    """Return the rows, in which every column holds values of its own type, or null.
 
-    Refused is what Ibis has found the types of in a row, the first one: that person would decide about all others.
+    Types must not come from rows: Ibis takes that of the first one where none is declared, and its person would decide
+    what counts of all others.
     """
     ((encoding,),) = _rows(backend, "PRAGMA encoding")
     if encoding != "UTF-8":
@@ -187,7 +189,7 @@ def _rows(backend: Backend, sql: str, values: Sequence[str | None] = ()) -> list
 # --- Statements -----------------------------------------------------------------------------------------------------
 
 
-def _describe(backend: Backend, table: Table, columns: Collection[str]) -> dict[str, str]:
+def _describe(_: Backend, table: Table, columns: Collection[str]) -> dict[str, str]:
     """Return the types by Ibis: whatever it takes a column for, other values are null."""
     return {name: str(table[name].type().copy(nullable=True)) for name in columns}
 
@@ -236,7 +238,7 @@ SQLITE = Dialect(
     text=lambda binary: binary,
     order=_order,
     fetch=_fetch,
-    oldest=(3, 38),
+    oldest=(3, 40),
     nan_in_floats=False,
     admit=_admit,
     double=_double,

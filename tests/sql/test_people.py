@@ -34,9 +34,9 @@ def test_weights_of_every_type_are_those_of_polars(engine, unit, counts):
     names = TYPES[engine.name]
     frame = every_type(list(names))
     asked = {
-        f"by {name}": dpp.mode("String", ["a", "é", ""], weights=name, max_weight=3, step=step, counts=counts, epsilon=1)
-        for name, step in [("Boolean", None), ("Int16", None), ("Int64", None), ("Float32", 0.5), ("Float64", 0.25),
-                           ("Decimal", None), ("wide Decimal", None)] if name in names
+        f"by {by}": dpp.mode("String", ["a", "é", ""], weights=by, max_weight=3, step=step, counts=counts, epsilon=1)
+        for by, step in [("Boolean", None), ("Int16", None), ("Int64", None), ("Float32", 0.5), ("Float64", 0.25),
+                           ("Decimal", None), ("wide Decimal", None)] if by in names
     }  # fmt: skip
     bounds = {} if unit is None else {"max_rows_per_group": MANY}
     query = dpp.protect(unit, **bounds).group_by({"Int32" if "Int32" in names else "Int64": [-1, 0, 1, 5]}).agg(**asked)
