@@ -51,10 +51,9 @@ def _quotient(number: int | None, by: int) -> int | None:
     return number // by if number >= 0 else -(-number // by)
 
 
-def _quotient_of(number: Value, by: Value) -> Value:
-    # SQLite's own division of integers is exact, but Ibis has no words for it; its MOD is one of floats.
-    quotient: Value = function(_QUOTIENT, ("int64", "int64"), "int64")(number, by)
-    return quotient
+# SQLite's own division of integers is exact, but Ibis has no word for it; its MOD is one of floats.
+_quotient_of = function(_QUOTIENT, ("int64", "int64"), "int64")
+_float_of = function(_DOUBLE, ("string",), "float64")
 
 
 @cache
@@ -68,8 +67,7 @@ def _order(person: Value, says: Sequence[Value], secret: int) -> Value:
 
 def _double(number: float) -> Value:
     """Return a constant that is this very float: what SQLite reads of a decimal is at times the float beside it."""
-    constant: Value = function(_DOUBLE, ("string",), "float64")(ibis.literal(float(number).hex()))
-    return constant
+    return _float_of(ibis.literal(float(number).hex()))
 
 
 class _Total:
