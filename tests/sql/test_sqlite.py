@@ -224,6 +224,30 @@ def test_types_that_ibis_finds_in_the_first_row_are_refused(con, case):
     assert budget.spent == 0
 
 
+def test_types_are_those_of_the_table_that_is_read(con, tmp_path):
+    """One of another file, and a temporary one that hides one of the same name."""
+    query, untyped = dpp.protect("p").agg(dpp.mode("x", ["a", "b"], epsilon=1)), "must be declared with types"
+    with closing(sqlite3.connect(tmp_path / "other.db")) as raw:
+        raw.execute("CREATE TABLE visits (p INTEGER, x TEXT)")
+        raw.execute("CREATE TABLE odd (p INTEGER, x)")
+        raw.execute("INSERT INTO odd VALUES (1, 'a')")
+        raw.execute("INSERT INTO visits VALUES (1, 'a')")
+        raw.commit()
+    con.attach("other", tmp_path / "other.db")
+    assert counts(con.table("visits", database="other"), query) == [{(0, 0): 1}]
+    for typed, database in (("other", "other"), ("temp", None), ("main", None)):
+        if database is None:
+            for where in ("main", "temp"):
+                con.raw_sql(f"DROP TABLE IF EXISTS {where}.odd")
+                con.raw_sql(f"CREATE TABLE {where}.odd (p INTEGER, x {'TEXT' if where == typed else ''})")
+                con.raw_sql(f"INSERT INTO {where}.odd VALUES (1, '{where[0]}'), (2, 'b')")
+        if typed == "temp":
+            assert counts(con.table("odd", database=database), query) == [{(0, 1): 1}]
+        else:
+            with pytest.raises(TypeError, match=untyped):
+                dpp.sql.release(query, con.table("odd", database=database))
+
+
 def test_sql_in_text_is_refused(con):
     made(con)
     for table in (
