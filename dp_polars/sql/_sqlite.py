@@ -97,9 +97,11 @@ def _fields(backend: Backend, texts: Sequence[pl.Series]) -> tuple[Table, Sequen
     """Return rows of texts by SQLite's JSON, in which numbers are texts too: it rounds large ones."""
     rows = json.dumps(list(zip(*(text.to_list() for text in texts), strict=True)), ensure_ascii=False)
     names = [f"f{i}" for i in range(len(texts))]
-    told = ", ".join(f"value ->> '$[{i}]' AS {name}" for i, name in enumerate(names))
+    told = ", ".join(f"each_row.value ->> '$[{i}]' AS {name}" for i, name in enumerate(names))
     quoted = rows.replace("'", "''")
-    sql = f"SELECT {told} FROM json_each('{quoted}')"
+    # SQLite expects 25 rows of every list, and so would make no index of this one: those of one row multiply that.
+    more = "".join(f", json_each('[0]') AS more{i}" for i in range(3))
+    sql = f"SELECT {told} FROM json_each('{quoted}') AS each_row{more}"
     table = _ops.SQLQueryResult(sql, ibis.schema(dict.fromkeys(names, "string")), backend).to_expr()
     return table, [table[name] for name in names]
 
