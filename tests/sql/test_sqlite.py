@@ -466,6 +466,14 @@ def test_bounds_hold_for_columns_that_are_drawn_at_random(con, asked):
     assert people.sum() == 100
 
 
+def test_public_lists_are_searched_by_an_index(con):
+    """Without one each candidate would be compared with every row: 26 s instead of 0.3 s for 32,000 of both."""
+    query = dpp.protect("p", max_groups=1).group_by({"k": ["a", "b"]}).agg(dpp.mode("n", range(5), epsilon=1))
+    (statement,) = Prepared(made(con), query).statements
+    plan = [step for *_, step in con.con.execute(f"EXPLAIN QUERY PLAN {statement[1].sql}")]
+    assert sum("(p0=?)" in step for step in plan) == 2
+
+
 def test_many_levels_of_steps_are_understood(con):
     """SQLite's parser knows a hundred levels of brackets; those of subqueries are none."""
     table = made(con)
