@@ -124,6 +124,12 @@ def _admit(backend: Backend, table: Table) -> Table:
         for name, does, arguments in ((_PLACE, _place, -1), (_QUOTIENT, _quotient, 2), (_DOUBLE, float.fromhex, 1)):
             backend.con.create_function(name, arguments, does, deterministic=True)
         backend.con.create_aggregate(_TOTAL, 2, _Total)
+    if table.op().find(_ops.Impure):
+        msg = (
+            "table must not draw at random: SQLite may draw twice, and a person then counts for more than the bounds."
+            "\n\nHint: write the drawn rows to a table first."
+        )
+        raise TypeError(msg)
     for relation in table.op().find(_ops.Relation):
         _check_relation(backend, relation)
     return table.select([_held(table[name]).name(name) for name in table.columns])

@@ -181,6 +181,8 @@ def test_a_mean_is_a_sum_over_the_rows_that_it_counts(engine):
 @pytest.mark.parametrize("asked", ["mode", "len"])
 def test_bounds_hold_also_for_rows_that_are_drawn_at_random(engine, asked):
     """A statement that read them twice, for who has too much and for what is counted, would see two samples."""
+    if engine.name == "sqlite":
+        pytest.skip("refused there")
     frame = pl.DataFrame({"person": [i // 40 for i in range(20_000)], "g": [i % 40 for i in range(20_000)]})
     frame = frame.with_columns(value=pl.lit(1))
     table = engine.table(frame)

@@ -452,23 +452,19 @@ def test_a_statement_that_still_runs_is_no_hindrance(con):
     assert len(running.fetchall()) == len(PLAIN) - 1
 
 
-@pytest.mark.parametrize("asked", [dpp.n_people(epsilon=1), dpp.len(epsilon=1), dpp.sum("x", 0, 1, epsilon=1)])
-def test_bounds_hold_for_columns_that_are_drawn_at_random(con, asked):
-    """A statement that computed them twice would see two samples."""
-    frame = pl.DataFrame({"p": [i // 40 for i in range(4000)], "x": [1] * 4000})
-    table = to_sqlite(con, con, frame).mutate(g=(ibis.random() * 40).floor().cast("int64"))
-    query = dpp.protect("p", max_groups=1, max_rows_per_group=1).group_by({"g": range(40)}).agg(n=asked)
-    (found,) = counts(table, query)
-    assert found.total() == 100
-    sql = _SqlEngine(table)
-    query = dpp.protect("p", max_groups=1).keys("g", epsilon=1, delta=1e-3)
-    _, people = sql.people_by_key(query._bound_to(sql))
-    assert people.sum() == 100
+def test_tables_that_draw_at_random_are_refused(con):
+    """SQLite 3.51 draws a column anew for the bounds and for what is counted: a person then had two groups for one."""
+    table = made(con)
+    for odd in (table.filter(ibis.random() < 0.5), table.mutate(g=(ibis.random() * 40).floor().cast("int64"))):
+        with pytest.raises(TypeError, match="table must not draw at random"):
+            dpp.sql.release(dpp.protect("p").agg(dpp.n_people(epsilon=1)), odd)
 
 
 def test_public_lists_are_searched_by_an_index(con):
     """Without one each candidate would be compared with every row: 26 s instead of 0.3 s for 32,000 of both."""
     query = dpp.protect("p", max_groups=1).group_by({"k": ["a", "b"]}).agg(dpp.mode("n", range(5), epsilon=1))
+    if sqlite3.sqlite_version_info >= (3, 41):
+        pytest.skip("plans of 3.40")
     (statement,) = Prepared(made(con), query).statements
     plan = [step for *_, step in con.con.execute(f"EXPLAIN QUERY PLAN {statement[1].sql}")]
     assert sum("(p0=?)" in step for step in plan) == 2
