@@ -14,8 +14,9 @@ from dp_polars._numeric.extras import require
 from dp_polars._queries.histograms import Histogram
 from dp_polars.sql._column_types import check_types, must_have, schema_of
 from dp_polars.sql._counting import histogram
-from dp_polars.sql._dialects import TESTED, Statement, unknown
+from dp_polars.sql._dialects import Statement, unknown
 from dp_polars.sql._people import in_polars, one_row_per_person, people_by_key
+from dp_polars.sql._tested import TESTED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -55,8 +56,9 @@ def release(
         without row operations (filter, with_columns, select, join, and expressions inside `agg`): do those in Ibis
         first, row by row.
     table
-        The private rows: an Ibis table expression of DuckDB or Postgres, one person's rows independent of all others'.
-        A person, a key and a value are what the database holds for them. Read once per output: let it be deterministic.
+        The private rows: an Ibis table expression of DuckDB, Postgres or SQLite, one person's rows independent of all
+        others'. A person, a key and a value are what the database holds for them; in SQLite, null where that is of
+        another type than the column. Read once per output: let it be deterministic.
     budget
         What is charged, where the query itself has none.
     ranges
@@ -127,8 +129,7 @@ class _SqlEngine(LocalEngine):
             kind = f"{type(table).__module__}.{type(table).__name__}"
             msg = f"table must be an Ibis table, got {kind}.\n\nHint: ibis.duckdb.connect(…).table(…)."
             raise TypeError(msg)
-        self._table: Any = table
-        self._backend: Any = self._table.get_backend()
+        self._backend: Any = table.get_backend()
         name = self._backend.name
         if name not in TESTED and not untested:
             msg = (
@@ -137,6 +138,7 @@ class _SqlEngine(LocalEngine):
             )
             raise ValueError(msg)
         self._dialect = TESTED.get(name) or unknown(name)
+        self._table: Any = self._dialect.admit(self._backend, table)
         self._only_counted = only_counted
         self._statements: list[tuple[list[int], Statement]] = []
         self._keys: Statement | None = None
@@ -163,7 +165,7 @@ class _SqlEngine(LocalEngine):
         with _quietly():
             self._check(work.privacy_unit, list(work.types))
             counted = people_by_key(self._table, work, secrets.randbits(_SECRET_BITS), self._dialect)
-            self._keys = self._prepared(Statement.of(self._backend, counted))
+            self._keys = self._prepared(Statement.of(self._backend, counted, self._dialect))
 
     def _check(self, unit: str | None, names: Collection[str]) -> None:
         """Refuse columns that are not there, or of types that compare values in a way of their own."""
@@ -179,7 +181,7 @@ class _SqlEngine(LocalEngine):
         """Return the SELECT that answers tallies that are alike."""
         try:
             counted = histogram(table, work, [work.tallies[n] for n in own], secret, self._dialect)
-            statement = Statement.of(self._backend, counted)
+            statement = Statement.of(self._backend, counted, self._dialect)
         except (TypeError, ValueError) as error:
             asked = [output.name for output in work.outputs if own[0] in output.tallies]
             msg = f"Output {asked[0]!r}: {error}"

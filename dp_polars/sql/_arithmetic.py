@@ -62,13 +62,14 @@ def code(coding: Coding, value: Value, dtype: pl.DataType | None, dialect: Diale
         return place if steps.ends_are_points and dtype != pl.Time else _clip(place, integer(0), integer(last))
     if isinstance(steps, FloatSteps):
         low, high = _ends(steps, last)
+        double = dialect.double
         place = (_clip(_double(value, dtype), double(low), double(high)) - double(steps.start)) * double(steps.per_step)
         return _clip((place - double(0.5)).ceil(), integer(0), integer(last))
     thresholds = coding.thresholds
     if thresholds is None:
         msg = f"a grid must be given in units of a column of type {dtype}: neither 64 bits nor floats give its codes."
         raise TypeError(msg)
-    return _by_comparing(thresholds, value, dtype)
+    return _by_comparing(thresholds, value, dtype, dialect)
 
 
 def weight(weighing: Weighing, values: Sequence[Value], dtypes: Columns, dialect: Dialect) -> Value:
@@ -83,14 +84,15 @@ def weight(weighing: Weighing, values: Sequence[Value], dtypes: Columns, dialect
     low, high = int(weighing.lower / weighing.step), int(weighing.upper / weighing.step)
     tick = column_types.tick(dtype)
     if tick is None:
-        units = _units_of_floats(weighing, _double(value, dtype), low, high)
+        units = _units_of_floats(weighing, _double(value, dtype), low, high, dialect)
     elif weighing.step < tick:
         steps = weighing.ticks(tick)
         units = physical(value, dtype, low // steps, -(-high // steps)) * integer(steps)
     else:
         per = int(weighing.step / tick)
         units = _nearest(physical(value, dtype, low * per, high * per), per, dialect)
-    units = _clip(units, integer(low), integer(high))
+    if not (dtype.is_integer() and weighing.step == tick):  # of which the physical integer is clipped to these bounds
+        units = _clip(units, integer(low), integer(high))
     if weighing.column:
         units = ibis.ifelse(is_evidence(value, dialect), units, integer(0))
     return units * integer(2) - integer(low + high) if weighing.doubled else units
@@ -101,15 +103,10 @@ def integer(number: int) -> Value:
     return constant(number, "int64")
 
 
-def double(number: float) -> Value:
-    """Return a constant float of 64 bits."""
-    return constant(float(number), "float64")
-
-
 def is_evidence(value: Value, dialect: Dialect) -> Value:
     """Return whether a value is neither null nor NaN."""
     kind = value.type()
-    if kind.is_floating():
+    if kind.is_floating() and dialect.nan_in_floats:
         return value.notnull() & ~value.isnan()
     if kind.is_decimal() and dialect.nan_in_decimals:
         return value.notnull() & (value != constant("NaN", kind))
@@ -117,7 +114,7 @@ def is_evidence(value: Value, dialect: Dialect) -> Value:
 
 
 def _clip(number: Value, low: Value, high: Value) -> Value:
-    """Return a number within bounds; of NaN the upper one, since to both engines it is more than any number."""
+    """Return a number within bounds; of NaN the upper one, since to engines that have it it is more than any number."""
     return ibis.greatest(low, ibis.least(number, high))
 
 
@@ -201,7 +198,7 @@ def _ends(steps: FloatSteps, last: int) -> tuple[float, float]:
     return low if place(low) <= 0 else steps.start, high
 
 
-def _by_comparing(thresholds: Thresholds, value: Value, dtype: pl.DataType) -> Value:
+def _by_comparing(thresholds: Thresholds, value: Value, dtype: pl.DataType, dialect: Dialect) -> Value:
     """Return how many thresholds a value is above, by a balanced tree of comparisons."""
     values, below = thresholds.values, thresholds.below
     if len(values) >= _MOST_POINTS:
@@ -215,7 +212,7 @@ def _by_comparing(thresholds: Thresholds, value: Value, dtype: pl.DataType) -> V
         return integer(below)
     are_floats = values.dtype.kind == "f"
     place = _double(value, dtype) if are_floats else physical(value, dtype, int(values[0]), int(values[-1]) + 1)
-    constants = [double(each) if are_floats else integer(each) for each in values.tolist()]
+    constants = [dialect.double(each) if are_floats else integer(each) for each in values.tolist()]
 
     def tree(first: int, end: int) -> Value:
         """Return the code of a value that is above the first thresholds, and not above those from `end` on."""
@@ -232,22 +229,23 @@ def _nearest(number: Value, per: int, dialect: Dialect) -> Value:
     if per == 1:
         return number
     one, by = integer(1), integer(per)
-    # Both engines round quotients and remainders towards 0.
-    rest = number % by
+    # Quotients and remainders are rounded towards 0.
+    rest = dialect.remainder(number, by)
     is_below = rest < integer(0)
     whole = dialect.divide(number, by) - ibis.ifelse(is_below, one, integer(0))
     rest = ibis.ifelse(is_below, rest + by, rest)
-    is_odd = (whole % integer(2)) != integer(0)
+    is_odd = dialect.remainder(whole, integer(2)) != integer(0)
     is_up = (rest > by - rest) | ((rest == by - rest) & is_odd)
     return whole + ibis.ifelse(is_up, one, integer(0))
 
 
-def _units_of_floats(weighing: Units, value: Value, low: int, high: int) -> Value:
+def _units_of_floats(weighing: Units, value: Value, low: int, high: int, dialect: Dialect) -> Value:
     """Return floats in whole units of the step: the nearest one, ties to even, whatever ROUND does with ties.
 
     Beyond the bounds nothing is multiplied, and what is near 0 is 0: Postgres raises for products that are too large or
     too small.
     """
+    double = dialect.double
     per_unit = float(1 / weighing.step)
     first, last = float(low * weighing.step), float(high * weighing.step)
     while first * per_unit > low:
@@ -260,6 +258,6 @@ def _units_of_floats(weighing: Units, value: Value, low: int, high: int) -> Valu
     ratio = _clip(inside * double(per_unit), double(low), double(high))
     whole = ratio.floor()  # which Ibis makes an integer
     rest = ratio - cast(whole, "float64")
-    is_odd = (whole % integer(2)) != integer(0)
+    is_odd = dialect.remainder(whole, integer(2)) != integer(0)
     is_up = (rest > double(0.5)) | ((rest == double(0.5)) & is_odd)
     return whole + ibis.ifelse(is_up, integer(1), integer(0))

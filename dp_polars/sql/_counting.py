@@ -42,11 +42,11 @@ def histogram(table: Table, work: Work, alike: Sequence[Tally], secret: int, dia
     keys = [name for name in rows.columns if name.startswith("k")]
     if tally.kept.everything:
         # The native query itself first; everything after it sees only its result.
-        rows = _counted(rows, [*keys, *places], weights, people=tally.people)
+        rows = _counted(rows, [*keys, *places], weights, dialect, people=tally.people)
         return _looked_up(rows, table, work, tally, dialect)
     rows = _looked_up(rows, table, work, tally, dialect)
     rows = _bounded(rows, tally, weights, secret, dialect)
-    return _counted(rows, ["group", "code"], weights)
+    return _counted(rows, ["group", "code"], weights, dialect)
 
 
 def _evidence(table: Table, work: Work, alike: Sequence[Tally], dialect: Dialect) -> Table:
@@ -102,7 +102,7 @@ def _looked_up(rows: Table, table: Table, work: Work, tally: Tally, dialect: Dia
         values = tally.coding.values
         check_public(values)
         kind = table.schema()[tally.columns[0].meta.root_names()[0]]
-        listed = public_table([values], [kind], dialect)
+        listed = public_table([values], [kind], table.get_backend(), dialect)
         rows = rows.inner_join(listed, [rows["value"] == listed["p0"]])
         rows = rows.rename(code="number").drop("value", "p0")
     return rows
@@ -112,31 +112,33 @@ def in_groups(rows: Table, table: Table, keys: pl.DataFrame, dialect: Dialect) -
     """Put the number of a public group, `group`, in the place of its keys; rows of other keys are left out."""
     for key in keys.get_columns():
         check_public(key)
-    listed = public_table(keys.get_columns(), [table.schema()[name] for name in keys.columns], dialect)
+    kinds = [table.schema()[name] for name in keys.columns]
+    listed = public_table(keys.get_columns(), kinds, table.get_backend(), dialect)
     own, public = [f"k{i}" for i in range(keys.width)], [f"p{i}" for i in range(keys.width)]
     rows = rows.inner_join(listed, [rows[one] == listed[other] for one, other in zip(own, public, strict=True)])
     return rows.rename(group="number").drop(*own, *public)
 
 
-def _counted(rows: Table, by: Sequence[str], weights: Mapping[str, int], *, people: bool = False) -> Table:
+def _counted(
+    rows: Table, by: Sequence[str], weights: Mapping[str, int], dialect: Dialect, *, people: bool = False
+) -> Table:
     """Return each of the groups that there are, with the number of its rows, or people, and the sums of weights."""
     if people and weights:
-        rows, people = _together(rows, by, weights), False
+        rows, people = _together(rows, by, weights, dialect), False
     count = cast(rows["person"].nunique() if people else rows.count(), "int64")
-    return rows.group_by(list(by)).aggregate(count=count, **{name: _sum(rows[name]) for name in weights})
+    return rows.group_by(list(by)).aggregate(count=count, **{name: _sum(rows[name], dialect) for name in weights})
 
 
-def _together(rows: Table, by: Sequence[str], weights: Mapping[str, int]) -> Table:
+def _together(rows: Table, by: Sequence[str], weights: Mapping[str, int], dialect: Dialect) -> Table:
     """Return one row for each person in each of the groups: its weights are sums, but at most the largest ones."""
     return rows.group_by(["person", *by]).aggregate(
-        **{name: ibis.least(_sum(rows[name]), integer(largest)) for name, largest in weights.items()}
+        **{name: ibis.least(_sum(rows[name], dialect), integer(largest)) for name, largest in weights.items()}
     )
 
 
-def _sum(weight: Value) -> Value:
-    """Return an exact sum, clamped to ±LARGEST_VALUE: on the way it is wider than 64 bits in both engines."""
-    ends = integer(-LARGEST_VALUE), integer(LARGEST_VALUE)
-    return cast(ibis.greatest(ends[0], ibis.least(weight.sum(), ends[1])), "int64")
+def _sum(weight: Value, dialect: Dialect) -> Value:
+    """Return an exact sum, clamped to ±LARGEST_VALUE."""
+    return dialect.total(weight, LARGEST_VALUE)
 
 
 def few(rows: Table, owner: Sequence[str], by: Sequence[str], most: int | None, secret: int, dialect: Dialect) -> Table:
@@ -166,7 +168,7 @@ def _bounded(rows: Table, tally: Tally, weights: Mapping[str, int], secret: int,
         rows = own.select("person", "group", code=own["codes"].unnest())
     else:
         if tally.people:
-            rows = _together(rows, says, weights) if weights else rows.select("person", *says).distinct()
+            rows = _together(rows, says, weights, dialect) if weights else rows.select("person", *says).distinct()
         else:
             says += weights
         if kept.groups is not None:

@@ -9,6 +9,7 @@ import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -18,6 +19,7 @@ from dp_polars._numeric.extras import require
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    import polars as pl
     from numpy.typing import NDArray
 
 ibis: Any = require("ibis", extra="sql")
@@ -44,26 +46,25 @@ def constant(number: float | str, dtype: Value) -> Value:
     return ibis.literal(number if isinstance(number, str) else repr(number)).cast(dtype)
 
 
-def _function(name: str, takes: Sequence[str | None], gives: str) -> Callable[..., Value]:
+def function(name: str, takes: Sequence[str | None], gives: str) -> Callable[..., Value]:
     """Return a function that the engine has, by the types of its arguments (None: any) and of its result."""
 
-    def of_one(value: Value) -> Value: ...
+    def of_any(*arguments: Value) -> Value: ...
 
-    def of_two(one: Value, other: Value) -> Value: ...
-
-    made: Callable[..., Value] = ibis.udf.scalar.builtin(
-        of_one if len(takes) == 1 else of_two, name=name, signature=(tuple(takes), gives)
-    )
+    names = [f"argument{i}" for i in range(len(takes))]
+    one_each = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    of_any.__signature__ = Signature(one_each)  # type: ignore[attr-defined]
+    made: Callable[..., Value] = ibis.udf.scalar.builtin(of_any, name=name, signature=(tuple(takes), gives))
     return made
 
 
-_divide = _function("divide", ("int64", "int64"), "int64")
-_int8div = _function("int8div", ("int64", "int64"), "int64")
-_encode = _function("encode", ("string",), "binary")
-_decode = _function("decode", ("binary",), "string")
-_hash = _function("hash", (None,), "uint64")
-_xor = _function("xor", ("uint64", "uint64"), "uint64")
-_hash_text = _function("hashtextextended", ("string", "int64"), "int64")
+_divide = function("divide", ("int64", "int64"), "int64")
+_int8div = function("int8div", ("int64", "int64"), "int64")
+_encode = function("encode", ("string",), "binary")
+_decode = function("decode", ("binary",), "string")
+_hash = function("hash", (None,), "uint64")
+_xor = function("xor", ("uint64", "uint64"), "uint64")
+_hash_text = function("hashtextextended", ("string", "int64"), "int64")
 
 
 def _order_duckdb(person: Value, says: Sequence[Value], secret: int) -> Value:
@@ -100,10 +101,10 @@ class Statement:
     sql: str
 
     @classmethod
-    def of(cls, backend: Backend, table: Table) -> Statement:
+    def of(cls, backend: Backend, table: Table, dialect: Dialect) -> Statement:
         """Return what Ibis makes of a table expression; a TypeError where the engine has no words for it."""
         try:
-            return cls(table, backend.compile(table, limit=None))
+            return cls(table, dialect.compile(backend, table))
         except _errors.IbisError as error:
             msg = f"{backend.name} must know all that a release needs, got: {error}"
             raise TypeError(msg) from None
@@ -117,7 +118,26 @@ class Statement:
     @property
     def is_of_integers(self) -> bool:
         """Whether no text is selected."""
-        return not any(kind.is_string() for kind in self.table.schema().types)
+        return all(kind.is_integer() for kind in self.table.schema().types)
+
+
+def _compile(backend: Backend, table: Table) -> str:
+    sql: str = backend.compile(table, limit=None)
+    return sql
+
+
+def _double(number: float) -> Value:
+    return constant(float(number), "float64")
+
+
+def _remainder(number: Value, by: Value) -> Value:
+    return number % by
+
+
+def _total(numbers: Value, largest: int) -> Value:
+    # On the way it is wider than 64 bits in both engines.
+    ends = (constant(end, "int64") for end in (-largest, largest))
+    return cast(ibis.greatest(next(ends), ibis.least(numbers.sum(), next(ends))), "int64")
 
 
 @dataclass(frozen=True)
@@ -158,6 +178,22 @@ class Dialect:
         Whether a person's codes in a group are collected into a list before groups are chosen. Affects only speed.
     nan_in_decimals
         Whether a decimal may be NaN.
+    nan_in_floats
+        Whether a float may be NaN.
+    admit
+        Connection, rows -> these rows, in which every column holds values of its own type, or null. An error where
+        that can't be made sure. Reads no row.
+    double
+        A float -> a constant that is this very float.
+    remainder
+        Integers of 64 bits, a positive divisor -> what is left beside the quotient of `divide`.
+    total
+        Integers of 64 bits, the largest total -> their exact sum, but at most so far from 0. No row makes it raise.
+    compile
+        Connection, rows -> the SELECT of them.
+    fields
+        Connection, texts of the columns of a list -> a table with a row for each, and its columns, in the statement
+        itself. None: one text is split and unnested.
     """
 
     name: str
@@ -174,6 +210,13 @@ class Dialect:
     oldest: tuple[int, int] = (0, 0)
     collects: bool = False
     nan_in_decimals: bool = False
+    nan_in_floats: bool = True
+    admit: Callable[[Backend, Table], Table] = lambda _, table: table
+    double: Callable[[float], Value] = _double
+    remainder: Callable[[Value, Value], Value] = _remainder
+    total: Callable[[Value, int], Value] = _total
+    compile: Callable[[Backend, Table], str] = _compile
+    fields: Callable[[Backend, Sequence[pl.Series]], tuple[Table, Sequence[Value]]] | None = None
 
     def check_version(self, version: str) -> None:
         """Refuse versions that are too old."""
@@ -257,63 +300,61 @@ def _types(**families: str) -> dict[str, str]:
     return {kind: family for family, kinds in families.items() for kind in kinds.split(", ")}
 
 
-TESTED = {
-    "duckdb": Dialect(
-        name="duckdb",
-        types=_types(
-            boolean="BOOLEAN",
-            integer="TINYINT, SMALLINT, INTEGER, BIGINT",
-            floating="FLOAT, DOUBLE",
-            decimal="DECIMAL",
-            string="VARCHAR, ENUM",
-            date="DATE",
-            time="TIME",
-            timestamp="TIMESTAMP",
-        ),
-        unit_types=frozenset(
-            {
-                *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT", "UHUGEINT", "BLOB", "UUID"),
-                *("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE"),
-            }
-        ),
-        way_out="cast it in Ibis first.",
-        describe=_describe_duckdb,
-        prepare=_prepare_duckdb,
-        divide=_divide,
-        # A BLOB has no collation, neither its column's nor the session's.
-        binary=lambda text: _encode(cast(text, "string")),
-        text=_decode,
-        order=_order_duckdb,
-        fetch=_fetch_duckdb,
-        # Before, what a statement names twice was read twice: rows that the caller draws at random were two samples.
-        oldest=(1, 4),
+DUCKDB = Dialect(
+    name="duckdb",
+    types=_types(
+        boolean="BOOLEAN",
+        integer="TINYINT, SMALLINT, INTEGER, BIGINT",
+        floating="FLOAT, DOUBLE",
+        decimal="DECIMAL",
+        string="VARCHAR, ENUM",
+        date="DATE",
+        time="TIME",
+        timestamp="TIMESTAMP",
     ),
-    "postgres": Dialect(
-        name="postgres",
-        types=_types(
-            boolean="boolean",
-            integer="smallint, integer, bigint",
-            floating="real, double precision",
-            decimal="numeric",
-            string="text, character varying",
-            date="date",
-            time="time without time zone",
-            timestamp="timestamp without time zone",
-        ),
-        unit_types=frozenset({"uuid", "bytea", "timestamp with time zone"}),
-        way_out='ask about a view in which it is cast: CAST(column AS text) COLLATE "C", for a text.',
-        describe=_describe_postgres,
-        prepare=_prepare_postgres,
-        divide=_int8div,
-        binary=lambda text: text,  # collations that take other texts for equal are refused
-        text=lambda text: text,
-        order=_order_postgres,
-        fetch=_fetch_postgres,
-        oldest=(13, 0),
-        collects=True,
-        nan_in_decimals=True,
+    unit_types=frozenset(
+        {
+            *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT", "UHUGEINT", "BLOB", "UUID"),
+            *("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE"),
+        }
     ),
-}
+    way_out="cast it in Ibis first.",
+    describe=_describe_duckdb,
+    prepare=_prepare_duckdb,
+    divide=_divide,
+    # A BLOB has no collation, neither its column's nor the session's.
+    binary=lambda text: _encode(cast(text, "string")),
+    text=_decode,
+    order=_order_duckdb,
+    fetch=_fetch_duckdb,
+    # Before, what a statement names twice was read twice: rows that the caller draws at random were two samples.
+    oldest=(1, 4),
+)
+POSTGRES = Dialect(
+    name="postgres",
+    types=_types(
+        boolean="boolean",
+        integer="smallint, integer, bigint",
+        floating="real, double precision",
+        decimal="numeric",
+        string="text, character varying",
+        date="date",
+        time="time without time zone",
+        timestamp="timestamp without time zone",
+    ),
+    unit_types=frozenset({"uuid", "bytea", "timestamp with time zone"}),
+    way_out='ask about a view in which it is cast: CAST(column AS text) COLLATE "C", for a text.',
+    describe=_describe_postgres,
+    prepare=_prepare_postgres,
+    divide=_int8div,
+    binary=lambda text: text,  # collations that take other texts for equal are refused
+    text=lambda text: text,
+    order=_order_postgres,
+    fetch=_fetch_postgres,
+    oldest=(13, 0),
+    collects=True,
+    nan_in_decimals=True,
+)
 
 
 def unknown(name: str) -> Dialect:

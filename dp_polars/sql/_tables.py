@@ -11,13 +11,13 @@ from dp_polars.sql._dialects import ibis
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dp_polars.sql._dialects import Dialect, Table, Value
+    from dp_polars.sql._dialects import Backend, Dialect, Table, Value
 
 # Code points for private use, of which some are in no text.
 _SEPARATORS = range(0xE000, 0xF900)
 
 
-def public_table(columns: Sequence[pl.Series], types: Sequence[Value], dialect: Dialect) -> Table:
+def public_table(columns: Sequence[pl.Series], types: Sequence[Value], backend: Backend, dialect: Dialect) -> Table:
     """Return a table with the rows of `columns` as `p0`, `p1`, …, and their numbers as `number`.
 
     It is one text constant that the engine takes apart: as many constants as values would take Ibis minutes.
@@ -29,16 +29,20 @@ def public_table(columns: Sequence[pl.Series], types: Sequence[Value], dialect: 
     types
         What they are in the database, for Ibis.
     """
-    texts = [_text(column) for column in columns]
-    between, after = _unused(texts)
     numbers = pl.Series("number", range(len(columns[0]))).cast(pl.String)
-    parts = [numbers, *(text.alias(f"p{i}") for i, text in enumerate(texts))]
-    rows = pl.select(pl.concat_str(parts, separator=between)).to_series().str.join(after).item()
-    table = ibis.literal(rows).split(after).unnest().name("row").as_table()
-    fields = table.row.split(between)
+    texts = [numbers, *(_text(column).alias(f"p{i}") for i, column in enumerate(columns))]
+    table, fields = _split(texts) if dialect.fields is None else dialect.fields(backend, texts)
     values = {f"p{i}": comparable(fields[i + 1], kind, dialect) for i, kind in enumerate(types)}
     # No row repeats. But without DISTINCT Postgres would take the text apart anew for each row that it is joined with.
     return table.select(number=fields[0].cast("int64"), **values).distinct()
+
+
+def _split(texts: Sequence[pl.Series]) -> tuple[Table, Value]:
+    """Return a table whose rows are split texts, and its fields."""
+    between, after = _unused(texts)
+    rows = pl.select(pl.concat_str(texts, separator=between)).to_series().str.join(after).item()
+    table = ibis.literal(rows).split(after).unnest().name("row").as_table()
+    return table, table.row.split(between)
 
 
 def comparable(value: Value, kind: Value, dialect: Dialect) -> Value:
@@ -63,6 +67,8 @@ def check_public(values: pl.Series) -> None:
 
 def _text(values: pl.Series) -> pl.Series:
     """Return values as texts that every engine reads, in full: Polars' own cast cuts a time's microseconds."""
+    if values.dtype == pl.Boolean:
+        return values.cast(pl.Int8).cast(pl.String)
     if isinstance(values.dtype, pl.Datetime):
         return values.dt.strftime("%Y-%m-%d %H:%M:%S%.6f")
     return values.dt.strftime("%H:%M:%S%.6f") if values.dtype == pl.Time else values.cast(pl.String)

@@ -58,14 +58,14 @@ MUTANTS = [
         equivalent="they say the same, so whichever stay the histogram is the same; ROW_NUMBER gives no number twice",
     ),
     _counting(
-        "rows = _together(rows, says, weights) if weights else rows.select(",
+        "rows = _together(rows, says, weights, dialect) if weights else rows.select(",
         "rows = rows if weights else rows.select(",
         "a person's rows weigh in full",
         _BOUNDS,
     ),
     _counting(
-        "ibis.least(_sum(rows[name]), integer(largest)) for",
-        "_sum(rows[name]) for",
+        "ibis.least(_sum(rows[name], dialect), integer(largest)) for",
+        "_sum(rows[name], dialect) for",
         "a person weighs more than the most",
         _BOUNDS,
     ),
@@ -88,9 +88,9 @@ MUTANTS = [
         equivalent="both engines take them for equal where people are grouped, joined or ranked; in Postgres, where "
         "hashes are of texts, only the order of one person's rows is another, as random as before",
     ),
-    _counting(
-        '    return cast(ibis.greatest(ends[0], ibis.least(weight.sum(), ends[1])), "int64")\n',
-        '    return cast(weight.sum(), "int64")\n',
+    of("sql/_dialects.py", "sql", needs="ibis")(
+        '    return cast(ibis.greatest(next(ends), ibis.least(numbers.sum(), next(ends))), "int64")\n',
+        '    return cast(numbers.sum(), "int64")\n',
         "a sum that leaves 64 bits tells of the rows by an error",
         "sql/test_counting.py::test_sums_beyond_64_bits_are_clamped",
     ),

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import sqlite3
 import subprocess
 import tempfile
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.sql.tools import NUMBERS, REQUIRED, to_duckdb, to_postgres
+from tests.sql.tools import NUMBERS, REQUIRED, TYPES, to_duckdb, to_postgres, to_sqlite
 
 _WAYS = ["/usr/lib/postgresql", "/usr/local/pgsql", "/opt/homebrew/opt"]
 
@@ -117,8 +119,8 @@ def reader(server, owner):
     con.disconnect()
 
 
-@pytest.fixture(params=["duckdb", "postgres"])
-def engine(request):
+@pytest.fixture(params=["duckdb", "postgres", "sqlite"])
+def engine(request, tmp_path):
     """The name of an engine, and what makes a table there of a frame."""
     import ibis
 
@@ -126,6 +128,13 @@ def engine(request):
         con = ibis.duckdb.connect()
         yield Made("duckdb", con, con, lambda frame: to_duckdb(con, frame))
         con.disconnect()
+    elif request.param == "sqlite":
+        file = tmp_path / "clinic.db"
+        owner = ibis.sqlite.connect(file)
+        with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as con:
+            reader = type(owner).from_connection(con)
+            yield Made("sqlite", owner, reader, lambda frame: to_sqlite(owner, reader, frame))
+        owner.disconnect()
     else:
         owner, reader = request.getfixturevalue("owner"), request.getfixturevalue("reader")
         yield Made("postgres", owner, reader, lambda frame: to_postgres(owner, reader, frame))
@@ -138,10 +147,17 @@ class Made:
     reader: Any  # who may only read
     table: Any
 
+    def need(self, *names):
+        """Skip a test about types of the registry that the engine has no columns of."""
+        if missing := set(names) - set(TYPES[self.name]):
+            pytest.skip(f"no columns of {missing} in {self.name}")
+
     def tables(self):
         """Everything in all schemas that has columns."""
-        found = self.owner.raw_sql("SELECT table_schema, table_name FROM information_schema.tables").fetchall()
-        return sorted(found)
+        sql = "SELECT table_schema, table_name FROM information_schema.tables"
+        if self.name == "sqlite":
+            sql = "SELECT schema, name FROM pragma_table_list"
+        return sorted(self.reader.raw_sql(sql).fetchall())
 
     def view(self, sql):
         """A view of an owner, seen by a reader."""

@@ -1,11 +1,23 @@
-"""Both engines run the conformance suite of all engines."""
+"""All databases run the conformance suite of all engines."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.engines.conformance import SECRET, Conformance, Failing
-from tests.sql.tools import DUCKDB, MARKS, MORE_OF_DUCKDB, MORE_OF_POSTGRES, POSTGRES, need_ibis, to_duckdb, to_postgres
+from tests.sql.tools import (
+    DUCKDB,
+    MARKS,
+    MORE_OF_DUCKDB,
+    MORE_OF_POSTGRES,
+    MORE_OF_SQLITE,
+    POSTGRES,
+    SQLITE,
+    need_ibis,
+    to_duckdb,
+    to_postgres,
+    to_sqlite,
+)
 
 need_ibis()
 
@@ -64,6 +76,25 @@ class TestPostgres(Conformance):
 
             self.reader.con.add_notice_handler(note)
             table = self.reader.table(f"seen_{name}")
+        return _SqlEngine(table)
+
+
+class TestSQLite(Conformance):
+    kinds = frozenset(SQLITE)
+    more_units = frozenset(MORE_OF_SQLITE)
+
+    def make(self, frame, read=None):
+        con = ibis.sqlite.connect()
+        table = to_sqlite(con, con, frame)
+        if read is not None:
+
+            def noted_by_python(number):
+                read()
+                return True
+
+            con.con.create_function("noted", 1, noted_by_python)
+            con.raw_sql("CREATE VIEW seen AS SELECT * FROM " + table.get_name() + " WHERE noted(rowid)")
+            table = con.table("seen")
         return _SqlEngine(table)
 
 

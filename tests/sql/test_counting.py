@@ -14,7 +14,7 @@ from dp_polars._engines.bounding import Kept
 from dp_polars._frames.query import only_counted
 from dp_polars._frames.release import bind, release_by
 from tests.registry import COLUMNS
-from tests.sql.tools import DUCKDB, MARKS, POSTGRES, histograms_of, need_ibis
+from tests.sql.tools import MARKS, TYPES, histograms_of, need_ibis
 from tests.statistical.goodness import fits
 from tests.tallies import as_frame
 
@@ -26,10 +26,6 @@ from dp_polars.sql import _counting, _dialects, _SqlEngine  # noqa: E402
 from dp_polars.sql._dialects import Statement  # noqa: E402
 
 pytestmark = MARKS
-
-
-def names_of(engine):
-    return DUCKDB if engine.name == "duckdb" else POSTGRES
 
 
 def every_type(names, rows=600):
@@ -47,16 +43,17 @@ def every_type(names, rows=600):
 
 @pytest.mark.parametrize("unit", [None, "person", "Float64"])
 def test_sql_counts_what_polars_counts(engine, unit):
-    names = list(names_of(engine))
+    names = list(TYPES[engine.name])
     frame = every_type(names)
     asked = {f"count of {name}": dpp.count(name, epsilon=1) for name in names if name != unit}
-    asked |= {f"mode of {name}": dpp.mode(name, COLUMNS[name].categories, epsilon=1) for name in ("String", "Date")}
+    modes = [name for name in ("String", "Date") if name in names]
+    asked |= {f"mode of {name}": dpp.mode(name, COLUMNS[name].categories, epsilon=1) for name in modes}
     asked["values"] = dpp.value_counts("String", ["a", "é", "none", ""], epsilon=1)
     asked["rows"] = dpp.len(epsilon=1)
-    asked["mean"] = dpp.mean("Decimal", -1, 2, epsilon=1)
+    asked["mean"] = dpp.mean("Decimal" if "Decimal" in names else "Int64", -1, 2, epsilon=1)
     if unit is not None:
         asked["people"] = dpp.n_people(epsilon=1)
-    for key in ("Boolean", "Decimal", "Time"):
+    for key in {"Boolean", "Decimal", "Time"} & set(names) or {"Boolean", "Int64", "String"}:
         keys = frame.select(key).drop_nulls().unique(maintain_order=True).head(2)
         bounds = {} if unit is None else {"max_rows_per_group": 1000}
         query = dpp.protect(unit, **bounds).group_by(keys).agg(**asked)
@@ -90,8 +87,8 @@ def bounded(table, asked, kept, secret=2**63 + 5):
     work = bind(query, engine)
     tally = replace(work.tallies[0], kept=kept)
     work = replace(work, tallies=(tally,), outputs=())
-    counted = _counting.histogram(table, work, [tally], secret, engine._dialect)
-    cells = engine._dialect.fetch(engine._backend, Statement.of(engine._backend, counted))
+    counted = _counting.histogram(engine._table, work, [tally], secret, engine._dialect)
+    cells = engine._dialect.fetch(engine._backend, Statement.of(engine._backend, counted, engine._dialect))
     name = "count" if tally.weighing is None else "weight0"
     frame = pl.DataFrame({"group": cells["group"], "code": cells["code"], "count": cells[name]})
     return frame.cast(pl.Int64).sort("group", "code")
@@ -184,6 +181,8 @@ def test_a_mean_is_a_sum_over_the_rows_that_it_counts(engine):
 @pytest.mark.parametrize("asked", ["mode", "len"])
 def test_bounds_hold_also_for_rows_that_are_drawn_at_random(engine, asked):
     """A statement that read them twice, for who has too much and for what is counted, would see two samples."""
+    if engine.name == "sqlite":
+        pytest.skip("refused there")
     frame = pl.DataFrame({"person": [i // 40 for i in range(20_000)], "g": [i % 40 for i in range(20_000)]})
     frame = frame.with_columns(value=pl.lit(1))
     table = engine.table(frame)
@@ -196,14 +195,12 @@ def test_bounds_hold_also_for_rows_that_are_drawn_at_random(engine, asked):
 
 def test_sums_beyond_64_bits_are_clamped(engine):
     """A sum of 64 bits would raise, or wrap around, by what the rows hold."""
-    number = "range" if engine.name == "duckdb" else "generate_series"
-    one = "range(5)" if engine.name == "duckdb" else "generate_series(0, 4)"
-    rows = engine.view(f"SELECT {number} AS i, CAST(4611686018427387904 AS BIGINT) AS w FROM {one}")
-    counted = rows.select("i", weight0=rows.w).mutate(g=rows.i * 0)
-    got = _counting._counted(counted, ["g"], {"weight0": 1})
-    assert engine.reader.to_pyarrow(got)["weight0"].to_pylist() == [2**62 - 1]
-    got = _counting._counted(counted.mutate(weight0=-counted.weight0), ["g"], {"weight0": 1})
-    assert engine.reader.to_pyarrow(got)["weight0"].to_pylist() == [-(2**62) + 1]
+    sql = _SqlEngine(engine.table(pl.DataFrame({"g": [0] * 5, "w": [2**62] * 5})))
+    for sign in (1, -1):
+        rows = sql._table.select("g", weight0=sql._table.w * sign)
+        counted = _counting._counted(rows, ["g"], {"weight0": 1}, sql._dialect)
+        statement = Statement.of(sql._backend, counted, sql._dialect)
+        assert sql._dialect.fetch(sql._backend, statement)["weight0"].tolist() == [sign * (2**62 - 1)]
 
 
 # --- How little is asked --------------------------------------------------------------------------------------------
@@ -280,6 +277,10 @@ def test_an_engine_that_is_not_tested_is_taken_on_ones_word(engine, monkeypatch)
     monkeypatch.setattr("dp_polars.sql.TESTED", {"another": None})
     with pytest.raises(ValueError, match=r"tested engines \['another'\], got [\s\S]*Hint: untested=True"):
         dpp.sql.release(bounded, table)
+    if engine.name == "sqlite":  # for which Ibis takes no text apart
+        with pytest.raises(TypeError, match=r"sqlite must know all that a release needs"):
+            dpp.sql.release(bounded, table, untested=True)
+        return
     if engine.name == "postgres":  # for which Ibis has no hash: free, and said before a charge
         with pytest.raises(TypeError, match=r"postgres must know all that a release needs.*HexDigest"):
             dpp.sql.release(bounded, table, untested=True)

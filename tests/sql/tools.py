@@ -6,6 +6,7 @@ import itertools
 import os
 
 import polars as pl
+import polars.selectors as cs
 import pytest
 
 from dp_polars._engines.polars_engine import PolarsEngine
@@ -46,9 +47,12 @@ POSTGRES = {
     "Datetime": "timestamp",
     "Time": "time",
 }
+SQLITE = {"Boolean": "BOOLEAN", "Int64": "INTEGER", "Float64": "REAL", "String": "TEXT"}
 # What only a privacy unit may have.
 MORE_OF_DUCKDB = {"UInt64": "UBIGINT", "Int128": "HUGEINT", "Binary": "BLOB", "Datetime in UTC": "TIMESTAMPTZ"}
 MORE_OF_POSTGRES = {"Binary": "bytea", "Datetime in UTC": "timestamptz"}
+MORE_OF_SQLITE = {"Binary": "BLOB"}
+TYPES = {"duckdb": DUCKDB, "postgres": POSTGRES, "sqlite": SQLITE}
 MARKS = [
     pytest.mark.slow,
     # One worker of pytest-xdist runs all of this, so that Postgres starts once.
@@ -101,6 +105,15 @@ def to_postgres(owner, reader, frame):
         with cursor.copy(f"COPY {name} FROM STDIN") as copy:
             for row in frame.rows():
                 copy.write_row(row)
+    return reader.table(name)
+
+
+def to_sqlite(owner, reader, frame):
+    """A table of SQLite with the rows of a frame, for someone who may only read; NaN is null there."""
+    name, frame = f"rows{next(NUMBERS)}", frame.with_columns(cs.signed_integer().cast(pl.Int64))
+    owner.raw_sql(f"CREATE TABLE {name} ({declared(frame, {**SQLITE, **MORE_OF_SQLITE})})")
+    owner.con.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * frame.width)})", frame.rows())
+    owner.con.commit()
     return reader.table(name)
 
 
