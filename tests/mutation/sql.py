@@ -88,7 +88,7 @@ MUTANTS = [
         equivalent="both engines take them for equal where people are grouped, joined or ranked; in Postgres, where "
         "hashes are of texts, only the order of one person's rows is another, as random as before",
     ),
-    of("sql/_dialects.py", "sql", needs="ibis")(
+    _dialects(
         '    return cast(ibis.greatest(next(ends), ibis.least(numbers.sum(), next(ends))), "int64")\n',
         '    return cast(numbers.sum(), "int64")\n',
         "a sum that leaves 64 bits tells of the rows by an error",
@@ -127,8 +127,8 @@ MUTANTS = [
     ),
     # --- Weights and evidence
     _arithmetic(
-        "    units = _clip(units, integer(low), integer(high))\n",
-        "",
+        "        units = _clip(units, integer(low), integer(high))\n",
+        "        pass\n",
         "values beyond the bounds count in full",
         "sql/test_arithmetic.py",
     ),
