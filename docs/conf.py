@@ -14,7 +14,7 @@ myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build"]
 
-autodoc_mock_imports = ["ibis", "pyspark"]  # large packages, each for the sake of one page
+autodoc_mock_imports = ["ibis", "pyspark", "sqlglot"]  # large packages, each for the sake of one page
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
