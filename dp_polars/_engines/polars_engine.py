@@ -140,7 +140,7 @@ def count(
         Polars' engine.
     partitions
         In how many parts people are counted, one after the other. Rows that need not be told apart by person are
-        counted with the first part.
+        counted by themselves, once.
     """
     groups = 1 if keys is None else keys.height
     if privacy_unit is not None:
