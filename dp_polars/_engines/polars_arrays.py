@@ -76,13 +76,9 @@ def count_rows(
 
         in_parallel(count_slice, [(start, start + step) for start in range(0, batch.height, step)])
 
-    plan.sink_batches(
-        count_batch,
-        chunk_size=step * pl.thread_pool_size(),
-        maintain_order=False,
-        engine=engine,
-        optimizations=pl.QueryOptFlags() if filters_scans else NO_FILTER_IN_SCANS,
-    )
+    # Lazy: Polars 1.36 takes no notice of the optimizations that it is given here.
+    sink = plan.sink_batches(count_batch, chunk_size=step * pl.thread_pool_size(), maintain_order=False, lazy=True)
+    sink.collect(engine=engine, optimizations=pl.QueryOptFlags() if filters_scans else NO_FILTER_IN_SCANS)
     found = {number: histogram for own in counts for number, histogram in own.histograms()}
     return [found[number] for number in range(len(tallies))]
 

@@ -64,6 +64,9 @@ class Expressions:
         made = rows.with_columns(*proved)
         if self.method == "select":  # after with_columns, so that a constant has as many rows as the frame
             names = [name for output in outputs for name in output]
+            if unit is None and not names:
+                msg = "select: at least one column must stay, or the rows are lost with the columns."
+                raise ValueError(msg)
             made = made.select(names if unit is None or unit in names else [unit, *names])
         made.collect_schema()
         return made

@@ -291,3 +291,12 @@ def test_a_newer_polars_is_warned_of_once(monkeypatch: pytest.MonkeyPatch) -> No
     for version in ("2.10.0", "3.0.0rc1"):
         with pytest.warns(UserWarning, match=f"this is {version}"):
             versions.warn_if_untested(version)
+
+
+def test_a_select_of_nothing_is_refused():
+    """Without a column, a frame has no rows: their number would be lost."""
+    frame = pl.DataFrame({"p": range(5), "x": range(5)})
+    with pytest.raises(ValueError, match="select: at least one column must stay"):
+        dpp.protect(None).select().agg(dpp.len(epsilon=1000)).release(frame)
+    kept = dpp.protect("p", max_rows=1).select().agg(dpp.n_people(epsilon=1000)).release(frame)
+    assert abs(kept.item() - 5) <= 1

@@ -109,8 +109,9 @@ def test_a_filter_in_the_scan_keeps_what_it_keeps_in_memory(kind, engine, tmp_pa
     assert all(scanned)
 
 
-def test_a_filter_saves_reading(tmp_path):
-    """The file's damaged half is never looked at."""
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+def test_a_plain_filter_saves_reading_and_no_other_does(tmp_path, engine):
+    """The file's first half is damaged: it is never looked at, or the release fails."""
     file = tmp_path / "rows.parquet"
     rows = 20_000
     frame = pl.DataFrame({"year": np.repeat([2012, 2013], rows), "x": np.random.default_rng(0).random(2 * rows)})
@@ -118,5 +119,16 @@ def test_a_filter_saves_reading(tmp_path):
     content = bytearray(file.read_bytes())
     content[100 : rows * 8] = bytes(rows * 8 - 100)  # of the first row group
     file.write_bytes(content)
-    query = dpp.protect(None).filter(pl.col("year") == 2013).agg(dpp.len(epsilon=1000))
-    assert abs(query.release(pl.scan_parquet(file)).item() - rows) <= 1
+    kept = pl.col("year") == 2013
+    for when in ("after protect", "before protect"):
+
+        def released(condition, when=when):
+            query, scan = dpp.protect(None), pl.scan_parquet(file)
+            query, scan = (
+                (query.filter(condition), scan) if when == "after protect" else (query, scan.filter(condition))
+            )
+            return query.agg(dpp.len(epsilon=1000)).release(scan, engine=engine).item()
+
+        assert abs(released(kept) - rows) <= 1
+        with pytest.raises(dpp.ReleaseError):
+            released(kept & (pl.col("x") >= 0))
