@@ -140,12 +140,14 @@ def _sqrt_down(x: Fraction) -> Fraction:
 
 def round_up(x: Fraction) -> Fraction:
     """Return the nearest above of `BITS` bits, so that ledgers stay short."""
-    return math.ceil(x / _last_bit(x)) * _last_bit(x)
+    step = _last_bit(x)
+    return math.ceil(x / step) * step
 
 
 def round_down(x: Fraction) -> Fraction:
     """Return the nearest below of `BITS` bits."""
-    return math.floor(x / _last_bit(x)) * _last_bit(x)
+    step = _last_bit(x)
+    return math.floor(x / step) * step
 
 
 def _last_bit(x: Fraction) -> Fraction:

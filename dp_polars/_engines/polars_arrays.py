@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dp_polars._engines.contract import Tally, alike
+from dp_polars._engines.contract import Tally
 from dp_polars._engines.polars_rows import NO_FILTER_IN_SCANS, listed, own_keys
 from dp_polars._numeric.threads import in_parallel
 from dp_polars._queries.candidates import Categories
@@ -39,22 +39,30 @@ _SLICE_ROWS, _MOST_ROWS = 1 << 17, 1 << 21
 _Numbering: TypeAlias = Callable[[pl.DataFrame], "NDArray[np.integer]"]
 
 
-def fit_arrays(groups: int, tallies: Sequence[Tally]) -> bool:
-    """Return whether there is room for all counters; public sizes alone decide it."""
-    return sum(_counters(groups, tallies, own) for own in alike(tallies)) <= _MOST_COUNTERS
+def fit_arrays(groups: int, tallies: Sequence[Tally], together: Sequence[Sequence[int]]) -> bool:
+    """Return whether there is room for the counters of tallies, given by `alike`; public sizes alone decide it."""
+    counters = 0
+    for own in together:
+        weighed = sum(tallies[number].weighing is not None for number in own)
+        counters += _cells(groups, tallies[own[0]].coding.size) * (1 + weighed)
+    return counters <= _MOST_COUNTERS
 
 
-def _counters(groups: int, tallies: Sequence[Tally], own: Sequence[int]) -> int:
-    weighed = sum(tallies[number].weighing is not None for number in own)
-    return (groups + 1) * (tallies[own[0]].coding.size + 1) * (1 + weighed)
+def _cells(groups: int, size: int) -> int:
+    """Return how many cells there are: one more group and one more code take up rows of neither."""
+    return (groups + 1) * (size + 1)
 
 
 def count_rows(
-    rows: pl.LazyFrame, keys: pl.DataFrame | None, tallies: Sequence[Tally], engine: EngineType
-) -> list[Histogram]:
-    """Return the histogram of each tally of rows, all by one scan."""
+    rows: pl.LazyFrame,
+    keys: pl.DataFrame | None,
+    tallies: Sequence[Tally],
+    together: Sequence[Sequence[int]],
+    engine: EngineType,
+) -> dict[int, Histogram]:
+    """Return the histogram of rows of each tally that `together` names, by its position, all by one scan."""
     groups = 1 if keys is None else keys.height
-    counts = [_Counts(groups, own, [tallies[number] for number in own]) for own in alike(tallies)]
+    counts = [_Counts(groups, own, [tallies[number] for number in own]) for own in together]
     group_of = None if keys is None else _numbering(keys, rows.collect_schema())
     is_joined = keys is not None and group_of is None
     filters_scans = not is_joined and may_filter_scans(rows)  # nothing is filtered here
@@ -79,19 +87,15 @@ def count_rows(
     # Lazy: Polars 1.36 takes no notice of the optimizations that it is given here.
     sink = plan.sink_batches(count_batch, chunk_size=step * pl.thread_pool_size(), maintain_order=False, lazy=True)
     sink.collect(engine=engine, optimizations=pl.QueryOptFlags() if filters_scans else NO_FILTER_IN_SCANS)
-    found = {number: histogram for own in counts for number, histogram in own.histograms()}
-    return [found[number] for number in range(len(tallies))]
+    return {number: histogram for own in counts for number, histogram in own.histograms()}
 
 
 class _Counts:
-    """The rows of each cell, and the sums of their weights, for tallies that are alike.
-
-    A cell is a group and a code. One more group and one more code take up rows of neither.
-    """
+    """The rows of each cell, a group and a code, and the sums of their weights, for tallies that are alike."""
 
     def __init__(self, groups: int, numbers: Sequence[int], tallies: Sequence[Tally]) -> None:
         self._groups, self._numbers, self._size = groups, numbers, tallies[0].coding.size
-        self.cells = (groups + 1) * (self._size + 1)
+        self.cells = _cells(groups, self._size)
         self.columns = [column.alias(f"column {numbers[0]} {i}") for i, column in enumerate(tallies[0].columns)]
         self._encode = tallies[0].coding.encoder()
         self._weigh = [None if tally.weighing is None else tally.weighing.weigher() for tally in tallies]
@@ -134,7 +138,7 @@ def _numbering(keys: pl.DataFrame, schema: pl.Schema) -> _Numbering | None:
     sizes = [len(values) + 1 for values in distinct]
     if keys.width > 1 and math.prod(sizes) > _MOST_COMBINATIONS:
         return None
-    listed, rows = (
+    of_keys, of_rows = (
         [category_encoder(Categories(values), dtype) for values, dtype in zip(distinct, types, strict=True)]
         for types in (keys.dtypes, [schema[name] for name in keys.columns])
     )
@@ -147,10 +151,10 @@ def _numbering(keys: pl.DataFrame, schema: pl.Schema) -> _Numbering | None:
         return number
 
     if keys.width == 1:
-        return lambda batch: rows[0](batch["key 0"])
+        return lambda batch: of_rows[0](batch["key 0"])
     table = np.full(math.prod(sizes), keys.height)
-    table[combination(listed, keys.get_columns())] = np.arange(keys.height)
-    return lambda batch: table[combination(rows, [batch[f"key {i}"] for i in range(keys.width)])]
+    table[combination(of_keys, keys.get_columns())] = np.arange(keys.height)
+    return lambda batch: table[combination(of_rows, [batch[f"key {i}"] for i in range(keys.width)])]
 
 
 def _joined(batch: pl.DataFrame) -> NDArray[np.integer]:

@@ -149,14 +149,11 @@ def count(
     together = alike(tallies)
     whole = [own for own in together if privacy_unit is None or not tallies[own[0]].by_person]
     people = [own for own in together if own not in whole]
-    numbers = sorted(number for own in whole for number in own)
-    in_arrays: dict[int, Histogram] = {}
+    histograms: dict[int, Histogram] = {}
     found: dict[int, pl.DataFrame] = {}
-    if fit_arrays(groups, [tallies[number] for number in numbers]):
-        if numbers:
-            histograms = count_rows(rows, keys, [tallies[number] for number in numbers], engine)
-            in_arrays = dict(zip(numbers, histograms, strict=True))
-    else:
+    if whole and fit_arrays(groups, tallies, whole):
+        histograms = count_rows(rows, keys, tallies, whole, engine)
+    elif whole:
         coded = _coded(rows, None, keys, tallies, whole)
         plans = [_added_up(_cells(coded, tallies, own, layouts[own[0]])) for own in whole]
         found = {own[0]: cells for own, cells in zip(whole, collected(plans, engine), strict=True)}
@@ -169,14 +166,11 @@ def count(
             if own[0] in found:  # nobody is in two parts
                 counted = pl.concat([found[own[0]], counted]).group_by("cell").agg(pl.exclude("cell").sum())
             found[own[0]] = counted
-    return [
-        in_arrays[n]
-        if n in in_arrays
-        else _by_group(found[own[0]].select("cell", count=_weight(tallies[n], n)), layouts[n], groups)
-        for n in range(len(tallies))
-        for own in together
-        if n in own
-    ]
+    for own in together:
+        for number in own if own[0] in found else ():
+            counted = found[own[0]].select("cell", count=_weight(tallies[number], number))
+            histograms[number] = _by_group(counted, layouts[number], groups)
+    return [histograms[number] for number in range(len(tallies))]
 
 
 def _weight(tally: Tally, number: int) -> pl.Expr:

@@ -182,8 +182,7 @@ class _PlanGate(Gate):
             case "Ternary":
                 return step("other", "when", view.predicate, view.truthy, view.falsy)
             case "BinaryExpr":
-                operator = str(view.op).removeprefix("Operator.")
-                return step("operator", steps.operator_name(operator), view.left, view.right)
+                return step("operator", steps.operator_name(str(view.op)), view.left, view.right)
             case "Cast":
                 return step("cast", "cast", view.expr, strict=view.options == _STRICT_CAST)
             case "Function":

@@ -53,7 +53,7 @@ def _is_plain(plan: Any, number: int) -> bool:  # noqa: ANN401
         return False
     if type(view).__name__ != "BinaryExpr":
         return False
-    operator = steps.operator_name(str(view.op).removeprefix("Operator."))
+    operator = steps.operator_name(str(view.op))
     if operator == "&":
         return _is_plain(plan, view.left) and _is_plain(plan, view.right)
     kinds = {type(plan.view_expression(side)).__name__ for side in (view.left, view.right)}

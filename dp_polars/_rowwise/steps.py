@@ -83,7 +83,8 @@ class Step:
 
 
 def operator_name(name: str) -> str:
-    """Return an operator as one writes it."""
+    """Return an operator as one writes it; a plan's begins with "Operator."."""
+    name = name.removeprefix("Operator.")
     return _OPERATOR_NAMES.get(name, name)
 
 

@@ -283,7 +283,11 @@ def _prepare_postgres(backend: Backend, sql: str) -> None:
 def _fetch_postgres(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
     # Not by Ibis' batches: for a cursor Postgres uses one process only.
     with backend.begin() as cursor:
-        rows = cursor.execute(statement.sql).fetchall()
+        return by_column(statement, cursor.execute(statement.sql).fetchall())
+
+
+def by_column(statement: Statement, rows: Sequence[tuple[Any, ...]]) -> dict[str, NDArray[Any]]:
+    """Return the rows that a driver gives as columns."""
     found = np.array(rows, np.int64 if statement.is_of_integers else object)
     found = found.reshape(len(rows), len(statement.columns)).T
     return dict(zip(statement.columns, found, strict=True))

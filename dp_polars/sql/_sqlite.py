@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp_polars._numeric.extras import require
-from dp_polars.sql._dialects import Dialect, cast, constant, function, ibis
+from dp_polars.sql._dialects import Dialect, by_column, cast, constant, function, ibis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -212,14 +212,12 @@ def _prepare(backend: Backend, sql: str) -> None:
 
 
 def _fetch(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
-    rows = _rows(backend, statement.sql)
+    found = by_column(statement, _rows(backend, statement.sql))
     if statement.is_of_integers:
-        found = np.array(rows, np.int64).reshape(len(rows), len(statement.columns)).T
-        return dict(zip(statement.columns, found, strict=True))
-    columns = zip(*rows, strict=True) if rows else [()] * len(statement.columns)
+        return found
     return {
         name: np.array([_text(value) if isinstance(value, bytes) else value for value in column], object)
-        for name, column in zip(statement.columns, columns, strict=True)
+        for name, column in found.items()
     }
 
 

@@ -79,8 +79,8 @@ MUTANTS = [
         "mechanisms/test_selection.py::test_the_range_of_monotonic_scores_is_the_sensitivity",
     ),
     _costs(
-        "    return math.ceil(x / _last_bit(x)) * _last_bit(x)\n",
-        "    return math.floor(x / _last_bit(x)) * _last_bit(x)\n",
+        "    return math.ceil(x / step) * step\n",
+        "    return math.floor(x / step) * step\n",
         "irrational costs are rounded down",
         "accounting/test_claims.py::test_the_cost_in_rho_is_never_below_the_truth",
     ),

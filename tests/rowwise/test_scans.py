@@ -102,8 +102,9 @@ def test_a_filter_in_the_scan_keeps_what_it_keeps_in_memory(kind, engine, tmp_pa
     for constant in values:
         for compare in (operator.eq, operator.lt, operator.le, operator.gt, operator.ge):
             condition = compare(pl.col("x"), pl.lit(constant, dtype))
-            (found,) = count_rows(pl.scan_parquet(tmp_path / "rows.parquet").filter(condition), None, [tally], engine)
-            (expected,) = count_rows(frame.filter(condition).lazy(), None, [tally], engine)
+            filtered = pl.scan_parquet(tmp_path / "rows.parquet").filter(condition)
+            found = count_rows(filtered, None, [tally], [[0]], engine)[0]
+            expected = count_rows(frame.filter(condition).lazy(), None, [tally], [[0]], engine)[0]
             assert_frame_equal(as_frame(found), as_frame(expected))
     assert len(scanned) == 2 * 5 * len(values)
     assert all(scanned)
