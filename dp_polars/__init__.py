@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dp_polars._accounting.budgets import Budget
     from dp_polars._accounting.claims import Claim, Loss
     from dp_polars._accounting.large import LargeLossWarning
+    from dp_polars._codes.grids import Grid, grid
     from dp_polars._expressions.argmax import argmax, argmin
     from dp_polars._expressions.choices import median, mode, quantile
     from dp_polars._expressions.expressions import PrivateExpr
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from dp_polars._frames.release import ReleaseError
     from dp_polars._mechanisms.noise import discrete_gaussian, discrete_laplace
     from dp_polars._mechanisms.selection import exponential_mechanism, permute_and_flip
-    from dp_polars._queries.grids import Grid, grid
 
 __all__ = [
     "Budget",
@@ -85,7 +85,7 @@ _HOMES = {
     "_frames.release": ("ReleaseError",),
     "_mechanisms.noise": ("discrete_gaussian", "discrete_laplace"),
     "_mechanisms.selection": ("exponential_mechanism", "permute_and_flip"),
-    "_queries.grids": ("Grid", "grid"),
+    "_codes.grids": ("Grid", "grid"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

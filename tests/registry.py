@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 import dp_polars as dpp
-from tests.reference import bounded_range_rho, own_scores
+from tests.helpers.reference import bounded_range_rho, own_scores
 
 UTC = dt.timezone.utc
 G, X, S, V = pl.col("g"), pl.col("x"), pl.col("s"), pl.col("v")

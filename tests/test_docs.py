@@ -34,7 +34,7 @@ import polars as pl
 import pytest
 
 import dp_polars
-from tests.places import ROOT
+from tests.helpers.places import ROOT
 
 pytestmark = pytest.mark.slow
 

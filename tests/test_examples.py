@@ -3,7 +3,7 @@
 import re
 import runpy
 
-from tests.places import ROOT
+from tests.helpers.places import ROOT
 
 
 def test_the_best_price_by_own_sensitivities(capsys):

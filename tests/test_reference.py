@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flint import ctx
 
-from tests import reference
+from tests.helpers import reference
 
 
 @pytest.mark.parametrize("gaps", [[0], [0, 0], [0, 1, 1, 3], [0, 2, 5, 5, 7, 30], [4, 0, 1, 0, 2]])

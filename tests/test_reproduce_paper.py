@@ -16,7 +16,7 @@ pytest.importorskip("scipy")
 pytest.importorskip("tqdm")
 
 from dp_polars import analysis
-from tests.places import DPBENCH, ROOT, needs_dpbench
+from tests.helpers.places import DPBENCH, ROOT, needs_dpbench
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from tests.places import ROOT
+from tests.helpers.places import ROOT
 
 pytestmark = pytest.mark.slow
 

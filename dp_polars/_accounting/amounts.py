@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dp_polars._numeric.numbers import show
+from dp_polars._base.numbers import show
 
 if TYPE_CHECKING:
     from dp_polars._accounting.claims import Unit

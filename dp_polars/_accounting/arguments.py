@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dp_polars._accounting.claims import check_delta
 from dp_polars._accounting.locks import lock
-from dp_polars._numeric.paths import expanded
+from dp_polars._base.paths import expanded
 
 if TYPE_CHECKING:
     from fractions import Fraction

@@ -18,7 +18,7 @@ from dp_polars._accounting.claims import Claim, Loss, check_delta
 from dp_polars._accounting.conversions import EpsilonAt, epsilon_at
 from dp_polars._accounting.listings import frame_of_answers, frame_of_charges
 from dp_polars._accounting.locks import name_of
-from dp_polars._numeric.numbers import show
+from dp_polars._base.numbers import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from dp_polars._accounting.claims import NeighboringRelation, Unit
     from dp_polars._accounting.kept import Answer, Question
-    from dp_polars._numeric.numbers import Number
+    from dp_polars._base.numbers import Number
 
 
 class Budget:

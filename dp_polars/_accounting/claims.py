@@ -16,8 +16,8 @@ from typing import Literal, TypeAlias, TypeVar, get_args
 import numpy as np
 
 from dp_polars._accounting.costs import BITS, floor_log2, round_up, scaled_cost, scaled_rate
-from dp_polars._numeric.intervals import ball, precision, upper
-from dp_polars._numeric.numbers import Number, as_fraction, given, positive_fraction, positive_int, show
+from dp_polars._base.intervals import ball, precision, upper
+from dp_polars._base.numbers import Number, as_fraction, given, positive_fraction, positive_int, show
 
 Unit: TypeAlias = Literal["epsilon", "rho"]
 Choosing: TypeAlias = Literal["permute_and_flip", "exponential"]

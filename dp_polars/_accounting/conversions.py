@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dp_polars._numeric.intervals import ball, precision, upper
-from dp_polars._numeric.numbers import float_up
+from dp_polars._base.intervals import ball, precision, upper
+from dp_polars._base.numbers import float_up
 
 if TYPE_CHECKING:
     from flint import arb

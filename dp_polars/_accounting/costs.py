@@ -10,7 +10,7 @@ import math
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dp_polars._numeric.intervals import ball, precision, upper
+from dp_polars._base.intervals import ball, precision, upper
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_polars._numeric.arrays import Ints, lengths_from, owners, run_lengths, run_starts, starts
-from dp_polars._numeric.words import system_words
+from dp_polars._base.arrays import Ints, lengths_from, owners, run_lengths, run_starts, starts
+from dp_polars._base.words import system_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dp_polars._numeric.words import WordSource
+    from dp_polars._base.words import WordSource
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 import polars as pl
 
 if TYPE_CHECKING:
+    from dp_polars._base.arrays import Ints
+    from dp_polars._codes.codings import Coding, Weighing
+    from dp_polars._draws.histograms import Histogram
     from dp_polars._engines.bounding import Kept
-    from dp_polars._numeric.arrays import Ints
-    from dp_polars._queries.codings import Coding, Weighing
-    from dp_polars._queries.histograms import Histogram
-    from dp_polars._queries.keys import KeysThatAreThere
-    from dp_polars._queries.query import Columns, Evidence, HistogramQuery
+    from dp_polars._questions.question import Columns, Evidence, HistogramQuery
+    from dp_polars._questions.unlisted_keys import KeysThatAreThere
 
 Released = TypeVar("Released")
 

@@ -14,26 +14,26 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from dp_polars._base.threads import in_parallel
+from dp_polars._codes.candidates import Categories
+from dp_polars._codes.encoding import category_encoder
+from dp_polars._draws.histograms import Histogram
 from dp_polars._engines.contract import Tally
 from dp_polars._engines.polars_rows import NO_FILTER_IN_SCANS, listed, own_keys
-from dp_polars._numeric.threads import in_parallel
-from dp_polars._queries.candidates import Categories
-from dp_polars._queries.encoding import category_encoder
-from dp_polars._queries.histograms import Histogram
 from dp_polars._rowwise.scans import may_filter_scans
 
 if TYPE_CHECKING:
     from polars._typing import EngineType
 
-    from dp_polars._numeric.arrays import Ints
-    from dp_polars._queries.encoding import Encoder
+    from dp_polars._base.arrays import Ints
+    from dp_polars._codes.encoding import Encoder
 
 # Counters in all, of eight bytes.
 _MOST_COUNTERS = 1 << 23
 # Combinations of values of several key columns, in a table of their groups.
 _MOST_COMBINATIONS = 1 << 22
 # Rows that a thread counts at once, at least: their temporaries stay in the cache. At most so many that the sums of
-# their weights, each at most 2**30 (`_queries/units.py`), are exact as floats.
+# their weights, each at most 2**30 (`_codes/units.py`), are exact as floats.
 _SLICE_ROWS, _MOST_ROWS = 1 << 17, 1 << 21
 
 _Numbering: TypeAlias = Callable[[pl.DataFrame], "NDArray[np.integer]"]

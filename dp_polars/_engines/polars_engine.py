@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from dp_polars._base import column_types
+from dp_polars._base.arrays import offsets, slices
+from dp_polars._base.threads import in_parallel
+from dp_polars._codes.encoding import code_dtype
+from dp_polars._draws.histograms import Histogram
 from dp_polars._engines.bounding import Cells, keep
 from dp_polars._engines.contract import LocalEngine, Tally, UnreadableError, alike
 from dp_polars._engines.polars_arrays import count_rows, fit_arrays
 from dp_polars._engines.polars_people import one_row_per_person, people_by_key
 from dp_polars._engines.polars_rows import collected, in_parts, is_a_person, listed, own_keys
-from dp_polars._numeric import column_types
-from dp_polars._numeric.arrays import offsets, slices
-from dp_polars._numeric.threads import in_parallel
-from dp_polars._queries.encoding import code_dtype
-from dp_polars._queries.histograms import Histogram
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from polars._typing import EngineType
 
+    from dp_polars._base.arrays import Ints
     from dp_polars._engines.contract import KeyWork, Work
-    from dp_polars._numeric.arrays import Ints
 
 # Rows of people that Polars groups at once: 1 GiB or so.
 _PARTITION_ROWS = 1 << 24

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from dp_polars._base.words import system_words
 from dp_polars._engines.bounding import random_few
 from dp_polars._engines.contract import PER_PERSON
 from dp_polars._engines.polars_rows import collected, in_parts, is_a_person, listed, own_keys
-from dp_polars._numeric.words import system_words
 
 if TYPE_CHECKING:
     from polars._typing import EngineType
 
+    from dp_polars._base.arrays import Ints
     from dp_polars._engines.contract import KeyWork, PerPerson
-    from dp_polars._numeric.arrays import Ints
 
 
 def people_by_key(rows: pl.LazyFrame, work: KeyWork, engine: EngineType, partitions: int) -> tuple[pl.DataFrame, Ints]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from dp_polars._numeric import column_types
+from dp_polars._base import column_types
 
 if TYPE_CHECKING:
     from polars._typing import EngineType

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, TypedDict
 import polars as pl
 
 from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, as_expression
-from dp_polars._queries.argmax import ask_argmax, ask_argmax_of_own
+from dp_polars._questions.argmax import ask_argmax, ask_argmax_of_own
 
 if TYPE_CHECKING:
-    from dp_polars._numeric.numbers import Number
+    from dp_polars._base.numbers import Number
 
 
 def argmax(

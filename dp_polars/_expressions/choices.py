@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, as_expression
-from dp_polars._queries.modes import ask_mode
-from dp_polars._queries.quantile_lists import ask_quantiles
+from dp_polars._questions.modes import ask_mode
+from dp_polars._questions.quantile_lists import ask_quantiles
 
 if TYPE_CHECKING:
-    from dp_polars._numeric.numbers import Number
-    from dp_polars._queries.candidates import Values
-    from dp_polars._queries.quantile_lists import Alphas
+    from dp_polars._base.numbers import Number
+    from dp_polars._codes.candidates import Values
+    from dp_polars._questions.quantile_lists import Alphas
 
 
 def mode(

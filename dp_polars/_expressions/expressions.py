@@ -11,10 +11,10 @@ import polars as pl
 from polars.expr.name import ExprNameNameSpace
 
 from dp_polars._accounting.large import warn_if_large
-from dp_polars._numeric.column_types import from_numpy_dtype
-from dp_polars._queries.encoding import code_dtype
-from dp_polars._queries.measures import Total
-from dp_polars._queries.query import OfCodes, Query, describe
+from dp_polars._base.column_types import from_numpy_dtype
+from dp_polars._codes.encoding import code_dtype
+from dp_polars._questions.measures import Total
+from dp_polars._questions.question import OfCodes, Query, describe
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, as_expression
-from dp_polars._queries.measures import ask_count, ask_value_counts
-from dp_polars._queries.sums import ask_mean, ask_sum
+from dp_polars._questions.measures import ask_count, ask_value_counts
+from dp_polars._questions.sums import ask_mean, ask_sum
 
 if TYPE_CHECKING:
-    from dp_polars._numeric.numbers import Number
-    from dp_polars._queries.candidates import Values
+    from dp_polars._base.numbers import Number
+    from dp_polars._codes.candidates import Values
 
 
 def len(  # noqa: A001 (Polars' own name)

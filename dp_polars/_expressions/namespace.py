@@ -11,10 +11,10 @@ from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._expressions.sharing import share
 
 if TYPE_CHECKING:
+    from dp_polars._base.numbers import Number
+    from dp_polars._codes.candidates import Values
     from dp_polars._expressions.expressions import IntoColumn
-    from dp_polars._numeric.numbers import Number
-    from dp_polars._queries.candidates import Values
-    from dp_polars._queries.quantile_lists import Alphas
+    from dp_polars._questions.quantile_lists import Alphas
 
 
 @share

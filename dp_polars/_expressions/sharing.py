@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-    from dp_polars._numeric.numbers import Number
-    from dp_polars._queries.candidates import Values
+    from dp_polars._base.numbers import Number
+    from dp_polars._codes.candidates import Values
 
 _THEIR_MODULE = "opendp.extras.polars"
 

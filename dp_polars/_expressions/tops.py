@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, as_expression
-from dp_polars._queries.tops import ask_top_k
+from dp_polars._questions.tops import ask_top_k
 
 if TYPE_CHECKING:
-    from dp_polars._numeric.numbers import Number
-    from dp_polars._queries.candidates import Values
+    from dp_polars._base.numbers import Number
+    from dp_polars._codes.candidates import Values
 
 
 def top_k(

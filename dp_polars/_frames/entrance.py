@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dp_polars._accounting.budgets import Budget
+from dp_polars._base.numbers import given
 from dp_polars._frames.frame import PrivateFrame
 from dp_polars._frames.protection import Protection
 from dp_polars._frames.recipe import Recipe
-from dp_polars._numeric.numbers import given
 
 
 def protect(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 import polars as pl
 
 from dp_polars._accounting.budgets import Budget
+from dp_polars._base.numbers import plural, show
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames import group_keys
 from dp_polars._frames.query import PrivateQuery
@@ -16,8 +17,7 @@ from dp_polars._frames.release import Ask
 from dp_polars._frames.sources import WithoutRows
 from dp_polars._frames.steps import RowSteps
 from dp_polars._frames.unlisted import Unlisted
-from dp_polars._numeric.numbers import plural, show
-from dp_polars._queries.query import of_histogram
+from dp_polars._questions.question import of_histogram
 from dp_polars._rowwise.versions import warn_if_untested
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dp_polars._accounting.claims import NeighboringRelation
     from dp_polars._frames.group_keys import PublicKeys
     from dp_polars._frames.protection import Protection
-    from dp_polars._queries.query import HistogramQuery
+    from dp_polars._questions.question import HistogramQuery
 
 
 _ARGMAX = "a mode or a quantile, or dp.argmax on a frame of public candidates with their scores."

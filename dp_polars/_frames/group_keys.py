@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
 
+from dp_polars._base import column_types
+from dp_polars._base.numbers import given
+from dp_polars._codes.candidates import MOST, NO_FLOATS, Categories, size_of
 from dp_polars._frames.public import unshared
-from dp_polars._numeric import column_types
-from dp_polars._numeric.numbers import given
-from dp_polars._queries.candidates import MOST, NO_FLOATS, Categories, size_of
 
 if TYPE_CHECKING:
-    from dp_polars._queries.candidates import Values
+    from dp_polars._codes.candidates import Values
 
 # Column -> its public values (their cross product), or a frame of combinations (also an Arrow table).
 PublicKeys: TypeAlias = "Mapping[str, Values] | pl.DataFrame | object"

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from dp_polars._base.numbers import float_up
 from dp_polars._engines.contract import KeyWork
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.release import Ask, typed_rows
 from dp_polars._mechanisms.key_selection import GaussianThreshold
-from dp_polars._numeric.numbers import float_up
 
 if TYPE_CHECKING:
     from dp_polars._accounting.budgets import Budget
     from dp_polars._engines.contract import Engine
     from dp_polars._frames.recipe import Recipe
-    from dp_polars._queries.keys import KeysThatAreThere
+    from dp_polars._questions.unlisted_keys import KeysThatAreThere
 
 # Of the probabilities with which `explain` says that a key is shown.
 _CHANCES = (5, 50, 95)

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import polars as pl
 
 from dp_polars._accounting.claims import ONE_RELEASE
+from dp_polars._base.numbers import plural
 from dp_polars._engines.bounding import Kept
 from dp_polars._engines.contract import PER_PERSON, Output, PerPerson, Tally, Work
 from dp_polars._frames import group_keys
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.release import Ask, typed_rows
-from dp_polars._numeric.numbers import plural
 
 if TYPE_CHECKING:
     from dp_polars._accounting.budgets import Budget
     from dp_polars._engines.contract import Engine
     from dp_polars._frames.recipe import Recipe
-    from dp_polars._queries.choices import Quantile
+    from dp_polars._questions.choices import Quantile
 
 _TYPES = (pl.Int64(),)
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dp_polars._accounting.claims import Contributions, check_relation
+from dp_polars._base.numbers import given, positive_int
 from dp_polars._engines.bounding import Kept
-from dp_polars._numeric.numbers import given, positive_int
 
 if TYPE_CHECKING:
     from dp_polars._accounting.claims import NeighboringRelation
-    from dp_polars._queries.query import HistogramQuery
+    from dp_polars._questions.question import HistogramQuery
 
 
 @dataclass(frozen=True)

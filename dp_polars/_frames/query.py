@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
 import polars as pl
 
 from dp_polars._accounting.claims import Loss, one_of
+from dp_polars._base.numbers import float_up, plural, positive_int
+from dp_polars._base.paths import expanded
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames.release import Ask, bind, release_by
 from dp_polars._frames.sources import PrivateRows, Source, WithoutRows, source_of
-from dp_polars._numeric.numbers import float_up, plural, positive_int
-from dp_polars._numeric.paths import expanded
-from dp_polars._queries.measures import Count
+from dp_polars._questions.measures import Count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dp_polars._engines.contract import Engine
     from dp_polars._frames.protection import Protection
     from dp_polars._frames.recipe import Recipe
-    from dp_polars._queries.query import Columns, HistogramQuery
+    from dp_polars._questions.question import Columns, HistogramQuery
 
 _CLAIM_KEY = b"dp_polars.claim"
 _Engine: TypeAlias = Literal["auto", "in-memory", "streaming"]

@@ -12,8 +12,8 @@ import polars as pl
 
 from dp_polars._engines.contract import Engine, Output, Released, Tally, UnreadableError, Work, names_of_ends
 from dp_polars._frames import group_keys
-from dp_polars._frames.questions import question_of
-from dp_polars._queries.query import Asked
+from dp_polars._frames.question_text import question_of
+from dp_polars._questions.question import Asked
 from dp_polars._rowwise.gate import row_by_row
 
 if TYPE_CHECKING:

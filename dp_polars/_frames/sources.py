@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
 
+from dp_polars._base.numbers import kind_of_frame
 from dp_polars._engines.polars_engine import PolarsEngine
-from dp_polars._numeric.numbers import kind_of_frame
 from dp_polars._rowwise.files import files_of_arrow, refuse_filter_of_arrow, refuse_repeated_files
 from dp_polars._rowwise.plans import refuse_unsafe_plan
 from dp_polars._rowwise.views import holds_rows

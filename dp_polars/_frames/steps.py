@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
 import polars as pl
 from polars import selectors as cs
 
+from dp_polars._base.numbers import given
 from dp_polars._frames.recipe import EachColumn, Recipe, Rename, Step, expressions_of
-from dp_polars._numeric.numbers import given
 
 if TYPE_CHECKING:
     from polars._typing import ColumnNameOrSelector, FillNullStrategy, PolarsDataType, PythonDataType, SelectorType

@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dp_polars._accounting.claims import Loss, check_delta
+from dp_polars._base.numbers import given
 from dp_polars._frames import group_keys
 from dp_polars._frames.keys import PrivateKeys
 from dp_polars._frames.people import PeopleQuery
-from dp_polars._numeric.numbers import given
-from dp_polars._queries.choices import ask_quantile
-from dp_polars._queries.keys import COUNT, KeysThatAreThere
+from dp_polars._questions.choices import ask_quantile
+from dp_polars._questions.unlisted_keys import COUNT, KeysThatAreThere
 
 if TYPE_CHECKING:
     import polars as pl
 
     from dp_polars._accounting.budgets import Budget
+    from dp_polars._base.numbers import Number
+    from dp_polars._codes.candidates import Values
     from dp_polars._frames.group_keys import PublicKeys
     from dp_polars._frames.query import PrivateQuery
     from dp_polars._frames.recipe import Recipe
-    from dp_polars._numeric.numbers import Number
-    from dp_polars._queries.candidates import Values
 
 
 class Unlisted:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from dp_polars._numeric.intervals import ball, ball_between, lower, precision, upper
-from dp_polars._numeric.words import WordSource, uniform_below
+from dp_polars._base.intervals import ball, ball_between, lower, precision, upper
+from dp_polars._base.words import WordSource, uniform_below
 
 if TYPE_CHECKING:
     from flint import arb

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_polars._base.words import WordSource, uniform_below
 from dp_polars._mechanisms.racing import FAR, Blocks, ExactBlocks, race
-from dp_polars._numeric.words import WordSource, uniform_below
 
 if TYPE_CHECKING:
     from dp_polars._accounting.claims import Mechanism

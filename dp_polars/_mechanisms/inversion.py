@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_polars._base.intervals import ball, lower, precision, upper
 from dp_polars._mechanisms.exact_race import Uniform, is_less
-from dp_polars._numeric.intervals import ball, lower, precision, upper
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flint import arb
 
-    from dp_polars._numeric.words import WordSource
+    from dp_polars._base.words import WordSource
 
 # Bits of U that are looked up at first: their table of 2**16 values stays in the cache.
 _GUIDE_BITS = 16

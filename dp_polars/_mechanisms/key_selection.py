@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dp_polars._accounting.costs import BITS, round_down
+from dp_polars._base.intervals import ball, lower, precision
+from dp_polars._base.words import WordSource, system_words
 from dp_polars._mechanisms.exact_race import Uniform, floor_of, is_less
 from dp_polars._mechanisms.inversion import DiscreteGaussian
 from dp_polars._mechanisms.noise import LARGEST_SCALE, LARGEST_VALUE, add_noise, gaussian_noise
-from dp_polars._numeric.intervals import ball, lower, precision
-from dp_polars._numeric.words import WordSource, system_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from flint import arb
     from numpy.typing import NDArray
 
-    from dp_polars._numeric.arrays import Ints
+    from dp_polars._base.arrays import Ints
 
 # What the floats of `PartitionSelection` and their error bound are good for.
 SMALLEST_DELTA = Fraction(1, 2**1000)

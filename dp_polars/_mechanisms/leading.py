@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_polars._base.arrays import owners, run_starts, slices, starts
+from dp_polars._base.column_types import float_of
 from dp_polars._mechanisms import exact_race
 from dp_polars._mechanisms.racing import CHUNK, V_STEP, Blocks, Floats, exponents_of, leading_bits
-from dp_polars._numeric.arrays import owners, run_starts, slices, starts
-from dp_polars._numeric.column_types import float_of
 
 if TYPE_CHECKING:
     from dp_polars._accounting.claims import Mechanism
-    from dp_polars._numeric.arrays import Ints, SignedInts
-    from dp_polars._numeric.words import WordSource
+    from dp_polars._base.arrays import Ints, SignedInts
+    from dp_polars._base.words import WordSource
 
 LARGEST_LEAD = 2**62 - 1
 

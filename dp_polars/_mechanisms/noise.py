@@ -22,12 +22,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from dp_polars._accounting.claims import Loss
 from dp_polars._accounting.large import warn_if_large
+from dp_polars._base.intervals import ball
+from dp_polars._base.numbers import Number, positive_fraction
+from dp_polars._base.threads import in_parallel
+from dp_polars._base.words import WordSource, system_words
 from dp_polars._mechanisms.exact_race import Uniform, floor_of, is_less
 from dp_polars._mechanisms.inversion import DiscreteGaussian, DiscreteLaplace, table_for
-from dp_polars._numeric.intervals import ball
-from dp_polars._numeric.numbers import Number, positive_fraction
-from dp_polars._numeric.threads import in_parallel
-from dp_polars._numeric.words import WordSource, system_words
 
 if TYPE_CHECKING:
     from dp_polars._accounting.claims import Claim

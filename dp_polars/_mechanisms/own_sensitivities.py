@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from dp_polars._base.arrays import difference, owners, starts
+from dp_polars._base.column_types import float_of
 from dp_polars._mechanisms.errors import log_odds
 from dp_polars._mechanisms.racing import Blocks, ExactBlocks, Floats, race
-from dp_polars._numeric.arrays import difference, owners, starts
-from dp_polars._numeric.column_types import float_of
 
 if TYPE_CHECKING:
     from dp_polars._accounting.claims import Mechanism
-    from dp_polars._numeric.arrays import Ints
-    from dp_polars._numeric.column_types import Exact
-    from dp_polars._numeric.words import WordSource
+    from dp_polars._base.arrays import Ints
+    from dp_polars._base.column_types import Exact
+    from dp_polars._base.words import WordSource
 
 BETA = 0.05
 # Every row is compared with every other one of its group.

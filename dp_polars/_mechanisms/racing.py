@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_polars._base.arrays import lengths_from, run_starts
+from dp_polars._base.column_types import float_of
 from dp_polars._mechanisms import exact_race
-from dp_polars._numeric.arrays import lengths_from, run_starts
-from dp_polars._numeric.column_types import float_of
 
 if TYPE_CHECKING:
     from dp_polars._accounting.claims import Mechanism
-    from dp_polars._numeric.arrays import Ints, SignedInts
-    from dp_polars._numeric.words import WordSource
+    from dp_polars._base.arrays import Ints, SignedInts
+    from dp_polars._base.words import WordSource
 
 # Blocks whose coin exp(−rate·gap) is below exp(−FAR), less than 2**-64, are raced all together.
 FAR = 45.0

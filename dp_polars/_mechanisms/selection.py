@@ -11,17 +11,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from dp_polars._accounting.claims import Claim, Loss
 from dp_polars._accounting.large import warn_if_large
+from dp_polars._base import column_types
+from dp_polars._base.arrays import lengths_from, offsets, starts
+from dp_polars._base.numbers import Number
+from dp_polars._base.words import WordSource, system_words
 from dp_polars._mechanisms.integer_scores import best_integer
 from dp_polars._mechanisms.leading import race_with_lead
 from dp_polars._mechanisms.racing import Blocks, ExactBlocks, GapArray, race
-from dp_polars._numeric import column_types
-from dp_polars._numeric.arrays import lengths_from, offsets, starts
-from dp_polars._numeric.numbers import Number
-from dp_polars._numeric.words import WordSource, system_words
 
 if TYPE_CHECKING:
     from dp_polars._accounting.claims import Mechanism
-    from dp_polars._numeric.arrays import Ints
+    from dp_polars._base.arrays import Ints
 
 
 def permute_and_flip(

@@ -9,7 +9,7 @@ import polars as pl
 
 from dp_polars._rowwise import trials
 from dp_polars._rowwise.names import DIVISIONS, OF_SIGNED_ZEROS, SETS, TAKEN
-from dp_polars._rowwise.steps import Step, bases, parts_of
+from dp_polars._rowwise.nodes import Step, bases, parts_of
 
 
 def always(_: Step) -> bool:

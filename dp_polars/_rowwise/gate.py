@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from polars.exceptions import ComputeError, PolarsError
 
-from dp_polars._rowwise import categories, lenient, rules, steps, trials
+from dp_polars._rowwise import categoricals, lenient, nodes, rules, trials
 from dp_polars._rowwise.names import SETS, written
 
 if TYPE_CHECKING:
+    from dp_polars._rowwise.nodes import Step
     from dp_polars._rowwise.rules import Rule
-    from dp_polars._rowwise.steps import Step
 
 
 def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
@@ -54,18 +54,18 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
     if not isinstance(expr, pl.Expr):
         msg = f"{what}: a step must be a Polars expression, got {type(expr).__name__}."
         raise TypeError(msg)
-    frame = pl.LazyFrame(schema={name: categories.apart_type(dtype) for name, dtype in frame_schema.items()})
+    frame = pl.LazyFrame(schema={name: categoricals.apart_type(dtype) for name, dtype in frame_schema.items()})
     own, step = _read(expr, frame, what)
     gate = _ExpressionGate(what)
     names_categories = step.tree != own
     try:
         gate.walk(step)
         if gate.rewritten:
-            expr = _written(categories.home(step.tree), what)
-        tried = steps.without_nan(step.tree) if names_categories else expr
+            expr = _written(categoricals.home(step.tree), what)
+        tried = nodes.without_nan(step.tree) if names_categories else expr
         frame.select(tried).collect_schema()
     except _RaisesError:
-        failure = trials.failure_on(frame.collect(), steps.without_nan(categories.apart(own)))
+        failure = trials.failure_on(frame.collect(), nodes.without_nan(categoricals.apart(own)))
         if failure is None:
             raise
         msg = f"{what}: the expression must be one that Polars can run: {failure}"
@@ -157,7 +157,7 @@ def _read(expr: pl.Expr, frame: pl.LazyFrame, what: str) -> tuple[Any, Step]:
     """Return an expression as JSON, and its steps on Categories of our own."""
     try:
         own = json.loads(expr.meta.serialize(format="json"))
-        return own, steps.read(categories.apart(own), frame)
+        return own, nodes.read(categoricals.apart(own), frame)
     except (ComputeError, RecursionError) as error:
         msg = (
             f"{what}: the expression must be one that can be inspected, got a Python function or a very deep one "
@@ -168,7 +168,7 @@ def _read(expr: pl.Expr, frame: pl.LazyFrame, what: str) -> tuple[Any, Step]:
 
 def _written(tree: dict[str, Any], what: str) -> pl.Expr:
     """Return the expression that JSON stands for; refuse what JSON can't hold."""
-    expr = steps.write(tree)
+    expr = nodes.write(tree)
     if expr is None:
         msg = (
             f"{what}: the expression must have no NaN, infinity or very long float beside a cast or a division.\n\n"

@@ -16,7 +16,7 @@ import polars as pl
 
 from dp_polars._rowwise import conditions, trials
 from dp_polars._rowwise.names import DIVISIONS
-from dp_polars._rowwise.steps import Step
+from dp_polars._rowwise.nodes import Step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

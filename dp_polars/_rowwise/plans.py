@@ -12,11 +12,11 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from dp_polars._rowwise import plan_rules, rules, steps
+from dp_polars._rowwise import nodes, plan_rules, rules
 from dp_polars._rowwise.files import files_of_arrow, files_of_scan, refuse_filter_of_arrow, refuse_repeated_files
 from dp_polars._rowwise.gate import Gate
 from dp_polars._rowwise.lenient import SWITCHES
-from dp_polars._rowwise.steps import Step
+from dp_polars._rowwise.nodes import Step
 from dp_polars._rowwise.views import dataset_of, module_of, serialized_scans, visited
 
 if TYPE_CHECKING:
@@ -182,13 +182,13 @@ class _PlanGate(Gate):
             case "Ternary":
                 return step("other", "when", view.predicate, view.truthy, view.falsy)
             case "BinaryExpr":
-                return step("operator", steps.operator_name(str(view.op)), view.left, view.right)
+                return step("operator", nodes.operator_name(str(view.op)), view.left, view.right)
             case "Cast":
                 return step("cast", "cast", view.expr, strict=view.options == _STRICT_CAST)
             case "Function":
                 function, *parameters = view.function_data
                 namespace, _, variant = str(function).rpartition(".")  # "StringFunction.Contains" or "abs"
-                name = steps.function_name(variant, namespace or None)
+                name = nodes.function_name(variant, namespace or None)
                 switch = SWITCHES.get(name)
                 strict = switch is not None and parameters[switch.place] != switch.null
                 return step(
@@ -197,4 +197,4 @@ class _PlanGate(Gate):
             case "Agg":
                 return step("unknown", view.name)
             case other:
-                return step("unknown", "over" if other == "Window" else steps.function_name(other))
+                return step("unknown", "over" if other == "Window" else nodes.function_name(other))

@@ -25,7 +25,7 @@ from dp_polars._rowwise.names import (
     OPERATORS,
     names,
 )
-from dp_polars._rowwise.steps import Step
+from dp_polars._rowwise.nodes import Step
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import Any
 
 import polars as pl
 
-from dp_polars._numeric import column_types
-from dp_polars._rowwise import steps
+from dp_polars._base import column_types
+from dp_polars._rowwise import nodes
 from dp_polars._rowwise.views import visited
 
 _COMPARISONS = frozenset({"==", "<", "<=", ">", ">="})
@@ -53,7 +53,7 @@ def _is_plain(plan: Any, number: int) -> bool:  # noqa: ANN401
         return False
     if type(view).__name__ != "BinaryExpr":
         return False
-    operator = steps.operator_name(str(view.op))
+    operator = nodes.operator_name(str(view.op))
     if operator == "&":
         return _is_plain(plan, view.left) and _is_plain(plan, view.right)
     kinds = {type(plan.view_expression(side)).__name__ for side in (view.left, view.right)}

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
-from dp_polars._rowwise.categories import apart_type, values_of
-from dp_polars._rowwise.steps import without_nan
+from dp_polars._rowwise.categoricals import apart_type, values_of
+from dp_polars._rowwise.nodes import without_nan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from polars._typing import PolarsDataType
 
-    from dp_polars._rowwise.steps import Step
+    from dp_polars._rowwise.nodes import Step
 
 # From the year 1 to 9999, in days since 1970: what Python can show. Polars panics far beyond.
 _FIRST_DAY, _LAST_DAY, _A_SATURDAY = -719_162, 2_932_896, 10_957

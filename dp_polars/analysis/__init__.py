@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp_polars._numeric.column_types import float_of
+from dp_polars._base.column_types import float_of
 from dp_polars.analysis._laws import (
     block_log_factors,
     block_probabilities,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from dp_polars._accounting.claims import Mechanism
-    from dp_polars._numeric.numbers import Number
+    from dp_polars._base.numbers import Number
     from dp_polars.analysis._rates import Comparable
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dp_polars._base.column_types import exact_numbers, gaps_between
 from dp_polars._mechanisms.racing import exponents_of
-from dp_polars._numeric.column_types import exact_numbers, gaps_between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from dp_polars._numeric.column_types import Exact
+    from dp_polars._base.column_types import Exact
 
 LAPLACE = "report_noisy_max_laplace"
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dp_polars._accounting.claims import Claim
-    from dp_polars._numeric.arrays import Ints
+    from dp_polars._base.arrays import Ints
 
 # Up to this scale every probability has an entry of its own. Beyond, a step of the table stands for several integers,
 # which changes no result by more than a few 1e-9 of it: the law is that of a rounded continuous one, to that.

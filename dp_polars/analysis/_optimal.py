@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dp_polars._numeric.arrays import owners
-from dp_polars._numeric.extras import require
-from dp_polars._numeric.numbers import Number, positive_fraction, positive_int
+from dp_polars._base.arrays import owners
+from dp_polars._base.extras import require
+from dp_polars._base.numbers import Number, positive_fraction, positive_int
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

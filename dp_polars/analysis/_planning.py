@@ -19,8 +19,8 @@ from dp_polars._accounting.claims import (
     range_of,
 )
 from dp_polars._accounting.costs import scaled_cost
+from dp_polars._base.numbers import Number, as_fraction, positive_fraction, positive_int
 from dp_polars._mechanisms.errors import error_bound, log_odds
-from dp_polars._numeric.numbers import Number, as_fraction, positive_fraction, positive_int
 from dp_polars.analysis._laws import mean_error, score_blocks, share_of_best
 from dp_polars.analysis._rates import Comparable, as_probability, charged_as, check_comparable, claim_of
 

@@ -24,9 +24,9 @@ import numpy as np
 from dp_polars._accounting.claims import Claim, Mechanism, check_delta, check_mechanism
 from dp_polars._accounting.conversions import beside, float_above, pure_epsilon, zcdp_delta, zcdp_epsilon
 from dp_polars._accounting.costs import bounded_range_rho, laplace_rho
-from dp_polars._numeric.extras import require
-from dp_polars._numeric.intervals import ball, precision
-from dp_polars._numeric.numbers import Number, as_fraction, float_up, given, positive_fraction, positive_int
+from dp_polars._base.extras import require
+from dp_polars._base.intervals import ball, precision
+from dp_polars._base.numbers import Number, as_fraction, float_up, given, positive_fraction, positive_int
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from dp_polars._accounting.claims import Claim, Loss, Mechanism, Unit, check_mechanism
-from dp_polars._numeric.numbers import Number, as_fraction
+from dp_polars._base.numbers import Number, as_fraction
 from dp_polars.analysis._laws import LAPLACE
 
 Comparable: TypeAlias = Mechanism | Literal["report_noisy_max_laplace"]

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from dp_polars._numeric import column_types
-from dp_polars._numeric.arrays import Ints, offsets, owners, reduced, starts
-from dp_polars._queries.argmax import own_sensitivities
-from dp_polars._queries.choices import Quantile
-from dp_polars._queries.grids import Grid
-from dp_polars._queries.scores import Runs
+from dp_polars._base import column_types
+from dp_polars._base.arrays import Ints, offsets, owners, reduced, starts
+from dp_polars._codes.grids import Grid
+from dp_polars._draws.scores import Runs
+from dp_polars._questions.argmax import own_sensitivities
+from dp_polars._questions.choices import Quantile
 from dp_polars.analysis._laws import block_probabilities
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dp_polars._accounting.claims import Claim, Mechanism
-    from dp_polars._queries.candidates import Ordered
-    from dp_polars._queries.choices import Choice
-    from dp_polars._queries.histograms import Histogram
-    from dp_polars._queries.query import Columns
+    from dp_polars._codes.candidates import Ordered
+    from dp_polars._draws.histograms import Histogram
+    from dp_polars._questions.choices import Choice
+    from dp_polars._questions.question import Columns
 
 # Slightly less, so that rounding does not decide a share that is met exactly (as in uniform laws).
 _SHARES = (0.05 * (1 - 1e-12), 0.95 * (1 - 1e-12))

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from dp_polars._numeric.arrays import slices
-from dp_polars._queries.lists import Mistakes
+from dp_polars._base.arrays import slices
+from dp_polars._questions.lists import Mistakes
 
 if TYPE_CHECKING:
     from dp_polars._accounting.claims import Claim
-    from dp_polars._numeric.arrays import Ints
-    from dp_polars._queries.histograms import Histogram
-    from dp_polars._queries.lists import ListQuery
-    from dp_polars._queries.query import Columns
+    from dp_polars._base.arrays import Ints
+    from dp_polars._draws.histograms import Histogram
+    from dp_polars._questions.lists import ListQuery
+    from dp_polars._questions.question import Columns
 
 # Draws of each list. A mean of so many is off by some 7 % of the standard deviation of one draw.
 DRAWS = 200

@@ -9,16 +9,16 @@ import numpy as np
 import polars as pl
 
 from dp_polars._mechanisms.noise import check_scale, noise_bound
-from dp_polars._queries.sums import Mean, Sum
+from dp_polars._questions.sums import Mean, Sum
 from dp_polars.analysis._noise_laws import NoiseLaw
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dp_polars._accounting.claims import Claim
-    from dp_polars._numeric.arrays import Ints
-    from dp_polars._queries.measures import Measure, Total, ValueCounts
-    from dp_polars._queries.query import Columns
+    from dp_polars._base.arrays import Ints
+    from dp_polars._questions.measures import Measure, Total, ValueCounts
+    from dp_polars._questions.question import Columns
 
 # Both ends of a range are exceeded with this probability.
 _END = 0.05

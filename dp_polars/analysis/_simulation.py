@@ -10,22 +10,22 @@ import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim, Loss
+from dp_polars._base import column_types
+from dp_polars._base.arrays import Ints, owners
+from dp_polars._base.numbers import given, kind_of_frame, positive_fraction
+from dp_polars._codes.grids import distance_unit
+from dp_polars._draws.histograms import Histogram
 from dp_polars._engines.bounding import Kept
 from dp_polars._engines.contract import Work
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._engines.polars_rows import is_a_person
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames.query import PrivateQuery
-from dp_polars._numeric import column_types
-from dp_polars._numeric.arrays import Ints, owners
-from dp_polars._numeric.numbers import given, kind_of_frame, positive_fraction
-from dp_polars._queries.argmax import ArgMax, ArgMaxOfOwn
-from dp_polars._queries.choices import Choice, Quantile
-from dp_polars._queries.grids import distance_unit
-from dp_polars._queries.histograms import Histogram
-from dp_polars._queries.lists import ListQuery
-from dp_polars._queries.measures import Total, ValueCounts, totals_of
-from dp_polars._queries.query import Evidence, HistogramQuery
+from dp_polars._questions.argmax import ArgMax, ArgMaxOfOwn
+from dp_polars._questions.choices import Choice, Quantile
+from dp_polars._questions.lists import ListQuery
+from dp_polars._questions.measures import Total, ValueCounts, totals_of
+from dp_polars._questions.question import Evidence, HistogramQuery
 from dp_polars.analysis._simulated_choices import Histograms, of_histograms, of_own_sensitivities, of_scores
 from dp_polars.analysis._simulated_draws import law_of_lists
 from dp_polars.analysis._simulated_numbers import law_of_counts, law_of_total
@@ -33,8 +33,8 @@ from dp_polars.analysis._simulated_numbers import law_of_counts, law_of_total
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from dp_polars._numeric.numbers import Number
-    from dp_polars._queries.query import Columns, Query
+    from dp_polars._base.numbers import Number
+    from dp_polars._questions.question import Columns, Query
     from dp_polars.analysis._simulated_choices import Blocks
 
 # The columns of the result, after the keys.

@@ -18,14 +18,14 @@ import polars as pl
 
 from dp_polars._accounting.claims import Claim, Contributions, Loss, Mechanism
 from dp_polars._accounting.costs import scaled_cost
+from dp_polars._base.extras import require
+from dp_polars._base.numbers import Number, kind_of_frame, positive_fraction
+from dp_polars._base.words import system_words
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames.entrance import protect
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms.selection import best_rows
-from dp_polars._numeric.extras import require
-from dp_polars._numeric.numbers import Number, kind_of_frame, positive_fraction
-from dp_polars._numeric.words import system_words
-from dp_polars._queries.query import of_histogram
+from dp_polars._questions.question import of_histogram
 from dp_polars.opendp._measurements import (
     assert_features,
     domains,

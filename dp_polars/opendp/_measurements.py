@@ -6,8 +6,8 @@ import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from dp_polars._numeric.extras import require
-from dp_polars._numeric.numbers import nearest_float_up
+from dp_polars._base.extras import require
+from dp_polars._base.numbers import nearest_float_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable

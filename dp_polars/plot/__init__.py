@@ -17,9 +17,9 @@ import polars as pl
 
 from dp_polars import analysis
 from dp_polars._accounting.claims import check_unit
-from dp_polars._numeric.column_types import float_of
-from dp_polars._numeric.extras import require
-from dp_polars._numeric.numbers import Number, positive_fraction, positive_int
+from dp_polars._base.column_types import float_of
+from dp_polars._base.extras import require
+from dp_polars._base.numbers import Number, positive_fraction, positive_int
 from dp_polars.analysis._laws import LAPLACE, checked_scores
 from dp_polars.plot import _charts, _panels
 from dp_polars.plot._answers import answers as answers
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from dp_polars._accounting.budgets import Budget
     from dp_polars._accounting.claims import Unit
-    from dp_polars._numeric.column_types import Exact
+    from dp_polars._base.column_types import Exact
     from dp_polars.analysis._rates import Comparable
 else:
     alt = require("altair", extra="plot")

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from dp_polars._base.extras import require
+from dp_polars._base.numbers import positive_int
 from dp_polars._engines.contract import names_of_ends
 from dp_polars._frames.query import PrivateQuery
-from dp_polars._numeric.extras import require
-from dp_polars._numeric.numbers import positive_int
 from dp_polars.plot import _charts, _panels
 
 if TYPE_CHECKING:

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from dp_polars._base.extras import require
+from dp_polars._base.numbers import given, positive_int, show
 from dp_polars._engines.contract import names_of_ends
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames.query import PrivateQuery
-from dp_polars._numeric.extras import require
-from dp_polars._numeric.numbers import given, positive_int, show
-from dp_polars._queries.quantile_lists import QuantileList
+from dp_polars._questions.quantile_lists import QuantileList
 from dp_polars.plot import _charts, _panels
 
 if TYPE_CHECKING:
     import altair as alt
 
     from dp_polars._accounting.claims import Loss
-    from dp_polars._queries.query import Query
+    from dp_polars._questions.question import Query
 else:
     alt = require("altair", extra="plot")
 

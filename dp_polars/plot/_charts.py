@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from dp_polars._numeric.extras import require
+from dp_polars._base.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 
+from dp_polars._base.extras import require
 from dp_polars._engines.contract import Engine
 from dp_polars._frames.query import check_no_data, only_counted
 from dp_polars._frames.release import release_by
-from dp_polars._numeric.extras import require
 from dp_polars.spark import _column_types
 from dp_polars.spark._counting import column_of, fresh_seed, histogram, key_table, union, weighs_exactly
 from dp_polars.spark._people import one_row_per_person, shown_keys

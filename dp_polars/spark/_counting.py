@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from dp_polars._base import column_types
+from dp_polars._base.extras import require
+from dp_polars._codes.codings import CategoryCoding, NearestCoding, OneCode, Units
+from dp_polars._codes.encoding import FloatSteps
 from dp_polars._mechanisms.noise import LARGEST_VALUE
-from dp_polars._numeric import column_types
-from dp_polars._numeric.extras import require
-from dp_polars._queries.codings import CategoryCoding, NearestCoding, OneCode, Units
-from dp_polars._queries.encoding import FloatSteps
 from dp_polars.spark._column_types import types
 from dp_polars.spark._workers import MARKER, encoding
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructField
 
+    from dp_polars._codes.codings import Weighing
     from dp_polars._engines.bounding import Kept
     from dp_polars._engines.contract import Tally
-    from dp_polars._queries.codings import Weighing
-    from dp_polars._queries.query import Columns
+    from dp_polars._questions.question import Columns
 
 sf = require("pyspark.sql.functions", extra="spark")
 Window = require("pyspark.sql", extra="spark").Window

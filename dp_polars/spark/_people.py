@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dp_polars._engines.contract import PER_PERSON
-from dp_polars._queries.keys import COUNT
+from dp_polars._questions.unlisted_keys import COUNT
 from dp_polars.spark._column_types import types
 from dp_polars.spark._counting import Window, evidence, fresh_seed, key_table, quoted, sf
 from dp_polars.spark._workers import selecting

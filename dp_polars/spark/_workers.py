@@ -16,16 +16,16 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dp_polars._numeric.column_types import is_wide
-from dp_polars._queries.histograms import Histogram
-from dp_polars._queries.keys import COUNT
+from dp_polars._base.column_types import is_wide
+from dp_polars._draws.histograms import Histogram
+from dp_polars._questions.unlisted_keys import COUNT
 
 if TYPE_CHECKING:
+    from dp_polars._base.arrays import Ints
+    from dp_polars._codes.codings import Coding
     from dp_polars._engines.contract import Output
-    from dp_polars._numeric.arrays import Ints
-    from dp_polars._queries.codings import Coding
-    from dp_polars._queries.keys import KeysThatAreThere
-    from dp_polars._queries.query import Columns
+    from dp_polars._questions.question import Columns
+    from dp_polars._questions.unlisted_keys import KeysThatAreThere
 
 Stage: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
 

@@ -7,11 +7,11 @@ import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from dp_polars._base.extras import require
+from dp_polars._draws.histograms import Histogram
 from dp_polars._engines.contract import LocalEngine, alike
 from dp_polars._frames.query import check_no_data, only_counted
 from dp_polars._frames.release import release_by
-from dp_polars._numeric.extras import require
-from dp_polars._queries.histograms import Histogram
 from dp_polars.sql._column_types import check_types, must_have, schema_of
 from dp_polars.sql._counting import histogram
 from dp_polars.sql._dialects import Statement, unknown
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from ibis.expr.types import Table
 
     from dp_polars._accounting.budgets import Budget
+    from dp_polars._base.arrays import Ints
     from dp_polars._engines.contract import KeyWork, Work
     from dp_polars._frames.query import PrivateQuery
-    from dp_polars._numeric.arrays import Ints
 
 _ibis: Any = require("ibis", extra="sql")
 

@@ -1,4 +1,4 @@
-"""Codes and weights of rows as SQL arithmetic, which agrees with the encoders of `_queries` on every row.
+"""Codes and weights of rows as SQL arithmetic, which agrees with the encoders of `_codes` on every row.
 
 Nothing here raises on a value, nor leaves a type, in whatever order an engine takes conditions and columns: values are
 clipped to public bounds before anything else is done with them. NaN and null are left out by who asks.
@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from dp_polars._numeric import column_types
-from dp_polars._queries.codings import NearestCoding, OneCode, Units
-from dp_polars._queries.encoding import FloatSteps, IntegerSteps
+from dp_polars._base import column_types
+from dp_polars._codes.codings import NearestCoding, OneCode, Units
+from dp_polars._codes.encoding import FloatSteps, IntegerSteps
 from dp_polars.sql._dialects import cast, constant, ibis
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dp_polars._queries.codings import Coding, Weighing
-    from dp_polars._queries.encoding import Thresholds
-    from dp_polars._queries.query import Columns
+    from dp_polars._codes.codings import Coding, Weighing
+    from dp_polars._codes.encoding import Thresholds
+    from dp_polars._questions.question import Columns
     from dp_polars.sql._dialects import Dialect, Value
 
 # A list of points is a tree of comparisons in the SQL text: Ibis needs half a millisecond for each.

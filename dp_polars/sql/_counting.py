@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dp_polars._codes.codings import CategoryCoding
 from dp_polars._mechanisms.noise import LARGEST_VALUE
-from dp_polars._queries.codings import CategoryCoding
 from dp_polars.sql._arithmetic import code, integer, is_evidence, weight
 from dp_polars.sql._dialects import cast, constant, ibis
 from dp_polars.sql._tables import check_public, comparable, public_table

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from dp_polars._numeric.extras import require
+from dp_polars._base.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dp_polars._base.arrays import Ints
     from dp_polars._engines.contract import KeyWork, PerPerson
-    from dp_polars._numeric.arrays import Ints
     from dp_polars.sql._dialects import Dialect, Table, Value
 
 _PEOPLE = "people"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp_polars._numeric.extras import require
+from dp_polars._base.extras import require
 from dp_polars.sql._dialects import Dialect, by_column, cast, constant, function, ibis
 
 if TYPE_CHECKING:

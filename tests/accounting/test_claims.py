@@ -22,8 +22,8 @@ from dp_polars._accounting.claims import (
     check_relation,
 )
 from dp_polars._accounting.costs import bounded_range_rho, laplace_rho, scaled_cost, scaled_rate
-from dp_polars._numeric.numbers import as_fraction
-from tests import reference
+from dp_polars._base.numbers import as_fraction
+from tests.helpers import reference
 from tests.registry import MECHANISMS
 
 ONE = Contributions(1, 1)

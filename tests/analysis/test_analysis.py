@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from dp_polars import analysis
 from dp_polars._accounting.claims import Claim, Contributions, Loss
 from dp_polars.analysis._laws import block_probabilities
-from tests import reference
+from tests.helpers import reference
 from tests.registry import MECHANISMS
 
 COMPARABLE = [*MECHANISMS, "report_noisy_max_laplace"]

@@ -9,9 +9,9 @@ import pytest
 
 from dp_polars import analysis
 from dp_polars._accounting.costs import bounded_range_rho, laplace_rho
-from dp_polars._numeric.numbers import as_fraction
+from dp_polars._base.numbers import as_fraction
 from dp_polars.analysis._laws import block_log_factors, block_probabilities
-from tests import reference
+from tests.helpers import reference
 from tests.registry import MECHANISMS
 
 ORDERS = [1.001, 1.5, 2, 4, 10, 40, 300]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dp_polars import analysis
-from tests.places import DPBENCH, needs_dpbench
+from tests.helpers.places import DPBENCH, needs_dpbench
 from tests.registry import MECHANISMS
 
 

@@ -11,8 +11,8 @@ from flint import ctx
 from hypothesis import example, given, settings
 
 from dp_polars import analysis
-from tests import reference
-from tests.reference import bounded_range_rho
+from tests.helpers import reference
+from tests.helpers.reference import bounded_range_rho
 from tests.registry import MECHANISMS
 
 COMPARABLE = [*MECHANISMS, "report_noisy_max_laplace"]

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from dp_polars import analysis
 from dp_polars._accounting import conversions
 from dp_polars._accounting.claims import Claim, Contributions, Loss
-from dp_polars._numeric.intervals import ball, lower, precision, upper
-from dp_polars._numeric.numbers import as_fraction
+from dp_polars._base.intervals import ball, lower, precision, upper
+from dp_polars._base.numbers import as_fraction
 from dp_polars.analysis import _profile
 from dp_polars.analysis._profile import _rounded_losses
-from tests.reference import bounded_range_rho
+from tests.helpers.reference import bounded_range_rho
 from tests.registry import MECHANISMS
 
 

@@ -13,7 +13,7 @@ import dp_polars as dpp
 from dp_polars import analysis
 from dp_polars._accounting.budgets import Budget
 from dp_polars._frames.entrance import protect
-from tests import reference
+from tests.helpers import reference
 from tests.registry import MECHANISMS
 from tests.statistical.goodness import fits, tally
 

@@ -26,10 +26,10 @@ from dp_polars._engines.bounding import Kept
 from dp_polars._engines.contract import Engine
 from dp_polars._frames.release import release_by
 from dp_polars._mechanisms.key_selection import KeySelection
-from dp_polars._queries.keys import KeysThatAreThere
-from dp_polars._queries.query import Answers, Evidence, HistogramQuery
-from tests import by_hand
+from dp_polars._questions.question import Answers, Evidence, HistogramQuery
+from dp_polars._questions.unlisted_keys import KeysThatAreThere
 from tests.engines.test_bounding import SPREAD, law
+from tests.helpers import by_hand
 from tests.registry import COLUMNS, KEYS, UNITS, ask
 from tests.statistical.goodness import fits
 

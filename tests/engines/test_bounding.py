@@ -9,8 +9,8 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
+from dp_polars._base.words import system_words
 from dp_polars._engines.bounding import Cells, Kept, keep
-from dp_polars._numeric.words import system_words
 from tests.statistical.goodness import fits
 
 COPIES = 8_000

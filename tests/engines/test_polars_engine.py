@@ -14,16 +14,16 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
+from dp_polars._draws import drawing
+from dp_polars._draws.drawing import draw_groups
 from dp_polars._engines import polars_arrays, polars_engine, polars_rows
 from dp_polars._engines.bounding import Cells, Kept
 from dp_polars._engines.polars_engine import PolarsEngine, count
 from dp_polars._frames.release import bind
-from dp_polars._queries import drawing
-from dp_polars._queries.drawing import draw_groups
 from tests.engines.test_bounding import SPREAD, law
+from tests.helpers.tallies import as_frame, as_histogram, histogram, tally_of
 from tests.registry import ENGINES, UNITS
 from tests.statistical.goodness import fits
-from tests.tallies import as_frame, as_histogram, histogram, tally_of
 
 
 def mode(candidates, epsilon=1):

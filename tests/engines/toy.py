@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from dp_polars._base.arrays import Ints
+from dp_polars._draws.histograms import Histogram
 from dp_polars._engines.bounding import Kept
 from dp_polars._engines.contract import PER_PERSON, KeyWork, LocalEngine, PerPerson, Tally, Work
-from dp_polars._numeric.arrays import Ints
-from dp_polars._queries.histograms import Histogram
 
 Row = dict[str, Any]
 Evidence = tuple[int, int, int]  # group, code, weight

@@ -14,7 +14,7 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._expressions import expressions
-from tests.by_hand import nearest_code
+from tests.helpers.by_hand import nearest_code
 from tests.registry import COLUMNS
 
 X = pl.col("x")

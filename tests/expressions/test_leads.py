@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._queries import argmax, modes
+from dp_polars._questions import argmax, modes
 from tests.registry import COLUMNS, SURE, X
 
 

@@ -14,8 +14,8 @@ import dp_polars as dpp
 from dp_polars import analysis
 from dp_polars._rowwise.gate import row_by_row
 from dp_polars.opendp import make_selection
-from tests import reference
-from tests.noised import record
+from tests.helpers import reference
+from tests.helpers.noised import record
 from tests.registry import MECHANISMS
 from tests.statistical.goodness import check_sampler, fits, tally
 

@@ -22,8 +22,8 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars._accounting import kept
 from dp_polars._frames import release as release_module
-from dp_polars._frames.questions import _written, question_of
-from dp_polars._queries.modes import Mode
+from dp_polars._frames.question_text import _written, question_of
+from dp_polars._questions.modes import Mode
 
 ROWS = pl.DataFrame(
     {

@@ -15,10 +15,10 @@ import pytest
 
 from dp_polars._engines.bounding import Kept
 from dp_polars._frames.protection import Protection
-from tests import by_hand
 from tests.engines import test_conformance as suites
 from tests.engines.conformance import Conformance, protected
 from tests.fuzzing.exploring import explore
+from tests.helpers import by_hand
 from tests.registry import COLUMNS, UNITS, ask
 
 ENGINES = {

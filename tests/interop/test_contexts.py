@@ -4,8 +4,8 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
+from tests.helpers.spies import forbid, watch
 from tests.registry import ENGINES, GROUPS, ROWS, SURE, TRUE_ANSWERS, G, S, V, X, many_groups
-from tests.spies import forbid, watch
 
 
 @pytest.fixture(scope="module")

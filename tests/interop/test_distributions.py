@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tests import reference
+from tests.helpers import reference
 from tests.registry import CANDIDATES, ENGINES, LAWS, VALUES, X
 from tests.statistical.goodness import check_sampler, fits, tally
 

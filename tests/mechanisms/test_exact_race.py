@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
+from dp_polars._base.words import system_words
 from dp_polars._mechanisms import exact_race, racing
 from dp_polars._mechanisms.exact_race import first_arrival
 from dp_polars._mechanisms.racing import Blocks, race
-from dp_polars._numeric.words import system_words
-from tests import reference
+from tests.helpers import reference
 from tests.registry import MECHANISMS
 from tests.statistical.goodness import check_sampler, fits, tally
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import dp_polars as dpp
+from dp_polars._base.words import system_words
 from dp_polars._mechanisms import integer_scores
 from dp_polars._mechanisms.integer_scores import best_integer
-from dp_polars._numeric.words import system_words
-from tests import reference
+from tests.helpers import reference
 from tests.registry import MECHANISMS
 from tests.statistical.goodness import check_sampler
 

@@ -11,6 +11,8 @@ from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_polars._base.intervals import ball, lower, precision, upper
+from dp_polars._base.words import system_words
 from dp_polars._mechanisms import key_selection
 from dp_polars._mechanisms.key_selection import (
     GaussianThreshold,
@@ -18,8 +20,6 @@ from dp_polars._mechanisms.key_selection import (
     delta_of_one_key,
     threshold_for,
 )
-from dp_polars._numeric.intervals import ball, lower, precision, upper
-from dp_polars._numeric.words import system_words
 from tests.statistical.goodness import fits
 
 EVERY = [

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from flint import arb, ctx
 
+from dp_polars._base.words import system_words
 from dp_polars._mechanisms import noise
 from dp_polars._mechanisms.noise import (
     LARGEST_SCALE,
@@ -20,8 +21,7 @@ from dp_polars._mechanisms.noise import (
     gaussian_noise,
     laplace_noise,
 )
-from dp_polars._numeric.words import system_words
-from tests.reference import _arb
+from tests.helpers.reference import _arb
 
 ONES = 2**64 - 1
 

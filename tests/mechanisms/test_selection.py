@@ -16,11 +16,11 @@ from hypothesis.extra import numpy as arrays
 
 from dp_polars import analysis
 from dp_polars._accounting.claims import Claim, Loss
+from dp_polars._base.column_types import exact_numbers
+from dp_polars._base.words import system_words
 from dp_polars._mechanisms import racing, selection
 from dp_polars._mechanisms.racing import Winners
 from dp_polars._mechanisms.selection import best_rows, exponential_mechanism, permute_and_flip
-from dp_polars._numeric.column_types import exact_numbers
-from dp_polars._numeric.words import system_words
 from tests.statistical.goodness import check_sampler
 
 CALLS = [permute_and_flip, exponential_mechanism]

@@ -26,8 +26,8 @@ from pathlib import Path
 from queue import Queue
 from typing import TYPE_CHECKING
 
+from tests.helpers.places import ROOT
 from tests.mutation import accounting, frames, mechanisms, queries, rowwise, sql
-from tests.places import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

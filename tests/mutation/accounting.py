@@ -142,13 +142,13 @@ MUTANTS = [
         '        if unit == "epsilon" and not self.has_epsilon:\n',
         "        if False:\n",
         "a Gaussian has an epsilon",
-        "queries/test_measures.py frames/test_numbers.py",
+        "questions/test_measures.py frames/test_numbers.py",
     ),
     _claims(
         '        if not self.has_epsilon and self.loss.unit == "epsilon":\n',
         "        if False:\n",
         "a Gaussian is drawn for an epsilon",
-        "queries/test_measures.py expressions/test_numbers.py",
+        "questions/test_measures.py expressions/test_numbers.py",
     ),
     _claims(
         '        return "permute_and_flip" if unit == "epsilon" else "exponential"\n',
@@ -160,7 +160,7 @@ MUTANTS = [
         '        return "discrete_laplace" if unit == "epsilon" else "discrete_gaussian"\n',
         '        return "discrete_laplace"\n',
         "numbers under rho get the wrong noise",
-        "queries/test_measures.py frames/test_numbers.py",
+        "questions/test_measures.py frames/test_numbers.py",
     ),
     _claims(
         "        if not 1 <= self.per_group <= self.total:\n",

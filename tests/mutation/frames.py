@@ -9,7 +9,7 @@ _rows = of("_engines/polars_rows.py", "engines/test_polars_engine.py")
 _arrays = of("_engines/polars_arrays.py", "engines/test_polars_engine.py")
 _scans = of("_rowwise/scans.py", "rowwise/test_scans.py")
 _people = of("_engines/polars_people.py", "engines/test_conformance.py -k TestPolarsInMemory")
-_questions = of("_frames/questions.py", "frames/test_kept.py")
+_questions = of("_frames/question_text.py", "frames/test_kept.py")
 _contract = of("_engines/contract.py", "engines/test_conformance.py -k TestPolarsInMemory")
 _release = of("_frames/release.py", "frames/test_frame.py")
 _query = of("_frames/query.py", "frames/test_frame.py")
@@ -74,7 +74,7 @@ MUTANTS = [
         "        if query.needs_people and self.privacy_unit is None:\n",
         "        if False:\n",
         "people are counted where nobody knows who is one",
-        "frames/test_numbers.py queries/test_measures.py",
+        "frames/test_numbers.py questions/test_measures.py",
     ),
     _protection(
         "        return self.counts_people(query) and query.bounds_people\n",
@@ -289,7 +289,7 @@ MUTANTS = [
         "        if tally.keeps_like(made) and tally.weighing == made.weighing:\n",
         "        if tally.keeps_like(made):\n",
         "a sum and a count are drawn from the same numbers",
-        "queries/test_sums.py::test_noise_is_in_the_unit_of_what_it_is_added_to",
+        "questions/test_sums.py::test_noise_is_in_the_unit_of_what_it_is_added_to",
     ),
     _release(
         '        columns = tuple(row_by_row(column, schema, f"The column of output {ask.name!r}") for column in ask.columns)\n',

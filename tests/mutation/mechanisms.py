@@ -10,9 +10,9 @@ _inversion = of("_mechanisms/inversion.py", "mechanisms/test_inversion.py")
 _leading = of("_mechanisms/leading.py", "mechanisms/test_leading.py")
 _own = of("_mechanisms/own_sensitivities.py", "mechanisms/test_own_sensitivities.py")
 _keys = of("_mechanisms/key_selection.py", "mechanisms/test_key_selection.py")
-_asked_keys = of("_queries/keys.py", "privacy/test_keys.py")
-_errors = of("_mechanisms/errors.py", "analysis/test_facts.py queries/test_queries.py")
-_words = of("_numeric/words.py", "numeric/test_words.py")
+_asked_keys = of("_questions/unlisted_keys.py", "privacy/test_keys.py")
+_errors = of("_mechanisms/errors.py", "analysis/test_facts.py questions/test_queries.py")
+_words = of("_base/words.py", "base/test_words.py")
 _RACES = "statistical/test_race.py"
 _DRAWS = "statistical/test_noise_draws.py"
 
@@ -214,13 +214,13 @@ MUTANTS = [
         "a group without a score gets an answer",
         "mechanisms/test_selection.py::test_a_row_without_a_finite_score",
     ),
-    of("_numeric/column_types.py", "mechanisms/test_selection.py")(
+    of("_base/column_types.py", "mechanisms/test_selection.py")(
         '    if array.dtype.kind not in "iuf" or array.dtype.itemsize > 8:\n',
         '    if array.dtype.kind not in "iuf":\n',
         "long doubles are rounded",
         "mechanisms/test_selection.py::test_what_is_no_score",
     ),
-    of("_numeric/column_types.py", "mechanisms/test_selection.py")(
+    of("_base/column_types.py", "mechanisms/test_selection.py")(
         "    if not whole:\n        return np.array(values, np.float64), None\n    array = np.array(values)\n",
         "    array = np.array(values, np.float64)\n    return array, None\n",
         "integers beyond 2**53 are rounded",
@@ -333,7 +333,7 @@ MUTANTS = [
         "    tails = 2 * np.cumsum(weights[::-1])[::-1] / (2 * weights.sum() - 1)\n",
         "    tails = np.cumsum(weights[::-1])[::-1] / (2 * weights.sum() - 1)\n",
         "a 95 % range holds 90 %",
-        "queries/test_measures.py::test_the_bound_of_the_noise_is_the_smallest",
+        "questions/test_measures.py::test_the_bound_of_the_noise_is_the_smallest",
     ),
     _noise(
         '    scale = positive_fraction("sensitivity", sensitivity) / loss.value\n',
@@ -460,12 +460,12 @@ MUTANTS = [
         "            sure = np.ones(len(gaps), bool)\n",
         "floats give gaps that they can't",
     ),
-    of("_queries/argmax.py", "privacy/test_own_sensitivities.py")(
+    of("_questions/argmax.py", "privacy/test_own_sensitivities.py")(
         "    claim = Claim.for_scores(Loss.of(epsilon=epsilon, rho=rho), mechanism, 1, monotonic=False)\n",
         "    claim = Claim.for_scores(Loss.of(epsilon=epsilon, rho=rho), mechanism, 1, monotonic=True)\n",
         "scores with sensitivities of their own are charged as if all moved together",
     ),
-    of("_queries/argmax.py", "expressions/test_leads.py::test_rows_that_can_not_win")(
+    of("_questions/argmax.py", "expressions/test_leads.py::test_rows_that_can_not_win")(
         "    rows = np.flatnonzero(is_there & (weights > 0).astype(bool))\n",
         "    rows = np.flatnonzero(is_there)\n",
         "a row whose sensitivity is 0 or below may win",
@@ -566,18 +566,18 @@ MUTANTS = [
         "    encryptor = Cipher(AES256(os.urandom(32)), CTR(bytes(16))).encryptor()\n",
         "    encryptor = Cipher(AES256(bytes(32)), CTR(bytes(16))).encryptor()\n",
         "every release has the same words",
-        "numeric/test_words.py::test_calls_differ",
+        "base/test_words.py::test_calls_differ",
     ),
     _words(
         "        accepted = word >= (~m + np.uint64(1)) % m\n",
         "        accepted = word >= 0\n",
         "choices within a block are not uniform",
-        "numeric/test_words.py::test_uniform_choices_below_large_bounds_are_uniform",
+        "base/test_words.py::test_uniform_choices_below_large_bounds_are_uniform",
     ),
     _words(
         "            encryptor.update_into(_ZEROS[: len(piece)], piece)\n",
         "            encryptor.update_into(_ZEROS[: len(piece)], piece) if start == 0 else None\n",
         "words after the first mebibyte are what memory held",
-        "numeric/test_words.py::test_as_many_words_as_asked_and_none_twice",
+        "base/test_words.py::test_as_many_words_as_asked_and_none_twice",
     ),
 ]

@@ -2,24 +2,24 @@
 
 from tests.mutation.mutant import of
 
-_scores = of("_queries/scores.py", "queries/test_scores.py")
-_drawing = of("_queries/drawing.py", "queries/test_drawing.py")
-_encoding = of("_queries/encoding.py", "queries/test_encoding.py")
-_choices = of("_queries/choices.py", "queries/test_queries.py queries/test_weights.py")
-_categories = of("_queries/categories.py", "queries/test_weights.py")
-_modes = of("_queries/modes.py", "queries/test_weights.py")
-_codings = of("_queries/codings.py", "queries/test_sums.py")
-_measures = of("_queries/measures.py", "queries/test_measures.py privacy/test_numbers.py")
-_sums = of("_queries/sums.py", "queries/test_sums.py privacy/test_numbers.py")
-_lists = of("_queries/quantile_lists.py", "queries/test_quantile_lists.py privacy/test_quantile_lists.py")
-_trees = of("_queries/quantile_trees.py", "queries/test_quantile_lists.py privacy/test_quantile_lists.py")
-_cells = of("_queries/cells.py", "queries/test_cells.py")
-_tops = of("_queries/tops.py", "queries/test_tops.py privacy/test_top_k.py")
-_ranking = of("_queries/ranking.py", "queries/test_ranking.py statistical/test_top_k_draws.py")
-_joint = of("_queries/joint.py", "queries/test_joint.py statistical/test_top_k_draws.py")
-_units = of("_queries/units.py", "queries/test_sums.py queries/test_weights.py")
-_histograms = of("_queries/histograms.py", "queries/test_weights.py queries/test_drawing.py")
-_candidates = of("_queries/candidates.py", "queries/test_candidates.py")
+_scores = of("_draws/scores.py", "draws/test_scores.py")
+_drawing = of("_draws/drawing.py", "draws/test_drawing.py")
+_encoding = of("_codes/encoding.py", "codes/test_encoding.py")
+_choices = of("_questions/choices.py", "questions/test_queries.py questions/test_weights.py")
+_categories = of("_questions/of_categories.py", "questions/test_weights.py")
+_modes = of("_questions/modes.py", "questions/test_weights.py")
+_codings = of("_codes/codings.py", "questions/test_sums.py")
+_measures = of("_questions/measures.py", "questions/test_measures.py privacy/test_numbers.py")
+_sums = of("_questions/sums.py", "questions/test_sums.py privacy/test_numbers.py")
+_lists = of("_questions/quantile_lists.py", "questions/test_quantile_lists.py privacy/test_quantile_lists.py")
+_trees = of("_draws/quantile_trees.py", "questions/test_quantile_lists.py privacy/test_quantile_lists.py")
+_cells = of("_draws/cells.py", "draws/test_cells.py")
+_tops = of("_questions/tops.py", "questions/test_tops.py privacy/test_top_k.py")
+_ranking = of("_draws/ranking.py", "draws/test_ranking.py statistical/test_top_k_draws.py")
+_joint = of("_draws/joint.py", "draws/test_joint.py statistical/test_top_k_draws.py")
+_units = of("_codes/units.py", "questions/test_sums.py questions/test_weights.py")
+_histograms = of("_draws/histograms.py", "questions/test_weights.py draws/test_drawing.py")
+_candidates = of("_codes/candidates.py", "codes/test_candidates.py")
 
 MUTANTS = [
     # --- Scores and their ranges
@@ -39,7 +39,7 @@ MUTANTS = [
         "        one = 2 * max(self.alpha.numerator, self.alpha.denominator - self.alpha.numerator)\n",
         "        one = 2 * min(self.alpha.numerator, self.alpha.denominator - self.alpha.numerator)\n",
         "R of a ninth decile is that of the other side",
-        "queries/test_scores.py::test_the_range_by_enumeration",
+        "draws/test_scores.py::test_the_range_by_enumeration",
     ),
     _scores(
         "        one = 2 * max(self.alpha.numerator, self.alpha.denominator - self.alpha.numerator)\n",
@@ -51,25 +51,25 @@ MUTANTS = [
         "    gap = np.add(below, 1, out=out)\n",
         "    gap = np.add(below, 0, out=out)\n",
         "a tie at the quantile has two best candidates",
-        "queries/test_scores.py::test_gaps_are_those_of_the_definition",
+        "draws/test_scores.py::test_gaps_are_those_of_the_definition",
     ),
     _scores(
         "        gaps[total[:, 0] == 0] = 0  # where nobody is, all candidates are as good\n",
         "",
         "an empty group prefers some candidates",
-        "queries/test_drawing.py::test_all_small_data_sets_get_their_scores",
+        "draws/test_drawing.py::test_all_small_data_sets_get_their_scores",
     ),
     _scores(
         "    gaps[totals == 0] = 0  # where nobody is, all candidates are as good\n",
         "",
         "an empty group prefers some candidates",
-        "queries/test_drawing.py::test_all_small_data_sets_get_their_scores",
+        "draws/test_drawing.py::test_all_small_data_sets_get_their_scores",
     ),
     _scores(
         "    return np.int32 if rows * unit < 2**31 - 1 else np.int64\n",
         "    return np.int32 if rows < 2**31 - 1 else np.int64\n",
         "gaps of many rows overflow",
-        "queries/test_drawing.py::test_a_small_group_beside_a_large_one",
+        "draws/test_drawing.py::test_a_small_group_beside_a_large_one",
     ),
     _scores(
         "    dtype = gap_dtype(max(low + ranks, int(totals.max())) + 1, alpha.denominator)\n",
@@ -81,7 +81,7 @@ MUTANTS = [
         "            np.insert(np.ones_like(counts), rest, (size - runs.sizes)[has_rest]),\n",
         "            np.insert(np.ones_like(counts), rest, np.ones_like(runs.sizes)[has_rest]),\n",
         "candidates that nobody has count as one",
-        "queries/test_scores.py::test_slots_name_every_code_once_with_its_gap",
+        "draws/test_scores.py::test_slots_name_every_code_once_with_its_gap",
     ),
     _categories(
         '        """Whether a person counts once for each candidate, where it is known who they are."""\n        return self.of_people\n',
@@ -99,32 +99,32 @@ MUTANTS = [
         "        return n + np.bincount(passed, minlength=len(self.sizes))\n",
         "        return n\n",
         "a candidate that nobody has is drawn as one that somebody has",
-        "queries/test_drawing.py::test_all_small_data_sets_get_their_scores",
+        "draws/test_drawing.py::test_all_small_data_sets_get_their_scores",
     ),
     # --- Draws
     _drawing(
         "    dtype = scores.gap_dtype(int(lengths.max()), draw.score.unit)\n    gaps = np.empty",
         "    dtype = scores.gap_dtype(int(lengths.min()), draw.score.unit)\n    gaps = np.empty",
         "gaps overflow where a small group stands beside a large one",
-        "queries/test_drawing.py::test_a_small_group_beside_a_large_one",
+        "draws/test_drawing.py::test_a_small_group_beside_a_large_one",
     ),
     _drawing(
         "    return min(math.ceil(Fraction(FAR) / draw.rate), 2**62 // alpha.denominator)\n",
         "    return min(math.ceil(Fraction(FAR) / draw.rate / 3), 2**62 // alpha.denominator)\n",
         "near candidates of a quantile are treated as far ones",
-        "queries/test_drawing.py::test_what_is_left_out_is_far",
+        "draws/test_drawing.py::test_what_is_left_out_is_far",
     ),
     _drawing(
         "        left_out += rows[:, 0]\n",
         "        pass\n",
         "far candidates below a quantile never win",
-        "queries/test_drawing.py",
+        "draws/test_drawing.py",
     ),
     _drawing(
         "    left_out = np.maximum(size - 1 - rows[:, -1], 0).astype(np.int64)\n",
         "    left_out = np.zeros(len(rows), np.int64)\n",
         "far candidates above a quantile never win",
-        "queries/test_drawing.py::test_a_histogram_without_its_far_ends_keeps_every_score",
+        "draws/test_drawing.py::test_a_histogram_without_its_far_ends_keeps_every_score",
     ),
     _drawing(
         "    return first, uniform_below(count, words)\n",
@@ -142,94 +142,94 @@ MUTANTS = [
         "        return gaps[group].tolist().__getitem__, [1] * gaps.shape[1]\n",
         "        return gaps[0].tolist().__getitem__, [1] * gaps.shape[1]\n",
         "close races of a group are run with another's scores",
-        "queries/test_drawing.py::test_all_small_data_sets_get_their_scores",
+        "draws/test_drawing.py::test_all_small_data_sets_get_their_scores",
     ),
     # --- Codes
     _encoding(
         "        x -= 0.5\n        np.ceil(x, out=x)\n",
         "        np.floor(x, out=x)\n",
         "values go down to a candidate, not to the nearest",
-        "queries/test_encoding.py::test_decimal_ties_of_floats_go_down",
+        "codes/test_encoding.py::test_decimal_ties_of_floats_go_down",
     ),
     _encoding(
         "    shift = low * whole - first + (stride + 1) // 2 - 1\n",
         "    shift = low * whole - first + stride // 2\n",
         "ties go up",
-        "queries/test_encoding.py::test_integers_go_to_the_nearest_integer",
+        "codes/test_encoding.py::test_integers_go_to_the_nearest_integer",
     ),
     _encoding(
         "    if (high - low) * whole + abs(shift) + stride >= 2**63:\n",
         "    if (high - low) * whole + abs(shift) + stride >= 2**64:\n",
         "a long span overflows and gives wrong candidates",
-        "queries/test_encoding.py -k 63_bits",
+        "codes/test_encoding.py -k 63_bits",
     ),
     _encoding(
         "        return lambda x: np.where(np.isnan(x), size, np.searchsorted(middles, x))\n",
         "        return lambda x: np.searchsorted(middles, x)\n",
         "NaN counts as the largest value",
-        "queries/test_encoding.py::test_integers_beyond_64_bits_go_to_the_nearest_candidate_too",
+        "codes/test_encoding.py::test_integers_beyond_64_bits_go_to_the_nearest_candidate_too",
     ),
     _encoding(
         "        np.clip(x, 0, size - 1, out=x)\n        return np.fmin(x, size, out=x)",
         "        np.clip(x, 0, size - 1, out=x)\n        return np.nan_to_num(x)",
         "NaN counts as the smallest value",
-        "queries/test_encoding.py::test_numbers_of_all_kinds_go_to_the_nearest_rational",
+        "codes/test_encoding.py::test_numbers_of_all_kinds_go_to_the_nearest_rational",
     ),
     _encoding(
         "        codes[column.is_null().to_numpy()] = size\n",
         "        pass\n",
         "null counts as a value",
-        "queries/test_encoding.py::test_integers_go_to_the_nearest_integer",
+        "codes/test_encoding.py::test_integers_go_to_the_nearest_integer",
     ),
     _encoding(
         "            return np.where(ascending[position] == column, rank[position], out.type(size))\n",
         "            return rank[position]\n",
         "a value that is no candidate counts for the next one",
-        "queries/test_encoding.py::test_a_value_that_is_no_candidate_is_no_evidence",
+        "codes/test_encoding.py::test_a_value_that_is_no_candidate_is_no_evidence",
     ),
     _encoding(
         "            found: Codes = table[np.minimum(offset, np.uint64(beyond), out=offset).view(np.int64)]\n",
         "            found: Codes = table[(offset % np.uint64(beyond + 1)).view(np.int64)]\n",
         "a value that is no candidate counts for another one",
-        "queries/test_encoding.py::test_a_value_that_is_no_candidate_is_no_evidence",
+        "codes/test_encoding.py::test_a_value_that_is_no_candidate_is_no_evidence",
     ),
     # --- Choices
     _modes(
         "        return super().range_of(relation, groups) * self.most\n",
         "        return super().range_of(relation, groups)\n",
         "a row may weigh more than one and is charged as one",
-        "queries/test_weights.py::test_claim_and_error_are_in_the_unit_of_the_weights",
+        "questions/test_weights.py::test_claim_and_error_are_in_the_unit_of_the_weights",
     ),
     _choices(
         "        rate = self.claim.rate * self.step(*columns)\n",
         "        rate = self.claim.rate\n",
         "weights in steps are drawn as if in units",
-        "queries/test_weights.py::test_a_draw_counts_steps_and_its_rate_is_for_steps",
+        "questions/test_weights.py::test_a_draw_counts_steps_and_its_rate_is_for_steps",
     ),
     _modes(
         "        return draw if self.too_few is None else replace(draw, size=draw.size + 1)\n",
         "        return draw\n",
         "the candidate for too few can't be drawn",
-        "queries/test_weights.py::test_too_few_is_a_weight",
+        "questions/test_weights.py::test_too_few_is_a_weight",
     ),
     _modes(
         "        return histogram.with_code(self.coding(*columns).size, int(self.too_few / self.step(*columns)))\n",
         "        return histogram.with_code(self.coding(*columns).size, int(self.too_few))\n",
         "too few is counted in steps of the weights",
-        "queries/test_weights.py::test_too_few_is_a_weight",
+        "questions/test_weights.py::test_too_few_is_a_weight",
     ),
     # --- Weights and sums
     _codings(
         "            units = np.clip(self._units(columns[self.column], low, high), low, high)\n",
         "            units = self._units(columns[self.column], low, high)\n",
         "values beyond the bounds count in full",
-        "queries/test_sums.py::test_integers_become_their_nearest_steps_exactly",
+        "questions/test_sums.py::test_integers_become_their_nearest_steps_exactly",
     ),
     _codings(
         "            return 2 * units - (low + high) if self.doubled else units\n",
         "            return 2 * units - low if self.doubled else units\n",
         "a mean adds up distances from the wrong middle",
-        "queries/test_sums.py::test_ties_go_to_even_and_bounds_are_kept",
+        "questions/test_sums.py::test_ties_go_to_even_and_bounds_are_kept",
     ),
     _codings(
         "            return int((self.upper - self.lower) / self.step)\n",
@@ -241,19 +241,19 @@ MUTANTS = [
         "        return int(max(abs(self.lower), abs(self.upper)) / self.step)\n",
         "        return int(abs(self.upper) / self.step)\n",
         "the largest weight forgets negative bounds",
-        "queries/test_sums.py::test_types",
+        "questions/test_sums.py::test_types",
     ),
     _codings(
         "    return missing | column.is_nan().fill_null(value=False) if column.dtype.is_float() else missing\n",
         "    return missing\n",
         "NaN is counted as a value",
-        "queries/test_sums.py::test_floats_that_are_no_numbers",
+        "questions/test_sums.py::test_floats_that_are_no_numbers",
     ),
     _sums(
         "        return max(abs(self.lower), abs(self.upper))\n",
         "        return self.upper - self.lower\n",
         "a sum's sensitivity is the width of its bounds",
-        "queries/test_sums.py::test_noise_is_in_the_unit_of_what_it_is_added_to",
+        "questions/test_sums.py::test_noise_is_in_the_unit_of_what_it_is_added_to",
     ),
     _measures(
         '    return largest if relation == "add_or_remove_one" else 2 * largest\n',
@@ -265,7 +265,7 @@ MUTANTS = [
         "    clamped: Ints = np.clip(totals, -LARGEST_VALUE, LARGEST_VALUE)\n",
         "    clamped: Ints = totals\n",
         "a huge total overflows",
-        "queries/test_measures.py::test_totals_are_clamped_to_62_bits",
+        "questions/test_measures.py::test_totals_are_clamped_to_62_bits",
     ),
     _measures(
         "    return add_noise(clamped, noise_of(claim, len(totals)))\n",
@@ -277,13 +277,13 @@ MUTANTS = [
         "        numbers, bound = noisy(totals[0], self.claim), noise_bound(self.claim, BETA)\n",
         "        numbers, bound = noisy(totals[0], self.claim), noise_bound(self.claim, 2 * BETA)\n",
         "a 95 % range holds 90 %",
-        "queries/test_measures.py::test_ranges_cover_the_true_number_as_often_as_they_say",
+        "questions/test_measures.py::test_ranges_cover_the_true_number_as_often_as_they_say",
     ),
     _measures(
         "    total[histogram.sizes > 0] = histogram.weights\n",
         "    total[: len(histogram.weights)] = histogram.weights\n",
         "a group gets the number of another",
-        "queries/test_measures.py::test_groups_without_rows_stand_between_the_others",
+        "questions/test_measures.py::test_groups_without_rows_stand_between_the_others",
     ),
     _sums(
         "draws=2)",
@@ -295,38 +295,38 @@ MUTANTS = [
         "    if not max(Fraction(units.largest), (units.upper - units.lower) / units.step) <= _MOST_UNITS:\n",
         "    if not Fraction(units.largest) <= 2**62:\n",
         "sums overflow",
-        "queries/test_sums.py::test_arguments",
+        "questions/test_sums.py::test_arguments",
     ),
     _histograms(
         "        if weights is not None:\n            counts = np.flatnonzero(codes < size)\n",
         "        if weights is not None:\n            counts = np.flatnonzero(codes <= size)\n",
         "rows that are no evidence weigh something",
-        "queries/test_histogram_sums.py",
+        "draws/test_histogram_sums.py",
     ),
     _histograms(
         "        if not len(lengths) * (size + 1) < 2**63:\n            counts = np.flatnonzero(codes < size)\n",
         "        if not len(lengths) * (size + 1) < 2**63:\n            counts = np.flatnonzero(codes <= size)\n",
         "rows that are no evidence are counted where cells leave 64 bits",
-        "queries/test_histograms.py",
+        "draws/test_histograms.py",
     ),
     _histograms(
         "        kept = occupied < size\n",
         "        kept = occupied <= size\n",
         "rows that are no evidence are counted",
-        "queries/test_histogram_sums.py queries/test_histograms.py",
+        "draws/test_histogram_sums.py draws/test_histograms.py",
     ),
     _histograms(
         "        order = np.lexsort((codes, groups))\n",
         '        order = np.argsort(codes, kind="stable")\n',
         "rows of one group are counted for another",
-        "queries/test_histograms.py",
+        "draws/test_histograms.py",
     ),
     # --- Halves of a claim, and noise where nobody is
     _sums(
         "        return replace(self.claim, score_range=self.claim.score_range / step)\n",
         "        return self.claim\n",
         "the noise of a sum is in its unit, not in steps",
-        "queries/test_sums.py::test_noise_is_in_the_unit_of_what_it_is_added_to",
+        "questions/test_sums.py::test_noise_is_in_the_unit_of_what_it_is_added_to",
     ),
     _sums(
         "loss=replace(self.claim.loss, value=self.claim.loss.value / 2), draws=1)",
@@ -375,7 +375,7 @@ MUTANTS = [
         '        return Fraction(1 if relation == "add_or_remove_one" else 2)\n',
         "        return Fraction(1)\n",
         "on private frames a replacement is charged as one row",
-        "queries/test_quantile_lists.py privacy/test_quantile_lists.py",
+        "questions/test_quantile_lists.py privacy/test_quantile_lists.py",
     ),
     _lists(
         '    score_range = Fraction(1 if relation == "add_or_remove_one" else 2)\n',
@@ -393,31 +393,31 @@ MUTANTS = [
         "        most = 2 ** (levels_of(last - first) - 1) - 1  # of one side\n",
         "        most = last - first  # of one side\n",
         "a tree has more levels than are charged",
-        "queries/test_quantile_lists.py::test_the_tree_has_every_quantile_once_on_as_few_levels_as_possible",
+        "questions/test_quantile_lists.py::test_the_tree_has_every_quantile_once_on_as_few_levels_as_possible",
     ),
     _trees(
         '        return int(QuantileScore(self.alpha).range("add_or_remove_one"))\n',
         "        return self.alpha.denominator\n",
         "R of a draw of a list is that of a median",
-        "queries/test_quantile_lists.py::test_each_level_costs_a_row_what_one_quantile_at_its_share_does",
+        "questions/test_quantile_lists.py::test_each_level_costs_a_row_what_one_quantile_at_its_share_does",
     ),
     _cells(
         "        return self.at(positions(begins, sizes), sizes), self.at(positions(begins + sizes, rest), rest)\n",
         "        return self.at(positions(begins, sizes), sizes), self.at(positions(begins, rest + sizes), rest + sizes)\n",
         "rows below an answer are drawn from on both sides of it",
-        "privacy/test_quantile_lists.py queries/test_cells.py",
+        "privacy/test_quantile_lists.py draws/test_cells.py",
     ),
     _cells(
         "        upto = offsets(self.codes <= np.repeat(codes, self.sizes))\n",
         "        upto = offsets(self.codes < np.repeat(codes, self.sizes))\n",
         "rows of an answer's own pair go to the other side",
-        "queries/test_cells.py::test_a_cut_leaves_every_cell_on_its_side",
+        "draws/test_cells.py::test_a_cut_leaves_every_cell_on_its_side",
     ),
     _cells(
         "        digits = words(total // 2 + 1).view(np.uint32)[:total] >> np.repeat(np.uint32(MOST_BITS) - bits, rows)\n",
         "        digits = np.zeros(total, np.uint32)\n",
         "second digits are no random ones",
-        "queries/test_cells.py::test_digits_have_the_law_of_independent_ones",
+        "draws/test_cells.py::test_digits_have_the_law_of_independent_ones",
     ),
     # --- Top k
     _tops(
@@ -430,7 +430,7 @@ MUTANTS = [
         "        if self.claim.draws != (1 if self.joint else self.k) or",
         "        if",
         "k rounds are charged as one",
-        "queries/test_tops.py::test_a_claim_of_other_draws_is_refused",
+        "questions/test_tops.py::test_a_claim_of_other_draws_is_refused",
     ),
     _tops(
         "    return CountScore().range(relation) * (2 if joint else 1)\n",
@@ -442,13 +442,13 @@ MUTANTS = [
         "        return _range_of(relation, joint=self.joint) * self.most\n",
         "        return _range_of(relation, joint=self.joint)\n",
         "on private frames a weight is charged as one row",
-        "queries/test_weights.py::test_top_k_by_weight",
+        "questions/test_weights.py::test_top_k_by_weight",
     ),
     _tops(
         "        _range_of(relation, joint=joint) * most_of(weights),\n",
         "        _range_of(relation, joint=joint),\n",
         "a weight is charged as one row",
-        "queries/test_weights.py::test_top_k_by_weight",
+        "questions/test_weights.py::test_top_k_by_weight",
     ),
     _ranking(
         "        left[won] -= 1\n",
@@ -484,13 +484,13 @@ MUTANTS = [
         "    slack = (exponents + (most + 64)) * _SLACK + off\n",
         "    slack = 0.0\n",
         "floats decide joint draws that they can't",
-        "queries/test_joint.py::test_near_ties_are_decided_exactly",
+        "draws/test_joint.py::test_near_ties_are_decided_exactly",
     ),
     _joint(
         "        return math.prod(width if rank == own else width - rank for",
         "        return math.prod(width - rank for",
         "in close races some lists are too seldom",
-        "queries/test_joint.py::test_the_blocks_are_all_lists_each_once",
+        "draws/test_joint.py::test_the_blocks_are_all_lists_each_once",
     ),
     _joint(
         "free_place(places[:, :rank], first[:, rank], uniform_below(free, words))\n",
@@ -503,19 +503,19 @@ MUTANTS = [
         "        return most_of(self.weights)\n",
         "        return Fraction(1)\n",
         "on private frames a weight is charged as one row",
-        "queries/test_weights.py",
+        "questions/test_weights.py",
     ),
     _modes(
         "        most_of(weights),\n",
         "        Fraction(1),\n",
         "a weight is charged as one row",
-        "queries/test_weights.py::test_claim_and_error_are_in_the_unit_of_the_weights",
+        "questions/test_weights.py::test_claim_and_error_are_in_the_unit_of_the_weights",
     ),
     _units(
         '            units = units_of(Fraction(0), self.most, self.step, column, "max_weight")\n',
         '            units = units_of(-self.most, self.most, self.step, column, "max_weight")\n',
         "weights may be negative, and move two candidates apart",
-        "queries/test_weights.py::test_negative_weights_are_none",
+        "questions/test_weights.py::test_negative_weights_are_none",
     ),
     # --- R in one group, and leads
     _scores(
@@ -524,25 +524,25 @@ MUTANTS = [
         "a replacement that leaves one group and enters another is charged as one within a group",
         "privacy/test_brute_force.py::test_a_row_that_leaves_one_group_and_enters_another_may_lose_all_of_epsilon",
     ),
-    of("_queries/query.py", "expressions/test_leads.py")(
+    of("_questions/question.py", "expressions/test_leads.py")(
         '    if claim.loss.unit != "epsilon":\n',
         "    if False:\n",
         "a lead is free under rho",
         "expressions/test_leads.py::test_a_lead_is_free_under_epsilon_and_refused_under_rho",
     ),
-    of("_queries/query.py", "queries/test_queries.py")(
+    of("_questions/question.py", "questions/test_queries.py")(
         "                contributions=contributions,\n",
         "",
         "the bounds of a private frame do not change the rate",
-        "queries/test_queries.py::test_bounds_that_a_frame_knows_change_the_rate_and_not_the_loss",
+        "questions/test_queries.py::test_bounds_that_a_frame_knows_change_the_rate_and_not_the_loss",
     ),
-    of("_queries/leads.py", "statistical/test_lead_draws.py")(
+    of("_draws/leads.py", "statistical/test_lead_draws.py")(
         "    return np.where(first < 0, runs.nth_unoccupied(offset), first + offset), leaders.leads\n",
         "    return np.where(first < 0, runs.nth_unoccupied(offset * 0), first + offset), leaders.leads\n",
         "with a lead, of the candidates that nobody has the first one is always drawn",
         "statistical/test_lead_draws.py::test_with_a_lead_candidates_that_nobody_has_are_as_good_as_each_other",
     ),
-    of("_queries/encoding.py", "queries/test_encoding.py")(
+    of("_codes/encoding.py", "codes/test_encoding.py")(
         "physical.fill_null(most + 1) if physical.null_count() else physical",
         "physical.fill_null(0) if physical.null_count() else physical",
         "a row without a value counts for a category, or takes that of others away",

@@ -18,7 +18,7 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._accounting.claims import Contributions
-from tests import reference
+from tests.helpers import reference
 from tests.opendp.tools import MISSING, succeed
 from tests.registry import ask, quantile_scores
 from tests.statistical.goodness import check_sampler, fits, tally

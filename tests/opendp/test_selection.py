@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tests import reference
+from tests.helpers import reference
 from tests.opendp.tools import MISSING
 from tests.statistical.goodness import check_sampler, fits, tally
 

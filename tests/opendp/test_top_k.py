@@ -4,8 +4,8 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
+from tests.helpers.reference import bounded_range_rho
 from tests.opendp.tools import MISSING
-from tests.reference import bounded_range_rho
 
 pytest.importorskip("opendp", reason=MISSING)
 

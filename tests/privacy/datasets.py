@@ -8,9 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dp_polars._draws import drawing
+from dp_polars._draws.scores import CountScore, QuantileScore
 from dp_polars._mechanisms.racing import Winners
-from dp_polars._queries import drawing
-from dp_polars._queries.scores import CountScore, QuantileScore
 
 
 def all_counts(size, rows):

@@ -13,13 +13,14 @@ import pytest
 import dp_polars as dpp
 from dp_polars._accounting.claims import Claim, Contributions, Loss
 from dp_polars._accounting.costs import laplace_rho
+from dp_polars._draws import drawing
+from dp_polars._draws.drawing import Draw
+from dp_polars._draws.scores import QuantileScore
 from dp_polars._mechanisms.racing import Winners
-from dp_polars._queries import choices, drawing, modes
-from dp_polars._queries.drawing import Draw
-from dp_polars._queries.scores import QuantileScore
+from dp_polars._questions import choices, modes
 from dp_polars.analysis import privacy_loss
 from dp_polars.analysis._laws import block_log_factors
-from tests import reference
+from tests.helpers import reference
 from tests.privacy.datasets import all_counts, as_rows, quantile_score, score_of
 from tests.registry import MECHANISMS, RELATIONS
 

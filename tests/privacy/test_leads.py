@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tests import reference
+from tests.helpers import reference
 from tests.privacy.datasets import all_counts
 from tests.registry import MECHANISMS, RELATIONS, X
 

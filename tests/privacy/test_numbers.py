@@ -18,7 +18,7 @@ import dp_polars as dpp
 from dp_polars._accounting.claims import Claim, Contributions, Loss
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms import noise
-from tests.noised import record
+from tests.helpers.noised import record
 
 GROUPS, VALUES = 3, (-4, 1, 3)
 EPSILON, RHO = 0.5, 0.25

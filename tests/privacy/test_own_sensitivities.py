@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from dp_polars._mechanisms.errors import error_bound
-from dp_polars._queries.argmax import own_sensitivities
-from tests import reference
+from dp_polars._questions.argmax import own_sensitivities
+from tests.helpers import reference
 from tests.registry import MECHANISMS, V, X
 
 pytestmark = pytest.mark.slow

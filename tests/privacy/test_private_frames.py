@@ -19,8 +19,8 @@ import dp_polars as dpp
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.release import bind
-from dp_polars._queries.modes import Mode
-from tests.reference import bounded_range_rho, floats, law
+from dp_polars._questions.modes import Mode
+from tests.helpers.reference import bounded_range_rho, floats, law
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dp_polars._accounting.claims import Contributions
-from dp_polars._queries.quantile_lists import ask_quantiles
+from dp_polars._questions.quantile_lists import ask_quantiles
 from tests.privacy.datasets import all_counts
 from tests.privacy.lists import law_of_list
 from tests.registry import MECHANISMS, RELATIONS

@@ -11,13 +11,13 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._accounting.claims import Contributions
-from dp_polars._queries import joint
-from dp_polars._queries.histograms import Histogram
-from dp_polars._queries.ranking import Ranking
-from dp_polars._queries.tops import ask_top_k
-from tests.reference import bounded_range_rho
+from dp_polars._draws import joint
+from dp_polars._draws.histograms import Histogram
+from dp_polars._draws.ranking import Ranking
+from dp_polars._questions.tops import ask_top_k
+from tests.helpers.reference import bounded_range_rho
+from tests.helpers.top_k_laws import law_of
 from tests.registry import RELATIONS
-from tests.top_k_laws import law_of
 
 pytestmark = pytest.mark.slow
 

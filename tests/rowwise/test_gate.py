@@ -13,7 +13,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from dp_polars._rowwise import names as listed
-from dp_polars._rowwise import steps
+from dp_polars._rowwise import nodes
 from dp_polars._rowwise.gate import row_by_row
 
 # Values that functions stumble over, per column; two columns of a kind where functions take two.
@@ -779,7 +779,7 @@ def test_the_lists_hold_nothing_that_was_not_tried():
             tree = json.loads(build(text).meta.serialize(format="json"))
         except pytest.skip.Exception:
             continue
-        tried |= names(steps.read(tree, frame))
+        tried |= names(nodes.read(tree, frame))
     newer = {"bin.get", "bin_intervals", "erf", "erfc", "truncate"} if IS_OLD else set()
     assert listed.FUNCTIONS - tried == newer
     assert tried >= listed.OPERATORS

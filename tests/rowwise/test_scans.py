@@ -14,7 +14,7 @@ import dp_polars as dpp
 from dp_polars._engines import polars_arrays
 from dp_polars._engines.polars_arrays import count_rows
 from dp_polars._rowwise.scans import may_filter_scans
-from tests.tallies import as_frame, tally_of
+from tests.helpers.tallies import as_frame, tally_of
 
 a, b, u, d, s, f = map(pl.col, "abudsf")
 FRAME = pl.DataFrame(

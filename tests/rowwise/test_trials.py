@@ -3,7 +3,7 @@ import json
 import polars as pl
 import pytest
 
-from dp_polars._rowwise import categories, steps, trials
+from dp_polars._rowwise import categoricals, nodes, trials
 
 TYPES = [
     pl.Int8(),
@@ -40,7 +40,7 @@ TYPES = [
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 def test_extremes_are_of_their_type_with_a_null(dtype):
     values = trials.extremes(dtype)
-    assert values.dtype == categories.apart_type(dtype)
+    assert values.dtype == categoricals.apart_type(dtype)
     assert values[0] is None
     assert len(values) > 1 or dtype in (pl.Null, pl.Object, pl.Enum([]), pl.Struct({}))
 
@@ -74,7 +74,7 @@ SCHEMA = {"i": pl.Int64, "s": pl.String, "d": pl.Date, "l": pl.List(pl.Int64), "
 
 
 def failure(expr):
-    step = steps.read(json.loads(expr.meta.serialize(format="json")), pl.LazyFrame(schema=SCHEMA))
+    step = nodes.read(json.loads(expr.meta.serialize(format="json")), pl.LazyFrame(schema=SCHEMA))
     return trials.failure(step)
 
 

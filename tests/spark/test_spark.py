@@ -25,18 +25,18 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
+from dp_polars._codes.codings import Units
 from dp_polars._engines import polars_engine
 from dp_polars._engines.bounding import Kept
 from dp_polars._engines.contract import Output
 from dp_polars._mechanisms.noise import noise_bound
-from dp_polars._queries.choices import Quantile
-from dp_polars._queries.codings import Units
-from tests import reference
-from tests.places import ROOT
+from dp_polars._questions.choices import Quantile
+from tests.helpers import reference
+from tests.helpers.places import ROOT
+from tests.helpers.tallies import as_frame, tally_of
 from tests.registry import COLUMNS
 from tests.spark.tools import DDL, MARKS, PARTITIONS, need_spark, to_polars, to_spark
 from tests.statistical.goodness import check_sampler, fits
-from tests.tallies import as_frame, tally_of
 
 need_spark()
 

@@ -13,10 +13,10 @@ import dp_polars as dpp
 from dp_polars._engines.bounding import Kept
 from dp_polars._frames.query import only_counted
 from dp_polars._frames.release import bind, release_by
+from tests.helpers.tallies import as_frame
 from tests.registry import COLUMNS
 from tests.sql.tools import MARKS, TYPES, histograms_of, need_ibis
 from tests.statistical.goodness import fits
-from tests.tallies import as_frame
 
 need_ibis()
 

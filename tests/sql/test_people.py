@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from tests import by_hand
+from tests.helpers import by_hand
 from tests.sql.tools import MARKS, TYPES, histograms_of, need_ibis
 
 need_ibis()

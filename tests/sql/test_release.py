@@ -12,10 +12,10 @@ import pytest
 import dp_polars as dpp
 from dp_polars._frames.query import only_counted
 from dp_polars._frames.release import bind
-from tests import reference
+from tests.helpers import reference
+from tests.helpers.tallies import as_frame
 from tests.sql.tools import MARKS, histograms_of, need_ibis
 from tests.statistical.goodness import check_sampler
-from tests.tallies import as_frame
 
 need_ibis()
 

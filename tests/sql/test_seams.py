@@ -12,9 +12,9 @@ import pytest
 import dp_polars as dpp
 from dp_polars._frames.query import only_counted
 from dp_polars._frames.release import bind
+from tests.helpers.tallies import as_frame
 from tests.sql.tools import MARKS, NUMBERS, histograms_of, need_ibis
 from tests.statistical.goodness import fits
-from tests.tallies import as_frame
 
 need_ibis()
 

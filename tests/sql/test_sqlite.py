@@ -15,8 +15,8 @@ import pytest
 import dp_polars as dpp
 from dp_polars._frames.query import only_counted
 from dp_polars._frames.release import bind
+from tests.helpers.tallies import as_frame
 from tests.sql.tools import MARKS, histograms_of, need_ibis, to_sqlite
-from tests.tallies import as_frame
 
 need_ibis()
 

@@ -12,8 +12,8 @@ import pytest
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames.query import only_counted
 from dp_polars._frames.release import bind
+from tests.helpers.tallies import as_frame
 from tests.registry import COLUMNS, UNITS
-from tests.tallies import as_frame
 
 # Set where nothing may be skipped.
 REQUIRED = bool(os.environ.get("REQUIRE_POSTGRES"))

@@ -6,11 +6,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dp_polars._draws import drawing
+from dp_polars._draws.drawing import Draw, draw_from_rows, draw_from_runs
+from dp_polars._draws.scores import Runs
 from dp_polars._mechanisms import racing
-from dp_polars._queries import drawing
-from dp_polars._queries.drawing import Draw, draw_from_rows, draw_from_runs
-from dp_polars._queries.scores import Runs
-from tests import reference
+from tests.helpers import reference
 from tests.privacy.datasets import score_of, scores_of
 from tests.registry import MECHANISMS
 from tests.statistical.goodness import CONTROLS, check_sampler, fits, tally

@@ -11,12 +11,12 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
+from dp_polars._base.words import system_words
 from dp_polars._mechanisms import leading
 from dp_polars._mechanisms.leading import race_with_lead
 from dp_polars._mechanisms.racing import Blocks
 from dp_polars._mechanisms.selection import leading_rows
-from dp_polars._numeric.words import system_words
-from tests import reference
+from tests.helpers import reference
 from tests.registry import MECHANISMS, X
 from tests.statistical.goodness import check_sampler, fits, tally
 

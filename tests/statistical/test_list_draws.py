@@ -5,10 +5,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dp_polars._draws import cells, drawing
+from dp_polars._draws.histograms import Histogram
+from dp_polars._draws.quantile_trees import TreeDraw, tree
 from dp_polars._mechanisms import racing
-from dp_polars._queries import cells, drawing
-from dp_polars._queries.histograms import Histogram
-from dp_polars._queries.quantile_trees import TreeDraw, tree
 from tests.privacy.lists import law_of_list
 from tests.registry import MECHANISMS
 from tests.statistical.goodness import CONTROLS, check_sampler, fits, tally

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from tests.reference import floats, law
+from tests.helpers.reference import floats, law
 from tests.statistical.goodness import CONTROLS, check_sampler, fits, tally
 
 DRAWS, ROWS = 60_000, 2

@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from dp_polars._base.words import system_words
 from dp_polars._mechanisms.racing import Blocks, race
-from dp_polars._numeric.words import system_words
-from tests import reference
+from tests.helpers import reference
 from tests.registry import MECHANISMS, V, X
 from tests.statistical.goodness import check_sampler
 

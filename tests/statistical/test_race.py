@@ -5,9 +5,9 @@ from fractions import Fraction
 import pytest
 from flint import arb
 
+from dp_polars._base.words import system_words
 from dp_polars._mechanisms import exact_race, racing
-from dp_polars._numeric.words import system_words
-from tests import reference
+from tests.helpers import reference
 from tests.registry import MECHANISMS
 from tests.statistical.goodness import CONTROLS, check_sampler, fits, tally
 from tests.statistical.racing import draw_blocks

@@ -7,9 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dp_polars._base.words import system_words
 from dp_polars._mechanisms.selection import best_rows, exponential_mechanism, permute_and_flip
-from dp_polars._numeric.words import system_words
-from tests import reference
+from tests.helpers import reference
 from tests.registry import MECHANISMS
 from tests.statistical.goodness import CONTROLS, check_sampler, fits, tally
 

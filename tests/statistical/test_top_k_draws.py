@@ -7,15 +7,15 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
+from dp_polars._draws import joint
+from dp_polars._draws.drawing import Draw
+from dp_polars._draws.joint import draw_jointly
+from dp_polars._draws.ranking import peel
+from dp_polars._draws.scores import CountScore
 from dp_polars._mechanisms import racing
-from dp_polars._queries import joint
-from dp_polars._queries.drawing import Draw
-from dp_polars._queries.joint import draw_jointly
-from dp_polars._queries.ranking import peel
-from dp_polars._queries.scores import CountScore
-from tests.queries.test_ranking import histogram_of
+from tests.draws.test_ranking import histogram_of
+from tests.helpers.top_k_laws import in_rounds, law_of, lists
 from tests.statistical.goodness import check_sampler, fits, tally
-from tests.top_k_laws import in_rounds, law_of, lists
 
 pytestmark = pytest.mark.slow
 

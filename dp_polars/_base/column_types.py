@@ -1,0 +1,244 @@
+"""What the types of Polars columns mean: which can be compared with which, and their values in NumPy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from dp_polars._base.arrays import difference
+
+# Columns of one family can be compared with each other.
+Family: TypeAlias = Literal["number", "text", "boolean", "datetime", "datetime with time zone", "duration", "time"]
+
+# Integers of any width, float64, or, where neither holds all exactly, objects: Python integers and Fractions.
+Exact: TypeAlias = "NDArray[Any]"
+
+_NANOSECONDS = {"ns": 1, "us": 10**3, "ms": 10**6}
+_DAY = 86_400 * 10**9
+_INT64 = np.iinfo(np.int64)
+
+
+def family(dtype: pl.DataType) -> Family | None:
+    """Return the family of a type, or None where no candidates can be compared with it."""
+    if dtype.is_numeric():
+        return "number"
+    if isinstance(dtype, (pl.String, pl.Categorical, pl.Enum)):
+        return "text"
+    if isinstance(dtype, pl.Datetime):
+        return "datetime" if dtype.time_zone is None else "datetime with time zone"
+    plain: dict[object, Family] = {
+        pl.Boolean: "boolean",
+        pl.Date: "datetime",
+        pl.Duration: "duration",
+        pl.Time: "time",
+    }
+    return plain.get(dtype.base_type())
+
+
+def released(dtype: pl.DataType) -> pl.DataType:
+    """Return the type in which values of such a column are released: that of the column, but text for a Categorical.
+
+    A category's number is that of its first appearance in any row, and the list of all categories comes along with
+    each of them: both would tell what the private rows hold.
+    """
+    return pl.String() if isinstance(dtype, pl.Categorical) else dtype
+
+
+def tick(dtype: pl.DataType) -> Fraction | None:
+    """Return the size of one physical unit of an integer-like type: numbers in 1, times in nanoseconds.
+
+    None for floats, text and everything else.
+    """
+    if isinstance(dtype, pl.Decimal):
+        return Fraction(1, 10**dtype.scale)
+    if isinstance(dtype, (pl.Datetime, pl.Duration)):
+        return Fraction(_NANOSECONDS[dtype.time_unit])
+    if dtype == pl.Date:
+        return Fraction(_DAY)
+    if dtype.is_integer() or dtype in (pl.Boolean, pl.Time):
+        return Fraction(1)
+    return None
+
+
+def integers(values: pl.Series) -> NDArray[np.integer]:
+    """Return the physical integers of an integer-like column; 0 for a null.
+
+    128-bit types (Decimal is one) come as int64, values beyond it as its nearest end: candidates lie strictly inside.
+    For scores see `exact_values`.
+    """
+    if not values.dtype.is_integer():
+        values = values.to_physical()
+    if values.dtype == pl.Boolean:
+        values = values.cast(pl.UInt8)
+    elif is_wide(values.dtype):
+        low = None if values.dtype.is_unsigned_integer() else _INT64.min
+        values = values.clip(low, _INT64.max).cast(pl.Int64)
+    return (values.fill_null(0) if values.null_count() else values).to_numpy()
+
+
+def is_wide(dtype: pl.DataType) -> bool:
+    """Return whether a type holds 128-bit integers, which NumPy has not."""
+    return dtype in (pl.Int128, pl.UInt128, pl.Decimal)
+
+
+def fit_into_64_bits(values: pl.Series) -> bool:
+    """Return whether `integers` tells each of these values from every other one that the type can hold."""
+    return not is_wide(values.dtype) or bool(are_within_64_bits(values).all())
+
+
+def are_within_64_bits(values: pl.Series) -> NDArray[np.bool_]:
+    """Return whether `integers` tells each of these values of a wide type from every other one that it can hold."""
+    physical = integers(values)
+    within: NDArray[np.bool_] = (physical > _INT64.min) & (physical < _INT64.max)
+    return within
+
+
+def exact_values(values: pl.Series) -> Exact:
+    """Return the physical values of a numeric column, all exactly; for a null 0, or NaN among floats."""
+    if values.dtype.is_float():
+        return floats(values)
+    if not is_wide(values.dtype):
+        return integers(values)
+    wide = values.to_physical().fill_null(0)
+    if wide.is_between(_INT64.min, _INT64.max).all():
+        return wide.cast(pl.Int64).to_numpy()
+    return np.array(wide.to_list(), object)
+
+
+def are_finite(values: pl.Series) -> NDArray[np.bool_]:
+    """Return which values of a numeric column are neither null nor NaN nor infinite."""
+    if values.dtype.is_float():
+        return np.isfinite(floats(values))
+    return values.is_not_null().to_numpy()
+
+
+def floats(values: pl.Series) -> NDArray[np.float64]:
+    """Return the values of a numeric column as float64, a null as NaN."""
+    return values.cast(pl.Float64).to_numpy()
+
+
+def from_numpy_dtype(dtype: np.dtype[np.generic]) -> pl.DataType:
+    """Return the Polars type of a NumPy type."""
+    return pl.Series(np.empty(0, dtype)).dtype
+
+
+def exact_numbers(name: str, values: object) -> tuple[Exact, NDArray[np.bool_] | None]:
+    """Return integers and floats of any shape, none of them rounded, and which of them are there.
+
+    NumPy's own guess of a type turns integers into floats where signs, floats or nulls are mixed in, and rounds them.
+
+    Returns
+    -------
+    array
+        Integers, float64, or objects: see `Exact`.
+    offered
+        False where a value is null or masked, or, among objects, NaN or infinite. None: everywhere True.
+    """
+    if isinstance(values, (list, tuple)):
+        return _of_list(name, values)
+    if hasattr(values, "__arrow_c_stream__") and hasattr(values, "columns") and not isinstance(values, pl.DataFrame):
+        of_arrow: Any = values
+        values = pl.DataFrame(of_arrow)
+    if isinstance(values, pl.DataFrame):
+        array, offered = _stacked(name, [_of_series(name, column) for column in values.get_columns()])
+        return array.T, None if offered is None else offered.T
+    if hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):
+        of_arrow = values
+        return _of_series(name, values if isinstance(values, pl.Series) else pl.Series(of_arrow))
+    # Of an Index of pandas, and of a Series before pandas 3: NumPy would make floats of its integers with nulls.
+    of_pandas = getattr(values, "array", values)
+    if hasattr(of_pandas, "__arrow_array__"):
+        import pyarrow as pa
+
+        return _of_series(name, pl.Series(pa.array(of_pandas)))
+    array = np.asarray(values)
+    if array.dtype.kind not in "iuf" or array.dtype.itemsize > 8:
+        raise _no_number(name, f"dtype {array.dtype}")
+    offered = ~np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
+    return array.astype(np.float64) if array.dtype.kind == "f" else array, offered
+
+
+def _of_series(name: str, values: pl.Series) -> tuple[Exact, NDArray[np.bool_] | None]:
+    if values.dtype.is_float():
+        return exact_values(values), None  # a null is NaN
+    if not values.dtype.is_integer():
+        raise _no_number(name, f"dtype {values.dtype}")
+    return exact_values(values), values.is_not_null().to_numpy() if values.null_count() else None
+
+
+def _of_list(name: str, values: Sequence[object]) -> tuple[Exact, NDArray[np.bool_] | None]:
+    kinds = set(map(type, values))
+    if kinds and all(hasattr(kind, "__len__") and not issubclass(kind, (str, bytes)) for kind in kinds):
+        return _stacked(name, [exact_numbers(name, row) for row in values])
+    floating = {kind for kind in kinds if issubclass(kind, (float, np.floating))}
+    whole = {kind for kind in kinds if issubclass(kind, (int, np.integer)) and kind is not bool}
+    if kinds - floating - whole or np.longdouble in floating:
+        raise _no_number(name, f"a list with {sorted(kind.__name__ for kind in kinds)}")
+    if not whole:
+        return np.array(values, np.float64), None
+    array = np.array(values)
+    if array.dtype.kind in "iu":
+        return array, None
+    return _of_objects(np.array([value.item() if isinstance(value, np.generic) else value for value in values], object))
+
+
+def _stacked(
+    name: str, parts: Sequence[tuple[Exact, NDArray[np.bool_] | None]]
+) -> tuple[Exact, NDArray[np.bool_] | None]:
+    """Return the parts as the rows of one array."""
+    if not parts:
+        return np.empty((0, 0)), None
+    arrays = [array for array, _ in parts]
+    if len({array.shape for array in arrays}) > 1:
+        msg = f"{name} must have shape (k,) or (g, k), got rows of different lengths."
+        raise ValueError(msg)
+    offered = None
+    if any(mask is not None for _, mask in parts):
+        offered = np.stack([np.ones(array.shape, bool) if mask is None else mask for array, mask in parts])
+    kinds = {array.dtype.kind for array in arrays}
+    if kinds == {"f"} or np.result_type(*arrays).kind in "iu":
+        return np.stack(arrays), offered
+    mixed, finite = _of_objects(np.stack([array.astype(object) for array in arrays]))
+    return mixed, finite if offered is None else offered if finite is None else offered & finite
+
+
+def _of_objects(values: NDArray[Any]) -> tuple[Exact, NDArray[np.bool_] | None]:
+    """Return Python numbers as floats where these are exact, otherwise as integers and Fractions."""
+    flat = values.ravel().tolist()
+    finite = np.array([not isinstance(value, float) or math.isfinite(value) for value in flat], bool)
+    exact = [Fraction(value) if isinstance(value, float) else value for value in np.where(finite, values.ravel(), 0)]
+    rounded = [float_of(value) for value in exact]
+    if all(math.isfinite(near) and Fraction(near) == value for near, value in zip(rounded, exact, strict=True)):
+        return np.where(finite, rounded, np.nan).reshape(values.shape), None
+    array = np.empty(len(exact), object)
+    array[:] = exact
+    return array.reshape(values.shape), finite.reshape(values.shape)
+
+
+def float_of(value: Fraction | int) -> float:
+    """Return the float nearest to an exact number; infinite where that is beyond all floats."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def gaps_between(high: Exact, low: Exact) -> Exact:
+    """Return high − low where it is not negative: exactly for integers, rounded once for floats and objects."""
+    if high.dtype.kind == "O":
+        return np.array([float_of(Fraction(a) - Fraction(b)) for a, b in np.broadcast(high, low)], np.float64)
+    if high.dtype.kind == "f":
+        with np.errstate(over="ignore"):  # an infinite gap is a far one
+            gaps: Exact = high - low
+            return gaps
+    return difference(high, low)
+
+
+def _no_number(name: str, found: str) -> TypeError:
+    return TypeError(f"{name} must be integers or floats of at most 64 bits, got {found}.")

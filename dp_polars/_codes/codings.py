@@ -1,0 +1,209 @@
+"""How rows are counted: frozen values that say which code and which weight a row has.
+
+An engine that runs NumPy asks for the encoder; one that runs SQL translates the value into its own words, and must
+agree with them on every row.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dp_polars._base import column_types
+from dp_polars._codes.encoding import category_encoder, grid_steps, ordered_encoder, thresholds
+from dp_polars._codes.grids import Grid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import polars as pl
+
+    from dp_polars._base.arrays import Ints
+    from dp_polars._codes.candidates import Categories, Ordered
+    from dp_polars._codes.encoding import Codes, Encoder, FloatSteps, IntegerSteps, Thresholds
+
+
+class Coding(ABC):
+    """Row by row from the columns that a query reads to codes below `size`; `size` itself is ignored."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Number of codes."""
+
+    @abstractmethod
+    def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
+        """Return what gives every row its code; made once, for many batches of rows."""
+
+
+class Weighing(ABC):
+    """Row by row from the columns that a query reads to integer weights; arbitrary ones for rows that are ignored."""
+
+    @property
+    @abstractmethod
+    def largest(self) -> int:
+        """The largest weight of a row, or minus the smallest; and, where people count, of a person's rows together."""
+
+    @abstractmethod
+    def weigher(self) -> Callable[[Sequence[pl.Series]], Ints]:
+        """Return what gives every row its weight; made once, for many batches of rows."""
+
+
+@dataclass(frozen=True)
+class CategoryCoding(Coding):
+    """The position of the value among categories; null and other values are ignored.
+
+    Without `column`, the type of the values, there is no encoder.
+    """
+
+    categories: Categories
+    column: pl.DataType | None = None
+
+    @property
+    def values(self) -> pl.Series:
+        """The values that the codes stand for, in the type of the answer."""
+        return self.categories.for_column(self.column)
+
+    @cached_property
+    def size(self) -> int:
+        return len(self.values)
+
+    def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
+        return _of_one_column(category_encoder(self.categories, _known(self.column)))
+
+
+@dataclass(frozen=True)
+class NearestCoding(Coding):
+    """The position of the candidate that is nearest to the value, ties down; null and NaN are ignored.
+
+    Without `column`, the type of the values, there is no encoder.
+    """
+
+    candidates: Ordered
+    column: pl.DataType | None = None
+
+    @property
+    def size(self) -> int:
+        return self.candidates.size
+
+    @property
+    def steps(self) -> IntegerSteps | FloatSteps | None:
+        """The codes as arithmetic, for engines that have no arrays; None where they are no arithmetic."""
+        return grid_steps(self.candidates, _known(self.column))
+
+    @property
+    def thresholds(self) -> Thresholds | None:
+        """The codes as comparisons, for engines that have no arrays; None of a grid, whose points are never made."""
+        return None if isinstance(self.candidates, Grid) else thresholds(self.candidates, _known(self.column))
+
+    def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
+        return _of_one_column(ordered_encoder(self.candidates, _known(self.column)))
+
+
+@dataclass(frozen=True)
+class OneCode(Coding):
+    """One code for every row that has a value, or for every row where no column is read."""
+
+    size = 1
+
+    def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
+        """Return what gives every row its code."""
+        return lambda columns: _is_missing(columns[0]).to_numpy().astype(np.uint8)
+
+
+def _is_missing(column: pl.Series) -> pl.Series:
+    missing = column.is_null()
+    return missing | column.is_nan().fill_null(value=False) if column.dtype.is_float() else missing
+
+
+@dataclass(frozen=True)
+class Units(Weighing):
+    """Values clipped to public bounds, in whole units of a public step: the nearest one, ties to even.
+
+    Parameters
+    ----------
+    lower, upper, step
+        Exact. The bounds are whole multiples of the step.
+    doubled
+        Whether the weight is the distance from the middle of the bounds, in halves of a step.
+    column
+        Which of the columns that the query reads holds the values. Null and NaN are 0.
+    """
+
+    lower: Fraction
+    upper: Fraction
+    step: Fraction
+    doubled: bool = False
+    column: int = 0
+
+    @property
+    def largest(self) -> int:
+        if self.doubled:
+            return int((self.upper - self.lower) / self.step)
+        return int(max(abs(self.lower), abs(self.upper)) / self.step)
+
+    def ticks(self, tick: Fraction) -> int:
+        """Return how many steps a last digit of this size has, at least one; beyond the bounds, any number beyond."""
+        return min(int(tick / self.step), 2**31)
+
+    def weigher(self) -> Callable[[Sequence[pl.Series]], Ints]:
+        """Return what gives every row its weight."""
+        low, high = int(self.lower / self.step), int(self.upper / self.step)
+
+        def weigh(columns: Sequence[pl.Series]) -> Ints:
+            units = np.clip(self._units(columns[self.column], low, high), low, high)
+            return 2 * units - (low + high) if self.doubled else units
+
+        return weigh
+
+    def _units(self, column: pl.Series, low: int, high: int) -> Ints:
+        """Return the nearest whole units, exactly where the column holds no floats; beyond the bounds, any beyond.
+
+        The step is a whole multiple or a whole part of a column's last digit, and the bounds are at most 2**62 of that.
+        """
+        tick = column_types.tick(column.dtype)
+        if tick is None:
+            # A warning would tell of a value: infinite ones are beyond the bounds, NaN is ignored.
+            with np.errstate(over="ignore", invalid="ignore"):
+                ratio = column_types.floats(column) * float(1 / self.step)
+                rounded: Ints = np.nan_to_num(np.rint(np.clip(ratio, low, high))).astype(np.int64)
+            return rounded
+        physical = column_types.integers(column)
+        per_step = self.step / tick  # physical units in a step, or one over the steps in such a unit
+        if per_step < 1:
+            steps = self.ticks(tick)
+            inside = np.clip(physical, *_within(physical.dtype, low // steps, -(-high // steps)))
+            finer: Ints = inside.astype(np.int64) * steps
+            return finer
+        per = int(per_step)
+        inside = np.clip(physical, *_within(physical.dtype, low * per, high * per))
+        if per == 1:  # after clipping, within int64
+            exact: Ints = inside.astype(np.int64)
+            return exact
+        # Of 64 bits, so that they hold `per`; unsigned ones stay so, for half of them are beyond int64.
+        wide = inside.astype(np.uint64 if physical.dtype == np.uint64 else np.int64)
+        whole, rest = (part.astype(np.int64) for part in np.divmod(wide, per))
+        nearest: Ints = whole + (2 * rest + whole % 2 > per)
+        return nearest
+
+
+def _within(dtype: np.dtype[Any], low: int, high: int) -> tuple[int, int]:
+    """Return bounds that an integer type can hold."""
+    info = np.iinfo(dtype)
+    return min(max(low, info.min), info.max), min(max(high, info.min), info.max)
+
+
+def _of_one_column(encoder: Encoder) -> Callable[[Sequence[pl.Series]], Codes]:
+    return lambda columns: encoder(columns[0])
+
+
+def _known(column: pl.DataType | None) -> pl.DataType:
+    if column is None:
+        msg = "unreachable: rows are coded where their type is known"
+        raise AssertionError(msg)
+    return column

@@ -1,0 +1,223 @@
+"""Arithmetic grids of candidates, which are never materialised."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import TypeAlias
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from dp_polars._base import column_types
+from dp_polars._base.numbers import Number, as_fraction, given, plural
+from dp_polars._codes.durations import nanoseconds
+
+Temporal: TypeAlias = "date | datetime | timedelta | time"
+
+# Beyond it a float64 no longer tells two grid points apart.
+_LARGEST_SIZE = 2**53
+# Ends of float grids, and one over their steps: inside it no arithmetic on points overflows.
+_LARGEST_FLOAT = 2**1000
+# Decimal places of decimal grids: with them 64-bit multiples of the last one fit into the 38 digits of Polars.
+_MOST_PLACES = 18
+
+
+@dataclass(frozen=True, repr=False)
+class Grid:
+    """Evenly spaced public candidates, both ends included, which take no memory. Made by `grid`.
+
+    Parameters
+    ----------
+    start, step
+        Exact, in units of 1 (numbers) or in nanoseconds (times; those of dates count from 1970).
+    size
+        Number of candidates.
+    dtype
+        Type of the answer.
+    """
+
+    start: Fraction
+    step: Fraction
+    size: int
+    dtype: pl.DataType
+
+    def __post_init__(self) -> None:
+        if not self.size <= _LARGEST_SIZE:
+            msg = f"a grid must have at most 2**53 points, got {self.size:,}.\n\nHint: take a wider step."
+            raise ValueError(msg)
+        unit = column_types.tick(self.dtype)
+        low, high = (0, 2**64) if self.dtype == pl.UInt64 else (-(2**63), 2**63)
+        if unit is not None and not (
+            low <= self.start / unit and self.start + self.step * (self.size - 1) < high * unit
+        ):
+            msg = f"the points of a grid of {self.dtype} must fit into 64 bits."
+            raise ValueError(msg)
+        if unit is None and not (
+            max(abs(self.start), abs(self.start + self.step * (self.size - 1))) <= _LARGEST_FLOAT
+            and self.step * _LARGEST_FLOAT >= 1
+        ):
+            msg = "the points of a grid of Float64 must lie within ±2**1000, and its step must be at least 2**-1000."
+            raise ValueError(msg)
+
+    def take(self, codes: NDArray[np.int64]) -> pl.Series:
+        """Return the candidates at the given positions.
+
+        A float is the exact point rounded once where start and step need no more than 53 bits.
+        """
+        unit = column_types.tick(self.dtype) or Fraction(1)
+        start, step = self.start / unit, self.step / unit
+        denominator = math.lcm(start.denominator, step.denominator) if self.dtype.is_float() else 1
+        first, stride = int(start * denominator), int(step * denominator)
+        if not self.dtype.is_float():
+            # Modulo 2**64 on the way, but every point itself fits.
+            physical = codes.astype(np.uint64) * np.uint64(stride % 2**64) + np.uint64(first % 2**64)
+            return _from_integers(physical, self.dtype)
+        if max(abs(first), abs(first + stride * (self.size - 1)), denominator) <= 2**53:
+            # Both are exact floats, so the quotient is the float nearest to the point: 7 steps of 0.01 are 0.07.
+            return pl.Series((codes * stride + first) / denominator, dtype=pl.Float64)
+        return pl.Series(float(start) + codes * float(step), dtype=pl.Float64)
+
+    def distances(self, steps: NDArray[np.floating] | NDArray[np.integer]) -> NDArray[np.float64]:
+        """Return so many steps in `distance_unit`."""
+        step = float(self.step / distance_unit(self.dtype)[1])
+        distances: NDArray[np.float64] = np.multiply(steps, step, dtype=np.float64)
+        return distances
+
+    def __repr__(self) -> str:
+        first, last = self.take(np.array([0, self.size - 1]))
+        return f"<Grid: {self}, {first} to {last}, {self.dtype}>"
+
+    def __str__(self) -> str:
+        return plural(self.size, "grid point")
+
+
+def grid(start: Number | Temporal, stop: Number | Temporal, *, step: Number | timedelta | str) -> Grid:
+    """Return evenly spaced public candidates, both ends included, which take no memory.
+
+    Parameters
+    ----------
+    start, stop
+        The first and the last candidate: numbers (int, float, Fraction or Decimal; a float is the decimal that it
+        prints as), dates, datetimes, times or timedeltas.
+    step
+        The distance between two neighbours: a number, or for temporal ends a timedelta or a fixed Polars duration
+        string ("1d" is 24 hours, "1h30m"). It must be positive, and a whole number of steps must lead from `start` to
+        `stop`.
+
+    Returns
+    -------
+    Grid
+        Up to 2**53 points. Answers are Int64 (or UInt64) where both numbers are integers, Decimal where one is a
+        Decimal and none a float or Fraction, else Float64; temporal answers have the type of `start`.
+
+    Raises
+    ------
+    TypeError
+        If the ends are not of one type, or the step does not fit them.
+    ValueError
+        If the step is not positive or does not land on `stop`, or there are too many points.
+
+    Examples
+    --------
+    >>> import dp_polars as dpp
+    >>> str(dpp.grid(0, 1_000_000, step=0.01))
+    '100,000,001 grid points'
+    """
+    if isinstance(start, (date, timedelta, time)):
+        first, last, distance, dtype = _temporal_ends(start, stop, step)
+    else:
+        first, last = as_fraction("start", start), as_fraction("stop", stop)
+        distance = as_fraction("step", step)
+        dtype = _number_dtype([start, stop, step], [first, last, distance])
+    if not distance > 0:
+        msg = f"step must be greater than 0, got {step!r}."
+        raise ValueError(msg)
+    if not last >= first:
+        msg = f"stop must not be below start, got start={start!r} and stop={stop!r}."
+        raise ValueError(msg)
+    steps = (last - first) / distance
+    if steps.denominator != 1:
+        msg = (
+            f"step must land on stop exactly, got start={start!r}, stop={stop!r}, step={step!r}.\n\n"
+            f"Hint: from start, {math.floor(steps):,} whole steps fit."
+        )
+        raise ValueError(msg)
+    return Grid(first, distance, int(steps) + 1, dtype)
+
+
+def distance_unit(dtype: pl.DataType) -> tuple[str, int]:
+    """Return what distances of candidates are measured in, and how many of 1, or of nanoseconds, that is."""
+    if not dtype.is_temporal():
+        return "the column's unit", 1
+    return ("days", 86_400 * 10**9) if dtype == pl.Date else ("seconds", 10**9)
+
+
+def as_grid(ascending: pl.Series) -> Grid | None:
+    """Return evenly spaced integers or times as the grid that they are: nothing has to be searched in it."""
+    unit = column_types.tick(ascending.dtype)
+    deep = isinstance(ascending.dtype, pl.Decimal) and ascending.dtype.scale > _MOST_PLACES
+    if unit is None or deep or len(ascending) == 1:
+        return None
+    physical = column_types.integers(ascending)
+    steps = np.unique(np.diff(physical))
+    step = int(physical[1]) - int(physical[0])
+    if len(steps) > 1 or step >= 2**63:
+        return None
+    return Grid(int(physical[0]) * unit, step * unit, len(ascending), ascending.dtype)
+
+
+def kind_of(value: object) -> str:
+    """Return the name of a type; a datetime with a time zone is of another one than a datetime without."""
+    return type(value).__name__ + (" with time zone" if getattr(value, "tzinfo", None) else "")
+
+
+def _from_integers(physical: NDArray[np.uint64], dtype: pl.DataType) -> pl.Series:
+    """Return the column of an integer-like type that has these physical integers (modulo 2**64)."""
+    if dtype == pl.UInt64:
+        return pl.Series(physical)
+    signed = pl.Series(physical.view(np.int64))
+    if isinstance(dtype, pl.Decimal):
+        return (signed.cast(pl.Decimal(38, dtype.scale)) * Decimal(1).scaleb(-dtype.scale)).cast(dtype)
+    return (signed.cast(pl.Int32) if dtype == pl.Date else signed).cast(dtype)
+
+
+def _number_dtype(ends: list[object], exact: list[Fraction]) -> pl.DataType:
+    if any(isinstance(value, (float, np.floating, Fraction)) for value in ends):
+        for value in ends:
+            if isinstance(value, (int, np.integer)) and column_types.float_of(int(value)) != int(value):
+                msg = f"an integer of a grid of Float64 must be a float64 exactly, got {value!r}."
+                raise ValueError(msg)
+        return pl.Float64()
+    if any(isinstance(value, Decimal) for value in ends):
+        for scale in range(_MOST_PLACES + 1):
+            if all((value * 10**scale).denominator == 1 for value in exact):
+                return pl.Decimal(38, scale)
+        msg = f"a decimal grid must have at most {_MOST_PLACES} decimal places, got {ends!r}."
+        raise ValueError(msg)
+    if exact[0] >= 0 and 2**63 <= exact[1] < 2**64:
+        return pl.UInt64()
+    return pl.Int64()
+
+
+def _temporal_ends(start: object, stop: object, step: object) -> tuple[Fraction, Fraction, Fraction, pl.DataType]:
+    try:
+        ends = pl.Series([start, stop], strict=True)
+    except (TypeError, pl.exceptions.PolarsError):
+        msg = f"start and stop must be of one type, got {given(start)} and {given(stop)}."
+        raise TypeError(msg) from None
+    unit = column_types.tick(ends.dtype)
+    if unit is None or ends.null_count() or kind_of(start) != kind_of(stop):
+        msg = f"start and stop must be of one type, got {given(start)} and {given(stop)}."
+        raise TypeError(msg)
+    distance = Fraction(nanoseconds(step))
+    if (distance / unit).denominator != 1:
+        resolution = "days" if ends.dtype == pl.Date else "microseconds"
+        msg = f"step must be a whole number of {resolution} for {ends.dtype}, got {step!r}."
+        raise ValueError(msg)
+    first, last = (int(end) * unit for end in column_types.integers(ends))
+    return first, last, distance, ends.dtype

@@ -1,0 +1,139 @@
+"""Public bounds and steps: which whole units the values of a column have, or why they have none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dp_polars._base import column_types
+from dp_polars._base.numbers import Number, as_fraction, show
+from dp_polars._codes.codings import Units
+from dp_polars._codes.multiples import check_terms
+
+if TYPE_CHECKING:
+    import polars as pl
+
+# Of a value, in units of the step: so the sum of 2**32 rows fits into 62 bits.
+_MOST_UNITS = 2**30
+# Bounds and steps of which floats hold all that is done with them.
+_LARGEST = 2**500
+
+
+def units_of(
+    lower: Fraction, upper: Fraction, step: Fraction | None, column: pl.DataType, ends: str = "lower and upper"
+) -> Units:
+    """Return the weights of a column's values; a TypeError or ValueError where it has none. `ends` names the bounds."""
+    tick = column_types.tick(column)
+    if column_types.family(column) not in ("number", "boolean"):
+        msg = f"values must be numbers or booleans, got a column of type {column}."
+        raise TypeError(msg)
+    if step is None:
+        if tick is None:
+            msg = (
+                f"step must be given for a column of type {column}.\n\n"
+                "Hint: step=0.01 adds values up in hundredths. Choose it from public knowledge."
+            )
+            raise ValueError(msg)
+        step = tick
+        if any((end / step).denominator != 1 for end in (lower, upper)):
+            msg = f"{ends} must be values that a column of type {column} can hold."
+            raise ValueError(msg)
+    if tick is not None and (step / tick).denominator != 1 and (tick / step).denominator != 1:
+        msg = f"step must be a whole multiple, or a whole part, of the last digit of {column}, got {show(step)}."
+        raise ValueError(msg)
+    units = Units(lower, upper, step)
+    check_size(units)
+    if tick is not None:
+        _check_digits(units, step / tick, column, ends)
+    return units
+
+
+def _check_digits(units: Units, per_step: Fraction, column: pl.DataType, ends: str) -> None:
+    """Refuse what 64 bits don't hold on the way from the column's digits to whole steps."""
+    if not per_step <= 2**62:
+        msg = f"step must be at most 2**62 times the last digit of {column}, got {show(units.step)}."
+        raise ValueError(msg)
+    if column_types.is_wide(column) and not units.largest * per_step < 2**63:
+        msg = (
+            f"{ends} must be below 2**63 times the last digit of {column}, got values from {show(units.lower)} to "
+            f"{show(units.upper)}.\n\nHint: cast the column to a type with fewer digits, or to a float, first."
+        )
+        raise ValueError(msg)
+
+
+def check_size(units: Units) -> None:
+    """Refuse bounds that are more than 2**30 steps from zero, or apart: sums would not fit into 64 bits."""
+    if not max(Fraction(units.largest), (units.upper - units.lower) / units.step) <= _MOST_UNITS:
+        msg = (
+            "a value must be at most 2**30 steps, so that sums fit into 64 bits, got values from "
+            f"{show(units.lower)} to {show(units.upper)} in steps of {show(units.step)}.\n\nHint: take a wider step."
+        )
+        raise ValueError(msg)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What rows weigh in a choice: a column's values, clipped to [0, `most`], in whole units of a public step.
+
+    Parameters
+    ----------
+    most
+        Exact.
+    step
+        Exact. None: the last digit of the column's type.
+    """
+
+    most: Fraction
+    step: Fraction | None
+
+    @classmethod
+    def of(cls, most: Number, step: Number | None) -> Weights:
+        """Return the weights of these arguments."""
+        exact, width = as_fraction("max_weight", most), None if step is None else as_fraction("step", step)
+        if not exact > 0:
+            msg = f"max_weight must be greater than 0, got {most!r}."
+            raise ValueError(msg)
+        check_bounds(Fraction(0), exact, width, "max_weight")
+        return cls(exact, width)
+
+    def units(self, column: pl.DataType) -> Units:
+        """Return the weights of the second column that is read; a TypeError or ValueError where it has none."""
+        try:
+            units = units_of(Fraction(0), self.most, self.step, column, "max_weight")
+        except TypeError:
+            msg = f"weights must be numbers or booleans, got a column of type {column}."
+            raise TypeError(msg) from None
+        return replace(units, column=1)
+
+
+def bounds_of(lower: Number, upper: Number, step: Number | None) -> tuple[Fraction, Fraction, Fraction | None]:
+    """Return the exact bounds and step of a sum."""
+    low, high = as_fraction("lower", lower), as_fraction("upper", upper)
+    width = None if step is None else as_fraction("step", step)
+    if not low < high:
+        msg = f"lower must be below upper, got lower={lower!r} and upper={upper!r}."
+        raise ValueError(msg)
+    check_bounds(low, high, width, "lower and upper")
+    return low, high, width
+
+
+def check_bounds(low: Fraction, high: Fraction, step: Fraction | None, ends: str) -> None:
+    """Refuse bounds, called `ends`, that are no whole multiples of the step, or too large."""
+    if not max(abs(low), abs(high)) <= _LARGEST:
+        msg = f"{ends} must be at most 2**500, got more."
+        raise ValueError(msg)
+    if step is None:
+        return
+    if not step > 0:
+        msg = f"step must be greater than 0, got {show(step)}."
+        raise ValueError(msg)
+    if not step * _LARGEST >= 1:
+        msg = "step must be at least 2**-500, got less."
+        raise ValueError(msg)
+    check_terms("step", step)
+    if any((end / step).denominator != 1 for end in (low, high)):
+        got = " and ".join(show(end) for end in (low, high) if end)
+        msg = f"{ends} must be whole multiples of step, got {got} in steps of {show(step)}.\n\nHint: round outward."
+        raise ValueError(msg)
+    check_size(Units(low, high, step))

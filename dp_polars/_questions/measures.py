@@ -1,0 +1,299 @@
+"""Counts with noise: of rows, of people, and of every candidate."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+
+import numpy as np
+import polars as pl
+
+from dp_polars._accounting.claims import Claim, Loss, check_noise, check_relation
+from dp_polars._base.arrays import owners
+from dp_polars._codes.candidates import Categories
+from dp_polars._codes.codings import CategoryCoding, OneCode
+from dp_polars._mechanisms.noise import LARGEST_VALUE, add_noise, check_scale, noise_bound, noise_of
+from dp_polars._questions.choices import in_one_group
+from dp_polars._questions.lists import in_lists
+from dp_polars._questions.question import Answers, Evidence, HistogramQuery, OfCodes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Self
+
+    from dp_polars._accounting.claims import NeighboringRelation
+    from dp_polars._base.arrays import Ints
+    from dp_polars._base.numbers import Number
+    from dp_polars._codes.candidates import Values
+    from dp_polars._codes.codings import Coding
+    from dp_polars._draws.histograms import Histogram
+
+# The ends of a range hold the true number with a probability of 0.95.
+BETA = 0.05
+
+What: TypeAlias = Literal["rows", "people", "values"]
+MeasureT = TypeVar("MeasureT", bound="Measure")
+
+
+class Measure(HistogramQuery):
+    """Numbers for each group, with noise."""
+
+    @property
+    def counts_people(self) -> bool:
+        """Whether a person counts once for each code, where it is known who they are."""
+        return False
+
+    @property
+    def bounds_people(self) -> bool:
+        """Whether `range_of` also bounds one person's effect on a group."""
+        return False
+
+    @property
+    def has_ranges(self) -> bool:
+        """Numbers have ranges."""
+        return True
+
+    @property
+    @abstractmethod
+    def largest(self) -> Fraction:
+        """The most that one row adds to a number, or takes away."""
+
+    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
+        """Return what one row changes."""
+        return _range_of(self.largest, relation)
+
+    def with_claim(self, claim: Claim) -> Self:
+        """Return the same question with another claim, whose noise must fit into 64 bits."""
+        return checked(super().with_claim(claim))
+
+    def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:  # noqa: ARG002
+        """Return the claim of each draw, in whole numbers; without the column's type, as far as it is known."""
+        return (self.claim,)
+
+    def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
+        """Return an error that is reached with probability at most `beta`."""
+        return float(noise_bound(self.claim, beta))
+
+
+class Total(Measure):
+    """One number for each group, from the sums of its rows' weights."""
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether answers lie on a line."""
+        return True
+
+    @property
+    def fixed_size(self) -> int:
+        """One number."""
+        return 1
+
+    @property
+    def parts(self) -> int:
+        """Number of histograms."""
+        return 1
+
+    @abstractmethod
+    def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
+        """Return the answers that sums of weights stand for, with or without noise: (g,) for each histogram."""
+
+    @abstractmethod
+    def answers_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> Answers:
+        """Draw from the sum of weights of each group, shape (g,), for each histogram."""
+
+    def answers(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> Answers:
+        """Draw one answer per group from its histograms, also for groups without rows."""
+        return self.answers_of_totals([totals_of(histogram) for histogram in histograms], *columns)
+
+
+def totals_of(histogram: Histogram) -> Ints:
+    """Return the weight of each group, shape (g,), of a histogram with one code."""
+    total = np.zeros(len(histogram.sizes), np.int64)
+    total[histogram.sizes > 0] = histogram.weights
+    return total
+
+
+def noisy(totals: Ints, claim: Claim) -> Ints:
+    """Return numbers with the noise of a claim; clamped to 62 bits before and after."""
+    clamped: Ints = np.clip(totals, -LARGEST_VALUE, LARGEST_VALUE)
+    return add_noise(clamped, noise_of(claim, len(totals)))
+
+
+@dataclass(frozen=True)
+class Count(Total):
+    """How many rows, distinct people, or rows with a value."""
+
+    counted: What
+    claim: Claim
+
+    @property
+    def counts_people(self) -> bool:
+        """Whether a person counts once."""
+        return self.counted == "people"
+
+    @property
+    def bounds_people(self) -> bool:
+        """Whether one person's effect on a group is at most 1: there is one code."""
+        return self.counted == "people"
+
+    @property
+    def needs_people(self) -> bool:
+        """Whether it must be known who is a person."""
+        return self.counted == "people"
+
+    @property
+    def fixed_type(self) -> pl.DataType:
+        """Type of the answers."""
+        return pl.Int64()
+
+    def answer_type(self, *columns: pl.DataType) -> pl.DataType:  # noqa: ARG002
+        """Return the answer's type."""
+        return pl.Int64()
+
+    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:  # noqa: ARG002
+        """Return what the histogram is of: every row, or every row with a value."""
+        return (Evidence(OneCode()),)
+
+    @property
+    def largest(self) -> Fraction:
+        """One row, or person, adds one."""
+        return Fraction(1)
+
+    def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:  # noqa: ARG002
+        """Return the numbers."""
+        return pl.Series(totals[0])
+
+    def answers_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> Answers:  # noqa: ARG002
+        """Draw from the number of each group."""
+        numbers, bound = noisy(totals[0], self.claim), noise_bound(self.claim, BETA)
+        return Answers(pl.Series(numbers), lambda: (pl.Series(numbers - bound), pl.Series(numbers + bound)))
+
+    def __str__(self) -> str:
+        what = {"rows": "rows", "people": "people", "values": "rows with a value"}[self.counted]
+        return f"number of {what}"
+
+
+@dataclass(frozen=True)
+class ValueCounts(OfCodes, Measure):
+    """How many rows or people every candidate has."""
+
+    candidates: Categories
+    claim: Claim
+
+    @property
+    def counts_people(self) -> bool:
+        """Whether a person counts once for each candidate, where it is known who they are."""
+        return True
+
+    @property
+    def fixed_type(self) -> pl.DataType | None:
+        """Type of the answers, by that of the candidates."""
+        return self._type(None)
+
+    def _type(self, column: pl.DataType | None) -> pl.DataType:
+        return pl.List(pl.Struct({"value": self.candidates.for_column(column).dtype, "count": pl.Int64}))
+
+    def answer_type(self, *columns: pl.DataType) -> pl.DataType:
+        """Return the answer's type for a column's; a TypeError where that can't be."""
+        return self._type(*columns)
+
+    def coding(self, *columns: pl.DataType) -> Coding:
+        """Return the codes of rows: positions of candidates."""
+        return CategoryCoding(self.candidates, *columns)
+
+    def answer_width(self, *columns: pl.DataType) -> int:
+        """Return how many counts a group's answer has."""
+        return self.coding(*columns).size
+
+    @property
+    def largest(self) -> Fraction:
+        """One row adds one to one count."""
+        return Fraction(1)
+
+    def answers(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> Answers:
+        """Draw the counts of all candidates of each group."""
+        (histogram,) = histograms
+        counts = self.counts_of(histogram, *columns)
+        numbers, bound = noisy(counts, self.claim), noise_bound(self.claim, BETA)
+
+        def lists(counts: Ints) -> pl.Series:
+            return self.named(counts, *columns)
+
+        return Answers(lists(numbers), lambda: (lists(numbers - bound), lists(numbers + bound)))
+
+    def counts_of(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
+        """Return the count of every candidate, group after group."""
+        groups, size = len(histogram.sizes), self.coding(*columns).size
+        counts = np.zeros(groups * size, np.int64)
+        counts[owners(histogram.sizes) * size + histogram.codes] = histogram.weights
+        return counts
+
+    def named(self, counts: Ints, *columns: pl.DataType) -> pl.Series:
+        """Return a list for each group from the counts of all candidates, group after group."""
+        values = self.candidates.for_column(columns[0] if columns else None)
+        size = len(values)
+        named = values.gather(np.tile(np.arange(size), len(counts) // size))
+        return in_lists(pl.DataFrame({"value": named, "count": counts}).to_struct(), size)
+
+    def __str__(self) -> str:
+        return f"counts of {self.candidates}"
+
+
+def claim_of(
+    largest: Fraction,
+    epsilon: Number | None,
+    rho: Number | None,
+    contributions: int,
+    neighboring_relation: str,
+    mechanism: str | None,
+    draws: int = 1,
+) -> Claim:
+    """Return the claim of a number that one row changes by at most `largest`."""
+    loss, relation = Loss.of(epsilon=epsilon, rho=rho), check_relation(neighboring_relation)
+    most, noise = _range_of(largest, relation), check_noise(mechanism, loss.unit)
+    return Claim(loss, noise, most, in_one_group(contributions), relation, draws=draws)
+
+
+def _range_of(largest: Fraction, relation: NeighboringRelation) -> Fraction:
+    """Return what one row changes: a replacement removes one row and adds another, in the same group or not."""
+    return largest if relation == "add_or_remove_one" else 2 * largest
+
+
+def ask_count(
+    counted: What,
+    *,
+    epsilon: Number | None,
+    rho: Number | None,
+    contributions: int,
+    neighboring_relation: str,
+    mechanism: str | None,
+) -> Count:
+    """Return the query of these arguments."""
+    return checked(Count(counted, claim_of(Fraction(1), epsilon, rho, contributions, neighboring_relation, mechanism)))
+
+
+def ask_value_counts(
+    candidates: Values,
+    *,
+    epsilon: Number | None,
+    rho: Number | None,
+    contributions: int,
+    neighboring_relation: str,
+    mechanism: str | None,
+) -> ValueCounts:
+    """Return the query of these arguments."""
+    if candidates is None:
+        msg = "candidates must be given: every one of them gets a count.\n\nHint: a polars.Enum names its categories."
+        raise TypeError(msg)
+    claim = claim_of(Fraction(1), epsilon, rho, contributions, neighboring_relation, mechanism)
+    return checked(ValueCounts(Categories.of(candidates), claim))
+
+
+def checked(query: MeasureT) -> MeasureT:
+    """Return the query; refuse noise that does not fit into 64 bits."""
+    for claim in query.noise():
+        check_scale(claim)
+    return query

@@ -1,0 +1,104 @@
+"""Questions about one of a list of categories: what they have in common, whatever is drawn."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dp_polars._accounting.claims import one_of
+from dp_polars._base.numbers import given, show
+from dp_polars._codes.codings import CategoryCoding
+from dp_polars._codes.units import Weights
+from dp_polars._questions.question import Evidence, OfCodes
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from dp_polars._base.numbers import Number
+    from dp_polars._codes.candidates import Categories
+    from dp_polars._codes.codings import Coding
+
+
+class OfCategories(OfCodes):
+    """A question about candidates that people have, or rows, or that weigh something.
+
+    With `weights`, R is that of counts times their largest, `weights.most`. A row adds at most that to one candidate.
+    Where people count, a person's sum for a candidate in a group is clipped to [0, most]: so one person more adds
+    between 0 and `most` to every sum, whatever the rows, where without weights it is 0 or 1 to every count. Loss and
+    rate are in the unit of the weights; histograms count whole steps, hence `step` in the rate of a draw.
+    """
+
+    candidates: Categories
+    of_people: bool
+    weights: Weights | None
+
+    @property
+    def counts_people(self) -> bool:
+        """Whether a person counts once for each candidate, where it is known who they are."""
+        return self.of_people
+
+    @property
+    def bounds_people(self) -> bool:
+        """Whether the range also bounds one person's effect on a group."""
+        return self.of_people
+
+    @property
+    def most(self) -> Fraction:
+        """The most that one row, or person, adds to a candidate."""
+        return most_of(self.weights)
+
+    def values(self, *columns: pl.DataType) -> pl.Series:
+        """Return the candidates; in the column's type, if that is given."""
+        return self.candidates.for_column(columns[0] if columns else None)
+
+    def coding(self, *columns: pl.DataType) -> Coding:
+        """Return the codes of rows: positions of candidates."""
+        return CategoryCoding(self.candidates, *columns[:1])
+
+    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
+        """Return what the histogram is of: the candidates, each row with its weight."""
+        weighing = None if self.weights is None or not columns else self.weights.units(columns[1])
+        return (Evidence(self.coding(*columns), weighing),)
+
+    def step(self, *columns: pl.DataType) -> Fraction:
+        """Return what a weight of one stands for: a row or a person, or so much of the unit of the weights."""
+        return Fraction(1) if self.weights is None else self.weights.units(columns[1]).step
+
+    @property
+    def error_unit(self) -> str | None:
+        """What errors are measured in, where that is not rows or people."""
+        return None if self.weights is None else "the weights' unit"
+
+    @property
+    def how(self) -> str:
+        """How candidates are compared, where that is not by people."""
+        return ("" if self.of_people else " by rows") + (
+            "" if self.weights is None else f" by weights of up to {show(self.weights.most)}"
+        )
+
+
+def most_of(weights: Weights | None) -> Fraction:
+    """Return the most that one row, or person, adds to a candidate."""
+    return Fraction(1) if weights is None else weights.most
+
+
+def weights_of(max_weight: Number | None, step: Number | None, *, weighted: bool) -> Weights | None:
+    """Return the weights of these arguments, if there are any."""
+    if not weighted:
+        for name, value in (("max_weight", max_weight), ("step", step)):
+            if value is not None:
+                msg = f"{name} must be left out where there are no weights, got {given(value)}."
+                raise TypeError(msg)
+        return None
+    if max_weight is None:
+        msg = (
+            "max_weight must be given where there are weights: it bounds what one row, or one person, can change.\n\n"
+            "Hint: choose it from public knowledge; larger weights count as max_weight."
+        )
+        raise TypeError(msg)
+    return Weights.of(max_weight, step)
+
+
+def check_counts(counts: str) -> None:
+    """Refuse what is not the word for people or rows."""
+    one_of("counts", counts, ("people", "rows"), "'people' or 'rows'")

@@ -1,0 +1,266 @@
+"""What is asked: frozen values that say which answer is wanted, from which histograms, at what loss.
+
+Engines make the histograms; a query draws from them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from dp_polars._accounting.claims import Claim
+from dp_polars._base.numbers import given, show
+from dp_polars._draws.histograms import Histogram
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from fractions import Fraction
+
+    from typing_extensions import Self
+
+    from dp_polars._accounting.claims import Contributions, NeighboringRelation, Unit
+    from dp_polars._base.arrays import Ints
+    from dp_polars._codes.codings import Coding, Weighing
+    from dp_polars._codes.encoding import Codes
+
+# The types of the columns that a query reads, in their order.
+Columns: TypeAlias = "tuple[pl.DataType, ...]"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """How rows are counted in one histogram: by their codes, and with their weights (None: 1 each)."""
+
+    coding: Coding
+    weighing: Weighing | None = None
+
+    def of_rows(self, columns: Sequence[pl.Series]) -> tuple[Codes, Ints | None]:
+        """Return the code and the weight of every row, shape (n,) each; no weights: one each."""
+        return self.coding.encoder()(columns), None if self.weighing is None else self.weighing.weigher()(columns)
+
+
+class Answers(NamedTuple):
+    """One answer per group and, of numbers, what gives the two ends of its 95 % range."""
+
+    values: pl.Series
+    ends: Callable[[], tuple[pl.Series, pl.Series]] | None = None
+
+
+class Asked(ABC):
+    """What is asked, with its privacy claim."""
+
+    claim: Claim
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """Return what is asked in a few words, for claims, messages and the ledger."""
+
+    def with_claim(self, claim: Claim) -> Self:
+        """Return the same question with another claim."""
+        return replace(self, claim=claim)  # type: ignore[type-var]  # every question is a dataclass
+
+
+class Query(Asked):
+    """One question about columns: one answer for each group."""
+
+    @property
+    def needs_people(self) -> bool:
+        """Whether there is no answer where it is not known who is a person."""
+        return False
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether answers lie on a line, so that one between two others makes sense."""
+        return False
+
+    @property
+    def has_lead(self) -> bool:
+        """Whether an answer is a struct of the choice (`answer`) and its lead (`lead`)."""
+        return self.claim.lead
+
+    @property
+    @abstractmethod
+    def fixed_type(self) -> pl.DataType | None:
+        """The type of what is drawn; None where only the column's type names the candidates."""
+
+    @abstractmethod
+    def answer_type(self, *columns: pl.DataType) -> pl.DataType:
+        """Return the answer's type for columns of these types; a TypeError where that can't be."""
+
+    @abstractmethod
+    def answers_of_rows(self, columns: Sequence[pl.Series], lengths: Ints) -> pl.Series:
+        """Draw one answer per group.
+
+        Parameters
+        ----------
+        columns
+            What the query reads, of shape (n,): the rows of all groups, group after group.
+        lengths
+            Shape (g,): rows of each group; they add up to n.
+        """
+
+
+class HistogramQuery(Query):
+    """A question that histograms answer: on private frames and on any engine.
+
+    It says how rows are counted (`evidence`), how a person counts (`counts_people`, `bounds_people`), how much that
+    moves what is drawn (`range_of`), and which draws it makes on the histograms (`answers`).
+    """
+
+    @property
+    @abstractmethod
+    def counts_people(self) -> bool:
+        """Whether a person counts once for each code, where it is known who they are."""
+
+    @property
+    @abstractmethod
+    def bounds_people(self) -> bool:
+        """Whether `range_of` also bounds one person's effect on a group, however many codes they count for."""
+
+    @abstractmethod
+    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
+        """Return the most that one row (or person, where people count) changes what the claim's range is about.
+
+        `groups` is how many public groups there are; None where that is not known, as in an expression.
+        """
+
+    @abstractmethod
+    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
+        """Return what the histograms are of, for such columns; a TypeError or ValueError where there are none."""
+
+    @abstractmethod
+    def answers(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> Answers:
+        """Draw one answer per group from its histograms, also for groups without rows."""
+
+    @property
+    def has_ranges(self) -> bool:
+        """Whether the answers come with what gives the ends of their ranges."""
+        return False
+
+    def answer_width(self, *columns: pl.DataType) -> int:  # noqa: ARG002
+        """Return how many numbers or candidates a group's answer has."""
+        return 1
+
+    @property
+    def fixed_size(self) -> int | None:
+        """Number of codes; None where only the column's type tells it."""
+        return None if self.fixed_type is None else self.evidence()[0].coding.size
+
+    @abstractmethod
+    def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:
+        """Return an error that is reached with probability at most `beta`, with so many candidates.
+
+        The columns' types may be left out where they are not known yet.
+        """
+
+    @property
+    def error_unit(self) -> str | None:
+        """What errors are measured in, where that is not rows or people."""
+        return None
+
+    def alternative(self, *columns: pl.DataType) -> HistogramQuery | None:  # noqa: ARG002
+        """Return another question at the same loss that may answer this one better; a note compares the two."""
+        return None
+
+    def note(self, size: int, alternative: HistogramQuery | None) -> str | None:  # noqa: ARG002
+        """Return what should be known before a release, of so many candidates; None: nothing.
+
+        `alternative` has the bounds that it would be released with; None where there is none, or where they don't do.
+        """
+        return None
+
+    def under(self, contributions: Contributions, relation: NeighboringRelation, groups: int | None = None) -> Self:
+        """Return the same question with the rate that the same loss pays for under these bounds.
+
+        `groups` is how many public groups there are; None where that is not known.
+        """
+        return self.with_claim(
+            replace(
+                self.claim,
+                score_range=self.range_of(relation, groups),
+                contributions=contributions,
+                neighboring_relation=relation,
+            )
+        )
+
+    def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
+        """Draw one answer per group from the codes of its rows, shape (n,), group after group."""
+        (evidence,) = self.evidence(*columns)
+        histogram = Histogram.of_rows(codes, weights, lengths, evidence.coding.size)
+        return self.answers([histogram], *columns).values
+
+    def answers_of_rows(self, columns: Sequence[pl.Series], lengths: Ints) -> pl.Series:
+        """Draw one answer per group from its rows: see `Query.answers_of_rows`."""
+        types = tuple(column.dtype for column in columns)
+        (evidence,) = self.evidence(*types)
+        return self.answers_of_codes(*evidence.of_rows(columns), lengths, types)
+
+
+class OfCodes(HistogramQuery):
+    """A question about the codes of rows: one histogram answers it."""
+
+    @abstractmethod
+    def coding(self, *columns: pl.DataType) -> Coding:
+        """Return the codes of rows of such columns."""
+
+    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
+        """Return what the histogram is of: the candidates, each row weighing one."""
+        return (Evidence(self.coding(*columns)),)
+
+
+def of_histogram(query: Query, asker: str, way_out: str) -> HistogramQuery:
+    """Return the query, unless private rows can't be asked it: its scores would be raw rows."""
+    if not isinstance(query, HistogramQuery):
+        msg = (
+            f"{asker} must be asked a question that counts or adds up rows, got an argmax: its scores would be raw "
+            "rows.\n\n"
+            f"Hint: {way_out}"
+        )
+        raise TypeError(msg)
+    return query
+
+
+def claim_with_lead(claim: Claim, *, lead: bool) -> Claim:
+    """Return the claim of a choice that is released with its lead, if that is asked for."""
+    if not isinstance(lead, (bool, np.bool_)):
+        msg = f"lead must be True or False, got {given(lead)}."
+        raise TypeError(msg)
+    if not lead:
+        return claim
+    if claim.loss.unit != "epsilon":
+        msg = (
+            f"lead=True must be asked for with epsilon, got {claim.loss}: that a lead costs nothing is true of pure "
+            "differential privacy only. In rho the loss that is known of a choice does not cover its lead.\n\n"
+            "Hint: epsilon=…, which a budget in rho takes too; or ask for counts beside the choice."
+        )
+        raise ValueError(msg)
+    return replace(claim, lead=True)
+
+
+def describe(query: Query) -> str:
+    """Return the claim of a query in a few lines."""
+    claim = query.claim
+    other: Unit = "rho" if claim.loss.unit == "epsilon" else "epsilon"
+    draws = "" if claim.draws == 1 else f", in each of {claim.draws} draws"
+    relation, per_row = "that of the given sensitivity", ""
+    if claim.neighboring_relation is not None:
+        relation = f"{claim.neighboring_relation}, rows of one person: {claim.contributions.total}"
+        per_row = " per row"
+    lines = {
+        "selects": str(query),
+        "loss": f"{claim} in all" + _as_other(claim, other),
+        "mechanism": f"{claim.mechanism}, rate {show(claim.rate)} for R = {show(claim.score_range)}{per_row}" + draws,
+        "relation": relation,
+    }
+    if isinstance(query, HistogramQuery) and query.fixed_size is not None:
+        note = query.note(query.fixed_size, query.alternative())
+        lines |= {} if note is None else {"note": note}
+    return "\n".join(f"{key + ':':<11}{text}" for key, text in lines.items())
+
+
+def _as_other(claim: Claim, unit: Unit) -> str:
+    return f" (as {unit}: {show(claim.cost(unit), up=True)})" if unit == "rho" or claim.has_epsilon else ""

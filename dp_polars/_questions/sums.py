@@ -1,0 +1,234 @@
+"""Sums and means of values that are clipped to public bounds, with noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from dp_polars._accounting.claims import Claim
+from dp_polars._base.numbers import Number, show
+from dp_polars._codes.codings import OneCode, Units
+from dp_polars._codes.multiples import in_steps, type_in_steps
+from dp_polars._codes.units import bounds_of, units_of
+from dp_polars._mechanisms.noise import check_scale, noise_bound
+from dp_polars._questions.measures import BETA, Total, checked, claim_of, noisy
+from dp_polars._questions.question import Answers, Evidence
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from dp_polars._base.arrays import Ints
+
+
+@dataclass(frozen=True)
+class _Clipped(Total):
+    """A number of values that are clipped to public bounds and rounded to a public step.
+
+    Parameters
+    ----------
+    lower, upper
+        Exact.
+    step
+        Exact. None: the last digit of the column's type.
+    """
+
+    lower: Fraction
+    upper: Fraction
+    step: Fraction | None
+
+    def units(self, *columns: pl.DataType) -> Units:
+        """Return the values in whole units of the step; a TypeError or ValueError where a column has none."""
+        (column,) = columns
+        return units_of(self.lower, self.upper, self.step, column)
+
+    def known_step(self, *columns: pl.DataType) -> Fraction:
+        """Return the step; where the column's type would tell it and is not known, 1: a last digit is at most that."""
+        return self.units(*columns).step if columns else self.step or Fraction(1)
+
+    @property
+    def error_unit(self) -> str:
+        """What errors are measured in."""
+        return "the column's unit"
+
+
+@dataclass(frozen=True)
+class Sum(_Clipped):
+    """The sum of values, clipped to public bounds, in units of a public step.
+
+    Parameters
+    ----------
+    lower, upper, step, claim
+        See above.
+    of_floats
+        Whether the step was given as a float or a Fraction: then the answer is a float.
+    """
+
+    of_floats: bool
+    claim: Claim
+
+    @property
+    def fixed_type(self) -> pl.DataType | None:
+        """Type of the answers; None where the column's type decides."""
+        return pl.Float64() if self.of_floats else None
+
+    def answer_type(self, *columns: pl.DataType) -> pl.DataType:
+        """Return the answer's type for a column's; a TypeError where that can't be."""
+        step = self.units(*columns).step
+        check_scale(self._in_steps(step))
+        return type_in_steps(step, *columns, of_floats=self.of_floats)
+
+    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
+        """Return what the histogram is of: the rows with a value, each weighing its units."""
+        return (Evidence(OneCode(), self.units(*columns)),)
+
+    @property
+    def largest(self) -> Fraction:
+        """The most that one row adds or takes away, in the column's unit."""
+        return max(abs(self.lower), abs(self.upper))
+
+    def _in_steps(self, step: Fraction) -> Claim:
+        """Return the claim of the noise in whole units of a step."""
+        return replace(self.claim, score_range=self.claim.score_range / step)
+
+    def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:
+        """Return the claim of the noise, in steps."""
+        return (self._in_steps(self.known_step(*columns)),)
+
+    def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
+        """Return whole units of the step as numbers of the answer's type."""
+        return in_steps(totals[0], self.units(*columns).step, self.answer_type(*columns))
+
+    def answers_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> Answers:
+        """Draw from the units of each group."""
+        (claim,) = self.noise(*columns)
+        numbers, bound = noisy(totals[0], claim), noise_bound(claim, BETA)
+
+        def in_steps(whole: Ints) -> pl.Series:
+            return self.named([whole], *columns)
+
+        return Answers(in_steps(numbers), lambda: (in_steps(numbers - bound), in_steps(numbers + bound)))
+
+    def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
+        """Return an error in the column's unit; where its type would tell the step and is not known, of integers."""
+        step = self.known_step(*columns)
+        return float(noise_bound(self._in_steps(step), beta) * step)
+
+    def __str__(self) -> str:
+        return f"sum of values from {show(self.lower)} to {show(self.upper)}"
+
+
+@dataclass(frozen=True)
+class Mean(_Clipped):
+    """The mean of values, clipped to public bounds: half of the loss on a sum around the middle, half on a count."""
+
+    claim: Claim
+
+    @property
+    def fixed_type(self) -> pl.DataType:
+        """Type of the answers."""
+        return pl.Float64()
+
+    def answer_type(self, *columns: pl.DataType) -> pl.DataType:
+        """Return the answer's type; a TypeError where a column of this type has none."""
+        check_scale(self.noise(*columns)[0])
+        return pl.Float64()
+
+    def units(self, *columns: pl.DataType) -> Units:
+        """Return the weights of the rows: distances from the middle of the bounds, in halves of a step."""
+        return replace(super().units(*columns), doubled=True)
+
+    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
+        """Return what the histograms are of: distances from the middle of the bounds, and rows with a value."""
+        return (Evidence(OneCode(), self.units(*columns)), Evidence(OneCode()))
+
+    @property
+    def parts(self) -> int:
+        """A sum and a count."""
+        return 2
+
+    @property
+    def largest(self) -> Fraction:
+        """One: each half of the claim scales it by what a row changes there."""
+        return Fraction(1)
+
+    def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:
+        """Return the claims of the sum, in halves of a step, and of the count: half of the loss each."""
+        step = self.known_step(*columns)
+        half = replace(self.claim, loss=replace(self.claim.loss, value=self.claim.loss.value / 2), draws=1)
+        return replace(half, score_range=half.score_range * (self.upper - self.lower) / step), half
+
+    def answers_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> Answers:
+        """Draw from the distances and the numbers of each group."""
+        claims = self.noise(*columns)
+        distance, count = (noisy(total, claim) for total, claim in zip(totals, claims, strict=True))
+        low, high, half_step = float(self.lower), float(self.upper), float(self.units(*columns).step / 2)
+
+        def mean(distance: Ints, count: Ints) -> NDArray[np.float64]:
+            return self._mean(distance, count, half_step)
+
+        def ends() -> tuple[pl.Series, pl.Series]:
+            # Each of the two is off by more with probability 0.025.
+            off, by = (noise_bound(claim, BETA / 2) for claim in claims)
+            corners = [mean(distance + a, count + b) for a in (-off, off) for b in (-by, by)]
+            least, most = np.minimum.reduce(corners), np.maximum.reduce(corners)
+            nobody = count - by < 1  # perhaps: then nothing is known
+            least[nobody], most[nobody] = low, high
+            return pl.Series(least), pl.Series(most)
+
+        return Answers(pl.Series(mean(distance, count)), ends)
+
+    def _mean(self, distance: Ints, count: Ints, half_step: float) -> NDArray[np.float64]:
+        low, high = float(self.lower), float(self.upper)
+        return np.clip(float((self.lower + self.upper) / 2) + half_step * distance / np.maximum(count, 1), low, high)
+
+    def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
+        """Return the means: distances over numbers, from the middle of the bounds."""
+        return pl.Series(self._mean(totals[0], totals[1], float(self.units(*columns).step / 2)))
+
+    def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
+        """Return None: the error of a mean depends on how many rows a group has."""
+        return None
+
+    def __str__(self) -> str:
+        return f"mean of values from {show(self.lower)} to {show(self.upper)}"
+
+
+def ask_sum(
+    lower: Number,
+    upper: Number,
+    step: Number | None,
+    *,
+    epsilon: Number | None,
+    rho: Number | None,
+    contributions: int,
+    neighboring_relation: str,
+    mechanism: str | None,
+) -> Sum:
+    """Return the query of these arguments."""
+    low, high, width = bounds_of(lower, upper, step)
+    of_floats = isinstance(step, (float, np.floating, Fraction))
+    claim = claim_of(max(abs(low), abs(high)), epsilon, rho, contributions, neighboring_relation, mechanism)
+    return checked(Sum(low, high, width, of_floats, claim))
+
+
+def ask_mean(
+    lower: Number,
+    upper: Number,
+    step: Number | None,
+    *,
+    epsilon: Number | None,
+    rho: Number | None,
+    contributions: int,
+    neighboring_relation: str,
+    mechanism: str | None,
+) -> Mean:
+    """Return the query of these arguments."""
+    low, high, width = bounds_of(lower, upper, step)
+    claim = claim_of(Fraction(1), epsilon, rho, contributions, neighboring_relation, mechanism, draws=2)
+    return checked(Mean(low, high, width, claim))

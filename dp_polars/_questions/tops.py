@@ -1,0 +1,224 @@
+"""The k most common candidates of each group, best first."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from dp_polars._accounting.claims import Claim, Loss, check_mechanism, check_noise, check_relation, one_of
+from dp_polars._base.numbers import Number, positive_int
+from dp_polars._codes.candidates import Categories
+from dp_polars._codes.units import Weights
+from dp_polars._draws.drawing import Draw, of_parts
+from dp_polars._draws.joint import draw_jointly
+from dp_polars._draws.ranking import Ranking, counts_at, peel
+from dp_polars._draws.scores import CountScore
+from dp_polars._mechanisms.noise import noise_bound
+from dp_polars._questions.choices import in_one_group
+from dp_polars._questions.lists import ListQuery, Mistakes, in_lists
+from dp_polars._questions.measures import ValueCounts
+from dp_polars._questions.of_categories import OfCategories, check_counts, most_of, weights_of
+
+if TYPE_CHECKING:
+    from dp_polars._accounting.claims import Mechanism, NeighboringRelation
+    from dp_polars._base.arrays import Ints
+    from dp_polars._codes.candidates import Values
+    from dp_polars._draws.histograms import Histogram
+    from dp_polars._questions.question import HistogramQuery
+
+# From so many on, one draw of the whole list is better in pure DP than as many rounds. Of evenly spread counts, the
+# largest count missed is about 2·k/ε on average, in rounds k·(1 + 1/2 + … + 1/k)/ε, however many candidates there are.
+# `docs/design.md` has the trials.
+_JOINT_FROM = 5
+
+
+@dataclass(frozen=True)
+class TopK(OfCategories, ListQuery):
+    """The k most common of the candidates, best first, by people where they are known, or by rows.
+
+    In rounds: k draws without replacement, each at its share of the loss and with the R of a mode. A person moves the
+    counts of those that are left in one direction, whichever were drawn before; so each round costs its share, and
+    rounds add up, also where each depends on those before (adaptive composition).
+
+    `joint`: one draw among all lists (`joint.py`), by the score −max_j (c_j − c(s_j)), c_j the j-th highest count. A
+    row, or a person who counts once for each candidate, moves every count by 0 or 1 in one direction, hence every c_j
+    and every c(s_j) too; so each difference, and their maximum, moves by at most 1 in either direction, and R = 2.
+
+    With weights, read sums for counts and `weights.most` for 1.
+
+    `is_asked` says whether the mechanism was asked for, or chosen here.
+    """
+
+    k: int
+    candidates: Categories
+    claim: Claim
+    of_people: bool = True
+    joint: bool = False
+    is_asked: bool = False
+    weights: Weights | None = None
+
+    def __post_init__(self) -> None:
+        if self.claim.draws != (1 if self.joint else self.k) or (self.joint and self.claim.mechanism != "exponential"):
+            msg = f"claim must be of the draws that are made, got {self.claim.draws} of {self.claim.mechanism}."
+            raise ValueError(msg)
+
+    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
+        """Return R of one row, or person, in each draw."""
+        return _range_of(relation, joint=self.joint) * self.most
+
+    @property
+    def fixed_type(self) -> pl.DataType | None:
+        """Type of the lists, by that of the candidates."""
+        return None if self.candidates.values is None else pl.List(self.candidates.values.dtype)
+
+    def answer_type(self, *columns: pl.DataType) -> pl.DataType:
+        """Return the lists' type for a column's; a TypeError or ValueError where there are none."""
+        values = self.values(*columns)
+        _check_number(self.k, len(values))
+        self.step(*columns)
+        return pl.List(values.dtype)
+
+    @property
+    def width(self) -> int:
+        """How many answers a list has."""
+        return self.k
+
+    def draw_codes(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
+        """Draw the codes of each group's list, shape (g, k)."""
+        rate = self.claim.rate * self.step(*columns)
+        draw = Draw(self.coding(*columns).size, CountScore(), rate, self.claim.mechanism)
+        drawn = draw_jointly if self.joint else peel
+        parts = of_parts(lambda part: drawn(draw, part, self.k), histogram, self.k)
+        return np.concatenate([np.empty((0, self.k), np.int64), *parts])
+
+    def true_codes(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
+        """Return the codes of each group's k most common candidates, shape (g, k), the first of equal ones first."""
+        ranking = Ranking.of(histogram, self.coding(*columns).size)
+        return ranking.codes_at(np.tile(np.arange(self.k), (len(histogram.sizes), 1)))
+
+    def mistakes(self, codes: Ints, histogram: Histogram, *columns: pl.DataType) -> Mistakes:
+        """Return the largest count, or weight, that each list misses: how far a j-th answer is below the j-th best."""
+        best = counts_at(histogram, self.true_codes(histogram, *columns))
+        missed = (best - counts_at(histogram, codes)).max(axis=1)
+        return Mistakes(missed == 0, missed * float(self.step(*columns)))
+
+    @property
+    def distance_unit(self) -> str | None:
+        """What mistakes are measured in. None: rows, or people."""
+        return self.error_unit
+
+    def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:
+        """Return the lists of candidates that codes stand for."""
+        return in_lists(self.values(*columns).gather(codes.ravel()), self.k)
+
+    def error(self, size: int, beta: float, *columns: pl.DataType) -> float:  # noqa: ARG002
+        """Return a largest count missed, max_j (c_j − c(s_j)), that is reached with probability at most `beta`.
+
+        In rounds, that is no more than the largest gap of a round, for the best of what is left has c_j or more: a
+        union bound over the rounds. Of a joint draw, each of the size!/(size − k)! lists that errs by t or more has a
+        probability of at most exp(−λt), for one of them has no error.
+        """
+        if self.joint:
+            lists = math.lgamma(size + 1) - math.lgamma(size - self.k + 1)
+            return max(0.0, lists - math.log(beta)) / float(self.claim.rate) if size > 1 else 0.0
+        is_flip = self.claim.mechanism == "permute_and_flip"
+        wrong = sum((size - 1 - j) / 2 if is_flip else size - j for j in range(self.k) if size - j > 1)
+        return max(0.0, math.log(wrong / beta)) / float(self.claim.rate) if wrong else 0.0
+
+    def alternative(self, *columns: pl.DataType) -> HistogramQuery | None:
+        """Return the counts of all candidates at the same loss: any ranking of them is free. None: there are none."""
+        if self.weights is not None or (self.candidates.values is None and not columns):
+            return None
+        claim, noise = self.claim, check_noise(None, self.claim.loss.unit)
+        claim = replace(claim, mechanism=noise, score_range=claim.score_range / (2 if self.joint else 1), draws=1)
+        return ValueCounts(Categories.of(self.values(*columns)), claim)
+
+    def note(self, size: int, alternative: HistogramQuery | None) -> str | None:
+        """Return why this mechanism was chosen, and whether to rank noisy counts instead."""
+        notes = []
+        if not self.is_asked and self.claim.loss.unit == "epsilon":
+            one_draw = 2 / float(self.claim.rate) * (self.k / 2 if self.joint else 1)
+            rounds = one_draw / 2 * sum(1 / n for n in range(1, self.k + 1))
+            notes.append(
+                f"{'One joint draw' if self.joint else 'Rounds'}, for k is {'not ' * self.joint}below {_JOINT_FROM}: "
+                f"on evenly spread counts the error is about {one_draw:.3g} by a joint draw, {rounds:.3g} in rounds."
+            )
+        if alternative is not None:
+            # The j-th highest noisy count is at least c_j − a where the noise of the k best is at least −a, and b is
+            # where that of none is more.
+            noise = alternative.claim
+            ranked = float(noise_bound(noise, 0.05 / self.k) + noise_bound(noise, 0.05 / size))
+            if ranked < self.error(size, 0.05):
+                most = noise.contributions.per_group
+                notes.append(
+                    f"Better: value_counts, sorted. One person counts for at most {most} of the candidates of a group, "
+                    f"so at the same loss its top {self.k} has an error_95 of {ranked:.3g}."
+                )
+        return " ".join(notes) or None
+
+    def __str__(self) -> str:
+        return f"top {self.k} of {self.candidates}{self.how}" + (", jointly" if self.joint else "")
+
+
+def ask_top_k(
+    k: int,
+    candidates: Values | None,
+    *,
+    counts: str = "people",
+    weighted: bool = False,
+    max_weight: Number | None = None,
+    step: Number | None = None,
+    epsilon: Number | None,
+    rho: Number | None,
+    contributions: int,
+    neighboring_relation: str,
+    mechanism: str | None,
+) -> TopK:
+    """Return the query of these arguments."""
+    number, loss, relation = (
+        positive_int("k", k),
+        Loss.of(epsilon=epsilon, rho=rho),
+        check_relation(neighboring_relation),
+    )
+    check_counts(counts)
+    weights = weights_of(max_weight, step, weighted=weighted)
+    categories = Categories.of(candidates)
+    if categories.values is not None:
+        _check_number(number, len(categories.values))
+    joint, draws = _mechanism_of(mechanism, number, loss)
+    claim = Claim(
+        loss,
+        draws,
+        _range_of(relation, joint=joint) * most_of(weights),
+        in_one_group(contributions),
+        relation,
+        draws=1 if joint else number,
+    )
+    return TopK(number, categories, claim, counts == "people", joint, mechanism is not None, weights)
+
+
+def _mechanism_of(mechanism: str | None, k: int, loss: Loss) -> tuple[bool, Mechanism]:
+    """Return whether the list is drawn at once, and by which mechanism each draw is."""
+    if mechanism is None:
+        joint = loss.unit == "epsilon" and k >= _JOINT_FROM
+    else:
+        joint = one_of("mechanism", mechanism, _MECHANISMS, f"one of {list(_MECHANISMS)} or None") == "joint"
+    return joint, "exponential" if joint else check_mechanism(mechanism, loss.unit)
+
+
+_MECHANISMS = ("permute_and_flip", "exponential", "joint")
+
+
+def _range_of(relation: NeighboringRelation, *, joint: bool) -> Fraction:
+    return CountScore().range(relation) * (2 if joint else 1)
+
+
+def _check_number(k: int, size: int) -> None:
+    if not k <= size:
+        msg = f"k must be at most the number of candidates, {size:,}, got {k:,}."
+        raise ValueError(msg)

@@ -1,0 +1,300 @@
+"""Sums and means: whole steps row by row, the noise's unit, and answers in the column's type."""
+
+import math
+import warnings
+from decimal import Decimal
+from fractions import Fraction
+
+import hypothesis.strategies as st
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+
+import dp_polars as dpp
+from dp_polars._codes.codings import Units
+from dp_polars._codes.multiples import in_steps
+from tests.helpers.noised import record
+
+# So little noise that there is none.
+SURE = 10**30
+INT64, UINT64 = (-(2**63), 2**63 - 1), (0, 2**64 - 1)
+
+
+def nearest(value, step):
+    """The nearest whole number of steps, ties to even."""
+    return round(Fraction(value) / step)
+
+
+def weights(column, lower, upper, step):
+    return Units(Fraction(lower), Fraction(upper), Fraction(step)).weigher()([column]).tolist()
+
+
+INTEGERS = {
+    pl.Int8: (-128, 127),
+    pl.UInt8: (0, 255),
+    pl.Int32: (-(2**31), 2**31 - 1),
+    pl.Int64: INT64,
+    pl.UInt64: UINT64,
+    pl.Int128: (-(2**70), 2**70),
+}
+
+
+@given(st.data(), st.sampled_from(list(INTEGERS)))
+@settings(max_examples=300, deadline=None)
+def test_integers_become_their_nearest_steps_exactly(data, dtype):
+    low, high = INTEGERS[dtype]
+    near = st.integers(max(low, -50), min(high, 50))
+    values = data.draw(st.lists(near | st.sampled_from([low, high]) | st.integers(low, high), min_size=1, max_size=20))
+    step = data.draw(st.sampled_from([Fraction(1, 2), Fraction(1, 2**40), 1, 2, 3, 10, 1000, 2**33]))
+    a, b = sorted(data.draw(st.lists(st.integers(-(2**30), 2**30), min_size=2, max_size=2, unique=True)))
+    expected = [min(max(nearest(value, step), a), b) for value in values]
+    assert weights(pl.Series(values, dtype=dtype), a * step, b * step, step) == expected
+
+
+@given(st.lists(st.integers(-(10**6), 10**6), min_size=1), st.sampled_from(["0.001", "0.01", "0.02", "0.05", "1", "7"]))
+@settings(deadline=None)
+def test_decimals_become_their_nearest_steps_exactly(cents, step):
+    values = [Decimal(n).scaleb(-2) for n in cents]
+    column, width = pl.Series(values, dtype=pl.Decimal(20, 2)), Fraction(step)
+    bound = 2**20 * width
+    expected = [min(max(nearest(value, width), -(2**20)), 2**20) for value in values]
+    assert weights(column, -bound, bound, width) == expected
+
+
+def test_ties_go_to_even_and_bounds_are_kept():
+    column = pl.Series([-15, -5, 5, 15, 25, 35, 1000, -1000])
+    assert weights(column, -20, 30, 10) == [-2, 0, 0, 2, 2, 3, 3, -2]
+    assert weights(column.cast(pl.Float64), -20, 30, 10) == [-2, 0, 0, 2, 2, 3, 3, -2]
+    doubled = Units(Fraction(-20), Fraction(30), Fraction(10), doubled=True).weigher()([column]).tolist()
+    assert doubled == [2 * n - 1 for n in (-2, 0, 0, 2, 2, 3, 3, -2)]
+
+
+def test_floats_that_are_no_numbers():
+    column = pl.Series([math.inf, -math.inf, 1e308, -1e308, 0.07, 5e-324, 0.29999999999999998])
+    assert weights(column, -1, 1, Fraction(1, 100)) == [100, -100, 100, -100, 7, 0, 30]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert set(weights(pl.Series([math.nan, None]), 1, 2, 1)) <= {1, 2}  # within the bounds, whatever they are
+    frame = pl.DataFrame({"x": [math.nan, None, math.inf, 0.5]})
+    assert frame.select(dpp.sum("x", 0, 1, step=0.1, epsilon=SURE)).item() == 1.5
+    assert frame.select(dpp.count("x", epsilon=SURE)).item() == 2
+    assert frame.select(dpp.mean("x", 0, 1, step=0.1, epsilon=SURE)).item() == 0.75
+
+
+DECIMAL = pl.Series(["0.10", "0.20", "7.35"]).cast(pl.Decimal(10, 2))
+COLUMNS = {
+    "int": (pl.Series([1, 2, 9]), Fraction(1)),
+    "boolean": (pl.Series([True, False, True]), Fraction(1)),
+    "decimal 2": (DECIMAL, Fraction(1, 100)),
+    "decimal 0": (pl.Series([1, 2, 9]).cast(pl.Decimal(10, 0)), Fraction(1)),
+    "decimal 6": (DECIMAL.cast(pl.Decimal(20, 6)), Fraction(1, 10**6)),
+    "float": (pl.Series([0.1, 0.2, 7.35]), None),
+}
+STEPS = {
+    "none": None,
+    "int": 1,
+    "float": 0.01,
+    "half": 0.5,
+    "decimal": Decimal("0.25"),
+    "fraction": Fraction(1, 4),
+    "coarse": Decimal("2.5"),
+    "two": 2,
+}
+
+
+@pytest.mark.parametrize(
+    "loss", [{"epsilon": 0.1}, {"rho": 0.02}, {"rho": 0.02, "mechanism": "discrete_laplace"}], ids=str
+)
+@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
+@pytest.mark.parametrize("on", ["expression", "frame"])
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("column", COLUMNS)
+def test_noise_is_in_the_unit_of_what_it_is_added_to(column, step, on, relation, loss, monkeypatch):
+    values, tick = COLUMNS[column]
+    width = tick if STEPS[step] is None else Fraction(str(STEPS[step]))
+    if width is None or (tick is not None and (width / tick).denominator != 1 and (tick / width).denominator != 1):
+        return
+    drawn = record(monkeypatch)
+    low, high = -20, 10
+    given_step = {} if STEPS[step] is None else {"step": STEPS[step]}
+    exprs = [
+        pl.col("x").dp.sum(low, high, **given_step, **loss, neighboring_relation=relation),
+        pl.col("x").dp.mean(low, high, **given_step, **loss, neighboring_relation=relation).alias("mean"),
+    ]
+    frame = pl.DataFrame({"x": values})
+    if on == "frame":
+        frame.dp.protect(None, neighboring_relation=relation).agg(exprs).release()
+    else:
+        for expr in exprs:
+            frame.select(expr)
+    sum_, around, count = drawn
+    units = [min(max(nearest(Fraction(str(float(value))), width), low / width), high / width) for value in values]
+    assert sum_.values.tolist() == [sum(units)]
+    assert around.values.tolist() == [sum(2 * n - (low + high) / width for n in units)]
+    assert count.values.tolist() == [3]
+    # The most that a row adds or removes, in the units that were added up: 20 of the column's, 30 as a distance in
+    # halves of a step, and one.
+    factor = 2 if relation == "replace_one" else 1
+    for draw, most, share in ((sum_, 20 / width, 1), (around, 30 / width, 2), (count, 1, 2)):
+        given_loss = Fraction(next(str(value) for value in loss.values())) / share
+        scale = 1 / draw.claim.rate
+        if "epsilon" in loss:
+            assert scale == most * factor / given_loss
+        else:
+            assert float(scale) ** 2 == pytest.approx(float((most * factor) ** 2 / (2 * given_loss)), rel=1e-12)
+            assert scale**2 >= (most * factor) ** 2 / (2 * given_loss)
+
+
+@pytest.mark.parametrize(
+    ("column", "step", "dtype", "answer"),
+    [
+        ("int", None, pl.Int64, 12),
+        ("int", Decimal("0.5"), pl.Decimal(38, 1), Decimal("12.0")),
+        ("int", 0.5, pl.Float64, 12.0),
+        ("boolean", None, pl.Int64, 2),
+        ("boolean", Decimal("0.125"), pl.Decimal(38, 3), Decimal("2.000")),
+        ("decimal 2", None, pl.Decimal(38, 2), Decimal("7.65")),
+        ("decimal 2", Decimal("0.001"), pl.Decimal(38, 3), Decimal("7.650")),
+        ("decimal 2", 1, pl.Decimal(38, 2), Decimal("7.00")),
+        ("decimal 2", 0.05, pl.Float64, 7.65),
+        ("decimal 6", Decimal("0.01"), pl.Decimal(38, 6), Decimal("7.65")),
+        ("float", 1, pl.Float64, 7.0),
+        ("float", Decimal("0.01"), pl.Float64, 7.65),
+    ],
+)
+def test_answers_have_the_columns_type_and_unit(column, step, dtype, answer):
+    frame = pl.DataFrame({"x": COLUMNS[column][0]})
+    expr = dpp.sum("x", -30, 30, step=step, epsilon=SURE)
+    assert frame.lazy().select(expr).collect_schema()["x"] == dtype
+    for found in (frame.select(expr), frame.dp.protect(None).agg(expr).release()):
+        assert found["x"].dtype == dtype
+        assert found["x"].to_list() == [answer]
+
+
+def test_sums_that_their_type_can_not_hold_are_its_ends():
+    frame = pl.DataFrame({"x": [2**60] * 16})
+    most = (2**63 // 2**31 - 1) * 2**31
+    assert frame.select(dpp.sum("x", 0, 2**60, step=2**31, epsilon=SURE)).item() == most
+    assert frame.select(dpp.sum(-pl.col("x"), -(2**60), 0, step=2**31, epsilon=SURE)).item() == -most
+    wide = in_steps(np.array([2**62, 5]), Fraction(10**12), pl.Decimal(38, 10))
+    assert wide.to_list() == [(10**16 - 1) * Decimal(10**12), Decimal(5 * 10**12)]
+    deep = pl.DataFrame({"x": pl.Series([Decimal("1e-20")] * 3000, dtype=pl.Decimal(38, 28))})
+    assert deep.select(dpp.sum("x", 0, Decimal("1e-20"), epsilon=SURE)).item() == Decimal("3e-17")
+
+
+@given(st.lists(st.integers(-(2**62), 2**62), max_size=5), st.integers(0, 38), st.sampled_from([1, 5, 25, 100]))
+@settings(deadline=None)
+def test_decimal_answers_are_exact(units, scale, digits):
+    step = Fraction(digits, 10**scale)
+    found = in_steps(np.array(units, np.int64), step, pl.Decimal(38, scale))
+    assert found.dtype == pl.Decimal(38, scale)
+    assert [Fraction(value) for value in found.to_list()] == [n * step for n in units]
+
+
+def test_unsigned_columns_beyond_63_bits():
+    frame = pl.DataFrame({"x": pl.Series([2**64 - 1, 2**63, 0], dtype=pl.UInt64)})
+    found = frame.select(dpp.sum("x", 0, 2**64, step=2.0**40, epsilon=SURE)).item()
+    assert found == 2**64 + 2**63
+
+
+@pytest.mark.parametrize("lower", [Decimal("0.1"), Decimal("0.5"), Decimal("-0.3")])
+def test_a_mean_of_decimals_between_fractions(lower):
+    frame = pl.DataFrame({"x": DECIMAL})
+    found = frame.select(dpp.mean("x", lower, Decimal("0.9"), epsilon=SURE)).item()
+    assert found == pytest.approx(
+        float(sum(max(value, lower) for value in (Decimal("0.1"), Decimal("0.2"), Decimal("0.9"))) / 3)
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: dpp.sum("x", 1, 1, epsilon=1), ValueError, "lower must be below upper, got lower=1 and upper=1"),
+        (lambda: dpp.sum("x", 2, 1, epsilon=1), ValueError, "lower must be below upper"),
+        (lambda: dpp.mean("x", math.nan, 1, epsilon=1), ValueError, "lower must be finite"),
+        (lambda: dpp.mean("x", 0, math.inf, epsilon=1), ValueError, "upper must be finite"),
+        (lambda: dpp.sum("x", "0", 1, epsilon=1), TypeError, "lower must be a number"),
+        (lambda: dpp.sum("x", 0, True, epsilon=1), TypeError, "upper must be a number"),
+        (lambda: dpp.sum("x", 0, 1, step=0, epsilon=1), ValueError, "step must be greater than 0, got 0"),
+        (lambda: dpp.sum("x", 0, 1, step=-1, epsilon=1), ValueError, "step must be greater than 0"),
+        (
+            lambda: dpp.mean("x", 0, 1, step=0.3, epsilon=1),
+            ValueError,
+            "must be whole multiples of step, got 1 in steps of 0.3",
+        ),
+        (lambda: dpp.sum("x", 0, 2**31, step=1, epsilon=1), ValueError, "a value must be at most 2\\*\\*30 steps"),
+        (lambda: dpp.mean("x", -(2**30), 1, step=1, epsilon=1), ValueError, "a value must be at most 2\\*\\*30 steps"),
+        (lambda: dpp.sum("x", 0, 10**300, epsilon=1), ValueError, "must be at most 2\\*\\*500"),
+        (lambda: dpp.sum("x", 0, 1e-300, step=1e-300, epsilon=1), ValueError, "step must be at least 2\\*\\*-500"),
+        (lambda: dpp.sum("x", 0, 10, epsilon=1e-15), ValueError, "scale of at most 2\\*\\*50.*Hint: take a wider step"),
+        (lambda: dpp.mean("x", 0, 10, rho=1e-30), ValueError, "scale of at most 2\\*\\*50"),
+        (lambda: dpp.sum("x", 0, 1), TypeError, "exactly one of epsilon and rho"),
+        (lambda: dpp.sum("x", 0, 1, epsilon=1, rho=1), TypeError, "exactly one of epsilon and rho"),
+        (lambda: dpp.sum("x", 0, 1, epsilon=0), ValueError, "epsilon must be greater than 0"),
+        (lambda: dpp.sum("x", 0, 1, epsilon=1, mechanism="discrete_gaussian"), ValueError, "give its loss as rho"),
+        (
+            lambda: dpp.mean("x", 0, 1, epsilon=1, mechanism="exponential"),
+            ValueError,
+            "mechanism must be 'discrete_lap",
+        ),
+        (lambda: dpp.sum("x", 0, 1, epsilon=1, contributions=0), ValueError, "contributions must be at least 1"),
+        (
+            lambda: dpp.sum("x", 0, 1, epsilon=1, neighboring_relation="both"),
+            ValueError,
+            "neighboring_relation must be",
+        ),
+        (lambda: dpp.sum(pl.all(), 0, 1, epsilon=1), ValueError, "one output"),
+        (lambda: dpp.sum(3, 0, 1, epsilon=1), TypeError, "the column must be a name"),
+    ],
+)
+def test_arguments(make, error, words):
+    with pytest.raises(error, match=f"(?s){words}"):
+        make()
+
+
+@pytest.mark.parametrize("on", ["expression", "frame"])
+@pytest.mark.parametrize(
+    ("dtype", "arguments", "words"),
+    [
+        (pl.Float64, (0, 1), "step must be given for a column of type Float64.*Hint: step=0.01"),
+        (pl.String, (0, 1), "values must be numbers or booleans, got a column of type String"),
+        (pl.Date, (0, 1), "values must be numbers or booleans"),
+        (pl.Int64, (0, Decimal("0.5")), "must be values that a column of type Int64 can hold"),
+        (pl.Decimal(9, 2), (0, Decimal("0.005")), "must be values that a column"),
+        (pl.Int64, (0, 3, 1.5), "step must be a whole multiple, or a whole part"),
+        (pl.Int64, (0, 2**31), "a value must be at most 2\\*\\*30 steps"),
+        (pl.Decimal(9, 6), (0, 2000), "a value must be at most 2\\*\\*30 steps"),
+        (pl.Int64, (0, 2**65, 2**65), "step must be at most 2\\*\\*62 times the last digit"),
+        (pl.Decimal(38, 10), (0, 10**9, 1), "below 2\\*\\*63 times the last digit.*Hint: cast"),
+        (pl.Decimal(38, 10), (-(10**9), 0, 1), "below 2\\*\\*63 times the last digit.*Hint: cast"),
+    ],
+)
+def test_types(dtype, arguments, words, on, monkeypatch):
+    frame, budget = pl.DataFrame({"x": []}, {"x": dtype}), dpp.Budget(epsilon=10**40)
+    lower, upper, *step = arguments
+    asks = (dpp.sum, dpp.mean) if "Hint: cast" not in words else (dpp.sum,)
+    for ask in asks:
+        expr = ask("x", lower, upper, step=step[0] if step else None, epsilon=10**20)
+        if on == "expression":
+            with pytest.raises(pl.exceptions.ComputeError, match=f"(?s)column 'x'.*{words}"):
+                frame.lazy().select(expr).collect_schema()
+        else:
+            with pytest.raises((TypeError, ValueError), match=f"(?s)Output 'x'.*{words}"):
+                frame.dp.protect(None, budget=budget).agg(expr)
+            query = dpp.protect(None, budget=budget).agg(expr)
+            with pytest.raises((TypeError, ValueError), match=f"(?s)Output 'x'.*{words}"):
+                query.release(frame)
+    assert budget.spent == 0
+
+
+def test_a_scale_beyond_64_bits_is_refused_before_it_is_charged():
+    budget = dpp.Budget(epsilon=1)
+    frame = pl.DataFrame({"x": pl.Series([], dtype=pl.Decimal(18, 9))})
+    for ask in (dpp.sum, dpp.mean):
+        query = dpp.protect(None, budget=budget).agg(ask("x", 0, 1, epsilon=1e-8))
+        with pytest.raises(ValueError, match=r"(?s)Output 'x': the noise must have a scale of at most 2\*\*50"):
+            query.release(frame)
+    assert budget.spent == 0
+    # In coarse steps a large sum is small.
+    assert dpp.sum("x", 0, 2**60, step=2**31, epsilon=1).query.claim.rate == Fraction(1, 2**60)
