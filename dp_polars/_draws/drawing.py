@@ -30,9 +30,9 @@ from dp_polars._draws.scores import Runs, Score, Slots
 from dp_polars._mechanisms.racing import FAR, Blocks, ExactBlocks, race
 
 if TYPE_CHECKING:
-    from dp_polars._accounting.claims import Mechanism
     from dp_polars._codes.encoding import Codes
     from dp_polars._draws.histograms import Histogram
+    from dp_polars._mechanisms.laws import RacingLaw
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class Draw:
     size: int
     score: Score
     rate: Fraction
-    mechanism: Mechanism
+    law: RacingLaw
     words: Callable[[], WordSource] = system_words
 
 
@@ -113,7 +113,7 @@ def gaps_of_rows(draw: Draw, codes: Codes, lengths: Ints) -> SignedInts:
 def _draw_from_gaps(draw: Draw, gaps: SignedInts) -> Ints:
     """Draw from the gaps of all candidates of every group, shape (g, size)."""
     blocks = blocks_of_gaps(gaps)
-    return race(blocks, draw.rate, draw.mechanism, draw.words()).blocks - blocks.starts
+    return race(blocks, draw.rate, draw.law, draw.words()).blocks - blocks.starts
 
 
 def blocks_of_gaps(gaps: SignedInts) -> Blocks:
@@ -391,7 +391,7 @@ def draw_from_slots(
 
     words = draw.words()
     blocks = Blocks(slots.gaps, begins, exact, slots.multiplicities, left_out)
-    winners = race(blocks, draw.rate, draw.mechanism, words)
+    winners = race(blocks, draw.rate, draw.law, words)
     first, count = (column[winners.blocks].astype(np.int64) for column in (slots.first, slots.multiplicities))
     for group, position in winners.left_out.items():
         whole = all_slots(group)

@@ -32,13 +32,14 @@ from dp_polars._base.arrays import Ints, owners, positions, slices, starts
 from dp_polars._base.words import uniform_below
 from dp_polars._draws.ranking import Ranking, free_place, stable_order
 from dp_polars._mechanisms import exact_race
+from dp_polars._mechanisms.laws import LAWS
 from dp_polars._mechanisms.racing import V_STEP, exponents_of, leading_bits
 
 if TYPE_CHECKING:
     from dp_polars._base.words import WordSource
     from dp_polars._draws.drawing import Draw
     from dp_polars._draws.histograms import Histogram
-    from dp_polars._mechanisms.racing import Floats
+    from dp_polars._mechanisms.laws import Floats
 
 # Steps whose temporaries are held at a time, unless one group has more.
 _STEPS = 1 << 19
@@ -191,7 +192,7 @@ def _race(steps: _Steps, draw: Draw, words: WordSource) -> Ints:
             [],
             None,
             draw.rate,
-            "exponential",
+            LAWS["exponential"],
             words,
         )
         winners[group] = blocks[won]

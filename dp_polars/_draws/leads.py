@@ -77,7 +77,7 @@ def _lead_from_runs(draw: Draw, runs: Runs) -> Led:
 
 def _race(draw: Draw, blocks: Blocks, words: WordSource) -> Leaders:
     """Return the winners with their leads in whole rows."""
-    return race_with_lead(blocks, draw.rate, Fraction(draw.score.unit), draw.mechanism, words)
+    return race_with_lead(blocks, draw.rate, Fraction(draw.score.unit), draw.law, words)
 
 
 def _joined(parts: Sequence[Led]) -> Led:

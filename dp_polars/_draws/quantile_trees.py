@@ -23,11 +23,10 @@ from dp_polars._base.words import WordSource, system_words
 from dp_polars._draws.cells import Cells
 from dp_polars._draws.drawing import Draw, draw_from_slots, far_gap, near_ranks
 from dp_polars._draws.scores import QuantileScore, Runs, Slots, merged_quantile_slots
-from dp_polars._mechanisms.errors import log_odds
 
 if TYPE_CHECKING:
-    from dp_polars._accounting.claims import Mechanism
     from dp_polars._draws.histograms import Histogram
+    from dp_polars._mechanisms.laws import RacingLaw
 
 # Cells that a thread holds before it takes the next groups, and groups with or without rows.
 _SLICE_CELLS = 1 << 19
@@ -103,7 +102,7 @@ def digit_bits(size: int) -> int:
     return min(_DIGIT_BITS, _PAIR_BITS - size.bit_length())
 
 
-def rows_off(root: Node, size: int, rate: Fraction, mechanism: Mechanism, beta: float) -> float:
+def rows_off(root: Node, size: int, rate: Fraction, law: RacingLaw, beta: float) -> float:
     """Return how many rows an answer is off at most, with a probability of at least 1 − `beta` for all of a list.
 
     Each of m draws is off by t rows or more with a probability of at most beta/m (`log_odds`). Let a draw have an error
@@ -115,7 +114,7 @@ def rows_off(root: Node, size: int, rate: Fraction, mechanism: Mechanism, beta: 
 
     def worst(node: Node, low: float, high: float) -> float:
         candidates = size << digit_bits(size) if node.splits else size
-        own = log_odds(candidates, each, mechanism) / float(rate / node.score_range) / node.alpha.denominator
+        own = law.log_odds(candidates, each) / float(rate / node.score_range) / node.alpha.denominator
         share = float(node.alpha)
         error = (1 - share) * low + share * high + own
         left = 0.0 if node.left is None else worst(node.left, low, error + 1)
@@ -145,14 +144,14 @@ class TreeDraw:
     size: int
     bits: int
     rate: Fraction
-    mechanism: Mechanism
+    law: RacingLaw
     words: Callable[[], WordSource] = system_words
 
     def of(self, node: Node) -> Draw:
         """Return how one quantile is drawn."""
         size = self.size << self.bits if node.splits else self.size
         rate = self.rate / node.score_range
-        return Draw(size, QuantileScore(node.alpha), rate, self.mechanism, self.words)
+        return Draw(size, QuantileScore(node.alpha), rate, self.law, self.words)
 
     def groups(self, histogram: Histogram) -> Ints:
         """Return the values of each group's list, shape (g, quantiles); ascending, also of a group without rows."""

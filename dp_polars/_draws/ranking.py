@@ -147,7 +147,7 @@ def peel(draw: Draw, histogram: Histogram, k: int) -> Ints:
             own = slice(begins[group], begins[group] + ranking.levels[group])
             return gaps[own].tolist().__getitem__, left[own].tolist()
 
-        won = race(Blocks(gaps, begins, exact, left), draw.rate, draw.mechanism, words).blocks
+        won = race(Blocks(gaps, begins, exact, left), draw.rate, draw.law, words).blocks
         places[:, turn] = free_place(places[:, :turn], ranking.above[won], uniform_below(left[won], words))
         left[won] -= 1
     return ranking.codes_at(places)

@@ -16,7 +16,7 @@ from dp_polars._base.words import WordSource, uniform_below
 if TYPE_CHECKING:
     from flint import arb
 
-    from dp_polars._accounting.claims import Mechanism
+    from dp_polars._mechanisms.laws import RacingLaw
 
 # A real number: how many bits of each uniform to use -> a ball that holds it.
 Real: TypeAlias = "Callable[[int], arb]"
@@ -45,7 +45,7 @@ def first_arrival(
     far: Sequence[int],
     far_word: int | None,
     rate: Fraction,
-    mechanism: Mechanism,
+    law: RacingLaw,
     words: WordSource,
 ) -> int:
     """Return the position of the block that arrives first.
@@ -62,32 +62,32 @@ def first_arrival(
         The first 64 bits of the uniform of all far candidates together; None where floats ruled them out.
     """
 
-    def arrival(smallest: Real, position: int) -> Real:
-        return _log_arrival(smallest, rate * gap(position))
+    def arrival(wait: Real, position: int) -> Real:
+        return _log_arrival(law, wait, rate * gap(position))
 
     winner, best = -1, None
     for position, word in words_drawn.items():
         uniform = Uniform(word, 64, words)
-        time = arrival(_smallest_of(multiplicities[position], uniform, mechanism), position)
+        time = arrival(_wait(multiplicities[position], uniform), position)
         if best is None or is_less(time, best):
             winner, best = position, time
     if not far or far_word is None or best is None:
         return winner
 
-    # The far candidates arrive in the order of their own racing values v, but no earlier than v allows at the
-    # smallest far gap: once that is too late, all of them are.
+    # The far candidates arrive in the order of their waits, but no earlier than a wait allows at the smallest far gap:
+    # once that is too late, all of them are.
     left = {position: multiplicities[position] for position in far}
     nearest = min(far, key=gap)
-    value = _smallest_of(sum(left.values()), Uniform(far_word, 64, words), mechanism)
-    while is_less(arrival(value, nearest), best):
+    wait = _wait(sum(left.values()), Uniform(far_word, 64, words))
+    while is_less(arrival(wait, nearest), best):
         position = _uniform_position(left, words)
-        time = arrival(value, position)
+        time = arrival(wait, position)
         if is_less(time, best):
             winner, best = position, time
         left[position] -= 1
         if not any(left.values()):
             break
-        value = _next_after(value, sum(left.values()), Uniform(0, 0, words), mechanism)
+        wait = _next_wait(wait, sum(left.values()), Uniform(0, 0, words))
     return winner
 
 
@@ -98,7 +98,7 @@ def first_and_lead(
     second_words: Mapping[int, int],
     rate: Fraction,
     unit: Fraction,
-    mechanism: Mechanism,
+    law: RacingLaw,
     words: WordSource,
 ) -> tuple[int, int | None]:
     """Return the position of the block that arrives first, and by how many whole units it leads; None: it is alone.
@@ -115,23 +115,23 @@ def first_and_lead(
         Of the lead, in that of the gaps.
     """
     uniforms = {position: Uniform(word, 64, words) for position, word in words_drawn.items()}
-    smallest = {p: _smallest_of(multiplicities[p], uniform, mechanism) for p, uniform in uniforms.items()}
-    times = {position: _log_arrival(value, rate * gap(position)) for position, value in smallest.items()}
+    waits = {position: _wait(multiplicities[position], uniform) for position, uniform in uniforms.items()}
+    times = {position: _log_arrival(law, wait, rate * gap(position)) for position, wait in waits.items()}
     winner = _earliest(times)
     first = times.pop(winner)
     if multiplicities[winner] > 1:
         uniform = Uniform(second_words[winner], 64, words) if winner in second_words else Uniform(0, 0, words)
-        after = _next_after(smallest[winner], multiplicities[winner] - 1, uniform, mechanism)
-        times[-1] = _log_arrival(after, rate * gap(winner))
+        after = _next_wait(waits[winner], multiplicities[winner] - 1, uniform)
+        times[-1] = _log_arrival(law, after, rate * gap(winner))
     if not times:
         return winner, None
     second = times[_earliest(times)]
     return winner, floor_of(lambda bits: (second(bits) - first(bits)) / ball(rate * unit))
 
 
-def _log_arrival(value: Real, exponent: Fraction) -> Real:
-    """Return the logarithm of an arrival time, from the racing value."""
-    return lambda bits: value(bits).log() + ball(exponent)
+def _log_arrival(law: RacingLaw, wait: Real, exponent: Fraction) -> Real:
+    """Return the logarithm of an arrival time, from the wait."""
+    return lambda bits: law.exact_value(wait(bits)).log() + ball(exponent)
 
 
 def _earliest(times: Mapping[int, Real]) -> int:
@@ -143,19 +143,15 @@ def _earliest(times: Mapping[int, Real]) -> int:
     return first
 
 
-def _smallest_of(count: int, uniform: Uniform, mechanism: Mechanism) -> Real:
-    """Return the smallest of `count` independent racing values, as a function of one uniform."""
-    if mechanism == "exponential":
-        return lambda bits: -(-uniform(bits)).log1p() / count
-    return lambda bits: -((-uniform(bits)).log1p() / count).expm1()
+def _wait(count: int, uniform: Uniform) -> Real:
+    """Return the shortest of `count` independent waits, as a function of one uniform."""
+    return lambda bits: -(-uniform(bits)).log1p() / count
 
 
-def _next_after(value: Real, count: int, uniform: Uniform, mechanism: Mechanism) -> Real:
-    """Return the smallest of `count` independent racing values that are known to lie above `value`."""
-    step = _smallest_of(count, uniform, mechanism)
-    if mechanism == "exponential":
-        return lambda bits: value(bits) + step(bits)
-    return lambda bits: value(bits) + (1 - value(bits)) * step(bits)
+def _next_wait(wait: Real, count: int, uniform: Uniform) -> Real:
+    """Return the shortest of `count` independent waits that are known to be longer than `wait`."""
+    more = _wait(count, uniform)
+    return lambda bits: wait(bits) + more(bits)
 
 
 def is_less(a: Real, b: Real) -> bool:

@@ -13,7 +13,7 @@ from dp_polars._base.words import WordSource, uniform_below
 from dp_polars._mechanisms.racing import FAR, Blocks, ExactBlocks, race
 
 if TYPE_CHECKING:
-    from dp_polars._accounting.claims import Mechanism
+    from dp_polars._mechanisms.laws import RacingLaw
 
 # Scores from which on blocks are faster than a racer each, and the most different gaps that are counted.
 _MANY = 1 << 12
@@ -26,7 +26,7 @@ _TRIES = 256
 
 
 def best_integer(
-    scores: NDArray[Any], rate: Fraction, mechanism: Mechanism, words: WordSource, *, lowest: bool = False
+    scores: NDArray[Any], rate: Fraction, law: RacingLaw, words: WordSource, *, lowest: bool = False
 ) -> int | None:
     """Return the position of the chosen score; None where scores are no integers, or a racer each is as fast.
 
@@ -58,7 +58,7 @@ def best_integer(
 
     start = np.zeros(1, np.int64)
     blocks = Blocks(occupied, start, exact, counts[occupied], np.array([len(scores) - counts[occupied].sum()]))
-    winners = race(blocks, rate, mechanism, words)
+    winners = race(blocks, rate, law, words)
     gap = int(exact(0)[0](winners.left_out[0]) if winners.left_out else occupied[winners.blocks[0]])
     return _place_of(scores, top + gap if lowest else top - gap, words)
 

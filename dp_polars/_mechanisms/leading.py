@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 from dp_polars._base.arrays import owners, run_starts, slices, starts
 from dp_polars._base.column_types import float_of
 from dp_polars._mechanisms import exact_race
-from dp_polars._mechanisms.racing import CHUNK, V_STEP, Blocks, Floats, exponents_of, leading_bits
+from dp_polars._mechanisms.laws import Floats
+from dp_polars._mechanisms.racing import CHUNK, V_STEP, Blocks, exponents_of, leading_bits
 
 if TYPE_CHECKING:
-    from dp_polars._accounting.claims import Mechanism
     from dp_polars._base.arrays import Ints, SignedInts
     from dp_polars._base.words import WordSource
+    from dp_polars._mechanisms.laws import RacingLaw
 
 LARGEST_LEAD = 2**62 - 1
 
@@ -64,12 +65,12 @@ class _Times:
     high: Floats
 
 
-def race_with_lead(blocks: Blocks, rate: Fraction, unit: Fraction, mechanism: Mechanism, words: WordSource) -> Leaders:
+def race_with_lead(blocks: Blocks, rate: Fraction, unit: Fraction, law: RacingLaw, words: WordSource) -> Leaders:
     """Return the block that arrives first, for each group, and its lead in whole units, given in those of the gaps.
 
     No candidate may be left out of the blocks.
     """
-    one_race = _Race(blocks, blocks.sizes(), rate, unit, mechanism, words)
+    one_race = _Race(blocks, blocks.sizes(), rate, unit, law, words)
     winners, leads = np.empty_like(one_race.sizes), np.empty_like(one_race.sizes)
     for first, last in slices(one_race.sizes, CHUNK, CHUNK):
         winners[first:last], leads[first:last] = one_race.of_groups(first, last)
@@ -84,22 +85,22 @@ class _Race:
     sizes: Ints
     rate: Fraction
     unit: Fraction
-    mechanism: Mechanism
+    law: RacingLaw
     words: WordSource
 
     def of_groups(self, first: int, last: int) -> tuple[Ints, Ints]:
         """Return the winners and the leads of the groups from `first` up to `last`."""
-        blocks, sizes, mechanism = self.blocks, self.sizes[first:last], self.mechanism
+        blocks, sizes, law = self.blocks, self.sizes[first:last], self.law
         begin, begins = int(blocks.starts[first]), starts(sizes)
         part = slice(begin, begin + int(sizes.sum()))
         m = None if blocks.multiplicities is None else blocks.multiplicities[part]
         exponents, drawn = exponents_of(blocks.gaps[part], self.rate), self.words(part.stop - begin)
 
         # Those that may be first or second, by group and by the earliest time that they may have.
-        near = _first_two(exponents, drawn, m, sizes, mechanism)
+        near = _first_two(exponents, drawn, m, sizes, law)
         owner = owners(sizes)[near]
         heads = run_starts(owner)
-        times = _log_times(drawn[near], exponents[near], None if m is None else m[near], mechanism)
+        times = _log_times(drawn[near], exponents[near], None if m is None else m[near], law)
         order = np.lexsort((times.low, owner))
         near, times = near[order], _Times(times.low[order], times.high[order])
         next_low, next_high = (np.minimum.reduceat(_without(each, heads), heads) for each in (times.low, times.high))
@@ -111,7 +112,7 @@ class _Race:
         several = np.flatnonzero(own_m > 1)
         seconds[several] = self.words(len(several))
         at = winners[several]
-        own = _log_second_times(drawn[at], seconds[several], exponents[at], own_m[several], mechanism)
+        own = _log_second_times(drawn[at], seconds[several], exponents[at], own_m[several], law)
         next_low[several] = np.minimum(next_low[several], own.low)
         next_high[several] = np.minimum(next_high[several], own.high)
 
@@ -134,16 +135,14 @@ class _Race:
         guess = next(iter(drawn))
         words_drawn = {position: word for position, word in drawn.items() if multiplicities[position]}
         position, lead = exact_race.first_and_lead(
-            gap, multiplicities, words_drawn, {guess: second}, self.rate, self.unit, self.mechanism, self.words
+            gap, multiplicities, words_drawn, {guess: second}, self.rate, self.unit, self.law, self.words
         )
         return position, -1 if lead is None else min(lead, LARGEST_LEAD)
 
 
-def _first_two(
-    exponents: Floats, drawn: NDArray[np.uint64], m: SignedInts | None, sizes: Ints, mechanism: Mechanism
-) -> Ints:
+def _first_two(exponents: Floats, drawn: NDArray[np.uint64], m: SignedInts | None, sizes: Ints, law: RacingLaw) -> Ints:
     """Return the positions of all blocks that may arrive first or second in their groups, ascending."""
-    begins, low = starts(sizes), _lower_log_times(drawn, exponents, m, mechanism)
+    begins, low = starts(sizes), _lower_log_times(drawn, exponents, m, law)
     # Both of the two blocks that may arrive earliest have arrived by then.
     latest = np.full(len(sizes), -math.inf)
     rest = low
@@ -152,7 +151,7 @@ def _first_two(
         at = np.flatnonzero(rest == np.repeat(least, sizes))
         at = at[run_starts(owners(sizes)[at])]
         own_m = None if m is None else m[at]
-        np.maximum(latest, _log_times(drawn[at], exponents[at], own_m, mechanism).high, out=latest)
+        np.maximum(latest, _log_times(drawn[at], exponents[at], own_m, law).high, out=latest)
         rest = _without(rest, at)
     return np.flatnonzero(low <= np.repeat(latest, sizes))
 
@@ -175,46 +174,37 @@ def _whole_units(leads: _Times, unit: float) -> Ints:
     return whole
 
 
-def _lower_log_times(
-    drawn: NDArray[np.uint64], exponents: Floats, m: SignedInts | None, mechanism: Mechanism
-) -> Floats:
+def _lower_log_times(drawn: NDArray[np.uint64], exponents: Floats, m: SignedInts | None, law: RacingLaw) -> Floats:
     """Return bounds from below of the logarithms of arrival times; infinite for a block without candidates."""
-    return _bound(leading_bits(drawn), exponents, m, mechanism, -1)
+    return _bound(leading_bits(drawn), exponents, m, law, -1)
 
 
-def _log_times(drawn: NDArray[np.uint64], exponents: Floats, m: SignedInts | None, mechanism: Mechanism) -> _Times:
+def _log_times(drawn: NDArray[np.uint64], exponents: Floats, m: SignedInts | None, law: RacingLaw) -> _Times:
     """Return bounds of the logarithms of arrival times that are as sharp as the bits drawn."""
     v = leading_bits(drawn)
-    return _Times(*(_bound(v + i * V_STEP, exponents, m, mechanism, sign) for i, sign in ((0, -1), (1, 1))))
+    return _Times(*(_bound(v + i * V_STEP, exponents, m, law, sign) for i, sign in ((0, -1), (1, 1))))
 
 
-def _bound(v: Floats, exponents: Floats, m: SignedInts | None, mechanism: Mechanism, sign: int) -> Floats:
+def _bound(v: Floats, exponents: Floats, m: SignedInts | None, law: RacingLaw, sign: int) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
-        if m is None and mechanism == "permute_and_flip":
-            value = v
-        else:
-            value = _racing_values(np.log1p(-v) if m is None else np.log1p(-v) / m, mechanism)
-    return _widened(value, exponents, m, sign)
+        if m is None and law.is_uniform:
+            return _widened(v, exponents, m, sign)
+        waits = -np.log1p(-v)
+        return _widened(law.values(waits if m is None else waits / m), exponents, m, sign)
 
 
 def _log_second_times(
-    drawn: NDArray[np.uint64], seconds: NDArray[np.uint64], exponents: Floats, m: Ints, mechanism: Mechanism
+    drawn: NDArray[np.uint64], seconds: NDArray[np.uint64], exponents: Floats, m: Ints, law: RacingLaw
 ) -> _Times:
     """Return bounds of the logarithms of the second arrival times of blocks of several candidates.
 
-    With m candidates, log(1 − racing value) (for the exponential mechanism, minus the racing value) is
-    log(1 − V)/m for the first of them, and log(1 − V′)/(m − 1) less for the second.
+    With m candidates the first one waits −log(1 − V)/m, and the second one −log(1 − V′)/(m − 1) longer.
     """
     v, other = leading_bits(drawn), leading_bits(seconds)
     with np.errstate(divide="ignore"):
-        survivals = (np.log1p(-(v + i)) / m + np.log1p(-(other + i)) / (m - 1) for i in (0.0, V_STEP))
-        low, high = (_racing_values(survival, mechanism) for survival in survivals)
+        waits = (-np.log1p(-(v + i)) / m - np.log1p(-(other + i)) / (m - 1) for i in (0.0, V_STEP))
+        low, high = (law.values(wait) for wait in waits)
     return _Times(_widened(low, exponents, None, -1), _widened(high, exponents, None, 1))
-
-
-def _racing_values(survival: Floats, mechanism: Mechanism) -> Floats:
-    """Return F⁻¹ of the uniforms, from the logarithms of what they lack of 1."""
-    return -survival if mechanism == "exponential" else -np.expm1(survival)
 
 
 def _widened(value: Floats, exponents: Floats, m: SignedInts | None, sign: int) -> Floats:

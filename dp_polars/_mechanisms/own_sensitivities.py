@@ -22,14 +22,13 @@ import numpy as np
 
 from dp_polars._base.arrays import difference, owners, starts
 from dp_polars._base.column_types import float_of
-from dp_polars._mechanisms.errors import log_odds
-from dp_polars._mechanisms.racing import Blocks, ExactBlocks, Floats, race
+from dp_polars._mechanisms.racing import Blocks, ExactBlocks, race
 
 if TYPE_CHECKING:
-    from dp_polars._accounting.claims import Mechanism
     from dp_polars._base.arrays import Ints
     from dp_polars._base.column_types import Exact
     from dp_polars._base.words import WordSource
+    from dp_polars._mechanisms.laws import Floats, RacingLaw
 
 BETA = 0.05
 # Every row is compared with every other one of its group.
@@ -66,14 +65,14 @@ class OwnSensitivities:
     unit: Fraction
     lowest: bool
 
-    def best(self, rate: Fraction, mechanism: Mechanism, words: WordSource) -> Ints:
+    def best(self, rate: Fraction, law: RacingLaw, words: WordSource) -> Ints:
         """Return the row that wins, for each group: a position among all rows."""
-        weights = self._weights(rate, mechanism)
+        weights = self._weights(rate, law)
 
         def exact(group: int) -> ExactBlocks:
             return self._exact_gaps(group, weights[group]).__getitem__, [1] * int(self.counts[group])
 
-        return race(Blocks(self.gaps(rate, mechanism), self.begins, exact), rate, mechanism, words).blocks
+        return race(Blocks(self.gaps(rate, law), self.begins, exact), rate, law, words).blocks
 
     @cached_property
     def begins(self) -> Ints:
@@ -86,7 +85,7 @@ class OwnSensitivities:
         best: Exact = (np.minimum if self.lowest else np.maximum).reduceat(self.scores, self.begins)
         return best
 
-    def gaps(self, rate: Fraction, mechanism: Mechanism) -> Floats:
+    def gaps(self, rate: Fraction, law: RacingLaw) -> Floats:
         """Return how far each row's score s is from the best one, which is 0: as `racing.Blocks.gaps` wants it.
 
         With u = 2**-53: c, of two floats, is off by at most 2**-100·c, for no term is negative. Its lower half is at
@@ -94,7 +93,7 @@ class OwnSensitivities:
         c. The sum of the sensitivities, the quotient and the unit add 5u: 2**-49.9 of the gap, and 2**-97·c_i/D_i.
         Where the latter is not small, the gap is found in exact numbers.
         """
-        weights, own = self._weights(rate, mechanism), owners(self.counts)
+        weights, own = self._weights(rate, law), owners(self.counts)
         sensitivities, best = _double(self.sensitivities), self.best_scores[own]
         high, low = (self.scores, best) if self.lowest else (best, self.scores)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -113,10 +112,10 @@ class OwnSensitivities:
                 gaps[begin + row] = float_of(exact[row])
         return gaps
 
-    def _weights(self, rate: Fraction, mechanism: Mechanism) -> Floats:
+    def _weights(self, rate: Fraction, law: RacingLaw) -> Floats:
         """Return t of each group, in units of scores over those of sensitivities: floats of few bits."""
         sizes, position = np.unique(np.maximum(self.counts, 2), return_inverse=True)
-        error = np.array([log_odds(int(size), BETA, mechanism) for size in sizes])
+        error = np.array([law.log_odds(int(size), BETA) for size in sizes])
         with np.errstate(over="ignore", divide="ignore"):
             wanted = np.clip(error / float_of(rate / self.unit), 2.0**-1000, 2.0**1000)
         mantissa, exponent = np.frexp(wanted)

@@ -1,9 +1,8 @@
 """The race: score blocks and a rate in, one winner per group out.
 
-Every candidate gets an independent V uniform on (0, 1) and the arrival time F⁻¹(V)·exp(rate·gap); the first to
-arrive wins. F⁻¹(V) = V makes it permute-and-flip (McKenna & Sheldon 2020; −log V is the exponential noise of Ding et
-al. 2021), F⁻¹(V) = −log(1 − V) the exponential mechanism (McSherry & Talwar 2007, as a Gumbel race). A block of m
-candidates that share one score is one racer: the smallest of its m values.
+Every candidate gets an independent V uniform on (0, 1) and arrives at g(−log(1 − V))·exp(rate·gap), where g is the
+mechanism's (`laws.RacingLaw`); the first to arrive wins. A block of m candidates that share one score is one racer: the
+first of its m arrivals.
 
 Floats bound the arrival times from both sides and rule out who provably comes later. What they can't decide goes to
 `exact_race`. So every choice has exactly the probability that the formulas give.
@@ -23,11 +22,12 @@ from numpy.typing import NDArray
 from dp_polars._base.arrays import lengths_from, run_starts
 from dp_polars._base.column_types import float_of
 from dp_polars._mechanisms import exact_race
+from dp_polars._mechanisms.laws import Floats
 
 if TYPE_CHECKING:
-    from dp_polars._accounting.claims import Mechanism
     from dp_polars._base.arrays import Ints, SignedInts
     from dp_polars._base.words import WordSource
+    from dp_polars._mechanisms.laws import RacingLaw
 
 # Blocks whose coin exp(−rate·gap) is below exp(−FAR), less than 2**-64, are raced all together.
 FAR = 45.0
@@ -47,7 +47,6 @@ _FIRST_SLACK = np.float32(2.0**-14)
 # Racers whose temporaries stay in the cache.
 CHUNK = 1 << 16
 
-Floats: TypeAlias = "NDArray[np.float64]"
 GapArray: TypeAlias = "NDArray[Any]"  # of integers or float64
 # All blocks of one group, exactly: position -> gap, and multiplicities.
 ExactBlocks: TypeAlias = "tuple[Callable[[int], Fraction | int], Sequence[int]]"
@@ -103,16 +102,16 @@ class Winners:
     left_out: dict[int, int] = field(default_factory=dict)
 
 
-def race(blocks: Blocks, rate: Fraction, mechanism: Mechanism, words: WordSource) -> Winners:
+def race(blocks: Blocks, rate: Fraction, law: RacingLaw, words: WordSource) -> Winners:
     """Return the block that arrives first, for each group."""
     if not len(blocks.starts):
         return Winners(np.empty(0, np.int64))
     sizes = blocks.sizes()
-    alive, first_bits, gaps, far = _rule_out(blocks, rate, mechanism, words)
+    alive, first_bits, gaps, far = _rule_out(blocks, rate, law, words)
     drawn = first_bits.astype(np.uint64) << np.uint64(32) | words(len(alive)) >> np.uint64(32)
     owner = np.searchsorted(blocks.starts, alive, side="right") - 1
     m = None if blocks.multiplicities is None else blocks.multiplicities[alive]
-    low, high = _sharp_times(drawn, exponents_of(gaps, rate), m, mechanism)
+    low, high = _sharp_times(drawn, exponents_of(gaps, rate), m, law)
     bound = np.minimum.reduceat(high, run_starts(owner)) * (1 + _SLACK)
     kept = np.flatnonzero(low <= bound[owner])
     alive, owner, drawn = alive[kept], owner[kept], drawn[kept]
@@ -142,7 +141,7 @@ def race(blocks: Blocks, rate: Fraction, mechanism: Mechanism, words: WordSource
             [i for i in np.flatnonzero(is_far).tolist() if multiplicities[i]],
             None if far_drawn is None else int(far_drawn[group]),
             rate,
-            mechanism,
+            law,
             words,
         )
         winners[group] = start + position if position < size else -1
@@ -152,7 +151,7 @@ def race(blocks: Blocks, rate: Fraction, mechanism: Mechanism, words: WordSource
 
 
 def _rule_out(
-    blocks: Blocks, rate: Fraction, mechanism: Mechanism, words: WordSource
+    blocks: Blocks, rate: Fraction, law: RacingLaw, words: WordSource
 ) -> tuple[Ints, NDArray[np.uint32], GapArray, Ints]:
     """Return the few blocks that may win by crude bounds, and how many candidates of each group are far.
 
@@ -160,12 +159,12 @@ def _rule_out(
     a group may be cut in two, for whoever is late in a part of it is late. Where a batch goes on with the group of the
     batch before, most of its blocks are late by their V alone: no time is less than that.
     """
-    plain = mechanism == "permute_and_flip" and blocks.multiplicities is None
+    plain = law.is_uniform and blocks.multiplicities is None
     far = np.zeros(len(blocks.starts), np.int64) if blocks.left_out is None else blocks.left_out.copy()
     parts = []
     end, earliest = 0, math.inf  # where the last group begun ends, and a time before which somebody of it arrives
     for near, gaps, m in _near_batches(blocks, rate, far):
-        # Bounds without a logarithm, for both mechanisms: v/m <= F⁻¹(v) <= v/(1 − v)/m, with v in units of 2**-32.
+        # Bounds without a logarithm, for every law: v/m <= g(−log(1 − v)/m) <= v/(1 − v)/m, with v in units of 2**-32.
         v = words(len(near) // 2 + 1).view(np.uint32)[: len(near)]
         goes_on = near[-1] < end
         if goes_on and m is None and earliest < _FIRST_UNIT - 1:
@@ -269,14 +268,12 @@ def leading_bits(words: NDArray[np.uint64]) -> Floats:
 
 
 def _sharp_times(
-    words: NDArray[np.uint64], exponents: Floats, m: SignedInts | None, mechanism: Mechanism
+    words: NDArray[np.uint64], exponents: Floats, m: SignedInts | None, law: RacingLaw
 ) -> tuple[Floats, Floats]:
     """Return bounds of arrival times that are as sharp as the bits drawn."""
     v, scale = leading_bits(words), np.exp(exponents)
     with np.errstate(divide="ignore"):  # log1p(−1) is −inf, and rightly so
-        low, high = np.log1p(-v), np.log1p(-(v + V_STEP))
+        low, high = -np.log1p(-v), -np.log1p(-(v + V_STEP))
     if m is not None:
         low, high = low / m, high / m
-    if mechanism == "permute_and_flip":
-        low, high = np.expm1(low), np.expm1(high)
-    return -low * scale, -high * scale
+    return law.values(low) * scale, law.values(high) * scale

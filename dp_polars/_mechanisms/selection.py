@@ -16,12 +16,13 @@ from dp_polars._base.arrays import lengths_from, offsets, starts
 from dp_polars._base.numbers import Number
 from dp_polars._base.words import WordSource, system_words
 from dp_polars._mechanisms.integer_scores import best_integer
+from dp_polars._mechanisms.laws import LAWS
 from dp_polars._mechanisms.leading import race_with_lead
 from dp_polars._mechanisms.racing import Blocks, ExactBlocks, GapArray, race
 
 if TYPE_CHECKING:
-    from dp_polars._accounting.claims import Mechanism
     from dp_polars._base.arrays import Ints
+    from dp_polars._mechanisms.laws import RacingLaw
 
 
 def permute_and_flip(
@@ -123,7 +124,7 @@ def _select(scores: ArrayLike, claim: Claim) -> int | NDArray[np.int64]:
     lengths = np.full(len(rows), rows.shape[1], np.int64)
     flat = None if offered is None else offered.ravel()
     warn_if_large(claim.loss)
-    chosen = best_rows(rows.ravel(), lengths, claim.rate, claim.mechanism, system_words(), offered=flat)
+    chosen = best_rows(rows.ravel(), lengths, claim.rate, LAWS[claim.mechanism], system_words(), offered=flat)
     if (chosen < 0).any():
         msg = "scores must have at least one finite number in every row."
         raise ValueError(msg)
@@ -134,7 +135,7 @@ def best_rows(
     scores: column_types.Exact,
     lengths: Ints,
     rate: Fraction,
-    mechanism: Mechanism,
+    law: RacingLaw,
     words: WordSource,
     *,
     offered: NDArray[np.bool_] | None = None,
@@ -155,12 +156,12 @@ def best_rows(
     """
     rows, scores, counts = _offered(scores, lengths, offered)
     chosen = np.full(len(lengths), -1, np.int64)
-    alone = best_integer(scores, rate, mechanism, words, lowest=lowest) if len(lengths) == 1 else None
+    alone = best_integer(scores, rate, law, words, lowest=lowest) if len(lengths) == 1 else None
     if alone is not None:
         chosen[0] = alone
     else:
         blocks, groups = _blocks(scores, counts, lowest)
-        chosen[groups] = race(blocks, rate, mechanism, words).blocks
+        chosen[groups] = race(blocks, rate, law, words).blocks
     return _places(chosen, rows, lengths)
 
 
@@ -169,7 +170,7 @@ def leading_rows(
     lengths: Ints,
     rate: Fraction,
     unit: Fraction,
-    mechanism: Mechanism,
+    law: RacingLaw,
     words: WordSource,
     *,
     offered: NDArray[np.bool_] | None = None,
@@ -182,7 +183,7 @@ def leading_rows(
     rows, scores, counts = _offered(scores, lengths, offered)
     blocks, groups = _blocks(scores, counts, lowest)
     chosen, leads = (np.full(len(lengths), -1, np.int64) for _ in range(2))
-    leaders = race_with_lead(blocks, rate, unit, mechanism, words)
+    leaders = race_with_lead(blocks, rate, unit, law, words)
     chosen[groups], leads[groups] = leaders.blocks, leaders.leads
     return _places(chosen, rows, lengths), leads
 

@@ -16,6 +16,7 @@ from dp_polars._base.numbers import given, positive_fraction
 from dp_polars._base.words import system_words
 from dp_polars._codes.multiples import check_terms, in_steps, type_in_steps
 from dp_polars._draws.leads import type_with_lead, with_lead
+from dp_polars._mechanisms.laws import LAWS
 from dp_polars._mechanisms.own_sensitivities import MOST_ROWS, OwnSensitivities
 from dp_polars._mechanisms.selection import best_rows, leading_rows
 from dp_polars._questions.question import Query, claim_with_lead
@@ -77,13 +78,13 @@ class ArgMax(Query):
         self.answer_type(*(column.dtype for column in columns))
         scores, offered = column_types.exact_values(values), column_types.are_finite(values)
         tick = column_types.tick(values.dtype) or Fraction(1)
-        rate, mechanism, words = self.claim.rate * tick, self.claim.mechanism, system_words()
+        rate, law, words = self.claim.rate * tick, LAWS[self.claim.mechanism], system_words()
         if not self.has_lead:
-            chosen = best_rows(scores, lengths, rate, mechanism, words, offered=offered, lowest=self.lowest)
+            chosen = best_rows(scores, lengths, rate, law, words, offered=offered, lowest=self.lowest)
             return _as_positions(chosen)
         step = self._step(values.dtype)
         chosen, leads = leading_rows(
-            scores, lengths, rate, step / tick, mechanism, words, offered=offered, lowest=self.lowest
+            scores, lengths, rate, step / tick, law, words, offered=offered, lowest=self.lowest
         )
         in_type = in_steps(leads, step, type_in_steps(step, values.dtype, of_floats=self.of_floats))
         return with_lead(_as_positions(chosen), in_type, leads < 0)
@@ -118,7 +119,7 @@ class ArgMaxOfOwn(Query):
         groups = np.flatnonzero(counts)
         chosen = np.full(len(lengths), -1, np.int64)
         if len(groups):
-            best = own.best(self.claim.rate, self.claim.mechanism, system_words())
+            best = own.best(self.claim.rate, LAWS[self.claim.mechanism], system_words())
             chosen[groups] = rows[best] - starts(lengths)[groups]
         return _as_positions(chosen)
 

@@ -15,7 +15,7 @@ from dp_polars._codes.candidates import Ordered, ordered
 from dp_polars._codes.codings import Coding, NearestCoding
 from dp_polars._draws.drawing import Draw, draw_from_rows, draw_groups
 from dp_polars._draws.scores import QuantileScore
-from dp_polars._mechanisms.errors import error_bound
+from dp_polars._mechanisms.laws import LAWS, error_bound
 from dp_polars._questions.question import Answers, OfCodes
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Choice(OfCodes):
     def draw(self, *columns: pl.DataType) -> Draw:
         """Return what the kernel needs to know."""
         rate = self.claim.rate * self.step(*columns)
-        return Draw(self.coding(*columns).size, self.score, rate, self.claim.mechanism)
+        return Draw(self.coding(*columns).size, self.score, rate, LAWS[self.claim.mechanism])
 
     def scored(self, histogram: Histogram, *columns: pl.DataType) -> Histogram:  # noqa: ARG002
         """Return the histogram that is drawn from: with what has a constant score, if there is such a candidate."""

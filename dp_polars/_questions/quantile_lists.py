@@ -17,6 +17,7 @@ from dp_polars._codes.candidates import Ordered, ordered
 from dp_polars._codes.codings import Coding, NearestCoding
 from dp_polars._codes.grids import Grid, distance_unit
 from dp_polars._draws.quantile_trees import Node, TreeDraw, digit_bits, levels_of, rows_off, tree
+from dp_polars._mechanisms.laws import LAWS
 from dp_polars._questions.choices import Quantile, as_alpha, ask_quantile, in_one_group
 from dp_polars._questions.lists import ListQuery, Mistakes, in_lists
 
@@ -108,7 +109,8 @@ class QuantileList(ListQuery):
     def draw_codes(self, histogram: Histogram, *columns: pl.DataType) -> Ints:  # noqa: ARG002
         """Draw the codes of each group's list."""
         size = self.candidates.size
-        return TreeDraw(self.root, size, digit_bits(size), self.claim.rate, self.claim.mechanism).groups(histogram)
+        law = LAWS[self.claim.mechanism]
+        return TreeDraw(self.root, size, digit_bits(size), self.claim.rate, law).groups(histogram)
 
     def true_codes(self, histogram: Histogram, *columns: pl.DataType) -> Ints:  # noqa: ARG002
         """Return the codes of the lower quantiles."""
@@ -161,7 +163,7 @@ class QuantileList(ListQuery):
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float:  # noqa: ARG002
         """Return by how many rows all answers of a list miss at most, with a probability of at least 1 − `beta`."""
-        return rows_off(self.root, size, self.claim.rate, self.claim.mechanism, beta)
+        return rows_off(self.root, size, self.claim.rate, LAWS[self.claim.mechanism], beta)
 
     def __str__(self) -> str:
         shown = ", ".join(show(alpha) for alpha in self.alphas)

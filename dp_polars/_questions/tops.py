@@ -18,6 +18,7 @@ from dp_polars._draws.drawing import Draw, of_parts
 from dp_polars._draws.joint import draw_jointly
 from dp_polars._draws.ranking import Ranking, counts_at, peel
 from dp_polars._draws.scores import CountScore
+from dp_polars._mechanisms.laws import LAWS
 from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._questions.choices import in_one_group
 from dp_polars._questions.lists import ListQuery, Mistakes, in_lists
@@ -91,7 +92,7 @@ class TopK(OfCategories, ListQuery):
     def draw_codes(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
         """Draw the codes of each group's list, shape (g, k)."""
         rate = self.claim.rate * self.step(*columns)
-        draw = Draw(self.coding(*columns).size, CountScore(), rate, self.claim.mechanism)
+        draw = Draw(self.coding(*columns).size, CountScore(), rate, LAWS[self.claim.mechanism])
         drawn = draw_jointly if self.joint else peel
         parts = of_parts(lambda part: drawn(draw, part, self.k), histogram, self.k)
         return np.concatenate([np.empty((0, self.k), np.int64), *parts])
@@ -126,8 +127,8 @@ class TopK(OfCategories, ListQuery):
         if self.joint:
             lists = math.lgamma(size + 1) - math.lgamma(size - self.k + 1)
             return max(0.0, lists - math.log(beta)) / float(self.claim.rate) if size > 1 else 0.0
-        is_flip = self.claim.mechanism == "permute_and_flip"
-        wrong = sum((size - 1 - j) / 2 if is_flip else size - j for j in range(self.k) if size - j > 1)
+        odds = LAWS[self.claim.mechanism].odds
+        wrong = sum(odds(size - j) for j in range(self.k) if size - j > 1)
         return max(0.0, math.log(wrong / beta)) / float(self.claim.rate) if wrong else 0.0
 
     def alternative(self, *columns: pl.DataType) -> HistogramQuery | None:

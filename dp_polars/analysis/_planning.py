@@ -20,7 +20,7 @@ from dp_polars._accounting.claims import (
 )
 from dp_polars._accounting.costs import scaled_cost
 from dp_polars._base.numbers import Number, as_fraction, positive_fraction, positive_int
-from dp_polars._mechanisms.errors import error_bound, log_odds
+from dp_polars._mechanisms.laws import LAWS, error_bound
 from dp_polars.analysis._laws import mean_error, score_blocks, share_of_best
 from dp_polars.analysis._rates import Comparable, as_probability, charged_as, check_comparable, claim_of
 
@@ -128,6 +128,13 @@ def worst_expected_error(
     return _worst_error(count, claim.mechanism) / float(claim.rate)
 
 
+# The probability that one of n − 1 candidates, each with the coin p, is chosen instead of the best one.
+_MISSES: dict[str, Callable[[float, NDArray[np.float64]], NDArray[np.float64]]] = {
+    "permute_and_flip": lambda n, p: 1 + np.expm1(n * np.log1p(-p)) / (n * p),
+    "exponential": lambda n, p: (n - 1) * p / (1 + (n - 1) * p),
+}
+
+
 def _worst_error(k: int, mechanism: str) -> float:
     """Return λ times the largest mean error of a best candidate and k − 1 others at one gap."""
     if k == 1:
@@ -138,11 +145,7 @@ def _worst_error(k: int, mechanism: str) -> float:
     for _ in range(10):
         scaled_gaps = np.linspace(low, high, 65)[1:-1]
         p = np.exp(-scaled_gaps)
-        if mechanism == "exponential":
-            misses = (n - 1) * p / (1 + (n - 1) * p)
-        else:
-            misses = 1 + np.expm1(n * np.log1p(-p)) / (n * p)
-        errors = scaled_gaps * misses
+        errors = scaled_gaps * _MISSES[mechanism](n, p)
         top = int(np.argmax(errors))
         best, width = max(best, float(errors[top])), (high - low) / 64
         low, high = float(scaled_gaps[top]) - width, float(scaled_gaps[top]) + width
@@ -191,7 +194,7 @@ def loss_for_accuracy(
     """
     count, risk, goal = positive_int("k", k), as_probability("beta", beta), positive_fraction("error", error)
     chosen, score_range = check_mechanism(mechanism, check_unit(unit)), range_of(sensitivity, monotonic)
-    needed = Fraction(log_odds(count, risk, chosen)) / goal
+    needed = Fraction(LAWS[chosen].log_odds(count, risk)) / goal
     return _smallest_loss(needed, unit, chosen, score_range, lambda claim: error_bound(count, risk, claim) <= goal)
 
 

@@ -15,6 +15,7 @@ from dp_polars._base import column_types
 from dp_polars._base.arrays import Ints, offsets, owners, reduced, starts
 from dp_polars._codes.grids import Grid
 from dp_polars._draws.scores import Runs
+from dp_polars._mechanisms.laws import LAWS
 from dp_polars._questions.argmax import own_sensitivities
 from dp_polars._questions.choices import Quantile
 from dp_polars.analysis._laws import block_probabilities
@@ -191,7 +192,7 @@ def of_own_sensitivities(
     errors = _from_the_best(own.scores, counts, lowest) * float(column_types.tick(values.dtype) or 1)
 
     def blocks(claim: Claim) -> Blocks:
-        gaps = own.gaps(claim.rate, claim.mechanism) if len(rows) else errors
+        gaps = own.gaps(claim.rate, LAWS[claim.mechanism]) if len(rows) else errors
         return _of_rows(rows, lengths, gaps, errors)
 
     return blocks

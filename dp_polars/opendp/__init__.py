@@ -24,6 +24,7 @@ from dp_polars._base.words import system_words
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames.entrance import protect
 from dp_polars._frames.query import PrivateQuery
+from dp_polars._mechanisms.laws import LAWS
 from dp_polars._mechanisms.selection import best_rows
 from dp_polars._questions.question import of_histogram
 from dp_polars.opendp._measurements import (
@@ -269,7 +270,7 @@ def make_selection(
             # A change of clipped scores is at most that of the scores; refusing them would depend on the data.
             scores = np.nan_to_num(scores, nan=-largest, posinf=largest, neginf=-largest)
         lengths = np.array([len(scores)])
-        return int(best_rows(scores, lengths, claim.rate, mechanism, system_words(), lowest=negate)[0])
+        return int(best_rows(scores, lengths, claim.rate, LAWS[mechanism], system_words(), lowest=negate)[0])
 
     return make_measurement(
         input_domain, input_metric, output_measure, select, lambda distance: claim.cost(unit, distance), "usize"

@@ -12,6 +12,7 @@ from dp_polars._draws import drawing
 from dp_polars._draws.drawing import Draw, draw_from_rows, draw_from_runs
 from dp_polars._draws.scores import Runs
 from dp_polars._mechanisms import racing
+from dp_polars._mechanisms.laws import LAWS
 from dp_polars._mechanisms.racing import Winners
 from tests.privacy.datasets import all_counts, as_rows, built_gaps, gaps_of, score_of, scores_of
 
@@ -38,7 +39,7 @@ def from_blocks(draw, codes, lengths):
 def test_all_small_data_sets_get_their_scores(way, alpha):
     counts = all_counts(4, 5)
     codes, lengths = as_rows(counts, shuffle=True)
-    draw = Draw(4, score_of(alpha), Fraction(1), "permute_and_flip")
+    draw = Draw(4, score_of(alpha), Fraction(1), LAWS["permute_and_flip"])
     assert (built_gaps(way, draw, codes, lengths) == gaps_of(counts, alpha)).all()
 
 
@@ -60,7 +61,7 @@ def counts_of(size, codes, lengths):
 def test_all_ways_build_the_same_scores(rows, alpha, rate):
     size, codes, lengths = rows
     counts = counts_of(size, codes, lengths)
-    draw = Draw(size, score_of(alpha), rate, "exponential")
+    draw = Draw(size, score_of(alpha), rate, LAWS["exponential"])
     for way in [*WAYS, from_runs, from_blocks]:
         assert (built_gaps(way, draw, codes, lengths) == gaps_of(counts, alpha)).all()
 
@@ -73,7 +74,7 @@ def test_a_histogram_without_its_far_ends_keeps_every_score(rows, alpha, rate):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(drawing, "FAR", 9.0)
         patch.setattr(racing, "FAR", 9.0)
-        draw = Draw(size, score_of(alpha), Fraction(rate), "exponential")
+        draw = Draw(size, score_of(alpha), Fraction(rate), LAWS["exponential"])
         assert (built_gaps(drawing._draw_sparse, draw, codes, lengths) == gaps_of(counts, alpha)).all()
 
 
@@ -99,7 +100,7 @@ def test_runs_without_their_far_ends_keep_every_score(histogram, alpha, rate):
             seen.append(drawn is not None)
             return draw_from_runs(draw, histogram_of(draw, codes, lengths)) if drawn is None else drawn
 
-        draw = Draw(12, score_of(alpha), Fraction(rate), "exponential")
+        draw = Draw(12, score_of(alpha), Fraction(rate), LAWS["exponential"])
         assert (built_gaps(from_near_runs, draw, *as_rows(counts)) == gaps_of(counts, alpha)).all()
     event(f"cut: {seen[0]}")
 
@@ -113,7 +114,7 @@ def test_runs_of_large_and_small_groups_are_cut(alpha, rate, monkeypatch):
     rng = np.random.default_rng(0)
     counts = rng.integers(0, 4, (5, 300)) * np.array([[1], [0], [1], [1], [1]])
     counts[2, :-2], counts[3, 3:] = 0, 0
-    draw, rows = Draw(300, score_of(alpha), Fraction(rate), "exponential"), as_rows(counts)
+    draw, rows = Draw(300, score_of(alpha), Fraction(rate), LAWS["exponential"]), as_rows(counts)
     runs = histogram_of(draw, *rows)
     assert drawing._draw_near_runs(draw, alpha, runs) is not None
     assert (built_gaps(from_runs, draw, *rows) == gaps_of(counts, alpha)).all()
@@ -126,7 +127,7 @@ def test_what_is_left_out_is_far(way, rate, monkeypatch):
         monkeypatch.setattr(module, "FAR", 9.0)
     seen = []
 
-    def stand_in(blocks, rate, mechanism, words):
+    def stand_in(blocks, rate, law, words):
         for group, near in enumerate(blocks.sizes().tolist()):
             gap, multiplicities = blocks.exact(group)
             left_out = [i for i in range(near, len(multiplicities)) if multiplicities[i]]
@@ -139,7 +140,7 @@ def test_what_is_left_out_is_far(way, rate, monkeypatch):
     for _ in range(30):
         counts = rng.integers(0, 6, (4, 40))
         for alpha in (Fraction(1, 2), Fraction(9, 10), Fraction(2, 7)):
-            way(Draw(40, score_of(alpha), Fraction(rate), "exponential"), *as_rows(counts))
+            way(Draw(40, score_of(alpha), Fraction(rate), LAWS["exponential"]), *as_rows(counts))
     assert any(seen)
 
 
@@ -172,7 +173,7 @@ def test_ranks_of_long_groups_are_those_of_a_sort(shape, dtype):
 @pytest.mark.parametrize("alpha", ALPHAS[1:])
 def test_long_groups_get_the_scores_of_short_ones(alpha, monkeypatch):
     counts = np.random.default_rng(0).integers(0, 9, (3, 30))
-    draw, rows = Draw(30, score_of(alpha), Fraction(1), "exponential"), as_rows(counts, shuffle=True)
+    draw, rows = Draw(30, score_of(alpha), Fraction(1), LAWS["exponential"]), as_rows(counts, shuffle=True)
     monkeypatch.setattr(drawing, "_LONG", 1)
     monkeypatch.setattr(drawing, "_SAMPLE", 20)
     assert (built_gaps(drawing._draw_sparse, draw, *rows) == gaps_of(counts, alpha)).all()
@@ -183,7 +184,7 @@ def test_long_groups_get_the_scores_of_short_ones(alpha, monkeypatch):
 def test_a_small_group_beside_a_large_one(way, alpha):
     # Gaps of 700,000 rows in units of 1/10,000 row need 64 bits; those of the small group alone would not.
     counts = [[1, 2, 1], [499_000, 900, 100], [10, 700_000, 20]]
-    draw = Draw(3, score_of(alpha), Fraction(1, 10**12), "exponential")
+    draw = Draw(3, score_of(alpha), Fraction(1, 10**12), LAWS["exponential"])
     assert (built_gaps(way, draw, *as_rows(counts)) == gaps_of(counts, alpha)).all()
 
 
@@ -192,7 +193,7 @@ def test_a_small_group_beside_a_large_one(way, alpha):
 def test_gaps_at_the_ends_of_their_types(rows, alpha):
     # 214,748 rows in units of 1/10,000 row are the most that 32 bits hold.
     for counts in ([rows - 3, 2, 1], [0, 0, rows], [rows // 2, 0, rows - rows // 2], [10, rows - 30, 20]):
-        draw = Draw(3, score_of(alpha), Fraction(1000), "exponential")
+        draw = Draw(3, score_of(alpha), Fraction(1000), LAWS["exponential"])
         codes, lengths = as_rows([counts])
         assert (built_gaps(drawing._draw_dense, draw, codes, lengths) == gaps_of([counts], alpha)).all()
         scores = scores_of(counts, alpha)
@@ -203,7 +204,7 @@ def test_gaps_at_the_ends_of_their_types(rows, alpha):
 
 
 def test_no_groups():
-    draw = Draw(3, score_of(None), Fraction(1), "permute_and_flip")
+    draw = Draw(3, score_of(None), Fraction(1), LAWS["permute_and_flip"])
     assert draw_from_rows(draw, np.empty(0, np.uint8), np.empty(0, np.int64)).tolist() == []
 
 
@@ -212,7 +213,7 @@ def test_no_groups():
 def test_groups_without_evidence_get_any_code(way, alpha):
     lengths = np.array([0, 2, 0, 1] * 100)
     codes = np.full(lengths.sum(), 5, np.uint8)
-    answers = way(Draw(5, score_of(alpha), Fraction(10**6), "exponential"), codes, lengths)
+    answers = way(Draw(5, score_of(alpha), Fraction(10**6), LAWS["exponential"]), codes, lengths)
     assert set(answers) == set(range(5))  # one of them missing: 5·(4/5)**400 < 1e-38
 
 
@@ -224,7 +225,7 @@ def test_codes_of_all_types(size, alpha):
     codes = np.array([low, low, low, nothing, high, high, high, nothing], dtype)
     lengths = np.array([4, 0, 4])
     for mechanism in ("permute_and_flip", "exponential"):
-        answers = draw_from_rows(Draw(size, score_of(alpha), Fraction(100), mechanism), codes, lengths)
+        answers = draw_from_rows(Draw(size, score_of(alpha), Fraction(100), LAWS[mechanism]), codes, lengths)
         assert [answers[0], answers[2]] == [low, high]
         assert 0 <= answers[1] < size
         assert answers.dtype == np.int64
@@ -239,7 +240,7 @@ def test_at_a_large_rate_the_answer_is_the_true_one(way, alpha, small, monkeypat
     rng = np.random.default_rng(3)
     counts = rng.integers(0, 9, (300, 12)) * (rng.random((300, 12)) < 0.4)
     codes, lengths = as_rows(counts, shuffle=True)
-    answers = way(Draw(12, score_of(alpha), Fraction(1000), "permute_and_flip"), codes, lengths)
+    answers = way(Draw(12, score_of(alpha), Fraction(1000), LAWS["permute_and_flip"]), codes, lengths)
     scores = np.array([scores_of(one, alpha) for one in counts])
     assert (scores[np.arange(300), answers] == scores.max(axis=1)).all()
 
@@ -249,7 +250,9 @@ def test_a_group_larger_than_a_slice():
     codes[:10] = 1
     for alpha in ALPHAS:
         for lengths in ([len(codes)], [5, len(codes) - 5], [0, len(codes)]):
-            answers = draw_from_rows(Draw(7, score_of(alpha), Fraction(100), "exponential"), codes, np.array(lengths))
+            answers = draw_from_rows(
+                Draw(7, score_of(alpha), Fraction(100), LAWS["exponential"]), codes, np.array(lengths)
+            )
             assert answers[-1] == 3
 
 
@@ -261,7 +264,7 @@ def test_every_slice_draws_its_own_stream(monkeypatch):
         made.append(system_words())
         return made[-1]
 
-    draw = Draw(3, score_of(None), Fraction(1), "permute_and_flip", words)
+    draw = Draw(3, score_of(None), Fraction(1), LAWS["permute_and_flip"], words)
     draw_from_rows(draw, np.zeros(100, np.uint8), np.full(50, 2))
     assert len(made) >= 10
 
@@ -269,7 +272,7 @@ def test_every_slice_draws_its_own_stream(monkeypatch):
 def test_the_rows_order_within_a_group_does_not_matter():
     counts = all_counts(3, 6)
     for alpha in ALPHAS:
-        draw = Draw(3, score_of(alpha), Fraction(1, 2), "exponential")
+        draw = Draw(3, score_of(alpha), Fraction(1, 2), LAWS["exponential"])
         for way in WAYS[:2]:
             gaps = [built_gaps(way, draw, *as_rows(counts, shuffle=shuffle)) for shuffle in (False, True)]
             assert (gaps[0] == gaps[1]).all()

@@ -14,6 +14,7 @@ from dp_polars._draws.drawing import Draw
 from dp_polars._draws.joint import draw_jointly
 from dp_polars._draws.ranking import Ranking
 from dp_polars._draws.scores import CountScore
+from dp_polars._mechanisms.laws import LAWS
 from tests.draws.test_ranking import histogram_of
 from tests.helpers.top_k_laws import lists
 from tests.mechanisms.test_exact_race import tie
@@ -74,7 +75,7 @@ def test_at_a_large_rate_the_list_is_the_best_one(slice_of, monkeypatch):
     monkeypatch.setattr(joint, "_STEPS", slice_of)
     rng = np.random.default_rng(5)
     counts = rng.integers(0, 9, (100, 6))
-    drawn = draw_jointly(Draw(6, CountScore(), Fraction(10**6), "exponential"), histogram_of(counts), 4)
+    drawn = draw_jointly(Draw(6, CountScore(), Fraction(10**6), LAWS["exponential"]), histogram_of(counts), 4)
     assert (np.take_along_axis(counts, drawn, axis=1) == -np.sort(-counts, axis=1)[:, :4]).all()
     assert all(len(set(each)) == 4 for each in drawn.tolist())
 
@@ -82,7 +83,7 @@ def test_at_a_large_rate_the_list_is_the_best_one(slice_of, monkeypatch):
 @pytest.mark.parametrize("rate", [Fraction(2**1000), Fraction(1, 2**1000), Fraction(1, 3)])
 def test_rates_and_counts_at_the_ends(rate):
     counts = np.array([[2**61, 2**61, 0, 1, 5], [0, 0, 0, 0, 0], [2**40, 1, 1, 1, 1]])
-    drawn = draw_jointly(Draw(5, CountScore(), rate, "exponential"), histogram_of(counts), 5)
+    drawn = draw_jointly(Draw(5, CountScore(), rate, LAWS["exponential"]), histogram_of(counts), 5)
     assert [sorted(each) for each in drawn.tolist()] == [list(range(5))] * 3
 
 
@@ -98,7 +99,7 @@ def test_what_floats_leave_open_is_raced_exactly():
                 drawn[i] = next(words, drawn[i])
             return drawn
 
-        draw = Draw(4, CountScore(), Fraction(1, 2), "exponential", lambda source=source: source)
+        draw = Draw(4, CountScore(), Fraction(1, 2), LAWS["exponential"], lambda source=source: source)
         drawn = draw_jointly(draw, histogram_of(counts), 2)
         assert drawn.shape == (4, 2)
         # The first block of the first group, without error, arrives before or after everything else.
@@ -123,7 +124,7 @@ def test_near_ties_are_decided_exactly(monkeypatch):
         monkeypatch.setattr(joint, "_SLACK", slack)
         left = [drawn.ravel()]
         words = lambda count: left.pop() if count == drawn.size else np.zeros(count, np.uint64)  # noqa: E731
-        return (joint._race(steps, Draw(640, CountScore(), rate, "exponential"), words) % width).tolist()
+        return (joint._race(steps, Draw(640, CountScore(), rate, LAWS["exponential"]), words) % width).tolist()
 
     exactly = found(1e6)  # so that floats can decide nothing
     assert set(exactly) == set(pair)
@@ -135,5 +136,5 @@ def test_near_ties_are_decided_exactly(monkeypatch):
 
 
 def test_no_groups():
-    draw = Draw(4, CountScore(), Fraction(1), "exponential")
+    draw = Draw(4, CountScore(), Fraction(1), LAWS["exponential"])
     assert draw_jointly(draw, histogram_of(np.zeros((0, 4), int)), 3).shape == (0, 3)

@@ -12,6 +12,7 @@ from dp_polars._base.words import system_words
 from dp_polars._draws import drawing
 from dp_polars._draws.drawing import Draw, draw_from_rows
 from dp_polars._mechanisms import selection
+from dp_polars._mechanisms.laws import LAWS
 from dp_polars._mechanisms.racing import Winners
 from dp_polars._mechanisms.selection import best_rows
 from tests.helpers import reference
@@ -32,7 +33,7 @@ def law_of_gaps(gaps, rate, mechanism, multiplicities=None):
 
 
 def law_of_counts(way, counts, alpha, rate, mechanism):
-    draw = Draw(len(counts), score_of(alpha), rate, mechanism)
+    draw = Draw(len(counts), score_of(alpha), rate, LAWS[mechanism])
     return law_of_gaps(built_gaps(way, draw, *as_rows([counts]))[0].tolist(), rate, mechanism)
 
 
@@ -40,14 +41,14 @@ def law_of_scores(scores, rate, mechanism, **kwargs):
     """The law of the blocks that `best_rows` races."""
     laws = []
 
-    def stand_in(blocks, rate, mechanism, words):
+    def stand_in(blocks, rate, law, words):
         gap, multiplicities = blocks.exact(0)
         laws.append(law_of_gaps([gap(i) for i in range(len(multiplicities))], rate, mechanism))
         return Winners(blocks.starts.copy())
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(selection, "race", stand_in)
-        best_rows(np.array(scores), np.array([len(scores)]), rate, mechanism, system_words(), **kwargs)
+        best_rows(np.array(scores), np.array([len(scores)]), rate, LAWS[mechanism], system_words(), **kwargs)
     return laws[0]
 
 
@@ -91,7 +92,7 @@ def test_blocks_are_their_candidates_together(counts, alpha, rate, mechanism):
     # The same law again from the blocks themselves, each raced as one.
     seen = []
 
-    def stand_in(blocks, rate, mechanism, words):
+    def stand_in(blocks, rate, law, words):
         gap, multiplicities = blocks.exact(0)
         each = law_of_gaps([gap(i) for i in range(len(multiplicities))], rate, mechanism, multiplicities)
         seen.append(np.repeat(each, multiplicities))
@@ -99,7 +100,7 @@ def test_blocks_are_their_candidates_together(counts, alpha, rate, mechanism):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(drawing, "race", stand_in)
-        drawing._draw_sparse(Draw(len(counts), score_of(alpha), rate, mechanism), *as_rows([counts]))
+        drawing._draw_sparse(Draw(len(counts), score_of(alpha), rate, LAWS[mechanism]), *as_rows([counts]))
     assert same(np.sort(seen[0]), np.sort(laws[0]))
 
 
@@ -114,7 +115,7 @@ def test_blocks_are_their_candidates_together(counts, alpha, rate, mechanism):
 def test_every_answer_is_a_code(size, groups, alpha, rate, mechanism):
     codes = np.array([min(code, size) for group in groups for code in group], np.uint8)
     lengths = np.array([len(group) for group in groups])
-    draw = Draw(size, score_of(alpha), rate, mechanism)
+    draw = Draw(size, score_of(alpha), rate, LAWS[mechanism])
     for way in (drawing._draw_dense, drawing._draw_sparse, draw_from_rows):
         answers = way(draw, codes, lengths)
         assert answers.shape == (len(groups),)
@@ -131,7 +132,7 @@ def test_every_answer_is_a_row_on_offer(scores, rate, mechanism, lowest, data):
     offered = data.draw(arrays.arrays(bool, len(scores)))
     if scores.dtype.kind == "f":
         scores = scores.astype(np.float64)
-    chosen = best_rows(scores, lengths, rate, mechanism, system_words(), offered=offered, lowest=lowest)
+    chosen = best_rows(scores, lengths, rate, LAWS[mechanism], system_words(), offered=offered, lowest=lowest)
     can_win = offered & (np.isfinite(scores) if scores.dtype.kind == "f" else True)
     for row, possible in zip(chosen, np.split(can_win, np.cumsum(lengths)[:-1]), strict=True):
         assert possible[row] if row >= 0 else not possible.any()

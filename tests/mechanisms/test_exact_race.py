@@ -10,6 +10,7 @@ from flint import arb, ctx
 from dp_polars._base.words import system_words
 from dp_polars._mechanisms import exact_race, racing
 from dp_polars._mechanisms.exact_race import first_arrival
+from dp_polars._mechanisms.laws import LAWS
 from dp_polars._mechanisms.racing import Blocks, race
 from tests.helpers import reference
 from tests.registry import MECHANISMS
@@ -115,7 +116,7 @@ def test_verdicts_on_equal_leading_bits(case, extension, word, mechanism, verdic
             # The first comparison extends the second block, then the first, a word at a time.
             order = [(1, 64), (0, 64), (1, 0), (0, 0)]
             calls = [always(ties[i] >> shift & ONES) for i, shift in order] + calls
-    asked = (gaps.__getitem__, multiplicities, dict(enumerate(drawn)), [], None, rate, mechanism, Words(*calls))
+    asked = (gaps.__getitem__, multiplicities, dict(enumerate(drawn)), [], None, rate, LAWS[mechanism], Words(*calls))
     winner = exact_race.first_arrival(*asked)
     [(positions, uniforms)] = verdicts
     assert positions == list(range(len(gaps)))
@@ -140,7 +141,7 @@ def one_race(words, case, mechanism, *, extension=()):
 
     m = np.array(multiplicities) if max(multiplicities) > 1 else None
     blocks = Blocks(np.array(gaps), np.zeros(1, np.int64), lambda _: (gaps.__getitem__, multiplicities), m)
-    winners = race(blocks, rate, mechanism, Words(lambda count: halves[:count], give_seconds, *extension))
+    winners = race(blocks, rate, LAWS[mechanism], Words(lambda count: halves[:count], give_seconds, *extension))
     drawn = [(word >> 32 << 32 | second >> 32, 64) for word, second in zip(words, seconds, strict=True)]
     return int(winners.blocks[0]), drawn
 
@@ -196,7 +197,7 @@ def test_verdicts_on_near_ties_are_right(mechanism, verdicts):
         blocks = Blocks(np.array(gaps), np.zeros(1, np.int64), lambda _, e=(gaps.__getitem__, m): e, np.array(m))
         source = Words(lambda n, w=halves: w[:n], lambda n, w=seconds: w[:n])
         verdicts.clear()
-        winner = int(race(blocks, rate, mechanism, source).blocks[0])
+        winner = int(race(blocks, rate, LAWS[mechanism], source).blocks[0])
         if verdicts and verdicts[0][0] != [0, 1]:
             continue  # the first half ruled one out
         sharp += 1
@@ -216,13 +217,13 @@ def test_a_far_one_that_comes_just_before_the_first_near_one_wins(mechanism, mon
     halves = np.array([near >> 32, 0], np.uint32).view(np.uint64)
     words = Words(lambda count: np.resize(halves, count), always(0), always(far))
     blocks = Blocks(np.array([0, x]), np.zeros(1, np.int64), lambda _: ([Fraction(0), Fraction(x)].__getitem__, [1, 1]))
-    assert race(blocks, Fraction(1), mechanism, words).blocks.tolist() == [1]
+    assert race(blocks, Fraction(1), LAWS[mechanism], words).blocks.tolist() == [1]
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_equal_leading_bits_are_decided_by_fair_later_bits(mechanism):
     words = system_words()
-    asked = ([0, 0].__getitem__, [1, 1], {0: 7, 1: 7}, [], None, Fraction(1), mechanism, words)
+    asked = ([0, 0].__getitem__, [1, 1], {0: 7, 1: 7}, [], None, Fraction(1), LAWS[mechanism], words)
     answers = [first_arrival(*asked) for _ in range(3_000)]
     assert fits(tally(answers, [0.5, 0.5]), [0.5, 0.5])
 
@@ -246,7 +247,7 @@ def draw_beside_far(mechanism, *, draws, left_out, factor=1):
         np.full(draws, m[near:].sum()) if left_out else None,
     )
     random = system_words()
-    winners = race(blocks, rate * factor, mechanism, Words(random, random, always(0)))
+    winners = race(blocks, rate * factor, LAWS[mechanism], Words(random, random, always(0)))
     chosen = winners.blocks - blocks.starts
     for group, position in winners.left_out.items():
         chosen[group] = position
@@ -281,7 +282,7 @@ def test_verdicts_on_one_far_candidate(far_word, mechanism, verdicts):
     for word in range(0, ONES, ONES // 40):
         verdicts.clear()
         winner = exact_race.first_arrival(
-            gaps.__getitem__, [1, 1, 1], {0: word, 1: ONES}, [2], far_word, rate, mechanism, system_words()
+            gaps.__getitem__, [1, 1, 1], {0: word, 1: ONES}, [2], far_word, rate, LAWS[mechanism], system_words()
         )
         [(positions, uniforms)] = verdicts
         drawn = {position: (u.prefix, u.bits) for position, u in zip([*positions, 2], uniforms, strict=True)}
@@ -296,35 +297,44 @@ def test_the_far_candidates_may_all_be_tried(mechanism):
     # In order: the next bits of the first far value and of the near one, the choice of the farther of the two, and the
     # second value, just above the first: at its smaller gap it comes earlier. Then none is left.
     words = Words(*map(always, [2**60, 0, 1, 0, 2**50]))
-    winner = first_arrival([0, 90, 92].__getitem__, [1, 1, 1], {0: ONES}, [1, 2], 0, Fraction(1, 2), mechanism, words)
+    winner = first_arrival(
+        [0, 90, 92].__getitem__, [1, 1, 1], {0: ONES}, [1, 2], 0, Fraction(1, 2), LAWS[mechanism], words
+    )
     assert winner == 1
     assert not words.calls
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_far_values_are_the_order_statistics(mechanism, monkeypatch):
-    # Rényi: of M values the j-th smallest has 1 − v = ∏ (1 − U_i)**(1/(M − i)), i < j; of M exponential ones it is the
-    # sum of −log(1 − U_i)/(M − i).
-    steps, original = [], exact_race._next_after
+    # Rényi: the j-th shortest of M exponential waits is the sum of −log(1 − U_i)/(M − i), i < j.
+    steps, original = [], exact_race._next_wait
 
-    def recording(value, count, uniform, mechanism):
-        result = original(value, count, uniform, mechanism)
-        steps.append((value, count, uniform, result))
+    def recording(wait, count, uniform):
+        result = original(wait, count, uniform)
+        steps.append((wait, count, uniform, result))
         return result
 
-    monkeypatch.setattr(exact_race, "_next_after", recording)
+    monkeypatch.setattr(exact_race, "_next_wait", recording)
     # All but the third are so far that no draw of them ends the search.
     gaps, multiplicities, seen = [0, 200, 0, 300], [1, 2, 1, 3], 0
     for _ in range(60):
         steps.clear()
-        asked = (gaps.__getitem__, multiplicities, {0: ONES}, [1, 2, 3], 2**63, Fraction(1), mechanism, system_words())
+        asked = (
+            gaps.__getitem__,
+            multiplicities,
+            {0: ONES},
+            [1, 2, 3],
+            2**63,
+            Fraction(1),
+            LAWS[mechanism],
+            system_words(),
+        )
         assert first_arrival(*asked) in (0, 2)
         assert [count for _, count, _, _ in steps] == list(range(5, 5 - len(steps), -1))
         with ctx.workprec(1000):
-            for value, count, uniform, result in steps:
-                v, u, w = value(512), uniform(512), result(512)
-                share = (1 - u).log() / count
-                assert w.overlaps(v - share if mechanism == "exponential" else 1 - (1 - v) * share.exp())
+            for wait, count, uniform, result in steps:
+                v, u, w = wait(512), uniform(512), result(512)
+                assert w.overlaps(v - (1 - u).log() / count)
                 assert w > v
                 assert w.rad() < 1e-100
                 seen += 1

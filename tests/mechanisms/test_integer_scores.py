@@ -11,6 +11,7 @@ import dp_polars as dpp
 from dp_polars._base.words import system_words
 from dp_polars._mechanisms import integer_scores
 from dp_polars._mechanisms.integer_scores import best_integer
+from dp_polars._mechanisms.laws import LAWS
 from tests.helpers import reference
 from tests.registry import MECHANISMS
 from tests.statistical.goodness import check_sampler
@@ -41,7 +42,7 @@ def test_positions_have_the_exact_law(mechanism, lowest, far, monkeypatch):
 
     def sample(factor):
         words = system_words()
-        chosen = [best_integer(scores, rate * factor, mechanism, words, lowest=lowest) for _ in range(draws)]
+        chosen = [best_integer(scores, rate * factor, LAWS[mechanism], words, lowest=lowest) for _ in range(draws)]
         return np.array(chosen)
 
     check_sampler(sample, law, controls=() if far < 45 else (Fraction(7, 10), Fraction(13, 10)))
@@ -55,7 +56,7 @@ def test_the_ends_of_every_type(dtype, lowest):
     scores = np.array([info.min, info.max, info.max - 1, info.min + 1], dtype)
     best = 0 if lowest else 1
     for rate in (Fraction(100), Fraction(1, 2**64)):
-        found = {best_integer(scores, rate, "permute_and_flip", system_words(), lowest=lowest) for _ in range(80)}
+        found = {best_integer(scores, rate, LAWS["permute_and_flip"], system_words(), lowest=lowest) for _ in range(80)}
         if rate == 100:
             assert found == {best}
         elif info.bits < 64:

@@ -8,6 +8,7 @@ from flint import arb, ctx
 
 from dp_polars._base.words import system_words
 from dp_polars._mechanisms import exact_race, leading
+from dp_polars._mechanisms.laws import LAWS
 from dp_polars._mechanisms.leading import LARGEST_LEAD, race_with_lead
 from dp_polars._mechanisms.racing import Blocks
 from tests.helpers import reference
@@ -38,7 +39,7 @@ def recorded_words(seed):
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_winners_and_leads_of_certain_races(mechanism):
     found = race_with_lead(
-        blocks_of([0, 7000, 0, 9000, 5000, 0], [0, 2, 5]), Fraction(1000), Fraction(1), mechanism, system_words()
+        blocks_of([0, 7000, 0, 9000, 5000, 0], [0, 2, 5]), Fraction(1000), Fraction(1), LAWS[mechanism], system_words()
     )
     assert found.blocks.tolist() == [0, 2, 5]
     # To within the noise, of at most one unit: rounded down.
@@ -49,7 +50,9 @@ def test_winners_and_leads_of_certain_races(mechanism):
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_no_groups(mechanism):
-    empty = race_with_lead(blocks_of(np.empty(0), np.empty(0, np.int64)), Fraction(1), Fraction(1), mechanism, None)
+    empty = race_with_lead(
+        blocks_of(np.empty(0), np.empty(0, np.int64)), Fraction(1), Fraction(1), LAWS[mechanism], None
+    )
     assert len(empty.blocks) == len(empty.leads) == 0
 
 
@@ -66,7 +69,7 @@ def test_groups_of_all_sizes_in_batches_of_all_sizes(mechanism, chunk, monkeypat
     true = [np.sort(gaps[a : a + n])[1] if n > 1 else -1 for a, n in zip(starts, sizes, strict=True)]
     for multiplicities in (None, np.ones(len(gaps), np.int64)):
         found = race_with_lead(
-            blocks_of(gaps, starts, multiplicities), Fraction(1), Fraction(100), mechanism, system_words()
+            blocks_of(gaps, starts, multiplicities), Fraction(1), Fraction(100), LAWS[mechanism], system_words()
         )
         assert (found.blocks == best).all()
         assert (abs(found.leads - np.array(true) // 100) <= 1).all()
@@ -79,7 +82,7 @@ def test_blocks_of_none_neither_win_nor_follow(mechanism):
     starts = (np.arange(300)[:, None] * 8 + [0, 3, 5]).ravel()
     gaps = np.tile([0, 3, 0, 0, 0, 0, 0, 9], 300)
     found = race_with_lead(
-        blocks_of(gaps, starts, np.tile(m, 300)), Fraction(1), Fraction(1), mechanism, system_words()
+        blocks_of(gaps, starts, np.tile(m, 300)), Fraction(1), Fraction(1), LAWS[mechanism], system_words()
     )
     won, leads = found.blocks.reshape(300, 3) % 8, found.leads.reshape(300, 3)
     assert (won[:, 0] == 1).all()
@@ -96,7 +99,9 @@ def test_blocks_of_none_neither_win_nor_follow(mechanism):
 def test_extreme_rates_units_and_gaps(gap, unit, rate, mechanism):
     # Warnings are errors here.
     true = Fraction(2) ** 1024 if gap == np.inf else Fraction(gap)
-    found = race_with_lead(blocks_of(np.tile([0, gap], 20), np.arange(20) * 2), rate, unit, mechanism, system_words())
+    found = race_with_lead(
+        blocks_of(np.tile([0, gap], 20), np.arange(20) * 2), rate, unit, LAWS[mechanism], system_words()
+    )
     # The noise is at most 100 of its scales, but for a probability below 1e-40.
     low, high = (min(max((true + sign * 100 / rate) / unit, 0), LARGEST_LEAD) for sign in (-1, 1))
     wins = found.blocks % 2 == 0
@@ -113,7 +118,7 @@ def test_exact_blocks_are_asked_for_only_where_floats_can_not_decide(mechanism):
 
     gaps = np.tile([0, 3, 5, 60], 2000)
     blocks = Blocks(gaps, np.arange(2000) * 4, never, np.tile([1, 5, 10**9, 2**60], 2000))
-    race_with_lead(blocks, Fraction(1), Fraction(1), mechanism, system_words())  # one in 1e8 races would ask
+    race_with_lead(blocks, Fraction(1), Fraction(1), LAWS[mechanism], system_words())  # one in 1e8 races would ask
 
 
 CASES = {  # gaps, multiplicities, rate, unit
@@ -136,11 +141,11 @@ def test_floats_and_the_exact_path_agree_on_the_same_words(case, mechanism, monk
     calls = []
     original = exact_race.first_and_lead
     monkeypatch.setattr(exact_race, "first_and_lead", lambda *args: (calls.append(1), original(*args))[1])
-    by_floats = race_with_lead(blocks, rate, unit, mechanism, recorded_words(3))
+    by_floats = race_with_lead(blocks, rate, unit, LAWS[mechanism], recorded_words(3))
     assert len(calls) <= 4
     calls.clear()
     monkeypatch.setattr(leading, "_SLACK", 1e6)  # so that floats can decide nothing
-    exactly = race_with_lead(blocks, rate, unit, mechanism, recorded_words(3))
+    exactly = race_with_lead(blocks, rate, unit, LAWS[mechanism], recorded_words(3))
     assert len(calls) == groups
     assert (exactly.blocks == by_floats.blocks).all()
     assert (exactly.leads == by_floats.leads).all()
@@ -164,7 +169,7 @@ def test_near_ties_and_leads_near_whole_units_are_decided_exactly(lead, mechanis
 
     def found(slack):
         monkeypatch.setattr(leading, "_SLACK", slack)
-        race = race_with_lead(blocks_of(np.tile(gaps, 200), np.arange(200) * 2), rate, unit, mechanism, words())
+        race = race_with_lead(blocks_of(np.tile(gaps, 200), np.arange(200) * 2), rate, unit, LAWS[mechanism], words())
         return [*race.blocks.tolist(), *race.leads.tolist()]
 
     exactly = found(1e6)  # so that floats can decide nothing
@@ -184,10 +189,10 @@ def test_floats_bound_the_logarithms_of_arrival_times(m, mechanism, monkeypatch)
     leading_part = np.concatenate([rng.integers(1, 2**53 - 1, number), 2 ** rng.integers(1, 53, number)])
     words, exponents = (leading_part << 11).astype(np.uint64), np.repeat([0.0, 0.5], number)
     counts = None if m is None else np.full(2 * number, m)
-    times = leading._log_times(words, exponents, counts, mechanism)
+    times = leading._log_times(words, exponents, counts, LAWS[mechanism])
     monkeypatch.setattr(leading, "_SLACK", 0.0)
     monkeypatch.setattr(leading, "_RELATIVE_SLACK", 0.0)
-    sharp = leading._log_times(words, exponents, counts, mechanism)
+    sharp = leading._log_times(words, exponents, counts, LAWS[mechanism])
     outside = 0
     with ctx.workprec(400):
         for i, v in enumerate(leading_part.tolist()):
@@ -225,7 +230,9 @@ def test_verdicts_of_the_exact_path(case, word, second, later, mechanism, monkey
     drawn = dict.fromkeys(range(len(gaps)), word)
     seconds = {} if second is None else dict.fromkeys(drawn, second)
     exact = [Fraction(gap) for gap in gaps]
-    winner, lead = exact_race.first_and_lead(exact.__getitem__, counts, drawn, seconds, rate, unit, mechanism, words)
+    winner, lead = exact_race.first_and_lead(
+        exact.__getitem__, counts, drawn, seconds, rate, unit, LAWS[mechanism], words
+    )
     assert all(each.prefix >> (each.bits - 64) == word for each in made[: len(gaps)])
     assert len(made) == len(gaps) + (counts[winner] > 1)
     if counts[winner] > 1 and second is not None:

@@ -8,6 +8,7 @@ import pytest
 
 from dp_polars._base.words import system_words
 from dp_polars._mechanisms import own_sensitivities
+from dp_polars._mechanisms.laws import LAWS
 from dp_polars._mechanisms.own_sensitivities import BETA, OwnSensitivities
 from tests.helpers.reference import _exact, own_scores
 from tests.registry import MECHANISMS
@@ -43,8 +44,8 @@ ROWS = {  # scores, sensitivities, unit, rate
 def test_gaps_are_as_exact_as_the_race_wants_them(case, lowest, mechanism):
     scores, sensitivities, unit, rate = ROWS[case]
     rows = OwnSensitivities(scores, sensitivities, COUNTS, Fraction(unit), lowest)
-    gaps, begins = rows.gaps(rate, mechanism), np.cumsum(COUNTS) - COUNTS
-    weights = rows._weights(rate, mechanism)
+    gaps, begins = rows.gaps(rate, LAWS[mechanism]), np.cumsum(COUNTS) - COUNTS
+    weights = rows._weights(rate, LAWS[mechanism])
     sign = -1 if lowest else 1
     for group, (begin, count) in enumerate(zip(begins.tolist(), COUNTS.tolist(), strict=True)):
         part = slice(begin, begin + count)
@@ -72,7 +73,7 @@ def test_exact_numbers_are_used_where_floats_do_not_suffice(monkeypatch):
         asked.clear()
         counts = np.array([1, len(scores)])
         rows = OwnSensitivities(np.append(5, scores), np.append(1, sensitivities), counts, Fraction(1), lowest=False)
-        return rows.gaps(Fraction(1), "exponential")[1:].tolist(), asked
+        return rows.gaps(Fraction(1), LAWS["exponential"])[1:].tolist(), asked
 
     # The best score has so large a sensitivity that two others, which are far away and nearly equal, lead the race.
     found, groups = gaps([2**61, 0, 1], [2**61, 1, 1])
@@ -92,7 +93,7 @@ def test_groups_of_all_sizes_in_batches_of_all_sizes(pairs, mechanism, monkeypat
     best = np.cumsum(counts) - 1
     scores[best] = 10**9
     rows = OwnSensitivities(scores, RNG.integers(1, 9, counts.sum()), counts, Fraction(1), lowest=False)
-    assert rows.best(Fraction(10), mechanism, system_words()).tolist() == best.tolist()
+    assert rows.best(Fraction(10), LAWS[mechanism], system_words()).tolist() == best.tolist()
 
 
 def test_the_score_has_sensitivity_one():
@@ -117,6 +118,6 @@ def test_the_weight_is_the_error_that_is_missed_with_probability_beta(mechanism)
     rows = OwnSensitivities(np.zeros(counts.sum()), np.ones(counts.sum()), counts, Fraction(1), lowest=False)
     sizes = np.maximum(counts, 2)
     wanted = np.log((sizes if mechanism == "exponential" else (sizes - 1) / 2) / BETA) / float(rate)
-    assert rows._weights(rate, mechanism) == pytest.approx(wanted, rel=1e-5)
+    assert rows._weights(rate, LAWS[mechanism]) == pytest.approx(wanted, rel=1e-5)
     # Its product with each half of a float must be a float.
-    assert all(Fraction(t).numerator.bit_length() <= 20 for t in rows._weights(rate, mechanism))
+    assert all(Fraction(t).numerator.bit_length() <= 20 for t in rows._weights(rate, LAWS[mechanism]))

@@ -7,6 +7,7 @@ import pytest
 
 from dp_polars._base.words import system_words
 from dp_polars._mechanisms import racing
+from dp_polars._mechanisms.laws import LAWS
 from dp_polars._mechanisms.racing import Blocks, race
 from tests.helpers.reference import floats, law
 from tests.registry import MECHANISMS
@@ -28,7 +29,7 @@ def winners_of(gaps, starts, multiplicities=None, left_out=None, *, rate=1, mech
 
     m = None if multiplicities is None else np.asarray(multiplicities)
     blocks = Blocks(gaps, starts, exact or all_blocks, m, None if left_out is None else np.asarray(left_out))
-    return race(blocks, Fraction(rate), mechanism, system_words())
+    return race(blocks, Fraction(rate), LAWS[mechanism], system_words())
 
 
 def test_sizes():
@@ -126,7 +127,7 @@ def test_a_v_that_may_be_one_is_no_trouble():
         blocks = Blocks(
             np.zeros(3, np.int64), np.zeros(1, np.int64), lambda _: ([0] * 3).__getitem__ and (lambda i: 0, [1] * 3)
         )
-        assert race(blocks, Fraction(1), mechanism, words).blocks[0] in (0, 1, 2)
+        assert race(blocks, Fraction(1), LAWS[mechanism], words).blocks[0] in (0, 1, 2)
 
 
 def test_the_rough_bounds_of_a_part_of_a_group_may_overflow(monkeypatch):
@@ -140,7 +141,7 @@ def test_the_rough_bounds_of_a_part_of_a_group_may_overflow(monkeypatch):
 
     blocks = Blocks(np.array([0, 44, 45]), np.zeros(1, np.int64), lambda _: ([0, 44, 45].__getitem__, [1] * 3))
     for mechanism in MECHANISMS:
-        assert race(blocks, Fraction(1), mechanism, almost_ones).blocks.tolist() == [0]
+        assert race(blocks, Fraction(1), LAWS[mechanism], almost_ones).blocks.tolist() == [0]
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -162,6 +163,6 @@ def test_empty_blocks_never_win(mechanism):
         return (gaps[:5].__getitem__, m[:5]) if group == 0 else (gaps[5:].__getitem__, m[5:])
 
     blocks = Blocks(np.array(gaps), np.array([0, 5]), exact, np.array(m))
-    winners = race(blocks, Fraction(1), mechanism, words).blocks
+    winners = race(blocks, Fraction(1), LAWS[mechanism], words).blocks
     assert winners[0] in (0, 2)
     assert winners[1] == 5

@@ -19,6 +19,7 @@ from dp_polars._accounting.claims import Claim, Loss
 from dp_polars._base.column_types import exact_numbers
 from dp_polars._base.words import system_words
 from dp_polars._mechanisms import racing, selection
+from dp_polars._mechanisms.laws import LAWS
 from dp_polars._mechanisms.racing import Winners
 from dp_polars._mechanisms.selection import best_rows, exponential_mechanism, permute_and_flip
 from tests.statistical.goodness import check_sampler
@@ -150,7 +151,7 @@ def test_draws_by_integers_beyond_64_bits_follow_the_law(mechanism):
 
     def draw(factor):
         lengths = np.full(draws, 4)
-        return best_rows(np.tile(scores, draws), lengths, Fraction(1, 2) * factor, mechanism, system_words())
+        return best_rows(np.tile(scores, draws), lengths, Fraction(1, 2) * factor, LAWS[mechanism], system_words())
 
     check_sampler(draw, law)
 
@@ -229,7 +230,7 @@ def gaps_of(scores, lengths, *, lowest=False):
     """Flat gaps, as the race sees them, with their exact values and the groups' starts."""
     seen = []
 
-    def stand_in(blocks, rate, mechanism, words):
+    def stand_in(blocks, rate, law, words):
         flat = np.concatenate([blocks.gaps[i : i + 3] for i in range(0, len(blocks.gaps), 3)])
         exact = [blocks.exact(group) for group in range(len(blocks.starts))]
         seen.append((flat, [gap(i) for gap, m in exact for i in range(len(m))], blocks.starts))
@@ -237,7 +238,7 @@ def gaps_of(scores, lengths, *, lowest=False):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(selection, "race", stand_in)
-        best_rows(scores, np.array(lengths), Fraction(1), "exponential", system_words(), lowest=lowest)
+        best_rows(scores, np.array(lengths), Fraction(1), LAWS["exponential"], system_words(), lowest=lowest)
     return seen[0]
 
 
@@ -288,7 +289,7 @@ def test_permuted_scores_have_permuted_gaps(scores, order):
 
 
 def best(scores, lengths, **kwargs):
-    return best_rows(np.array(scores), np.array(lengths), Fraction(1000), "exponential", system_words(), **kwargs)
+    return best_rows(np.array(scores), np.array(lengths), Fraction(1000), LAWS["exponential"], system_words(), **kwargs)
 
 
 def test_groups_of_rows():
@@ -342,7 +343,7 @@ SMALLER = Fraction(1, 2**1130)
 def test_extreme_scores_and_rates(scores, rate, mechanism):
     # Warnings are errors here.
     rows, lengths = np.tile(scores, 50), np.full(50, len(scores))
-    chosen = best_rows(rows, lengths, rate, mechanism, system_words())
+    chosen = best_rows(rows, lengths, rate, LAWS[mechanism], system_words())
     assert ((chosen >= 0) & (chosen < len(scores))).all()
     exact = [Fraction(s) for s in scores.tolist()]
     if rate * min([max(exact) - s for s in exact if s != max(exact)], default=1) > 100:

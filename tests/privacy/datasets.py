@@ -65,8 +65,8 @@ def built_gaps(way, draw, codes, lengths):
     for turn in range(draw.size):
         turns = {}
 
-        def race(blocks, rate, mechanism, words, turn=turn, turns=turns):
-            assert (rate, mechanism) == (draw.rate, draw.mechanism)
+        def race(blocks, rate, law, words, turn=turn, turns=turns):
+            assert (rate, law) == (draw.rate, draw.law)
             winners = Winners(blocks.starts.copy())
             for group, (start, size) in enumerate(zip(blocks.starts.tolist(), blocks.sizes().tolist(), strict=True)):
                 gap, multiplicities = blocks.exact(group)

@@ -16,6 +16,7 @@ from dp_polars._accounting.costs import laplace_rho
 from dp_polars._draws import drawing
 from dp_polars._draws.drawing import Draw
 from dp_polars._draws.scores import QuantileScore
+from dp_polars._mechanisms.laws import LAWS
 from dp_polars._mechanisms.racing import Winners
 from dp_polars._questions import choices, modes
 from dp_polars.analysis import privacy_loss
@@ -44,13 +45,13 @@ def data_sets(size, rows, alpha):
     """All data sets, and the gaps that the kernel makes of their rows."""
     counts, made = all_counts(size, rows), []
 
-    def stand_in(blocks, rate, mechanism, words):
+    def stand_in(blocks, rate, law, words):
         made.append(np.asarray(blocks.gaps[: len(blocks.gaps)]).reshape(-1, size))
         return Winners(blocks.starts)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(drawing, "race", stand_in)
-        drawing._draw_dense(Draw(size, score_of(alpha), Fraction(1), "exponential"), *as_rows(counts))
+        drawing._draw_dense(Draw(size, score_of(alpha), Fraction(1), LAWS["exponential"]), *as_rows(counts))
     [gaps] = made
     return counts, gaps
 

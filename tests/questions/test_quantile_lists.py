@@ -18,6 +18,7 @@ import dp_polars as dpp
 from dp_polars._accounting.claims import Contributions
 from dp_polars._draws.histograms import Histogram
 from dp_polars._draws.quantile_trees import TreeDraw, digit_bits, levels_of, rows_off, tree
+from dp_polars._mechanisms.laws import LAWS
 from dp_polars._questions.choices import Quantile
 from dp_polars._questions.quantile_lists import ask_quantiles
 from tests.helpers.places import ROOT
@@ -165,7 +166,7 @@ def test_answers_never_decrease_and_are_candidates(alphas, data):
     histogram = Histogram.of_rows(rows, None, np.array([len(group) for group in groups]), size)
     rate = Fraction(data.draw(st.sampled_from([10**-6, 0.1, 3, 10**6])))
     for mechanism in MECHANISMS:
-        answers = TreeDraw(tree(alphas), size, digit_bits(size), rate, mechanism).groups(histogram)
+        answers = TreeDraw(tree(alphas), size, digit_bits(size), rate, LAWS[mechanism]).groups(histogram)
         assert answers.shape == (4, len(alphas))
         assert (np.diff(answers, axis=1) >= 0).all()
         assert 0 <= answers.min() <= answers.max() < size
@@ -183,7 +184,9 @@ def test_at_a_large_loss_the_answers_are_the_true_ones(size, slices, monkeypatch
     codes = rng.integers(0, 12, (300, 200)) * (rng.random((300, 200)) < 0.5) * ((size - 1) // 11)
     histogram = Histogram.of_rows(codes.ravel(), None, np.full(300, 200), size)
     alphas = [Fraction(i, 8) for i in range(1, 8)]
-    answers = TreeDraw(tree(alphas), size, digit_bits(size), Fraction(10**6), "permute_and_flip").groups(histogram)
+    answers = TreeDraw(tree(alphas), size, digit_bits(size), Fraction(10**6), LAWS["permute_and_flip"]).groups(
+        histogram
+    )
     ordered = np.sort(codes, axis=1)
     # A split may leave the rank beside it one row off, where the one above did, too.
     for i, alpha in enumerate(alphas):
@@ -282,14 +285,18 @@ def test_the_bound_of_the_error_holds(m, shape, mechanism):
     root, size, rate = tree([Fraction(i, m + 1) for i in range(1, m + 1)]), 500, Fraction(1, 3)
     histogram = Histogram.of_rows(rows, None, np.array([len(rows)]), size).repeated(2_000)
     query = asked([Fraction(i, m + 1) for i in range(1, m + 1)], range(size))
-    answers = TreeDraw(root, size, digit_bits(size), rate, mechanism).groups(histogram)
+    answers = TreeDraw(root, size, digit_bits(size), rate, LAWS[mechanism]).groups(histogram)
     ordered = np.sort(rows)
     aim = np.array([float(alpha) for alpha in query.alphas]) * len(rows)
     below, upto = np.searchsorted(ordered, answers, "left"), np.searchsorted(ordered, answers, "right")
     worst = np.maximum(aim - upto, below - aim).max(axis=1)
-    bound = rows_off(root, size, rate, mechanism, 0.05)
+    bound = rows_off(root, size, rate, LAWS[mechanism], 0.05)
     assert np.mean(worst >= bound) <= 0.05
-    assert rows_off(root, size, rate, mechanism, 0.01) > bound > rows_off(root, size, rate * 2, mechanism, 0.05)
+    assert (
+        rows_off(root, size, rate, LAWS[mechanism], 0.01)
+        > bound
+        > rows_off(root, size, rate * 2, LAWS[mechanism], 0.05)
+    )
 
 
 def test_the_bound_of_one_quantile_is_that_of_a_list_of_one():
@@ -313,7 +320,7 @@ def test_explain_simulate_and_private_frames_take_lists():
     assert claim.contributions == Contributions(2, 2)
     assert explained["rate"] == 40 / 2 / 2
     assert (explained["candidates"], explained["error_unit"], explained["score_range"]) == (1000, "rows", 1)
-    assert explained["error_95"] == rows_off(query.asks[0].query.root, 1000, Fraction(10), claim.mechanism, 0.05)
+    assert explained["error_95"] == rows_off(query.asks[0].query.root, 1000, Fraction(10), LAWS[claim.mechanism], 0.05)
     released = query.release(ranges=True)
     assert released.schema == {"g": pl.Int64, "q": pl.List(pl.Int64), "m": pl.Int64}
     assert released["q"][1].to_list() == [7, 7, 7]
@@ -341,6 +348,8 @@ def test_without_second_digits_a_heavy_value_spoils_what_stands_beside_it():
     off = {}
     for bits in (0, digit_bits(len(candidates))):
         root = tree(alphas)
-        answers = TreeDraw(root, len(candidates), bits, Fraction(1, root.depth), "permute_and_flip").groups(histogram)
+        answers = TreeDraw(root, len(candidates), bits, Fraction(1, root.depth), LAWS["permute_and_flip"]).groups(
+            histogram
+        )
         off[bits] = several_quantiles.misses(rows, answers, [float(alpha) for alpha in alphas])
     assert off[0] > 50 > 4 > off[digit_bits(len(candidates))]

@@ -14,6 +14,7 @@ import dp_polars as dpp
 from dp_polars._draws.drawing import Draw, draw_groups
 from dp_polars._draws.histograms import Histogram
 from dp_polars._draws.scores import CountScore
+from dp_polars._mechanisms.laws import LAWS
 from dp_polars.analysis import simulate
 from tests.helpers import reference
 from tests.statistical.goodness import fits
@@ -211,5 +212,5 @@ def test_sums_that_leave_64_bits_together_are_told_apart(number):
     weights = np.full(number, largest - 2**40)
     weights[-1] = largest
     histogram = Histogram(np.arange(number), weights, np.array([number]))
-    draw = Draw(number, CountScore(), Fraction(1), "permute_and_flip")
+    draw = Draw(number, CountScore(), Fraction(1), LAWS["permute_and_flip"])
     assert draw_groups(draw, histogram).tolist() == [number - 1]

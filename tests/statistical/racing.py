@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from dp_polars._mechanisms.laws import LAWS
 from dp_polars._mechanisms.racing import Blocks, race
 
 
@@ -26,7 +27,7 @@ def draw_blocks(scores, multiplicities, rate, mechanism, words, *, draws, left_o
         None if m is None else np.tile(m[:near], draws),
         np.full(draws, left_out if m is None else m[near:].sum()) if left_out else None,
     )
-    winners = race(blocks, rate, mechanism, words)
+    winners = race(blocks, rate, LAWS[mechanism], words)
     chosen = winners.blocks - blocks.starts
     for group, position in winners.left_out.items():
         assert winners.blocks[group] == -1

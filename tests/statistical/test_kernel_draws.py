@@ -10,6 +10,7 @@ from dp_polars._draws import drawing
 from dp_polars._draws.drawing import Draw, draw_from_rows, draw_from_runs
 from dp_polars._draws.scores import Runs
 from dp_polars._mechanisms import racing
+from dp_polars._mechanisms.laws import LAWS
 from tests.helpers import reference
 from tests.privacy.datasets import score_of, scores_of
 from tests.registry import MECHANISMS
@@ -52,7 +53,7 @@ def test_draws_from_rows_follow_the_law(case, way, mechanism):
     codes, lengths = rows_of(case, 30_000)
 
     def draw(factor):
-        return WAYS[way](Draw(len(counts), score_of(alpha), rate * factor, mechanism), codes, lengths)
+        return WAYS[way](Draw(len(counts), score_of(alpha), rate * factor, LAWS[mechanism]), codes, lengths)
 
     check_sampler(draw, law_of(case, mechanism), controls=() if case in FLAT else CONTROLS)
 
@@ -67,7 +68,7 @@ def test_draws_from_a_histogram_follow_the_law(case, way, mechanism):
     runs = Runs.of_counts(np.tile(occupied, draws), np.tile(np.take(counts, occupied), draws), sizes)
 
     def draw(factor):
-        return way(Draw(len(counts), score_of(alpha), rate * factor, mechanism), runs)
+        return way(Draw(len(counts), score_of(alpha), rate * factor, LAWS[mechanism]), runs)
 
     check_sampler(draw, law_of(case, mechanism))
 
@@ -81,7 +82,7 @@ def test_slices_of_few_groups_change_nothing(case, size, mechanism, monkeypatch)
     monkeypatch.setattr(drawing, "_SLICE_CELLS", 25 if size == "dense" else -(10**9))
     counts, _, alpha, rate = CASES[case]
     codes, lengths = rows_of(case, 5_000)
-    answers = draw_from_rows(Draw(len(counts), score_of(alpha), rate, mechanism), codes, lengths)
+    answers = draw_from_rows(Draw(len(counts), score_of(alpha), rate, LAWS[mechanism]), codes, lengths)
     assert fits(tally(answers, law_of(case, mechanism)), law_of(case, mechanism))
 
 
@@ -91,7 +92,7 @@ def test_groups_of_one_slice_are_independent_and_in_order(mechanism):
     rng = np.random.default_rng(2)
     best, others = rng.integers(0, 50, 3000), rng.integers(0, 50, 3000)
     codes = np.column_stack([best, best, best, others]).astype(np.uint8)
-    draw = Draw(50, score_of(None), Fraction(100), mechanism)
+    draw = Draw(50, score_of(None), Fraction(100), LAWS[mechanism])
     for way in WAYS.values():
         assert (way(draw, codes.ravel(), np.full(3000, 4)) == best).all()
     # And the same group side by side: pairs of neighbours follow the product law.
@@ -99,7 +100,7 @@ def test_groups_of_one_slice_are_independent_and_in_order(mechanism):
     counts, _, alpha, rate = CASES["mode"]
     law = law_of("mode", mechanism)
     for way in WAYS.values():
-        answers = way(Draw(len(counts), score_of(alpha), rate, mechanism), codes, lengths).reshape(-1, 2)
+        answers = way(Draw(len(counts), score_of(alpha), rate, LAWS[mechanism]), codes, lengths).reshape(-1, 2)
         pairs = answers @ [len(law), 1]
         assert fits(tally(pairs, np.outer(law, law).ravel()), np.outer(law, law).ravel())
 
@@ -146,7 +147,7 @@ def test_draws_on_a_billion_candidates_follow_the_law(case, mechanism):
     flat, lengths = np.tile(np.array(codes, np.uint32), draws), np.full(draws, len(codes))
 
     def draw(factor):
-        answers = draw_from_rows(Draw(SIZE, score_of(alpha), rate * factor, mechanism), flat, lengths)
+        answers = draw_from_rows(Draw(SIZE, score_of(alpha), rate * factor, LAWS[mechanism]), flat, lengths)
         assert ((answers >= 0) & (answers < SIZE)).all()
         return np.searchsorted(cells, answers, side="right") - 1
 
@@ -166,7 +167,9 @@ def test_candidates_left_out_win_as_often_as_they_should(chunk, mechanism, monke
     groups = [[3, 1, 0, 2, 1, 3, 0, 4], [9, 0, 0, 0, 0, 0, 0, 2]]
     one = np.concatenate([np.repeat(np.arange(8, dtype=np.uint8), counts) for counts in groups])
     lengths = np.tile([sum(counts) for counts in groups], draws)
-    answers = draw_from_rows(Draw(8, score_of(alpha), rate, mechanism), np.tile(one, draws), lengths).reshape(draws, 2)
+    answers = draw_from_rows(Draw(8, score_of(alpha), rate, LAWS[mechanism]), np.tile(one, draws), lengths).reshape(
+        draws, 2
+    )
     for of_group, counts in zip(answers.T, groups, strict=True):
         law = reference.floats(reference.law(scores_of(counts, alpha), rate=rate, mechanism=mechanism, digits=20))
         assert fits(tally(of_group, law), law)
@@ -194,7 +197,7 @@ def test_runs_left_out_win_as_often_as_they_should(alpha, mechanism, monkeypatch
     monkeypatch.setattr(drawing, "race", recording)
 
     def draw(factor):
-        answers = draw_from_runs(Draw(size, score_of(alpha), Fraction(1, 2) * factor, mechanism), runs)
+        answers = draw_from_runs(Draw(size, score_of(alpha), Fraction(1, 2) * factor, LAWS[mechanism]), runs)
         return answers.reshape(draws, 2)
 
     for group, counts_of_group in enumerate(groups):

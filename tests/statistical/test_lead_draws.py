@@ -13,6 +13,7 @@ import pytest
 import dp_polars as dpp
 from dp_polars._base.words import system_words
 from dp_polars._mechanisms import leading
+from dp_polars._mechanisms.laws import LAWS
 from dp_polars._mechanisms.leading import race_with_lead
 from dp_polars._mechanisms.racing import Blocks
 from dp_polars._mechanisms.selection import leading_rows
@@ -47,7 +48,7 @@ def draw(scores, rate, unit, mechanism, multiplicities=None, draws=DRAWS):
     blocks = Blocks(
         np.tile(gaps, draws), np.arange(draws) * width, lambda _: ([*map(Fraction, gaps)].__getitem__, counts), m
     )
-    found = race_with_lead(blocks, rate, unit, mechanism, system_words())
+    found = race_with_lead(blocks, rate, unit, LAWS[mechanism], system_words())
     return (found.blocks % width) * CELLS + np.minimum(found.leads, CELLS - 1)
 
 
@@ -111,7 +112,7 @@ def test_groups_of_rows(mechanism, lowest):
     offered = np.tile([True, True, False, True, True], draws)
     scores, lengths = np.tile([*one, 7], draws), np.tile([4, 1, 0], draws)
     chosen, leads = leading_rows(
-        sign * scores, lengths, rate, Fraction(1), mechanism, system_words(), offered=offered, lowest=lowest
+        sign * scores, lengths, rate, Fraction(1), LAWS[mechanism], system_words(), offered=offered, lowest=lowest
     )
     chosen, leads = chosen.reshape(draws, 3), leads.reshape(draws, 3)
     assert (chosen[:, 1:] == [0, -1]).all()

@@ -9,6 +9,7 @@ from dp_polars._draws import cells, drawing
 from dp_polars._draws.histograms import Histogram
 from dp_polars._draws.quantile_trees import TreeDraw, tree
 from dp_polars._mechanisms import racing
+from dp_polars._mechanisms.laws import LAWS
 from tests.privacy.lists import law_of_list
 from tests.registry import MECHANISMS
 from tests.statistical.goodness import CONTROLS, check_sampler, fits, tally
@@ -40,7 +41,7 @@ def drawn(case, mechanism, factor=Fraction(1), draws=DRAWS):
     rows = np.concatenate([[0, 1], np.tile(one, (draws, 1)).ravel(), [1]])
     lengths = np.array([2, *[one.size] * draws, 1])
     histogram = Histogram.of_rows(rows, None, lengths, len(counts))
-    answers = TreeDraw(root, len(counts), bits, rate * factor, mechanism).groups(histogram)[1:-1]
+    answers = TreeDraw(root, len(counts), bits, rate * factor, LAWS[mechanism]).groups(histogram)[1:-1]
     lists = sorted(law_of(case, mechanism))
     return np.array([lists.index(tuple(each)) for each in answers.tolist()])
 

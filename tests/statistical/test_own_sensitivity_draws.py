@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from dp_polars._base.words import system_words
+from dp_polars._mechanisms.laws import LAWS
 from dp_polars._mechanisms.racing import Blocks, race
 from tests.helpers import reference
 from tests.registry import MECHANISMS, V, X
@@ -46,6 +47,6 @@ def test_the_law(case, lowest, mechanism):
         # At another rate alone: another loss would change t as well.
         flat = np.tile(np.array(gaps, float), DRAWS)
         blocks = Blocks(flat, np.arange(DRAWS) * size, lambda _: (gaps.__getitem__, [1] * size))
-        return race(blocks, rate * factor, mechanism, system_words()).blocks % size
+        return race(blocks, rate * factor, LAWS[mechanism], system_words()).blocks % size
 
     check_sampler(draw, law)

@@ -103,18 +103,18 @@ def test_a_far_path_at_another_rate_is_found(factor, mechanism, monkeypatch):
     assert not fits(tally(draw_far("left out", mechanism, monkeypatch, factor=factor, draws=6_000), law), law)
 
 
-def drawn_afresh(value, count, uniform, mechanism):
-    return exact_race._smallest_of(count, uniform, mechanism)
+def drawn_afresh(wait, count, uniform):
+    return exact_race._wait(count, uniform)
 
 
-def never(value, count, uniform, mechanism):
+def never(wait, count, uniform):
     return lambda bits: arb(2) ** 1000
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("mistake", [drawn_afresh, never])
 def test_mistakes_in_the_far_path_are_found(mistake, mechanism, monkeypatch):
-    monkeypatch.setattr(exact_race, "_next_after", mistake)
+    monkeypatch.setattr(exact_race, "_next_wait", mistake)
     law = far_law("blocks that win together", mechanism)
     assert not fits(tally(draw_far("blocks that win together", mechanism, monkeypatch), law), law)
 

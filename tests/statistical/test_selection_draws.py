@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dp_polars._base.words import system_words
+from dp_polars._mechanisms.laws import LAWS
 from dp_polars._mechanisms.selection import best_rows, exponential_mechanism, permute_and_flip
 from tests.helpers import reference
 from tests.registry import MECHANISMS
@@ -81,7 +82,7 @@ def test_groups_of_different_lengths(mechanism, lowest):
     rate = Fraction(1, 3)
     laws = [law_of(sign * one[:3], rate, mechanism), law_of(sign * other, rate, mechanism)]
     words = system_words()
-    chosen = best_rows(scores, lengths, rate, mechanism, words, offered=np.tile(offered, draws), lowest=lowest)
+    chosen = best_rows(scores, lengths, rate, LAWS[mechanism], words, offered=np.tile(offered, draws), lowest=lowest)
     chosen = chosen.reshape(draws, 3)
     assert (chosen[:, 2] == -1).all()
     for group, law in enumerate(laws):

@@ -13,6 +13,7 @@ from dp_polars._draws.joint import draw_jointly
 from dp_polars._draws.ranking import peel
 from dp_polars._draws.scores import CountScore
 from dp_polars._mechanisms import racing
+from dp_polars._mechanisms.laws import LAWS
 from tests.draws.test_ranking import histogram_of
 from tests.helpers.top_k_laws import in_rounds, law_of, lists
 from tests.statistical.goodness import check_sampler, fits, tally
@@ -42,7 +43,7 @@ def as_positions(drawn, size, k):
 def drawn(counts, k, mechanism, rate, draws=DRAWS):
     # Between two other groups.
     groups = np.array([[1] * len(counts), *[counts] * draws, [0] * len(counts)])
-    draw = Draw(len(counts), CountScore(), rate, "exponential" if mechanism == "joint" else mechanism)
+    draw = Draw(len(counts), CountScore(), rate, LAWS["exponential" if mechanism == "joint" else mechanism])
     made = (draw_jointly if mechanism == "joint" else peel)(draw, histogram_of(groups), k)
     return as_positions(made[1:-1], len(counts), k)
 
@@ -105,7 +106,7 @@ def test_candidates_without_rows_are_as_good_as_each_other(mechanism):
     size, k = 40, 3
     counts = np.zeros((20_000, size), np.int64)
     counts[:, 7] = 1
-    draw = Draw(size, CountScore(), Fraction(1, 10), "exponential" if mechanism == "joint" else mechanism)
+    draw = Draw(size, CountScore(), Fraction(1, 10), LAWS["exponential" if mechanism == "joint" else mechanism])
     lists_drawn = (draw_jointly if mechanism == "joint" else peel)(draw, histogram_of(counts), k)
     assert all(len(set(each)) == k for each in lists_drawn.tolist())
     for position in range(k):
