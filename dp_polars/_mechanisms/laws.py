@@ -1,7 +1,7 @@
 """The laws of the race: how a candidate's racing value follows from its wait, in one table by the mechanism's word.
 
 Every candidate waits W = −log(1 − V), V uniform on (0, 1): a standard exponential time. Its racing value is g(W), and
-it arrives at g(W)·exp(rate·gap). The first to arrive wins. g(w) = 1 − exp(−w) makes the race permute-and-flip (McKenna &
+it arrives at g(W)·exp(rate·gap). The first to arrive wins. g(w) = 1 − exp(−w) makes it permute-and-flip (McKenna &
 Sheldon 2020, arXiv 2010.12603; −log g(W) is then the exponential noise of Ding et al. 2021, arXiv 2105.07260), g(w) = w
 the exponential mechanism (McSherry & Talwar 2007, as a Gumbel race).
 
