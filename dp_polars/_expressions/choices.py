@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dp_polars._accounting.terms import Terms
 from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, as_expression
 from dp_polars._questions.modes import ask_mode
 from dp_polars._questions.quantile_lists import ask_quantiles
@@ -121,17 +122,13 @@ def mode(
     """
     query = ask_mode(
         candidates,
+        Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism),
         counts=counts,
         too_few=too_few,
         weighted=weights is not None,
         max_weight=max_weight,
         step=step,
         lead=lead,
-        epsilon=epsilon,
-        rho=rho,
-        contributions=contributions,
-        neighboring_relation=neighboring_relation,
-        mechanism=mechanism,
     )
     return as_expression(query, column, *(() if weights is None else (weights,)))
 
@@ -205,16 +202,8 @@ def quantile(
     ... ).item().to_list()
     [40, 40, 40]
     """
-    query = ask_quantiles(
-        alpha,
-        candidates,
-        epsilon=epsilon,
-        rho=rho,
-        contributions=contributions,
-        neighboring_relation=neighboring_relation,
-        mechanism=mechanism,
-    )
-    return as_expression(query, column)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism)
+    return as_expression(ask_quantiles(alpha, candidates, terms), column)
 
 
 def median(

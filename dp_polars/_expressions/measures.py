@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dp_polars._accounting.terms import Terms
 from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, as_expression
 from dp_polars._questions.measures import ask_count, ask_value_counts
 from dp_polars._questions.sums import ask_mean, ask_sum
@@ -60,15 +61,8 @@ def len(  # noqa: A001 (Polars' own name)
     >>> df.select(dpp.len(epsilon=100)).item()
     50
     """
-    query = ask_count(
-        "rows",
-        epsilon=epsilon,
-        rho=rho,
-        contributions=contributions,
-        neighboring_relation=neighboring_relation,
-        mechanism=mechanism,
-    )
-    return as_expression(query, name="len")
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism)
+    return as_expression(ask_count("rows", terms), name="len")
 
 
 def n_people(
@@ -105,15 +99,8 @@ def n_people(
     >>> df.dp.protect("patient").agg(dpp.n_people(epsilon=100)).release().item()
     3
     """
-    query = ask_count(
-        "people",
-        epsilon=epsilon,
-        rho=rho,
-        contributions=contributions,
-        neighboring_relation=neighboring_relation,
-        mechanism=mechanism,
-    )
-    return as_expression(query, name="n_people")
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism)
+    return as_expression(ask_count("people", terms), name="n_people")
 
 
 def count(
@@ -152,15 +139,8 @@ def count(
     >>> df.select(dpp.count("age", epsilon=100)).item()
     20
     """
-    query = ask_count(
-        "values",
-        epsilon=epsilon,
-        rho=rho,
-        contributions=contributions,
-        neighboring_relation=neighboring_relation,
-        mechanism=mechanism,
-    )
-    return as_expression(query, column)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism)
+    return as_expression(ask_count("values", terms), column)
 
 
 def sum(  # noqa: A001 (Polars' own name)
@@ -216,17 +196,8 @@ def sum(  # noqa: A001 (Polars' own name)
     >>> df.select(dpp.sum("cost", 0, 100, step=0.01, epsilon=10**7)).item()
     125.0
     """
-    query = ask_sum(
-        lower,
-        upper,
-        step,
-        epsilon=epsilon,
-        rho=rho,
-        contributions=contributions,
-        neighboring_relation=neighboring_relation,
-        mechanism=mechanism,
-    )
-    return as_expression(query, column)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism)
+    return as_expression(ask_sum(lower, upper, step, terms), column)
 
 
 def mean(
@@ -275,17 +246,8 @@ def mean(
     >>> round(df.select(dpp.mean("days", 0, 60, epsilon=1000)).item(), 1)
     16.5
     """
-    query = ask_mean(
-        lower,
-        upper,
-        step,
-        epsilon=epsilon,
-        rho=rho,
-        contributions=contributions,
-        neighboring_relation=neighboring_relation,
-        mechanism=mechanism,
-    )
-    return as_expression(query, column)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism)
+    return as_expression(ask_mean(lower, upper, step, terms), column)
 
 
 def value_counts(
@@ -334,12 +296,5 @@ def value_counts(
     ... ).explode("band").unnest("band").rows()
     [('young', 30), ('middle', 0), ('old', 12)]
     """
-    query = ask_value_counts(
-        candidates,
-        epsilon=epsilon,
-        rho=rho,
-        contributions=contributions,
-        neighboring_relation=neighboring_relation,
-        mechanism=mechanism,
-    )
-    return as_expression(query, column)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism)
+    return as_expression(ask_value_counts(candidates, terms), column)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dp_polars._accounting.terms import Terms
 from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, as_expression
 from dp_polars._questions.tops import ask_top_k
 
@@ -92,14 +93,10 @@ def top_k(
     query = ask_top_k(
         k,
         candidates,
+        Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism),
         counts=counts,
         weighted=weights is not None,
         max_weight=max_weight,
         step=step,
-        epsilon=epsilon,
-        rho=rho,
-        contributions=contributions,
-        neighboring_relation=neighboring_relation,
-        mechanism=mechanism,
     )
     return as_expression(query, column, *(() if weights is None else (weights,)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dp_polars._accounting.claims import Loss, check_delta
+from dp_polars._accounting.terms import Terms
 from dp_polars._base.numbers import given
 from dp_polars._frames import group_keys
 from dp_polars._frames.keys import PrivateKeys
@@ -234,15 +235,8 @@ class Unlisted:
                 "Hint: name the column that tells people apart."
             )
             raise ValueError(msg)
-        query = ask_quantile(
-            alpha,
-            candidates,
-            epsilon=epsilon,
-            rho=rho,
-            contributions=1,
-            neighboring_relation=protection.neighboring_relation,
-            mechanism=mechanism,
-        )
+        terms = Terms.of(epsilon, rho, 1, protection.neighboring_relation, mechanism)
+        query = ask_quantile(alpha, candidates, terms)
         return PeopleQuery(self._recipe, self._source, self._budget, listed, (name, query))
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, Contributions, Loss, check_relation
-from dp_polars._base.numbers import Number, as_fraction, positive_int, show
+from dp_polars._accounting.claims import Claim, check_mechanism
+from dp_polars._base.numbers import as_fraction, show
 from dp_polars._codes.candidates import Ordered, ordered
 from dp_polars._codes.codings import Coding, NearestCoding
 from dp_polars._draws.drawing import Draw, draw_from_rows, draw_groups
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dp_polars._accounting.claims import NeighboringRelation
+    from dp_polars._accounting.terms import Terms
     from dp_polars._base.arrays import Ints
     from dp_polars._codes.candidates import Values
     from dp_polars._codes.encoding import Codes
@@ -119,20 +120,10 @@ class Quantile(Choice):
         return f"{name} on {self.candidates}"
 
 
-def ask_quantile(
-    alpha: object,
-    candidates: Values,
-    *,
-    epsilon: Number | None,
-    rho: Number | None,
-    contributions: int,
-    neighboring_relation: str,
-    mechanism: str | None,
-) -> Quantile:
-    """Return the query of these arguments."""
-    loss, exact = Loss.of(epsilon=epsilon, rho=rho), as_alpha("alpha", alpha)
-    claim = claim_of_choice(QuantileScore(exact), loss, contributions, neighboring_relation, mechanism)
-    return Quantile(exact, ordered(candidates), claim)
+def ask_quantile(alpha: object, candidates: Values, terms: Terms) -> Quantile:
+    """Return the quantile of these arguments."""
+    exact = as_alpha("alpha", alpha)
+    return Quantile(exact, ordered(candidates), claim_of_choice(terms)).on(terms)
 
 
 def as_alpha(name: str, value: object) -> Fraction:
@@ -153,20 +144,6 @@ def as_alpha(name: str, value: object) -> Fraction:
     return exact
 
 
-def claim_of_choice(
-    score: Score,
-    loss: Loss,
-    contributions: int,
-    neighboring_relation: str,
-    mechanism: str | None,
-    largest: Fraction = Fraction(1),
-) -> Claim:
-    """Return the claim of a choice in one group; `largest` is the most that one row, or person, adds to a candidate."""
-    relation = check_relation(neighboring_relation)
-    return Claim.of(loss, mechanism, score.range(relation) * largest, in_one_group(contributions), relation)
-
-
-def in_one_group(contributions: int) -> Contributions:
-    """Return the bounds of an expression, which can't know the groups: all rows of a person may lie in one."""
-    rows = positive_int("contributions", contributions)
-    return Contributions(rows, rows)
+def claim_of_choice(terms: Terms, *, draws: int = 1) -> Claim:
+    """Return the claim of draws by the mechanism that is asked for, or that the unit of the loss chooses."""
+    return terms.claim(check_mechanism(terms.mechanism, terms.loss.unit), draws=draws)

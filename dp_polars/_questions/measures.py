@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, Loss, check_noise, check_relation
+from dp_polars._accounting.claims import Claim, check_noise
 from dp_polars._base.arrays import owners
 from dp_polars._codes.candidates import Categories
 from dp_polars._codes.codings import CategoryCoding, OneCode
 from dp_polars._mechanisms.noise import LARGEST_VALUE, add_noise, check_scale, noise_bound, noise_of
-from dp_polars._questions.choices import in_one_group
 from dp_polars._questions.lists import in_lists
 from dp_polars._questions.question import Answers, Evidence, HistogramQuery, OfCodes
 
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from dp_polars._accounting.claims import NeighboringRelation
+    from dp_polars._accounting.terms import Terms
     from dp_polars._base.arrays import Ints
-    from dp_polars._base.numbers import Number
     from dp_polars._codes.candidates import Values
     from dp_polars._codes.codings import Coding
     from dp_polars._draws.histograms import Histogram
@@ -62,8 +61,8 @@ class Measure(HistogramQuery):
         """The most that one row adds to a number, or takes away."""
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
-        """Return what one row changes."""
-        return _range_of(self.largest, relation)
+        """Return what one row changes: a replacement removes one row and adds another, in the same group or not."""
+        return self.largest if relation == "add_or_remove_one" else 2 * self.largest
 
     def with_claim(self, claim: Claim) -> Self:
         """Return the same question with another claim, whose noise must fit into 64 bits."""
@@ -242,54 +241,22 @@ class ValueCounts(OfCodes, Measure):
         return f"counts of {self.candidates}"
 
 
-def claim_of(
-    largest: Fraction,
-    epsilon: Number | None,
-    rho: Number | None,
-    contributions: int,
-    neighboring_relation: str,
-    mechanism: str | None,
-    draws: int = 1,
-) -> Claim:
-    """Return the claim of a number that one row changes by at most `largest`."""
-    loss, relation = Loss.of(epsilon=epsilon, rho=rho), check_relation(neighboring_relation)
-    most, noise = _range_of(largest, relation), check_noise(mechanism, loss.unit)
-    return Claim(loss, noise, most, in_one_group(contributions), relation, draws=draws)
+def claim_of_numbers(terms: Terms, *, draws: int = 1) -> Claim:
+    """Return the claim of numbers with the noise that is asked for, or that the unit of the loss chooses."""
+    return terms.claim(check_noise(terms.mechanism, terms.loss.unit), draws=draws)
 
 
-def _range_of(largest: Fraction, relation: NeighboringRelation) -> Fraction:
-    """Return what one row changes: a replacement removes one row and adds another, in the same group or not."""
-    return largest if relation == "add_or_remove_one" else 2 * largest
+def ask_count(counted: What, terms: Terms) -> Count:
+    """Return the count of these arguments."""
+    return Count(counted, claim_of_numbers(terms)).on(terms)
 
 
-def ask_count(
-    counted: What,
-    *,
-    epsilon: Number | None,
-    rho: Number | None,
-    contributions: int,
-    neighboring_relation: str,
-    mechanism: str | None,
-) -> Count:
-    """Return the query of these arguments."""
-    return checked(Count(counted, claim_of(Fraction(1), epsilon, rho, contributions, neighboring_relation, mechanism)))
-
-
-def ask_value_counts(
-    candidates: Values,
-    *,
-    epsilon: Number | None,
-    rho: Number | None,
-    contributions: int,
-    neighboring_relation: str,
-    mechanism: str | None,
-) -> ValueCounts:
-    """Return the query of these arguments."""
+def ask_value_counts(candidates: Values, terms: Terms) -> ValueCounts:
+    """Return the counts of these arguments."""
     if candidates is None:
         msg = "candidates must be given: every one of them gets a count.\n\nHint: a polars.Enum names its categories."
         raise TypeError(msg)
-    claim = claim_of(Fraction(1), epsilon, rho, contributions, neighboring_relation, mechanism)
-    return checked(ValueCounts(Categories.of(candidates), claim))
+    return ValueCounts(Categories.of(candidates), claim_of_numbers(terms)).on(terms)
 
 
 def checked(query: MeasureT) -> MeasureT:

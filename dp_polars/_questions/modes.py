@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, Loss
+from dp_polars._accounting.claims import Claim
 from dp_polars._base.numbers import Number, positive_int, show
 from dp_polars._codes.candidates import Categories
 from dp_polars._codes.multiples import in_steps
@@ -17,13 +17,14 @@ from dp_polars._codes.units import Weights
 from dp_polars._draws.leads import lead_from_rows, lead_groups, type_with_lead, with_lead
 from dp_polars._draws.scores import CountScore
 from dp_polars._questions.choices import Choice, claim_of_choice
-from dp_polars._questions.of_categories import OfCategories, check_counts, most_of, weights_of
+from dp_polars._questions.of_categories import OfCategories, check_counts, weights_of
 from dp_polars._questions.question import Answers, HistogramQuery, claim_with_lead
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dp_polars._accounting.claims import NeighboringRelation
+    from dp_polars._accounting.terms import Terms
     from dp_polars._base.arrays import Ints
     from dp_polars._codes.candidates import Values
     from dp_polars._codes.encoding import Codes
@@ -131,6 +132,7 @@ class Mode(OfCategories, Choice):
 
 def ask_mode(
     candidates: Values | None,
+    terms: Terms,
     *,
     counts: str = "people",
     too_few: int | None = None,
@@ -138,26 +140,13 @@ def ask_mode(
     max_weight: Number | None = None,
     step: Number | None = None,
     lead: bool = False,
-    epsilon: Number | None,
-    rho: Number | None,
-    contributions: int,
-    neighboring_relation: str,
-    mechanism: str | None,
 ) -> Mode:
-    """Return the query of these arguments."""
+    """Return the mode of these arguments."""
     check_counts(counts)
     few = None if too_few is None else positive_int("too_few", too_few)
     if few is not None and not few < 2**31:
         msg = f"too_few must be below 2**31, got {few}."
         raise ValueError(msg)
     weights = weights_of(max_weight, step, weighted=weighted)
-    claim = claim_of_choice(
-        CountScore(),
-        Loss.of(epsilon=epsilon, rho=rho),
-        contributions,
-        neighboring_relation,
-        mechanism,
-        most_of(weights),
-    )
-    claim = claim_with_lead(claim, lead=lead)
-    return Mode(Categories.of(candidates), claim, counts == "people", few, weights)
+    claim = claim_with_lead(claim_of_choice(terms), lead=lead)
+    return Mode(Categories.of(candidates), claim, counts == "people", few, weights).on(terms)

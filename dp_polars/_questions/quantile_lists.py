@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, Loss, check_mechanism, check_rate, check_relation
+from dp_polars._accounting.claims import Claim, check_rate
 from dp_polars._base.arrays import Ints, owners, starts
 from dp_polars._base.numbers import Number, show
 from dp_polars._codes.candidates import Ordered, ordered
@@ -18,7 +18,7 @@ from dp_polars._codes.codings import Coding, NearestCoding
 from dp_polars._codes.grids import Grid, distance_unit
 from dp_polars._draws.quantile_trees import Node, TreeDraw, digit_bits, levels_of, rows_off, tree
 from dp_polars._mechanisms.laws import LAWS
-from dp_polars._questions.choices import Quantile, as_alpha, ask_quantile, in_one_group
+from dp_polars._questions.choices import Quantile, as_alpha, ask_quantile, claim_of_choice
 from dp_polars._questions.lists import ListQuery, Mistakes, in_lists
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dp_polars._accounting.claims import NeighboringRelation
+    from dp_polars._accounting.terms import Terms
     from dp_polars._codes.candidates import Values
     from dp_polars._draws.histograms import Histogram
 
@@ -175,27 +176,13 @@ class QuantileList(ListQuery):
 def ask_quantiles(
     alpha: Number | Alphas,
     candidates: Values,
-    *,
-    epsilon: Number | None,
-    rho: Number | None,
-    contributions: int,
-    neighboring_relation: str,
-    mechanism: str | None,
+    terms: Terms,
 ) -> Quantile | QuantileList:
-    """Return the query of these arguments: of one quantile where a number is given."""
+    """Return the quantiles of these arguments: one where a number is given."""
     # No Series: it may be a private column, given by mistake, and a message would show its values.
     if not isinstance(alpha, (list, tuple, np.ndarray)):
-        return ask_quantile(
-            alpha,
-            candidates,
-            epsilon=epsilon,
-            rho=rho,
-            contributions=contributions,
-            neighboring_relation=neighboring_relation,
-            mechanism=mechanism,
-        )
-    loss, exact = Loss.of(epsilon=epsilon, rho=rho), _checked(alpha)
-    relation = check_relation(neighboring_relation)
+        return ask_quantile(alpha, candidates, terms)
+    exact = _checked(alpha)
     for node in tree(exact).nodes():
         if not node.alpha.denominator <= _LARGEST_DENOMINATOR:
             msg = (
@@ -204,12 +191,7 @@ def ask_quantiles(
                 "Hint: round them all to two or three decimals."
             )
             raise ValueError(msg)
-    score_range = Fraction(1 if relation == "add_or_remove_one" else 2)
-    claim = Claim(
-        loss, check_mechanism(mechanism, loss.unit), score_range, in_one_group(contributions), relation,
-        draws=levels_of(len(exact)),
-    )  # fmt: skip
-    return QuantileList(exact, ordered(candidates), claim)
+    return QuantileList(exact, ordered(candidates), claim_of_choice(terms, draws=levels_of(len(exact)))).on(terms)
 
 
 def _checked(alphas: Alphas) -> tuple[Fraction, ...]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from dp_polars._accounting.claims import Contributions, NeighboringRelation, Unit
+    from dp_polars._accounting.terms import Terms
     from dp_polars._base.arrays import Ints
     from dp_polars._codes.codings import Coding, Weighing
     from dp_polars._codes.encoding import Codes
@@ -186,6 +187,10 @@ class HistogramQuery(Query):
                 neighboring_relation=relation,
             )
         )
+
+    def on(self, terms: Terms) -> Self:
+        """Return the same question with the claim of an expression's terms, at the range that the question has."""
+        return self.under(terms.contributions, terms.neighboring_relation)
 
     def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
         """Draw one answer per group from the codes of its rows, shape (n,), group after group."""

@@ -15,7 +15,7 @@ from dp_polars._codes.codings import OneCode, Units
 from dp_polars._codes.multiples import in_steps, type_in_steps
 from dp_polars._codes.units import bounds_of, units_of
 from dp_polars._mechanisms.noise import check_scale, noise_bound
-from dp_polars._questions.measures import BETA, Total, checked, claim_of, noisy
+from dp_polars._questions.measures import BETA, Total, claim_of_numbers, noisy
 from dp_polars._questions.question import Answers, Evidence
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dp_polars._accounting.terms import Terms
     from dp_polars._base.arrays import Ints
 
 
@@ -203,32 +204,19 @@ def ask_sum(
     lower: Number,
     upper: Number,
     step: Number | None,
-    *,
-    epsilon: Number | None,
-    rho: Number | None,
-    contributions: int,
-    neighboring_relation: str,
-    mechanism: str | None,
+    terms: Terms,
 ) -> Sum:
-    """Return the query of these arguments."""
+    """Return the sum of these arguments."""
     low, high, width = bounds_of(lower, upper, step)
     of_floats = isinstance(step, (float, np.floating, Fraction))
-    claim = claim_of(max(abs(low), abs(high)), epsilon, rho, contributions, neighboring_relation, mechanism)
-    return checked(Sum(low, high, width, of_floats, claim))
+    return Sum(low, high, width, of_floats, claim_of_numbers(terms)).on(terms)
 
 
 def ask_mean(
     lower: Number,
     upper: Number,
     step: Number | None,
-    *,
-    epsilon: Number | None,
-    rho: Number | None,
-    contributions: int,
-    neighboring_relation: str,
-    mechanism: str | None,
+    terms: Terms,
 ) -> Mean:
-    """Return the query of these arguments."""
-    low, high, width = bounds_of(lower, upper, step)
-    claim = claim_of(Fraction(1), epsilon, rho, contributions, neighboring_relation, mechanism, draws=2)
-    return checked(Mean(low, high, width, claim))
+    """Return the mean of these arguments."""
+    return Mean(*bounds_of(lower, upper, step), claim_of_numbers(terms, draws=2)).on(terms)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, Loss, check_mechanism, check_noise, check_relation, one_of
+from dp_polars._accounting.claims import Claim, Loss, check_mechanism, check_noise, one_of
 from dp_polars._base.numbers import Number, positive_int
 from dp_polars._codes.candidates import Categories
 from dp_polars._codes.units import Weights
@@ -20,13 +20,13 @@ from dp_polars._draws.ranking import Ranking, counts_at, peel
 from dp_polars._draws.scores import CountScore
 from dp_polars._mechanisms.laws import LAWS
 from dp_polars._mechanisms.noise import noise_bound
-from dp_polars._questions.choices import in_one_group
 from dp_polars._questions.lists import ListQuery, Mistakes, in_lists
 from dp_polars._questions.measures import ValueCounts
-from dp_polars._questions.of_categories import OfCategories, check_counts, most_of, weights_of
+from dp_polars._questions.of_categories import OfCategories, check_counts, weights_of
 
 if TYPE_CHECKING:
     from dp_polars._accounting.claims import Mechanism, NeighboringRelation
+    from dp_polars._accounting.terms import Terms
     from dp_polars._base.arrays import Ints
     from dp_polars._codes.candidates import Values
     from dp_polars._draws.histograms import Histogram
@@ -70,7 +70,7 @@ class TopK(OfCategories, ListQuery):
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
         """Return R of one row, or person, in each draw."""
-        return _range_of(relation, joint=self.joint) * self.most
+        return CountScore().range(relation) * (2 if self.joint else 1) * self.most
 
     @property
     def fixed_type(self) -> pl.DataType | None:
@@ -169,38 +169,24 @@ class TopK(OfCategories, ListQuery):
 def ask_top_k(
     k: int,
     candidates: Values | None,
+    terms: Terms,
     *,
     counts: str = "people",
     weighted: bool = False,
     max_weight: Number | None = None,
     step: Number | None = None,
-    epsilon: Number | None,
-    rho: Number | None,
-    contributions: int,
-    neighboring_relation: str,
-    mechanism: str | None,
 ) -> TopK:
-    """Return the query of these arguments."""
-    number, loss, relation = (
-        positive_int("k", k),
-        Loss.of(epsilon=epsilon, rho=rho),
-        check_relation(neighboring_relation),
-    )
+    """Return the top k of these arguments."""
+    number = positive_int("k", k)
     check_counts(counts)
     weights = weights_of(max_weight, step, weighted=weighted)
     categories = Categories.of(candidates)
     if categories.values is not None:
         _check_number(number, len(categories.values))
-    joint, draws = _mechanism_of(mechanism, number, loss)
-    claim = Claim(
-        loss,
-        draws,
-        _range_of(relation, joint=joint) * most_of(weights),
-        in_one_group(contributions),
-        relation,
-        draws=1 if joint else number,
-    )
-    return TopK(number, categories, claim, counts == "people", joint, mechanism is not None, weights)
+    joint, mechanism = _mechanism_of(terms.mechanism, number, terms.loss)
+    claim = terms.claim(mechanism, draws=1 if joint else number)
+    is_asked = terms.mechanism is not None
+    return TopK(number, categories, claim, counts == "people", joint, is_asked, weights).on(terms)
 
 
 def _mechanism_of(mechanism: str | None, k: int, loss: Loss) -> tuple[bool, Mechanism]:
@@ -213,10 +199,6 @@ def _mechanism_of(mechanism: str | None, k: int, loss: Loss) -> tuple[bool, Mech
 
 
 _MECHANISMS = ("permute_and_flip", "exponential", "joint")
-
-
-def _range_of(relation: NeighboringRelation, *, joint: bool) -> Fraction:
-    return CountScore().range(relation) * (2 if joint else 1)
 
 
 def _check_number(k: int, size: int) -> None:

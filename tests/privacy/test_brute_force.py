@@ -13,6 +13,7 @@ import pytest
 import dp_polars as dpp
 from dp_polars._accounting.claims import Claim, Contributions, Loss
 from dp_polars._accounting.costs import laplace_rho
+from dp_polars._accounting.terms import Terms
 from dp_polars._draws import drawing
 from dp_polars._draws.drawing import Draw
 from dp_polars._draws.scores import QuantileScore
@@ -34,10 +35,10 @@ ORDERS = np.array([1.001, 1.05, 1.3, 1.7, 2, 3, 5, 9, 17, 30, 50])
 
 def query(alpha, size, *, relation, mechanism, contributions=1, epsilon=None, rho=None):
     """A query as users write it."""
-    asked = {"epsilon": epsilon, "rho": rho, "contributions": contributions, "mechanism": mechanism}
+    terms = Terms.of(epsilon, rho, contributions, relation, mechanism)
     if alpha is None:
-        return modes.ask_mode([str(i) for i in range(size)], neighboring_relation=relation, **asked)
-    return choices.ask_quantile(alpha, range(size), neighboring_relation=relation, **asked)
+        return modes.ask_mode([str(i) for i in range(size)], terms)
+    return choices.ask_quantile(alpha, range(size), terms)
 
 
 @functools.cache

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dp_polars._mechanisms.errors import error_bound
+from dp_polars._mechanisms.laws import error_bound
 from dp_polars._questions.argmax import own_sensitivities
 from tests.helpers import reference
 from tests.registry import MECHANISMS, V, X

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from dp_polars._accounting.claims import Contributions
+from dp_polars._accounting.terms import Terms
 from dp_polars._questions.quantile_lists import ask_quantiles
 from tests.privacy.datasets import all_counts
 from tests.privacy.lists import law_of_list
@@ -34,15 +35,8 @@ ORDERS = np.array([1.001, 1.05, 1.3, 1.7, 2, 3, 5, 9, 17, 30, 50])
 
 def query(name, size, *, relation, mechanism, contributions=1, epsilon=None, rho=None):
     """A list as users ask for it, also where it has one answer."""
-    return ask_quantiles(
-        LISTS[name],
-        range(size),
-        epsilon=epsilon,
-        rho=rho,
-        contributions=contributions,
-        neighboring_relation=relation,
-        mechanism=mechanism,
-    )
+    terms = Terms.of(epsilon, rho, contributions, relation, mechanism)
+    return ask_quantiles(LISTS[name], range(size), terms)
 
 
 @functools.cache

@@ -14,7 +14,6 @@ from dp_polars._accounting.claims import Contributions
 from dp_polars._draws import joint
 from dp_polars._draws.histograms import Histogram
 from dp_polars._draws.ranking import Ranking
-from dp_polars._questions.tops import ask_top_k
 from tests.helpers.reference import bounded_range_rho
 from tests.helpers.top_k_laws import law_of
 from tests.registry import RELATIONS
@@ -28,9 +27,8 @@ PEOPLE = np.array(list(itertools.product((0, 1), repeat=3)))
 
 
 def query(k, mechanism, relation, *, contributions=1, size=3, **loss):
-    given = {"epsilon": None, "rho": None, **loss}
-    names = [str(i) for i in range(size)]
-    return ask_top_k(k, names, contributions=contributions, neighboring_relation=relation, mechanism=mechanism, **given)
+    given = {"contributions": contributions, "neighboring_relation": relation, "mechanism": mechanism, **loss}
+    return dpp.top_k("x", k, [str(i) for i in range(size)], **given).query
 
 
 @functools.cache

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 
 import dp_polars as dpp
 from dp_polars._accounting.claims import Contributions
+from dp_polars._accounting.terms import Terms
 from dp_polars._draws.histograms import Histogram
 from dp_polars._draws.quantile_trees import TreeDraw, digit_bits, levels_of, rows_off, tree
 from dp_polars._mechanisms.laws import LAWS
@@ -29,12 +30,11 @@ X = pl.col("x")
 SPEC = importlib.util.spec_from_file_location("several_quantiles", ROOT / "examples" / "several_quantiles.py")
 several_quantiles = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(several_quantiles)
-DEFAULTS = {"rho": None, "contributions": 1, "neighboring_relation": "add_or_remove_one", "mechanism": None}
 
 
 def asked(alphas, candidates=range(10), **options):
-    loss = {} if "rho" in options else {"epsilon": 1}
-    return ask_quantiles(alphas, candidates, **{**DEFAULTS, "epsilon": None, **loss, **options})
+    given = {"epsilon": None if "rho" in options else 1, "rho": None, **options}
+    return ask_quantiles(alphas, candidates, Terms.of(**given))
 
 
 @st.composite
