@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, cast
 
 import polars as pl
 
@@ -64,13 +64,13 @@ class PrivateNamespace:
         asks = ", ".join(name for name in dir(self) if not name.startswith("_") and name != "expr")
         return f"<.dp of {self.expr}: {asks}>"
 
-    mode = _method(lambda: functions.choices.mode)
-    median = _method(lambda: functions.choices.median)
-    quantile = _method(lambda: functions.choices.quantile)
-    top_k = _method(lambda: functions.tops.top_k)
-    argmax = _method(lambda: functions.argmax.argmax)
-    argmin = _method(lambda: functions.argmax.argmin)
-    count = _method(lambda: functions.measures.count)
-    sum = _method(lambda: functions.measures.sum)
-    mean = _method(lambda: functions.measures.mean)
-    value_counts = _method(lambda: functions.measures.value_counts)
+    mode: Final = _method(lambda: functions.choices.mode)
+    median: Final = _method(lambda: functions.choices.median)
+    quantile: Final = _method(lambda: functions.choices.quantile)
+    top_k: Final = _method(lambda: functions.tops.top_k)
+    argmax: Final = _method(lambda: functions.argmax.argmax)
+    argmin: Final = _method(lambda: functions.argmax.argmin)
+    count: Final = _method(lambda: functions.measures.count)
+    sum: Final = _method(lambda: functions.measures.sum)
+    mean: Final = _method(lambda: functions.measures.mean)
+    value_counts: Final = _method(lambda: functions.measures.value_counts)
