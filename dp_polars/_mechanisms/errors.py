@@ -18,5 +18,5 @@ def log_odds(k: int, beta: float, mechanism: str) -> float:
 
 
 def error_bound(k: int, beta: float, claim: Claim) -> float:
-    """Return an error that is reached with probability at most `beta`, in the units of the claim's range."""
+    """Return an error that is exceeded with probability at most `beta`, in the units of the claim's range."""
     return log_odds(k, beta, claim.mechanism) / float(claim.rate)
