@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import dp_polars._expressions.namespace
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from dp_polars._accounting.budgets import Budget
     from dp_polars._accounting.claims import Claim, Loss
     from dp_polars._accounting.large import LargeLossWarning
+    from dp_polars._base.extras import MissingExtraError
     from dp_polars._codes.grids import Grid, grid
     from dp_polars._expressions.argmax import argmax, argmin
     from dp_polars._expressions.choices import median, mode, quantile
@@ -39,6 +41,7 @@ __all__ = [
     "Grid",
     "LargeLossWarning",
     "Loss",
+    "MissingExtraError",
     "PrivateExpr",
     "PrivateFrame",
     "PrivateNamespace",
@@ -66,7 +69,8 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
-_ON_DEMAND = ("analysis", "opendp", "plot", "spark", "sql")
+# Parts that are imported when they are first used -> the package that each can't do without.
+_ON_DEMAND = {"analysis": "numpy", "opendp": "opendp", "plot": "altair", "spark": "pyspark", "sql": "ibis"}
 # Where the public names are: what a process does not use, it does not load.
 _HOMES = {
     "_accounting.amounts": ("BudgetExceededError",),
@@ -85,6 +89,7 @@ _HOMES = {
     "_frames.release": ("ReleaseError",),
     "_mechanisms.noise": ("discrete_gaussian", "discrete_laplace"),
     "_mechanisms.selection": ("exponential_mechanism", "permute_and_flip"),
+    "_base.extras": ("MissingExtraError",),
     "_codes.grids": ("Grid", "grid"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -93,7 +98,14 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 def __getattr__(name: str) -> object:
     """Import what is public when it is first used."""
     if name in _ON_DEMAND:
-        return importlib.import_module(f"dp_polars.{name}")
+        try:
+            return importlib.import_module(f"dp_polars.{name}")
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != _ON_DEMAND[name]:
+                raise
+            from dp_polars._base.extras import MissingExtraError
+
+            raise MissingExtraError(str(error)) from error
     if name in _HOME_OF:
         value = globals()[name] = getattr(importlib.import_module(f"dp_polars.{_HOME_OF[name]}"), name)
         return value
@@ -102,5 +114,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """List what is public, for completion."""
-    return [*__all__, *_ON_DEMAND, "__version__"]
+    """List what is public and installed, for completion."""
+    return [*__all__, *(name for name, package in _ON_DEMAND.items() if find_spec(package)), "__version__"]

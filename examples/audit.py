@@ -1,6 +1,6 @@
 """An audit by another's tool: does a release ever show more than its claim says?
 
-    pip install -e '.[audit]'     # in a checkout, Python 3.11 or newer
+    pip install -e '.[audit]'     # in a checkout
     python examples/audit.py --out docs/figures/audit.png
 
 JAX Privacy (Google) bounds ε from below, from the guesses of an attacker who sees answers and says which of two

@@ -49,9 +49,11 @@ def make_visits(folder: Path) -> None:
 
 
 def report(folder: Path, budget: dpp.Budget) -> dpp.PrivateQuery:
+    # Hardly any of the synthetic patients has more than twelve visits a year: 0.03 % of the visits are dropped, and no
+    # patient is missing from a hospital. Counts and sums are of what is left: bounds that drop more make them too low.
     return (
         pl.scan_parquet(folder / "visits-*.parquet")
-        .dp.protect("patient_id", budget=budget, max_groups=2, max_rows_per_group=3)
+        .dp.protect("patient_id", budget=budget, max_groups=3, max_rows=12)
         .filter(pl.col("year") == 2024)
         .group_by({"hospital": HOSPITALS})
         .agg(
@@ -92,7 +94,8 @@ def main(folder: Path) -> None:
         print("Before a row is read: what it costs one patient, and how far off an answer may be (95 %).")
         print(query.explain().select("output", "selects", "epsilon", pl.col("error_95").round(1), "error_unit"))
         released = query.release(ranges=True, engine="streaming")
-        print("\nThe report on 2024; each range holds the number without noise with probability 95 %.")
+        print("\nThe report on 2024; each range holds the number without noise, of the rows that the bounds keep, with")
+        print("probability 95 %. The bounds drop 0.03 % of the visits.")
         print(table(released))
         print("\nPaid before a row was read, and kept on disk:", budget)
         print(budget.log().select("what", pl.col("loss", "running_total").round(2)))

@@ -30,6 +30,23 @@ def data() -> Path:
     return Path(found.origin).parent / "data" / "flights.csv.zip"
 
 
+def question() -> dpp.PrivateQuery:
+    # Hardly an aircraft has more than 400 flights a year: 0.2 % of the flights are dropped, and no aircraft is missing
+    # from an airport. Flights without a tail number (0.7 %) count for nobody. With bounds that drop many rows, counts
+    # are too low and the others speak of a part of the flights, which no range tells.
+    return (
+        dpp.protect("tailnum", max_groups=3, max_rows=400)
+        .group_by({"origin": AIRPORTS})
+        .agg(
+            aircraft=dpp.n_people(epsilon=0.2),
+            carrier=dpp.mode("carrier", CARRIERS, epsilon=0.2),
+            delay=dpp.median("dep_delay", dpp.grid(-30, 120, step=1), epsilon=0.5),
+            late=dpp.quantile("dep_delay", 0.9, dpp.grid(-30, 300, step=1), epsilon=1),
+            miles=dpp.mean("distance", 0, 3000, step=1, epsilon=0.5),
+        )
+    )
+
+
 def main(folder: Path) -> None:
     with zipfile.ZipFile(data()) as archive:
         archive.extractall(folder)
@@ -39,19 +56,9 @@ def main(folder: Path) -> None:
         f"FROM read_csv('{folder / 'flights.csv'}', nullstr = 'NA')"
     )
     flights = con.table("flights").filter(lambda t: t.distance < 3000)  # steps are Ibis', row by row
-    query = (
-        dpp.protect("tailnum", max_groups=2, max_rows_per_group=20)
-        .group_by({"origin": AIRPORTS})
-        .agg(
-            aircraft=dpp.n_people(epsilon=0.2),
-            carrier=dpp.mode("carrier", CARRIERS, epsilon=0.2),
-            delay=dpp.median("dep_delay", dpp.grid(-30, 120, step=1), epsilon=0.5),
-            late=dpp.quantile("dep_delay", 0.9, dpp.grid(-30, 300, step=1), epsilon=0.5),
-            miles=dpp.mean("distance", 0, 3000, step=1, epsilon=0.5),
-        )
-    )
-    budget = dpp.Budget(epsilon=2, path=folder / "budget.db")
+    query, budget = question(), dpp.Budget(epsilon=2.5, path=folder / "budget.db")
     print(query.explain().select("output", "selects", "epsilon", "error_95", "error_unit"))
+    print("Of the flights that the bounds keep:")
     print(dpp.sql.release(query, flights, budget=budget, ranges=True))
     print(budget)
     con.disconnect()

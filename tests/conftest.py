@@ -1,5 +1,8 @@
 """What all tests share."""
 
+from pathlib import Path
+
+import pytest
 from hypothesis import Phase, settings
 
 # How long an example takes says more about who else uses the machine than about the code.
@@ -21,3 +24,16 @@ def pytest_addoption(parser):
         metavar="SECONDS",
         help="search with the fuzzers (tests/fuzzing) for so long in all, an hour if it is not said, by new seeds",
     )
+    parser.addoption(
+        "--dpbench",
+        type=Path,
+        metavar="FOLDER",
+        help="where the histograms of DPBench lie (NAME.n4096.npy), which nobody may publish: runs what needs them",
+    )
+
+
+@pytest.fixture
+def dpbench(request):
+    """The folder that the command line names: no test looks for files outside the checkout by itself."""
+    folder = request.config.getoption("--dpbench")
+    return pytest.skip("--dpbench FOLDER names no data") if folder is None else folder

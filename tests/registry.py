@@ -22,7 +22,7 @@ import polars as pl
 import dp_polars as dpp
 from tests.helpers.reference import bounded_range_rho, own_scores
 
-UTC = dt.timezone.utc
+UTC = dt.UTC
 G, X, S, V = pl.col("g"), pl.col("x"), pl.col("s"), pl.col("v")
 ENGINES = ["in-memory", "streaming"]
 MECHANISMS = ["permute_and_flip", "exponential"]

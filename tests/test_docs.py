@@ -28,6 +28,7 @@ import inspect
 import io
 import pkgutil
 import re
+import sys
 import textwrap
 
 import polars as pl
@@ -35,6 +36,7 @@ import pytest
 
 import dp_polars
 from tests.helpers.places import ROOT
+from tests.needs import is_here, need
 
 pytestmark = pytest.mark.slow
 
@@ -83,9 +85,9 @@ def comparable(text):
     return header.sub(lambda frame: re.sub(r"[\s│┆]+", " ", frame[1]), textwrap.dedent(text)).strip()
 
 
-def is_there(need):
-    name, _, version = need.partition("==")
-    return importlib.util.find_spec(name) is not None and (not version or importlib.metadata.version(name) == version)
+def is_there(what):
+    name, _, version = what.partition("==")
+    return importlib.metadata.version(name) == version if version else is_here(name)
 
 
 WIDEST = 88
@@ -151,7 +153,8 @@ def test_docstrings(name, tmp_path, monkeypatch):
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("dp_polars"):
             raise
-        pytest.skip(f"needs {error.name}")
+        need((error.name or "").partition(".")[0])
+        raise
 
 
 def test_the_page_on_steps_is_what_the_tables_give():
@@ -176,10 +179,19 @@ def test_a_wrong_output_is_found():
         run_page("```python\nx = 0\n```\n\nand\n\n    ```python\n    1 / x\n    ```\n")
     run_page("```python\nprint(1)\n```\n\n```text\n1\n```\n```sh\nexit 1\n```\n")
     run_page("```python\n>>> x = 1\n>>> x\n1\n```\n\n```python\nassert x == 1\n```\n")
-    run_page("<!-- needs: no_such_package -->\n```python\n1 / 0\n```\n")
     run_page("<!-- needs: polars==0.1 -->\n```python\n1 / 0\n```\n")
     with pytest.raises(ZeroDivisionError):
         run_page(f"<!-- needs: polars=={pl.__version__} -->\n```python\n1 / 0\n```\n")
+
+
+def test_what_a_block_needs_is_there_where_it_is_required(monkeypatch):
+    page = "<!-- needs: ibis -->\n```python\n1 / 0\n```\n"
+    monkeypatch.setitem(sys.modules, "ibis", None)
+    monkeypatch.delenv("REQUIRE_SQL", raising=False)
+    run_page(page)
+    monkeypatch.setenv("REQUIRE_SQL", "1")
+    with pytest.raises(AssertionError, match="ibis is not installed"):
+        run_page(page)
 
 
 def test_a_wide_line_is_found():

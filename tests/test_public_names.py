@@ -8,13 +8,46 @@ import sys
 import pytest
 
 import dp_polars as dpp
+from tests.needs import need
+
+# Parts of the package that come with an extra -> the package of the extra.
+PARTS = {"opendp": "opendp", "plot": "altair", "spark": "pyspark", "sql": "ibis"}
+# In a Python without any of them.
+WITHOUT = f"""
+import importlib, inspect, pydoc, sys
+
+for package in {list(PARTS.values())}:
+    sys.modules[package] = None
+import dp_polars
+
+assert "analysis" in dir(dp_polars)
+assert not set(dir(dp_polars)) & {set(PARTS)}
+assert dict(inspect.getmembers(dp_polars)).keys() == set(dir(dp_polars))
+assert "permute_and_flip" in pydoc.render_doc(dp_polars)
+for name in {list(PARTS)}:
+    assert not hasattr(dp_polars, name)
+    try:
+        getattr(dp_polars, name)
+    except dp_polars.MissingExtraError as error:
+        assert f"pip install 'dp-polars[{{name}}]'" in str(error)
+    for statement in (f"import dp_polars.{{name}}", f"from dp_polars import {{name}}"):
+        try:
+            exec(statement)
+        except ModuleNotFoundError as error:
+            assert f"pip install 'dp-polars[{{name}}]'" in str(error)
+        else:
+            raise AssertionError(statement)
+print("done")
+"""
 
 
 def test_every_public_name_is_there():
     assert sorted(dpp.__all__) == sorted(dpp._HOME_OF)
     for name in dpp.__all__:
         assert getattr(dpp, name) is getattr(dpp, name)
-    assert {*dpp.__all__, "analysis", "opendp", "plot", "spark", "sql"} <= set(dir(dpp))
+    assert (
+        {*dpp.__all__, "analysis", "__version__"} <= set(dir(dpp)) <= {*dpp.__all__, "analysis", "__version__", *PARTS}
+    )
     with pytest.raises(AttributeError, match="'dp_polars' has no attribute 'medain'"):
         dpp.medain  # noqa: B018
 
@@ -33,3 +66,28 @@ def test_a_process_loads_what_it_uses(asked, unused):
     )
     printed = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
     assert printed.strip() == "[]"
+
+
+def test_what_is_not_installed_is_missing_and_named():
+    done = subprocess.run([sys.executable, "-W", "error", "-c", WITHOUT], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "done", done.stderr
+
+
+@pytest.mark.parametrize("name", ["analysis", *PARTS])
+def test_a_part_shows_what_is_public_and_nothing_else(name):
+    if name in PARTS:
+        need(PARTS[name])
+    part = getattr(dpp, name)
+    assert name in dir(dpp)
+    assert dir(part) == sorted(part.__all__)
+    assert all(getattr(part, each).__doc__ for each in part.__all__)
+
+
+def test_a_fault_of_a_package_that_is_installed_is_not_hidden(tmp_path, monkeypatch):
+    (tmp_path / "altair.py").write_text("import no_such_dependency")
+    monkeypatch.syspath_prepend(tmp_path)
+    for module in [name for name in sys.modules if name.startswith(("altair", "dp_polars.plot"))]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.delitem(vars(dpp), "plot", raising=False)
+    with pytest.raises(ModuleNotFoundError, match="No module named 'no_such_dependency'"):
+        dpp.plot  # noqa: B018

@@ -6,6 +6,14 @@ import importlib
 from typing import Any
 
 
+class MissingExtraError(AttributeError):
+    """A part of this package is asked for by its name (`dp_polars.spark`), and its extra is not installed.
+
+    The message has the command that installs it. `import dp_polars.spark` raises a ModuleNotFoundError instead, as any
+    import of what is missing.
+    """
+
+
 def require(module: str, *, extra: str) -> Any:  # noqa: ANN401
     """Import a module of an optional extra, or say how to install it."""
     try:

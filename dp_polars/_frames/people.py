@@ -51,6 +51,9 @@ class PeopleQuery(PrivateQuery):
     def _counts(self, ask: Ask[Any]) -> Literal["people"]:  # noqa: ARG002
         return "people"
 
+    def _drops(self, ask: Ask[Any]) -> bool:  # noqa: ARG002
+        return False
+
     def _bound_to(self, engine: Engine[Any], *, ranges: bool = False) -> Work:
         unit, (ask,) = str(self.protection.privacy_unit), self._asks
         if not engine.counts_per_person:

@@ -115,6 +115,15 @@ class Protection:
             else None,
         )
 
+    def drops(self, query: HistogramQuery, groups: int) -> bool:
+        """Return whether a person may have more than what counts of them."""
+        kept = self.kept(query, groups)
+        if kept.groups is None and self.counts_people(query) and query.fixed_size is not None:
+            # A person counts once for each candidate, so bounds above these drop nothing.
+            per_group, rows = query.fixed_size, query.fixed_size * groups
+            return (kept.rows_per_group or per_group) < per_group or (kept.rows or rows) < rows
+        return kept != Kept()
+
     @property
     def keys_per_person(self) -> int:
         """For how many keys that nobody listed one person may count."""

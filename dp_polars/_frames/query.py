@@ -7,7 +7,7 @@ import os
 import secrets
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
 
@@ -22,10 +22,10 @@ from dp_polars._frames.sources import PrivateRows, Source, WithoutRows, source_o
 from dp_polars._questions.measures import Count
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from typing import Self
 
     from polars._typing import EngineType
-    from typing_extensions import Self
 
     from dp_polars._accounting.budgets import Budget
     from dp_polars._accounting.claims import Claim, Unit
@@ -35,6 +35,15 @@ if TYPE_CHECKING:
     from dp_polars._questions.question import Columns, HistogramQuery
 
 _CLAIM_KEY = b"dp_polars.claim"
+_EXPLAINED = {
+    **dict.fromkeys(["output", "selects"], pl.String),
+    **dict.fromkeys(["epsilon", "rho", "error_95"], pl.Float64),
+    **dict.fromkeys(["error_unit", "mechanism"], pl.String),
+    **dict.fromkeys(["candidates", "groups"], pl.Int64),
+    **dict.fromkeys(["neighboring_relation", "privacy_unit"], pl.String),
+    **dict.fromkeys(["score_range", "rate"], pl.Float64),
+    "note": pl.String,
+}
 _Engine: TypeAlias = Literal["auto", "in-memory", "streaming"]
 _ENGINES: tuple[_Engine, ...] = get_args(_Engine)
 
@@ -99,21 +108,22 @@ class PrivateQuery(WithoutRows):
         DataFrame
             One row per output: `output`, `selects`, `epsilon` and `rho` (the loss of one person over all groups, in
             both units; a discrete Gaussian has no epsilon), `error_95` (with probability 0.95 the answer of a group is
-            nearer than this to the best one, or to the true number, counting the rows that the bounds keep; all answers
-            of a list of quantiles are, with that probability; null for means, where it depends on the group's rows) and
+            at most this far from the best one, or from the true number, counting the rows that the bounds keep; all
+            answers of a list of quantiles are, with that probability; null for means, where it depends on the group's
+            rows) and
             `error_unit` ("people", "rows", "the column's unit" or "the weights' unit"; a lead, which `selects` tells
             of, has the same), `mechanism`, `candidates` (null where only the column's type names them and no data is
             bound; 1 for a number), `groups`, `neighboring_relation`, `privacy_unit`, `score_range` (R of one person's
             row, or of one person where people are counted; of a list of quantiles 1 or 2, see `dp_polars.quantile`),
-            `rate` (λ) and `note` (String: why this mechanism was chosen, and whether another question would do better;
-            null where there is nothing to say).
+            `rate` (λ) and `note` (why this mechanism was chosen, whether another question would do better, and whether
+            the bounds can drop rows, which `error_95` leaves out; null where there is nothing to say).
         """
         types: dict[str, Columns] = {}
         if self._source is not None:
             source = self._source
             work = self._bound_to(PolarsEngine(source, lambda: source))
             types = {output.name: output.types for output in work.outputs}
-        return pl.DataFrame([self._explain_one(ask, types.get(ask.name, ())) for ask in self._asks])
+        return pl.DataFrame([self._explain_one(ask, types.get(ask.name, ())) for ask in self._asks], _EXPLAINED)
 
     def release(
         self,
@@ -134,7 +144,8 @@ class PrivateQuery(WithoutRows):
         ranges
             Whether every number comes with the ends of its 95 % range, `NAME_low` and `NAME_high`. The number without
             noise, of the rows that the bounds keep, lies between them with probability 0.95 at least. That follows from
-            the noise alone, and costs nothing.
+            the noise alone, and costs nothing. No range tells of rows that the bounds drop: counts and sums are too low
+            where people have more than the bounds of `protect` keep, and their ranges are, too.
         engine
             Polars' engine: "auto", "in-memory" or "streaming".
         partitions
@@ -272,8 +283,24 @@ class PrivateQuery(WithoutRows):
             "privacy_unit": self.protection.privacy_unit,
             "score_range": float(claim.score_range),
             "rate": float(claim.rate),
-            "note": None if size is None else ask.query.note(size, self._alternative(ask, types)),
+            "note": " ".join(self._notes(ask, size, types)) or None,
         }
+
+    def _notes(self, ask: Ask[HistogramQuery], size: int | None, types: Columns) -> Iterator[str]:
+        """Yield what should be known of an output before its release."""
+        note = None if size is None else ask.query.note(size, self._alternative(ask, types))
+        if note is not None:
+            yield note
+        if self._drops(ask):
+            yield (
+                "Of the rows that the bounds keep: too low where people have more, which no range or error_95 includes."
+                if ask.query.adds_up
+                else "Of the rows that the bounds keep: what dropped rows would change is in no range or error_95."
+            )
+
+    def _drops(self, ask: Ask[Any]) -> bool:
+        """Return whether the bounds can drop rows of an output, or groups of a person."""
+        return self.protection.drops(ask.query, 1 if self._keys is None else self._keys.height)
 
     def _alternative(self, ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery | None:
         """Return what may answer an output better, under this protection; None where that lacks a bound."""
@@ -298,7 +325,7 @@ class PrivateQuery(WithoutRows):
                 "privacy_unit": self.protection.privacy_unit,
             }
         return {
-            "date": datetime.now(timezone.utc).date().isoformat(),
+            "date": datetime.now(UTC).date().isoformat(),
             "protection": str(self.protection),
             "groups": 1 if self._keys is None else self._keys.height,
             "loss": str(self.loss),

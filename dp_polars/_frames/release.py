@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import polars as pl
@@ -104,7 +104,7 @@ def _kept(question: Question, engine: Engine[Released], budget: Budget) -> Relea
     if found is None:
         return None
     answer, packed = found
-    drawn = datetime.fromtimestamp(answer.microseconds // 10**6, timezone.utc).date()
+    drawn = datetime.fromtimestamp(answer.microseconds // 10**6, UTC).date()
     _log.info(
         "The answer of %s about %r is returned once more, from %s: nothing is charged. release(fresh=True) draws anew.",
         *(drawn, question.dataset, budget.path),

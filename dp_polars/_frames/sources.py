@@ -16,9 +16,10 @@ from dp_polars._rowwise.plans import refuse_unsafe_plan
 from dp_polars._rowwise.views import holds_rows
 
 if TYPE_CHECKING:
+    from typing import Self
+
     import pyarrow as pa
     from polars._typing import EngineType
-    from typing_extensions import Self
 
     from dp_polars._frames.protection import Protection
 

@@ -104,14 +104,15 @@ def check_scale(claim: Claim) -> None:
 
 
 def noise_bound(claim: Claim, beta: float) -> int:
-    """Return the smallest w with P(|noise| > w) <= beta, or one more, for beta from 1e-9 to 1/2."""
+    """Return the smallest w with P(|noise| > w) <= beta, for beta from 1e-9 to 1/2; one more or less above 2**40."""
     scale = float(max(1 / claim.rate, Fraction(1, 64)))  # of a smaller scale too, P(|noise| > 0) is below 1e-9
     if claim.mechanism == "discrete_laplace":
         # P(|X| > w) = 2q^(w+1)/(1+q), q = exp(−1/scale).
         bound = math.ceil(scale * (math.log(2 / beta) - math.log1p(math.exp(-1 / scale)))) - 1
         return max(bound, 0)
-    if scale > 2**12:  # there the law is that of a rounded Gaussian to within 1e-9 of the bound
-        return math.ceil(scale * NormalDist().inv_cdf(1 - beta / 2))
+    if scale > 2**12:
+        # By Euler and Maclaurin, the sum from w + 1 on is the integral from w + 1/2 on, less some 1e-7 of it at most.
+        return math.ceil(scale * NormalDist().inv_cdf(1 - beta / 2) - 0.5)
     weights = np.exp(-(np.arange(math.ceil(9 * scale) + 2) ** 2) / (2 * scale**2))
     tails = 2 * np.cumsum(weights[::-1])[::-1] / (2 * weights.sum() - 1)
     return int(np.count_nonzero(tails[1:] > beta))

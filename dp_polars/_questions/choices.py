@@ -80,7 +80,7 @@ class Choice(OfCodes):
         return self.named(draw_from_rows(self.draw(*columns), codes, lengths), *columns)
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float:  # noqa: ARG002
-        """Return an error that is reached with probability at most `beta`, in rows or people."""
+        """Return an error that is exceeded with probability at most `beta`, in rows or people."""
         return error_bound(size, beta, self.claim) / self.score.unit
 
 

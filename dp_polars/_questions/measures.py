@@ -20,8 +20,7 @@ from dp_polars._questions.question import Answers, Evidence, HistogramQuery, OfC
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from typing_extensions import Self
+    from typing import Self
 
     from dp_polars._accounting.claims import NeighboringRelation
     from dp_polars._accounting.terms import Terms
@@ -73,7 +72,7 @@ class Measure(HistogramQuery):
         return (self.claim,)
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
-        """Return an error that is reached with probability at most `beta`."""
+        """Return an error that is exceeded with probability at most `beta`."""
         return float(noise_bound(self.claim, beta))
 
 
@@ -144,6 +143,11 @@ class Count(Total):
         return self.counted == "people"
 
     @property
+    def adds_up(self) -> bool:
+        """Every row, or person, adds one."""
+        return True
+
+    @property
     def fixed_type(self) -> pl.DataType:
         """Type of the answers."""
         return pl.Int64()
@@ -211,6 +215,11 @@ class ValueCounts(OfCodes, Measure):
     def largest(self) -> Fraction:
         """One row adds one to one count."""
         return Fraction(1)
+
+    @property
+    def adds_up(self) -> bool:
+        """Every row adds one to a count."""
+        return True
 
     def answers(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> Answers:
         """Draw the counts of all candidates of each group."""

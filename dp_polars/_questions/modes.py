@@ -118,7 +118,7 @@ class Mode(OfCategories, Choice):
         return HistogramQuery.answers_of_codes(self, codes, weights, lengths, columns)
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float:
-        """Return an error that is reached with probability at most `beta`: in rows, people or the weights' unit."""
+        """Return an error that is exceeded with probability at most `beta`: in rows, people or the weights' unit."""
         return super().error(size if self.too_few is None else size + 1, beta, *columns)
 
     @property

@@ -19,8 +19,7 @@ from dp_polars._draws.histograms import Histogram
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from fractions import Fraction
-
-    from typing_extensions import Self
+    from typing import Self
 
     from dp_polars._accounting.claims import Contributions, NeighboringRelation, Unit
     from dp_polars._accounting.terms import Terms
@@ -153,7 +152,7 @@ class HistogramQuery(Query):
 
     @abstractmethod
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:
-        """Return an error that is reached with probability at most `beta`, with so many candidates.
+        """Return an error that is exceeded with probability at most `beta`, with so many candidates.
 
         The columns' types may be left out where they are not known yet.
         """
@@ -162,6 +161,11 @@ class HistogramQuery(Query):
     def error_unit(self) -> str | None:
         """What errors are measured in, where that is not rows or people."""
         return None
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether every row adds to the answer, so that it is too low without some of them."""
+        return False
 
     def alternative(self, *columns: pl.DataType) -> HistogramQuery | None:  # noqa: ARG002
         """Return another question at the same loss that may answer this one better; a note compares the two."""

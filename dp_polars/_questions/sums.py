@@ -93,6 +93,11 @@ class Sum(_Clipped):
         """The most that one row adds or takes away, in the column's unit."""
         return max(abs(self.lower), abs(self.upper))
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether no row takes away."""
+        return self.lower >= 0
+
     def _in_steps(self, step: Fraction) -> Claim:
         """Return the claim of the noise in whole units of a step."""
         return replace(self.claim, score_range=self.claim.score_range / step)

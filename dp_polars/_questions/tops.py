@@ -118,7 +118,7 @@ class TopK(OfCategories, ListQuery):
         return in_lists(self.values(*columns).gather(codes.ravel()), self.k)
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float:  # noqa: ARG002
-        """Return a largest count missed, max_j (c_j − c(s_j)), that is reached with probability at most `beta`.
+        """Return a largest count missed, max_j (c_j − c(s_j)), that is exceeded with probability at most `beta`.
 
         In rounds, that is no more than the largest gap of a round, for the best of what is left has c_j or more: a
         union bound over the rounds. Of a joint draw, each of the size!/(size − k)! lists that errs by t or more has a

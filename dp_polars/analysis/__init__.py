@@ -38,18 +38,11 @@ from dp_polars.analysis._laws import (
     score_blocks,
     share_of_best,
 )
-from dp_polars.analysis._optimal import lattice_scores as lattice_scores
-from dp_polars.analysis._optimal import optimal_expected_error as optimal_expected_error
-from dp_polars.analysis._planning import accuracy as accuracy
-from dp_polars.analysis._planning import loss_for as loss_for
-from dp_polars.analysis._planning import loss_for_accuracy as loss_for_accuracy
-from dp_polars.analysis._planning import worst_expected_error as worst_expected_error
-from dp_polars.analysis._profile import PrivacyProfile as PrivacyProfile
-from dp_polars.analysis._profile import compose as compose
-from dp_polars.analysis._profile import privacy_profile as privacy_profile
+from dp_polars.analysis._optimal import lattice_scores, optimal_expected_error
+from dp_polars.analysis._planning import accuracy, loss_for, loss_for_accuracy, worst_expected_error
+from dp_polars.analysis._profile import PrivacyProfile, compose, privacy_profile
 from dp_polars.analysis._rates import as_probability, claim_of, rate_of
-from dp_polars.analysis._simulation import SIMULATED as SIMULATED
-from dp_polars.analysis._simulation import simulate as simulate
+from dp_polars.analysis._simulation import simulate
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -57,6 +50,29 @@ if TYPE_CHECKING:
     from dp_polars._accounting.claims import Mechanism
     from dp_polars._base.numbers import Number
     from dp_polars.analysis._rates import Comparable
+
+__all__ = [
+    "PrivacyProfile",
+    "accuracy",
+    "compose",
+    "error_quantile",
+    "expected_error",
+    "lattice_scores",
+    "loss_for",
+    "loss_for_accuracy",
+    "optimal_expected_error",
+    "privacy_loss",
+    "privacy_profile",
+    "probability_of_best",
+    "selection_probabilities",
+    "simulate",
+    "worst_expected_error",
+]
+
+
+def __dir__() -> list[str]:
+    """List what is public, for completion."""
+    return __all__
 
 
 def selection_probabilities(

@@ -40,7 +40,7 @@ def accuracy(
     mechanism: Mechanism | None = None,
     beta: Number = 0.05,
 ) -> float:
-    """Return an error that is reached with probability at most `beta`, whatever the `k` scores are.
+    """Return an error that is exceeded with probability at most `beta`, whatever the `k` scores are.
 
     Parameters
     ----------

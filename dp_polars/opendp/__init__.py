@@ -41,10 +41,24 @@ from dp_polars.opendp._measurements import (
 if TYPE_CHECKING:
     from opendp.mod import Domain, Measure, Measurement, Metric
 
-AnyQuery: TypeAlias = "PrivateQuery | PrivateExpr"
+__all__ = [
+    "as_measurement",
+    "frame_domain",
+    "make_private_query",
+    "make_selection",
+    "register",
+    "then_selection",
+]
+
+_AnyQuery: TypeAlias = "PrivateQuery | PrivateExpr"
 
 _DOMAIN = "dp_polars: Polars frames"
 _ONE = Contributions(1, 1)
+
+
+def __dir__() -> list[str]:
+    """List what is public, for completion."""
+    return __all__
 
 
 def frame_domain() -> Domain:
@@ -69,7 +83,7 @@ def frame_domain() -> Domain:
 
 
 def as_measurement(
-    query: AnyQuery, *, input_domain: Domain | None = None, output_measure: Measure | None = None
+    query: _AnyQuery, *, input_domain: Domain | None = None, output_measure: Measure | None = None
 ) -> Measurement:
     r"""Make an OpenDP measurement that releases a private query.
 
@@ -133,7 +147,7 @@ def as_measurement(
 def make_private_query(
     input_domain: Domain,
     input_metric: Metric,
-    query: AnyQuery,
+    query: _AnyQuery,
     loss: Number,
     output_measure: Measure | None = None,
 ) -> Measurement:
@@ -294,7 +308,7 @@ def register() -> None:
             context.register(constructor)
 
 
-def _unbound(query: AnyQuery) -> PrivateQuery:
+def _unbound(query: _AnyQuery) -> PrivateQuery:
     """Return a query that takes its data later. Raise if OpenDP can't account for it."""
     if isinstance(query, PrivateQuery):
         if query._source is not None or query._budget is not None:

@@ -21,10 +21,11 @@ from dp_polars._base.column_types import float_of
 from dp_polars._base.extras import require
 from dp_polars._base.numbers import Number, positive_fraction, positive_int
 from dp_polars.analysis._laws import LAPLACE, checked_scores
+from dp_polars.analysis._simulation import SIMULATED
 from dp_polars.plot import _charts, _panels
-from dp_polars.plot._answers import answers as answers
-from dp_polars.plot._boxes import box as box
-from dp_polars.plot._charts import lines as lines
+from dp_polars.plot._answers import answers
+from dp_polars.plot._boxes import box
+from dp_polars.plot._charts import lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +40,16 @@ if TYPE_CHECKING:
 else:
     alt = require("altair", extra="plot")
 
+__all__ = [
+    "answers",
+    "box",
+    "budget",
+    "error_curve",
+    "lines",
+    "probabilities",
+    "simulation",
+]
+
 _MECHANISMS = {
     "permute_and_flip": "permute-and-flip",
     "exponential": "exponential mechanism",
@@ -52,6 +63,11 @@ _MOST_CHARGES, _MOST_GROUPS = 30, 60
 _UNLIKELY = 0.005
 # A text at the end of a bar.
 _BESIDE: dict[str, Any] = {"align": "left", "baseline": "middle", "dx": 4, "fontSize": 11}
+
+
+def __dir__() -> list[str]:
+    """List what is public, for completion."""
+    return __all__
 
 
 def error_curve(
@@ -277,7 +293,7 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
     ...     analysis.simulate(median, last_year, by="ward", losses=[0.1, 0.3, 1])
     ... )
     """
-    missing = [name for name in analysis.SIMULATED if name not in frame.columns]
+    missing = [name for name in SIMULATED if name not in frame.columns]
     if missing:
         msg = f"frame must have the columns of dp_polars.analysis.simulate, it lacks {missing}."
         raise ValueError(msg)
@@ -285,7 +301,7 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
     if not known.height:
         msg = "frame must have a row with a true answer, got none.\n\nHint: do candidates and keys match the rows?"
         raise ValueError(msg)
-    keys = [name for name in frame.columns if name not in analysis.SIMULATED]
+    keys = [name for name in frame.columns if name not in SIMULATED]
     rows: list[Any] = []
     for part in known.partition_by("output", maintain_order=True):
         first, losses = part.row(0, named=True), part.get_column("loss").n_unique()

@@ -37,7 +37,8 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30) -> a
     Returns
     -------
     altair.HConcatChart
-        A dot for each number, in a bar from `NAME_low` to `NAME_high`. Value counts are left out: they are lists.
+        A dot for each number, in a bar from `NAME_low` to `NAME_high`. Value counts are left out: they are lists. The
+        title says so where the bounds can drop rows: no bar holds what these would change.
 
     Raises
     ------
@@ -86,9 +87,11 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30) -> a
     texts = [name for name in names if name not in numbers and not released.schema[name].is_nested()]
     keys = [name for name in released.columns if name not in {*names, *(end for both in ends.values() for end in both)}]
     largest = released.sort(numbers[0], descending=True, maintain_order=True).head(shown)
-    under = "dot: released, with noise · bar: holds the number without noise with probability 95 %"
+    under = ["dot: released, with noise · bar: holds the number without noise with probability 95 %"]
     if shown < released.height:
-        under += f" · the first {shown} of {released.height:,} groups"
+        under[0] += f" · the first {shown} of {released.height:,} groups"
+    if any(query._drops(ask) for ask in query.asks):
+        under.append("numbers of the rows that the bounds keep: counts and sums are too low where people have more")
     loss = f"{_charts.SYMBOLS[query.loss.unit]} = {float(query.loss.value):g}"
-    title = _charts.title(f"Private answers at {loss}", under, str(query.protection))
+    title = _charts.title(f"Private answers at {loss}", *under, str(query.protection))
     return alt.HConcatChart(hconcat=_panels.answers(largest, keys, numbers, texts), spacing=24, title=title)

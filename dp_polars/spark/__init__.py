@@ -27,10 +27,19 @@ if TYPE_CHECKING:
     from dp_polars._engines.contract import KeyWork, Output, Work
     from dp_polars._frames.query import PrivateQuery
 
+__all__ = [
+    "release",
+]
+
 _sql: Any = require("pyspark.sql", extra="spark")
 
 # Where Spark keeps the type of a text column whose texts it pads, or whose length it checks.
 _DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
+
+
+def __dir__() -> list[str]:
+    """List what is public, for completion."""
+    return __all__
 
 
 def release(

@@ -29,9 +29,18 @@ if TYPE_CHECKING:
     from dp_polars._engines.contract import KeyWork, Work
     from dp_polars._frames.query import PrivateQuery
 
+__all__ = [
+    "release",
+]
+
 _ibis: Any = require("ibis", extra="sql")
 
 _SECRET_BITS = 64
+
+
+def __dir__() -> list[str]:
+    """List what is public, for completion."""
+    return __all__
 
 
 def release(

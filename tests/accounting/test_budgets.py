@@ -12,7 +12,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -251,7 +251,7 @@ def test_what_is_no_claim_is_refused(path, entry):
 
 
 def test_the_log_has_a_row_for_each_output(path):
-    before = datetime.now(timezone.utc)
+    before = datetime.now(UTC)
     budget = Budget(epsilon=2, path=path)
     assert_frame_equal(budget.log(), pl.DataFrame(schema=LOG))
     pay(budget, claim(epsilon=0.5), claim(epsilon=Fraction(1, 3), mechanism="exponential"))
@@ -272,7 +272,7 @@ def test_the_log_has_a_row_for_each_output(path):
         ),
     )
     assert log["when"].is_sorted()
-    assert before <= log["when"][0] <= datetime.now(timezone.utc)
+    assert before <= log["when"][0] <= datetime.now(UTC)
     assert log["when"][0] == log["when"][1]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dp_polars import analysis
-from tests.helpers.places import DPBENCH, needs_dpbench
+from tests.needs import need
 from tests.registry import MECHANISMS
 
 
@@ -62,7 +62,7 @@ def ratio_to_optimum(n, levels, epsilon, mechanism="permute_and_flip"):
 
 @pytest.mark.parametrize(("n", "levels"), [(2, 4), (3, 4), (4, 4), (6, 4), (4, 2), (4, 8)])
 def test_permute_and_flip_is_optimal_above_the_threshold_of_theorem_3(n, levels):
-    pytest.importorskip("scipy")
+    need("scipy")
     threshold = 2 * math.log((1 + math.sqrt(5)) / 2)
     for epsilon in (threshold, 1.3, 2):
         assert ratio_to_optimum(n, levels, epsilon) == pytest.approx(1, abs=1e-6)
@@ -70,7 +70,7 @@ def test_permute_and_flip_is_optimal_above_the_threshold_of_theorem_3(n, levels)
 
 
 def test_permute_and_flip_is_nearly_optimal_below_it():
-    pytest.importorskip("scipy")
+    need("scipy")
     ratios = [ratio_to_optimum(4, 8, epsilon) for epsilon in (0.1, 0.2, 0.3, 0.35, 0.375, 0.4, 0.5, 0.6, 0.65)]
     assert min(ratios) > 1 + 1e-4
     assert max(ratios) == pytest.approx(1.011, abs=5e-4)
@@ -114,7 +114,7 @@ def least_error(n, lowest, highest, epsilon, scored, *, by_differences):
 
 @pytest.mark.parametrize(("epsilon", "least", "flip"), [(1, 0.3153, 0.3818), (2, 0.1160, 0.1494)])
 def test_permute_and_flip_is_optimal_only_among_mechanisms_that_look_at_differences(epsilon, least, flip):
-    pytest.importorskip("scipy")
+    need("scipy")
     scored = [vector for vector in itertools.product((0, -2), repeat=3) if max(vector) == 0]
     error = np.mean([analysis.expected_error(vector, epsilon=epsilon) for vector in scored])
     assert error == pytest.approx(flip, abs=5e-5)
@@ -135,7 +135,7 @@ def test_the_lattice():
 
 
 def test_the_linear_program_by_hand():
-    pytest.importorskip("scipy")
+    need("scipy")
     # Two candidates, two levels: P(worse) = p at (0, −1), 1/2 at (0, 0), and p >= exp(−ε)/2. Two vectors of
     # three.
     for epsilon in (0.1, 1, 3):
@@ -159,9 +159,8 @@ def test_bad_lattices(monkeypatch):
         analysis.optimal_expected_error(2, 2, 1)
 
 
-@needs_dpbench
-def test_the_mode_of_hepth():
-    counts = np.load(DPBENCH / "HEPTH.n4096.npy").reshape(1024, -1).sum(axis=1)
+def test_the_mode_of_hepth(dpbench):
+    counts = np.load(dpbench / "HEPTH.n4096.npy").reshape(1024, -1).sum(axis=1)
     errors = {m: analysis.expected_error(counts, epsilon=0.04, monotonic=True, mechanism=m) for m in MECHANISMS}
     assert errors["exponential"] / errors["permute_and_flip"] == pytest.approx(1.84, abs=0.005)
     needed = analysis.loss_for(

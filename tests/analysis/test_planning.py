@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from dp_polars import analysis
 from tests.helpers import reference
 from tests.helpers.reference import bounded_range_rho
+from tests.needs import need
 from tests.registry import MECHANISMS
 
 COMPARABLE = [*MECHANISMS, "report_noisy_max_laplace"]
@@ -70,7 +71,7 @@ def test_no_scores_on_a_fine_grid_are_worse(k, steps, mechanism):
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("k", [2, 3, 5, 9, 30])
 def test_no_scores_that_a_search_finds_are_worse(k, mechanism):
-    optimize = pytest.importorskip("scipy.optimize")
+    optimize = need("scipy.optimize")
     worst = analysis.worst_expected_error(k, epsilon=1, monotonic=True, mechanism=mechanism)
     rng, found = np.random.default_rng(k), []
     for _ in range(5):
@@ -95,7 +96,7 @@ def test_two_coins_at_their_mean_are_no_better(coins, mechanism):
 
 
 def test_the_worst_expected_error_in_closed_form():
-    special = pytest.importorskip("scipy.special")
+    special = need("scipy.special")
     for k in (2, 3, 100, 10**6, 10**9, 10**15):
         found = analysis.worst_expected_error(k, epsilon=1, monotonic=True, mechanism="exponential")
         # The error x·mp/(1 + mp), m = k − 1, p = exp(−x), is largest where x = 1 + mp, and there it is mp.

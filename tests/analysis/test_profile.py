@@ -18,6 +18,7 @@ from dp_polars._base.numbers import as_fraction
 from dp_polars.analysis import _profile
 from dp_polars.analysis._profile import _rounded_losses
 from tests.helpers.reference import bounded_range_rho
+from tests.needs import need
 from tests.registry import MECHANISMS
 
 
@@ -114,7 +115,7 @@ def test_the_rounded_losses_are_those_of_a_pair_no_better(x, step, mechanism):
 
 @pytest.mark.parametrize(("epsilon", "times"), [(0.1, 100), (0.5, 7), (1, 2)])
 def test_permute_and_flip_composes_as_the_laplace_mechanism(epsilon, times):
-    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    pld = need("dp_accounting.pld.privacy_loss_distribution")
     laplace = pld.from_laplace_mechanism(1 / epsilon, value_discretization_interval=epsilon / 500)
     composed = laplace.self_compose(times)
     ours = analysis.privacy_profile(epsilon).compose(times)
@@ -124,8 +125,8 @@ def test_permute_and_flip_composes_as_the_laplace_mechanism(epsilon, times):
 
 
 def test_the_exponential_mechanism_composes_better_than_whatever_has_a_pure_epsilon():
-    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
-    common = pytest.importorskip("dp_accounting.pld.common")
+    pld = need("dp_accounting.pld.privacy_loss_distribution")
+    common = need("dp_accounting.pld.common")
     ours = analysis.compose([(0.1, "exponential")] * 100, delta=1e-6)
     # The bound of dp_accounting's own event (in its repository after release 0.6.0): randomized response.
     anything = common.DifferentialPrivacyParameters(0.1, 0)
@@ -135,7 +136,7 @@ def test_the_exponential_mechanism_composes_better_than_whatever_has_a_pure_epsi
 
 @pytest.mark.slow
 def test_two_releases_by_direct_integration():
-    pytest.importorskip("dp_accounting")
+    need("dp_accounting")
     # The exponential mechanism's dominating pair: losses on [−x, x] with density exp((s − x)/2)/2/(1 −
     # exp(−x)).
     x, steps = 1.0, 4000
@@ -150,7 +151,7 @@ def test_two_releases_by_direct_integration():
 
 
 def test_compose_takes_the_best_of_three_proofs():
-    pytest.importorskip("dp_accounting")
+    need("dp_accounting")
     few = [(1, "permute_and_flip"), (0.5, "exponential")]
     assert analysis.compose(few, delta=0) == 1.5  # pure
     assert 1.4 < analysis.compose(few, delta=1e-6) < 1.5
@@ -163,7 +164,7 @@ def test_compose_takes_the_best_of_three_proofs():
 
 
 def test_delta_of_many_releases_falls_with_epsilon():
-    pytest.importorskip("dp_accounting")
+    need("dp_accounting")
     profile = analysis.privacy_profile(0.1, "exponential").compose(50)
     deltas = [profile.delta(t) for t in np.linspace(0, 5, 21)]
     assert all(a >= b for a, b in itertools.pairwise(deltas))
@@ -173,7 +174,7 @@ def test_delta_of_many_releases_falls_with_epsilon():
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_no_delta_is_rounded_to_zero(mechanism):
-    pytest.importorskip("dp_accounting")
+    need("dp_accounting")
     profile = analysis.PrivacyProfile.of([(Fraction("0.001"), mechanism)]).compose(10_000)
     assert profile.delta(Fraction("9.9")) == profile.delta(Fraction("9.9999999")) == 5e-324
     assert profile.delta(10) == 0  # the sum of the pure losses
@@ -205,7 +206,7 @@ def test_composed_twice():
 @pytest.mark.parametrize("n", range(2, 9))
 @pytest.mark.parametrize("loss", [Fraction(1, 3), Fraction(1, 7), Fraction(2, 11)])
 def test_sums_of_many_are_not_rounded_down(n, loss):
-    pytest.importorskip("dp_accounting")
+    need("dp_accounting")
     assert as_fraction("loss", analysis.compose([(loss, "permute_and_flip")] * n, delta=0)) >= n * loss
     found = analysis.compose([(loss, "permute_and_flip")] * n, delta=1e-300)
     assert as_fraction("loss", found) >= n * loss * (1 - Fraction(1, 10**12))
@@ -232,7 +233,7 @@ def test_what_fft_can_not_see_is_left_to_zcdp(monkeypatch):
 
 @pytest.mark.parametrize("n", [25, 36, 50])
 def test_deltas_and_epsilons_at_the_end_are_not_below_the_truth(n):
-    pytest.importorskip("dp_accounting")
+    need("dp_accounting")
     # All n losses are x with probability 2**-n.
     x = Fraction(1, 10)
     profile = analysis.privacy_profile(x).compose(n)
@@ -260,7 +261,7 @@ def test_what_is_no_release_does_not_compose(releases):
 
 
 def test_claims_compose_with_all_that_a_person_loses():
-    pytest.importorskip("dp_accounting")
+    need("dp_accounting")
     loss = Loss.of(epsilon=1, rho=None)
     one = Claim.of(loss, "permute_and_flip", Fraction(2), Contributions(1, 1), None)
     assert analysis.PrivacyProfile.of([one]) == analysis.privacy_profile(1)
@@ -311,7 +312,7 @@ def test_laplace_noise_of_neighbouring_integers_attains_its_profile(epsilon):
 
 @pytest.mark.parametrize("n", [2, 5])
 def test_laplace_noise_composes_as_randomized_response(n):
-    pytest.importorskip("dp_accounting")
+    need("dp_accounting")
     x = 0.4
     profile = analysis.PrivacyProfile.of([noise_claim("discrete_laplace", epsilon=x)]).compose(n)
     heads, p = np.arange(n + 1), 1 / (1 + math.exp(-x))

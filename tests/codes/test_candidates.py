@@ -5,7 +5,7 @@ import pickle
 import time
 import tracemalloc
 import zoneinfo
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from datetime import time as clock
 from decimal import Decimal
 from fractions import Fraction
@@ -22,7 +22,6 @@ import dp_polars as dpp
 from dp_polars._codes.candidates import MOST, Categories, Points, ordered, size_of
 from dp_polars._codes.grids import Grid
 
-UTC = timezone.utc
 BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
 
 

@@ -1,7 +1,7 @@
 """From values to codes: every value to its candidate (modes) or to its nearest one (quantiles), row by row."""
 
 import math
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from datetime import time as clock
 from decimal import Decimal
 from fractions import Fraction
@@ -18,7 +18,6 @@ from dp_polars._codes.candidates import Categories, ordered
 from dp_polars._codes.encoding import category_encoder, code_dtype, ordered_encoder
 from dp_polars._codes.grids import Grid
 
-UTC = timezone.utc
 INTEGERS = [pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.Int128, pl.UInt128]
 
 

@@ -4,7 +4,6 @@ import inspect
 import json
 import math
 import random
-from datetime import timezone
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
@@ -18,7 +17,6 @@ from tests.helpers.by_hand import nearest_code
 from tests.registry import COLUMNS
 
 X = pl.col("x")
-UTC = timezone.utc
 # So much that every answer is the true one.
 SURE = {"epsilon": 10**6}
 

@@ -16,6 +16,7 @@ from dp_polars._rowwise.gate import row_by_row
 from dp_polars.opendp import make_selection
 from tests.helpers import reference
 from tests.helpers.noised import record
+from tests.needs import need
 from tests.registry import MECHANISMS
 from tests.statistical.goodness import check_sampler, fits, tally
 
@@ -61,7 +62,7 @@ def test_what_is_asked_in_rho_is_kept_in_rho(mechanism):
 
 def test_under_zcdp_opendp_gets_the_exponential_mechanism():
     """Its map at scale 1 is at most 1/2, the 2²/8 of the report: so it draws by a mechanism for which that is true."""
-    odp = pytest.importorskip("opendp.prelude")
+    odp = need("opendp.prelude")
     features = "contrib", "honest-but-curious"
     odp.enable_features(*features)
     try:

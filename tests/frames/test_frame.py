@@ -20,6 +20,7 @@ from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._engines import polars_engine
+from tests.needs import need
 
 HUGE = 10**6
 DIAGNOSES = ["flu", "asthma", "none"]
@@ -371,7 +372,7 @@ class TestData:
                 assert_frame_equal(self.recipe().release(frame, engine="streaming"), expected)
 
     def test_duckdb_and_pandas(self, visits: pl.DataFrame) -> None:
-        duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
+        duckdb = need("duckdb")
         expected = self.recipe().release(visits)
         table = visits.to_arrow()
         assert_frame_equal(
@@ -398,7 +399,7 @@ class TestData:
             (tmp_path / "rows.csv").write_text("\n".join(["age", *map(str, values)]))
             frame: object = pl.scan_csv(tmp_path / "rows.csv", schema={"age": pl.Int64})
         else:
-            frame = pytest.importorskip("pandas", reason="pandas is not installed").DataFrame({"age": values})
+            frame = need("pandas").DataFrame({"age": values})
         query = dpp.protect(None, budget=budget).agg(age(1))
         with pytest.raises(dpp.ReleaseError, match="The release failed while") as caught:
             query.release(frame)
@@ -607,7 +608,7 @@ class TestExplainAndClaims:
         query.sink_parquet(path)
         assert_frame_equal(pl.read_parquet(path), query.release())
         claim = dpp.read_claim(path)
-        assert claim["date"] == dt.datetime.now(dt.timezone.utc).date().isoformat()
+        assert claim["date"] == dt.datetime.now(dt.UTC).date().isoformat()
         assert claim["columns"]["diagnosis"] == {
             "selects": "mode of 3 candidates",
             "mechanism": "permute_and_flip",

@@ -9,7 +9,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
@@ -33,7 +33,7 @@ ROWS = pl.DataFrame(
         "f": [i / 7 for i in range(400)],
         "c": pl.Series(["u", "v"] * 200, dtype=pl.Categorical),
         "e": pl.Series(["u", "v"] * 200, dtype=pl.Enum(["u", "v"])),
-        "t": [datetime(2026, 1, 1, tzinfo=timezone.utc) + timedelta(days=i) for i in range(400)],
+        "t": [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=i) for i in range(400)],
         "d": [date(2026, 1, 1) + timedelta(days=i % 30) for i in range(400)],
         "m": pl.Series([Decimal(i) / 4 for i in range(400)], dtype=pl.Decimal(10, 2)),
     }
@@ -160,7 +160,7 @@ def test_every_type_of_answer_is_kept_as_it_was(budget):
         pl.col("e").dp.mode(epsilon=0.1),
         pl.col("f").dp.median([0.5, 1.25, 3.0], epsilon=0.1),
         pl.col("t").dp.median(
-            dpp.grid(datetime(2026, 1, 1, tzinfo=timezone.utc), datetime(2026, 2, 1, tzinfo=timezone.utc), step="1h"),
+            dpp.grid(datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC), step="1h"),
             epsilon=0.1,
         ),
         pl.col("d").dp.median([date(2026, 1, 1), date(2026, 1, 9)], epsilon=0.1),
@@ -251,11 +251,9 @@ EVERYTHING = {
     "a filter of text": {"steps": lambda frame: frame.filter(pl.col("c") == "u")},
     "a filter of a list": {"steps": lambda frame: frame.filter(X.is_in(list(range(1000))))},
     "a filter of another list": {"steps": lambda frame: frame.filter(X.is_in([*range(999), 2000]))},
-    "a filter of a time": {
-        "steps": lambda frame: frame.filter(pl.col("t") > datetime(2026, 2, 1, tzinfo=timezone.utc))
-    },
+    "a filter of a time": {"steps": lambda frame: frame.filter(pl.col("t") > datetime(2026, 2, 1, tzinfo=UTC))},
     "a filter of a microsecond later": {
-        "steps": lambda frame: frame.filter(pl.col("t") > datetime(2026, 2, 1, 0, 0, 0, 1, tzinfo=timezone.utc))
+        "steps": lambda frame: frame.filter(pl.col("t") > datetime(2026, 2, 1, 0, 0, 0, 1, tzinfo=UTC))
     },
     "a time zone": {
         "steps": lambda frame: frame.with_columns(x=pl.col("t").dt.convert_time_zone("Europe/Berlin").dt.hour())
@@ -567,7 +565,7 @@ def test_answers_are_listed(budget):
         "bytes": pl.Int64,
         "text": pl.String,
     }
-    before = datetime.now(timezone.utc)
+    before = datetime.now(UTC)
     asked(budget, median(), dpp.n_people(epsilon=0.125).alias("n")).release()
     asked(budget, dataset="other").release()
     listed = budget.answers()
@@ -575,7 +573,7 @@ def test_answers_are_listed(budget):
         ("visits", "x: median on 50 grid points, n: number of people", "epsilon=0.25"),
         ("other", "x: median on 50 grid points", "epsilon=0.125"),
     ]
-    assert before <= listed["when"][0] <= listed["when"][1] <= datetime.now(timezone.utc)
+    assert before <= listed["when"][0] <= listed["when"][1] <= datetime.now(UTC)
     assert (listed["bytes"] > 100).all()
     assert dpp.Budget(epsilon=1).answers().is_empty()
 

@@ -105,6 +105,57 @@ def test_explain_gives_errors_in_the_columns_unit():
     assert recipe.explain()["error_95"].to_list()[1] > 0
 
 
+def choices(**loss):
+    return {
+        "signed": dpp.sum("x", -1, 5, **loss),
+        "mode": pl.col("x").dp.mode([1, 3, 9], **loss),
+        "median": pl.col("x").dp.median(range(10), **loss),
+        "quantiles": pl.col("x").dp.quantile([0.25, 0.5], range(10), **loss),
+        "top": pl.col("x").dp.top_k(2, [1, 3, 9], **loss),
+    }
+
+
+ADDED_UP = {"rows", "values", "sum", "cost", "counts"}
+OTHERS = {"mean", "signed", "median", "quantiles"}
+
+
+@pytest.mark.parametrize(
+    ("bounds", "too_low", "without_rows"),
+    [
+        ({"max_rows": 4}, ADDED_UP, OTHERS),
+        ({"max_rows_per_group": 2}, ADDED_UP, OTHERS),
+        # A person counts once for each of three candidates in each of three groups.
+        ({"max_rows_per_group": 3}, ADDED_UP - {"counts"}, OTHERS),
+        ({"max_rows": 9}, ADDED_UP - {"counts"}, OTHERS),
+        ({"max_groups": 2, "max_rows_per_group": 3}, ADDED_UP | {"people"}, OTHERS | {"mode", "top"}),
+        ({"max_groups": 3, "max_rows_per_group": 3}, ADDED_UP - {"counts"}, OTHERS),
+    ],
+)
+def test_explain_says_which_answers_lack_the_rows_that_bounds_drop(bounds, too_low, without_rows):
+    """A range of noise is not the range of a number of which the bounds dropped a half."""
+    protected = ROWS.dp.protect("person", **bounds).group_by(WARDS)
+    loss = {"epsilon": 1, "mechanism": "permute_and_flip"}
+    asked = asks(epsilon=1) | choices(epsilon=1) | {"top": pl.col("x").dp.top_k(2, [1, 3, 9], **loss)}
+    explained = protected.agg(**asked).explain()
+    notes = dict(explained.select("output", pl.col("note").fill_null("")).rows())
+    assert {name for name, note in notes.items() if "too low where people have more" in note} == too_low
+    assert {name for name, note in notes.items() if "what dropped rows would change" in note} == without_rows
+
+
+def test_where_every_row_is_a_person_nothing_is_dropped_and_no_column_is_without_a_type():
+    asked = {name: ask for name, ask in (asks(epsilon=1) | choices(epsilon=1)).items() if name not in ("people", "top")}
+    explained = ROWS.dp.protect(None).group_by(WARDS).agg(**asked).explain()
+    assert explained["note"].to_list() == [None] * len(asked)
+    for one in (explained, ROWS.dp.protect(None).agg(x=dpp.mean("x", 0, 5, rho=1)).explain()):
+        assert one.schema == ROWS.dp.protect("person", max_rows=1).agg(**asks(epsilon=1)).explain().schema
+        assert pl.Null not in one.dtypes
+
+
+def test_bounds_do_nothing_for_a_quantile_over_people():
+    query = ROWS.dp.protect("person", max_rows=1).rows_per_person(0.5, range(9), epsilon=1)
+    assert query.explain()["note"].to_list() == [None]
+
+
 def test_losses_of_mixtures():
     protected = ROWS.dp.protect("person", max_rows=2)
     pure = protected.agg(a=dpp.len(epsilon=1), b=dpp.mode("x", [1], epsilon=1))

@@ -1,9 +1,5 @@
-"""Where things stand that tests read from outside the package."""
+"""Where the checkout is. Tests read no file outside it."""
 
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
-DPBENCH = ROOT.parent / "shared" / "data" / "dpbench"
-needs_dpbench = pytest.mark.skipif(not DPBENCH.exists(), reason="the DPBench data is not part of the repository")

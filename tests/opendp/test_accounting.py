@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from tests.opendp.tools import MISSING
+from tests.needs import need
 
-pytest.importorskip("opendp", reason=MISSING)
+need("opendp")
 
 from opendp.combinators import (
     make_adaptive_composition,

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 
 import polars as pl
 import pytest
 
 import dp_polars as dpp
-from tests.opendp.tools import MISSING, needs_frames
+from tests.needs import need
+from tests.opendp.tools import needs_frames
 
 pytestmark = pytest.mark.slow
 
-if importlib.util.find_spec("opendp") is None:
-    pytest.skip(MISSING, allow_module_level=True)
+need("opendp")
 
 PEOPLE = 300
 FRAME = pl.DataFrame(

@@ -11,9 +11,9 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._mechanisms.key_selection import PartitionSelection
-from tests.opendp.tools import MISSING
+from tests.needs import need
 
-pytest.importorskip("opendp", reason=MISSING)
+need("opendp")
 
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
 from opendp.metrics import symmetric_id_distance

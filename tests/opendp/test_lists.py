@@ -7,9 +7,9 @@ import pytest
 
 import dp_polars as dpp
 from tests.helpers.reference import bounded_range_rho
-from tests.opendp.tools import MISSING
+from tests.needs import need
 
-pytest.importorskip("opendp", reason=MISSING)
+need("opendp")
 
 from opendp.measures import zero_concentrated_divergence
 from opendp.mod import disable_features, enable_features

@@ -19,11 +19,12 @@ import pytest
 import dp_polars as dpp
 from dp_polars._accounting.claims import Contributions
 from tests.helpers import reference
-from tests.opendp.tools import MISSING, succeed
+from tests.needs import need
+from tests.opendp.tools import succeed
 from tests.registry import ask, quantile_scores
 from tests.statistical.goodness import check_sampler, fits, tally
 
-pytest.importorskip("opendp", reason=MISSING)
+need("opendp")
 
 from opendp.combinators import make_composition
 from opendp.domains import atom_domain, vector_domain

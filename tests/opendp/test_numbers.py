@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from tests.opendp.tools import MISSING
+from tests.needs import need
 
-pytest.importorskip("opendp", reason=MISSING)
+need("opendp")
 
 from opendp.measures import max_divergence, zero_concentrated_divergence
 from opendp.mod import OpenDPException, disable_features, enable_features

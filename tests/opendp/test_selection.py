@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tests.helpers import reference
-from tests.opendp.tools import MISSING
+from tests.needs import need
 from tests.statistical.goodness import check_sampler, fits, tally
 
-pytest.importorskip("opendp", reason=MISSING)
+need("opendp")
 
 from opendp.domains import atom_domain, option_domain, vector_domain
 from opendp.measurements import make_noisy_max, then_noisy_max

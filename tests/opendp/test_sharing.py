@@ -1,14 +1,19 @@
 """One `.dp` for two packages, whichever is imported first; every script is a Python of its own."""
 
-from importlib.util import find_spec
-
 import pytest
 
-from tests.opendp.tools import MISSING, needs_frames, run, succeed
+from tests.needs import need
+from tests.opendp.tools import needs_frames, run, succeed
 
 pytestmark = pytest.mark.slow
 
-needs_opendp = pytest.mark.skipif(find_spec("opendp") is None, reason=MISSING)
+
+@pytest.fixture
+def opendp():
+    need("opendp")
+
+
+needs_opendp = pytest.mark.usefixtures("opendp")
 
 ORDERS = {
     "ours first": "import dp_polars\nimport opendp.prelude as dp",

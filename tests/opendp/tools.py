@@ -8,7 +8,6 @@ import sys
 import polars as pl
 import pytest
 
-MISSING = "OpenDP is not installed: pip install 'dp-polars[opendp]'"
 # OpenDP reads frames in the format of one version of Polars; everything else of it works with any.
 needs_frames = pytest.mark.skipif(pl.__version__ != "1.36.1", reason="OpenDP 0.16 reads frames of polars 1.36.1 only")
 

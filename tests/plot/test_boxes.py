@@ -6,8 +6,10 @@ from decimal import Decimal
 import polars as pl
 import pytest
 
-pytest.importorskip("altair")
-pytest.importorskip("vl_convert")
+from tests.needs import need
+
+need("altair")
+need("vl_convert")
 
 import dp_polars as dpp
 from dp_polars import plot

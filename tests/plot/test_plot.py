@@ -9,8 +9,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-pytest.importorskip("altair")
-pytest.importorskip("vl_convert")
+from tests.needs import need
+
+need("altair")
+need("vl_convert")
 
 import itertools
 
@@ -347,6 +349,7 @@ def test_answers_with_their_leads():
     )
     chart = plot.answers(asked.release(calls, ranges=True), asked)
     assert [row["text"] for row in rows(chart) if "text" in row] == ["billing"]
+    assert "bounds" not in texts(chart)  # every row is a person: none is dropped
 
 
 def test_answers(tmp_path):
@@ -358,6 +361,7 @@ def test_answers(tmp_path):
         "Private answers at ρ = 9",
         "probability 95 %",
         "one person per 'caller'",
+        "of the rows that the bounds keep: counts and sums are too low where people have more",
         "callers",
         "wait",
         "reason",

@@ -36,7 +36,7 @@ def tail(scale, mechanism, bound):
     if scale > 5000:
         # Poisson summation: the sum over integers from n on is the integral from n − 1/2, but for f′/24 and less.
         at = arb(bound) + arb(1) / 2
-        return (at / (s * arb(2).sqrt())).erfc() * (1 + arb(0, 1e-6))
+        return (at / (s * arb(2).sqrt())).erfc() * (1 + arb(0, float(1 / scale**2)))
     last = math.ceil(40 * scale) + 5
     above = sum(((-arb(n * n) / (2 * s * s)).exp() for n in range(bound + 1, last)), arb(0))
     inside = sum(((-arb(n * n) / (2 * s * s)).exp() for n in range(1, bound + 1)), arb(0))
@@ -50,8 +50,31 @@ def test_the_bound_of_the_noise_is_the_smallest(scale, mechanism, beta):
     bound = noise_bound(claim_of(scale, mechanism), beta)
     with ctx.workprec(128):
         assert tail(scale, mechanism, bound) <= beta
-        slack = 1 if mechanism == "discrete_gaussian" and scale > 2**12 else 0
-        assert bound <= slack or tail(scale, mechanism, bound - 1 - slack) > beta
+        assert bound == 0 or tail(scale, mechanism, bound - 1) > beta
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
+@pytest.mark.parametrize("scale", [Fraction(1, 20), Fraction(1, 4), Fraction(1, 2), 1, 7, Fraction(100, 3), 6000])
+@pytest.mark.parametrize(("unit", "mechanism"), [("epsilon", "discrete_laplace"), ("rho", "discrete_gaussian")])
+def test_error_95_is_the_least_that_noise_is_at_most_with_95_percent(unit, mechanism, scale, relation):
+    """P(|noise| <= error_95) is 95 % at least, and that of one step less is not: "nearer than" would be false."""
+    moved = 1 if relation == "add_or_remove_one" else 2
+    loss = {unit: moved / Fraction(scale) if unit == "epsilon" else moved**2 / (2 * Fraction(scale) ** 2)}
+    steps = {"rows": (1, 1), "values": (1, 1), "sum": (3, 3), "floats": (4, Fraction(1, 4)), "counts": (1, 1)}
+    query = dpp.protect(None, neighboring_relation=relation).agg(
+        rows=dpp.len(**loss),
+        values=dpp.count("x", **loss),
+        sum=dpp.sum("x", 0, 9, step=3, **loss),
+        floats=dpp.sum("x", -1, 0.5, step=0.25, **loss),
+        counts=dpp.value_counts("x", [1, 2], **loss),
+    )
+    for name, error in query.explain().select("output", "error_95").rows():
+        most, step = steps[name]
+        within = Fraction(error) / step
+        assert within.denominator == 1
+        with ctx.workprec(128):
+            assert tail(Fraction(scale) * most, mechanism, int(within)) <= 0.05
+            assert within == 0 or tail(Fraction(scale) * most, mechanism, int(within) - 1) > 0.05
 
 
 @pytest.mark.parametrize("mechanism", ["discrete_laplace", "discrete_gaussian"])

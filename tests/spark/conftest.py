@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-from tests.spark.tools import PARTITIONS, REQUIRED
+from tests.needs import lack
+from tests.spark.tools import PARTITIONS
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        message = "Java 17 or newer is missing: neither java nor JAVA_HOME was found"
-        pytest.fail(message) if REQUIRED else pytest.skip(message)
+        lack("SPARK", "Java 17 or newer is missing: neither java nor JAVA_HOME was found")
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -90,7 +90,7 @@ def asks_of_every_type():
     yield "Duration", dpp.median("Duration", dpp.grid(dt.timedelta(0), dt.timedelta(5), step="1s"), epsilon=1).query
     days = [dt.datetime(1969, 1, 1), dt.datetime(2021, 1, 1)]
     yield "Datetime", dpp.median("Datetime", dpp.grid(*days, step="1d"), epsilon=1).query
-    utc = [day.replace(tzinfo=dt.timezone.utc) for day in days]
+    utc = [day.replace(tzinfo=dt.UTC) for day in days]
     yield "Datetime in UTC", dpp.median("Datetime in UTC", dpp.grid(*utc, step="1h"), epsilon=1).query
     yield "Decimal", dpp.median("Decimal", dpp.grid(Decimal(-1), Decimal(1), step=Decimal("0.001")), epsilon=1).query
     yield "Decimal", dpp.mode("Decimal", [0], epsilon=1).query
@@ -1020,7 +1020,7 @@ def test_failures_show_no_rows_and_publish_nothing(visits, tmp_path, to_file):
 
 @pytest.mark.parametrize("zone", ["+05:30", "PST", "Asia/Tokyo"])
 def test_moments_are_the_same_in_every_zone_of_the_session(spark, tmp_path, zone):
-    moments = [dt.datetime(2021, 1, day, tzinfo=dt.timezone.utc) for day in (1, 2, 4)]
+    moments = [dt.datetime(2021, 1, day, tzinfo=dt.UTC) for day in (1, 2, 4)]
     rows = to_spark(spark, pl.DataFrame({"moment": moments[1:2] * 9}))
     query = dpp.protect(None).agg(dpp.median("moment", moments, epsilon=1000))
     before = spark.conf.get("spark.sql.session.timeZone")

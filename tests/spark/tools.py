@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 import polars as pl
 import pytest
 
-# Set where nothing may be skipped.
-REQUIRED = bool(os.environ.get("REQUIRE_SPARK"))
+from tests.needs import need
+
 PARTITIONS = 6
 # Types of the registry that Spark has, and what it calls them.
 DDL = {
@@ -38,8 +36,7 @@ MARKS = [
 
 def need_spark():
     """Skip the module where there is no Spark, unless it is required."""
-    if not REQUIRED:
-        pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'dp-polars[spark]'")
+    need("pyspark")
 
 
 def to_spark(spark, frame, schema=None):

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.sql.tools import NUMBERS, REQUIRED, TYPES, to_duckdb, to_postgres, to_sqlite
+from tests.needs import lack, need
+from tests.sql.tools import NUMBERS, TYPES, to_duckdb, to_postgres, to_sqlite
 
 _WAYS = ["/usr/lib/postgresql", "/usr/local/pgsql", "/opt/homebrew/opt"]
 
@@ -27,10 +28,6 @@ def program(name):
         return found
     places = sorted(path for way in _WAYS for path in Path(way).glob(f"*/bin/{name}"))
     return str(places[-1]) if places else None
-
-
-def missing(message):
-    pytest.fail(message) if REQUIRED else pytest.skip(message)
 
 
 class Server:
@@ -81,8 +78,8 @@ def free_port():
 @pytest.fixture(scope="session")
 def server():
     if program("initdb") is None:
-        missing("Postgres is missing: apt-get install postgresql")
-    pytest.importorskip("psycopg") if not REQUIRED else __import__("psycopg")
+        lack("POSTGRES", "Postgres is missing: apt-get install postgresql")
+    need("psycopg")
     # Not in pytest's folder, which nobody else may enter; and a socket's path must be short.
     with tempfile.TemporaryDirectory(prefix="pg-") as name:
         running = Server(Path(name))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 
 import polars as pl
 import polars.selectors as cs
@@ -13,10 +12,9 @@ from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames.query import only_counted
 from dp_polars._frames.release import bind
 from tests.helpers.tallies import as_frame
+from tests.needs import need
 from tests.registry import COLUMNS, UNITS
 
-# Set where nothing may be skipped.
-REQUIRED = bool(os.environ.get("REQUIRE_POSTGRES"))
 # Types of the registry that the engines have, and what they call them.
 DUCKDB = {
     "Boolean": "BOOLEAN",
@@ -66,10 +64,7 @@ NUMBERS = itertools.count()
 
 def need_ibis():
     """Skip the module where there is no Ibis, unless it is required."""
-    if not REQUIRED:
-        pytest.importorskip(
-            "ibis", reason="ibis is not installed: pip install 'dp-polars[sql]' 'ibis-framework[duckdb]'"
-        )
+    need("ibis")
 
 
 def declared(frame, names):
