@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dp_polars._base import column_types
 from dp_polars._base.numbers import given, kind, plural
+from dp_polars._base.public import unshared
 from dp_polars._codes.grids import Grid, as_grid, distance_unit, grid, kind_of
 
 # Of a list of categories, and of public groups: as many can be drawn from at once.
@@ -182,9 +183,7 @@ def size_of(values: Values) -> int:
 
 
 def _to_series(values: Values, name: str = "candidates") -> pl.Series:
-    """Return values as a Series that holds each of them exactly; messages call them `name`."""
-    if isinstance(values, pl.Series):
-        return values.alias("")
+    """Return values as a Series that holds each of them exactly, in memory of its own; messages call them `name`."""
     if (
         isinstance(values, range)
         and values
@@ -195,10 +194,11 @@ def _to_series(values: Values, name: str = "candidates") -> pl.Series:
         msg = f"{name} must not contain null."
         raise ValueError(msg)
     if isinstance(values, np.ndarray):
-        return pl.Series(values.copy())  # whoever writes into the array later must not change what was checked
-    if hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):
+        values = pl.Series(values)
+    if hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):  # as a Series has
         of_arrow: Any = values
-        return pl.Series(of_arrow)
+        series = pl.Series("", of_arrow)
+        return series if series.dtype == pl.Object else unshared(series.to_frame()).to_series()  # objects are refused
     if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
         msg = f"{name} must be a list, a range, a Series or a NumPy or Arrow array, got {kind(values)}."
         if isinstance(values, Iterable) and not isinstance(values, (str, bytes)):

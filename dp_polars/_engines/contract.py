@@ -238,13 +238,13 @@ class KeyWork:
 class Engine(ABC, Generic[Released]):
     """Private rows in one place, and what answers a query there.
 
-    A release calls `schema` and `check`, charges the budget, and then calls `answer`, once. Where keys are asked for it
-    calls `check_keys` and `find_keys` instead. The duties:
+    A release calls `schema`, `check` and `distinct`, charges the budget, and then calls `answer`, once. Where keys are
+    asked for it calls `check_keys` and `find_keys` instead. The duties:
 
-    1. **Before the charge** (`schema`, `check`, `check_keys`) no row is read. Their errors are free and depend on
-       public things only: names, types, the query. `schema` is asked for the columns of tallies and keys; that the
-       privacy unit is a column too, `check` and `check_keys` must see to, unless expressions are run (a release then
-       knows it from `schema`).
+    1. **Before the charge** (`schema`, `check`, `check_keys`, `distinct`) no row is read. Their errors are free and
+       depend on public things only: names, types, the query. `schema` is asked for the columns of tallies and keys;
+       that the privacy unit is a column too, `check` and `check_keys` must see to, unless expressions are run (a
+       release then knows it from `schema`).
     2. **Evidence first.** `answer` leaves out rows whose person is null or NaN, rows of keys that are not listed (null
        equals no key), and, in each tally, rows whose code is `coding.size`. -0.0 and 0.0 are one person.
     3. **Then bounds.** Where people are counted (`people`), rows of a person with the same group and code are one from
@@ -252,7 +252,7 @@ class Engine(ABC, Generic[Released]):
        `kept` says how many stay: first that many groups, then so many rows in each group, then so many in all; None is
        no bound. Each time it is a uniformly random subset, which depends on that person's own rows and on fresh random
        words alone, never on another person's rows or on the order of rows. Tallies that differ in their weights alone
-       (`Tally.keeps_like`) should keep the same rows: a mean is a sum over a number of rows.
+       (`Tally.keeps_like`) keep the same rows: a mean is a sum over a number of rows.
     4. **Then counting.** The weight of a code in a group is the sum of the weights of what stays there: without a
        weighing the number of rows, or of distinct people (`people`). Where `Work.privacy_unit` is None, every row is a
        person.
@@ -270,6 +270,10 @@ class Engine(ABC, Generic[Released]):
        numbers are at hand.
     9. **People as rows** (`Work.per_person`). Rows whose person is null or NaN are left out, and where groups are
        listed, rows of other keys. Each person that is left is one row.
+    10. **What is equal here is equal to us.** A row has one key and one code. Public keys and candidates are compared
+        with columns in a type that tells all of them apart: a key between two values of a coarser column equals no row.
+        `distinct` says how many the engine tells apart. A release asks it about every list, and refuses one of which
+        two are the same here: a row would count for both.
     """
 
     #: Whether row-by-row steps and expressions, which are Polars', can be run.
@@ -293,6 +297,19 @@ class Engine(ABC, Generic[Released]):
 
     def check(self, work: Work) -> None:
         """Refuse what can't be released here. Reads nothing."""
+
+    @abstractmethod
+    def distinct(self, constants: pl.DataFrame) -> int:
+        """Return how many rows of public constants differ, as rows are compared with them. Called after `check`.
+
+        It looks at the constants alone: no private row is read.
+
+        Parameters
+        ----------
+        constants
+            Public keys, or in one column candidates, without null; named like the private columns whose values are
+            compared with them, and typed as in `Work.keys`.
+        """
 
     @abstractmethod
     def answer(self, work: Work) -> Released:

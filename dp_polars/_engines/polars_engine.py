@@ -78,6 +78,10 @@ class PolarsEngine(LocalEngine):
             for tally in output.tallies:
                 Cells.of(work.groups, work.tallies[tally].coding.size, f"Output {output.name!r}: ")
 
+    def distinct(self, constants: pl.DataFrame) -> int:
+        """Return how many rows differ: they are compared in the types that they have."""
+        return constants.n_unique()
+
     def histograms(self, work: Work) -> list[Histogram]:
         """Return the histogram of each tally, all from one scan of the rows (or one for each part of the people)."""
         source = self._source()

@@ -10,8 +10,8 @@ import polars as pl
 
 from dp_polars._base import column_types
 from dp_polars._base.numbers import given
+from dp_polars._base.public import unshared
 from dp_polars._codes.candidates import MOST, NO_FLOATS, Categories, size_of
-from dp_polars._frames.public import unshared
 
 if TYPE_CHECKING:
     from dp_polars._codes.candidates import Values
@@ -29,7 +29,7 @@ def public_keys(keys: PublicKeys) -> pl.DataFrame:
         _check_size(math.prod(max(1, size_of(values)) for values in keys.values()))  # before any of them is built
         columns = [_values(name, values) for name, values in keys.items()]
         _check_size(math.prod(len(column) for column in columns))
-        frame = unshared(columns[0].to_frame())
+        frame = columns[0].to_frame()
         for column in columns[1:]:
             frame = frame.join(column.to_frame(), how="cross", maintain_order="left_right")
         return frame

@@ -11,8 +11,8 @@ from polars import selectors as cs
 
 from dp_polars._accounting.claims import one_of
 from dp_polars._base.numbers import given, kind_of_frame
+from dp_polars._base.public import unshared
 from dp_polars._expressions.expressions import PrivateExpr
-from dp_polars._frames.public import unshared
 from dp_polars._rowwise.gate import row_by_row
 from dp_polars._rowwise.nodes import parts_of
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import polars as pl
 
+from dp_polars._codes.codings import CategoryCoding
 from dp_polars._engines.contract import Engine, Output, Released, Tally, UnreadableError, Work, names_of_ends
 from dp_polars._frames import group_keys
 from dp_polars._frames.question_text import question_of
@@ -72,7 +74,8 @@ def release_by(
     ReleaseError
         If the engine fails on the private rows, or they can't be read; the charge stays.
     TypeError, ValueError
-        If the query does not fit the columns, or the engine. Nothing is charged then.
+        If the query does not fit the columns, or the engine, or the engine takes two public keys or candidates for one.
+        Nothing is charged then.
     """
     released: Released | None = None
     work: Work | KeyWork | None = None
@@ -85,6 +88,8 @@ def release_by(
         kept = None if fresh else _kept(question, engine, budget)
         if kept is not None:
             return kept
+    if isinstance(work, Work):
+        _check_public_values(work, engine)
     _charge(query, budget)
     try:
         if work is not None:
@@ -148,6 +153,37 @@ def bind(query: PrivateQuery, engine: Engine[Released], *, ranges: bool = False)
     work = Work(protection.privacy_unit, keys, tuple(tallies), tuple(outputs), query._recipe.rows, ranges)
     engine.check(work)
     return work
+
+
+def _check_public_values(work: Work, engine: Engine[Released]) -> None:
+    """Refuse public keys and candidates of which two are one value to the engine: a row would count for both."""
+    keys = work.keys if work.per_person is None else work.per_person.keys
+    if keys is not None:
+        _check_distinct(keys, "keys", engine)
+    seen: set[tuple[str, CategoryCoding]] = set()
+    for output in work.outputs:
+        for tally in (work.tallies[number] for number in output.tallies):
+            if isinstance(tally.coding, CategoryCoding):
+                name = next(iter(tally.columns[0].meta.root_names()), "")
+                if (name, tally.coding) not in seen:
+                    seen.add((name, tally.coding))
+                    candidates = tally.coding.values.alias(name).to_frame()
+                    _check_distinct(candidates, f"Output {output.name!r}: candidates", engine)
+
+
+def _check_distinct(constants: pl.DataFrame, what: str, engine: Engine[Released]) -> None:
+    """Refuse constants of which two are one value to the engine; the message names two."""
+    if engine.distinct(constants) == constants.height:
+        return
+    # The second one ends the shortest start of the list that has fewer values, the first begins its shortest end.
+    last = bisect_left(range(constants.height), 1, key=lambda end: engine.distinct(constants[: end + 1]) <= end)
+    back = bisect_left(range(last), 1, key=lambda rows: engine.distinct(constants[last - rows : last + 1]) <= rows)
+    one, other = (row[0] if len(row) == 1 else row for row in map(constants.row, (last - back, last)))
+    msg = (
+        f"{what} must be different values where {engine.rows_are} compares them, got {one!r} and {other!r}: a row "
+        "would count for both.\n\nHint: list one of them, or make a column that tells them apart."
+    )
+    raise ValueError(msg)
 
 
 def typed_rows(query: PrivateQuery, engine: Engine[Released], names: Iterable[str]) -> pl.LazyFrame:

@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from dp_polars._base.extras import require
-from dp_polars._engines.contract import Engine
+from dp_polars._engines.contract import Engine, alike
 from dp_polars._frames.query import check_no_data, only_counted
 from dp_polars._frames.release import release_by
 from dp_polars.spark import _column_types
@@ -65,8 +65,7 @@ def release(
         first, row by row.
     frame
         The private rows. No person's rows may depend on another's; we don't check this. A person, a key and a value are
-        what Spark holds for them, without collations. It is read once per output (twice for a mean), so it must be
-        deterministic.
+        what Spark holds for them, without collations. It is read once per output, so it must be deterministic.
     budget
         What is charged, where the query itself has none.
     path
@@ -139,10 +138,15 @@ class _SparkEngine(Engine["DataFrame"]):
         for answer in answers:
             kind = _kind(frame, answer, column_of(work.tallies[answer.output.tallies[0]]))
             fields += [_column_types.types.StructField(name, kind) for name in answer.output.names(ranges=work.ranges)]
-        # One seed for all: a mean's sum and its number are then of the same groups of a person.
+        # One seed for all: outputs with the same rows and bounds are then of the same groups of a person.
         seed = fresh_seed()
         histograms = [
-            histogram(frame, work.privacy_unit, names, table, work.groups, tally, seed) for tally in work.tallies
+            histogram(
+                *(frame, work.privacy_unit, names, table, work.groups),
+                {number: work.tallies[number] for number in own},
+                seed,
+            )
+            for own in alike(work.tallies)
         ]
         drawn = union(table, histograms).mapInArrow(
             drawing(answers, [field.name for field in fields], ranges=work.ranges),
@@ -151,6 +155,12 @@ class _SparkEngine(Engine["DataFrame"]):
         if self._target is not None:
             _check_names(drawn)
         self._planned = drawn
+
+    def distinct(self, constants: pl.DataFrame) -> int:
+        """Return how many rows of constants differ to Spark, in the types of the columns."""
+        fields = [self._frame.schema[name] for name in constants.columns]
+        table = key_table(self._frame.sparkSession, constants, fields)
+        return int(table.drop("group").distinct().count())
 
     def answer(self, work: Work) -> DataFrame:  # noqa: ARG002
         """Run what `check` has planned, once."""

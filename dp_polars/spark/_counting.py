@@ -7,7 +7,7 @@ runs again keeps the same rows. Nothing rests on the seed being secret: the boun
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -71,17 +71,20 @@ def histogram(
     key_columns: Sequence[str],
     keys: DataFrame,
     number_of_keys: int,
-    tally: Tally,
+    tallies: Mapping[int, Tally],
     seed: int | None = None,
 ) -> DataFrame:
-    """Return the columns `group`, `code` and `count` (all LongType) of one tally; the counts of a pair add up.
+    """Return the columns `group`, `tally`, `code` and `count` (all LongType); the counts of a triple add up.
 
-    Where a histogram would hardly be shorter than the rows, the rows themselves are returned, each with a count of 1:
-    who draws adds them up, and they are shuffled once instead of twice. Sums of weights come once per pair, exact and
-    then clamped to ±LARGEST_VALUE, which is what their noise is added to.
+    The tallies, by their numbers, differ in their weights alone: all of them are of one choice of rows. Where a
+    histogram would hardly be shorter than the rows, the rows themselves are returned, each with a count of 1: who draws
+    adds them up, and they are shuffled once instead of twice. Sums of weights come once per pair, exact and then
+    clamped to ±LARGEST_VALUE, which is what their noise is added to.
     """
     seed = fresh_seed() if seed is None else seed
-    coding, kept, weighing = tally.coding, tally.kept, tally.weighing
+    tally, *_ = tallies.values()
+    coding, kept = tally.coding, tally.kept
+    weighings = {f"weight{number}": own.weighing for number, own in tallies.items() if own.weighing is not None}
     rows = evidence(rows, privacy_unit, key_columns, [_name_of(column) for column in tally.columns])
     key_names = [f"k{i}" for i in range(len(key_columns))]
 
@@ -92,22 +95,21 @@ def histogram(
         table = sf.broadcast(keys) if number_of_keys <= _BROADCAST else keys
         return rows.join(table, key_names).drop(*key_names)
 
-    few = not tally.people and weighing is None and _are_few(rows, number_of_keys, coding.size)
+    few = not tally.people and not weighings and _are_few(rows, number_of_keys, coding.size)
 
     def counted(rows: DataFrame, *by: str) -> DataFrame:
         if few:
-            return rows.select(*by, sf.lit(1).cast("long").alias("count"))
-        if weighing is not None:
-            rows = _one_per_person(rows, weighing, *by) if tally.people else rows
-            return rows.groupBy(*by).agg(_clamped_sum(sf.col("weight")).alias("count"))
+            return rows.select(*by, _long(1).alias("rows"))
+        if tally.people and weighings:
+            rows = _one_per_person(rows, weighings, *by)
+        number = sf.count_distinct("person") if tally.people and not weighings else sf.count(sf.lit(1))
         return rows.groupBy(*by).agg(
-            (sf.count_distinct("person") if tally.people else sf.count(sf.lit(1))).alias("count")
+            number.alias("rows"), *(_clamped_sum(sf.col(name)).alias(name) for name in weighings)
         )
 
     answer = "value"
-    if weighing is not None:
-        rows = rows.withColumn("weight", _weight(weighing, tally.types))
-        rows = rows.drop("weighs")
+    rows = rows.withColumns({name: _weight(weighing, tally.types) for name, weighing in weighings.items()})
+    rows = rows.drop("weighs")
     if isinstance(coding, OneCode):
         answer = "code"
         rows = rows.withColumn(answer, sf.lit(0).cast("long")).drop("value")
@@ -125,12 +127,15 @@ def histogram(
             answer, rows = "code", _coded(rows, coding)
         rows = rows.repartition("person")
         bound_groups_only = (kept.rows, kept.rows_per_group) == (None, None)
-        rows = _few_groups(rows, kept, seed) if bound_groups_only else _few_rows(rows, tally, seed)
+        rows = _few_groups(rows, kept, seed) if bound_groups_only else _few_rows(rows, tally, weighings, seed)
         rows = counted(rows, "group", answer)
-    if "code" in rows.columns:
-        return rows.select("group", "code", "count")
-    encode = encoding(coding, tally.types)
-    return rows.select("group", "value", "count").mapInArrow(encode, "group long, code long, count long")
+    answer = "code" if "code" in rows.columns else "value"
+    counts = [(number, "rows" if own.weighing is None else f"weight{number}") for number, own in tallies.items()]
+    each = [sf.struct(_long(number).alias("tally"), sf.col(name).alias("count")) for number, name in counts]
+    rows = rows.select("group", answer, sf.inline(sf.array(*each))).select("group", "tally", answer, "count")
+    if answer == "code":
+        return rows
+    return rows.mapInArrow(encoding(coding, tally.types), "group long, tally long, code long, count long")
 
 
 def column_of(tally: Tally) -> str | None:
@@ -166,10 +171,13 @@ def _weight(weighing: Weighing, dtypes: Columns) -> Column:
     return sf.lit(2).cast("long") * units - _long(low + high) if weighing.doubled else units
 
 
-def _one_per_person(rows: DataFrame, weighing: Weighing, *by: str) -> DataFrame:
+def _one_per_person(rows: DataFrame, weighings: Mapping[str, Weighing], *by: str) -> DataFrame:
     """Add up a person's weights, clipped to the most that they may weigh together."""
-    together = sf.least(_clamped_sum(sf.col("weight")), _long(weighing.largest))
-    return rows.groupBy("person", *by).agg(together.alias("weight"))
+    together = [
+        sf.least(_clamped_sum(sf.col(name)), _long(weighing.largest)).alias(name)
+        for name, weighing in weighings.items()
+    ]
+    return rows.groupBy("person", *by).agg(*together)
 
 
 def _units(weighing: Units, value: Column, dtype: pl.DataType, low: int, high: int) -> Column:
@@ -276,9 +284,8 @@ def union(keys: DataFrame, histograms: Sequence[DataFrame]) -> DataFrame:
         "group", sf.lit(MARKER).cast("long").alias("tally"), zero.alias("code"), zero.alias("count"), *key_names
     )
     nothing = [sf.lit(None).cast(keys.schema[name].dataType).alias(name) for name in key_names]
-    for position, counted in enumerate(histograms):
-        tally = sf.lit(position).cast("long").alias("tally")
-        table = table.unionAll(counted.select("group", tally, "code", "count", *nothing))
+    for counted in histograms:
+        table = table.unionAll(counted.select("group", "tally", "code", "count", *nothing))
     return table.repartition("group").sortWithinPartitions("group")
 
 
@@ -315,15 +322,13 @@ def _few_groups(rows: DataFrame, kept: Kept, seed: int) -> DataFrame:
     return rows.drop("rank", "place of group")
 
 
-def _few_rows(rows: DataFrame, tally: Tally, seed: int) -> DataFrame:
+def _few_rows(rows: DataFrame, tally: Tally, weighings: Mapping[str, Weighing], seed: int) -> DataFrame:
     """Keep random rows of each person, within all bounds; where people count, equal rows of a person are one."""
-    kept, evidence = tally.kept, [name for name in ("value", "code", "weight") if name in rows.columns]
+    kept, evidence = tally.kept, [name for name in ("value", "code") if name in rows.columns]
+    evidence += [] if tally.people else weighings
     same = ["person", "group", *evidence]
-    if tally.people and tally.weighing is not None:
-        same.remove("weight")
-        rows = _one_per_person(rows, tally.weighing, *same[1:])
-    elif tally.people:
-        rows = rows.select(same).distinct()
+    if tally.people:
+        rows = _one_per_person(rows, weighings, *same[1:]) if weighings else rows.select(same).distinct()
     else:
         # Equal rows of a person are told apart by a number, so that the choice does not hang on the order of rows.
         # With the order of the groups in it, one sort serves this window and the next.

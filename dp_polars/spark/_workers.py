@@ -49,10 +49,10 @@ class Answer:
 
 
 def encoding(coding: Coding, types: Columns) -> Stage:
-    """Return the stage from (group, value, count) to (group, code, count), without values that are ignored.
+    """Return the stage from (group, tally, value, count) to (group, tally, code, count).
 
-    Values of one code are added up as far as they come together: where they are many more than candidates, that is
-    most of them.
+    Values that are ignored are left out. Those of one code are added up as far as they come together: where they are
+    many more than candidates, that is most of them.
     """
 
     def encode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -62,8 +62,9 @@ def encoding(coding: Coding, types: Columns) -> Stage:
             if isinstance(column, pl.Datetime) and column.time_zone is not None:
                 values = values.cast(pa.timestamp("us", column.time_zone))  # the session's zone may be none of Polars'
             values = pl.Series(values).cast(column)
-            coded = pl.DataFrame({"group": rows["group"], "code": encoder([values]), "count": rows["count"]})
-            counted = coded.filter(pl.col("code") < size).group_by("group", "code").agg(pl.col("count").sum())
+            numbers = {name: rows[name] for name in ("group", "tally", "count")}
+            coded = pl.DataFrame({**numbers, "code": encoder([values])}).filter(pl.col("code") < size)
+            counted = coded.group_by("group", "tally", "code").agg(pl.col("count").sum())
             yield from counted.cast(pl.Int64).to_arrow().to_batches()
 
     return encode

@@ -14,8 +14,9 @@ from dp_polars._frames.query import check_no_data, only_counted
 from dp_polars._frames.release import release_by
 from dp_polars.sql._column_types import check_types, must_have, schema_of
 from dp_polars.sql._counting import histogram
-from dp_polars.sql._dialects import Statement, unknown
+from dp_polars.sql._dialects import Statement, cast, unknown
 from dp_polars.sql._people import in_polars, one_row_per_person, people_by_key
+from dp_polars.sql._tables import public_table
 from dp_polars.sql._tested import TESTED
 
 if TYPE_CHECKING:
@@ -206,6 +207,16 @@ class _SqlEngine(LocalEngine):
             msg = f"{self._dialect.name} must know all that a release needs, got {type(error).__name__}."
             raise TypeError(msg) from None
         return statement
+
+    def distinct(self, constants: pl.DataFrame) -> int:
+        """Return how many rows of constants differ to the database, in the types that rows are compared in."""
+        kinds = [self._table.schema()[name] for name in constants.columns]
+        with _quietly():
+            listed = public_table(constants.get_columns(), kinds, self._backend, self._dialect)
+            listed = listed.drop("number").distinct()
+            counted = listed.aggregate(count=cast(listed.count(), "int64"))
+            statement = Statement.of(self._backend, counted, self._dialect)
+            return int(self._dialect.fetch(self._backend, statement)["count"][0])
 
     def histograms(self, work: Work) -> list[Histogram]:
         """Run what `check` has written, once."""

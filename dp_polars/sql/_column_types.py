@@ -27,7 +27,8 @@ _POLARS = {
     dt.Date: pl.Date(),
     dt.Time: pl.Time(),
 }
-_MICROSECONDS = 6
+# Digits of a second.
+MICROSECONDS = 6
 _HINTS: dict[Any, str] = {
     dt.UnsignedInteger: "cast it to a signed integer in Ibis first.",
     dt.Interval: "make it a number of seconds in Ibis first.",
@@ -55,7 +56,7 @@ def must_have(table: Any, name: str, what: str) -> None:  # noqa: ANN401
 def _polars_type(name: str, kind: Any) -> pl.DataType:  # noqa: ANN401
     if kind.is_decimal() and kind.precision is not None and kind.precision <= 38 and kind.scale is not None:
         return pl.Decimal(kind.precision, kind.scale)
-    if kind.is_timestamp() and kind.timezone is None and (kind.scale is None or kind.scale <= _MICROSECONDS):
+    if kind.is_timestamp() and kind.timezone is None and (kind.scale is None or kind.scale <= MICROSECONDS):
         return pl.Datetime("us")
     known = _POLARS.get(type(kind))
     if known is not None:

@@ -61,7 +61,6 @@ def function(name: str, takes: Sequence[str | None], gives: str) -> Callable[...
 _divide = function("divide", ("int64", "int64"), "int64")
 _int8div = function("int8div", ("int64", "int64"), "int64")
 _encode = function("encode", ("string",), "binary")
-_decode = function("decode", ("binary",), "string")
 _hash = function("hash", (None,), "uint64")
 _xor = function("xor", ("uint64", "uint64"), "uint64")
 _hash_text = function("hashtextextended", ("string", "int64"), "int64")
@@ -165,13 +164,11 @@ class Dialect:
         Integers of 64 bits, a positive divisor -> the quotient towards 0, exactly.
     binary
         Text -> what is equal only where the text is, byte by byte.
-    text
-        What `binary` gives -> the text.
     order
         Person, values, a secret of 64 bits -> what puts a person's rows in a random order: hashes of each, one after
         the other, so that no order is left of one in the next.
     fetch
-        Connection, statement -> what it gives: int64, or objects where it is text.
+        Connection, statement -> what it gives: int64, or objects where it is text, or the bytes of one.
     oldest
         The oldest version that has all that is asked for.
     collects
@@ -204,7 +201,6 @@ class Dialect:
     prepare: Callable[[Backend, str], None]
     divide: Callable[[Value, Value], Value]
     binary: Callable[[Value], Value]
-    text: Callable[[Value], Value]
     order: Callable[[Value, Sequence[Value], int], Value]
     fetch: Callable[[Backend, Statement], dict[str, NDArray[Any]]]
     oldest: tuple[int, int] = (0, 0)
@@ -328,7 +324,6 @@ DUCKDB = Dialect(
     divide=_divide,
     # A BLOB has no collation, neither its column's nor the session's.
     binary=lambda text: _encode(cast(text, "string")),
-    text=_decode,
     order=_order_duckdb,
     fetch=_fetch_duckdb,
     # Before, what a statement names twice was read twice: rows that the caller draws at random were two samples.
@@ -352,7 +347,6 @@ POSTGRES = Dialect(
     prepare=_prepare_postgres,
     divide=_int8div,
     binary=lambda text: text,  # collations that take other texts for equal are refused
-    text=lambda text: text,
     order=_order_postgres,
     fetch=_fetch_postgres,
     oldest=(13, 0),
@@ -372,7 +366,6 @@ def unknown(name: str) -> Dialect:
         prepare=lambda *_: None,
         divide=lambda number, by: number // by,
         binary=lambda text: text,
-        text=lambda text: text,
         order=_order,
         fetch=_fetch,
     )

@@ -57,7 +57,7 @@ def people_by_key(table: Table, work: KeyWork, secret: int, dialect: Dialect) ->
         rows = table.filter(is_evidence(unit, dialect), *needed).select(person=person_of(unit, dialect), **chosen)
         rows = few(rows.distinct(), ["person"], names, work.most, secret, dialect)
     counted = rows.group_by(names).aggregate(**{_PEOPLE: cast(rows.count(), "int64")})
-    told = {f"k{i}": _sent(counted[f"k{i}"], dtype, dialect) for i, dtype in enumerate(work.types.dtypes())}
+    told = {f"k{i}": _sent(counted[f"k{i}"], dtype) for i, dtype in enumerate(work.types.dtypes())}
     return counted.select(**told, **{_PEOPLE: counted[_PEOPLE]})
 
 
@@ -92,19 +92,27 @@ def _told_apart(value: Value, dtype: pl.DataType, dialect: Dialect) -> Value:
     return cast(value, "int64") if dtype.is_integer() else comparable(value, value.type(), dialect)
 
 
-def _sent(value: Value, dtype: pl.DataType, dialect: Dialect) -> Value:
-    """Return how a key travels: as a text where it is no integer."""
-    if dtype == pl.String:
-        return dialect.text(value)
+def _sent(value: Value, dtype: pl.DataType) -> Value:
+    """Return how a key travels: as a text, or the bytes of one, where it is no integer."""
     return cast(value, "string") if dtype.is_decimal() else value
 
 
 def _of_type(name: str, found: NDArray[np.generic], dtype: pl.DataType) -> pl.Series:
     """Return keys as they have travelled in their type; null where it can't hold them."""
     if dtype == pl.String:
-        return pl.Series(name, found.tolist(), dtype)
+        return pl.Series(name, list(map(_text, found.tolist())), dtype)
     if not isinstance(dtype, pl.Decimal):
         return pl.Series(name, found.astype(np.int64)).cast(dtype, strict=False)
     texts = pl.Series(name, found.tolist(), pl.String)
     is_exact = texts.str.contains(rf"^-?\d+(\.\d{{0,{dtype.scale}}}0*)?$")
     return texts.set(~is_exact, None).cast(dtype, strict=False)
+
+
+def _text(found: str | bytes | bytearray | None) -> str | None:
+    """Return a text by itself or by its bytes; None where these are none: an error would tell that somebody has them."""
+    if not isinstance(found, (bytes, bytearray)):
+        return found
+    try:
+        return found.decode()
+    except UnicodeDecodeError:
+        return None

@@ -11,8 +11,6 @@ from functools import cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from dp_polars._base.extras import require
 from dp_polars.sql._dialects import Dialect, by_column, cast, constant, function, ibis
 
@@ -212,21 +210,7 @@ def _prepare(backend: Backend, sql: str) -> None:
 
 
 def _fetch(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
-    found = by_column(statement, _rows(backend, statement.sql))
-    if statement.is_of_integers:
-        return found
-    return {
-        name: np.array([_text(value) if isinstance(value, bytes) else value for value in column], object)
-        for name, column in found.items()
-    }
-
-
-def _text(value: bytes) -> str | None:
-    """Return the text of bytes; None where they are none."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return None
+    return by_column(statement, _rows(backend, statement.sql))
 
 
 SQLITE = Dialect(
@@ -239,7 +223,6 @@ SQLITE = Dialect(
     divide=_quotient_of,
     # A BLOB has no collation.
     binary=lambda text: cast(text, "binary"),
-    text=lambda binary: binary,
     order=_order,
     fetch=_fetch,
     oldest=(3, 40),

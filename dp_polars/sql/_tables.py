@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from dp_polars.sql._column_types import MICROSECONDS
 from dp_polars.sql._dialects import ibis
 
 if TYPE_CHECKING:
@@ -49,7 +50,10 @@ def comparable(value: Value, kind: Value, dialect: Dialect) -> Value:
     """Return a text as a value of a type, or a column as it is; both so that equal values are the same ones."""
     if kind.is_string():
         return dialect.binary(value)
-    return value if value.type() == kind else value.cast(kind)
+    if value.type() == kind:
+        return value
+    # Not in the column's own digits: a time between two that it can hold would become one of them.
+    return value.cast(kind.copy(scale=MICROSECONDS) if kind.is_timestamp() else kind)
 
 
 def check_public(values: pl.Series) -> None:

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 import dp_polars as dpp
 from dp_polars._codes.candidates import MOST, Categories, Points, ordered, size_of
 from dp_polars._codes.grids import Grid
+from tests.helpers.shared_memory import texts_in_memory_of_ones_own
 
 BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
 
@@ -30,6 +31,28 @@ def points(grid):
 
 
 # Lists of categories
+
+
+NUMBERS = {"array": np.asarray, "series": pl.Series, "arrow": pa.array, "chunks": lambda of: pa.chunked_array([of])}
+
+
+@pytest.mark.parametrize("read", [Categories.of, ordered])
+@pytest.mark.parametrize("given_as", NUMBERS)
+def test_numbers_that_are_written_to_later_stay_as_they_were(given_as, read):
+    """As ones, five candidates would count a row five times."""
+    numbers = np.array([1, 2, 3, 4, 6])
+    candidates = read(NUMBERS[given_as](numbers))
+    numbers[:] = 1
+    assert candidates.values.to_list() == [1, 2, 3, 4, 6]
+
+
+@pytest.mark.parametrize("as_series", [True, False])
+def test_texts_whose_bytes_are_written_to_later_stay_as_they_were(as_series):
+    """Texts of more than 12 bytes are not in Polars' columns themselves, which only refer to them."""
+    texts, written = texts_in_memory_of_ones_own(["the first of them", "the second of them"])
+    candidates = Categories.of(pl.Series(texts) if as_series else texts)
+    written[:] = ord("z")
+    assert candidates.values.to_list() == ["the first of them", "the second of them"]
 
 
 @pytest.mark.parametrize(

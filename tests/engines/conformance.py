@@ -5,13 +5,16 @@ To run it for an engine: derive a class named `Test…` from `Conformance` and s
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import math
 import os
+import re
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from itertools import combinations
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,7 +27,7 @@ import dp_polars as dpp
 from dp_polars._accounting.claims import Claim
 from dp_polars._engines.bounding import Kept
 from dp_polars._engines.contract import Engine
-from dp_polars._frames.release import release_by
+from dp_polars._frames.release import bind, release_by
 from dp_polars._mechanisms.key_selection import KeySelection
 from dp_polars._questions.question import Answers, Evidence, HistogramQuery
 from dp_polars._questions.unlisted_keys import KeysThatAreThere
@@ -219,6 +222,16 @@ BOUNDS = [
     ("median", {"max_rows": 3, "max_groups": 2, "max_rows_per_group": 2}, Kept(rows=3, groups=2, rows_per_group=2)),
 ]
 
+# Different values of a type that something coarser would take for one.
+NEAR: dict[str, list[Any]] = {
+    "String": ["a", "A", "a ", " a", "\u00e4", "a\u0308", "ss", "\u00df", "0", "00", "a\ue000b", "\ue001", ""],
+    "Int64": [2**53, 2**53 + 1, -(2**53), -(2**53) - 1, 2**62, 2**62 + 1],
+    "Decimal": [Decimal("0.01"), Decimal("0.02"), Decimal("90071992547.40"), Decimal("90071992547.41")],
+    "Datetime": [dt.datetime(2020, 1, 1, 0, 0, 0, us) for us in (0, 1, 2, 999, 1000)],
+    "Time": [dt.time(23, 59, 59, us) for us in (0, 1, 500_000, 999_999)],
+    "Date": [dt.date(2020, 1, 1), dt.date(2020, 1, 2)],
+}
+
 
 class Conformance:
     """The suite. An engine's class says what stands above `make`, and `make` itself."""
@@ -237,7 +250,7 @@ class Conformance:
         return released
 
     def pytest_generate_tests(self, metafunc):
-        for name, table in (("column", COLUMNS), ("key", KEYS), ("unit", UNITS)):
+        for name, table in (("column", COLUMNS), ("key", KEYS), ("unit", UNITS), ("near", NEAR)):
             if name in metafunc.fixturenames:
                 known = self.kinds | self.more_units if name == "unit" else self.kinds
                 metafunc.parametrize(name, [kind for kind in table if kind in known])
@@ -445,6 +458,64 @@ class Conformance:
         ]  # all the same with probability 40**-7, about 6e-12
         assert all(len(keys) == 1 for keys in chosen)
         assert len(set(map(tuple, chosen))) > 1
+
+    @pytest.mark.parametrize("bounds", [{"max_rows": 3}, {"max_groups": 3, "max_rows_per_group": 1}])
+    def test_a_mean_is_a_sum_over_the_rows_that_it_counts(self, bounds):
+        """Everyone's rows in a group say its number, so whichever rows stay, each group's mean is its number."""
+        frame = pl.DataFrame({"p": [i // 24 for i in range(2400)], "g": [i % 8 for i in range(2400)]})
+        query = protected({"g": range(8)}, **bounds).agg(x=dpp.mean("g", 0, 8, epsilon=10**6))
+        released = self.to_polars(release_by(query, self.make(frame)))
+        # A row more in one of some forty in the sum, or in their number, would show a hundred times as much.
+        assert dict(released.rows()) == pytest.approx({g: g for g in range(8)}, abs=1e-4)
+
+    # --- Public values ---
+
+    def nearly_the_same(self, near):
+        """A column of near values, the first one once, the second one twice, and so on; and what is public."""
+        values, dtype = NEAR[near], pl.Decimal(15, 2) if near == "Decimal" else COLUMNS[near].dtype
+        rows = [value for number, value in enumerate(values, 1) for _ in range(number)]
+        return pl.DataFrame({"x": pl.Series(rows, dtype=dtype)}), pl.Series("x", values, dtype)
+
+    def test_values_that_are_nearly_the_same_are_told_apart(self, near):
+        frame, values = self.nearly_the_same(near)
+        expected = {i: i + 1 for i in range(len(values))}
+        query = protected(unit=None).agg(x=dpp.mode("x", values, epsilon=1))
+        assert self.told(query, frame)["x"][()] == expected
+        query = protected({"x": values}, None).agg(n=dpp.count("x", epsilon=1))
+        assert self.told(query, frame)["n"] == {
+            (value,): {0: number} for value, number in zip(values, expected.values(), strict=True)
+        }
+
+    def test_an_engine_says_how_many_constants_it_tells_apart(self, near):
+        frame, values = self.nearly_the_same(near)
+        engine = self.make(frame)
+        bind(protected({"x": values}, None).agg(n=dpp.count("x", epsilon=1)), engine)
+        assert engine.distinct(values.to_frame()) == len(values)
+        assert engine.distinct(pl.concat([values, values[:2], values[1:]]).to_frame()) == len(values)
+
+    @pytest.mark.parametrize("kind", ["keys", "keys of people", "candidates"])
+    def test_public_values_that_are_one_to_the_engine_are_refused_for_free(self, kind, notes, monkeypatch):
+        budget, engine = dpp.Budget(epsilon=9), self.make(visits(), Noting(notes))
+        counted = engine.distinct
+
+        def without_case(constants):
+            return counted(constants.with_columns(pl.col(pl.String).str.to_lowercase()))
+
+        monkeypatch.setattr(engine, "distinct", without_case)
+        listed = pl.DataFrame({"year": [1, 2, 2, 3, 3, 1], "ward": ["a", "B", "c", "D", "d", "b"]})
+        words = ["z", "y", "Äa", "x", "äa", "w"]
+        if kind == "candidates":
+            query, two = protected(unit=None).agg(x=dpp.mode("flavour", words, epsilon=1)), ("'Äa'", "'äa'")
+        else:
+            two = ("(3, 'D')", "(3, 'd')")
+            query = protected(listed, None).agg(x=dpp.count("price", epsilon=1))
+            if kind == "keys of people":
+                query = protected().groups_per_person(listed, 0.9, range(3), epsilon=1)
+        first, second = map(re.escape, two)
+        with pytest.raises(ValueError, match=rf"{kind[:4]}.* must be different .*{first} and {second}[\s\S]*Hint: "):
+            release_by(query, engine, budget)
+        assert budget.spent == 0
+        assert not notes.exists()
 
     # --- Keys that nobody listed ---
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from random import SystemRandom
+from random import Random, SystemRandom
 from typing import Any
 
 import numpy as np
@@ -50,11 +50,15 @@ class ToyEngine(LocalEngine):
     def check_keys(self, work: KeyWork) -> None:
         self._check_unit(work.privacy_unit)
 
+    def distinct(self, constants: pl.DataFrame) -> int:
+        return len(set(constants.rows()))
+
     def histograms(self, work: Work) -> list[Histogram]:
         rows = list(self._rows)
         if work.per_person is not None:
             rows = _people(rows, work.per_person)
-        return [_histogram(rows, work, tally) for tally in work.tallies]
+        seed = SystemRandom().getrandbits(256)  # one for all: a mean's sum and its number are of the same rows
+        return [_histogram(rows, work, tally, Random(seed)) for tally in work.tallies]
 
     def people_by_key(self, work: KeyWork) -> tuple[pl.DataFrame, Ints]:
         keys = defaultdict(set)
@@ -63,7 +67,7 @@ class ToyEngine(LocalEngine):
             person = number if work.privacy_unit is None else row[work.privacy_unit]
             if _is_somebody(person) and None not in key:
                 keys[person].add(key)
-        people = Counter(key for own in keys.values() for key in _few(sorted(own), work.most))
+        people = Counter(key for own in keys.values() for key in _few(sorted(own), work.most, SystemRandom()))
         return pl.DataFrame(list(people), work.types, orient="row"), np.array(list(people.values()), np.int64)
 
     def _check_unit(self, unit: str | None) -> None:
@@ -79,7 +83,7 @@ class ToyEngine(LocalEngine):
             raise ValueError(msg)
 
 
-def _histogram(rows: list[Row], work: Work, tally: Tally) -> Histogram:
+def _histogram(rows: list[Row], work: Work, tally: Tally, random: Random) -> Histogram:
     people = defaultdict(list)
     for person, evidence in _evidence(rows, work, tally):
         people[person].append(evidence)
@@ -90,7 +94,7 @@ def _histogram(rows: list[Row], work: Work, tally: Tally) -> Histogram:
             for group, code, weight in own:
                 together[group, code] += weight
             own = [(group, code, min(weight, most)) for (group, code), weight in sorted(together.items())]
-        for group, code, weight in _bounded(own, tally.kept):
+        for group, code, weight in _bounded(own, tally.kept, random):
             weights[group, code] += weight
     cells = sorted(weights)
     sizes = Counter(group for group, _ in cells)
@@ -133,12 +137,12 @@ def _people(rows: list[Row], per_person: PerPerson) -> list[Row]:
     return [{PER_PERSON: len(own)} for own in listed if own]
 
 
-def _bounded(own: list[Evidence], kept: Kept) -> list[Evidence]:
+def _bounded(own: list[Evidence], kept: Kept, random: Random) -> list[Evidence]:
     """Return what stays of one person's rows."""
-    groups = _few(sorted({group for group, _, _ in own}), kept.groups)
-    stays = [row for group in groups for row in _few([row for row in own if row[0] == group], kept.rows_per_group)]
-    return _few(stays, kept.rows)
+    groups = _few(sorted({group for group, _, _ in own}), kept.groups, random)
+    by_group = [[row for row in own if row[0] == group] for group in groups]
+    return _few([row for rows in by_group for row in _few(rows, kept.rows_per_group, random)], kept.rows, random)
 
 
-def _few(items: list[Any], most: int | None) -> list[Any]:
-    return items if most is None or len(items) <= most else SystemRandom().sample(items, most)
+def _few(items: list[Any], most: int | None, random: Random) -> list[Any]:
+    return items if most is None or len(items) <= most else random.sample(items, most)

@@ -20,7 +20,8 @@ from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._engines import polars_engine
-from tests.needs import need
+from tests.helpers.needs import need
+from tests.helpers.shared_memory import texts_in_memory_of_ones_own
 
 HUGE = 10**6
 DIAGNOSES = ["flu", "asthma", "none"]
@@ -97,6 +98,18 @@ def test_keys_that_are_changed_later_stay_as_they_were_checked(visits: pl.DataFr
     listed["frame"].extend(pl.DataFrame({"ward": [4, 5]}))
     wards[:] = 1
     assert [query.release()["ward"].to_list() for query in queries] == [[1, 2, 3]] * 3
+
+
+def test_keys_whose_bytes_are_written_to_later_stay_as_they_were_checked() -> None:
+    names = ["the hospital of A", "the hospital of B"]
+    texts, written = texts_in_memory_of_ones_own(names)
+    private = pl.DataFrame({"k": [names[0]] * 5}).dp.protect(None)
+    frames = [pl.DataFrame({"k": texts}), pa.table({"k": texts}), {"k": texts}]
+    queries = [private.group_by(keys).agg(n=dpp.len(epsilon=HUGE)) for keys in frames]
+    joined = private.join(pl.DataFrame({"k": texts}), on="k").agg(n=dpp.len(epsilon=HUGE))
+    written[: len(names[0])] = written[len(names[0]) :] = ord("z")
+    assert [query.release().rows() for query in queries] == [[(names[0], 5), (names[1], 0)]] * 3
+    assert joined.release().item() == 5
 
 
 def test_keys_come_in_the_types_of_their_columns_or_as_text(visits: pl.DataFrame) -> None:

@@ -250,6 +250,18 @@ MUTANTS = [
     ),
     # --- The release
     _release(
+        "    if isinstance(work, Work):\n        _check_public_values(work, engine)\n",
+        "",
+        "two public values that are one to the engine are let through: a row counts for both",
+        "engines/test_conformance.py -k 'TestToy and refused_for_free'",
+    ),
+    _release(
+        "    keys = work.keys if work.per_person is None else work.per_person.keys\n",
+        "    keys = work.keys\n",
+        "groups of people are not checked: a group counts twice",
+        "engines/test_conformance.py -k 'TestToy and refused_for_free'",
+    ),
+    _release(
         "    _charge(query, budget)\n    try:\n        if work is not None:\n            released = work.run(engine)\n",
         "    try:\n        if work is not None:\n            released = work.run(engine)\n        _charge(query, budget)\n",
         "rows are read before the charge",

@@ -547,4 +547,11 @@ MUTANTS = [
         "physical.fill_null(0) if physical.null_count() else physical",
         "a row without a value counts for a category, or takes that of others away",
     ),
+    # --- Candidates
+    _candidates(
+        "series if series.dtype == pl.Object else unshared(series.to_frame()).to_series()",
+        "series",
+        "who writes into the candidates' memory counts a row several times",
+        "codes/test_candidates.py -k written_to_later",
+    ),
 ]

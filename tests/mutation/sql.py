@@ -1,6 +1,6 @@
-"""Mutants of private queries in databases: what SQL keeps of a person's rows, and what it counts.
+"""Mutants of private queries in databases and on Spark: what is kept of a person's rows, and what is counted.
 
-They need Ibis with DuckDB, some also Postgres: see "Set up" in CONTRIBUTING.md.
+They need Ibis with DuckDB, some also Postgres or Spark: see "Set up" in CONTRIBUTING.md.
 """
 
 from tests.mutation.mutant import of
@@ -11,6 +11,8 @@ _people = of("sql/_people.py", "sql/test_people.py", needs="ibis")
 _arithmetic = of("sql/_arithmetic.py", "sql/test_arithmetic.py", needs="ibis")
 _dialects = of("sql/_dialects.py", "sql/test_seams.py", needs="ibis")
 _engine = of("sql/__init__.py", "sql/test_counting.py", needs="ibis")
+_tables = of("sql/_tables.py", "sql/test_public_values.py", needs="ibis")
+_spark = of("spark/__init__.py", "spark/test_conformance.py -k mean", needs="pyspark")
 
 MUTANTS = [
     # --- What is kept of a person
@@ -137,6 +139,53 @@ MUTANTS = [
         "        return value.notnull()\n",
         "NaN is a value, and a person",
         "sql/test_counting.py::test_sql_counts_what_polars_counts",
+    ),
+    _arithmetic(
+        "        units = ibis.ifelse(is_evidence(value, dialect), units, integer(0))\n",
+        "        pass\n",
+        "a NaN weight is the largest one",
+        "sql/test_public_values.py::test_a_weight_that_is_none_is_zero",
+    ),
+    # --- Public values
+    _tables(
+        "value.cast(kind.copy(scale=MICROSECONDS) if kind.is_timestamp() else kind)",
+        "value.cast(kind)",
+        "public times are rounded to the digits of a column: a row counts for many keys",
+        needs="psycopg",
+    ),
+    _tables(
+        '        return values.dt.strftime("%Y-%m-%d %H:%M:%S%.6f")\n',
+        '        return values.dt.strftime("%Y-%m-%d %H:%M:%S%.3f")\n',
+        "public times are cut to milliseconds: two keys become one",
+    ),
+    _tables(
+        "    free = [chr(point) for point in _SEPARATORS if chr(point) not in used]\n",
+        "    free = [chr(point) for point in _SEPARATORS]\n",
+        "public texts with U+E000 are split: rows count for other groups",
+    ),
+    _engine(
+        '            listed = listed.drop("number").distinct()\n',
+        '            listed = listed.drop("number")\n',
+        "two keys that the database takes for one are let through",
+        "sql/test_public_values.py -k takes_two_for_one",
+    ),
+    _people(
+        "    except UnicodeDecodeError:\n        return None\n",
+        '    except UnicodeDecodeError:\n        return found.decode("latin1")\n',
+        "a key is released that nobody has",
+        "sql/test_public_values.py -k bytes_that_are_no_text",
+    ),
+    _engine(
+        '        warnings.simplefilter("ignore")\n',
+        "",
+        "what a driver warns of rows is shown",
+        "sql/test_release.py -k warnings_of_a_driver",
+    ),
+    # --- On Spark
+    _spark(
+        "            for own in alike(work.tallies)\n",
+        "            for own in [[number] for number in range(len(work.tallies))]\n",
+        "a mean's sum and its number are of different rows",
     ),
     # --- The secret
     _engine(

@@ -132,8 +132,7 @@ def both_histograms(spark, frame, ddl, unit, keys, outputs):
     parts = []
     for position, (column, query, kept, people) in enumerate(outputs):
         tally = tally_of(frame, column, query, kept, people=people)
-        counted = _counting.histogram(rows, unit, keys.columns, table, keys.height, tally)
-        parts.append(counted.withColumn("output", sf.lit(position)))
+        parts.append(_counting.histogram(rows, unit, keys.columns, table, keys.height, {position: tally}))
     united = parts[0]
     for part in parts[1:]:
         united = united.unionByName(part)
@@ -143,7 +142,7 @@ def both_histograms(spark, frame, ddl, unit, keys, outputs):
     )
     types = {"group": pl.Int64, "code": pl.Int64, "count": pl.Int64}
     for position, expected in enumerate(by_polars):
-        got = on_spark.filter(pl.col("output") == position).group_by("group", "code").agg(pl.col("count").sum())
+        got = on_spark.filter(pl.col("tally") == position).group_by("group", "code").agg(pl.col("count").sum())
         yield outputs[position], as_frame(expected), got.cast(types).sort("group", "code")
 
 
@@ -178,7 +177,7 @@ def bounded(spark, frame, query, kept, *, people=False, seed=1, parts=None):
     keys = pl.DataFrame({"g": range(5)})
     table = _counting.key_table(spark, keys, [rows.schema["g"]])
     tally = tally_of(frame, "value", query, kept, people=people)
-    counted = to_polars(_counting.histogram(rows, "person", ["g"], table, 5, tally, seed))
+    counted = to_polars(_counting.histogram(rows, "person", ["g"], table, 5, {0: tally}, seed))
     return counted.group_by("group", "code").agg(pl.col("count").sum()).sort("group", "code")
 
 

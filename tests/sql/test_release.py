@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
@@ -22,6 +24,8 @@ need_ibis()
 import ibis  # noqa: E402
 
 from dp_polars.sql import _SqlEngine  # noqa: E402
+from dp_polars.sql._dialects import DUCKDB  # noqa: E402
+from dp_polars.sql._tested import TESTED  # noqa: E402
 
 pytestmark = MARKS
 
@@ -199,6 +203,20 @@ def test_a_statement_that_the_engine_can_not_run_is_free_and_not_shown(engine, m
     assert "no_such" not in str(caught.value)
     assert caught.value.__cause__ is None
     assert budget.spent == 0
+
+
+def test_warnings_of_a_driver_are_not_shown(monkeypatch):
+    """They may tell of rows."""
+
+    def loud(backend, statement):
+        warnings.warn("Ada is 36", stacklevel=1)  # which is an error in these tests
+        return DUCKDB.fetch(backend, statement)
+
+    monkeypatch.setitem(TESTED, "duckdb", replace(DUCKDB, fetch=loud))
+    con = ibis.duckdb.connect()
+    con.raw_sql("CREATE TABLE visits AS SELECT range AS p FROM range(9)")
+    query = dpp.protect(None).agg(n=dpp.len(epsilon=10**6))
+    assert dpp.sql.release(query, con.table("visits")).item() == 9
 
 
 def test_ranges_come_along(engine):
