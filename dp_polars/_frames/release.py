@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import polars as pl
 
+from dp_polars._base.settings import deaf
 from dp_polars._engines.contract import Engine, Output, Released, Tally, UnreadableError, Work, names_of_ends
 from dp_polars._frames import group_keys
 from dp_polars._frames.question_text import question_of
@@ -88,7 +89,8 @@ def release_by(
     _charge(query, budget)
     try:
         if work is not None:
-            released = work.run(engine)
+            with deaf():
+                released = work.run(engine)
     except (Exception, pl.exceptions.PanicException):
         released = None
     if released is None:  # raised here, where no exception with private values is its context
@@ -120,6 +122,7 @@ def _keep(question: Question, released: Released, engine: Engine[Released], budg
         _log.warning("The answer about %r could not be kept: asked again, it is charged again.", question.dataset)
 
 
+@deaf()
 def bind(query: PrivateQuery, engine: Engine[Released], *, ranges: bool = False) -> Work:
     """Return the query on the engine's columns: everything proved, typed and fit for the engine, nothing read."""
     protection = query.protection

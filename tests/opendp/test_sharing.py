@@ -1,9 +1,12 @@
 """One `.dp` for two packages, whichever is imported first; every script is a Python of its own."""
 
+import inspect
 from importlib.util import find_spec
 
 import pytest
 
+from dp_polars._expressions import sharing
+from dp_polars._expressions.namespace import PrivateNamespace
 from tests.opendp.tools import MISSING, needs_frames, run, succeed
 
 pytestmark = pytest.mark.slow
@@ -111,12 +114,38 @@ theirs = [
 assert all(isinstance(expr, PrivateExpr) for expr in ours)
 assert not any(isinstance(expr, PrivateExpr) for expr in theirs)
 assert str(dp_.sum((0, 9), 2.0)) == str(dp_.sum(bounds=(0, 9), scale=2.0)) == str(dp_.sum((0, 9), scale=2.0))
-try:
-    dp_.sum(0, 9, scale=2.0, epsilon=1)
-except TypeError as error:
-    print(str(error).splitlines()[0])
+for call in (
+    lambda: dp_.sum(0, 9, scale=2.0, epsilon=1), lambda: dp_.mean(0, 9, scale=2.0, step=1),
+    lambda: dp_.sum(0, 9, bounds=(0, 1), rho=1), lambda: dp_.mean(0, 9, bounds=(0, 1), step=1, epsilon=1),
+    lambda: dp_.count(signed=True, epsilon=1), lambda: dp_.count(signed=False, contributions=2, rho=1),
+):
+    try:
+        call()
+    except TypeError as error:
+        print(str(error).partition(",")[0])
 """
-    assert succeed(script).startswith("scale must be left out where epsilon, rho or another argument")
+    both = "must be left out where epsilon"
+    assert succeed(script).splitlines() == [f"{name} {both}" for name in ("scale", "bounds", "signed") for _ in "12"]
+
+
+OURS = {"epsilon": 1, "rho": 2, "contributions": 3, "neighboring_relation": "replace_one", "mechanism": "exponential"}
+
+
+class Recorder:
+    """Gives back what its methods are called with."""
+
+    def __getattr__(self, name):
+        return lambda *given, **named: (given[1:], named)
+
+
+@pytest.mark.parametrize("name", ["median", "quantile", "count", "sum", "mean"])
+def test_every_argument_of_ours_arrives(name):
+    both = type("Both", (sharing._Both,), {"_ours": Recorder(), "_theirs": None})()
+    parameters = inspect.signature(getattr(PrivateNamespace, name)).parameters
+    given = tuple(f"the {each}" for each in ("alpha", "candidates", "lower", "upper") if each in parameters)
+    named = OURS | ({"step": 0.5} if "step" in parameters else {})
+    assert set(named) <= set(parameters)
+    assert getattr(both, name)(*given, **named) == (given, named)
 
 
 def test_without_opendp_a_loss_is_missed():
