@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import os
+import secrets
+import stat
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from io import BufferedRandom
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:
@@ -13,3 +21,49 @@ def expanded(path: str | os.PathLike[str]) -> Path:
     except RuntimeError:
         msg = f"path must begin with an existing home folder, got {os.fspath(path)!r}."
         raise FileNotFoundError(msg) from None
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BufferedRandom]:
+    """Open a new file that takes the place of the one at `path` when the block ends, whole; not if the block raises.
+
+    It has the mode of the file that was there, or that of any new file. A link stays, and leads to the new file. Where
+    Linux has files without a name, it has none until it is whole, so that a process that is killed leaves nothing but,
+    between two calls, a whole file beside `path`. Elsewhere such a file may be left, whole or not.
+    """
+    target = Path(os.path.realpath(path))
+    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
+    name = target.with_name(f".{target.name}-{secrets.token_hex(8)}")
+    descriptor = _unnamed(target.parent, 0o666 if mode is None else mode)
+    is_named = descriptor is None
+    if descriptor is None:
+        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode)
+    try:
+        with os.fdopen(descriptor, "w+b") as file:
+            if mode is not None:  # the process may mask some of it
+                os.fchmod(descriptor, mode)
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+            if not is_named:
+                # Without a folder Python would make a link to the link in /proc.
+                os.link(_place(descriptor), name, src_dir_fd=descriptor, follow_symlinks=True)
+        name.replace(target)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            name.unlink()
+        raise
+
+
+def _unnamed(folder: Path, mode: int) -> int | None:
+    """Return a new file of a folder that has no name; None where there are none, or they could not get one."""
+    with suppress(AttributeError, OSError):
+        descriptor = os.open(folder, os.O_RDWR | os.O_TMPFILE, mode)
+        if _place(descriptor).exists():
+            return descriptor
+        os.close(descriptor)
+    return None
+
+
+def _place(descriptor: int) -> Path:
+    return Path(f"/proc/self/fd/{descriptor}")

@@ -14,12 +14,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from dp_polars._base.settings import deaf
 from dp_polars._base.threads import in_parallel
 from dp_polars._codes.candidates import Categories
 from dp_polars._codes.encoding import category_encoder
 from dp_polars._draws.histograms import Histogram
 from dp_polars._engines.contract import Tally
-from dp_polars._engines.polars_rows import NO_FILTER_IN_SCANS, listed, own_keys
+from dp_polars._engines.polars_rows import NO_FILTER_IN_SCANS, by_name, listed, own_keys
 from dp_polars._rowwise.scans import may_filter_scans
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def count_rows(
         plan, group_of = plan.join(listed(keys), on=[f"key {i}" for i in range(keys.width)]), _joined
     step = min(max(_SLICE_ROWS, *(own.cells for own in counts)), _MOST_ROWS)
 
+    @deaf()
     def count_batch(batch: pl.DataFrame) -> None:
         def count_slice(start: int, stop: int) -> None:
             part = batch[start:stop]
@@ -86,7 +88,7 @@ def count_rows(
 
     # Lazy: Polars 1.36 takes no notice of the optimizations that it is given here.
     sink = plan.sink_batches(count_batch, chunk_size=step * pl.thread_pool_size(), maintain_order=False, lazy=True)
-    sink.collect(engine=engine, optimizations=pl.QueryOptFlags() if filters_scans else NO_FILTER_IN_SCANS)
+    sink.collect(engine=by_name(engine), optimizations=pl.QueryOptFlags() if filters_scans else NO_FILTER_IN_SCANS)
     return {number: histogram for own in counts for number, histogram in own.histograms()}
 
 

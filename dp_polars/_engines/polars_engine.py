@@ -14,6 +14,7 @@ import polars as pl
 
 from dp_polars._base import column_types
 from dp_polars._base.arrays import offsets, slices
+from dp_polars._base.settings import deaf
 from dp_polars._base.threads import in_parallel
 from dp_polars._codes.encoding import code_dtype
 from dp_polars._draws.histograms import Histogram
@@ -21,7 +22,7 @@ from dp_polars._engines.bounding import Cells, keep
 from dp_polars._engines.contract import LocalEngine, Tally, UnreadableError, alike
 from dp_polars._engines.polars_arrays import count_rows, fit_arrays
 from dp_polars._engines.polars_people import one_row_per_person, people_by_key
-from dp_polars._engines.polars_rows import collected, in_parts, is_a_person, listed, own_keys
+from dp_polars._engines.polars_rows import added_up, by_name, collected, in_parts, is_a_person, listed, own_keys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -168,7 +169,7 @@ def count(
         for own, lists in zip(people, collected(plans, engine), strict=True):
             counted = _count_people(lists, tallies, own, layouts[own[0]])
             if own[0] in found:  # nobody is in two parts
-                counted = pl.concat([found[own[0]], counted]).group_by("cell").agg(pl.exclude("cell").sum())
+                counted = added_up([found[own[0]], counted], ["cell"], engine)
             found[own[0]] = counted
     for own in together:
         for number in own if own[0] in found else ():
@@ -229,7 +230,7 @@ def _by_row(
     """Return an integer for every row, from what NumPy makes of columns."""
     return pl.map_batches(
         list(columns) or [pl.lit(0)],
-        lambda values: pl.Series(function(values)),
+        deaf()(lambda values: pl.Series(function(values))),
         column_types.from_numpy_dtype(dtype),
         is_elementwise=True,
     )
@@ -238,16 +239,17 @@ def _by_row(
 def _cells(coded: pl.LazyFrame, tallies: Sequence[Tally], own: Sequence[int], layout: Cells) -> pl.LazyFrame:
     """Return the rows that count for tallies that are alike: `cell`, weights, and `person` where there is one."""
     schema, first = coded.collect_schema(), own[0]
-    kept = [name for name in ("person", "group", *(f"weight {number}" for number in own)) if name in schema]
+    kept = [name for name in ("person", *(f"weight {number}" for number in own)) if name in schema]
+    group = ["group"] if "group" in schema else []
     # Selected before it is filtered: a filter right after the shared plan would move into it, and part the branches.
-    rows = coded.select(pl.col(f"code {first}").alias("code"), *kept).filter(
+    rows = coded.select(pl.col(f"code {first}").alias("code"), *group, *kept).filter(
         pl.col("code") < tallies[first].coding.size
     )
     unsigned = pl.UInt32 if layout.bits <= 32 else pl.UInt64
     cell = pl.col("code").cast(unsigned)
-    if "group" in schema and layout.group_bits:
+    if group and layout.group_bits:
         cell += pl.col("group").cast(unsigned) * pl.lit(2**layout.code_bits, unsigned)
-    return rows.select(cell.alias("cell"), pl.exclude("code", "group"))
+    return rows.select(cell.alias("cell"), *kept)
 
 
 def _count_people(lists: pl.DataFrame, tallies: Sequence[Tally], alike: Sequence[int], layout: Cells) -> pl.DataFrame:
@@ -270,7 +272,7 @@ def _count_people(lists: pl.DataFrame, tallies: Sequence[Tally], alike: Sequence
     columns = {"cell": np.concatenate([cells[:0], *(kept for kept, _ in parts)])}
     for place, name in enumerate(lists.columns[1:]):
         columns[name] = np.concatenate([weights[place][:0], *(own[place] for _, own in parts)])
-    return _added_up(pl.LazyFrame(columns)).collect()
+    return _added_up(pl.LazyFrame(columns)).collect(engine=by_name("auto"))
 
 
 def _added_up(cells: pl.LazyFrame) -> pl.LazyFrame:

@@ -10,7 +10,7 @@ import polars as pl
 from dp_polars._base.words import system_words
 from dp_polars._engines.bounding import random_few
 from dp_polars._engines.contract import PER_PERSON
-from dp_polars._engines.polars_rows import collected, in_parts, is_a_person, listed, own_keys
+from dp_polars._engines.polars_rows import added_up, by_name, collected, in_parts, is_a_person, listed, own_keys
 
 if TYPE_CHECKING:
     from polars._typing import EngineType
@@ -35,7 +35,7 @@ def people_by_key(rows: pl.LazyFrame, work: KeyWork, engine: EngineType, partiti
             own = part.select(pl.col(work.privacy_unit).alias("person"), *columns).drop_nulls(names)
             (lists,) = collected([_keys_of_people(own, names).filter(somebody)], engine)
             counted.append(_bounded(lists, names, work.most, engine))
-    found = counted[0] if len(counted) == 1 else pl.concat(counted).group_by(names).agg(pl.col("people").sum())
+    found = counted[0] if len(counted) == 1 else added_up(counted, names, engine)
     keys = found.select(pl.col(own).alias(name) for own, name in zip(names, work.types, strict=True))
     return keys, found["people"].to_numpy().astype(np.int64)
 
@@ -53,7 +53,7 @@ def _bounded(lists: pl.DataFrame, names: list[str], most: int, engine: EngineTyp
     keys = pl.DataFrame([lists[name].explode(empty_as_null=False) for name in names])
     if lengths.max(initial=0) > most:
         keys = keys.filter(pl.Series(random_few(lengths, most, system_words())))
-    return keys.lazy().group_by(names).agg(pl.len().alias("people")).collect(engine=engine)
+    return keys.lazy().group_by(names).agg(pl.len().alias("people")).collect(engine=by_name(engine))
 
 
 def one_row_per_person(rows: pl.LazyFrame, per_person: PerPerson) -> pl.LazyFrame:

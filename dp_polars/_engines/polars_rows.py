@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 NO_FILTER_IN_SCANS = pl.QueryOptFlags(predicate_pushdown=False)
 
 
+# What Polars takes for "auto" where its settings name no engine. These may name a GPU, or another machine.
+_AUTO: EngineType = "in-memory" if pl.__version__.startswith("1.") else "streaming"
+
+
+def by_name(engine: EngineType) -> EngineType:
+    """Return Polars' engine by its name, so that no setting of the process chooses it."""
+    return _AUTO if engine == "auto" else engine
+
+
 def is_a_person(privacy_unit: str, dtype: pl.DataType) -> pl.Expr:
     """Return whether a row says whose it is: neither null nor NaN."""
     unit = pl.col(privacy_unit)
@@ -62,6 +71,12 @@ def listed(keys: pl.DataFrame) -> pl.LazyFrame:
     )
 
 
+def added_up(parts: Sequence[pl.DataFrame], names: Sequence[str], engine: EngineType) -> pl.DataFrame:
+    """Return each combination of these columns once, with the sums of all others over the parts."""
+    together = pl.concat(parts).lazy().group_by(names).agg(pl.exclude(names).sum())
+    return together.collect(engine=by_name(engine))
+
+
 def collected(plans: Sequence[pl.LazyFrame], engine: EngineType) -> list[pl.DataFrame]:
     """Return what plans on private rows give, by one scan."""
-    return pl.collect_all(plans, engine=engine, optimizations=NO_FILTER_IN_SCANS)
+    return pl.collect_all(plans, engine=by_name(engine), optimizations=NO_FILTER_IN_SCANS)

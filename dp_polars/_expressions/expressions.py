@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -12,6 +13,7 @@ from polars.expr.name import ExprNameNameSpace
 
 from dp_polars._accounting.large import warn_if_large
 from dp_polars._base.column_types import from_numpy_dtype
+from dp_polars._base.settings import deaf
 from dp_polars._codes.encoding import code_dtype
 from dp_polars._questions.measures import Total
 from dp_polars._questions.question import OfCodes, Query, describe
@@ -154,7 +156,8 @@ def as_expression(query: Query, *columns: IntoColumn, name: str | None = None) -
         drawn = pl.map_batches([expr.implode() for expr in exprs], _DrawRows(query), raw, is_elementwise=True)
     # The type of a UDF must be fixed: Polars would keep one that it resolved on an earlier frame. The outermost node
     # must be native: engines may evaluate a bare UDF several times, and OpenDP aborts on one.
-    answer = _as_answer(drawn.first(), exprs, query)
+    with deaf():  # `pl.dtype_of` is unstable to Polars
+        answer = _as_answer(drawn.first(), exprs, query)
     return PrivateExpr._of(answer if exprs else answer.alias(name or ""), query, tuple(exprs))
 
 
@@ -233,14 +236,26 @@ def _tell(field: str) -> str:
     return field
 
 
+class _OnRows(ABC):
+    """What Polars calls with columns, in threads of its own."""
+
+    def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
+        with deaf():
+            return self.of(series)
+
+    @abstractmethod
+    def of(self, series: Sequence[pl.Series]) -> pl.Series:
+        """Return what becomes of the columns."""
+
+
 @dataclass(frozen=True)
-class _Schema:
+class _Schema(_OnRows):
     """Says, from two dummy rows of the columns' types, what type the answer has, or why there can't be one."""
 
     query: Query
     reads_column: bool = True
 
-    def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
+    def of(self, series: Sequence[pl.Series]) -> pl.Series:
         column = series[0]
         try:
             if self.query.needs_people:
@@ -257,34 +272,34 @@ class _Schema:
 
 
 @dataclass(frozen=True)
-class _Encode:
+class _Encode(_OnRows):
     """Values -> codes, row by row."""
 
     query: OfCodes
 
-    def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
+    def of(self, series: Sequence[pl.Series]) -> pl.Series:
         coding = self.query.coding(*(column.dtype for column in series))
         return pl.Series(series[0].name, coding.encoder()(series))
 
 
 @dataclass(frozen=True)
-class _DrawCodes:
+class _DrawCodes(_OnRows):
     """Codes of the rows of each group, a column of lists -> answers of the query's own type."""
 
     query: OfCodes
 
-    def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
+    def of(self, series: Sequence[pl.Series]) -> pl.Series:
         codes, lengths = _flatten(series[0])
         return self.query.answers_of_codes(codes.to_numpy(), None, lengths)
 
 
 @dataclass(frozen=True)
-class _DrawRows:
+class _DrawRows(_OnRows):
     """Rows of each group, columns of lists -> answers of the query's own type."""
 
     query: Query
 
-    def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
+    def of(self, series: Sequence[pl.Series]) -> pl.Series:
         columns, lengths = zip(*map(_flatten, series), strict=True)
         if any((other != lengths[0]).any() for other in lengths[1:]):
             msg = "the columns of one question must have a value for every row, got one that has more or fewer."
@@ -293,13 +308,13 @@ class _DrawRows:
 
 
 @dataclass(frozen=True)
-class _Weigh:
+class _Weigh(_OnRows):
     """Values -> weights in one histogram, row by row; 0 for rows that do not count."""
 
     query: Total
     part: int
 
-    def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
+    def of(self, series: Sequence[pl.Series]) -> pl.Series:
         evidence = self.query.evidence(*(column.dtype for column in series))[self.part]
         codes, weights = evidence.of_rows(series)
         weights = (codes == 0) * (1 if weights is None else weights)
@@ -307,12 +322,12 @@ class _Weigh:
 
 
 @dataclass(frozen=True)
-class _DrawTotals:
+class _DrawTotals(_OnRows):
     """Sums of weights of each group, and a value for the column's type -> answers of the query's own type."""
 
     query: Total
 
-    def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
+    def of(self, series: Sequence[pl.Series]) -> pl.Series:
         parts = self.query.parts
         totals = [total.fill_null(0).to_numpy() for total in series[:parts]]
         types = (column.dtype for column in series[parts:])

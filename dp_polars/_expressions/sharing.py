@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import polars as pl
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from dp_polars._codes.candidates import Values
 
 _THEIR_MODULE = "opendp.extras.polars"
+# What our arguments are where they are not given: epsilon, rho, contributions, neighboring_relation, mechanism.
+_OURS = (None, None, 1, "add_or_remove_one", None)
 
 Accessor = TypeVar("Accessor", bound=type)
 
@@ -97,7 +99,7 @@ class _Both:
         mechanism: str | None = None,
     ) -> pl.Expr:
         """Select the candidate nearest to the median: `dp_polars.median` where a loss is given, else OpenDP's."""
-        if _is_theirs(scale, epsilon, rho, contributions, neighboring_relation, mechanism):
+        if _is_theirs({"scale": scale}, epsilon, rho, contributions, neighboring_relation, mechanism):
             expr: pl.Expr = self._theirs.median(self, candidates, scale)
         else:
             expr = self._ours.median(
@@ -124,7 +126,7 @@ class _Both:
         mechanism: str | None = None,
     ) -> pl.Expr:
         """Select the candidate nearest to a quantile: `dp_polars.quantile` where a loss is given, else OpenDP's."""
-        if _is_theirs(scale, epsilon, rho, contributions, neighboring_relation, mechanism):
+        if _is_theirs({"scale": scale}, epsilon, rho, contributions, neighboring_relation, mechanism):
             expr: pl.Expr = self._theirs.quantile(self, alpha, candidates, scale)
         else:
             expr = self._ours.quantile(
@@ -151,7 +153,7 @@ class _Both:
         mechanism: str | None = None,
     ) -> pl.Expr:
         """Count the rows that have a value: `dp_polars.count` where a loss is given, else OpenDP's."""
-        if _is_theirs(scale, epsilon, rho, contributions, neighboring_relation, mechanism):
+        if _is_theirs({"scale": scale, "signed": signed}, epsilon, rho, contributions, neighboring_relation, mechanism):
             expr: pl.Expr = self._theirs.count(self, scale, signed)
         else:
             expr = self._ours.count(
@@ -179,7 +181,9 @@ class _Both:
         mechanism: str | None = None,
     ) -> pl.Expr:
         """Add up the values: `dp_polars.sum` where a loss is given, else OpenDP's, of `bounds` and `scale`."""
-        if step is None and _is_theirs(scale, epsilon, rho, contributions, neighboring_relation, mechanism):
+        if _is_theirs(
+            {"bounds": bounds, "scale": scale}, epsilon, rho, contributions, neighboring_relation, mechanism, step
+        ):
             expr: pl.Expr = self._theirs.sum(self, *_their_bounds(lower, upper, bounds, scale))
         else:
             expr = self._ours.sum(
@@ -210,7 +214,9 @@ class _Both:
         mechanism: str | None = None,
     ) -> pl.Expr:
         """Average the values: `dp_polars.mean` where a loss is given, else OpenDP's, of `bounds` and `scale`."""
-        if step is None and _is_theirs(scale, epsilon, rho, contributions, neighboring_relation, mechanism):
+        if _is_theirs(
+            {"bounds": bounds, "scale": scale}, epsilon, rho, contributions, neighboring_relation, mechanism, step
+        ):
             expr: pl.Expr = self._theirs.mean(self, *_their_bounds(lower, upper, bounds, scale))
         else:
             expr = self._ours.mean(
@@ -233,13 +239,15 @@ def _their_bounds(lower: object, upper: object, bounds: object, scale: object) -
     return own_bounds, own_scale if scale is None else scale
 
 
-def _is_theirs(scale: float | None, *ours: object) -> bool:
+def _is_theirs(theirs: Mapping[str, object], *ours: object) -> bool:
     """Return whether a call has none of our arguments; refuse one that has some of both."""
-    if ours == (None, None, 1, "add_or_remove_one", None):
+    if ours in (_OURS, (*_OURS, None)):
         return True
-    if scale is not None:
+    given = [name for name, value in theirs.items() if value is not None]
+    if given:
         msg = (
-            "scale must be left out where epsilon, rho or another argument of dp_polars is given: it is OpenDP's.\n\n"
+            f"{given[0]} must be left out where epsilon, rho or another argument of dp_polars is given: it is "
+            "OpenDP's.\n\n"
             "Hint: give epsilon or rho alone to draw by dp_polars, or scale alone to let OpenDP draw."
         )
         raise TypeError(msg)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,7 +14,7 @@ import polars as pl
 
 from dp_polars._accounting.claims import Loss, one_of
 from dp_polars._base.numbers import float_up, plural, positive_int
-from dp_polars._base.paths import expanded
+from dp_polars._base.paths import expanded, replacing
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames.release import Ask, bind, release_by
 from dp_polars._frames.sources import PrivateRows, Source, WithoutRows, source_of
@@ -140,7 +139,8 @@ class PrivateQuery(WithoutRows):
         ----------
         frame
             The private rows, if the query was built without any: a LazyFrame, a DataFrame, a pyarrow dataset, or an
-            object with Arrow's C stream (a pyarrow Table or RecordBatchReader, a DuckDB relation, pandas).
+            object with Arrow's C stream (a pyarrow Table or RecordBatchReader, a DuckDB relation, pandas). A reader
+            gives its rows once: rows that were read from it before are not counted, and after a release it is refused.
         ranges
             Whether every number comes with the ends of its 95 % range, `NAME_low` and `NAME_high`. The number without
             noise, of the rows that the bounds keep, lies between them with probability 0.95 at least. That follows from
@@ -197,7 +197,10 @@ class PrivateQuery(WithoutRows):
     ) -> None:
         """Release once into a Parquet file that carries its claim: `read_claim` reads it back.
 
-        The file is written beside `path` and then renamed, so it is never incomplete. An existing file is replaced.
+        The file is written beside `path` and then renamed, so it is never incomplete. An existing file is replaced, and
+        the new one has its mode, but its owner is the user who writes. Through a symbolic link, the file that it leads
+        to is replaced. A process that is killed meanwhile leaves nothing behind, but where the folder has no files
+        without a name (O_TMPFILE; macOS and network file systems have none): there a file `.NAME-…` may be left.
 
         Parameters
         ----------
@@ -212,22 +215,13 @@ class PrivateQuery(WithoutRows):
         if not target.parent.is_dir() or target.is_dir():
             msg = f"path must be a file in an existing folder, got {str(path)!r}."
             raise (IsADirectoryError if target.is_dir() else FileNotFoundError)(msg)
-        # Made before anything is charged, so that a folder that can't be written costs nothing.
-        temporary = target.with_name(f".{target.name}-{secrets.token_hex(8)}")
         claim = json.dumps(self._claim()).encode()
-        try:
-            with temporary.open("xb") as file:
-                released = self.release(frame, ranges=ranges, engine=engine, partitions=partitions, fresh=fresh)
-                table = released.to_arrow()
-                table = table.replace_schema_metadata({**(table.schema.metadata or {}), _CLAIM_KEY: claim})
-                parquet.write_table(table, file)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(target)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                temporary.unlink()
-            raise
+        # Opened before anything is charged, so that a folder that can't be written costs nothing.
+        with replacing(target) as file:
+            released = self.release(frame, ranges=ranges, engine=engine, partitions=partitions, fresh=fresh)
+            table = released.to_arrow()
+            table = table.replace_schema_metadata({**(table.schema.metadata or {}), _CLAIM_KEY: claim})
+            parquet.write_table(table, file)
 
     def __repr__(self) -> str:
         asks = "\n".join(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import polars as pl
 
+from dp_polars._base.settings import deaf
 from dp_polars._codes.codings import CategoryCoding
 from dp_polars._engines.contract import Engine, Output, Released, Tally, UnreadableError, Work, names_of_ends
 from dp_polars._frames import group_keys
@@ -93,7 +94,8 @@ def release_by(
     _charge(query, budget)
     try:
         if work is not None:
-            released = work.run(engine)
+            with deaf():
+                released = work.run(engine)
     except (Exception, pl.exceptions.PanicException):
         released = None
     if released is None:  # raised here, where no exception with private values is its context
@@ -125,6 +127,7 @@ def _keep(question: Question, released: Released, engine: Engine[Released], budg
         _log.warning("The answer about %r could not be kept: asked again, it is charged again.", question.dataset)
 
 
+@deaf()
 def bind(query: PrivateQuery, engine: Engine[Released], *, ranges: bool = False) -> Work:
     """Return the query on the engine's columns: everything proved, typed and fit for the engine, nothing read."""
     protection = query.protection

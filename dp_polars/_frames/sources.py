@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+from weakref import WeakSet
 
 import polars as pl
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 # A frame of private rows: also a pyarrow dataset, and anything that speaks Arrow's C stream.
 PrivateRows: TypeAlias = "pl.LazyFrame | pl.DataFrame | object"
+
+# Readers that a release has read. What others took from one can't be known without looking for rows.
+_READ: WeakSet[object] = WeakSet()
 
 
 @dataclass(frozen=True)
@@ -57,13 +61,26 @@ def source_of(frame: PrivateRows, protection: Protection) -> Source:
     if hasattr(frame, "__arrow_c_stream__") and not isinstance(frame, pl.Series):
         import pyarrow as pa
 
+        is_reader = isinstance(frame, pa.RecordBatchReader)
+        if is_reader and frame in _READ:
+            msg = (
+                "private rows must be there to be read, got a RecordBatchReader that a release has read: it holds none "
+                "any more.\n\nHint: release its read_all(), a Table, which can be read again."
+            )
+            raise ValueError(msg)
         try:
             stream = pa.RecordBatchReader.from_stream(frame)
         except Exception:  # pandas and DuckDB convert, or run, here: their messages hold values
             stream = None
         if stream is None:  # that it failed says something of the rows, so the engine says so after the charge
             return Source(None, pl.LazyFrame)
-        return Source(_lazy(stream.schema.empty_table()), lambda: _lazy(stream.read_all()))
+
+        def read() -> pl.LazyFrame:
+            if is_reader:
+                _READ.add(frame)
+            return _lazy(stream.read_all())
+
+        return Source(_lazy(stream.schema.empty_table()), read)
     msg = (
         "private rows must be a LazyFrame, a DataFrame, a pyarrow dataset or an object with Arrow's C stream, got "
         f"{kind_of_frame(frame)}"

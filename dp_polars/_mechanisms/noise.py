@@ -24,6 +24,7 @@ from dp_polars._accounting.claims import Loss
 from dp_polars._accounting.large import warn_if_large
 from dp_polars._base.intervals import ball
 from dp_polars._base.numbers import Number, positive_fraction
+from dp_polars._base.settings import deaf
 from dp_polars._base.threads import in_parallel
 from dp_polars._base.words import WordSource, system_words
 from dp_polars._mechanisms.exact_race import Uniform, floor_of, is_less
@@ -60,6 +61,7 @@ _COIN_SLACK = 2.0**-40
 _FAR = 64.0
 
 
+@deaf()
 def laplace_noise(count: int, scale: Fraction, words: Callable[[], WordSource] = system_words) -> NDArray[np.int64]:
     """Return independent noise with P(x) ∝ exp(−|x|/scale): exactly, for 0 < scale <= LARGEST_SCALE.
 
@@ -70,6 +72,7 @@ def laplace_noise(count: int, scale: Fraction, words: Callable[[], WordSource] =
     return _in_slices(count, draw, words)
 
 
+@deaf()
 def gaussian_noise(count: int, variance: Fraction, words: Callable[[], WordSource] = system_words) -> NDArray[np.int64]:
     """Return independent noise with P(x) ∝ exp(−x²/(2·variance)): exactly, for 0 < variance < LARGEST_SCALE².
 

@@ -14,6 +14,7 @@ from dp_polars._accounting.large import warn_if_large
 from dp_polars._base import column_types
 from dp_polars._base.arrays import lengths_from, offsets, starts
 from dp_polars._base.numbers import Number
+from dp_polars._base.settings import deaf
 from dp_polars._base.words import WordSource, system_words
 from dp_polars._mechanisms.integer_scores import best_integer
 from dp_polars._mechanisms.laws import LAWS
@@ -116,7 +117,8 @@ def exponential_mechanism(
 
 
 def _select(scores: ArrayLike, claim: Claim) -> int | NDArray[np.int64]:
-    array, offered = column_types.exact_numbers("scores", scores)
+    with deaf():
+        array, offered = column_types.exact_numbers("scores", scores)
     if array.ndim not in (1, 2) or not array.shape[-1] >= 1:
         msg = f"scores must have shape (k,) or (g, k) with k >= 1, got {array.shape}."
         raise ValueError(msg)
@@ -124,7 +126,9 @@ def _select(scores: ArrayLike, claim: Claim) -> int | NDArray[np.int64]:
     lengths = np.full(len(rows), rows.shape[1], np.int64)
     flat = None if offered is None else offered.ravel()
     warn_if_large(claim.loss)
-    chosen = best_rows(rows.ravel(), lengths, claim.rate, LAWS[claim.mechanism], system_words(), offered=flat)
+    law = LAWS[claim.mechanism]
+    with deaf():
+        chosen = best_rows(rows.ravel(), lengths, claim.rate, law, system_words(), offered=flat)
     if (chosen < 0).any():
         msg = "scores must have at least one finite number in every row."
         raise ValueError(msg)

@@ -20,6 +20,7 @@ from dp_polars._accounting.claims import Claim, Contributions, Loss, Mechanism
 from dp_polars._accounting.costs import scaled_cost
 from dp_polars._base.extras import require
 from dp_polars._base.numbers import Number, kind_of_frame, positive_fraction
+from dp_polars._base.settings import deaf
 from dp_polars._base.words import system_words
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames.entrance import protect
@@ -275,6 +276,7 @@ def make_selection(
     dtype = {"i": np.int64, "u": np.uint64, "f": np.float64}[str(input_metric.distance_type)[0]]
     largest = np.finfo(np.float64).max
 
+    @deaf()
     def select(values: Any) -> int:  # noqa: ANN401
         scores: Any = np.asarray(values, dtype)
         if not len(scores):

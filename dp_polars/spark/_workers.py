@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dp_polars._base.column_types import is_wide
+from dp_polars._base.settings import deaf
 from dp_polars._draws.histograms import Histogram
 from dp_polars._questions.unlisted_keys import COUNT
 
@@ -63,11 +64,11 @@ def encoding(coding: Coding, types: Columns) -> Stage:
                 values = values.cast(pa.timestamp("us", column.time_zone))  # the session's zone may be none of Polars'
             values = pl.Series(values).cast(column)
             numbers = {name: rows[name] for name in ("group", "tally", "count")}
-            coded = pl.DataFrame({**numbers, "code": encoder([values])}).filter(pl.col("code") < size)
+            coded = pl.LazyFrame({**numbers, "code": encoder([values])}).filter(pl.col("code") < size)
             counted = coded.group_by("group", "tally", "code").agg(pl.col("count").sum())
-            yield from counted.cast(pl.Int64).to_arrow().to_batches()
+            yield from counted.collect(engine="in-memory").cast(pl.Int64).to_arrow().to_batches()
 
-    return encode
+    return _deaf(encode)
 
 
 def selecting(question: KeysThatAreThere, types: pl.Schema) -> Stage:
@@ -84,7 +85,7 @@ def selecting(question: KeysThatAreThere, types: pl.Schema) -> Stage:
                 keys, names = [*keys, pa.chunked_array([noisy])], [*names, COUNT]
             yield from pa.table(keys, names=names).filter(pa.array(shown)).to_batches()
 
-    return select
+    return _deaf(select)
 
 
 def drawing(answers: Sequence[Answer], names: Sequence[str], *, ranges: bool = False) -> Stage:
@@ -99,7 +100,22 @@ def drawing(answers: Sequence[Answer], names: Sequence[str], *, ranges: bool = F
             for part in _parts(histogram, max(1, _ROWS // widest)):
                 yield pa.RecordBatch.from_arrays(_draw(part, answers, ranges=ranges), names=list(names))
 
-    return draw
+    return _deaf(draw)
+
+
+def _deaf(stage: Stage) -> Stage:
+    """Return a stage that is deaf while it works, and not while Spark does: a generator would be so in between, too."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        made = stage(batches)
+        while True:
+            with deaf():
+                batch = next(made, None)
+            if batch is None:
+                return
+            yield batch
+
+    return run
 
 
 def _parts(histogram: pa.Table, most_groups: int) -> Iterator[pa.Table]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import secrets
-import warnings
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from dp_polars._base.extras import require
+from dp_polars._base.settings import deaf
 from dp_polars._draws.histograms import Histogram
 from dp_polars._engines.contract import LocalEngine, alike
 from dp_polars._frames.query import check_no_data, only_counted
@@ -20,7 +19,7 @@ from dp_polars.sql._tables import public_table
 from dp_polars.sql._tested import TESTED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
 
     import polars as pl
     from ibis.expr.types import Table
@@ -161,7 +160,7 @@ class _SqlEngine(LocalEngine):
         """Write the statements, everything typed and nothing read: to be run once, never shown."""
         per_person, table = work.per_person, self._table
         names = [name for tally in work.tallies for column in tally.columns for name in column.meta.root_names()]
-        with _quietly():
+        with deaf():  # what drivers warn of may tell of rows
             if per_person is None:
                 self._check(work.privacy_unit, names + ([] if work.keys is None else work.keys.columns))
             else:
@@ -172,7 +171,7 @@ class _SqlEngine(LocalEngine):
 
     def check_keys(self, work: KeyWork) -> None:
         """Write the statement, everything typed and nothing read: to be run once, never shown."""
-        with _quietly():
+        with deaf():  # what drivers warn of may tell of rows
             self._check(work.privacy_unit, list(work.types))
             counted = people_by_key(self._table, work, secrets.randbits(_SECRET_BITS), self._dialect)
             self._keys = self._prepared(Statement.of(self._backend, counted, self._dialect))
@@ -211,7 +210,7 @@ class _SqlEngine(LocalEngine):
     def distinct(self, constants: pl.DataFrame) -> int:
         """Return how many rows of constants differ to the database, in the types that rows are compared in."""
         kinds = [self._table.schema()[name] for name in constants.columns]
-        with _quietly():
+        with deaf():
             listed = public_table(constants.get_columns(), kinds, self._backend, self._dialect)
             listed = listed.drop("number").distinct()
             counted = listed.aggregate(count=cast(listed.count(), "int64"))
@@ -222,12 +221,11 @@ class _SqlEngine(LocalEngine):
         """Run what `check` has written, once."""
         statements, self._statements = self._statements, []
         found: dict[int, Histogram] = {}
-        with _quietly():
-            for own, statement in statements:
-                cells = self._dialect.fetch(self._backend, statement)
-                for place, number in enumerate(own):
-                    weights = cells["count" if work.tallies[number].weighing is None else f"weight{place}"]
-                    found[number] = Histogram.of_pairs(cells["group"], cells["code"], weights, work.groups)
+        for own, statement in statements:
+            cells = self._dialect.fetch(self._backend, statement)
+            for place, number in enumerate(own):
+                weights = cells["count" if work.tallies[number].weighing is None else f"weight{place}"]
+                found[number] = Histogram.of_pairs(cells["group"], cells["code"], weights, work.groups)
         return [found[number] for number in range(len(work.tallies))]
 
     def people_by_key(self, work: KeyWork) -> tuple[pl.DataFrame, Ints]:
@@ -236,13 +234,4 @@ class _SqlEngine(LocalEngine):
         if statement is None:
             msg = "unreachable: a release is checked before it runs"
             raise AssertionError(msg)
-        with _quietly():
-            return in_polars(self._dialect.fetch(self._backend, statement), work.types)
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Keep the warnings of drivers back, which may tell of rows."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+        return in_polars(self._dialect.fetch(self._backend, statement), work.types)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import os
 import pickle
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -474,6 +477,18 @@ class TestBudget:
         assert budget.log().height == 4
         assert "mode" in budget.log()["what"][0]
 
+    def test_a_reader_that_is_used_up_costs_nothing(self, visits: pl.DataFrame) -> None:
+        budget = dpp.Budget(epsilon=2)
+        reader = visits.to_arrow().to_reader()
+        with pytest.raises(dpp.BudgetExceededError):
+            dpp.protect("patient", budget=budget).agg(top(3)).release(reader)
+        query = dpp.protect("patient", budget=budget).agg(top(1))
+        query.release(reader)  # not read so far
+        for _ in range(2):
+            with pytest.raises(ValueError, match="got a RecordBatchReader that a release has read"):
+                query.release(reader)
+        assert budget.spent == 1
+
     @pytest.mark.parametrize("wrong", [{"partitions": 0}, {"partitions": 1.5}, {"engine": "spark"}])
     def test_wrong_arguments_of_release_cost_nothing(self, visits: pl.DataFrame, wrong: dict) -> None:
         budget = dpp.Budget(epsilon=1)
@@ -644,6 +659,58 @@ class TestExplainAndClaims:
         monkeypatch.setattr(os, "fsync", fsync)
         visits.dp.protect(None).agg(top(1)).sink_parquet(target)
         assert (target.stat().st_size, target.stat().st_ino, False) in synced
+
+    @pytest.mark.parametrize("unnamed", [True, False])
+    def test_a_file_keeps_its_mode_and_a_link_its_place(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, unnamed: bool
+    ) -> None:
+        query, folder = pl.DataFrame({"x": [1, 2]}).dp.protect(None).agg(dpp.count("x", epsilon=1)), tmp_path / "own"
+        modes, real = [], os.fsync
+
+        def fsync(number: int) -> None:
+            modes.append(os.fstat(number).st_mode & 0o777)
+            assert len(list(folder.iterdir())) == before + (not unnamed)
+            real(number)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        if not unnamed:
+            monkeypatch.delattr(os, "O_TMPFILE", raising=False)
+        folder.mkdir()
+        new, secret, link, nowhere = (folder / name for name in ("new", "secret", "link", "nowhere"))
+        secret.touch(0o600)
+        link.symlink_to("secret")
+        nowhere.symlink_to("later")
+        before, old = 3, os.umask(0o027)
+        try:
+            for path in (new, secret, link, nowhere):
+                query.sink_parquet(path)
+                assert dpp.read_claim(path)["groups"] == 1
+                before = len(list(folder.iterdir()))
+            secret.chmod(0o664)
+            query.sink_parquet(secret)
+        finally:
+            os.umask(old)
+        assert modes == [0o640, 0o600, 0o600, 0o640, 0o664]
+        assert sorted(path.name for path in folder.iterdir()) == ["later", "link", "new", "nowhere", "secret"]
+        assert (link.readlink(), nowhere.readlink()) == (Path("secret"), Path("later"))
+        assert (new.stat().st_mode & 0o777, secret.stat().st_mode & 0o777) == (0o640, 0o664)
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a file has a name from its beginning")
+    def test_a_sink_that_is_killed_leaves_nothing(self, tmp_path: Path) -> None:
+        script = """
+import os, signal, sys
+import dp_polars as dpp, pyarrow as pa
+def batches():
+    os.kill(os.getpid(), signal.SIGKILL)
+    yield
+query = dpp.protect(None).agg(dpp.len(epsilon=1))
+query.sink_parquet(sys.argv[1], pa.RecordBatchReader.from_batches(pa.schema({"x": pa.int64()}), batches()))
+"""
+        (tmp_path / "old").touch()
+        for name in ("new", "old"):
+            done = subprocess.run([sys.executable, "-c", script, str(tmp_path / name)], check=False)
+            assert done.returncode == -signal.SIGKILL
+        assert [path.name for path in tmp_path.iterdir()] == ["old"]
 
     def test_a_failed_sink_leaves_nothing(self, visits: pl.DataFrame, tmp_path: Path) -> None:
         budget = dpp.Budget(epsilon=1)

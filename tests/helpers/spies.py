@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
+from dp_polars._base import words
 from dp_polars._draws import quantile_trees
 from dp_polars._expressions import expressions
 from dp_polars._questions import argmax, choices, modes, tops
@@ -55,3 +57,8 @@ def forbid(monkeypatch) -> None:
         (argmax.OwnSensitivities, "best"),
     ):
         monkeypatch.setattr(module, name, refuse)
+
+
+def fix_words(change=setattr) -> None:
+    """Give every stream of random words in this process the same key: for good, or by `monkeypatch.setattr`."""
+    change(words, "os", SimpleNamespace(urandom=bytes))

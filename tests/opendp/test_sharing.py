@@ -1,7 +1,11 @@
 """One `.dp` for two packages, whichever is imported first; every script is a Python of its own."""
 
+import inspect
+
 import pytest
 
+from dp_polars._expressions import sharing
+from dp_polars._expressions.namespace import PrivateNamespace
 from tests.helpers.needs import need
 from tests.opendp.tools import needs_frames, run, succeed
 
@@ -12,8 +16,6 @@ pytestmark = pytest.mark.slow
 def opendp():
     need("opendp")
 
-
-needs_opendp = pytest.mark.usefixtures("opendp")
 
 ORDERS = {
     "ours first": "import dp_polars\nimport opendp.prelude as dp",
@@ -55,14 +57,14 @@ def check():
 """
 
 
-@needs_opendp
+@pytest.mark.usefixtures("opendp")
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
 def test_the_accessor_offers_the_methods_of_both(order):
     reload = "check()\nfor _ in range(3):\n    importlib.reload(theirs)\n    check()"
     assert succeed(f"{order}\n{CHECK}\n{reload}") == ""
 
 
-@needs_opendp
+@pytest.mark.usefixtures("opendp")
 def test_a_reloaded_package_of_ours_keeps_both():
     again = """
 import dp_polars._expressions.namespace
@@ -76,7 +78,7 @@ for _ in range(2):
     assert succeed(f"{ORDERS['ours first']}\n{CHECK}\n{again}") == ""
 
 
-@needs_opendp
+@pytest.mark.usefixtures("opendp")
 def test_arguments_of_both_are_refused_and_ours_are_never_ignored():
     script = """
 import dp_polars, opendp.prelude, polars as pl
@@ -99,7 +101,7 @@ for call in (
     assert succeed(script).splitlines() == [both] * 3 + [none] * 3
 
 
-@needs_opendp
+@pytest.mark.usefixtures("opendp")
 @pytest.mark.parametrize("order", ORDERS)
 def test_numbers_of_both_packages_are_told_apart_by_their_arguments(order):
     """A loss makes a call ours; OpenDP's bounds and scale go to it, positional or named."""
@@ -116,12 +118,38 @@ theirs = [
 assert all(isinstance(expr, PrivateExpr) for expr in ours)
 assert not any(isinstance(expr, PrivateExpr) for expr in theirs)
 assert str(dp_.sum((0, 9), 2.0)) == str(dp_.sum(bounds=(0, 9), scale=2.0)) == str(dp_.sum((0, 9), scale=2.0))
-try:
-    dp_.sum(0, 9, scale=2.0, epsilon=1)
-except TypeError as error:
-    print(str(error).splitlines()[0])
+for call in (
+    lambda: dp_.sum(0, 9, scale=2.0, epsilon=1), lambda: dp_.mean(0, 9, scale=2.0, step=1),
+    lambda: dp_.sum(0, 9, bounds=(0, 1), rho=1), lambda: dp_.mean(0, 9, bounds=(0, 1), step=1, epsilon=1),
+    lambda: dp_.count(signed=True, epsilon=1), lambda: dp_.count(signed=False, contributions=2, rho=1),
+):
+    try:
+        call()
+    except TypeError as error:
+        print(str(error).partition(",")[0])
 """
-    assert succeed(script).startswith("scale must be left out where epsilon, rho or another argument")
+    both = "must be left out where epsilon"
+    assert succeed(script).splitlines() == [f"{name} {both}" for name in ("scale", "bounds", "signed") for _ in "12"]
+
+
+OURS = {"epsilon": 1, "rho": 2, "contributions": 3, "neighboring_relation": "replace_one", "mechanism": "exponential"}
+
+
+class Recorder:
+    """Gives back what its methods are called with."""
+
+    def __getattr__(self, name):
+        return lambda *given, **named: (given[1:], named)
+
+
+@pytest.mark.parametrize("name", ["median", "quantile", "count", "sum", "mean"])
+def test_every_argument_of_ours_arrives(name):
+    both = type("Both", (sharing._Both,), {"_ours": Recorder(), "_theirs": None})()
+    parameters = inspect.signature(getattr(PrivateNamespace, name)).parameters
+    given = tuple(f"the {each}" for each in ("alpha", "candidates", "lower", "upper") if each in parameters)
+    named = OURS | ({"step": 0.5} if "step" in parameters else {})
+    assert set(named) <= set(parameters)
+    assert getattr(both, name)(*given, **named) == (given, named)
 
 
 def test_without_opendp_a_loss_is_missed():
@@ -165,7 +193,7 @@ import dp_polars
     assert "namespace 'dp'" in result.stderr
 
 
-@needs_opendp
+@pytest.mark.usefixtures("opendp")
 def test_a_failed_import_of_theirs_leaves_ours():
     script = """
 import sys
@@ -194,7 +222,7 @@ context = dp.Context.compositor(
 """
 
 
-@needs_opendp
+@pytest.mark.usefixtures("opendp")
 @needs_frames
 def test_inside_a_context_the_methods_are_theirs():
     script = """
@@ -205,7 +233,7 @@ print(context.query().select(pl.col("x").dp.len(signed=True)).release().collect(
     assert succeed(CONTEXT + script).split() == ["5", "9", "300"]
 
 
-@needs_opendp
+@pytest.mark.usefixtures("opendp")
 @needs_frames
 def test_inside_a_context_our_expressions_are_a_clean_error():
     # With a Python function as its outermost node, OpenDP would end the process.

@@ -33,6 +33,7 @@ from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._questions.choices import Quantile
 from tests.helpers import reference
 from tests.helpers.places import ROOT
+from tests.helpers.spies import fix_words
 from tests.helpers.tallies import as_frame, tally_of
 from tests.registry import COLUMNS
 from tests.spark.tools import DDL, MARKS, PARTITIONS, need_spark, to_polars, to_spark
@@ -682,6 +683,32 @@ def test_many_groups_of_many_candidates_are_drawn_in_parts(monkeypatch):
     together = pl.concat(drawn)
     assert together["k"].to_list() == [f"key {group}" for group in range(9)]
     assert together.explode("x").unnest("x").filter(pl.col("value") == 3)["count"].to_list() == [7] * 9
+
+
+def test_executors_hear_nothing_of_what_a_process_sets(monkeypatch):
+    """Their stages, on floats whose arithmetic raises, from the same random words."""
+    fix_words(monkeypatch.setattr)
+    asked = dpp.median("x", [-1e300, 0.0, 1e-310, 2.5], epsilon=1).query
+    values = [0.0, 5e-324, -1e-310, 1e-20, 3.5, 1.7e308, np.inf, np.nan] * 2
+    rows = {"group": [0] * 16, "value": values, "count": [10] * 16}
+    own = (pl.Float64(),)
+    encode = _workers.encoding(asked.evidence(*own)[0].coding, own)
+    draw = _workers.drawing([_workers.Answer(Output("x", asked, own, (0,)), pl.Float64())], ["x"])
+    marker = {"group": [0], "tally": [-1], "code": [0], "count": [0]}
+
+    def found():
+        drawn = []
+        with np.errstate(all="raise"):
+            for batch in encode([pa.RecordBatch.from_pydict(rows)]):
+                with pytest.raises(FloatingPointError):  # Spark itself hears all between two batches
+                    np.float64(1e-310) * 0.3
+                codes = pl.DataFrame(pl.from_arrow(batch)).with_columns(tally=pl.lit(0, pl.Int64))
+                histogram = pl.concat([pl.DataFrame(marker), codes], how="diagonal").select(_workers.COUNTED)
+                drawn += [each.to_pydict() for each in draw(histogram.to_arrow().to_batches())]
+        return drawn
+
+    assert found() == found()
+    assert len(found()) == 1
 
 
 def test_a_huge_loss_gives_the_true_answers_of_polars(spark):
