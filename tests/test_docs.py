@@ -35,8 +35,8 @@ import polars as pl
 import pytest
 
 import dp_polars
+from tests.helpers.needs import is_here, need
 from tests.helpers.places import ROOT
-from tests.needs import is_here, need
 
 pytestmark = pytest.mark.slow
 

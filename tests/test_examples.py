@@ -7,8 +7,8 @@ import zipfile
 import polars as pl
 
 import dp_polars as dpp
+from tests.helpers.needs import need
 from tests.helpers.places import ROOT
-from tests.needs import need
 
 
 def dropped(rows, unit, key, protection):

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
+from tests.helpers.needs import PACKAGES, is_here, need, required
 from tests.helpers.places import ROOT
-from tests.needs import PACKAGES, is_here, need, required
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import dp_polars as dpp
-from tests.needs import need
+from tests.helpers.needs import need
 
 # Parts of the package that come with an extra -> the package of the extra.
 PARTS = {"opendp": "opendp", "plot": "altair", "spark": "pyspark", "sql": "ibis"}

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from dp_polars import analysis
+from tests.helpers.needs import need
 from tests.helpers.places import ROOT
-from tests.needs import need
 
 for package in ("altair", "vl_convert", "scipy", "tqdm"):
     need(package)

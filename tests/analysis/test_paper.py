@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dp_polars import analysis
-from tests.needs import need
+from tests.helpers.needs import need
 from tests.registry import MECHANISMS
 
 

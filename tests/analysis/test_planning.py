@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 
 from dp_polars import analysis
 from tests.helpers import reference
+from tests.helpers.needs import need
 from tests.helpers.reference import bounded_range_rho
-from tests.needs import need
 from tests.registry import MECHANISMS
 
 COMPARABLE = [*MECHANISMS, "report_noisy_max_laplace"]

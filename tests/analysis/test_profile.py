@@ -17,8 +17,8 @@ from dp_polars._base.intervals import ball, lower, precision, upper
 from dp_polars._base.numbers import as_fraction
 from dp_polars.analysis import _profile
 from dp_polars.analysis._profile import _rounded_losses
+from tests.helpers.needs import need
 from tests.helpers.reference import bounded_range_rho
-from tests.needs import need
 from tests.registry import MECHANISMS
 
 

@@ -15,8 +15,8 @@ from dp_polars import analysis
 from dp_polars._rowwise.gate import row_by_row
 from dp_polars.opendp import make_selection
 from tests.helpers import reference
+from tests.helpers.needs import need
 from tests.helpers.noised import record
-from tests.needs import need
 from tests.registry import MECHANISMS
 from tests.statistical.goodness import check_sampler, fits, tally
 

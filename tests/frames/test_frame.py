@@ -20,7 +20,7 @@ from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._engines import polars_engine
-from tests.needs import need
+from tests.helpers.needs import need
 
 HUGE = 10**6
 DIAGNOSES = ["flu", "asthma", "none"]

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from tests.needs import need
+from tests.helpers.needs import need
 from tests.opendp.tools import needs_frames
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._mechanisms.key_selection import PartitionSelection
-from tests.needs import need
+from tests.helpers.needs import need
 
 need("opendp")
 

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
+from tests.helpers.needs import need
 from tests.helpers.reference import bounded_range_rho
-from tests.needs import need
 
 need("opendp")
 

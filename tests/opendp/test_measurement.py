@@ -19,7 +19,7 @@ import pytest
 import dp_polars as dpp
 from dp_polars._accounting.claims import Contributions
 from tests.helpers import reference
-from tests.needs import need
+from tests.helpers.needs import need
 from tests.opendp.tools import succeed
 from tests.registry import ask, quantile_scores
 from tests.statistical.goodness import check_sampler, fits, tally

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from tests.needs import need
+from tests.helpers.needs import need
 
 need("opendp")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import reference
-from tests.needs import need
+from tests.helpers.needs import need
 from tests.statistical.goodness import check_sampler, fits, tally
 
 need("opendp")

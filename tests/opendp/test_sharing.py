@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.needs import need
+from tests.helpers.needs import need
 from tests.opendp.tools import needs_frames, run, succeed
 
 pytestmark = pytest.mark.slow

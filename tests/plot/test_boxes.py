@@ -6,7 +6,7 @@ from decimal import Decimal
 import polars as pl
 import pytest
 
-from tests.needs import need
+from tests.helpers.needs import need
 
 need("altair")
 need("vl_convert")

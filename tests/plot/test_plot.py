@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tests.needs import need
+from tests.helpers.needs import need
 
 need("altair")
 need("vl_convert")

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.needs import lack
+from tests.helpers.needs import lack
 from tests.spark.tools import PARTITIONS
 
 

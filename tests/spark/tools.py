@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tests.needs import need
+from tests.helpers.needs import need
 
 PARTITIONS = 6
 # Types of the registry that Spark has, and what it calls them.

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.needs import lack, need
+from tests.helpers.needs import lack, need
 from tests.sql.tools import NUMBERS, TYPES, to_duckdb, to_postgres, to_sqlite
 
 _WAYS = ["/usr/lib/postgresql", "/usr/local/pgsql", "/opt/homebrew/opt"]

@@ -11,8 +11,8 @@ import pytest
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames.query import only_counted
 from dp_polars._frames.release import bind
+from tests.helpers.needs import need
 from tests.helpers.tallies import as_frame
-from tests.needs import need
 from tests.registry import COLUMNS, UNITS
 
 # Types of the registry that the engines have, and what they call them.

@@ -30,7 +30,9 @@ NAMES = {package: name for name, packages in PACKAGES.items() for package in pac
 def required() -> set[str]:
     """What a run may not lack. A name that is misspelt would require nothing, so it is an error."""
     names = {key.removeprefix("REQUIRE_") for key, value in os.environ.items() if key.startswith("REQUIRE_") and value}
-    assert names <= set(PACKAGES), f"REQUIRE_… of {sorted(names - set(PACKAGES))}: tests/needs.py has no such name"
+    assert names <= set(PACKAGES), (
+        f"REQUIRE_… of {sorted(names - set(PACKAGES))}: tests/helpers/needs.py has no such name"
+    )
     return names
 
 
