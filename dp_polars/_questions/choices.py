@@ -59,6 +59,9 @@ class Choice(OfCodes):
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
         return self.score.range(relation, groups)
 
+    def same_group_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
+        return self.score.same_group(relation, groups)
+
     def draw(self, *columns: pl.DataType) -> Draw:
         """Return what the kernel needs to know."""
         rate = self.claim.rate * self.step(*columns)
@@ -161,9 +164,10 @@ def claim_of_choice(
     mechanism: str | None,
     largest: Fraction = Fraction(1),
 ) -> Claim:
-    """Return the claim of a choice in one group; `largest` is the most that one row, or person, adds to a candidate."""
+    """Return the claim of a choice; `largest` is the most that one row, or person, adds to a candidate."""
     relation = check_relation(neighboring_relation)
-    return Claim.of(loss, mechanism, score.range(relation) * largest, in_one_group(contributions), relation)
+    most, same_group = score.range(relation) * largest, score.same_group(relation)
+    return Claim.of(loss, mechanism, most, in_one_group(contributions), relation, same_group)
 
 
 def in_one_group(contributions: int) -> Contributions:

@@ -56,6 +56,11 @@ class _Clipped(Total):
         """What errors are measured in."""
         return "the column's unit"
 
+    @property
+    def is_one_sided(self) -> bool:
+        """Whether no two values have different signs."""
+        return _are_one_sided(self.lower, self.upper)
+
 
 @dataclass(frozen=True)
 class Sum(_Clipped):
@@ -157,6 +162,11 @@ class Mean(_Clipped):
         """One: each half of the claim scales it by what a row changes there."""
         return Fraction(1)
 
+    @property
+    def is_one_sided(self) -> bool:
+        """Distances from the middle have both signs."""
+        return False
+
     def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:
         """Return the claims of the sum, in halves of a step, and of the count: half of the loss each."""
         step = self.known_step(*columns)
@@ -213,7 +223,10 @@ def ask_sum(
     """Return the query of these arguments."""
     low, high, width = bounds_of(lower, upper, step)
     of_floats = isinstance(step, (float, np.floating, Fraction))
-    claim = claim_of(max(abs(low), abs(high)), epsilon, rho, contributions, neighboring_relation, mechanism)
+    claim = claim_of(
+        max(abs(low), abs(high)), epsilon, rho, contributions, neighboring_relation, mechanism,
+        is_one_sided=_are_one_sided(low, high),
+    )  # fmt: skip
     return checked(Sum(low, high, width, of_floats, claim))
 
 
@@ -230,5 +243,11 @@ def ask_mean(
 ) -> Mean:
     """Return the query of these arguments."""
     low, high, width = bounds_of(lower, upper, step)
-    claim = claim_of(Fraction(1), epsilon, rho, contributions, neighboring_relation, mechanism, draws=2)
+    claim = claim_of(
+        Fraction(1), epsilon, rho, contributions, neighboring_relation, mechanism, is_one_sided=False, draws=2
+    )
     return checked(Mean(low, high, width, claim))
+
+
+def _are_one_sided(lower: Fraction, upper: Fraction) -> bool:
+    return lower >= 0 or upper <= 0
