@@ -84,8 +84,10 @@ class Budget:
     ----------
     Sums bound the loss of questions that are chosen as one goes along: Rogers, Roth, Ullman & Vadhan 2016
     (arXiv 1605.08294) for epsilon and (epsilon, delta), Feldman & Zrnic 2021 (arXiv 2008.11193) for rho, Whitehouse,
-    Ramdas, Rogers & Wu 2023 (arXiv 2203.05481, Theorem 1) for rho and delta, which is approximate zCDP. Privacy loss
-    distributions compose to less, but not where losses are chosen adaptively: so none decides a charge.
+    Ramdas, Rogers & Wu 2023 (arXiv 2203.05481, Theorem 1) for rho and delta, which is approximate zCDP. That paper also
+    has filters for adaptively chosen (epsilon, delta) that match advanced composition; this package has none of them: a
+    budget in rho gives most of that gain. Privacy loss distributions compose to less, but must know all losses
+    beforehand.
 
     Examples
     --------

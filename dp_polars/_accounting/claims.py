@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
-from dp_polars._accounting.costs import BITS, floor_log2, round_up, scaled_cost, scaled_rate
+from dp_polars._accounting.costs import ALL, BITS, HALF, floor_log2, round_up, scaled_cost, scaled_rate
 from dp_polars._base.intervals import ball, precision, upper
 from dp_polars._base.numbers import Number, as_fraction, given, positive_fraction, positive_int, show
 
@@ -88,7 +88,7 @@ class Contributions:
 
     @property
     def full_groups(self) -> int:
-        """Groups that a person can fill (every cost is convex, so filling groups is the worst case)."""
+        """Groups that a person can fill."""
         return self.total // self.per_group
 
     @property
@@ -186,6 +186,9 @@ class Claim:
     draws
         How many draws share the loss equally, each of them at `rate`: two for a mean, k for the top k in
         rounds; for a list of quantiles the levels of its tree, each of which draws once from every row.
+    same_group
+        Under "replace_one": R where the row that goes and the one that comes are in one group, as a share of
+        `score_range`. From 1/2, where one row alone moves a number as far, to 1; in between, of a choice only.
     lead
         Whether a choice is released with its lead. That changes nothing in epsilon. In rho it is charged as whatever
         has the same epsilon.
@@ -211,6 +214,7 @@ class Claim:
     contributions: Contributions
     neighboring_relation: NeighboringRelation | None
     draws: int = field(default=1, kw_only=True)
+    same_group: Fraction = field(default=ALL, kw_only=True)
     lead: bool = field(default=False, kw_only=True)
     delta: Fraction = field(default=Fraction(0), kw_only=True)
     rate: Fraction = field(init=False)
@@ -235,9 +239,10 @@ class Claim:
             check_relation(self.neighboring_relation)
         object.__setattr__(self, "delta", check_delta(self.delta))
         self._check_keys()
+        self._check_same_group()
         share = self.loss.value / self.draws
-        rate = scaled_rate(self.loss.unit, self.charged_as, share, self.contributions) / self.score_range
-        object.__setattr__(self, "rate", check_rate(rate, self.loss))
+        x = scaled_rate(self.loss.unit, self.charged_as, share, self.contributions, self.same_group)
+        object.__setattr__(self, "rate", check_rate(x / self.score_range, self.loss))
 
     def __str__(self) -> str:
         return f"{self.loss}, delta={show(self.delta, up=True)}" if self.delta else str(self.loss)
@@ -260,6 +265,17 @@ class Claim:
             msg = f"keys must count every person once, by one draw, got {self.contributions} and draws={self.draws}."
             raise ValueError(msg)
 
+    def _check_same_group(self) -> None:
+        """Raise unless the proof of `scaled_cost` holds for what a replacement in one group does."""
+        least = HALF if self.neighboring_relation == "replace_one" else ALL
+        is_between = HALF < self.same_group < ALL
+        if not least <= self.same_group <= ALL or (is_between and self.charged_as not in _CHOOSING):
+            msg = (
+                'same_group must be 1, or under "replace_one" 1/2 (in between for a choice without its lead), got '
+                f"{show(self.same_group)}."
+            )
+            raise ValueError(msg)
+
     @classmethod
     def of(
         cls,
@@ -268,9 +284,11 @@ class Claim:
         score_range: Fraction,
         contributions: Contributions,
         neighboring_relation: NeighboringRelation | None,
+        same_group: Fraction = ALL,
     ) -> Claim:
         """Return the claim by this mechanism, or by the one that the unit of the loss chooses."""
-        return cls(loss, check_mechanism(mechanism, loss.unit), score_range, contributions, neighboring_relation)
+        chosen = check_mechanism(mechanism, loss.unit)
+        return cls(loss, chosen, score_range, contributions, neighboring_relation, same_group=same_group)
 
     @classmethod
     def for_scores(cls, loss: Loss, mechanism: str | None, sensitivity: Number, monotonic: bool) -> Claim:
@@ -287,7 +305,7 @@ class Claim:
         """The mechanism whose cost in rho this release has.
 
         The curves of both choices hold for the choice alone. With its lead, all that is known is the pure loss; what
-        loses most in rho at that is randomized response, which discrete Laplace noise is.
+        loses most in rho at that is randomized response, as which discrete Laplace noise is charged.
         """
         return "discrete_laplace" if self.lead else self.mechanism
 
@@ -307,7 +325,7 @@ class Claim:
         if unit == self.loss.unit and distance == 1:
             return self.loss.value
         x = self.rate * self.score_range * distance
-        return self.draws * scaled_cost(unit, self.charged_as, x, self.contributions)
+        return self.draws * scaled_cost(unit, self.charged_as, x, self.contributions, self.same_group)
 
     def delta_of(self, distance: int | Fraction = 1) -> Fraction:
         """Return the delta of `distance` people together, beside what they lose: never below the truth.

@@ -2,6 +2,9 @@
 
 `x` is a rate times a range: the pure epsilon of one row in one group. A person who has several rows there has that
 often x, and the costs of groups add up.
+
+Under "replace_one", x is that of two rows of different groups: one that goes, and one that comes. `same_group` is the
+share of it that two rows of one group have, from a half (where one of them moves a number as far as both do) to 1.
 """
 
 from __future__ import annotations
@@ -22,37 +25,91 @@ BITS = 96
 # Enough for a guess next to the answer; the search after it needs no more than luck.
 _SECANTS = 30
 
+HALF, ALL = Fraction(1, 2), Fraction(1)
 
-def scaled_cost(unit: Unit, mechanism: Mechanism, x: Fraction, contributions: Contributions) -> Fraction:
-    """Return the cost of a release whose rate times range is `x`, rounded up where it is irrational."""
+
+def scaled_cost(
+    unit: Unit, mechanism: Mechanism, x: Fraction, contributions: Contributions, same_group: Fraction = ALL
+) -> Fraction:
+    """Return the cost of a release whose rate times range is `x`, rounded up where it is irrational.
+
+    A number that one row moves as far as two do (`same_group` is a half): in a group that loses i rows and gets j, it
+    moves by at most max(i, j) of them, which costs no more than i and j do in two groups. So two people's spreads add
+    up. A score that is a choice's, in between: i ≥ j rows cost at most j/m times what m rows on both sides do, and
+    (i − j)/m times what m on one side do, as costs are convex; there are at most T rows on each side.
+    """
     if unit == "epsilon":
         return x * contributions.total
-    if mechanism in ("permute_and_flip", "exponential"):
-        # Once for each group, and all rows that a group may hold of a person move it together.
-        rho_of = laplace_rho if mechanism == "permute_and_flip" else bounded_range_rho
-        return contributions.full_groups * rho_of(x * contributions.per_group) + rho_of(x * contributions.rest)
-    # A Gaussian of deviation σ and sensitivity d has d²/(2σ²) (Canonne, Kamath & Steinke 2020, arXiv 2004.00010,
-    # Theorem 14). Discrete Laplace is x-DP in a group, and so x²/2-zCDP (Bun & Steinke 2016, arXiv 1605.02065,
-    # Proposition 1.4). Between two neighbouring integers it is randomized response: no Laplace curve holds for it.
-    # A key shown by partition selection is (x, δ)-DP: with probability 1 − δ it is as x-DP (Kairouz, Oh &
-    # Viswanath 2015, arXiv 1311.0776), and so δ-approximately x²/2-zCDP (Bun & Steinke 2016, section 8).
-    return x**2 * contributions.squares / 2
+    if same_group == HALF:
+        return 2 * _rho_of_spread(mechanism, x / 2, contributions)
+    spread = _rho_of_spread(mechanism, x, contributions)
+    if same_group == ALL:
+        return spread
+    full, rho_of = x * contributions.per_group, _RHO[mechanism]
+    of_full = max(rho_of(same_group * full), 2 * rho_of(full / 2))
+    return min(spread, Fraction(contributions.total, contributions.per_group) * of_full)
 
 
-def scaled_rate(unit: Unit, mechanism: Mechanism, loss: Fraction, contributions: Contributions) -> Fraction:
+def scaled_rate(
+    unit: Unit, mechanism: Mechanism, loss: Fraction, contributions: Contributions, same_group: Fraction = ALL
+) -> Fraction:
     """Return the largest rate times range that a loss pays for, rounded down."""
     if unit == "epsilon":
         return loss / contributions.total
-    if mechanism in ("permute_and_flip", "exponential"):
-        return _invert_down(loss, mechanism, contributions)
-    return _sqrt_down(2 * loss / contributions.squares)
+    if same_group == HALF:
+        return 2 * scaled_rate(unit, mechanism, loss / 2, contributions)
+    if _RHO[mechanism] is gaussian_rho:
+        return _sqrt_down(2 * loss / contributions.squares)
+    return _invert_down(loss, mechanism, contributions, same_group)
+
+
+def _rho_of_spread(mechanism: Mechanism, x: Fraction, contributions: Contributions) -> Fraction:
+    """Return the most that one person's rows lose, however they spread over groups.
+
+    Costs that are convex are largest where groups are filled. `pure_rho` is not convex above x ≈ 2.4, but the cost of a
+    row grows with those in its group; so as few groups as can hold all rows are the worst case. Among these it is full
+    groups and a rest, or (an upper bound: parts of rows count, too) groups that are all alike. `docs/claims.md` has the
+    proof.
+    """
+    rho_of, groups = _RHO[mechanism], contributions.full_groups
+    filled = groups * rho_of(x * contributions.per_group) + rho_of(x * contributions.rest)
+    if rho_of is not pure_rho or not contributions.rest:
+        return filled
+    return max(filled, (groups + 1) * rho_of(x * contributions.total / (groups + 1)))
+
+
+def gaussian_rho(x: Fraction) -> Fraction:
+    """Return x²/2: the rho of Gaussian noise of deviation σ and sensitivity xσ.
+
+    Canonne, Kamath & Steinke 2020 (arXiv 2004.00010, Theorem 14), of discrete Gaussian noise.
+    """
+    return x**2 / 2
+
+
+def pure_rho(x: Fraction) -> Fraction:
+    """Return x·tanh(x/2), rounded up: the rho of whatever is x-DP, and no less for all that is known.
+
+    Randomized response dominates it (Kairouz, Oh & Viswanath 2015, arXiv 1311.0776). Its Rényi divergence of order α is
+    ln(cosh((α − 1/2)x)/cosh(x/2))/(α − 1). As ln cosh √s is concave, that is at most α·x·tanh(x/2), which it attains as
+    α goes to 1. It is less than x²/2 (Bun & Steinke 2016, arXiv 1605.02065, Proposition 1.4), and than x.
+
+    Discrete Laplace noise between two neighbouring integers is randomized response: no Laplace curve holds for it. Of a
+    choice with its lead no more than its pure loss is known. A key shown by partition selection is (x, δ)-DP: with
+    probability 1 − δ it is as x-DP (Kairouz, Oh & Viswanath 2015), and so has this rho, δ-approximately (Bun & Steinke
+    2016, section 8).
+    """
+    if x == 0:
+        return Fraction(0)
+    with precision(_bits_for(x)):
+        return round_up(upper(ball(x) * -(-ball(x)).expm1() / (1 + (-ball(x)).exp())))
 
 
 def laplace_rho(x: Fraction) -> Fraction:
     """Return x + exp(−x) − 1, rounded up: the rho of a Laplace mechanism with epsilon x.
 
-    Permute-and-flip's trade-off curve is never worse than that mechanism's. It is not bounded range, and neither x²/8
-    nor `bounded_range_rho` is true of it (Ding et al. 2021, arXiv 2105.07260, Proposition 8 and Corollary 10).
+    It is the tight one (Harrison & Manurangsi 2026, arXiv 2510.25746), and permute-and-flip's trade-off curve is never
+    worse than that mechanism's (`docs/claims.md`). That one has no bounded range: neither x²/8 nor `bounded_range_rho`
+    is true of it, though Ding et al. 2021 (arXiv 2105.07260, Proposition 8 and Corollary 10) say so.
     """
     if x == 0:
         return Fraction(0)
@@ -84,11 +141,21 @@ def _bits_for(x: Fraction) -> int:
     return BITS + 3 * max(0, floor_log2(1 / x)) + 32
 
 
-def _invert_down(rho: Fraction, mechanism: Mechanism, contributions: Contributions) -> Fraction:
+_RHO: dict[Mechanism, Callable[[Fraction], Fraction]] = {
+    "permute_and_flip": laplace_rho,
+    "exponential": bounded_range_rho,
+    "discrete_laplace": pure_rho,
+    "partition_selection": pure_rho,
+    "discrete_gaussian": gaussian_rho,
+    "discrete_gaussian_threshold": gaussian_rho,
+}
+
+
+def _invert_down(rho: Fraction, mechanism: Mechanism, contributions: Contributions, same_group: Fraction) -> Fraction:
     """Return the largest x (to `BITS` bits) whose cost is at most `rho`: a secant's guess, made certain."""
 
     def cost(steps: int) -> Fraction:
-        return scaled_cost("rho", mechanism, steps * step, contributions)
+        return scaled_cost("rho", mechanism, steps * step, contributions, same_group)
 
     # The costs are at most x, and x²/8 or x²/2, a group: so the answer lies above this, but for a hair of rounding.
     square = (8 if mechanism == "exponential" else 2) * rho / contributions.squares
@@ -97,7 +164,7 @@ def _invert_down(rho: Fraction, mechanism: Mechanism, contributions: Contributio
     before, guess = math.floor(low / step), math.ceil(2 * low / step)
     cost_before, cost_guess = cost(before), cost(guess)
     for _ in range(_SECANTS):
-        # A cost is convex and grows, so the secants close in on the answer.
+        # A cost grows, and is nearly convex, so the secants close in on the answer.
         if abs(guess - before) <= 1 or cost_guess == cost_before:
             break
         ahead = math.floor((rho - cost_guess) * (guess - before) / (cost_guess - cost_before))

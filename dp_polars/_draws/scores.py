@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_polars._accounting.costs import ALL
 from dp_polars._base.arrays import Ints, SignedInts, offsets, owners, positions, reduced, starts
 
 if TYPE_CHECKING:
@@ -220,6 +221,9 @@ class Score(Protocol):
     def range(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
         """Return R of one row, in the gaps' units, over so many groups; None: it is not known how many."""
 
+    def same_group(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
+        """Return R of a row that is exchanged for another one of its group, as a share of `range`."""
+
     def dense_gaps(self, counts: SignedInts) -> SignedInts:
         """Return the gaps of all candidates of some groups from their counts, both of shape (g, size)."""
 
@@ -238,6 +242,10 @@ class CountScore:
     def range(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
         """Return R of one row: it moves one count by one; a replacement moves two of them, apart."""
         return Fraction(1 if relation == "add_or_remove_one" else 2)
+
+    def same_group(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
+        """Return 1: two counts of one group move apart as far."""
+        return ALL
 
     def dense_gaps(self, counts: SignedInts) -> SignedInts:
         best: SignedInts = counts.max(axis=1, keepdims=True)
@@ -289,6 +297,10 @@ class QuantileScore:
         if relation == "add_or_remove_one":
             return Fraction(one)
         return Fraction(2 * self.alpha.denominator if groups == 1 else 2 * one)
+
+    def same_group(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
+        """Return R of a replacement in one group as a share of `range`: see there."""
+        return ALL if relation == "add_or_remove_one" else self.range(relation, 1) / self.range(relation, groups)
 
     def dense_gaps(self, counts: SignedInts) -> SignedInts:
         upto = np.cumsum(counts, axis=1, dtype=counts.dtype)

@@ -97,7 +97,8 @@ def keep(
         Shape (p,): rows of each person; they add up to n.
     kept
         The bounds. First that many random groups of a person stay, then that many random rows in each of them, and
-        then that many random rows of all.
+        then that many random rows of all. Where a bound is None, its step is left out: with `max_rows` alone, all rows
+        are as likely to stay, whatever group they are in.
     people
         Whether a person counts once per cell: equal rows of a person are one.
     weights

@@ -49,7 +49,7 @@ def top_k(
         - "permute_and_flip", "exponential": k rounds without replacement, each at a k-th of the loss. The exponential
           ones have the law of one-shot Gumbel noise.
         - "joint": one exponential mechanism on all lists of k distinct candidates, by the largest count that a list
-          misses. R is twice that of a mode, and all of the loss pays for one draw.
+          misses. R is twice that of a mode (for k = 1 that of a mode), and all of the loss pays for one draw.
 
     Returns
     -------

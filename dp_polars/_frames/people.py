@@ -26,7 +26,8 @@ _TYPES = (pl.Int64(),)
 class PeopleQuery(PrivateQuery):
     """A quantile over people, asked for but not yet released. Made by `PrivateFrame.rows_per_person` and its like.
 
-    Each person is one value, whatever rows they have: so R is that of one row, and nothing has to be bounded.
+    Each person is one value, whatever rows they have: so R is that of one row, in one group, and nothing has to be
+    bounded.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class PeopleQuery(PrivateQuery):
         name, query = ask
         query.answer_type(*_TYPES)
         self._asks = (
-            Ask(name, (pl.col(PER_PERSON),), query.under(ONE_RELEASE, recipe.protection.neighboring_relation)),
+            Ask(name, (pl.col(PER_PERSON),), query.under(ONE_RELEASE, recipe.protection.neighboring_relation, 1)),
         )
         self._check_source()
 

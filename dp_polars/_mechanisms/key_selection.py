@@ -102,7 +102,7 @@ class PartitionSelection(KeySelection):
     are (gε, 1 − (1 − δ)^g)-indistinguishable (Kairouz, Oh & Viswanath 2015, arXiv 1311.0776, Theorem 3.4). D does not
     depend on the subset, and a mixture of laws that are indistinguishable from one law is so too. A replaced person
     takes away one of at most g keys each, and adds to at most g: 2g keys in the place of g. In zCDP, each key is
-    δ-approximately ε²/2-zCDP, so all are (1 − (1 − δ)^g)-approximately gε²/2-zCDP.
+    δ-approximately ε·tanh(ε/2)-zCDP, so all are (1 − (1 − δ)^g)-approximately gε·tanh(ε/2)-zCDP.
     """
 
     epsilon: Fraction

@@ -60,6 +60,9 @@ class Choice(OfCodes):
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
         return self.score.range(relation, groups)
 
+    def same_group_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
+        return self.score.same_group(relation, groups)
+
     def draw(self, *columns: pl.DataType) -> Draw:
         """Return what the kernel needs to know."""
         rate = self.claim.rate * self.step(*columns)

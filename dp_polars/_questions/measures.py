@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim, check_noise
+from dp_polars._accounting.costs import ALL
 from dp_polars._base.arrays import owners
 from dp_polars._codes.candidates import Categories
 from dp_polars._codes.codings import CategoryCoding, OneCode
@@ -59,9 +60,18 @@ class Measure(HistogramQuery):
     def largest(self) -> Fraction:
         """The most that one row adds to a number, or takes away."""
 
+    @property
+    def is_one_sided(self) -> bool:
+        """Whether all rows move a number in one direction: then what goes and what comes partly cancel."""
+        return True
+
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
         """Return what one row changes: a replacement removes one row and adds another, in the same group or not."""
         return self.largest if relation == "add_or_remove_one" else 2 * self.largest
+
+    def same_group_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
+        """Return a half where a replaced row changes no number by more than one row alone does."""
+        return self.largest / self.range_of(relation, groups) if self.is_one_sided else ALL
 
     def with_claim(self, claim: Claim) -> Self:
         """Return the same question with another claim, whose noise must fit into 64 bits."""
@@ -93,6 +103,10 @@ class Total(Measure):
     def parts(self) -> int:
         """Number of histograms."""
         return 1
+
+    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
+        """Return what one row changes. In one group, a row that goes and one that comes change the same number."""
+        return self.largest if groups == 1 and self.is_one_sided else super().range_of(relation, groups)
 
     @abstractmethod
     def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.costs import ALL
 from dp_polars._base.numbers import given, show
 from dp_polars._draws.histograms import Histogram
 
@@ -128,6 +129,10 @@ class HistogramQuery(Query):
         `groups` is how many public groups there are; None where that is not known, as in an expression.
         """
 
+    def same_group_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
+        """Return the range of a row that is exchanged for another one of its group, as a share of `range_of`."""
+        return ALL
+
     @abstractmethod
     def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
         """Return what the histograms are of, for such columns; a TypeError or ValueError where there are none."""
@@ -187,6 +192,7 @@ class HistogramQuery(Query):
             replace(
                 self.claim,
                 score_range=self.range_of(relation, groups),
+                same_group=self.same_group_of(relation, groups),
                 contributions=contributions,
                 neighboring_relation=relation,
             )

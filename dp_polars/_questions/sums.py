@@ -57,6 +57,11 @@ class _Clipped(Total):
         """What errors are measured in."""
         return "the column's unit"
 
+    @property
+    def is_one_sided(self) -> bool:
+        """Whether no two values have different signs."""
+        return self.lower >= 0 or self.upper <= 0
+
 
 @dataclass(frozen=True)
 class Sum(_Clipped):
@@ -162,6 +167,11 @@ class Mean(_Clipped):
     def largest(self) -> Fraction:
         """One: each half of the claim scales it by what a row changes there."""
         return Fraction(1)
+
+    @property
+    def is_one_sided(self) -> bool:
+        """Distances from the middle have both signs."""
+        return False
 
     def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:
         """Return the claims of the sum, in halves of a step, and of the count: half of the loss each."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, Loss, check_mechanism, check_noise, one_of
+from dp_polars._accounting.claims import Claim, Loss, check_mechanism, check_noise, check_relation, one_of
 from dp_polars._base.numbers import Number, positive_int
 from dp_polars._codes.candidates import Categories
 from dp_polars._codes.units import Weights
@@ -48,7 +48,8 @@ class TopK(OfCategories, ListQuery):
 
     `joint`: one draw among all lists (`joint.py`), by the score −max_j (c_j − c(s_j)), c_j the j-th highest count. A
     row, or a person who counts once for each candidate, moves every count by 0 or 1 in one direction, hence every c_j
-    and every c(s_j) too; so each difference, and their maximum, moves by at most 1 in either direction, and R = 2.
+    and every c(s_j) too; so each difference, and their maximum, moves by at most 1 in either direction, and R = 2. If
+    k is 1, the scores of two candidates differ by their counts alone: R = 1.
 
     With weights, read sums for counts and `weights.most` for 1.
 
@@ -70,7 +71,8 @@ class TopK(OfCategories, ListQuery):
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
         """Return R of one row, or person, in each draw."""
-        return CountScore().range(relation) * (2 if self.joint else 1) * self.most
+        # The joint score of one candidate is that of a mode.
+        return CountScore().range(relation) * (2 if self.joint and self.k > 1 else 1) * self.most
 
     @property
     def fixed_type(self) -> pl.DataType | None:
@@ -136,8 +138,10 @@ class TopK(OfCategories, ListQuery):
         if self.weights is not None or (self.candidates.values is None and not columns):
             return None
         claim, noise = self.claim, check_noise(None, self.claim.loss.unit)
-        claim = replace(claim, mechanism=noise, score_range=claim.score_range / (2 if self.joint else 1), draws=1)
-        return ValueCounts(Categories.of(self.values(*columns)), claim)
+        counts = ValueCounts(Categories.of(self.values(*columns)), replace(claim, mechanism=noise, draws=1))
+        relation = check_relation(str(claim.neighboring_relation))
+        most, same_group = counts.range_of(relation), counts.same_group_of(relation)
+        return replace(counts, claim=replace(counts.claim, score_range=most, same_group=same_group))
 
     def note(self, size: int, alternative: HistogramQuery | None) -> str | None:
         """Return why this mechanism was chosen, and whether to rank noisy counts instead."""

@@ -1,13 +1,13 @@
 """Privacy profiles: delta as a function of epsilon, of one release and of many.
 
-Let x be the pure epsilon of a release. Permute-and-flip's trade-off curve is never worse than a Laplace
-mechanism's with the same epsilon, and the exponential mechanism has bounded range x (Dong, Durfee & Rogers
-2020, arXiv 1909.13830). So the pairs of distributions that dominate them have privacy losses on [−x, x] with
-the density w·exp((s − x)/2)/2: for the exponential mechanism w = 1/(1 − exp(−x)); for permute-and-flip w =
-1/2, and two atoms, 1/2 at x and exp(−x)/2 at −x. Discrete Laplace noise between two neighbouring integers is
-randomized response: atoms of 1/(1 + exp(−x)) at x and 1/(1 + exp(x)) at −x, which dominate whatever has the
-pure epsilon x (Kairouz, Oh & Viswanath 2015, arXiv 1311.0776). Pairs that dominate compose, adaptively too (Zhu,
-Dong & Wang 2022, arXiv 2106.08567). A discrete Gaussian has no pure epsilon: it composes by its rho alone.
+Let x be the pure epsilon of a release. Permute-and-flip's trade-off curve is never worse than a Laplace mechanism's
+with the same epsilon (docs/claims.md), and the exponential mechanism has bounded range x (Dong, Durfee & Rogers 2020,
+arXiv 1909.13830). So the pairs of distributions that dominate them have privacy losses on [−x, x] with the density
+w·exp((s − x)/2)/2: for the exponential mechanism w = 1/(1 − exp(−x)); for permute-and-flip w = 1/2, and two atoms,
+1/2 at x and exp(−x)/2 at −x. Discrete Laplace noise between two neighbouring integers is randomized response: atoms
+of 1/(1 + exp(−x)) at x and 1/(1 + exp(x)) at −x, which dominate whatever has the pure epsilon x (Kairouz, Oh &
+Viswanath 2015, arXiv 1311.0776). Pairs that dominate compose, adaptively too (Zhu, Dong & Wang 2022, arXiv
+2106.08567). A discrete Gaussian has no pure epsilon: it composes by its rho alone.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from dp_polars._accounting.claims import Claim, Mechanism, check_delta, check_mechanism
+from dp_polars._accounting.claims import ONE_RELEASE, Claim, Mechanism, check_delta, check_mechanism
 from dp_polars._accounting.conversions import beside, float_above, pure_epsilon, zcdp_delta, zcdp_epsilon
-from dp_polars._accounting.costs import bounded_range_rho, laplace_rho
+from dp_polars._accounting.costs import HALF, gaussian_rho, scaled_cost
 from dp_polars._base.extras import require
 from dp_polars._base.intervals import ball, precision
 from dp_polars._base.numbers import Number, as_fraction, float_up, given, positive_fraction, positive_int
@@ -57,27 +57,27 @@ class PrivacyProfile:
     parts
         (mechanism, pure epsilon of one release, how many such releases), once for each kind of release. Of a
         discrete Gaussian, its rho in place of the pure epsilon.
+    rho
+        What all releases cost in rho. Their parts may cost more: those of a person's spread rows are put together.
     spent_delta
         The sum of the deltas that releases of keys spend beside that.
     """
 
     parts: Parts
+    rho: Fraction
     spent_delta: Fraction = Fraction(0)
 
     @classmethod
     def of(cls, releases: Iterable[Release]) -> PrivacyProfile:
         """Return the profile of all `releases`: claims, or pairs of a pure epsilon and a mechanism."""
         counts: Counter[tuple[Mechanism, Fraction]] = Counter()
-        relations, spent_delta = set(), Fraction(0)
+        relations, rho, spent_delta = set(), Fraction(0), Fraction(0)
         for position, release in enumerate(releases):
             if isinstance(release, Claim):
                 relations.add(release.neighboring_relation)
-                spent_delta += release.delta
-                row, spread = release.rate * release.score_range, release.contributions
-                for rows, groups in ((spread.per_group, spread.full_groups), (spread.rest, 1)):
-                    if rows:
-                        loss = row * rows if release.has_epsilon else (row * rows) ** 2 / 2
-                        counts[release.charged_as, loss] += groups * release.draws
+                rho, spent_delta = rho + release.cost("rho"), spent_delta + release.delta
+                for loss, times in _worst_spread(release):
+                    counts[release.charged_as, loss] += times * release.draws
             elif not isinstance(release, tuple) or len(release) != 2:
                 msg = (
                     f"releases[{position}] must be a claim or a pair (epsilon, mechanism), got {given(release)}.\n\n"
@@ -85,8 +85,9 @@ class PrivacyProfile:
                 )
                 raise TypeError(msg)
             else:
-                epsilon, mechanism = release
-                counts[check_mechanism(mechanism, "epsilon"), positive_fraction("epsilon", epsilon)] += 1
+                chosen, loss = check_mechanism(release[1], "epsilon"), positive_fraction("epsilon", release[0])
+                rho += scaled_cost("rho", chosen, loss, ONE_RELEASE)
+                counts[chosen, loss] += 1
         named = sorted(relation for relation in relations if relation is not None)
         if len(named) > 1:
             msg = (
@@ -97,13 +98,13 @@ class PrivacyProfile:
         if not counts:
             msg = "releases must hold at least one release, got none."
             raise ValueError(msg)
-        return cls(tuple((mechanism, loss, n) for (mechanism, loss), n in counts.items()), spent_delta)
+        return cls(tuple((mechanism, loss, n) for (mechanism, loss), n in counts.items()), rho, spent_delta)
 
     def compose(self, times: int) -> PrivacyProfile:
-        """Return the profile of `times` times these releases, chosen adaptively or not."""
+        """Return the profile of `times` times these releases. What they ask may be chosen as one goes along."""
         count = positive_int("times", times)
         parts = tuple((mechanism, loss, n * count) for mechanism, loss, n in self.parts)
-        return PrivacyProfile(parts, self.spent_delta * count)
+        return PrivacyProfile(parts, self.rho * count, self.spent_delta * count)
 
     def delta(self, epsilon: Number) -> float:
         """Return the least delta that is proved for `epsilon` (0 or more)."""
@@ -121,19 +122,25 @@ class PrivacyProfile:
         """Return the least delta that is proved beside what is spent on keys."""
         pure = self._pure()
         if pure is None:
-            return zcdp_delta(self._rho(), exact)
+            return zcdp_delta(self.rho, exact)
         if exact >= pure:
             return 0.0
         if self._is_single():
-            mechanism, loss, _ = self.parts[0]
-            with precision(_BITS):
-                if mechanism in _RESPONSES:
-                    # (e^x − e^t)/(1 + e^x)
-                    return float_above(-ball(exact - loss).expm1() / (1 + ball(-loss).exp()))
-                below = -(ball(exact - loss) / 2).expm1()
-                return float_above(below if mechanism == "permute_and_flip" else below**2 / -ball(-loss).expm1())
-        composed = float(_composed(self.parts).get_delta_for_epsilon(_below(exact))) * _SLACK
-        return min(max(composed, _SMALLEST_DELTA), zcdp_delta(self._rho(), exact))
+            proved = self._delta_of_one(exact)
+        else:
+            composed = float(_composed(self.parts).get_delta_for_epsilon(_below(exact))) * _SLACK
+            proved = max(composed, _SMALLEST_DELTA)
+        return min(proved, zcdp_delta(self.rho, exact))
+
+    def _delta_of_one(self, exact: Fraction) -> float:
+        """Return the delta of one dominating pair, at an epsilon below the pure one."""
+        mechanism, loss, _ = self.parts[0]
+        with precision(_BITS):
+            if mechanism in _RESPONSES:
+                # (e^x − e^t)/(1 + e^x)
+                return float_above(-ball(exact - loss).expm1() / (1 + ball(-loss).exp()))
+            below = -(ball(exact - loss) / 2).expm1()
+            return float_above(below if mechanism == "permute_and_flip" else below**2 / -ball(-loss).expm1())
 
     def epsilon(self, delta: Number) -> float:
         """Return the least epsilon that is proved for `delta` (0 or more, below 1); infinity where keys spent more."""
@@ -144,22 +151,26 @@ class PrivacyProfile:
         """Return the least epsilon that is proved at a delta beside what is spent on keys."""
         pure, wanted = self._pure(), _below(exact)
         if pure is None:
-            return zcdp_epsilon(self._rho(), wanted) if wanted > 0 else math.inf
+            return zcdp_epsilon(self.rho, wanted) if wanted > 0 else math.inf
         if wanted <= 0:
             return float_up(pure)
         if self._is_single() and wanted >= self._delta_beside(Fraction(0)):
             return 0.0
+        proved = zcdp_epsilon(self.rho, wanted)
         if self._is_single():
-            if self.parts[0][0] in _RESPONSES:
-                return pure_epsilon(pure, exact)
-            with precision(_BITS):
-                is_flip = self.parts[0][0] == "permute_and_flip"
-                below = ball(exact) if is_flip else (ball(exact) * -ball(-pure).expm1()).sqrt()
-                return max(0.0, float_above(ball(pure) + 2 * (-below).log1p()))
-        proved = zcdp_epsilon(self._rho(), wanted)
-        if wanted >= _SMALLEST_DELTA:
+            proved = min(proved, self._epsilon_of_one(pure, exact))
+        elif wanted >= _SMALLEST_DELTA:
             proved = min(proved, float(_composed(self.parts).get_epsilon_for_delta(wanted)) * _SLACK)
         return min(float_up(pure), proved)
+
+    def _epsilon_of_one(self, pure: Fraction, delta: Fraction) -> float:
+        """Return the epsilon of one dominating pair, at a delta above 0."""
+        mechanism = self.parts[0][0]
+        if mechanism in _RESPONSES:
+            return pure_epsilon(pure, delta)
+        with precision(_BITS):
+            below = ball(delta) if mechanism == "permute_and_flip" else (ball(delta) * -ball(-pure).expm1()).sqrt()
+            return max(0.0, float_above(ball(pure) + 2 * (-below).log1p()))
 
     def _is_single(self) -> bool:
         return len(self.parts) == 1 and self.parts[0][2] == 1
@@ -170,17 +181,21 @@ class PrivacyProfile:
             return None
         return sum((loss * n for _, loss, n in self.parts), Fraction(0))
 
-    def _rho(self) -> Fraction:
-        return sum((n * _rho_of(mechanism, loss) for mechanism, loss, n in self.parts), Fraction(0))
 
+def _worst_spread(claim: Claim) -> list[tuple[Fraction, int]]:
+    """Return the losses of one draw whose pairs dominate it, and how often each, however a person's rows spread.
 
-def _rho_of(mechanism: Mechanism, loss: Fraction) -> Fraction:
-    """Return the rho of one release, by its pure epsilon (of a discrete Gaussian, its rho)."""
-    if mechanism in _GAUSSIANS:
-        return loss
-    if mechanism in _RESPONSES:
-        return loss**2 / 2  # as of anything pure: Bun & Steinke 2016, arXiv 1605.02065, Proposition 1.4
-    return bounded_range_rho(loss) if mechanism == "exponential" else laplace_rho(loss)
+    Of both choices, full groups and a rest are the worst (`docs/claims.md`). Of randomized response they are not: two
+    groups of 2 rows may be worse than 3 rows and 1. All rows of a person in one group are worse than any spread, as
+    nothing of the same pure loss is.
+    """
+    row, spread, people = claim.rate * claim.score_range, claim.contributions, 1
+    if claim.same_group == HALF:  # the rows of the old person and of the new one, each moving half of the range
+        row, people = row / 2, 2
+    if claim.charged_as in _RESPONSES and spread.per_group > 1:
+        return [(row * spread.total, people)]
+    parts = ((row * spread.per_group, people * spread.full_groups), (row * spread.rest, people))
+    return [(x if claim.has_epsilon else gaussian_rho(x), times) for x, times in parts if x]
 
 
 def privacy_profile(epsilon: Number, mechanism: Mechanism | None = None) -> PrivacyProfile:
@@ -216,7 +231,8 @@ def compose(releases: Iterable[Release], *, delta: Number) -> float:
     ----------
     releases
         At least one. Claims (with everything that one person's rows lose in all groups), or pairs of a pure
-        epsilon and a mechanism ("permute_and_flip", "exponential"). They may have been chosen adaptively.
+        epsilon and a mechanism ("permute_and_flip", "exponential"). What they ask may depend on earlier answers; their
+        losses and mechanisms must not: the list is fixed before the first one is drawn. `Budget` needs no such list.
     delta
         0 or more, below 1. 0 gives the sum of the pure losses.
 
@@ -226,11 +242,12 @@ def compose(releases: Iterable[Release], *, delta: Number) -> float:
         The smallest that any of three proofs gives: the sum of the pure losses; zCDP (Canonne, Kamath & Steinke 2020,
         arXiv 2004.00010, Corollary 13), with a rho of y − 1 − ln y, y = epsilon/(exp(epsilon) − 1), for the exponential
         mechanism (Harrison & Manurangsi 2026, arXiv 2510.25746), epsilon + exp(−epsilon) − 1 for permute-and-flip and
-        epsilon²/2 for discrete Laplace noise; and, for delta from 1e-10 on, the privacy loss distributions of the
-        dominating pairs, rounded up to a grid and composed by Google's ``dp_accounting`` (extra ``accounting``):
+        epsilon·tanh(epsilon/2) for discrete Laplace noise; and, for delta from 1e-10 on, the privacy loss distributions
+        of the dominating pairs, rounded up to a grid and composed by Google's ``dp_accounting`` (extra ``accounting``):
         permute-and-flip as the Laplace mechanism of the same epsilon, the exponential mechanism by its profile,
-        discrete Laplace noise as randomized response. With a discrete Gaussian among the releases, all compose by
-        zCDP, and delta 0 gives infinity. Deltas that releases of keys spend are taken off `delta` first.
+        discrete Laplace noise as randomized response (of all of a person's rows together, where there may be several in
+        a group: no spread of them is worse). With a discrete Gaussian among the releases, all compose by zCDP, and
+        delta 0 gives infinity. Deltas that releases of keys spend are taken off `delta` first.
 
     Examples
     --------

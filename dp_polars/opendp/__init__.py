@@ -113,15 +113,18 @@ def as_measurement(
     OpenDPException
         If the features "contrib" and "honest-but-curious" are not enabled; the message has the call that does it.
     TypeError, ValueError
-        If an argument is not as described. On invocation, as an OpenDPException: if the data is no frame, or has other
+        If an argument is not as described, or the query has no loss in that measure (a Gaussian has no epsilon). On
+        invocation, as an OpenDPException: if the data is no frame, or has other
         columns than the query needs; never with a value of a row.
 
     Notes
     -----
     At distance d, for rate λ, range R and T rows in all, in k full groups of m and one of r: epsilon is dλRT; rho is
-    kb(dλRm) + b(dλRr) for the exponential mechanism, b(x) = y − 1 − ln y with y = x/(exp(x) − 1) (bounded range:
-    Harrison & Manurangsi 2026, arXiv 2510.25746), and kf(dλRm) + f(dλRr) for permute-and-flip, which has no
-    bounded range, f(x) = x + exp(−x) − 1 (Ding et al. 2021, arXiv 2105.07260, Prop. 8).
+    kb(dλRm) + b(dλRr) for the exponential mechanism, b(x) = y − 1 − ln y with y = x/(exp(x) − 1) (bounded range), and
+    kf(dλRm) + f(dλRr) for permute-and-flip, f(x) = x + exp(−x) − 1 (that of the Laplace mechanism; both: Harrison &
+    Manurangsi 2026, arXiv 2510.25746). That permute-and-flip has a bounded range (Ding et al. 2021, arXiv 2105.07260,
+    Proposition 8) is false. Discrete Laplace noise, a lead and keys cost x·tanh(x/2) in a group, Gaussian noise x²/2.
+    Under "replace_one" rho may be less: the page on claims of the documentation has all formulas.
 
     A loss such as 0.3 is 3/10 in this package, and the nearest float64, slightly less, in OpenDP. The measurement then
     runs at the smaller loss, so that exact splits of a budget fit.
@@ -201,6 +204,8 @@ def make_private_query(
 
     def cost(distance: Fraction) -> Fraction:
         return sum((ask.query.claim.cost(unit, distance) for ask in private.asks), Fraction(0))
+
+    cost(Fraction(1))  # refused here, not when the map is asked: a Gaussian has no epsilon
 
     def delta(distance: Fraction) -> Fraction:
         return sum((ask.query.claim.delta_of(distance) for ask in private.asks), Fraction(0))

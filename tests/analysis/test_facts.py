@@ -55,6 +55,28 @@ def test_permute_and_flip_is_not_bounded_range():
     assert all(renyi(log_p, log_q, a) <= a * float(bounded_range_rho(Fraction(2))) < a * 2**2 / 8 for a in ORDERS)
 
 
+def test_permute_and_flip_has_the_trade_off_curve_of_the_laplace_mechanism():
+    """Of every set of answers: its probability falls no further than h' = −min(h, 1 − h) allows."""
+    rng, tight = np.random.default_rng(7), 0
+    for _ in range(1500):
+        k, x = int(rng.integers(2, 6)), float(np.exp(rng.uniform(-2, 1.5)))
+        scores = rng.uniform(0, 1, k) * np.exp(rng.uniform(-1, 3))
+        moved = scores - rng.choice([rng.uniform(0, 1, k), rng.integers(0, 2, k)])  # two scores move apart by 1 at most
+        before, after = (np.exp(log_law(s, x, "permute_and_flip")) for s in (scores, moved))
+        chosen = (np.arange(2**k)[:, None] >> np.arange(k)) & 1
+        h, found = np.clip(chosen @ before, 0, 1), chosen @ after
+        rest = np.maximum(1 - h, 1e-300)
+        # Down to a half by 1 − h growing like exp, and then h falls like exp.
+        least = np.where(
+            h <= 0.5,
+            h * math.exp(-x),
+            np.where(rest * math.exp(x) <= 0.5, 1 - rest * math.exp(x), math.exp(-x) / 4 / rest),
+        )
+        assert (found >= least - 1e-12).all()
+        tight += (np.abs(found - least)[(h > 1e-3) & (h < 1 - 1e-3)] < 1e-9).any()
+    assert tight > 10  # attained
+
+
 def test_the_zcdp_costs_hold_for_neighbors():
     tightest = dict.fromkeys(MECHANISMS, 0.0)
     for epsilon, laws in neighbors():

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+import dp_polars as dpp
 from dp_polars import analysis
 from dp_polars._accounting import conversions
 from dp_polars._accounting.claims import Claim, Contributions, Loss
@@ -225,7 +226,7 @@ class Optimist:
 def test_what_fft_can_not_see_is_left_to_zcdp(monkeypatch):
     monkeypatch.setattr(_profile, "_composed", lambda parts: Optimist())
     profile = analysis.privacy_profile(0.1).compose(100)
-    assert profile.delta(6) == min(1e-10, conversions.zcdp_delta(profile._rho(), Fraction(6))) > 0
+    assert profile.delta(6) == min(1e-10, conversions.zcdp_delta(profile.rho, Fraction(6))) > 0
     assert profile.delta(2) == 1e-10
     assert profile.epsilon(9e-11) > 1
     assert profile.epsilon(1e-10) == 0
@@ -343,36 +344,101 @@ def test_a_discrete_gaussian_composes_by_its_rho(rho):
     claim = noise_claim("discrete_gaussian", rho=rho)
     profile = analysis.PrivacyProfile.of([claim])
     assert profile.epsilon(0) == math.inf
-    assert profile._rho() <= Fraction(str(rho))
-    assert float(profile._rho()) == pytest.approx(rho)
+    assert profile.rho <= Fraction(str(rho))
+    assert float(profile.rho) == pytest.approx(rho)
     sigma = 1 / math.sqrt(2 * rho)
     x = np.arange(-200, 200)
     p, q = np.exp(-(x**2) / (2 * sigma**2)), np.exp(-((x - 1) ** 2) / (2 * sigma**2))
     for t in np.linspace(0, 6, 9):
         assert (np.maximum(p - math.exp(t) * q, 0).sum() / p.sum()) <= profile.delta(t)
     assert 0 < profile.delta(100) < 1e-20
-    assert profile.compose(7).epsilon(1e-6) == pytest.approx(conversions.zcdp_epsilon(7 * profile._rho(), 1e-6))
+    assert profile.compose(7).epsilon(1e-6) == pytest.approx(conversions.zcdp_epsilon(7 * profile.rho, 1e-6))
     mixed = analysis.PrivacyProfile.of([claim, (0.3, "exponential"), noise_claim("discrete_laplace", epsilon=0.2)])
     assert mixed.epsilon(0) == math.inf
-    assert float(mixed._rho()) == pytest.approx(rho + float(bounded_range_rho(0.3)) + 0.2**2 / 2)
+    assert float(mixed.rho) == pytest.approx(rho + float(bounded_range_rho(0.3)) + 0.2 * math.tanh(0.1))
     assert analysis.compose([claim], delta=1e-6) == profile.epsilon(1e-6)
 
 
 def test_claims_of_noise_compose_over_groups_and_draws():
     spread = noise_claim("discrete_laplace", (7, 3), epsilon=1)
     third = Fraction(1, 7)
-    assert analysis.PrivacyProfile.of([spread]).parts == (
-        ("discrete_laplace", 3 * third, 2),
-        ("discrete_laplace", third, 1),
-    )
+    profile = analysis.PrivacyProfile.of([spread])
+    assert (profile.parts, profile.rho) == ((("discrete_laplace", Fraction(1), 1),), spread.cost("rho"))
     mean = noise_claim("discrete_laplace", (7, 3), draws=2, epsilon=1)
-    assert analysis.PrivacyProfile.of([mean]).parts == (
-        ("discrete_laplace", 3 * third / 2, 4),
-        ("discrete_laplace", third / 2, 2),
-    )
+    profile = analysis.PrivacyProfile.of([mean])
+    assert (profile.parts, profile.rho) == ((("discrete_laplace", Fraction(1, 2), 2),), mean.cost("rho"))
+    apart = noise_claim("discrete_laplace", (7, 1), epsilon=1)
+    assert analysis.PrivacyProfile.of([apart]).parts == (("discrete_laplace", third, 7),)
     assert analysis.compose([mean], delta=0) == 1
     gaussian = analysis.PrivacyProfile.of([noise_claim("discrete_gaussian", (7, 3), draws=2, rho=Fraction(1, 4))])
-    assert float(gaussian._rho()) == pytest.approx(0.25)
+    assert float(gaussian.rho) == pytest.approx(0.25)
+
+
+def deltas(losses, epsilons):
+    """Deltas of independent pairs: of each, its privacy losses and their probabilities."""
+    total, mass = np.zeros(1), np.ones(1)
+    for values, probabilities in losses:
+        total, mass = np.add.outer(total, values).ravel(), np.multiply.outer(mass, probabilities).ravel()
+    return np.array([(mass * np.maximum(-np.expm1(t - total), 0)).sum() for t in epsilons])
+
+
+def response(x):
+    p = 1 / (1 + math.exp(-x))
+    return np.array([x, -x]), np.array([p, 1 - p])
+
+
+def partitions(total, largest):
+    if total == 0:
+        yield ()
+    for part in range(min(total, largest), 0, -1):
+        for rest in partitions(total - part, part):
+            yield (part, *rest)
+
+
+@pytest.mark.parametrize("spread", [(3, 2), (4, 2), (4, 3), (5, 4), (6, 3), (6, 1)])
+@pytest.mark.parametrize("x", [0.1, 0.5, 1.0, 2.0])
+def test_no_spread_of_rows_loses_more_than_is_composed(x, spread):
+    """Randomized response in every group that a person has rows in: filling groups would be too little."""
+    total, per_group = spread
+    claim = noise_claim("discrete_laplace", spread, epsilon=Fraction(str(x)) * total)
+    ((mechanism, loss, times),) = analysis.PrivacyProfile.of([claim]).parts
+    assert mechanism == "discrete_laplace"
+    epsilons = np.linspace(0, total * x, 25)[:-1]
+    composed = deltas([response(float(loss))] * times, epsilons)
+    found = [deltas([response(x * n) for n in parts], epsilons) for parts in partitions(total, per_group)]
+    assert (np.max(found, axis=0) <= composed * (1 + 1e-9) + 1e-15).all()
+    if (x, spread) == (1.0, (4, 3)):
+        filled, alike = (deltas([response(x * n) for n in parts], [3.0]).item() for parts in ((3, 1), (2, 2)))
+        assert (filled, alike) == (pytest.approx(0.4402, abs=1e-4), pytest.approx(0.4904, abs=1e-4))
+        assert analysis.PrivacyProfile.of([claim]).delta(3) >= alike
+
+
+@pytest.mark.parametrize("mechanism", ["permute_and_flip", "exponential"])
+@pytest.mark.parametrize("x", [0.2, 0.7, 1.5])
+def test_of_choices_full_groups_are_the_worst_spread(x, mechanism):
+    def pair(loss):  # on a grid that halves every step between two losses
+        masses = _rounded_losses(mechanism, loss, x / 24)
+        return np.array(list(masses)) * (x / 24), np.array(list(masses.values()))
+
+    epsilons = np.linspace(0, 4 * x, 13)[:-1]
+    for filled, others in (((3, 1), [(2, 2), (2, 1, 1)]), ((2, 2), [(2, 1, 1)]), ((3, 3), [(2, 2, 2)])):
+        worst = deltas([pair(x * n) for n in filled], epsilons)
+        for parts in others:
+            assert (deltas([pair(x * n) for n in parts], epsilons) <= worst + 2e-3 * x).all()
+
+
+@pytest.mark.parametrize("loss", [{"epsilon": 1}, {"rho": Fraction(1, 4)}], ids=str)
+def test_a_replaced_number_composes_as_two_people(loss):
+    """`compose` and budgets take the same rho, and both sums are the pure loss."""
+    for bounds in ({"max_rows": 1}, {"max_rows": 4, "max_rows_per_group": 3}):
+        private = dpp.protect("p", **bounds, neighboring_relation="replace_one").group_by({"g": range(5)})
+        ask = private.agg(dpp.len(**loss, mechanism="discrete_laplace")).asks[0]
+        profile, claim = analysis.PrivacyProfile.of([ask.query.claim]), ask.query.claim
+        assert profile.parts == (("discrete_laplace", claim.rate * claim.contributions.total, 2),)
+        assert (profile._pure(), profile.rho) == (
+            claim.rate * claim.score_range * claim.contributions.total,
+            claim.cost("rho"),
+        )
 
 
 def test_the_missing_extra_is_named(monkeypatch):

@@ -114,7 +114,7 @@ def test_contributions_and_relations_make_more_noise():
 
 
 def test_descriptions():
-    assert "number of rows\nloss:      epsilon=1 in all (as rho: 0.5)" in repr(dpp.len(epsilon=1))
+    assert "number of rows\nloss:      epsilon=1 in all (as rho: 0.462118)" in repr(dpp.len(epsilon=1))
     assert "as epsilon" not in repr(dpp.len(rho=1))
     assert "sum of values from 0 to 5" in str(dpp.sum("x", 0, 5, rho=1))
     assert "counts of 2 candidates" in str(dpp.value_counts("x", [1, 2], rho=1))

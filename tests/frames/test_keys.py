@@ -140,7 +140,7 @@ def test_explain_says_what_it_costs_and_how_many_people_a_key_needs():
         "output": "keys",
         "selects": "the 'town' that enough people have",
         "epsilon": 1.0,
-        "rho": 0.25,
+        "rho": pytest.approx(2 * 0.5 * math.tanh(0.25), rel=1e-15),
         "delta": 1e-6,
         "shown_5": 23,
         "shown_50": 27,
@@ -309,6 +309,12 @@ def test_explain_says_what_a_quantile_over_people_costs(visits):
     assert repr(query).startswith("<PeopleQuery: all people, one person per 'patient'")
     replaced = dpp.protect("p", neighboring_relation="replace_one").rows_per_person(0.5, range(9), epsilon=0.5)
     assert replaced.explain()["score_range"].item() == 4
+    # All people are in one group: a replaced one moves scores by 2·den.
+    for ask in ("rows_per_person", "groups_per_person"):
+        keys = [] if ask == "rows_per_person" else [{"year": [2020, 2021]}]
+        made = getattr(dpp.protect("p", neighboring_relation="replace_one"), ask)(*keys, 0.95, range(9), epsilon=0.5)
+        assert made.explain()["score_range"].item() == 40
+        assert made.asks[0].query.claim.same_group == 1
 
 
 def test_a_quantile_over_people_that_comes_later(visits):

@@ -180,6 +180,13 @@ def bounded_range_rho(x: Any, digits: int = 60) -> Fraction:
     return int(mantissa) * Fraction(2) ** int(exponent)
 
 
+def pure_rho(x: Any, digits: int = 60) -> Fraction:
+    """The rho of randomized response, x·tanh(x/2), and so of whatever is x-DP, to so many digits."""
+    with ctx.workdps(4 * digits):
+        mantissa, exponent = (_arb(_exact(x)) * (_arb(_exact(x)) / 2).tanh()).mid().man_exp()
+    return int(mantissa) * Fraction(2) ** int(exponent)
+
+
 def _times(value: Any, factor: Fraction) -> Any:
     return value * _arb(factor) if isinstance(value, arb) else value * factor
 

@@ -451,8 +451,8 @@ MUTANTS = [
         "engines/test_conformance.py::TestPolarsInMemory::test_rows_and_groups_of_people_are_counted_as_by_the_reference",
     ),
     of("_frames/people.py", "frames/test_keys.py")(
-        "query.under(ONE_RELEASE, recipe.protection.neighboring_relation)",
-        'query.under(ONE_RELEASE, "add_or_remove_one")',
+        "query.under(ONE_RELEASE, recipe.protection.neighboring_relation, 1)",
+        'query.under(ONE_RELEASE, "add_or_remove_one", 1)',
         "in a quantile over people a replaced person is charged as one who goes",
         "privacy/test_keys.py::test_a_quantile_over_people_costs_what_one_value_costs frames/test_keys.py",
     ),

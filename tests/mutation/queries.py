@@ -286,8 +286,36 @@ MUTANTS = [
         "questions/test_measures.py::test_groups_without_rows_stand_between_the_others",
     ),
     _sums(
-        "draws=2)",
-        "draws=1)",
+        "    return lower >= 0 or upper <= 0\n",
+        "    return True\n",
+        "under replace_one, a sum of both signs is charged as one of one sign",
+        "privacy/test_numbers.py -k replacement",
+    ),
+    _sums(
+        '''        """Distances from the middle have both signs."""
+        return False
+''',
+        '''        """Distances from the middle have both signs."""
+        return True
+''',
+        "under replace_one, a mean is charged as a sum of one sign",
+        "privacy/test_numbers.py -k replacement",
+    ),
+    _measures(
+        "        return self.largest if groups == 1 and self.is_one_sided else super().range_of(relation, groups)\n",
+        "        return self.largest if self.is_one_sided else super().range_of(relation, groups)\n",
+        "a replaced row that changes its group is charged as one that stays in it",
+        "privacy/test_numbers.py -k replacement",
+    ),
+    _measures(
+        "        return _range_of(self.largest, relation)\n",
+        "        return self.largest if groups == 1 else _range_of(self.largest, relation)\n",
+        "a replaced row that changes two counts of a group is charged for one",
+        "privacy/test_numbers.py::test_nor_does_a_replacement_in_one_group",
+    ),
+    _sums(
+        "is_one_sided=False, draws=2\n",
+        "is_one_sided=False, draws=1\n",
         "a mean is charged once for its two draws",
         "privacy/test_numbers.py::test_no_person_changes_a_number_by_more_than_the_loss_pays_for",
     ),
@@ -384,6 +412,30 @@ MUTANTS = [
         "privacy/test_quantile_lists.py::test_no_pair_of_neighbors_loses_more_than_epsilon",
     ),
     _trees(
+        "    each = beta / sum(1 for _ in root.nodes())\n",
+        "    each = beta\n",
+        "error_95 of a list of quantiles holds for each draw, not for all",
+        "questions/test_quantile_lists.py::test_the_bound_of_a_list_is_that_of_its_draws",
+    ),
+    _trees(
+        "worst(node.left, low, error + 1)",
+        "worst(node.left, low, error)",
+        "error_95 of a list forgets what a split adds",
+        "questions/test_quantile_lists.py::test_the_bound_of_a_list_is_that_of_its_draws",
+    ),
+    _trees(
+        "        error = (1 - share) * low + share * high + own\n",
+        "        error = share * low + (1 - share) * high + own\n",
+        "error_95 of a list weighs the wrong end",
+        "questions/test_quantile_lists.py::test_the_bound_of_a_list_is_that_of_its_draws",
+    ),
+    _trees(
+        "        candidates = size << digit_bits(size) if node.splits else size\n",
+        "        candidates = size\n",
+        "error_95 of a list counts values where pairs are drawn",
+        "questions/test_quantile_lists.py::test_the_bound_of_a_list_is_that_of_its_draws",
+    ),
+    _trees(
         "        rate = self.rate / node.score_range\n",
         "        rate = self.rate\n",
         "the draws of a list are at the rate of scores of range 1",
@@ -433,20 +485,20 @@ MUTANTS = [
         "questions/test_tops.py::test_a_claim_of_other_draws_is_refused",
     ),
     _tops(
-        "    return CountScore().range(relation) * (2 if joint else 1)\n",
+        "    return CountScore().range(relation) * (2 if joint and k > 1 else 1)\n",
         "    return CountScore().range(relation)\n",
         "R of a joint draw is that of a count",
         "privacy/test_top_k.py::test_no_person_with_any_rows_loses_more_than_epsilon",
     ),
     _tops(
-        "        return _range_of(relation, joint=self.joint) * self.most\n",
-        "        return _range_of(relation, joint=self.joint)\n",
+        "        return _range_of(relation, self.k, joint=self.joint) * self.most\n",
+        "        return _range_of(relation, self.k, joint=self.joint)\n",
         "on private frames a weight is charged as one row",
         "questions/test_weights.py::test_top_k_by_weight",
     ),
     _tops(
-        "        _range_of(relation, joint=joint) * most_of(weights),\n",
-        "        _range_of(relation, joint=joint),\n",
+        "        _range_of(relation, number, joint=joint) * most_of(weights),\n",
+        "        _range_of(relation, number, joint=joint),\n",
         "a weight is charged as one row",
         "questions/test_weights.py::test_top_k_by_weight",
     ),

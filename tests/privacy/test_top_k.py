@@ -161,4 +161,14 @@ def test_a_person_counts_once_for_each_candidate_on_a_private_frame(mechanism):
     query = private.agg(dpp.top_k("x", 1, ["a", "b"], epsilon=10**6, mechanism=mechanism))
     assert {query.release()["x"].item().to_list()[0] for _ in range(60)} == {"a", "b"}
     (explained,) = query.explain().to_dicts()
-    assert explained["score_range"] == (2 if mechanism == "joint" else 1)
+    assert explained["score_range"] == 1
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_the_top_1_loses_what_a_mode_does(mechanism, relation):
+    epsilon = Fraction(2)
+    claim = query(1, mechanism, relation, epsilon=epsilon).claim
+    assert claim.score_range == (1 if relation == RELATIONS[0] else 2)
+    worst = largest(5, of_relation(PEOPLE, relation), 3, 1, claim.rate, mechanism)
+    assert 0.95 * epsilon <= worst <= epsilon * (1 + 1e-9)

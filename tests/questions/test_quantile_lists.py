@@ -4,6 +4,7 @@ import datetime as dt
 import importlib.util
 import math
 import pickle
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
@@ -19,6 +20,7 @@ from dp_polars._accounting.claims import Contributions
 from dp_polars._accounting.terms import Terms
 from dp_polars._draws.histograms import Histogram
 from dp_polars._draws.quantile_trees import TreeDraw, digit_bits, levels_of, rows_off, tree
+from dp_polars._draws.scores import QuantileScore
 from dp_polars._mechanisms.laws import LAWS
 from dp_polars._questions.choices import Quantile
 from dp_polars._questions.quantile_lists import ask_quantiles
@@ -128,7 +130,7 @@ def test_rates_that_the_race_can_not_hold_are_refused():
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])
 def test_each_level_costs_a_row_what_one_quantile_at_its_share_does(unit, relation, mechanism):
-    """So the rates of its nodes are those of quantiles on their own at that loss."""
+    """So the rates of its nodes are those of quantiles on their own at that loss, whatever group a new row is in."""
     alphas, bounds = [Fraction(i, 10) for i in range(1, 10)], Contributions(5, 2)
     options = {"neighboring_relation": relation, "mechanism": mechanism}
     query = asked(alphas, **{unit: Fraction(3, 5), **options}).under(bounds, relation)
@@ -136,6 +138,7 @@ def test_each_level_costs_a_row_what_one_quantile_at_its_share_does(unit, relati
     assert (claim.draws, claim.contributions, claim.neighboring_relation) == (levels, bounds, relation)
     for node in query.root.nodes():
         one = asked(node.alpha, **{unit: Fraction(3, 5) / levels, **options}).under(bounds, relation).claim
+        one = replace(one, same_group=Fraction(1))
         assert one.rate == claim.rate / node.score_range
         for budget in ("epsilon", "rho"):
             assert claim.cost(budget, 3) == levels * one.cost(budget, 3)
@@ -236,6 +239,23 @@ def test_answers_of_all_types(values, candidates):
 
 
 # How wrong a list is
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("alphas", [("9/20", "1/2"), ("1/2", "11/20")])  # below and above the one that splits
+def test_the_bound_of_a_list_is_that_of_its_draws(alphas, mechanism):
+    """The sum that its docstring says, and no less."""
+    size, rate, beta = 1000, Fraction(1, 3), 0.05
+
+    def own(alpha, candidates):
+        wide = int(QuantileScore(alpha).range("add_or_remove_one")) / alpha.denominator
+        return LAWS[mechanism].log_odds(candidates, beta / 2) * wide / float(rate)
+
+    split = own(Fraction(1, 2), size << digit_bits(size))
+    other = 0.9 * (split + 1) + own(Fraction(9, 10), size)
+    assert other > split
+    found = rows_off(tree([Fraction(alpha) for alpha in alphas]), size, rate, LAWS[mechanism], beta)
+    assert found == pytest.approx(other)
 
 
 def test_true_codes_and_mistakes_are_those_of_each_quantile():

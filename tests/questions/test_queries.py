@@ -201,8 +201,8 @@ def test_a_quantile_says_what_it_claims():
     assert isinstance(query, Quantile)
     assert describe(query).splitlines() == [
         "selects:   0.9-quantile on 100,000,001 grid points",
-        "loss:      rho=0.02 in all (as epsilon: 0.400445)",
-        "mechanism: exponential, rate 0.0111235 for R = 36 per row",
+        "loss:      rho=0.02 in all (as epsilon: 0.566)",
+        "mechanism: exponential, rate 0.0157222 for R = 36 per row",
         "relation:  replace_one, rows of one person: 1",
     ]
     assert str(X.dp.median([0.5], epsilon=1).query) == "median on 1 candidate"

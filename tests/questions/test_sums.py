@@ -15,6 +15,7 @@ import dp_polars as dpp
 from dp_polars._codes.codings import Units
 from dp_polars._codes.multiples import in_steps
 from tests.helpers.noised import record
+from tests.helpers.reference import pure_rho
 
 # So little noise that there is none.
 SURE = 10**30
@@ -138,12 +139,13 @@ def test_noise_is_in_the_unit_of_what_it_is_added_to(column, step, on, relation,
     factor = 2 if relation == "replace_one" else 1
     for draw, most, share in ((sum_, 20 / width, 1), (around, 30 / width, 2), (count, 1, 2)):
         given_loss = Fraction(next(str(value) for value in loss.values())) / share
-        scale = 1 / draw.claim.rate
+        x = draw.claim.rate * most * factor
         if "epsilon" in loss:
-            assert scale == most * factor / given_loss
+            assert x == given_loss
         else:
-            assert float(scale) ** 2 == pytest.approx(float((most * factor) ** 2 / (2 * given_loss)), rel=1e-12)
-            assert scale**2 >= (most * factor) ** 2 / (2 * given_loss)
+            rho = pure_rho(x) if "mechanism" in loss else x**2 / 2
+            assert float(rho) == pytest.approx(float(given_loss), rel=1e-12)
+            assert rho <= given_loss * (1 + Fraction(1, 10**50))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,250 @@
+"""Costs in rho, by code of their own: exact divergences, and what all small neighbours lose."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from flint import arb, ctx
+from hypothesis import given
+
+from dp_polars._accounting.claims import Claim, Contributions, Loss
+from dp_polars._accounting.costs import HALF, gaussian_rho, pure_rho, scaled_cost, scaled_rate
+from tests.accounting.test_claims import HAIR, ball, extreme, positive, spreads
+from tests.helpers import reference
+
+CHOICES = ("permute_and_flip", "exponential")
+NOISE = ("discrete_laplace", "discrete_gaussian")
+MECHANISMS = (*CHOICES, *NOISE, "partition_selection", "discrete_gaussian_threshold")
+# What one group costs, in floats.
+RHO = {
+    "permute_and_flip": lambda x: x + math.expm1(-x),
+    "exponential": lambda x: float(reference.bounded_range_rho(Fraction(x))),
+    "discrete_laplace": lambda x: x * math.tanh(x / 2),
+    "discrete_gaussian": lambda x: x**2 / 2,
+}
+
+
+def h(x):
+    return x * np.tanh(x / 2)
+
+
+# Whatever is x-DP
+
+
+@pytest.mark.parametrize(
+    "x", [Fraction(1, 10**6), Fraction(1, 10), Fraction(1), Fraction(3), Fraction(12), Fraction(60)]
+)
+def test_randomized_response_costs_its_rho_at_no_order_more(x):
+    with ctx.workdps(200):
+        rho = ball(pure_rho(x))
+        p = 1 / (1 + (-ball(x)).exp())
+        for order in (1 + arb(10) ** -30, arb("1.001"), arb("1.5"), arb(2), arb(7), arb(100), arb(10**6)):
+            power = p**order * (1 - p) ** (1 - order) + (1 - p) ** order * p ** (1 - order)
+            assert power.log() / (order - 1) / order < rho
+        order = 1 + arb(10) ** -30  # where it is attained
+        power = p**order * (1 - p) ** (1 - order) + (1 - p) ** order * p ** (1 - order)
+        assert power.log() / (order - 1) > rho * ball(1 - Fraction(1, 10**25))
+
+
+def test_nothing_of_the_same_pure_loss_costs_more():
+    rng = np.random.default_rng(22)
+    orders = 1 + np.geomspace(1e-3, 300, 60)[:, None]
+    for _ in range(3000):
+        size, x = int(rng.integers(2, 7)), float(np.exp(rng.uniform(-3, 3)))
+        log_q = np.log(rng.dirichlet(np.full(size, rng.uniform(0.1, 3))) + 1e-200)
+        log_p = log_q + rng.choice([rng.uniform(0, x, size), rng.choice([0.0, x], size)])
+        log_p -= np.logaddexp.reduce(log_p)  # all ratios are within x of each other, and so of 1
+        log_q -= np.logaddexp.reduce(log_q)
+        assert np.abs(log_p - log_q).max() <= x * (1 + 1e-9)
+        renyi = np.logaddexp.reduce(orders * log_p + (1 - orders) * log_q, axis=1) / (orders[:, 0] - 1)
+        assert (renyi / orders[:, 0]).max() <= float(pure_rho(Fraction(x))) * (1 + 1e-6) + 1e-12
+
+
+@given(st.one_of(positive, extreme))
+def test_the_rho_of_what_is_pure_is_rounded_up_by_a_hair(x):
+    rho = pure_rho(x)
+    with ctx.workprec(6000):
+        truth = ball(x) * (ball(x) / 2).tanh()
+        assert not ball(rho) < truth
+        assert ball(rho) * ball(1 - HAIR) < truth
+    assert rho <= min(x**2 / 2, x) * (1 + HAIR)
+
+
+def test_it_is_less_than_half_the_square():
+    assert pure_rho(Fraction(0)) == 0
+    for x, factor in ((1, 1.08), (2, 1.31), (4, 2.07), (8, 4.0)):
+        assert float(Fraction(x**2, 2) / pure_rho(Fraction(x))) == pytest.approx(factor, abs=0.005)
+    assert gaussian_rho(Fraction(3)) == Fraction(9, 2)
+
+
+# Spreads
+
+
+def partitions(total, largest):
+    """All ways to write `total` as a sum of numbers up to `largest`."""
+    if total == 0:
+        yield ()
+    for part in range(min(total, largest), 0, -1):
+        for rest in partitions(total - part, part):
+            yield (part, *rest)
+
+
+def cost(mechanism, x, total, per_group, same_group=Fraction(1)):
+    return float(scaled_cost("rho", mechanism, Fraction(x), Contributions(total, per_group), same_group))
+
+
+@pytest.mark.parametrize("mechanism", RHO)
+@pytest.mark.parametrize("total", [1, 2, 3, 4, 5, 7, 12])
+def test_no_spread_costs_more(mechanism, total):
+    for per_group in range(1, total + 1):
+        ways = list(partitions(total, per_group))
+        for x in (0.01, 0.3, 0.7, 1, 1.3, 2, 2.6, 4, 9, 40):
+            worst = max(math.fsum(RHO[mechanism](x * rows) for rows in way) for way in ways)
+            charged = cost(mechanism, x, total, per_group)
+            # Real parts of rows may cost a little more than whole rows, of what is not convex.
+            slack = 0.015 if mechanism == "discrete_laplace" else 1e-9
+            assert worst * (1 - 1e-9) <= charged <= worst * (1 + slack)
+            if mechanism == "discrete_laplace":
+                assert charged <= total * x * math.tanh(x * per_group / 2) * (1 + 1e-12)
+
+
+def test_filling_groups_is_not_the_worst_case_of_what_is_pure():
+    filled, alike = h(6) + h(2), 2 * h(4)
+    assert (filled, alike) == (pytest.approx(7.493, abs=1e-3), pytest.approx(7.712, abs=1e-3))
+    assert cost("discrete_laplace", 2, 4, 3) == pytest.approx(alike, rel=1e-12)
+    assert cost("discrete_laplace", Fraction(1, 2), 4, 3) == pytest.approx(h(1.5) + h(0.5), rel=1e-12)
+
+
+def test_parts_of_rows_cost_no_more_either():
+    """As several people do, of whom each has as many rows: the spread of their mean."""
+    rng = np.random.default_rng(5)
+    for _ in range(300):
+        per_group, groups = int(rng.integers(1, 9)), int(rng.integers(1, 6))
+        total = int(rng.integers(per_group, per_group * groups + 1))
+        x = float(np.exp(rng.uniform(-3, 3)))
+        parts = rng.dirichlet(np.full(groups + 2, rng.uniform(0.2, 5)), 2000) * total
+        parts = parts[parts.max(axis=1) <= per_group]
+        # And one of any size beside others that are alike.
+        one, n = np.linspace(0, per_group, 500)[:, None], np.arange(1, groups + 3)
+        rest = (total - one) / n
+        some = np.where((rest >= 0) & (rest <= per_group), h(x * one) + n * h(x * np.abs(rest)), 0)
+        worst = max(h(x * parts).sum(axis=1).max(initial=0), some.max())
+        charged = cost("discrete_laplace", x, total, per_group)
+        assert worst <= charged * (1 + 1e-9)
+        assert worst >= charged * (1 - 1e-3)
+
+
+def test_what_the_proof_of_the_worst_spread_rests_on():
+    """Of h(x) = x·tanh(x/2): h'(p) = h'(q) for p < q, where h is convex and concave, means h''(p) + h''(q) > 0."""
+
+    def derivatives(x):
+        """Balls of h', h'' and h'''' over a ball of x."""
+        u, two, four = x / 2, arb(2), arb(4)
+        t, s = u.tanh(), 1 / u.cosh() ** 2
+        first = t + u * s
+        second = s * (1 - u * t)
+        # h''(u) = s − u·s·t with s' = −2st and t' = s, by u; each derivative by x halves.
+        fourth = (s * (four * t**2 - two * s) - (s * (-four * t + u * (four * t**2 - two * s)) * t
+                  + 2 * (s - two * u * s * t) * s + u * s * (-two * s * t))) / 4  # fmt: skip
+        return first, second, fourth
+
+    def balls(low, high, n):
+        width = (high - low) / n
+        for i in range(n):
+            yield arb(low + (i + 0.5) * width, width * 0.5001)
+
+    with ctx.workprec(100):
+        for x in (arb("0.3"), arb("1.7"), arb("2.5")):  # the fourth derivative, against a difference
+            step = arb("1e-8")
+            values = [derivatives(x + k * step)[1] for k in (-1, 0, 1)]
+            difference = (values[0] - 2 * values[1] + values[2]) / step**2
+            assert abs(difference - derivatives(x)[2]) < arb("1e-6")
+        least = arb("-0.0745")
+        # (Beyond 40, |h''| is at most 4·exp(−x)·(1 + x/2).)
+        assert all(derivatives(x)[1] > least for x in balls(0, 40, 20_000))
+        # Below 2.08 there is nothing to show.
+        assert all(derivatives(x)[1] > -least for x in balls(0, 2.08, 4000))
+        # Above, q is below 2.88, as h' falls there; and between, h'' is convex: the trapezoid rule is above the
+        # integral of h'' from p to q, which is 0.
+        assert derivatives(arb("2.88"))[0] < derivatives(arb("2.08"))[0]
+        assert all(derivatives(x)[2] > 0 for x in balls(2.0, 2.9, 500))
+
+
+# Replacements
+
+
+def exchanges(total, per_group, groups=4):
+    """All rows that go and come, in each group: pairs of vectors."""
+    spread = [v for v in itertools.product(range(per_group + 1), repeat=groups) if sum(v) <= total]
+    gone = [v for v in spread if list(v) == sorted(v, reverse=True)]
+    return np.array([(a, b) for a in gone for b in spread])
+
+
+@pytest.mark.parametrize("mechanism", NOISE)
+@pytest.mark.parametrize(("total", "per_group"), [(1, 1), (2, 1), (2, 2), (3, 2), (4, 2), (4, 3)])
+def test_one_sided_numbers_that_are_replaced(mechanism, total, per_group):
+    """Each number changes by what comes less what goes: x is twice a row."""
+    pairs = exchanges(total, per_group)
+    moved = np.abs(pairs[:, 0] - pairs[:, 1])
+    for x in (0.1, 1, 2.2, 4, 10):
+        of_one = np.array([RHO[mechanism](x / 2 * n) for n in range(total + 1)])
+        worst = of_one[moved].sum(axis=1).max()
+        charged = cost(mechanism, x, total, per_group, HALF)
+        assert worst <= charged * (1 + 1e-12)
+        if total <= 2 * per_group:  # in four groups
+            assert worst >= charged * (1 - (0.015 if mechanism == "discrete_laplace" else 1e-9))
+        assert charged <= cost(mechanism, x, total, per_group)
+    if mechanism == "discrete_gaussian":
+        assert 2 * cost(mechanism, 1, total, per_group, HALF) == cost(mechanism, 1, total, per_group)
+
+
+@pytest.mark.parametrize("mechanism", CHOICES)
+@pytest.mark.parametrize(("total", "per_group"), [(1, 1), (2, 1), (2, 2), (3, 2), (4, 2), (4, 3)])
+@pytest.mark.parametrize("alpha", [Fraction(1, 2), Fraction(3, 4), Fraction(9, 10)])
+def test_quantiles_that_are_replaced(alpha, mechanism, total, per_group):
+    """A row in the place of another one of its group moves scores by 2·den, one that comes or goes by `alone`."""
+    den, alone = alpha.denominator, 2 * max(alpha.numerator, alpha.denominator - alpha.numerator)
+    gone, come = exchanges(total, per_group).transpose(1, 0, 2)
+    moved = 2 * den * np.minimum(gone, come) + alone * np.abs(gone - come)
+    for x in (0.1, 1, 2.2, 4, 10):
+        of_one = {n: RHO[mechanism](x * n / (2 * alone)) if n else 0.0 for n in np.unique(moved).tolist()}
+        worst = np.vectorize(of_one.get)(moved).sum(axis=1).max()
+        charged = cost(mechanism, x, total, per_group, Fraction(den, alone))
+        assert worst <= charged * (1 + 1e-9)
+        if total % per_group == 0:
+            assert worst >= charged * (1 - 1e-9)
+        assert charged <= cost(mechanism, x, total, per_group)
+    if alpha > Fraction(1, 2):
+        assert cost(mechanism, 0.01, total, total, Fraction(den, alone)) < 0.7 * cost(mechanism, 0.01, total, total)
+
+
+shares = st.sampled_from([Fraction(1), HALF, Fraction(5, 9), Fraction(2, 3)])
+
+
+@given(
+    rho=st.one_of(positive, extreme), contributions=spreads, mechanism=st.sampled_from(MECHANISMS), same_group=shares
+)
+def test_a_rate_and_back_is_never_over_budget(rho, contributions, mechanism, same_group):
+    if mechanism not in CHOICES and same_group not in (1, HALF):
+        return
+    x = scaled_rate("rho", mechanism, rho, contributions, same_group)
+    spent = scaled_cost("rho", mechanism, x, contributions, same_group)
+    assert rho * (1 - HAIR) <= spent <= rho
+    assert scaled_cost("rho", mechanism, x * (1 + HAIR), contributions, same_group) > rho
+
+
+def test_what_a_replacement_in_one_group_does_is_checked():
+    loss, one = Loss(Fraction(1), "rho"), Contributions(1, 1)
+    for relation, mechanism, same_group, lead in (
+        ("add_or_remove_one", "discrete_gaussian", HALF, False),
+        (None, "exponential", HALF, False),
+        ("replace_one", "discrete_laplace", Fraction(2, 3), False),
+        ("replace_one", "exponential", Fraction(2, 3), True),
+        ("replace_one", "exponential", Fraction(1, 3), False),
+        ("replace_one", "exponential", Fraction(4, 3), False),
+    ):
+        with pytest.raises(ValueError, match=r'^same_group must be 1, or under "replace_one" 1/2'):
+            Claim(loss, mechanism, Fraction(1), one, relation, same_group=same_group, lead=lead)
