@@ -58,9 +58,8 @@ def test_the_bound_of_the_noise_is_the_smallest(scale, mechanism, beta):
 @pytest.mark.parametrize(("unit", "mechanism"), [("epsilon", "discrete_laplace"), ("rho", "discrete_gaussian")])
 def test_error_95_is_the_least_that_noise_is_at_most_with_95_percent(unit, mechanism, scale, relation):
     """P(|noise| <= error_95) is 95 % at least, and that of one step less is not: "nearer than" would be false."""
-    moved = 1 if relation == "add_or_remove_one" else 2
-    loss = {unit: moved / Fraction(scale) if unit == "epsilon" else moved**2 / (2 * Fraction(scale) ** 2)}
-    steps = {"rows": (1, 1), "values": (1, 1), "sum": (3, 3), "floats": (4, Fraction(1, 4)), "counts": (1, 1)}
+    loss = {unit: 1 / Fraction(scale) if unit == "epsilon" else 1 / (2 * Fraction(scale) ** 2)}
+    steps = {"rows": 1, "values": 1, "sum": 3, "floats": Fraction(1, 4), "counts": 1}
     query = dpp.protect(None, neighboring_relation=relation).agg(
         rows=dpp.len(**loss),
         values=dpp.count("x", **loss),
@@ -68,13 +67,15 @@ def test_error_95_is_the_least_that_noise_is_at_most_with_95_percent(unit, mecha
         floats=dpp.sum("x", -1, 0.5, step=0.25, **loss),
         counts=dpp.value_counts("x", [1, 2], **loss),
     )
-    for name, error in query.explain().select("output", "error_95").rows():
-        most, step = steps[name]
-        within = Fraction(error) / step
+    for ask, error in zip(query.asks, query.explain()["error_95"], strict=True):
+        step = steps[ask.name]
+        within, in_steps = Fraction(error) / step, 1 / (ask.query.claim.rate * step)
         assert within.denominator == 1
         with ctx.workprec(128):
-            assert tail(Fraction(scale) * most, mechanism, int(within)) <= 0.05
-            assert within == 0 or tail(Fraction(scale) * most, mechanism, int(within) - 1) > 0.05
+            assert tail(in_steps, mechanism, int(within)) <= 0.05
+            assert within == 0 or tail(in_steps, mechanism, int(within) - 1) > 0.05
+    if relation == "add_or_remove_one":
+        assert [1 / ask.query.claim.rate for ask in query.asks] == [scale, scale, scale * 9, scale, scale]
 
 
 @pytest.mark.parametrize("mechanism", ["discrete_laplace", "discrete_gaussian"])
