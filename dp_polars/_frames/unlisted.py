@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dp_polars._accounting.claims import Loss, check_delta
+from dp_polars._accounting.large import warn_if_large
 from dp_polars._base.numbers import given
 from dp_polars._frames import group_keys
 from dp_polars._frames.keys import PrivateKeys
@@ -119,6 +120,7 @@ class Unlisted:
             protection.neighboring_relation,
             counts=counts,
         )
+        warn_if_large(loss)
         return PrivateKeys(self._recipe, self._source, self._budget, question)
 
     def rows_per_person(
@@ -243,6 +245,7 @@ class Unlisted:
             neighboring_relation=protection.neighboring_relation,
             mechanism=mechanism,
         )
+        warn_if_large(query.claim.loss)
         return PeopleQuery(self._recipe, self._source, self._budget, listed, (name, query))
 
 
