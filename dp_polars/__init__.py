@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dp_polars._frames.entrance import protect
     from dp_polars._frames.frame import PrivateFrame
     from dp_polars._frames.query import PrivateQuery, read_claim
-    from dp_polars._frames.release import ReleaseError
+    from dp_polars._frames.release import KeptAnswerWarning, ReleaseError
     from dp_polars._mechanisms.noise import discrete_gaussian, discrete_laplace
     from dp_polars._mechanisms.selection import exponential_mechanism, permute_and_flip
 
@@ -39,6 +39,7 @@ __all__ = [
     "BudgetExceededError",
     "Claim",
     "Grid",
+    "KeptAnswerWarning",
     "LargeLossWarning",
     "Loss",
     "MissingExtraError",
@@ -86,7 +87,7 @@ _HOMES = {
     "_frames.entrance": ("protect",),
     "_frames.frame": ("PrivateFrame",),
     "_frames.query": ("PrivateQuery", "read_claim"),
-    "_frames.release": ("ReleaseError",),
+    "_frames.release": ("KeptAnswerWarning", "ReleaseError"),
     "_mechanisms.noise": ("discrete_gaussian", "discrete_laplace"),
     "_mechanisms.selection": ("exponential_mechanism", "permute_and_flip"),
     "_base.extras": ("MissingExtraError",),

@@ -8,20 +8,23 @@ import time
 import weakref
 from contextlib import contextmanager
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dp_polars._accounting import kept, ledger
 from dp_polars._accounting.amounts import BudgetExceededError, exact, stored, total_of
 from dp_polars._accounting.arguments import absolute, take_name, total_delta
 from dp_polars._accounting.claims import Claim, Loss, check_delta
 from dp_polars._accounting.conversions import EpsilonAt, epsilon_at
+from dp_polars._accounting.large import warn_if_large
 from dp_polars._accounting.listings import frame_of_answers, frame_of_charges
 from dp_polars._accounting.locks import name_of
+from dp_polars._accounting.uninterrupted import uninterrupted
 from dp_polars._base.numbers import show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     import polars as pl
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from dp_polars._accounting.claims import NeighboringRelation, Unit
     from dp_polars._accounting.kept import Answer, Question
     from dp_polars._base.numbers import Number
+
+T = TypeVar("T")
 
 
 class Budget:
@@ -129,19 +134,14 @@ class Budget:
         head = ledger.Head(
             self.unit, stored(self.total), name, delta=None if self.delta is None else stored(self.delta)
         )
-        if self.path is None:
-            take_name(name)
-            self._memory = ledger.in_memory(head)
-            weakref.finalize(self, self._memory.close)
-        elif not os.path.lexists(self.path):
-            ledger.create(self.path, head)
+        warn_if_large(loss)
+        uninterrupted(partial(self._make, head))
         self._check()
 
     @property
     def spent(self) -> Fraction:
         """What all charges so far cost together, as an exact `Fraction` in `unit`."""
-        with self._transaction() as (_, head):
-            return Fraction(head.spent)
+        return self._in_ledger(lambda _, head: Fraction(head.spent))
 
     @property
     def remaining(self) -> Fraction:
@@ -151,8 +151,7 @@ class Budget:
     @property
     def spent_delta(self) -> Fraction:
         """What all charges so far spent of delta: an exact `Fraction`, 0 where the budget has none."""
-        with self._transaction() as (_, head):
-            return Fraction(head.spent_delta)
+        return self._in_ledger(lambda _, head: Fraction(head.spent_delta))
 
     @property
     def remaining_delta(self) -> Fraction:
@@ -192,8 +191,7 @@ class Budget:
         5.22
         """
         at = check_delta(delta)
-        with self._transaction() as (_, head):
-            spent = Fraction(head.spent), Fraction(head.spent_delta)
+        spent = self._in_ledger(lambda _, head: (Fraction(head.spent), Fraction(head.spent_delta)))
         total = self.total, self.delta or Fraction(0)
         return EpsilonAt(*(epsilon_at(self.unit, loss, at, gone) for loss, gone in (spent, total)))
 
@@ -208,8 +206,7 @@ class Budget:
             (Float64), `exact_loss` (String, such as "1/10"). Of a budget with a delta also `delta`, `running_delta`
             (Float64) and `exact_delta`. It holds nothing of the private rows.
         """
-        with self._transaction() as (connection, head):
-            charges = list(ledger.read_charges(connection, head))
+        charges = self._in_ledger(lambda connection, head: list(ledger.read_charges(connection, head)))
         return frame_of_charges(charges, self.unit, has_delta=self.delta is not None)
 
     def answers(self) -> pl.DataFrame:
@@ -219,22 +216,20 @@ class Budget:
         -------
         DataFrame
             Columns `when` (Datetime in UTC), `dataset`, `question` (the outputs in words), `loss` (of one release),
-            `bytes` (Int64, of the answer) and `text`: all that decides the law of the answer, with digests of what is
-            long. It holds nothing of the private rows.
+            `bytes` (Int64, of the answer), `source` (where the rows lay: what kind of source it was, and of files a
+            digest of their paths, inode numbers and times of change) and `text`: all that decides the law of the
+            answer, with digests of what is long. It holds nothing of the private rows.
         """
-        with self._transaction() as (connection, _):
-            return frame_of_answers(kept.read(connection))
+        return frame_of_answers(self._in_ledger(lambda connection, _: list(kept.read(connection))))
 
     def kept(self, question: Question) -> tuple[Answer, bytes] | None:
         """Return the newest answer that is kept to a question, as bytes, if there is one."""
-        with self._transaction() as (connection, _):
-            return kept.find(connection, question.text)
+        return self._in_ledger(lambda connection, _: kept.find(connection, question.text))
 
     def keep(self, question: Question, answer: bytes) -> None:
         """Keep an answer, once it is paid and drawn; durable when this returns."""
         now = time.time_ns() // 1000
-        with self._transaction() as (connection, _):
-            kept.write(connection, now, question, answer)
+        self._in_ledger(lambda connection, _: kept.write(connection, now, question, answer))
 
     def charge(
         self,
@@ -258,11 +253,19 @@ class Budget:
         Notes
         -----
         Nothing is charged where an error is raised, with two exceptions, in which budget may be lost: an OSError that
-        says "the charge may be in" the ledger, for the disk failed at the end, and an interruption (such as
-        KeyboardInterrupt), which may come when all is written.
+        says "the charge may be in" the ledger, because the disk failed at the end, and an interruption (such as
+        KeyboardInterrupt), which may come when all is written. Wherever it comes, the budget can be used at once.
         """
         for what, claim in entries:
             self._check_entry(what, claim, neighboring_relation)
+        uninterrupted(partial(self._pay, entries, privacy_unit, neighboring_relation))
+
+    def _pay(
+        self,
+        entries: Sequence[tuple[str, Claim]],
+        privacy_unit: str | None,
+        neighboring_relation: NeighboringRelation,
+    ) -> None:
         costs = [(claim.cost(self.unit), claim.delta) for _, claim in entries]
         requested, requested_delta = (sum((cost[i] for cost in costs), Fraction(0)) for i in (0, 1))
         for number in (requested, requested_delta):
@@ -311,8 +314,7 @@ class Budget:
             raise ValueError(msg)
 
     def __repr__(self) -> str:
-        with self._transaction() as (_, head):
-            spent, gone = Fraction(head.spent), Fraction(head.spent_delta)
+        spent, gone = self._in_ledger(lambda _, head: (Fraction(head.spent), Fraction(head.spent_delta)))
         total, used, left = f"{self.unit}={exact(self.total)}", exact(spent), exact(self.total - spent)
         if self.delta is not None:
             total += f", delta={exact(self.delta)}"
@@ -341,12 +343,29 @@ class Budget:
         return "The budget" if self.path is None else name_of(self.path)
 
     def _check(self) -> None:
-        with self._transaction() as (connection, head):
-            ledger.check(connection, head)
+        self._in_ledger(ledger.check)
+
+    def _make(self, head: ledger.Head) -> None:
+        """Make the ledger where there is none."""
+        if self.path is None:
+            take_name(self.name)
+            self._memory = ledger.in_memory(head)
+            weakref.finalize(self, self._memory.close)
+        elif not os.path.lexists(self.path):
+            ledger.create(self.path, head)
+
+    def _in_ledger(self, use: Callable[[sqlite3.Connection, ledger.Head], T]) -> T:
+        """Return what `use` makes of the open ledger and its head; what it writes is committed."""
+
+        def transact() -> T:
+            with self._transaction() as (connection, head):
+                return use(connection, head)
+
+        return uninterrupted(transact)
 
     @contextmanager
     def _transaction(self) -> Iterator[tuple[sqlite3.Connection, ledger.Head]]:
-        """Open the ledger, yield it with its head, and commit; on any error roll back."""
+        """Open the ledger, yield it with its head, and commit; on any error roll back. Only in `uninterrupted`."""
         with ledger.clear_errors(self._where()), self._opened() as connection:
             yield connection, self._head(connection)
 

@@ -1,4 +1,4 @@
-"""The answers that a ledger keeps: a table and an index in its database, made with the first of them.
+"""The answers that a ledger keeps: a table and an index in its database.
 
 They are public. Unlike charges they are no chain: an answer that goes missing is drawn, and paid, once more.
 """
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 TABLES = [
     """CREATE TABLE answers (
-    id INTEGER PRIMARY KEY, microseconds INTEGER, dataset TEXT, question TEXT, loss TEXT, text TEXT, "key" TEXT,
-    answer_digest TEXT, answer BLOB, digest TEXT)""",
+    id INTEGER PRIMARY KEY, microseconds INTEGER, dataset TEXT, question TEXT, loss TEXT, source TEXT, text TEXT,
+    "key" TEXT, answer_digest TEXT, answer BLOB, digest TEXT)""",
     "CREATE INDEX answers_by_key ON answers (key)",
 ]
 
@@ -31,6 +31,8 @@ class Question(NamedTuple):
         The outputs, for people.
     loss
         What a release costs one person, for people.
+    source
+        The mark of where the rows lie: see `Engine.mark`. It finds nothing, and is only compared.
     text
         All that decides the law of the answer: two questions with one text are the same.
     """
@@ -38,6 +40,7 @@ class Question(NamedTuple):
     dataset: str
     words: str
     loss: str
+    source: str
     text: str
 
 
@@ -54,51 +57,39 @@ def digest(*values: Any) -> str:  # noqa: ANN401
     return hashlib.sha256(ascii(values).encode()).hexdigest()
 
 
-def are_there(connection: sqlite3.Connection) -> bool:
-    """Return whether the ledger has kept an answer."""
-    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'answers'").fetchone() is not None
-
-
 def write(connection: sqlite3.Connection, microseconds: int, question: Question, answer: bytes) -> None:
     """Keep an answer; the newest is the one that is found."""
-    if not are_there(connection):
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        for statement in (*TABLES, f"PRAGMA user_version = {version + 2}"):
-            connection.execute(statement)
     (number,) = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM answers").fetchone()
-    asked = (question.dataset, question.words, question.loss, question.text, digest(question.text))
-    values = (number, microseconds, *asked, hashlib.sha256(answer).hexdigest())
-    connection.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*values, answer, digest(*values)))
+    values = (number, microseconds, *question, digest(question.text), hashlib.sha256(answer).hexdigest())
+    connection.execute(f"INSERT INTO answers VALUES (?{', ?' * 10})", (*values, answer, digest(*values)))
 
 
 def find(connection: sqlite3.Connection, text: str) -> tuple[Answer, bytes] | None:
     """Return the newest answer to a question, if one is kept; raise if it is damaged."""
-    if not are_there(connection):
-        return None
     found = connection.execute(
         "SELECT * FROM answers WHERE key = ? AND text = ? ORDER BY id DESC LIMIT 1", (digest(text), text)
     ).fetchone()
     if found is None:
         return None
-    number, answer_digest, answer = found[0], found[7], found[8]
-    if not isinstance(answer, bytes) or hashlib.sha256(answer).hexdigest() != answer_digest:
-        msg = f"answer {number} does not fit its digest"
+    *values, answer, stored = found
+    if not isinstance(answer, bytes) or hashlib.sha256(answer).hexdigest() != values[-1]:
+        msg = f"answer {values[0]} does not fit its digest"
         raise sqlite3.DatabaseError(msg)
-    return _checked(*found[:8], len(answer), found[9]), answer
+    return _checked(*values, len(answer), stored), answer
 
 
 def read(connection: sqlite3.Connection) -> Iterator[Answer]:
     """Yield what is kept, in the order in which it was; raise if it is damaged."""
-    if are_there(connection):
-        names = "id, microseconds, dataset, question, loss, text, key, answer_digest, length(answer), digest"
-        for found in connection.execute(f"SELECT {names} FROM answers ORDER BY id"):
-            yield _checked(*found)
+    names = "id, microseconds, dataset, question, loss, source, text, key, answer_digest, length(answer), digest"
+    for found in connection.execute(f"SELECT {names} FROM answers ORDER BY id").fetchall():
+        yield _checked(*found)
 
 
 def _checked(*found: Any) -> Answer:  # noqa: ANN401
     *values, size, stored = found
-    number, microseconds, dataset, words, loss, text, key, _ = values
-    if digest(*values) != stored or digest(text) != key:
+    number, microseconds, *asked, key, _ = values
+    question = Question(*asked)
+    if digest(*values) != stored or digest(question.text) != key:
         msg = f"answer {number} does not fit its digest"
         raise sqlite3.DatabaseError(msg)
-    return Answer(microseconds, Question(dataset, words, loss, text), size)
+    return Answer(microseconds, question, size)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from typing import TYPE_CHECKING
+
+from dp_polars._base.callers import warn
 
 if TYPE_CHECKING:
     from dp_polars._accounting.claims import Loss
@@ -12,11 +12,12 @@ if TYPE_CHECKING:
 # In epsilon, and in rho, of which so much is worth a larger epsilon still.
 LARGEST = 20
 
-_warned: list[Loss] = []
-
 
 class LargeLossWarning(UserWarning):
-    """A release was asked for with a loss above 20, in epsilon or rho: it is said once in a process.
+    """A release was asked for with a loss above 20, in epsilon or rho, or a budget was made with such a total.
+
+    Of a private frame the losses of all outputs are added up. The warning is of the caller's line: unless Python's
+    filters are set otherwise, they show it once for each line. Nothing of `dp_polars.analysis` warns, nor `explain`.
 
     An answer may then be e²⁰, some five hundred million times, as likely with a person's rows as without them.
 
@@ -31,17 +32,12 @@ class LargeLossWarning(UserWarning):
 
 
 def warn_if_large(loss: Loss) -> None:
-    """Warn, once in a process, of a loss of one release that protects nobody."""
-    if loss.value <= LARGEST or _warned:
-        return
-    _warned.append(loss)
-    # The warning is shown at the caller's line, not at one of this package.
-    frame, level = sys._getframe(), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("dp_polars"):
-        frame, level = frame.f_back, level + 1
-    msg = (
-        f"{loss} protects nobody: an answer may be more than e**{LARGEST} times as likely with a person's rows as "
-        "without them. This is said once.\n\n"
-        "Hint: losses of about 1 are usual. Where rows are synthetic, as in tests, ignore dp_polars.LargeLossWarning."
-    )
-    warnings.warn(msg, LargeLossWarning, stacklevel=level)
+    """Warn, at the caller's line, of a loss that protects nobody."""
+    if loss.value > LARGEST:
+        msg = (
+            f"{loss} protects nobody: what is released may be more than e**{LARGEST} times as likely with a person's "
+            "rows as without them.\n\n"
+            "Hint: losses of about 1 are usual. Where rows are synthetic, as in tests, ignore "
+            "dp_polars.LargeLossWarning."
+        )
+        warn(msg, LargeLossWarning)

@@ -1,6 +1,7 @@
 """The ledger of a budget: one small SQLite database that processes share and that survives a crash.
 
-It has one `budget` row (what was promised, how much is spent) and one `charges` row per charged output. Every
+It has one `budget` row (what was promised, how much is spent), one `charges` row per charged output, and the answers
+that are kept. Every
 charge holds a digest of itself and of the one before; the `budget` row holds the last of these and one of its
 own. So a ledger damaged anywhere is an error rather than a smaller sum, and a charge reads one row only.
 
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dp_polars._accounting import kept
 from dp_polars._accounting.kept import digest as _digest
 from dp_polars._accounting.locks import deadline_from_now, held, lock, name_of, pause
+from dp_polars._accounting.uninterrupted import check_wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,30 +29,21 @@ if TYPE_CHECKING:
 
 _APPLICATION = 0x44505042  # "DPPB", as SQLite's application_id
 
-# What a ledger holds, by its version (SQLite's user_version). A budget without a delta keeps the first, as ever.
-# With the first answer that is kept its version grows by 2, so that sources that know of none leave it alone.
-_TABLES = {
-    1: [
-        """CREATE TABLE budget (
-    id INTEGER PRIMARY KEY, unit TEXT, total TEXT, name TEXT, privacy_unit TEXT, neighboring_relation TEXT,
-    charges INTEGER, spent TEXT, last_digest TEXT, digest TEXT)""",
-        """CREATE TABLE charges (
-    id INTEGER PRIMARY KEY, microseconds INTEGER, what TEXT, mechanism TEXT, loss TEXT, running_total TEXT,
-    digest TEXT)""",
-    ],
-    2: [
-        """CREATE TABLE budget (
+_VERSION = 5  # as SQLite's user_version; no other one is opened
+
+_TABLES = [
+    *kept.TABLES,
+    """CREATE TABLE budget (
     id INTEGER PRIMARY KEY, unit TEXT, total TEXT, name TEXT, privacy_unit TEXT, neighboring_relation TEXT,
     charges INTEGER, spent TEXT, last_digest TEXT, delta TEXT, spent_delta TEXT, digest TEXT)""",
-        """CREATE TABLE charges (
+    """CREATE TABLE charges (
     id INTEGER PRIMARY KEY, microseconds INTEGER, what TEXT, mechanism TEXT, loss TEXT, running_total TEXT,
     delta TEXT, running_delta TEXT, digest TEXT)""",
-    ],
-}
+]
 
 
 class Head(NamedTuple):
-    """The `budget` row without its digest; numbers are exact rationals as text. The last two need version 2."""
+    """The `budget` row without its digest; numbers are exact rationals as text."""
 
     unit: str
     total: str
@@ -63,22 +56,17 @@ class Head(NamedTuple):
     delta: str | None = None
     spent_delta: str = "0"
 
-    @property
-    def version(self) -> int:
-        """The version of its ledger."""
-        return 1 if self.delta is None else 2
-
 
 class Charge(NamedTuple):
-    """A `charges` row without its number and digest. The last two need version 2."""
+    """A `charges` row without its number and digest."""
 
     microseconds: int
     what: str
     mechanism: str
     loss: str
     running_total: str
-    delta: str = "0"
-    running_delta: str = "0"
+    delta: str
+    running_delta: str
 
 
 def in_memory(head: Head) -> sqlite3.Connection:
@@ -91,11 +79,12 @@ def in_memory(head: Head) -> sqlite3.Connection:
 
 @contextmanager
 def transaction_in_memory(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Yield a ledger of this process, and commit; on any error undo what was written."""
+    """Yield a ledger of this process, and commit; after an error the next one undoes what was written."""
     with lock:
+        connection.rollback()  # what the last one left, if it failed
         connection.execute("BEGIN")
-        with _committed(connection, "The budget"):
-            yield connection
+        yield connection
+        _commit(connection, "The budget")
 
 
 def create(path: Path, head: Head) -> None:
@@ -146,8 +135,9 @@ def transaction(path: Path) -> Iterator[sqlite3.Connection]:
                 _check_names(path, found)
                 connection = _begun(path)
                 if connection is not None:
-                    with closing(connection), _committed(connection, name_of(path)):
+                    with closing(connection):  # which undoes what is not committed: no statement is half read
                         yield connection
+                        _commit(connection, name_of(path))
                     _check_unmoved(path, found)
                     return
             pause(path, deadline)  # another program has it open
@@ -172,7 +162,7 @@ def _look(path: Path) -> os.stat_result:
     ours = header[:16] == b"SQLite format 3\0" and header[68:72] == _APPLICATION.to_bytes(4, "big")
     # Bytes 18 and 19 are 1 with a rollback journal: all that is committed is then in this one file.
     version = int.from_bytes(header[60:64], "big")
-    if not ours or header[18:20] != b"\1\1" or version not in (1, 2, 3, 4):
+    if not ours or header[18:20] != b"\1\1" or version != _VERSION:
         msg = (
             f"{where} must be one that this version of dp_polars made, got another or a damaged file.\n\n"
             "Hint: give a new budget another path; of a damaged ledger, restore a copy."
@@ -239,24 +229,17 @@ def _begun(path: Path) -> sqlite3.Connection | None:
         return None
 
 
-@contextmanager
-def _committed(connection: sqlite3.Connection, where: str) -> Iterator[None]:
-    """Commit at the end; on any error before it undo all."""
+def _commit(connection: sqlite3.Connection, where: str) -> None:
+    """Commit, unless nobody waits for it any longer."""
+    check_wanted()
     try:
-        yield
-        try:
-            connection.execute("COMMIT")
-        except sqlite3.Error as error:  # after its journal is gone, say, where the folder can't be synced
-            msg = (
-                f"{where} could not be read or written: {error}. Nothing was released, but the charge may be in it.\n\n"
-                "Hint: see the log of the budget."
-            )
-            raise OSError(msg) from error
-    except BaseException:
-        with suppress(sqlite3.Error):  # if this fails too, the next to open the ledger plays the journal back
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-        raise
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:  # after its journal is gone, say, where the folder can't be synced
+        msg = (
+            f"{where} could not be read or written: {error}. Nothing was released, but the charge may be in it.\n\n"
+            "Hint: see the log of the budget."
+        )
+        raise OSError(msg) from error
 
 
 def check(connection: sqlite3.Connection, head: Head) -> None:
@@ -264,10 +247,8 @@ def check(connection: sqlite3.Connection, head: Head) -> None:
     (problem,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if problem != "ok":
         raise sqlite3.DatabaseError(problem)
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    extra = kept.TABLES if version > max(_TABLES) else []
-    tables = [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master ORDER BY name")]
-    if tables != [*extra, *_TABLES[head.version]] or version != head.version + len(extra):
+    tables = [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master ORDER BY name").fetchall()]
+    if tables != _TABLES:
         msg = "its tables are not as they were made"
         raise sqlite3.DatabaseError(msg)
     for _ in (*read_charges(connection, head), *kept.read(connection)):
@@ -287,7 +268,7 @@ def read_charges(connection: sqlite3.Connection, head: Head) -> Iterator[Charge]
     """Yield every charge; raise unless they are all there, each as it was written."""
     number, digest = 0, ""
     for number, (stored_number, *values, stored_digest) in enumerate(
-        connection.execute("SELECT * FROM charges ORDER BY id"), 1
+        connection.execute("SELECT * FROM charges ORDER BY id").fetchall(), 1
     ):
         digest = _digest(digest, number, *values)
         if (number, digest) != (stored_number, stored_digest):
@@ -303,9 +284,8 @@ def write_charges(connection: sqlite3.Connection, head: Head, charges: Iterable[
     """Append `charges`, and set `head` to what it says, with the new sum."""
     for charge in charges:
         number = head.charges + 1
-        values = charge[:5] if head.version == 1 else charge
-        digest = _digest(head.last_digest, number, *values)
-        _write(connection, "INSERT INTO charges", number, *values, digest)
+        digest = _digest(head.last_digest, number, *charge)
+        _write(connection, "INSERT INTO charges", number, *charge, digest)
         head = head._replace(
             charges=number, spent=charge.running_total, spent_delta=charge.running_delta, last_digest=digest
         )
@@ -369,16 +349,15 @@ def _sync_folder(folder: Path) -> None:
 def _fill(connection: sqlite3.Connection, head: Head) -> None:
     connection.execute("BEGIN")
     connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-    connection.execute(f"PRAGMA user_version = {head.version}")
-    for table in _TABLES[head.version]:
+    connection.execute(f"PRAGMA user_version = {_VERSION}")
+    for table in _TABLES:
         connection.execute(table)
     _write_head(connection, head)
     connection.execute("COMMIT")
 
 
 def _write_head(connection: sqlite3.Connection, head: Head) -> None:
-    values = head[:8] if head.version == 1 else head
-    _write(connection, "REPLACE INTO budget", 1, *values, _digest(*values))
+    _write(connection, "REPLACE INTO budget", 1, *head, _digest(*head))
 
 
 def _write(connection: sqlite3.Connection, into: str, *values: object) -> None:

@@ -46,7 +46,10 @@ def frame_of_charges(charges: Iterable[Charge], unit: Unit, *, has_delta: bool) 
 def frame_of_answers(answers: Iterable[Answer]) -> pl.DataFrame:
     """Return one row per answer that is kept."""
     rows = [
-        (one.microseconds, one.question.dataset, one.question.words, one.question.loss, one.size, one.question.text)
+        (
+            *(one.microseconds, one.question.dataset, one.question.words, one.question.loss),
+            *(one.size, one.question.source, one.question.text),
+        )
         for one in answers
     ]
     schema = {
@@ -55,6 +58,7 @@ def frame_of_answers(answers: Iterable[Answer]) -> pl.DataFrame:
         "question": pl.String,
         "loss": pl.String,
         "bytes": pl.Int64,
+        "source": pl.String,
         "text": pl.String,
     }
     return pl.DataFrame(rows, schema, orient="row").with_columns(_WHEN)

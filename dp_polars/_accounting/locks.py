@@ -12,6 +12,8 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from dp_polars._accounting.uninterrupted import check_wanted
+
 try:
     import fcntl
 except ImportError:  # Windows: there SQLite's own locks belong to a handle, and closing another drops none
@@ -117,7 +119,8 @@ def deadline_from_now() -> float:
 
 
 def pause(path: Path, deadline: float) -> None:
-    """Wait a moment; raise once the deadline is over."""
+    """Wait a moment; raise once the deadline is over, or if nobody waits for the charge any longer."""
+    check_wanted()
     if time.monotonic() >= deadline:
         msg = f"{name_of(path)} was busy for {_BUSY_SECONDS} seconds. Nothing was released."
         raise TimeoutError(msg)

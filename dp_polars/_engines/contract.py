@@ -283,6 +283,13 @@ class Engine(ABC, Generic[Released]):
     #: What the private rows are, for hints: "the Spark DataFrame".
     rows_are: ClassVar[str] = "the private rows"
 
+    def mark(self) -> str:
+        """Return where the private rows lie. It is public, kept beside an answer, and compared when that is returned.
+
+        So it must say nothing that depends on a row: no size, no number of rows. Here it is the kind of source alone.
+        """
+        return self.rows_are.removeprefix("the ")
+
     @abstractmethod
     def schema(self, columns: Collection[str]) -> pl.Schema:
         """Return the Polars types that tell the same values apart, of at least these columns.

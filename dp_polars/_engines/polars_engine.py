@@ -23,6 +23,7 @@ from dp_polars._engines.contract import LocalEngine, Tally, UnreadableError, ali
 from dp_polars._engines.polars_arrays import count_rows, fit_arrays
 from dp_polars._engines.polars_people import one_row_per_person, people_by_key
 from dp_polars._engines.polars_rows import added_up, by_name, collected, in_parts, is_a_person, listed, own_keys
+from dp_polars._rowwise.marks import mark_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -67,6 +68,10 @@ class PolarsEngine(LocalEngine):
         partitions: int | None = None,
     ) -> None:
         self._unread, self._read, self._engine, self._partitions = unread, read, engine, partitions
+
+    def mark(self) -> str:
+        """Return whether the rows lie in memory or in files, and of files in which ones."""
+        return "" if self._unread is None else mark_of(self._unread)
 
     def schema(self, columns: Collection[str]) -> pl.Schema:  # noqa: ARG002
         if self._unread is None:

@@ -39,7 +39,8 @@ def protect(
         A name for these very rows, such as "visits 2026-11". Then `budget`, which must have a path, keeps every
         released answer, and the same question about the same name gives that answer again and costs nothing. You
         promise that the name stands for the same rows for good, with all that happened to them before `protect`: for
-        other rows the kept answer would be wrong, though no leak. `release(fresh=True)` draws and pays anew. Another
+        other rows the kept answer would be wrong, though no leak. A `KeptAnswerWarning` says where the kind of source
+        is another one, or files are others or have changed. `release(fresh=True)` draws and pays anew. Another
         version of Polars or of this package may take a question for another one: then it is charged. None: nothing is
         kept.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 import polars as pl
 
 from dp_polars._accounting.budgets import Budget
+from dp_polars._accounting.large import warn_if_large
 from dp_polars._base.numbers import plural, show
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames import group_keys
@@ -242,7 +243,9 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
                 else "agg must be given at least one private answer, got none."
             )
             raise ValueError(msg)
-        return PrivateQuery(self._recipe, self._source, self._budget, keys, asks)
+        query = PrivateQuery(self._recipe, self._source, self._budget, keys, asks)
+        warn_if_large(query.loss)
+        return query
 
 
 class PrivateGroupBy(Refusing):

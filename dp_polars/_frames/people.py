@@ -11,7 +11,7 @@ from dp_polars._base.numbers import plural
 from dp_polars._engines.bounding import Kept
 from dp_polars._engines.contract import PER_PERSON, Output, PerPerson, Tally, Work
 from dp_polars._frames import group_keys
-from dp_polars._frames.query import PrivateQuery
+from dp_polars._frames.query import PrivateQuery, columns
 from dp_polars._frames.release import Ask, typed_rows
 
 if TYPE_CHECKING:
@@ -45,6 +45,11 @@ class PeopleQuery(PrivateQuery):
             Ask(name, (pl.col(PER_PERSON),), query.under(ONE_RELEASE, recipe.protection.neighboring_relation, 1)),
         )
         self._check_source()
+
+    @property
+    def reads(self) -> tuple[pl.Expr, ...]:
+        """What is read of the rows after all steps: the privacy unit, and the keys."""
+        return tuple(columns(self.protection.privacy_unit, self._listed))
 
     def _of_what(self) -> str:
         return "all people" if self._listed is None else f"people in {plural(self._listed.height, 'public group')}"

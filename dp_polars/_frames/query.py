@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
 
 import polars as pl
+from polars import selectors as cs
 
 from dp_polars._accounting.claims import Loss, one_of
 from dp_polars._base.numbers import float_up, plural, positive_int
@@ -75,6 +76,11 @@ class PrivateQuery(WithoutRows):
     def asks(self) -> tuple[Ask[Any], ...]:
         """The outputs, each with its claim."""
         return self._asks
+
+    @property
+    def reads(self) -> tuple[pl.Expr, ...]:
+        """What is read of the rows after all steps: the privacy unit, the keys, and what is asked about."""
+        return *columns(self.protection.privacy_unit, self._keys), *(each for ask in self._asks for each in ask.columns)
 
     @property
     def loss(self) -> Loss:
@@ -325,6 +331,12 @@ class PrivateQuery(WithoutRows):
             "loss": str(self.loss),
             "columns": columns,
         }
+
+
+def columns(unit: str | None, keys: pl.DataFrame | None) -> list[pl.Expr]:
+    """Return the columns of the privacy unit and of the keys."""
+    names = dict.fromkeys([*([] if unit is None else [unit]), *([] if keys is None else keys.columns)])
+    return [cs.by_name(name).as_expr() for name in names]
 
 
 def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """The canonical text of a question: two questions that have one text have answers of one law on the same rows.
 
 A release hands its `Work` to an engine, and nothing else. So the text holds every field of it, however deep, beside
-the row-by-row steps, the kind of engine and the versions. What is long or binary stands there as a digest. What can't
-be written down is refused: a question that hides something must not share the answer of another.
+the row-by-row steps, the columns that are read, the kind of engine and the versions. What is long or binary stands
+there as a digest. What can't be written down is refused: a question that hides something must not share the answer of
+another.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import hashlib
 import json
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,11 @@ import polars as pl
 from dp_polars._accounting.kept import Question
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dp_polars._engines.contract import Engine
     from dp_polars._frames.query import PrivateQuery
+    from dp_polars._frames.recipe import Step
 
 
 def question_of(query: PrivateQuery, engine: Engine[Any], work: object, dataset: str) -> Question:
@@ -35,6 +39,10 @@ def question_of(query: PrivateQuery, engine: Engine[Any], work: object, dataset:
     """
     # An engine that runs no expressions has no steps, and the types of its columns stand in the work.
     given = pl.LazyFrame(schema=engine.schema(()) if engine.runs_expressions else {})
+    schema, steps = given.collect_schema(), query._recipe.steps
+    read = _read(query, given, steps)
+    if not any(step.looks_at_order for step in steps):
+        read.sort()
     parts = {
         "dp_polars": import_module("dp_polars").__version__,
         "polars": pl.__version__,
@@ -42,13 +50,28 @@ def question_of(query: PrivateQuery, engine: Engine[Any], work: object, dataset:
         "dataset": dataset,
         "query": _kind(query),
         "protection": _written(query.protection),
-        "columns": _written(given.collect_schema()),
-        "steps": _written(query._recipe.parts(given)),
+        "columns": _written(pl.Schema((name, schema[name]) for name in read)),
+        "steps": _written(query._recipe.parts(given, partial(_read, query))),
         "work": _written(work, but="rows"),
     }
     words = ", ".join(f"{ask.name}: {ask.query}" for ask in query.asks)
     loss = f"{query.loss}, delta={float(query.delta)!r}" if query.delta else str(query.loss)
-    return Question(dataset, words, loss, json.dumps(parts))
+    return Question(dataset, words, loss, engine.mark(), json.dumps(parts))
+
+
+def _read(query: PrivateQuery, frame: pl.LazyFrame, steps: Sequence[Step]) -> list[str]:
+    """Return which columns of a frame without rows these steps and the query read, as Polars' optimizer finds it."""
+    rows = frame
+    for step in steps:
+        rows = step.apply(rows, query.protection.privacy_unit)
+    rows = rows.select([expr.alias(str(number)) for number, expr in enumerate(query.reads)] or pl.len())
+    plan = rows._ldf.with_optimizations(pl.QueryOptFlags.none(projection_pushdown=True)._pyoptflags).visit()
+    inputs = [plan.get_node()]
+    while inputs:
+        plan.set_node(inputs[0])  # of a join the left side, which is the private one
+        inputs = plan.get_inputs()
+    names, found = frame.collect_schema().names(), plan.view_current_node().projection
+    return names if found is None else [name for name in names if name in set(found)]
 
 
 def _written(value: object, but: str = "") -> Any:  # noqa: ANN401  # what JSON takes

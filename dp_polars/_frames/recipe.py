@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
 import polars as pl
@@ -41,8 +42,13 @@ class Expressions:
         """The method that the user called."""
         return self.call or self.method
 
-    def parts(self, names: Sequence[str]) -> tuple[object, ...]:  # noqa: ARG002
-        """Return all that decides what the step does to columns of these names."""
+    @property
+    def looks_at_order(self) -> bool:
+        """Whether the order of the columns may decide what comes out, as of concat_str(pl.all())."""
+        return any(expr.meta.has_multiple_outputs() for expr in self.expressions)
+
+    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
+        """Return all that decides what the step does to the columns that are live."""
         return self.method, self.call, *self.expressions
 
     def apply(self, rows: pl.LazyFrame, unit: str | None) -> pl.LazyFrame:
@@ -76,6 +82,8 @@ class Expressions:
 class EachColumn:
     """A method of expressions on every column of some selectors, each proved by itself."""
 
+    looks_at_order: ClassVar[bool] = False
+
     method: str
     columns: tuple[tuple[SelectorType, tuple[Any, ...]], ...]
 
@@ -84,8 +92,8 @@ class EachColumn:
         """The method that the user called."""
         return self.method
 
-    def parts(self, names: Sequence[str]) -> tuple[object, ...]:  # noqa: ARG002
-        """Return all that decides what the step does to columns of these names."""
+    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
+        """Return all that decides what the step does to the columns that are live."""
         return self.method, *(getattr(columns.as_expr(), self.method)(*given) for columns, given in self.columns)
 
     def apply(self, rows: pl.LazyFrame, unit: str | None) -> pl.LazyFrame:
@@ -102,13 +110,14 @@ class Rename:
     """Other names for columns."""
 
     name: ClassVar[str] = "rename"
+    looks_at_order: ClassVar[bool] = False
 
     mapping: Mapping[str, str] | Callable[[str], str]
     strict: bool
 
-    def parts(self, names: Sequence[str]) -> tuple[object, ...]:
-        """Return all that decides what the step does to columns of these names."""
-        return self.strict, *self._renamed(names).items()
+    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:
+        """Return all that decides what the step does to the columns that are live."""
+        return self.strict, *(self._renamed(sorted(live())) if callable(self.mapping) else self.mapping).items()
 
     def _renamed(self, names: Sequence[str]) -> Mapping[str, str]:
         return {name: self.mapping(name) for name in names} if callable(self.mapping) else self.mapping
@@ -132,14 +141,15 @@ class Join:
     """A join with a public frame that has each key at most once."""
 
     name: ClassVar[str] = "join"
+    looks_at_order: ClassVar[bool] = False
 
     public: pl.DataFrame
     left_on: tuple[str, ...]
     right_on: tuple[str, ...]
     how: JoinHow
 
-    def parts(self, names: Sequence[str]) -> tuple[object, ...]:  # noqa: ARG002
-        """Return all that decides what the step does to columns of these names."""
+    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
+        """Return all that decides what the step does to the columns that are live."""
         return self.public, self.left_on, self.right_on, self.how
 
     def apply(self, rows: pl.LazyFrame, unit: str | None) -> pl.LazyFrame:
@@ -172,11 +182,16 @@ class Recipe:
         """Return the recipe with one more step."""
         return replace(self, steps=(*self.steps, step))
 
-    def parts(self, frame: pl.LazyFrame) -> list[tuple[object, ...]]:
-        """Return all that decides what the steps do to a frame of such columns, step by step."""
+    def parts(
+        self, frame: pl.LazyFrame, read: Callable[[pl.LazyFrame, Sequence[Step]], Sequence[str]]
+    ) -> list[tuple[object, ...]]:
+        """Return all that decides what the steps do to a frame of such columns, step by step.
+
+        `read` returns the columns of a frame that are live: those that such steps, and then the query, read.
+        """
         parts = []
-        for step in self.steps:
-            parts.append((type(step).__name__, *step.parts(frame.collect_schema().names())))
+        for number, step in enumerate(self.steps):
+            parts.append((type(step).__name__, *step.parts(partial(read, frame, self.steps[number:]))))
             frame = step.apply(frame, self.protection.privacy_unit)
         return parts
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import polars as pl
 
+from dp_polars._base.callers import warn
 from dp_polars._base.settings import deaf
 from dp_polars._codes.codings import CategoryCoding
 from dp_polars._engines.contract import Engine, Output, Released, Tally, UnreadableError, Work, names_of_ends
@@ -44,6 +45,24 @@ class ReleaseError(RuntimeError):
 
     def __init__(self, message: str = _FAILED) -> None:
         super().__init__(message)
+
+
+class KeptAnswerWarning(UserWarning):
+    """An answer that is kept was returned for rows of another source than those that it was drawn from.
+
+    The name that `protect(…, dataset=…)` gives stands for the same rows for good. The ledger notes what kind of source
+    they came from, and of files their paths, inode numbers and times of change. Where these are others now, the kept
+    answer is returned all the same: nothing is charged. `release(fresh=True)` draws from the rows at hand and is
+    charged; another `dataset` keeps the answers apart.
+
+    Examples
+    --------
+    To stop instead:
+
+    >>> import warnings
+    >>> import dp_polars as dpp
+    >>> warnings.filterwarnings("error", category=dpp.KeptAnswerWarning)
+    """
 
 
 @dataclass(frozen=True)
@@ -112,6 +131,14 @@ def _kept(question: Question, engine: Engine[Released], budget: Budget) -> Relea
         return None
     answer, packed = found
     drawn = datetime.fromtimestamp(answer.microseconds // 10**6, UTC).date()
+    if answer.question.source != question.source:
+        msg = (
+            f"the answer about {question.dataset!r} is returned once more, from {drawn}, and nothing is charged; but "
+            "it was drawn from another source, or from files that have changed since.\n\n"
+            "Hint: release(fresh=True) draws from these rows, and is charged. Give protect another dataset where they "
+            "are other data."
+        )
+        warn(msg, KeptAnswerWarning)
     _log.info(
         "The answer of %s about %r is returned once more, from %s: nothing is charged. release(fresh=True) draws anew.",
         *(drawn, question.dataset, budget.path),

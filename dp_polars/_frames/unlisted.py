@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dp_polars._accounting.claims import Loss, check_delta
+from dp_polars._accounting.large import warn_if_large
 from dp_polars._accounting.terms import Terms
 from dp_polars._base.numbers import given
 from dp_polars._frames import group_keys
@@ -120,6 +121,7 @@ class Unlisted:
             protection.neighboring_relation,
             counts=counts,
         )
+        warn_if_large(loss)
         return PrivateKeys(self._recipe, self._source, self._budget, question)
 
     def rows_per_person(
@@ -237,6 +239,7 @@ class Unlisted:
             raise ValueError(msg)
         terms = Terms.of(epsilon, rho, 1, protection.neighboring_relation, mechanism)
         query = ask_quantile(alpha, candidates, terms)
+        warn_if_large(query.claim.loss)
         return PeopleQuery(self._recipe, self._source, self._budget, listed, (name, query))
 
 

@@ -5,9 +5,11 @@ Whether two names are of one file is asked of the file system; what can't be tol
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import stat
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from posixpath import normpath
@@ -20,7 +22,7 @@ from dp_polars._rowwise import plan_rules
 from dp_polars._rowwise.views import visited
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 _REMOTE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 # Stores of objects without links: two keys of one bucket are two objects.
@@ -45,12 +47,7 @@ def refuse_repeated_files(files: Sequence[str]) -> None:
 def _are_different_files(files: Sequence[str]) -> bool:
     seen: set[tuple[object, ...]] = set()
     for file in files:
-        paths = {file}
-        if file.lower().startswith("file:"):  # Polars decodes some of them, depending on its version
-            from urllib.request import url2pathname  # brings a client of the network along
-
-            paths = {re.sub("^file:(//)?", "", file, flags=re.IGNORECASE), url2pathname(urlsplit(file).path)}
-        found = [(path, path.stat()) for path in map(Path, paths) if path.exists()]
+        found = [(path, path.stat()) for path in map(Path, _local_paths(file)) if path.exists()]
         if any(stat.S_ISDIR(status.st_mode) for _, status in found) or (not found and len(files) > 1):
             return False
         # Some file systems of Windows number nothing.
@@ -62,6 +59,33 @@ def _are_different_files(files: Sequence[str]) -> bool:
             return False
         seen |= own
     return True
+
+
+def _local_paths(file: str) -> set[str]:
+    """Return the paths that a path, or a URL of a file, may stand for."""
+    if not file.lower().startswith("file:"):
+        return {file}
+    from urllib.request import url2pathname  # brings a client of the network along
+
+    # Polars decodes some of them, depending on its version.
+    return {re.sub("^file:(//)?", "", file, flags=re.IGNORECASE), url2pathname(urlsplit(file).path)}
+
+
+def mark_of_files(files: Iterable[str]) -> str:
+    """Return a digest that is another one where files were replaced or changed; of remote ones it knows the names.
+
+    The size of a file is left out: it depends on its rows, and the mark is public.
+    """
+    marks: set[tuple[object, ...]] = set()
+    for file in files:
+        if _REMOTE.match(file):
+            marks.add((file,))
+            continue
+        for path in map(Path, _local_paths(file)):
+            with suppress(OSError):
+                status = path.stat()
+                marks.add((str(path.absolute()), status.st_ino, status.st_mtime_ns))
+    return hashlib.sha256(ascii(sorted(marks, key=ascii)).encode()).hexdigest()
 
 
 def _are_different_objects(files: Sequence[str]) -> bool:

@@ -152,6 +152,10 @@ class _SqlEngine(LocalEngine):
         self._statements: list[tuple[list[int], Statement]] = []
         self._keys: Statement | None = None
 
+    def mark(self) -> str:
+        """Return what the database is."""
+        return str(self._dialect.name)
+
     def schema(self, columns: Collection[str]) -> pl.Schema:
         """Return the Polars types of these columns."""
         return schema_of(self._table, columns, self._only_counted)

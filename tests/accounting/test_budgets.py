@@ -15,6 +15,7 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -461,10 +462,10 @@ def database_with_a_hot_journal(path):
     assert path.with_name(path.name + "-journal").exists()
 
 
-def ledger_of_a_later_version(path):
+def ledger_of_another_version(path, version):
     Budget(epsilon=1, path=path)
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 9")
+        connection.execute(f"PRAGMA user_version = {version}")
 
 
 def ledger_in_wal_mode(path):
@@ -483,7 +484,7 @@ def ledger_in_wal_mode(path):
         foreign_database,
         database_in_wal_mode,
         database_with_a_hot_journal,
-        ledger_of_a_later_version,
+        *(partial(ledger_of_another_version, version=version) for version in (0, 1, 2, 3, 4, 6, 9)),
         ledger_in_wal_mode,
     ],
 )

@@ -1,11 +1,9 @@
 """Budgets that hold a delta, and the files of those that hold none."""
 
-import base64
 import copy
 import math
 import pickle
 import sqlite3
-import zlib
 from contextlib import closing
 from fractions import Fraction
 
@@ -14,7 +12,6 @@ import polars as pl
 import pytest
 
 from dp_polars import analysis
-from dp_polars._accounting import ledger
 from dp_polars._accounting.budgets import Budget, BudgetExceededError
 from dp_polars._accounting.claims import Claim, Contributions, Loss
 from dp_polars._accounting.conversions import pure_epsilon, zcdp_delta
@@ -177,43 +174,6 @@ def test_an_older_copy_that_was_charged_elsewhere_is_seen_by_its_delta(tmp_path)
     path.write_bytes(elsewhere.read_bytes())
     with pytest.raises(ValueError, match=r"is damaged: it has 0 spent, and had 0.000001 before"):
         pay(budget, keys(0.1, MICRO))
-
-
-# A ledger of 2026, of epsilon=2 for "visits", with two charges: made by the sources before there was a delta.
-OLD = """
-c-rmRL2uJA6aZkSLz_S<1)*u0dWo2jHZj)3j+6Mdja6u3piz2YaHyQv?kuHFm84@F3lcw)6TbxEwkhfmf(y63PqC9&cHVPtFM0ds
-OjpuXc`@RZOV9)4IOx!I5khNqTWZ*LXXW0h8#*~ZKSqDHh7MAvIa_?cK&>6y0RR9100000xFx0sjg75#+xbi?o@6q;<i${y^=a*S
-uY1(*y8WZ$v#whYy1VyWOAGh(b-(+f+jGx*r>~BB7w*gM#lAbzX_1#Q&5bCRGxpt&m$shmci;8xgjo=y%Taxw<z-o4787H%84jwv
-;@M(s9!qE&cd>qN`rg^t+TM1)wB`vX6ET$4qHo+tcQN*lY$rx9^I8e&8a|Ts<+#vSJpD9SnQ5dRUM6`lOSO<0uXJu!vR%HXUz;z-
-(k$0zysQQ*``N#-xmj)Qv`&yc00000000000Pwdj8q8^;c5A!caki$-X;Y3%o#h5!=~7qa*jDSd8s|a`^1@c{qx?z^aw8i)=@2g_
-IP?-hB=?z+GNj6jl%J9`WGV=lN0U@Vk(b7jM=DTpL@8!roTLHu8C5t<7!7<Ov5XR;f)L}-j|0pCP6I_b=A8O5$3Z|zj4?|hhM5<}
-Dwe6BK9Tc(^R0)d_0@I&000000002MZBaJvqV=ack8CB6)<69CMjs!Jav^tx=0lU0y4;i3V_UwPO7qO`kpEJ}Upup)&o(#fpijP|
---3>1F`86zz>OHFOppDJ@68*x&zQwYgpVT}2TBl}q?jlYhc*&bH1Hxp87EYQEDU0vFkAR1G!=>o^%INS0b~
-"""
-
-
-def test_a_ledger_from_before_there_was_a_delta_is_what_it_was(tmp_path):
-    path = tmp_path / "ledger.db"
-    path.write_bytes(zlib.decompress(base64.b85decode("".join(OLD.split()))))
-    before = path.read_bytes()
-    budget = Budget(epsilon=2, path=path)
-    assert (budget.name, budget.spent, budget.delta) == ("visits", Fraction(13, 30), None)
-    assert budget.log()["exact_loss"].to_list() == ["1/10", "1/3"]
-    assert repr(budget) == f"Budget(epsilon=2, spent=13/30, remaining=47/30, path='{path}', name='visits')"
-    assert path.read_bytes() == before
-    pay(budget, pure(Fraction(1, 15)))
-    assert budget.spent == Fraction(1, 2)
-    with closing(sqlite3.connect(path)) as connection:
-        # As the sources of then wrote it: they can go on with it.
-        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
-        assert [row[1] for row in connection.execute("PRAGMA table_info(charges)")] == [
-            *("id", "microseconds", "what", "mechanism", "loss", "running_total", "digest")
-        ]
-        third = connection.execute("SELECT * FROM charges WHERE id = 3").fetchone()
-        second = connection.execute("SELECT digest FROM charges WHERE id = 2").fetchone()
-        assert third[-1] == ledger._digest(*second, *third[:-1])
-    with pytest.raises(ValueError, match="must have a delta for"):
-        pay(budget, keys(0.1))
 
 
 # Words

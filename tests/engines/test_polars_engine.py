@@ -462,6 +462,14 @@ def test_weights_add_up_exactly(largest):
     assert_frame_equal(found, histogram(expected))
 
 
+def test_people_and_rows_have_histograms_of_their_own():
+    frame = pl.DataFrame({"p": [1, 1, 2], "x": [1, 1, 2]})
+    rows = dpp.mode("x", [1, 2, 3], counts="rows", epsilon=10**6)
+    people = dpp.value_counts("x", [1, 2, 3], epsilon=10**6)
+    found = frame.dp.protect("p", max_rows=2).agg(rows=rows, people=people).release()
+    assert [one["count"] for one in found["people"].item()] == [1, 1, 0]
+
+
 def test_outputs_that_need_the_same_histogram_share_it():
     asked = [pl.col("x").dp.quantile(a, range(9), epsilon=1).alias(f"{a}") for a in (0.25, 0.5, 0.75)]
     others = [

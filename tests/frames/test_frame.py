@@ -847,3 +847,25 @@ def test_a_frame_of_another_package_is_named(visits: pl.DataFrame) -> None:
         visits.dp.protect(None).join(other, on="ward")
     with pytest.raises(TypeError, match=words):
         dpp.analysis.simulate(top(), other)
+
+
+@pytest.mark.parametrize("n", range(1, 30))
+def test_explain_never_shows_less_than_the_cost(n):
+    mode = dpp.mode("x", [1, 2], epsilon=Fraction(n, 97), mechanism="exponential")
+    query = pl.DataFrame({"x": [1]}).dp.protect(None).agg(m=mode)
+    assert as_fraction("rho", query.explain()["rho"].item()) >= query.asks[0].query.claim.cost("rho")
+
+
+def test_errors_of_all_kinds_while_a_frame_is_opened_are_replaced_and_paid_for():
+    class Broken:
+        def __arrow_c_stream__(self, requested_schema=None):
+            msg = "the age of Ada is 36"
+            raise RuntimeError(msg)
+
+    budget = dpp.Budget(epsilon=1)
+    query = dpp.protect(None, budget=budget).agg(n=dpp.len(epsilon=1))
+    with pytest.raises(dpp.ReleaseError) as error:
+        query.release(Broken())
+    assert "Ada" not in str(error.value)
+    assert error.value.__context__ is None
+    assert budget.remaining == 0

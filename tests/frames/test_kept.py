@@ -2,10 +2,13 @@
 
 import copy
 import logging
+import os
 import pickle
+import re
 import sqlite3
 import subprocess
 import sys
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -18,12 +21,16 @@ import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
+from pyarrow.dataset import dataset
 
 import dp_polars as dpp
 from dp_polars._accounting import kept
+from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames import release as release_module
 from dp_polars._frames.question_text import _written, question_of
 from dp_polars._questions.modes import Mode
+from dp_polars._rowwise.files import mark_of_files
+from dp_polars._rowwise.marks import mark_of
 
 ROWS = pl.DataFrame(
     {
@@ -82,7 +89,8 @@ def test_a_kept_answer_reads_no_row(budget, tmp_path):
     schema = (tmp_path / "rows.parquet").read_bytes()
     empty = pl.DataFrame(schema=ROWS.drop("c", "e").schema)
     empty.write_parquet(tmp_path / "rows.parquet")
-    assert_frame_equal(query.release(), first)
+    with pytest.warns(dpp.KeptAnswerWarning):
+        assert_frame_equal(query.release(), first)
     (tmp_path / "rows.parquet").write_bytes(schema)
 
 
@@ -117,13 +125,11 @@ def test_who_asks_at_once_may_pay_twice_and_never_not_at_all(budget):
 
 
 def test_without_a_name_nothing_is_kept(budget):
-    before = sqlite_version(budget.path)
     grid = X.dp.median(dpp.grid(0, 50, step=1e-9), epsilon=0.125)
     first, second = (asked(budget, grid, dataset=None).release() for _ in range(2))
     assert not first.equals(second)
     assert budget.spent == Fraction(1, 4)
     assert budget.answers().is_empty()
-    assert sqlite_version(budget.path) == before == 1
     asked(budget, grid, dataset=None).release(fresh=True)
     assert budget.spent == Fraction(3, 8)
 
@@ -275,8 +281,21 @@ EVERYTHING = {
     },
     "a join with rows in another order": {"steps": lambda frame: frame.join(JOINED.reverse(), on="x")},
     "a column's type": {"rows": ROWS.with_columns(pl.col("x").cast(pl.Int32))},
-    "an Enum of more": {"rows": ROWS.with_columns(pl.col("e").cast(pl.Enum(["u", "v", "w"])))},
-    "one more column": {"rows": ROWS.with_columns(z=1)},
+    "another rename, of what is read": {
+        "steps": lambda frame: frame.rename(lambda name: {"x": "f", "f": "x"}.get(name, name))
+    },
+    "a type of a unit": {"rows": ROWS.with_columns(pl.col("p").cast(pl.Int32))},
+    "a type of a key": {"rows": ROWS.with_columns(pl.col("ward").cast(pl.Categorical))},
+    "an Enum of more, which is asked about": {
+        "rows": ROWS.with_columns(pl.col("e").cast(pl.Enum(["u", "v", "w"]))),
+        "exprs": [pl.col("e").dp.mode(epsilon=0.125)],
+    },
+    "all columns": {"steps": lambda frame: frame.filter(pl.any_horizontal(pl.col("x", "f") > 3))},
+    "a pattern": {"steps": lambda frame: frame.with_columns(x=pl.max_horizontal(pl.col("^[xp]$")))},
+    "a pattern that finds more": {
+        "rows": ROWS.with_columns(pl.lit(1).alias("f").cast(pl.Int64)),
+        "steps": lambda frame: frame.with_columns(x=pl.max_horizontal(pl.col("^[xpf]$"))),
+    },
 }
 
 
@@ -302,6 +321,58 @@ def test_no_two_questions_share_a_text(budget):
     for name, case in EVERYTHING.items():
         assert question(budget, **case).text == texts[name]  # and each is its own, when it is asked again
     assert budget.spent == 0
+
+
+SAME = {
+    "another order of columns": {"rows": ROWS.select(reversed(ROWS.columns))},
+    "one more column": {"rows": ROWS.with_columns(z=1)},
+    "fewer columns": {"rows": ROWS.select("x", "p", "ward")},
+    "another type of what is not read": {"rows": ROWS.with_columns(pl.col("e").cast(pl.Enum(["u", "v", "w"])))},
+}
+
+
+@pytest.mark.parametrize("rows", SAME)
+def test_columns_that_are_not_read_are_no_part_of_a_question(budget, rows):
+    assert question(budget, **SAME[rows]).text == question(budget).text
+    steps = {
+        "steps": lambda frame: (
+            frame.filter(X > 3)
+            .rename(lambda name: name.upper() if name in ("x", "z", "e") else name)
+            .with_columns(x=pl.col("X") + 1)
+            .select("p", "ward", "x")
+        )
+    }
+    assert question(budget, **steps, **SAME[rows]).text == question(budget, **steps).text
+
+
+def test_columns_in_which_people_are_counted_are_part_of_a_question(budget):
+    asks = (
+        lambda frame: frame.rows_per_person(0.5, range(9), epsilon=1),
+        lambda frame: frame.groups_per_person(WARDS, 0.5, range(9), epsilon=1),
+        lambda frame: frame.keys("ward", epsilon=1, delta=1e-6),
+    )
+    for number, ask in enumerate(asks):
+        one = dpp.Budget(epsilon=100, delta=0.1, path=budget.path.with_name(f"{number}.db"))
+        rows = [ROWS, ROWS.select("ward", "p").with_columns(z=1), ROWS.with_columns(pl.col("p").cast(pl.Int32))]
+        kept = []
+        for each in rows:
+            ask(each.dp.protect("p", budget=one, dataset="visits", max_groups=1)).release()
+            kept.append(one.answers().height)
+        assert kept == [1, 1, 2]
+
+
+def test_an_order_of_columns_that_a_step_looks_at_is_part_of_a_question(budget):
+    def steps(frame):
+        return frame.with_columns(t=pl.concat_str(pl.col("^[cw].*$")))
+
+    case = {"steps": steps, "exprs": [pl.col("t").dp.mode(["uA", "Au"], epsilon=0.125)]}
+    rows = ROWS.with_columns(pl.col("c").cast(pl.String))
+    texts = {
+        question(budget, rows=rows.select(names), **case).text for names in (["p", "c", "ward"], ["p", "ward", "c"])
+    }
+    assert len(texts) == 2
+    more = rows.select("p", "x", "c", "ward")
+    assert question(budget, rows=more, **case).text in texts
 
 
 def test_another_class_of_query_is_another_question(budget):
@@ -449,6 +520,135 @@ def test_a_question_that_hides_something_is_refused_before_it_is_charged(budget)
     assert budget.spent == 0
 
 
+def test_a_name_that_a_step_gives_is_part_of_the_question(budget):
+    rows = pl.DataFrame({"x": [1.0, 1.0]})
+    made = rows.dp.protect(None, budget=budget, dataset="ours").with_columns(a=pl.col("x"), b=pl.col("x") + 9)
+
+    def total(names):
+        renamed = made.rename(lambda name: names.get(name, name))
+        return renamed.agg(s=dpp.sum("v", 0, 100, step=1, epsilon=20)).release().item()
+
+    assert (round(total({"a": "v", "b": "w"}), -1), round(total({"a": "w", "b": "v"}), -1)) == (0, 20)
+
+
+def test_the_engine_is_part_of_the_question():
+    class Other(PolarsEngine):
+        pass
+
+    query = ROWS.dp.protect(None).agg(n=dpp.len(epsilon=1))
+    texts = set()
+    for kind in (PolarsEngine, Other):
+        engine = kind(ROWS.lazy(), ROWS.lazy)
+        texts.add(question_of(query, engine, query._bound_to(engine), "ours").text)
+    assert len(texts) == 2
+
+
+# Where the rows lie
+
+
+def sources(folder):
+    """The same rows in several places, and how to change each of them."""
+    plain = ROWS.select("p", "x", "ward")
+    for kind in ("parquet", "ipc", "csv"):
+        getattr(plain, f"write_{kind}")(folder / f"rows.{kind}")
+    (folder / "parts").mkdir()
+    plain.write_parquet(folder / "parts" / "1.parquet")
+    return {
+        "parquet": lambda: pl.scan_parquet(folder / "rows.parquet"),
+        "ipc": lambda: pl.scan_ipc(folder / "rows.ipc"),
+        "csv": lambda: pl.scan_csv(folder / "rows.csv", schema=plain.schema),
+        "folder": lambda: pl.scan_parquet(folder / "parts" / "*.parquet"),
+        "url": lambda: pl.scan_parquet(f"file://{folder}/rows.parquet"),
+        "arrow": lambda: dataset(folder / "rows.parquet"),
+    }
+
+
+CHANGED = {"parquet": "rows.parquet", "ipc": "rows.ipc", "csv": "rows.csv", "folder": "parts/1.parquet"}
+
+
+@pytest.mark.parametrize("kind", ["parquet", "ipc", "csv", "folder", "url", "arrow"])
+def test_files_that_changed_are_said_beside_a_kept_answer(tmp_path, kind):
+    budget = dpp.Budget(epsilon=1, path=tmp_path / "ledger.db")
+    source, path = sources(tmp_path)[kind], tmp_path / CHANGED.get(kind, "rows.parquet")
+
+    def release(**options):
+        query = dpp.protect("p", budget=budget, dataset="visits", max_rows=2).group_by(WARDS).agg(median())
+        return query.release(source(), **options)
+
+    first = release()
+    assert_frame_equal(release(), first)  # and no warning
+    os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
+    with pytest.warns(dpp.KeptAnswerWarning, match=CHANGED_FILES) as said:
+        assert_frame_equal(release(), first)
+    assert said[0].filename == __file__
+    assert budget.spent == Fraction(1, 8)
+    release(fresh=True)
+    release()
+    copy = path.with_name("copy")
+    copy.write_bytes(path.read_bytes())
+    os.utime(copy, ns=(0, path.stat().st_mtime_ns))
+    copy.replace(path)  # another inode of the same time
+    with pytest.warns(dpp.KeptAnswerWarning, match=CHANGED_FILES):
+        release()
+    assert budget.spent == Fraction(1, 4)
+
+
+CHANGED_FILES = (
+    r"(?s)^the answer about 'visits' is returned once more, from \d{4}-\d\d-\d\d, and nothing is charged; but it was "
+    r"drawn from another source, or from files that have changed since\..*"
+    r"Hint: release\(fresh=True\) .*charged\. .*another dataset"
+)
+
+
+def test_another_kind_of_source_and_other_files_are_said(tmp_path):
+    budget, made = dpp.Budget(epsilon=1, path=tmp_path / "ledger.db"), sources(tmp_path)
+    query = dpp.protect("p", budget=budget, dataset="visits", max_rows=2).group_by(WARDS).agg(median())
+    plain = ROWS.select("p", "x", "ward")
+    first = query.release(plain)
+    for same in (plain.lazy(), plain.reverse(), plain.head(3), plain.to_arrow(), plain.lazy().filter(X > 3)):
+        assert_frame_equal(query.release(same), first)
+    for other in made.values():
+        with pytest.warns(dpp.KeptAnswerWarning):
+            assert_frame_equal(query.release(other()), first)
+    query.release(made["parquet"](), fresh=True)
+    query.release(made["url"]())
+    query.release(made["arrow"]())
+    for other in (plain, made["ipc"](), made["folder"](), pl.concat([made["parquet"](), made["folder"]()])):
+        with pytest.warns(dpp.KeptAnswerWarning):
+            query.release(other)
+    assert budget.spent == Fraction(1, 4)
+
+
+def test_as_an_error_it_costs_nothing(budget):
+    asked(budget).release()
+    ROWS.select("p", "x", "ward").write_parquet(budget.path.with_name("rows.parquet"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(dpp.KeptAnswerWarning):
+            asked(budget, rows=pl.scan_parquet(budget.path.with_name("rows.parquet"))).release()
+    assert budget.spent == Fraction(1, 8)
+
+
+def test_a_mark_tells_of_no_size(tmp_path):
+    """Two files of other rows, with one path, inode and time, have one mark."""
+    path, marks = tmp_path / "rows.csv", set()
+    for rows in (1, 1000):
+        with path.open("w") as file:  # the same inode
+            file.write("x\n" + "1\n" * rows)
+        os.utime(path, ns=(7, 7))
+        marks.add(mark_of(pl.scan_csv(path, schema={"x": pl.Int64})))
+    assert len(marks) == 1
+    assert {mark_of(ROWS.head(n).lazy()) for n in (0, 1, 400)} == {"memory"}
+    (mark,) = marks
+    assert re.fullmatch("files [0-9a-f]{64}", mark)
+
+
+def test_remote_files_are_known_by_their_names():
+    one, two = ["s3://bucket/a.parquet"], ["s3://bucket/b.parquet"]
+    assert mark_of_files(one) == mark_of_files(one * 2) != mark_of_files(two)
+    assert mark_of_files([*one, *two]) == mark_of_files([*two, *one]) != mark_of_files(one)
+
+
 # What may go wrong
 
 
@@ -499,26 +699,6 @@ def test_an_answer_that_can_not_be_kept_is_released_and_said(budget, monkeypatch
     assert budget.spent == Fraction(1, 4)
 
 
-def sqlite_version(path):
-    with closing(sqlite3.connect(path)) as connection:
-        return connection.execute("PRAGMA user_version").fetchone()[0]
-
-
-def test_the_version_of_a_ledger_tells_that_it_keeps_answers(budget, tmp_path):
-    assert sqlite_version(budget.path) == 1
-    asked(budget).release()
-    asked(budget, dataset="other").release()
-    assert sqlite_version(budget.path) == 3  # which sources that know of no answers leave alone
-    with_delta = dpp.Budget(epsilon=1, delta=1e-6, path=tmp_path / "delta.db")
-    assert sqlite_version(with_delta.path) == 2
-    asked(with_delta).release()
-    assert sqlite_version(with_delta.path) == 4
-    for one in (budget, with_delta):
-        again = dpp.Budget(epsilon=one.total, delta=one.delta, path=one.path)
-        assert_frame_equal(again.answers(), one.answers())
-        assert_frame_equal(again.log(), one.log())
-
-
 EDITS = [
     "UPDATE answers SET answer = x'00'",
     "UPDATE answers SET answer = 'text'",
@@ -527,10 +707,10 @@ EDITS = [
     "UPDATE answers SET text = 'another'",
     "UPDATE answers SET text = 'another', key = digest_of('another')",
     "UPDATE answers SET microseconds = 0",
+    "UPDATE answers SET source = 'another'",
     "UPDATE answers SET id = 7 WHERE id = 1",
     "DROP INDEX answers_by_key",
     "DROP TABLE answers",
-    "PRAGMA user_version = 1",
 ]
 
 
@@ -563,18 +743,20 @@ def test_answers_are_listed(budget):
         "question": pl.String,
         "loss": pl.String,
         "bytes": pl.Int64,
+        "source": pl.String,
         "text": pl.String,
     }
     before = datetime.now(UTC)
     asked(budget, median(), dpp.n_people(epsilon=0.125).alias("n")).release()
     asked(budget, dataset="other").release()
     listed = budget.answers()
-    assert listed.drop("when", "bytes", "text").rows() == [
+    assert listed.drop("when", "bytes", "source", "text").rows() == [
         ("visits", "x: median on 50 grid points, n: number of people", "epsilon=0.25"),
         ("other", "x: median on 50 grid points", "epsilon=0.125"),
     ]
     assert before <= listed["when"][0] <= listed["when"][1] <= datetime.now(UTC)
     assert (listed["bytes"] > 100).all()
+    assert listed["source"].to_list() == ["memory", "memory"]
     assert dpp.Budget(epsilon=1).answers().is_empty()
 
 

@@ -8,7 +8,9 @@ _budgets = of("_accounting/budgets.py", "accounting/test_budgets.py")
 _conversions = of("_accounting/conversions.py", "accounting/test_deltas.py")
 _kept = of("_accounting/kept.py", "frames/test_kept.py")
 _ledger = of("_accounting/ledger.py", "accounting/test_budgets.py")
+_large = of("_accounting/large.py", "accounting/test_large.py")
 _locks = of("_accounting/locks.py", "accounting/test_budgets.py")
+_uninterrupted = of("_accounting/uninterrupted.py", "accounting/test_interruptions.py")
 
 MUTANTS = [
     # --- Claims
@@ -339,8 +341,8 @@ MUTANTS = [
     ),
     # --- The ledger
     _ledger(
-        '        yield\n        try:\n            connection.execute("COMMIT")\n',
-        '        yield\n        try:\n            connection.execute("ROLLBACK")\n',
+        '        connection.execute("COMMIT")\n    except sqlite3.Error',
+        '        connection.execute("ROLLBACK")\n    except sqlite3.Error',
         "nothing is ever charged",
         "accounting/test_budgets.py::test_ten_tenths_fit_one_and_an_eleventh_does_not",
     ),
@@ -423,10 +425,63 @@ MUTANTS = [
         "accounting/test_budgets.py::test_ten_tenths_fit_one_and_an_eleventh_does_not",
     ),
     _ledger(
-        '            if connection.in_transaction:\n                connection.execute("ROLLBACK")\n',
-        '            if connection.in_transaction:\n                connection.execute("COMMIT")\n',
+        "        connection.rollback()  # what the last one left, if it failed\n",
+        "        if connection.in_transaction:\n            connection.commit()\n",
         "an error in the middle leaves half a charge",
         "accounting/test_budgets.py::test_an_error_in_the_middle_of_a_charge_leaves_nothing",
+    ),
+    _ledger(
+        "        connection.rollback()  # what the last one left, if it failed\n",
+        "",
+        "an interruption in a charge leaves a budget in memory in an open transaction, of no more use",
+        "accounting/test_interruptions.py::test_an_interrupted_charge_leaves_a_budget_as_it_was",
+    ),
+    _ledger(
+        'connection.execute("SELECT * FROM charges ORDER BY id").fetchall(), 1',
+        'connection.execute("SELECT * FROM charges ORDER BY id"), 1',
+        "an error while a ledger is read keeps it locked until its traceback is gone",
+        "accounting/test_interruptions.py::test_an_error_in_the_middle_of_reading_keeps_no_lock",
+    ),
+    _ledger(
+        "    check_wanted()\n    try:\n",
+        "    try:\n",
+        "a charge that nobody waits for is made all the same",
+        "accounting/test_interruptions.py::test_what_nobody_waits_for_is_not_committed",
+    ),
+    _locks(
+        "    check_wanted()\n    if time.monotonic()",
+        "    if time.monotonic()",
+        "a charge that nobody waits for goes on waiting for a busy ledger",
+        equivalent="it does not commit, and others wait for the same lock: it ends a minute later at most",
+    ),
+    _uninterrupted(
+        "    call = _Call()\n    try:\n",
+        "    if True:\n        return function()\n    call = _Call()\n    try:\n",
+        "an interruption in a charge keeps its locks",
+        "accounting/test_interruptions.py -k instruction",
+    ),
+    _uninterrupted(
+        "        while not call.ended.acquire(timeout=_GLANCE_SECONDS):\n            pass\n",
+        "        call.ended.acquire()\n",
+        "Ctrl-C does not end the wait for a busy ledger",
+        "accounting/test_interruptions.py::test_who_waits_for_a_busy_ledger_is_interrupted_at_once_and_pays_nothing",
+    ),
+    _uninterrupted(
+        "            del error  # whose traceback holds this frame\n",
+        "            pass\n",
+        "an error in a charge lives on until a garbage collection, with all that its traceback holds",
+        "accounting/test_interruptions.py::test_an_error_in_a_charge_holds_no_garbage",
+    ),
+    _large(
+        "    if loss.value > LARGEST:\n",
+        "    if loss.value > 2 * LARGEST:\n",
+        "a loss of 21 is not warned of",
+    ),
+    _budgets(
+        "        warn_if_large(loss)\n",
+        "",
+        "a budget of 1,000 is not warned of",
+        "accounting/test_large.py",
     ),
     # --- Budgets with a delta
     _budgets(
@@ -522,7 +577,7 @@ MUTANTS = [
     ),
     # --- Answers that are kept
     _kept(
-        "    if not isinstance(answer, bytes) or hashlib.sha256(answer).hexdigest() != answer_digest:\n",
+        "    if not isinstance(answer, bytes) or hashlib.sha256(answer).hexdigest() != values[-1]:\n",
         "    if False:\n",
         "a kept answer that was changed is returned",
         "frames/test_kept.py::test_an_answer_that_was_changed_is_damage",

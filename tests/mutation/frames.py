@@ -13,6 +13,8 @@ _questions = of("_frames/question_text.py", "frames/test_kept.py")
 _contract = of("_engines/contract.py", "engines/test_conformance.py -k TestPolarsInMemory")
 _release = of("_frames/release.py", "frames/test_frame.py")
 _query = of("_frames/query.py", "frames/test_frame.py")
+_sources = of("_frames/sources.py", "frames/test_frame.py")
+_files = of("_rowwise/files.py", "frames/test_kept.py")
 _recipe = of("_frames/recipe.py", "frames/test_frame.py frames/test_steps.py")
 _keys = of("_frames/group_keys.py", "frames/test_frame.py")
 _expressions = of("_expressions/expressions.py", "expressions/test_expressions.py interop/test_serialisation.py")
@@ -500,13 +502,13 @@ MUTANTS = [
         equivalent="the work says it too: whose rows they are, what is kept of a person, and all claims",
     ),
     _questions(
-        '        "steps": _written(query._recipe.parts(given)),\n',
+        '        "steps": _written(query._recipe.parts(given, partial(_read, query))),\n',
         "",
         "an answer about other rows is returned",
         "frames/test_kept.py::test_no_two_questions_share_a_text",
     ),
     _questions(
-        '        "columns": _written(given.collect_schema()),\n',
+        '        "columns": _written(pl.Schema((name, schema[name]) for name in read)),\n',
         "",
         "an answer about columns of other types is returned",
         "frames/test_kept.py::test_no_two_questions_share_a_text",
@@ -528,5 +530,72 @@ MUTANTS = [
         "    return set() and {\n        name\n",
         "a question that hides something gets the answer of another",
         "frames/test_kept.py::test_a_question_that_hides_something_is_refused_before_it_is_charged",
+    ),
+    _questions(
+        '        "engine": _kind(engine),\n',
+        '        "engine": "",\n',
+        "answers of Spark and of databases share a text",
+        "frames/test_kept.py::test_the_engine_is_part_of_the_question",
+    ),
+    _questions(
+        "    if not any(step.looks_at_order for step in steps):\n        read.sort()\n",
+        "    read.sort()\n",
+        "an answer about columns that were put together in another order is returned",
+        "frames/test_kept.py::test_an_order_of_columns_that_a_step_looks_at_is_part_of_a_question",
+    ),
+    _questions(
+        "    names, found = frame.collect_schema().names(), plan.view_current_node().projection\n",
+        "    names, found = frame.collect_schema().names(), None\n",
+        "a column that nobody asks about is a part of every question, which is charged again where it goes",
+        "frames/test_kept.py -k no_part_of_a_question",
+    ),
+    _recipe(
+        "            frame = step.apply(frame, self.protection.privacy_unit)\n        return parts\n",
+        "        return parts\n",
+        "two questions that differ in a renaming of columns that were made share an answer",
+        "frames/test_kept.py::test_a_name_that_a_step_gives_is_part_of_the_question",
+    ),
+    _release(
+        "    if answer.question.source != question.source:\n",
+        "    if False:\n",
+        "an answer about other files is returned without a word",
+        "frames/test_kept.py -k said",
+    ),
+    _files(
+        "status.st_ino, status.st_mtime_ns))",
+        "status.st_ino, status.st_mtime_ns, status.st_size))",
+        "the ledger tells of the size of a file, and so of its rows",
+        "frames/test_kept.py::test_a_mark_tells_of_no_size",
+    ),
+    _files(
+        "status.st_ino, status.st_mtime_ns))",
+        "status.st_ino))",
+        "a file that was written anew is taken for what it was",
+        "frames/test_kept.py -k files_that_changed",
+    ),
+    _files(
+        "status.st_ino, status.st_mtime_ns))",
+        "status.st_mtime_ns))",
+        "a file that was replaced by one of the same time is taken for what it was",
+        "frames/test_kept.py -k files_that_changed",
+    ),
+    # --- Found by the second trial
+    _contract(
+        "(self.types, self.coding, self.kept, self.people) == (other.types, other.coding, other.kept, other.people)",
+        "(self.types, self.coding, self.kept) == (other.types, other.coding, other.kept)",
+        "counts of people and of rows share a histogram where their bounds agree",
+        "engines/test_polars_engine.py::test_people_and_rows_have_histograms_of_their_own",
+    ),
+    _query(
+        '            "rho": float_up(claim.cost("rho")),\n            "error_95"',
+        '            "rho": float(claim.cost("rho")),\n            "error_95"',
+        "explain shows a rho below what is charged",
+        "frames/test_frame.py::test_explain_never_shows_less_than_the_cost",
+    ),
+    _sources(
+        "        except Exception:  # pandas and DuckDB convert, or run, here: their messages hold values\n",
+        "        except pa.ArrowInvalid:  # pandas and DuckDB convert, or run, here: their messages hold values\n",
+        "an error while a stream is opened shows values, and is free",
+        "frames/test_frame.py::test_errors_of_all_kinds_while_a_frame_is_opened_are_replaced_and_paid_for",
     ),
 ]
