@@ -11,7 +11,7 @@ import stat
 from itertools import pairwise
 from pathlib import Path
 from posixpath import normpath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 import polars as pl
@@ -20,7 +20,9 @@ from dp_polars._rowwise import plan_rules
 from dp_polars._rowwise.views import visited
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+Identity: TypeAlias = "tuple[str, int, int, int, int, int]"
 
 _REMOTE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 # Stores of objects without links: two keys of one bucket are two objects.
@@ -42,15 +44,33 @@ def refuse_repeated_files(files: Sequence[str]) -> None:
         raise ValueError(plan_rules.MAY_REPEAT.message("protect", "a scan of several files"))
 
 
+def identities(files: Iterable[str]) -> tuple[Identity, ...]:
+    """Return what each local file is: its path, its number in the file system, its size, and when it was changed.
+
+    A file that was rewritten, or replaced, is another one. Of files elsewhere nothing is known.
+    """
+    return tuple(
+        (str(path), own.st_dev, own.st_ino, own.st_size, own.st_mtime_ns, own.st_ctime_ns)
+        for file in files
+        if not _REMOTE.match(file)
+        for path, own in _local(file)
+    )
+
+
+def _local(file: str) -> list[tuple[Path, os.stat_result]]:
+    """Return the local files that a path or a URL may name."""
+    paths = {file}
+    if file.lower().startswith("file:"):  # Polars decodes some of them, depending on its version
+        from urllib.request import url2pathname  # brings a client of the network along
+
+        paths = {re.sub("^file:(//)?", "", file, flags=re.IGNORECASE), url2pathname(urlsplit(file).path)}
+    return [(path, path.stat()) for path in map(Path, sorted(paths)) if path.exists()]
+
+
 def _are_different_files(files: Sequence[str]) -> bool:
     seen: set[tuple[object, ...]] = set()
     for file in files:
-        paths = {file}
-        if file.lower().startswith("file:"):  # Polars decodes some of them, depending on its version
-            from urllib.request import url2pathname  # brings a client of the network along
-
-            paths = {re.sub("^file:(//)?", "", file, flags=re.IGNORECASE), url2pathname(urlsplit(file).path)}
-        found = [(path, path.stat()) for path in map(Path, paths) if path.exists()]
+        found = _local(file)
         if any(stat.S_ISDIR(status.st_mode) for _, status in found) or (not found and len(files) > 1):
             return False
         # Some file systems of Windows number nothing.
