@@ -13,11 +13,13 @@ from dp_polars._rowwise.names import (
     OF_COLUMNS,
     OF_MIXED_TYPES,
     OF_ONE_COLUMN,
+    OF_ONE_TYPE,
+    ON_POLARS_1,
     OPERATORS,
     written,
 )
 from dp_polars._rowwise.plan_rules import BEFORE_PROTECT, PLANS
-from dp_polars._rowwise.rules import LISTED, RAISING, UNLISTED, Rule
+from dp_polars._rowwise.rules import LISTED, NEEDS_POLARS_2, RAISING, UNLISTED, Rule
 from dp_polars._rowwise.versions import TESTED
 
 PAGE = Path(__file__).parent / "steps.md"
@@ -70,10 +72,20 @@ def page() -> str:
             for space in spaces
         ),
         f"\nParameters must be constants, except in {_code(of_columns)}: their inputs may all be columns.\n",
+        "## What does it take on Polars 1?\n",
+        "The worst holes were found on Polars 1 alone, whose functions of many types look at whole columns.",
+        "There a private frame takes a short list, of numbers (integers of up to 64 bits, floats of 32 and 64), texts",
+        "and booleans; every other step needs Polars 2:\n",
+        *(
+            f"- {_kinds(kinds)}: {_code(sorted({way for name in steps for way in written(name)}))}."
+            for steps, kinds in ON_POLARS_1.items()
+        ),
+        f"\n{_code(sorted(OF_ONE_TYPE))} take columns of one type there, with constants of that kind.\n",
         "## Which expressions does it refuse?\n",
-        _table(UNLISTED + LISTED),
+        _table((*UNLISTED, NEEDS_POLARS_2, *LISTED)),
         "Every step is also tried on extreme values of its types, and refused if it raises on one of them:\n",
         _table(RAISING),
+        "It is tried on each of them alone, twice, and before and after a null, and refused if the results differ.\n",
         "## Which methods does it refuse?\n",
         _table(METHODS),
         "## What may a plan not hold before `protect`?\n",
@@ -82,6 +94,11 @@ def page() -> str:
         _table(PLANS + BEFORE_PROTECT),
     ]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _kinds(kinds: Iterable[str]) -> str:
+    words = {"any": "values of any type", "number": "numbers", "text": "texts", "boolean": "booleans"}
+    return ", ".join(words[kind] for kind in sorted(kinds)).capitalize()
 
 
 def _code(names: Iterable[str]) -> str:

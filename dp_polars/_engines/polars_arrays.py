@@ -20,7 +20,7 @@ from dp_polars._codes.candidates import Categories
 from dp_polars._codes.encoding import category_encoder
 from dp_polars._draws.histograms import Histogram
 from dp_polars._engines.contract import Tally
-from dp_polars._engines.polars_rows import NO_FILTER_IN_SCANS, by_name, listed, own_keys
+from dp_polars._engines.polars_rows import ANY_FILTER, NO_FILTER_IN_SCANS, by_name, listed, own_keys
 from dp_polars._rowwise.scans import may_filter_scans
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def count_rows(
 
     # Lazy: Polars 1.36 takes no notice of the optimizations that it is given here.
     sink = plan.sink_batches(count_batch, chunk_size=step * pl.thread_pool_size(), maintain_order=False, lazy=True)
-    sink.collect(engine=by_name(engine), optimizations=pl.QueryOptFlags() if filters_scans else NO_FILTER_IN_SCANS)
+    sink.collect(engine=by_name(engine), optimizations=ANY_FILTER if filters_scans else NO_FILTER_IN_SCANS)
     return {number: histogram for own in counts for number, histogram in own.histograms()}
 
 

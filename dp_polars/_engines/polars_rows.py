@@ -15,9 +15,13 @@ if TYPE_CHECKING:
     from polars._typing import EngineType
 
 
+# On Polars 1, what stands in a plan twice becomes a column of one chunk. Where rows lie in several chunks, a plan then
+# fails or not by one row.
+_TWINS = not pl.__version__.startswith("1.")
+ANY_FILTER = pl.QueryOptFlags(comm_subexpr_elim=_TWINS)
 # In a scan, a filter leaves out row groups by what it gives on their least and largest values: x * 2 > 0 on a group
 # with a value so large that it overflows is false, and the group's other rows are gone. NaN may be in neither.
-NO_FILTER_IN_SCANS = pl.QueryOptFlags(predicate_pushdown=False)
+NO_FILTER_IN_SCANS = pl.QueryOptFlags(comm_subexpr_elim=_TWINS, predicate_pushdown=False)
 
 
 # What Polars takes for "auto" where its settings name no engine. These may name a GPU, or another machine.

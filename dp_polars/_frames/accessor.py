@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -37,6 +38,7 @@ class FrameNamespace:
         from dp_polars._frames.entrance import protect
         from dp_polars._frames.frame import PrivateFrame
         from dp_polars._frames.sources import source_of
+        from dp_polars._rowwise.files import identities
 
         recipe = protect(
             privacy_unit,
@@ -48,4 +50,4 @@ class FrameNamespace:
             neighboring_relation=neighboring_relation,
         )._recipe
         source = source_of(self._frame, recipe.protection)
-        return PrivateFrame(recipe, source.unread, budget)
+        return PrivateFrame(replace(recipe, files=identities(source.files)), source.unread, budget)

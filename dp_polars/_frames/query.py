@@ -174,7 +174,8 @@ class PrivateQuery(WithoutRows):
         ReleaseError
             If the engine fails on the private rows, or they can't be read; the charge stays.
         TypeError, ValueError
-            If the frame is missing or has other columns than the query needs.
+            If the frame is missing or has other columns than the query needs, or if a file was rewritten since its
+            columns were found out, or since `protect`. Nothing is charged then.
 
         Notes
         -----
@@ -183,8 +184,12 @@ class PrivateQuery(WithoutRows):
         """
         if partitions is not None:
             positive_int("partitions", partitions)
-        made = self._source_of(frame).by_polars(one_of("engine", engine, _ENGINES), partitions)
-        return release_by(self, made, ranges=ranges, fresh=fresh)
+        source = self._source_of(frame)
+        made = source.by_polars(one_of("engine", engine, _ENGINES), partitions)
+        known = self._recipe.files if frame is None else None
+        return release_by(
+            self, made, ranges=ranges, fresh=fresh, before_charge=lambda: source.refuse_rewritten_files(known)
+        )
 
     def collect(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
         """Raise: `collect` looks repeatable, but each release costs again."""

@@ -14,7 +14,7 @@ from dp_polars._accounting.claims import one_of
 from dp_polars._base.numbers import given, kind_of_frame
 from dp_polars._base.public import unshared
 from dp_polars._expressions.expressions import PrivateExpr
-from dp_polars._rowwise.gate import row_by_row
+from dp_polars._rowwise.gate import refuse_patterns, row_by_row
 from dp_polars._rowwise.nodes import parts_of
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from polars._typing import SelectorType
 
     from dp_polars._frames.protection import Protection
+    from dp_polars._rowwise.files import Identity
 
 JoinHow: TypeAlias = Literal["left", "inner"]
 
@@ -172,11 +173,15 @@ Step: TypeAlias = "Expressions | EachColumn | Join | Rename"
 
 @dataclass(frozen=True)
 class Recipe:
-    """Who is protected and how, the row-by-row steps so far, and the name of the data whose answers are kept."""
+    """Who is protected and how, the row-by-row steps so far, and the name of the data whose answers are kept.
+
+    `files` says what the files were when they were protected.
+    """
 
     protection: Protection
     steps: tuple[Step, ...] = ()
     dataset: str | None = None
+    files: tuple[Identity, ...] = ()
 
     def then(self, step: Step) -> Recipe:
         """Return the recipe with one more step."""
@@ -208,8 +213,10 @@ class Recipe:
                 "Hint: cast them to pl.String before protect."
             )
             raise TypeError(msg)
+        refuse_patterns(schema)
         for step in self.steps:
             frame = step.apply(frame, unit)
+            refuse_patterns(frame.collect_schema())
         return frame
 
 
@@ -263,6 +270,17 @@ def join_of(public: object, on: object, left_on: object, right_on: object, how: 
             "rows of a person.\n\nHint: aggregate it first, or use unique(subset=…)."
         )
         raise ValueError(msg)
+    for name in right:
+        key = public[name]
+        is_nan = key.dtype.is_float() and key.is_nan().any()
+        if is_nan or (key.dtype.is_nested() and any(part.is_float() for part in parts_of(key.dtype))):
+            what = "NaN" if is_nan else f"{key.dtype}, which may hold NaN"
+            msg = (
+                f"join: the key {name!r} of the public frame must not be {what}: whether it equals a private NaN "
+                "depends on the number of rows.\n\nHint: leave NaN out, public.drop_nans(…), and join by fields or "
+                "elements."
+            )
+            raise ValueError(msg)
     return Join(public, left, right, kind)
 
 

@@ -21,7 +21,7 @@ from dp_polars._questions.question import Asked
 from dp_polars._rowwise.gate import row_by_row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from dp_polars._accounting.budgets import Budget
     from dp_polars._accounting.kept import Question
@@ -81,8 +81,11 @@ def release_by(
     *,
     ranges: bool = False,
     fresh: bool = False,
+    before_charge: Callable[[], None] = lambda: None,
 ) -> Released:
     """Release all outputs once by an engine, charged to the query's own budget, or the one given, before a row is read.
+
+    `before_charge` looks at the source once more: it raises what is free.
 
     Where the data set has a name, the answer that the budget keeps to the same question is returned instead, and
     nothing is charged; unless it is asked `fresh`.
@@ -110,6 +113,7 @@ def release_by(
             return kept
     if isinstance(work, Work):
         _check_public_values(work, engine)
+    before_charge()
     _charge(query, budget)
     try:
         if work is not None:

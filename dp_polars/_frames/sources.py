@@ -12,8 +12,9 @@ import polars as pl
 
 from dp_polars._base.numbers import kind_of_frame
 from dp_polars._engines.polars_engine import PolarsEngine
+from dp_polars._rowwise import plan_rules
 from dp_polars._rowwise.files import files_of_arrow, refuse_filter_of_arrow, refuse_repeated_files
-from dp_polars._rowwise.plans import refuse_unsafe_plan
+from dp_polars._rowwise.plans import refuse_rewritten_files, refuse_unsafe_plan
 from dp_polars._rowwise.views import holds_rows
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from polars._typing import EngineType
 
     from dp_polars._frames.protection import Protection
+    from dp_polars._rowwise.files import Identity
 
 # A frame of private rows: also a pyarrow dataset, and anything that speaks Arrow's C stream.
 PrivateRows: TypeAlias = "pl.LazyFrame | pl.DataFrame | object"
@@ -37,10 +39,16 @@ class Source:
 
     unread: pl.LazyFrame | None
     read: Callable[[], pl.LazyFrame]
+    files: tuple[str, ...] = ()
 
     def by_polars(self, engine: EngineType = "auto", partitions: int | None = None) -> PolarsEngine:
         """Return Polars as the engine that answers from these rows."""
         return PolarsEngine(self.unread, self.read, engine, partitions)
+
+    def refuse_rewritten_files(self, known: tuple[Identity, ...] | None) -> None:
+        """Refuse a plan whose files are others than they were, at `protect` or when their columns were found out."""
+        if self.unread is not None:
+            refuse_rewritten_files(self.unread, self.files, known)
 
 
 def source_of(frame: PrivateRows, protection: Protection) -> Source:
@@ -49,8 +57,8 @@ def source_of(frame: PrivateRows, protection: Protection) -> Source:
         frame = frame.lazy()
     if isinstance(frame, pl.LazyFrame):
         plan = frame
-        refuse_unsafe_plan(plan, several_rows=protection.privacy_unit is not None)
-        return Source(plan, lambda: plan)
+        files = refuse_unsafe_plan(plan, several_rows=protection.privacy_unit is not None)
+        return Source(plan, lambda: plan, files)
     datasets = sys.modules.get("pyarrow.dataset")  # who has a dataset has imported it
     if datasets is not None and isinstance(frame, datasets.Dataset):
         refuse_filter_of_arrow(frame)
@@ -72,6 +80,8 @@ def source_of(frame: PrivateRows, protection: Protection) -> Source:
             stream = pa.RecordBatchReader.from_stream(frame)
         except Exception:  # pandas and DuckDB convert, or run, here: their messages hold values
             stream = None
+        if stream is not None and not stream.schema.names:
+            raise ValueError(plan_rules.NO_COLUMNS.message("release", "a table without columns"))
         if stream is None:  # that it failed says something of the rows, so the engine says so after the charge
             return Source(None, pl.LazyFrame)
 

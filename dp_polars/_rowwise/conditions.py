@@ -8,8 +8,16 @@ from __future__ import annotations
 import polars as pl
 
 from dp_polars._rowwise import trials
-from dp_polars._rowwise.names import DIVISIONS, OF_SIGNED_ZEROS, SETS, TAKEN
+from dp_polars._rowwise.names import ANY, DIVISIONS, OF_ONE_TYPE, OF_SIGNED_ZEROS, ON_POLARS_1, SETS, TAKEN
 from dp_polars._rowwise.nodes import Step, bases, parts_of
+
+# The kinds of values that Polars 1 takes.
+_KINDS: dict[object, str] = {
+    pl.Boolean: "boolean",
+    pl.String: "text",
+    **dict.fromkeys((pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64), "number"),
+    **dict.fromkeys((pl.Float32, pl.Float64), "number"),
+}
 
 
 def always(_: Step) -> bool:
@@ -27,8 +35,8 @@ def divides_floats(step: Step) -> bool:
 
 
 def shows_zeros(step: Step) -> bool:
-    """Return whether a step shows the sign of a zero."""
-    return step.name in OF_SIGNED_ZEROS or (step.kind == "cast" and pl.String in bases(step))
+    """Return whether a step shows the sign of a zero: also where it makes a text of a number among texts."""
+    return step.name in OF_SIGNED_ZEROS or (step.name != "as_struct" and pl.String in bases(step))
 
 
 def is_bounded(step: Step) -> bool:
@@ -40,8 +48,25 @@ def is_unlisted(step: Step) -> bool:
     return step.name not in TAKEN.get(step.kind, ())
 
 
-def is_old_polars(_: Step) -> bool:
-    return pl.__version__.startswith("1.")
+def needs_polars_2(step: Step) -> bool:
+    """Return whether a step is not on the short list of Polars 1, if that is what runs."""
+    if not pl.__version__.startswith("1.") or step.name == "a name":
+        return False
+    taken = next((kinds for steps, kinds in ON_POLARS_1.items() if step.name in steps), None)
+    if taken is None or taken == ANY:
+        return taken is None
+    values = step.inputs[1:] if step.name == "when" else step.inputs
+    if step.name.startswith("str."):  # whose further inputs may be numbers
+        values = varying(step)
+    kinds = {_KINDS.get(base) for base in bases(*values) - {pl.Null, pl.List}}
+    types = {dtype for value in values if value.varies for dtype in value.dtypes()}
+    is_mixed = step.name in OF_ONE_TYPE and (len(kinds) > 1 or len(types) > 1)
+    return (
+        is_mixed
+        or not kinds <= taken
+        or any(pl.List in map(type, value.dtypes()) for value in step.inputs if value.varies)
+        or not all(dtype.base_type() in _KINDS for dtype in step.dtypes())
+    )
 
 
 def varying(step: Step) -> list[Step]:
@@ -85,10 +110,6 @@ def has_few_categories(step: Step) -> bool:
     values = [step] if step.kind == "cast" else step.inputs
     parts = [part for value in values for dtype in value.dtypes() for part in parts_of(dtype)]
     return any(isinstance(part, pl.Categorical) and part.categories.physical() != pl.UInt32 for part in parts)
-
-
-def has_few_categories_on_old_polars(step: Step) -> bool:
-    return is_old_polars(step) and has_few_categories(step)
 
 
 def has_lists(step: Step) -> bool:
@@ -202,10 +223,6 @@ def has_no_default(step: Step) -> bool:
 
 def holds_decimals(step: Step) -> bool:
     return step.kind == "operator" and pl.Decimal in bases(step)
-
-
-def rounds_decimals_on_old_polars(step: Step) -> bool:
-    return is_old_polars(step) and pl.Decimal in bases(step)
 
 
 def divides_by_a_constant(step: Step) -> bool:

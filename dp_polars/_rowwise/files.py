@@ -9,11 +9,10 @@ import hashlib
 import os
 import re
 import stat
-from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from posixpath import normpath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 import polars as pl
@@ -23,6 +22,8 @@ from dp_polars._rowwise.views import visited
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+Identity: TypeAlias = "tuple[str, int, int, int, int, int]"
 
 _REMOTE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 # Stores of objects without links: two keys of one bucket are two objects.
@@ -44,10 +45,33 @@ def refuse_repeated_files(files: Sequence[str]) -> None:
         raise ValueError(plan_rules.MAY_REPEAT.message("protect", "a scan of several files"))
 
 
+def identities(files: Iterable[str]) -> tuple[Identity, ...]:
+    """Return what each local file is: its path, its number in the file system, its size, and when it was changed.
+
+    A file that was rewritten, or replaced, is another one. Of files elsewhere nothing is known.
+    """
+    return tuple(
+        (str(path.absolute()), own.st_dev, own.st_ino, own.st_size, own.st_mtime_ns, own.st_ctime_ns)
+        for file in files
+        if not _REMOTE.match(file)
+        for path, own in _local(file)
+    )
+
+
+def _local(file: str) -> list[tuple[Path, os.stat_result]]:
+    """Return the local files that a path or a URL may name."""
+    paths = {file}
+    if file.lower().startswith("file:"):  # Polars decodes some of them, depending on its version
+        from urllib.request import url2pathname  # brings a client of the network along
+
+        paths = {re.sub("^file:(//)?", "", file, flags=re.IGNORECASE), url2pathname(urlsplit(file).path)}
+    return [(path, path.stat()) for path in map(Path, sorted(paths)) if path.exists()]
+
+
 def _are_different_files(files: Sequence[str]) -> bool:
     seen: set[tuple[object, ...]] = set()
     for file in files:
-        found = [(path, path.stat()) for path in map(Path, _local_paths(file)) if path.exists()]
+        found = _local(file)
         if any(stat.S_ISDIR(status.st_mode) for _, status in found) or (not found and len(files) > 1):
             return False
         # Some file systems of Windows number nothing.
@@ -61,30 +85,14 @@ def _are_different_files(files: Sequence[str]) -> bool:
     return True
 
 
-def _local_paths(file: str) -> set[str]:
-    """Return the paths that a path, or a URL of a file, may stand for."""
-    if not file.lower().startswith("file:"):
-        return {file}
-    from urllib.request import url2pathname  # brings a client of the network along
-
-    # Polars decodes some of them, depending on its version.
-    return {re.sub("^file:(//)?", "", file, flags=re.IGNORECASE), url2pathname(urlsplit(file).path)}
-
-
 def mark_of_files(files: Iterable[str]) -> str:
     """Return a digest that is another one where files were replaced or changed; of remote ones it knows the names.
 
     The size of a file is left out: it depends on its rows, and the mark is public.
     """
-    marks: set[tuple[object, ...]] = set()
-    for file in files:
-        if _REMOTE.match(file):
-            marks.add((file,))
-            continue
-        for path in map(Path, _local_paths(file)):
-            with suppress(OSError):
-                status = path.stat()
-                marks.add((str(path.absolute()), status.st_ino, status.st_mtime_ns))
+    files = tuple(files)
+    marks: set[tuple[object, ...]] = {(file,) for file in files if _REMOTE.match(file)}
+    marks |= {(path, inode, changed) for path, _, inode, _, changed, _ in identities(files)}
     return hashlib.sha256(ascii(sorted(marks, key=ascii)).encode()).hexdigest()
 
 

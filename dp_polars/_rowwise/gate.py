@@ -10,6 +10,7 @@ row is there.
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -19,6 +20,10 @@ from dp_polars._rowwise import categoricals, lenient, nodes, rules, trials
 from dp_polars._rowwise.names import SETS, written
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from polars._typing import PolarsDataType
+
     from dp_polars._rowwise.nodes import Step
     from dp_polars._rowwise.rules import Rule
 
@@ -47,13 +52,15 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
     TypeError
         If `expr` is not an expression.
     ValueError
-        If a part of it is not known to be row by row, or raises on some value of the types that it is given.
+        If a part of it is not known to be row by row, or raises on some value of the types that it is given; or if a
+        column is named like a pattern.
     polars.exceptions.PolarsError
         What Polars says of the schema: a column that is not there, types that don't fit.
     """
     if not isinstance(expr, pl.Expr):
         msg = f"{what}: a step must be a Polars expression, got {type(expr).__name__}."
         raise TypeError(msg)
+    refuse_patterns(frame_schema)
     frame = pl.LazyFrame(schema={name: categoricals.apart_type(dtype) for name, dtype in frame_schema.items()})
     own, step = _read(expr, frame, what)
     gate = _ExpressionGate(what)
@@ -78,6 +85,17 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
         msg = f"{what}: the expression must be one that Polars can run, got on synthetic rows: {failure}"
         raise ValueError(msg)
     return expr
+
+
+def refuse_patterns(names: Iterable[str]) -> None:
+    """Refuse columns whose name Polars takes for a pattern: where one is named, those that fit it would be meant."""
+    for name in names:
+        if name.startswith("^") and name.endswith("$"):
+            msg = (
+                f"no column of private rows must be named like a pattern, got {name!r}: Polars would take the columns "
+                "that fit it.\n\nHint: rename it before `protect`."
+            )
+            raise ValueError(msg)
 
 
 class _RaisesError(ValueError):
@@ -107,6 +125,7 @@ class Gate:
         for place, value in enumerate(step.inputs):
             if value.kind != "series" or place not in sets:
                 self.walk(value)
+        self.refuse_by((rules.NEEDS_POLARS_2,), step)
         if step.varies:
             self.refuse_by(self.listed, step)
         self.prove(step)
@@ -140,8 +159,19 @@ class _ExpressionGate(Gate):
         if failure is not None:
             rule = next(rule for rule in rules.RAISING if rule.refuses(step))
             raise _RaisesError(*self.refusal(step, rule, f" ({failure})").args)
-        if step.varies:
+        if step.varies and step.name != "a name":
+            if trials.depends_on_company(*_as_run(step)):
+                raise self.refusal(step, rules.COMPANY)
             self.rewritten |= lenient.after_trial(step)
+
+
+def _as_run(step: Step) -> tuple[tuple[PolarsDataType, ...], str]:
+    """Return the types of the columns of a step, and the step on these alone as JSON, as it will be run."""
+    tree, dtypes = trials.alone(step)
+    frame = pl.LazyFrame(schema={f"{n}": dtype for n, dtype in enumerate(dtypes)})
+    own = nodes.read(deepcopy(tree), frame)  # it is rewritten
+    lenient.after_trial(own)
+    return tuple(dtypes), json.dumps(own.tree)
 
 
 def _shown(step: Step) -> str:

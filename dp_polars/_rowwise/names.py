@@ -1,8 +1,8 @@
 """Names of steps: those that look at their own row alone, and how users write them.
 
-The lists hold what was tried on extreme rows of every type on Polars 1.36.1 and 2.1.0: a frame at once, its rows one
-by one, its rows reversed, and short chunks must agree. What is not listed is refused, also what a later Polars will
-add; what is listed is refused where a rule of rules.py says so.
+The lists hold what was tried on extreme rows of every type on Polars 2.1.0: a frame at once, its rows one by one, its
+rows reversed, and short chunks must agree. What is not listed is refused, also what a later Polars will add; what is
+listed is refused where a rule of rules.py says so. Polars 1 takes a short list of its own.
 """
 
 from __future__ import annotations
@@ -62,6 +62,29 @@ OF_ONE_COLUMN = names(
 )
 FUNCTIONS = OF_COLUMNS | OF_ONE_COLUMN
 TAKEN = {"operator": OPERATORS, "function": FUNCTIONS, "cast": names("cast"), "other": frozenset({"a name", "when"})}
+
+# What Polars 1 takes, and of which kinds of values. Numbers are integers of up to 64 bits and floats of 32 or 64. Its
+# casts and functions of other types look at whole columns.
+NUMBERS, TEXTS, BOOLEANS = names("number"), names("text"), names("boolean")
+PLAIN, ANY = NUMBERS | TEXTS | BOOLEANS, names("any")
+ON_POLARS_1 = {
+    ARITHMETIC | names("negate"): NUMBERS,
+    COMPARISONS | names("eq_missing ne_missing fill_null is_in when"): PLAIN,
+    names("& | ^ not all_horizontal any_horizontal"): BOOLEANS,
+    names("cast"): PLAIN,
+    names("is_nan is_not_nan"): NUMBERS,
+    names("is_null is_not_null"): ANY,
+    names(
+        """
+        str.concat_horizontal str.contains str.contains_any str.count_matches str.ends_with str.escape_regex
+        str.extract str.find str.head str.len_bytes str.len_chars str.lowercase str.normalize str.pad_end str.pad_start
+        str.replace str.replace_many str.reverse str.slice str.starts_with str.strip_chars str.strip_chars_end
+        str.strip_chars_start str.strip_prefix str.strip_suffix str.tail str.titlecase str.uppercase str.zfill
+        """
+    ): TEXTS,
+}
+# Of these, all inputs are of one kind there, and all columns of one type.
+OF_ONE_TYPE = OPERATORS | names("fill_null is_in when")
 
 # The inputs of functions that may be a Series, for they are taken as a set or a mapping.
 SETS = {

@@ -32,10 +32,33 @@ FILTERED = Rule(
     "filter after `protect`.",
 )
 
+REWRITTEN = Rule(
+    frozenset({"a file that was rewritten"}),
+    "has other rows, or other columns, than when it was looked at",
+    "scan it anew and protect that.",
+    condition="since it was scanned, or since `protect`",
+)
+NO_COLUMNS = Rule(
+    frozenset({"a plan without columns"}),
+    "loses the number of its rows",
+    "leave one column in.",
+    condition="at any place",
+)
+UNRESOLVED = Rule(
+    frozenset({"a Delta or Iceberg table"}),
+    "shows its files only when Polars reads it",
+    "scan it through Arrow: pl.scan_pyarrow_dataset(DeltaTable(…).to_pyarrow_dataset()) for Delta, "
+    "release(table.scan().to_arrow_batch_reader()) for Iceberg.",
+    condition="in `pl.scan_delta` or `pl.scan_iceberg`",
+)
+
 # What a plan before `protect` may hold beside expressions.
 PLANS = (
     MAY_REPEAT,
     FILTERED,
+    REWRITTEN,
+    NO_COLUMNS,
+    UNRESOLVED,
     Rule(
         frozenset({"Slice", "a scan with n_rows", "a scan with skip_rows_after_header", "a scan with skip_rows"})
         | {"a scan with skip_lines"},

@@ -13,16 +13,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from dp_polars._rowwise import nodes, plan_rules, rules
-from dp_polars._rowwise.files import files_of_arrow, files_of_scan, refuse_filter_of_arrow, refuse_repeated_files
+from dp_polars._rowwise.files import (
+    files_of_arrow,
+    files_of_scan,
+    identities,
+    refuse_filter_of_arrow,
+    refuse_repeated_files,
+)
 from dp_polars._rowwise.gate import Gate
 from dp_polars._rowwise.lenient import SWITCHES
 from dp_polars._rowwise.nodes import Step
-from dp_polars._rowwise.views import dataset_of, module_of, serialized_scans, visited
+from dp_polars._rowwise.views import (
+    columns_of_scans,
+    dataset_of,
+    holds_python_or_memory,
+    read_anew,
+    serialized_scans,
+    visited,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import polars as pl
+
+    from dp_polars._rowwise.files import Identity
 
 # Nodes that keep, drop, order or change rows one by one, if their expressions do.
 _BY_ROW = frozenset({"Cache", "Filter", "HStack", "Select", "SimpleProjection", "Sort", "Union"})
@@ -32,14 +47,13 @@ _HIDDEN = "a step that Polars does not show"
 _STRICT_CAST = 0
 
 
-def refuse_unsafe_plan(frame: pl.LazyFrame, *, several_rows: bool = False) -> None:
+def refuse_unsafe_plan(frame: pl.LazyFrame, *, several_rows: bool = False) -> tuple[str, ...]:
     """Refuse a plan in which one row may depend on other rows.
 
     Scans (files, memory, pyarrow datasets without a filter), row-by-row projections, filters and sorts pass. A sort
     passes because a private frame takes no notice of the order of rows. We don't check what a plan does not show: that
-    no file was written by such a step, that a CSV file's inferred schema is public, and that no file changes between
-    this check and the release. Casts and parsers that raise on what does not fit are refused; we don't check that no
-    other step raises on a row.
+    no file was written by such a step, and that a CSV file's inferred schema is public. Casts and parsers that raise on
+    what does not fit are refused; we don't check that no other step raises on a row.
 
     Parameters
     ----------
@@ -48,6 +62,11 @@ def refuse_unsafe_plan(frame: pl.LazyFrame, *, several_rows: bool = False) -> No
     several_rows
         Whether a person may have several rows. Only then may a plan make several rows out of one, be a vertical
         concat, or read a file twice.
+
+    Returns
+    -------
+    tuple
+        The files that the plan reads.
 
     Raises
     ------
@@ -62,6 +81,22 @@ def refuse_unsafe_plan(frame: pl.LazyFrame, *, several_rows: bool = False) -> No
     if not several_rows:
         # A plan shows what Polars made of a concat: since Polars 2 that is one scan of all files.
         refuse_repeated_files(gate.files)
+    return tuple(gate.files)
+
+
+def refuse_rewritten_files(
+    frame: pl.LazyFrame, files: Sequence[str], known: tuple[Identity, ...] | None = None
+) -> None:
+    """Refuse a plan that passed the gate if its files are others than before: in what they are, or in their columns.
+
+    `known` is what they were at `protect`. Polars may have found out a plan's columns long before, and reads some files
+    by the places of the columns. What is in memory is not serialized, so beside it no columns are compared.
+    """
+    is_another = known is not None and identities(files) != known
+    if not is_another and files and not holds_python_or_memory(frame):
+        is_another = columns_of_scans(read_anew(frame)) != columns_of_scans(frame)
+    if is_another:
+        raise ValueError(plan_rules.REWRITTEN.message("release", "a file that was rewritten"))
 
 
 class _PlanGate(Gate):
@@ -79,6 +114,8 @@ class _PlanGate(Gate):
         """Refuse the node, or one that it reads from."""
         self.plan.set_node(number)
         inputs = self.plan.get_inputs()
+        if not self.plan.get_schema():
+            self._refuse("a plan without columns")
         try:
             node = self.plan.view_current_node()
         except NotImplementedError as error:
@@ -110,8 +147,7 @@ class _PlanGate(Gate):
                 self._refuse(_HIDDEN, self.hidden)
             options = scan["unified_scan_args"]
             self._check_rows(options["pre_slice"], options["row_index"])
-            if not self.several_rows:
-                self.files += files_of_scan(scan)
+            self.files += files_of_scan(scan)
 
     def _check_kind(self, node: Any) -> None:  # noqa: ANN401
         kind = type(node).__name__
@@ -128,10 +164,7 @@ class _PlanGate(Gate):
             self.in_memory = True
         elif kind == "PythonScan" and (dataset := dataset_of(node.options[0])) is not None:
             refuse_filter_of_arrow(dataset)
-            if not self.several_rows:
-                self.files += files_of_arrow(dataset)
-        elif kind == "PythonScan" and module_of(node.options[0]).startswith("polars.io.iceberg."):
-            pass
+            self.files += files_of_arrow(dataset)
         elif kind == "Union" and not self.several_rows:
             self._refuse("a concat")
         elif kind not in _BY_ROW or getattr(node, "slice", None) is not None:

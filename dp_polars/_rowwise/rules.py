@@ -20,7 +20,6 @@ from dp_polars._rowwise.names import (
     OF_COLUMNS,
     OF_MIXED_TYPES,
     OF_ONE_COLUMN,
-    OF_SIGNED_ZEROS,
     OF_TEXTS,
     OPERATORS,
     names,
@@ -155,19 +154,28 @@ UNLISTED: tuple[Rule, ...] = (
         "use str.json_path_match for texts, and struct.field with pl.struct for structs.",
     ),
     Rule(
-        names("arr.get arr.max arr.min list.gather list.reverse"),
-        "shows what is behind a null, or fails on nulls, in Polars 1",
-        "use Polars 2, or lists with list.get.",
-        when.is_old_polars,
-        "on Polars 1",
-    ),
-    Rule(
         frozenset(),
         "is not known to look at its own row alone",
         "use what depends on the row and on constants alone; the page Steps of a private frame lists what is taken.",
         when.is_unlisted,
         "any step that is not listed as taken",
     ),
+)
+
+# The worst holes were on Polars 1 alone.
+NEEDS_POLARS_2 = Rule(
+    frozenset(),
+    "needs Polars 2",
+    "install Polars 2; the page Steps of a private frame lists the few steps that Polars 1 takes.",
+    when.needs_polars_2,
+    "any step that is not on the short list above, on Polars 1",
+)
+
+# What a trial on extreme rows finds: each alone, twice, before and after nulls.
+COMPANY = Rule(
+    frozenset(),
+    f"gives a row another result alone than beside others, {PEOPLE}",
+    "cast its columns to one type in the step before.",
 )
 
 # Steps that are taken, but not in every way.
@@ -178,13 +186,6 @@ LISTED: tuple[Rule, ...] = (
         _NO_FEW,
         when.has_few_categories,
         "on Categoricals of 8 or 16 bits, also in nested types; `cast` to them",
-    ),
-    Rule(
-        names("is_in list.contains"),
-        _TOO_MANY,
-        _NO_FEW,
-        when.has_few_categories_on_old_polars,
-        "on Categoricals of 8 or 16 bits, on Polars 1",
     ),
     Rule(
         OPERATORS | {"when"} | (OF_COLUMNS - OF_MIXED_TYPES),
@@ -209,24 +210,17 @@ LISTED: tuple[Rule, ...] = (
     ),
     Rule(
         OF_ONE_COLUMN,
-        "takes no struct as a parameter",  # Polars 1 may crash on one
+        "takes no struct as a parameter",  # Polars 2.1 hangs on one in str.zfill
         "pass a single value or a list.",
         when.parameters_are_structs,
         "with a parameter that is a struct",
     ),
     Rule(
-        names("arctan2 cbrt exp log log1p sqrt"),
-        "takes numbers only",  # Polars crashes on a struct: 2.1 in arctan2, 1.36 in all of them
+        names("arctan2"),
+        "takes numbers only",  # Polars 2.1 crashes on a struct
         "take elements from lists with list.get, and fields from structs.",
         when.takes_nested,
         "of lists, arrays or structs",
-    ),
-    Rule(
-        names("ceil floor round round_sig_figs"),
-        "makes numbers that the type does not hold, and the error of a later step would tell that a row has one",
-        "use Polars 2, or cast Decimals to pl.Float64 first.",
-        when.rounds_decimals_on_old_polars,
-        "of Decimals, on Polars 1",
     ),
     Rule(
         names("is_in"),
@@ -349,11 +343,11 @@ LISTED: tuple[Rule, ...] = (
         "any step, on a selector with dates of several types",
     ),
     Rule(
-        DIVISIONS | OF_SIGNED_ZEROS | {"cast"},
+        frozenset(),
         "takes floats among other types at once",
         "work on one type at a time.",
         when.mixes_floats,
-        "on a selector with floats among other types",
+        "any step that divides, or shows the sign of a zero, on a selector with floats among other types",
     ),
     Rule(
         DIVISIONS,

@@ -7,8 +7,10 @@ makes use of it.
 
 from __future__ import annotations
 
+import json
 import re
 from decimal import Decimal
+from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 _FIRST_DAY, _LAST_DAY, _A_SATURDAY = -719_162, 2_932_896, 10_957
 _UNITS_PER_DAY = {"ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 _TEXTS: list[object] = [None, "", "a", "é🎉\0", "-12", "2020-13-45", "{"]
-_ROWS = 400
+_ROWS, _ROWS_IN_COMPANY = 400, 16
 
 
 def bounds(dtype: PolarsDataType) -> tuple[int, int] | None:
@@ -45,18 +47,43 @@ def failure(step: Step, rewrite: Callable[[dict[str, Any]], dict[str, Any]] | No
 
     With `rewrite`, the step is tried as it will be rewritten.
     """
-    dtypes = [value.dtypes() if value.varies else () for value in step.inputs]
-    values = many_values if sum(map(len, dtypes)) == 1 else extremes
-    columns: list[pl.Series] = []
-    inputs: list[Any] = []
-    for value, own in zip(step.inputs, dtypes, strict=True):
-        names = []
-        for dtype in own:
-            names.append(f"{len(columns)}")
-            columns.append(values(dtype).alias(names[-1]))
-        inputs.append({"Selector": {"ByName": {"names": names, "strict": True}}} if names else value.tree)
-    tree = _with_inputs(step.tree, inputs)
+    tree, dtypes = alone(step)
+    values = many_values if len(dtypes) == 1 else extremes
+    columns = [values(dtype).alias(f"{n}") for n, dtype in enumerate(dtypes)]
     return failure_on(_combine(columns), without_nan(rewrite(tree) if rewrite else tree))
+
+
+def alone(step: Step) -> tuple[dict[str, Any], list[PolarsDataType]]:
+    """Return a step on columns named 0, 1, … in place of its inputs that vary, and the types of these."""
+    dtypes: list[PolarsDataType] = []
+    inputs: list[Any] = []
+    for value in step.inputs:
+        own = value.dtypes() if value.varies else ()
+        names = [f"{len(dtypes) + n}" for n in range(len(own))]
+        dtypes += own
+        inputs.append({"Selector": {"ByName": {"names": names, "strict": True}}} if names else value.tree)
+    return _with_inputs(step.tree, inputs), dtypes
+
+
+@lru_cache(maxsize=1024)  # each method of a frame proves the steps before it anew
+def depends_on_company(dtypes: tuple[PolarsDataType, ...], text: str) -> bool:
+    """Return whether a serialized expression gives a row another result alone than twice, or beside nulls."""
+    if not dtypes:  # a selector that selects nothing
+        return False
+    expr = without_nan(json.loads(text))
+    frame = _combine([extremes(dtype).alias(f"{n}") for n, dtype in enumerate(dtypes)], _ROWS_IN_COMPANY)
+    null = frame.height
+    frame = pl.concat([frame, frame.clear(1)])
+    try:
+        # Gathered: slices would still hold the elements of other rows.
+        alone = pl.concat([frame[[row]].select(expr) for row in range(null + 1)])
+        for row in range(null):
+            for rows in ([row, row], [row, null], [null, row]):
+                if not frame[rows].select(expr).equals(alone[rows]):
+                    return True
+    except (PolarsError, PanicException):
+        return True
+    return False
 
 
 def failure_on(frame: pl.DataFrame, expr: pl.Expr) -> str | None:
@@ -135,7 +162,8 @@ def extremes(dtype: PolarsDataType) -> pl.Series:
     if base.is_integer():
         bits = int(re.sub("[^0-9]", "", str(dtype)))
         low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if base.is_signed_integer() else (0, 2**bits - 1)
-        return pl.Series([None, 0, 1, low, high], dtype=dtype)
+        middle = () if base.is_signed_integer() else (2 ** (bits - 1),)
+        return pl.Series([None, 0, 1, *middle, low, high], dtype=dtype)
     if base == pl.Time:
         return pl.Series([None, 0, 86_400 * 10**9 - 1], dtype=pl.Int64).cast(dtype)
     if base.is_temporal():
@@ -153,13 +181,15 @@ def _per_day(dtype: PolarsDataType) -> int:
     return _UNITS_PER_DAY[dtype.time_unit] if isinstance(dtype, (pl.Datetime, pl.Duration)) else 1
 
 
-def _combine(columns: Sequence[pl.Series]) -> pl.DataFrame:
-    """Return the combinations of the columns' values, many at most."""
+def _combine(columns: Sequence[pl.Series], most: int = _ROWS) -> pl.DataFrame:
+    """Return combinations of the columns' values, all or many; `most` at most."""
     if len(columns) <= 3:
         indices = list(product(*(range(len(column)) for column in columns)))
-        indices = indices[:: len(indices) // _ROWS + 1]
+        indices = indices[:: len(indices) // most + 1]
     else:  # a row of each column's n-th value, and such rows shifted
-        indices = [tuple((n * (k + 1)) % len(column) for k, column in enumerate(columns)) for n in range(100)]
+        indices = [
+            tuple((n * (k + 1)) % len(column) for k, column in enumerate(columns)) for n in range(min(100, most))
+        ]
     rows = zip(*indices, strict=True) if columns else ()
     return pl.DataFrame({column.name: column.gather(list(row)) for column, row in zip(columns, rows, strict=True)})
 

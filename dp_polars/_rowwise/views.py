@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from polars import exceptions
+
+from dp_polars._rowwise import plan_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,11 +37,16 @@ def visited(frame: pl.LazyFrame) -> Any:  # noqa: ANN401
     # The optimizer would hide steps: a head on a frame in memory becomes a shorter frame.
     unoptimized = pl.QueryOptFlags.none()._pyoptflags
     try:
-        return frame._ldf.with_optimizations(unoptimized).visit()
+        # Polars 2.1 never returns from a visit to what Python resolves.
+        unresolved = re.search(r"^\s*PythonDataset SCAN \[", frame._ldf.describe_plan(), re.MULTILINE)
+        if unresolved is None:
+            return frame._ldf.with_optimizations(unoptimized).visit()
     except _PUBLIC_ERRORS:
         raise
     except (Exception, exceptions.PanicException):
-        pass
+        unresolved = None
+    if unresolved is not None:
+        raise ValueError(plan_rules.UNRESOLVED.message("protect", "a Delta or Iceberg table"))
     # Raised here, where no exception with private values is its context.
     msg = (
         "the columns of private rows must be known before the rows are read, but Polars could not find them out. Its "
@@ -51,25 +59,52 @@ def visited(frame: pl.LazyFrame) -> Any:  # noqa: ANN401
 
 def holds_rows(frame: pl.LazyFrame) -> bool:
     """Return whether a plan that passed the gate has rows in memory: whether anything in it is not a scan of files."""
-    plan = visited(frame)
-    waiting, hidden = [plan.get_node()], False
-    while waiting:
-        plan.set_node(waiting.pop())
-        waiting += plan.get_inputs()
-        try:
-            node = plan.view_current_node()
-        except NotImplementedError:  # a scan of IPC files, or of what is in memory
-            hidden = True
-            continue
-        kind = type(node).__name__
+    hidden = False
+    for plan in _nodes(frame):
+        kind = _kind(plan)
+        hidden |= kind is None
         if kind == "DataFrameScan" or (
-            kind == "PythonScan" and type(dataset_of(node.options[0])).__name__ != "FileSystemDataset"
+            kind == "PythonScan"
+            and type(dataset_of(plan.view_current_node().options[0])).__name__ != "FileSystemDataset"
         ):
             return True
     if not hidden:
         return False
     scans = serialized_scans(frame)
     return scans is None or any(set(scan["sources"]) != {"Paths"} for scan in scans)
+
+
+def columns_of_scans(frame: pl.LazyFrame) -> list[list[tuple[str, pl.DataType]]]:
+    """Return the columns of each source of a plan, in their order."""
+    return [list(plan.get_schema().items()) for plan in _nodes(frame) if not plan.get_inputs()]
+
+
+def holds_python_or_memory(frame: pl.LazyFrame) -> bool:
+    """Return whether a plan has a source that is read by Python, or rows in memory."""
+    return bool({_kind(plan) for plan in _nodes(frame)} & {"DataFrameScan", "PythonScan"})
+
+
+def _nodes(frame: pl.LazyFrame) -> Iterator[Any]:
+    """Yield the plan as Polars shows it, at one node after the other."""
+    plan = visited(frame)
+    waiting = [plan.get_node()]
+    while waiting:
+        plan.set_node(waiting.pop())
+        waiting += plan.get_inputs()
+        yield plan
+
+
+def _kind(plan: Any) -> str | None:  # noqa: ANN401
+    """Return what a node is; None for a scan of IPC files, or of what is in memory."""
+    try:
+        return type(plan.view_current_node()).__name__
+    except NotImplementedError:
+        return None
+
+
+def read_anew(frame: pl.LazyFrame) -> pl.LazyFrame:
+    """Return the same plan, which holds no rows, without what Polars found out of its files."""
+    return pl.LazyFrame.deserialize(io.BytesIO(frame.serialize()))
 
 
 def module_of(function: object) -> str:

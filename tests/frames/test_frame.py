@@ -22,6 +22,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
+from dp_polars._base.numbers import as_fraction
 from dp_polars._engines import polars_engine
 from tests.helpers.needs import need
 from tests.helpers.shared_memory import texts_in_memory_of_ones_own

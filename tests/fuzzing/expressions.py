@@ -166,6 +166,11 @@ _TOP = [
     "pl.row_index()",
     "pl.lit(pl.Series([1, 2]))",
 ]
+# Functions of constants, and where they stand twice beside a column.
+_TWINS = ["pl.lit(3).abs()", "pl.lit('a').str.to_uppercase()", "pl.lit(3).cast(pl.Int8)", "pl.date(2020, 2, 29)"]
+_TWINS += ["pl.lit(0.5).round(1)", "pl.datetime(2021, 3, 28, 2)", "pl.lit(1).is_null()", "pl.duration(days=1)"]
+_OF_TWINS = ["(({0} + {1}) - {1})", "pl.coalesce({0}, {1}, {1})", "pl.when({0} == {1}).then({1}).otherwise({0})"]
+_OF_TWINS += ["(({0} < {1}) | ({0} > {1}))", "pl.struct({0}, x={1}, y={1})", "pl.concat_str({0}, {1}, {1})"]
 # Not steps: what prints, pickles or renames, and `dp`, which is ours.
 _LEFT_OUT = {"deserialize", "from_json", "inspect", "pipe", "register_plugin", "show"}
 # Steps of one column that need no luck with their arguments.
@@ -270,6 +275,9 @@ def _with_step(random: Random, kinds: tuple[str, ...], text: str, dtype: pl.Data
             other = another() if random.random() < 0.5 else f"pl.lit({random.choice(_CONSTANTS)})"
             sides = (other, text) if random.random() < 0.3 else (text, other)
             return f"({sides[0]} {random.choice(_OPERATORS)} {sides[1]})"
+        case 3 if random.random() < 0.3:  # a function of constants stands twice
+            twin = random.choice(_TWINS)
+            return random.choice(_OF_TWINS).format(text, twin)
         case 3:
             parts = [text, another(), another()]
             random.shuffle(parts)

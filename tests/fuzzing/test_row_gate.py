@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -10,6 +11,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_series_equal
 
+from dp_polars._engines.polars_rows import NO_FILTER_IN_SCANS
 from dp_polars._rowwise import gate
 from tests.fuzzing.exploring import explore
 from tests.fuzzing.expressions import Case, cases
@@ -29,6 +31,19 @@ KNOWN = [
     Case(("named Categorical",), (("日本",), ("a",)), "c0.replace(1, 2)"),
     # Polars 1.36 rounds to what a Decimal of ten digits does not hold, and raises in the comparison.
     Case(("Decimal", "Decimal"), ((Decimal("99999999.99"), Decimal(0)), (None, None)), "c0.round(1) > c1"),
+    # The sign of a zero depends on the number of rows, and a text among numbers shows it.
+    Case(("Float64", "Boolean"), ((0.0, True), (0.0, True)), "pl.when(c1).then(0 - c0).otherwise(pl.lit('a'))"),
+    Case(("Float64",), ((0.0,), (0.0,)), "(0 - c0).fill_null('a')"),
+    Case(("Float64",), ((0.0,), (0.0,)), "pl.coalesce(0 - c0, pl.lit('a'))"),
+    # On Polars 1.36 another row's null decided these.
+    Case(("Int64",), ((0,), (None,)), "c0.cast(pl.Enum(['a', 'b']))"),
+    Case(("UInt64", "Date"), ((1, dt.date(2020, 1, 1)), (None, None)), "pl.max_horizontal(c0, c1)"),
+    Case(("Datetime", "Date"), ((None, None), (None, None)), "c0.is_in([dt.datetime(2021, 3, 28, 2, 30)])"),
+    # On Polars 1.36 what stood twice had one chunk, the rows several.
+    Case(("Int64",), ((5,), (None,), (7,)), "pl.coalesce(c0 + pl.lit(3).abs(), c0 - pl.lit(3).abs())"),
+    Case(
+        ("Int64",), ((5,), (None,), (7,)), "(pl.date(2020, c0, 1) > pl.date(2020, 1, 1)) | (c0 > pl.date(2020, 1, 1))"
+    ),
     # Polars crashed where these were tried.
     Case(("Struct",), ((None,), (None,)), "pl.arctan2(c0, c0)"),
     Case(("Struct",), ((None,), (None,)), "c0.log10()"),
@@ -80,11 +95,18 @@ def check_rows(case: Case, safe: pl.Expr) -> None:
     same(whole, result(case.frame(*places), safe, engine="streaming"), "streaming")
     twice = result(case.frame(*places, *places), safe)
     same(whole, twice.tail(len(case.rows)), "after as many other rows")
+    null = case.frame().clear(1)
+    for place in places:
+        row = case.frame(place)
+        for others, own in (([row, row], 1), ([row, null], 0), ([null, row], 1)):
+            beside = result(pl.concat(others, rechunk=True), safe)
+            same(whole[place : place + 1], beside[own : own + 1], "each row twice, or beside a null")
 
 
 def result(frame: pl.DataFrame, expr: pl.Expr, engine: str = "in-memory") -> pl.Series:
     """What the expression gives for each row; texts for categories, whose numbers tell of other rows."""
-    made = frame.lazy().with_columns(expr.alias("result")).select("result").collect(engine=engine).to_series()
+    plan = frame.lazy().with_columns(expr.alias("result")).select("result")
+    made = plan.collect(engine=engine, optimizations=NO_FILTER_IN_SCANS).to_series()
     return made.cast(pl.String) if isinstance(made.dtype, pl.Categorical) else made
 
 
@@ -102,7 +124,7 @@ def test_what_the_gate_accepts_is_row_by_row(request):
     explore(lambda case: check(case, tally=tally), cases(), examples=5000, known=KNOWN, config=request.config)
     if request.config.getoption("--long") is None:  # else this would be a test of nothing
         assert tally.built > 4000
-        assert len(tally.accepted) > 500
+        assert len(tally.accepted) > (50 if pl.__version__.startswith("1.") else 500)
 
 
 @pytest.mark.slow

@@ -12,6 +12,8 @@ _names = of("_rowwise/names.py", "rowwise/test_gate.py")
 _plans = of("_rowwise/plans.py", "rowwise/test_plans.py")
 _plan_rules = of("_rowwise/plan_rules.py", "rowwise/test_plans.py")
 _views = of("_rowwise/views.py", "rowwise/test_plans.py frames/test_frame.py")
+_files = of("_rowwise/files.py", "rowwise/test_plans.py")
+_recipe = of("_frames/recipe.py", "frames/test_steps.py")
 _profile = of("analysis/_profile.py", "analysis/test_profile.py")
 
 MUTANTS = [
@@ -209,10 +211,90 @@ MUTANTS = [
         "rowwise/test_plans.py::test_refused_with_the_reason",
     ),
     _views(
-        "    except (Exception, exceptions.PanicException):\n        pass\n",
-        "    except exceptions.PanicException:\n        pass\n",
+        "    except (Exception, exceptions.PanicException):\n        unresolved = None\n",
+        "    except exceptions.PanicException:\n        unresolved = None\n",
         "an error while the schema is found out shows a row",
         "rowwise/test_plans.py::test_a_file_without_a_schema_says_nothing_of_its_rows",
+    ),
+    # --- Files, and what is refused by what it is
+    _files(
+        "        if own & seen:\n",
+        "        if own <= seen:\n",
+        "a URL that may be either of two files passes beside one of them, whose rows count twice",
+        "rowwise/test_plans.py::test_a_url_that_may_be_either_of_two_files_is_not_beside_one_of_them",
+    ),
+    _files(
+        "own.st_ino, own.st_size, own.st_mtime_ns, own.st_ctime_ns)",
+        "0, 0, 0, 0)",
+        "a file that was rewritten is taken for the one that was protected",
+        "rowwise/test_plans.py::test_a_file_that_is_rewritten_after_protect_is_free",
+    ),
+    _plans(
+        "        is_another = columns_of_scans(read_anew(frame)) != columns_of_scans(frame)\n",
+        "        pass\n",
+        "another column of a rewritten file is the privacy unit",
+        "rowwise/test_plans.py::test_a_file_whose_columns_were_found_out_before_it_was_rewritten_is_free",
+    ),
+    _plans(
+        '        if not self.plan.get_schema():\n            self._refuse("a plan without columns")\n',
+        "",
+        "a plan without columns forgets how many rows it has",
+        "rowwise/test_plans.py::test_a_plan_that_drops_all_columns_is_refused",
+    ),
+    _views(
+        "        if unresolved is None:\n",
+        "        unresolved = None\n        if True:\n",
+        "an Iceberg table passes unseen, or Polars never returns from it",
+        "rowwise/test_plans.py::test_iceberg --timeout 20",
+        needs="pyiceberg",
+    ),
+    _views(
+        '    return scans is None or any(set(scan["sources"]) != {"Paths"} for scan in scans)\n',
+        "    return False\n",
+        "bytes in memory are pickled",
+        "rowwise/test_plans.py::test_a_scan_of_bytes_is_not_pickled",
+    ),
+    _conditions(
+        "    return any(len(set(dtypes)) > 1 and any(map(trials.bounds, dtypes)) for dtypes in kinds)\n",
+        "    return False\n",
+        "a step on dates of two types panics on an extreme one",
+        "rowwise/test_gate.py::test_dates_of_several_types_are_refused",
+    ),
+    _conditions(
+        '    return step.name in OF_SIGNED_ZEROS or (step.name != "as_struct" and pl.String in bases(step))\n',
+        '    return step.name in OF_SIGNED_ZEROS or (step.kind == "cast" and pl.String in bases(step))\n',
+        "a text beside a number shows the sign of its zero, which hangs on the number of rows",
+        "rowwise/test_gate.py::test_no_text_shows_the_sign_of_a_zero",
+    ),
+    _gate(
+        "            if trials.depends_on_company(*_as_run(step)):\n",
+        "            if False:\n",
+        "a step that no rule knows looks at other rows",
+        "rowwise/test_gate.py -k in_company",
+    ),
+    _gate(
+        '        if name.startswith("^") and name.endswith("$"):\n',
+        "        if False:\n",
+        "a privacy unit that is named like a pattern is another column",
+        "rowwise/test_plans.py::test_no_column_is_named_like_a_pattern",
+    ),
+    _gate(
+        "        self.refuse_by((rules.NEEDS_POLARS_2,), step)\n",
+        "",
+        "Polars 1 takes what only Polars 2 was tried on",
+        equivalent="on Polars 2; on 1.36.1 test_an_accepted_expression_is_row_by_row kills it",
+    ),
+    _trials(
+        "            for rows in ([row, row], [row, null], [null, row]):\n",
+        "            for rows in ([row, null], [null, row]):\n",
+        "a row's twin changes its result",
+        "rowwise/test_trials.py::test_what_a_row_gets_in_company",
+    ),
+    _recipe(
+        "        is_nan = key.dtype.is_float() and key.is_nan().any()\n",
+        "        is_nan = False\n",
+        "a NaN equals a NaN or not by the number of rows",
+        "frames/test_steps.py::test_no_key_of_a_join_is_nan",
     ),
     # --- Profiles
     _profile(

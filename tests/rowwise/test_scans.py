@@ -13,6 +13,7 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars._engines import polars_arrays
 from dp_polars._engines.polars_arrays import count_rows
+from dp_polars._engines.polars_rows import ANY_FILTER, NO_FILTER_IN_SCANS
 from dp_polars._rowwise.scans import may_filter_scans
 from tests.helpers.tallies import as_frame, tally_of
 
@@ -108,6 +109,30 @@ def test_a_filter_in_the_scan_keeps_what_it_keeps_in_memory(kind, engine, tmp_pa
             assert_frame_equal(as_frame(found), as_frame(expected))
     assert len(scanned) == 2 * 5 * len(values)
     assert all(scanned)
+
+
+@pytest.mark.parametrize("unit", ["a", None])
+@pytest.mark.parametrize("condition", [None, a > 1, f > 1])
+def test_what_stands_twice_is_no_column_of_its_own_on_polars_1(scan, unit, condition, monkeypatch):
+    """Such a column has one chunk there, the rows have several: what is made of both fails, or not, by one row."""
+    flags = []
+
+    def noting(collect):
+        def collected(*args, **kwargs):
+            flags.append(kwargs.get("optimizations"))
+            return collect(*args, **kwargs)
+
+        return collected
+
+    monkeypatch.setattr(pl, "collect_all", noting(pl.collect_all))
+    monkeypatch.setattr(pl.LazyFrame, "collect", noting(pl.LazyFrame.collect))
+    private = dpp.protect(unit, max_rows=1 if unit else None)
+    query = (private if condition is None else private.filter(condition)).agg(n=dpp.len(epsilon=1))
+    flags.clear()
+    query.release(scan)
+    own = [flag for flag in flags if flag is ANY_FILTER or flag is NO_FILTER_IN_SCANS]
+    assert own
+    assert all(flag.comm_subexpr_elim is not pl.__version__.startswith("1.") for flag in own)
 
 
 @pytest.mark.parametrize("engine", ["in-memory", "streaming"])

@@ -70,6 +70,25 @@ def test_other_types_have_no_bounds(dtype):
     assert trials.bounds(dtype) is None
 
 
+@pytest.mark.parametrize(
+    ("text", "dtype", "depends"),
+    [
+        ("x + 1", pl.Int64(), False),
+        ("x.is_null()", pl.List(pl.Float64), False),
+        ("x * float('nan')", pl.Float64(), False),  # NaN equals NaN
+        ("0 - x", pl.Float64(), False),  # and −0 equals 0, whose sign other rules see to
+        ("x.is_duplicated()", pl.String(), True),  # twice
+        ("x.fill_null(strategy='forward')", pl.Int8(), True),  # after a null
+        ("x.is_last_distinct() & x.is_null()", pl.Date(), True),  # the null row alone and beside another
+        ("x.backward_fill().is_null() | x.has_nulls()", pl.Date(), True),  # before a null
+    ],
+)
+def test_what_a_row_gets_in_company(text, dtype, depends):
+    expr = eval(text, {"x": pl.col("0")})
+    tree = expr.meta.serialize(format="json")
+    assert trials.depends_on_company((dtype,), tree) is depends
+
+
 SCHEMA = {"i": pl.Int64, "s": pl.String, "d": pl.Date, "l": pl.List(pl.Int64), "f": pl.Float64}
 
 
