@@ -109,7 +109,7 @@ def _of_type(name: str, found: NDArray[np.generic], dtype: pl.DataType) -> pl.Se
 
 
 def _text(found: str | bytes | bytearray | None) -> str | None:
-    """Return a text by itself or by its bytes; None where these are none: an error would tell that somebody has them."""
+    """Return a text, of its bytes too; None where these are none: an error would tell that somebody has them."""
     if not isinstance(found, (bytes, bytearray)):
         return found
     try:
