@@ -13,7 +13,7 @@ from dp_polars._engines.contract import Engine, alike
 from dp_polars._frames.query import check_no_data, only_counted
 from dp_polars._frames.release import release_by
 from dp_polars.spark import _column_types
-from dp_polars.spark._counting import column_of, fresh_seed, histogram, key_table, union, weighs_exactly
+from dp_polars.spark._counting import column_of, distinct, fresh_seed, histogram, key_table, union, weighs_exactly
 from dp_polars.spark._people import one_row_per_person, shown_keys
 from dp_polars.spark._workers import Answer, drawing
 
@@ -159,8 +159,7 @@ class _SparkEngine(Engine["DataFrame"]):
     def distinct(self, constants: pl.DataFrame) -> int:
         """Return how many rows of constants differ to Spark, in the types of the columns."""
         fields = [self._frame.schema[name] for name in constants.columns]
-        table = key_table(self._frame.sparkSession, constants, fields)
-        return int(table.drop("group").distinct().count())
+        return distinct(self._frame.sparkSession, constants, fields)
 
     def answer(self, work: Work) -> DataFrame:  # noqa: ARG002
         """Run what `check` has planned, once."""

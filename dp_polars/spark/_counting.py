@@ -65,6 +65,14 @@ def key_table(spark: SparkSession, keys: pl.DataFrame | None, fields: Iterable[S
     return spark.createDataFrame(pl.DataFrame([*named, *numbers.get_columns()]).to_arrow(), schema)
 
 
+def distinct(spark: SparkSession, constants: pl.DataFrame, fields: Iterable[StructField]) -> int:
+    """Return how many rows of constants differ to Spark, in the types of `fields`."""
+    table = key_table(spark, constants, fields).drop("group")
+    if constants.height <= _BROADCAST:
+        table = table.coalesce(1)  # no shuffle
+    return int(table.distinct().count())
+
+
 def histogram(
     rows: DataFrame,
     privacy_unit: str | None,
