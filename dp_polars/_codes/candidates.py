@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
@@ -197,8 +197,7 @@ def _to_series(values: Values, name: str = "candidates") -> pl.Series:
     if isinstance(values, np.ndarray):
         return pl.Series(values.copy())  # whoever writes into the array later must not change what was checked
     if hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):
-        of_arrow: Any = values
-        return pl.Series(of_arrow)
+        return column_types.of_arrow(name, values, pl.Series)
     if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
         msg = f"{name} must be a list, a range, a Series or a NumPy or Arrow array, got {kind(values)}."
         if isinstance(values, Iterable) and not isinstance(values, (str, bytes)):
