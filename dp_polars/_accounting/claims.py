@@ -247,6 +247,10 @@ class Claim:
     def __str__(self) -> str:
         return f"{self.loss}, delta={show(self.delta, up=True)}" if self.delta else str(self.loss)
 
+    def rate_in(self, step: Fraction | int) -> Fraction:
+        """Return the rate of scores in steps, at most the largest: a lower one is as private, and still certain."""
+        return min(self.rate * step, _LARGEST_RATE)
+
     def _check_keys(self) -> None:
         """Raise unless there is a delta where keys are shown, of people who count once in a key, and only there."""
         if self.mechanism not in _SPENDS_DELTA:

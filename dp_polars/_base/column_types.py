@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from fractions import Fraction
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from dp_polars._base.arrays import difference
+from dp_polars._base.numbers import kind
 
 # Columns of one family can be compared with each other.
 Family: TypeAlias = Literal["number", "text", "boolean", "datetime", "datetime with time zone", "duration", "time"]
 
 # Integers of any width, float64, or, where neither holds all exactly, objects: Python integers and Fractions.
 Exact: TypeAlias = "NDArray[Any]"
+
+FromArrow = TypeVar("FromArrow", pl.Series, pl.DataFrame)
 
 _NANOSECONDS = {"ns": 1, "us": 10**3, "ms": 10**6}
 _DAY = 86_400 * 10**9
@@ -128,6 +132,15 @@ def from_numpy_dtype(dtype: np.dtype[np.generic]) -> pl.DataType:
     return pl.Series(np.empty(0, dtype)).dtype
 
 
+def of_arrow(name: str, values: object, as_polars: Callable[[Any], FromArrow]) -> FromArrow:
+    """Return Arrow's array or table as a Series or a DataFrame; a TypeError where it has a type that Polars lacks."""
+    with suppress(Exception, pl.exceptions.PanicException):
+        return as_polars(values)
+    found = getattr(values, "schema", getattr(values, "type", kind(values)))
+    msg = f"{name} must be of types that Polars knows, got {found}."
+    raise TypeError(msg)
+
+
 def exact_numbers(name: str, values: object) -> tuple[Exact, NDArray[np.bool_] | None]:
     """Return integers and floats of any shape, none of them rounded, and which of them are there.
 
@@ -143,14 +156,12 @@ def exact_numbers(name: str, values: object) -> tuple[Exact, NDArray[np.bool_] |
     if isinstance(values, (list, tuple)):
         return _of_list(name, values)
     if hasattr(values, "__arrow_c_stream__") and hasattr(values, "columns") and not isinstance(values, pl.DataFrame):
-        of_arrow: Any = values
-        values = pl.DataFrame(of_arrow)
+        values = of_arrow(name, values, pl.DataFrame)
     if isinstance(values, pl.DataFrame):
         array, offered = _stacked(name, [_of_series(name, column) for column in values.get_columns()])
         return array.T, None if offered is None else offered.T
     if hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):
-        of_arrow = values
-        return _of_series(name, values if isinstance(values, pl.Series) else pl.Series(of_arrow))
+        return _of_series(name, values if isinstance(values, pl.Series) else of_arrow(name, values, pl.Series))
     # Of an Index of pandas, and of a Series before pandas 3: NumPy would make floats of its integers with nulls.
     of_pandas = getattr(values, "array", values)
     if hasattr(of_pandas, "__arrow_array__"):

@@ -93,9 +93,12 @@ def nearest_float_up(value: Fraction) -> float:
 def float_up(value: Fraction) -> float:
     """Return a float next to `value` that, as the decimal that it prints as, is not below it: 0.1 for 1/10.
 
-    For what users see, and give back to functions that take a float for that decimal.
+    For what users see, and give back to functions that take a float for that decimal. Infinite beyond all floats.
     """
-    rounded = float(value)
+    try:
+        rounded = float(value)
+    except OverflowError:
+        return math.inf
     return rounded if as_fraction("value", rounded) >= value else float(np.nextafter(rounded, np.inf))
 
 

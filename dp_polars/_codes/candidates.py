@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
@@ -196,8 +196,7 @@ def _to_series(values: Values, name: str = "candidates") -> pl.Series:
     if isinstance(values, np.ndarray):
         values = pl.Series(values)
     if hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):  # as a Series has
-        of_arrow: Any = values
-        series = pl.Series("", of_arrow)
+        series = column_types.of_arrow(name, values, pl.Series)
         return series if series.dtype == pl.Object else unshared(series.to_frame()).to_series()  # objects are refused
     if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
         msg = f"{name} must be a list, a range, a Series or a NumPy or Arrow array, got {kind(values)}."

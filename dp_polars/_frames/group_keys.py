@@ -42,7 +42,7 @@ def public_keys(keys: PublicKeys) -> pl.DataFrame:
             'Hint: say which values there may be: group_by({"ward": ["A", "B"]}).'
         )
         raise TypeError(msg)
-    frame = unshared(keys if isinstance(keys, pl.DataFrame) else pl.DataFrame(keys))
+    frame = unshared(keys if isinstance(keys, pl.DataFrame) else column_types.of_arrow("keys", keys, pl.DataFrame))
     if not (frame.height >= 1 and frame.width >= 1):
         msg = f"keys must have at least one column and one combination, got {frame.shape}."
         raise ValueError(msg)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from contextlib import suppress
 from dataclasses import replace
@@ -14,6 +15,7 @@ import polars as pl
 from polars import selectors as cs
 
 from dp_polars._accounting.claims import Loss, one_of
+from dp_polars._base.column_types import float_of
 from dp_polars._base.numbers import float_up, plural, positive_int
 from dp_polars._base.paths import expanded, replacing
 from dp_polars._engines.polars_engine import PolarsEngine
@@ -321,10 +323,15 @@ class PrivateQuery(WithoutRows):
         columns = {}
         for ask in self._asks:
             claim = ask.query.claim
+            value = float_of(claim.loss.value)
             columns[ask.name] = {
                 "selects": str(ask.query),
                 "mechanism": claim.mechanism,
-                "loss": {"unit": claim.loss.unit, "value": float(claim.loss.value), "exact": str(claim.loss.value)},
+                "loss": {
+                    "unit": claim.loss.unit,
+                    "value": value if math.isfinite(value) else None,  # JSON has no word for infinity
+                    "exact": str(claim.loss.value),
+                },
                 **({"delta": float_up(claim.delta)} if claim.delta else {}),
                 "neighboring_relation": self.protection.neighboring_relation,
                 "privacy_unit": self.protection.privacy_unit,
@@ -356,8 +363,8 @@ def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
     -------
     dict
         `date` (ISO), `protection` (who is a person, and the bounds), `groups` (their number), `loss` (of one person to
-        the whole file) and `columns`: name -> `selects`, `mechanism`, `loss` (`unit`, `value` and the `exact` ratio),
-        `delta` (of keys alone), `neighboring_relation`, `privacy_unit`.
+        the whole file) and `columns`: name -> `selects`, `mechanism`, `loss` (`unit`, `value`, None beyond all floats,
+        and the `exact` ratio), `delta` (of keys alone), `neighboring_relation`, `privacy_unit`.
 
     Raises
     ------

@@ -65,7 +65,7 @@ class Choice(OfCodes):
 
     def draw(self, *columns: pl.DataType) -> Draw:
         """Return what the kernel needs to know."""
-        rate = self.claim.rate * self.step(*columns)
+        rate = self.claim.rate_in(self.step(*columns))
         return Draw(self.coding(*columns).size, self.score, rate, LAWS[self.claim.mechanism])
 
     def scored(self, histogram: Histogram, *columns: pl.DataType) -> Histogram:  # noqa: ARG002

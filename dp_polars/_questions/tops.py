@@ -93,7 +93,7 @@ class TopK(OfCategories, ListQuery):
 
     def draw_codes(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
         """Draw the codes of each group's list, shape (g, k)."""
-        rate = self.claim.rate * self.step(*columns)
+        rate = self.claim.rate_in(self.step(*columns))
         draw = Draw(self.coding(*columns).size, CountScore(), rate, LAWS[self.claim.mechanism])
         drawn = draw_jointly if self.joint else peel
         parts = of_parts(lambda part: drawn(draw, part, self.k), histogram, self.k)

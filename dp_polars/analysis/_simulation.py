@@ -331,7 +331,7 @@ def _no_law(query: Query) -> TypeError:
 
 def _of_blocks(name: str, query: Query, unit: str, blocks: Blocks, score_unit: Fraction | int = 1) -> _Output:
     def law(claim: Claim) -> pl.DataFrame:
-        return blocks.law(claim.rate * score_unit, claim.mechanism)
+        return blocks.law(claim.rate_in(score_unit), claim.mechanism)
 
     return _Output(name, query, unit, blocks.counted, blocks.left_out, law)
 
@@ -348,7 +348,7 @@ def _table(output: _Output, claim: Claim) -> pl.DataFrame:
         left_out=pl.Series(output.left_out),
         selects=pl.lit(str(output.query)),
         mechanism=pl.lit(claim.mechanism),
-        loss=pl.lit(float(claim.loss.value)),
+        loss=pl.lit(column_types.float_of(claim.loss.value)),
         loss_unit=pl.lit(claim.loss.unit),
         ordered=pl.lit(output.query.is_ordered),
     ).select(SIMULATED)

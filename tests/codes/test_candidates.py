@@ -168,6 +168,11 @@ BAD_LISTS = [
     ([None], ValueError, "candidates must not contain null."),
     (["a", None], ValueError, "candidates must not contain null."),
     (pa.array(["a", None]), ValueError, "candidates must not contain null."),
+    (
+        pa.array([Decimal("1.5")], pa.decimal256(50, 2)),
+        TypeError,
+        r"candidates must be of types that Polars knows, got decimal256\(50, 2\)\.",
+    ),
     ([1.0, math.nan], ValueError, "candidates must not contain NaN."),
     ([1, 2, 1], ValueError, "candidates must not repeat, got 1 more than once."),
     (["a", "a"], ValueError, "candidates must not repeat, got 'a' more than once."),

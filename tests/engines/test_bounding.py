@@ -187,3 +187,9 @@ def test_cells_of_64_bits_leave_room_for_one_person():
     cells = np.array([cell, cell, 5], np.uint64)
     assert sorted(keep(cells, np.array([3]), Kept(), layout, people=True)[0].tolist()) == [5, cell]
     assert sorted(keep(cells, np.array([3]), Kept(rows=9), layout, people=False)[0].tolist()) == [5, cell, cell]
+
+
+def test_each_weight_of_a_person_has_a_bound_of_its_own():
+    cells, weight = np.ones(2, np.uint64), np.array([4, 4])
+    _, found = keep(cells, np.array([2]), Kept(), Cells(1, 2), people=True, weights=[weight, weight], most=[7, 2])
+    assert [own.tolist() for own in found] == [[7], [2]]

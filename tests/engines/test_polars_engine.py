@@ -624,3 +624,9 @@ def test_histograms_are_sorted_whether_or_not_a_cell_and_its_count_fit_into_one_
     found, of_them = polars_engine._sorted(frame, Cells(0, bits))
     assert found.tolist() == cells.tolist()
     assert of_them.tolist() == counts.tolist()
+
+
+def test_negative_sums_of_few_cells_among_many_are_sorted():
+    counted = pl.DataFrame({"cell": pl.Series([900, 2, 7], dtype=pl.UInt32), "count": [5, -3, 0]})
+    cells, sums = polars_engine._sorted(counted, Cells(10, 0))
+    assert (cells.tolist(), sums.tolist()) == ([2, 7, 900], [-3, 0, 5])

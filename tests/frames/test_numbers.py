@@ -265,18 +265,14 @@ def test_files_carry_the_claims_of_numbers(tmp_path):
     assert found["counts_low"].dtype == pl.List(pl.Struct({"value": pl.Int64, "count": pl.Int64}))
 
 
-def test_a_claim_that_no_file_can_carry_costs_nothing(tmp_path):
-    budget = dpp.Budget(rho=Fraction(2**999))
-    query = ROWS.dp.protect("person", max_rows=1, budget=budget).agg(
-        a=dpp.len(rho=10**299), b=dpp.mode("x", [1], rho=1)
-    )
+@pytest.mark.parametrize(("rho", "value"), [(10**299, 1e299), (10**400, None)], ids=["held", "beyond"])
+def test_a_claim_beyond_all_floats_is_exact(tmp_path, rho, value):
+    query = ROWS.dp.protect("person", max_rows=1).agg(a=dpp.len(rho=rho), b=dpp.mode("x", [1], rho=1))
+    assert query.explain()["rho"].to_list() == [value or math.inf, 1]
     query.sink_parquet(tmp_path / "a.parquet")
-    spent = budget.spent
-    huge = ROWS.dp.protect("person", max_rows=1).agg(a=dpp.len(rho=10**400))
-    with pytest.raises(OverflowError):
-        huge.sink_parquet(tmp_path / "b.parquet")
-    assert budget.spent == spent
-    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+    claim = dpp.read_claim(tmp_path / "a.parquet")
+    assert claim["columns"]["a"]["loss"] == {"unit": "rho", "value": value, "exact": str(rho)}
+    assert claim["columns"]["b"]["loss"]["value"] == 1
 
 
 @pytest.mark.parametrize(

@@ -135,3 +135,11 @@ def test_a_release_keeps_what_its_claim_is_charged_for(asked, most, unit):
             found = contributed(query.protection, ask.query, groups, codes)
             assert within(found, ask.query.claim.contributions)
             assert len(found) <= most.get("max_groups", 5)
+
+
+@pytest.mark.parametrize("wrap", [pl.struct, pl.concat_list])
+def test_a_privacy_unit_with_categories_inside_is_refused(wrap):
+    """People would be told apart by the numbers of categories, which other rows decide."""
+    frame = pl.DataFrame({"name": pl.Series(["Ada", "Bob"], dtype=pl.Categorical)}).select(p=wrap("name"))
+    with pytest.raises(TypeError, match="must not hold Categoricals inside a nested type"):
+        frame.dp.protect("p").agg(n=dpp.n_people(epsilon=1)).release()

@@ -32,6 +32,7 @@ ROWS = {  # scores, sensitivities, unit, rate
     "decimals": (RNG.integers(0, 10**6, N), RNG.integers(1, 200, N), Fraction(1, 100), Fraction(1, 2)),
     "of wide ranges": (wide(-30, 30), abs(wide(-30, 30)), Fraction(100), Fraction(1, 10**9)),
     "huge and tiny": (wide(-300, 300), abs(wide(-300, 300)), 1, Fraction(1)),
+    "of denormals at a usual rate": (wide(-320, -310), abs(wide(-322, -310)) + 5e-324, 1, Fraction(1)),
     "denormal": (wide(-320, -310), abs(wide(-322, -310)) + 5e-324, 1, Fraction(2**900)),
     "nearly tied": (RNG.integers(0, 3, N) + 2**62, RNG.integers(1, 3, N), 1, Fraction(2**60)),
     "objects": (np.array([Fraction(q, 3) for q in range(N)]), RNG.random(N) + 1, 1, Fraction(1)),
@@ -121,3 +122,18 @@ def test_the_weight_is_the_error_that_is_missed_with_probability_beta(mechanism)
     assert rows._weights(rate, LAWS[mechanism]) == pytest.approx(wanted, rel=1e-5)
     # Its product with each half of a float must be a float.
     assert all(Fraction(t).numerator.bit_length() <= 20 for t in rows._weights(rate, LAWS[mechanism]))
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_the_weight_is_in_the_unit_of_the_scores(mechanism):
+    one, small = (
+        OwnSensitivities(np.zeros(5), np.ones(5), np.array([5]), unit, lowest=False)
+        for unit in (Fraction(1), Fraction(1, 128))
+    )
+    assert small._weights(Fraction(3), LAWS[mechanism]) * 128 == one._weights(Fraction(3), LAWS[mechanism])
+
+
+def test_gaps_of_exact_numbers_are_not_those_of_their_floats():
+    scores = np.array([Fraction(2**40), Fraction(0), Fraction(1, 3)], object)
+    rows = OwnSensitivities(scores, np.array([2.0**40, 1, 1]), np.array([3]), Fraction(1), lowest=False)
+    assert rows.gaps(Fraction(1), LAWS["exponential"])[1] == pytest.approx(1 / 6, rel=2**-48)

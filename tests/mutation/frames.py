@@ -18,6 +18,12 @@ _files = of("_rowwise/files.py", "frames/test_kept.py")
 _recipe = of("_frames/recipe.py", "frames/test_frame.py frames/test_steps.py")
 _keys = of("_frames/group_keys.py", "frames/test_frame.py")
 _expressions = of("_expressions/expressions.py", "expressions/test_expressions.py interop/test_serialisation.py")
+_sharing = of("_expressions/sharing.py", "opendp/test_sharing.py")
+_sources = of("_frames/sources.py", "frames/test_frame.py")
+_paths = of("_base/paths.py", "frames/test_frame.py")
+_settings = of("_base/settings.py", "interop/test_settings.py")
+_threads = of("_base/threads.py", "interop/test_settings.py")
+_claims = of("_accounting/claims.py", "questions/test_weights.py")
 
 MUTANTS = [
     # --- What is promised to a person
@@ -245,7 +251,7 @@ MUTANTS = [
         "a filter of a column that a step made is moved through that step into the scan",
     ),
     _polars(
-        '                counted = pl.concat([found[own[0]], counted]).group_by("cell").agg(pl.exclude("cell").sum())\n',
+        '                counted = added_up([found[own[0]], counted], ["cell"], engine)\n',
         "                pass\n",
         "only the last part of the people is counted",
         "engines/test_polars_engine.py::test_distinct_people_are_counted_exactly",
@@ -270,7 +276,7 @@ MUTANTS = [
         "engines/test_conformance.py -k 'TestToy and refused_for_free'",
     ),
     _release(
-        "    _charge(query, budget)\n    try:\n        if work is not None:\n            released = work.run(engine)\n",
+        "    _charge(query, budget)\n    try:\n        if work is not None:\n            with deaf():\n                released = work.run(engine)\n",
         "    try:\n        if work is not None:\n            released = work.run(engine)\n        _charge(query, budget)\n",
         "rows are read before the charge",
         "engines/test_conformance.py::TestPolarsInMemory::test_rows_are_read_only_after_a_charge",
@@ -335,9 +341,9 @@ MUTANTS = [
         "losses of mixed units are added up in one that a person can't read",
         "frames/test_frame.py::TestBudget::test_loss_of_a_query",
     ),
-    _query(
-        "                os.fsync(file.fileno())\n",
-        "                pass\n",
+    _paths(
+        "            os.fsync(descriptor)\n",
+        "",
         "a power cut leaves an empty file that was paid for",
         "frames/test_frame.py -k on_the_disk",
     ),
@@ -392,7 +398,7 @@ MUTANTS = [
     ),
     # --- Keys
     _keys(
-        "    frame = unshared(keys if isinstance(keys, pl.DataFrame) else pl.DataFrame(keys))\n",
+        '    frame = unshared(keys if isinstance(keys, pl.DataFrame) else column_types.of_arrow("keys", keys, pl.DataFrame))\n',
         "    frame = keys if isinstance(keys, pl.DataFrame) else pl.DataFrame(keys)\n",
         "groups that come to be after the query was made are not paid for",
         "frames/test_frame.py::test_keys_that_are_changed_later_stay_as_they_were_checked",
@@ -603,5 +609,104 @@ MUTANTS = [
         "        except pa.ArrowInvalid:  # pandas and DuckDB convert, or run, here: their messages hold values\n",
         "an error while a stream is opened shows values, and is free",
         "frames/test_frame.py::test_errors_of_all_kinds_while_a_frame_is_opened_are_replaced_and_paid_for",
+    ),
+    _bounding(
+        "            weights = [np.minimum(own, largest) for own, largest in zip(sums, most, strict=True)]\n",
+        "            weights = [np.minimum(own, most[0]) for own in sums]\n",
+        "of two weighted modes by people the second has the max_weight of the first: a person weighs more than is charged",
+        "engines/test_bounding.py::test_each_weight_of_a_person_has_a_bound_of_its_own",
+    ),
+    # --- One `.dp` beside OpenDP
+    _sharing(
+        "            expr = self._ours.mean(\n                self,\n                lower,\n                upper,\n                step=step,\n                epsilon=epsilon,\n                rho=rho,\n                contributions=contributions,\n",
+        "            expr = self._ours.mean(\n                self,\n                lower,\n                upper,\n                step=step,\n                epsilon=epsilon,\n                rho=rho,\n",
+        "beside OpenDP a mean of n contributions is charged as one row: n times the loss",
+        "opendp/test_sharing.py::test_every_argument_of_ours_arrives",
+    ),
+    _sharing(
+        "            expr = self._ours.count(\n                self,\n                epsilon=epsilon,\n                rho=rho,\n                contributions=contributions,\n                neighboring_relation=neighboring_relation,\n                mechanism=mechanism,\n",
+        "            expr = self._ours.count(\n                self,\n                epsilon=epsilon,\n                rho=rho,\n                contributions=contributions,\n                neighboring_relation=neighboring_relation,\n",
+        "beside OpenDP a count forgets its mechanism",
+        "opendp/test_sharing.py::test_every_argument_of_ours_arrives",
+    ),
+    _sharing(
+        '{"scale": scale, "signed": signed}',
+        '{"scale": scale}',
+        "OpenDP's signed is dropped without a word beside a loss",
+        "opendp/test_sharing.py::test_numbers_of_both_packages_are_told_apart_by_their_arguments",
+        needs="opendp",
+    ),
+    # --- What a process sets
+    _settings(
+        "        return _is_deaf.get()\n",
+        "        return True\n",
+        "all warnings of all threads are lost",
+    ),
+    _settings(
+        '        with np.errstate(all="ignore"):\n',
+        '        with np.errstate(under="ignore"):\n',
+        "a value that overflows raises, or warns, where the process says so",
+        "interop/test_settings.py::test_a_deaf_block_is_deaf_and_nothing_else",
+    ),
+    _settings(
+        "    if [*warnings.filters[:1]] != [_FILTER]:",
+        "    if True:",
+        "each release lets Python repeat all warnings that it says once",
+        "interop/test_settings.py::test_a_warning_is_not_repeated_because_of_a_deaf_block",
+    ),
+    _threads(
+        "    work = deaf()(work)\n",
+        "    work = work\n",
+        "worker threads warn of values, and raise where warnings are errors",
+        "interop/test_settings.py::test_worker_threads_are_deaf",
+    ),
+    _expressions(
+        "        with deaf():\n            return self.of(series)\n",
+        "        return self.of(series)\n",
+        "a denormal fails an expression where the process makes NumPy raise",
+        "interop/test_settings.py::test_answers_are_the_same_whatever_a_process_sets",
+    ),
+    _rows(
+        '    return _AUTO if engine == "auto" else engine\n',
+        "    return engine\n",
+        "a setting of the process sends private rows to a GPU, or to another machine",
+        "interop/test_settings.py::test_answers_are_the_same_whatever_a_process_sets",
+    ),
+    # --- Files, readers, and numbers beyond floats
+    _sources(
+        "        if is_reader and frame in _READ:\n",
+        "        if False:\n",
+        "a used-up reader is released, and charged, as no rows",
+        "frames/test_frame.py::TestBudget::test_a_reader_that_is_used_up_costs_nothing",
+    ),
+    _paths(
+        "    target = Path(os.path.realpath(path))\n",
+        "    target = path\n",
+        "a symbolic link is replaced by a released file",
+        "frames/test_frame.py::TestExplainAndClaims::test_a_file_keeps_its_mode_and_a_link_its_place",
+    ),
+    _paths(
+        "            if mode is not None:  # the process may mask some of it\n                os.fchmod(descriptor, mode)\n",
+        "",
+        "a released file has fewer rights than the one it replaces",
+        "frames/test_frame.py::TestExplainAndClaims::test_a_file_keeps_its_mode_and_a_link_its_place",
+    ),
+    _paths(
+        "    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None\n",
+        "    mode = None\n",
+        "a file that its owner alone may read is replaced by one for everybody",
+        "frames/test_frame.py::TestExplainAndClaims::test_a_file_keeps_its_mode_and_a_link_its_place",
+    ),
+    _paths(
+        "        if _place(descriptor).exists():\n",
+        "        if False:\n",
+        "a release that is killed leaves a file without a use",
+        "frames/test_frame.py::TestExplainAndClaims::test_a_sink_that_is_killed_leaves_nothing",
+    ),
+    _claims(
+        "        return min(self.rate * step, _LARGEST_RATE)\n",
+        "        return self.rate * step\n",
+        "a release at a huge loss over wide steps fails after the charge",
+        "questions/test_weights.py::test_a_rate_per_step_beyond_all_floats_chooses_the_best",
     ),
 ]

@@ -13,6 +13,7 @@ _keys = of("_mechanisms/key_selection.py", "mechanisms/test_key_selection.py")
 _asked_keys = of("_questions/unlisted_keys.py", "privacy/test_keys.py")
 _errors = of("_mechanisms/errors.py", "analysis/test_facts.py questions/test_queries.py")
 _words = of("_base/words.py", "base/test_words.py")
+_integers = of("_mechanisms/integer_scores.py", "mechanisms/test_integer_scores.py")
 _RACES = "statistical/test_race.py"
 _DRAWS = "statistical/test_noise_draws.py"
 
@@ -579,5 +580,30 @@ MUTANTS = [
         "            encryptor.update_into(_ZEROS[: len(piece)], piece) if start == 0 else None\n",
         "words after the first mebibyte are what memory held",
         "base/test_words.py::test_as_many_words_as_asked_and_none_twice",
+    ),
+    # --- Sensitivities of one's own, leads and rare scores
+    _own(
+        "                sure &= (each >= _SMALLEST) & (each <= _LARGEST)\n",
+        "                sure &= each <= _LARGEST\n",
+        "floats decide gaps of denormal sensitivities",
+        "mechanisms/test_own_sensitivities.py::test_gaps_are_as_exact_as_the_race_wants_them",
+    ),
+    _own(
+        "        low = np.array([float_of(Fraction(number) - a) for number, a in zip(numbers, finite, strict=True)], np.float64)\n",
+        "        low = np.zeros(len(numbers))\n",
+        "huge exact scores are rounded to floats in gaps",
+        "mechanisms/test_own_sensitivities.py::test_gaps_of_exact_numbers_are_not_those_of_their_floats",
+    ),
+    _leading(
+        "_RELATIVE_SLACK = 2.0**-46\n",
+        "_RELATIVE_SLACK = 2.0**-70\n",
+        "large leads next to a whole unit are decided by floats",
+        "mechanisms/test_leading.py::test_large_leads_near_whole_units_are_decided_exactly",
+    ),
+    _integers(
+        "    return int(places[uniform_below(np.array([len(places)]), words)[0]])\n",
+        "    return int(places[0])\n",
+        "among many integer scores a rare best score always gives its first place",
+        "mechanisms/test_integer_scores.py::test_a_rare_best_score_wins_at_each_of_its_places",
     ),
 ]

@@ -20,6 +20,7 @@ _joint = of("_draws/joint.py", "draws/test_joint.py statistical/test_top_k_draws
 _units = of("_codes/units.py", "questions/test_sums.py questions/test_weights.py")
 _histograms = of("_draws/histograms.py", "questions/test_weights.py draws/test_drawing.py")
 _candidates = of("_codes/candidates.py", "codes/test_candidates.py")
+_simulated = of("analysis/_simulated_draws.py", "analysis/test_simulated_lists.py")
 
 MUTANTS = [
     # --- Scores and their ranges
@@ -201,7 +202,7 @@ MUTANTS = [
         "questions/test_weights.py::test_claim_and_error_are_in_the_unit_of_the_weights",
     ),
     _choices(
-        "        rate = self.claim.rate * self.step(*columns)\n",
+        "        rate = self.claim.rate_in(self.step(*columns))\n",
         "        rate = self.claim.rate\n",
         "weights in steps are drawn as if in units",
         "questions/test_weights.py::test_a_draw_counts_steps_and_its_rate_is_for_steps",
@@ -473,8 +474,8 @@ MUTANTS = [
     ),
     # --- Top k
     _tops(
-        "        rate = self.claim.rate * self.step(*columns)\n",
-        "        rate = self.claim.rate * self.step(*columns) * self.claim.draws\n",
+        "        rate = self.claim.rate_in(self.step(*columns))\n",
+        "        rate = self.claim.rate_in(self.step(*columns)) * self.claim.draws\n",
         "every round gets the whole loss",
         "statistical/test_top_k_draws.py",
     ),
@@ -605,5 +606,11 @@ MUTANTS = [
         "series",
         "who writes into the candidates' memory counts a row several times",
         "codes/test_candidates.py -k written_to_later",
+    ),
+    _simulated(
+        "        drawn.append(query.draw_codes(kept.repeated(number), *types))\n",
+        "        drawn.append(query.draw_codes(everything.repeated(number), *types))\n",
+        "simulated lists are drawn from rows that the bounds drop: errors look smaller than they are",
+        "analysis/test_simulated_lists.py::test_lists_are_drawn_from_the_rows_that_bounds_keep",
     ),
 ]

@@ -73,3 +73,9 @@ def test_a_quantile_over_people_is_a_pure_measurement():
     measurement = as_measurement(dpp.protect("p").rows_per_person(0.5, range(1, 9), epsilon=50))
     assert measurement.map(2) == 100
     assert measurement(VISITS).item() == 1
+
+
+@pytest.mark.parametrize("delta", [n * 1e-8 for n in range(1, 20)])
+def test_the_map_of_one_person_is_at_most_the_delta_that_was_given(delta):
+    query = dpp.protect("p", max_groups=1).keys("town", delta=delta, epsilon=1)
+    assert as_measurement(query).map(1)[1] <= delta

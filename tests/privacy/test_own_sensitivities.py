@@ -123,3 +123,14 @@ def test_the_error_stays_within_its_bound():
     one_for_all = reference.law(revenues.tolist(), rate=plain.rate, mechanism=plain.mechanism, digits=20)
     errors = revenues.max() - revenues
     assert (law * errors).sum() < 0.7 * (reference.floats(one_for_all) * errors).sum()
+
+
+@pytest.mark.parametrize("scores", [pl.Decimal(9, 2), pl.Float64])
+@pytest.mark.parametrize("own", [pl.Decimal(9, 1), pl.Decimal(9, 3), pl.Float64])
+def test_gaps_are_in_units_and_not_in_last_digits(scores, own):
+    def gaps(scores, own):
+        texts = pl.Series(["0.5", "7.25", "7"]).cast(scores), pl.Series(["1.5", "2.0", "0.5"]).cast(own)
+        _, _, rows = own_sensitivities(*texts, np.array([3]), lowest=False)
+        return rows.gaps(Fraction(1), "permute_and_flip").tolist()
+
+    assert gaps(scores, own) == pytest.approx(gaps(pl.Float64, pl.Float64), rel=1e-5)  # t has 20 bits

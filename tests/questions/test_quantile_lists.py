@@ -18,6 +18,8 @@ from hypothesis import given, settings
 import dp_polars as dpp
 from dp_polars._accounting.claims import Contributions
 from dp_polars._accounting.terms import Terms
+from dp_polars._draws import quantile_trees
+from dp_polars._draws.cells import Cells
 from dp_polars._draws.histograms import Histogram
 from dp_polars._draws.quantile_trees import TreeDraw, digit_bits, levels_of, rows_off, tree
 from dp_polars._draws.scores import QuantileScore
@@ -373,3 +375,18 @@ def test_without_second_digits_a_heavy_value_spoils_what_stands_beside_it():
         )
         off[bits] = several_quantiles.misses(rows, answers, [float(alpha) for alpha in alphas])
     assert off[0] > 50 > 4 > off[digit_bits(len(candidates))]
+
+
+def test_digits_that_a_close_race_has_drawn_stay(monkeypatch):
+    def close(draw, slots, left_out, complete):
+        complete(0)
+        return np.zeros(1, np.int64), np.zeros(1, np.int64)
+
+    monkeypatch.setattr(quantile_trees, "draw_from_slots", close)
+    root, size = tree([Fraction(1, 2), Fraction(3, 4)]), 11
+    bits = digit_bits(size)
+    cells = Cells.of_values(np.array([5]), np.array([10**4]), np.array([1]), bits)
+    draw = TreeDraw(root, size, bits, Fraction(1), LAWS["exponential"]).of(root)
+    _, found = quantile_trees._draw_one(draw, cells, np.zeros(1, np.int64), np.full(1, (size << bits) - 1))
+    assert found.totals.tolist() == [10**4]
+    assert not found.bits.any()  # all digits are drawn

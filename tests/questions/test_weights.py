@@ -84,6 +84,22 @@ def test_a_draw_counts_steps_and_its_rate_is_for_steps():
     assert of_cents.draw(pl.Int64(), pl.Decimal(10, 2)).rate == Fraction(1, 400)
 
 
+@pytest.mark.parametrize("mechanism", [None, "exponential"])
+def test_a_rate_per_step_beyond_all_floats_chooses_the_best(mechanism):
+    frame, step = pl.DataFrame({"x": [1, 2, 3, 2], "w": [2.0**45, 2.0**46, 2.0**45, 2.0**41]}), 2**40
+    loss = {"epsilon": 2**1058, "max_weight": 2**60, "step": step, "weights": "w", "mechanism": mechanism}
+    modes = {f"lead {lead}": dpp.mode("x", [3, 2, 1], lead=lead, **loss) for lead in (False, True)}
+    tops = {f"top {k}": dpp.top_k("x", k, [3, 2, 1], **loss) for k in (1, 3)}
+    query = frame.dp.protect(None).agg(**modes, **tops)
+    assert query.explain()["error_95"].max() < 1e-290
+    answer = query.release().row(0, named=True)
+    assert (answer["lead False"], answer["lead True"]["answer"]) == (2, 2)
+    assert answer["lead True"]["lead"] in (33.0 * step, 34.0 * step)  # 34 steps, rounded down after a little noise
+    assert answer["top 1"] == [2]
+    assert answer["top 3"][0] == 2
+    assert simulate(frame.dp.protect(None).agg(**modes), frame)["expected_error"].to_list() == [0, 0]
+
+
 @pytest.mark.parametrize("unit", [None, "p"])
 def test_simulated_in_the_unit_of_the_weights(unit):
     """Weights of halves: two of the candidates, four and one and a half apart."""
