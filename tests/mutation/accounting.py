@@ -60,7 +60,7 @@ MUTANTS = [
         "        return 2 * _rho_of_spread(mechanism, x / 2, contributions)\n",
         "        return _rho_of_spread(mechanism, x / 2, contributions)\n",
         "of a replaced person, only the old one's rows are charged in rho",
-        "privacy/test_numbers.py::test_nor_does_a_replacement",
+        "privacy/test_numbers.py -k other_unit",
     ),
     _costs(
         "        return 2 * scaled_rate(unit, mechanism, loss / 2, contributions)\n",
@@ -78,7 +78,7 @@ MUTANTS = [
         "    of_full = max(rho_of(same_group * full), 2 * rho_of(full / 2))\n",
         "    of_full = 2 * rho_of(full / 2)\n",
         "of quantiles, a row that stays in its group is charged as one that changes it",
-        "privacy/test_brute_force.py::test_no_person_loses_more_than_rho_over_all_groups",
+        "accounting/test_costs.py -k quantiles",
     ),
     _costs(
         "Fraction(contributions.total, contributions.per_group) * of_full",
