@@ -93,7 +93,7 @@ def test_selections_take_blocks_where_they_pay(monkeypatch):
 def test_a_rare_best_score_wins_at_each_of_its_places(mechanism):
     scores = np.zeros(2**16, np.int64)
     scores[[3, 60_000]] = 9  # tries at random find them once in a hundred times
-    found = {best_integer(scores, Fraction(100), mechanism, system_words()) for _ in range(64)}
+    found = {best_integer(scores, Fraction(100), LAWS[mechanism], system_words()) for _ in range(64)}
     assert found == {3, 60_000}
 
 
@@ -102,5 +102,5 @@ def test_far_integer_scores_win_where_there_are_many(mechanism, monkeypatch):
     for module in (integer_scores, racing):
         monkeypatch.setattr(module, "FAR", 1.0)
     scores = np.append(3, np.zeros(5000, np.int64))  # each of the others wins with a chance of some e⁻³
-    found = [best_integer(scores, Fraction(1), mechanism, system_words()) for _ in range(20)]
+    found = [best_integer(scores, Fraction(1), LAWS[mechanism], system_words()) for _ in range(20)]
     assert sum(place > 0 for place in found) > 10

@@ -273,7 +273,7 @@ def test_large_leads_near_whole_units_are_decided_exactly(lead, mechanism, monke
         return lambda count: left.pop() if count == len(drawn) else np.zeros(count, np.uint64)
 
     def found():
-        race = race_with_lead(blocks_of(np.tile(gaps, 200), np.arange(200) * 2), rate, unit, mechanism, words())
+        race = race_with_lead(blocks_of(np.tile(gaps, 200), np.arange(200) * 2), rate, unit, LAWS[mechanism], words())
         return [*race.blocks.tolist(), *race.leads.tolist()]
 
     by_floats = found()
