@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+from contextlib import nullcontext
 
 import polars as pl
 import pyarrow as pa
@@ -163,6 +164,8 @@ def test_a_quantile_and_an_argmax_show_nothing_but_their_answers():
 
 # Categories
 
+IS_OLD = pl.__version__.startswith("1.")
+
 
 @pytest.mark.parametrize("make", [lambda: pl.Categorical(), categorical, lambda: categorical(pl.UInt8)])
 def test_no_public_text_is_put_into_the_mapping_of_private_rows(make):
@@ -174,7 +177,10 @@ def test_no_public_text_is_put_into_the_mapping_of_private_rows(make):
     frame.select(asked)
     frame.with_columns(y=asked.over("p"))
     frame.group_by("p").agg(X.filter(pl.lit(True)).dp.mode(["nor this"], epsilon=1))
-    frame.dp.protect("p").filter(X == "b").with_columns(y=X.cast(pl.String)).agg(asked).release()
+    private = frame.dp.protect("p")
+    if not IS_OLD:
+        private = private.filter(X == "b").with_columns(y=X.cast(pl.String))
+    private.agg(asked).release()
     keyed = frame.dp.protect("p", max_groups=1).group_by({"x": ["no key", "a"]})
     keyed.agg(pl.col("p").dp.mode([1], epsilon=1)).release()
     assert pl.Series(["public 2"], dtype=dtype).to_physical().item() == before + 1
@@ -246,26 +252,28 @@ def test_how_many_categories_the_rows_have_is_not_seen(physical):
                 frame.dp.protect("p").with_columns(y=e).agg(of_p).release()
         del frame, dtype, keyed
     assert found[0] == found[1] == found[2]
-    assert isinstance(found[0]["=="], str)
-    assert isinstance(found[0]["cast"], str)
+    for name in ("==", "cast"):
+        assert isinstance(found[0][name], tuple if IS_OLD else str)
     assert isinstance(found[0]["fill_null"], tuple)
 
 
 def test_a_constant_of_few_categories_is_refused():
     few = categorical(pl.UInt8)
-    with pytest.raises(ValueError, match="insert more categories"):
+    with pytest.raises(pl.exceptions.ComputeError if IS_OLD else ValueError, match="insert more categories"):
         row_by_row(pl.lit("a").cast(few), pl.Schema({"x": pl.Int64}), "It")
 
 
 def test_a_proof_leaves_the_named_categories_as_they_are():
     dtype = categorical()
     texts = pl.Schema({"x": pl.String})
-    for cast in (X.cast(dtype), X.cast(dtype, strict=False)):  # rewritten, and not
+    for cast in () if IS_OLD else (X.cast(dtype), X.cast(dtype, strict=False)):  # rewritten, and not
         proved = row_by_row(cast, texts, "It")
         assert pl.DataFrame({"x": ["a"]}).select(proved).schema == {"x": dtype}
-    before = pl.Series(["public 1"], dtype=dtype).to_physical().item()
+    seen = pl.Series(["public 1"], dtype=dtype)  # as long as it is there, so are its Categories
+    before = seen.to_physical().item()
     for expr in (X == "public 2", X.fill_null("public 3"), pl.lit("public 4").cast(dtype), X.is_in(["public 5"])):
-        row_by_row(expr, pl.Schema({"x": dtype}), "It")
+        with pytest.raises(ValueError, match="needs Polars 2") if IS_OLD else nullcontext():
+            row_by_row(expr, pl.Schema({"x": dtype}), "It")
     assert pl.Series(["public 6"], dtype=dtype).to_physical().item() == before + 1
 
 
