@@ -19,6 +19,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
+from dp_polars._base.numbers import as_fraction
 from dp_polars._engines import polars_engine
 
 HUGE = 10**6
