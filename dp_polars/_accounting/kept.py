@@ -81,7 +81,7 @@ def find(connection: sqlite3.Connection, text: str) -> tuple[Answer, bytes] | No
 def read(connection: sqlite3.Connection) -> Iterator[Answer]:
     """Yield what is kept, in the order in which it was; raise if it is damaged."""
     names = "id, microseconds, dataset, question, loss, source, text, key, answer_digest, length(answer), digest"
-    for found in connection.execute(f"SELECT {names} FROM answers ORDER BY id").fetchall():
+    for found in connection.execute(f"SELECT {names} FROM answers ORDER BY id"):
         yield _checked(*found)
 
 

@@ -135,7 +135,7 @@ def transaction(path: Path) -> Iterator[sqlite3.Connection]:
                 _check_names(path, found)
                 connection = _begun(path)
                 if connection is not None:
-                    with closing(connection):  # which undoes what is not committed: no statement is half read
+                    with closing(connection):  # which undoes what is not committed
                         yield connection
                         _commit(connection, name_of(path))
                     _check_unmoved(path, found)
@@ -247,7 +247,7 @@ def check(connection: sqlite3.Connection, head: Head) -> None:
     (problem,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if problem != "ok":
         raise sqlite3.DatabaseError(problem)
-    tables = [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master ORDER BY name").fetchall()]
+    tables = [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master ORDER BY name")]
     if tables != _TABLES:
         msg = "its tables are not as they were made"
         raise sqlite3.DatabaseError(msg)
@@ -268,7 +268,7 @@ def read_charges(connection: sqlite3.Connection, head: Head) -> Iterator[Charge]
     """Yield every charge; raise unless they are all there, each as it was written."""
     number, digest = 0, ""
     for number, (stored_number, *values, stored_digest) in enumerate(
-        connection.execute("SELECT * FROM charges ORDER BY id").fetchall(), 1
+        connection.execute("SELECT * FROM charges ORDER BY id"), 1
     ):
         digest = _digest(digest, number, *values)
         if (number, digest) != (stored_number, stored_digest):

@@ -61,7 +61,8 @@ def question_of(query: PrivateQuery, engine: Engine[Any], work: object, dataset:
 
 def _read(query: PrivateQuery, frame: pl.LazyFrame, steps: Sequence[Step]) -> list[str]:
     """Return which columns of a frame without rows these steps and the query read, as Polars' optimizer finds it."""
-    rows = frame
+    schema = frame.collect_schema()
+    rows = pl.LazyFrame(schema=schema)  # not of the steps before: of these columns
     for step in steps:
         rows = step.apply(rows, query.protection.privacy_unit)
     rows = rows.select([expr.alias(str(number)) for number, expr in enumerate(query.reads)] or pl.len())
@@ -70,8 +71,8 @@ def _read(query: PrivateQuery, frame: pl.LazyFrame, steps: Sequence[Step]) -> li
     while inputs:
         plan.set_node(inputs[0])  # of a join the left side, which is the private one
         inputs = plan.get_inputs()
-    names, found = frame.collect_schema().names(), plan.view_current_node().projection
-    return names if found is None else [name for name in names if name in set(found)]
+    found = plan.view_current_node().projection
+    return [name for name in schema if found is None or name in found]
 
 
 def _written(value: object, but: str = "") -> Any:  # noqa: ANN401  # what JSON takes

@@ -156,26 +156,6 @@ def test_an_interrupted_charge_leaves_a_budget_as_it_was(budget, monkeypatch):
     assert budget.spent == 1
 
 
-def test_an_error_in_the_middle_of_reading_keeps_no_lock(tmp_path, monkeypatch):
-    """SQLite closes no ledger of which a statement is still being read, and a traceback may hold one."""
-    budget, kept = Budget(epsilon=10, path=tmp_path / "ledger.db"), []
-    for _ in range(3):
-        pay(budget, pure(1))
-    stored = ledger._digest
-
-    def interrupted(*values):
-        if values[1] == 2:
-            raise KeyboardInterrupt
-        return stored(*values)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ledger, "_digest", interrupted)
-        with pytest.raises(KeyboardInterrupt) as error:
-            budget.log()
-        kept.append(error)
-    assert budget.spent == 3
-
-
 BY_THE_CLOCK = """
 import gc, os, signal, sys
 from fractions import Fraction

@@ -529,15 +529,16 @@ def test_a_question_that_hides_something_is_refused_before_it_is_charged(budget)
     assert budget.spent == 0
 
 
-def test_a_name_that_a_step_gives_is_part_of_the_question(budget):
+def test_a_name_that_a_step_gives_is_part_of_the_question(tmp_path):
+    budget = dpp.Budget(epsilon=10**9, path=tmp_path / "ledger.db")
     rows = pl.DataFrame({"x": [1.0, 1.0]})
     made = rows.dp.protect(None, budget=budget, dataset="ours").with_columns(a=pl.col("x"), b=pl.col("x") + 9)
 
     def total(names):
         renamed = made.rename(lambda name: names.get(name, name))
-        return renamed.agg(s=dpp.sum("v", 0, 100, step=1, epsilon=20)).release().item()
+        return renamed.agg(s=dpp.sum("v", 0, 100, step=1, epsilon=10**6)).release().item()
 
-    assert (round(total({"a": "v", "b": "w"}), -1), round(total({"a": "w", "b": "v"}), -1)) == (0, 20)
+    assert (total({"a": "v", "b": "w"}), total({"a": "w", "b": "v"})) == (2, 20)
 
 
 def test_the_engine_is_part_of_the_question():

@@ -437,12 +437,6 @@ MUTANTS = [
         "accounting/test_interruptions.py::test_an_interrupted_charge_leaves_a_budget_as_it_was",
     ),
     _ledger(
-        'connection.execute("SELECT * FROM charges ORDER BY id").fetchall(), 1',
-        'connection.execute("SELECT * FROM charges ORDER BY id"), 1',
-        "an error while a ledger is read keeps it locked until its traceback is gone",
-        "accounting/test_interruptions.py::test_an_error_in_the_middle_of_reading_keeps_no_lock",
-    ),
-    _ledger(
         "    check_wanted()\n    try:\n",
         "    try:\n",
         "a charge that nobody waits for is made all the same",

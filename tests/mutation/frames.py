@@ -556,8 +556,14 @@ MUTANTS = [
         "frames/test_kept.py::test_an_order_of_columns_that_a_step_looks_at_is_part_of_a_question",
     ),
     _questions(
-        "    names, found = frame.collect_schema().names(), plan.view_current_node().projection\n",
-        "    names, found = frame.collect_schema().names(), None\n",
+        "    rows = pl.LazyFrame(schema=schema)  # not of the steps before: of these columns\n",
+        "    rows = frame\n",
+        "two questions that differ in a renaming of columns that were made share an answer",
+        "frames/test_kept.py::test_a_name_that_a_step_gives_is_part_of_the_question",
+    ),
+    _questions(
+        "    found = plan.view_current_node().projection\n",
+        "    found = None\n",
         "a column that nobody asks about is a part of every question, which is charged again where it goes",
         "frames/test_kept.py -k no_part_of_a_question",
     ),
