@@ -40,7 +40,7 @@ def question_of(query: PrivateQuery, engine: Engine[Any], work: object, dataset:
     # An engine that runs no expressions has no steps, and the types of its columns stand in the work.
     given = pl.LazyFrame(schema=engine.schema(()) if engine.runs_expressions else {})
     schema, steps = given.collect_schema(), query._recipe.steps
-    read = _read(query, given, steps)
+    read = _read(query, given, steps) if engine.runs_expressions else []
     if not any(step.looks_at_order for step in steps):
         read.sort()
     parts = {

@@ -531,7 +531,7 @@ def test_a_question_that_hides_something_is_refused_before_it_is_charged(budget)
 
 def test_a_name_that_a_step_gives_is_part_of_the_question(tmp_path):
     budget = dpp.Budget(epsilon=10**9, path=tmp_path / "ledger.db")
-    rows = pl.DataFrame({"x": [1.0, 1.0]})
+    rows = pl.DataFrame({"x": [1.0, 1.0], "y": [0.0, 0.0]})
     made = rows.dp.protect(None, budget=budget, dataset="ours").with_columns(a=pl.col("x"), b=pl.col("x") + 9)
 
     def total(names):

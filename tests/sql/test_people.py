@@ -221,5 +221,13 @@ def test_a_kept_answer_is_drawn_anew_where_it_is_asked_fresh(engine, tmp_path):
     first = dpp.sql.release(query, table)
     assert dpp.sql.release(query, table).equals(first)
     assert budget.spent == 0.5
+    assert dpp.sql.release(query, engine.table(pl.DataFrame({"p": range(3)}))).equals(first)  # it can't be seen
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dp_polars.sql._SqlEngine.mark", lambda _: "another engine")
+        with pytest.warns(dpp.KeptAnswerWarning) as said:
+            again = dpp.sql.release(query, table)
+    assert again.equals(first)
+    assert said[0].filename == __file__
     dpp.sql.release(query, table, fresh=True)
     assert budget.spent == 1
+    assert budget.answers()["source"].to_list() == [engine.name] * 2
