@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 
 from dp_polars._accounting.claims import Claim, Contributions, Loss, Mechanism, NeighboringRelation, check_relation
 from dp_polars._base.numbers import Number, positive_int
@@ -45,8 +44,8 @@ class Terms:
         return cls(loss, Contributions(rows, rows), relation, mechanism)
 
     def claim(self, mechanism: Mechanism, *, draws: int = 1) -> Claim:
-        """Return the claim of a question whose range is not known yet: as of R = 1.
+        """Return the claim of a question that is not made yet, with a range for which every loss has a rate.
 
         `HistogramQuery.on` puts the question's own range in its place.
         """
-        return Claim(self.loss, mechanism, Fraction(1), self.contributions, self.neighboring_relation, draws=draws)
+        return Claim(self.loss, mechanism, self.loss.value, self.contributions, self.neighboring_relation, draws=draws)

@@ -29,12 +29,14 @@ class _AnyWarning(Warning, metaclass=_WhereDeaf):
 
 
 _FILTER = ("ignore", None, _AnyWarning, None, 0)
+# Where filters change, Python repeats what it says once for each line. So this one is there from the start.
+warnings.simplefilter("ignore", _AnyWarning)
 
 
 @contextmanager
 def deaf() -> Iterator[None]:
     """Run a block, or a function that this decorates, in which nothing warns, and no float raises, in this thread."""
-    if [*warnings.filters[:1]] != [_FILTER]:  # a change lets Python repeat what it says once, so only where it must
+    if [*warnings.filters[:1]] != [_FILTER]:  # others may have taken it away
         warnings.simplefilter("ignore", _AnyWarning)
     token = _is_deaf.set(True)
     try:

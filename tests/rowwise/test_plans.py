@@ -16,6 +16,7 @@ from polars.io.plugins import register_io_source
 import dp_polars as dpp
 from dp_polars._rowwise.files import refuse_repeated_files
 from dp_polars._rowwise.plans import refuse_unsafe_plan
+from tests.helpers.needs import need
 
 HIDDEN = "a step that Polars does not show can't be inspected"
 IS_OLD = pl.__version__.startswith("1.")
@@ -699,7 +700,7 @@ def test_no_column_is_named_like_a_pattern():
 
 
 def test_delta(tmp_path):
-    deltalake = pytest.importorskip("deltalake")
+    deltalake = need("deltalake")
     table = str(tmp_path / "table")
     for _ in range(2):
         TWO.write_delta(table, mode="append")
@@ -720,7 +721,7 @@ def test_delta(tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 def test_iceberg(tmp_path):
-    sql = pytest.importorskip("pyiceberg.catalog.sql")
+    sql = need("pyiceberg.catalog.sql")
     catalog = sql.SqlCatalog("own", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=tmp_path.as_uri())
     catalog.create_namespace("own")
     table = catalog.create_table("own.visits", schema=TWO.to_arrow().schema)
