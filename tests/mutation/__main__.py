@@ -1,8 +1,10 @@
 """Mutation testing of the privacy core: every mutant must make a test fail.
 
-    python -m tests.mutation                    all of them: about an hour on one core
-    python -m tests.mutation claims.py racing   those of some files, or with some words in what they break
-    python -m tests.mutation --check            only whether every mutant still fits the sources
+    python -m tests.mutation                    all of them: about two hours on one core
+    python -m tests.mutation claims.py racing   those with one of these words in their file, function or effect
+    python -m tests.mutation --check            only whether every mutant still fits the sources, and its tests are there
+    python -m tests.mutation --sample 0.1 --by TEXT     a tenth of them, the same for the same text
+    python -m tests.mutation --renamed OLD=NEW  write the new name into all mutants, after a name of the package changed
 
 Each mutant is applied to a scratch copy of the tree, and its tests are run there. The exit code is 1 where one lives
 that is not known to be equivalent, 2 where one does not fit the sources or the tests fail without any.
@@ -11,6 +13,7 @@ that is not known to be equivalent, 2 where one does not fit the sources or the 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import shlex
@@ -21,6 +24,8 @@ import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from queue import Queue
@@ -28,6 +33,8 @@ from typing import TYPE_CHECKING
 
 from tests.helpers.places import ROOT
 from tests.mutation import accounting, frames, mechanisms, queries, rowwise, sql
+from tests.mutation.fitting import MisfitError, defined, mutated
+from tests.mutation.renaming import rename
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,34 +56,81 @@ FAILED = (1, 2)  # of pytest: tests failed, or could not even be collected
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.mutation", description="Every mutant must make a test fail.")
-    parser.add_argument("words", nargs="*", help="only mutants with one of these words in file or effect")
+    parser.add_argument("words", nargs="*", help="only mutants with one of these words in file, function or effect")
     parser.add_argument("--check", action="store_true", help="only look whether the mutants fit the sources")
     parser.add_argument("--jobs", type=int, default=1, help="how many at once")
     parser.add_argument("--skip", type=int, default=0, help="leave out so many: to go on with a run that was stopped")
+    parser.add_argument("--sample", type=float, default=1, metavar="SHARE", help="only this share of them")
+    parser.add_argument("--by", default="", metavar="TEXT", help="what the sample hangs on, such as a commit")
+    parser.add_argument("--renamed", nargs="+", default=[], metavar="OLD=NEW", help="write new names into the mutants")
     arguments = parser.parse_args()
+    if arguments.renamed:
+        changed = rename(dict(pair.split("=") for pair in arguments.renamed), Path(__file__).parent)
+        print(*changed, sep="\n")
+        return 0
     words = arguments.words
-    chosen = [each for each in MUTANTS if not words or any(word in f"{each.file} {each.breaks}" for word in words)]
-    chosen = chosen[arguments.skip :]
+    chosen = [each for each in MUTANTS if not words or any(word in described(each) for word in words)]
+    chosen = sampled(chosen, arguments.sample, arguments.by)[arguments.skip :]
     stale = [(each, why) for each in chosen if (why := misfit(each))]
     for each, why in stale:
-        print(f"{each.file}: {why}\n{each.old}")
-    print(f"{len(chosen)} mutants, {len(stale)} of them do not fit the sources")
+        print(f"{described(each)}\n- {each.old}\n+ {each.new}\n{why}\n")
+    print(f"{len(chosen)} mutants, {len(stale)} of them do not fit the sources or the tests")
     if stale or arguments.check or not chosen:
         return 2 if stale else 0
     return report(chosen, run(chosen, arguments.jobs))
 
 
-def misfit(mutant: Mutant) -> str:
-    """Return why a mutant can't be applied, or nothing."""
-    text = (ROOT / "dp_polars" / mutant.file).read_text(encoding="utf-8")
-    found = text.count(mutant.old)
-    if found != 1:
-        return f"the text must be there once, is there {found} times"
+def described(mutant: Mutant) -> str:
+    return f"{file_of(mutant)}, {mutant.function}: {mutant.breaks}"
+
+
+def file_of(mutant: Mutant) -> str:
+    """Return the file that a mutant changes, below `dp_polars/`."""
     try:
-        compile(text.replace(mutant.old, mutant.new), mutant.file, "exec")
-    except SyntaxError as error:
+        return defined(mutant.function)[0].path.as_posix()
+    except MisfitError:
+        return "?"
+
+
+def sampled(mutants: Sequence[Mutant], share: float, by: str) -> list[Mutant]:
+    """Return a share of the mutants, which follows from a text and from what the mutants are."""
+
+    def digest(mutant: Mutant) -> bytes:
+        return sha256("\0".join([by, mutant.function, mutant.old, mutant.new]).encode()).digest()
+
+    taken = set(sorted(mutants, key=digest)[: math.ceil(share * len(mutants))])
+    return [mutant for mutant in mutants if mutant in taken]
+
+
+def misfit(mutant: Mutant, package: Path = ROOT / "dp_polars") -> str:
+    """Return why a mutant can't be applied, or its tests can't be run, or nothing."""
+    try:
+        file, text = mutated(mutant, package)
+        compile(text, str(file), "exec")
+    except MisfitError as error:
+        return str(error)
+    except (SyntaxError, ValueError) as error:
         return f"the mutant is no Python: {error}"
-    return "" if mutant.old != mutant.new else "the mutant changes nothing"
+    return next((f"tests/{test} is not there" for test in named_tests(mutant) if not is_there(test)), "")
+
+
+def named_tests(mutant: Mutant) -> list[str]:
+    return [word for word in shlex.split(mutant.tests) if ".py" in word]
+
+
+@cache
+def is_there(test: str) -> bool:
+    """Return whether a file of tests has what stands after `::`; a class may have a test from another file."""
+    path, *names = test.partition("[")[0].split("::")
+    if not (ROOT / "tests" / path).is_file():
+        return False
+    texts = [(ROOT / "tests" / path).read_text(encoding="utf-8")]
+    for i, name in enumerate(names):
+        if not any(re.search(rf"^\s*(async def|def|class) {name}\b", text, re.MULTILINE) for text in texts):
+            return False
+        if i == 0 and len(names) > 1:
+            texts = [each.read_text(encoding="utf-8") for each in (ROOT / "tests").rglob("*.py")]
+    return True
 
 
 def run(mutants: Sequence[Mutant], jobs: int) -> list[str]:
@@ -97,7 +151,7 @@ def run(mutants: Sequence[Mutant], jobs: int) -> list[str]:
                 result, by = tried(tree, mutant, sound)
             finally:
                 trees.put(tree)
-            print(f"{result:10} {time.monotonic() - start:5.0f} s  {mutant.file}: {mutant.breaks} [{by}]", flush=True)
+            print(f"{result:10} {time.monotonic() - start:5.0f} s  {described(mutant)} [{by}]", flush=True)
             return result
 
         with ThreadPoolExecutor(jobs) as pool:
@@ -110,9 +164,10 @@ def tried(tree: Path, mutant: Mutant, sound: set[str]) -> tuple[str, str]:
         return "equivalent", mutant.equivalent
     if mutant.needs and find_spec(mutant.needs) is None:
         return "not run", f"{mutant.needs} is not installed"
-    path = tree / "dp_polars" / mutant.file
+    file, changed = mutated(mutant)
+    path = tree / "dp_polars" / file
     text = path.read_text(encoding="utf-8")
-    path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+    path.write_text(changed, encoding="utf-8")
     tests = [f"tests/{word}" if ".py" in word else word for word in shlex.split(mutant.tests)]
     try:
         killer = failing(tree, tests)
@@ -185,13 +240,13 @@ def report(mutants: Sequence[Mutant], fates: Sequence[str]) -> int:
     kinds = ["killed", "alive", "equivalent", "not run", "broken"]
     counts: dict[str, Counter[str]] = {}
     for mutant, fate in zip(mutants, fates, strict=True):
-        counts.setdefault(mutant.file, Counter())[fate] += 1
+        counts.setdefault(file_of(mutant), Counter())[fate] += 1
     print(f"\n{'':36}" + "".join(f"{kind:>12}" for kind in kinds))
     for file, own in [*sorted(counts.items()), ("all", Counter(fates))]:
         print(f"{file:36}" + "".join(f"{own[kind]:>12}" for kind in kinds))
     for mutant, fate in zip(mutants, fates, strict=True):
         if fate in ("alive", "broken"):
-            print(f"\n{fate}: {mutant.file}, {mutant.breaks} ({mutant.tests})\n- {mutant.old}\n+ {mutant.new}")
+            print(f"\n{fate}: {described(mutant)} ({mutant.tests})\n- {mutant.old}\n+ {mutant.new}")
     return 2 if "broken" in fates else int("alive" in fates)
 
 

@@ -12,10 +12,12 @@ class Mutant:
 
     Parameters
     ----------
-    file
-        Below `dp_polars/`.
+    function
+        The qualified name of what is changed: `function`, `Class.method`, `Class`, or the `NAME` of a constant.
+        Where several files define it, a part of the path goes first: `sql:function`.
     old, new
-        The exact text, which the file has once, and what stands there instead.
+        An expression, statements or arguments of a call, which the function has once, and what stands there instead;
+        with no new text, the old one is left out.
     breaks
         What goes wrong then.
     tests
@@ -26,7 +28,7 @@ class Mutant:
         A module that the tests need; they are not run where it is missing.
     """
 
-    file: str
+    function: str
     old: str
     new: str
     breaks: str
@@ -35,13 +37,20 @@ class Mutant:
     needs: str = ""
 
 
-def of(file: str, usual: str, *, needs: str = "") -> Callable[..., Mutant]:
-    """Return what makes mutants of one file; the usual tests are run where a mutant names none."""
+def of(usual: str, *, needs: str = "") -> Callable[..., Mutant]:
+    """Return what makes mutants; the usual tests are run where a mutant names none."""
     module = needs
 
     def make(
-        old: str, new: str, breaks: str, tests: str = usual, *, equivalent: str = "", needs: str = module
+        function: str,
+        old: str,
+        new: str,
+        breaks: str,
+        tests: str = usual,
+        *,
+        equivalent: str = "",
+        needs: str = module,
     ) -> Mutant:
-        return Mutant(file, old, new, breaks, tests, equivalent, needs)
+        return Mutant(function, old, new, breaks, tests, equivalent, needs)
 
     return make
