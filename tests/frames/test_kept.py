@@ -302,6 +302,7 @@ EVERYTHING = {
 # What is off the short list of Polars 1.
 NEED_POLARS_2 = ["a filter of text", "a filter of a time", "a filter of a microsecond later", "a time zone"]
 NEED_POLARS_2 += ["another time zone", "a hash", "another hash", "a fill", "another fill"]
+NEED_POLARS_2 += ["all columns", "a pattern", "a pattern that finds more"]
 REFUSED = {name: EVERYTHING.pop(name) for name in NEED_POLARS_2} if pl.__version__.startswith("1.") else {}
 
 
