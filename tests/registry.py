@@ -1,7 +1,7 @@
 """What the suites take their parameters from: every way to ask, every type of column, key and person.
 
-A new query gets an entry in `ASKS`, `LAWS` and `TRUE_ANSWERS`, a type that Polars adds one in `COLUMNS`; the suites
-then run with it.
+A new query gets an entry in `ASKS`, `LAWS` and `TRUE_ANSWERS`, a number one in `NUMBERS`, a method of private frames
+one in `OF_FRAMES`, a type that Polars adds one in `COLUMNS`; the suites then run with it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import datetime as dt
 import inspect
 import math
 import zoneinfo
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -48,6 +48,9 @@ class Ask:
         What is given for the positional ones, about a column of integers, and what must be given beside the loss.
     example
         More keywords, a loss among them, that are no defaults.
+    about
+        A column of `COLUMNS` -> the parameters of questions about it but for the loss, each a dict by name. None: it
+        can't be asked. `WEIGHT` names a column of whole weights.
     counts
         Whether it counts rows: private frames and engines can be asked it.
     mechanisms
@@ -59,8 +62,33 @@ class Ask:
     arguments: tuple[Any, ...]
     options: dict[str, Any]
     example: dict[str, Any]
+    about: Callable[[Column], list[dict[str, Any]]]
     counts: bool = True
     mechanisms: tuple[str, ...] = ("permute_and_flip", "exponential")
+
+
+# A column of whole weights, beside the one that is asked about.
+WEIGHT = "w"
+
+
+def _of_categories(column: Column, *options: dict[str, Any]) -> list[dict[str, Any]]:
+    if column.categories is None:
+        return []
+    candidates = pl.Series(column.categories, dtype=column.dtype)
+    return [{"candidates": candidates, **more} for more in ({}, *options)]
+
+
+def _of_points(column: Column, *options: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"candidates": given, **more} for given, _ in column.points for more in (options or ({},))]
+
+
+def _of_numbers(column: Column) -> list[dict[str, Any]]:
+    if column.dtype.is_float():
+        return [{"lower": -1, "upper": 2, "step": 0.25}, {"lower": 0.5, "upper": 3, "step": Fraction(1, 2)}]
+    if column.dtype.is_integer() or column.dtype.is_decimal():
+        low = -3 if min(column.values) < 0 else 0
+        return [{"lower": low, "upper": 5}, {"lower": 1, "upper": 4}, {"lower": low, "upper": 6, "step": 3}]
+    return []
 
 
 _OF_ROWS = {**LOSS, **_ROWS, "mechanism": None}
@@ -75,6 +103,18 @@ ASKS = {
         ([1, 2],),
         {},
         {"epsilon": 1, "lead": True},
+        lambda column: (
+            _of_categories(
+                column,
+                {"counts": "rows"},
+                {"too_few": 2},
+                {"lead": True},
+                {"mechanism": "exponential"},
+                {"weights": WEIGHT, "max_weight": 3},
+                {"weights": WEIGHT, "max_weight": 4, "step": 2, "counts": "rows"},
+            )
+            + [{}] * isinstance(column.dtype, (pl.Boolean, pl.Enum))
+        ),
     ),
     "top_k": Ask(
         {"k": MISSING, "candidates": None},
@@ -82,33 +122,72 @@ ASKS = {
         (2, [1, 2]),
         {},
         {"epsilon": 1, "mechanism": "joint"},
+        lambda column: [
+            {"k": 2, **more}
+            for more in _of_categories(
+                column,
+                {"counts": "rows"},
+                {"mechanism": "joint"},
+                {"mechanism": "exponential"},
+                {"weights": WEIGHT, "max_weight": 3},
+            )
+        ],
         mechanisms=("permute_and_flip", "exponential", "joint"),
     ),
-    "median": Ask({"candidates": MISSING}, _OF_ROWS, ([1, 2],), {}, {"rho": 1, "contributions": 2}),
+    "median": Ask({"candidates": MISSING}, _OF_ROWS, ([1, 2],), {}, {"rho": 1, "contributions": 2}, _of_points),
     "quantile": Ask(
         {"alpha": MISSING, "candidates": MISSING},
         _OF_ROWS,
         (0.9, [1, 2]),
         {},
         {"epsilon": 1, "neighboring_relation": "replace_one"},
+        lambda column: _of_points(column, {"alpha": 0.9}, {"alpha": [0.25, 0.5, 0.9]}),
     ),
-    "argmax": Ask({}, _OF_SCORES, (), {"sensitivity": 1}, {"epsilon": 1, "sensitivity": 3, "monotonic": True}, False),
+    "argmax": Ask(
+        {},
+        _OF_SCORES,
+        (),
+        {"sensitivity": 1},
+        {"epsilon": 1, "sensitivity": 3, "monotonic": True},
+        lambda column: (
+            [{"sensitivity": 1}, {"sensitivity": 2, "lead": True, "lead_step": 1}] * bool(_of_numbers(column))
+        ),
+        False,
+    ),
     "argmin": Ask(
         {},
         _OF_SCORES,
         (),
         {"sensitivity": 1},
         {"epsilon": 1, "sensitivity": 3, "mechanism": "exponential", "lead": True, "lead_step": 2},
+        lambda column: [{"sensitivity": 1}, {"sensitivity": pl.col(WEIGHT)}] * bool(_of_numbers(column)),
         False,
     ),
 }
 # Numbers with noise, which have laws and true answers of their own (tests/queries, tests/privacy).
 _OF_VALUES = {**_OF_ROWS, "step": None}
 NUMBERS = {
-    "count": Ask({}, _OF_ROWS, (), {}, {"epsilon": 1}),
-    "sum": Ask({"lower": MISSING, "upper": MISSING}, _OF_VALUES, (0, 9), {}, {"epsilon": 1, "step": 3}),
-    "mean": Ask({"lower": MISSING, "upper": MISSING}, _OF_VALUES, (0, 9), {}, {"rho": 1, "contributions": 2}),
-    "value_counts": Ask({"candidates": MISSING}, _OF_ROWS, ([1, 2],), {}, {"rho": 1}),
+    "count": Ask({}, _OF_ROWS, (), {}, {"epsilon": 1}, lambda _: [{}]),
+    "sum": Ask({"lower": MISSING, "upper": MISSING}, _OF_VALUES, (0, 9), {}, {"epsilon": 1, "step": 3}, _of_numbers),
+    "mean": Ask(
+        {"lower": MISSING, "upper": MISSING}, _OF_VALUES, (0, 9), {}, {"rho": 1, "contributions": 2}, _of_numbers
+    ),
+    "value_counts": Ask({"candidates": MISSING}, _OF_ROWS, ([1, 2],), {}, {"rho": 1}, _of_categories),
+}
+# Numbers that read no column: functions of the package.
+OF_NO_COLUMN = ("len", "n_people")
+# Questions of private frames that are no outputs of `agg`: (frame, public keys, a key column, a loss) -> each of them.
+OF_FRAMES: dict[str, Callable[[Any, Any, str, dict[str, Any]], list[dpp.PrivateQuery]]] = {
+    "keys": lambda frame, _, column, loss: [
+        frame.keys(*columns, delta=1e-3, **loss, **more)
+        for columns in ((column,), (column, WEIGHT))
+        for more in ([{}, {"counts": True}] if "rho" in loss else [{}])
+    ],
+    "rows_per_person": lambda frame, _, __, loss: [
+        frame.rows_per_person(0.5, range(6), **loss),
+        frame.rows_per_person(0.9, [1, 4, 9], mechanism="exponential", **loss),
+    ],
+    "groups_per_person": lambda frame, keys, _, loss: [frame.groups_per_person(keys, 0.5, range(4), **loss)],
 }
 COUNTED = [name for name, ask in ASKS.items() if ask.counts]
 

@@ -140,6 +140,11 @@ class KeysThatAreThere(Asked):
 
 
 def _anew(column: pl.Series) -> pl.Series:
-    """Return the values in memory of their own: texts that are left out stay in the buffers of a filtered column."""
+    """Return the values in memory of their own.
+
+    What is left out stays in the buffers of a filtered column: texts, and the bits after the last one of booleans.
+    """
     column = column.rechunk()
+    if column.dtype == pl.Boolean:
+        return pl.Series(column.name, column.to_numpy())
     return pl.Series(column.name, column.to_arrow()) if column.dtype == pl.String else column

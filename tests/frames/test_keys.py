@@ -7,6 +7,7 @@ import math
 import pickle
 from fractions import Fraction
 
+import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
@@ -103,7 +104,7 @@ def test_no_key_at_all():
 
 
 def buffers(column):
-    """The memory of a column of texts."""
+    """The memory of a column."""
     array = column.to_arrow(compat_level=pl.CompatLevel.newest())
     return [bytes(buffer) for buffer in array.buffers() if buffer is not None]
 
@@ -125,10 +126,25 @@ def test_keys_that_are_not_shown_leave_nothing(categorical):
     assert left[0] == left[1]
 
 
+def test_booleans_that_are_not_shown_leave_no_bits():
+    """The bits after the last key of a filtered column are those of others: a file of the keys would hold them."""
+    (ask,) = dpp.protect("p", max_groups=1).keys("k", epsilon=1, delta=1e-12).asks
+    for one in (False, True):
+        found = [[one], [one, not one], [not one, one]]
+        everybody = [np.array([10**6 if key == one else 1 for key in keys]) for keys in found]
+        left = [
+            ask.query.released(pl.DataFrame({"k": keys}), people) for keys, people in zip(found, everybody, strict=True)
+        ]
+        assert [released["k"].to_list() for released in left] == [[one]] * 3
+        assert seen(left[0]) == seen(left[1]) == seen(left[2])
+    assert ask.query.released(pl.DataFrame({"k": []}, {"k": pl.Boolean}), np.array([], int))["k"].dtype == pl.Boolean
+
+
 def test_a_filtered_column_would_have_told():
     """The control: a filter leaves the texts of other rows where they are."""
     frame = pl.DataFrame({"k": ["secret-of-somebody-else", "a town with a long name"]})
     assert any(b"secret" in buffer for buffer in buffers(frame.filter(pl.col("k").str.starts_with("a"))["k"]))
+    assert buffers(pl.Series([False])) != buffers(pl.Series([False, True]).filter([True, False]))
 
 
 # --- What it costs ---

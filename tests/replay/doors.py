@@ -1,0 +1,483 @@
+"""The points where record and replay touch the package's internals: all of them are here, in `_PLACES` and `_SPARK`.
+
+While `Doors` are open, every mechanism answers what a salt says and nothing else, what it was given is recorded, and
+random choices among a person's rows hang on these rows and the salt alone: neighbouring data sets are then coupled.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from hashlib import blake2b
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Self
+
+import numpy as np
+import pytest
+
+# 2026-01-01, in nanoseconds: all that is written down then is.
+_NOW = 1_767_225_600 * 10**9
+
+
+# --- Where ----------------------------------------------------------------------------------------------------------
+
+# What draws, or chooses at random, or tells the time: module (or class in it), name, and the method of `Doors` that
+# makes what stands there instead of it.
+_PLACES = [
+    # Mechanisms, each where all that follows from its output begins.
+    ("_questions.choices", "draw_groups", "_choice"),
+    ("_questions.choices", "draw_from_rows", "_choice_of_rows"),
+    ("_questions.modes", "lead_groups", "_lead"),
+    ("_questions.modes", "lead_from_rows", "_lead_of_rows"),
+    ("_questions.tops", "peel", "_rounds"),
+    ("_questions.tops", "draw_jointly", "_jointly"),
+    ("_queries.quantile_trees:TreeDraw", "groups", "_list"),
+    ("_questions.measures", "noise_of", "_noise"),
+    ("_questions.measures", "add_noise", "_with_noise"),
+    ("_questions.argmax", "best_rows", "_row"),
+    ("_questions.argmax", "leading_rows", "_leading_row"),
+    ("_mechanisms.own_sensitivities:OwnSensitivities", "best", "_own_row"),
+    ("_mechanisms.key_selection:PartitionSelection", "draw", "_shown"),
+    ("_mechanisms.key_selection:GaussianThreshold", "draw", "_shown_with_number"),
+    # What is drawn for: an output from its histograms, or keys.
+    ("_engines.contract:Output", "drawn", "_output"),
+    ("_queries.keys:KeysThatAreThere", "drawn", "_keys"),
+    # Time, and secrets that are part of what is asked.
+    ("_accounting.budgets", "time", "_time"),
+    ("_frames.query", "datetime", "_datetime"),
+    ("_engines.polars_rows", "os", "_os"),
+]
+# Random choices of Polars' engine among a person's rows.
+_CHOICES = [("_engines.polars_engine", "keep", "_keep"), ("_engines.polars_people", "_bounded", "_bounded")]
+_SQL = [("sql", "secrets", "_secrets")]
+# Spark: its secrets and stages, which run in other processes; what it is asked; and, over there, what is drawn for.
+_SPARK = [
+    ("spark", "fresh_seed", "_seed"),
+    ("spark._people", "fresh_seed", "_seed"),
+    # By Spark's own estimate of how many rows there are: it decides where they are counted, never what.
+    ("spark._counting", "_are_few", "_few"),
+    ("spark", "drawing", "_stage"),
+    ("spark._people", "selecting", "_stage"),
+    ("spark", "_published", "_planned"),
+]
+_WORKERS = [("spark._workers", "_histogram", "_listed")]
+# Rows of people that Polars groups at once, where more become parts.
+PARTITION_ROWS = ("dp_polars._engines.polars_engine._PARTITION_ROWS", 5)
+
+
+def known_dialects() -> dict[str, Any]:
+    """The dialects of the tested databases, by name: what `dp_polars.sql` looks up."""
+    return importlib.import_module("dp_polars.sql._tested").TESTED
+
+
+# --- What is recorded -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a mechanism.
+
+    Parameters
+    ----------
+    output, number
+        For which output it draws, and which of its draws it is.
+    kind
+        "choice", "rounds", "jointly", "list", "number", "keys" or "row".
+    mechanism, rate, draws
+        As it draws; `draws` at this rate each.
+    alpha
+        Of a quantile.
+    size, width
+        Of how many candidates, or numbers for each group; how many are chosen.
+    unit
+        Of a number: R of one row, in its own unit.
+    groups
+        The public groups that it draws for.
+    inputs
+        (group, code) -> weight; of keys: key -> people. What is left out is 0.
+    """
+
+    output: str
+    number: int
+    kind: str
+    mechanism: str
+    rate: Fraction
+    draws: int
+    alpha: Fraction | None
+    size: int
+    width: int
+    unit: Fraction | None
+    groups: tuple[int, ...]
+    inputs: dict[Any, Any]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The histograms of one output, each with the most that a row weighs there; 1: every row counts one."""
+
+    output: str
+    cells: tuple[dict[tuple[int, int], int], ...]
+    largest: tuple[int, ...]
+
+
+@dataclass
+class Doors(AbstractContextManager["Doors"]):
+    """Forced outputs and recorded inputs, of all that is drawn while the doors are open.
+
+    Parameters
+    ----------
+    salt
+        What the outputs follow from.
+    shown
+        The keys that are shown, where nobody listed them.
+    couples
+        Whether Polars' random choices follow from the salt and a person's own rows. Those of other engines always do:
+        their hashes are of these rows and a secret.
+    sql
+        Whether a database is asked.
+    folder
+        Where what is drawn in other processes is recorded; for Spark.
+    is_worker
+        Whether this is such a process.
+    """
+
+    salt: int = 0
+    shown: frozenset[tuple[str, ...]] = frozenset()
+    couples: bool = True
+    folder: Path | None = None
+    sql: bool = False
+    is_worker: bool = False
+    calls: list[Call] = field(default_factory=list)
+    parts: list[Parts] = field(default_factory=list)
+    plans: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._patch = pytest.MonkeyPatch()
+        self._name, self._number, self._groups = "", 0, None
+        self._claims: list[Any] = []
+        self._listed_groups: Any = None
+        self._own_keys: list[tuple[str, ...]] = []
+        self._rows: Any = None
+
+    def __enter__(self) -> Self:
+        places = _PLACES + (_CHOICES if self.couples else []) + (_SQL if self.sql else [])
+        if self.folder is not None:
+            places += _WORKERS if self.is_worker else _SPARK
+        for where, name, method in places:
+            module, _, owner = where.partition(":")
+            place = importlib.import_module(f"dp_polars.{module}")
+            place = getattr(place, owner) if owner else place
+            self._patch.setattr(place, name, getattr(self, method)(getattr(place, name)))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._patch.undo()
+        if self.is_worker:
+            # As plain values: these classes are not importable here.
+            told = pickle.dumps(([vars(call) for call in self.calls], [vars(part) for part in self.parts]))
+            (self.folder / secrets.token_hex(8)).write_bytes(told)
+        elif self.folder is not None:
+            for file in sorted(self.folder.iterdir()):
+                calls, parts = pickle.loads(file.read_bytes())
+                self.calls += [Call(**call) for call in calls]
+                self.parts += [Parts(**part) for part in parts]
+                file.unlink()
+
+    def word(self, *about: object) -> int:
+        """64 bits that follow from the salt."""
+        return int.from_bytes(blake2b(repr((self.salt, about)).encode(), digest_size=8).digest(), "big")
+
+    # --- Which output is drawn for ---
+
+    def _output(self, drawn):
+        def noted(output, histograms, *, ranges):
+            own = self._listed_groups
+            self._groups = list(range(len(histograms[0].sizes))) if own is None else own
+            self._name, self._number = output.name, 0
+            weighings = [one.weighing for one in output.query.evidence(*output.types)]
+            if len(histograms) > 1:
+                largest = tuple(1 if weighing is None else weighing.largest for weighing in weighings)
+                self.parts.append(Parts(output.name, tuple(map(self._cells, histograms)), largest))
+            try:
+                return drawn(output, histograms, ranges=ranges)
+            finally:
+                self._name, self._groups = "", None
+
+        return noted
+
+    def _cells(self, histogram) -> dict[tuple[int, int], int]:
+        groups = np.repeat(self._own(len(histogram.sizes)), histogram.sizes).tolist()
+        pairs = zip(groups, histogram.codes.tolist(), strict=True)
+        return dict(zip(pairs, histogram.weights.tolist(), strict=True))
+
+    def _own(self, groups: int) -> list[int]:
+        """The groups that are drawn for; those of an expression by their places."""
+        return list(range(groups)) if self._groups is None else self._groups
+
+    def _called(self, kind, mechanism, rate, groups, inputs, *, size=1, width=1, draws=1, alpha=None, unit=None) -> int:
+        """Record a call, and return its number."""
+        self._number += 1
+        self.calls.append(
+            Call(
+                self._name, self._number, kind, mechanism, rate, draws, alpha, size, width, unit, tuple(groups), inputs
+            )
+        )
+        return self._number
+
+    # --- Choices ---
+
+    def _choice(self, _):
+        def draw_groups(draw, histogram):
+            groups = self._own(len(histogram.sizes))
+            number = self._called(
+                "choice", draw.mechanism, draw.rate, groups, self._cells(histogram),
+                size=draw.size, alpha=draw.score.ranks,
+            )  # fmt: skip
+            return np.array([self.word("code", number, group) % draw.size for group in groups], np.int64)
+
+        return draw_groups
+
+    def _choice_of_rows(self, _):
+        choose = self._choice(None)
+        return lambda draw, codes, lengths: choose(draw, _histogram(codes, lengths, draw.size))
+
+    def _lead(self, _):
+        choose = self._choice(None)
+
+        def lead_groups(draw, histogram):
+            codes = choose(draw, histogram)
+            leads = [self.word("lead", self._number, group) % 7 - 1 for group in self._own(len(codes))]
+            return codes, np.array(leads, np.int64)
+
+        return lead_groups
+
+    def _lead_of_rows(self, _):
+        lead = self._lead(None)
+        return lambda draw, codes, lengths: lead(draw, _histogram(codes, lengths, draw.size))
+
+    def _several(self, kind):
+        def drawn(draw, histogram, k):
+            groups, draws = self._own(len(histogram.sizes)), 1 if kind == "jointly" else k
+            number = self._called(
+                kind, draw.mechanism, draw.rate, groups, self._cells(histogram), size=draw.size, width=k, draws=draws
+            )
+            codes = [
+                sorted(range(draw.size), key=lambda code: self.word("place", number, group, code))[:k]
+                for group in groups
+            ]
+            return np.array(codes, np.int64).reshape(len(groups), k)
+
+        return drawn
+
+    def _rounds(self, _):
+        return self._several("rounds")
+
+    def _jointly(self, _):
+        return self._several("jointly")
+
+    def _list(self, _):
+        def groups_of(draw, histogram):
+            groups, width = self._own(len(histogram.sizes)), sum(1 for _ in draw.root.nodes())
+            number = self._called(
+                "list", draw.mechanism, draw.rate, groups, self._cells(histogram), size=draw.size, draws=draw.root.depth
+            )
+            codes = [
+                sorted(self.word("quantile", number, group, i) % draw.size for i in range(width)) for group in groups
+            ]
+            return np.array(codes, np.int64).reshape(len(groups), width)
+
+        return groups_of
+
+    # --- Numbers ---
+
+    def _noise(self, _):
+        def noise_of(claim, count):
+            self._claims.append(claim)
+            return np.zeros(count, np.int64)
+
+        return noise_of
+
+    def _with_noise(self, _):
+        def add_noise(values, noise):
+            claim = self._claims.pop()
+            width = 1 if self._groups is None else len(values) // max(len(self._groups), 1)
+            groups = self._own(len(values) // max(width, 1))
+            cells = [(group, i) for group in groups for i in range(width)]
+            number = self._called(
+                "number", claim.mechanism, claim.rate, groups, dict(zip(cells, values.tolist(), strict=True)),
+                size=width, unit=claim.score_range,
+            )  # fmt: skip
+            return np.array([self.word("number", number, cell) % 46 - 5 for cell in cells], np.int64)
+
+        return add_noise
+
+    # --- Rows of the caller's own scores ---
+
+    def _row(self, _):
+        def best_rows(scores, lengths, rate, mechanism, words, *, offered=None, lowest=False):
+            groups = self._own(len(lengths))
+            self._called("row", mechanism, rate, groups, {}, size=int(lengths.max(initial=0)))
+            return np.array(
+                [self.word("row", group) % n if n else -1 for group, n in zip(groups, lengths.tolist(), strict=True)],
+                np.int64,
+            )
+
+        return best_rows
+
+    def _leading_row(self, _):
+        best = self._row(None)
+
+        def leading_rows(scores, lengths, rate, unit, mechanism, words, *, offered=None, lowest=False):
+            rows = best(scores, lengths, rate, mechanism, words)
+            return rows, np.array([self.word("lead", i) % 7 - 1 for i in range(len(rows))], np.int64)
+
+        return leading_rows
+
+    def _own_row(self, _):
+        def best(own, rate, mechanism, words):
+            self._called("row", mechanism, rate, range(len(own.counts)), {}, size=int(own.counts.max()))
+            first = np.cumsum(own.counts) - own.counts
+            offsets = [self.word("row", i) % n for i, n in enumerate(own.counts.tolist())]
+            return first + np.array(offsets, np.int64)
+
+        return best
+
+    # --- Keys ---
+
+    def _keys(self, drawn):
+        def noted(question, keys, people):
+            # A worker's question is not given the keys; they are all but the last of the columns that it draws for.
+            rows = self._rows if self.is_worker else zip(*keys, strict=True)
+            self._own_keys = [tuple(map(repr, key)) for key in rows]
+            claim = question.claim
+            self._called(
+                "keys", claim.mechanism, claim.rate, (), dict(zip(self._own_keys, people.tolist(), strict=True))
+            )
+            return drawn(question, keys, people)
+
+        return noted
+
+    def _shown(self, _):
+        return lambda _, people: (np.array([key in self.shown for key in self._own_keys], bool), None)
+
+    def _shown_with_number(self, _):
+        def draw(selection, people):
+            numbers = [selection.threshold + self.word("people", key) % 9 for key in self._own_keys]
+            return np.array([key in self.shown for key in self._own_keys], bool), np.array(numbers, np.int64)
+
+        return draw
+
+    # --- Random choices of engines ---
+
+    def _words(self, *about: object) -> Callable[[int], Any]:
+        stream = np.random.Generator(np.random.PCG64(self.word(*about)))
+        return lambda count: stream.integers(0, 2**64, count, np.uint64)
+
+    def _os(self, found):
+        return SimpleNamespace(urandom=lambda count: bytes(count), environ=found.environ)
+
+    def _keep(self, keep):
+        def each(cells, lengths, kept, layout, *, people, weights=(), most=(), words=None):
+            rows, weighed, first = [], [], 0
+            for n in lengths.tolist():
+                own = [column[first : first + n] for column in (cells, *weights)]
+                order = np.lexsort(own[::-1])
+                own = [column[order] for column in own]
+                seed = self._words("rows", [column.tolist() for column in own[:1]])
+                stay, with_it = keep(
+                    own[0], np.array([n]), kept, layout, people=people, weights=own[1:], most=most, words=seed
+                )
+                rows.append(stay)
+                weighed.append(with_it)
+                first += n
+            together = [np.concatenate([weight[:0], *(own[i] for own in weighed)]) for i, weight in enumerate(weights)]
+            return np.concatenate([np.empty(0, np.uint64), *rows]), together
+
+        return each
+
+    def _bounded(self, bounded):
+        people = importlib.import_module("dp_polars._engines.polars_people")
+        random_few = people.random_few
+
+        def each(lists, names, most, engine):
+            columns = [lists[name].to_list() for name in names]
+            own = [list(map(repr, zip(*keys, strict=True))) for keys in zip(*columns, strict=True)]
+
+            def few(lengths, most, words):
+                stays = []
+                for keys in own:
+                    order = sorted(range(len(keys)), key=keys.__getitem__)
+                    chosen = random_few(np.array([len(keys)]), most, self._words("keys", sorted(keys)))
+                    stays.append(chosen[np.argsort(order)])
+                return np.concatenate([np.empty(0, bool), *stays])
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(people, "random_few", few)
+                return bounded(lists, names, most, engine)
+
+        return each
+
+    def _secrets(self, _):
+        return SimpleNamespace(randbits=lambda bits: self.word("secret") >> (64 - bits))
+
+    def _seed(self, _):
+        return lambda: self.word("seed") >> 2
+
+    def _few(self, _):
+        return lambda rows, groups, candidates: self.word("few", groups, candidates) % 2 == 0
+
+    def _time(self, _):
+        return SimpleNamespace(time_ns=lambda: _NOW)
+
+    def _datetime(self, found):
+        return SimpleNamespace(now=lambda zone: found.fromtimestamp(_NOW // 10**9, zone))
+
+    # --- Spark ---
+
+    def _stage(self, make):
+        about = {"salt": self.salt, "shown": self.shown, "folder": self.folder}
+
+        def made(*args, **kwargs):
+            stage = make(*args, **kwargs)
+
+            def forced(batches: Iterable[Any]) -> Iterator[Any]:
+                held = list(batches)
+                with Doors(**about, is_worker=True) as doors:
+                    doors._rows = [
+                        key
+                        for batch in held
+                        for key in zip(*(column.to_pylist() for column in batch.columns[:-1]), strict=True)
+                    ]
+                    # Drawn as a whole: what is between two batches may not be of this stage.
+                    found = list(stage(held))
+                yield from found
+
+            return forced
+
+        return made
+
+    def _planned(self, published):
+        def noted(drawn, target):
+            self.plans.append(drawn._jdf.queryExecution().analyzed().toString())
+            return published(drawn, target)
+
+        return noted
+
+    def _listed(self, histogram):
+        def noted(groups, codes, counts, listed):
+            self._listed_groups = listed.tolist()
+            return histogram(groups, codes, counts, listed)
+
+        return noted
+
+
+def _histogram(codes, lengths, size):
+    """The histogram of rows, group after group."""
+    histogram = importlib.import_module("dp_polars._draws.histograms").Histogram
+    return histogram.of_rows(codes, None, lengths, size)

@@ -1,0 +1,171 @@
+"""Faults that record and replay must find out: the package is patched with each, and the checks must fail."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Any
+
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from dp_polars._engines import contract, polars_engine
+from dp_polars._engines.bounding import Kept
+from dp_polars._engines.polars_engine import PolarsEngine
+from dp_polars._frames.protection import Protection
+from dp_polars._frames.query import PrivateQuery
+from dp_polars._questions.measures import Count
+from tests.fuzzing.exploring import explore
+from tests.registry import ASKS, COLUMNS, NUMBERS, OF_FRAMES, OF_NO_COLUMN, UNITS
+from tests.replay.cases import cases
+from tests.replay.checks import check
+from tests.replay.test_polars import ask
+
+pytestmark = pytest.mark.slow
+
+
+def found_out(way: str, tmp_path, *, kinds=frozenset({*COLUMNS, *UNITS}), only=lambda _: True, said: str) -> None:
+    """The suite fails for a way to ask, by a check that says so."""
+
+    def holds(case):
+        check(case, partial(ask, case, "lazy", "in-memory", None, "released", tmp_path))
+
+    # Coupled, so that what fails once fails again.
+    searched = cases(way, kinds, UNITS).filter(lambda case: case.couples and only(case))
+    with pytest.raises(AssertionError, match=said):
+        explore(holds, searched, examples=60, shrinks=False)
+
+
+# --- Record ---
+
+
+@pytest.mark.parametrize(
+    ("way", "bounds"),
+    [
+        ("mode", ["groups"]),
+        ("n_people", ["groups"]),
+        ("sum", ["groups"]),
+        ("len", ["rows"]),
+        ("median", ["rows_per_group", "rows"]),
+        ("value_counts", ["groups", "rows"]),
+    ],
+)
+def test_a_tally_that_forgets_a_bound(way, bounds, tmp_path, monkeypatch):
+    kept = Protection.kept
+
+    def forgets(protection, query, groups):
+        return Kept(**{**kept(protection, query, groups).__dict__, **dict.fromkeys(bounds)})
+
+    monkeypatch.setattr(Protection, "kept", forgets)
+    found_out(way, tmp_path, said="moves? by more|more groups move")
+
+
+def test_keys_of_which_nobody_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(Protection, "keys_per_person", property(lambda _: 1))
+    few = polars_engine.people_by_key
+    monkeypatch.setattr(
+        polars_engine, "people_by_key", lambda rows, work, *more: few(rows, _replaced(work, most=9), *more)
+    )
+    found_out("keys", tmp_path, said="more keys move")
+
+
+def _replaced(work: contract.KeyWork, **fields: Any) -> contract.KeyWork:
+    return contract.KeyWork(**{**work.__dict__, **fields})
+
+
+def test_a_mean_whose_parts_keep_different_rows(tmp_path, monkeypatch):
+    """Each part is bounded by itself: what a group adds up need not be what it counts."""
+    monkeypatch.setattr(polars_engine, "alike", lambda tallies: [[number] for number in range(len(tallies))])
+    keep = polars_engine.keep
+
+    def apart(*args, weights=(), words=None, **more):
+        return keep(*args, weights=weights, words=(lambda n: ~words(n)) if weights and words else words, **more)
+
+    monkeypatch.setattr(polars_engine, "keep", apart)
+    found_out("mean", tmp_path, said="the parts of an answer keep")
+
+
+def test_public_values_that_the_engine_takes_for_one(tmp_path, monkeypatch):
+    """Keys are compared without their case: a row of "a" counts in the groups of "a" and of "A"."""
+    own_keys, listed = polars_engine.own_keys, polars_engine.listed
+
+    def lowered(exprs):
+        return [expr.str.to_lowercase() for expr in exprs]
+
+    monkeypatch.setattr(polars_engine, "fit_arrays", lambda *_: False)
+    monkeypatch.setattr(polars_engine, "own_keys", lambda rows, keys: lowered(own_keys(rows, keys)))
+    monkeypatch.setattr(
+        polars_engine, "listed", lambda keys: listed(keys).with_columns(pl.col("^key.*$").str.to_lowercase())
+    )
+    # Where rows are people: the bounds of a person would cut what is counted twice.
+    found_out("len", tmp_path, kinds=["String"], only=lambda case: case.unit is None, said="moves? by more")
+
+
+# --- Replay ---
+
+
+def test_a_type_that_follows_the_data(tmp_path, monkeypatch):
+    answers = Count.answers_of_totals
+
+    def narrowed(count, totals, *columns):
+        found = answers(count, totals, *columns)
+        return found._replace(values=found.values.cast(pl.Int64 if totals[0].max(initial=0) > 1 else pl.Int32))
+
+    monkeypatch.setattr(Count, "answers_of_totals", narrowed)
+    found_out("len", tmp_path, said="the answers follow the rows")
+
+
+def test_a_log_line_with_a_count(tmp_path, monkeypatch):
+    histograms = PolarsEngine.histograms
+
+    def logged(engine, work):
+        found = histograms(engine, work)
+        logging.getLogger("dp_polars").debug("%d cells are counted", sum(len(one.codes) for one in found))
+        return found
+
+    monkeypatch.setattr(PolarsEngine, "histograms", logged)
+    found_out("mode", tmp_path, said="the logs follow the rows")
+
+
+def test_a_plan_that_follows_the_data(tmp_path, monkeypatch):
+    source = PolarsEngine._source
+
+    def filtered(engine):
+        rows = source(engine)
+        return rows.filter(pl.lit(True)) if rows.select(pl.len()).collect().item() > 5 else rows
+
+    monkeypatch.setattr(PolarsEngine, "_source", filtered)
+    found_out("mode", tmp_path, said="the asked follow the rows")
+
+
+def test_an_order_that_follows_the_data(tmp_path, monkeypatch):
+    """Flags are seen too: an answer is said to be sorted where its rows were."""
+    assemble = contract.Work.assemble
+
+    def sorted_or_not(work, histograms):
+        found = assemble(work, histograms)
+        return found.with_columns(pl.last().set_sorted()) if len(histograms[0].codes) > 1 else found
+
+    monkeypatch.setattr(contract.Work, "assemble", sorted_or_not)
+    found_out("count", tmp_path, said="the answers follow the rows")
+
+
+# --- What enters both checks ---
+
+
+def test_every_way_to_ask_is_in_the_registry():
+    """What is public and asks for private answers; `agg` asks for the others."""
+    methods = {name for name in vars(dpp.PrivateNamespace) if not name.startswith("_")}
+    assert methods == {*ASKS, *NUMBERS}
+    returned = {name: getattr(getattr(dpp, name), "__annotations__", {}).get("return") for name in dpp.__all__}
+    functions = {name for name, kind in returned.items() if kind == "PrivateExpr"}
+    assert functions == {*methods, *OF_NO_COLUMN}
+    owners = [owner for owner in dpp.PrivateFrame.__mro__ if owner is not object]
+    asked = {
+        name
+        for owner in owners
+        for name, method in vars(owner).items()
+        if not name.startswith("_") and getattr(method, "__annotations__", {}).get("return") == PrivateQuery.__name__
+    }
+    assert asked == {"agg", *OF_FRAMES}

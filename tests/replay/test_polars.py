@@ -1,0 +1,94 @@
+"""Record and replay (Cebere et al. 2026, arXiv 2602.17454) of every way to ask, on Polars."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+
+import hypothesis.strategies as st
+import polars as pl
+import pyarrow.dataset as ds
+import pytest
+
+import dp_polars as dpp
+from tests.fuzzing.exploring import explore
+from tests.registry import COLUMNS, UNITS
+from tests.replay.cases import WAYS, Case, cases
+from tests.replay.checks import check
+from tests.replay.doors import PARTITION_ROWS
+
+pytestmark = pytest.mark.slow
+
+# How private rows are given.
+FORMS = ["bound", "lazy", "parquet", "dataset", "arrow"]
+# Into how many parts people are divided: a public number, or as the frame's size says, also where that makes several.
+MANY = "many"
+PARTS = [None, 3, MANY]
+# What is done with the answers.
+ENDS = ["released", "kept", "written"]
+_FILES = 3
+_KINDS = {*COLUMNS, *UNITS}
+
+
+def given(case: Case, side: int, form: str, folder):
+    """The rows of one side in some form; files have the same names on both sides."""
+    frame = case.in_chunks(side)
+    if form == "bound":
+        return frame
+    if form == "lazy" or any(name in str(frame.schema) for name in ("128", "Struct", "Categorical")):
+        return frame.lazy()
+    if form == "arrow":
+        return frame.to_arrow()
+    shutil.rmtree(folder / "rows", ignore_errors=True)
+    (folder / "rows").mkdir()
+    for number in range(_FILES):
+        part = frame[number * frame.height // _FILES : (number + 1) * frame.height // _FILES]
+        part.write_parquet(folder / "rows" / f"{number}.parquet", row_group_size=2)
+    files = [folder / "rows" / f"{number}.parquet" for number in range(_FILES)]
+    return pl.scan_parquet(files) if form == "parquet" else ds.dataset(files)
+
+
+def ask(case: Case, form: str, engine: str, parts: int | None, end: str, folder, side: int):
+    rows, found, more = given(case, side, form, folder), {}, {}
+    ledger = folder / "ledger.db"
+    if end == "kept":
+        for file in folder.glob("ledger*"):
+            file.unlink()
+        budget = dpp.Budget(rho=10**6, delta=0.5, path=ledger)
+        more = {"budget": budget, "dataset": "visits"}
+    protect = partial(dpp.protect, **more)
+    if form == "bound":
+        protect, rows = partial(rows.dp.protect, **more), None
+    query = case.query(protect)
+    found |= {"words": repr(query), "loss": query.loss, "explained": query.explain().rows()}
+    options = {"ranges": case.ranges, "engine": engine, "partitions": parts}
+    if end == "written" and "128" not in case.key:  # Arrow, which writes the file, has no integers of 128 bits
+        query.sink_parquet(folder / "answers.parquet", rows, **options)
+        found["file"] = (folder / "answers.parquet").read_bytes()
+        return found
+    found["answers"] = query.release(rows, **options)
+    if end == "kept":
+        again = query.release(given(case, side, form, folder) if rows is not None else None, **options)
+        found |= {"again": again.equals(found["answers"]), "charged": budget.log().rows(), "file": ledger.read_bytes()}
+    return found
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_answers_follow_from_the_outputs_and_inputs_move_as_claimed(way, tmp_path):
+    answered = []
+    ways = st.tuples(
+        cases(way, _KINDS, _KINDS), *map(st.sampled_from, (FORMS, ["in-memory", "streaming"], PARTS, ENDS))
+    )
+
+    def holds(example):
+        case, form, engine, parts, end = example
+        few = None if parts == MANY else parts
+        with pytest.MonkeyPatch.context() as patch:
+            if parts == MANY:
+                patch.setattr(*PARTITION_ROWS)
+            # How many parts there are follows from the number of rows, as the docs say: so does how often is asked.
+            left_out = ["asked"] if parts == MANY else []
+            answered.append(check(case, partial(ask, case, form, engine, few, end, tmp_path), leaves_out=left_out))
+
+    explore(holds, ways, examples=30)
+    assert sum(answered) > len(answered) * 0.8, "hardly anything is answered"

@@ -1,0 +1,50 @@
+"""Record and replay of every way to ask, on Spark: `tests/replay`."""
+
+from __future__ import annotations
+
+import importlib
+from functools import partial
+
+import pytest
+
+import dp_polars as dpp
+from tests.fuzzing.exploring import explore
+from tests.replay import doors
+from tests.replay.cases import WAYS, cases
+from tests.replay.checks import check
+from tests.replay.doors import Doors
+from tests.spark.test_conformance import ddl
+from tests.spark.tools import DDL, MARKS, need_spark, to_polars, to_spark
+
+need_spark()
+
+from pyspark import cloudpickle  # noqa: E402
+
+pytestmark = MARKS
+
+
+def ask(case, spark, side):
+    frame = case.frame(side)
+    rows = to_spark(spark, frame, ", ".join(f"`{name}` {ddl(dtype)}" for name, dtype in frame.schema.items()))
+    released = dpp.spark.release(case.query(dpp.protect), rows, ranges=case.ranges)
+    answers = to_polars(released)
+    return {"answers": answers, "type": released.schema.json()}
+
+
+@pytest.mark.usefixtures("few_tasks")
+@pytest.mark.parametrize("way", WAYS)
+def test_answers_follow_from_the_outputs_and_inputs_move_as_claimed(way, spark, tmp_path):
+    # The classes of the suite are not importable on the executors.
+    cloudpickle.register_pickle_by_value(doors)
+    importlib.import_module("dp_polars.spark")
+    answered = []
+
+    def holds(case):
+        answered.append(check(case, partial(ask, case, spark), partial(Doors, folder=tmp_path)))
+
+    # Few, for each takes seconds: so a person has many rows in each, and in many groups.
+    few = cases(way, DDL, DDL).filter(lambda case: len(case.one) > 4 and case.base)
+    if way not in ("keys", "rows_per_person"):
+        few = few.filter(lambda case: case.groups is not None)
+    explore(holds, few, examples=1)
+    assert all(answered), "there is no answer"
