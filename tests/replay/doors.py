@@ -25,6 +25,12 @@ import pytest
 _NOW = 1_767_225_600 * 10**9
 
 
+def _word(law: Any) -> str:
+    """The mechanism that draws by a law."""
+    laws = importlib.import_module("dp_polars._mechanisms.laws").LAWS
+    return next(word for word, own in laws.items() if own is law)
+
+
 # --- Where ----------------------------------------------------------------------------------------------------------
 
 # What draws, or chooses at random, or tells the time: module (or class in it), name, and the method of `Doors` that
@@ -37,7 +43,7 @@ _PLACES = [
     ("_questions.modes", "lead_from_rows", "_lead_of_rows"),
     ("_questions.tops", "peel", "_rounds"),
     ("_questions.tops", "draw_jointly", "_jointly"),
-    ("_queries.quantile_trees:TreeDraw", "groups", "_list"),
+    ("_draws.quantile_trees:TreeDraw", "groups", "_list"),
     ("_questions.measures", "noise_of", "_noise"),
     ("_questions.measures", "add_noise", "_with_noise"),
     ("_questions.argmax", "best_rows", "_row"),
@@ -47,10 +53,11 @@ _PLACES = [
     ("_mechanisms.key_selection:GaussianThreshold", "draw", "_shown_with_number"),
     # What is drawn for: an output from its histograms, or keys.
     ("_engines.contract:Output", "drawn", "_output"),
-    ("_queries.keys:KeysThatAreThere", "drawn", "_keys"),
+    ("_questions.unlisted_keys:KeysThatAreThere", "drawn", "_keys"),
     # Time, and secrets that are part of what is asked.
     ("_accounting.budgets", "time", "_time"),
     ("_frames.query", "datetime", "_datetime"),
+    ("_rowwise.marks", "mark_of_files", "_mark"),  # inode numbers and times, which no two writes share
     ("_engines.polars_rows", "os", "_os"),
 ]
 # Random choices of Polars' engine among a person's rows.
@@ -236,7 +243,7 @@ class Doors(AbstractContextManager["Doors"]):
         def draw_groups(draw, histogram):
             groups = self._own(len(histogram.sizes))
             number = self._called(
-                "choice", draw.mechanism, draw.rate, groups, self._cells(histogram),
+                "choice", _word(draw.law), draw.rate, groups, self._cells(histogram),
                 size=draw.size, alpha=draw.score.ranks,
             )  # fmt: skip
             return np.array([self.word("code", number, group) % draw.size for group in groups], np.int64)
@@ -265,7 +272,7 @@ class Doors(AbstractContextManager["Doors"]):
         def drawn(draw, histogram, k):
             groups, draws = self._own(len(histogram.sizes)), 1 if kind == "jointly" else k
             number = self._called(
-                kind, draw.mechanism, draw.rate, groups, self._cells(histogram), size=draw.size, width=k, draws=draws
+                kind, _word(draw.law), draw.rate, groups, self._cells(histogram), size=draw.size, width=k, draws=draws
             )
             codes = [
                 sorted(range(draw.size), key=lambda code: self.word("place", number, group, code))[:k]
@@ -285,7 +292,13 @@ class Doors(AbstractContextManager["Doors"]):
         def groups_of(draw, histogram):
             groups, width = self._own(len(histogram.sizes)), sum(1 for _ in draw.root.nodes())
             number = self._called(
-                "list", draw.mechanism, draw.rate, groups, self._cells(histogram), size=draw.size, draws=draw.root.depth
+                "list",
+                _word(draw.law),
+                draw.rate,
+                groups,
+                self._cells(histogram),
+                size=draw.size,
+                draws=draw.root.depth,
             )
             codes = [
                 sorted(self.word("quantile", number, group, i) % draw.size for i in range(width)) for group in groups
@@ -320,9 +333,9 @@ class Doors(AbstractContextManager["Doors"]):
     # --- Rows of the caller's own scores ---
 
     def _row(self, _):
-        def best_rows(scores, lengths, rate, mechanism, words, *, offered=None, lowest=False):
+        def best_rows(scores, lengths, rate, law, words, *, offered=None, lowest=False):
             groups = self._own(len(lengths))
-            self._called("row", mechanism, rate, groups, {}, size=int(lengths.max(initial=0)))
+            self._called("row", _word(law), rate, groups, {}, size=int(lengths.max(initial=0)))
             return np.array(
                 [self.word("row", group) % n if n else -1 for group, n in zip(groups, lengths.tolist(), strict=True)],
                 np.int64,
@@ -333,15 +346,15 @@ class Doors(AbstractContextManager["Doors"]):
     def _leading_row(self, _):
         best = self._row(None)
 
-        def leading_rows(scores, lengths, rate, unit, mechanism, words, *, offered=None, lowest=False):
-            rows = best(scores, lengths, rate, mechanism, words)
+        def leading_rows(scores, lengths, rate, unit, law, words, *, offered=None, lowest=False):
+            rows = best(scores, lengths, rate, law, words)
             return rows, np.array([self.word("lead", i) % 7 - 1 for i in range(len(rows))], np.int64)
 
         return leading_rows
 
     def _own_row(self, _):
-        def best(own, rate, mechanism, words):
-            self._called("row", mechanism, rate, range(len(own.counts)), {}, size=int(own.counts.max()))
+        def best(own, rate, law, words):
+            self._called("row", _word(law), rate, range(len(own.counts)), {}, size=int(own.counts.max()))
             first = np.cumsum(own.counts) - own.counts
             offsets = [self.word("row", i) % n for i, n in enumerate(own.counts.tolist())]
             return first + np.array(offsets, np.int64)
@@ -434,6 +447,9 @@ class Doors(AbstractContextManager["Doors"]):
 
     def _time(self, _):
         return SimpleNamespace(time_ns=lambda: _NOW)
+
+    def _mark(self, _):
+        return lambda files: f"{len(files)} files"
 
     def _datetime(self, found):
         return SimpleNamespace(now=lambda zone: found.fromtimestamp(_NOW // 10**9, zone))

@@ -690,7 +690,7 @@ def test_executors_hear_nothing_of_what_a_process_sets(monkeypatch):
     fix_words(monkeypatch.setattr)
     asked = dpp.median("x", [-1e300, 0.0, 1e-310, 2.5], epsilon=1).query
     values = [0.0, 5e-324, -1e-310, 1e-20, 3.5, 1.7e308, np.inf, np.nan] * 2
-    rows = {"group": [0] * 16, "value": values, "count": [10] * 16}
+    rows = {"group": [0] * 16, "tally": [0] * 16, "value": values, "count": [10] * 16}
     own = (pl.Float64(),)
     encode = _workers.encoding(asked.evidence(*own)[0].coding, own)
     draw = _workers.drawing([_workers.Answer(Output("x", asked, own, (0,)), pl.Float64())], ["x"])
@@ -702,7 +702,7 @@ def test_executors_hear_nothing_of_what_a_process_sets(monkeypatch):
             for batch in encode([pa.RecordBatch.from_pydict(rows)]):
                 with pytest.raises(FloatingPointError):  # Spark itself hears all between two batches
                     np.float64(1e-310) * 0.3
-                codes = pl.DataFrame(pl.from_arrow(batch)).with_columns(tally=pl.lit(0, pl.Int64))
+                codes = pl.DataFrame(pl.from_arrow(batch))
                 histogram = pl.concat([pl.DataFrame(marker), codes], how="diagonal").select(_workers.COUNTED)
                 drawn += [each.to_pydict() for each in draw(histogram.to_arrow().to_batches())]
         return drawn
