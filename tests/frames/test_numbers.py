@@ -9,7 +9,6 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._engines.polars_engine import PolarsEngine
-from dp_polars._frames.release import bind
 from tests.helpers.reference import pure_rho
 
 SURE = 10**9
@@ -206,7 +205,7 @@ def test_budgets_are_charged_each_number(unit):
 def test_histograms_are_shared():
     def tallies(**exprs):
         query = ROWS.dp.protect("person", max_rows=2).agg(**exprs)
-        return len(bind(query, PolarsEngine(ROWS.lazy(), ROWS.lazy)).tallies)
+        return len(query.request.bind(PolarsEngine(ROWS.lazy(), ROWS.lazy)).tallies)
 
     count, mean = dpp.count("x", epsilon=1), dpp.mean("x", 0, 5, epsilon=1)
     assert tallies(a=mean) == 2

@@ -82,7 +82,7 @@ SAME = {
 
 
 def rows(private: dpp.PrivateFrame, frame: pl.DataFrame = FRAME) -> pl.DataFrame:
-    return private._recipe.rows(frame.lazy()).collect()
+    return private._recipe.proved(frame.schema).rows(frame.lazy()).collect()
 
 
 JOINS = {
