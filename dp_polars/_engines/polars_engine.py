@@ -91,7 +91,15 @@ class PolarsEngine(LocalEngine):
         return partial(self._histograms, work)
 
     def prepare_people_by_key(self, work: KeyWork) -> Callable[[], tuple[pl.DataFrame, Ints]]:
-        return partial(self._people_by_key, work)
+        # Grouping by many keys is what Polars' streaming engine does best, so that is "auto" here.
+        engine = "streaming" if self._engine == "auto" else self._engine
+
+        def find() -> tuple[pl.DataFrame, Ints]:
+            source = self._read()
+            parts = self._parts(source, int(work.privacy_unit is not None))
+            return people_by_key(work.rows(source), work, engine, parts)
+
+        return find
 
     def _histograms(self, work: Work) -> list[Histogram]:
         """Return the histogram of each tally, all from one scan of the rows (or one for each part of the people)."""
@@ -102,15 +110,6 @@ class PolarsEngine(LocalEngine):
         by_person = 0 if work.privacy_unit is None else sum(tally.by_person for tally in work.tallies)
         partitions = self._parts(source, by_person)
         return count(rows, work.privacy_unit, work.keys, work.tallies, engine=self._engine, partitions=partitions)
-
-    def _people_by_key(self, work: KeyWork) -> tuple[pl.DataFrame, Ints]:
-        """Return every key that somebody has, and the number of people who have it: one part of the people at a time.
-
-        Grouping by many keys is what Polars' streaming engine does best, so that is "auto" here.
-        """
-        source = self._read()
-        engine = "streaming" if self._engine == "auto" else self._engine
-        return people_by_key(work.rows(source), work, engine, self._parts(source, int(work.privacy_unit is not None)))
 
     def _parts(self, source: pl.LazyFrame, by_person: int) -> int:
         """Return in how many parts people are counted, if so many histograms hold them."""

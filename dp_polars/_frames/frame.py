@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import polars as pl
 
@@ -13,7 +13,7 @@ from dp_polars._base.numbers import plural, show
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames import group_keys
 from dp_polars._frames.query import PrivateQuery
-from dp_polars._frames.recipe import Expressions, JoinHow, Recipe, Step, expressions_of, join_of
+from dp_polars._frames.recipe import JoinHow, Recipe, Step, expressions_of, join_of
 from dp_polars._frames.refused import Refusing
 from dp_polars._frames.request import Ask, Request
 from dp_polars._frames.sources import WithoutRows
@@ -219,11 +219,6 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
             "budget": "none" if self._budget is None else f"{self._budget.unit}={show(self._budget.total)} in all",
         }
         return "\n".join(f"{key + ':':<10}{text}" for key, text in lines.items())
-
-    def _then(
-        self, method: Literal["filter", "select", "with_columns"], exprs: tuple[pl.Expr, ...], call: str = ""
-    ) -> Self:
-        return self._after(Expressions(method, exprs, call))
 
     def _after(self, step: Step) -> Self:
         return type(self)(self._recipe.then(step), self._source, self._budget)

@@ -31,18 +31,15 @@ class KeyRequest(AnyRequest[KeysThatAreThere]):
 
     @property
     def about(self) -> str:
-        """What the output is about."""
         return "unlisted keys"
 
     def bind(self, engine: Engine[Released], *, ranges: bool = False) -> KeyWork:  # noqa: ARG002  # of numbers alone
-        """Return the work on the engine's columns."""
         question = self.asks[0].query
         proved = self.proved_on(engine, question.columns)
         types = question.types(proved.schemas[-1])
         return KeyWork(self.protection.privacy_unit, types, question.keys_per_person, question, proved.rows)
 
     def explain(self, engine: Engine[Released] | None) -> pl.DataFrame:  # noqa: ARG002  # no type matters
-        """Return one row: see `PrivateFrame.keys`."""
         question = self.asks[0].query
         claim, selection = question.claim, question.selection
         row = {

@@ -38,21 +38,17 @@ class PeopleRequest(Request):
 
     @property
     def groups(self) -> int:
-        """Number of groups that are answered."""
         return 1
 
     @property
     def reads(self) -> tuple[pl.Expr, ...]:
-        """What is read of the rows after all steps: the privacy unit, and the keys."""
         return self._unit_and_keys()
 
     @property
     def about(self) -> str:
-        """What the output is about."""
         return "all people" if self.keys is None else f"people in {plural(self.keys.height, 'public group')}"
 
     def bind(self, engine: Engine[Released], *, ranges: bool = False) -> Work:
-        """Return the work on the engine's columns: one row for each person."""
         unit, (ask,) = str(self.protection.privacy_unit), self.asks
         if not engine.counts_per_person:
             msg = f"Output {ask.name!r}: this engine can't count the rows or groups of each person."
@@ -65,7 +61,6 @@ class PeopleRequest(Request):
         return Work(None, None, tallies, outputs, proved.rows, ranges, PerPerson(unit, keys))
 
     def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:  # noqa: ARG002
-        """Return what the output counts."""
         return "people"
 
     def _drops(self, ask: Ask[HistogramQuery]) -> bool:  # noqa: ARG002

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, get_args
 
 import polars as pl
 
@@ -40,17 +40,9 @@ class PrivateQuery(WithoutRows):
     def __init__(self, request: AnyRequest[Asked], source: pl.LazyFrame | None, budget: Budget | None) -> None:
         if source is not None:  # what doesn't fit its columns is refused here
             prepare(request, PolarsEngine(source, lambda: source))
-        self._request, self._source, self._budget = request, source, budget
-
-    @property
-    def request(self) -> AnyRequest[Asked]:
-        """What is asked: the steps, the keys and the outputs, without rows and without a budget."""
-        return self._request
-
-    @property
-    def budget(self) -> Budget | None:
-        """What each release is charged to."""
-        return self._budget
+        self.request: Final = request
+        self.budget: Final = budget
+        self._source = source
 
     @property
     def has_rows(self) -> bool:
@@ -60,22 +52,22 @@ class PrivateQuery(WithoutRows):
     @property
     def protection(self) -> Protection:
         """Who is protected, and by which bounds."""
-        return self._request.protection
+        return self.request.protection
 
     @property
     def asks(self) -> tuple[Ask[Asked], ...]:
         """The outputs, each with its claim."""
-        return self._request.asks
+        return self.request.asks
 
     @property
     def loss(self) -> Loss:
         """What one release of all outputs costs one person: in rho if all are given in rho, or one has no epsilon."""
-        return self._request.loss
+        return self.request.loss
 
     @property
     def delta(self) -> Fraction:
         """What one release spends of delta beside its loss: above 0 only where keys are shown that nobody listed."""
-        return self._request.delta
+        return self.request.delta
 
     def explain(self) -> pl.DataFrame:
         """Return what a release would cost and how good it would be, without reading a row.
@@ -97,7 +89,7 @@ class PrivateQuery(WithoutRows):
             keys has one row with other columns: see `PrivateFrame.keys`.
         """
         source = self._source
-        return self._request.explain(None if source is None else PolarsEngine(source, lambda: source))
+        return self.request.explain(None if source is None else PolarsEngine(source, lambda: source))
 
     def release(
         self,
@@ -154,10 +146,10 @@ class PrivateQuery(WithoutRows):
         if partitions is not None:
             positive_int("partitions", partitions)
         source = self._source_of(frame)
-        by_polars = source.by_polars(one_of("engine", engine, _ENGINES), partitions)
-        known = self._request.recipe.files if frame is None else None
+        by_polars = PolarsEngine(source.unread, source.read, one_of("engine", engine, _ENGINES), partitions)
+        known = self.request.recipe.files if frame is None else None
         return release_by(
-            *(self._request, by_polars, self._budget),
+            *(self.request, by_polars, self.budget),
             ranges=ranges,
             fresh=fresh,
             before_charge=lambda: source.refuse_rewritten_files(known),
@@ -198,7 +190,7 @@ class PrivateQuery(WithoutRows):
         if not target.parent.is_dir() or target.is_dir():
             msg = f"path must be a file in an existing folder, got {str(path)!r}."
             raise (IsADirectoryError if target.is_dir() else FileNotFoundError)(msg)
-        claim = json.dumps(self._request.statement()).encode()
+        claim = json.dumps(self.request.statement()).encode()
         # Opened before anything is charged, so that a folder that can't be written costs nothing.
         with replacing(target) as file:
             released = self.release(frame, ranges=ranges, engine=engine, partitions=partitions, fresh=fresh)
@@ -210,7 +202,7 @@ class PrivateQuery(WithoutRows):
         asks = "\n".join(
             f"  {ask.name}: {ask.query}, {ask.query.claim}, {ask.query.claim.mechanism}" for ask in self.asks
         )
-        return f"<PrivateQuery: {self._request.about}, {self.protection}\n{asks}>"
+        return f"<PrivateQuery: {self.request.about}, {self.protection}\n{asks}>"
 
     def _source_of(self, frame: PrivateRows | None) -> Source:
         """Return the rows: those given, or those that the query is bound to."""

@@ -87,12 +87,11 @@ def release_by(
         Nothing is charged then.
     """
     released: Released | None = None
-    prepared: tuple[Work | KeyWork, Callable[[], Released]] | None = None
+    run: Callable[[], Released] | None = None
     question = None
     with suppress(UnreadableError):  # that it failed says something of the rows, so it is paid for
-        prepared = prepare(request, engine, ranges=ranges)
-    if prepared is not None:
-        work, run = prepared
+        work, run = prepare(request, engine, ranges=ranges)
+    if run is not None:
         if budget is not None and request.recipe.dataset is not None:
             question = question_of(request, engine, work, request.recipe.dataset)
             answer = None if fresh else _kept_answer(question, engine, budget)
@@ -101,9 +100,14 @@ def release_by(
         if isinstance(work, Work):
             _check_public_values(work, engine)
     before_charge()
-    _charge(request, budget)
+    if budget is not None:
+        budget.charge(
+            [(f"{ask.name}: {ask.query}", ask.query.claim) for ask in request.asks],
+            privacy_unit=request.protection.privacy_unit,
+            neighboring_relation=request.protection.neighboring_relation,
+        )
     try:
-        if prepared is not None:
+        if run is not None:
             with deaf():
                 released = run()
     except (Exception, pl.exceptions.PanicException):
@@ -183,12 +187,3 @@ def _check_distinct(constants: pl.DataFrame, what: str, engine: Engine[Released]
         "would count for both.\n\nHint: list one of them, or make a column that tells them apart."
     )
     raise ValueError(msg)
-
-
-def _charge(request: AnyRequest[Asked], budget: Budget | None) -> None:
-    if budget is not None:
-        budget.charge(
-            [(f"{ask.name}: {ask.query}", ask.query.claim) for ask in request.asks],
-            privacy_unit=request.protection.privacy_unit,
-            neighboring_relation=request.protection.neighboring_relation,
-        )

@@ -71,7 +71,7 @@ class AnyRequest(ABC, Generic[AskedT]):
     @property
     def groups(self) -> int:
         """Number of public groups that are answered."""
-        return 1
+        return 1 if self.keys is None else self.keys.height
 
     @property
     def reads(self) -> tuple[pl.Expr, ...]:
@@ -103,7 +103,7 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     @abstractmethod
     def explain(self, engine: Engine[Released] | None) -> pl.DataFrame:
-        """Return what a release would cost and how good it would be; an engine tells the types of the columns."""
+        """Return what a release would cost, and how good it would be; an engine tells the types of the columns."""
 
     def drops(self) -> bool:
         """Return whether the bounds can drop rows of an output, or groups of a person."""
@@ -164,15 +164,14 @@ class AnyRequest(ABC, Generic[AskedT]):
                 f"\n\nHint: do them on {engine.rows_are} first, row by row."
             )
             raise TypeError(msg)
-        for ask in self.asks:
-            for column in ask.columns:
-                names = column.meta.root_names()
-                if len(names) != 1 or not column.meta.undo_aliases().meta.eq(pl.col(names[0])):
-                    msg = (
-                        f"Output {ask.name!r} must be asked of a column as it is: Polars expressions can't be run here."
-                        f"\n\nHint: make the column on {engine.rows_are} first, row by row."
-                    )
-                    raise TypeError(msg)
+        for name, column in ((ask.name, column) for ask in self.asks for column in ask.columns):
+            names = column.meta.root_names()
+            if len(names) != 1 or not column.meta.undo_aliases().meta.eq(pl.col(names[0])):
+                msg = (
+                    f"Output {name!r} must be asked of a column as it is: Polars expressions can't be run here.\n\n"
+                    f"Hint: make the column on {engine.rows_are} first, row by row."
+                )
+                raise TypeError(msg)
 
 
 @dataclass(frozen=True)
@@ -186,17 +185,10 @@ class Request(AnyRequest[HistogramQuery]):
         return cls(recipe, keys, tuple(replace(ask, query=_under(recipe.protection, ask, groups)) for ask in asks))
 
     @property
-    def groups(self) -> int:
-        """Number of public groups that are answered."""
-        return 1 if self.keys is None else self.keys.height
-
-    @property
     def about(self) -> str:
-        """What the outputs are about."""
         return "one group" if self.keys is None else plural(self.groups, "public group")
 
     def bind(self, engine: Engine[Released], *, ranges: bool = False) -> Work:
-        """Return the work on the engine's columns: everything proved and typed, nothing read."""
         names = [name for ask in self.asks for column in ask.columns for name in column.meta.root_names()]
         proved = self.proved_on(engine, names + ([] if self.keys is None else self.keys.columns))
         schema = proved.schemas[-1]
@@ -221,7 +213,6 @@ class Request(AnyRequest[HistogramQuery]):
         return Work(self.protection.privacy_unit, keys, tuple(tallies), tuple(outputs), proved.rows, ranges)
 
     def explain(self, engine: Engine[Released] | None) -> pl.DataFrame:
-        """Return a row for each output: see `PrivateQuery.explain`."""
         types = {} if engine is None else {output.name: output.types for output in self.bind(engine).outputs}
         return pl.DataFrame([self._explained(ask, types.get(ask.name, ())) for ask in self.asks], _EXPLAINED)
 
@@ -230,7 +221,6 @@ class Request(AnyRequest[HistogramQuery]):
         return self.protection.counts(query)
 
     def drops(self) -> bool:
-        """Return whether the bounds can drop rows of an output, or groups of a person."""
         return any(map(self._drops, self.asks))
 
     def _drops(self, ask: Ask[HistogramQuery]) -> bool:
@@ -273,10 +263,8 @@ class Request(AnyRequest[HistogramQuery]):
     def _alternative(self, ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery | None:
         """Return what may answer an output better, under this protection; None where that lacks a bound."""
         other = ask.query.alternative(*types)
-        if other is None:
-            return None
         with suppress(ValueError):
-            return _under(self.protection, replace(ask, query=other), self.groups)
+            return other and _under(self.protection, replace(ask, query=other), self.groups)
         return None
 
     def _check_names_of_ranges(self) -> None:

@@ -12,7 +12,7 @@ import polars as pl
 from polars import selectors as cs
 
 from dp_polars._base.numbers import given
-from dp_polars._frames.recipe import EachColumn, Recipe, Rename, Step, expressions_of
+from dp_polars._frames.recipe import EachColumn, Expressions, Recipe, Rename, Step, expressions_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -42,13 +42,14 @@ class RowSteps:
 
     if TYPE_CHECKING:
 
-        def _then(
-            self, method: Literal["filter", "select", "with_columns"], exprs: tuple[pl.Expr, ...], call: str = ""
-        ) -> Self: ...
-
         def _after(self, step: Step) -> Self: ...
 
         def collect_schema(self) -> pl.Schema: ...
+
+    def _then(
+        self, method: Literal["filter", "select", "with_columns"], exprs: tuple[pl.Expr, ...], call: str = ""
+    ) -> Self:
+        return self._after(Expressions(method, exprs, call))
 
     @property
     def columns(self) -> list[str]:

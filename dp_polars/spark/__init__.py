@@ -130,16 +130,17 @@ class _SparkEngine(Engine["DataFrame"]):
 
     def prepare(self, work: Work | KeyWork) -> Callable[[], DataFrame]:
         """Plan the release as a lazy frame, everything typed and nothing read: to be run once, never shown."""
-        planned = self._keys(work) if isinstance(work, KeyWork) else self._answers(work)
+        _check_unit(self._frame, work.privacy_unit)
+        planned = shown_keys(self._frame, work) if isinstance(work, KeyWork) else self._answers(work)
         if self._target is not None:
             _check_names(planned)
         return lambda: _published(planned, self._target)
 
     def _answers(self, work: Work) -> DataFrame:
-        frame, per_person = self._frame, work.per_person
-        _check_unit(frame, work.privacy_unit if per_person is None else per_person.privacy_unit)
-        if per_person is not None:
-            frame = one_row_per_person(frame, per_person)
+        frame = self._frame
+        if work.per_person is not None:
+            _check_unit(frame, work.per_person.privacy_unit)
+            frame = one_row_per_person(frame, work.per_person)
         names = [] if work.keys is None else work.keys.columns
         fields = [_column_types.types.StructField(name, frame.schema[name].dataType) for name in names]
         table = key_table(frame.sparkSession, work.keys, fields)
@@ -161,10 +162,6 @@ class _SparkEngine(Engine["DataFrame"]):
             drawing(answers, [field.name for field in fields], ranges=work.ranges),
             _column_types.types.StructType(fields),
         )
-
-    def _keys(self, work: KeyWork) -> DataFrame:
-        _check_unit(self._frame, work.privacy_unit)
-        return shown_keys(self._frame, work)
 
     def distinct(self, constants: pl.DataFrame) -> int:
         """Return how many rows of constants differ to Spark, in the types of the columns."""

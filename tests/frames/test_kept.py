@@ -551,7 +551,7 @@ def test_the_engine_is_part_of_the_question():
     texts = set()
     for kind in (PolarsEngine, Other):
         engine = kind(ROWS.lazy(), ROWS.lazy)
-        texts.add(question_of(query, engine, query.request.bind(engine), "ours").text)
+        texts.add(question_of(query.request, engine, query.request.bind(engine), "ours").text)
     assert len(texts) == 2
 
 
