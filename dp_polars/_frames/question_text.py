@@ -36,9 +36,9 @@ def question_of(request: AnyRequest[Asked], engine: Engine[Released], work: obje
     TypeError
         If the question holds something that has no text.
     """
-    # An engine that runs no expressions has no steps, and the types of its columns stand in the work.
-    proved = request.proved_on(engine, ()) if engine.runs_expressions else Proved((pl.Schema(),))
+    proved = request.proved_on(engine, ())
     schema, steps, live = proved.schemas[0], request.recipe.steps, partial(_read, request, proved)
+    # An engine that runs no expressions has no steps, and the types of its columns stand in the work.
     read = live(0) if engine.runs_expressions else []
     if not any(step.looks_at_order for step in steps):
         read.sort()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import partial
 from random import Random, SystemRandom
 from typing import Any
 
@@ -50,16 +49,14 @@ class ToyEngine(LocalEngine):
 
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
         self._check_unit(work.privacy_unit if work.per_person is None else work.per_person.privacy_unit)
-        return partial(self._histograms, work)
+        return lambda: self._histograms(work)
 
     def prepare_people_by_key(self, work: KeyWork) -> Callable[[], tuple[pl.DataFrame, Ints]]:
         self._check_unit(work.privacy_unit)
-        return partial(self._people_by_key, work)
+        return lambda: self._people_by_key(work)
 
     def _histograms(self, work: Work) -> list[Histogram]:
-        rows = list(self._rows)
-        if work.per_person is not None:
-            rows = _people(rows, work.per_person)
+        rows = list(self._rows) if work.per_person is None else _people(self._rows, work.per_person)
         seed = SystemRandom().getrandbits(256)  # one for all: a mean's sum and its number are of the same rows
         return [_histogram(rows, work, tally, Random(seed)) for tally in work.tallies]
 
@@ -128,7 +125,7 @@ def _is_somebody(person: object) -> bool:
     return person is not None and person == person  # NaN is not itself
 
 
-def _people(rows: list[Row], per_person: PerPerson) -> list[Row]:
+def _people(rows: Iterable[Row], per_person: PerPerson) -> list[Row]:
     """Return a row for each person."""
     people, keys = defaultdict(list), per_person.keys
     for row in rows:
