@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """The most that is kept of one person's rows in one output; None: all of them.
+class Limits:
+    """The most that counts of one person's rows in one output; None: all of them.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Kept:
     @property
     def everything(self) -> bool:
         """Whether there is no bound."""
-        return self == Kept()
+        return self == Limits()
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Cells:
 def keep(
     cells: NDArray[np.unsignedinteger],
     lengths: Ints,
-    kept: Kept,
+    limits: Limits,
     layout: Cells,
     *,
     people: bool,
@@ -95,7 +95,7 @@ def keep(
         Shape (n,): the rows, person after person.
     lengths
         Shape (p,): rows of each person; they add up to n.
-    kept
+    limits
         The bounds. First that many random groups of a person stay, then that many random rows in each of them, and
         then that many random rows of all. Where a bound is None, its step is left out: with `max_rows` alone, all rows
         are as likely to stay, whatever group they are in.
@@ -135,14 +135,14 @@ def keep(
         weights = [weight[stays] for weight in weights]
 
     # A pair is a person and a group; from here on the rows are sorted by it.
-    if kept.groups is not None:
+    if limits.groups is not None:
         first = run_starts(pairs)
-        stays = random_few(run_lengths(pairs[first] >> group_bits), kept.groups, words)
+        stays = random_few(run_lengths(pairs[first] >> group_bits), limits.groups, words)
         only(np.repeat(stays, lengths_from(first, len(pairs))))
-    if kept.rows_per_group is not None:
-        only(random_few(run_lengths(pairs), kept.rows_per_group, words))
-    if kept.rows is not None:
-        only(random_few(run_lengths(pairs >> group_bits), kept.rows, words))
+    if limits.rows_per_group is not None:
+        only(random_few(run_lengths(pairs), limits.rows_per_group, words))
+    if limits.rows is not None:
+        only(random_few(run_lengths(pairs >> group_bits), limits.rows, words))
     return rows, list(weights)
 
 

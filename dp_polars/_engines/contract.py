@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dp_polars._base.arrays import Ints
     from dp_polars._codes.codings import Coding, Weighing
     from dp_polars._draws.histograms import Histogram
-    from dp_polars._engines.bounding import Kept
+    from dp_polars._engines.bounding import Limits
     from dp_polars._questions.question import Columns, Evidence, HistogramQuery
     from dp_polars._questions.unlisted_keys import KeysThatAreThere
 
@@ -32,7 +32,7 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True)
 class Tally:
-    """One histogram to make: what is read, how a row is counted, and what is kept of a person.
+    """One histogram to make: what is read, how a row is counted, and what counts of a person at most.
 
     Parameters
     ----------
@@ -45,8 +45,8 @@ class Tally:
         How a row is counted. `coding.encoder()` takes one Series per column, of these `types`, and returns one code per
         row, also for null; `coding.size` is the code of a row that is ignored. `weighing.weigher()` takes the same and
         returns one integer per row. None: one each. Where no column is read, every row has the code 0.
-    kept
-        The most that is kept of one person's rows.
+    limits
+        The most that counts of one person's rows.
     people
         Whether distinct people are counted per code, rather than rows.
     """
@@ -54,7 +54,7 @@ class Tally:
     columns: tuple[pl.Expr, ...]
     types: Columns
     evidence: Evidence
-    kept: Kept
+    limits: Limits
     people: bool
 
     @property
@@ -67,10 +67,11 @@ class Tally:
         """Columns -> weight. None: one each."""
         return self.evidence.weighing
 
-    def keeps_like(self, other: Tally) -> bool:
+    def counts_like(self, other: Tally) -> bool:
         """Return whether another histogram is of the same rows and codes, though perhaps of other weights."""
         return (
-            (self.types, self.coding, self.kept, self.people) == (other.types, other.coding, other.kept, other.people)
+            (self.types, self.coding, self.limits, self.people)
+            == (other.types, other.coding, other.limits, other.people)
             and len(self.columns) == len(other.columns)
             and all(map(_is_the_same, self.columns, other.columns))
         )
@@ -78,7 +79,7 @@ class Tally:
     @property
     def by_person(self) -> bool:
         """Whether it matters whose a row is, where there is a privacy unit."""
-        return self.people or not self.kept.everything
+        return self.people or not self.limits.everything
 
 
 def _is_the_same(one: pl.Expr, two: pl.Expr) -> bool:
@@ -91,7 +92,7 @@ def alike(tallies: Sequence[Tally]) -> list[list[int]]:
     """Return the positions of tallies that differ in their weights alone, together: they keep the same rows."""
     found: list[list[int]] = []
     for number, tally in enumerate(tallies):
-        own = next((own for own in found if tally.keeps_like(tallies[own[0]])), None)
+        own = next((own for own in found if tally.counts_like(tallies[own[0]])), None)
         if own is None:
             found.append([number])
         else:
@@ -161,7 +162,7 @@ class Work:
     outputs
         What is drawn from them.
     rows
-        The query's row-by-row steps, for engines that run expressions.
+        The row-by-row steps, for engines that run expressions: they take rows of the columns of `Engine.schema`.
     ranges
         Whether numbers come with the ends of their 95 % ranges.
     per_person
@@ -181,10 +182,6 @@ class Work:
     def groups(self) -> int:
         """Number of public groups."""
         return 1 if self.keys is None else self.keys.height
-
-    def run(self, engine: Engine[Released]) -> Released:
-        """Return the keys and the answers. Called once, after the charge."""
-        return engine.answer(self)
 
     def assemble(self, histograms: Sequence[Histogram]) -> pl.DataFrame:
         """Draw every answer once, and return them beside the keys."""
@@ -209,7 +206,7 @@ class KeyWork:
     question
         What draws, once, from the numbers of people.
     rows
-        The query's row-by-row steps, for engines that run expressions.
+        The row-by-row steps, for engines that run expressions: they take rows of the columns of `Engine.schema`.
     """
 
     privacy_unit: str | None
@@ -217,10 +214,6 @@ class KeyWork:
     most: int
     question: KeysThatAreThere
     rows: Callable[[pl.LazyFrame], pl.LazyFrame]
-
-    def run(self, engine: Engine[Released]) -> Released:
-        """Return the keys that are shown. Called once, after the charge."""
-        return engine.find_keys(self)
 
     def assemble(self, keys: pl.DataFrame, people: Ints) -> pl.DataFrame:
         """Draw for each key once, and return those that are shown, sorted, in memory of their own.
@@ -238,21 +231,21 @@ class KeyWork:
 class Engine(ABC, Generic[Released]):
     """Private rows in one place, and what answers a query there.
 
-    A release calls `schema`, `check` and `distinct`, charges the budget, and then calls `answer`, once. Where keys are
-    asked for it calls `check_keys` and `find_keys` instead. The duties:
+    A release calls `schema`, `prepare` and `distinct`, charges the budget, and then calls what `prepare` returned,
+    once. The duties:
 
-    1. **Before the charge** (`schema`, `check`, `check_keys`, `distinct`) no row is read. Their errors are free and
-       depend on public things only: names, types, the query. `schema` is asked for the columns of tallies and keys;
-       that the privacy unit is a column too, `check` and `check_keys` must see to, unless expressions are run (a
-       release then knows it from `schema`).
-    2. **Evidence first.** `answer` leaves out rows whose person is null or NaN, rows of keys that are not listed (null
+    1. **Before the charge** (`schema`, `prepare`, `distinct`) no row is read. Their errors are free and depend on
+       public things only: names, types, the query. `schema` is asked for the columns of tallies and keys; that the
+       privacy unit is a column too, `prepare` must see to, unless expressions are run (a release then knows it from
+       `schema`).
+    2. **Evidence first.** A run leaves out rows whose person is null or NaN, rows of keys that are not listed (null
        equals no key), and, in each tally, rows whose code is `coding.size`. -0.0 and 0.0 are one person.
     3. **Then bounds.** Where people are counted (`people`), rows of a person with the same group and code are one from
        here on, whose weight is the sum of theirs, but at most `weighing.largest`. Of each person's rows that are left,
-       `kept` says how many stay: first that many groups, then so many rows in each group, then so many in all; None is
+       `limits` says how many stay: first that many groups, then that many rows in each, then that many in all; None is
        no bound. Each time it is a uniformly random subset, which depends on that person's own rows and on fresh random
        words alone, never on another person's rows or on the order of rows. Tallies that differ in their weights alone
-       (`Tally.keeps_like`) keep the same rows: a mean is a sum over a number of rows.
+       (`Tally.counts_like`) keep the same rows: a mean is a sum over a number of rows.
     4. **Then counting.** The weight of a code in a group is the sum of the weights of what stays there: without a
        weighing the number of rows, or of distinct people (`people`). Where `Work.privacy_unit` is None, every row is a
        person.
@@ -260,9 +253,9 @@ class Engine(ABC, Generic[Released]):
        whatever arithmetic found it.
     6. **One draw.** Every public group is drawn exactly once for each output, also one without rows, and also where a
        task is run again. `Work.assemble` does it for histograms that are at hand.
-    7. **No words about rows.** Nothing is printed or logged. `answer` and `find_keys` may raise anything: a release
-       replaces it by one fixed message, and the charge stays.
-    8. **Keys** (`find_keys`) are combinations of values in the key columns. Rows whose person is null or NaN are left
+    7. **No words about rows.** Nothing is printed or logged. A run may raise anything: a release replaces it by one
+       fixed message, and the charge stays.
+    8. **Keys** (`KeyWork`) are combinations of values in the key columns. Rows whose person is null or NaN are left
        out, and rows with a null in a key. Then a person's rows with the same key are one, and `KeyWork.most` of that
        person's keys stay: a random subset as in 3. A key's number is that of the people who have it then. Every key
        that somebody has is drawn for exactly once, and only those that are shown leave the engine: neither the order of
@@ -302,12 +295,17 @@ class Engine(ABC, Generic[Released]):
             If the rows can't be opened.
         """
 
-    def check(self, work: Work) -> None:
-        """Refuse what can't be released here. Reads nothing."""
+    @abstractmethod
+    def prepare(self, work: Work | KeyWork) -> Callable[[], Released]:
+        """Refuse what can't be released here, and return what is called once, after the charge. Reads nothing itself.
+
+        That gives the public keys, then one column per output; of a `KeyWork` the keys that are shown, sorted, and
+        their noisy numbers if asked.
+        """
 
     @abstractmethod
     def distinct(self, constants: pl.DataFrame) -> int:
-        """Return how many rows of public constants differ, as rows are compared with them. Called after `check`.
+        """Return how many rows of public constants differ, as rows are compared with them. Called after `prepare`.
 
         It looks at the constants alone: no private row is read.
 
@@ -319,43 +317,32 @@ class Engine(ABC, Generic[Released]):
         """
 
     @abstractmethod
-    def answer(self, work: Work) -> Released:
-        """Return the public keys, then one column per output. Called once, after the charge."""
-
-    def check_keys(self, work: KeyWork) -> None:
-        """Refuse keys that can't be found here. Reads nothing."""
-
-    @abstractmethod
-    def find_keys(self, work: KeyWork) -> Released:
-        """Return the keys that are shown, sorted, and their noisy numbers if asked. Called once, after the charge."""
-
-    @abstractmethod
     def packed(self, released: Released) -> bytes:
         """Return what was released as Arrow IPC, to be kept."""
 
     @abstractmethod
     def unpacked(self, answer: bytes) -> Released:
-        """Return what `packed` was given: the same answers, also in another process. Called after `check`."""
+        """Return what `packed` was given: the same answers, also in another process."""
 
 
 class LocalEngine(Engine[pl.DataFrame]):
     """An engine whose histograms, and keys, come to this process and are drawn here."""
 
+    def prepare(self, work: Work | KeyWork) -> Callable[[], pl.DataFrame]:
+        """Return what counts, and then draws."""
+        if isinstance(work, KeyWork):
+            count_people = self.prepare_people_by_key(work)
+            return lambda: work.assemble(*count_people())
+        count = self.prepare_histograms(work)
+        return lambda: work.assemble(count())
+
     @abstractmethod
-    def histograms(self, work: Work) -> list[Histogram]:
-        """Return the histogram of each tally, in their order, with a size for each public group, also without rows."""
-
-    def answer(self, work: Work) -> pl.DataFrame:
-        """Return the public keys, then one column per output."""
-        return work.assemble(self.histograms(work))
+    def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
+        """Return what makes the histogram of each tally, in their order, each with a size for every public group."""
 
     @abstractmethod
-    def people_by_key(self, work: KeyWork) -> tuple[pl.DataFrame, Ints]:
-        """Return every key that somebody has, once, in any order, and the number of people who have it."""
-
-    def find_keys(self, work: KeyWork) -> pl.DataFrame:
-        """Return the keys that are shown, sorted."""
-        return work.assemble(*self.people_by_key(work))
+    def prepare_people_by_key(self, work: KeyWork) -> Callable[[], tuple[pl.DataFrame, Ints]]:
+        """Return what finds every key that somebody has, once, in any order, and the number of people who have it."""
 
     def packed(self, released: pl.DataFrame) -> bytes:
         """Return what was released as Arrow IPC."""

@@ -7,6 +7,7 @@ person depends on that person's own rows and on fresh random words, never on any
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -78,42 +79,37 @@ class PolarsEngine(LocalEngine):
             raise UnreadableError
         return self._unread.collect_schema()
 
-    def check(self, work: Work) -> None:
-        """Refuse groups and candidates whose cells don't fit into one integer."""
-        for output in work.outputs:
-            for tally in output.tallies:
-                Cells.of(work.groups, work.tallies[tally].coding.size, f"Output {output.name!r}: ")
-
     def distinct(self, constants: pl.DataFrame) -> int:
         """Return how many rows differ: they are compared in the types that they have."""
         return constants.n_unique()
 
-    def histograms(self, work: Work) -> list[Histogram]:
+    def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
+        """Refuse groups and candidates whose cells don't fit into one integer."""
+        for output in work.outputs:
+            for tally in output.tallies:
+                Cells.of(work.groups, work.tallies[tally].coding.size, f"Output {output.name!r}: ")
+        return partial(self._histograms, work)
+
+    def prepare_people_by_key(self, work: KeyWork) -> Callable[[], tuple[pl.DataFrame, Ints]]:
+        # Grouping by many keys is what Polars' streaming engine does best, so that is "auto" here.
+        engine = "streaming" if self._engine == "auto" else self._engine
+
+        def find() -> tuple[pl.DataFrame, Ints]:
+            source = self._read()
+            parts = self._parts(source, int(work.privacy_unit is not None))
+            return people_by_key(work.rows(source), work, engine, parts)
+
+        return find
+
+    def _histograms(self, work: Work) -> list[Histogram]:
         """Return the histogram of each tally, all from one scan of the rows (or one for each part of the people)."""
-        source = self._source()
+        source = self._read()
         rows = work.rows(source)
         if work.per_person is not None:
             rows = one_row_per_person(rows, work.per_person)
         by_person = 0 if work.privacy_unit is None else sum(tally.by_person for tally in work.tallies)
         partitions = self._parts(source, by_person)
         return count(rows, work.privacy_unit, work.keys, work.tallies, engine=self._engine, partitions=partitions)
-
-    def people_by_key(self, work: KeyWork) -> tuple[pl.DataFrame, Ints]:
-        """Return every key that somebody has, and the number of people who have it: one part of the people at a time.
-
-        Grouping by many keys is what Polars' streaming engine does best, so that is "auto" here.
-        """
-        source = self._source()
-        engine = "streaming" if self._engine == "auto" else self._engine
-        return people_by_key(work.rows(source), work, engine, self._parts(source, int(work.privacy_unit is not None)))
-
-    def _source(self) -> pl.LazyFrame:
-        """Open the rows."""
-        source = self._read()
-        if source.collect_schema() != self.schema(()):
-            msg = "The rows must have the columns that they had before they were read."
-            raise TypeError(msg)
-        return source
 
     def _parts(self, source: pl.LazyFrame, by_person: int) -> int:
         """Return in how many parts people are counted, if so many histograms hold them."""
@@ -244,17 +240,17 @@ def _by_row(
 def _cells(coded: pl.LazyFrame, tallies: Sequence[Tally], own: Sequence[int], layout: Cells) -> pl.LazyFrame:
     """Return the rows that count for tallies that are alike: `cell`, weights, and `person` where there is one."""
     schema, first = coded.collect_schema(), own[0]
-    kept = [name for name in ("person", *(f"weight {number}" for number in own)) if name in schema]
+    carried = [name for name in ("person", *(f"weight {number}" for number in own)) if name in schema]
     group = ["group"] if "group" in schema else []
     # Selected before it is filtered: a filter right after the shared plan would move into it, and part the branches.
-    rows = coded.select(pl.col(f"code {first}").alias("code"), *group, *kept).filter(
+    rows = coded.select(pl.col(f"code {first}").alias("code"), *group, *carried).filter(
         pl.col("code") < tallies[first].coding.size
     )
     unsigned = pl.UInt32 if layout.bits <= 32 else pl.UInt64
     cell = pl.col("code").cast(unsigned)
     if group and layout.group_bits:
         cell += pl.col("group").cast(unsigned) * pl.lit(2**layout.code_bits, unsigned)
-    return rows.select(cell.alias("cell"), *kept)
+    return rows.select(cell.alias("cell"), *carried)
 
 
 def _count_people(lists: pl.DataFrame, tallies: Sequence[Tally], alike: Sequence[int], layout: Cells) -> pl.DataFrame:
@@ -270,11 +266,11 @@ def _count_people(lists: pl.DataFrame, tallies: Sequence[Tally], alike: Sequence
         rows = slice(bounds[first], bounds[last])
         own = [weight[rows] for weight in weights]
         people = lengths[first:last]
-        kept, weighed = keep(cells[rows], people, tally.kept, layout, people=tally.people, weights=own, most=most)
-        return kept.astype(cells.dtype), weighed
+        stays, weighed = keep(cells[rows], people, tally.limits, layout, people=tally.people, weights=own, most=most)
+        return stays.astype(cells.dtype), weighed
 
     parts = in_parallel(of_slice, list(slices(lengths, _PEOPLE_ROWS, layout.most_people(people=tally.people))))
-    columns = {"cell": np.concatenate([cells[:0], *(kept for kept, _ in parts)])}
+    columns = {"cell": np.concatenate([cells[:0], *(stays for stays, _ in parts)])}
     for place, name in enumerate(lists.columns[1:]):
         columns[name] = np.concatenate([weights[place][:0], *(own[place] for _, own in parts)])
     return _added_up(pl.LazyFrame(columns)).collect(engine=by_name("auto"))

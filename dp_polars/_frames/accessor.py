@@ -35,19 +35,13 @@ class FrameNamespace:
         dataset: str | None = None,
     ) -> PrivateFrame:
         """Take the frame's rows as private: see `dp_polars.protect`."""
-        from dp_polars._frames.entrance import protect
+        from dp_polars._frames.entrance import recipe_of
         from dp_polars._frames.frame import PrivateFrame
+        from dp_polars._frames.protection import Protection
         from dp_polars._frames.sources import source_of
         from dp_polars._rowwise.files import identities
 
-        recipe = protect(
-            privacy_unit,
-            budget=budget,
-            dataset=dataset,
-            max_rows=max_rows,
-            max_groups=max_groups,
-            max_rows_per_group=max_rows_per_group,
-            neighboring_relation=neighboring_relation,
-        )._recipe
+        protection = Protection.of(privacy_unit, max_rows, max_groups, max_rows_per_group, neighboring_relation)
+        recipe = recipe_of(protection, dataset, budget)
         source = source_of(self._frame, recipe.protection)
         return PrivateFrame(replace(recipe, files=identities(source.files)), source.unread, budget)

@@ -77,13 +77,13 @@ def protect(
     ['A', 'B', 'C']
     """
     protection = Protection.of(privacy_unit, max_rows, max_groups, max_rows_per_group, neighboring_relation)
-    if dataset is not None:
-        _check_dataset(dataset, budget)
-    return PrivateFrame(Recipe(protection, dataset=dataset), None, budget)
+    return PrivateFrame(recipe_of(protection, dataset, budget), None, budget)
 
 
-def _check_dataset(dataset: object, budget: object) -> None:
-    """Refuse what is no name, and a budget that keeps nothing."""
+def recipe_of(protection: Protection, dataset: object, budget: object) -> Recipe:
+    """Return a recipe without steps; refuse a data set that is no name, and a budget that keeps nothing."""
+    if dataset is None:
+        return Recipe(protection)
     if not isinstance(dataset, str) or not dataset:
         msg = f"dataset must be a name or None, got {given(dataset)}."
         raise TypeError(msg)
@@ -94,3 +94,4 @@ def _check_dataset(dataset: object, budget: object) -> None:
             'Hint: budget=dp_polars.Budget(epsilon=1, path="visits-budget.db").'
         )
         raise ValueError(msg)
+    return Recipe(protection, dataset=dataset)

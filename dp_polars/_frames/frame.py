@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NoReturn
+from dataclasses import replace
+from typing import TYPE_CHECKING, NoReturn
 
 import polars as pl
 
@@ -12,9 +13,9 @@ from dp_polars._base.numbers import plural, show
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames import group_keys
 from dp_polars._frames.query import PrivateQuery
-from dp_polars._frames.recipe import Expressions, JoinHow, Recipe, Step, expressions_of, join_of
+from dp_polars._frames.recipe import JoinHow, Recipe, Step, expressions_of, join_of
 from dp_polars._frames.refused import Refusing
-from dp_polars._frames.release import Ask
+from dp_polars._frames.request import Ask, Request
 from dp_polars._frames.sources import WithoutRows
 from dp_polars._frames.steps import RowSteps
 from dp_polars._frames.unlisted import Unlisted
@@ -23,6 +24,7 @@ from dp_polars._rowwise.versions import warn_if_untested
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Self
 
     from dp_polars._accounting.claims import NeighboringRelation
     from dp_polars._frames.group_keys import PublicKeys
@@ -49,9 +51,9 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
             )
             raise TypeError(msg)
         warn_if_untested(pl.__version__)
-        self._recipe, self._source, self._budget = recipe, source, budget
         if source is not None:
-            recipe.rows(source)
+            recipe = replace(recipe, proof=recipe.proved(source.collect_schema()))
+        self._recipe, self._source, self._budget = recipe, source, budget
 
     @property
     def protection(self) -> Protection:
@@ -69,9 +71,9 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
         if self._source is None:
             msg = "the frame must be built on data to have columns.\n\nHint: frame.dp.protect(…)."
             raise TypeError(msg)
-        return self._recipe.rows(self._source).collect_schema()
+        return self._recipe.proved(self._source.collect_schema()).schemas[-1]
 
-    def filter(self, *predicates: pl.Expr, **constraints: object) -> PrivateFrame:
+    def filter(self, *predicates: pl.Expr, **constraints: object) -> Self:
         """Keep the rows for which all predicates are true.
 
         Parameters
@@ -93,7 +95,7 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
         equal = tuple(pl.col(name) == pl.lit(value) for name, value in constraints.items())
         return self._then("filter", (*expressions_of(predicates, {}, strings=False), *equal))
 
-    def with_columns(self, *exprs: pl.Expr | str, **named: object) -> PrivateFrame:
+    def with_columns(self, *exprs: pl.Expr | str, **named: object) -> Self:
         """Add or replace columns, row by row.
 
         Parameters
@@ -112,7 +114,7 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
         """
         return self._then("with_columns", expressions_of(exprs, named, strings=True))
 
-    def select(self, *exprs: pl.Expr | str, **named: object) -> PrivateFrame:
+    def select(self, *exprs: pl.Expr | str, **named: object) -> Self:
         """Keep or compute columns, row by row. The privacy unit stays, even if it is not named.
 
         Parameters, result and errors are those of `with_columns`.
@@ -127,7 +129,7 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
         *,
         left_on: str | Sequence[str] | None = None,
         right_on: str | Sequence[str] | None = None,
-    ) -> PrivateFrame:
+    ) -> Self:
         """Add the columns of a public frame that has each key at most once.
 
         Parameters
@@ -218,13 +220,8 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
         }
         return "\n".join(f"{key + ':':<10}{text}" for key, text in lines.items())
 
-    def _then(
-        self, method: Literal["filter", "select", "with_columns"], exprs: tuple[pl.Expr, ...], call: str = ""
-    ) -> PrivateFrame:
-        return self._after(Expressions(method, exprs, call))
-
-    def _after(self, step: Step) -> PrivateFrame:
-        return PrivateFrame(self._recipe.then(step), self._source, self._budget)
+    def _after(self, step: Step) -> Self:
+        return type(self)(self._recipe.then(step), self._source, self._budget)
 
     def _ask(
         self, keys: pl.DataFrame | None, exprs: Sequence[PrivateExpr], named: dict[str, PrivateExpr]
@@ -243,7 +240,7 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
                 else "agg must be given at least one private answer, got none."
             )
             raise ValueError(msg)
-        query = PrivateQuery(self._recipe, self._source, self._budget, keys, asks)
+        query = PrivateQuery(Request.of(self._recipe, keys, asks), self._source, self._budget)
         warn_if_large(query.loss)
         return query
 

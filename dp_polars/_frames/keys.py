@@ -1,53 +1,48 @@
-"""The query for keys that nobody listed."""
+"""The request for keys that nobody listed."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from dp_polars._base.numbers import float_up
-from dp_polars._engines.contract import KeyWork
-from dp_polars._frames.query import PrivateQuery
-from dp_polars._frames.release import Ask, typed_rows
+from dp_polars._engines.contract import Engine, KeyWork, Released
+from dp_polars._frames.request import AnyRequest, Ask
 from dp_polars._mechanisms.key_selection import GaussianThreshold
+from dp_polars._questions.unlisted_keys import KeysThatAreThere
 
 if TYPE_CHECKING:
-    from dp_polars._accounting.budgets import Budget
-    from dp_polars._engines.contract import Engine
     from dp_polars._frames.recipe import Recipe
-    from dp_polars._questions.unlisted_keys import KeysThatAreThere
 
 # Of the probabilities with which `explain` says that a key is shown.
 _CHANCES = (5, 50, 95)
 
 
-class PrivateKeys(PrivateQuery):
-    """Keys that nobody listed, asked for but not yet released: `release` returns those that enough people have."""
+@dataclass(frozen=True)
+class KeyRequest(AnyRequest[KeysThatAreThere]):
+    """The keys that enough people have."""
 
-    def __init__(
-        self, recipe: Recipe, source: pl.LazyFrame | None, budget: Budget | None, question: KeysThatAreThere
-    ) -> None:
-        self._recipe, self._source, self._budget, self._keys = recipe, source, budget, None
-        self._asks = (Ask("keys", tuple(map(pl.col, question.columns)), question),)
-        self._check_source()
+    @classmethod
+    def of(cls, recipe: Recipe, question: KeysThatAreThere) -> KeyRequest:
+        """Return the request whose one output is all keys."""
+        return cls(recipe, None, (Ask("keys", tuple(map(pl.col, question.columns)), question),))
 
-    def explain(self) -> pl.DataFrame:
-        """Return what a release would cost and which keys it would show, without reading a row.
+    @property
+    def about(self) -> str:
+        return "unlisted keys"
 
-        Returns
-        -------
-        DataFrame
-            One row: `output` ("keys"), `selects`, `epsilon` and `rho` (the loss of one person over all keys, in both
-            units; a Gaussian has no epsilon), `delta` (spent beside it), `shown_5`, `shown_50` and `shown_95` (from how
-            many people on a key is shown with a probability of 5, 50 and 95 %; at most 2**62), `mechanism`, `threshold`
-            (of the noisy number; null for partition selection), `keys_per_person` (for how many a person counts at
-            most), `neighboring_relation`, `privacy_unit` and `rate` (the epsilon of one key, or one over the standard
-            deviation of the noise).
-        """
-        question = self._question
+    def bind(self, engine: Engine[Released], *, ranges: bool = False) -> KeyWork:  # noqa: ARG002  # of numbers alone
+        question = self.asks[0].query
+        proved = self.proved_on(engine, question.columns)
+        types = question.types(proved.schemas[-1])
+        return KeyWork(self.protection.privacy_unit, types, question.keys_per_person, question, proved.rows)
+
+    def explain(self, engine: Engine[Released] | None) -> pl.DataFrame:  # noqa: ARG002  # no type matters
+        question = self.asks[0].query
         claim, selection = question.claim, question.selection
-        row: dict[str, Any] = {
+        row = {
             "output": "keys",
             "selects": str(question),
             "epsilon": float_up(claim.cost("epsilon")) if claim.has_epsilon else None,
@@ -62,18 +57,3 @@ class PrivateKeys(PrivateQuery):
             "rate": float(claim.rate),
         }
         return pl.DataFrame([row])
-
-    @property
-    def _question(self) -> KeysThatAreThere:
-        question: KeysThatAreThere = self._asks[0].query
-        return question
-
-    def _of_what(self) -> str:
-        return "unlisted keys"
-
-    def _bound_to(self, engine: Engine[Any], *, ranges: bool = False) -> KeyWork:  # noqa: ARG002  # of numbers alone
-        question = self._question
-        types = question.types(typed_rows(self, engine, question.columns).collect_schema())
-        work = KeyWork(self.protection.privacy_unit, types, question.keys_per_person, question, self._recipe.rows)
-        engine.check_keys(work)
-        return work

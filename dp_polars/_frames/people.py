@@ -1,74 +1,67 @@
-"""The query about people themselves: a quantile of how many rows, or groups, they have."""
+"""The request about people themselves: a quantile of how many rows, or groups, they have."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
 from dp_polars._accounting.claims import ONE_RELEASE
 from dp_polars._base.numbers import plural
-from dp_polars._engines.bounding import Kept
-from dp_polars._engines.contract import PER_PERSON, Output, PerPerson, Tally, Work
+from dp_polars._engines.bounding import Limits
+from dp_polars._engines.contract import PER_PERSON, Engine, Output, PerPerson, Released, Tally, Work
 from dp_polars._frames import group_keys
-from dp_polars._frames.query import PrivateQuery, columns
-from dp_polars._frames.release import Ask, typed_rows
+from dp_polars._frames.request import Ask, Request
 
 if TYPE_CHECKING:
-    from dp_polars._accounting.budgets import Budget
-    from dp_polars._engines.contract import Engine
     from dp_polars._frames.recipe import Recipe
-    from dp_polars._questions.choices import Quantile
+    from dp_polars._questions.question import HistogramQuery
 
 _TYPES = (pl.Int64(),)
 
 
-class PeopleQuery(PrivateQuery):
-    """A quantile over people, asked for but not yet released. Made by `PrivateFrame.rows_per_person` and its like.
+@dataclass(frozen=True)
+class PeopleRequest(Request):
+    """A quantile over people; with keys, of the number of these groups.
 
     Each person is one value, whatever rows they have: so R is that of one row, in one group, and nothing has to be
     bounded.
     """
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        source: pl.LazyFrame | None,
-        budget: Budget | None,
-        listed: pl.DataFrame | None,
-        ask: tuple[str, Quantile],
-    ) -> None:
-        self._recipe, self._source, self._budget, self._keys, self._listed = recipe, source, budget, None, listed
-        name, query = ask
+    @classmethod
+    def over(cls, recipe: Recipe, keys: pl.DataFrame | None, name: str, query: HistogramQuery) -> PeopleRequest:
+        """Return the request with this one output."""
         query.answer_type(*_TYPES)
-        self._asks = (
-            Ask(name, (pl.col(PER_PERSON),), query.under(ONE_RELEASE, recipe.protection.neighboring_relation, 1)),
-        )
-        self._check_source()
+        query = query.under(ONE_RELEASE, recipe.protection.neighboring_relation, 1)
+        return cls(recipe, keys, (Ask(name, (pl.col(PER_PERSON),), query),))
+
+    @property
+    def groups(self) -> int:
+        return 1
 
     @property
     def reads(self) -> tuple[pl.Expr, ...]:
-        """What is read of the rows after all steps: the privacy unit, and the keys."""
-        return tuple(columns(self.protection.privacy_unit, self._listed))
+        return self._unit_and_keys()
 
-    def _of_what(self) -> str:
-        return "all people" if self._listed is None else f"people in {plural(self._listed.height, 'public group')}"
+    @property
+    def about(self) -> str:
+        return "all people" if self.keys is None else f"people in {plural(self.keys.height, 'public group')}"
 
-    def _counts(self, ask: Ask[Any]) -> Literal["people"]:  # noqa: ARG002
-        return "people"
-
-    def _drops(self, ask: Ask[Any]) -> bool:  # noqa: ARG002
-        return False
-
-    def _bound_to(self, engine: Engine[Any], *, ranges: bool = False) -> Work:
-        unit, (ask,) = str(self.protection.privacy_unit), self._asks
+    def bind(self, engine: Engine[Released], *, ranges: bool = False) -> Work:
+        unit, (ask,) = str(self.protection.privacy_unit), self.asks
         if not engine.counts_per_person:
             msg = f"Output {ask.name!r}: this engine can't count the rows or groups of each person."
             raise TypeError(msg)
-        schema = typed_rows(self, engine, [] if self._listed is None else self._listed.columns).collect_schema()
-        keys = None if self._listed is None else group_keys.in_types_of(self._listed, schema)
-        tallies = tuple(Tally(ask.columns, _TYPES, made, Kept(), people=False) for made in ask.query.evidence(*_TYPES))
+        proved = self.proved_on(engine, [] if self.keys is None else self.keys.columns)
+        keys = None if self.keys is None else group_keys.in_types_of(self.keys, proved.schemas[-1])
+        evidence = ask.query.evidence(*_TYPES)
+        tallies = tuple(Tally(ask.columns, _TYPES, each, Limits(), people=False) for each in evidence)
         outputs = (Output(ask.name, ask.query, _TYPES, tuple(range(len(tallies)))),)
-        work = Work(None, None, tallies, outputs, self._recipe.rows, ranges, PerPerson(unit, keys))
-        engine.check(work)
-        return work
+        return Work(None, None, tallies, outputs, proved.rows, ranges, PerPerson(unit, keys))
+
+    def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:  # noqa: ARG002
+        return "people"
+
+    def _drops(self, ask: Ask[HistogramQuery]) -> bool:  # noqa: ARG002
+        return False

@@ -1,4 +1,4 @@
-"""What is promised to each person of a private frame, and what of their rows is kept so that it holds."""
+"""What is promised to each person of a private frame, and how much of their rows counts so that it holds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from dp_polars._accounting.claims import Contributions, check_relation
 from dp_polars._base.numbers import given, positive_int
-from dp_polars._engines.bounding import Kept
+from dp_polars._engines.bounding import Limits
 
 if TYPE_CHECKING:
     from dp_polars._accounting.claims import NeighboringRelation
@@ -98,15 +98,15 @@ class Protection:
         total = min(self.max_rows or in_groups * per_group, in_groups * per_group)
         return Contributions(total, min(per_group, total))
 
-    def kept(self, query: HistogramQuery, groups: int) -> Kept:
+    def limits(self, query: HistogramQuery, groups: int) -> Limits:
         """Return what must be enforced so that no person exceeds `contributions`."""
         if self.privacy_unit is None:
-            return Kept()
+            return Limits()
         bounds = self.contributions(query, groups)
         if self._bounds_groups_only(query):
-            return Kept(groups=bounds.total if bounds.total < groups else None)
+            return Limits(groups=bounds.total if bounds.total < groups else None)
         in_groups = min(self.max_groups or groups, groups)
-        return Kept(
+        return Limits(
             rows=bounds.total if bounds.total < in_groups * bounds.per_group else None,
             groups=in_groups if in_groups < groups else None,
             # Where a person may have no more rows in all than in one group, the bound on all of them will do.
@@ -117,12 +117,12 @@ class Protection:
 
     def drops(self, query: HistogramQuery, groups: int) -> bool:
         """Return whether a person may have more than what counts of them."""
-        kept = self.kept(query, groups)
-        if kept.groups is None and self.counts_people(query) and query.fixed_size is not None:
+        limits = self.limits(query, groups)
+        if limits.groups is None and self.counts_people(query) and query.fixed_size is not None:
             # A person counts once for each candidate, so bounds above these drop nothing.
             per_group, rows = query.fixed_size, query.fixed_size * groups
-            return (kept.rows_per_group or per_group) < per_group or (kept.rows or rows) < rows
-        return kept != Kept()
+            return (limits.rows_per_group or per_group) < per_group or (limits.rows or rows) < rows
+        return limits != Limits()
 
     @property
     def keys_per_person(self) -> int:

@@ -3,109 +3,71 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-from contextlib import suppress
-from dataclasses import replace
-from datetime import UTC, datetime
-from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, get_args
 
 import polars as pl
-from polars import selectors as cs
 
-from dp_polars._accounting.claims import Loss, one_of
-from dp_polars._base.column_types import float_of
-from dp_polars._base.numbers import float_up, plural, positive_int
+from dp_polars._accounting.claims import one_of
+from dp_polars._base.numbers import positive_int
 from dp_polars._base.paths import expanded, replacing
 from dp_polars._engines.polars_engine import PolarsEngine
-from dp_polars._frames.release import Ask, bind, release_by
+from dp_polars._frames.release import prepare, release_by
 from dp_polars._frames.sources import PrivateRows, Source, WithoutRows, source_of
-from dp_polars._questions.measures import Count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Self
+    from fractions import Fraction
 
     from polars._typing import EngineType
 
     from dp_polars._accounting.budgets import Budget
-    from dp_polars._accounting.claims import Claim, Unit
-    from dp_polars._engines.contract import Engine
+    from dp_polars._accounting.claims import Loss
     from dp_polars._frames.protection import Protection
-    from dp_polars._frames.recipe import Recipe
-    from dp_polars._questions.question import Columns, HistogramQuery
+    from dp_polars._frames.request import AnyRequest, Ask
+    from dp_polars._questions.question import Asked
 
 _CLAIM_KEY = b"dp_polars.claim"
-_EXPLAINED = {
-    **dict.fromkeys(["output", "selects"], pl.String),
-    **dict.fromkeys(["epsilon", "rho", "error_95"], pl.Float64),
-    **dict.fromkeys(["error_unit", "mechanism"], pl.String),
-    **dict.fromkeys(["candidates", "groups"], pl.Int64),
-    **dict.fromkeys(["neighboring_relation", "privacy_unit"], pl.String),
-    **dict.fromkeys(["score_range", "rate"], pl.Float64),
-    "note": pl.String,
-}
 _Engine: TypeAlias = Literal["auto", "in-memory", "streaming"]
 _ENGINES: tuple[_Engine, ...] = get_args(_Engine)
 
 
 class PrivateQuery(WithoutRows):
-    """Outputs of a private frame, asked for but not yet released. Made by `PrivateFrame.agg`.
+    """Outputs of a private frame, asked for but not yet released. Made by `PrivateFrame.agg`, `keys` and their like.
 
     Each call of `release` is charged as one release. No other method reads the private rows.
     """
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        source: pl.LazyFrame | None,
-        budget: Budget | None,
-        keys: pl.DataFrame | None,
-        asks: tuple[Ask[HistogramQuery], ...],
-    ) -> None:
-        self._recipe, self._source, self._budget, self._keys = recipe, source, budget, keys
-        protection, groups = recipe.protection, 1 if keys is None else keys.height
-        self._asks: tuple[Ask[Any], ...] = tuple(replace(ask, query=_under(protection, ask, groups)) for ask in asks)
-        self._check_source()
+    def __init__(self, request: AnyRequest[Asked], source: pl.LazyFrame | None, budget: Budget | None) -> None:
+        if source is not None:  # what doesn't fit its columns is refused here
+            prepare(request, PolarsEngine(source, lambda: source))
+        self.request: Final = request
+        self.budget: Final = budget
+        self._source = source
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the query was built on data."""
+        return self._source is not None
 
     @property
     def protection(self) -> Protection:
         """Who is protected, and by which bounds."""
-        return self._recipe.protection
+        return self.request.protection
 
     @property
-    def asks(self) -> tuple[Ask[Any], ...]:
+    def asks(self) -> tuple[Ask[Asked], ...]:
         """The outputs, each with its claim."""
-        return self._asks
-
-    @property
-    def reads(self) -> tuple[pl.Expr, ...]:
-        """What is read of the rows after all steps: the privacy unit, the keys, and what is asked about."""
-        return *columns(self.protection.privacy_unit, self._keys), *(each for ask in self._asks for each in ask.columns)
+        return self.request.asks
 
     @property
     def loss(self) -> Loss:
         """What one release of all outputs costs one person: in rho if all are given in rho, or one has no epsilon."""
-        units = {ask.query.claim.loss.unit for ask in self._asks}
-        # A discrete Gaussian has a loss in rho only.
-        has_epsilon = all(ask.query.claim.has_epsilon for ask in self._asks)
-        unit: Unit = "epsilon" if has_epsilon and units != {"rho"} else "rho"
-        return Loss(sum((ask.query.claim.cost(unit) for ask in self._asks), Fraction(0)), unit)
+        return self.request.loss
 
     @property
     def delta(self) -> Fraction:
         """What one release spends of delta beside its loss: above 0 only where keys are shown that nobody listed."""
-        return sum((ask.query.claim.delta for ask in self._asks), Fraction(0))
-
-    def _with_claims(self, claims: Sequence[Claim]) -> Self:
-        """Return the same query with another claim for each output: of other losses, never of other bounds."""
-        made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__)
-        made._asks = tuple(
-            replace(ask, query=ask.query.with_claim(claim)) for ask, claim in zip(self._asks, claims, strict=True)
-        )
-        return made
+        return self.request.delta
 
     def explain(self) -> pl.DataFrame:
         """Return what a release would cost and how good it would be, without reading a row.
@@ -123,14 +85,11 @@ class PrivateQuery(WithoutRows):
             bound; 1 for a number), `groups`, `neighboring_relation`, `privacy_unit`, `score_range` (R of one person's
             row, or of one person where people are counted; of a list of quantiles 1 or 2, see `dp_polars.quantile`),
             `rate` (λ) and `note` (why this mechanism was chosen, whether another question would do better, and whether
-            the bounds can drop rows, which `error_95` leaves out; null where there is nothing to say).
+            the bounds can drop rows, which `error_95` leaves out; null where there is nothing to say). A query for
+            keys has one row with other columns: see `PrivateFrame.keys`.
         """
-        types: dict[str, Columns] = {}
-        if self._source is not None:
-            source = self._source
-            work = self._bound_to(PolarsEngine(source, lambda: source))
-            types = {output.name: output.types for output in work.outputs}
-        return pl.DataFrame([self._explain_one(ask, types.get(ask.name, ())) for ask in self._asks], _EXPLAINED)
+        source = self._source
+        return self.request.explain(None if source is None else PolarsEngine(source, lambda: source))
 
     def release(
         self,
@@ -187,10 +146,13 @@ class PrivateQuery(WithoutRows):
         if partitions is not None:
             positive_int("partitions", partitions)
         source = self._source_of(frame)
-        made = source.by_polars(one_of("engine", engine, _ENGINES), partitions)
-        known = self._recipe.files if frame is None else None
+        by_polars = PolarsEngine(source.unread, source.read, one_of("engine", engine, _ENGINES), partitions)
+        known = self.request.recipe.files if frame is None else None
         return release_by(
-            self, made, ranges=ranges, fresh=fresh, before_charge=lambda: source.refuse_rewritten_files(known)
+            *(self.request, by_polars, self.budget),
+            ranges=ranges,
+            fresh=fresh,
+            before_charge=lambda: source.refuse_rewritten_files(known),
         )
 
     def collect(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
@@ -228,7 +190,7 @@ class PrivateQuery(WithoutRows):
         if not target.parent.is_dir() or target.is_dir():
             msg = f"path must be a file in an existing folder, got {str(path)!r}."
             raise (IsADirectoryError if target.is_dir() else FileNotFoundError)(msg)
-        claim = json.dumps(self._claim()).encode()
+        claim = json.dumps(self.request.statement()).encode()
         # Opened before anything is charged, so that a folder that can't be written costs nothing.
         with replacing(target) as file:
             released = self.release(frame, ranges=ranges, engine=engine, partitions=partitions, fresh=fresh)
@@ -238,27 +200,9 @@ class PrivateQuery(WithoutRows):
 
     def __repr__(self) -> str:
         asks = "\n".join(
-            f"  {ask.name}: {ask.query}, {ask.query.claim}, {ask.query.claim.mechanism}" for ask in self._asks
+            f"  {ask.name}: {ask.query}, {ask.query.claim}, {ask.query.claim.mechanism}" for ask in self.asks
         )
-        return f"<{type(self).__name__}: {self._of_what()}, {self.protection}\n{asks}>"
-
-    def _of_what(self) -> str:
-        """Return what the outputs are about."""
-        return "one group" if self._keys is None else plural(self._keys.height, "public group")
-
-    def _bound_to(self, engine: Engine[Any], *, ranges: bool = False) -> Any:  # noqa: ANN401  # what `Engine` runs
-        """Return the work of a release: everything proved, typed and fit for the engine, nothing read."""
-        return bind(self, engine, ranges=ranges)
-
-    def _check_source(self) -> None:
-        """Refuse what does not fit the rows that the query is bound to, if there are some."""
-        source = self._source
-        if source is not None:
-            self._bound_to(PolarsEngine(source, lambda: source))
-
-    def _counts(self, ask: Ask[Any]) -> Literal["people", "rows"]:
-        """Return what an output counts."""
-        return self.protection.counts(ask.query)
+        return f"<PrivateQuery: {self.request.about}, {self.protection}\n{asks}>"
 
     def _source_of(self, frame: PrivateRows | None) -> Source:
         """Return the rows: those given, or those that the query is bound to."""
@@ -270,85 +214,6 @@ class PrivateQuery(WithoutRows):
             )
             raise TypeError(msg)
         return source_of(self._source if frame is None else frame, self.protection)
-
-    def _explain_one(self, ask: Ask[Any], types: Columns) -> dict[str, Any]:
-        claim = ask.query.claim
-        size = ask.query.fixed_size
-        if size is None and types:
-            size = ask.query.evidence(*types)[0].coding.size
-        return {
-            "output": ask.name,
-            "selects": str(ask.query),
-            "epsilon": float_up(claim.cost("epsilon")) if claim.has_epsilon else None,
-            "rho": float_up(claim.cost("rho")),
-            "error_95": None if size is None else ask.query.error(size, 0.05, *types),
-            "error_unit": ask.query.error_unit or self._counts(ask),
-            "mechanism": claim.mechanism,
-            "candidates": size,
-            "groups": 1 if self._keys is None else self._keys.height,
-            "neighboring_relation": self.protection.neighboring_relation,
-            "privacy_unit": self.protection.privacy_unit,
-            "score_range": float(claim.score_range),
-            "rate": float(claim.rate),
-            "note": " ".join(self._notes(ask, size, types)) or None,
-        }
-
-    def _notes(self, ask: Ask[HistogramQuery], size: int | None, types: Columns) -> Iterator[str]:
-        """Yield what should be known of an output before its release."""
-        note = None if size is None else ask.query.note(size, self._alternative(ask, types))
-        if note is not None:
-            yield note
-        if self._drops(ask):
-            yield (
-                "Of the rows that the bounds keep: too low where people have more, which no range or error_95 includes."
-                if ask.query.adds_up
-                else "Of the rows that the bounds keep: what dropped rows would change is in no range or error_95."
-            )
-
-    def _drops(self, ask: Ask[Any]) -> bool:
-        """Return whether the bounds can drop rows of an output, or groups of a person."""
-        return self.protection.drops(ask.query, 1 if self._keys is None else self._keys.height)
-
-    def _alternative(self, ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery | None:
-        """Return what may answer an output better, under this protection; None where that lacks a bound."""
-        other = ask.query.alternative(*types)
-        if other is None:
-            return None
-        with suppress(ValueError):
-            return _under(self.protection, replace(ask, query=other), 1 if self._keys is None else self._keys.height)
-        return None
-
-    def _claim(self) -> dict[str, Any]:
-        """Return what `sink_parquet` writes beside the answers."""
-        columns = {}
-        for ask in self._asks:
-            claim = ask.query.claim
-            value = float_of(claim.loss.value)
-            columns[ask.name] = {
-                "selects": str(ask.query),
-                "mechanism": claim.mechanism,
-                "loss": {
-                    "unit": claim.loss.unit,
-                    "value": value if math.isfinite(value) else None,  # JSON has no word for infinity
-                    "exact": str(claim.loss.value),
-                },
-                **({"delta": float_up(claim.delta)} if claim.delta else {}),
-                "neighboring_relation": self.protection.neighboring_relation,
-                "privacy_unit": self.protection.privacy_unit,
-            }
-        return {
-            "date": datetime.now(UTC).date().isoformat(),
-            "protection": str(self.protection),
-            "groups": 1 if self._keys is None else self._keys.height,
-            "loss": str(self.loss),
-            "columns": columns,
-        }
-
-
-def columns(unit: str | None, keys: pl.DataFrame | None) -> list[pl.Expr]:
-    """Return the columns of the privacy unit and of the keys."""
-    names = dict.fromkeys([*([] if unit is None else [unit]), *([] if keys is None else keys.columns)])
-    return [cs.by_name(name).as_expr() for name in names]
 
 
 def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -381,34 +246,15 @@ def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
     return claim
 
 
-def check_no_data(query: object, budget: Budget | None) -> None:
-    """Refuse what an adapter can't release on its own rows: no query, one that has rows, a second budget."""
+def without_data(query: object, budget: Budget | None) -> tuple[AnyRequest[Asked], Budget | None]:
+    """Return what an adapter releases from rows of its own, and what pays; refuse rows, and a second budget."""
     if not isinstance(query, PrivateQuery):
         msg = f"query must be a PrivateQuery, got {type(query).__name__}."
         raise TypeError(msg)
-    if query._source is not None:
+    if query.has_rows:
         msg = "query must be built without data.\n\nHint: begin it with dp_polars.protect(…), not frame.dp.protect(…)."
         raise TypeError(msg)
-    if budget is not None and query._budget is not None:
+    if budget is not None and query.budget is not None:
         msg = "budget must be left out where the query has one."
         raise TypeError(msg)
-
-
-def only_counted(query: PrivateQuery) -> frozenset[str]:
-    """Return the columns of which only matters whether there is a value: these may be of any type."""
-    counted: set[str] = set()
-    others = set(() if query._keys is None else query._keys.columns)
-    for ask in query.asks:
-        names = {name for column in ask.columns for name in column.meta.root_names()}
-        (counted if isinstance(ask.query, Count) else others).update(names)
-    return frozenset(counted - others)
-
-
-def _under(protection: Protection, ask: Ask[HistogramQuery], groups: int) -> HistogramQuery:
-    """Return the question of an output under the bounds of a protection; errors name the output."""
-    try:
-        bounds = protection.contributions(ask.query, groups)
-        return ask.query.under(bounds, protection.neighboring_relation, groups)
-    except ValueError as error:
-        msg = f"Output {ask.name!r}: {error}"
-        raise ValueError(msg) from None
+    return query.request, query.budget if budget is None else budget

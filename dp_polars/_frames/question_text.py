@@ -22,14 +22,13 @@ import polars as pl
 from dp_polars._accounting.kept import Question
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from dp_polars._engines.contract import Engine, Released
+    from dp_polars._frames.recipe import Proved
+    from dp_polars._frames.request import AnyRequest
+    from dp_polars._questions.question import Asked
 
-    from dp_polars._engines.contract import Engine
-    from dp_polars._frames.query import PrivateQuery
-    from dp_polars._frames.recipe import Step
 
-
-def question_of(query: PrivateQuery, engine: Engine[Any], work: object, dataset: str) -> Question:
+def question_of(request: AnyRequest[Asked], engine: Engine[Released], work: object, dataset: str) -> Question:
     """Return what is asked of a data set, in words and as a text.
 
     Raises
@@ -37,10 +36,10 @@ def question_of(query: PrivateQuery, engine: Engine[Any], work: object, dataset:
     TypeError
         If the question holds something that has no text.
     """
+    proved = request.proved_on(engine, ())
+    schema, steps, live = proved.schemas[0], request.recipe.steps, partial(_read, request, proved)
     # An engine that runs no expressions has no steps, and the types of its columns stand in the work.
-    given = pl.LazyFrame(schema=engine.schema(()) if engine.runs_expressions else {})
-    schema, steps = given.collect_schema(), query._recipe.steps
-    read = _read(query, given, steps) if engine.runs_expressions else []
+    read = live(0) if engine.runs_expressions else []
     if not any(step.looks_at_order for step in steps):
         read.sort()
     parts = {
@@ -48,24 +47,24 @@ def question_of(query: PrivateQuery, engine: Engine[Any], work: object, dataset:
         "polars": pl.__version__,
         "engine": _kind(engine),
         "dataset": dataset,
-        "query": _kind(query),
-        "protection": _written(query.protection),
+        "request": _kind(request),
+        "protection": _written(request.protection),
         "columns": _written(pl.Schema((name, schema[name]) for name in read)),
-        "steps": _written(query._recipe.parts(given, partial(_read, query))),
+        "steps": _written(
+            [(type(step).__name__, *step.parts(partial(live, number))) for number, step in enumerate(steps)]
+        ),
         "work": _written(work, but="rows"),
     }
-    words = ", ".join(f"{ask.name}: {ask.query}" for ask in query.asks)
-    loss = f"{query.loss}, delta={float(query.delta)!r}" if query.delta else str(query.loss)
+    words = ", ".join(f"{ask.name}: {ask.query}" for ask in request.asks)
+    loss = f"{request.loss}, delta={float(request.delta)!r}" if request.delta else str(request.loss)
     return Question(dataset, words, loss, engine.mark(), json.dumps(parts))
 
 
-def _read(query: PrivateQuery, frame: pl.LazyFrame, steps: Sequence[Step]) -> list[str]:
-    """Return which columns of a frame without rows these steps and the query read, as Polars' optimizer finds it."""
-    schema = frame.collect_schema()
-    rows = pl.LazyFrame(schema=schema)  # not of the steps before: of these columns
-    for step in steps:
-        rows = step.apply(rows, query.protection.privacy_unit)
-    rows = rows.select([expr.alias(str(number)) for number, expr in enumerate(query.reads)] or pl.len())
+def _read(request: AnyRequest[Asked], proved: Proved, first: int) -> list[str]:
+    """Return which columns the steps from `first` on and the outputs read, as Polars' optimizer finds it."""
+    schema = proved.schemas[first]
+    rows = proved.rows(pl.LazyFrame(schema=schema), first)
+    rows = rows.select([expr.alias(str(number)) for number, expr in enumerate(request.reads)] or pl.len())
     plan = rows._ldf.with_optimizations(pl.QueryOptFlags.none(projection_pushdown=True)._pyoptflags).visit()
     inputs = [plan.get_node()]
     while inputs:

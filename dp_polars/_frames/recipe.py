@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
 import polars as pl
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     from dp_polars._rowwise.files import Identity
 
 JoinHow: TypeAlias = Literal["left", "inner"]
+# A step on rows of the columns that it was proved on.
+Run: TypeAlias = Callable[[pl.LazyFrame], pl.LazyFrame]
 
 _HOW: tuple[JoinHow, ...] = get_args(JoinHow)
 
@@ -52,14 +53,12 @@ class Expressions:
         """Return all that decides what the step does to the columns that are live."""
         return self.method, self.call, *self.expressions
 
-    def apply(self, rows: pl.LazyFrame, unit: str | None) -> pl.LazyFrame:
-        """Return the rows after this step; an error where it is not row by row, or touches the privacy unit."""
-        schema, call = rows.collect_schema(), self.name
+    def proved(self, schema: pl.Schema, unit: str | None) -> Run:
+        """Return what runs this step; an error where it is not row by row, or touches the privacy unit."""
+        call = self.name
         proved = [row_by_row(expr, schema, call) for expr in self.expressions]
         if self.method == "filter":
-            kept = rows.filter(*proved)
-            kept.collect_schema()
-            return kept
+            return lambda rows: rows.filter(*proved)
         outputs = [pl.LazyFrame(schema=schema).select(expr).collect_schema().names() for expr in proved]
         for expr, names in zip(proved, outputs, strict=True):
             if unit in names and not _is_selection(expr):
@@ -68,15 +67,15 @@ class Expressions:
                     f"Hint: give the new column another name, or leave the unit out: pl.exclude({unit!r})."
                 )
                 raise ValueError(msg)
-        made = rows.with_columns(*proved)
-        if self.method == "select":  # after with_columns, so that a constant has as many rows as the frame
-            names = [name for output in outputs for name in output]
-            if unit is None and not names:
-                msg = "select: at least one column must stay, or the rows are lost with the columns."
-                raise ValueError(msg)
-            made = made.select(names if unit is None or unit in names else [unit, *names])
-        made.collect_schema()
-        return made
+        if self.method == "with_columns":
+            return lambda rows: rows.with_columns(*proved)
+        names = [name for output in outputs for name in output]
+        if unit is None and not names:
+            msg = "select: at least one column must stay, or the rows are lost with the columns."
+            raise ValueError(msg)
+        left = names if unit is None or unit in names else [unit, *names]
+        # After with_columns, so that a constant has as many rows as the frame.
+        return lambda rows: rows.with_columns(*proved).select(left)
 
 
 @dataclass(frozen=True)
@@ -97,13 +96,13 @@ class EachColumn:
         """Return all that decides what the step does to the columns that are live."""
         return self.method, *(getattr(columns.as_expr(), self.method)(*given) for columns, given in self.columns)
 
-    def apply(self, rows: pl.LazyFrame, unit: str | None) -> pl.LazyFrame:
-        """Return the rows after this step. Of a column that is selected twice, the last counts."""
-        frame, exprs = pl.LazyFrame(schema=rows.collect_schema()), {}
+    def proved(self, schema: pl.Schema, unit: str | None) -> Run:
+        """Return what runs this step. Of a column that is selected twice, the last counts."""
+        frame, exprs = pl.LazyFrame(schema=schema), {}
         for columns, arguments in self.columns:
             for name in frame.select(columns).collect_schema().names():
                 exprs[name] = getattr(cs.by_name(name), self.method)(*arguments)
-        return Expressions("with_columns", tuple(exprs.values()), self.method).apply(rows, unit)
+        return Expressions("with_columns", tuple(exprs.values()), self.method).proved(schema, unit)
 
 
 @dataclass(frozen=True)
@@ -123,18 +122,16 @@ class Rename:
     def _renamed(self, names: Sequence[str]) -> Mapping[str, str]:
         return {name: self.mapping(name) for name in names} if callable(self.mapping) else self.mapping
 
-    def apply(self, rows: pl.LazyFrame, unit: str | None) -> pl.LazyFrame:
-        """Return the rows after this step; an error where the privacy unit's name goes, or comes twice."""
-        mapping = self._renamed(rows.collect_schema().names())
+    def proved(self, schema: pl.Schema, unit: str | None) -> Run:
+        """Return what runs this step; an error where the privacy unit's name goes, or comes twice."""
+        mapping = self._renamed(schema.names())
         if any((old == unit) != (new == unit) for old, new in mapping.items()):
             msg = (
                 f"rename: the privacy unit {unit!r} must keep its name, and no other column may have it.\n\n"
                 "Hint: rename it before `protect`."
             )
             raise ValueError(msg)
-        renamed = rows.rename(mapping, strict=self.strict)
-        renamed.collect_schema()
-        return renamed
+        return lambda rows: rows.rename(mapping, strict=self.strict)
 
 
 @dataclass(frozen=True)
@@ -153,9 +150,8 @@ class Join:
         """Return all that decides what the step does to the columns that are live."""
         return self.public, self.left_on, self.right_on, self.how
 
-    def apply(self, rows: pl.LazyFrame, unit: str | None) -> pl.LazyFrame:
-        """Return the rows after this step."""
-        schema = rows.collect_schema()
+    def proved(self, schema: pl.Schema, unit: str | None) -> Run:
+        """Return what runs this step; an error where the public frame does not fit the columns."""
         for name in self.left_on:
             if name not in schema:
                 msg = f"the private frame must have the join column {name!r}, got the columns {list(schema)}."
@@ -163,46 +159,62 @@ class Join:
         if unit in self.public.columns and (unit, unit) not in zip(self.left_on, self.right_on, strict=True):
             msg = f"the public frame of a join must not have a column named like the privacy unit, {unit!r}."
             raise ValueError(msg)
-        joined = rows.join(self.public.lazy(), left_on=list(self.left_on), right_on=list(self.right_on), how=self.how)
-        joined.collect_schema()
-        return joined
+        public, left_on, right_on = self.public.lazy(), list(self.left_on), list(self.right_on)
+        return lambda rows: rows.join(public, left_on=left_on, right_on=right_on, how=self.how)
 
 
 Step: TypeAlias = "Expressions | EachColumn | Join | Rename"
 
 
 @dataclass(frozen=True)
+class Proved:
+    """Steps that were proved, each once, on the columns that it finds: the first of `schemas`, then the next one."""
+
+    schemas: tuple[pl.Schema, ...]
+    runs: tuple[Run, ...] = ()
+
+    def then(self, step: Step, unit: str | None) -> Proved:
+        """Return these steps and one more, proved on the columns after them."""
+        schema = self.schemas[-1]
+        run = step.proved(schema, unit)
+        after = run(pl.LazyFrame(schema=schema)).collect_schema()
+        refuse_patterns(after)
+        return Proved((*self.schemas, after), (*self.runs, run))
+
+    def rows(self, frame: pl.LazyFrame, first: int = 0) -> pl.LazyFrame:
+        """Return the rows of `frame` after all steps, or those from `first` on; refuse columns that nothing proved."""
+        if frame.collect_schema() != self.schemas[first]:
+            msg = "The rows must have the columns that they had before they were read."
+            raise TypeError(msg)
+        for run in self.runs[first:]:
+            frame = run(frame)
+        return frame
+
+
+@dataclass(frozen=True)
 class Recipe:
     """Who is protected and how, the row-by-row steps so far, and the name of the data whose answers are kept.
 
-    `files` says what the files were when they were protected.
+    `files` says what the files were when they were protected. `proof` is of these steps on the columns that they were
+    last proved on; it is in no pickle.
     """
 
     protection: Protection
     steps: tuple[Step, ...] = ()
     dataset: str | None = None
     files: tuple[Identity, ...] = ()
+    proof: Proved | None = field(default=None, repr=False, compare=False)
 
     def then(self, step: Step) -> Recipe:
-        """Return the recipe with one more step."""
-        return replace(self, steps=(*self.steps, step))
+        """Return the recipe with one more step, proved if the others are."""
+        proof = None if self.proof is None else self.proof.then(step, self.protection.privacy_unit)
+        return replace(self, steps=(*self.steps, step), proof=proof)
 
-    def parts(
-        self, frame: pl.LazyFrame, read: Callable[[pl.LazyFrame, Sequence[Step]], Sequence[str]]
-    ) -> list[tuple[object, ...]]:
-        """Return all that decides what the steps do to a frame of such columns, step by step.
-
-        `read` returns the columns of a frame that are live: those that such steps, and then the query, read.
-        """
-        parts = []
-        for number, step in enumerate(self.steps):
-            parts.append((type(step).__name__, *step.parts(partial(read, frame, self.steps[number:]))))
-            frame = step.apply(frame, self.protection.privacy_unit)
-        return parts
-
-    def rows(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """Return the rows of `frame` after all steps, each proved on the columns that are there."""
-        unit, schema = self.protection.privacy_unit, frame.collect_schema()
+    def proved(self, schema: pl.Schema) -> Proved:
+        """Return all steps, proved on columns that stand in a frame; what is proved already is not proved again."""
+        if self.proof is not None and self.proof.schemas[0] == schema:
+            return self.proof
+        unit = self.protection.privacy_unit
         if unit is not None and unit not in schema:
             msg = f"the frame must have the privacy unit {unit!r} as a column, got the columns {list(schema)}."
             raise ValueError(msg)
@@ -214,10 +226,13 @@ class Recipe:
             )
             raise TypeError(msg)
         refuse_patterns(schema)
+        proof = Proved((schema,))
         for step in self.steps:
-            frame = step.apply(frame, unit)
-            refuse_patterns(frame.collect_schema())
-        return frame
+            proof = proof.then(step, unit)
+        return proof
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "proof": None}
 
 
 def expressions_of(exprs: Sequence[object], named: Mapping[str, object], *, strings: bool) -> tuple[pl.Expr, ...]:

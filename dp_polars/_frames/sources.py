@@ -11,7 +11,6 @@ from weakref import WeakSet
 import polars as pl
 
 from dp_polars._base.numbers import kind_of_frame
-from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._rowwise import plan_rules
 from dp_polars._rowwise.files import files_of_arrow, refuse_filter_of_arrow, refuse_repeated_files
 from dp_polars._rowwise.plans import refuse_rewritten_files, refuse_unsafe_plan
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     import pyarrow as pa
-    from polars._typing import EngineType
 
     from dp_polars._frames.protection import Protection
     from dp_polars._rowwise.files import Identity
@@ -40,10 +38,6 @@ class Source:
     unread: pl.LazyFrame | None
     read: Callable[[], pl.LazyFrame]
     files: tuple[str, ...] = ()
-
-    def by_polars(self, engine: EngineType = "auto", partitions: int | None = None) -> PolarsEngine:
-        """Return Polars as the engine that answers from these rows."""
-        return PolarsEngine(self.unread, self.read, engine, partitions)
 
     def refuse_rewritten_files(self, known: tuple[Identity, ...] | None) -> None:
         """Refuse a plan whose files are others than they were, at `protect` or when their columns were found out."""

@@ -12,12 +12,12 @@ import polars as pl
 from polars import selectors as cs
 
 from dp_polars._base.numbers import given
-from dp_polars._frames.recipe import EachColumn, Recipe, Rename, Step, expressions_of
+from dp_polars._frames.recipe import EachColumn, Expressions, Recipe, Rename, Step, expressions_of
 
 if TYPE_CHECKING:
-    from polars._typing import ColumnNameOrSelector, FillNullStrategy, PolarsDataType, PythonDataType, SelectorType
+    from typing import Self
 
-    from dp_polars._frames.frame import PrivateFrame
+    from polars._typing import ColumnNameOrSelector, FillNullStrategy, PolarsDataType, PythonDataType, SelectorType
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,13 +42,14 @@ class RowSteps:
 
     if TYPE_CHECKING:
 
-        def _then(
-            self, method: Literal["filter", "select", "with_columns"], exprs: tuple[pl.Expr, ...], call: str = ""
-        ) -> PrivateFrame: ...
-
-        def _after(self, step: Step) -> PrivateFrame: ...
+        def _after(self, step: Step) -> Self: ...
 
         def collect_schema(self) -> pl.Schema: ...
+
+    def _then(
+        self, method: Literal["filter", "select", "with_columns"], exprs: tuple[pl.Expr, ...], call: str = ""
+    ) -> Self:
+        return self._after(Expressions(method, exprs, call))
 
     @property
     def columns(self) -> list[str]:
@@ -60,15 +61,15 @@ class RowSteps:
         """The names and types of the columns after all steps: see `collect_schema`."""
         return self.collect_schema()
 
-    def with_columns_seq(self, *exprs: pl.Expr | str, **named: object) -> PrivateFrame:
+    def with_columns_seq(self, *exprs: pl.Expr | str, **named: object) -> Self:
         """Add or replace columns, row by row: `with_columns` under its other name."""
         return self._then("with_columns", expressions_of(exprs, named, strings=True), "with_columns_seq")
 
-    def select_seq(self, *exprs: pl.Expr | str, **named: object) -> PrivateFrame:
+    def select_seq(self, *exprs: pl.Expr | str, **named: object) -> Self:
         """Keep or make columns, row by row: `select` under its other name."""
         return self._then("select", expressions_of(exprs, named, strings=True), "select_seq")
 
-    def remove(self, *predicates: pl.Expr, **constraints: object) -> PrivateFrame:
+    def remove(self, *predicates: pl.Expr, **constraints: object) -> Self:
         """Drop the rows for which all predicates are true; keep those for which one is null.
 
         Parameters, result and errors are those of `filter`.
@@ -77,9 +78,7 @@ class RowSteps:
         true = (*expressions_of(predicates, {}, strings=False), *equal)
         return self._then("filter", (~reduce(and_, true).fill_null(value=False),) if true else (), "remove")
 
-    def drop(
-        self, *columns: ColumnNameOrSelector | Collection[ColumnNameOrSelector], strict: bool = True
-    ) -> PrivateFrame:
+    def drop(self, *columns: ColumnNameOrSelector | Collection[ColumnNameOrSelector], strict: bool = True) -> Self:
         """Leave columns out. The privacy unit stays, even if a selector covers it.
 
         Parameters
@@ -101,7 +100,7 @@ class RowSteps:
         gone = self._but_the_unit(_selector("drop", columns, strict=strict), columns, "drop")
         return self._then("select", (cs.all() - gone,), "drop")
 
-    def rename(self, mapping: Mapping[str, str] | Callable[[str], str], *, strict: bool = True) -> PrivateFrame:
+    def rename(self, mapping: Mapping[str, str] | Callable[[str], str], *, strict: bool = True) -> Self:
         """Give columns other names.
 
         Parameters
@@ -132,7 +131,7 @@ class RowSteps:
         | PythonDataType,
         *,
         strict: bool = True,  # noqa: ARG002
-    ) -> PrivateFrame:
+    ) -> Self:
         """Convert columns to other types. What does not fit becomes null.
 
         Parameters
@@ -159,7 +158,7 @@ class RowSteps:
             each.append((self._but_the_unit(_selector("cast", columns), columns, "cast"), (dtype,)))
         return self._after(EachColumn("cast", tuple(each)))
 
-    def drop_nulls(self, subset: ColumnNameOrSelector | Collection[ColumnNameOrSelector] | None = None) -> PrivateFrame:
+    def drop_nulls(self, subset: ColumnNameOrSelector | Collection[ColumnNameOrSelector] | None = None) -> Self:
         """Keep the rows that have no null.
 
         Parameters
@@ -174,7 +173,7 @@ class RowSteps:
         columns = cs.all() if subset is None else _selector("drop_nulls", subset)
         return self._then("filter", (pl.all_horizontal(columns.is_not_null()),), "drop_nulls")
 
-    def drop_nans(self, subset: ColumnNameOrSelector | Collection[ColumnNameOrSelector] | None = None) -> PrivateFrame:
+    def drop_nans(self, subset: ColumnNameOrSelector | Collection[ColumnNameOrSelector] | None = None) -> Self:
         """Keep the rows that have no NaN; nulls stay.
 
         Parameters
@@ -196,7 +195,7 @@ class RowSteps:
         limit: int | None = None,
         *,
         matches_supertype: bool = True,
-    ) -> PrivateFrame:
+    ) -> Self:
         """Replace nulls, but not those of the privacy unit, whose rows are dropped.
 
         Parameters
@@ -223,7 +222,7 @@ class RowSteps:
             columns = cs.by_dtype(pl.Int64 if isinstance(value, int) else pl.Float64)
         return self._after(EachColumn("fill_null", ((self._but_the_unit(columns), (value, strategy, limit)),)))
 
-    def fill_nan(self, value: float | pl.Expr | None) -> PrivateFrame:
+    def fill_nan(self, value: float | pl.Expr | None) -> Self:
         """Replace NaN in all columns of floats but the privacy unit.
 
         Parameters
@@ -237,9 +236,9 @@ class RowSteps:
         """
         return self._after(EachColumn("fill_nan", ((self._but_the_unit(cs.float()), (value,)),)))
 
-    def pipe(self, function: Callable[Concatenate[PrivateFrame, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def pipe(self, function: Callable[Concatenate[Self, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return what a function makes of the private frame: `function(frame, *args, **kwargs)`."""
-        return function(self, *args, **kwargs)  # type: ignore[arg-type]
+        return function(self, *args, **kwargs)
 
     def _but_the_unit(self, columns: SelectorType, named: object = (), call: str = "") -> SelectorType:
         """Return the columns without the privacy unit; refuse them if it is named."""

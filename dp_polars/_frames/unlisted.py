@@ -9,8 +9,9 @@ from dp_polars._accounting.large import warn_if_large
 from dp_polars._accounting.terms import Terms
 from dp_polars._base.numbers import given
 from dp_polars._frames import group_keys
-from dp_polars._frames.keys import PrivateKeys
-from dp_polars._frames.people import PeopleQuery
+from dp_polars._frames.keys import KeyRequest
+from dp_polars._frames.people import PeopleRequest
+from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.choices import ask_quantile
 from dp_polars._questions.unlisted_keys import COUNT, KeysThatAreThere
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from dp_polars._base.numbers import Number
     from dp_polars._codes.candidates import Values
     from dp_polars._frames.group_keys import PublicKeys
-    from dp_polars._frames.query import PrivateQuery
     from dp_polars._frames.recipe import Recipe
 
 
@@ -63,9 +63,12 @@ class Unlisted:
         PrivateQuery
             Its release is a frame of the keys that are shown, sorted, one column for each of `columns`, in that
             column's type (String for a Categorical); perhaps without rows. It goes into `group_by(frame)`, and a column
-            of it into `mode(candidates)`. Its `explain` has one row, with `delta`, and with `shown_5`, `shown_50` and
-            `shown_95`: from how many people on a key is shown with a probability of 5, 50 and 95 %. `ranges=True` adds
-            nothing to it.
+            of it into `mode(candidates)`. `ranges=True` adds nothing to it. Its `explain` has one row: `output`
+            ("keys"), `selects`, `epsilon` and `rho` (the loss of one person over all keys, in both units; a Gaussian
+            has no epsilon), `delta`, `shown_5`, `shown_50` and `shown_95` (from how many people on a key is shown with
+            a probability of 5, 50 and 95 %; at most 2**62), `mechanism`, `threshold` (of the noisy number; null for
+            partition selection), `keys_per_person` (for how many a person counts at most), `neighboring_relation`,
+            `privacy_unit` and `rate` (the epsilon of one key, or one over the standard deviation of the noise).
 
         Raises
         ------
@@ -122,7 +125,7 @@ class Unlisted:
             counts=counts,
         )
         warn_if_large(loss)
-        return PrivateKeys(self._recipe, self._source, self._budget, question)
+        return PrivateQuery(KeyRequest.of(self._recipe, question), self._source, self._budget)
 
     def rows_per_person(
         self,
@@ -240,7 +243,7 @@ class Unlisted:
         terms = Terms.of(epsilon, rho, 1, protection.neighboring_relation, mechanism)
         query = ask_quantile(alpha, candidates, terms)
         warn_if_large(query.claim.loss)
-        return PeopleQuery(self._recipe, self._source, self._budget, listed, (name, query))
+        return PrivateQuery(PeopleRequest.over(self._recipe, listed, name, query), self._source, self._budget)
 
 
 def _names(columns: tuple[object, ...]) -> tuple[str, ...]:

@@ -15,12 +15,13 @@ from dp_polars._base.arrays import Ints, owners
 from dp_polars._base.numbers import given, kind_of_frame, positive_fraction
 from dp_polars._codes.grids import distance_unit
 from dp_polars._draws.histograms import Histogram
-from dp_polars._engines.bounding import Kept
+from dp_polars._engines.bounding import Limits
 from dp_polars._engines.contract import Work
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._engines.polars_rows import is_a_person
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames.query import PrivateQuery
+from dp_polars._frames.request import Request
 from dp_polars._questions.argmax import ArgMax, ArgMaxOfOwn
 from dp_polars._questions.choices import Choice, Quantile
 from dp_polars._questions.lists import ListQuery
@@ -201,24 +202,24 @@ def _claims(asked: Claim, losses: list[Fraction] | None) -> Iterator[Claim]:
 
 def _of_query(query: PrivateQuery, rows: pl.LazyFrame) -> tuple[pl.DataFrame, list[_Output]]:
     """Return the keys, and what gives the law of each output of a private frame."""
-    # The rows are public, so their plan may hold what a private one may not: it is not checked.
-    engine = PolarsEngine(rows, lambda: rows)
-    work = query._bound_to(engine)
-    if not isinstance(work, Work):
+    request = query.request
+    if not isinstance(request, Request):
         msg = (
             "query must ask for answers, got one for keys: which of them are shown depends on their people alone.\n\n"
             "Hint: query.explain() says from how many people on a key is shown."
         )
         raise TypeError(msg)
-    wanted = []
+    # The rows are public, so their plan may hold what a private one may not: it is not checked.
+    engine = PolarsEngine(rows, lambda: rows)
+    work, wanted = request.bind(engine), []
     for output in work.outputs:
         own = [work.tallies[n] for n in output.tallies]  # of the same rows, whatever they weigh
         wanted.append([replace(own[0], evidence=each) for each in _also_counting([tally.evidence for tally in own])])
     work = replace(work, tallies=tuple(tally for own in wanted for tally in own))
-    kept, everything = iter(engine.histograms(work)), iter(_unbounded(engine, work))
+    kept, everything = iter(engine.prepare_histograms(work)()), iter(_unbounded(engine, work))
     outputs = []
-    for ask, output, own in zip(query.asks, work.outputs, wanted, strict=True):
-        unit = query._counts(ask)
+    for output, own in zip(work.outputs, wanted, strict=True):
+        unit = request.counts(output.query)
         parts = [Histograms(next(everything), next(kept)) for _ in own]
         outputs.append(_output(output.name, output.query, output.types, unit, parts))
     return pl.DataFrame() if work.keys is None else work.keys, outputs
@@ -233,8 +234,8 @@ def _also_counting(evidence: Sequence[Evidence]) -> list[Evidence]:
 
 def _unbounded(engine: PolarsEngine, work: Work) -> list[Histogram]:
     """Return the histograms of all rows. Each row without a person stands for one more."""
-    tallies = tuple(replace(tally, kept=Kept()) for tally in work.tallies)
-    histograms = engine.histograms(replace(work, tallies=tallies))
+    tallies = tuple(replace(tally, limits=Limits()) for tally in work.tallies)
+    histograms = engine.prepare_histograms(replace(work, tallies=tallies))()
     unit = work.privacy_unit
     if unit is None:
         return histograms
@@ -244,7 +245,7 @@ def _unbounded(engine: PolarsEngine, work: Work) -> list[Histogram]:
         return rows.filter(~is_a_person(unit, rows.collect_schema()[unit]))
 
     as_rows = tuple(replace(tally, people=False) for tally in tallies)
-    others = engine.histograms(replace(work, privacy_unit=None, tallies=as_rows, rows=of_nobody))
+    others = engine.prepare_histograms(replace(work, privacy_unit=None, tallies=as_rows, rows=of_nobody))()
     return [_added(a, b, tally.coding.size) for a, b, tally in zip(histograms, others, work.tallies, strict=True)]
 
 

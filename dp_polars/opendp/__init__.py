@@ -318,7 +318,7 @@ def register() -> None:
 def _unbound(query: _AnyQuery) -> PrivateQuery:
     """Return a query that takes its data later. Raise if OpenDP can't account for it."""
     if isinstance(query, PrivateQuery):
-        if query._source is not None or query._budget is not None:
+        if query.has_rows or query.budget is not None:
             msg = (
                 "query must have no data and no budget of its own: OpenDP gives the one and keeps the other.\n\n"
                 "Hint: begin with dp_polars.protect(…) instead of frame.dp.protect(…), without budget."
@@ -347,9 +347,9 @@ def _at_loss(query: PrivateQuery, loss: Fraction) -> PrivateQuery:
     hair = _at_most_its_float(query.delta) / query.delta if query.delta else Fraction(1)
     claims = [ask.query.claim for ask in query.asks]
     shares = [replace(total, value=claim.cost(total.unit) * factor) for claim in claims]
-    return query._with_claims(
-        [replace(claim, loss=share, delta=claim.delta * hair) for claim, share in zip(claims, shares, strict=True)]
-    )
+    pairs = zip(claims, shares, strict=True)
+    scaled = [replace(claim, loss=share, delta=claim.delta * hair) for claim, share in pairs]
+    return PrivateQuery(query.request.with_claims(scaled), None, None)
 
 
 def _at_most_its_float(value: Fraction) -> Fraction:

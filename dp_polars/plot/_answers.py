@@ -70,7 +70,7 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30) -> a
     if missing:
         msg = f"released must be the release of this query, it lacks {missing}."
         raise ValueError(msg)
-    led = [ask.name for ask in query.asks if ask.query.has_lead]
+    led = [ask.name for ask in query.asks if ask.query.claim.lead]
     released = released.with_columns(pl.col(led).struct.field("answer").name.keep())
     ends = {name: names_of_ends(name) for name in names}
     numbers = [
@@ -90,7 +90,7 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30) -> a
     under = ["dot: released, with noise · bar: holds the number without noise with probability 95 %"]
     if shown < released.height:
         under[0] += f" · the first {shown} of {released.height:,} groups"
-    if any(query._drops(ask) for ask in query.asks):
+    if query.request.drops():
         under.append("numbers of the rows that the bounds keep: counts and sums are too low where people have more")
     loss = f"{_charts.SYMBOLS[query.loss.unit]} = {float(query.loss.value):g}"
     title = _charts.title(f"Private answers at {loss}", *under, str(query.protection))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import altair as alt
 
     from dp_polars._accounting.claims import Loss
-    from dp_polars._questions.question import Query
+    from dp_polars._questions.question import Asked
 else:
     alt = require("altair", extra="plot")
 
@@ -93,7 +93,7 @@ def box(
 def _outputs_of(query: object) -> tuple[dict[str, QuantileList], set[str], Loss, str]:
     """Return the lists of five quantiles, the names of all that is no key, the loss, and who is protected."""
     if isinstance(query, PrivateQuery):
-        asks: dict[str, Query] = {ask.name: ask.query for ask in query.asks}
+        asks: dict[str, Asked] = {ask.name: ask.query for ask in query.asks}
         others = {column for ask in query.asks for column in (ask.name, *names_of_ends(ask.name))}
         loss, under = query.loss, str(query.protection)
     elif isinstance(query, PrivateExpr):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -9,22 +10,23 @@ import polars as pl
 import pyarrow as pa
 
 from dp_polars._base.extras import require
-from dp_polars._engines.contract import Engine, alike
-from dp_polars._frames.query import check_no_data, only_counted
+from dp_polars._engines.contract import Engine, KeyWork, alike
+from dp_polars._frames.query import without_data
 from dp_polars._frames.release import release_by
+from dp_polars._frames.request import only_counted
 from dp_polars.spark import _column_types
 from dp_polars.spark._counting import column_of, distinct, fresh_seed, histogram, key_table, union, weighs_exactly
 from dp_polars.spark._people import one_row_per_person, shown_keys
 from dp_polars.spark._workers import Answer, drawing
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
     from dp_polars._accounting.budgets import Budget
-    from dp_polars._engines.contract import KeyWork, Output, Work
+    from dp_polars._engines.contract import Output, Work
     from dp_polars._frames.query import PrivateQuery
 
 __all__ = [
@@ -33,6 +35,8 @@ __all__ = [
 
 _sql: Any = require("pyspark.sql", extra="spark")
 
+# Where Arrow's schema holds Spark's.
+_TYPES = b"spark"
 # Where Spark keeps the type of a text column whose texts it pads, or whose length it checks.
 _DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 
@@ -93,10 +97,10 @@ def release(
     TypeError, ValueError
         If the query or the frame is not as described, or there is no place for the answers. Nothing is charged then.
     """
-    check_no_data(query, budget)
+    request, payer = without_data(query, budget)
     _check(frame)
-    engine = _SparkEngine(frame, path, only_counted(query))
-    return release_by(query, engine, budget, ranges=ranges, fresh=fresh)
+    engine = _SparkEngine(frame, path, only_counted(request))
+    return release_by(request, engine, payer, ranges=ranges, fresh=fresh)
 
 
 def _check(frame: object) -> None:
@@ -117,7 +121,6 @@ class _SparkEngine(Engine["DataFrame"]):
         self, frame: DataFrame, path: str | os.PathLike[str] | None, only_counted: Collection[str] = ()
     ) -> None:
         self._frame, self._target, self._only_counted = frame, _target(frame.sparkSession, path), only_counted
-        self._planned: DataFrame | None = None
 
     def schema(self, columns: Collection[str]) -> pl.Schema:
         """Return the Polars types of these columns."""
@@ -125,12 +128,19 @@ class _SparkEngine(Engine["DataFrame"]):
             {name: _type_of(self._frame, name, is_only_counted=name in self._only_counted) for name in columns}
         )
 
-    def check(self, work: Work) -> None:
+    def prepare(self, work: Work | KeyWork) -> Callable[[], DataFrame]:
         """Plan the release as a lazy frame, everything typed and nothing read: to be run once, never shown."""
-        frame, per_person = self._frame, work.per_person
-        _check_unit(frame, work.privacy_unit if per_person is None else per_person.privacy_unit)
-        if per_person is not None:
-            frame = one_row_per_person(frame, per_person)
+        _check_unit(self._frame, work.privacy_unit)
+        planned = shown_keys(self._frame, work) if isinstance(work, KeyWork) else self._answers(work)
+        if self._target is not None:
+            _check_names(planned)
+        return lambda: _published(planned, self._target)
+
+    def _answers(self, work: Work) -> DataFrame:
+        frame = self._frame
+        if work.per_person is not None:
+            _check_unit(frame, work.per_person.privacy_unit)
+            frame = one_row_per_person(frame, work.per_person)
         names = [] if work.keys is None else work.keys.columns
         fields = [_column_types.types.StructField(name, frame.schema[name].dataType) for name in names]
         table = key_table(frame.sparkSession, work.keys, fields)
@@ -148,38 +158,19 @@ class _SparkEngine(Engine["DataFrame"]):
             )
             for own in alike(work.tallies)
         ]
-        drawn = union(table, histograms).mapInArrow(
+        return union(table, histograms).mapInArrow(
             drawing(answers, [field.name for field in fields], ranges=work.ranges),
             _column_types.types.StructType(fields),
         )
-        if self._target is not None:
-            _check_names(drawn)
-        self._planned = drawn
 
     def distinct(self, constants: pl.DataFrame) -> int:
         """Return how many rows of constants differ to Spark, in the types of the columns."""
         fields = [self._frame.schema[name] for name in constants.columns]
         return distinct(self._frame.sparkSession, constants, fields)
 
-    def answer(self, work: Work) -> DataFrame:  # noqa: ARG002
-        """Run what `check` has planned, once."""
-        return self._run()
-
-    def check_keys(self, work: KeyWork) -> None:
-        """Plan the release as a lazy frame, everything typed and nothing read: to be run once, never shown."""
-        _check_unit(self._frame, work.privacy_unit)
-        planned = shown_keys(self._frame, work)
-        if self._target is not None:
-            _check_names(planned)
-        self._planned = planned
-
-    def find_keys(self, work: KeyWork) -> DataFrame:  # noqa: ARG002
-        """Run what `check_keys` has planned, once."""
-        return self._run()
-
     def packed(self, released: DataFrame) -> bytes:
-        """Return the answers as Arrow IPC."""
-        table = released.toArrow()
+        """Return the answers as Arrow IPC, which carries Spark's own types."""
+        table = released.toArrow().replace_schema_metadata({_TYPES: released.schema.json()})
         file = pa.BufferOutputStream()
         with pa.ipc.new_stream(file, table.schema) as stream:
             stream.write_table(table)
@@ -187,19 +178,10 @@ class _SparkEngine(Engine["DataFrame"]):
         return packed
 
     def unpacked(self, answer: bytes) -> DataFrame:
-        """Return answers that were kept, from disk."""
+        """Return answers that `packed` was given, from disk."""
         table = pa.ipc.open_stream(answer).read_all()
-        kept = self._frame.sparkSession.createDataFrame(table, schema=self._plan().schema)
-        return _published(kept, self._target)
-
-    def _run(self) -> DataFrame:
-        return _published(self._plan(), self._target)
-
-    def _plan(self) -> DataFrame:
-        if self._planned is None:
-            msg = "unreachable: a release is planned before it runs"
-            raise AssertionError(msg)
-        return self._planned
+        types = _column_types.types.StructType.fromJson(json.loads(table.schema.metadata[_TYPES]))
+        return _published(self._frame.sparkSession.createDataFrame(table, schema=types), self._target)
 
 
 def _kind(frame: DataFrame, answer: Answer, column: str | None) -> DataType:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField
 
     from dp_polars._codes.codings import Weighing
-    from dp_polars._engines.bounding import Kept
+    from dp_polars._engines.bounding import Limits
     from dp_polars._engines.contract import Tally
     from dp_polars._questions.question import Columns
 
@@ -91,7 +91,7 @@ def histogram(
     """
     seed = fresh_seed() if seed is None else seed
     tally, *_ = tallies.values()
-    coding, kept = tally.coding, tally.kept
+    coding, limits = tally.coding, tally.limits
     weighings = {f"weight{number}": own.weighing for number, own in tallies.items() if own.weighing is not None}
     rows = evidence(rows, privacy_unit, key_columns, [_name_of(column) for column in tally.columns])
     key_names = [f"k{i}" for i in range(len(key_columns))]
@@ -124,7 +124,7 @@ def histogram(
     elif isinstance(coding, NearestCoding) and (code := _code_by_arithmetic(coding)) is not None:
         answer = "code"
         rows = rows.withColumn(answer, code).drop("value")
-    if kept.everything:
+    if limits.everything:
         # The native query itself first; everything after it sees only its result.
         rows = listed(counted(rows, *key_names, answer))
         if isinstance(coding, CategoryCoding):
@@ -134,8 +134,8 @@ def histogram(
         if isinstance(coding, CategoryCoding):
             answer, rows = "code", _coded(rows, coding)
         rows = rows.repartition("person")
-        bound_groups_only = (kept.rows, kept.rows_per_group) == (None, None)
-        rows = _few_groups(rows, kept, seed) if bound_groups_only else _few_rows(rows, tally, weighings, seed)
+        bound_groups_only = (limits.rows, limits.rows_per_group) == (None, None)
+        rows = _few_groups(rows, limits, seed) if bound_groups_only else _few_rows(rows, tally, weighings, seed)
         rows = counted(rows, "group", answer)
     answer = "code" if "code" in rows.columns else "value"
     counts = [(number, "rows" if own.weighing is None else f"weight{number}") for number, own in tallies.items()]
@@ -319,20 +319,20 @@ def evidence(
     return rows
 
 
-def _few_groups(rows: DataFrame, kept: Kept, seed: int) -> DataFrame:
+def _few_groups(rows: DataFrame, limits: Limits, seed: int) -> DataFrame:
     """Keep the rows of random groups of each person."""
-    if kept.groups is None:
+    if limits.groups is None:
         return rows
     # The group itself breaks ties of the hash: a tie can't let a person keep more.
     order = Window.partitionBy("person").orderBy("place of group", "group")
     rows = rows.withColumn("place of group", _place_of_group(seed))
-    rows = rows.withColumn("rank", sf.dense_rank().over(order)).filter(sf.col("rank") <= kept.groups)
+    rows = rows.withColumn("rank", sf.dense_rank().over(order)).filter(sf.col("rank") <= limits.groups)
     return rows.drop("rank", "place of group")
 
 
 def _few_rows(rows: DataFrame, tally: Tally, weighings: Mapping[str, Weighing], seed: int) -> DataFrame:
     """Keep random rows of each person, within all bounds; where people count, equal rows of a person are one."""
-    kept, evidence = tally.kept, [name for name in ("value", "code") if name in rows.columns]
+    limits, evidence = tally.limits, [name for name in ("value", "code") if name in rows.columns]
     evidence += [] if tally.people else weighings
     same = ["person", "group", *evidence]
     if tally.people:
@@ -340,12 +340,12 @@ def _few_rows(rows: DataFrame, tally: Tally, weighings: Mapping[str, Weighing], 
     else:
         # Equal rows of a person are told apart by a number, so that the choice does not hang on the order of rows.
         # With the order of the groups in it, one sort serves this window and the next.
-        groups = ["group"] if kept.groups is None else [_place_of_group(seed), "group"]
+        groups = ["group"] if limits.groups is None else [_place_of_group(seed), "group"]
         each = Window.partitionBy("person", *groups, *evidence)
         rows = rows.withColumn("copy", sf.row_number().over(each.orderBy(evidence[0])))
         same.append("copy")
-    rows = _few_groups(rows, kept, seed)
-    for most, owner, salt in [(kept.rows_per_group, ["person", "group"], 1), (kept.rows, ["person"], 2)]:
+    rows = _few_groups(rows, limits, seed)
+    for most, owner, salt in [(limits.rows_per_group, ["person", "group"], 1), (limits.rows, ["person"], 2)]:
         if most is not None:
             order = Window.partitionBy(*owner).orderBy(sf.xxhash64(sf.lit(seed), sf.lit(salt), *same))
             rows = rows.withColumn("rank", sf.row_number().over(order)).filter(sf.col("rank") <= most).drop("rank")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import secrets
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dp_polars._base.extras import require
 from dp_polars._base.settings import deaf
 from dp_polars._draws.histograms import Histogram
 from dp_polars._engines.contract import LocalEngine, alike
-from dp_polars._frames.query import check_no_data, only_counted
+from dp_polars._frames.query import without_data
 from dp_polars._frames.release import release_by
+from dp_polars._frames.request import only_counted
 from dp_polars.sql._column_types import check_types, must_have, schema_of
 from dp_polars.sql._counting import histogram
 from dp_polars.sql._dialects import Statement, cast, unknown
@@ -19,7 +21,7 @@ from dp_polars.sql._tables import public_table
 from dp_polars.sql._tested import TESTED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     import polars as pl
     from ibis.expr.types import Table
@@ -114,9 +116,9 @@ def release(
     >>> dpp.sql.release(query, con.table("visits")).item()
     'flu'
     """
-    check_no_data(query, budget)
-    engine = _SqlEngine(table, only_counted(query), untested=untested)
-    return release_by(query, engine, budget, ranges=ranges, fresh=fresh)
+    request, payer = without_data(query, budget)
+    engine = _SqlEngine(table, only_counted(request), untested=untested)
+    return release_by(request, engine, payer, ranges=ranges, fresh=fresh)
 
 
 class _SqlEngine(LocalEngine):
@@ -149,8 +151,6 @@ class _SqlEngine(LocalEngine):
         self._dialect = TESTED.get(name) or unknown(name)
         self._table: Any = self._dialect.admit(self._backend, table)
         self._only_counted = only_counted
-        self._statements: list[tuple[list[int], Statement]] = []
-        self._keys: Statement | None = None
 
     def mark(self) -> str:
         """Return what the database is."""
@@ -160,7 +160,7 @@ class _SqlEngine(LocalEngine):
         """Return the Polars types of these columns."""
         return schema_of(self._table, columns, self._only_counted)
 
-    def check(self, work: Work) -> None:
+    def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
         """Write the statements, everything typed and nothing read: to be run once, never shown."""
         per_person, table = work.per_person, self._table
         names = [name for tally in work.tallies for column in tally.columns for name in column.meta.root_names()]
@@ -171,14 +171,16 @@ class _SqlEngine(LocalEngine):
                 self._check(per_person.privacy_unit, [] if per_person.keys is None else per_person.keys.columns)
                 table = one_row_per_person(table, per_person, self._dialect)
             secret = secrets.randbits(_SECRET_BITS)
-            self._statements = [(own, self._select(table, work, own, secret)) for own in alike(work.tallies)]
+            statements = [(own, self._select(table, work, own, secret)) for own in alike(work.tallies)]
+        return partial(self._histograms, work, statements)
 
-    def check_keys(self, work: KeyWork) -> None:
+    def prepare_people_by_key(self, work: KeyWork) -> Callable[[], tuple[pl.DataFrame, Ints]]:
         """Write the statement, everything typed and nothing read: to be run once, never shown."""
         with deaf():  # what drivers warn of may tell of rows
             self._check(work.privacy_unit, list(work.types))
             counted = people_by_key(self._table, work, secrets.randbits(_SECRET_BITS), self._dialect)
-            self._keys = self._prepared(Statement.of(self._backend, counted, self._dialect))
+            statement = self._prepared(Statement.of(self._backend, counted, self._dialect))
+        return lambda: in_polars(self._dialect.fetch(self._backend, statement), work.types)
 
     def _check(self, unit: str | None, names: Collection[str]) -> None:
         """Refuse columns that are not there, or of types that compare values in a way of their own."""
@@ -221,9 +223,8 @@ class _SqlEngine(LocalEngine):
             statement = Statement.of(self._backend, counted, self._dialect)
             return int(self._dialect.fetch(self._backend, statement)["count"][0])
 
-    def histograms(self, work: Work) -> list[Histogram]:
-        """Run what `check` has written, once."""
-        statements, self._statements = self._statements, []
+    def _histograms(self, work: Work, statements: list[tuple[list[int], Statement]]) -> list[Histogram]:
+        """Run the statements of tallies that are alike."""
         found: dict[int, Histogram] = {}
         for own, statement in statements:
             cells = self._dialect.fetch(self._backend, statement)
@@ -231,11 +232,3 @@ class _SqlEngine(LocalEngine):
                 weights = cells["count" if work.tallies[number].weighing is None else f"weight{place}"]
                 found[number] = Histogram.of_pairs(cells["group"], cells["code"], weights, work.groups)
         return [found[number] for number in range(len(work.tallies))]
-
-    def people_by_key(self, work: KeyWork) -> tuple[pl.DataFrame, Ints]:
-        """Run what `check_keys` has written, once."""
-        statement, self._keys = self._keys, None
-        if statement is None:
-            msg = "unreachable: a release is checked before it runs"
-            raise AssertionError(msg)
-        return in_polars(self._dialect.fetch(self._backend, statement), work.types)

@@ -40,7 +40,7 @@ def histogram(table: Table, work: Work, alike: Sequence[Tally], secret: int, dia
     weights = {f"weight{i}": own.weighing.largest for i, own in enumerate(alike) if own.weighing is not None}
     places = [name for name in rows.columns if name in ("code", "value")]
     keys = [name for name in rows.columns if name.startswith("k")]
-    if tally.kept.everything:
+    if tally.limits.everything:
         # The native query itself first; everything after it sees only its result.
         rows = _counted(rows, [*keys, *places], weights, dialect, people=tally.people)
         return _looked_up(rows, table, work, tally, dialect)
@@ -157,30 +157,30 @@ def _ranked(rows: Table, owner: Sequence[str], by: Sequence[str], secret: int, d
 
 def _bounded(rows: Table, tally: Tally, weights: Mapping[str, int], secret: int, dialect: Dialect) -> Table:
     """Keep random rows of each person, within all bounds; where people count, a person's rows of a code are one."""
-    kept, says = tally.kept, ["group", "code"]
+    limits, says = tally.limits, ["group", "code"]
 
     def first(rows: Table, owner: Sequence[str], by: Sequence[str], most: int | None, stage: int) -> Table:
         return few(rows, owner, by, most, secret ^ stage, dialect)
 
-    if tally.people and dialect.collects and kept.groups is not None and not weights:
+    if tally.people and dialect.collects and limits.groups is not None and not weights:
         own = rows.group_by("person", "group").aggregate(codes=rows["code"].collect(distinct=True))
-        own = first(own, ["person"], ["group"], kept.groups, 0)
+        own = first(own, ["person"], ["group"], limits.groups, 0)
         rows = own.select("person", "group", code=own["codes"].unnest())
     else:
         if tally.people:
             rows = _together(rows, says, weights, dialect) if weights else rows.select("person", *says).distinct()
         else:
             says += weights
-        if kept.groups is not None:
+        if limits.groups is not None:
             # Only who has more groups is looked at closely: most people don't.
             own = rows.select("person", "group").distinct()
             many = own.group_by("person").aggregate(groups=own.count())
-            own = own.semi_join(many.filter(many["groups"] > kept.groups), "person")
+            own = own.semi_join(many.filter(many["groups"] > limits.groups), "person")
             own = _ranked(own, ["person"], ["group"], secret, dialect)
-            rows = rows.anti_join(own.filter(own["rank"] >= kept.groups), ["person", "group"])
-    if not tally.people and (kept.rows, kept.rows_per_group) != (None, None):
+            rows = rows.anti_join(own.filter(own["rank"] >= limits.groups), ["person", "group"])
+    if not tally.people and (limits.rows, limits.rows_per_group) != (None, None):
         # Equal rows of a person are told apart by a number. Which gets which does not matter: they say the same.
         rows = rows.mutate(copy=ibis.row_number().over(group_by=["person", *says]))
         says.append("copy")
-    rows = first(rows, ["person", "group"], says, kept.rows_per_group, 1)
-    return first(rows, ["person"], says, kept.rows, 2)
+    rows = first(rows, ["person", "group"], says, limits.rows_per_group, 1)
+    return first(rows, ["person"], says, limits.rows, 2)

@@ -28,7 +28,7 @@ import pyarrow.parquet
 
 import dp_polars as dpp
 from dp_polars._engines.polars_engine import PolarsEngine
-from dp_polars._frames.release import bind
+from tests.helpers.runs import histograms_by
 
 MODE = dpp.mode("value", range(100), epsilon=1)
 FILE_ROWS = 100_000_000
@@ -59,7 +59,7 @@ def histogram(
     frame = dpp.protect(unit, max_groups=groups)
     query = (frame if kept is None else frame.filter(kept)).group_by({"key": range(keys)}).agg(MODE)
     engine = PolarsEngine(rows, lambda: rows, "streaming")
-    (found,) = engine.histograms(bind(query, engine))
+    (found,) = histograms_by(engine, query)
     owner = np.repeat(np.arange(keys), found.sizes)
     return pl.DataFrame({"key": owner, "value": found.codes, "count": found.weights})
 

@@ -25,14 +25,15 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._accounting.claims import Claim
-from dp_polars._engines.bounding import Kept
+from dp_polars._engines.bounding import Limits
 from dp_polars._engines.contract import Engine
-from dp_polars._frames.release import bind, release_by
+from dp_polars._frames.release import prepare
 from dp_polars._mechanisms.key_selection import KeySelection
 from dp_polars._questions.question import Answers, Evidence, HistogramQuery
 from dp_polars._questions.unlisted_keys import KeysThatAreThere
 from tests.engines.test_bounding import SPREAD, law
 from tests.helpers import by_hand
+from tests.helpers.runs import release_by
 from tests.registry import COLUMNS, KEYS, UNITS, ask
 from tests.statistical.goodness import fits
 
@@ -96,10 +97,15 @@ class Reveal(HistogramQuery):
 
 def revealing(query, log=None):
     """The same query, answering with histograms."""
-    query._asks = tuple(
-        replace(ask, query=Reveal(ask.query, ask.query.claim, None if log is None else str(log))) for ask in query.asks
+    return with_asks(
+        query, (Reveal(ask.query, ask.query.claim, None if log is None else str(log)) for ask in query.asks)
     )
-    return query
+
+
+def with_asks(query, questions):
+    """The same query with other questions in its outputs."""
+    asks = tuple(replace(ask, query=each) for ask, each in zip(query.asks, questions, strict=True))
+    return dpp.PrivateQuery(replace(query.request, asks=asks), None, query.budget)
 
 
 @dataclass(frozen=True)
@@ -147,8 +153,7 @@ def revealing_keys(query, by=None):
     (one,) = query.asks
     asked = one.query
     revealed = RevealedKeys(asked.columns, asked.claim, asked.keys_per_person, True, by or ShowEverything())
-    query._asks = (replace(one, query=revealed),)
-    return query
+    return with_asks(query, [revealed])
 
 
 @dataclass(frozen=True)
@@ -210,16 +215,16 @@ BOTH = [
 
 # What one person's rows are bounded by: what is asked, the bounds given to `protect`, and what then may stay.
 BOUNDS = [
-    ("mode", {"max_groups": 1}, Kept(groups=1)),
-    ("mode", {"max_groups": 2, "max_rows_per_group": 1}, Kept(groups=2)),
-    ("mode", {"max_rows": 2, "max_groups": 3, "max_rows_per_group": 2}, Kept(groups=2)),
-    ("median", {"max_rows": 3}, Kept(rows=3)),
-    ("median", {"max_rows_per_group": 2}, Kept(rows_per_group=2)),
-    ("median", {"max_groups": 2, "max_rows_per_group": 1}, Kept(groups=2, rows_per_group=1)),
-    ("median", {"max_groups": 2, "max_rows_per_group": 3}, Kept(groups=2, rows_per_group=3)),
-    ("median", {"max_groups": 1, "max_rows": 2}, Kept(groups=1, rows=2)),
-    ("median", {"max_rows": 3, "max_rows_per_group": 2}, Kept(rows=3, rows_per_group=2)),
-    ("median", {"max_rows": 3, "max_groups": 2, "max_rows_per_group": 2}, Kept(rows=3, groups=2, rows_per_group=2)),
+    ("mode", {"max_groups": 1}, Limits(groups=1)),
+    ("mode", {"max_groups": 2, "max_rows_per_group": 1}, Limits(groups=2)),
+    ("mode", {"max_rows": 2, "max_groups": 3, "max_rows_per_group": 2}, Limits(groups=2)),
+    ("median", {"max_rows": 3}, Limits(rows=3)),
+    ("median", {"max_rows_per_group": 2}, Limits(rows_per_group=2)),
+    ("median", {"max_groups": 2, "max_rows_per_group": 1}, Limits(groups=2, rows_per_group=1)),
+    ("median", {"max_groups": 2, "max_rows_per_group": 3}, Limits(groups=2, rows_per_group=3)),
+    ("median", {"max_groups": 1, "max_rows": 2}, Limits(groups=1, rows=2)),
+    ("median", {"max_rows": 3, "max_rows_per_group": 2}, Limits(rows=3, rows_per_group=2)),
+    ("median", {"max_rows": 3, "max_groups": 2, "max_rows_per_group": 2}, Limits(rows=3, groups=2, rows_per_group=2)),
 ]
 
 # Different values of a type that something coarser would take for one.
@@ -405,8 +410,8 @@ class Conformance:
 
     # --- Bounds ---
 
-    @pytest.mark.parametrize(("asked", "bounds", "kept"), BOUNDS, ids=lambda value: str(value).replace("max_", ""))
-    def test_what_stays_is_a_random_subset_of_a_persons_own_rows(self, asked, bounds, kept):
+    @pytest.mark.parametrize(("asked", "bounds", "limits"), BOUNDS, ids=lambda value: str(value).replace("max_", ""))
+    def test_what_stays_is_a_random_subset_of_a_persons_own_rows(self, asked, bounds, limits):
         """Many copies of one person, each with codes of its own, beside others with more; under both units of loss."""
         rows = [(p, group, 16 * p + code) for p in range(COPIES) for group, code in SPREAD]
         rows += [(-1 - p % 500, p % 7, 16 * COPIES + p % 3) for p in range(2000)] + [(-501, 2, 16 * COPIES)] * 500
@@ -415,7 +420,7 @@ class Conformance:
         candidates = range(16 * COPIES + 3)
         asks = {unit: ask(asked, "x", candidates, **{unit: 1}) for unit in ("epsilon", "rho")}
         query = protected({"k": range(7)}, **bounds).agg(**asks)
-        expected = law(SPREAD, kept, people=asked == "mode")
+        expected = law(SPREAD, limits, people=asked == "mode")
         outcomes = sorted(expected)
         for name, found in self.told(query, frame).items():
             (claim,) = (each.query.claim for each in query.asks if each.name == name)
@@ -489,7 +494,7 @@ class Conformance:
     def test_an_engine_says_how_many_constants_it_tells_apart(self, near):
         frame, values = self.nearly_the_same(near)
         engine = self.make(frame)
-        bind(protected({"x": values}, None).agg(n=dpp.count("x", epsilon=1)), engine)
+        prepare(protected({"x": values}, None).agg(n=dpp.count("x", epsilon=1)).request, engine)
         assert engine.distinct(values.to_frame()) == len(values)
         assert engine.distinct(pl.concat([values, values[:2], values[1:]]).to_frame()) == len(values)
 

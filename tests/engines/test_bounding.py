@@ -10,25 +10,27 @@ import numpy as np
 import pytest
 
 from dp_polars._base.words import system_words
-from dp_polars._engines.bounding import Cells, Kept, keep
+from dp_polars._engines.bounding import Cells, Limits, keep
 from tests.statistical.goodness import fits
 
 COPIES = 8_000
 LAYOUT = Cells(group_bits=4, code_bits=30)
 
 
-def law(rows, kept, *, people):
+def law(rows, limits, *, people):
     """The distribution of the sorted cells that stay of these rows (group, code), by enumeration."""
     rows = sorted(set(rows)) if people else sorted(rows)
     groups = sorted({group for group, _ in rows})
     out = Counter()
-    for chosen in subsets(groups, kept.groups):
+    for chosen in subsets(groups, limits.groups):
         by_group = [[row for row in rows if row[0] == group] for group in chosen]
-        ways = [list(subsets(own, kept.rows_per_group)) for own in by_group]
+        ways = [list(subsets(own, limits.rows_per_group)) for own in by_group]
         for way in product(*ways):
-            last = list(subsets([row for own in way for row in own], kept.rows))
+            last = list(subsets([row for own in way for row in own], limits.rows))
             for few in last:
-                out[few] += Fraction(1, len(list(subsets(groups, kept.groups))) * len(list(product(*ways))) * len(last))
+                out[few] += Fraction(
+                    1, len(list(subsets(groups, limits.groups))) * len(list(product(*ways))) * len(last)
+                )
     assert sum(out.values()) == 1
     return out
 
@@ -37,7 +39,7 @@ def subsets(items, most):
     return combinations(items, len(items) if most is None else min(most, len(items)))
 
 
-def stays(rows, kept, *, people, others=(), words=None):
+def stays(rows, limits, *, people, others=(), words=None):
     """What stays of each of many copies of the person, each among the others."""
     # Codes of a copy are its own, so that the cells tell whose they are.
     cells, lengths = [], []
@@ -48,7 +50,7 @@ def stays(rows, kept, *, people, others=(), words=None):
             for other in others:
                 cells += [group << 30 | (1 << 29) + code for group, code in other]
                 lengths.append(len(other))
-    found, _ = keep(np.array(cells, np.uint64), np.array(lengths, np.int64), kept, LAYOUT, people=people, words=words)
+    found, _ = keep(np.array(cells, np.uint64), np.array(lengths, np.int64), limits, LAYOUT, people=people, words=words)
     own = [[] for _ in range(COPIES)]
     for cell in found.tolist():
         code = cell & ((1 << 30) - 1)
@@ -66,19 +68,19 @@ def follows(found, expected):
 
 SPREAD = [(0, 0), (0, 1), (0, 1), (1, 2), (2, 3), (2, 4), (2, 5), (2, 5)]
 CASES = [
-    (SPREAD, Kept(groups=1), True),
-    (SPREAD, Kept(groups=2), True),
-    (SPREAD, Kept(groups=3), True),
-    (SPREAD, Kept(), True),
-    (SPREAD, Kept(groups=2), False),
-    (SPREAD, Kept(rows=3), False),
-    (SPREAD, Kept(rows_per_group=2), False),
-    (SPREAD, Kept(rows=2, groups=2, rows_per_group=2), False),
-    (SPREAD, Kept(rows=1, groups=3, rows_per_group=1), False),
-    (SPREAD, Kept(rows=100, groups=100, rows_per_group=100), False),
-    ([(5, 7)] * 5, Kept(rows=2), False),
-    ([(5, 7)] * 5, Kept(groups=1), True),
-    ([(15, 9)], Kept(1, 1, 1), False),
+    (SPREAD, Limits(groups=1), True),
+    (SPREAD, Limits(groups=2), True),
+    (SPREAD, Limits(groups=3), True),
+    (SPREAD, Limits(), True),
+    (SPREAD, Limits(groups=2), False),
+    (SPREAD, Limits(rows=3), False),
+    (SPREAD, Limits(rows_per_group=2), False),
+    (SPREAD, Limits(rows=2, groups=2, rows_per_group=2), False),
+    (SPREAD, Limits(rows=1, groups=3, rows_per_group=1), False),
+    (SPREAD, Limits(rows=100, groups=100, rows_per_group=100), False),
+    ([(5, 7)] * 5, Limits(rows=2), False),
+    ([(5, 7)] * 5, Limits(groups=1), True),
+    ([(15, 9)], Limits(1, 1, 1), False),
 ]
 OTHERS = {
     "alone": [],
@@ -87,23 +89,23 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize(("rows", "kept", "people"), CASES)
+@pytest.mark.parametrize(("rows", "limits", "people"), CASES)
 @pytest.mark.parametrize("others", OTHERS)
-def test_what_stays_follows_the_law_of_the_persons_own_rows(rows, kept, people, others):
-    assert follows(stays(rows, kept, people=people, others=OTHERS[others]), law(rows, kept, people=people))
+def test_what_stays_follows_the_law_of_the_persons_own_rows(rows, limits, people, others):
+    assert follows(stays(rows, limits, people=people, others=OTHERS[others]), law(rows, limits, people=people))
 
 
 def test_a_choice_of_groups_by_their_rows_would_be_found_out():
-    found = stays(SPREAD, Kept(groups=1), people=True)
+    found = stays(SPREAD, Limits(groups=1), people=True)
     weights = Counter(group for group, _ in SPREAD)
-    uniform = law(SPREAD, Kept(groups=1), people=True)
+    uniform = law(SPREAD, Limits(groups=1), people=True)
     by_rows = {outcome: Fraction(weights[outcome[0][0]], len(SPREAD)) for outcome in uniform}
     assert not follows(found, by_rows)
 
 
 def test_a_choice_of_values_instead_of_rows_would_be_found_out():
     rows = [(0, 0)] * 3 + [(0, 1)]
-    found = stays(rows, Kept(rows=1), people=False)
+    found = stays(rows, Limits(rows=1), people=False)
     assert not follows(found, {((0, 0),): Fraction(1, 2), ((0, 1),): Fraction(1, 2)})
 
 
@@ -116,9 +118,9 @@ def test_words_that_tie_change_nothing(people, bits):
     def few_bits(count):
         return source(count) >> np.uint64(64 - bits) << np.uint64(64 - bits)
 
-    kept = Kept(groups=1) if people else Kept(rows=2, groups=2, rows_per_group=2)
-    found = stays(SPREAD, kept, people=people, others=OTHERS["beside people with more"], words=few_bits)
-    assert follows(found, law(SPREAD, kept, people=people))
+    limits = Limits(groups=1) if people else Limits(rows=2, groups=2, rows_per_group=2)
+    found = stays(SPREAD, limits, people=people, others=OTHERS["beside people with more"], words=few_bits)
+    assert follows(found, law(SPREAD, limits, people=people))
 
 
 def test_equal_words_never_keep_more_than_the_bound():
@@ -128,7 +130,7 @@ def test_equal_words_never_keep_more_than_the_bound():
         calls.append(count)
         return np.zeros(count, np.uint64) if len(calls) <= 3 else source(count)
 
-    found = stays(SPREAD, Kept(groups=1), people=True, words=equal_at_first)
+    found = stays(SPREAD, Limits(groups=1), people=True, words=equal_at_first)
     assert len(calls) >= 4
     assert {len({group for group, _ in copy}) for copy in found} == {1}
 
@@ -139,24 +141,26 @@ def test_bounds_hold_for_a_person_with_very_many_rows():
         np.uint64
     )
     lengths = np.array([1 << 18])
-    few = keep(cells, lengths, Kept(rows=1000, groups=7, rows_per_group=200), LAYOUT, people=False)[0] >> np.uint64(30)
+    few = keep(cells, lengths, Limits(rows=1000, groups=7, rows_per_group=200), LAYOUT, people=False)[0] >> np.uint64(
+        30
+    )
     assert len(few) == 1000
     assert np.unique(few).size <= 7
     assert np.bincount(few.astype(np.int64)).max() <= 200
-    people, _ = keep(cells, lengths, Kept(groups=7), LAYOUT, people=True)
+    people, _ = keep(cells, lengths, Limits(groups=7), LAYOUT, people=True)
     assert len(people) == len(np.unique(people)) == 7 * 5
 
 
 def test_huge_bounds_cost_nothing():
     cells, lengths = np.array([1, 2, 2], np.uint32), np.array([2, 1])
-    kept = Kept(2**62, 2**62, 2**62)
-    assert sorted(keep(cells, lengths, kept, Cells(1, 2), people=False)[0].tolist()) == [1, 2, 2]
+    limits = Limits(2**62, 2**62, 2**62)
+    assert sorted(keep(cells, lengths, limits, Cells(1, 2), people=False)[0].tolist()) == [1, 2, 2]
 
 
 def test_nobody_is_no_rows():
     empty = np.empty(0, np.uint32)
     for people in (True, False):
-        assert keep(empty, np.empty(0, np.int64), Kept(1, 1, 1), LAYOUT, people=people)[0].tolist() == []
+        assert keep(empty, np.empty(0, np.int64), Limits(1, 1, 1), LAYOUT, people=people)[0].tolist() == []
 
 
 @pytest.mark.parametrize(
@@ -185,11 +189,11 @@ def test_cells_of_64_bits_leave_room_for_one_person():
     assert layout.most_people(people=False) == 2**53
     cell = (2**11 - 1) << 53 | 2**53 - 1
     cells = np.array([cell, cell, 5], np.uint64)
-    assert sorted(keep(cells, np.array([3]), Kept(), layout, people=True)[0].tolist()) == [5, cell]
-    assert sorted(keep(cells, np.array([3]), Kept(rows=9), layout, people=False)[0].tolist()) == [5, cell, cell]
+    assert sorted(keep(cells, np.array([3]), Limits(), layout, people=True)[0].tolist()) == [5, cell]
+    assert sorted(keep(cells, np.array([3]), Limits(rows=9), layout, people=False)[0].tolist()) == [5, cell, cell]
 
 
 def test_each_weight_of_a_person_has_a_bound_of_its_own():
     cells, weight = np.ones(2, np.uint64), np.array([4, 4])
-    _, found = keep(cells, np.array([2]), Kept(), Cells(1, 2), people=True, weights=[weight, weight], most=[7, 2])
+    _, found = keep(cells, np.array([2]), Limits(), Cells(1, 2), people=True, weights=[weight, weight], most=[7, 2])
     assert [own.tolist() for own in found] == [[7], [2]]

@@ -17,10 +17,10 @@ import dp_polars as dpp
 from dp_polars._draws import drawing
 from dp_polars._draws.drawing import draw_groups
 from dp_polars._engines import polars_arrays, polars_engine, polars_rows
-from dp_polars._engines.bounding import Cells, Kept
+from dp_polars._engines.bounding import Cells, Limits
 from dp_polars._engines.polars_engine import PolarsEngine, count
-from dp_polars._frames.release import bind
 from tests.engines.test_bounding import SPREAD, law
+from tests.helpers.runs import histograms_by
 from tests.helpers.tallies import as_frame, as_histogram, histogram, tally_of
 from tests.registry import ENGINES, UNITS
 from tests.statistical.goodness import fits
@@ -35,7 +35,7 @@ def median(candidates, epsilon=1):
 
 
 def several(frame, unit, keys, asked, **options):
-    """The histograms of tallies, which are given as (column, query, kept, people)."""
+    """The histograms of tallies, which are given as (column, query, limits, people)."""
     tallies = [tally_of(frame, *rest, people=people) for *rest, people in asked]
     counted = count(frame.lazy(), unit, keys, tallies, **options)
     assert all(len(each.sizes) == (1 if keys is None else len(keys)) for each in counted)
@@ -47,8 +47,8 @@ def only(frame, unit, keys, asked, **options):
     return counted
 
 
-def of(column, query, kept=None, *, people=False):
-    return column, query, kept, people
+def of(column, query, limits=None, *, people=False):
+    return column, query, limits, people
 
 
 WARDS = ["north", "south", "east"]
@@ -141,8 +141,8 @@ def test_rows_are_counted_exactly_where_nothing_is_bounded(visits, keys, asked, 
 def test_distinct_people_are_counted_exactly(visits, keys, grouped, engine, partitions):
     keys = keys if grouped else None
     expected = Counter(cell for _, cell in set(cells_of(visits, keys, "flavour", flavour_code, unit="person")))
-    for kept in (Kept(), Kept(groups=9)):
-        output = of("flavour", mode(FLAVOURS), kept, people=True)
+    for limits in (Limits(), Limits(groups=9)):
+        output = of("flavour", mode(FLAVOURS), limits, people=True)
         found = only(visits, "person", keys, output, engine=engine, partitions=partitions)
         assert_frame_equal(found, histogram(expected))
 
@@ -151,7 +151,7 @@ def test_distinct_people_are_counted_exactly(visits, keys, grouped, engine, part
 @pytest.mark.parametrize("engine", ENGINES)
 def test_bounds_that_do_not_bind_change_nothing(visits, keys, engine, partitions):
     expected = Counter(cell for _, cell in cells_of(visits, keys, "price", price_code, unit="person"))
-    output = of("price", median(range(11)), Kept(10**6, 9, 10**6))
+    output = of("price", median(range(11)), Limits(10**6, 9, 10**6))
     found = only(visits, "person", keys, output, engine=engine, partitions=partitions)
     assert_frame_equal(found, histogram(expected))
 
@@ -167,7 +167,7 @@ def test_the_order_of_rows_does_not_matter(visits, keys):
 
 def test_outputs_are_bounded_each_by_itself(visits, keys):
     """One bounded output beside an unbounded one leaves that one whole."""
-    outputs = [of("price", median(range(11)), Kept(rows=1)), of("flavour", mode(FLAVOURS), people=True)]
+    outputs = [of("price", median(range(11)), Limits(rows=1)), of("flavour", mode(FLAVOURS), people=True)]
     bounded, whole = several(visits, "person", keys, outputs, partitions=3)
     people = {person for person, _ in cells_of(visits, keys, "price", price_code, unit="person")}
     assert bounded["count"].sum() == len(people)
@@ -180,9 +180,9 @@ def test_rows_in_all_and_per_group_are_bounded(visits, keys):
     for person, cell in cells_of(visits, keys, "price", price_code, unit="person"):
         rows[person].append(cell[0])
     for most in (1, 2, 5):
-        found = only(visits, "person", keys, of("price", median(range(11)), Kept(rows=most)))
+        found = only(visits, "person", keys, of("price", median(range(11)), Limits(rows=most)))
         assert found["count"].sum() == sum(min(len(own), most) for own in rows.values())
-        found = only(visits, "person", keys, of("price", median(range(11)), Kept(rows_per_group=most)))
+        found = only(visits, "person", keys, of("price", median(range(11)), Limits(rows_per_group=most)))
         per_group = Counter()
         for own in rows.values():
             per_group.update({group: min(n, most) for group, n in Counter(own).items()})
@@ -202,8 +202,8 @@ def test_what_does_not_count_takes_nobodys_place(nothing, engine):
         other = -1 if nothing == "unlisted key" else None
         frame = frame.with_columns(k=pl.when(is_one).then(pl.col("k")).otherwise(pl.lit(other)))
         keys = pl.DataFrame({"k": list(range(11))})
-    for people, kept in [(True, Kept(groups=1)), (False, Kept(rows=1)), (False, Kept(None, 1, 1))]:
-        found = only(frame, "p", keys, of("x", mode(["a", "b"]), kept, people=people), engine=engine)
+    for people, limits in [(True, Limits(groups=1)), (False, Limits(rows=1)), (False, Limits(None, 1, 1))]:
+        found = only(frame, "p", keys, of("x", mode(["a", "b"]), limits, people=people), engine=engine)
         assert found.rows() == [(7, 0, 1)]
 
 
@@ -229,7 +229,7 @@ def test_units_of_all_types_are_bounded_and_never_merged(unit, engine, partition
     keys = pl.DataFrame({"k": range(GROUPS)})
 
     for most in (1, 3):
-        output = of("x", mode(range(3 * len(units))), Kept(groups=most), people=True)
+        output = of("x", mode(range(3 * len(units))), Limits(groups=most), people=True)
         found = only(frame, "p", keys, output, engine=engine, partitions=partitions)
         assert (found["count"] == 1).all()
         codes = defaultdict(set)
@@ -238,7 +238,7 @@ def test_units_of_all_types_are_bounded_and_never_merged(unit, engine, partition
         assert Counter(p for p, _ in codes) == dict.fromkeys(range(len(units)), most)
         assert set(map(frozenset, codes.values())) == {frozenset({0, 1, 2})}
 
-    output = of("x", median(range(3 * len(units))), Kept(4, 3, 2))
+    output = of("x", median(range(3 * len(units))), Limits(4, 3, 2))
     found = only(frame, "p", keys, output, engine=engine, partitions=partitions)
     per_group, per_person = Counter(), Counter()
     for group, code, n in found.rows():
@@ -258,9 +258,9 @@ def test_people_whose_hash_is_equal_are_still_two(visits, keys, monkeypatch):
 @pytest.mark.parametrize("partitions", [1, 7])
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
-    ("kept", "people"), [(Kept(groups=2), True), (Kept(rows=3, groups=2, rows_per_group=2), False)]
+    ("limits", "people"), [(Limits(groups=2), True), (Limits(rows=3, groups=2, rows_per_group=2), False)]
 )
-def test_what_stays_follows_the_law_of_the_persons_own_rows(kept, people, engine, partitions, monkeypatch):
+def test_what_stays_follows_the_law_of_the_persons_own_rows(limits, people, engine, partitions, monkeypatch):
     """Many copies of one person among others, in a random order: each copy's codes are its own."""
     monkeypatch.setattr(polars_engine, "_PEOPLE_ROWS", 1000)
     copies = 5000
@@ -269,14 +269,14 @@ def test_what_stays_follows_the_law_of_the_persons_own_rows(kept, people, engine
     frame = pl.DataFrame(rows, schema={"p": pl.String, "k": pl.Int64, "x": pl.Int64}, orient="row")
     frame = frame.sample(fraction=1, shuffle=True)
     candidates = range(-3, copies * 16)
-    output = of("x", mode(candidates) if people else median(candidates), kept, people=people)
+    output = of("x", mode(candidates) if people else median(candidates), limits, people=people)
     found = only(frame, "p", pl.DataFrame({"k": range(7)}), output, engine=engine, partitions=partitions)
     own = [[] for _ in range(copies)]
     for group, code, n in found.rows():
         if code >= 3:
             own[(code - 3) // 16] += [(group, (code - 3) % 16)] * n
     counts = Counter(tuple(sorted(cells)) for cells in own)
-    expected = law(SPREAD, kept, people=people)
+    expected = law(SPREAD, limits, people=people)
     assert set(counts) <= set(expected)
     outcomes = sorted(expected)
     assert fits([counts[outcome] for outcome in outcomes], [float(expected[outcome]) for outcome in outcomes])
@@ -286,7 +286,7 @@ def test_what_stays_follows_the_law_of_the_persons_own_rows(kept, people, engine
 
 def test_every_count_is_bounded_afresh():
     frame = pl.DataFrame({"p": [1] * 30, "k": list(range(30)), "x": ["a"] * 30})
-    output = of("x", mode(["a"]), Kept(groups=1), people=True)
+    output = of("x", mode(["a"]), Limits(groups=1), people=True)
     keys = pl.DataFrame({"k": range(30)})
     chosen = {only(frame, "p", keys, output)["group"].item() for _ in range(40)}
     assert len(chosen) > 5  # fails with probability below 1e-20
@@ -309,7 +309,7 @@ def test_people_are_divided_by_the_texts_of_their_categories(monkeypatch):
 @pytest.mark.parametrize("unit", [None, "p"])
 def test_cells_of_more_than_32_bits_keep_their_groups(unit):
     frame = pl.DataFrame({"p": range(4), "k": range(4), "x": [0, 2**31 - 1, 5, 2**30]})
-    output = of("x", median(dpp.grid(0, 2**31 - 1, step=1)), Kept(rows=1) if unit else Kept())
+    output = of("x", median(dpp.grid(0, 2**31 - 1, step=1)), Limits(rows=1) if unit else Limits())
     found = only(frame, unit, pl.DataFrame({"k": range(4)}), output)
     assert found.rows() == [(group, code, 1) for group, code in enumerate(frame["x"])]
 
@@ -319,7 +319,7 @@ def test_names_of_columns_can_not_be_in_the_way(engine):
     names = ["code", "cell", "group", "key 0", "person", "count", "len", ""]
     frame = pl.DataFrame({name: [i, i, i + 1] for i, name in enumerate(names)})
     keys = frame.select("group", "person", "code").unique().sort("code")
-    output = of(pl.col("key 0") + pl.col("cell"), mode([6, 4]), Kept(groups=2), people=True)
+    output = of(pl.col("key 0") + pl.col("cell"), mode([6, 4]), Limits(groups=2), people=True)
     found = only(frame, "count", keys, output, engine=engine, partitions=2)
     assert_frame_equal(found, histogram({(0, 1): 1, (1, 0): 1}))
 
@@ -328,8 +328,8 @@ def test_names_of_columns_can_not_be_in_the_way(engine):
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_no_rows_is_an_empty_histogram(engine, partitions):
     frame = pl.DataFrame(schema={"p": pl.String, "k": pl.Int64, "x": pl.String})
-    for people, kept in [(True, Kept(groups=1)), (False, Kept(rows=1)), (False, Kept())]:
-        output = of("x", mode(["a", "b"]), kept, people=people)
+    for people, limits in [(True, Limits(groups=1)), (False, Limits(rows=1)), (False, Limits())]:
+        output = of("x", mode(["a", "b"]), limits, people=people)
         found = only(frame, "p", pl.DataFrame({"k": [1, 2]}), output, engine=engine, partitions=partitions)
         assert found.height == 0
 
@@ -337,8 +337,8 @@ def test_no_rows_is_an_empty_histogram(engine, partitions):
 def test_many_candidates_have_wide_codes():
     grid = dpp.grid(0, 2**40, step=1)
     frame = pl.DataFrame({"x": [2**40, 5, 2**40], "p": [1, 2, 3], "k": [0, 3, 0]})
-    for unit, kept in [(None, Kept()), ("p", Kept(rows=1))]:
-        found = only(frame, unit, pl.DataFrame({"k": range(4)}), of("x", median(grid), kept))
+    for unit, limits in [(None, Limits()), ("p", Limits(rows=1))]:
+        found = only(frame, unit, pl.DataFrame({"k": range(4)}), of("x", median(grid), limits))
         assert found.rows() == [(0, 2**40, 2), (3, 5, 1)]
 
 
@@ -373,16 +373,16 @@ def test_one_group_with_every_bit_in_the_code():
     grid = dpp.grid(0, 2**32 - 1, step=1)
     frame = pl.DataFrame({"x": [2**32 - 1, 0], "p": [1, 1], "k": [0, 0]})
     for keys in (None, pl.DataFrame({"k": [0]})):
-        assert only(frame, "p", keys, of("x", median(grid), Kept(rows=2))).rows() == [(0, 0, 1), (0, 2**32 - 1, 1)]
+        assert only(frame, "p", keys, of("x", median(grid), Limits(rows=2))).rows() == [(0, 0, 1), (0, 2**32 - 1, 1)]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_files_are_scanned_lazily_in_several_parts(visits, keys, engine, tmp_path):
     visits.write_parquet(tmp_path / "visits.parquet", row_group_size=70)
     rows = pl.scan_parquet(tmp_path / "visits.parquet").filter(pl.col("price") > 3)
-    kept = visits.filter(pl.col("price") > 3)
-    expected = Counter(cell for _, cell in set(cells_of(kept, keys, "flavour", flavour_code, unit="person")))
-    output = of("flavour", mode(FLAVOURS), Kept(groups=9), people=True)
+    rest = visits.filter(pl.col("price") > 3)
+    expected = Counter(cell for _, cell in set(cells_of(rest, keys, "flavour", flavour_code, unit="person")))
+    output = of("flavour", mode(FLAVOURS), Limits(groups=9), people=True)
     assert_frame_equal(only(rows, "person", keys, output, engine=engine, partitions=4), histogram(expected))
 
 
@@ -401,17 +401,17 @@ def test_all_histograms_come_from_one_scan(visits, keys, unit, partitions, engin
     rows = visits.lazy().with_columns(
         pl.col("ward").map_batches(lambda s: read.append(len(s)) or s, return_dtype=pl.String, is_elementwise=True)
     )
-    kept = Kept() if unit is None else Kept(rows=2)
-    asked = [of("price", dpp.quantile("x", a, range(11), epsilon=1).query, kept) for a in (0.2, 0.5, 0.9)]
+    limits = Limits() if unit is None else Limits(rows=2)
+    asked = [of("price", dpp.quantile("x", a, range(11), epsilon=1).query, limits) for a in (0.2, 0.5, 0.9)]
     asked += [of("flavour", mode(FLAVOURS), people=unit is not None), of("year", mode(range(2019, 2030)))]
-    asked.append(of("price", dpp.count("x", epsilon=1).query, kept))  # numbers are grouped in a plan of their own
+    asked.append(of("price", dpp.count("x", epsilon=1).query, limits))  # numbers are grouped in a plan of their own
     tallies = [tally_of(visits, *rest, people=people) for *rest, people in asked]
     counted = count(rows, unit, keys, tallies, engine=engine, partitions=partitions)
     # The mode of years needs no people: it is counted beside the first part, from a scan of its own. In a part, only
     # rows of its people come as far as here.
     assert len(visits) * 0.9 <= sum(read) <= len(visits) * (1 if unit is None else 2)
     for found, ask in zip(counted, asked, strict=True):
-        if ask[2] == Kept():
+        if ask[2] == Limits():
             assert_frame_equal(as_frame(found), only(visits, unit, keys, ask))
 
 
@@ -480,7 +480,7 @@ def test_outputs_that_need_the_same_histogram_share_it():
     ]
     rows = pl.LazyFrame({"p": [1], "x": [1]})
     query = dpp.protect("p", max_rows=1).agg(*asked, *others)
-    work = bind(query, PolarsEngine(rows, lambda: rows))
+    work = query.request.bind(PolarsEngine(rows, lambda: rows))
     assert [output.tallies for output in work.outputs] == [(0,), (0,), (0,), (0,), (1,), (2,), (3,)]
 
 
@@ -490,8 +490,8 @@ def test_zeros_of_other_signs_share_nothing():
     query = dpp.median("x", [0.0, 3.0], epsilon=1).query
     one, two = (tally_of(frame, pl.arctan2("x", pl.lit(zero)), query) for zero in (0.0, -0.0))
     assert frame.select(one.columns[0]).item() != frame.select(two.columns[0]).item()
-    assert not one.keeps_like(two)
-    assert one.keeps_like(tally_of(frame, pl.arctan2("x", pl.lit(0.0)).alias("y"), query))
+    assert not one.counts_like(two)
+    assert one.counts_like(tally_of(frame, pl.arctan2("x", pl.lit(0.0)).alias("y"), query))
 
 
 def test_outputs_that_keep_other_rows_of_a_person_share_nothing():
@@ -503,9 +503,9 @@ def test_outputs_that_keep_other_rows_of_a_person_share_nothing():
     rows = pl.LazyFrame({"p": [1] * 9, "g": [0] * 9, "x": [0] * 9})
     query = dpp.protect("p", max_groups=1, max_rows_per_group=3).group_by({"g": [0, 1]}).agg(*asked)
     engine = PolarsEngine(rows, lambda: rows)
-    work = bind(query, engine)
+    work = query.request.bind(engine)
     assert [output.tallies for output in work.outputs] == [(0,), (1,)]
-    assert [histogram.weights.tolist() for histogram in engine.histograms(work)] == [[1], [3]]
+    assert [histogram.weights.tolist() for histogram in engine.prepare_histograms(work)()] == [[1], [3]]
 
 
 @pytest.mark.usefixtures("way")
@@ -520,7 +520,7 @@ def test_rows_without_a_value_are_not_counted(unit, keys, beside):
     protected = dpp.protect(unit, **bounds)
     query = (protected if keys is None else protected.group_by(keys)).agg(*asked)
     engine = PolarsEngine(frame.lazy(), lambda: frame.lazy())
-    found, *_ = engine.histograms(bind(query, engine))
+    found, *_ = histograms_by(engine, query)
     assert found.weights.tolist() == ([4] if keys is None else [2, 2])
 
 

@@ -6,7 +6,7 @@ It shows that they suffice. It is no example of a fast engine.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from random import Random, SystemRandom
 from typing import Any
 
@@ -15,7 +15,7 @@ import polars as pl
 
 from dp_polars._base.arrays import Ints
 from dp_polars._draws.histograms import Histogram
-from dp_polars._engines.bounding import Kept
+from dp_polars._engines.bounding import Limits
 from dp_polars._engines.contract import PER_PERSON, KeyWork, LocalEngine, PerPerson, Tally, Work
 
 Row = dict[str, Any]
@@ -44,23 +44,23 @@ class ToyEngine(LocalEngine):
             self._must_have(name)
         return pl.Schema({name: self._types[name] for name in columns})
 
-    def check(self, work: Work) -> None:
-        self._check_unit(work.privacy_unit if work.per_person is None else work.per_person.privacy_unit)
-
-    def check_keys(self, work: KeyWork) -> None:
-        self._check_unit(work.privacy_unit)
-
     def distinct(self, constants: pl.DataFrame) -> int:
         return len(set(constants.rows()))
 
-    def histograms(self, work: Work) -> list[Histogram]:
-        rows = list(self._rows)
-        if work.per_person is not None:
-            rows = _people(rows, work.per_person)
+    def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
+        self._check_unit(work.privacy_unit if work.per_person is None else work.per_person.privacy_unit)
+        return lambda: self._histograms(work)
+
+    def prepare_people_by_key(self, work: KeyWork) -> Callable[[], tuple[pl.DataFrame, Ints]]:
+        self._check_unit(work.privacy_unit)
+        return lambda: self._people_by_key(work)
+
+    def _histograms(self, work: Work) -> list[Histogram]:
+        rows = list(self._rows) if work.per_person is None else _people(self._rows, work.per_person)
         seed = SystemRandom().getrandbits(256)  # one for all: a mean's sum and its number are of the same rows
         return [_histogram(rows, work, tally, Random(seed)) for tally in work.tallies]
 
-    def people_by_key(self, work: KeyWork) -> tuple[pl.DataFrame, Ints]:
+    def _people_by_key(self, work: KeyWork) -> tuple[pl.DataFrame, Ints]:
         keys = defaultdict(set)
         for number, row in enumerate(self._rows):
             key = tuple(row[name] for name in work.types)
@@ -94,7 +94,7 @@ def _histogram(rows: list[Row], work: Work, tally: Tally, random: Random) -> His
             for group, code, weight in own:
                 together[group, code] += weight
             own = [(group, code, min(weight, most)) for (group, code), weight in sorted(together.items())]
-        for group, code, weight in _bounded(own, tally.kept, random):
+        for group, code, weight in _bounded(own, tally.limits, random):
             weights[group, code] += weight
     cells = sorted(weights)
     sizes = Counter(group for group, _ in cells)
@@ -125,7 +125,7 @@ def _is_somebody(person: object) -> bool:
     return person is not None and person == person  # NaN is not itself
 
 
-def _people(rows: list[Row], per_person: PerPerson) -> list[Row]:
+def _people(rows: Iterable[Row], per_person: PerPerson) -> list[Row]:
     """Return a row for each person."""
     people, keys = defaultdict(list), per_person.keys
     for row in rows:
@@ -137,11 +137,11 @@ def _people(rows: list[Row], per_person: PerPerson) -> list[Row]:
     return [{PER_PERSON: len(own)} for own in listed if own]
 
 
-def _bounded(own: list[Evidence], kept: Kept, random: Random) -> list[Evidence]:
+def _bounded(own: list[Evidence], limits: Limits, random: Random) -> list[Evidence]:
     """Return what stays of one person's rows."""
-    groups = _few(sorted({group for group, _, _ in own}), kept.groups, random)
+    groups = _few(sorted({group for group, _, _ in own}), limits.groups, random)
     by_group = [[row for row in own if row[0] == group] for group in groups]
-    return _few([row for rows in by_group for row in _few(rows, kept.rows_per_group, random)], kept.rows, random)
+    return _few([row for rows in by_group for row in _few(rows, limits.rows_per_group, random)], limits.rows, random)
 
 
 def _few(items: list[Any], most: int | None, random: Random) -> list[Any]:

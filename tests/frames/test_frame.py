@@ -273,7 +273,7 @@ class TestSteps:
 
     def test_a_select_of_constants_keeps_the_rows(self, visits: pl.DataFrame) -> None:
         query = visits.dp.protect(None).select(one=pl.lit("x")).agg(dpp.mode("one", ["x", "y"], epsilon=1))
-        assert query._recipe.rows(visits.lazy()).collect().height == visits.height
+        assert query.request.recipe.proved(visits.schema).rows(visits.lazy()).collect().height == visits.height
 
     @pytest.mark.parametrize(
         ("step", "name"),

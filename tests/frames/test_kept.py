@@ -28,6 +28,7 @@ from dp_polars._accounting import kept
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames import release as release_module
 from dp_polars._frames.question_text import _written, question_of
+from dp_polars._frames.request import Request
 from dp_polars._questions.modes import Mode
 from dp_polars._rowwise.files import mark_of_files
 from dp_polars._rowwise.marks import mark_of
@@ -390,7 +391,8 @@ def test_another_class_of_query_is_another_question(budget):
     query.release()
     ask = query.asks[0]
     other = Other(ask.query.candidates, ask.query.claim)
-    dpp.PrivateQuery(query._recipe, query._source, budget, query._keys, (replace(ask, query=other),)).release()
+    request = Request.of(query.request.recipe, query.request.keys, [replace(ask, query=other)])
+    dpp.PrivateQuery(request, ROWS.lazy(), budget).release()
     assert budget.spent == Fraction(1, 4)
 
 
@@ -550,7 +552,7 @@ def test_the_engine_is_part_of_the_question():
     texts = set()
     for kind in (PolarsEngine, Other):
         engine = kind(ROWS.lazy(), ROWS.lazy)
-        texts.add(question_of(query, engine, query._bound_to(engine), "ours").text)
+        texts.add(question_of(query.request, engine, query.request.bind(engine), "ours").text)
     assert len(texts) == 2
 
 
@@ -683,7 +685,7 @@ def test_what_fails_is_charged_and_not_kept(budget, monkeypatch):
         raise RuntimeError(msg)
 
     with monkeypatch.context() as patch:
-        patch.setattr("dp_polars._engines.polars_engine.PolarsEngine.answer", fail)
+        patch.setattr("dp_polars._engines.polars_engine.PolarsEngine._histograms", fail)
         with pytest.raises(dpp.ReleaseError):
             asked(budget).release()
     assert budget.spent == Fraction(1, 8)

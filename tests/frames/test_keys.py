@@ -217,7 +217,7 @@ def test_a_file_of_keys_carries_its_claim(visits, tmp_path):
 
 def test_the_repr_of_keys():
     assert repr(dpp.protect("p", max_groups=1).keys("k", **LOSS)) == (
-        "<PrivateKeys: unlisted keys, one person per 'p', add_or_remove_one, max_groups=1\n"
+        "<PrivateQuery: unlisted keys, one person per 'p', add_or_remove_one, max_groups=1\n"
         "  keys: the 'k' that enough people have, epsilon=1, delta=1e-06, partition_selection>"
     )
 
@@ -322,7 +322,7 @@ def test_explain_says_what_a_quantile_over_people_costs(visits):
     assert (row["output"], row["epsilon"], row["error_unit"]) == ("rows_per_person", 0.5, "people")
     assert (row["groups"], row["candidates"], row["score_range"], row["rate"]) == (1, 30, 2.0, 0.25)
     assert query.release().columns == ["rows_per_person"]
-    assert repr(query).startswith("<PeopleQuery: all people, one person per 'patient'")
+    assert repr(query).startswith("<PrivateQuery: all people, one person per 'patient'")
     replaced = dpp.protect("p", neighboring_relation="replace_one").rows_per_person(0.5, range(9), epsilon=0.5)
     assert replaced.explain()["score_range"].item() == 4
     # All people are in one group: a replaced one moves scores by 2·den.

@@ -9,7 +9,6 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._engines.polars_engine import PolarsEngine
-from dp_polars._frames.release import bind
 from tests.helpers.reference import pure_rho
 
 SURE = 10**9
@@ -180,7 +179,7 @@ def forbidden():
 def test_a_gaussian_has_no_place_on_a_budget_in_epsilon(monkeypatch):
     budget = dpp.Budget(epsilon=10)
     query = ROWS.dp.protect("person", max_rows=1, budget=budget).agg(a=dpp.n_people(epsilon=1), b=dpp.len(rho=0.1))
-    monkeypatch.setattr(PolarsEngine, "answer", lambda *_: forbidden())
+    monkeypatch.setattr(PolarsEngine, "_histograms", lambda *_: forbidden())
     with pytest.raises(ValueError, match=r"(?s)no loss in epsilon.*Hint: keep a budget in rho, or ask with epsilon="):
         query.release()
     assert budget.spent == 0
@@ -206,7 +205,7 @@ def test_budgets_are_charged_each_number(unit):
 def test_histograms_are_shared():
     def tallies(**exprs):
         query = ROWS.dp.protect("person", max_rows=2).agg(**exprs)
-        return len(bind(query, PolarsEngine(ROWS.lazy(), ROWS.lazy)).tallies)
+        return len(query.request.bind(PolarsEngine(ROWS.lazy(), ROWS.lazy)).tallies)
 
     count, mean = dpp.count("x", epsilon=1), dpp.mean("x", 0, 5, epsilon=1)
     assert tallies(a=mean) == 2

@@ -18,8 +18,8 @@ from dp_polars._accounting.claims import Contributions
 from dp_polars._engines.bounding import Cells, keep
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames.protection import Protection
-from dp_polars._frames.release import bind
 from tests.engines.conformance import protected
+from tests.helpers.runs import histograms_by
 
 SIZE, MOST_GROUPS, MANY = 3, 4, 10**6
 CANDIDATES = list(range(SIZE))
@@ -48,7 +48,7 @@ def kept_of(protection, query, groups, rows):
     layout = Cells.of(groups, SIZE)
     cells = np.array([group << layout.code_bits | code for group, code in rows], np.uint64)
     people = protection.counts_people(query)
-    found, _ = keep(cells, np.array([len(rows)]), protection.kept(query, groups), layout, people=people)
+    found, _ = keep(cells, np.array([len(rows)]), protection.limits(query, groups), layout, people=people)
     where, codes = found >> np.uint64(layout.code_bits), found & np.uint64((1 << layout.code_bits) - 1)
     return contributed(protection, query, where.tolist(), codes.tolist())
 
@@ -129,7 +129,7 @@ def test_a_release_keeps_what_its_claim_is_charged_for(asked, most, unit):
         for columns in (spread, {"g": np.zeros(n, int), "x": spread["x"]}, {"g": np.arange(n) % 5, "x": spread["x"]}):
             rows = pl.LazyFrame({"p": [1] * n, **columns})
             engine = PolarsEngine(rows, lambda rows=rows: rows)
-            (histogram,) = engine.histograms(bind(query, engine))
+            (histogram,) = histograms_by(engine, query)
             owner = np.repeat(np.arange(5), histogram.sizes)
             groups, codes = (np.repeat(each, histogram.weights).tolist() for each in (owner, histogram.codes))
             found = contributed(query.protection, ask.query, groups, codes)

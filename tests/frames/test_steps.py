@@ -15,7 +15,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
-from dp_polars._frames import refused
+from dp_polars._frames import recipe, refused, request
 from dp_polars._frames.frame import PrivateGroupBy
 from dp_polars._rowwise import versions
 
@@ -82,7 +82,7 @@ SAME = {
 
 
 def rows(private: dpp.PrivateFrame, frame: pl.DataFrame = FRAME) -> pl.DataFrame:
-    return private._recipe.rows(frame.lazy()).collect()
+    return private._recipe.proved(frame.schema).rows(frame.lazy()).collect()
 
 
 JOINS = {
@@ -328,3 +328,80 @@ def test_a_select_of_nothing_is_refused():
         dpp.protect(None).select().agg(dpp.len(epsilon=1000)).release(frame)
     kept = dpp.protect("p", max_rows=1).select().agg(dpp.n_people(epsilon=1000)).release(frame)
     assert abs(kept.item() - 5) <= 1
+
+
+# How often a step is proved
+
+
+@pytest.fixture
+def proofs(monkeypatch):
+    """The expressions that were proved, one after the other."""
+    proved, row_by_row = [], recipe.row_by_row
+
+    def noting(expr, *args):
+        proved.append(expr)
+        return row_by_row(expr, *args)
+
+    for module in (recipe, request):
+        monkeypatch.setattr(module, "row_by_row", noting)
+    return proved
+
+
+def eight_filters(private):
+    for number in range(8):
+        private = private.filter(pl.col("i") < 10 - number)
+    return private
+
+
+def test_a_step_is_proved_once(proofs):
+    private = eight_filters(FRAME.dp.protect("p", max_rows=1))
+    assert len(proofs) == 8
+    query = private.agg(pl.col("i").dp.median(range(9), epsilon=1))
+    assert len(proofs) == 9  # the column that is asked about
+    assert query.release().height == 1
+    assert len(proofs) == 10
+    assert private.schema == FRAME.schema
+    assert len(proofs) == 10
+
+
+def test_steps_without_rows_are_proved_once_when_rows_come(proofs):
+    query = eight_filters(dpp.protect("p", max_rows=1)).agg(pl.col("i").dp.median(range(9), epsilon=1))
+    assert len(proofs) == 0
+    query.release(FRAME)
+    assert len(proofs) == 9
+
+
+def test_the_text_of_a_question_needs_no_proof(proofs, tmp_path):
+    budget = dpp.Budget(epsilon=1, path=tmp_path / "ledger.db")
+    private = eight_filters(FRAME.dp.protect("p", max_rows=1, budget=budget, dataset="ours"))
+    private = private.rename(lambda name: name if name == "p" else name.upper())
+    private.agg(pl.col("I").dp.median(range(9), epsilon=1)).release()
+    assert len(proofs) == 10
+
+
+def test_a_pickle_holds_no_proof_and_its_steps_are_proved_anew(proofs, tmp_path):
+    FRAME.write_parquet(tmp_path / "rows.parquet")
+    private = eight_filters(pl.scan_parquet(tmp_path / "rows.parquet").dp.protect("p", max_rows=1))
+    again = pickle.loads(pickle.dumps(private))
+    assert private._recipe.proof is not None
+    assert again._recipe.proof is None
+    assert again.schema == FRAME.schema
+    assert len(proofs) == 16
+    query = pickle.loads(pickle.dumps(private.agg(pl.col("i").dp.median(range(9), epsilon=1))))
+    assert len(proofs) == 17
+    assert query.request.recipe.proof is None
+    query.release()
+    assert len(proofs) == 26
+
+
+OTHERS = [FRAME.drop("d"), FRAME.with_columns(z=1), FRAME.cast({"i": pl.Int32}), FRAME.select(reversed(FRAME.columns))]
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_steps_do_not_run_on_columns_that_they_were_not_proved_on(other, proofs):
+    private = eight_filters(FRAME.dp.protect("p"))
+    with pytest.raises(TypeError, match="The rows must have the columns that they had"):
+        private._recipe.proof.rows(other.lazy())
+    count = len(proofs)
+    assert private._recipe.proved(other.schema).schemas[0] == other.schema
+    assert len(proofs) == count + 8

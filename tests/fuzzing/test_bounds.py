@@ -13,7 +13,7 @@ import hypothesis.strategies as st
 import polars as pl
 import pytest
 
-from dp_polars._engines.bounding import Kept
+from dp_polars._engines.bounding import Limits
 from dp_polars._frames.protection import Protection
 from tests.engines import test_conformance as suites
 from tests.engines.conformance import Conformance, protected
@@ -196,6 +196,6 @@ def test_histograms_are_those_of_the_reference(engine, request):
 
 def test_a_bound_that_is_not_enforced_is_found(monkeypatch):
     """The negative control: everything is kept, whatever the bounds."""
-    monkeypatch.setattr(Protection, "kept", lambda *_: Kept())
+    monkeypatch.setattr(Protection, "limits", lambda *_: Limits())
     with pytest.raises(AssertionError):
         explore(lambda case: check_bounds(suites.TestToy(), case), bounded(), examples=100, shrinks=False)

@@ -18,7 +18,6 @@ import pytest
 import dp_polars as dpp
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames.query import PrivateQuery
-from dp_polars._frames.release import bind
 from dp_polars._questions.modes import Mode
 from tests.helpers.reference import bounded_range_rho, floats, law
 
@@ -50,10 +49,10 @@ def frame(rows: list[tuple[str, int, int]]) -> pl.DataFrame:
 def histograms(query: PrivateQuery, rows: pl.DataFrame, times: int) -> set[bytes]:
     """The histograms, (groups, size) int64 as bytes, that counting gave."""
     engine = PolarsEngine(rows.lazy(), rows.lazy)
-    work = bind(query, engine)
+    work = query.request.bind(engine)
     found = set()
     for _ in range(times):
-        [sparse] = engine.histograms(work)
+        [sparse] = engine.prepare_histograms(work)()
         dense = np.zeros((GROUPS, SIZE), np.int64)
         dense[np.repeat(np.arange(GROUPS), sparse.sizes), sparse.codes] = sparse.weights
         found.add(dense.tobytes())

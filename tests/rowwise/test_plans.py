@@ -812,5 +812,5 @@ def test_a_file_that_is_not_there_costs_nothing(tmp_path):
         refuse_unsafe_plan(pl.scan_csv(path, schema=schema))
     with pytest.raises(FileNotFoundError, match=r"gone\.csv"):
         query.release(pl.scan_csv(gone, schema=schema))
-    assert query._budget.spent == 0
+    assert query.budget.spent == 0
     assert query.release(pl.scan_csv(there, schema=schema)).height == 1

@@ -27,7 +27,7 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars._codes.codings import Units
 from dp_polars._engines import polars_engine
-from dp_polars._engines.bounding import Kept
+from dp_polars._engines.bounding import Limits
 from dp_polars._engines.contract import Output
 from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._questions.choices import Quantile
@@ -131,8 +131,8 @@ def both_histograms(spark, frame, ddl, unit, keys, outputs):
     rows = to_spark(spark, frame, schema)
     table = _counting.key_table(spark, keys, [rows.schema[name] for name in keys.columns])
     parts = []
-    for position, (column, query, kept, people) in enumerate(outputs):
-        tally = tally_of(frame, column, query, kept, people=people)
+    for position, (column, query, limits, people) in enumerate(outputs):
+        tally = tally_of(frame, column, query, limits, people=people)
         parts.append(_counting.histogram(rows, unit, keys.columns, table, keys.height, {position: tally}))
     united = parts[0]
     for part in parts[1:]:
@@ -163,21 +163,22 @@ def test_spark_counts_what_polars_counts(spark, few_tasks, way, unit, key_column
     if unit is not None:
         asked.append((None, dpp.n_people(epsilon=1).query))
     outputs = [
-        (column, query, protection.kept(query, keys.height), protection.counts_people(query)) for column, query in asked
+        (column, query, protection.limits(query, keys.height), protection.counts_people(query))
+        for column, query in asked
     ]
     for output, expected, got in both_histograms(spark, frame, {**DDL, "person": "bigint"}, unit, keys, outputs):
         assert expected.height > 1
         assert got.equals(expected), (output, expected, got)
 
 
-def bounded(spark, frame, query, kept, *, people=False, seed=1, parts=None):
+def bounded(spark, frame, query, limits, *, people=False, seed=1, parts=None):
     """The histogram of `value` in the groups 0 … 4 of `g`, as Polars has it."""
     rows = to_spark(spark, frame)
     if parts is not None:
         rows = rows.repartition(parts)
     keys = pl.DataFrame({"g": range(5)})
     table = _counting.key_table(spark, keys, [rows.schema["g"]])
-    tally = tally_of(frame, "value", query, kept, people=people)
+    tally = tally_of(frame, "value", query, limits, people=people)
     counted = to_polars(_counting.histogram(rows, "person", ["g"], table, 5, {0: tally}, seed))
     return counted.group_by("group", "code").agg(pl.col("count").sum()).sort("group", "code")
 
@@ -203,46 +204,46 @@ NUMBER = dpp.count("value", epsilon=1).query
 # Every value weighs 1 or 2.
 TOTAL = dpp.sum("value", 1, 2, epsilon=1).query
 BOUNDS = [
-    (VALUES, Kept(groups=1)),
-    (VALUES, Kept(groups=3)),
-    (MIDDLE, Kept(rows=2)),
-    (MIDDLE, Kept(groups=2, rows_per_group=3)),
-    (MIDDLE, Kept(groups=3, rows_per_group=2, rows=4)),
-    (MIDDLE, Kept(rows_per_group=1)),
-    (COUNTS, Kept(rows_per_group=2)),
-    (COUNTS, Kept(groups=3, rows_per_group=2, rows=4)),
-    (BY_ROWS, Kept(groups=3, rows_per_group=2, rows=4)),
-    (NUMBER, Kept(groups=2, rows_per_group=3)),
-    (TOTAL, Kept(groups=3, rows_per_group=2, rows=4)),
+    (VALUES, Limits(groups=1)),
+    (VALUES, Limits(groups=3)),
+    (MIDDLE, Limits(rows=2)),
+    (MIDDLE, Limits(groups=2, rows_per_group=3)),
+    (MIDDLE, Limits(groups=3, rows_per_group=2, rows=4)),
+    (MIDDLE, Limits(rows_per_group=1)),
+    (COUNTS, Limits(rows_per_group=2)),
+    (COUNTS, Limits(groups=3, rows_per_group=2, rows=4)),
+    (BY_ROWS, Limits(groups=3, rows_per_group=2, rows=4)),
+    (NUMBER, Limits(groups=2, rows_per_group=3)),
+    (TOTAL, Limits(groups=3, rows_per_group=2, rows=4)),
 ]
 
 
-@pytest.mark.parametrize(("query", "kept"), BOUNDS)
-def test_a_person_changes_the_histogram_by_no_more_than_the_bounds(spark, few_tasks, way, query, kept):
+@pytest.mark.parametrize(("query", "limits"), BOUNDS)
+def test_a_person_changes_the_histogram_by_no_more_than_the_bounds(spark, few_tasks, way, query, limits):
     frame = crowd(4)
     most = frame.group_by("person").len().sort("len")["person"].to_list()
     people = query in (VALUES, COUNTS)
-    everyone = bounded(spark, frame, query, kept, people=people)
+    everyone = bounded(spark, frame, query, limits, people=people)
     # The rows of the others, in another order and divided otherwise, keep all that they kept.
     gone = most[-1]
     others = frame.filter(pl.col("person") != gone).sample(fraction=1, shuffle=True, seed=7)
-    without = bounded(spark, others, query, kept, people=people, parts=3)
+    without = bounded(spark, others, query, limits, people=people, parts=3)
     lost = everyone.join(without, on=["group", "code"], how="full", suffix="_without", coalesce=True).fill_null(0)
     lost = lost.with_columns(lost=pl.col("count") - pl.col("count_without")).filter(pl.col("lost") != 0)
     per_group = lost.group_by("group").agg(pl.col("lost").sum())
     assert lost["lost"].min() > 0
     if people:
         assert lost["lost"].max() == 1
-    assert 0 < per_group.height <= (kept.groups or 5)
+    assert 0 < per_group.height <= (limits.groups or 5)
     largest = 2 if query is TOTAL else 1
-    assert per_group["lost"].max() <= (kept.rows_per_group or 30) * largest
-    assert per_group["lost"].sum() <= (kept.rows or 30) * largest
+    assert per_group["lost"].max() <= (limits.rows_per_group or 30) * largest
+    assert per_group["lost"].sum() <= (limits.rows or 30) * largest
     # Nothing is thrown away that fits: that person fills the bounds.
     has_code = pl.col("value").is_not_null() if query in (NUMBER, TOTAL) else pl.col("value") < 5
     own = frame.filter(pl.col("person") == gone, pl.col("g") < 5, has_code)
     own = own.unique() if query is COUNTS else own
-    held = own.group_by("g").len()["len"].clip(upper_bound=kept.rows_per_group or 1000).sort()
-    fewest = min(kept.rows or 1000, held.head(kept.groups or 5).sum())  # if the groups with the fewest stay
+    held = own.group_by("g").len()["len"].clip(upper_bound=limits.rows_per_group or 1000).sort()
+    fewest = min(limits.rows or 1000, held.head(limits.groups or 5).sum())  # if the groups with the fewest stay
     assert query is VALUES or per_group["lost"].sum() >= fewest > 0
 
 
@@ -251,24 +252,24 @@ def test_who_is_over_the_bounds_keeps_a_random_subset(spark, few_tasks):
     rows = pl.DataFrame({"g": [0, 0, 0, 0, 1], "value": [0, 0, 0, 1, 2]}).join(
         pl.DataFrame({"person": range(2000)}), how="cross"
     )
-    for kept, law in [
-        (Kept(rows=1), [3 / 5, 1 / 5, 1 / 5]),
-        (Kept(groups=1, rows_per_group=1), [3 / 8, 1 / 8, 1 / 2]),
-        (Kept(rows=1, rows_per_group=1), [3 / 8, 1 / 8, 1 / 2]),
+    for limits, law in [
+        (Limits(rows=1), [3 / 5, 1 / 5, 1 / 5]),
+        (Limits(groups=1, rows_per_group=1), [3 / 8, 1 / 8, 1 / 2]),
+        (Limits(rows=1, rows_per_group=1), [3 / 8, 1 / 8, 1 / 2]),
     ]:
-        counts = bounded(spark, rows, MIDDLE, kept, seed=None)["count"].to_numpy()
+        counts = bounded(spark, rows, MIDDLE, limits, seed=None)["count"].to_numpy()
         assert counts.sum() == 2000
         assert fits(counts, law)
         assert not fits(counts, [1 / 3, 1 / 3, 1 / 3])
-    counts = bounded(spark, rows, VALUES, Kept(groups=1), people=True, seed=None)["count"].to_numpy()
+    counts = bounded(spark, rows, VALUES, Limits(groups=1), people=True, seed=None)["count"].to_numpy()
     assert counts[0] == counts[1]  # all candidates of a kept group stay
     assert fits(counts[1:], [1 / 2, 1 / 2])
     # Equal rows of a person are one before they are chosen from, where people are counted.
-    counts = bounded(spark, rows, COUNTS, Kept(rows_per_group=1), people=True, seed=None)["count"].to_numpy()
+    counts = bounded(spark, rows, COUNTS, Limits(rows_per_group=1), people=True, seed=None)["count"].to_numpy()
     assert counts.tolist()[2:] == [2000]
     assert fits(counts[:2], [1 / 2, 1 / 2])
     # Of the values 0 0 0 1 and 2, one stays.
-    total = bounded(spark, rows, dpp.sum("value", 0, 2, epsilon=1).query, Kept(rows=1), seed=None)["count"].to_numpy()
+    total = bounded(spark, rows, dpp.sum("value", 0, 2, epsilon=1).query, Limits(rows=1), seed=None)["count"].to_numpy()
     assert fits([2000 - total[0] - total[1] // 2, *(total // [1, 2])], [3 / 5, 1 / 5, 1 / 5])
 
 
@@ -762,11 +763,11 @@ def _same_words():
 
 def replaced(query, kind):
     """The same query, asked by objects of another class."""
-    query._asks = tuple(
+    asks = tuple(
         replace(ask, query=kind(**{name: getattr(ask.query, name) for name in ("alpha", "candidates", "claim")}))
         for ask in query.asks
     )
-    return query
+    return dpp.PrivateQuery(replace(query.request, asks=asks), None, query.budget)
 
 
 def test_no_two_tasks_share_a_stream_of_random_words(spark):

@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._engines.bounding import Kept
-from dp_polars._frames.query import only_counted
-from dp_polars._frames.release import bind, release_by
+from dp_polars._engines.bounding import Limits
+from dp_polars._frames.request import only_counted
+from tests.helpers.runs import histograms_by, release_by
 from tests.helpers.tallies import as_frame
 from tests.registry import COLUMNS
 from tests.sql.tools import MARKS, TYPES, histograms_of, need_ibis
@@ -80,12 +80,12 @@ def crowd(seed, people=40):
     )
 
 
-def bounded(table, asked, kept, secret=2**63 + 5):
+def bounded(table, asked, limits, secret=2**63 + 5):
     """The histogram of `value` in the groups 0 … 4 of `g`, as Polars has it, under bounds of one's own."""
     query = dpp.protect("person", max_rows=1).group_by({"g": range(5)}).agg(x=ASKED[asked])
-    engine = _SqlEngine(table, only_counted(query))
-    work = bind(query, engine)
-    tally = replace(work.tallies[0], kept=kept)
+    engine = _SqlEngine(table, only_counted(query.request))
+    work = query.request.bind(engine)
+    tally = replace(work.tallies[0], limits=limits)
     work = replace(work, tallies=(tally,), outputs=())
     counted = _counting.histogram(engine._table, work, [tally], secret, engine._dialect)
     cells = engine._dialect.fetch(engine._backend, Statement.of(engine._backend, counted, engine._dialect))
@@ -104,44 +104,44 @@ ASKED = {
     "weighed": dpp.mode("value", range(5), weights="w", max_weight=4, epsilon=1),
 }
 BOUNDS = [
-    ("mode", Kept(groups=1)),
-    ("mode", Kept(groups=3)),
-    ("median", Kept(rows=2)),
-    ("median", Kept(groups=2, rows_per_group=3)),
-    ("median", Kept(groups=3, rows_per_group=2, rows=4)),
-    ("median", Kept(rows_per_group=1)),
-    ("value_counts", Kept(rows_per_group=2)),
-    ("value_counts", Kept(groups=3, rows_per_group=2, rows=4)),
-    ("len", Kept(groups=3, rows_per_group=2, rows=4)),
-    ("count", Kept(groups=2, rows_per_group=3)),
-    ("sum", Kept(groups=3, rows_per_group=2, rows=4)),
-    ("weighed", Kept(groups=1)),
-    ("weighed", Kept(groups=3)),
+    ("mode", Limits(groups=1)),
+    ("mode", Limits(groups=3)),
+    ("median", Limits(rows=2)),
+    ("median", Limits(groups=2, rows_per_group=3)),
+    ("median", Limits(groups=3, rows_per_group=2, rows=4)),
+    ("median", Limits(rows_per_group=1)),
+    ("value_counts", Limits(rows_per_group=2)),
+    ("value_counts", Limits(groups=3, rows_per_group=2, rows=4)),
+    ("len", Limits(groups=3, rows_per_group=2, rows=4)),
+    ("count", Limits(groups=2, rows_per_group=3)),
+    ("sum", Limits(groups=3, rows_per_group=2, rows=4)),
+    ("weighed", Limits(groups=1)),
+    ("weighed", Limits(groups=3)),
 ]
 
 
-@pytest.mark.parametrize(("asked", "kept"), BOUNDS)
-def test_a_person_changes_the_histogram_by_no_more_than_the_bounds(engine, asked, kept):
+@pytest.mark.parametrize(("asked", "limits"), BOUNDS)
+def test_a_person_changes_the_histogram_by_no_more_than_the_bounds(engine, asked, limits):
     frame = crowd(4)
     most = frame.group_by("person").len().sort("len", "person")["person"].to_list()
     largest = {"sum": 2, "weighed": 4}.get(asked, 1)
     people = asked in ("mode", "value_counts", "weighed")
-    everyone = bounded(engine.table(frame), asked, kept)
+    everyone = bounded(engine.table(frame), asked, limits)
     # The rows of the others, in another order, keep all that they kept: the same secret chooses the same of them.
     gone = most[-1]
     others = frame.filter(pl.col("person") != gone).sample(fraction=1, shuffle=True, seed=7)
-    without = bounded(engine.table(others), asked, kept)
+    without = bounded(engine.table(others), asked, limits)
     lost = everyone.join(without, on=["group", "code"], how="full", suffix="_without", coalesce=True).fill_null(0)
     lost = lost.with_columns(lost=pl.col("count") - pl.col("count_without")).filter(pl.col("lost") != 0)
     per_group = lost.group_by("group").agg(pl.col("lost").sum())
     assert lost["lost"].min() > 0
     if people:
         assert lost["lost"].max() == largest
-    assert 0 < per_group.height <= (kept.groups or 5)
-    assert per_group["lost"].max() <= (kept.rows_per_group or 30) * largest
-    assert per_group["lost"].sum() <= (kept.rows or 30) * largest
+    assert 0 < per_group.height <= (limits.groups or 5)
+    assert per_group["lost"].max() <= (limits.rows_per_group or 30) * largest
+    assert per_group["lost"].sum() <= (limits.rows or 30) * largest
     # Another secret keeps others.
-    again = bounded(engine.table(frame), asked, kept, secret=7)
+    again = bounded(engine.table(frame), asked, limits, secret=7)
     assert not everyone.equals(again) or asked == "len"
 
 
@@ -151,11 +151,11 @@ def test_sums_under_bounds_keep_a_random_subset(engine):
         pl.DataFrame({"person": range(2000)}), how="cross"
     )
     table = engine.table(frame)
-    total = bounded(table, "sum", Kept(rows=1))["count"].to_numpy()
+    total = bounded(table, "sum", Limits(rows=1))["count"].to_numpy()
     assert fits([2000 - total[0] - total[1] // 2, *(total // [1, 2])], [3 / 5, 1 / 5, 1 / 5])
     assert not fits([2000 - total[0] - total[1] // 2, *(total // [1, 2])], [1 / 3, 1 / 3, 1 / 3])
     # Equal rows of a person are one before they are chosen from, where people are counted.
-    counts = bounded(table, "value_counts", Kept(rows_per_group=1))["count"].to_numpy()
+    counts = bounded(table, "value_counts", Limits(rows_per_group=1))["count"].to_numpy()
     assert counts.tolist()[2:] == [2000]
     assert fits(counts[:2], [1 / 2, 1 / 2])
 
@@ -169,10 +169,10 @@ def test_a_mean_is_a_sum_over_the_rows_that_it_counts(engine):
         .group_by({"g": range(8)})
         .agg(x=dpp.mean("x", 0, 80, epsilon=1))
     )
-    sql = _SqlEngine(engine.table(frame), only_counted(query))
-    work = bind(query, sql)
+    sql = _SqlEngine(engine.table(frame), only_counted(query.request))
+    work = query.request.bind(sql)
     assert len(work.tallies) == 2
-    total, number = (as_frame(each) for each in sql.histograms(work))
+    total, number = (as_frame(each) for each in sql.prepare_histograms(work)())
     # Distances from the middle of 0 and 80, in halves of 1.
     assert (total["count"] == number["count"] * (number["group"] * 20 - 80)).all()
     assert number["count"].sum() == 300
@@ -189,7 +189,7 @@ def test_bounds_hold_also_for_rows_that_are_drawn_at_random(engine, asked):
     table = table.filter(ibis.random() < 0.5)
     query = dpp.protect("person", max_groups=1, max_rows_per_group=1).group_by({"g": range(40)}).agg(x=ASKED[asked])
     sql = _SqlEngine(table)
-    (found,) = sql.histograms(bind(query, sql))
+    (found,) = histograms_by(sql, query)
     assert found.weights.sum() == 500
 
 
@@ -224,7 +224,7 @@ def test_each_histogram_is_one_select_of_a_user_who_may_only_read(engine, monkey
     frame = pl.DataFrame({"p": [1, 2, 3], "g": ["a", "b", "c"], "x": [1, 2, 3]})
     table = engine.table(frame)
     before = engine.tables()
-    sql = _SqlEngine(table, only_counted(query))
+    sql = _SqlEngine(table, only_counted(query.request))
     fetched = []
 
     def fetch(backend, statement):
@@ -257,10 +257,10 @@ def test_every_release_has_a_secret_of_its_own(engine):
     query = dpp.protect("p", max_rows=1).agg(dpp.median("x", [1, 2], epsilon=1))
     sql = _SqlEngine(engine.table(frame))
     told = []
+    sql._dialect = replace(sql._dialect, prepare=lambda _, statement: told.append(statement))
     for _ in range(3):
-        bind(query, sql)
-        told.append(sql._statements[0][1].sql)
-    assert len(set(told)) == 3
+        sql.prepare(query.request.bind(sql))
+    assert len(set(told)) == len(told) == 3
     assert told[0] not in repr(sql)
 
 
@@ -293,8 +293,8 @@ def test_an_engine_that_is_not_tested_is_taken_on_ones_word(engine, monkeypatch)
         )
     assert dpp.sql.release(bounded, table, untested=True).height == 5
     sql = _SqlEngine(table, untested=True)
-    work = bind(free, sql)
-    got = [as_frame(each) for each in sql.histograms(work)]
+    work = free.request.bind(sql)
+    got = [as_frame(each) for each in sql.prepare_histograms(work)()]
     for output in work.outputs:
         for tally, one in zip(output.tallies, expected[output.name], strict=True):
             assert got[tally].equals(one)

@@ -54,7 +54,7 @@ def test_weights_of_every_type_are_those_of_polars(engine, unit, counts):
 def found(table, query):
     """Key -> people, of every key that the engine finds."""
     sql = _SqlEngine(table)
-    keys, people = sql.people_by_key(query._bound_to(sql))
+    keys, people = sql.prepare_people_by_key(query.request.bind(sql))()
     rows = keys.rows()
     assert len(set(rows)) == len(rows)
     return dict(zip(rows, people.tolist(), strict=True)), keys.schema
@@ -76,7 +76,7 @@ def crowd():
 def by_secret(table, secret, most):
     """The number of people of each key, by a secret of one's own."""
     sql = _SqlEngine(table)
-    work = keys("town", "year", most=most)._bound_to(sql)
+    work = keys("town", "year", most=most).request.bind(sql)
     counted = _people.people_by_key(sql._table, work, secret, sql._dialect)
     statement = Statement.of(sql._backend, counted, sql._dialect)
     known, people = _people.in_polars(sql._dialect.fetch(sql._backend, statement), work.types)
@@ -128,7 +128,7 @@ def test_keys_that_polars_has_not_are_none(engine):
     assert found(table, keys("d"))[0] == {(last.date(),): 1, (first.date(),): 1}
     assert found(table, keys("t")) == ({(last,): 1, (first,): 1}, {"t": pl.Datetime("us")})
     sql = _SqlEngine(table)
-    times, _ = sql.people_by_key(keys("c")._bound_to(sql))
+    times, _ = sql.prepare_people_by_key(keys("c").request.bind(sql))()
     assert sorted(times["c"].to_physical().to_list()) == [0, 86_399_999_999_000]
     decimals, schema = found(table, keys("m"))
     assert set(decimals) == {(Decimal("0.50"),), (Decimal("1.50"),), (Decimal("-99999999.99"),)}

@@ -13,9 +13,9 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
-from dp_polars._frames.query import only_counted
-from dp_polars._frames.release import bind
+from dp_polars._frames.request import only_counted
 from tests.helpers import reference
+from tests.helpers.runs import histograms_by
 from tests.helpers.spies import fix_words
 from tests.helpers.tallies import as_frame
 from tests.sql.tools import MARKS, histograms_of, need_ibis
@@ -34,8 +34,8 @@ pytestmark = MARKS
 
 def counts(table, query):
     """The histograms of a query."""
-    sql = _SqlEngine(table, only_counted(query))
-    return [as_frame(each).rows() for each in sql.histograms(bind(query, sql))]
+    sql = _SqlEngine(table, only_counted(query.request))
+    return [as_frame(each).rows() for each in histograms_by(sql, query)]
 
 
 # --- Whole releases -------------------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._frames.query import only_counted
-from dp_polars._frames.release import bind
+from dp_polars._frames.request import only_counted
+from tests.helpers.runs import histograms_by
 from tests.helpers.tallies import as_frame
 from tests.sql.tools import MARKS, NUMBERS, histograms_of, need_ibis
 from tests.statistical.goodness import fits
@@ -27,8 +27,8 @@ pytestmark = MARKS
 
 def counts(table, query):
     """The histograms of a query."""
-    sql = _SqlEngine(table, only_counted(query))
-    return [as_frame(each).rows() for each in sql.histograms(bind(query, sql))]
+    sql = _SqlEngine(table, only_counted(query.request))
+    return [as_frame(each).rows() for each in histograms_by(sql, query)]
 
 
 def only(engine, name):

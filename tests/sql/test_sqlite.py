@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._frames.query import only_counted
-from dp_polars._frames.release import bind
+from dp_polars._frames.request import only_counted
+from tests.helpers.runs import histograms_by
 from tests.helpers.tallies import as_frame
 from tests.sql.tools import MARKS, histograms_of, need_ibis, to_sqlite
 
@@ -38,15 +38,15 @@ def con():
 
 def counts(table, query):
     """The histograms of a query."""
-    sql = _SqlEngine(table, only_counted(query))
-    return [Counter({row[:2]: row[2] for row in as_frame(each).rows()}) for each in sql.histograms(bind(query, sql))]
+    sql = _SqlEngine(table, only_counted(query.request))
+    return [Counter({row[:2]: row[2] for row in as_frame(each).rows()}) for each in histograms_by(sql, query)]
 
 
 def keys(table, *columns, unit="p"):
     """Key -> people."""
     sql = _SqlEngine(table)
     query = dpp.protect(unit, **({} if unit is None else {"max_groups": MANY})).keys(*columns, epsilon=1, delta=1e-3)
-    found, people = sql.people_by_key(query._bound_to(sql))
+    found, people = sql.prepare_people_by_key(query.request.bind(sql))()
     return dict(zip(found.rows(), people.tolist(), strict=True))
 
 
@@ -106,13 +106,12 @@ class Prepared:
     """A question whose statements, and so whose secrets, stay: the others' rows that are chosen are the same again."""
 
     def __init__(self, table, query):
-        self.sql = _SqlEngine(table, only_counted(query))
-        self.work = query._bound_to(self.sql)
-        self.statements = list(self.sql._statements)
+        self.sql = _SqlEngine(table, only_counted(query.request))
+        self.work = query.request.bind(self.sql)
+        self.run = self.sql.prepare_histograms(self.work)
 
     def counts(self):
-        self.sql._statements = list(self.statements)
-        return [Counter({row[:2]: row[2] for row in as_frame(each).rows()}) for each in self.sql.histograms(self.work)]
+        return [Counter({row[:2]: row[2] for row in as_frame(each).rows()}) for each in self.run()]
 
     def largest(self):
         return [1 if tally.weighing is None else max(tally.weighing.largest, 1) for tally in self.work.tallies]
@@ -465,7 +464,7 @@ def test_public_lists_are_searched_by_an_index(con):
     query = dpp.protect("p", max_groups=1).group_by({"k": ["a", "b"]}).agg(dpp.mode("n", range(5), epsilon=1))
     if sqlite3.sqlite_version_info >= (3, 41):
         pytest.skip("plans of 3.40")
-    (statement,) = Prepared(made(con), query).statements
+    (statement,) = Prepared(made(con), query).run.args[1]
     plan = [step for *_, step in con.con.execute(f"EXPLAIN QUERY PLAN {statement[1].sql}")]
     assert sum("(p0=?)" in step for step in plan) == 2
 

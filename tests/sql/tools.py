@@ -9,8 +9,7 @@ import polars.selectors as cs
 import pytest
 
 from dp_polars._engines.polars_engine import PolarsEngine
-from dp_polars._frames.query import only_counted
-from dp_polars._frames.release import bind
+from dp_polars._frames.request import only_counted
 from tests.helpers.needs import need
 from tests.helpers.tallies import as_frame
 from tests.registry import COLUMNS, UNITS
@@ -117,8 +116,8 @@ def histograms_of(frame, table, query):
     from dp_polars.sql import _SqlEngine
 
     by_polars = PolarsEngine(frame.lazy(), frame.lazy)
-    in_sql = _SqlEngine(table, only_counted(query))
-    works = [bind(query, each) for each in (by_polars, in_sql)]
-    both = [each.histograms(work) for each, work in zip((by_polars, in_sql), works, strict=True)]
+    in_sql = _SqlEngine(table, only_counted(query.request))
+    works = [query.request.bind(each) for each in (by_polars, in_sql)]
+    both = [each.prepare_histograms(work)() for each, work in zip((by_polars, in_sql), works, strict=True)]
     for output in works[0].outputs:
         yield output.name, *([as_frame(own[tally]) for tally in output.tallies] for own in both)

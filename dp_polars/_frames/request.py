@@ -1,0 +1,309 @@
+"""What is asked of private rows: everything but the rows, and the budget that pays."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+
+import polars as pl
+from polars import selectors as cs
+
+from dp_polars._accounting.claims import Loss
+from dp_polars._base.column_types import float_of
+from dp_polars._base.numbers import float_up, plural
+from dp_polars._engines.contract import Engine, Output, Released, Tally, Work, names_of_ends
+from dp_polars._frames import group_keys
+from dp_polars._frames.recipe import Proved
+from dp_polars._questions.measures import Count
+from dp_polars._questions.question import Asked, HistogramQuery
+from dp_polars._rowwise.gate import row_by_row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Self
+
+    from dp_polars._accounting.claims import Claim, Unit
+    from dp_polars._engines.contract import KeyWork
+    from dp_polars._frames.protection import Protection
+    from dp_polars._frames.recipe import Recipe
+    from dp_polars._questions.question import Columns
+
+AskedT = TypeVar("AskedT", bound=Asked, covariant=True)
+
+_EXPLAINED = {
+    **dict.fromkeys(["output", "selects"], pl.String),
+    **dict.fromkeys(["epsilon", "rho", "error_95"], pl.Float64),
+    **dict.fromkeys(["error_unit", "mechanism"], pl.String),
+    **dict.fromkeys(["candidates", "groups"], pl.Int64),
+    **dict.fromkeys(["neighboring_relation", "privacy_unit"], pl.String),
+    **dict.fromkeys(["score_range", "rate"], pl.Float64),
+    "note": pl.String,
+}
+
+
+@dataclass(frozen=True)
+class Ask(Generic[AskedT]):
+    """One output of a private query: its name, the columns that are asked about, and what is asked."""
+
+    name: str
+    columns: tuple[pl.Expr, ...]
+    query: AskedT
+
+
+@dataclass(frozen=True)
+class AnyRequest(ABC, Generic[AskedT]):
+    """The steps, the public keys and the outputs, each with its claim. It never changes, and holds no private row."""
+
+    recipe: Recipe
+    keys: pl.DataFrame | None
+    asks: tuple[Ask[AskedT], ...]
+
+    @property
+    def protection(self) -> Protection:
+        """Who is protected, and by which bounds."""
+        return self.recipe.protection
+
+    @property
+    def groups(self) -> int:
+        """Number of public groups that are answered."""
+        return 1 if self.keys is None else self.keys.height
+
+    @property
+    def reads(self) -> tuple[pl.Expr, ...]:
+        """What is read of the rows after all steps: the privacy unit, the keys, and what is asked about."""
+        return *self._unit_and_keys(), *(column for ask in self.asks for column in ask.columns)
+
+    @property
+    def loss(self) -> Loss:
+        """What one release of all outputs costs one person: in rho if all are given in rho, or one has no epsilon."""
+        claims = [ask.query.claim for ask in self.asks]
+        # A discrete Gaussian has a loss in rho only.
+        has_epsilon = all(claim.has_epsilon for claim in claims)
+        unit: Unit = "epsilon" if has_epsilon and {claim.loss.unit for claim in claims} != {"rho"} else "rho"
+        return Loss(sum((claim.cost(unit) for claim in claims), Fraction(0)), unit)
+
+    @property
+    def delta(self) -> Fraction:
+        """What one release spends of delta in addition to its loss."""
+        return sum((ask.query.claim.delta for ask in self.asks), Fraction(0))
+
+    @property
+    @abstractmethod
+    def about(self) -> str:
+        """What the outputs are about."""
+
+    @abstractmethod
+    def bind(self, engine: Engine[Released], *, ranges: bool = False) -> Work | KeyWork:
+        """Return the work on the engine's columns: everything proved and typed, nothing read."""
+
+    @abstractmethod
+    def explain(self, engine: Engine[Released] | None) -> pl.DataFrame:
+        """Return what a release would cost, and how good it would be; an engine tells the types of the columns."""
+
+    def drops(self) -> bool:
+        """Return whether the bounds can drop rows of an output, or groups of a person."""
+        return False
+
+    def with_claims(self, claims: Sequence[Claim]) -> Self:
+        """Return the same request with another claim for each output: of other losses, never of other bounds."""
+        asks = zip(self.asks, claims, strict=True)
+        return replace(self, asks=tuple(replace(ask, query=ask.query.with_claim(claim)) for ask, claim in asks))
+
+    def statement(self) -> dict[str, object]:
+        """Return the claim as JSON takes it: what `read_claim` returns."""
+        columns = {}
+        for ask in self.asks:
+            claim = ask.query.claim
+            value = float_of(claim.loss.value)
+            columns[ask.name] = {
+                "selects": str(ask.query),
+                "mechanism": claim.mechanism,
+                "loss": {
+                    "unit": claim.loss.unit,
+                    "value": value if math.isfinite(value) else None,  # JSON has no word for infinity
+                    "exact": str(claim.loss.value),
+                },
+                **({"delta": float_up(claim.delta)} if claim.delta else {}),
+                "neighboring_relation": self.protection.neighboring_relation,
+                "privacy_unit": self.protection.privacy_unit,
+            }
+        return {
+            "date": datetime.now(UTC).date().isoformat(),
+            "protection": str(self.protection),
+            "groups": self.groups,
+            "loss": str(self.loss),
+            "columns": columns,
+        }
+
+    def proved_on(self, engine: Engine[Released], names: Iterable[str]) -> Proved:
+        """Return the steps, proved on the engine's columns; `names` are those that are read.
+
+        Where the engine runs no expressions, a request with some is refused.
+        """
+        if engine.runs_expressions:
+            return self.recipe.proved(engine.schema(dict.fromkeys(names)))
+        self._refuse_expressions(engine)
+        return Proved((engine.schema(dict.fromkeys(names)),))
+
+    def _unit_and_keys(self) -> tuple[pl.Expr, ...]:
+        """Return the columns of the privacy unit and of the keys."""
+        unit = self.protection.privacy_unit
+        names = dict.fromkeys(([] if unit is None else [unit]) + ([] if self.keys is None else self.keys.columns))
+        return tuple(cs.by_name(name).as_expr() for name in names)
+
+    def _refuse_expressions(self, engine: Engine[Released]) -> None:
+        """Refuse steps, and outputs about anything but a column as it is."""
+        if self.recipe.steps:
+            msg = (
+                "query must not have row operations (filter, with_columns, select, join): they are Polars expressions."
+                f"\n\nHint: do them on {engine.rows_are} first, row by row."
+            )
+            raise TypeError(msg)
+        for name, column in ((ask.name, column) for ask in self.asks for column in ask.columns):
+            names = column.meta.root_names()
+            if len(names) != 1 or not column.meta.undo_aliases().meta.eq(pl.col(names[0])):
+                msg = (
+                    f"Output {name!r} must be asked of a column as it is: Polars expressions can't be run here.\n\n"
+                    f"Hint: make the column on {engine.rows_are} first, row by row."
+                )
+                raise TypeError(msg)
+
+
+@dataclass(frozen=True)
+class Request(AnyRequest[HistogramQuery]):
+    """Answers about columns, for each public group, or for all rows together."""
+
+    @classmethod
+    def of(cls, recipe: Recipe, keys: pl.DataFrame | None, asks: Iterable[Ask[HistogramQuery]]) -> Request:
+        """Return the request of these outputs, under the bounds that the recipe protects people by."""
+        groups = 1 if keys is None else keys.height
+        return cls(recipe, keys, tuple(replace(ask, query=_under(recipe.protection, ask, groups)) for ask in asks))
+
+    @property
+    def about(self) -> str:
+        return "one group" if self.keys is None else plural(self.groups, "public group")
+
+    def bind(self, engine: Engine[Released], *, ranges: bool = False) -> Work:
+        names = [name for ask in self.asks for column in ask.columns for name in column.meta.root_names()]
+        proved = self.proved_on(engine, names + ([] if self.keys is None else self.keys.columns))
+        schema = proved.schemas[-1]
+        keys = None if self.keys is None else group_keys.in_types_of(self.keys, schema)
+        if ranges:
+            self._check_names_of_ranges()
+        rows = pl.LazyFrame(schema=schema)
+        tallies: list[Tally] = []
+        outputs = []
+        for ask in self.asks:
+            columns = tuple(row_by_row(column, schema, f"The column of output {ask.name!r}") for column in ask.columns)
+            types = tuple(rows.select(column).collect_schema().dtypes()[0] for column in columns)
+            try:
+                ask.query.answer_type(*types)
+                needed = ask.query.evidence(*types)
+            except (TypeError, ValueError) as error:
+                msg = f"Output {ask.name!r}: {error}"
+                raise type(error)(msg) from None
+            limits, people = self.protection.limits(ask.query, self.groups), self.protection.counts_people(ask.query)
+            positions = tuple(_place(tallies, Tally(columns, types, each, limits, people)) for each in needed)
+            outputs.append(Output(ask.name, ask.query, types, positions))
+        return Work(self.protection.privacy_unit, keys, tuple(tallies), tuple(outputs), proved.rows, ranges)
+
+    def explain(self, engine: Engine[Released] | None) -> pl.DataFrame:
+        types = {} if engine is None else {output.name: output.types for output in self.bind(engine).outputs}
+        return pl.DataFrame([self._explained(ask, types.get(ask.name, ())) for ask in self.asks], _EXPLAINED)
+
+    def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:
+        """Return what an output counts."""
+        return self.protection.counts(query)
+
+    def drops(self) -> bool:
+        return any(map(self._drops, self.asks))
+
+    def _drops(self, ask: Ask[HistogramQuery]) -> bool:
+        return self.protection.drops(ask.query, self.groups)
+
+    def _explained(self, ask: Ask[HistogramQuery], types: Columns) -> dict[str, object]:
+        claim = ask.query.claim
+        size = ask.query.fixed_size
+        if size is None and types:
+            size = ask.query.evidence(*types)[0].coding.size
+        return {
+            "output": ask.name,
+            "selects": str(ask.query),
+            "epsilon": float_up(claim.cost("epsilon")) if claim.has_epsilon else None,
+            "rho": float_up(claim.cost("rho")),
+            "error_95": None if size is None else ask.query.error(size, 0.05, *types),
+            "error_unit": ask.query.error_unit or self.counts(ask.query),
+            "mechanism": claim.mechanism,
+            "candidates": size,
+            "groups": self.groups,
+            "neighboring_relation": self.protection.neighboring_relation,
+            "privacy_unit": self.protection.privacy_unit,
+            "score_range": float(claim.score_range),
+            "rate": float(claim.rate),
+            "note": " ".join(self._notes(ask, size, types)) or None,
+        }
+
+    def _notes(self, ask: Ask[HistogramQuery], size: int | None, types: Columns) -> Iterator[str]:
+        """Yield what should be known of an output before its release."""
+        note = None if size is None else ask.query.note(size, self._alternative(ask, types))
+        if note is not None:
+            yield note
+        if self._drops(ask):
+            yield (
+                "Of the rows that the bounds keep: too low where people have more, which no range or error_95 includes."
+                if ask.query.adds_up
+                else "Of the rows that the bounds keep: what dropped rows would change is in no range or error_95."
+            )
+
+    def _alternative(self, ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery | None:
+        """Return what may answer an output better, under this protection; None where that lacks a bound."""
+        other = ask.query.alternative(*types)
+        with suppress(ValueError):
+            return other and _under(self.protection, replace(ask, query=other), self.groups)
+        return None
+
+    def _check_names_of_ranges(self) -> None:
+        """Refuse names that the ends of ranges would repeat."""
+        taken = [ask.name for ask in self.asks] + ([] if self.keys is None else self.keys.columns)
+        ends = {end for ask in self.asks if ask.query.has_ranges for end in names_of_ends(ask.name)}
+        repeated = sorted(ends.intersection(taken))
+        if repeated:
+            msg = (
+                f"outputs and keys must not be named like the ends of a range, got {repeated}.\n\n"
+                "Hint: rename them, or leave ranges=True out."
+            )
+            raise ValueError(msg)
+
+
+def only_counted(request: AnyRequest[Asked]) -> frozenset[str]:
+    """Return the columns of which only matters whether there is a value: these may be of any type."""
+    counted: set[str] = set()
+    others = set(() if request.keys is None else request.keys.columns)
+    for ask in request.asks:
+        names = {name for column in ask.columns for name in column.meta.root_names()}
+        (counted if isinstance(ask.query, Count) else others).update(names)
+    return frozenset(counted - others)
+
+
+def _under(protection: Protection, ask: Ask[HistogramQuery], groups: int) -> HistogramQuery:
+    """Return the question of an output under the bounds of a protection; errors name the output."""
+    try:
+        bounds = protection.contributions(ask.query, groups)
+        return ask.query.under(bounds, protection.neighboring_relation, groups)
+    except ValueError as error:
+        msg = f"Output {ask.name!r}: {error}"
+        raise ValueError(msg) from None
+
+
+def _place(tallies: list[Tally], tally: Tally) -> int:
+    """Return the position of a tally among those that there are, or of a new one."""
+    for position, made in enumerate(tallies):
+        if tally.counts_like(made) and tally.weighing == made.weighing:
+            return position
+    tallies.append(tally)
+    return len(tallies) - 1

@@ -1,0 +1,22 @@
+"""What an engine makes of a query."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dp_polars._frames import release
+
+if TYPE_CHECKING:
+    import dp_polars as dpp
+    from dp_polars._draws.histograms import Histogram
+    from dp_polars._engines.contract import Engine, LocalEngine
+
+
+def release_by(query: dpp.PrivateQuery, engine: Engine[Any], budget: dpp.Budget | None = None, **options: bool) -> Any:
+    """A release by an engine, charged to a budget, or to the query's."""
+    return release.release_by(query.request, engine, query.budget if budget is None else budget, **options)
+
+
+def histograms_by(engine: LocalEngine, query: dpp.PrivateQuery) -> list[Histogram]:
+    """The histograms that a release would draw from."""
+    return engine.prepare_histograms(query.request.bind(engine))()
