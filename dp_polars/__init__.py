@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from dp_polars import sql as sql
     from dp_polars._accounting.amounts import BudgetExceededError
     from dp_polars._accounting.budgets import Budget
-    from dp_polars._accounting.claims import Claim, Loss
+    from dp_polars._accounting.claims import Claim
     from dp_polars._accounting.large import LargeLossWarning
+    from dp_polars._accounting.terms import Loss
     from dp_polars._base.extras import MissingExtraError
     from dp_polars._codes.grids import Grid, grid
     from dp_polars._expressions.argmax import argmax, argmin

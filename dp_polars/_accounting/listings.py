@@ -10,9 +10,9 @@ import polars as pl
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dp_polars._accounting.claims import Unit
     from dp_polars._accounting.kept import Answer
     from dp_polars._accounting.ledger import Charge
+    from dp_polars._accounting.terms import Unit
 
 _WHEN = pl.col("when").cast(pl.Datetime("us", "UTC"))
 

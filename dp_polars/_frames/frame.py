@@ -24,7 +24,7 @@ from dp_polars._rowwise.versions import warn_if_untested
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dp_polars._accounting.claims import NeighboringRelation
+    from dp_polars._accounting.terms import NeighboringRelation
     from dp_polars._frames.group_keys import PublicKeys
     from dp_polars._frames.protection import Protection
     from dp_polars._questions.question import HistogramQuery

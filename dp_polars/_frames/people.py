@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
-from dp_polars._accounting.claims import ONE_RELEASE
+from dp_polars._accounting.terms import ONE_RELEASE
 from dp_polars._base.numbers import plural
 from dp_polars._engines.bounding import Kept
 from dp_polars._engines.contract import PER_PERSON, Output, PerPerson, Tally, Work

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
 import polars as pl
 from polars import selectors as cs
 
-from dp_polars._accounting.claims import Loss, one_of
+from dp_polars._accounting.terms import Loss
 from dp_polars._base.column_types import float_of
-from dp_polars._base.numbers import float_up, plural, positive_int
+from dp_polars._base.numbers import float_up, one_of, plural, positive_int
 from dp_polars._base.paths import expanded, replacing
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames.release import Ask, bind, release_by
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from polars._typing import EngineType
 
     from dp_polars._accounting.budgets import Budget
-    from dp_polars._accounting.claims import Claim, Unit
+    from dp_polars._accounting.claims import Claim
+    from dp_polars._accounting.terms import Unit
     from dp_polars._engines.contract import Engine
     from dp_polars._frames.protection import Protection
     from dp_polars._frames.recipe import Recipe

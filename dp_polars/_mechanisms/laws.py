@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from flint import arb
 
-    from dp_polars._accounting.claims import Claim, Mechanism
+    from dp_polars._accounting.claims import Claim
+    from dp_polars._accounting.terms import Mechanism
 
 Floats: TypeAlias = "NDArray[np.float64]"
 

@@ -23,7 +23,8 @@ from dp_polars.analysis._laws import block_probabilities
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dp_polars._accounting.claims import Claim, Mechanism
+    from dp_polars._accounting.claims import Claim
+    from dp_polars._accounting.terms import Mechanism
     from dp_polars._codes.candidates import Ordered
     from dp_polars._draws.histograms import Histogram
     from dp_polars._questions.choices import Choice

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, Loss
+from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.terms import Loss
 from dp_polars._base import column_types
 from dp_polars._base.arrays import Ints, owners
 from dp_polars._base.numbers import given, kind_of_frame, positive_fraction

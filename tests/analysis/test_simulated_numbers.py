@@ -12,7 +12,8 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars import analysis
-from dp_polars._accounting.claims import Claim, Contributions, Loss
+from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars._frames.entrance import protect
 from dp_polars.analysis._noise_laws import NoiseLaw
 from tests.statistical.goodness import fits
