@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from dp_polars._accounting.kept import Answer, Question
+    from dp_polars._accounting.kept import StoredAnswer, Question
     from dp_polars._accounting.terms import NeighboringRelation, Unit
     from dp_polars._base.numbers import Number
 
@@ -223,7 +223,7 @@ class Budget:
         """
         return frame_of_answers(self._in_ledger(lambda connection, _: list(kept.read(connection))))
 
-    def kept(self, question: Question) -> tuple[Answer, bytes] | None:
+    def kept(self, question: Question) -> tuple[StoredAnswer, bytes] | None:
         """Return the newest answer that is kept to a question, as bytes, if there is one."""
         return self._in_ledger(lambda connection, _: kept.find(connection, question.text))
 
