@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from dp_polars._accounting.kept import StoredAnswer, Question
+    from dp_polars._accounting.kept import Question, StoredAnswer
     from dp_polars._accounting.terms import NeighboringRelation, Unit
     from dp_polars._base.numbers import Number
 
