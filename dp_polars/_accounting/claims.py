@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dp_polars._accounting.costs import ALL, BITS, HALF, PROOFS, Drawn, floor_log2, round_up, scaled_cost, scaled_rate
+from dp_polars._accounting.costs import ALL, BITS, HALF, PROOFS, Kind, floor_log2, round_up, scaled_cost, scaled_rate
 from dp_polars._accounting.terms import (
     ONE_RELEASE,
     Contributions,
@@ -32,7 +32,7 @@ from dp_polars._base.numbers import Number, given, one_of, positive_fraction, po
 # The better mechanism for a unit. At equal epsilon permute-and-flip is never worse than the exponential mechanism
 # (McKenna & Sheldon 2020, Theorem 2). At equal rho that one has the larger rate, for only it has a bounded range, and
 # nearly always is better.
-_BETTER: dict[Drawn, dict[Unit, Mechanism]] = {
+_BETTER: dict[Kind, dict[Unit, Mechanism]] = {
     "choice": {"epsilon": "permute_and_flip", "rho": "exponential"},
     "number": {"epsilon": "discrete_laplace", "rho": "discrete_gaussian"},
     "keys": {"epsilon": "partition_selection", "rho": "discrete_gaussian_threshold"},
@@ -52,17 +52,17 @@ def range_of(sensitivity: Number, monotonic: bool) -> Fraction:
     return exact if monotonic else 2 * exact
 
 
-def check_mechanism(drawn: Drawn, mechanism: str | None, unit: Unit) -> Mechanism:
+def check_mechanism(kind: Kind, mechanism: str | None, unit: Unit) -> Mechanism:
     """Return the mechanism that is asked for, if it draws this, or the better one for the unit of the loss."""
     if mechanism is None:
-        return _BETTER[drawn][unit]
-    words = mechanisms_of(drawn)
+        return _BETTER[kind][unit]
+    words = mechanisms_of(kind)
     return one_of("mechanism", mechanism, words, f"one of {list(words)} or None")
 
 
-def mechanisms_of(drawn: Drawn) -> tuple[Mechanism, ...]:
+def mechanisms_of(kind: Kind) -> tuple[Mechanism, ...]:
     """Return the mechanisms that draw this."""
-    return tuple(word for word, proof in PROOFS.items() if proof.drawn == drawn)
+    return tuple(word for word, proof in PROOFS.items() if proof.kind == kind)
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Claim:
         if not self.has_epsilon and self.loss.unit == "epsilon":
             msg = "a discrete Gaussian has no epsilon: give its loss as rho."
             raise ValueError(msg)
-        if self._drawn == "keys" and self.has_epsilon and self.loss.unit == "rho":
+        if self._kind == "keys" and self.has_epsilon and self.loss.unit == "rho":
             msg = (
                 f"{self.mechanism.replace('_', ' ')} must have its loss in epsilon, got rho.\n\n"
                 'Hint: by rho, keys are shown by "discrete_gaussian_threshold".'
@@ -136,7 +136,7 @@ class Claim:
             raise ValueError(msg)
         positive_fraction("score_range", self.score_range)
         positive_int("draws", self.draws)
-        if self.lead and self._drawn != "choice":
+        if self.lead and self._kind != "choice":
             msg = f"a lead must be that of a choice, got the mechanism {self.mechanism!r}."
             raise ValueError(msg)
         if self.neighboring_relation is not None:
@@ -157,7 +157,7 @@ class Claim:
 
     def _check_keys(self) -> None:
         """Raise unless there is a delta where keys are shown, of people who count once in a key, and only there."""
-        if self._drawn != "keys":
+        if self._kind != "keys":
             if self.delta != 0:
                 msg = f"delta must be 0 for {self.mechanism!r}, which spends none, got {show(self.delta)}."
                 raise ValueError(msg)
@@ -177,7 +177,7 @@ class Claim:
         """Raise unless the proof of `scaled_cost` holds for what a replacement in one group does."""
         least = HALF if self.neighboring_relation == "replace_one" else ALL
         is_between = HALF < self.same_group < ALL
-        if not least <= self.same_group <= ALL or (is_between and (self._drawn != "choice" or self.lead)):
+        if not least <= self.same_group <= ALL or (is_between and (self._kind != "choice" or self.lead)):
             msg = (
                 'same_group must be 1, or under "replace_one" 1/2 (in between for a choice without its lead), got '
                 f"{show(self.same_group)}."
@@ -199,12 +199,12 @@ class Claim:
         return cls(loss, chosen, score_range, contributions, neighboring_relation, same_group=same_group)
 
     @classmethod
-    def on(cls, terms: Terms, drawn: Drawn, *, draws: int = 1) -> Claim:
+    def on(cls, terms: Terms, kind: Kind, *, draws: int = 1) -> Claim:
         """Return the claim of a question whose range is not known yet: as of R = 1.
 
         `HistogramQuery.on` puts the question's own range in its place.
         """
-        chosen = check_mechanism(drawn, terms.mechanism, terms.loss.unit)
+        chosen = check_mechanism(kind, terms.mechanism, terms.loss.unit)
         return cls(terms.loss, chosen, Fraction(1), terms.contributions, terms.neighboring_relation, draws=draws)
 
     @classmethod
@@ -213,9 +213,9 @@ class Claim:
         return cls.of(loss, mechanism, range_of(sensitivity, monotonic), ONE_RELEASE, None)
 
     @property
-    def _drawn(self) -> Drawn:
-        """What is drawn."""
-        return PROOFS[self.mechanism].drawn
+    def _kind(self) -> Kind:
+        """What kind of answer is drawn."""
+        return PROOFS[self.mechanism].kind
 
     @property
     def has_epsilon(self) -> bool:

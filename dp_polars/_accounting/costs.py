@@ -29,7 +29,7 @@ HALF, ALL = Fraction(1, 2), Fraction(1)
 
 # One candidate of each group, a number with noise, or the keys that enough people have. Keys spend a delta: they can't
 # be shown without one.
-Drawn: TypeAlias = Literal["choice", "number", "keys"]
+Kind: TypeAlias = Literal["choice", "number", "keys"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Curve:
 class Proof:
     """What a mechanism draws, and what is proved of one draw."""
 
-    drawn: Drawn
+    kind: Kind
     curve: Curve
 
 
@@ -92,7 +92,7 @@ def scaled_rate(
         return loss / contributions.total
     if same_group == HALF:
         return 2 * scaled_rate(unit, mechanism, loss / 2, contributions)
-    if PROOFS[mechanism].curve is GAUSSIAN:
+    if PROOFS[mechanism].curve is GAUSSIAN_CURVE:
         return _sqrt_down(2 * loss / contributions.squares)
     return _invert_down(loss, mechanism, contributions, same_group)
 
@@ -176,19 +176,19 @@ def _bits_for(x: Fraction) -> int:
     return BITS + 3 * max(0, floor_log2(1 / x)) + 32
 
 
-LAPLACE = Curve(laplace_rho)
-BOUNDED_RANGE = Curve(bounded_range_rho, Fraction(1, 8))
-PURE = Curve(pure_rho, is_convex=False)
-GAUSSIAN = Curve(gaussian_rho, is_pure=False)
+LAPLACE_CURVE = Curve(laplace_rho)
+BOUNDED_RANGE_CURVE = Curve(bounded_range_rho, Fraction(1, 8))
+PURE_CURVE = Curve(pure_rho, is_convex=False)
+GAUSSIAN_CURVE = Curve(gaussian_rho, is_pure=False)
 
 # A word that is no key here is no mechanism. What a choice's race must know besides: `_mechanisms/laws.py`.
 PROOFS: dict[Mechanism, Proof] = {
-    "permute_and_flip": Proof("choice", LAPLACE),
-    "exponential": Proof("choice", BOUNDED_RANGE),
-    "discrete_laplace": Proof("number", PURE),
-    "discrete_gaussian": Proof("number", GAUSSIAN),
-    "partition_selection": Proof("keys", PURE),
-    "discrete_gaussian_threshold": Proof("keys", GAUSSIAN),
+    "permute_and_flip": Proof("choice", LAPLACE_CURVE),
+    "exponential": Proof("choice", BOUNDED_RANGE_CURVE),
+    "discrete_laplace": Proof("number", PURE_CURVE),
+    "discrete_gaussian": Proof("number", GAUSSIAN_CURVE),
+    "partition_selection": Proof("keys", PURE_CURVE),
+    "discrete_gaussian_threshold": Proof("keys", GAUSSIAN_CURVE),
 }
 
 

@@ -24,7 +24,15 @@ import numpy as np
 
 from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.conversions import beside, float_above, pure_epsilon, zcdp_delta, zcdp_epsilon
-from dp_polars._accounting.costs import BOUNDED_RANGE, HALF, LAPLACE, PROOFS, PURE, gaussian_rho, scaled_cost
+from dp_polars._accounting.costs import (
+    BOUNDED_RANGE_CURVE,
+    HALF,
+    LAPLACE_CURVE,
+    PROOFS,
+    PURE_CURVE,
+    gaussian_rho,
+    scaled_cost,
+)
 from dp_polars._accounting.terms import ONE_RELEASE, Mechanism, check_delta
 from dp_polars._base.extras import require
 from dp_polars._base.intervals import ball, precision
@@ -78,19 +86,19 @@ def _epsilon_by(below: arb, pure: Fraction) -> float:
 
 # By the proof of the mechanism's rho: a curve that is no key here has no pair that is known.
 _PAIRS = {
-    LAPLACE: _Pair(
+    LAPLACE_CURVE: _Pair(
         lambda _: 0.5,
         lambda x: (math.exp(-x) / 2, 0.5),
         lambda below, _: -(below / 2).expm1(),
         lambda pure, delta: _epsilon_by(ball(delta), pure),
     ),
-    BOUNDED_RANGE: _Pair(
+    BOUNDED_RANGE_CURVE: _Pair(
         lambda x: 1 / -math.expm1(-x),
         lambda _: (0.0, 0.0),
         lambda below, x: (below / 2).expm1() ** 2 / -(-x).expm1(),
         lambda pure, delta: _epsilon_by((ball(delta) * -ball(-pure).expm1()).sqrt(), pure),
     ),
-    PURE: _Pair(
+    PURE_CURVE: _Pair(
         lambda _: 0.0,
         lambda x: (math.exp(-x) / (1 + math.exp(-x)), 1 / (1 + math.exp(-x))),
         lambda below, x: -below.expm1() / (1 + (-x).exp()),

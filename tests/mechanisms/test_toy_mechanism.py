@@ -56,6 +56,8 @@ def test_the_toy_is_what_it_says():
     g = LAW.values(w)
     assert (-np.expm1(-w) <= g * (1 + 1e-15)).all()
     assert (g <= w).all()
+    log_density = 1 + np.log(g) + g - np.exp(g)  # at z = −ln g
+    assert (np.diff(log_density) / -np.diff(np.log(g)) >= -1 - 1e-9).all()
     hazard = (1 + w) * np.log1p(w) / np.expm1(w)
     assert (hazard <= 1 + 1e-15).all()
     assert hazard[0] > 1 - 1e-7
@@ -194,12 +196,12 @@ def test_a_curve_without_a_pair_composes_nothing(monkeypatch):
 
 def test_noise_and_keys_by_an_unknown_word_are_not_drawn(monkeypatch):
     claim = Claim(Loss(Fraction(1), "epsilon"), "discrete_laplace", Fraction(1), Contributions(1, 1), None)
-    monkeypatch.setitem(costs.PROOFS, TOY, costs.Proof("number", costs.PURE))
+    monkeypatch.setitem(costs.PROOFS, TOY, costs.Proof("number", costs.PURE_CURVE))
     for function in (lambda claim: noise_of(claim, 1), lambda claim: noise_bound(claim, 0.05), NoiseLaw):
         function(claim)
         with pytest.raises(KeyError, match=TOY):
             function(replace(claim, mechanism=TOY))
     keys = KeysThatAreThere.of(("x",), claim.loss, Fraction(1, 100), 1, "add_or_remove_one", counts=False)
-    monkeypatch.setitem(costs.PROOFS, TOY, costs.Proof("keys", costs.PURE))
+    monkeypatch.setitem(costs.PROOFS, TOY, costs.Proof("keys", costs.PURE_CURVE))
     with pytest.raises(KeyError, match=TOY):
         _ = keys.with_claim(replace(keys.claim, mechanism=TOY)).selection

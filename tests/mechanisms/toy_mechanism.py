@@ -1,9 +1,10 @@
 """A mechanism that the package does not have: what it takes to add one, and its exact law, by quadrature.
 
 Its racing value is g(w) = ln(1 + w), from 1 − exp(−w) up to w. Its noise Z = −ln g(W) exceeds z with the probability
-S(z) = 1 − exp(1 − exp(exp(−z))). With w = exp(exp(−z)) − 1 its hazard rate is (1 + w)·ln(1 + w)/(exp(w) − 1), at most
-1. So whatever the others drew, moving a score by R changes the chance to win by a factor of at most exp(rate·R): at
-rate ε/R it is ε-DP. No more is known of its rho than what that proves.
+S(z) = 1 − exp(1 − exp(exp(−z))). With u = exp(−z) its log-density is 1 − z + u − exp(u), of the slope
+u·(exp(u) − 1) − 1, which is at least −1. So is that of ln S, minus the hazard rate: whatever the others drew, moving a
+score by R changes the chance to win by a factor of at most exp(rate·R). At the rate ε/R it is ε-DP. No more is known of
+its rho than what that proves.
 
 S(z) is at most exp(−z), for 1 − exp(−w) <= g(w); so an error of t or more has with each of the others a probability of
 at most E[g(W)]·exp(−rate·t), and E[g(W)] = 0.5963…
@@ -20,7 +21,7 @@ from dp_polars._accounting import costs
 from dp_polars._mechanisms import laws
 
 TOY = "toy"
-PROOF = costs.Proof("choice", costs.PURE)
+PROOF = costs.Proof("choice", costs.PURE_CURVE)
 LAW = laws.RacingLaw(np.log1p, lambda wait: wait.log1p(), lambda k: 0.5964 * (k - 1))
 
 # At 4 the best candidate has arrived but with a probability of exp(1 − exp(4)), below 1e-23.
