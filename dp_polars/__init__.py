@@ -15,69 +15,50 @@ if TYPE_CHECKING:
     from dp_polars import plot as plot
     from dp_polars import spark as spark
     from dp_polars import sql as sql
-    from dp_polars._accounting.amounts import BudgetExceededError
-    from dp_polars._accounting.budgets import Budget
-    from dp_polars._accounting.claims import Claim, Loss
-    from dp_polars._accounting.large import LargeLossWarning
-    from dp_polars._base.extras import MissingExtraError
-    from dp_polars._codes.grids import Grid, grid
-    from dp_polars._expressions.argmax import argmax, argmin
-    from dp_polars._expressions.choices import median, mode, quantile
-    from dp_polars._expressions.expressions import PrivateExpr
-    from dp_polars._expressions.measures import count, len, mean, n_people, sum, value_counts
-    from dp_polars._expressions.namespace import PrivateNamespace
-    from dp_polars._expressions.tops import top_k
-    from dp_polars._frames.entrance import protect
-    from dp_polars._frames.frame import PrivateFrame
-    from dp_polars._frames.query import PrivateQuery, read_claim
-    from dp_polars._frames.release import KeptAnswerWarning, ReleaseError
-    from dp_polars._mechanisms.noise import discrete_gaussian, discrete_laplace
-    from dp_polars._mechanisms.selection import exponential_mechanism, permute_and_flip
+    from dp_polars._accounting.amounts import BudgetExceededError as BudgetExceededError
+    from dp_polars._accounting.budgets import Budget as Budget
+    from dp_polars._accounting.claims import Claim as Claim
+    from dp_polars._accounting.large import LargeLossWarning as LargeLossWarning
+    from dp_polars._accounting.terms import Loss as Loss
+    from dp_polars._base.extras import MissingExtraError as MissingExtraError
+    from dp_polars._codes.grids import Grid as Grid
+    from dp_polars._codes.grids import grid as grid
+    from dp_polars._expressions.argmax import argmax as argmax
+    from dp_polars._expressions.argmax import argmin as argmin
+    from dp_polars._expressions.choices import median as median
+    from dp_polars._expressions.choices import mode as mode
+    from dp_polars._expressions.choices import quantile as quantile
+    from dp_polars._expressions.expressions import PrivateExpr as PrivateExpr
+    from dp_polars._expressions.measures import count as count
+    from dp_polars._expressions.measures import len as len
+    from dp_polars._expressions.measures import mean as mean
+    from dp_polars._expressions.measures import n_people as n_people
+    from dp_polars._expressions.measures import sum as sum
+    from dp_polars._expressions.measures import value_counts as value_counts
+    from dp_polars._expressions.namespace import PrivateNamespace as PrivateNamespace
+    from dp_polars._expressions.tops import top_k as top_k
+    from dp_polars._frames.entrance import protect as protect
+    from dp_polars._frames.frame import PrivateFrame as PrivateFrame
+    from dp_polars._frames.query import PrivateQuery as PrivateQuery
+    from dp_polars._frames.query import read_claim as read_claim
+    from dp_polars._frames.release import KeptAnswerWarning as KeptAnswerWarning
+    from dp_polars._frames.release import ReleaseError as ReleaseError
+    from dp_polars._mechanisms.noise import discrete_gaussian as discrete_gaussian
+    from dp_polars._mechanisms.noise import discrete_laplace as discrete_laplace
+    from dp_polars._mechanisms.selection import exponential_mechanism as exponential_mechanism
+    from dp_polars._mechanisms.selection import permute_and_flip as permute_and_flip
 
-__all__ = [
-    "Budget",
-    "BudgetExceededError",
-    "Claim",
-    "Grid",
-    "KeptAnswerWarning",
-    "LargeLossWarning",
-    "Loss",
-    "MissingExtraError",
-    "PrivateExpr",
-    "PrivateFrame",
-    "PrivateNamespace",
-    "PrivateQuery",
-    "ReleaseError",
-    "argmax",
-    "argmin",
-    "count",
-    "discrete_gaussian",
-    "discrete_laplace",
-    "exponential_mechanism",
-    "grid",
-    "len",
-    "mean",
-    "median",
-    "mode",
-    "n_people",
-    "permute_and_flip",
-    "protect",
-    "quantile",
-    "read_claim",
-    "sum",
-    "top_k",
-    "value_counts",
-]
 __version__ = "0.1.0"
 
 # Parts that are imported when they are first used -> the package that each can't do without.
 _ON_DEMAND = {"analysis": "numpy", "opendp": "opendp", "plot": "altair", "spark": "pyspark", "sql": "ibis"}
-# Where the public names are: what a process does not use, it does not load.
+# The public names, and where they are: what a process does not use, it does not load. Type checkers read them above.
 _HOMES = {
     "_accounting.amounts": ("BudgetExceededError",),
     "_accounting.budgets": ("Budget",),
-    "_accounting.claims": ("Claim", "Loss"),
+    "_accounting.claims": ("Claim",),
     "_accounting.large": ("LargeLossWarning",),
+    "_accounting.terms": ("Loss",),
     "_expressions.argmax": ("argmax", "argmin"),
     "_expressions.choices": ("median", "mode", "quantile"),
     "_expressions.expressions": ("PrivateExpr",),
@@ -94,6 +75,7 @@ _HOMES = {
     "_codes.grids": ("Grid", "grid"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = sorted(_HOME_OF)
 
 
 def __getattr__(name: str) -> object:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dp_polars._base.numbers import show
 
 if TYPE_CHECKING:
-    from dp_polars._accounting.claims import Unit
+    from dp_polars._accounting.terms import Unit
 
 # Bits of a numerator or denominator: the differences of such sums still print (Python stops at 4,300 digits).
 _LONGEST = 4_000

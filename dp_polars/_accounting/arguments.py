@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dp_polars._accounting.claims import check_delta
 from dp_polars._accounting.locks import lock
+from dp_polars._accounting.terms import check_delta
 from dp_polars._base.paths import expanded
 
 if TYPE_CHECKING:

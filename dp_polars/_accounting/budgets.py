@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dp_polars._accounting import kept, ledger
 from dp_polars._accounting.amounts import BudgetExceededError, exact, stored, total_of
 from dp_polars._accounting.arguments import absolute, take_name, total_delta
-from dp_polars._accounting.claims import Claim, Loss, check_delta
+from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.conversions import EpsilonAt, epsilon_at
 from dp_polars._accounting.large import warn_if_large
 from dp_polars._accounting.listings import frame_of_answers, frame_of_charges
 from dp_polars._accounting.locks import name_of
+from dp_polars._accounting.terms import Loss, check_delta
 from dp_polars._accounting.uninterrupted import uninterrupted
 from dp_polars._base.numbers import show
 
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from dp_polars._accounting.claims import NeighboringRelation, Unit
-    from dp_polars._accounting.kept import Answer, Question
+    from dp_polars._accounting.kept import Question, StoredAnswer
+    from dp_polars._accounting.terms import NeighboringRelation, Unit
     from dp_polars._base.numbers import Number
 
 T = TypeVar("T")
@@ -222,7 +223,7 @@ class Budget:
         """
         return frame_of_answers(self._in_ledger(lambda connection, _: list(kept.read(connection))))
 
-    def kept(self, question: Question) -> tuple[Answer, bytes] | None:
+    def kept(self, question: Question) -> tuple[StoredAnswer, bytes] | None:
         """Return the newest answer that is kept to a question, as bytes, if there is one."""
         return self._in_ledger(lambda connection, _: kept.find(connection, question.text))
 

@@ -11,99 +11,36 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
-from dp_polars._accounting.costs import ALL, BITS, HALF, floor_log2, round_up, scaled_cost, scaled_rate
+from dp_polars._accounting.costs import ALL, BITS, HALF, PROOFS, Kind, floor_log2, round_up, scaled_cost, scaled_rate
+from dp_polars._accounting.terms import (
+    ONE_RELEASE,
+    Contributions,
+    Loss,
+    Mechanism,
+    NeighboringRelation,
+    Terms,
+    Unit,
+    check_delta,
+    check_relation,
+)
 from dp_polars._base.intervals import ball, precision, upper
-from dp_polars._base.numbers import Number, as_fraction, given, positive_fraction, positive_int, show
+from dp_polars._base.numbers import Number, given, one_of, positive_fraction, positive_int, show
 
-Unit: TypeAlias = Literal["epsilon", "rho"]
-Choosing: TypeAlias = Literal["permute_and_flip", "exponential"]
-Mechanism: TypeAlias = Literal[
-    "permute_and_flip",
-    "exponential",
-    "discrete_laplace",
-    "discrete_gaussian",
-    "partition_selection",
-    "discrete_gaussian_threshold",
-]
-NeighboringRelation: TypeAlias = Literal["add_or_remove_one", "replace_one"]
-Word = TypeVar("Word", bound=str)
-
-_UNITS: tuple[Unit, ...] = get_args(Unit)
-_CHOOSING: tuple[Choosing, ...] = get_args(Choosing)
-_NOISE: tuple[Mechanism, ...] = ("discrete_laplace", "discrete_gaussian")
-_MECHANISMS: tuple[Mechanism, ...] = get_args(Mechanism)
-# They show keys that nobody listed, which can't be done without a delta.
-_SPENDS_DELTA: tuple[Mechanism, ...] = ("partition_selection", "discrete_gaussian_threshold")
-_HAS_NO_EPSILON: tuple[Mechanism, ...] = ("discrete_gaussian", "discrete_gaussian_threshold")
-_RELATIONS: tuple[NeighboringRelation, ...] = get_args(NeighboringRelation)
+# The better mechanism for a unit. At equal epsilon permute-and-flip is never worse than the exponential mechanism
+# (McKenna & Sheldon 2020, Theorem 2). At equal rho that one has the larger rate, for only it has a bounded range, and
+# nearly always is better.
+_BETTER: dict[Kind, dict[Unit, Mechanism]] = {
+    "choice": {"epsilon": "permute_and_flip", "rho": "exponential"},
+    "number": {"epsilon": "discrete_laplace", "rho": "discrete_gaussian"},
+    "keys": {"epsilon": "partition_selection", "rho": "discrete_gaussian_threshold"},
+}
 
 # The racing floats hold rates inside these bounds (`_mechanisms/racing.py`).
 _SMALLEST_RATE = Fraction(1, 2**1000)
 _LARGEST_RATE = Fraction(2**1000)
-
-
-@dataclass(frozen=True)
-class Loss:
-    """A privacy loss: `value` in pure DP ("epsilon") or in zero-concentrated DP ("rho")."""
-
-    value: Fraction
-    unit: Unit
-
-    def __post_init__(self) -> None:
-        positive_fraction(str(check_unit(self.unit)), self.value)
-        object.__setattr__(self, "value", as_fraction(self.unit, self.value))
-
-    @classmethod
-    def of(cls, *, epsilon: Number | None, rho: Number | None) -> Loss:
-        """Return the one loss that was given."""
-        if (epsilon is None) == (rho is None):
-            msg = (
-                f"exactly one of epsilon and rho must be given, got {'neither' if rho is None else 'both'}.\n\n"
-                "Hint: epsilon=1.0 for pure differential privacy, rho=0.1 for zero-concentrated."
-            )
-            raise TypeError(msg)
-        if epsilon is not None:
-            return cls(positive_fraction("epsilon", epsilon), "epsilon")
-        return cls(positive_fraction("rho", rho), "rho")
-
-    def __str__(self) -> str:
-        return f"{self.unit}={show(self.value, up=True)}"
-
-
-@dataclass(frozen=True)
-class Contributions:
-    """How one person's rows may spread: `total` in all, at most `per_group` of them in one group."""
-
-    total: int
-    per_group: int
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.per_group <= self.total:
-            msg = f"contributions must have 1 <= per_group <= total, got {self}."
-            raise ValueError(msg)
-
-    @property
-    def full_groups(self) -> int:
-        """Groups that a person can fill."""
-        return self.total // self.per_group
-
-    @property
-    def rest(self) -> int:
-        """Rows left over for one more group."""
-        return self.total - self.full_groups * self.per_group
-
-    @property
-    def squares(self) -> int:
-        """The largest sum of squares of a person's rows per group."""
-        return self.full_groups * self.per_group**2 + self.rest**2
-
-
-# Of a person whose contribution the caller's sensitivity describes.
-ONE_RELEASE = Contributions(1, 1)
 
 
 def range_of(sensitivity: Number, monotonic: bool) -> Fraction:
@@ -115,50 +52,17 @@ def range_of(sensitivity: Number, monotonic: bool) -> Fraction:
     return exact if monotonic else 2 * exact
 
 
-def check_mechanism(mechanism: str | None, unit: Unit) -> Choosing:
-    """Return the mechanism of a choice that is asked for, or the better one for the unit of the loss.
-
-    At equal epsilon permute-and-flip is never worse (McKenna & Sheldon 2020, Theorem 2). At equal rho the exponential
-    mechanism has the larger rate, for only it has a bounded range, and nearly always is better.
-    """
+def check_mechanism(kind: Kind, mechanism: str | None, unit: Unit) -> Mechanism:
+    """Return the mechanism that is asked for, if it draws this, or the better one for the unit of the loss."""
     if mechanism is None:
-        return "permute_and_flip" if unit == "epsilon" else "exponential"
-    return one_of("mechanism", mechanism, _CHOOSING, f"one of {list(_CHOOSING)} or None")
+        return _BETTER[kind][unit]
+    words = mechanisms_of(kind)
+    return one_of("mechanism", mechanism, words, f"one of {list(words)} or None")
 
 
-def check_noise(mechanism: str | None, unit: Unit) -> Mechanism:
-    """Return the noise of a number that is asked for, or the one that the unit of the loss chooses."""
-    if mechanism is None:
-        return "discrete_laplace" if unit == "epsilon" else "discrete_gaussian"
-    return one_of("mechanism", mechanism, _NOISE, f"{', '.join(map(repr, _NOISE))} or None")
-
-
-def check_unit(unit: str) -> Unit:
-    """Return the unit of a loss asked for."""
-    return one_of("unit", unit, _UNITS)
-
-
-def check_delta(delta: object) -> Fraction:
-    """Return a delta from 0 to below 1, exactly."""
-    exact = as_fraction("delta", delta)
-    if not 0 <= exact < 1:
-        msg = f"delta must be at least 0 and below 1, got {delta!r}."
-        raise ValueError(msg)
-    return exact
-
-
-def check_relation(relation: str) -> NeighboringRelation:
-    """Return the neighbouring relation asked for."""
-    return one_of("neighboring_relation", relation, _RELATIONS)
-
-
-def one_of(name: str, value: object, words: tuple[Word, ...], wanted: str | None = None) -> Word:
-    """Return the word that was given, if it is one of these."""
-    for word in words:
-        if isinstance(value, str) and value == word:
-            return word
-    msg = f"{name} must be {wanted or f'one of {list(words)}'}, got {given(value)}."
-    raise ValueError(msg)
+def mechanisms_of(kind: Kind) -> tuple[Mechanism, ...]:
+    """Return the mechanisms that draw this."""
+    return tuple(word for word, proof in PROOFS.items() if proof.kind == kind)
 
 
 @dataclass(frozen=True)
@@ -220,19 +124,19 @@ class Claim:
     rate: Fraction = field(init=False)
 
     def __post_init__(self) -> None:
-        one_of("mechanism", self.mechanism, _MECHANISMS)
+        one_of("mechanism", self.mechanism, tuple(PROOFS))
         if not self.has_epsilon and self.loss.unit == "epsilon":
             msg = "a discrete Gaussian has no epsilon: give its loss as rho."
             raise ValueError(msg)
-        if self.mechanism == "partition_selection" and self.loss.unit == "rho":
+        if self._kind == "keys" and self.has_epsilon and self.loss.unit == "rho":
             msg = (
-                "partition selection must have its loss in epsilon, got rho.\n\n"
+                f"{self.mechanism.replace('_', ' ')} must have its loss in epsilon, got rho.\n\n"
                 'Hint: by rho, keys are shown by "discrete_gaussian_threshold".'
             )
             raise ValueError(msg)
         positive_fraction("score_range", self.score_range)
         positive_int("draws", self.draws)
-        if self.lead and self.mechanism not in _CHOOSING:
+        if self.lead and self._kind != "choice":
             msg = f"a lead must be that of a choice, got the mechanism {self.mechanism!r}."
             raise ValueError(msg)
         if self.neighboring_relation is not None:
@@ -253,7 +157,7 @@ class Claim:
 
     def _check_keys(self) -> None:
         """Raise unless there is a delta where keys are shown, of people who count once in a key, and only there."""
-        if self.mechanism not in _SPENDS_DELTA:
+        if self._kind != "keys":
             if self.delta != 0:
                 msg = f"delta must be 0 for {self.mechanism!r}, which spends none, got {show(self.delta)}."
                 raise ValueError(msg)
@@ -273,7 +177,7 @@ class Claim:
         """Raise unless the proof of `scaled_cost` holds for what a replacement in one group does."""
         least = HALF if self.neighboring_relation == "replace_one" else ALL
         is_between = HALF < self.same_group < ALL
-        if not least <= self.same_group <= ALL or (is_between and self.charged_as not in _CHOOSING):
+        if not least <= self.same_group <= ALL or (is_between and (self._kind != "choice" or self.lead)):
             msg = (
                 'same_group must be 1, or under "replace_one" 1/2 (in between for a choice without its lead), got '
                 f"{show(self.same_group)}."
@@ -291,8 +195,17 @@ class Claim:
         same_group: Fraction = ALL,
     ) -> Claim:
         """Return the claim by this mechanism, or by the one that the unit of the loss chooses."""
-        chosen = check_mechanism(mechanism, loss.unit)
+        chosen = check_mechanism("choice", mechanism, loss.unit)
         return cls(loss, chosen, score_range, contributions, neighboring_relation, same_group=same_group)
+
+    @classmethod
+    def on(cls, terms: Terms, kind: Kind, *, draws: int = 1) -> Claim:
+        """Return the claim of a question whose range is not known yet, with one for which every loss has a rate.
+
+        `HistogramQuery.on` puts the question's own range in its place.
+        """
+        chosen = check_mechanism(kind, terms.mechanism, terms.loss.unit)
+        return cls(terms.loss, chosen, terms.loss.value, terms.contributions, terms.neighboring_relation, draws=draws)
 
     @classmethod
     def for_scores(cls, loss: Loss, mechanism: str | None, sensitivity: Number, monotonic: bool) -> Claim:
@@ -300,9 +213,14 @@ class Claim:
         return cls.of(loss, mechanism, range_of(sensitivity, monotonic), ONE_RELEASE, None)
 
     @property
+    def _kind(self) -> Kind:
+        """What kind of answer is drawn."""
+        return PROOFS[self.mechanism].kind
+
+    @property
     def has_epsilon(self) -> bool:
         """Whether the release has a loss in epsilon (beside its delta): a Gaussian has none."""
-        return self.mechanism not in _HAS_NO_EPSILON
+        return PROOFS[self.mechanism].curve.is_pure
 
     @property
     def charged_as(self) -> Mechanism:
@@ -339,7 +257,7 @@ class Claim:
         """
         if self.delta == 0 or distance <= 1:
             return self.delta if distance > 0 else Fraction(0)
-        if self.mechanism != "partition_selection":
+        if not self.has_epsilon:
             return Fraction(1)
         x, people = self.rate * self.score_range, math.ceil(distance)
         with precision(BITS + 2 * max(0, floor_log2(1 / x)) + 32):

@@ -14,7 +14,7 @@ from dp_polars._base.numbers import float_up
 if TYPE_CHECKING:
     from flint import arb
 
-    from dp_polars._accounting.claims import Unit
+    from dp_polars._accounting.terms import Unit
 
 _BITS = 128
 # exp of it is 0 in float64.

@@ -10,15 +10,15 @@ share of it that two rows of one group have, from a half (where one of them move
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from dp_polars._base.intervals import ball, precision, upper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dp_polars._accounting.claims import Contributions, Mechanism, Unit
+    from dp_polars._accounting.terms import Contributions, Mechanism, Unit
 
 # Irrational rates and costs are rounded to this many significant bits: far below what any choice could show.
 BITS = 96
@@ -26,6 +26,40 @@ BITS = 96
 _SECANTS = 30
 
 HALF, ALL = Fraction(1, 2), Fraction(1)
+
+# One candidate of each group, a number with noise, or the keys that enough people have. Keys spend a delta: they can't
+# be shown without one.
+Kind: TypeAlias = Literal["choice", "number", "keys"]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The rho of a draw.
+
+    Parameters
+    ----------
+    rho
+        The pure loss x of a draw -> its rho, rounded up: at most x and `square`·x², and rho/x grows with x.
+    square
+        See above. A good one saves time.
+    is_convex
+        Whether rho is convex.
+    is_pure
+        Whether there is a pure loss. Of Gaussian noise, x is the sensitivity over the standard deviation.
+    """
+
+    rho: Callable[[Fraction], Fraction]
+    square: Fraction = HALF
+    is_convex: bool = True
+    is_pure: bool = True
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a mechanism draws, and what is proved of one draw."""
+
+    kind: Kind
+    curve: Curve
 
 
 def scaled_cost(
@@ -42,10 +76,10 @@ def scaled_cost(
         return x * contributions.total
     if same_group == HALF:
         return 2 * _rho_of_spread(mechanism, x / 2, contributions)
-    spread = _rho_of_spread(mechanism, x, contributions)
-    if same_group == ALL:
+    spread, curve = _rho_of_spread(mechanism, x, contributions), PROOFS[mechanism].curve
+    if same_group == ALL or not curve.is_convex:
         return spread
-    full, rho_of = x * contributions.per_group, _RHO[mechanism]
+    full, rho_of = x * contributions.per_group, curve.rho
     of_full = max(rho_of(same_group * full), 2 * rho_of(full / 2))
     return min(spread, Fraction(contributions.total, contributions.per_group) * of_full)
 
@@ -58,7 +92,7 @@ def scaled_rate(
         return loss / contributions.total
     if same_group == HALF:
         return 2 * scaled_rate(unit, mechanism, loss / 2, contributions)
-    if _RHO[mechanism] is gaussian_rho:
+    if PROOFS[mechanism].curve is GAUSSIAN_CURVE:
         return _sqrt_down(2 * loss / contributions.squares)
     return _invert_down(loss, mechanism, contributions, same_group)
 
@@ -66,14 +100,15 @@ def scaled_rate(
 def _rho_of_spread(mechanism: Mechanism, x: Fraction, contributions: Contributions) -> Fraction:
     """Return the most that one person's rows lose, however they spread over groups.
 
-    Costs that are convex are largest where groups are filled. `pure_rho` is not convex above x ≈ 2.4, but the cost of a
-    row grows with those in its group; so as few groups as can hold all rows are the worst case. Among these it is full
+    Costs that are convex are largest where groups are filled. Of others (`pure_rho` above x ≈ 2.4), the cost of a row
+    grows with those in its group; so as few groups as can hold all rows are the worst case. Among these it is full
     groups and a rest, or (an upper bound: parts of rows count, too) groups that are all alike. `docs/claims.md` has the
     proof.
     """
-    rho_of, groups = _RHO[mechanism], contributions.full_groups
+    curve, groups = PROOFS[mechanism].curve, contributions.full_groups
+    rho_of = curve.rho
     filled = groups * rho_of(x * contributions.per_group) + rho_of(x * contributions.rest)
-    if rho_of is not pure_rho or not contributions.rest:
+    if curve.is_convex or not contributions.rest:
         return filled
     return max(filled, (groups + 1) * rho_of(x * contributions.total / (groups + 1)))
 
@@ -141,13 +176,19 @@ def _bits_for(x: Fraction) -> int:
     return BITS + 3 * max(0, floor_log2(1 / x)) + 32
 
 
-_RHO: dict[Mechanism, Callable[[Fraction], Fraction]] = {
-    "permute_and_flip": laplace_rho,
-    "exponential": bounded_range_rho,
-    "discrete_laplace": pure_rho,
-    "partition_selection": pure_rho,
-    "discrete_gaussian": gaussian_rho,
-    "discrete_gaussian_threshold": gaussian_rho,
+LAPLACE_CURVE = Curve(laplace_rho)
+BOUNDED_RANGE_CURVE = Curve(bounded_range_rho, Fraction(1, 8))
+PURE_CURVE = Curve(pure_rho, is_convex=False)
+GAUSSIAN_CURVE = Curve(gaussian_rho, is_pure=False)
+
+# A word that is no key here is no mechanism. What a choice's race must know besides: `_mechanisms/laws.py`.
+PROOFS: dict[Mechanism, Proof] = {
+    "permute_and_flip": Proof("choice", LAPLACE_CURVE),
+    "exponential": Proof("choice", BOUNDED_RANGE_CURVE),
+    "discrete_laplace": Proof("number", PURE_CURVE),
+    "discrete_gaussian": Proof("number", GAUSSIAN_CURVE),
+    "partition_selection": Proof("keys", PURE_CURVE),
+    "discrete_gaussian_threshold": Proof("keys", GAUSSIAN_CURVE),
 }
 
 
@@ -157,8 +198,8 @@ def _invert_down(rho: Fraction, mechanism: Mechanism, contributions: Contributio
     def cost(steps: int) -> Fraction:
         return scaled_cost("rho", mechanism, steps * step, contributions, same_group)
 
-    # The costs are at most x, and x²/8 or x²/2, a group: so the answer lies above this, but for a hair of rounding.
-    square = (8 if mechanism == "exponential" else 2) * rho / contributions.squares
+    # The costs are at most x, and `square`·x², a group: so the answer lies above this, but for a hair of rounding.
+    square = rho / PROOFS[mechanism].curve.square / contributions.squares
     low = max(_sqrt_down(square), rho / contributions.total)
     step = _last_bit(low)
     before, guess = math.floor(low / step), math.ceil(2 * low / step)

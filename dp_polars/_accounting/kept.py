@@ -44,7 +44,7 @@ class Question(NamedTuple):
     text: str
 
 
-class Answer(NamedTuple):
+class StoredAnswer(NamedTuple):
     """An answer that is kept: when it was drawn, in microseconds of UTC, what was asked, and how long it is."""
 
     microseconds: int
@@ -64,7 +64,7 @@ def write(connection: sqlite3.Connection, microseconds: int, question: Question,
     connection.execute(f"INSERT INTO answers VALUES (?{', ?' * 10})", (*values, answer, digest(*values)))
 
 
-def find(connection: sqlite3.Connection, text: str) -> tuple[Answer, bytes] | None:
+def find(connection: sqlite3.Connection, text: str) -> tuple[StoredAnswer, bytes] | None:
     """Return the newest answer to a question, if one is kept; raise if it is damaged."""
     found = connection.execute(
         "SELECT * FROM answers WHERE key = ? AND text = ? ORDER BY id DESC LIMIT 1", (digest(text), text)
@@ -78,18 +78,18 @@ def find(connection: sqlite3.Connection, text: str) -> tuple[Answer, bytes] | No
     return _checked(*values, len(answer), stored), answer
 
 
-def read(connection: sqlite3.Connection) -> Iterator[Answer]:
+def read(connection: sqlite3.Connection) -> Iterator[StoredAnswer]:
     """Yield what is kept, in the order in which it was; raise if it is damaged."""
     names = "id, microseconds, dataset, question, loss, source, text, key, answer_digest, length(answer), digest"
     for found in connection.execute(f"SELECT {names} FROM answers ORDER BY id"):
         yield _checked(*found)
 
 
-def _checked(*found: Any) -> Answer:  # noqa: ANN401
+def _checked(*found: Any) -> StoredAnswer:  # noqa: ANN401
     *values, size, stored = found
     number, microseconds, *asked, key, _ = values
     question = Question(*asked)
     if digest(*values) != stored or digest(question.text) != key:
         msg = f"answer {number} does not fit its digest"
         raise sqlite3.DatabaseError(msg)
-    return Answer(microseconds, question, size)
+    return StoredAnswer(microseconds, question, size)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dp_polars._base.callers import warn
 
 if TYPE_CHECKING:
-    from dp_polars._accounting.claims import Loss
+    from dp_polars._accounting.terms import Loss
 
 # In epsilon, and in rho, of which so much is worth a larger epsilon still.
 LARGEST = 20

@@ -10,9 +10,9 @@ import polars as pl
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dp_polars._accounting.claims import Unit
-    from dp_polars._accounting.kept import Answer
+    from dp_polars._accounting.kept import StoredAnswer
     from dp_polars._accounting.ledger import Charge
+    from dp_polars._accounting.terms import Unit
 
 _WHEN = pl.col("when").cast(pl.Datetime("us", "UTC"))
 
@@ -43,7 +43,7 @@ def frame_of_charges(charges: Iterable[Charge], unit: Unit, *, has_delta: bool) 
     return log if has_delta else log.drop("delta", "running_delta", "exact_delta")
 
 
-def frame_of_answers(answers: Iterable[Answer]) -> pl.DataFrame:
+def frame_of_answers(answers: Iterable[StoredAnswer]) -> pl.DataFrame:
     """Return one row per answer that is kept."""
     rows = [
         (

@@ -1,11 +1,108 @@
-"""The terms of a question: its loss, the rows of one person, the neighbouring relation, and the mechanism asked for."""
+"""The terms of a question: its loss, the rows of one person, the neighbouring relation, and the mechanism asked for.
+
+The words that they are given in, and their checks, are here, too. What is proved of a mechanism is in `costs`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, TypeAlias, get_args
 
-from dp_polars._accounting.claims import Claim, Contributions, Loss, Mechanism, NeighboringRelation, check_relation
-from dp_polars._base.numbers import Number, positive_int
+from dp_polars._base.numbers import Number, as_fraction, one_of, positive_fraction, positive_int, show
+
+Unit: TypeAlias = Literal["epsilon", "rho"]
+Mechanism: TypeAlias = Literal[
+    "permute_and_flip",
+    "exponential",
+    "discrete_laplace",
+    "discrete_gaussian",
+    "partition_selection",
+    "discrete_gaussian_threshold",
+]
+NeighboringRelation: TypeAlias = Literal["add_or_remove_one", "replace_one"]
+
+_UNITS: tuple[Unit, ...] = get_args(Unit)
+_RELATIONS: tuple[NeighboringRelation, ...] = get_args(NeighboringRelation)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A privacy loss: `value` in pure DP ("epsilon") or in zero-concentrated DP ("rho")."""
+
+    value: Fraction
+    unit: Unit
+
+    def __post_init__(self) -> None:
+        positive_fraction(str(check_unit(self.unit)), self.value)
+        object.__setattr__(self, "value", as_fraction(self.unit, self.value))
+
+    @classmethod
+    def of(cls, *, epsilon: Number | None, rho: Number | None) -> Loss:
+        """Return the one loss that was given."""
+        if (epsilon is None) == (rho is None):
+            msg = (
+                f"exactly one of epsilon and rho must be given, got {'neither' if rho is None else 'both'}.\n\n"
+                "Hint: epsilon=1.0 for pure differential privacy, rho=0.1 for zero-concentrated."
+            )
+            raise TypeError(msg)
+        if epsilon is not None:
+            return cls(positive_fraction("epsilon", epsilon), "epsilon")
+        return cls(positive_fraction("rho", rho), "rho")
+
+    def __str__(self) -> str:
+        return f"{self.unit}={show(self.value, up=True)}"
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """How one person's rows may spread: `total` in all, at most `per_group` of them in one group."""
+
+    total: int
+    per_group: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.per_group <= self.total:
+            msg = f"contributions must have 1 <= per_group <= total, got {self}."
+            raise ValueError(msg)
+
+    @property
+    def full_groups(self) -> int:
+        """Groups that a person can fill."""
+        return self.total // self.per_group
+
+    @property
+    def rest(self) -> int:
+        """Rows left over for one more group."""
+        return self.total - self.full_groups * self.per_group
+
+    @property
+    def squares(self) -> int:
+        """The largest sum of squares of a person's rows per group."""
+        return self.full_groups * self.per_group**2 + self.rest**2
+
+
+# Of a person whose contribution the caller's sensitivity describes.
+ONE_RELEASE = Contributions(1, 1)
+
+
+def check_unit(unit: str) -> Unit:
+    """Return the unit of a loss asked for."""
+    return one_of("unit", unit, _UNITS)
+
+
+def check_delta(delta: object) -> Fraction:
+    """Return a delta from 0 to below 1, exactly."""
+    exact = as_fraction("delta", delta)
+    if not 0 <= exact < 1:
+        msg = f"delta must be at least 0 and below 1, got {delta!r}."
+        raise ValueError(msg)
+    return exact
+
+
+def check_relation(relation: str) -> NeighboringRelation:
+    """Return the neighbouring relation asked for."""
+    return one_of("neighboring_relation", relation, _RELATIONS)
 
 
 @dataclass(frozen=True)
@@ -42,10 +139,3 @@ class Terms:
         loss, relation = Loss.of(epsilon=epsilon, rho=rho), check_relation(neighboring_relation)
         rows = positive_int("contributions", contributions)
         return cls(loss, Contributions(rows, rows), relation, mechanism)
-
-    def claim(self, mechanism: Mechanism, *, draws: int = 1) -> Claim:
-        """Return the claim of a question that is not made yet, with a range for which every loss has a rate.
-
-        `HistogramQuery.on` puts the question's own range in its place.
-        """
-        return Claim(self.loss, mechanism, self.loss.value, self.contributions, self.neighboring_relation, draws=draws)

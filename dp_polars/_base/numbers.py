@@ -1,4 +1,4 @@
-"""Numbers that users give, as exact rationals."""
+"""Arguments that users give: numbers, as exact rationals, and words."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import math
 from datetime import date, time, timedelta
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 Number: TypeAlias = "int | float | Fraction | Decimal"
+Word = TypeVar("Word", bound=str)
 
 # Other packages' frames, and the way from them to one of Polars.
 _OF_FRAMES = {
@@ -38,6 +39,15 @@ def kind_of_frame(value: object) -> str:
     """Return the end of a message that asks for a Polars frame: what was given instead, and the way out."""
     way = _OF_FRAMES.get(type(value).__module__.partition(".")[0])
     return f"{kind(value)}." + (f"\n\nHint: {way} makes a Polars frame of it." if way else "")
+
+
+def one_of(name: str, value: object, words: tuple[Word, ...], wanted: str | None = None) -> Word:
+    """Return the word that was given, if it is one of these."""
+    for word in words:
+        if isinstance(value, str) and value == word:
+            return word
+    msg = f"{name} must be {wanted or f'one of {list(words)}'}, got {given(value)}."
+    raise ValueError(msg)
 
 
 def as_fraction(name: str, value: object) -> Fraction:

@@ -18,7 +18,7 @@ from dp_polars._accounting.costs import ALL
 from dp_polars._base.arrays import Ints, SignedInts, offsets, owners, positions, reduced, starts
 
 if TYPE_CHECKING:
-    from dp_polars._accounting.claims import NeighboringRelation
+    from dp_polars._accounting.terms import NeighboringRelation
 
 
 def _excess(rows: SignedInts, total: SignedInts, alpha: Fraction) -> SignedInts:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from fractions import Fraction
+from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
+from dp_polars._accounting.claims import Claim, range_of
+from dp_polars._accounting.terms import Loss
+from dp_polars._base.numbers import given, positive_fraction
+from dp_polars._codes.multiples import check_terms
 from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, as_expression
-from dp_polars._questions.argmax import ask_argmax, ask_argmax_of_own
+from dp_polars._questions.argmax import ArgMax, ArgMaxOfOwn
+from dp_polars._questions.question import claim_with_lead
 
 if TYPE_CHECKING:
     from dp_polars._base.numbers import Number
@@ -92,16 +99,8 @@ def argmax(
     ... ).item()
     2
     """
-    asked: _Asked = {
-        "monotonic": monotonic,
-        "lead": lead,
-        "lead_step": lead_step,
-        "epsilon": epsilon,
-        "rho": rho,
-        "mechanism": mechanism,
-        "lowest": False,
-    }
-    return _arg_best(column, sensitivity, asked)
+    loss = Loss.of(epsilon=epsilon, rho=rho)
+    return _best(column, loss, mechanism, sensitivity, monotonic, lead, lead_step, lowest=False)
 
 
 def argmin(
@@ -142,31 +141,45 @@ def argmin(
     ... ).item()
     'b'
     """
-    asked: _Asked = {
-        "monotonic": monotonic,
-        "lead": lead,
-        "lead_step": lead_step,
-        "epsilon": epsilon,
-        "rho": rho,
-        "mechanism": mechanism,
-        "lowest": True,
-    }
-    return _arg_best(column, sensitivity, asked)
+    loss = Loss.of(epsilon=epsilon, rho=rho)
+    return _best(column, loss, mechanism, sensitivity, monotonic, lead, lead_step, lowest=True)
 
 
-class _Asked(TypedDict):
-    """What an argmax is asked beside its scores and their sensitivity."""
-
-    monotonic: bool
-    lead: bool
-    lead_step: Number | None
-    epsilon: Number | None
-    rho: Number | None
-    mechanism: str | None
-    lowest: bool
-
-
-def _arg_best(column: IntoColumn, sensitivity: Number | pl.Expr, asked: _Asked) -> PrivateExpr:
+def _best(
+    column: IntoColumn,
+    loss: Loss,
+    mechanism: str | None,
+    sensitivity: Number | pl.Expr,
+    monotonic: bool,
+    lead: bool,
+    lead_step: Number | None,
+    *,
+    lowest: bool,
+) -> PrivateExpr:
+    """Return the expression of these arguments."""
     if isinstance(sensitivity, pl.Expr):
-        return as_expression(ask_argmax_of_own(**asked), column, sensitivity)
-    return as_expression(ask_argmax(sensitivity=sensitivity, **asked), column)
+        range_of(1, monotonic)  # checks it
+        if monotonic:
+            msg = (
+                "monotonic must be left out where sensitivity is a column: each score is then compared with all "
+                "others, in units of both sensitivities, and may rise or fall whichever way the rows' own scores move."
+            )
+            raise ValueError(msg)
+        claim = Claim.for_scores(loss, mechanism, 1, monotonic=False)
+        if claim_with_lead(claim, lead=lead).lead or lead_step is not None:
+            msg = (
+                "lead and lead_step must be left out where sensitivity is a column: what leads is then no score of a "
+                "row, but its distance to the others in units of their sensitivities."
+            )
+            raise ValueError(msg)
+        return as_expression(ArgMaxOfOwn(claim, lowest), column, sensitivity)
+    claim = claim_with_lead(Claim.for_scores(loss, mechanism, sensitivity, monotonic), lead=lead)
+    if lead_step is None:
+        return as_expression(ArgMax(claim, lowest), column)
+    if not lead:
+        msg = f"lead_step must be left out without lead=True, got {given(lead_step)}."
+        raise ValueError(msg)
+    step = positive_fraction("lead_step", lead_step)
+    check_terms("lead_step", step)
+    query = ArgMax(claim, lowest, step, isinstance(lead_step, (float, np.floating, Fraction)))
+    return as_expression(query, column)

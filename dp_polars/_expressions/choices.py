@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Terms
+from dp_polars._base.numbers import positive_int
+from dp_polars._codes.candidates import Categories, ordered
+from dp_polars._draws.quantile_trees import levels_of
 from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, as_expression
-from dp_polars._questions.modes import ask_mode
-from dp_polars._questions.quantile_lists import ask_quantiles
+from dp_polars._questions.choices import ask_quantile
+from dp_polars._questions.modes import Mode
+from dp_polars._questions.of_categories import counts_people_of, weights_of
+from dp_polars._questions.quantile_lists import QuantileList, as_alphas
+from dp_polars._questions.question import claim_with_lead
 
 if TYPE_CHECKING:
     from dp_polars._base.numbers import Number
@@ -120,17 +129,19 @@ def mode(
     │ 2    ┆ cold      │
     └──────┴───────────┘
     """
-    query = ask_mode(
-        candidates,
-        Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism),
-        counts=counts,
-        too_few=too_few,
-        weighted=weights is not None,
-        max_weight=max_weight,
-        step=step,
-        lead=lead,
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism)
+    few = None if too_few is None else positive_int("too_few", too_few)
+    if few is not None and not few < 2**31:
+        msg = f"too_few must be below 2**31, got {few}."
+        raise ValueError(msg)
+    query = Mode(
+        Categories.of(candidates),
+        claim_with_lead(Claim.on(terms, "choice"), lead=lead),
+        counts_people_of(counts),
+        few,
+        weights_of(max_weight, step, weighted=weights is not None),
     )
-    return as_expression(query, column, *(() if weights is None else (weights,)))
+    return as_expression(query.on(terms), column, *(() if weights is None else (weights,)))
 
 
 def quantile(
@@ -204,7 +215,12 @@ def quantile(
     [40, 40, 40]
     """
     terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism)
-    return as_expression(ask_quantiles(alpha, candidates, terms), column)
+    # No Series: it may be a private column, given by mistake, and a message would show its values.
+    if not isinstance(alpha, (list, tuple, np.ndarray)):
+        return as_expression(ask_quantile(alpha, candidates, terms), column)
+    alphas = as_alphas(alpha)
+    claim = Claim.on(terms, "choice", draws=levels_of(len(alphas)))
+    return as_expression(QuantileList(alphas, ordered(candidates), claim).on(terms), column)
 
 
 def median(

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Terms
+from dp_polars._codes.candidates import Categories
+from dp_polars._codes.units import bounds_of
 from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, as_expression
-from dp_polars._questions.measures import ask_count, ask_value_counts
-from dp_polars._questions.sums import ask_mean, ask_sum
+from dp_polars._questions.measures import Count, ValueCounts
+from dp_polars._questions.sums import Mean, Sum
 
 if TYPE_CHECKING:
     from dp_polars._base.numbers import Number
@@ -62,7 +68,7 @@ def len(  # noqa: A001 (Polars' own name)
     50
     """
     terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism)
-    return as_expression(ask_count("rows", terms), name="len")
+    return as_expression(Count("rows", Claim.on(terms, "number")).on(terms), name="len")
 
 
 def n_people(
@@ -100,7 +106,7 @@ def n_people(
     3
     """
     terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism)
-    return as_expression(ask_count("people", terms), name="n_people")
+    return as_expression(Count("people", Claim.on(terms, "number")).on(terms), name="n_people")
 
 
 def count(
@@ -140,7 +146,7 @@ def count(
     20
     """
     terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism)
-    return as_expression(ask_count("values", terms), column)
+    return as_expression(Count("values", Claim.on(terms, "number")).on(terms), column)
 
 
 def sum(  # noqa: A001 (Polars' own name)
@@ -197,7 +203,9 @@ def sum(  # noqa: A001 (Polars' own name)
     125.0
     """
     terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism)
-    return as_expression(ask_sum(lower, upper, step, terms), column)
+    of_floats = isinstance(step, (float, np.floating, Fraction))
+    query = Sum(*bounds_of(lower, upper, step), of_floats, Claim.on(terms, "number"))
+    return as_expression(query.on(terms), column)
 
 
 def mean(
@@ -247,7 +255,8 @@ def mean(
     16.5
     """
     terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism)
-    return as_expression(ask_mean(lower, upper, step, terms), column)
+    query = Mean(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=2))
+    return as_expression(query.on(terms), column)
 
 
 def value_counts(
@@ -297,4 +306,8 @@ def value_counts(
     [('young', 30), ('middle', 0), ('old', 12)]
     """
     terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism)
-    return as_expression(ask_value_counts(candidates, terms), column)
+    if candidates is None:
+        msg = "candidates must be given: every one of them gets a count.\n\nHint: a polars.Enum names its categories."
+        raise TypeError(msg)
+    query = ValueCounts(Categories.of(candidates), Claim.on(terms, "number"))
+    return as_expression(query.on(terms), column)

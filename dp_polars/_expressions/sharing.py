@@ -6,23 +6,19 @@ loaded, otherwise when it is: a finder on `sys.meta_path` waits for it. This pac
 
 from __future__ import annotations
 
+import inspect
 import sys
 from importlib.abc import MetaPathFinder
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import polars as pl
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-    from dp_polars._base.numbers import Number
-    from dp_polars._codes.candidates import Values
-
 _THEIR_MODULE = "opendp.extras.polars"
-# What our arguments are where they are not given: epsilon, rho, contributions, neighboring_relation, mechanism.
-_OURS = (None, None, 1, "add_or_remove_one", None)
 
 Accessor = TypeVar("Accessor", bound=type)
 
@@ -70,7 +66,10 @@ class _Watch(MetaPathFinder):
 def _register(ours: type, module: ModuleType | None) -> None:
     theirs = getattr(module, "DPExpr", None)
     _unregister()
-    both = ours if theirs is None else type(ours.__name__, (_Both, ours, theirs), {"_ours": ours, "_theirs": theirs})
+    both = ours
+    if theirs is not None:
+        shared = [name for name in vars(ours) if not name.startswith("_") and hasattr(theirs, name)]
+        both = type(ours.__name__, (ours, theirs), {name: _shared(name, ours, theirs) for name in shared})
     pl.api.register_expr_namespace("dp")(both)
 
 
@@ -81,174 +80,38 @@ def _unregister() -> None:
         del pl.Expr.dp  # type: ignore[attr-defined]
 
 
-class _Both:
-    """The methods whose names both packages have: a call with an argument that only we have is ours."""
+def _shared(name: str, ours: type, theirs: type) -> Callable[..., pl.Expr]:
+    """Return a method whose name both packages have: a call with an argument that only we have is ours."""
+    our, their = getattr(ours, name), getattr(theirs, name)
+    own, alien = inspect.signature(our).parameters, inspect.signature(their).parameters
+    keywords = {name: p for name, p in own.items() if p.kind is p.KEYWORD_ONLY}
+    places = [p for name, p in own.items() if name not in keywords]
+    # Theirs stand behind ours where ours are their first ones, too. Otherwise both are optional, and theirs have names.
+    goes_on = list(alien)[: len(places)] == [p.name for p in places]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if goes_on else inspect.Parameter.KEYWORD_ONLY
+    only_theirs = [p.replace(default=None, kind=kind) for name, p in alien.items() if name not in own]
+    first, *others = places
+    signature = inspect.Signature(
+        [first, *(others if goes_on else [p.replace(default=None) for p in others]), *only_theirs, *keywords.values()],
+        return_annotation=pl.Expr,
+    )
 
-    _ours: ClassVar[Any]
-    _theirs: ClassVar[Any]
+    def method(self: object, /, *args: Any, **kwargs: Any) -> pl.Expr:  # noqa: ANN401
+        if all(kwargs.get(name, p.default) == p.default for name, p in keywords.items()):
+            unnamed = {name: value for name, value in kwargs.items() if name not in keywords}
+            return cast("pl.Expr", their(self, *args, **unnamed))
+        given = signature.bind(self, *args, **kwargs).arguments
+        for p in only_theirs:
+            if given.pop(p.name, None) is not None:
+                msg = (
+                    f"{p.name} must be left out where epsilon, rho or another argument of dp_polars is given: it is "
+                    "OpenDP's.\n\n"
+                    "Hint: give epsilon or rho alone to draw by dp_polars, or scale alone to let OpenDP draw."
+                )
+                raise TypeError(msg)
+        return cast("pl.Expr", our(given.pop(first.name), **given))
 
-    def median(
-        self,
-        candidates: Values,
-        scale: float | None = None,
-        *,
-        epsilon: Number | None = None,
-        rho: Number | None = None,
-        contributions: int = 1,
-        neighboring_relation: str = "add_or_remove_one",
-        mechanism: str | None = None,
-    ) -> pl.Expr:
-        """Select the candidate nearest to the median: `dp_polars.median` where a loss is given, else OpenDP's."""
-        if _is_theirs({"scale": scale}, epsilon, rho, contributions, neighboring_relation, mechanism):
-            expr: pl.Expr = self._theirs.median(self, candidates, scale)
-        else:
-            expr = self._ours.median(
-                self,
-                candidates,
-                epsilon=epsilon,
-                rho=rho,
-                contributions=contributions,
-                neighboring_relation=neighboring_relation,
-                mechanism=mechanism,
-            )
-        return expr
-
-    def quantile(
-        self,
-        alpha: Number,
-        candidates: Values,
-        scale: float | None = None,
-        *,
-        epsilon: Number | None = None,
-        rho: Number | None = None,
-        contributions: int = 1,
-        neighboring_relation: str = "add_or_remove_one",
-        mechanism: str | None = None,
-    ) -> pl.Expr:
-        """Select the candidate nearest to a quantile: `dp_polars.quantile` where a loss is given, else OpenDP's."""
-        if _is_theirs({"scale": scale}, epsilon, rho, contributions, neighboring_relation, mechanism):
-            expr: pl.Expr = self._theirs.quantile(self, alpha, candidates, scale)
-        else:
-            expr = self._ours.quantile(
-                self,
-                alpha,
-                candidates,
-                epsilon=epsilon,
-                rho=rho,
-                contributions=contributions,
-                neighboring_relation=neighboring_relation,
-                mechanism=mechanism,
-            )
-        return expr
-
-    def count(
-        self,
-        scale: float | None = None,
-        signed: bool | None = None,
-        *,
-        epsilon: Number | None = None,
-        rho: Number | None = None,
-        contributions: int = 1,
-        neighboring_relation: str = "add_or_remove_one",
-        mechanism: str | None = None,
-    ) -> pl.Expr:
-        """Count the rows that have a value: `dp_polars.count` where a loss is given, else OpenDP's."""
-        if _is_theirs({"scale": scale, "signed": signed}, epsilon, rho, contributions, neighboring_relation, mechanism):
-            expr: pl.Expr = self._theirs.count(self, scale, signed)
-        else:
-            expr = self._ours.count(
-                self,
-                epsilon=epsilon,
-                rho=rho,
-                contributions=contributions,
-                neighboring_relation=neighboring_relation,
-                mechanism=mechanism,
-            )
-        return expr
-
-    def sum(
-        self,
-        lower: Any = None,  # noqa: ANN401
-        upper: Any = None,  # noqa: ANN401
-        *,
-        bounds: tuple[float, float] | None = None,
-        scale: float | None = None,
-        step: Number | None = None,
-        epsilon: Number | None = None,
-        rho: Number | None = None,
-        contributions: int = 1,
-        neighboring_relation: str = "add_or_remove_one",
-        mechanism: str | None = None,
-    ) -> pl.Expr:
-        """Add up the values: `dp_polars.sum` where a loss is given, else OpenDP's, of `bounds` and `scale`."""
-        if _is_theirs(
-            {"bounds": bounds, "scale": scale}, epsilon, rho, contributions, neighboring_relation, mechanism, step
-        ):
-            expr: pl.Expr = self._theirs.sum(self, *_their_bounds(lower, upper, bounds, scale))
-        else:
-            expr = self._ours.sum(
-                self,
-                lower,
-                upper,
-                step=step,
-                epsilon=epsilon,
-                rho=rho,
-                contributions=contributions,
-                neighboring_relation=neighboring_relation,
-                mechanism=mechanism,
-            )
-        return expr
-
-    def mean(
-        self,
-        lower: Any = None,  # noqa: ANN401
-        upper: Any = None,  # noqa: ANN401
-        *,
-        bounds: tuple[float, float] | None = None,
-        scale: float | None = None,
-        step: Number | None = None,
-        epsilon: Number | None = None,
-        rho: Number | None = None,
-        contributions: int = 1,
-        neighboring_relation: str = "add_or_remove_one",
-        mechanism: str | None = None,
-    ) -> pl.Expr:
-        """Average the values: `dp_polars.mean` where a loss is given, else OpenDP's, of `bounds` and `scale`."""
-        if _is_theirs(
-            {"bounds": bounds, "scale": scale}, epsilon, rho, contributions, neighboring_relation, mechanism, step
-        ):
-            expr: pl.Expr = self._theirs.mean(self, *_their_bounds(lower, upper, bounds, scale))
-        else:
-            expr = self._ours.mean(
-                self,
-                lower,
-                upper,
-                step=step,
-                epsilon=epsilon,
-                rho=rho,
-                contributions=contributions,
-                neighboring_relation=neighboring_relation,
-                mechanism=mechanism,
-            )
-        return expr
-
-
-def _their_bounds(lower: object, upper: object, bounds: object, scale: object) -> tuple[object, object]:
-    """Return OpenDP's bounds and scale, which are its first two arguments where they have no names."""
-    own_bounds, own_scale = (lower, upper) if bounds is None else (bounds, lower)
-    return own_bounds, own_scale if scale is None else scale
-
-
-def _is_theirs(theirs: Mapping[str, object], *ours: object) -> bool:
-    """Return whether a call has none of our arguments; refuse one that has some of both."""
-    if ours in (_OURS, (*_OURS, None)):
-        return True
-    given = [name for name, value in theirs.items() if value is not None]
-    if given:
-        msg = (
-            f"{given[0]} must be left out where epsilon, rho or another argument of dp_polars is given: it is "
-            "OpenDP's.\n\n"
-            "Hint: give epsilon or rho alone to draw by dp_polars, or scale alone to let OpenDP draw."
-        )
-        raise TypeError(msg)
-    return False
+    method.__name__, method.__qualname__, method.__module__ = name, f"{ours.__qualname__}.{name}", ours.__module__
+    method.__doc__ = f"By `dp_polars.{name}` where a loss is given, else by OpenDP.\n\n{inspect.getdoc(our)}"
+    method.__signature__ = signature  # type: ignore[attr-defined]
+    return method

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dp_polars._accounting.claims import Claim, mechanisms_of
 from dp_polars._accounting.terms import Terms
+from dp_polars._base.numbers import one_of, positive_int
+from dp_polars._codes.candidates import Categories
 from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, as_expression
-from dp_polars._questions.tops import ask_top_k
+from dp_polars._questions.of_categories import counts_people_of, weights_of
+from dp_polars._questions.tops import JOINT_FROM, TopK, check_number
 
 if TYPE_CHECKING:
     from dp_polars._base.numbers import Number
@@ -90,13 +95,23 @@ def top_k(
     ... ).item().to_list()
     ['flu', 'cold']
     """
-    query = ask_top_k(
-        k,
-        candidates,
-        Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism),
-        counts=counts,
-        weighted=weights is not None,
-        max_weight=max_weight,
-        step=step,
+    number = positive_int("k", k)
+    categories = Categories.of(candidates)
+    if categories.values is not None:
+        check_number(number, len(categories.values))
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism)
+    if mechanism is None:
+        joint = terms.loss.unit == "epsilon" and number >= JOINT_FROM
+    else:
+        words = (*mechanisms_of("choice"), "joint")
+        joint = one_of("mechanism", mechanism, words, f"one of {list(words)} or None") == "joint"
+    query = TopK(
+        number,
+        categories,
+        Claim.on(replace(terms, mechanism="exponential") if joint else terms, "choice", draws=1 if joint else number),
+        counts_people_of(counts),
+        joint,
+        is_asked=mechanism is not None,
+        weights=weights_of(max_weight, step, weighted=weights is not None),
     )
-    return as_expression(query, column, *(() if weights is None else (weights,)))
+    return as_expression(query.on(terms), column, *(() if weights is None else (weights,)))

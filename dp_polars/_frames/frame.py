@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
-    from dp_polars._accounting.claims import NeighboringRelation
+    from dp_polars._accounting.terms import NeighboringRelation
     from dp_polars._frames.group_keys import PublicKeys
     from dp_polars._frames.protection import Protection
     from dp_polars._questions.question import HistogramQuery

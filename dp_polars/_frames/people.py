@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
-from dp_polars._accounting.claims import ONE_RELEASE
+from dp_polars._accounting.terms import ONE_RELEASE
 from dp_polars._base.numbers import plural
 from dp_polars._engines.bounding import Limits
 from dp_polars._engines.contract import PER_PERSON, Engine, Output, PerPerson, Released, Tally, Work

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from dp_polars._accounting.claims import Contributions, check_relation
+from dp_polars._accounting.terms import Contributions, check_relation
 from dp_polars._base.numbers import given, positive_int
 from dp_polars._engines.bounding import Limits
 
 if TYPE_CHECKING:
-    from dp_polars._accounting.claims import NeighboringRelation
+    from dp_polars._accounting.terms import NeighboringRelation
     from dp_polars._questions.question import HistogramQuery
 
 

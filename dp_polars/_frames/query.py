@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, get_
 
 import polars as pl
 
-from dp_polars._accounting.claims import one_of
-from dp_polars._base.numbers import positive_int
+from dp_polars._base.numbers import one_of, positive_int
 from dp_polars._base.paths import expanded, replacing
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames.release import prepare, release_by
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from polars._typing import EngineType
 
     from dp_polars._accounting.budgets import Budget
-    from dp_polars._accounting.claims import Loss
+    from dp_polars._accounting.terms import Loss
     from dp_polars._frames.protection import Protection
     from dp_polars._frames.request import AnyRequest, Ask
     from dp_polars._questions.question import Asked

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 import polars as pl
 from polars import selectors as cs
 
-from dp_polars._accounting.claims import one_of
-from dp_polars._base.numbers import given, kind_of_frame
+from dp_polars._base.numbers import given, kind_of_frame, one_of
 from dp_polars._base.public import unshared
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._rowwise.gate import refuse_patterns, row_by_row

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 import polars as pl
 from polars import selectors as cs
 
-from dp_polars._accounting.claims import Loss
+from dp_polars._accounting.terms import Loss
 from dp_polars._base.column_types import float_of
 from dp_polars._base.numbers import float_up, plural
 from dp_polars._engines.contract import Engine, Output, Released, Tally, Work, names_of_ends
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Self
 
-    from dp_polars._accounting.claims import Claim, Unit
+    from dp_polars._accounting.claims import Claim
+    from dp_polars._accounting.terms import Unit
     from dp_polars._engines.contract import KeyWork
     from dp_polars._frames.protection import Protection
     from dp_polars._frames.recipe import Recipe

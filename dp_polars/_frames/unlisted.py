@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dp_polars._accounting.claims import Loss, check_delta
 from dp_polars._accounting.large import warn_if_large
-from dp_polars._accounting.terms import Terms
+from dp_polars._accounting.terms import Loss, Terms, check_delta
 from dp_polars._base.numbers import given
 from dp_polars._frames import group_keys
 from dp_polars._frames.keys import KeyRequest

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from flint import arb
 
-    from dp_polars._accounting.claims import Claim, Mechanism
+    from dp_polars._accounting.claims import Claim
+    from dp_polars._accounting.terms import Mechanism
 
 Floats: TypeAlias = "NDArray[np.float64]"
 
@@ -30,6 +31,9 @@ Floats: TypeAlias = "NDArray[np.float64]"
 @dataclass(frozen=True)
 class RacingLaw:
     """What a race must know of a mechanism.
+
+    The log-density of −log g(W) must not fall faster than a slope of 1. So a choice at the rate ε/R is ε-DP, with its
+    lead as well (`docs/claims.md`, "The lead is free").
 
     Parameters
     ----------

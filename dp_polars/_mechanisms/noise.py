@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp_polars._accounting.claims import Loss
 from dp_polars._accounting.large import warn_if_large
+from dp_polars._accounting.terms import Loss
 from dp_polars._base.intervals import ball
 from dp_polars._base.numbers import Number, positive_fraction
 from dp_polars._base.settings import deaf
@@ -94,9 +94,7 @@ def add_noise(values: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np
 
 def noise_of(claim: Claim, count: int) -> NDArray[np.int64]:
     """Return independent noise at the rate of a claim."""
-    if claim.mechanism == "discrete_laplace":
-        return laplace_noise(count, 1 / claim.rate)
-    return gaussian_noise(count, 1 / claim.rate**2)
+    return _NOISE[claim.mechanism][0](count, 1 / claim.rate)
 
 
 def check_scale(claim: Claim) -> None:
@@ -109,16 +107,29 @@ def check_scale(claim: Claim) -> None:
 def noise_bound(claim: Claim, beta: float) -> int:
     """Return the smallest w with P(|noise| > w) <= beta, for beta from 1e-9 to 1/2; one more or less above 2**40."""
     scale = float(max(1 / claim.rate, Fraction(1, 64)))  # of a smaller scale too, P(|noise| > 0) is below 1e-9
-    if claim.mechanism == "discrete_laplace":
-        # P(|X| > w) = 2q^(w+1)/(1+q), q = exp(−1/scale).
-        bound = math.ceil(scale * (math.log(2 / beta) - math.log1p(math.exp(-1 / scale)))) - 1
-        return max(bound, 0)
+    return _NOISE[claim.mechanism][1](scale, beta)
+
+
+def _laplace_bound(scale: float, beta: float) -> int:
+    # P(|X| > w) = 2q^(w+1)/(1+q), q = exp(−1/scale).
+    bound = math.ceil(scale * (math.log(2 / beta) - math.log1p(math.exp(-1 / scale)))) - 1
+    return max(bound, 0)
+
+
+def _gaussian_bound(scale: float, beta: float) -> int:
     if scale > 2**12:
         # By Euler and Maclaurin, the sum from w + 1 on is the integral from w + 1/2 on, less some 1e-7 of it at most.
         return math.ceil(scale * NormalDist().inv_cdf(1 - beta / 2) - 0.5)
     weights = np.exp(-(np.arange(math.ceil(9 * scale) + 2) ** 2) / (2 * scale**2))
     tails = 2 * np.cumsum(weights[::-1])[::-1] / (2 * weights.sum() - 1)
     return int(np.count_nonzero(tails[1:] > beta))
+
+
+# How noise of a scale is drawn, and bounded.
+_NOISE: dict[str, tuple[Callable[[int, Fraction], NDArray[np.int64]], Callable[[float, float], int]]] = {
+    "discrete_laplace": (lambda count, scale: laplace_noise(count, scale), _laplace_bound),
+    "discrete_gaussian": (lambda count, scale: gaussian_noise(count, scale**2), _gaussian_bound),
+}
 
 
 def discrete_laplace(values: ArrayLike, *, epsilon: Number, sensitivity: Number) -> int | NDArray[np.int64]:

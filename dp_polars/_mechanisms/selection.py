@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp_polars._accounting.claims import Claim, Loss
+from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.large import warn_if_large
+from dp_polars._accounting.terms import Loss
 from dp_polars._base import column_types
 from dp_polars._base.arrays import lengths_from, offsets, starts
 from dp_polars._base.numbers import Number

@@ -9,23 +9,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, Loss, range_of
+from dp_polars._accounting.claims import Claim
 from dp_polars._base import column_types
 from dp_polars._base.arrays import offsets, starts
-from dp_polars._base.numbers import given, positive_fraction
 from dp_polars._base.words import system_words
-from dp_polars._codes.multiples import check_terms, in_steps, type_in_steps
+from dp_polars._codes.multiples import in_steps, type_in_steps
 from dp_polars._draws.leads import type_with_lead, with_lead
 from dp_polars._mechanisms.laws import LAWS
 from dp_polars._mechanisms.own_sensitivities import MOST_ROWS, OwnSensitivities
 from dp_polars._mechanisms.selection import best_rows, leading_rows
-from dp_polars._questions.question import Query, claim_with_lead
+from dp_polars._questions.question import Query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dp_polars._base.arrays import Ints
-    from dp_polars._base.numbers import Number
 
 _INTEGERS = [pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64]
 
@@ -159,55 +157,3 @@ def _check_numbers(name: str, column: pl.DataType) -> None:
 
 def _as_positions(chosen: Ints) -> pl.Series:
     return pl.Series(chosen).cast(pl.UInt32, strict=False)  # −1, no score offered, becomes null
-
-
-def ask_argmax(
-    *,
-    sensitivity: Number,
-    monotonic: bool,
-    lead: bool,
-    lead_step: Number | None,
-    epsilon: Number | None,
-    rho: Number | None,
-    mechanism: str | None,
-    lowest: bool,
-) -> ArgMax:
-    """Return the query of these arguments."""
-    claim = Claim.for_scores(Loss.of(epsilon=epsilon, rho=rho), mechanism, sensitivity, monotonic)
-    claim = claim_with_lead(claim, lead=lead)
-    if lead_step is None:
-        return ArgMax(claim, lowest)
-    if not lead:
-        msg = f"lead_step must be left out without lead=True, got {given(lead_step)}."
-        raise ValueError(msg)
-    step = positive_fraction("lead_step", lead_step)
-    check_terms("lead_step", step)
-    return ArgMax(claim, lowest, step, isinstance(lead_step, (float, np.floating, Fraction)))
-
-
-def ask_argmax_of_own(
-    *,
-    monotonic: bool,
-    lead: bool,
-    lead_step: Number | None,
-    epsilon: Number | None,
-    rho: Number | None,
-    mechanism: str | None,
-    lowest: bool,
-) -> ArgMaxOfOwn:
-    """Return the query of these arguments, where each row has a sensitivity of its own."""
-    range_of(1, monotonic)  # checks it
-    if monotonic:
-        msg = (
-            "monotonic must be left out where sensitivity is a column: each score is then compared with all others, in "
-            "units of both sensitivities, and may rise or fall whichever way the rows' own scores move."
-        )
-        raise ValueError(msg)
-    claim = Claim.for_scores(Loss.of(epsilon=epsilon, rho=rho), mechanism, 1, monotonic=False)
-    if claim_with_lead(claim, lead=lead).lead or lead_step is not None:
-        msg = (
-            "lead and lead_step must be left out where sensitivity is a column: what leads is then no score of a row, "
-            "but its distance to the others in units of their sensitivities."
-        )
-        raise ValueError(msg)
-    return ArgMaxOfOwn(claim, lowest)

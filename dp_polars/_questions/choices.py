@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, check_mechanism
+from dp_polars._accounting.claims import Claim
 from dp_polars._base.numbers import as_fraction, show
 from dp_polars._codes.candidates import Ordered, ordered
 from dp_polars._codes.codings import Coding, NearestCoding
@@ -21,8 +21,7 @@ from dp_polars._questions.question import Answers, OfCodes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dp_polars._accounting.claims import NeighboringRelation
-    from dp_polars._accounting.terms import Terms
+    from dp_polars._accounting.terms import NeighboringRelation, Terms
     from dp_polars._base.arrays import Ints
     from dp_polars._codes.candidates import Values
     from dp_polars._codes.encoding import Codes
@@ -126,7 +125,7 @@ class Quantile(Choice):
 def ask_quantile(alpha: object, candidates: Values, terms: Terms) -> Quantile:
     """Return the quantile of these arguments."""
     exact = as_alpha("alpha", alpha)
-    return Quantile(exact, ordered(candidates), claim_of_choice(terms)).on(terms)
+    return Quantile(exact, ordered(candidates), Claim.on(terms, "choice")).on(terms)
 
 
 def as_alpha(name: str, value: object) -> Fraction:
@@ -145,8 +144,3 @@ def as_alpha(name: str, value: object) -> Fraction:
         )
         raise ValueError(msg)
     return exact
-
-
-def claim_of_choice(terms: Terms, *, draws: int = 1) -> Claim:
-    """Return the claim of draws by the mechanism that is asked for, or that the unit of the loss chooses."""
-    return terms.claim(check_mechanism(terms.mechanism, terms.loss.unit), draws=draws)

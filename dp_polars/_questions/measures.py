@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, check_noise
+from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.costs import ALL
 from dp_polars._base.arrays import owners
 from dp_polars._codes.candidates import Categories
@@ -23,10 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
-    from dp_polars._accounting.claims import NeighboringRelation
-    from dp_polars._accounting.terms import Terms
+    from dp_polars._accounting.terms import NeighboringRelation
     from dp_polars._base.arrays import Ints
-    from dp_polars._codes.candidates import Values
     from dp_polars._codes.codings import Coding
     from dp_polars._draws.histograms import Histogram
 
@@ -121,6 +119,24 @@ class Total(Measure):
         return self.answers_of_totals([totals_of(histogram) for histogram in histograms], *columns)
 
 
+class Multiple(Total):
+    """A total that is the answer, in units of a step: with noise on it, once."""
+
+    @abstractmethod
+    def answer_step(self, *columns: pl.DataType) -> Fraction:
+        """Return what a total of one is in the answer's unit."""
+
+    def answers_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> Answers:
+        """Draw from the total of each group."""
+        (claim,) = self.noise(*columns)
+        numbers, bound = noisy(totals[0], claim), noise_bound(claim, BETA)
+
+        def named(whole: Ints) -> pl.Series:
+            return self.named([whole], *columns)
+
+        return Answers(named(numbers), lambda: (named(numbers - bound), named(numbers + bound)))
+
+
 def totals_of(histogram: Histogram) -> Ints:
     """Return the weight of each group, shape (g,), of a histogram with one code."""
     total = np.zeros(len(histogram.sizes), np.int64)
@@ -135,7 +151,7 @@ def noisy(totals: Ints, claim: Claim) -> Ints:
 
 
 @dataclass(frozen=True)
-class Count(Total):
+class Count(Multiple):
     """How many rows, distinct people, or rows with a value."""
 
     counted: What
@@ -183,10 +199,9 @@ class Count(Total):
         """Return the numbers."""
         return pl.Series(totals[0])
 
-    def answers_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> Answers:  # noqa: ARG002
-        """Draw from the number of each group."""
-        numbers, bound = noisy(totals[0], self.claim), noise_bound(self.claim, BETA)
-        return Answers(pl.Series(numbers), lambda: (pl.Series(numbers - bound), pl.Series(numbers + bound)))
+    def answer_step(self, *columns: pl.DataType) -> Fraction:  # noqa: ARG002
+        """Return one row, or person."""
+        return Fraction(1)
 
     def __str__(self) -> str:
         what = {"rows": "rows", "people": "people", "values": "rows with a value"}[self.counted]
@@ -262,24 +277,6 @@ class ValueCounts(OfCodes, Measure):
 
     def __str__(self) -> str:
         return f"counts of {self.candidates}"
-
-
-def claim_of_numbers(terms: Terms, *, draws: int = 1) -> Claim:
-    """Return the claim of numbers with the noise that is asked for, or that the unit of the loss chooses."""
-    return terms.claim(check_noise(terms.mechanism, terms.loss.unit), draws=draws)
-
-
-def ask_count(counted: What, terms: Terms) -> Count:
-    """Return the count of these arguments."""
-    return Count(counted, claim_of_numbers(terms)).on(terms)
-
-
-def ask_value_counts(candidates: Values, terms: Terms) -> ValueCounts:
-    """Return the counts of these arguments."""
-    if candidates is None:
-        msg = "candidates must be given: every one of them gets a count.\n\nHint: a polars.Enum names its categories."
-        raise TypeError(msg)
-    return ValueCounts(Categories.of(candidates), claim_of_numbers(terms)).on(terms)
 
 
 def checked(query: MeasureT) -> MeasureT:

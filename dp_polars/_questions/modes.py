@@ -10,23 +10,21 @@ import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim
-from dp_polars._base.numbers import Number, positive_int, show
+from dp_polars._base.numbers import show
 from dp_polars._codes.candidates import Categories
 from dp_polars._codes.multiples import in_steps
 from dp_polars._codes.units import Weights
 from dp_polars._draws.leads import lead_from_rows, lead_groups, type_with_lead, with_lead
 from dp_polars._draws.scores import CountScore
-from dp_polars._questions.choices import Choice, claim_of_choice
-from dp_polars._questions.of_categories import OfCategories, check_counts, weights_of
-from dp_polars._questions.question import Answers, HistogramQuery, claim_with_lead
+from dp_polars._questions.choices import Choice
+from dp_polars._questions.of_categories import OfCategories
+from dp_polars._questions.question import Answers, HistogramQuery
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dp_polars._accounting.claims import NeighboringRelation
-    from dp_polars._accounting.terms import Terms
+    from dp_polars._accounting.terms import NeighboringRelation
     from dp_polars._base.arrays import Ints
-    from dp_polars._codes.candidates import Values
     from dp_polars._codes.encoding import Codes
     from dp_polars._draws.drawing import Draw
     from dp_polars._draws.histograms import Histogram
@@ -128,25 +126,3 @@ class Mode(OfCategories, Choice):
     def __str__(self) -> str:
         few = "" if self.too_few is None else f", or fewer than {self.too_few}"
         return f"mode of {self.candidates}{self.how}{few}{', and its lead' if self.has_lead else ''}"
-
-
-def ask_mode(
-    candidates: Values | None,
-    terms: Terms,
-    *,
-    counts: str = "people",
-    too_few: int | None = None,
-    weighted: bool = False,
-    max_weight: Number | None = None,
-    step: Number | None = None,
-    lead: bool = False,
-) -> Mode:
-    """Return the mode of these arguments."""
-    check_counts(counts)
-    few = None if too_few is None else positive_int("too_few", too_few)
-    if few is not None and not few < 2**31:
-        msg = f"too_few must be below 2**31, got {few}."
-        raise ValueError(msg)
-    weights = weights_of(max_weight, step, weighted=weighted)
-    claim = claim_with_lead(claim_of_choice(terms), lead=lead)
-    return Mode(Categories.of(candidates), claim, counts == "people", few, weights).on(terms)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dp_polars._accounting.claims import one_of
-from dp_polars._base.numbers import given, show
+from dp_polars._base.numbers import given, one_of, show
 from dp_polars._codes.codings import CategoryCoding
 from dp_polars._codes.units import Weights
 from dp_polars._questions.question import Evidence, OfCodes
@@ -99,6 +98,6 @@ def weights_of(max_weight: Number | None, step: Number | None, *, weighted: bool
     return Weights.of(max_weight, step)
 
 
-def check_counts(counts: str) -> None:
-    """Refuse what is not the word for people or rows."""
-    one_of("counts", counts, ("people", "rows"), "'people' or 'rows'")
+def counts_people_of(counts: str) -> bool:
+    """Return whether people are counted, from the word for people or rows."""
+    return one_of("counts", counts, ("people", "rows"), "'people' or 'rows'") == "people"

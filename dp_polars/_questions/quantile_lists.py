@@ -13,12 +13,12 @@ import polars as pl
 from dp_polars._accounting.claims import Claim, check_rate
 from dp_polars._base.arrays import Ints, owners, starts
 from dp_polars._base.numbers import Number, show
-from dp_polars._codes.candidates import Ordered, ordered
+from dp_polars._codes.candidates import Ordered
 from dp_polars._codes.codings import Coding, NearestCoding
 from dp_polars._codes.grids import Grid, distance_unit
-from dp_polars._draws.quantile_trees import Node, TreeDraw, digit_bits, levels_of, rows_off, tree
+from dp_polars._draws.quantile_trees import Node, TreeDraw, digit_bits, rows_off, tree
 from dp_polars._mechanisms.laws import LAWS
-from dp_polars._questions.choices import Quantile, as_alpha, ask_quantile, claim_of_choice
+from dp_polars._questions.choices import as_alpha
 from dp_polars._questions.lists import ListQuery, Mistakes, in_lists
 
 if TYPE_CHECKING:
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dp_polars._accounting.claims import NeighboringRelation
-    from dp_polars._accounting.terms import Terms
-    from dp_polars._codes.candidates import Values
+    from dp_polars._accounting.terms import NeighboringRelation
     from dp_polars._draws.histograms import Histogram
 
 # Quantiles that are asked for at once.
@@ -173,29 +171,8 @@ class QuantileList(ListQuery):
         return f"quantiles ({shown}) on {self.candidates}"
 
 
-def ask_quantiles(
-    alpha: Number | Alphas,
-    candidates: Values,
-    terms: Terms,
-) -> Quantile | QuantileList:
-    """Return the quantiles of these arguments: one where a number is given."""
-    # No Series: it may be a private column, given by mistake, and a message would show its values.
-    if not isinstance(alpha, (list, tuple, np.ndarray)):
-        return ask_quantile(alpha, candidates, terms)
-    exact = _checked(alpha)
-    for node in tree(exact).nodes():
-        if not node.alpha.denominator <= _LARGEST_DENOMINATOR:
-            msg = (
-                "alpha must be a list of fractions whose ratios of differences have a denominator of at most "
-                f"{_LARGEST_DENOMINATOR:,}, got {node.alpha.denominator:,}.\n\n"
-                "Hint: round them all to two or three decimals."
-            )
-            raise ValueError(msg)
-    return QuantileList(exact, ordered(candidates), claim_of_choice(terms, draws=levels_of(len(exact)))).on(terms)
-
-
-def _checked(alphas: Alphas) -> tuple[Fraction, ...]:
-    """Return the quantiles of a list, which must ascend."""
+def as_alphas(alphas: Alphas) -> tuple[Fraction, ...]:
+    """Return the quantiles of a list, as exact fractions, which must ascend."""
     if isinstance(alphas, np.ndarray) and alphas.ndim != 1:
         msg = f"alpha must be a number or a list of numbers, got an array of {alphas.ndim} dimensions."
         raise TypeError(msg)
@@ -214,6 +191,14 @@ def _checked(alphas: Alphas) -> tuple[Fraction, ...]:
             msg = (
                 f"alpha must be ascending, got {show(before)} before {show(after)}.\n\n"
                 "Hint: answers come in the order of the list, and never decrease: sort it."
+            )
+            raise ValueError(msg)
+    for node in tree(exact).nodes():
+        if not node.alpha.denominator <= _LARGEST_DENOMINATOR:
+            msg = (
+                "alpha must be a list of fractions whose ratios of differences have a denominator of at most "
+                f"{_LARGEST_DENOMINATOR:,}, got {node.alpha.denominator:,}.\n\n"
+                "Hint: round them all to two or three decimals."
             )
             raise ValueError(msg)
     return exact

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
     from typing import Self
 
-    from dp_polars._accounting.claims import Contributions, NeighboringRelation, Unit
-    from dp_polars._accounting.terms import Terms
+    from dp_polars._accounting.terms import Contributions, NeighboringRelation, Terms, Unit
     from dp_polars._base.arrays import Ints
     from dp_polars._codes.codings import Coding, Weighing
     from dp_polars._codes.encoding import Codes

@@ -10,12 +10,12 @@ import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim
-from dp_polars._base.numbers import Number, show
+from dp_polars._base.numbers import show
 from dp_polars._codes.codings import OneCode, Units
 from dp_polars._codes.multiples import in_steps, type_in_steps
-from dp_polars._codes.units import bounds_of, units_of
+from dp_polars._codes.units import units_of
 from dp_polars._mechanisms.noise import check_scale, noise_bound
-from dp_polars._questions.measures import BETA, Total, claim_of_numbers, noisy
+from dp_polars._questions.measures import BETA, Multiple, Total, noisy
 from dp_polars._questions.question import Answers, Evidence
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dp_polars._accounting.terms import Terms
     from dp_polars._base.arrays import Ints
 
 
@@ -64,7 +63,7 @@ class _Clipped(Total):
 
 
 @dataclass(frozen=True)
-class Sum(_Clipped):
+class Sum(_Clipped, Multiple):
     """The sum of values, clipped to public bounds, in units of a public step.
 
     Parameters
@@ -115,15 +114,9 @@ class Sum(_Clipped):
         """Return whole units of the step as numbers of the answer's type."""
         return in_steps(totals[0], self.units(*columns).step, self.answer_type(*columns))
 
-    def answers_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> Answers:
-        """Draw from the units of each group."""
-        (claim,) = self.noise(*columns)
-        numbers, bound = noisy(totals[0], claim), noise_bound(claim, BETA)
-
-        def in_steps(whole: Ints) -> pl.Series:
-            return self.named([whole], *columns)
-
-        return Answers(in_steps(numbers), lambda: (in_steps(numbers - bound), in_steps(numbers + bound)))
+    def answer_step(self, *columns: pl.DataType) -> Fraction:
+        """Return the step."""
+        return self.units(*columns).step
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
         """Return an error in the column's unit; where its type would tell the step and is not known, of integers."""
@@ -213,25 +206,3 @@ class Mean(_Clipped):
 
     def __str__(self) -> str:
         return f"mean of values from {show(self.lower)} to {show(self.upper)}"
-
-
-def ask_sum(
-    lower: Number,
-    upper: Number,
-    step: Number | None,
-    terms: Terms,
-) -> Sum:
-    """Return the sum of these arguments."""
-    low, high, width = bounds_of(lower, upper, step)
-    of_floats = isinstance(step, (float, np.floating, Fraction))
-    return Sum(low, high, width, of_floats, claim_of_numbers(terms)).on(terms)
-
-
-def ask_mean(
-    lower: Number,
-    upper: Number,
-    step: Number | None,
-    terms: Terms,
-) -> Mean:
-    """Return the mean of these arguments."""
-    return Mean(*bounds_of(lower, upper, step), claim_of_numbers(terms, draws=2)).on(terms)

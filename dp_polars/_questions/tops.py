@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, Loss, check_mechanism, check_noise, check_relation, one_of
-from dp_polars._base.numbers import Number, positive_int
+from dp_polars._accounting.claims import Claim, check_mechanism
+from dp_polars._accounting.terms import check_relation
 from dp_polars._codes.candidates import Categories
 from dp_polars._codes.units import Weights
 from dp_polars._draws.drawing import Draw, of_parts
@@ -22,20 +22,18 @@ from dp_polars._mechanisms.laws import LAWS
 from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._questions.lists import ListQuery, Mistakes, in_lists
 from dp_polars._questions.measures import ValueCounts
-from dp_polars._questions.of_categories import OfCategories, check_counts, weights_of
+from dp_polars._questions.of_categories import OfCategories
 
 if TYPE_CHECKING:
-    from dp_polars._accounting.claims import Mechanism, NeighboringRelation
-    from dp_polars._accounting.terms import Terms
+    from dp_polars._accounting.terms import NeighboringRelation
     from dp_polars._base.arrays import Ints
-    from dp_polars._codes.candidates import Values
     from dp_polars._draws.histograms import Histogram
     from dp_polars._questions.question import HistogramQuery
 
-# From so many on, one draw of the whole list is better in pure DP than as many rounds. Of evenly spread counts, the
+# From this k on, one draw of the whole list is better in pure DP than as many rounds. Of evenly spread counts, the
 # largest count missed is about 2·k/ε on average, in rounds k·(1 + 1/2 + … + 1/k)/ε, however many candidates there are.
 # `docs/design.md` has the trials.
-_JOINT_FROM = 5
+JOINT_FROM = 5
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ class TopK(OfCategories, ListQuery):
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
         """Return the lists' type for a column's; a TypeError or ValueError where there are none."""
         values = self.values(*columns)
-        _check_number(self.k, len(values))
+        check_number(self.k, len(values))
         self.step(*columns)
         return pl.List(values.dtype)
 
@@ -137,7 +135,7 @@ class TopK(OfCategories, ListQuery):
         """Return the counts of all candidates at the same loss: any ranking of them is free. None: there are none."""
         if self.weights is not None or (self.candidates.values is None and not columns):
             return None
-        claim, noise = self.claim, check_noise(None, self.claim.loss.unit)
+        claim, noise = self.claim, check_mechanism("number", None, self.claim.loss.unit)
         counts = ValueCounts(Categories.of(self.values(*columns)), replace(claim, mechanism=noise, draws=1))
         relation = check_relation(str(claim.neighboring_relation))
         most, same_group = counts.range_of(relation), counts.same_group_of(relation)
@@ -150,7 +148,7 @@ class TopK(OfCategories, ListQuery):
             one_draw = 2 / float(self.claim.rate) * (self.k / 2 if self.joint else 1)
             rounds = one_draw / 2 * sum(1 / n for n in range(1, self.k + 1))
             notes.append(
-                f"{'One joint draw' if self.joint else 'Rounds'}, for k is {'not ' * self.joint}below {_JOINT_FROM}: "
+                f"{'One joint draw' if self.joint else 'Rounds'}, for k is {'not ' * self.joint}below {JOINT_FROM}: "
                 f"on evenly spread counts the error is about {one_draw:.3g} by a joint draw, {rounds:.3g} in rounds."
             )
         if alternative is not None:
@@ -170,42 +168,8 @@ class TopK(OfCategories, ListQuery):
         return f"top {self.k} of {self.candidates}{self.how}" + (", jointly" if self.joint else "")
 
 
-def ask_top_k(
-    k: int,
-    candidates: Values | None,
-    terms: Terms,
-    *,
-    counts: str = "people",
-    weighted: bool = False,
-    max_weight: Number | None = None,
-    step: Number | None = None,
-) -> TopK:
-    """Return the top k of these arguments."""
-    number = positive_int("k", k)
-    check_counts(counts)
-    weights = weights_of(max_weight, step, weighted=weighted)
-    categories = Categories.of(candidates)
-    if categories.values is not None:
-        _check_number(number, len(categories.values))
-    joint, mechanism = _mechanism_of(terms.mechanism, number, terms.loss)
-    claim = terms.claim(mechanism, draws=1 if joint else number)
-    is_asked = terms.mechanism is not None
-    return TopK(number, categories, claim, counts == "people", joint, is_asked, weights).on(terms)
-
-
-def _mechanism_of(mechanism: str | None, k: int, loss: Loss) -> tuple[bool, Mechanism]:
-    """Return whether the list is drawn at once, and by which mechanism each draw is."""
-    if mechanism is None:
-        joint = loss.unit == "epsilon" and k >= _JOINT_FROM
-    else:
-        joint = one_of("mechanism", mechanism, _MECHANISMS, f"one of {list(_MECHANISMS)} or None") == "joint"
-    return joint, "exponential" if joint else check_mechanism(mechanism, loss.unit)
-
-
-_MECHANISMS = ("permute_and_flip", "exponential", "joint")
-
-
-def _check_number(k: int, size: int) -> None:
+def check_number(k: int, size: int) -> None:
+    """Refuse a list of more candidates than there are."""
     if not k <= size:
         msg = f"k must be at most the number of candidates, {size:,}, got {k:,}."
         raise ValueError(msg)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, Contributions, Loss
+from dp_polars._accounting.claims import Claim, check_mechanism
+from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars._base import column_types
 from dp_polars._mechanisms.key_selection import (
     GaussianThreshold,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from dp_polars._accounting.claims import NeighboringRelation
+    from dp_polars._accounting.terms import NeighboringRelation
     from dp_polars._base.arrays import Ints
 
 COUNT = "count"
@@ -71,7 +72,7 @@ class KeysThatAreThere(Asked):
         changed = keys_per_person if relation == "add_or_remove_one" else 2 * keys_per_person
         claim = Claim(
             loss,
-            "partition_selection" if loss.unit == "epsilon" else "discrete_gaussian_threshold",
+            check_mechanism("keys", None, loss.unit),
             Fraction(1),
             Contributions(changed, 1),
             relation,
@@ -84,11 +85,7 @@ class KeysThatAreThere(Asked):
     @cached_property
     def selection(self) -> KeySelection:
         """What shows the keys."""
-        claim, changed = self.claim, self.claim.contributions.total
-        if claim.mechanism == "partition_selection":
-            return PartitionSelection(claim.rate, delta_of_one_key(claim.delta, changed))
-        variance = 1 / claim.rate**2
-        return GaussianThreshold(variance, threshold_for(variance, claim.delta, self.keys_per_person))
+        return _SELECTIONS[self.claim.mechanism](self)
 
     def types(self, schema: pl.Schema) -> pl.Schema:
         """Return the names and types of the keys as they are released, for columns of these types."""
@@ -137,6 +134,19 @@ class KeysThatAreThere(Asked):
     def __str__(self) -> str:
         names = ", ".join(map(repr, self.columns))
         return f"the {names} that enough people have" + (", with their number" if self.counts else "")
+
+
+def _by_partition(query: KeysThatAreThere) -> KeySelection:
+    claim = query.claim
+    return PartitionSelection(claim.rate, delta_of_one_key(claim.delta, claim.contributions.total))
+
+
+def _by_threshold(query: KeysThatAreThere) -> KeySelection:
+    variance = 1 / query.claim.rate**2
+    return GaussianThreshold(variance, threshold_for(variance, query.claim.delta, query.keys_per_person))
+
+
+_SELECTIONS = {"partition_selection": _by_partition, "discrete_gaussian_threshold": _by_threshold}
 
 
 def _anew(column: pl.Series) -> pl.Series:

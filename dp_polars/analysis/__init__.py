@@ -47,7 +47,7 @@ from dp_polars.analysis._simulation import simulate
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from dp_polars._accounting.claims import Mechanism
+    from dp_polars._accounting.terms import Mechanism
     from dp_polars._base.numbers import Number
     from dp_polars.analysis._rates import Comparable
 

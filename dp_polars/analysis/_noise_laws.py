@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dp_polars._accounting.claims import Claim
     from dp_polars._base.arrays import Ints
 
 # Up to this scale every probability has an entry of its own. Beyond, a step of the table stands for several integers,
 # which changes no result by more than a few 1e-9 of it: the law is that of a rounded continuous one, to that.
 _FINEST = 4096
-# So many scales from 0 nothing is left that a float64 can tell from 0.
-_REACH = {"discrete_laplace": 45, "discrete_gaussian": 10}
+# Scales from 0 -> the logarithm of the weight; and at how many scales nothing is left that a float64 can tell from 0.
+_LAWS: dict[str, tuple[Callable[[NDArray[np.float64]], NDArray[np.float64]], int]] = {
+    "discrete_laplace": (lambda z: -abs(z), 45),
+    "discrete_gaussian": (lambda z: -(z**2) / 2, 10),
+}
 
 
 class NoiseLaw:
@@ -31,8 +34,8 @@ class NoiseLaw:
     def __init__(self, claim: Claim) -> None:
         scale = float(1 / claim.rate)
         self._step = max(1.0, scale / _FINEST)
-        self._scale, self._is_laplace = scale / self._step, claim.mechanism == "discrete_laplace"
-        self._index = np.arange(-1, np.ceil(_REACH[claim.mechanism] * self._scale) + 2)
+        self._scale, (self._log_weights, reach) = scale / self._step, _LAWS[claim.mechanism]
+        self._index = np.arange(-1, np.ceil(reach * self._scale) + 2)
         weights = self._weights(self._index[1:])
         from_here_on = np.append(np.cumsum(weights[::-1])[::-1], 0)
         self._total = 2 * from_here_on[0] - weights[0]
@@ -41,8 +44,7 @@ class NoiseLaw:
 
     def _weights(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         with np.errstate(over="ignore"):
-            z = x / self._scale
-            weights: NDArray[np.float64] = np.exp(-abs(z) if self._is_laplace else -(z**2) / 2)
+            weights: NDArray[np.float64] = np.exp(self._log_weights(x / self._scale))
         return weights
 
     def probability(self, x: Ints) -> NDArray[np.float64]:

@@ -8,17 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dp_polars._accounting.claims import (
-    ONE_RELEASE,
-    Claim,
-    Loss,
-    Mechanism,
-    Unit,
-    check_mechanism,
-    check_unit,
-    range_of,
-)
+from dp_polars._accounting.claims import Claim, check_mechanism, range_of
 from dp_polars._accounting.costs import scaled_cost
+from dp_polars._accounting.terms import ONE_RELEASE, Loss, Mechanism, Unit, check_unit
 from dp_polars._base.numbers import Number, as_fraction, positive_fraction, positive_int
 from dp_polars._mechanisms.laws import LAWS, error_bound
 from dp_polars.analysis._laws import mean_error, score_blocks, share_of_best
@@ -193,7 +185,7 @@ def loss_for_accuracy(
     0.6898
     """
     count, risk, goal = positive_int("k", k), as_probability("beta", beta), positive_fraction("error", error)
-    chosen, score_range = check_mechanism(mechanism, check_unit(unit)), range_of(sensitivity, monotonic)
+    chosen, score_range = check_mechanism("choice", mechanism, check_unit(unit)), range_of(sensitivity, monotonic)
     needed = Fraction(LAWS[chosen].log_odds(count, risk)) / goal
     return _smallest_loss(needed, unit, chosen, score_range, lambda claim: error_bound(count, risk, claim) <= goal)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -21,15 +22,26 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from dp_polars._accounting.claims import ONE_RELEASE, Claim, Mechanism, check_delta, check_mechanism
+from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.conversions import beside, float_above, pure_epsilon, zcdp_delta, zcdp_epsilon
-from dp_polars._accounting.costs import HALF, gaussian_rho, scaled_cost
+from dp_polars._accounting.costs import (
+    BOUNDED_RANGE_CURVE,
+    HALF,
+    LAPLACE_CURVE,
+    PROOFS,
+    PURE_CURVE,
+    gaussian_rho,
+    scaled_cost,
+)
+from dp_polars._accounting.terms import ONE_RELEASE, Mechanism, check_delta
 from dp_polars._base.extras import require
 from dp_polars._base.intervals import ball, precision
 from dp_polars._base.numbers import Number, as_fraction, float_up, given, positive_fraction, positive_int
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from flint import arb
 
 Release: TypeAlias = "Claim | tuple[Number, str]"
 Parts: TypeAlias = "tuple[tuple[Mechanism, Fraction, int], ...]"
@@ -40,10 +52,60 @@ _SMALLEST_DELTA = 1e-10
 _SLACK, _BITS = 1 + 1e-12, 128
 # Steps of the grid of losses: up to the smallest pure epsilon, and at most up to their sum.
 _STEPS, _MOST_STEPS = 500, 500_000
-# Randomized response dominates whatever is pure, and so what keys cost beside their delta.
-_RESPONSES: tuple[Mechanism, ...] = ("discrete_laplace", "partition_selection")
-# They have a rho, and no pure epsilon.
-_GAUSSIANS: tuple[Mechanism, ...] = ("discrete_gaussian", "discrete_gaussian_threshold")
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """The distributions that dominate a release of the pure epsilon x.
+
+    Parameters
+    ----------
+    weight
+        x -> w, of the density w·exp((s − x)/2)/2 of privacy losses s.
+    atoms
+        x -> the masses of the atoms at −x and x.
+    delta
+        The least δ at an epsilon t below x, from t − x and x.
+    epsilon
+        The least epsilon at a δ above 0, from x and δ.
+    are_worst_filled
+        Whether no spread of a person's rows is worse than full groups and a rest (`docs/claims.md`).
+    """
+
+    weight: Callable[[float], float]
+    atoms: Callable[[float], tuple[float, float]]
+    delta: Callable[[arb, arb], arb]
+    epsilon: Callable[[Fraction, Fraction], float]
+    are_worst_filled: bool = True
+
+
+def _epsilon_by(below: arb, pure: Fraction) -> float:
+    """Return the t at which 1 − exp((t − x)/2) is `below`."""
+    return max(0.0, float_above(ball(pure) + 2 * (-below).log1p()))
+
+
+# By the proof of the mechanism's rho: a curve that is no key here has no pair that is known.
+_PAIRS = {
+    LAPLACE_CURVE: _Pair(
+        lambda _: 0.5,
+        lambda x: (math.exp(-x) / 2, 0.5),
+        lambda below, _: -(below / 2).expm1(),
+        lambda pure, delta: _epsilon_by(ball(delta), pure),
+    ),
+    BOUNDED_RANGE_CURVE: _Pair(
+        lambda x: 1 / -math.expm1(-x),
+        lambda _: (0.0, 0.0),
+        lambda below, x: (below / 2).expm1() ** 2 / -(-x).expm1(),
+        lambda pure, delta: _epsilon_by((ball(delta) * -ball(-pure).expm1()).sqrt(), pure),
+    ),
+    PURE_CURVE: _Pair(
+        lambda _: 0.0,
+        lambda x: (math.exp(-x) / (1 + math.exp(-x)), 1 / (1 + math.exp(-x))),
+        lambda below, x: -below.expm1() / (1 + (-x).exp()),
+        pure_epsilon,
+        are_worst_filled=False,
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -85,7 +147,8 @@ class PrivacyProfile:
                 )
                 raise TypeError(msg)
             else:
-                chosen, loss = check_mechanism(release[1], "epsilon"), positive_fraction("epsilon", release[0])
+                chosen = check_mechanism("choice", release[1], "epsilon")
+                loss = positive_fraction("epsilon", release[0])
                 rho += scaled_cost("rho", chosen, loss, ONE_RELEASE)
                 counts[chosen, loss] += 1
         named = sorted(relation for relation in relations if relation is not None)
@@ -136,11 +199,7 @@ class PrivacyProfile:
         """Return the delta of one dominating pair, at an epsilon below the pure one."""
         mechanism, loss, _ = self.parts[0]
         with precision(_BITS):
-            if mechanism in _RESPONSES:
-                # (e^x − e^t)/(1 + e^x)
-                return float_above(-ball(exact - loss).expm1() / (1 + ball(-loss).exp()))
-            below = -(ball(exact - loss) / 2).expm1()
-            return float_above(below if mechanism == "permute_and_flip" else below**2 / -ball(-loss).expm1())
+            return float_above(_pair_of(mechanism).delta(ball(exact - loss), ball(loss)))
 
     def epsilon(self, delta: Number) -> float:
         """Return the least epsilon that is proved for `delta` (0 or more, below 1); infinity where keys spent more."""
@@ -158,28 +217,24 @@ class PrivacyProfile:
             return 0.0
         proved = zcdp_epsilon(self.rho, wanted)
         if self._is_single():
-            proved = min(proved, self._epsilon_of_one(pure, exact))
+            with precision(_BITS):
+                proved = min(proved, _pair_of(self.parts[0][0]).epsilon(pure, exact))
         elif wanted >= _SMALLEST_DELTA:
             proved = min(proved, float(_composed(self.parts).get_epsilon_for_delta(wanted)) * _SLACK)
         return min(float_up(pure), proved)
-
-    def _epsilon_of_one(self, pure: Fraction, delta: Fraction) -> float:
-        """Return the epsilon of one dominating pair, at a delta above 0."""
-        mechanism = self.parts[0][0]
-        if mechanism in _RESPONSES:
-            return pure_epsilon(pure, delta)
-        with precision(_BITS):
-            below = ball(delta) if mechanism == "permute_and_flip" else (ball(delta) * -ball(-pure).expm1()).sqrt()
-            return max(0.0, float_above(ball(pure) + 2 * (-below).log1p()))
 
     def _is_single(self) -> bool:
         return len(self.parts) == 1 and self.parts[0][2] == 1
 
     def _pure(self) -> Fraction | None:
         """Return the sum of the pure losses; None where there is none."""
-        if any(mechanism in _GAUSSIANS for mechanism, _, _ in self.parts):
+        if not all(PROOFS[mechanism].curve.is_pure for mechanism, _, _ in self.parts):
             return None
         return sum((loss * n for _, loss, n in self.parts), Fraction(0))
+
+
+def _pair_of(mechanism: Mechanism) -> _Pair:
+    return _PAIRS[PROOFS[mechanism].curve]
 
 
 def _worst_spread(claim: Claim) -> list[tuple[Fraction, int]]:
@@ -192,10 +247,12 @@ def _worst_spread(claim: Claim) -> list[tuple[Fraction, int]]:
     row, spread, people = claim.rate * claim.score_range, claim.contributions, 1
     if claim.same_group == HALF:  # the rows of the old person and of the new one, each moving half of the range
         row, people = row / 2, 2
-    if claim.charged_as in _RESPONSES and spread.per_group > 1:
-        return [(row * spread.total, people)]
     parts = ((row * spread.per_group, people * spread.full_groups), (row * spread.rest, people))
-    return [(x if claim.has_epsilon else gaussian_rho(x), times) for x, times in parts if x]
+    if not claim.has_epsilon:
+        return [(gaussian_rho(x), times) for x, times in parts if x]
+    if spread.per_group > 1 and not _pair_of(claim.charged_as).are_worst_filled:
+        return [(row * spread.total, people)]
+    return [(x, times) for x, times in parts if x]
 
 
 def privacy_profile(epsilon: Number, mechanism: Mechanism | None = None) -> PrivacyProfile:
@@ -221,7 +278,7 @@ def privacy_profile(epsilon: Number, mechanism: Mechanism | None = None) -> Priv
     >>> round(profile.delta(0.5), 4), round(profile.epsilon(1e-6), 6)
     (0.2212, 0.999998)
     """
-    return PrivacyProfile.of([(epsilon, check_mechanism(mechanism, "epsilon"))])
+    return PrivacyProfile.of([(epsilon, check_mechanism("choice", mechanism, "epsilon"))])
 
 
 def compose(releases: Iterable[Release], *, delta: Number) -> float:
@@ -285,15 +342,13 @@ def _rounded_losses(mechanism: Mechanism, x: float, step: float) -> dict[int, fl
     last = math.ceil(x / step)
     low = np.arange(-last, last) * step
     a, b = np.clip(low, -x, x), np.clip(low + step, -x, x)
-    weight = {"exponential": 1 / -math.expm1(-x), "permute_and_flip": 0.5}.get(mechanism, 0.0)
-    response = (0, -x, math.exp(-x) / (1 + math.exp(-x))), (-1, x, 1 / (1 + math.exp(-x)))
-    atoms = dict.fromkeys(_RESPONSES, response)
-    atoms["permute_and_flip"] = (0, -x, math.exp(-x) / 2), (-1, x, 0.5)
+    pair = _pair_of(mechanism)
+    weight = pair.weight(x)
     mass = weight * np.exp((a - x) / 2) * np.expm1((b - a) / 2)
     # The upper multiple's share of a loss s is (1 − exp(low − s))/(1 − exp(−step)), here integrated from a
     # to b.
     upper = weight * 4 * np.exp((low - x) / 2) * np.sinh((a + b - 2 * low) / 4) * np.sinh((b - a) / 4)
-    for index, s, atom in atoms.get(mechanism, ()):
+    for index, s, atom in zip((0, -1), (-x, x), pair.atoms(x), strict=True):
         mass[index] += atom
         upper[index] += atom * -math.expm1(low[index] - s)
     upper /= -math.expm1(-step)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from dp_polars._accounting.claims import Claim, Loss, Mechanism, Unit, check_mechanism
+from dp_polars._accounting.claims import Claim, check_mechanism
+from dp_polars._accounting.terms import Loss, Mechanism, Unit
 from dp_polars._base.numbers import Number, as_fraction
 from dp_polars.analysis._laws import LAPLACE
 
@@ -29,13 +30,13 @@ def rate_of(
 
 def charged_as(mechanism: str) -> Mechanism:
     """Return the mechanism of the claim. Report-noisy-max's noise has the scale 1/λ of pure DP."""
-    return "exponential" if mechanism == "exponential" else "permute_and_flip"
+    return check_mechanism("choice", None if mechanism == LAPLACE else mechanism, "epsilon")
 
 
 def check_comparable(mechanism: str | None, unit: Unit) -> str:
     """Return the mechanism asked for, or the one that the unit chooses."""
     if mechanism != LAPLACE:
-        return check_mechanism(mechanism, unit)
+        return check_mechanism("choice", mechanism, unit)
     if unit != "epsilon":
         msg = f"mechanism {LAPLACE!r} must be given its loss as epsilon, got {unit}."
         raise ValueError(msg)

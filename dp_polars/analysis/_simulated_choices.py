@@ -23,7 +23,8 @@ from dp_polars.analysis._laws import block_probabilities
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dp_polars._accounting.claims import Claim, Mechanism
+    from dp_polars._accounting.claims import Claim
+    from dp_polars._accounting.terms import Mechanism
     from dp_polars._codes.candidates import Ordered
     from dp_polars._draws.histograms import Histogram
     from dp_polars._questions.choices import Choice
@@ -41,7 +42,7 @@ class Histograms(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Blocks:
+class AnswerBlocks:
     """All answers of every group, from the lowest to the highest, in blocks that the mechanism can't tell apart.
 
     Parameters
@@ -111,7 +112,7 @@ def _mean(law: NDArray[np.float64], errors: NDArray[np.float64], starts: Ints) -
     return np.add.reduceat(wrong, starts)
 
 
-def of_histograms(query: Choice, types: Columns, scored: Histograms, counts: Histograms) -> Blocks:
+def of_histograms(query: Choice, types: Columns, scored: Histograms, counts: Histograms) -> AnswerBlocks:
     """Return the blocks of a mode or a quantile, from the weights that are scored, and from the rows or people.
 
     What is kept, the histogram after the bounds, is part of everything.
@@ -144,7 +145,7 @@ def of_histograms(query: Choice, types: Columns, scored: Histograms, counts: His
         start = first[block]
         return query.named(np.where(start >= 0, start + position, all_runs.nth_unoccupied(position)), *types)
 
-    return Blocks(
+    return AnswerBlocks(
         gaps[order].astype(np.float64),
         errors[order],
         distances,
@@ -176,7 +177,7 @@ def _positions(everything: Histogram, part: Histogram) -> Ints:
     return np.searchsorted(cells(everything), cells(part))
 
 
-def of_scores(values: pl.Series, lengths: Ints, lowest: bool) -> Blocks:
+def of_scores(values: pl.Series, lengths: Ints, lowest: bool) -> AnswerBlocks:
     """Return the blocks of an argmax, a row each. A group that offers no score has one block, whose answer is null."""
     numbers = column_types.exact_values(values)
     rows = np.flatnonzero(column_types.are_finite(values))
@@ -186,12 +187,12 @@ def of_scores(values: pl.Series, lengths: Ints, lowest: bool) -> Blocks:
 
 def of_own_sensitivities(
     values: pl.Series, sensitivities: pl.Series, lengths: Ints, lowest: bool
-) -> Callable[[Claim], Blocks]:
+) -> Callable[[Claim], AnswerBlocks]:
     """Return what gives, at a claim, the blocks of an argmax of rows with sensitivities of their own."""
     rows, counts, own = own_sensitivities(values, sensitivities, lengths, lowest=lowest)
     errors = _from_the_best(own.scores, counts, lowest) * float(column_types.tick(values.dtype) or 1)
 
-    def blocks(claim: Claim) -> Blocks:
+    def blocks(claim: Claim) -> AnswerBlocks:
         gaps = own.gaps(claim.rate, LAWS[claim.mechanism]) if len(rows) else errors
         return _of_rows(rows, lengths, gaps, errors)
 
@@ -210,7 +211,7 @@ def _from_the_best(numbers: column_types.Exact, counts: Ints, lowest: bool) -> N
     return column_types.gaps_between(high, low).astype(np.float64)  # an infinite one has probability 0
 
 
-def _of_rows(rows: Ints, lengths: Ints, gaps: NDArray[np.float64], errors: NDArray[np.float64]) -> Blocks:
+def _of_rows(rows: Ints, lengths: Ints, gaps: NDArray[np.float64], errors: NDArray[np.float64]) -> AnswerBlocks:
     """Return a block for each of the rows that may win."""
     counted = _counts(rows, lengths)
     owner = owners(counted)
@@ -225,7 +226,9 @@ def _of_rows(rows: Ints, lengths: Ints, gaps: NDArray[np.float64], errors: NDArr
         return pl.Series(placed[block]).cast(pl.UInt32, strict=False)  # −1 becomes null
 
     one, nobody = np.ones(len(placed), np.int64), np.zeros_like(counted)
-    return Blocks(gaps[order], errors[order], None, one, np.maximum(counted, 1), answer, counted, nobody, counted > 0)
+    return AnswerBlocks(
+        gaps[order], errors[order], None, one, np.maximum(counted, 1), answer, counted, nobody, counted > 0
+    )
 
 
 def _at_share(share: float, law: NDArray[np.float64], multiplicities: Ints) -> tuple[int, int]:

@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 
 from dp_polars._mechanisms.noise import check_scale, noise_bound
-from dp_polars._questions.sums import Mean, Sum
+from dp_polars._questions.measures import Multiple
+from dp_polars._questions.sums import Mean
 from dp_polars.analysis._noise_laws import NoiseLaw
 
 if TYPE_CHECKING:
@@ -36,7 +37,10 @@ def law_of_total(query: Total, types: Columns, truly: list[Ints], kept: list[Int
     """
     if isinstance(query, Mean):
         return lambda claim: _of_mean(query.with_claim(claim), types, truly, kept)
-    step = float(query.units(*types).step) if isinstance(query, Sum) else 1.0
+    if not isinstance(query, Multiple):
+        msg = f"simulate: the law of a {type(query).__name__} is not known."
+        raise TypeError(msg)
+    step = float(query.answer_step(*types))
 
     def law(claim: Claim) -> pl.DataFrame:
         noise, noisy = _noise(query.with_claim(claim), types)

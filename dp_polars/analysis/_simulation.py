@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, Loss
+from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.terms import Loss
 from dp_polars._base import column_types
 from dp_polars._base.arrays import Ints, owners
 from dp_polars._base.numbers import given, kind_of_frame, positive_fraction
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from dp_polars._base.numbers import Number
     from dp_polars._questions.question import Columns, Query
-    from dp_polars.analysis._simulated_choices import Blocks
+    from dp_polars.analysis._simulated_choices import AnswerBlocks
 
 # The columns of the result, after the keys.
 SIMULATED = [
@@ -60,7 +61,7 @@ _ANSWERS = ("true_answer", "answer_5", "answer_95")
 
 
 @dataclass(frozen=True)
-class _Output:
+class _Simulated:
     """One output of a query on given rows: `law` says at a claim how good each group's answer would be."""
 
     name: str
@@ -200,7 +201,7 @@ def _claims(asked: Claim, losses: list[Fraction] | None) -> Iterator[Claim]:
         yield replace(asked, loss=Loss(value, asked.loss.unit))  # the rate follows
 
 
-def _of_query(query: PrivateQuery, rows: pl.LazyFrame) -> tuple[pl.DataFrame, list[_Output]]:
+def _of_query(query: PrivateQuery, rows: pl.LazyFrame) -> tuple[pl.DataFrame, list[_Simulated]]:
     """Return the keys, and what gives the law of each output of a private frame."""
     request = query.request
     if not isinstance(request, Request):
@@ -258,7 +259,7 @@ def _added(one: Histogram, other: Histogram, size: int) -> Histogram:
 
 def _of_expression(
     expr: PrivateExpr, rows: pl.LazyFrame, by: str | Sequence[str] | None
-) -> tuple[pl.DataFrame, list[_Output]]:
+) -> tuple[pl.DataFrame, list[_Simulated]]:
     """Return the keys, and what gives the law of a private expression."""
     if expr._columns is None:
         msg = "query must not be an expression with over.\n\nHint: leave over out and give its columns as by."
@@ -290,7 +291,7 @@ def _of_expression(
     return keys, [_output(name, query, types, "rows", parts)]
 
 
-def _of_own(name: str, query: ArgMaxOfOwn, values: pl.Series, sensitivities: pl.Series, lengths: Ints) -> _Output:
+def _of_own(name: str, query: ArgMaxOfOwn, values: pl.Series, sensitivities: pl.Series, lengths: Ints) -> _Simulated:
     """Return the output of an argmax whose score depends on the rate."""
     blocks_at = of_own_sensitivities(values, sensitivities, lengths, query.lowest)
     any_rate = blocks_at(query.claim)
@@ -298,10 +299,10 @@ def _of_own(name: str, query: ArgMaxOfOwn, values: pl.Series, sensitivities: pl.
     def law(claim: Claim) -> pl.DataFrame:
         return blocks_at(claim).law(claim.rate, claim.mechanism)
 
-    return _Output(name, query, "score", any_rate.counted, any_rate.left_out, law)
+    return _Simulated(name, query, "score", any_rate.counted, any_rate.left_out, law)
 
 
-def _output(name: str, query: HistogramQuery, types: Columns, unit: str, parts: list[Histograms]) -> _Output:
+def _output(name: str, query: HistogramQuery, types: Columns, unit: str, parts: list[Histograms]) -> _Simulated:
     """Return the output from its histograms; the last one counts rows or people."""
     if isinstance(query, Choice):
         own = distance_unit(query.fixed_type)[0] if isinstance(query, Quantile) else query.error_unit or unit
@@ -310,19 +311,19 @@ def _output(name: str, query: HistogramQuery, types: Columns, unit: str, parts: 
         scored, counts = parts[0], parts[-1]
         own, counted = query.distance_unit or unit, counts.kept.totals
         law = law_of_lists(query, types, *scored)
-        return _Output(name, query, own, counted, counts.everything.totals - counted, law)
+        return _Simulated(name, query, own, counted, counts.everything.totals - counted, law)
     if isinstance(query, ValueCounts):
         ((everything, kept),) = parts
         truly, seen = (query.counts_of(each, *types) for each in (everything, kept))
         size = query.coding(*types).size
         counted, all_of_them = (each.reshape(-1, size).sum(axis=1) for each in (seen, truly))
         law = law_of_counts(query, types, truly, seen)
-        return _Output(name, query, unit, counted, all_of_them - counted, law)
+        return _Simulated(name, query, unit, counted, all_of_them - counted, law)
     if isinstance(query, Total):
         totals, kept_totals = ([totals_of(histogram) for histogram in each] for each in zip(*parts, strict=True))
         counted, left_out = kept_totals[-1], totals[-1] - kept_totals[-1]
         law = law_of_total(query, types, totals[: query.parts], kept_totals[: query.parts])
-        return _Output(name, query, query.error_unit or unit, counted, left_out, law)
+        return _Simulated(name, query, query.error_unit or unit, counted, left_out, law)
     raise _no_law(query)
 
 
@@ -330,14 +331,14 @@ def _no_law(query: Query) -> TypeError:
     return TypeError(f"query must be of choices, counts, sums and means, got a {query}.")
 
 
-def _of_blocks(name: str, query: Query, unit: str, blocks: Blocks, score_unit: Fraction | int = 1) -> _Output:
+def _of_blocks(name: str, query: Query, unit: str, blocks: AnswerBlocks, score_unit: Fraction | int = 1) -> _Simulated:
     def law(claim: Claim) -> pl.DataFrame:
         return blocks.law(claim.rate_in(score_unit), claim.mechanism)
 
-    return _Output(name, query, unit, blocks.counted, blocks.left_out, law)
+    return _Simulated(name, query, unit, blocks.counted, blocks.left_out, law)
 
 
-def _table(output: _Output, claim: Claim) -> pl.DataFrame:
+def _table(output: _Simulated, claim: Claim) -> pl.DataFrame:
     """Return the result for one output at a claim, a row per group."""
     law = output.law(claim)
     if "expected_rank_error" not in law.columns:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, Contributions, Loss, Mechanism
+from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import scaled_cost
+from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars._base.extras import require
 from dp_polars._base.numbers import Number, kind_of_frame, positive_fraction
 from dp_polars._base.settings import deaf
@@ -272,7 +273,7 @@ def make_selection(
     exact_scale = positive_fraction("scale", scale)
     measurements.make_noisy_max(input_domain, input_metric, output_measure, float(scale), negate)  # checks them all
     unit = loss_unit(output_measure)
-    mechanism: Mechanism = "permute_and_flip" if unit == "epsilon" else "exponential"
+    mechanism = check_mechanism("choice", None, unit)
     is_monotonic = input_metric == metrics.linf_distance(T=input_metric.distance_type, monotonic=True)
     score_range = Fraction(1 if is_monotonic else 2)
     loss = Loss(scaled_cost(unit, mechanism, score_range / exact_scale, _ONE), unit)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from opendp.mod import Domain, Measure, Measurement, Metric
 
-    from dp_polars._accounting.claims import Unit
+    from dp_polars._accounting.terms import Unit
 
 domains, measurements, measures, metrics, mod = (
     require(f"opendp.{name}", extra="opendp") for name in ("domains", "measurements", "measures", "metrics", "mod")

@@ -16,11 +16,12 @@ import numpy as np
 import polars as pl
 
 from dp_polars import analysis
-from dp_polars._accounting.claims import check_unit
+from dp_polars._accounting.terms import check_unit
 from dp_polars._base.column_types import float_of
 from dp_polars._base.extras import require
 from dp_polars._base.numbers import Number, positive_fraction, positive_int
 from dp_polars.analysis._laws import LAPLACE, checked_scores
+from dp_polars.analysis._rates import check_comparable
 from dp_polars.analysis._simulation import SIMULATED
 from dp_polars.plot import _charts, _panels
 from dp_polars.plot._answers import answers
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from dp_polars._accounting.budgets import Budget
-    from dp_polars._accounting.claims import Unit
+    from dp_polars._accounting.terms import Unit
     from dp_polars._base.column_types import Exact
     from dp_polars.analysis._rates import Comparable
 else:
@@ -116,7 +117,7 @@ def error_curve(
     symbol = _charts.SYMBOLS[check_unit(unit)]
     points = [
         (
-            _MECHANISMS.get(mechanism, mechanism),
+            name,
             loss,
             analysis.expected_error(
                 scores,
@@ -127,7 +128,7 @@ def error_curve(
                 mechanism=mechanism,
             ),
         )
-        for mechanism in mechanisms
+        for name, mechanism in zip(_labels(mechanisms, unit), mechanisms, strict=True)
         for loss in amounts
     ]
     frame = pl.DataFrame(points, ["mechanism", "loss", "error"], orient="row")
@@ -146,6 +147,10 @@ def error_curve(
         log_y=True,
         y_domain=(max(min(error for _, _, error in points), largest * 1e-4), largest * 1.1),
     )
+
+
+def _labels(mechanisms: Sequence[Comparable], unit: Unit) -> list[str]:
+    return [_MECHANISMS[check_comparable(mechanism, unit)] for mechanism in mechanisms]
 
 
 def probabilities(
@@ -210,7 +215,7 @@ def probabilities(
         ]
     )
     labels, shares = _with_a_bar(array, names, laws, most)
-    series = [_MECHANISMS.get(mechanism, mechanism) for mechanism in mechanisms]
+    series = _labels(mechanisms, "epsilon" if rho is None else "rho")
     bars = pl.DataFrame(
         [
             (rank, labels[rank], name, p, f"{p:.1%}" if p >= 0.0005 else "< 0.1%")

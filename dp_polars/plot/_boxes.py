@@ -17,7 +17,7 @@ from dp_polars.plot import _charts, _panels
 if TYPE_CHECKING:
     import altair as alt
 
-    from dp_polars._accounting.claims import Loss
+    from dp_polars._accounting.terms import Loss
     from dp_polars._questions.question import Asked
 else:
     alt = require("altair", extra="plot")

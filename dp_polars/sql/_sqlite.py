@@ -68,7 +68,7 @@ def _double(number: float) -> Value:
     return _float_of(ibis.literal(float(number).hex()))
 
 
-class _Total:
+class _ExactSum:
     """An exact sum, at most so far from 0: SQLite's own raises beyond 64 bits."""
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ def _admit(backend: Backend, table: Table) -> Table:
         # What a statement that still runs may use can't be made anew.
         for name, does, arguments in ((_PLACE, _place, -1), (_QUOTIENT, _quotient, 2), (_DOUBLE, float.fromhex, 1)):
             backend.con.create_function(name, arguments, does, deterministic=True)
-        backend.con.create_aggregate(_TOTAL, 2, _Total)
+        backend.con.create_aggregate(_TOTAL, 2, _ExactSum)
     if table.op().find(_ops.Impure):
         msg = (
             "table must not draw at random: SQLite may draw twice, and a person then counts for more than the bounds."

@@ -24,7 +24,8 @@ from polars.testing import assert_frame_equal
 
 from dp_polars._accounting import budgets, ledger, locks
 from dp_polars._accounting.budgets import Budget, BudgetExceededError
-from dp_polars._accounting.claims import Claim, Contributions, Loss
+from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.terms import Contributions, Loss
 from tests.helpers.reference import bounded_range_rho
 
 ONE = Contributions(1, 1)

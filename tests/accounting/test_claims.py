@@ -14,14 +14,9 @@ from flint import arb, ctx, fmpq
 from hypothesis import given
 
 import dp_polars as dpp
-from dp_polars._accounting.claims import (
-    Claim,
-    Contributions,
-    Loss,
-    check_mechanism,
-    check_relation,
-)
+from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import bounded_range_rho, laplace_rho, pure_rho, scaled_cost, scaled_rate
+from dp_polars._accounting.terms import Contributions, Loss, check_relation
 from dp_polars._base.numbers import as_fraction
 from tests.helpers import reference
 from tests.registry import MECHANISMS
@@ -84,16 +79,16 @@ def test_a_loss_is_exact():
 
 
 def test_the_unit_chooses_the_mechanism():
-    assert check_mechanism(None, "epsilon") == "permute_and_flip"
-    assert check_mechanism(None, "rho") == "exponential"
+    assert check_mechanism("choice", None, "epsilon") == "permute_and_flip"
+    assert check_mechanism("choice", None, "rho") == "exponential"
     for mechanism, unit in itertools.product(MECHANISMS, ["epsilon", "rho"]):
-        assert check_mechanism(mechanism, unit) == mechanism
+        assert check_mechanism("choice", mechanism, unit) == mechanism
 
 
 @pytest.mark.parametrize("value", ["laplace", "", 1, "Exponential"])
 def test_unknown_mechanisms_and_relations(value):
     with pytest.raises(ValueError, match=r"^mechanism must be one of \['permute_and_flip', 'exponential'\] or None"):
-        check_mechanism(value, "epsilon")
+        check_mechanism("choice", value, "epsilon")
     with pytest.raises(
         ValueError, match=r"^neighboring_relation must be one of \['add_or_remove_one', 'replace_one'\], got "
     ):

@@ -10,8 +10,9 @@ import pytest
 from flint import arb, ctx
 from hypothesis import given
 
-from dp_polars._accounting.claims import Claim, Contributions, Loss
+from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.costs import HALF, gaussian_rho, pure_rho, scaled_cost, scaled_rate
+from dp_polars._accounting.terms import Contributions, Loss
 from tests.accounting.test_claims import HAIR, ball, extreme, positive, spreads
 from tests.helpers import reference
 

@@ -13,8 +13,9 @@ import pytest
 
 from dp_polars import analysis
 from dp_polars._accounting.budgets import Budget, BudgetExceededError
-from dp_polars._accounting.claims import Claim, Contributions, Loss
+from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.conversions import pure_epsilon, zcdp_delta
+from dp_polars._accounting.terms import Contributions, Loss
 from tests.helpers.reference import pure_rho
 
 ONE = Contributions(1, 1)

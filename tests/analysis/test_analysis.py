@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 
 from dp_polars import analysis
-from dp_polars._accounting.claims import Claim, Contributions, Loss
+from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars.analysis._laws import block_probabilities
 from tests.helpers import reference
 from tests.registry import MECHANISMS

@@ -3,7 +3,7 @@
 import datetime as dt
 import itertools
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -12,9 +12,12 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars import analysis
-from dp_polars._accounting.claims import Claim, Contributions, Loss
+from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars._frames.entrance import protect
+from dp_polars._questions.measures import Count, Multiple, Total
 from dp_polars.analysis._noise_laws import NoiseLaw
+from dp_polars.analysis._simulated_numbers import law_of_total
 from tests.statistical.goodness import fits
 
 DRAWS = 100_000
@@ -299,3 +302,31 @@ def test_losses_of_numbers_are_those_of_queries_built_with_them():
         tried = analysis.simulate(ask(**{unit: 9}), ROWS, losses=[0.25, 2])
         for loss in (0.25, 2):
             assert analysis.simulate(ask(**{unit: loss}), ROWS).equals(tried.filter(pl.col("loss") == loss))
+
+
+@dataclass(frozen=True)
+class Tens(Count):
+    """A count in tens: a total that is its answer, in another unit."""
+
+    def answer_step(self, *columns):
+        return Fraction(10)
+
+    def named(self, totals, *columns):
+        return pl.Series(totals[0] * 10)
+
+
+def test_a_new_total_is_simulated_in_its_unit():
+    rows, one = [np.array([7])], claim(3, "discrete_laplace")
+    x, p = enumerated(one.rate, "discrete_laplace")
+    for query, unit in ((Count("rows", one), 1), (Tens("rows", one), 10)):
+        (law,) = law_of_total(query, (), rows, rows)(one).rows(named=True)
+        assert law["expected_error"] == pytest.approx(unit * (p * abs(x)).sum(), rel=1e-9)
+        assert law["true_answer"] == 7 * unit
+
+
+def test_a_new_total_says_its_unit_or_is_not_simulated():
+    with pytest.raises(TypeError, match="answer_step"):
+        type("Stepless", (Multiple,), dict.fromkeys(Multiple.__abstractmethods__ - {"answer_step"}))()
+    unknown = type("Unknown", (Total,), {name: getattr(Count, name) for name in Total.__abstractmethods__})()
+    with pytest.raises(TypeError, match=r"^simulate: the law of a Unknown is not known"):
+        law_of_total(unknown, (), [], [])

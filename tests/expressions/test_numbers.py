@@ -129,7 +129,7 @@ def test_descriptions():
         (
             lambda: dpp.len(epsilon=1, mechanism="laplace"),
             ValueError,
-            "mechanism must be 'discrete_laplace', 'discrete_gauss",
+            "mechanism must be one of",
         ),
         (lambda: dpp.len(epsilon=1, mechanism="discrete_gaussian"), ValueError, "give its loss as rho"),
         (lambda: dpp.len(epsilon=1, contributions=True), TypeError, "contributions must be an integer"),

@@ -18,7 +18,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from dp_polars._accounting.budgets import Budget, BudgetExceededError
-from dp_polars._accounting.claims import Claim, Contributions, Loss
+from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.terms import Contributions, Loss
 
 RELATION = "add_or_remove_one"
 

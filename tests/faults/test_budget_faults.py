@@ -20,7 +20,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from dp_polars._accounting.budgets import Budget
-from dp_polars._accounting.claims import Claim, Contributions, Loss
+from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.terms import Contributions, Loss
 
 pytestmark = pytest.mark.slow
 

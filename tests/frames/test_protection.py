@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._accounting.claims import Contributions
+from dp_polars._accounting.terms import Contributions
 from dp_polars._engines.bounding import Cells, keep
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames.protection import Protection

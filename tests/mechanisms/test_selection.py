@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis.extra import numpy as arrays
 
 from dp_polars import analysis
-from dp_polars._accounting.claims import Claim, Loss
+from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.terms import Loss
 from dp_polars._base.column_types import exact_numbers
 from dp_polars._base.words import system_words
 from dp_polars._mechanisms import racing, selection

@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._accounting.claims import Contributions
+from dp_polars._accounting.terms import Contributions
 from dp_polars._frames.request import Request
 from tests.helpers import reference
 from tests.helpers.needs import need

@@ -135,21 +135,61 @@ for call in (
 OURS = {"epsilon": 1, "rho": 2, "contributions": 3, "neighboring_relation": "replace_one", "mechanism": "exponential"}
 
 
-class Recorder:
-    """Gives back what its methods are called with."""
+class Theirs:
+    """The methods of OpenDP whose names we have, too: they give back what they are called with."""
 
-    def __getattr__(self, name):
-        return lambda *given, **named: (given[1:], named)
+    def median(self, candidates, scale=None):
+        return candidates, scale
+
+    def quantile(self, alpha, candidates, scale=None):
+        return alpha, candidates, scale
+
+    def count(self, scale=None, signed=None):
+        return scale, signed
+
+    def sum(self, bounds, scale=None):
+        return bounds, scale
+
+    def mean(self, bounds, scale=None):
+        return bounds, scale
 
 
 @pytest.mark.parametrize("name", ["median", "quantile", "count", "sum", "mean"])
 def test_every_argument_of_ours_arrives(name):
-    both = type("Both", (sharing._Both,), {"_ours": Recorder(), "_theirs": None})()
-    parameters = inspect.signature(getattr(PrivateNamespace, name)).parameters
-    given = tuple(f"the {each}" for each in ("alpha", "candidates", "lower", "upper") if each in parameters)
-    named = OURS | ({"step": 0.5} if "step" in parameters else {})
-    assert set(named) <= set(parameters)
-    assert getattr(both, name)(*given, **named) == (given, named)
+    signature = inspect.signature(getattr(PrivateNamespace, name))
+
+    def record(*given, **named):
+        return signature.bind(*given, **named).arguments
+
+    record.__signature__ = signature
+    both = sharing._shared(name, type("Ours", (), {name: record}), Theirs)
+    positional = [each for each in ("alpha", "candidates", "lower", "upper") if each in signature.parameters]
+    given = {each: f"the {each}" for each in positional}
+    named = OURS | ({"step": 0.5} if "step" in signature.parameters else {})
+    assert {"self": "me"} | given | named == both("me", *given.values(), **named) == both("me", **given, **named)
+    for each, value in named.items():  # one of them makes a call ours
+        assert both("me", **given, **{each: value}) == {"self": "me"} | given | {each: value}
+        extra = "signed" if name == "count" else "scale"
+        with pytest.raises(TypeError, match=f"^{extra} must be left out"):
+            both("me", **given, **{each: value, extra: 1})
+    assert set(inspect.signature(both).parameters) == {*signature.parameters} | {
+        *inspect.signature(getattr(Theirs, name)).parameters
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "named"),
+    [
+        ("median", ([1, 2], 3.0), {}),
+        ("quantile", (0.5, [1, 2]), {"scale": 3.0}),
+        ("count", (2.0, True), {}),
+        ("sum", ((0, 9), 2.0), {}),
+        ("mean", ((0, 9),), {"scale": 2.0, "epsilon": None, "contributions": 1}),
+    ],
+)
+def test_a_call_without_arguments_of_ours_is_theirs(name, given, named):
+    expected = {"quantile": (0.5, [1, 2], 3.0), "mean": ((0, 9), 2.0)}.get(name, given)
+    assert sharing._shared(name, PrivateNamespace, Theirs)("me", *given, **named) == expected
 
 
 def test_without_opendp_a_loss_is_missed():

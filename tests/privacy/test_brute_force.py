@@ -11,15 +11,14 @@ import numpy as np
 import pytest
 
 import dp_polars as dpp
-from dp_polars._accounting.claims import Claim, Contributions, Loss
+from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.costs import laplace_rho
-from dp_polars._accounting.terms import Terms
+from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars._draws import drawing
 from dp_polars._draws.drawing import Draw
 from dp_polars._draws.scores import QuantileScore
 from dp_polars._mechanisms.laws import LAWS
 from dp_polars._mechanisms.racing import Winners
-from dp_polars._questions import choices, modes
 from dp_polars.analysis import privacy_loss
 from dp_polars.analysis._laws import block_log_factors
 from tests.helpers import reference
@@ -37,10 +36,10 @@ ORDERS = np.array([1.001, 1.05, 1.3, 1.7, 2, 3, 5, 9, 17, 30, 50])
 
 def query(alpha, size, *, relation, mechanism, contributions=1, epsilon=None, rho=None):
     """A query as users write it."""
-    terms = Terms.of(epsilon, rho, contributions, relation, mechanism)
+    terms = {"contributions": contributions, "neighboring_relation": relation, "mechanism": mechanism}
     if alpha is None:
-        return modes.ask_mode([str(i) for i in range(size)], terms)
-    return choices.ask_quantile(alpha, range(size), terms)
+        return dpp.mode("x", [str(i) for i in range(size)], epsilon=epsilon, rho=rho, **terms).query
+    return dpp.quantile("x", alpha, range(size), epsilon=epsilon, rho=rho, **terms).query
 
 
 @functools.cache

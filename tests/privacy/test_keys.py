@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._accounting.claims import Loss
+from dp_polars._accounting.terms import Loss
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._questions.unlisted_keys import KeysThatAreThere
 from tests.statistical.goodness import fits

@@ -15,7 +15,8 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._accounting.claims import Claim, Contributions, Loss
+from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms import noise
 from tests.helpers.noised import record

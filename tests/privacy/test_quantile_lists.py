@@ -11,9 +11,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_polars._accounting.claims import Contributions
-from dp_polars._accounting.terms import Terms
-from dp_polars._questions.quantile_lists import ask_quantiles
+import dp_polars as dpp
+from dp_polars._accounting.terms import Contributions
 from tests.privacy.datasets import all_counts
 from tests.privacy.lists import law_of_list
 from tests.registry import MECHANISMS, RELATIONS
@@ -35,8 +34,8 @@ ORDERS = np.array([1.001, 1.05, 1.3, 1.7, 2, 3, 5, 9, 17, 30, 50])
 
 def query(name, size, *, relation, mechanism, contributions=1, epsilon=None, rho=None):
     """A list as users ask for it, also where it has one answer."""
-    terms = Terms.of(epsilon, rho, contributions, relation, mechanism)
-    return ask_quantiles(LISTS[name], range(size), terms)
+    terms = {"contributions": contributions, "neighboring_relation": relation, "mechanism": mechanism}
+    return dpp.quantile("x", LISTS[name], range(size), epsilon=epsilon, rho=rho, **terms).query
 
 
 @functools.cache

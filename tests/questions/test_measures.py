@@ -9,11 +9,11 @@ import pytest
 from flint import arb, ctx
 
 import dp_polars as dpp
-from dp_polars._accounting.claims import Claim, Contributions, Loss
-from dp_polars._accounting.terms import Terms
+from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars._draws.histograms import Histogram
 from dp_polars._mechanisms.noise import LARGEST_VALUE, noise_bound
-from dp_polars._questions.measures import BETA, ask_count, checked, noisy, totals_of
+from dp_polars._questions.measures import BETA, checked, noisy, totals_of
 
 SCALES = [Fraction(1, 100), Fraction(1, 3), Fraction(7, 10), Fraction(1), Fraction(5, 2), Fraction(40), Fraction(4095)]
 SCALES += [Fraction(4097), Fraction(123_457, 3), Fraction(10**6)]
@@ -140,7 +140,7 @@ def test_a_range_of_a_mean_of_hardly_anybody_is_everything():
 
 
 def test_totals_are_clamped_to_62_bits(monkeypatch):
-    query = ask_count("rows", Terms.of(1, None))
+    query = dpp.len(epsilon=1).query
     totals = np.array([2**63 - 1, -(2**63), 5])
     found = noisy(totals, query.claim)
     assert 2**62 - 1000 < found[0] <= LARGEST_VALUE
@@ -151,9 +151,9 @@ def test_totals_are_clamped_to_62_bits(monkeypatch):
 
 
 def test_noise_that_does_not_fit_is_refused_however_a_claim_is_made():
-    query = ask_count("rows", Terms.of(Fraction(1, 2**50), None))
+    query = dpp.len(epsilon=Fraction(1, 2**50)).query
     with pytest.raises(ValueError, match=r"scale of at most 2\*\*50"):
-        ask_count("rows", Terms.of(Fraction(1, 2**50 + 1), None))
+        dpp.len(epsilon=Fraction(1, 2**50 + 1))
     with pytest.raises(ValueError, match=r"scale of at most 2\*\*50"):
         query.under(Contributions(2, 1), "add_or_remove_one")
     with pytest.raises(ValueError, match=r"scale of at most 2\*\*50"):

@@ -16,8 +16,7 @@ import pytest
 from hypothesis import given, settings
 
 import dp_polars as dpp
-from dp_polars._accounting.claims import Contributions
-from dp_polars._accounting.terms import Terms
+from dp_polars._accounting.terms import Contributions
 from dp_polars._draws import quantile_trees
 from dp_polars._draws.cells import Cells
 from dp_polars._draws.histograms import Histogram
@@ -25,7 +24,6 @@ from dp_polars._draws.quantile_trees import TreeDraw, digit_bits, levels_of, row
 from dp_polars._draws.scores import QuantileScore
 from dp_polars._mechanisms.laws import LAWS
 from dp_polars._questions.choices import Quantile
-from dp_polars._questions.quantile_lists import ask_quantiles
 from tests.helpers.places import ROOT
 from tests.privacy.datasets import all_counts, as_rows, scores_of
 from tests.registry import MECHANISMS, RELATIONS
@@ -37,8 +35,7 @@ SPEC.loader.exec_module(several_quantiles)
 
 
 def asked(alphas, candidates=range(10), **options):
-    given = {"epsilon": None if "rho" in options else 1, "rho": None, **options}
-    return ask_quantiles(alphas, candidates, Terms.of(**given))
+    return dpp.quantile("x", alphas, candidates, **({} if "rho" in options else {"epsilon": 1}) | options).query
 
 
 @st.composite

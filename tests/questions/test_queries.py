@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dp_polars as dpp
-from dp_polars._accounting.claims import Contributions
+from dp_polars._accounting.terms import Contributions
 from dp_polars._codes.codings import Units
 from dp_polars._questions.argmax import ArgMax
 from dp_polars._questions.choices import Quantile

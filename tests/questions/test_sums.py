@@ -238,7 +238,7 @@ def test_a_mean_of_decimals_between_fractions(lower):
         (
             lambda: dpp.mean("x", 0, 1, epsilon=1, mechanism="exponential"),
             ValueError,
-            "mechanism must be 'discrete_lap",
+            "mechanism must be one of",
         ),
         (lambda: dpp.sum("x", 0, 1, epsilon=1, contributions=0), ValueError, "contributions must be at least 1"),
         (

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._accounting.claims import Contributions
+from dp_polars._accounting.terms import Contributions
 from dp_polars._draws.histograms import Histogram
 from dp_polars._questions.measures import ValueCounts
 from tests.draws.test_ranking import histogram_of

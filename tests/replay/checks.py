@@ -19,8 +19,9 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._accounting.claims import Claim, Contributions
+from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.costs import scaled_cost
+from dp_polars._accounting.terms import Contributions
 from tests.registry import quantile_scores
 from tests.replay.cases import Case
 from tests.replay.doors import Call, Doors, Parts
