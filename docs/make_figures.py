@@ -99,7 +99,7 @@ def answers() -> alt.HConcatChart:
     """Private counts, means and choices of groups of different sizes, and how uncertain each number is."""
     rng = np.random.default_rng(8)
     sizes = {"Ahlbeck": 12, "Bansin": 40, "Heringsdorf": 150, "Koserow": 600, "Zinnowitz": 2500}
-    made = pl.concat(
+    callers = pl.concat(
         [
             pl.DataFrame(
                 {
@@ -112,7 +112,7 @@ def answers() -> alt.HConcatChart:
         ]
     ).with_row_index("caller")
     query = (
-        made.dp.protect("caller", max_groups=1, max_rows_per_group=1)
+        callers.dp.protect("caller", max_groups=1, max_rows_per_group=1)
         .group_by({"town": list(sizes)})
         .agg(
             dpp.n_people(epsilon=0.2).alias("callers"),

@@ -26,7 +26,7 @@ WAYS = {
 }
 # How many equal groups are simulated, by 200 lists each. Few of the short lists miss anything.
 GROUPS = {3: 60, 10: 6, 30: 4}
-# The figures of the first trial, on flat counts of which no more is known. They were rounded, and few draws.
+# The figures of the first trial, on flat counts about which no more is known. They were rounded, from few draws.
 TRIAL = {3: [1.0, 1.5, 2.0, 0.0], 10: [20, 16, 11, 0.0], 30: [106, 58, 32, 0.9]}
 
 

@@ -26,7 +26,9 @@ _END = 0.05
 _CELLS = 2049
 
 
-def law_of_total(query: Total, types: Columns, truly: list[Ints], kept: list[Ints]) -> Callable[[Claim], pl.DataFrame]:
+def law_of_total(
+    query: Total, types: Columns, truly: list[Ints], bounded: list[Ints]
+) -> Callable[[Claim], pl.DataFrame]:
     """Return what gives the law of a count, a sum or a mean at a claim, a row per group.
 
     Parameters
@@ -35,26 +37,26 @@ def law_of_total(query: Total, types: Columns, truly: list[Ints], kept: list[Int
         For each histogram, the sum of weights of each group, shape (g,): of all rows, and of those that count.
     """
     if isinstance(query, Mean):
-        return lambda claim: _of_mean(query.with_claim(claim), types, truly, kept)
+        return lambda claim: _of_mean(query.with_claim(claim), types, truly, bounded)
     step = float(query.units(*types).step) if isinstance(query, Sum) else 1.0
 
     def law(claim: Claim) -> pl.DataFrame:
         noise, noisy = _noise(query.with_claim(claim), types)
-        bound, bias = noise_bound(noise, 2 * _END), kept[0] - truly[0]
+        bound, bias = noise_bound(noise, 2 * _END), bounded[0] - truly[0]
         return pl.DataFrame(
             {
                 "true_answer": query.named(truly, *types),
                 "probability_true": noisy.probability(bias),
                 "expected_error": noisy.error(bias) * step,
-                "answer_5": query.named([kept[0] - bound], *types),
-                "answer_95": query.named([kept[0] + bound], *types),
+                "answer_5": query.named([bounded[0] - bound], *types),
+                "answer_95": query.named([bounded[0] + bound], *types),
             }
         )
 
     return law
 
 
-def law_of_counts(query: ValueCounts, types: Columns, truly: Ints, kept: Ints) -> Callable[[Claim], pl.DataFrame]:
+def law_of_counts(query: ValueCounts, types: Columns, truly: Ints, bounded: Ints) -> Callable[[Claim], pl.DataFrame]:
     """Return what gives the law of the counts of all candidates at a claim, a row per group.
 
     Parameters
@@ -66,14 +68,14 @@ def law_of_counts(query: ValueCounts, types: Columns, truly: Ints, kept: Ints) -
 
     def law(claim: Claim) -> pl.DataFrame:
         noise, noisy = _noise(query.with_claim(claim), types)
-        bound, bias = noise_bound(noise, 2 * _END), kept - truly
+        bound, bias = noise_bound(noise, 2 * _END), bounded - truly
         return pl.DataFrame(
             {
                 "true_answer": query.named(truly, *types),
                 "probability_true": noisy.probability(bias).reshape(-1, size).prod(axis=1),
                 "expected_error": noisy.error(bias).reshape(-1, size).mean(axis=1),
-                "answer_5": query.named(kept - bound, *types),
-                "answer_95": query.named(kept + bound, *types),
+                "answer_5": query.named(bounded - bound, *types),
+                "answer_95": query.named(bounded + bound, *types),
             }
         )
 
@@ -86,7 +88,7 @@ def _noise(query: Measure, types: Columns) -> tuple[Claim, NoiseLaw]:
     return claim, NoiseLaw(claim)
 
 
-def _of_mean(query: Mean, types: Columns, truly: list[Ints], kept: list[Ints]) -> pl.DataFrame:
+def _of_mean(query: Mean, types: Columns, truly: list[Ints], bounded: list[Ints]) -> pl.DataFrame:
     """Return the law of a mean: given the noisy count, it is a line in the noise of the sum, cut at the bounds."""
     claims = query.noise(*types)
     for claim in claims:
@@ -97,7 +99,7 @@ def _of_mean(query: Mean, types: Columns, truly: list[Ints], kept: list[Ints]) -
     off, shares = _cells(claims[1])
     true = query.named(truly, *types).to_numpy()
     ends, errors = np.empty((len(true), 2)), np.empty(len(true))
-    for group, (distance, count) in enumerate(zip(*(part.tolist() for part in kept), strict=True)):
+    for group, (distance, count) in enumerate(zip(*(part.tolist() for part in bounded), strict=True)):
         per_unit = np.maximum(count + off, 1) / unit
 
         def noise_at(mean: Any, per_unit: Any = per_unit, distance: int = distance) -> Any:  # noqa: ANN401

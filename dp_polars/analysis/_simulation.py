@@ -212,21 +212,26 @@ def _of_query(query: PrivateQuery, rows: pl.LazyFrame) -> tuple[pl.DataFrame, li
         raise TypeError(msg)
     wanted = []
     for output in work.outputs:
-        own = [work.tallies[n] for n in output.tallies]  # of the same rows, whatever they weigh
-        wanted.append([replace(own[0], evidence=each) for each in _also_counting([tally.evidence for tally in own])])
-    work = replace(work, tallies=tuple(tally for own in wanted for tally in own))
-    kept, everything = iter(engine.histograms(work)), iter(_unbounded(engine, work))
+        tallies = [work.tallies[n] for n in output.tallies]  # of the same rows, whatever they weigh
+        wanted.append(
+            [
+                replace(tallies[0], evidence=evidence)
+                for evidence in _also_counting([tally.evidence for tally in tallies])
+            ]
+        )
+    work = replace(work, tallies=tuple(tally for tallies in wanted for tally in tallies))
+    bounded, everything = iter(engine.histograms(work)), iter(_unbounded(engine, work))
     outputs = []
-    for ask, output, own in zip(query.asks, work.outputs, wanted, strict=True):
+    for ask, output, tallies in zip(query.asks, work.outputs, wanted, strict=True):
         unit = query._counts(ask)
-        parts = [Histograms(next(everything), next(kept)) for _ in own]
+        parts = [Histograms(next(everything), next(bounded)) for _ in tallies]
         outputs.append(_output(output.name, output.query, output.types, unit, parts))
     return pl.DataFrame() if work.keys is None else work.keys, outputs
 
 
 def _also_counting(evidence: Sequence[Evidence]) -> list[Evidence]:
     """Return the evidence of an output, and what counts its rows or people where all the others hold weights."""
-    if any(each.weighing is None for each in evidence):
+    if any(piece.weighing is None for piece in evidence):
         return [*evidence]
     return [*evidence, Evidence(evidence[0].coding)]
 
@@ -283,8 +288,8 @@ def _of_expression(
     if not isinstance(query, HistogramQuery):
         raise _no_law(query)
     parts = []
-    for each in _also_counting(query.evidence(*types)):
-        histogram = Histogram.of_rows(*each.of_rows(columns), lengths, each.coding.size)
+    for evidence in _also_counting(query.evidence(*types)):
+        histogram = Histogram.of_rows(*evidence.of_rows(columns), lengths, evidence.coding.size)
         parts.append(Histograms(histogram, histogram))
     return keys, [_output(name, query, types, "rows", parts)]
 
@@ -303,24 +308,25 @@ def _of_own(name: str, query: ArgMaxOfOwn, values: pl.Series, sensitivities: pl.
 def _output(name: str, query: HistogramQuery, types: Columns, unit: str, parts: list[Histograms]) -> _Output:
     """Return the output from its histograms; the last one counts rows or people."""
     if isinstance(query, Choice):
-        own = distance_unit(query.fixed_type)[0] if isinstance(query, Quantile) else query.error_unit or unit
-        return _of_blocks(name, query, own, of_histograms(query, types, parts[0], parts[-1]), query.step(*types))
+        error_unit = distance_unit(query.fixed_type)[0] if isinstance(query, Quantile) else query.error_unit or unit
+        return _of_blocks(name, query, error_unit, of_histograms(query, types, parts[0], parts[-1]), query.step(*types))
     if isinstance(query, ListQuery):
         scored, counts = parts[0], parts[-1]
-        own, counted = query.distance_unit or unit, counts.kept.totals
+        counted = counts.bounded.totals
         law = law_of_lists(query, types, *scored)
-        return _Output(name, query, own, counted, counts.everything.totals - counted, law)
+        left_out = counts.everything.totals - counted
+        return _Output(name, query, query.distance_unit or unit, counted, left_out, law)
     if isinstance(query, ValueCounts):
-        ((everything, kept),) = parts
-        truly, seen = (query.counts_of(each, *types) for each in (everything, kept))
+        ((everything, bounded),) = parts
+        truly, seen = (query.counts_of(histogram, *types) for histogram in (everything, bounded))
         size = query.coding(*types).size
-        counted, all_of_them = (each.reshape(-1, size).sum(axis=1) for each in (seen, truly))
+        counted, all_of_them = (counts.reshape(-1, size).sum(axis=1) for counts in (seen, truly))
         law = law_of_counts(query, types, truly, seen)
         return _Output(name, query, unit, counted, all_of_them - counted, law)
     if isinstance(query, Total):
-        totals, kept_totals = ([totals_of(histogram) for histogram in each] for each in zip(*parts, strict=True))
-        counted, left_out = kept_totals[-1], totals[-1] - kept_totals[-1]
-        law = law_of_total(query, types, totals[: query.parts], kept_totals[: query.parts])
+        all_totals, totals = ([totals_of(histogram) for histogram in side] for side in zip(*parts, strict=True))
+        counted, left_out = totals[-1], all_totals[-1] - totals[-1]
+        law = law_of_total(query, types, all_totals[: query.parts], totals[: query.parts])
         return _Output(name, query, query.error_unit or unit, counted, left_out, law)
     raise _no_law(query)
 
