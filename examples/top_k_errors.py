@@ -8,7 +8,7 @@ best ones, and 5 between those around the 30th.
 - rounds: k rounds of permute-and-flip without replacement, at a k-th of epsilon each.
 - joint: one exponential mechanism on all lists of k candidates.
 - Gumbel: k rounds of the exponential mechanism, at a k-th of rho each: one-shot Gumbel noise.
-- ranked counts: noise on all counts, at all of epsilon, for one person has one candidate; then sorted.
+- ranked counts: noise on all counts, at all of epsilon, because one person has one candidate; then sorted.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ one of its own. So a ledger damaged anywhere is an error rather than a smaller s
 
 SQLite alone does not keep it (https://www.sqlite.org/howtocorrupt.html): its locks are POSIX locks, which the
 system drops when *any* descriptor of the file is closed in the process, and its journal is named after the path. So
-every transaction holds a lock on a file beside the ledger, and a ledger with a second name is refused.
+every transaction holds a lock on a file next to the ledger, and a ledger with a second name is refused.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def _check_names(path: Path, found: os.stat_result) -> None:
         if links != 1:
             msg = (
                 f"{name_of(path)} must have one name, got {links} hard links. {why} find the others with "
-                "`find -samefile`. Keep the one with a `-journal` beside it (any, if none has), and remove the rest."
+                "`find -samefile`. Keep the one with a `-journal` next to it (any, if none has), and remove the rest."
             )
             raise ValueError(msg)
     if hasattr(os, "O_PATH") and _mount(path) != _mount(path.parent):

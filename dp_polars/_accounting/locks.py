@@ -1,4 +1,4 @@
-"""The lock beside a ledger, which every transaction holds, and the lock of this process.
+"""The lock file next to a ledger, which every transaction holds, and the lock of this process.
 
 SQLite's own locks are dropped when any descriptor of the ledger is closed in the process; this one is not.
 """
@@ -47,7 +47,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def held(path: Path, deadline: float) -> Iterator[None]:
-    """Hold the lock beside the ledger: no thread and no process has another transaction.
+    """Hold the lock file next to the ledger: no thread and no process has another transaction.
 
     The lock belongs to a descriptor that is opened here: neither closing the ledger nor another descriptor of the
     lock drops it, and a crash does. The lock file is never deleted: a waiting process may have it open.

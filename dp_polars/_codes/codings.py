@@ -169,7 +169,6 @@ class Units(Weighing):
 
         For a value beyond the bounds any number beyond them is returned: it is clipped anyway.
 
-
         The step is a whole multiple or a whole part of a column's last digit, and the bounds are at most 2**62 of that.
         """
         tick = column_types.tick(column.dtype)

@@ -291,7 +291,7 @@ class QuantileScore:
         In one group it leaves N as it is, if both rows count. Then A and L of a candidate move by at most one row, both
         in one direction, and a score moves by at most den: two scores by at most 2·den. Where only one of the two rows
         counts (null, filtered, another key), it is a mere removal or addition: 2·max(num, den − num) < 2·den. A person
-        of m rows who becomes one of m others is a chain of at most m such steps, so R·m holds for people.
+        of m rows that becomes one of m others is a chain of at most m such steps, so R·m holds for people.
         """
         one = 2 * max(self.alpha.numerator, self.alpha.denominator - self.alpha.numerator)
         if relation == "add_or_remove_one":

@@ -201,7 +201,7 @@ def _written(tree: dict[str, Any], what: str) -> pl.Expr:
     expr = nodes.write(tree)
     if expr is None:
         msg = (
-            f"{what}: the expression must have no NaN, infinity or very long float in a step with a cast or division.\n\n"
+            f"{what}: the expression must have no NaN, infinity or very long float next to a cast or a division.\n\n"
             "Hint: give the cast or division a step of its own, a with_columns before this one."
         )
         raise ValueError(msg)

@@ -171,10 +171,10 @@ NEEDS_POLARS_2 = Rule(
     "any step that is not on the short list above, on Polars 1",
 )
 
-# What a trial on extreme rows finds: each alone, twice, before and after nulls.
+# What a trial on extreme rows finds: each row by itself, twice, before and after nulls.
 COMPANY = Rule(
     frozenset(),
-    f"gives a row another result alone than beside others, {PEOPLE}",
+    f"gives a row another result alone than among others, {PEOPLE}",
     "cast its columns to one type in the step before.",
 )
 

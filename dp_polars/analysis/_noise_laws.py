@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # Up to this scale every probability has an entry of its own. Beyond, a step of the table stands for several integers,
 # which changes no result by more than a few 1e-9 of it: the law is that of a rounded continuous one, to that.
 _FINEST = 4096
-# Beyond this number of scales, probabilities are too small for a float64 to tell from 0.
+# So many scales from 0 nothing is left that a float64 can tell from 0.
 _REACH = {"discrete_laplace": 45, "discrete_gaussian": 10}
 
 

@@ -111,7 +111,7 @@ def _mean(law: NDArray[np.float64], errors: NDArray[np.float64], starts: Ints) -
     return np.add.reduceat(wrong, starts)
 
 
-def of_histograms(query: Choice, types: Columns, scored: Histograms, counts: Histograms) -> Blocks:
+def of_histograms(question: Choice, types: Columns, scored: Histograms, counts: Histograms) -> Blocks:
     """Return the blocks of a mode or a quantile, from the weights that are scored, and from the rows or people.
 
     `bounded`, the histogram after the bounds, is part of `everything`.
@@ -120,29 +120,29 @@ def of_histograms(query: Choice, types: Columns, scored: Histograms, counts: His
     groups = len(everything.sizes)
     counted = counts.bounded.totals
     left_out = counts.everything.totals - counted
-    everything, bounded = query.scored(everything, *types), query.scored(bounded, *types)
+    everything, bounded = question.scored(everything, *types), question.scored(bounded, *types)
     codes, truly, sizes = everything.codes, everything.weights, everything.sizes
     seen = np.zeros_like(truly)
     seen[_positions(everything, bounded)] = bounded.weights
-    draw = query.draw(*types)
+    draw = question.draw(*types)
     all_runs, bounded_runs = (Runs.of_counts(codes, weights, sizes) for weights in (truly, seen))
     true_slots, slots = (draw.score.slots(runs, draw.size) for runs in (all_runs, bounded_runs))
-    errors = true_slots.gaps.astype(np.float64) * float(query.step(*types) / draw.score.unit)
+    errors = true_slots.gaps.astype(np.float64) * float(question.step(*types) / draw.score.unit)
     # In a group without rows after the bounds, all candidates are equally good.
     gaps = np.where(np.repeat(bounded_runs.totals == 0, slots.sizes), 0, slots.gaps)
     owner = owners(slots.sizes)
     order, distances = np.arange(len(errors)), None
-    if isinstance(query, Quantile):
+    if isinstance(question, Quantile):
         right = np.flatnonzero(errors == 0)
         true_codes = slots.first[right[np.searchsorted(owner[right], np.arange(groups))]]
-        distances = _distances(query.candidates, slots.first, slots.multiplicities, true_codes[owner])
+        distances = _distances(question.candidates, slots.first, slots.multiplicities, true_codes[owner])
     else:  # from the worst to the best
         order = np.lexsort((slots.first, -errors, owner))
     first = slots.first[order]
 
     def answer(block: Ints, position: Ints) -> pl.Series:
         start = first[block]
-        return query.named(np.where(start >= 0, start + position, all_runs.nth_unoccupied(position)), *types)
+        return question.named(np.where(start >= 0, start + position, all_runs.nth_unoccupied(position)), *types)
 
     return Blocks(
         gaps[order].astype(np.float64),

@@ -27,7 +27,7 @@ _CELLS = 2049
 
 
 def law_of_total(
-    query: Total, types: Columns, truly: list[Ints], bounded: list[Ints]
+    question: Total, types: Columns, truly: list[Ints], bounded: list[Ints]
 ) -> Callable[[Claim], pl.DataFrame]:
     """Return what gives the law of a count, a sum or a mean at a claim, a row per group.
 
@@ -36,27 +36,27 @@ def law_of_total(
     truly, kept
         For each histogram, the sum of weights of each group, shape (g,): of all rows, and of those that count.
     """
-    if isinstance(query, Mean):
-        return lambda claim: _of_mean(query.with_claim(claim), types, truly, bounded)
-    step = float(query.units(*types).step) if isinstance(query, Sum) else 1.0
+    if isinstance(question, Mean):
+        return lambda claim: _of_mean(question.with_claim(claim), types, truly, bounded)
+    step = float(question.units(*types).step) if isinstance(question, Sum) else 1.0
 
     def law(claim: Claim) -> pl.DataFrame:
-        noise, noisy = _noise(query.with_claim(claim), types)
+        noise, noisy = _noise(question.with_claim(claim), types)
         bound, bias = noise_bound(noise, 2 * _END), bounded[0] - truly[0]
         return pl.DataFrame(
             {
-                "true_answer": query.named(truly, *types),
+                "true_answer": question.named(truly, *types),
                 "probability_true": noisy.probability(bias),
                 "expected_error": noisy.error(bias) * step,
-                "answer_5": query.named([bounded[0] - bound], *types),
-                "answer_95": query.named([bounded[0] + bound], *types),
+                "answer_5": question.named([bounded[0] - bound], *types),
+                "answer_95": question.named([bounded[0] + bound], *types),
             }
         )
 
     return law
 
 
-def law_of_counts(query: ValueCounts, types: Columns, truly: Ints, bounded: Ints) -> Callable[[Claim], pl.DataFrame]:
+def law_of_counts(question: ValueCounts, types: Columns, truly: Ints, bounded: Ints) -> Callable[[Claim], pl.DataFrame]:
     """Return what gives the law of the counts of all candidates at a claim, a row per group.
 
     Parameters
@@ -64,40 +64,40 @@ def law_of_counts(query: ValueCounts, types: Columns, truly: Ints, bounded: Ints
     truly, kept
         The counts of all candidates, group after group: of all rows, and of those that count.
     """
-    size = query.coding(*types).size
+    size = question.coding(*types).size
 
     def law(claim: Claim) -> pl.DataFrame:
-        noise, noisy = _noise(query.with_claim(claim), types)
+        noise, noisy = _noise(question.with_claim(claim), types)
         bound, bias = noise_bound(noise, 2 * _END), bounded - truly
         return pl.DataFrame(
             {
-                "true_answer": query.named(truly, *types),
+                "true_answer": question.named(truly, *types),
                 "probability_true": noisy.probability(bias).reshape(-1, size).prod(axis=1),
                 "expected_error": noisy.error(bias).reshape(-1, size).mean(axis=1),
-                "answer_5": query.named(bounded - bound, *types),
-                "answer_95": query.named(bounded + bound, *types),
+                "answer_5": question.named(bounded - bound, *types),
+                "answer_95": question.named(bounded + bound, *types),
             }
         )
 
     return law
 
 
-def _noise(query: Measure, types: Columns) -> tuple[Claim, NoiseLaw]:
-    (claim,) = query.noise(*types)
+def _noise(question: Measure, types: Columns) -> tuple[Claim, NoiseLaw]:
+    (claim,) = question.noise(*types)
     check_scale(claim)
     return claim, NoiseLaw(claim)
 
 
-def _of_mean(query: Mean, types: Columns, truly: list[Ints], bounded: list[Ints]) -> pl.DataFrame:
+def _of_mean(question: Mean, types: Columns, truly: list[Ints], bounded: list[Ints]) -> pl.DataFrame:
     """Return the law of a mean: given the noisy count, it is a line in the noise of the sum, cut at the bounds."""
-    claims = query.noise(*types)
+    claims = question.noise(*types)
     for claim in claims:
         check_scale(claim)
     noisy = NoiseLaw(claims[0])
-    low, high = float(query.lower), float(query.upper)
-    middle, unit = (low + high) / 2, float(query.units(*types).step) / 2
+    low, high = float(question.lower), float(question.upper)
+    middle, unit = (low + high) / 2, float(question.units(*types).step) / 2
     off, shares = _cells(claims[1])
-    true = query.named(truly, *types).to_numpy()
+    true = question.named(truly, *types).to_numpy()
     ends, errors = np.empty((len(true), 2)), np.empty(len(true))
     for group, (distance, count) in enumerate(zip(*(part.tolist() for part in bounded), strict=True)):
         per_unit = np.maximum(count + off, 1) / unit

@@ -109,10 +109,10 @@ def simulate(
           them are true; null for a mean, which hardly ever is;
         - `expected_error` (Float64) and `error_unit` (String): the mean of how wrong the private answer is. A quantile,
           a sum, a mean: how far it is from the true one, in "the column's unit", "days" (dates) or "seconds" (other
-          times); of a list of quantiles, the mean over its answers; of a top k, the largest count missed. A
+          times); a list of quantiles: the mean over its answers; a top k: the largest count missed. A
           count: in "rows" or "people"; value counts: the mean over their candidates. A mode: how many fewer "rows" or
           "people" have it. By weight: in "the weights' unit". An argmax: how much lower (for argmin: higher) its
-          "score" is. Of an answer with a lead, this and the others are those of the answer: its law is the same, and
+          "score" is. If an answer has a lead, this and the others are those of the answer: its law is the same, and
           the lead is left out.
         - `expected_rank_error` (Float64): how many rows or people a quantile (or each of a list) is off, on average;
           else null. It says little about a small group, whose few ranks are far apart.
@@ -212,19 +212,14 @@ def _of_query(query: PrivateQuery, rows: pl.LazyFrame) -> tuple[pl.DataFrame, li
         raise TypeError(msg)
     wanted = []
     for output in work.outputs:
-        tallies = [work.tallies[n] for n in output.tallies]  # of the same rows, whatever they weigh
-        wanted.append(
-            [
-                replace(tallies[0], evidence=evidence)
-                for evidence in _also_counting([tally.evidence for tally in tallies])
-            ]
-        )
-    work = replace(work, tallies=tuple(tally for tallies in wanted for tally in tallies))
-    bounded, everything = iter(engine.histograms(work)), iter(_unbounded(engine, work))
+        own = [work.tallies[n] for n in output.tallies]  # of the same rows, whatever they weigh
+        wanted.append([replace(own[0], evidence=each) for each in _also_counting([tally.evidence for tally in own])])
+    work = replace(work, tallies=tuple(tally for own in wanted for tally in own))
+    kept, everything = iter(engine.histograms(work)), iter(_unbounded(engine, work))
     outputs = []
-    for ask, output, tallies in zip(query.asks, work.outputs, wanted, strict=True):
+    for ask, output, own in zip(query.asks, work.outputs, wanted, strict=True):
         unit = query._counts(ask)
-        parts = [Histograms(next(everything), next(bounded)) for _ in tallies]
+        parts = [Histograms(next(everything), next(kept)) for _ in own]
         outputs.append(_output(output.name, output.query, output.types, unit, parts))
     return pl.DataFrame() if work.keys is None else work.keys, outputs
 

@@ -21,7 +21,7 @@ else:
 def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30) -> alt.HConcatChart:
     """Plot released numbers with their 95 % ranges, a row per group: a figure that you can share.
 
-    Groups are sorted by the first number, the largest first. Choices (modes, quantiles) stand beside the numbers as
+    Groups are sorted by the first number, the largest first. Choices (modes, quantiles) stand next to the numbers as
     text, without their leads: they have no range, and the number of people next to them tells which to trust. Nothing
     but the release is shown, so the figure is as private as that.
 

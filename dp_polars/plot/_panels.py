@@ -93,7 +93,7 @@ def over_losses(part: pl.DataFrame, title: str) -> list[Any]:
 
 
 def over_groups(part: pl.DataFrame, keys: list[str]) -> list[Any]:
-    """Return the panels of one output at one loss: a mark per group, with its value beside it.
+    """Return the panels of one output at one loss: a mark per group, with its value next to it.
 
     A bar that is too long for the axis is cut; it has the colour of warnings, and its value ends in ».
     """
