@@ -324,7 +324,7 @@ def _remainders(count: int, shift: int, scale: Fraction, words: WordSource) -> N
     The lowest bits of a word are L, the others the leading bits of the coin. It comes down tails with a probability
     below 2**shift/scale <= 2**(1 − _DIRECT_BITS).
     """
-    surely_kept = np.uint64(2 ** (65 - _DIRECT_BITS))
+    surely_accepted = np.uint64(2 ** (65 - _DIRECT_BITS))
     out = np.empty(count, np.int64)
     pending = np.arange(count)
     while len(pending):
@@ -332,7 +332,7 @@ def _remainders(count: int, shift: int, scale: Fraction, words: WordSource) -> N
         remainder = (word & np.uint64(2**shift - 1)).astype(np.int64)
         out[pending] = remainder
         tails = []
-        for i in np.flatnonzero(word < surely_kept).tolist():
+        for i in np.flatnonzero(word < surely_accepted).tolist():
             exponent = -int(remainder[i]) / scale
             coin = Uniform(int(word[i]) >> shift, 64 - shift, words)
             if is_less(coin, lambda _, exponent=exponent: -ball(exponent).expm1()):  # type: ignore[misc]

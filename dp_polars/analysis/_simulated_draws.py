@@ -35,7 +35,7 @@ def law_of_lists(
     ----------
     question
         Says how a list is drawn, and how wrong it is (`ListQuery.mistakes`).
-    everything, kept
+    everything, bounded
         The histogram of all rows, which a list is compared with, and of those that count, from which it is drawn.
     """
 

@@ -33,7 +33,7 @@ def law_of_total(
 
     Parameters
     ----------
-    truly, kept
+    truly, bounded
         For each histogram, the sum of weights of each group, shape (g,): of all rows, and of those that count.
     """
     if isinstance(question, Mean):
@@ -61,7 +61,7 @@ def law_of_counts(question: ValueCounts, types: Columns, truly: Ints, bounded: I
 
     Parameters
     ----------
-    truly, kept
+    truly, bounded
         The counts of all candidates, group after group: of all rows, and of those that count.
     """
     size = question.coding(*types).size
