@@ -5,6 +5,7 @@ python docs/make_figures.py
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import altair as alt
@@ -15,6 +16,7 @@ import dp_polars as dpp
 from dp_polars import analysis, plot
 
 HERE = Path(__file__).parent / "figures"
+STATION = re.compile(r"^\| (\d+) \| (\w+) \| \[`([\w.]+)`\]\(\.\./(dp_polars/[\w/]+\.py)\) \|", re.MULTILINE)
 BLUE, ORANGE = "#0072B2", "#D55E00"
 
 
@@ -99,7 +101,7 @@ def answers() -> alt.HConcatChart:
     """Private counts, means and choices of groups of different sizes, and how uncertain each number is."""
     rng = np.random.default_rng(8)
     sizes = {"Ahlbeck": 12, "Bansin": 40, "Heringsdorf": 150, "Koserow": 600, "Zinnowitz": 2500}
-    made = pl.concat(
+    callers = pl.concat(
         [
             pl.DataFrame(
                 {
@@ -112,7 +114,7 @@ def answers() -> alt.HConcatChart:
         ]
     ).with_row_index("caller")
     query = (
-        made.dp.protect("caller", max_groups=1, max_rows_per_group=1)
+        callers.dp.protect("caller", max_groups=1, max_rows_per_group=1)
         .group_by({"town": list(sizes)})
         .agg(
             dpp.n_people(epsilon=0.2).alias("callers"),
@@ -151,6 +153,44 @@ def budget() -> alt.LayerChart:
     return plot.budget(account)
 
 
+def rooms() -> alt.LayerChart:
+    """The way of one query through the rooms, by the stations that the page `one-query.md` lists."""
+    page = (HERE.parent / "one-query.md").read_text(encoding="utf-8")
+    stations = pl.DataFrame(
+        [(int(number), moment, name, Path(path).parts[1]) for number, moment, name, path in STATION.findall(page)],
+        ["number", "moment", "name", "room"],
+        orient="row",
+    )
+    floors = ["_frames", "_expressions", "_engines", "_questions", "_draws", "_mechanisms", "_accounting", "_rowwise"]
+    moments = stations["moment"].unique(maintain_order=True).to_list()
+    across = alt.X("number:Q", scale=alt.Scale(domain=[0.4, 10.9]), axis=None)
+    base = alt.Chart(stations).encode(
+        x=across, y=alt.Y("room:N", sort=floors, scale=alt.Scale(domain=floors), axis=alt.Axis(title=None, grid=True))
+    )
+    way = base.mark_line(color="#999999", strokeWidth=1.5).encode(order="number:Q")
+    colors = alt.Scale(domain=moments, range=[BLUE, "#009E73", "#666666", ORANGE, "#CC79A7"])
+    points = base.mark_point(filled=True, size=420, opacity=1).encode(
+        color=alt.Color("moment:N", scale=colors, sort=moments, legend=alt.Legend(title=None, orient="top"))
+    )
+    numbers = base.mark_text(color="white", fontWeight="bold", fontSize=12).encode(text="number:Q")
+    names = [
+        base.mark_text(dy=side, fontSize=10, font="monospace", **halo)
+        .encode(text="name:N")
+        .transform_filter(f"datum.number % 2 == {odd}")
+        for odd, side in ((1, -20), (0, 21))
+        for halo in ({"stroke": "white", "strokeWidth": 4}, {})
+    ]
+    charge = stations.filter(name="Budget.charge").select(pl.col("number") + 0.5)
+    line = alt.Chart(charge).mark_rule(strokeDash=[4, 3]).encode(x=across)
+    note = (
+        alt.Chart(charge)
+        .mark_text(align="left", dx=5, fontSize=11)
+        .encode(x=across, y=alt.value(9), text=alt.value("from here on private rows are read"))
+    )
+    layers = [way, line, note, *names, points, numbers]
+    return alt.LayerChart(layer=layers, width=860, height=380)
+
+
 def main() -> None:
     HERE.mkdir(exist_ok=True)
     at_one, at_several = simulations()
@@ -160,6 +200,7 @@ def main() -> None:
     epsilon().save(HERE / "epsilon.png", scale_factor=1.5)
     race().save(HERE / "race.png", scale_factor=1.5)
     answers().save(HERE / "answers.png", scale_factor=1.5)
+    rooms().save(HERE / "rooms.png", scale_factor=1.5)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ So each expression is inspected as a whole, and what is not known to be row by r
 The error says why, and what to write instead.
 This was tested on Polars {tested}; on a newer Polars, a private frame warns once.
 
-No value in a row may raise an error either, for the error would tell that a row has it.
+No value in a row may raise an error either, because the error would reveal that a row has it.
 So a private frame changes what it takes: what does not fit becomes null.
 Casts and parsers are non-strict, and `list.get` gives null beyond the end.
 `pl.date` and `pl.datetime` give null where there is no such date.
@@ -74,7 +74,7 @@ def page() -> str:
         f"\nParameters must be constants, except in {_code(of_columns)}: their inputs may all be columns.\n",
         "## What does it take on Polars 1?\n",
         "The worst holes were found on Polars 1 alone, whose functions of many types look at whole columns.",
-        "There a private frame takes a short list, of numbers (integers of up to 64 bits, floats of 32 and 64), texts",
+        "There a private frame takes a short list, for numbers (integers of up to 64 bits, floats of 32 and 64), texts",
         "and booleans; every other step needs Polars 2:\n",
         *(
             f"- {_kinds(kinds)}: {_code(sorted({way for name in steps for way in written(name)}))}."

@@ -34,7 +34,7 @@ SIGNIFICANCE = 1 / 20_000
 DELTA = 0.05
 # epsilon, releases -> as many independent answers, each as an integer, on one data set and on its neighbour.
 Answers = Callable[[float, int], tuple[np.ndarray, np.ndarray]]
-# Of one world: (person, group, value).
+# The rows of one world: (person, group, value).
 Rows = list[tuple[int, int, int]]
 
 
@@ -57,16 +57,16 @@ def asked(
     as many independent answers. The answer of a world is that of all its groups together.
     """
 
-    def worlds(number: int, own: Rows) -> pl.DataFrame:
-        world = np.repeat(np.arange(number), len(own))
-        people, group, value = (np.tile(np.array(column), number) for column in zip(*own, strict=True))
+    def worlds(number: int, people_rows: Rows) -> pl.DataFrame:
+        world = np.repeat(np.arange(number), len(people_rows))
+        people, group, value = (np.tile(np.array(column), number) for column in zip(*people_rows, strict=True))
         return pl.DataFrame({"person": world * 1000 + people, "group": world * groups + group, "x": value})
 
     def answers(epsilon: float, releases: int) -> tuple[np.ndarray, np.ndarray]:
         keys = {"group": range(releases * groups)}
         found = []
-        for own in (rows + person, rows):
-            protected = worlds(releases, own).dp.protect("person" if bounds else None, **bounds)
+        for people_rows in (rows + person, rows):
+            protected = worlds(releases, people_rows).dp.protect("person" if bounds else None, **bounds)
             answer = protected.group_by(keys).agg(answer=expr(epsilon)).release()["answer"].to_numpy()
             by_world = answer.reshape(releases, groups)
             found.append(np.unique(by_world, axis=0, return_inverse=True)[1] if groups > 1 else by_world[:, 0])
@@ -79,8 +79,8 @@ def selected(call: Callable[..., np.ndarray], scores: list[int], neighbor: list[
     """Return the positions that a function of own scores selects."""
 
     def answers(epsilon: float, releases: int) -> tuple[np.ndarray, np.ndarray]:
-        of_both = (np.tile(own, (releases, 1)) for own in (scores, neighbor))
-        one, other = (call(own, epsilon=epsilon, sensitivity=1) for own in of_both)
+        of_both = (np.tile(vector, (releases, 1)) for vector in (scores, neighbor))
+        one, other = (call(vector, epsilon=epsilon, sensitivity=1) for vector in of_both)
         return one, other
 
     return answers
@@ -144,7 +144,7 @@ def bound(audited: Audited, epsilon: float, releases: int) -> float:
 
 
 def table(epsilons: list[float], releases: int) -> pl.DataFrame:
-    """Return the bound of every audit beside its claim."""
+    """Return the bound of every audit, next to its claim."""
     rows = [
         {
             "kind": kind,
@@ -161,7 +161,7 @@ def table(epsilons: list[float], releases: int) -> pl.DataFrame:
 
 
 def chart(found: pl.DataFrame) -> alt.VConcatChart:
-    """Return the figure: of every audit the share of the claim that the tool could prove to be lost."""
+    """Return the figure: for every audit the share of the claim that the tool could prove to be lost."""
     shown = found.with_columns(
         share=pl.col("bound") / pl.col("claimed"),
         verdict=pl.when("refuted").then(pl.lit("above the claim: refuted")).otherwise(pl.lit("within the claim")),
@@ -170,8 +170,8 @@ def chart(found: pl.DataFrame) -> alt.VConcatChart:
     most = math.ceil(4 * shown["share"].max()) / 4
 
     def panel(kind: str) -> alt.LayerChart:
-        own = shown.filter(pl.col("kind") == kind)
-        base = alt.Chart(own).encode(y=alt.Y("audited:N", sort=None, title=None, axis=alt.Axis(labelLimit=340)))
+        of_kind = shown.filter(pl.col("kind") == kind)
+        base = alt.Chart(of_kind).encode(y=alt.Y("audited:N", sort=None, title=None, axis=alt.Axis(labelLimit=340)))
         points = base.mark_point(size=80, strokeWidth=2, opacity=1).encode(
             x=alt.X("share:Q", scale=alt.Scale(domain=[0, most]), title="proved lower bound of ε / claimed ε"),
             color=alt.Color(

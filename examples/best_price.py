@@ -33,15 +33,18 @@ def main() -> None:
     for highest in (200, 500, 1_000, 4_000):
         revenues = revenues_at(np.arange(1, highest + 1), everyone)
         one = pl.col("revenue").dp.argmax(epsilon=EPSILON, sensitivity=highest, monotonic=True)
-        own = pl.col("revenue").dp.argmax(epsilon=EPSILON, sensitivity=pl.col("price"))
+        own_sensitivities = pl.col("revenue").dp.argmax(epsilon=EPSILON, sensitivity=pl.col("price"))
         best = revenues.sort("revenue", descending=True).row(0, named=True)
-        lost = [analysis.simulate(expr, revenues)["expected_error"].item() / best["revenue"] for expr in (one, own)]
+        lost = [
+            analysis.simulate(expr, revenues)["expected_error"].item() / best["revenue"]
+            for expr in (one, own_sensitivities)
+        ]
         print(f"{highest:>13,}   {best['price']:>10}   {lost[0]:>15.2%}   {lost[1]:>17.2%}")
     most = analysis.worst_expected_error(highest, epsilon=EPSILON, sensitivity=highest, monotonic=True)
     print(f"\nwhatever the bids are, one sensitivity of {highest:,} loses at most {most:,.0f} on average")
     # One private answer: a release.
-    print(f"\na private best price of {highest:,}: {revenues.select(pl.col('price').get(own)).item()}")
-    print(own)
+    print(f"\na private best price of {highest:,}: {revenues.select(pl.col('price').get(own_sensitivities)).item()}")
+    print(own_sensitivities)
 
 
 def revenues_at(prices: np.ndarray, bids: np.ndarray) -> pl.DataFrame:

@@ -4,7 +4,7 @@
 
 Part 1: the RAND Health Insurance Experiment (1974–1982; 20,190 person-years, shipped inside statsmodels). For every
 insurance plan, named by the share of the bill that the family paid itself: the most common health status and the
-median number of visits to a doctor. Part 2: a million synthetic rows, timed beside plain Polars.
+median number of visits to a doctor. Part 2: a million synthetic rows, timed against plain Polars.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def part_1() -> None:
     )
     print(f"RAND Health Insurance Experiment, {years.height:,} person-years.")
     print("epsilon = 0.5 for each column, one person has at most five rows; the plans are public.")
-    print("The true answers stand beside the private ones only to compare: a real release would not show them.\n")
+    print("The true answers stand next to the private ones only to compare: a real release would not show them.\n")
     with pl.Config(tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True):
         print(answers.join(truth, on="plan").sort(pl.col("plan").str.extract(r"(\d+)").cast(pl.Int64)))
 
@@ -68,7 +68,7 @@ def seconds(query: pl.LazyFrame) -> float:
 def part_2() -> None:
     rng = np.random.default_rng(1)
     rows = 1_000_000
-    made = pl.LazyFrame(
+    synthetic = pl.LazyFrame(
         {
             "region": rng.integers(0, 1000, rows),
             "diagnosis": pl.Series(rng.integers(0, 100, rows))
@@ -82,7 +82,7 @@ def part_2() -> None:
         ("mode of 100 categories", dpp.mode("diagnosis", epsilon=0.5), pl.col("diagnosis").mode().first()),
         ("median on 101 candidates", dpp.median("age", range(101), epsilon=0.5), pl.col("age").median()),
     ]:
-        ours, theirs = seconds(made.agg(private)), seconds(made.agg(plain))
+        ours, theirs = seconds(synthetic.agg(private)), seconds(synthetic.agg(plain))
         print(f"  {name:<26} private {ours * 1e3:6.1f} ms, plain Polars {theirs * 1e3:6.1f} ms: {ours / theirs:.2f}×")
 
 

@@ -79,10 +79,10 @@ TASKS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], bool]] = {
 
 
 def load(folder: Path | None) -> dict[str, np.ndarray]:
-    """Return the histograms of 1024 bins: of the folder, or synthetic ones."""
+    """Return the histograms of 1024 bins: from the folder, or synthetic ones."""
     if folder is not None:
         return {name: np.load(folder / f"{name}.n4096.npy").reshape(BINS, -1).sum(axis=1) for name in DATA_SETS}
-    made, rng = {}, np.random.default_rng(20201012)
+    synthetic, rng = {}, np.random.default_rng(20201012)
     for name, (total, first, second) in DATA_SETS.items():
         weights, rest = rng.lognormal(sigma=2, size=BINS - 2), total - first - second
         low, high = 0.0, second / weights.min()
@@ -91,8 +91,8 @@ def load(folder: Path | None) -> dict[str, np.ndarray]:
             low, high = (factor, high) if np.minimum(factor * weights, second).sum() < rest else (low, factor)
         counts = np.minimum(low * weights, second).astype(np.int64)
         counts[np.argsort(counts)[: rest - counts.sum()]] += 1
-        made[name] = rng.permutation([first, second, *counts])
-    return made
+        synthetic[name] = rng.permutation([first, second, *counts])
+    return synthetic
 
 
 def by_p(tick: Callable[[], object]) -> Result:
@@ -324,7 +324,7 @@ def rate_at(rho: float, mechanism: str) -> float:
 
 
 def known_values(data: dict[str, np.ndarray], results: dict[str, pl.DataFrame], *, is_real: bool) -> pl.DataFrame:
-    """Return known values beside the computed ones."""
+    """Return known values next to the computed ones."""
     rows: list[tuple[str, float, float, float]] = []
     for mechanism, error, p in ((EM, 0.9261, 0.232), (PF, 0.6515, 0.321)):
         found, at = worst_error(3, mechanism)

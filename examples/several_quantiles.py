@@ -1,4 +1,4 @@
-"""Several quantiles of private rows at once, beside one query for each of them.
+"""Several quantiles of private rows at once, compared with one query for each of them.
 
     python examples/several_quantiles.py
 

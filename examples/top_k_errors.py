@@ -8,7 +8,7 @@ best ones, and 5 between those around the 30th.
 - rounds: k rounds of permute-and-flip without replacement, at a k-th of epsilon each.
 - joint: one exponential mechanism on all lists of k candidates.
 - Gumbel: k rounds of the exponential mechanism, at a k-th of rho each: one-shot Gumbel noise.
-- ranked counts: noise on all counts, at all of epsilon, for one person has one candidate; then sorted.
+- ranked counts: noise on all counts, at all of epsilon, because one person has one candidate; then sorted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WAYS = {
 }
 # How many equal groups are simulated, by 200 lists each. Few of the short lists miss anything.
 GROUPS = {3: 60, 10: 6, 30: 4}
-# The figures of the first trial, on flat counts of which no more is known. They were rounded, and few draws.
+# The figures of the first trial, on flat counts about which no more is known. They were rounded, from few draws.
 TRIAL = {3: [1.0, 1.5, 2.0, 0.0], 10: [20, 16, 11, 0.0], 30: [106, 58, 32, 0.9]}
 
 

@@ -75,7 +75,7 @@ def _(mo):
     mo.md("""
     ## People, public keys and a budget
 
-    `protect` says who is a person, and how much of one person counts.
+    `protect` names the column that identifies a person, and how much of one person counts.
     Further calls are dropped, so every answer is about the calls that are left: counts are too low where people have
     more, and no range tells by how much.
     The regions are *keys* and the reasons are *candidates*: public values, written down beforehand.
@@ -87,7 +87,7 @@ def _(mo):
 def _(REASONS, REGIONS, calls, dpp, folder, pl, show):
     budget = dpp.Budget(epsilon=1.5, path=folder / "help-line.db", name="help line")
     query = (
-        # Of these synthetic calls 0.4 % are dropped: few people call from four regions, or more than eight times.
+        # 0.4 % of these synthetic calls are dropped: few people call from four regions, or more than eight times.
         calls.dp.protect("person", budget=budget, max_groups=3, max_rows=8, dataset="help line")
         .filter(pl.col("minutes") > 0)
         .group_by({"region": REGIONS})
@@ -115,7 +115,7 @@ def _(budget, dpp, query, show):
         refused = ""
     except dpp.BudgetExceededError as error_:
         refused = str(error_)
-    show("The first release, with 95 % ranges of the numbers, of the calls that the bounds keep:", released[0])
+    show("The first release, about the calls that the bounds keep, with 95 % ranges of the numbers:", released[0])
     print(f"\nA third new release is refused:\n{refused}")
     return refused, released
 

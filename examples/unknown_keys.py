@@ -46,7 +46,7 @@ def main() -> None:
     several = rows.dp.protect("tailnum", budget=budget, max_groups=DESTINATIONS)
     question = several.keys("dest", epsilon=0.7, delta=5e-7)
     needed = question.explain()
-    print("From so many planes on, an airport is shown with a probability of 5, 50 and 95 %:")
+    print("Planes at which an airport is shown with a probability of 5, 50 and 95 %:")
     print(needed.select("shown_5", "shown_50", "shown_95"))
     airports = question.release()
 

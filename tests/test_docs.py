@@ -167,7 +167,36 @@ def test_the_page_on_steps_is_what_the_tables_give():
         assert rule.instead.replace("|", r"\|") in written
 
 
+STATION = re.compile(r"^\| (\d+) \| \w+ \| \[`([\w.]+)`\]\(\.\./(dp_polars/[\w/]+\.py)\) \|", re.MULTILINE)
+
+
+def defines(code, name):
+    """Return whether a module defines a function or a class, or a method where the name has a point."""
+    node = ast.parse(code)
+    for part in name.split("."):
+        inside = [one for one in node.body if isinstance(one, (ast.ClassDef, ast.FunctionDef)) and one.name == part]
+        if not inside:
+            return False
+        node = inside[0]
+    return True
+
+
+def test_the_stations_of_one_query_are_in_the_code():
+    stations = STATION.findall((ROOT / "docs" / "one-query.md").read_text(encoding="utf-8"))
+    assert [int(number) for number, _, _ in stations] == list(range(1, 11))
+    for _, name, path in stations:
+        assert defines((ROOT / path).read_text(encoding="utf-8"), name), f"{path} has no {name}"
+
+
 # The tests of these tests.
+
+
+def test_a_station_that_moved_is_found():
+    code = "class A:\n    def f(self): ...\ndef g(): ...\n"
+    assert defines(code, "A.f")
+    assert defines(code, "g")
+    assert not defines(code, "f")
+    assert not defines(code, "A.g")
 
 
 def test_a_wrong_output_is_found():

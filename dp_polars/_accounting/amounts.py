@@ -1,4 +1,4 @@
-"""Amounts of a loss: as ledgers keep them, as people read them, and the error where there is too little."""
+"""Amounts of a loss: as ledgers store them, as people read them, and the error where there is too little."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class BudgetExceededError(ValueError):
 
 
 def stored(value: Fraction) -> str:
-    """Return an exact rational as the ledger keeps it: "1/10"."""
+    """Return an exact rational as the ledger stores it: "1/10"."""
     if max(value.numerator.bit_length(), value.denominator.bit_length()) > _LONGEST:
         msg = (
             f"A loss, and the exact sum of all, must have at most {_LONGEST} bits in numerator and "

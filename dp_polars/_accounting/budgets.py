@@ -50,12 +50,12 @@ class Budget:
         The total, in pure DP or in zero-concentrated DP: exactly one of them, a number above 0 (int, float,
         Fraction or Decimal; a float is the decimal that it prints as).
     delta
-        The total δ beside it, above 0 and below 1, for releases that spend one: keys that nobody listed. All others
+        The total δ, above 0 and below 1, for releases that spend one: keys that nobody listed. All others
         cost no δ. None: no release may spend any.
     path
         The file of the ledger (string or path-like; `~` is the home folder), on a local file system. It is made where
         there is none; otherwise it must have the same total, unit, delta and name. Any number of processes may use it
-        at once. A file `<path>-lock` is kept beside it. A ledger with two names (hard links, a mount of the file alone)
+        at once. A file `<path>-lock` stays next to it. A ledger with two names (hard links, a mount of the file alone)
         is refused. Without a path the ledger lives in this process only, and copies of it are refused.
     name
         A name for people. Left out, an existing ledger keeps its own. Without a path it may be given once in a process.
@@ -170,10 +170,10 @@ class Budget:
         Returns
         -------
         EpsilonAt
-            `spent` and `total`, floats rounded up: an ε for what was charged so far, and one for the whole budget. Of
-            a budget in rho: by the best order (Canonne, Kamath & Steinke 2020, arXiv 2004.00010, Corollary 13),
-            infinite at δ = 0. Of a budget in epsilon: its ε at δ = 0, and what randomized response of that ε has at
-            δ, a little less. Infinite where δ is below what the budget spends of it.
+            `spent` and `total`, floats rounded up: an ε for what was charged so far, and one for the whole budget. For
+            a budget in rho they come from the best order (Canonne, Kamath & Steinke 2020, arXiv 2004.00010,
+            Corollary 13), and are infinite at δ = 0. For a budget in epsilon they are its ε at δ = 0, and at other δ
+            that of randomized response, a little less. They are infinite where δ is below what the budget spends of it.
 
         Raises
         ------
@@ -204,7 +204,7 @@ class Budget:
         DataFrame
             Columns `when` (Datetime in UTC: the computer's clock at the charge, which may have been set back
             in between), `what` and `mechanism` (String), `unit` (String), `loss` and `running_total`
-            (Float64), `exact_loss` (String, such as "1/10"). Of a budget with a delta also `delta`, `running_delta`
+            (Float64), `exact_loss` (String, such as "1/10"). A budget with a delta adds `delta`, `running_delta`
             (Float64) and `exact_delta`. It holds nothing of the private rows.
         """
         charges = self._in_ledger(lambda connection, head: list(ledger.read_charges(connection, head)))
@@ -217,7 +217,7 @@ class Budget:
         -------
         DataFrame
             Columns `when` (Datetime in UTC), `dataset`, `question` (the outputs in words), `loss` (of one release),
-            `bytes` (Int64, of the answer), `source` (where the rows lay: what kind of source it was, and of files a
+            `bytes` (Int64, the size of the answer), `source` (where the rows lay: the kind of source, and for files a
             digest of their paths, inode numbers and times of change) and `text`: all that decides the law of the
             answer, with digests of what is long. It holds nothing of the private rows.
         """
@@ -390,7 +390,7 @@ class Budget:
             msg = (
                 f"{self._where()} must be opened with its own total, {total_of(head.unit, total, delta)}, "
                 f"got {total_of(self.unit, self.total, self.delta)}.\n\n"
-                "Hint: a ledger's total can't be changed. What was spent stays lost beside a new budget."
+                "Hint: a ledger's total can't be changed. What was spent stays lost in addition to a new budget."
             )
             raise ValueError(msg)
         if self.name not in (None, head.name):

@@ -1,4 +1,4 @@
-"""What a loss means in (epsilon, delta): of zero-concentrated and of pure DP, rounded so that it stays true."""
+"""What a loss in zero-concentrated or pure DP means in (epsilon, delta), rounded so that it stays true."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class EpsilonAt(NamedTuple):
 
 def epsilon_at(unit: Unit, loss: Fraction, delta: Fraction, gone: Fraction) -> float:
     """Return an epsilon that is proved at `delta` for a sum of losses and a sum of deltas, rounded up."""
-    left = beside(delta, gone)
+    left = delta_left(delta, gone)
     if left is None:
         return math.inf
     if loss == 0:
@@ -84,7 +84,7 @@ def pure_epsilon(epsilon: Fraction, delta: Fraction) -> float:
         return 0.0 if share <= least else max(0.0, float_above(ball(epsilon) + share.max(least).log()))
 
 
-def beside(delta: Fraction, spent: Fraction) -> Fraction | None:
+def delta_left(delta: Fraction, spent: Fraction) -> Fraction | None:
     """Return what is left of `delta` where `spent` of it is gone; None where that is more.
 
     What is approximately private with probability 1 − spent has δ ≤ spent + (1 − spent)·δ′, δ′ being that of the rest

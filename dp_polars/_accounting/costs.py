@@ -116,7 +116,7 @@ def _rho_of_spread(mechanism: Mechanism, x: Fraction, contributions: Contributio
 def gaussian_rho(x: Fraction) -> Fraction:
     """Return x²/2: the rho of Gaussian noise of deviation σ and sensitivity xσ.
 
-    Canonne, Kamath & Steinke 2020 (arXiv 2004.00010, Theorem 14), of discrete Gaussian noise.
+    Canonne, Kamath & Steinke 2020 (arXiv 2004.00010, Theorem 14), for discrete Gaussian noise.
     """
     return x**2 / 2
 
@@ -128,8 +128,8 @@ def pure_rho(x: Fraction) -> Fraction:
     ln(cosh((α − 1/2)x)/cosh(x/2))/(α − 1). As ln cosh √s is concave, that is at most α·x·tanh(x/2), which it attains as
     α goes to 1. It is less than x²/2 (Bun & Steinke 2016, arXiv 1605.02065, Proposition 1.4), and than x.
 
-    Discrete Laplace noise between two neighbouring integers is randomized response: no Laplace curve holds for it. Of a
-    choice with its lead no more than its pure loss is known. A key shown by partition selection is (x, δ)-DP: with
+    Discrete Laplace noise between two neighbouring integers is randomized response: no Laplace curve holds for it. For
+    a choice with its lead only the pure loss is known. A key shown by partition selection is (x, δ)-DP: with
     probability 1 − δ it is as x-DP (Kairouz, Oh & Viswanath 2015), and so has this rho, δ-approximately (Bun & Steinke
     2016, section 8).
     """
@@ -144,7 +144,7 @@ def laplace_rho(x: Fraction) -> Fraction:
 
     It is the tight one (Harrison & Manurangsi 2026, arXiv 2510.25746), and permute-and-flip's trade-off curve is never
     worse than that mechanism's (`docs/claims.md`). That one has no bounded range: neither x²/8 nor `bounded_range_rho`
-    is true of it, though Ding et al. 2021 (arXiv 2105.07260, Proposition 8 and Corollary 10) say so.
+    holds for it, though Ding et al. 2021 (arXiv 2105.07260, Proposition 8 and Corollary 10) say so.
     """
     if x == 0:
         return Fraction(0)
@@ -162,12 +162,12 @@ def bounded_range_rho(x: Fraction) -> Fraction:
         return Fraction(0)
     with precision(_bits_for(x)):
         exact = ball(x)
-        kept = -(-exact).expm1()  # 1 − exp(−x)
+        complement = -(-exact).expm1()  # 1 − exp(−x)
         if x < 1:
-            above = (exact * (-exact).exp() - kept) / kept  # y − 1
+            above = (exact * (-exact).exp() - complement) / complement  # y − 1
             rho = above - above.log1p()
         else:  # exp(−x) may be too small for a logarithm
-            rho = exact * (-exact).exp() / kept - 1 - (exact / kept).log() + exact
+            rho = exact * (-exact).exp() / complement - 1 - (exact / complement).log() + exact
         return min(round_up(upper(rho)), x**2 / 8)  # for a tiny x both round to the same
 
 

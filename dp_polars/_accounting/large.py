@@ -9,14 +9,14 @@ from dp_polars._base.callers import warn
 if TYPE_CHECKING:
     from dp_polars._accounting.terms import Loss
 
-# In epsilon, and in rho, of which so much is worth a larger epsilon still.
+# Limit for both units. A rho of 20 corresponds to an even larger epsilon.
 LARGEST = 20
 
 
 class LargeLossWarning(UserWarning):
     """A release was asked for with a loss above 20, in epsilon or rho, or a budget was made with such a total.
 
-    Of a private frame the losses of all outputs are added up. The warning is of the caller's line: unless Python's
+    For a private frame the losses of all outputs are added up. The warning is of the caller's line: unless Python's
     filters are set otherwise, they show it once for each line. Nothing of `dp_polars.analysis` warns, nor `explain`.
 
     An answer may then be e²⁰, some five hundred million times, as likely with a person's rows as without them.

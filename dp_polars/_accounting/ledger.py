@@ -1,13 +1,12 @@
 """The ledger of a budget: one small SQLite database that processes share and that survives a crash.
 
 It has one `budget` row (what was promised, how much is spent), one `charges` row per charged output, and the answers
-that are kept. Every
-charge holds a digest of itself and of the one before; the `budget` row holds the last of these and one of its
-own. So a ledger damaged anywhere is an error rather than a smaller sum, and a charge reads one row only.
+that are kept. Every charge holds a digest of itself and of the one before; the `budget` row holds the last of these and
+one of its own. So a ledger damaged anywhere is an error rather than a smaller sum, and a charge reads one row only.
 
 SQLite alone does not keep it (https://www.sqlite.org/howtocorrupt.html): its locks are POSIX locks, which the
 system drops when *any* descriptor of the file is closed in the process, and its journal is named after the path. So
-every transaction holds a lock on a file beside the ledger, and a ledger with a second name is refused.
+every transaction holds a lock on a file next to the ledger, and a ledger with a second name is refused.
 """
 
 from __future__ import annotations
@@ -102,11 +101,11 @@ def create(path: Path, head: Head) -> None:
             if os.path.lexists(path):
                 return
             try:
-                made = _unfinished(path)
-                with clear_errors("The new ledger"), closing(_connect(_uri(made, "rwc"))) as connection:
+                unfinished = _unfinished(path)
+                with clear_errors("The new ledger"), closing(_connect(_uri(unfinished, "rwc"))) as connection:
                     _fill(connection, head)
                 with suppress(FileExistsError):
-                    os.link(made, path)
+                    os.link(unfinished, path)
             finally:
                 _sweep(path)
             if os.name == "posix":
@@ -126,7 +125,7 @@ def transaction(path: Path) -> Iterator[sqlite3.Connection]:
     """Yield the ledger, open and all one's own, and commit; on any error undo what was written."""
     deadline = deadline_from_now()
     with lock:
-        _look(path)  # before locking, which would leave a file beside what is no ledger
+        _look(path)  # before locking, which would leave a file next to something that is no ledger
     with held(path, deadline):
         while True:
             with lock:
@@ -165,7 +164,7 @@ def _look(path: Path) -> os.stat_result:
     if not ours or header[18:20] != b"\1\1" or version != _VERSION:
         msg = (
             f"{where} must be one that this version of dp_polars made, got another or a damaged file.\n\n"
-            "Hint: give a new budget another path; of a damaged ledger, restore a copy."
+            "Hint: give a new budget another path. If the ledger is damaged, restore a copy."
         )
         raise ValueError(msg)
     if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK | os.X_OK)):
@@ -187,7 +186,7 @@ def _check_names(path: Path, found: os.stat_result) -> None:
         if links != 1:
             msg = (
                 f"{name_of(path)} must have one name, got {links} hard links. {why} find the others with "
-                "`find -samefile`. Keep the one with a `-journal` beside it (any, if none has), and remove the rest."
+                "`find -samefile`. Keep the one with a `-journal` next to it (any, if none has), and remove the rest."
             )
             raise ValueError(msg)
     if hasattr(os, "O_PATH") and _mount(path) != _mount(path.parent):
@@ -333,9 +332,9 @@ def _unfinished(path: Path) -> Path:
 
 def _sweep(path: Path) -> None:
     """Remove the name under which the ledger was made; only with its lock."""
-    made = _unfinished(path)
-    made.with_name(f"{made.name}-journal").unlink(missing_ok=True)
-    made.unlink(missing_ok=True)
+    unfinished = _unfinished(path)
+    unfinished.with_name(f"{unfinished.name}-journal").unlink(missing_ok=True)
+    unfinished.unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The lock beside a ledger, which every transaction holds, and the lock of this process.
+"""The lock file next to a ledger, which every transaction holds, and the lock of this process.
 
 SQLite's own locks are dropped when any descriptor of the ledger is closed in the process; this one is not.
 """
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _BUSY_SECONDS = 60
 _PAUSE_SECONDS = 0.002
 
-# Whoever is inside SQLite in this process holds this lock, and so does a fork: a child must not inherit an open
-# ledger, for SQLite in it would believe that it holds the file's locks. Nobody waits for another process with it.
+# Code inside SQLite in this process holds this lock, and so does a fork: a child must not inherit an open ledger,
+# because its SQLite would believe that it holds the file's locks. No thread waits for another process with it.
 lock = threading.RLock()
 
 # The lock files that are open in this process.
@@ -47,10 +47,10 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def held(path: Path, deadline: float) -> Iterator[None]:
-    """Hold the lock beside the ledger: no thread and no process has another transaction.
+    """Hold the lock file next to the ledger: no thread and no process has another transaction.
 
     The lock belongs to a descriptor that is opened here: neither closing the ledger nor another descriptor of the
-    lock drops it, and a crash does. The lock's file stays, for who waits for it has it open.
+    lock drops it, and a crash does. The lock file is never deleted: a waiting process may have it open.
     """
     if fcntl is None:
         yield
@@ -68,7 +68,7 @@ def held(path: Path, deadline: float) -> Iterator[None]:
                     yield
                     return
         finally:
-            # Explicitly, for a child that was forked a moment ago may have a copy of the descriptor.
+            # Explicitly: a child that was forked a moment ago may have a copy of the descriptor.
             with suppress(OSError):
                 fcntl.flock(number, fcntl.LOCK_UN)
             with lock:
@@ -85,7 +85,7 @@ def _open_lock(name: Path, path: Path) -> int:
             number = os.open(name, flags | os.O_CREAT | os.O_EXCL, 0o644)
         except FileExistsError:
             return os.open(name, flags)
-        with suppress(OSError):  # whoever may read the ledger may lock it
+        with suppress(OSError):  # every user with read access to the ledger may lock it
             found = path.stat()
             if os.geteuid() == 0:
                 os.fchown(number, found.st_uid, found.st_gid)
@@ -114,7 +114,7 @@ def _has_locked(number: int, path: Path) -> bool:
 
 
 def deadline_from_now() -> float:
-    """Return until when to wait for who else uses a ledger."""
+    """Return the time at which waiting for the ledger gives up."""
     return time.monotonic() + _BUSY_SECONDS
 
 

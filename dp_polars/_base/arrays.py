@@ -12,9 +12,14 @@ Ints: TypeAlias = "NDArray[np.int64]"
 SignedInts: TypeAlias = "NDArray[np.signedinteger]"  # of 32 bits where they suffice: half the time
 
 
-def offsets(lengths: Ints | NDArray[np.bool_]) -> Ints:
-    """Return where each group begins, and where the last one ends; of marks, how many there are before each place."""
+def offsets(lengths: Ints) -> Ints:
+    """Return where each group begins, and where the last one ends."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+
+
+def ranks_of_marks(marks: NDArray[np.bool_]) -> Ints:
+    """Return how many places before each place are marked, and last how many are in all."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(marks)])
 
 
 def starts(lengths: Ints) -> Ints:
@@ -28,7 +33,7 @@ def owners(lengths: Ints) -> Ints:
 
 
 def positions(first: Ints | int, lengths: Ints) -> Ints:
-    """Return first, first + 1, … for each group, as many as it has rows; from 0 on, the places of rows in groups."""
+    """Return, for every row, first[group] plus the row's place in its group."""
     at = np.repeat(first - starts(lengths), lengths)
     at += np.arange(len(at))
     return at
@@ -48,7 +53,7 @@ def reduced(operation: np.ufunc, values: NDArray[Any], lengths: Ints) -> NDArray
 
 
 def slices(lengths: Ints, rows: int, most_groups: int) -> Iterator[tuple[int, int]]:
-    """Yield runs of whole groups, of at most so many rows (or one group) and at most `most_groups` groups."""
+    """Yield runs of whole groups: at most `rows` rows (or one group) and at most `most_groups` groups."""
     ends, start = np.cumsum(lengths), 0
     while start < len(lengths):
         before = ends[start] - lengths[start]
@@ -59,7 +64,7 @@ def slices(lengths: Ints, rows: int, most_groups: int) -> Iterator[tuple[int, in
 
 
 def begin_runs(labels: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Return whether each label, of each row of them, is the first one of a run of equal ones."""
+    """Return whether each label is the first one of a run of equal labels, along the last axis."""
     begins = np.ones(labels.shape, bool)
     np.not_equal(labels[..., 1:], labels[..., :-1], out=begins[..., 1:])
     return begins

@@ -87,7 +87,7 @@ def integers(values: pl.Series) -> NDArray[np.integer]:
 
 
 def is_wide(dtype: pl.DataType) -> bool:
-    """Return whether a type holds 128-bit integers, which NumPy has not."""
+    """Return whether a type holds 128-bit integers, which NumPy lacks."""
     return dtype in (pl.Int128, pl.UInt128, pl.Decimal)
 
 
@@ -162,7 +162,7 @@ def exact_numbers(name: str, values: object) -> tuple[Exact, NDArray[np.bool_] |
         return array.T, None if offered is None else offered.T
     if hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):
         return _of_series(name, values if isinstance(values, pl.Series) else of_arrow(name, values, pl.Series))
-    # Of an Index of pandas, and of a Series before pandas 3: NumPy would make floats of its integers with nulls.
+    # NumPy would turn integers with nulls into floats, in an Index of pandas and in a Series before pandas 3.
     of_pandas = getattr(values, "array", values)
     if hasattr(of_pandas, "__arrow_array__"):
         import pyarrow as pa
@@ -225,7 +225,9 @@ def _of_objects(values: NDArray[Any]) -> tuple[Exact, NDArray[np.bool_] | None]:
     finite = np.array([not isinstance(value, float) or math.isfinite(value) for value in flat], bool)
     exact = [Fraction(value) if isinstance(value, float) else value for value in np.where(finite, values.ravel(), 0)]
     rounded = [float_of(value) for value in exact]
-    if all(math.isfinite(near) and Fraction(near) == value for near, value in zip(rounded, exact, strict=True)):
+    if all(
+        math.isfinite(nearest) and Fraction(nearest) == value for nearest, value in zip(rounded, exact, strict=True)
+    ):
         return np.where(finite, rounded, np.nan).reshape(values.shape), None
     array = np.empty(len(exact), object)
     array[:] = exact

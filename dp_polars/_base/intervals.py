@@ -22,7 +22,7 @@ _lock = RLock()
 
 @contextmanager
 def precision(bits: int) -> Iterator[None]:
-    """Compute with balls of so many bits inside the block."""
+    """Compute with balls of `bits` bits inside the block."""
     from flint import ctx
 
     with _lock, ctx.workprec(bits):

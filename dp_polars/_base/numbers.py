@@ -25,7 +25,7 @@ _SHOWN = (str, bytes, int, float, complex, Fraction, Decimal, date, time, timede
 
 
 def given(value: object) -> str:
-    """Return an argument for a message: a plain value as it is, of anything else (private rows?) its type."""
+    """Return an argument for a message: a plain value as it is, and the type of anything else (private rows?)."""
     return repr(value) if isinstance(value, _SHOWN) else kind(value)
 
 

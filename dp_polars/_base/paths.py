@@ -29,7 +29,7 @@ def replacing(path: Path) -> Iterator[BufferedRandom]:
 
     It has the mode of the file that was there, or that of any new file. A link stays, and leads to the new file. Where
     Linux has files without a name, it has none until it is whole, so that a process that is killed leaves nothing but,
-    between two calls, a whole file beside `path`. Elsewhere such a file may be left, whole or not.
+    between two calls, a whole file next to `path`. Elsewhere such a file may be left, whole or not.
     """
     target = Path(os.path.realpath(path))
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None

@@ -16,7 +16,7 @@ from dp_polars._base.numbers import given, kind, plural
 from dp_polars._base.public import unshared
 from dp_polars._codes.grids import Grid, as_grid, distance_unit, grid, kind_of
 
-# Of a list of categories, and of public groups: as many can be drawn from at once.
+# The most categories in a list, and the most public groups: that number can be drawn from at once.
 MOST = 10_000_000
 # What users may give as a list of candidates: also anything that speaks Arrow's C interface (pyarrow arrays).
 Values: TypeAlias = "Sequence[object] | range | pl.Series | NDArray[np.generic] | pl.Enum | object"
@@ -88,8 +88,8 @@ class Categories(_Listed):
                 "knowledge, never from the data."
             )
             raise TypeError(msg)
-        column, own = column_types.family(dtype), column_types.family(self.values.dtype)
-        if column is None or column != own:
+        column, of_candidates = column_types.family(dtype), column_types.family(self.values.dtype)
+        if column is None or column != of_candidates:
             msg = f"candidates of type {self.values.dtype} can't be categories of a column of type {dtype}."
             raise TypeError(msg)
         answer = column_types.released(dtype)
@@ -177,7 +177,7 @@ def _just_two(low: object, high: object) -> str:
 
 def size_of(values: Values) -> int:
     """Return how many values there are, without reading them; 0 if that can't be known."""
-    if isinstance(values, range):  # of a longer one than 2**63, len() raises
+    if isinstance(values, range):  # len() raises beyond 2**63
         return max(0, -((values.start - values.stop) // values.step))
     return len(values) if isinstance(values, Sized) and not isinstance(values, (str, bytes)) else 0
 
@@ -212,7 +212,7 @@ def _to_series(values: Values, name: str = "candidates") -> pl.Series:
         if kinds == ["datetime", "datetime with time zone"]:
             raise TypeError
         series = pl.Series(values, dtype=dtype, strict=kinds != ["float", "int"])
-        kept = series.to_list() if column_types.family(series.dtype) else values
+        as_held = series.to_list() if column_types.family(series.dtype) else values
     except (
         TypeError,
         ValueError,
@@ -224,7 +224,7 @@ def _to_series(values: Values, name: str = "candidates") -> pl.Series:
         what = f"of one type that Polars knows, got {kinds}" if dtype is None else "integers that fit into 64 bits"
         msg = f"{name} must be {what}."
         raise TypeError(msg) from None
-    for value, stays in zip(values, kept, strict=True):
+    for value, stays in zip(values, as_held, strict=True):
         exact = value.item() if isinstance(value, np.generic) else value
         if not (stays is value or stays == exact or (stays != stays and exact != exact)):  # the last one is NaN
             msg = (
@@ -238,7 +238,7 @@ def _to_series(values: Values, name: str = "candidates") -> pl.Series:
 def _check(values: pl.Series, name: str = "candidates") -> pl.Series:
     """Return candidates; refuse none at all, null, NaN, types without candidates, and repetitions."""
     if not len(values) >= 1:
-        msg = f"{name} must be at least one value, got none."
+        msg = f"{name} must not be empty."
         raise ValueError(msg)
     if values.null_count() or values.dtype == pl.Null:
         msg = f"{name} must not contain null."

@@ -98,7 +98,7 @@ class NearestCoding(Coding):
 
     @property
     def thresholds(self) -> Thresholds | None:
-        """The codes as comparisons, for engines that have no arrays; None of a grid, whose points are never made."""
+        """The codes as comparisons, for engines that have no arrays; None for a grid, whose points are never made."""
         return None if isinstance(self.candidates, Grid) else thresholds(self.candidates, _known(self.column))
 
     def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
@@ -148,7 +148,10 @@ class Units(Weighing):
         return int(max(abs(self.lower), abs(self.upper)) / self.step)
 
     def ticks(self, tick: Fraction) -> int:
-        """Return how many steps a last digit of this size has, at least one; beyond the bounds, any number beyond."""
+        """Return how many steps one last digit spans, at least 1.
+
+        If that is beyond the bounds, any larger number is returned: the value is clipped anyway.
+        """
         return min(int(tick / self.step), 2**31)
 
     def weigher(self) -> Callable[[Sequence[pl.Series]], Ints]:
@@ -162,13 +165,15 @@ class Units(Weighing):
         return weigh
 
     def _units(self, column: pl.Series, low: int, high: int) -> Ints:
-        """Return the nearest whole units, exactly where the column holds no floats; beyond the bounds, any beyond.
+        """Return the nearest whole units, exactly where the column holds no floats.
+
+        For a value beyond the bounds any number beyond them is returned: it is clipped anyway.
 
         The step is a whole multiple or a whole part of a column's last digit, and the bounds are at most 2**62 of that.
         """
         tick = column_types.tick(column.dtype)
         if tick is None:
-            # A warning would tell of a value: infinite ones are beyond the bounds, NaN is ignored.
+            # A warning would reveal a value. Infinite ones are beyond the bounds, NaN is ignored.
             with np.errstate(over="ignore", invalid="ignore"):
                 ratio = column_types.floats(column) * float(1 / self.step)
                 rounded: Ints = np.nan_to_num(np.rint(np.clip(ratio, low, high))).astype(np.int64)
@@ -185,7 +190,7 @@ class Units(Weighing):
         if per == 1:  # after clipping, within int64
             exact: Ints = inside.astype(np.int64)
             return exact
-        # Of 64 bits, so that they hold `per`; unsigned ones stay so, for half of them are beyond int64.
+        # 64 bits hold `per`. Unsigned integers stay unsigned, because half of them are beyond int64.
         wide = inside.astype(np.uint64 if physical.dtype == np.uint64 else np.int64)
         whole, rest = (part.astype(np.int64) for part in np.divmod(wide, per))
         nearest: Ints = whole + (2 * rest + whole % 2 > per)

@@ -84,7 +84,7 @@ def category_encoder(categories: Categories, dtype: pl.DataType) -> Encoder:
 
 
 def _by_category(column: pl.Series, *, encode: Encoder) -> Codes:
-    """Return the codes of a Categorical or an Enum, whose text is looked up once for each category, not each row."""
+    """Return the codes of a Categorical or an Enum: text is looked up once for each category, not for each row."""
     physical = column.to_physical()
     most = physical.max()
     if not isinstance(most, int) or not most < len(column):
@@ -102,8 +102,8 @@ def ordered_encoder(candidates: Ordered, dtype: pl.DataType) -> Encoder:
     Null and NaN are ignored. Between two integer-like types (integers, decimals, times) it is exact; where floats take
     part it is exact to the rounding of the floats.
     """
-    column, own = column_types.family(dtype), column_types.family(candidates.dtype)
-    if column in (None, "text", "boolean") or column != own:
+    column, of_candidates = column_types.family(dtype), column_types.family(candidates.dtype)
+    if column in (None, "text", "boolean") or column != of_candidates:
         msg = f"candidates of type {candidates.dtype} can't be a quantile of a column of type {dtype}."
         if column == "text":
             msg += "\n\nHint: cast the column, or give it its type where it is read."
@@ -157,7 +157,7 @@ def grid_steps(candidates: Ordered, dtype: pl.DataType) -> IntegerSteps | FloatS
     if unit is None:
         return FloatSteps.of(candidates)
     steps = _integer_steps(candidates, unit, _physical(dtype))
-    # What 64 bits don't hold is found by floats, as the encoder does.
+    # What doesn't fit into 64 bits is found by floats, as in the encoder.
     return FloatSteps.of(candidates) if steps is None and dtype.is_integer() else steps
 
 
@@ -242,13 +242,15 @@ def _integer_thresholds(points: Points, unit: Fraction, column: pl.DataType) -> 
     """Return the exact thresholds of physical integers; None where they don't fit into 64 bits."""
     dtype = _physical(column)
     info = np.iinfo(dtype)
-    own = column_types.integers(points.values)
+    physical = column_types.integers(points.values)
     ratio = (column_types.tick(points.dtype) or Fraction(1)) / unit
     # An integer lies above the middle of two candidates where it lies above the floor of that.
-    if ratio == 1 and own.dtype == dtype:
-        middles = (own[:-1] & own[1:]) + ((own[:-1] ^ own[1:]) >> 1)
+    if ratio == 1 and physical.dtype == dtype:
+        middles = (physical[:-1] & physical[1:]) + ((physical[:-1] ^ physical[1:]) >> 1)
     else:
-        middles = (own[:-1].astype(object) + own[1:].astype(object)) * ratio.numerator // (2 * ratio.denominator)
+        middles = (
+            (physical[:-1].astype(object) + physical[1:].astype(object)) * ratio.numerator // (2 * ratio.denominator)
+        )
     if column_types.is_wide(column) and ((middles < info.min) | (middles >= info.max)).any():
         return None
     below = int(np.count_nonzero(middles < info.min))
@@ -284,7 +286,7 @@ def _nearest_of_floats(candidates: Ordered) -> Callable[[NDArray[np.float64]], N
 
 
 def _by_chunks(values: Any, encode: Callable[[Any], NDArray[Any]], out: np.dtype[Any], rows: int = _CHUNK) -> Codes:  # noqa: ANN401
-    """Return the codes of a column, or of an array, so many rows at once; threads take the next ones in turn."""
+    """Return the codes of a column, or of an array, chunk by chunk; threads take the next chunk in turn."""
     codes = np.empty(len(values), out)
 
     def encode_part(start: int, stop: int) -> None:

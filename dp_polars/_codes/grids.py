@@ -21,7 +21,7 @@ Temporal: TypeAlias = "date | datetime | timedelta | time"
 
 # Beyond it a float64 no longer tells two grid points apart.
 _LARGEST_SIZE = 2**53
-# Ends of float grids, and one over their steps: inside it no arithmetic on points overflows.
+# The largest end of a float grid, and the largest 1/step: within it no arithmetic on points overflows.
 _LARGEST_FLOAT = 2**1000
 # Decimal places of decimal grids: with them 64-bit multiples of the last one fit into the 38 digits of Polars.
 _MOST_PLACES = 18
@@ -83,7 +83,7 @@ class Grid:
         return pl.Series(float(start) + codes * float(step), dtype=pl.Float64)
 
     def distances(self, steps: NDArray[np.floating] | NDArray[np.integer]) -> NDArray[np.float64]:
-        """Return so many steps in `distance_unit`."""
+        """Return a number of steps as distances in `distance_unit`."""
         step = float(self.step / distance_unit(self.dtype)[1])
         distances: NDArray[np.float64] = np.multiply(steps, step, dtype=np.float64)
         return distances

@@ -14,9 +14,9 @@ from dp_polars._codes.multiples import check_terms
 if TYPE_CHECKING:
     import polars as pl
 
-# Of a value, in units of the step: so the sum of 2**32 rows fits into 62 bits.
+# The largest value, in units of the step: the sum of 2**32 rows then fits into 62 bits.
 _MOST_UNITS = 2**30
-# Bounds and steps of which floats hold all that is done with them.
+# Floats hold all arithmetic on bounds and steps of this size.
 _LARGEST = 2**500
 
 

@@ -23,7 +23,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_polars._base.arrays import Ints, begin_runs, lengths_from, offsets, owners, positions, run_starts, starts
+from dp_polars._base.arrays import (
+    Ints,
+    begin_runs,
+    lengths_from,
+    offsets,
+    owners,
+    positions,
+    ranks_of_marks,
+    run_starts,
+    starts,
+)
 
 if TYPE_CHECKING:
     from dp_polars._base.words import WordSource
@@ -32,9 +42,9 @@ Bits = NDArray[np.uint8]
 
 # Digits are the leading bits of 32.
 MOST_BITS = 32
-# A cell is halved while it has more rows than this, and than twice those wanted of it: halving costs an eighth of a
-# byte a row, drawing a digit and its place in a sort.
-_FEW = 32
+# A cell is halved while it has more rows than this plus twice the wanted ones: halving costs an eighth of a byte a row,
+# drawing costs a digit and its place in a sort.
+_ROWS_LEFT_WHOLE = 32
 # Random bytes that are held at once.
 _CHUNK = 1 << 22
 _ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1).astype(np.uint8)
@@ -68,7 +78,7 @@ class Cells:
         return np.diff(offsets(self.counts)[offsets(self.sizes)])
 
     def at(self, positions: Ints | slice, sizes: Ints) -> Cells:
-        """Return some of the cells, as so many of each group."""
+        """Return some of the cells; `sizes` says how many belong to each group."""
         return Cells(self.codes[positions], self.bits[positions], self.counts[positions], sizes)
 
     def group(self, group: int) -> Cells:
@@ -77,8 +87,8 @@ class Cells:
         return self.at(slice(end - int(self.sizes[group]), end), self.sizes[[group]])
 
     def cut(self, codes: Ints) -> tuple[Cells, Cells]:
-        """Return the cells of each group up to a pair, shape (g,), and those beyond. It is inside of none."""
-        upto = offsets(self.codes <= np.repeat(codes, self.sizes))
+        """Return the cells of each group up to a pair, shape (g,), and those beyond. No cell has the pair inside."""
+        upto = ranks_of_marks(self.codes <= np.repeat(codes, self.sizes))
         begins = starts(self.sizes)
         sizes = upto[begins + self.sizes] - upto[begins]
         rest = self.sizes - sizes
@@ -91,16 +101,16 @@ class Cells:
         values = self.codes >> bits
         new = begin_runs(values)
         new[starts(self.sizes)[self.sizes > 0]] = True
-        at, upto = np.flatnonzero(new), offsets(new)
+        at, upto = np.flatnonzero(new), ranks_of_marks(new)
         ends = offsets(self.sizes)
         counts = np.add.reduceat(self.counts, at)
         return Cells(values[at], np.zeros(len(at), np.uint8), counts, np.diff(upto[ends]))
 
     def replaced(self, groups: Mapping[int, Cells]) -> Cells:
-        """Return the cells with those of a few groups in the place of what they have here."""
+        """Return all cells, with the cells of some groups replaced."""
         parts, done = [], 0
-        for group, own in sorted(groups.items()):
-            parts += [self._between(done, group), own]
+        for group, cells in sorted(groups.items()):
+            parts += [self._between(done, group), cells]
             done = group + 1
         return _joined([*parts, self._between(done, len(self.sizes))])
 
@@ -109,29 +119,29 @@ class Cells:
         return self.at(slice(ends[first], ends[stop]), self.sizes[first:stop])
 
     def drawn(self, low: Ints, high: Ints, words: WordSource) -> tuple[Cells, Ints, Ints]:
-        """Return cells of one pair for all rows of each group of the ranks from `low` up to, without, `high`.
+        """Return cells of one pair for the rows whose rank in their group is from `low` up to, without, `high`.
 
         Returns
         -------
         cells
-            The same rows, in smaller cells where these ranks are. Rows of one pair are one cell.
+            The same rows, in smaller cells at these ranks. Rows of one pair are one cell.
         begin, end
-            Shape (g,): where in `cells` those of these ranks are.
+            Shape (g,): where in `cells` the cells of these ranks begin and end.
         """
         running, begins = np.cumsum(self.counts), starts(self.totals)
         first = np.searchsorted(running, begins + low, side="right")
         stop = np.where(high > low, np.searchsorted(running, begins + high, side="left") + 1, first)
-        near = positions(first, stop - first)
-        if not self.bits[near].any():
+        inside = positions(first, stop - first)
+        if not self.bits[inside].any():
             return self, first, stop
-        group, counts = owners(stop - first), self.counts[near]
+        group, counts = owners(stop - first), self.counts[inside]
         low, high = begins + low, begins + high
         window = _Window(
-            self.codes[near], self.bits[near], counts, running[near] - counts, group, low[group], high[group]
+            self.codes[inside], self.bits[inside], counts, running[inside] - counts, group, low[group], high[group]
         )
         codes, bits, counts, owner, before, wanted = window.halved(words).with_digits(words)
         sizes, number = np.bincount(owner, minlength=len(low)), len(self.codes)
-        # Of each group: the cells before those ranks, the new ones, and the cells after them.
+        # For each group: the cells before these ranks, the new ones, and the cells after them.
         old = starts(self.sizes)
         lengths = np.stack([first - old, sizes, old + self.sizes - stop], axis=1)
         places = positions(np.stack([old, number + starts(sizes), stop], axis=1).ravel(), lengths.ravel())
@@ -154,9 +164,9 @@ class _Window:
     codes, bits, counts
         As of `Cells`.
     ranks, group
-        Shape (n,): the rank of the first row, among the rows of all groups, and whose cell it is.
+        Shape (n,): the rank of the first row among the rows of all groups, and the group of the cell.
     low, high
-        Shape (n,): the ranks that are wanted of that group.
+        Shape (n,): the ranks that are wanted in that group.
     """
 
     codes: Ints
@@ -177,9 +187,9 @@ class _Window:
         return wanted
 
     def are_large(self) -> NDArray[np.bool_]:
-        """Return of which cells so few rows are wanted that they are halved."""
+        """Return a mask of the cells to halve: those with far more rows than are wanted."""
         wanted = self.wanted()
-        large: NDArray[np.bool_] = self.counts > 2 * wanted + _FEW
+        large: NDArray[np.bool_] = self.counts > 2 * wanted + _ROWS_LEFT_WHOLE
         return large & (wanted > 0) & (self.bits > 0)
 
     def halved(self, words: WordSource) -> _Window:
@@ -207,7 +217,7 @@ class _Window:
     def with_digits(self, words: WordSource) -> tuple[Ints, Bits, Ints, Ints, NDArray[np.bool_], NDArray[np.bool_]]:
         """Return the codes, bits and counts of cells that have one pair each wherever rows are wanted.
 
-        Of each cell also its group, whether it lies before the ranks that are wanted, and whether it is of them.
+        Also return each cell's group, whether it lies before the wanted ranks, and whether it lies at them.
         """
         wanted = self.wanted() > 0
         split = np.flatnonzero(wanted & (self.bits > 0))
@@ -221,13 +231,13 @@ class _Window:
         # A cell becomes as many as its rows have pairs, or stays one.
         pieces = np.ones(len(wanted), np.int64)
         pieces[split] = np.bincount(keys >> width, minlength=len(split))
-        of = owners(pieces)
+        origin = owners(pieces)
         at = positions(starts(pieces)[split], pieces[split])
-        made_codes, made_bits, made_counts = self.codes[of], self.bits[of], self.counts[of]
+        made_codes, made_bits, made_counts = self.codes[origin], self.bits[origin], self.counts[origin]
         made_codes[at] += keys & ((np.int64(1) << width) - 1)
         made_bits[at], made_counts[at] = 0, lengths_from(new, total)
         before = self.ranks + self.counts <= self.low
-        return made_codes, made_bits, made_counts, self.group[of], before[of], wanted[of]
+        return made_codes, made_bits, made_counts, self.group[origin], before[origin], wanted[origin]
 
 
 _COLUMNS = tuple(_Window.__dataclass_fields__)
@@ -238,7 +248,7 @@ def _in_turn(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
 
 
 def _binomial_halves(counts: Ints, words: WordSource) -> Ints:
-    """Return how many of each number of fair coins come down heads, exactly; each is at least 1."""
+    """Return how many of n fair coins come down heads, exactly, for each n of `counts` (at least 1)."""
     bounds = offsets((counts + 7) // 8)
     last = bounds[1:] - 1
     masks = (np.uint8(255) >> ((8 - counts % 8) % 8).astype(np.uint8)).astype(np.uint8)

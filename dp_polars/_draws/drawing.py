@@ -40,15 +40,15 @@ T = TypeVar("T")
 # wait for the interpreter, few enough that memory stays small.
 _SLICE_ROWS = 1 << 21
 _SLICE_CELLS = 1 << 19
-# Rows of a histogram that a thread works on before it takes the next, and groups with or without rows. Of a smaller
-# histogram fewer, so that all threads have some: an eighth, but no less than is worth a thread.
+# Rows of a histogram, and groups with or without rows, that a thread works on before it takes the next. Smaller
+# histograms use smaller slices (1/8 of the rows, at least _FEWEST_ROWS), so that every thread gets work.
 _GROUPS_ROWS, _FEWEST_ROWS = 1 << 19, 1 << 17
 _GROUPS = 1 << 19
-# Candidates for each occupied one up to which a dense histogram is faster.
+# A dense histogram is faster up to this number of candidates for each occupied one.
 _DENSE_UP_TO = 5
 # Rows or cells whose temporaries stay in the cache.
 _CHUNK = 1 << 17
-# Rows of a group from which on `_ranked_of_many` is faster, and how many of them it looks at first.
+# The number of rows in a group from which `_ranked_of_many` is faster, and how many of them it samples.
 _LONG, _SAMPLE = 1 << 15, 1 << 12
 
 
@@ -186,7 +186,7 @@ def _draw_by_ranks(draw: Draw, alpha: Fraction, lengths: Ints, rows_of: Callable
 def _of_like_length(lengths: Ints, ranks: int | None = None) -> Iterator[Ints]:
     """Yield all groups in batches of about the same length, which make rectangles without many gaps.
 
-    Where no more than so many ranks of each group are looked at closely, a batch may be larger.
+    A batch may be larger where only a few ranks of each group are looked at closely.
     """
     if len(lengths) * (int(lengths.max()) + 1) <= _CHUNK:
         yield np.arange(len(lengths))
@@ -203,7 +203,7 @@ def _of_like_length(lengths: Ints, ranks: int | None = None) -> Iterator[Ints]:
 def _rectangle(codes: SignedInts, begins: Ints, lengths: Ints, fill: int) -> SignedInts:
     """Return the rows of some groups as a matrix, filled up to one more than the longest has.
 
-    There must be as many codes after the start of each group.
+    Each group's start must be followed by at least that number of codes.
     """
     width = int(lengths.max()) + 1
     rows = sliding_window_view(codes, width)[begins]
@@ -233,7 +233,7 @@ def _near_slots(rows: SignedInts, size: int, alpha: Fraction, far: int) -> tuple
 
 
 def _ranked(rows: SignedInts, low: int, high: int) -> SignedInts:
-    """Return the rows of each group of the ranks from `low` up to, without, `high`, ascending; changes the order."""
+    """Return each group's rows of the ranks from `low` up to, without, `high`, ascending. Reorders its argument."""
     if low:
         rows.partition(low, axis=1)
         rows = rows[:, low:]
@@ -245,15 +245,17 @@ def _ranked(rows: SignedInts, low: int, high: int) -> SignedInts:
 
 
 def _ranked_of_many(rows: SignedInts, low: int, high: int) -> SignedInts:
-    """Return what `_ranked` does of one long group, in a time that hardly depends on how many rows are equal.
+    """Return what `_ranked` returns, for one long group; the time hardly depends on how many rows are equal.
 
     NumPy's partition takes 50 times as long where most are equal. Two rows that lie around these ranks are guessed
     from a sample, and only the rows between the two are sorted.
     """
     sample = np.sort(rows[:: len(rows) // _SAMPLE])
-    # A rank of the sample is off by about its root; so it is wrong hardly ever, and then costs a sort.
-    each, margin = len(rows) / len(sample), math.isqrt(len(sample)) * 2
-    a, b = (sample[min(max(int(rank / each) + m, 0), len(sample) - 1)] for rank, m in ((low, -margin), (high, margin)))
+    # A rank estimated from the sample is off by about the root of its size, so the guess rarely fails; then we sort.
+    stride, margin = len(rows) / len(sample), math.isqrt(len(sample)) * 2
+    a, b = (
+        sample[min(max(int(rank / stride) + m, 0), len(sample) - 1)] for rank, m in ((low, -margin), (high, margin))
+    )
     below = int(np.count_nonzero(rows < a))
     if below > low or int(np.count_nonzero(rows <= b)) < high:
         return np.sort(rows)[low:high]
@@ -264,7 +266,7 @@ def _ranked_of_many(rows: SignedInts, low: int, high: int) -> SignedInts:
 
 
 def far_gap(draw: Draw, alpha: Fraction) -> int:
-    """Return a gap from which on candidates are far, at most more than any group has."""
+    """Return the gap from which candidates are far. It is at most 2**62/den: no group has a larger gap."""
     return min(math.ceil(Fraction(FAR) / draw.rate), 2**62 // alpha.denominator)
 
 
@@ -299,7 +301,7 @@ def of_group_slices(work: Callable[[Runs], T], histogram: Histogram) -> list[T]:
 
 
 def of_parts(work: Callable[[Histogram], T], histogram: Histogram, draws: int = 1) -> list[T]:
-    """Return the results of some work, so many draws for each group, on slices of whole groups, in their order."""
+    """Return the results of `work`, which makes `draws` draws per group, on slices of whole groups, in their order."""
     rows = min(_GROUPS_ROWS, max(_FEWEST_ROWS, len(histogram.codes) // 8))
     parts = slices(histogram.sizes, max(1, rows // draws), max(1, _GROUPS // draws))
     return in_parallel(lambda first, last: work(histogram.part(first, last)), list(parts))
@@ -314,7 +316,7 @@ def draw_from_runs(draw: Draw, runs: Runs) -> Ints:
     groups = len(runs.sizes)
     if 0 < groups * draw.size <= _DENSE_UP_TO * len(runs.codes):
         weights = runs.upto - runs.below
-        # Differences of counts are no larger than the counts. Their sum, of weights, may leave 64 bits.
+        # Differences of counts are no larger than the counts. A sum of weights may not fit into 64 bits.
         most = weights if draw.score.ranks is None else runs.totals
         counts = np.zeros((groups, draw.size), scores.gap_dtype(int(most.max()), draw.score.unit))
         counts[owners(runs.sizes), runs.codes] = weights
@@ -338,8 +340,8 @@ def _draw_near_runs(draw: Draw, alpha: Fraction, runs: Runs) -> Ints | None:
     if 2 * sizes.sum() >= len(runs.codes):
         return None
     at = positions(start, sizes)
-    near = Runs(runs.codes[at], runs.below[at], runs.upto[at], sizes, runs.totals)
-    # Some index that is there, where nothing is cut off.
+    near_runs = Runs(runs.codes[at], runs.below[at], runs.upto[at], sizes, runs.totals)
+    # Where nothing is cut off, any valid index will do.
     low = np.where(first > 0, runs.codes[np.minimum(start, len(runs.codes) - 1)], 0)
     high = np.where(last < runs.totals, runs.codes[stop - 1] + 1, draw.size)
 
@@ -348,7 +350,7 @@ def _draw_near_runs(draw: Draw, alpha: Fraction, runs: Runs) -> Ints | None:
         whole = Runs(runs.codes[part], runs.below[part], runs.upto[part], runs.sizes[[group]], runs.totals[[group]])
         return draw.score.slots(whole, draw.size)
 
-    slots = scores.quantile_slots(near, draw.size, alpha, low, high)
+    slots = scores.quantile_slots(near_runs, draw.size, alpha, low, high)
     code, offset = draw_from_slots(draw, slots, low + (draw.size - high), complete)
     return code + offset
 
@@ -378,12 +380,12 @@ def draw_from_slots(
 
     def all_slots(group: int) -> Slots:
         """Return all slots of a group: those of `slots` first, then the ones left out."""
-        near = slots.part(slice(begins[group], begins[group] + slots.sizes[group]))
+        raced = slots.part(slice(begins[group], begins[group] + slots.sizes[group]))
         if complete is None:
-            return near
+            return raced
         whole = complete(group)
-        is_left_out = (whole.multiplicities > 0) & ~np.isin(whole.first, near.first[near.multiplicities > 0])
-        return Slots.concatenate([near, whole.part(is_left_out)])
+        is_left_out = (whole.multiplicities > 0) & ~np.isin(whole.first, raced.first[raced.multiplicities > 0])
+        return Slots.concatenate([raced, whole.part(is_left_out)])
 
     def exact(group: int) -> ExactBlocks:
         whole = all_slots(group)

@@ -18,7 +18,7 @@ _SLICE_CELLS = 1 << 19
 
 @dataclass(frozen=True)
 class Histogram:
-    """Σ weight by group and code, of the pairs that have rows: by group, and by ascending code within it.
+    """Σ weight of each (group, code) that has rows, ordered by group and then by code.
 
     Parameters
     ----------
@@ -36,13 +36,13 @@ class Histogram:
     def of_cells(
         cls, groups: NDArray[np.integer], codes: NDArray[np.integer], weights: NDArray[np.integer], number: int
     ) -> Histogram:
-        """Return the histogram of pairs that are sorted by group and code, for so many groups."""
+        """Return the histogram of pairs that are sorted by group and code."""
         sizes = np.bincount(groups, minlength=number)
         return cls(codes.astype(np.int64), weights.astype(np.int64), sizes)
 
     @classmethod
     def of_pairs(cls, groups: Ints, codes: Ints, weights: Ints | None, number: int) -> Histogram:
-        """Return the histogram of pairs in any order, for so many groups; weights (None: ones) of a pair add up."""
+        """Return the histogram of pairs in any order; the weights (None: ones) of equal pairs add up."""
         order = np.lexsort((codes, groups))
         groups, codes = groups[order], codes[order]
         first = run_starts(groups, codes)
@@ -90,8 +90,8 @@ class Histogram:
         cells = np.sort(_cells(codes, lengths, size))
         first = run_starts(cells)
         groups, occupied = np.divmod(cells[first], size + 1)
-        kept = occupied < size
-        return cls.of_cells(groups[kept], occupied[kept], lengths_from(first, len(cells))[kept], len(lengths))
+        counted = occupied < size
+        return cls.of_cells(groups[counted], occupied[counted], lengths_from(first, len(cells))[counted], len(lengths))
 
     def with_code(self, code: int, weight: int) -> Histogram:
         """Return the histogram with one more code, above all others, of the same weight in every group."""
@@ -101,11 +101,11 @@ class Histogram:
 
     @property
     def totals(self) -> Ints:
-        """The weight of each group in all, shape (g,)."""
+        """The total weight of each group, shape (g,)."""
         return np.diff(offsets(self.weights)[offsets(self.sizes)])
 
     def repeated(self, times: int) -> Histogram:
-        """Return the histogram of all groups, one time after the other."""
+        """Return the histogram of `times` copies of all groups, one copy after the other."""
         return Histogram(*(np.tile(column, times) for column in (self.codes, self.weights, self.sizes)))
 
     def part(self, first: int, last: int) -> Histogram:

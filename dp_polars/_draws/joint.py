@@ -50,7 +50,7 @@ _SLACK = 2.0**-46
 
 @dataclass(frozen=True)
 class _Steps:
-    """The blocks of some groups: of each the one of error 0 first, then its steps by error.
+    """The blocks of some groups: in each group the block of error 0 first, then its steps by error.
 
     Parameters
     ----------
@@ -75,14 +75,14 @@ class _Steps:
     def of(cls, ranking: Ranking, k: int) -> _Steps:
         """Return the blocks of these groups."""
         groups, begins = len(ranking.levels), starts(ranking.levels)
-        # The level of each rank: ranks descend, so that of equal errors the last rank comes first.
+        # The level of each rank. Ranks descend, so that the last rank comes first among equal errors.
         ranks = np.arange(k - 1, -1, -1)
         width = ranking.size + 1
         cells = owners(ranking.levels) * width + ranking.above
-        own = np.searchsorted(cells, np.arange(groups)[:, None] * width + ranks, side="right") - 1
-        below = begins[:, None] + ranking.levels[:, None] - 1 - own
-        levels = positions(own.ravel() + 1, below.ravel())
-        errors = np.repeat(ranking.counts[own].ravel(), below.ravel()) - ranking.counts[levels]
+        level_of_rank = np.searchsorted(cells, np.arange(groups)[:, None] * width + ranks, side="right") - 1
+        below = begins[:, None] + ranking.levels[:, None] - 1 - level_of_rank
+        levels = positions(level_of_rank.ravel() + 1, below.ravel())
+        errors = np.repeat(ranking.counts[level_of_rank].ravel(), below.ravel()) - ranking.counts[levels]
         owner = np.repeat(np.arange(groups), below.sum(axis=1))
         order = stable_order(owner, errors)
         sizes = below.sum(axis=1)
@@ -95,7 +95,7 @@ class _Steps:
             np.insert(levels[order], zero, -1),
             np.insert(errors[order], zero, 0),
             sizes + 1,
-            ranking.counts[own[:, ::-1]],
+            ranking.counts[level_of_rank[:, ::-1]],
         )
 
     @cached_property
@@ -122,27 +122,27 @@ class _Steps:
         running = np.cumsum(factors) - factors  # modulo 2**64: differences are right
         at_first = _at_least(self.ranking, self.top) - np.arange(k)
         running += np.repeat(units[at_first].sum(axis=1) - running[begins], self.sizes)
-        # Of n up to `size`, a float's ln is off by at most 4 units in the last place, and a rounding by half a unit.
+        # For n up to `size`, a float's ln is off by at most 4 units in the last place, and the rounding by half a unit.
         off = (k + 2) * (2.0**-bits + 2.0**-49 * math.log(size + 1))
         return np.ldexp(running.astype(np.float64), -bits) + logs[added] - logs[before], off
 
     def multiplicity(self, block: int) -> int:
         """Return Q of one block, exactly."""
-        group, own = int(self.owner[block]), int(self.ranks[block])
+        group, rank_of_step = int(self.owner[block]), int(self.ranks[block])
         part = self.ranking.part(group, group + 1)
         (widths,), _ = _widths(part, self.top[[group]], self.ranks[[block]], self.errors[[block]])
-        return math.prod(width if rank == own else width - rank for rank, width in enumerate(widths.tolist()))
+        return math.prod(width if rank == rank_of_step else width - rank for rank, width in enumerate(widths.tolist()))
 
 
 def _widths(ranking: Ranking, top: Ints, ranks: Ints, errors: Ints) -> tuple[Ints, Ints]:
-    """Return how many candidates each element of one block per group may be, used ones included, and the first's place.
+    """Return how many candidates each element of one block per group may be, with used ones, and their first place.
 
     Both are of shape (g, k).
     """
     above, upto = (_at_least(ranking, top - errors[:, None] + more) for more in (1, 0))
-    rank, own = np.arange(top.shape[1]), ranks[:, None]
-    first = np.where(rank == own, above, 0)
-    return np.where(rank < own, above, upto) - first, first
+    rank, ranks_of_steps = np.arange(top.shape[1]), ranks[:, None]
+    first = np.where(rank == ranks_of_steps, above, 0)
+    return np.where(rank < ranks_of_steps, above, upto) - first, first
 
 
 def _at_least(ranking: Ranking, counts: Ints) -> Ints:
@@ -179,12 +179,12 @@ def _race(steps: _Steps, draw: Draw, words: WordSource) -> Ints:
     slack = (exponents + (most + 64)) * _SLACK + off
     low += exponents - logs - slack
     high += exponents - logs + slack
-    kept = np.flatnonzero(low <= np.repeat(np.minimum.reduceat(high, begins), steps.sizes))
-    owner = steps.owner[kept]
+    possible = np.flatnonzero(low <= np.repeat(np.minimum.reduceat(high, begins), steps.sizes))
+    owner = steps.owner[possible]
     winners = np.empty(len(begins), np.int64)
-    winners[owner] = kept
+    winners[owner] = possible
     for group in np.flatnonzero(np.bincount(owner) > 1).tolist():
-        blocks = kept[owner == group].tolist()
+        blocks = possible[owner == group].tolist()
         won = exact_race.first_arrival(
             steps.errors[blocks].tolist().__getitem__,
             [steps.multiplicity(block) for block in blocks],

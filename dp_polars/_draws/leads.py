@@ -64,8 +64,8 @@ def _lead_from_runs(draw: Draw, runs: Runs) -> Led:
     begins = starts(slots.sizes)
 
     def exact(group: int) -> ExactBlocks:
-        own = slots.part(slice(begins[group], begins[group] + slots.sizes[group]))
-        return own.gaps.tolist().__getitem__, own.multiplicities.tolist()
+        group_slots = slots.part(slice(begins[group], begins[group] + slots.sizes[group]))
+        return group_slots.gaps.tolist().__getitem__, group_slots.multiplicities.tolist()
 
     words = draw.words()
     leaders = _race(draw, Blocks(slots.gaps, begins, exact, slots.multiplicities), words)
@@ -82,7 +82,7 @@ def _race(draw: Draw, blocks: Blocks, words: WordSource) -> Leaders:
 
 def _joined(parts: Sequence[Led]) -> Led:
     codes, leads = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for own_codes, own_leads in parts:
-        codes.append(own_codes)
-        leads.append(own_leads)
+    for part_codes, part_leads in parts:
+        codes.append(part_codes)
+        leads.append(part_leads)
     return np.concatenate(codes), np.concatenate(leads)

@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 # Cells that a thread holds before it takes the next groups, and groups with or without rows.
 _SLICE_CELLS = 1 << 19
 _SLICE_GROUPS = 1 << 16
-# Second digits have so many bits, or as many as leave room in 62 for the value. More would make the few answers that
-# are far off more likely; with fewer, more rows would share a digit: of the rows of one value one in 2**20 does.
+# The number of bits of a second digit; fewer where the value needs the room (62 bits in all). More bits would make the
+# few answers that are far off more likely. With fewer, more rows share a digit: now one in 2**20 rows of one value.
 _DIGIT_BITS = 20
 _PAIR_BITS = 62
 
 
 @dataclass(frozen=True)
 class Node:
-    """One quantile of the list: which, as which quantile of its part of the rows, and the nodes of the two parts."""
+    """One quantile of the list: its index, its share within its part of the rows, and the nodes of the two parts."""
 
     index: int
     alpha: Fraction
@@ -70,15 +70,15 @@ class Node:
 
 
 def levels_of(count: int) -> int:
-    """Return ⌈log₂(count + 1)⌉: how many levels a tree of so many quantiles needs."""
+    """Return ⌈log₂(count + 1)⌉: how many levels a tree of `count` quantiles needs."""
     return count.bit_length()
 
 
 def tree(alphas: Sequence[Fraction]) -> Node:
     """Return the tree of ascending quantiles strictly between 0 and 1, with as few levels as possible.
 
-    Of the quantiles that may stand at its top, it is the one nearest to the middle of its part: that has the smallest
-    range. The α-quantile of all rows is the (α − a)/(b − a)-quantile of those between the a- and the b-quantile.
+    The top of each part is the quantile nearest to its middle that allows this: that one has the smallest range.
+    The α-quantile of all rows is the (α − a)/(b − a)-quantile of those between the a- and the b-quantile.
     """
 
     def of(first: int, last: int, low: Fraction, high: Fraction) -> Node | None:
@@ -98,25 +98,25 @@ def tree(alphas: Sequence[Fraction]) -> Node:
 
 
 def digit_bits(size: int) -> int:
-    """Return how many bits the second digits have, for so many candidates."""
+    """Return how many bits the second digits have, with `size` candidates."""
     return min(_DIGIT_BITS, _PAIR_BITS - size.bit_length())
 
 
 def rows_off(root: Node, size: int, rate: Fraction, law: RacingLaw, beta: float) -> float:
-    """Return how many rows an answer is off at most, with a probability of at least 1 − `beta` for all of a list.
+    """Return a bound on how many rows any answer of a list is off, with a probability of at least 1 − `beta`.
 
     Each of m draws is off by t rows or more with a probability of at most beta/m (`log_odds`). Let a draw have an error
-    below t. Its split leaves a rank that is off by less than t + 1 rows, for of the rows of its own pair all go left.
+    below t. Its split leaves a rank that is off by less than t + 1 rows, as all rows of the drawn pair go left.
     (Rows that share a digit may be more: one in 2**20 of the rows of one value, which we leave out.) A draw from the
     rows between two splits, off by a and b rows, aims at a rank that is off by (1 − α′)a + α′b.
     """
-    each = beta / sum(1 for _ in root.nodes())
+    beta_of_draw = beta / sum(1 for _ in root.nodes())
 
     def worst(node: Node, low: float, high: float) -> float:
         candidates = size << digit_bits(size) if node.splits else size
-        own = law.log_odds(candidates, each) / float(rate / node.score_range) / node.alpha.denominator
+        draw_error = law.log_odds(candidates, beta_of_draw) / float(rate / node.score_range) / node.alpha.denominator
         share = float(node.alpha)
-        error = (1 - share) * low + share * high + own
+        error = (1 - share) * low + share * high + draw_error
         left = 0.0 if node.left is None else worst(node.left, low, error + 1)
         right = 0.0 if node.right is None else worst(node.right, error + 1, high)
         return max(error, left, right)
@@ -135,7 +135,7 @@ class TreeDraw:
     size
         Number of values.
     bits
-        Of a second digit.
+        Bits of a second digit.
     rate
         λ of a score whose range is 1: a node whose range is R draws at rate/R.
     """
@@ -154,11 +154,11 @@ class TreeDraw:
         return Draw(size, QuantileScore(node.alpha), rate, self.law, self.words)
 
     def groups(self, histogram: Histogram) -> Ints:
-        """Return the values of each group's list, shape (g, quantiles); ascending, also of a group without rows."""
+        """Return the values of each group's list, shape (g, quantiles); ascending, also for a group without rows."""
         number = sum(1 for _ in self.root.nodes())
         # Rows near a quantile that splits get a cell each.
-        near = sum(2 * far_gap(self.of(node), node.alpha) // node.alpha.denominator for node in self.root.nodes())
-        cells = np.minimum(histogram.totals, histogram.sizes + min(near, 2**62))
+        near_rows = sum(2 * far_gap(self.of(node), node.alpha) // node.alpha.denominator for node in self.root.nodes())
+        cells = np.minimum(histogram.totals, histogram.sizes + min(near_rows, 2**62))
 
         def of_slice(first: int, last: int) -> Ints:
             part = histogram.part(first, last)
@@ -184,7 +184,7 @@ class TreeDraw:
             return
         codes, cells = _draw_one(self.of(node), cells, low, high)
         values[:, node.index] = codes >> self.bits
-        # An answer is a candidate on both sides: then neither is ever without one.
+        # An answer is a candidate on both sides, so neither side is ever without one.
         left, right = cells.cut(codes)
         if node.left is not None:
             self._draw(node.left, left, low, codes, values)
@@ -206,7 +206,7 @@ def _draw_one(draw: Draw, cells: Cells, low: Ints, high: Ints) -> tuple[Ints, Ce
     cells, begin, end = cells.drawn(first, last, words)
     ends = np.cumsum(cells.sizes)
     codes = cells.codes if len(cells.codes) else low
-    # Some index that is there, where nothing is cut off.
+    # Where nothing is cut off, any valid index will do.
     least = np.where(begin > ends - cells.sizes, codes[np.minimum(begin, len(codes) - 1)], low)
     most = np.where(end < ends, codes[end - 1], high)
     runs = _runs(cells, begin, end)
@@ -214,10 +214,10 @@ def _draw_one(draw: Draw, cells: Cells, low: Ints, high: Ints) -> tuple[Ints, Ce
 
     def complete(group: int) -> Slots:
         if group not in known:
-            own = cells.group(group)
-            known[group] = own.drawn(np.zeros(1, np.int64), own.totals, words)[0]
-        own = known[group]
-        every = _runs(own, np.zeros(1, np.int64), own.sizes)
+            group_cells = cells.group(group)
+            known[group] = group_cells.drawn(np.zeros(1, np.int64), group_cells.totals, words)[0]
+        group_cells = known[group]
+        every = _runs(group_cells, np.zeros(1, np.int64), group_cells.sizes)
         return merged_quantile_slots(every, alpha, low[[group]], high[[group]] + 1)
 
     slots = merged_quantile_slots(runs, alpha, least, most + 1)

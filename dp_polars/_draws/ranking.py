@@ -25,7 +25,7 @@ class Ranking:
     Parameters
     ----------
     histogram
-        What it was made of, without zeros.
+        The histogram that is ranked, without zeros.
     ranked
         Shape (n,): the occupied codes, by group and place.
     size
@@ -46,7 +46,7 @@ class Ranking:
 
     @classmethod
     def of(cls, histogram: Histogram, size: int) -> Ranking:
-        """Return the ranking of so many candidates by a histogram of counts, none of them negative."""
+        """Return the ranking of `size` candidates by a histogram of counts, none of them negative."""
         histogram = _without_zeros(histogram)
         counts, sizes = histogram.weights, histogram.sizes
         owner = owners(sizes)
@@ -69,14 +69,14 @@ class Ranking:
     def part(self, first: int, last: int) -> Ranking:
         """Return the groups from `first` up to `last`."""
         ends, rows = offsets(self.levels), offsets(self.histogram.sizes)
-        own = slice(ends[first], ends[last])
+        levels = slice(ends[first], ends[last])
         return Ranking(
             self.histogram.part(first, last),
             self.ranked[rows[first] : rows[last]],
             self.size,
-            self.counts[own],
-            self.multiplicities[own],
-            self.above[own],
+            self.counts[levels],
+            self.multiplicities[levels],
+            self.above[levels],
             self.levels[first:last],
         )
 
@@ -140,12 +140,12 @@ def peel(draw: Draw, histogram: Histogram, k: int) -> Ints:
     places = np.empty((len(ranking.levels), k), np.int64)
     for turn in range(k if len(begins) else 0):
         best = np.maximum.reduceat(np.where(left > 0, ranking.counts, -1), begins)
-        # A level that is used up has a gap of no meaning: a block of none never wins.
+        # The gap of a level that is used up means nothing: a block without candidates never wins.
         gaps = np.maximum(np.repeat(best, ranking.levels) - ranking.counts, 0)
 
         def exact(group: int, gaps: Ints = gaps) -> ExactBlocks:
-            own = slice(begins[group], begins[group] + ranking.levels[group])
-            return gaps[own].tolist().__getitem__, left[own].tolist()
+            levels = slice(begins[group], begins[group] + ranking.levels[group])
+            return gaps[levels].tolist().__getitem__, left[levels].tolist()
 
         won = race(Blocks(gaps, begins, exact, left), draw.rate, draw.law, words).blocks
         places[:, turn] = free_place(places[:, :turn], ranking.above[won], uniform_below(left[won], words))
@@ -156,7 +156,7 @@ def peel(draw: Draw, histogram: Histogram, k: int) -> Ints:
 def free_place(taken: Ints, first: Ints, n: Ints) -> Ints:
     """Return, for each group, the n-th place (from 0) from `first` on that is not taken; `taken` has shape (g, t)."""
     n = n + first - (taken < first[:, None]).sum(axis=1)
-    # So many free places lie before each taken one.
+    # How many free places lie before each taken one.
     free_before = np.sort(taken, axis=1) - np.arange(taken.shape[1])
     place: Ints = n + (free_before <= n[:, None]).sum(axis=1)
     return place

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _excess(rows: SignedInts, total: SignedInts, alpha: Fraction) -> SignedInts:
-    """Return by how much so many rows are more than α of all, in units of 1/den rows."""
+    """Return by how much `rows` exceeds the share α of all rows, in units of 1/den rows."""
     return alpha.denominator * rows - alpha.numerator * total
 
 
@@ -34,7 +34,7 @@ def _gap(below: SignedInts, upto: SignedInts, out: SignedInts | None = None) -> 
 
 
 def gap_dtype(rows: int, unit: int) -> type[np.signedinteger]:
-    """Return a type that holds the gaps, in units of 1/unit rows, of a group of so many rows."""
+    """Return a type that holds the gaps, in units of 1/unit rows, of a group of `rows` rows."""
     return np.int32 if rows * unit < 2**31 - 1 else np.int64
 
 
@@ -128,20 +128,20 @@ def quantile_slots(
     m[:, 0], m[:, 1] = code, 1
     m[:, 0] -= first[:, 0]
     m[lasts, 1] = 0
-    kept = m.ravel() > 0
-    sizes = np.add.reduceat(kept, 2 * heads, dtype=np.int64)
-    return Slots(gaps.ravel()[kept], first.ravel()[kept], m.ravel()[kept], sizes)
+    not_empty = m.ravel() > 0
+    sizes = np.add.reduceat(not_empty, 2 * heads, dtype=np.int64)
+    return Slots(gaps.ravel()[not_empty], first.ravel()[not_empty], m.ravel()[not_empty], sizes)
 
 
 def merged_quantile_slots(runs: Runs, alpha: Fraction, low: Ints, high: Ints) -> Slots:
-    """Return the slots of `quantile_slots`, those of one gap beside each other as one: half as many. Some are empty.
+    """Return `quantile_slots` with neighbouring slots of one gap merged: half as many. Some are empty.
 
     Below the quantile an occupied code has the gap of the stretch after it, beyond it that of the stretch before it:
     below, L rows are under the stretch, which are the rows up to the code. So a slot goes from one occupied code to the
     next. `low` and `high` are as for `quantile_slots`; the runs must include that of the quantile, if there is one.
     """
     owner, entries = owners(runs.sizes), runs.sizes + 2
-    # Of each group: the stretch before the first run, the runs, the stretch after the last one.
+    # For each group: the stretch before the first run, the runs, the stretch after the last one.
     ends = np.cumsum(entries)
     heads, tails = ends - entries, ends - 1
     aim = alpha.numerator * runs.totals
@@ -154,7 +154,7 @@ def merged_quantile_slots(runs: Runs, alpha: Fraction, low: Ints, high: Ints) ->
     first[heads], stop[tails] = low, high
     some = runs.sizes > 0
     begins, lasts = starts(runs.sizes)[some], np.cumsum(runs.sizes)[some] - 1
-    stop[heads], first[tails] = high, high  # of a group without rows: everything, and nothing
+    stop[heads], first[tails] = high, high  # in a group without rows: everything, and nothing
     stop[heads[some]], first[tails[some]] = runs.codes[begins], runs.codes[lasts] + 1
     gaps[heads], gaps[tails] = 0, 1
     gaps[heads[some]], gaps[tails[some]] = np.maximum(-below[begins], 0), upto[lasts] + 1
@@ -166,7 +166,7 @@ def merged_quantile_slots(runs: Runs, alpha: Fraction, low: Ints, high: Ints) ->
 def slots_of_ranks(codes: SignedInts, low: int, totals: Ints, size: int, alpha: Fraction) -> Slots:
     """Return a slot for each row of some ranks and for each stretch of codes before one, also for empty stretches.
 
-    Of the rows of one code all slots but one are empty.
+    Among the rows of one code, all slots but one are empty.
 
     Parameters
     ----------
@@ -191,8 +191,8 @@ def slots_of_ranks(codes: SignedInts, low: int, totals: Ints, size: int, alpha: 
     first[:, 1] = codes
     np.subtract(codes, first[:, 0], out=m[:, 0])
     np.maximum(m[:, 0], 0, out=m[:, 0])
-    # Of equal rows on the left of the middle the last one stands for all, on its right the first one, and of those
-    # around it the one in the middle: then the gap of the row is the gap of the candidate.
+    # Among equal rows left of the middle the last one stands for all, among those right of it the first one, and among
+    # those around it the one in the middle: then the gap of the row is the gap of the candidate.
     left, right = upto < 0, below >= 0
     differs = codes[:, 1:] != codes[:, :-1]
     stands = ~(left | right)
@@ -204,7 +204,7 @@ def slots_of_ranks(codes: SignedInts, low: int, totals: Ints, size: int, alpha: 
 
 
 class Score(Protocol):
-    """How good a candidate is: all that the kernel, the claim and the simulation need to know of it."""
+    """How good a candidate is: all that the kernel, the claim and the simulation need to know about it."""
 
     @property
     def unit(self) -> int:
@@ -219,10 +219,10 @@ class Score(Protocol):
         """α, where a gap follows from the distance to the rank α·N, so that only rows near it matter; else None."""
 
     def range(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
-        """Return R of one row, in the gaps' units, over so many groups; None: it is not known how many."""
+        """Return R of one row, in the gaps' units, over `groups` groups; None: their number is not known."""
 
     def same_group(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
-        """Return R of a row that is exchanged for another one of its group, as a share of `range`."""
+        """Return R of a row that is replaced by another one of its group, as a share of `range`."""
 
     def dense_gaps(self, counts: SignedInts) -> SignedInts:
         """Return the gaps of all candidates of some groups from their counts, both of shape (g, size)."""
@@ -291,7 +291,7 @@ class QuantileScore:
         In one group it leaves N as it is, if both rows count. Then A and L of a candidate move by at most one row, both
         in one direction, and a score moves by at most den: two scores by at most 2·den. Where only one of the two rows
         counts (null, filtered, another key), it is a mere removal or addition: 2·max(num, den − num) < 2·den. A person
-        of m rows who becomes one of m others is a chain of at most m such steps, so R·m holds for people.
+        of m rows that becomes one of m others is a chain of at most m such steps, so R·m holds for people.
         """
         one = 2 * max(self.alpha.numerator, self.alpha.denominator - self.alpha.numerator)
         if relation == "add_or_remove_one":

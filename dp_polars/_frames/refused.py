@@ -86,7 +86,7 @@ METHODS = (
     ),
     Rule(names("explain show_graph"), "shows how private rows are read", "explain the query: frame.agg(…).explain()."),
     Rule(names("dtypes width"), "is a part of the schema", "use collect_schema()."),
-    Rule(names("dp"), "is there already: the frame is protected", "go on with filter, with_columns, group_by or agg."),
+    Rule(names("dp"), "frame is already protected", "go on with filter, with_columns, group_by or agg."),
     Rule(
         frozenset(),
         "is not known to look at one row alone",

@@ -246,7 +246,7 @@ class RowSteps:
         if unit is not None and any(isinstance(name, str) and name == unit for name in _flat(named)):
             msg = (
                 f"{call}: the privacy unit {unit!r} must stay as it is.\n\n"
-                "Hint: leave it out; it is in no answer that you don't ask for."
+                "Hint: leave it out. It never appears in an answer unless you ask for it."
             )
             raise ValueError(msg)
         return columns if unit is None else columns - cs.by_name(unit, require_all=False)

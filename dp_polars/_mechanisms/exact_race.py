@@ -101,7 +101,7 @@ def first_and_lead(
     law: RacingLaw,
     words: WordSource,
 ) -> tuple[int, int | None]:
-    """Return the position of the block that arrives first, and by how many whole units it leads; None: it is alone.
+    """Return the position of the first block, and by how many whole units it leads; None: there is no other.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def first_and_lead(
     second_words
         Those of what comes second within a block, as far as they are drawn: they must not be drawn afresh.
     unit
-        Of the lead, in that of the gaps.
+        The unit of the lead, in that of the gaps.
     """
     uniforms = {position: Uniform(word, 64, words) for position, word in words_drawn.items()}
     waits = {position: _wait(multiplicities[position], uniform) for position, uniform in uniforms.items()}
@@ -172,10 +172,10 @@ def floor_of(value: Real) -> int:
     bits = 64
     while True:
         with precision(2 * bits + 64):
-            near = value(bits)
-            if near.is_finite():  # not so where all bits of a uniform are zero so far
-                floor = math.floor(lower(near))
-                if floor == math.floor(upper(near)):
+            enclosure = value(bits)
+            if enclosure.is_finite():  # not so where all bits of a uniform are zero so far
+                floor = math.floor(lower(enclosure))
+                if floor == math.floor(upper(enclosure)):
                     return floor
         bits *= 2
 

@@ -15,7 +15,7 @@ from dp_polars._mechanisms.racing import FAR, Blocks, ExactBlocks, race
 if TYPE_CHECKING:
     from dp_polars._mechanisms.laws import RacingLaw
 
-# Scores from which on blocks are faster than a racer each, and the most different gaps that are counted.
+# The number of scores from which blocks are faster than a racer for each, and the most different gaps that are counted.
 _MANY = 1 << 12
 _MOST_GAPS = 1 << 20
 # Gaps up to which all are counted, and gaps that fit into 8 bits.
@@ -80,7 +80,7 @@ def _counts(gaps: NDArray[np.integer], most: int) -> NDArray[np.int64]:
     narrow = gaps.astype(np.uint8)
     if most < _FEW_GAPS:
         return np.array([np.count_nonzero(narrow == gap) for gap in range(most + 1)])
-    # Two at a time: counting the same few numbers again and again waits for itself.
+    # Two at a time: repeated increments of the same few counters wait for each other.
     even = len(narrow) // 2 * 2
     pairs = np.bincount(narrow[:even].view(np.uint16), minlength=_NARROW**2).reshape(_NARROW, _NARROW)
     counts: NDArray[np.int64] = pairs.sum(axis=0) + pairs.sum(axis=1)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # Bits of U that are looked up at first: their table of 2**16 values stays in the cache.
 _GUIDE_BITS = 16
 _CELL = np.uint64(64 - _GUIDE_BITS)
-# Draws for each entry from which on a table is worth making: an entry takes as long as some 50 draws without one.
+# A table is worth making from this number of draws per entry: an entry takes as long as some 50 draws without one.
 _DRAWS_PER_ENTRY = 50
 # Smaller scales have probabilities whose intervals may reach 0.
 _SMALLEST_SCALE = Fraction(1, 64)
@@ -91,13 +91,13 @@ class DiscreteGaussian:
             for weight in reversed(self._weights(first, last - first)):
                 tail += weight
                 found.append(tail)
-            return [each / theta for each in reversed(found)]
+            return [partial / theta for partial in reversed(found)]
 
     def _weight_from(self, first: int, bits: int, most_terms: int | None) -> arb:
         """Return Σ e^(−x²/(2σ²)) over all x >= `first` >= 1.
 
-        Terms are added up until the others don't matter in so many bits, or there are too many of them. The others lie
-        between the integral from where they begin, and one term more: they fall.
+        Terms are added up until the others don't matter at `bits` bits, or there are too many. The terms fall, so the
+        others add up to between the integral from where they begin and one term more.
         """
         from flint import arb
 
@@ -109,7 +109,7 @@ class DiscreteGaussian:
         return sum(weights, integral.union(integral + after))
 
     def _weights(self, first: int, count: int) -> list[arb]:
-        """Return e^(−x²/(2σ²)) for so many x from `first` on."""
+        """Return e^(−x²/(2σ²)) for `count` numbers x from `first` on."""
         # From one x to the next: times `ratio`, which itself shrinks by `square`.
         weight = ball(-(Fraction(first) ** 2) / (2 * self.variance)).exp()
         ratio, square = ball(-Fraction(2 * first + 1) / (2 * self.variance)).exp(), ball(-1 / self.variance).exp()
@@ -130,7 +130,7 @@ def below(law: Law, n: int, bits: int) -> arb:
 
 @dataclass(frozen=True)
 class Table:
-    """What 64 bits of U say of a draw.
+    """What 64 bits of U say about a draw.
 
     Parameters
     ----------
@@ -184,17 +184,17 @@ class Table:
         return drawn
 
 
-def invert(law: Law, uniform: Uniform, near: int) -> int:
-    """Return the largest n with P(X < n) <= uniform, looked for from `near` on."""
+def invert(law: Law, uniform: Uniform, guess: int) -> int:
+    """Return the largest n with P(X < n) <= uniform, by a search that begins at `guess`."""
 
     def is_below(n: int) -> bool:
         return is_less(uniform, lambda bits: below(law, n, bits))
 
-    while is_below(near):
-        near -= 1
-    while not is_below(near + 1):
-        near += 1
-    return near
+    while is_below(guess):
+        guess -= 1
+    while not is_below(guess + 1):
+        guess += 1
+    return guess
 
 
 def _floors(law: Law, reach: int) -> NDArray[np.uint64]:
@@ -215,7 +215,7 @@ def _table(law: Law) -> Table:
 
 
 def table_for(law: DiscreteLaplace | DiscreteGaussian, scale: Fraction, count: int) -> Table | None:
-    """Return a table of the law, of about this scale, if it is worth making one for so many draws."""
+    """Return a table of the law, of about this scale, if `count` draws are worth making one."""
     if scale < _SMALLEST_SCALE or 90 * scale * _DRAWS_PER_ENTRY > count:
         return None
     return _table(law)

@@ -1,11 +1,11 @@
-"""Which keys are shown, of those that somebody has: by how many people have them, at a δ. Exact, like everything here.
+"""Which of the keys that somebody has are shown: by how many people have them, at a δ. Exact, like everything here.
 
 Two ways. *Optimal partition selection* (Desfontaines, Voss, Gipson & Mandayam 2022, arXiv 2006.03684) shows a key of n
 people with a probability π(n), the largest that (ε, δ)-DP allows. The *Gaussian threshold* adds discrete Gaussian
 noise to every n, and shows the keys whose noisy number reaches a threshold.
 
-Nobody's keys but those of at least one person are looked at, so how many of them there are must not show. It does not:
-in both, the keys of no one are never shown, so that to draw for all keys there could be would give the same.
+Only keys that at least one person has are looked at, and how many there are must not show. It does not: neither way
+ever shows a key that nobody has, so a draw for every possible key would give the same.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _MOST_TERMS = 2**15
 
 
 class KeySelection(ABC):
-    """What shows keys, by the number of people who have them."""
+    """Decides which keys are shown, by the number of people with each key."""
 
     @abstractmethod
     def draw(self, people: Ints) -> tuple[NDArray[np.bool_], Ints | None]:
@@ -57,8 +57,8 @@ class KeySelection(ABC):
         shown
             Shape (n,): whether the key is shown.
         noisy
-            Shape (n,): the number of people with noise, which may be published of the keys that are shown. None: there
-            is none.
+            Shape (n,): the number of people with noise, which may be published for the keys that are shown. None:
+            there is none.
         """
 
     @abstractmethod
@@ -92,11 +92,11 @@ class PartitionSelection(KeySelection):
     Parameters
     ----------
     epsilon, delta
-        Of one key, one person more or less. The delta is at least `SMALLEST_DELTA`, and below 1.
+        The loss of one key, for one person more or less. The delta is at least `SMALLEST_DELTA`, and below 1.
 
     Notes
     -----
-    *Privacy, of all keys together.* Let D' be D with one more person, who counts for at most g keys, a random subset of
+    *Privacy of all keys together.* Let D' be D with one more person, who counts for at most g keys, a random subset of
     theirs. Given the subset, the decisions about different keys are independent, those about other keys have the same
     law, and each of the g is (ε, δ)-indistinguishable: one person more is one step of the recurrence. So all together
     are (gε, 1 − (1 − δ)^g)-indistinguishable (Kairouz, Oh & Viswanath 2015, arXiv 1311.0776, Theorem 3.4). D does not
@@ -132,7 +132,7 @@ class PartitionSelection(KeySelection):
         return self.shown(people, system_words()), None
 
     def shown(self, people: Ints, words: WordSource) -> NDArray[np.bool_]:
-        """Return whether each key is shown: True with probability π(people), exactly. Nobody's key never is."""
+        """Return whether each key is shown: True with probability π(people), exactly; never for a key of 0 people."""
         word = words(len(people))
         chance = self.floats(people)
         slack = _SLACK * (1 + chance)
@@ -158,7 +158,7 @@ class PartitionSelection(KeySelection):
 
         With k = min(n, n₁) and m = n − k: rise = δ·e^((k−1)ε)·(1 − e^(−kε))/(1 − e^(−ε)), and π is rise + (1 − rise +
         c)·(1 − e^(−mε)), where c = δ·e^(−ε)/(1 − e^(−ε)). By the choice of n₁, (k − 1)·ε <= ln(1/δ) < 694. With
-        u = 2**-53, the exponent (k − 1)·ε + ln δ is off by at most 694·7u < 2**-40, and so much is e^ of it, relative;
+        u = 2**-53, the exponent (k − 1)·ε + ln δ is off by at most 694·7u < 2**-40, and e^ of it by as much, relative;
         each quotient is off by less than 2**-48, relative. So `rise` is off by less than 2**-39. The rest adds that
         once more, and less than 2**-46 of the result.
         """
@@ -189,7 +189,7 @@ class GaussianThreshold(KeySelection):
     variance
         σ² of the noise.
     threshold
-        The smallest number that is shown; of `threshold_for`.
+        The smallest number that is shown; see `threshold_for`.
 
     Notes
     -----
@@ -206,8 +206,8 @@ class GaussianThreshold(KeySelection):
     and what is shown, noisy numbers too, is made from them. Rényi divergence is jointly quasi-convex: of two mixtures
     over S with the same weights it is no larger, and the events left the weights as they were.
 
-    Where a person is replaced, S is a pair of subsets. E is about the keys of the one who goes that nobody else has,
-    nor the new one, and E' about the new one's. At most 2g keys differ by 1 beside them: σ² = 2g/(2ρ), and the
+    Where a person is replaced, S is a pair of subsets. E is about those keys of the old person that neither the new one
+    nor anybody else has, and E' about those of the new person. At most 2g other keys differ by 1: σ² = 2g/(2ρ), and the
     threshold is that of g keys.
     """
 

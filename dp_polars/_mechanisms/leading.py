@@ -1,8 +1,8 @@
-"""The race with its lead: who arrives first in each group, and how long before the next one.
+"""The race with its lead: which candidate arrives first in each group, and how long before the next one.
 
 The logarithm of a candidate's arrival time is that of its racing value plus rate·gap: minus rate times its noisy score.
 So the lead in scores is the difference of the two earliest logarithms over the rate, here in whole units, rounded down.
-Of m candidates that share one score, the second smallest racing value counts as well, if the smallest one wins.
+If the smallest racing value of m candidates with one score wins, the second smallest of them counts as well.
 
 As in `racing`, floats bound the logarithms from both sides and decide what these bounds prove; the rest goes to
 `exact_race`, on the same random bits. So every (winner, lead) has exactly the probability that the formulas give.
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 LARGEST_LEAD = 2**62 - 1
 
 # How far the logarithm of an arrival time is off, with room to spare. A racing value, from the leading bits of V, is
-# off by at most 2**-48 relative (a few NumPy functions, accurate to 4 units in the last place), and so much its
-# logarithm is off, plus 2**-51 of itself: of at most 150, 2**-43 in all. rate·gap is off by at most 40 units of 2**-53
+# off by at most 2**-48 relative (a few NumPy functions, accurate to 4 units in the last place). Its logarithm is off by
+# as much, plus 2**-51 of itself: it is at most 150, so 2**-43 in all. rate·gap is off by at most 40 units of 2**-53
 # relative or 2**-46 (`Blocks.gaps`), and the sum of both by one more.
 _SLACK = 2.0**-40
 _RELATIVE_SLACK = 2.0**-46
@@ -43,14 +43,14 @@ _LARGEST_EXPONENT = 2.0**1023
 
 @dataclass(frozen=True)
 class Leaders:
-    """Who won each group, shape (g,) each.
+    """The winner of each group, shape (g,) each.
 
     Parameters
     ----------
     blocks
         Positions in the flat blocks.
     leads
-        How many whole units the winner was ahead of the next candidate, at most LARGEST_LEAD; −1 where it was alone.
+        How many whole units the winner was ahead of the next candidate, at most LARGEST_LEAD; −1 if there was no other.
     """
 
     blocks: Ints
@@ -97,33 +97,33 @@ class _Race:
         exponents, drawn = exponents_of(blocks.gaps[part], self.rate), self.words(part.stop - begin)
 
         # Those that may be first or second, by group and by the earliest time that they may have.
-        near = _first_two(exponents, drawn, m, sizes, law)
-        owner = owners(sizes)[near]
+        candidates = _first_two(exponents, drawn, m, sizes, law)
+        owner = owners(sizes)[candidates]
         heads = run_starts(owner)
-        times = _log_times(drawn[near], exponents[near], None if m is None else m[near], law)
+        times = _log_times(drawn[candidates], exponents[candidates], None if m is None else m[candidates], law)
         order = np.lexsort((times.low, owner))
-        near, times = near[order], _Times(times.low[order], times.high[order])
-        next_low, next_high = (np.minimum.reduceat(_without(each, heads), heads) for each in (times.low, times.high))
+        candidates, times = candidates[order], _Times(times.low[order], times.high[order])
+        next_low, next_high = (np.minimum.reduceat(_without(bound, heads), heads) for bound in (times.low, times.high))
         certain = times.high[heads] < next_low
 
         # What comes second within the winner's block.
-        winners, seconds = near[heads], np.zeros(len(sizes), np.uint64)
-        own_m = np.ones(len(sizes), np.int64) if m is None else m[winners].astype(np.int64)
-        several = np.flatnonzero(own_m > 1)
+        winners, seconds = candidates[heads], np.zeros(len(sizes), np.uint64)
+        winners_m = np.ones(len(sizes), np.int64) if m is None else m[winners].astype(np.int64)
+        several = np.flatnonzero(winners_m > 1)
         seconds[several] = self.words(len(several))
         at = winners[several]
-        own = _log_second_times(drawn[at], seconds[several], exponents[at], own_m[several], law)
-        next_low[several] = np.minimum(next_low[several], own.low)
-        next_high[several] = np.minimum(next_high[several], own.high)
+        second = _log_second_times(drawn[at], seconds[several], exponents[at], winners_m[several], law)
+        next_low[several] = np.minimum(next_low[several], second.low)
+        next_high[several] = np.minimum(next_high[several], second.high)
 
         between = _Times(next_low - times.high[heads], next_high - times.low[heads])
         leads = _whole_units(between, float_of(self.rate * self.unit))
-        alone = (sizes if m is None else np.add.reduceat(m, begins, dtype=np.int64)) == 1
-        certain &= alone | (leads >= 0)
-        leads[alone] = -1
-        stops = np.append(heads[1:], len(near))
+        has_one = (sizes if m is None else np.add.reduceat(m, begins, dtype=np.int64)) == 1
+        certain &= has_one | (leads >= 0)
+        leads[has_one] = -1
+        stops = np.append(heads[1:], len(candidates))
         for group in np.flatnonzero(~certain).tolist():
-            listed = near[heads[group] : stops[group]]
+            listed = candidates[heads[group] : stops[group]]
             drawn_words = dict(zip((listed - begins[group]).tolist(), drawn[listed].tolist(), strict=True))
             position, leads[group] = self._exactly(first + group, drawn_words, int(seconds[group]))
             winners[group] = begins[group] + position
@@ -150,8 +150,8 @@ def _first_two(exponents: Floats, drawn: NDArray[np.uint64], m: SignedInts | Non
         least = np.minimum.reduceat(rest, begins)
         at = np.flatnonzero(rest == np.repeat(least, sizes))
         at = at[run_starts(owners(sizes)[at])]
-        own_m = None if m is None else m[at]
-        np.maximum(latest, _log_times(drawn[at], exponents[at], own_m, law).high, out=latest)
+        m_at = None if m is None else m[at]
+        np.maximum(latest, _log_times(drawn[at], exponents[at], m_at, law).high, out=latest)
         rest = _without(rest, at)
     return np.flatnonzero(low <= np.repeat(latest, sizes))
 

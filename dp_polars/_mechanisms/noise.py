@@ -1,7 +1,7 @@
 """Whole-number noise: a scale or a variance in, exact discrete Laplace or discrete Gaussian draws out.
 
 A geometric variable is ⌊E·scale⌋ with E = −ln(U) standard exponential; discrete Laplace noise is the difference of two
-of them. Discrete Gaussian noise is discrete Laplace noise, kept or drawn again by a coin (Canonne, Kamath & Steinke
+of them. Discrete Gaussian noise is discrete Laplace noise, accepted or drawn again by a coin (Canonne, Kamath & Steinke
 2020, arXiv 2004.00010, Algorithm 3).
 
 Floats decide the floors and coins that their error bounds prove. What they can't decide goes to Arb, with as many more
@@ -40,11 +40,11 @@ LARGEST_SCALE = 2**50
 # What a private value and an answer are clamped to; see `add_noise`.
 LARGEST_VALUE = 2**62 - 1
 
-# Samples whose temporaries stay in the cache, and samples for which a thread is worth its start.
+# Samples whose temporaries stay in the cache, and samples that are worth starting a thread.
 _SLICE = 1 << 14
 _PART = 1 << 18
 
-# Floats decide ⌊E·scale⌋ for scales of at most so many bits before the point. A larger one is split, below.
+# The most bits before the point of a scale for which floats decide ⌊E·scale⌋. A larger scale is split, below.
 _DIRECT_BITS = 32
 # The error of float(E·scale), with room to spare. U lies between word and word + 1 units of 2**-64, and the word is
 # rounded to a float: for words of at least 2**46, ln(U) is off by at most 2**-46 + 2**-53. NumPy's logarithm (4 units
@@ -281,15 +281,15 @@ def _laplace(count: int, scale: Fraction, words: WordSource) -> _Whole:
 
 def _gaussian(count: int, variance: Fraction, words: WordSource) -> _Whole:
     scale = math.isqrt(math.floor(variance)) + 1  # ⌊σ⌋ + 1
-    # How many are kept, about: from 0.44 of a small variance to 0.76 of a large one. This affects speed only.
+    # About what share is accepted: from 0.44 of a small variance to 0.76 of a large one. This affects speed only.
     weights = max(1.0, math.sqrt(2 * math.pi * variance))
     rate = weights * math.tanh(1 / (2 * scale)) * math.exp(-variance / (2 * scale**2))
     parts, missing = [np.empty(0, np.int64)], count
     while missing:
         noise = _laplace(math.ceil((missing + 2 * math.sqrt(missing) + 4) / rate), Fraction(scale), words)
-        kept = noise[np.flatnonzero(_coins(abs(noise), variance, scale, words))][:missing]
-        parts.append(kept)
-        missing -= len(kept)
+        accepted = noise[np.flatnonzero(_coins(abs(noise), variance, scale, words))][:missing]
+        parts.append(accepted)
+        missing -= len(accepted)
     return np.concatenate(parts)
 
 
@@ -330,12 +330,12 @@ def _exact_floor(uniform: Uniform, scale: Fraction) -> int:
 
 
 def _remainders(count: int, shift: int, scale: Fraction, words: WordSource) -> NDArray[np.int64]:
-    """Return L from 0 to 2**shift − 1 with P(L) ∝ exp(−L/scale): uniform, and kept with the probability exp(−L/scale).
+    """Return L from 0 to 2**shift − 1 with P(L) ∝ exp(−L/scale): uniform, and accepted with probability exp(−L/scale).
 
     The lowest bits of a word are L, the others the leading bits of the coin. It comes down tails with a probability
     below 2**shift/scale <= 2**(1 − _DIRECT_BITS).
     """
-    surely_kept = np.uint64(2 ** (65 - _DIRECT_BITS))
+    surely_accepted = np.uint64(2 ** (65 - _DIRECT_BITS))
     out = np.empty(count, np.int64)
     pending = np.arange(count)
     while len(pending):
@@ -343,7 +343,7 @@ def _remainders(count: int, shift: int, scale: Fraction, words: WordSource) -> N
         remainder = (word & np.uint64(2**shift - 1)).astype(np.int64)
         out[pending] = remainder
         tails = []
-        for i in np.flatnonzero(word < surely_kept).tolist():
+        for i in np.flatnonzero(word < surely_accepted).tolist():
             exponent = -int(remainder[i]) / scale
             coin = Uniform(int(word[i]) >> shift, 64 - shift, words)
             if is_less(coin, lambda _, exponent=exponent: -ball(exponent).expm1()):  # type: ignore[misc]
@@ -357,7 +357,7 @@ def _coins(size: _Whole, variance: Fraction, scale: int, words: WordSource) -> N
 
     With u = 2**-53 and c = variance/scale <= scale, the difference d = size − c is off by at most 2u·(|d| + 2c). So z
     is off by at most 4u·z + 4u·|d|/scale, where |d|/scale <= √(2z) <= 1 + z, and by 4u·z for the products: below
-    2**-49·(1 + z), which for z <= _FAR is below 2**-42. So much exp(−z) is off, relative, and NumPy's exp adds 2**-50.
+    2**-49·(1 + z), which for z <= _FAR is below 2**-42. exp(−z) is off by as much, relative; NumPy's exp adds 2**-50.
     """
     word = words(len(size))
     z = size.astype(np.float64)
@@ -365,7 +365,7 @@ def _coins(size: _Whole, variance: Fraction, scale: int, words: WordSource) -> N
     with np.errstate(over="ignore"):  # infinite: far
         z *= z
         z *= float(min(1 / (2 * variance), Fraction(2**1000)))  # at a smaller variance all but 0 are far
-    # Whoever is farther has a coin below 2**-90. Its floats then say "tails", or too close to call for the word 0.
+    # A farther one has a coin below 2**-90. The floats then say "tails", or for the word 0 "too close to call".
     np.minimum(z, _FAR, out=z)
     chance = np.exp(np.negative(z, out=z), out=z)
     chance *= 2.0**64

@@ -39,7 +39,7 @@ _PAIRS = 1 << 17
 # Bits of t: its product with either half of a float is a float.
 _T_BITS = 20
 _LOW_HALF = np.uint64(2**27 - 1)
-# Between these, nothing overflows, and what underflows is nothing to the sum.
+# Between these nothing overflows, and what underflows does not change the sum.
 _SMALLEST, _LARGEST = 2.0**-900, 2.0**900
 
 
@@ -88,24 +88,24 @@ class OwnSensitivities:
     def gaps(self, rate: Fraction, law: RacingLaw) -> Floats:
         """Return how far each row's score s is from the best one, which is 0: as `racing.Blocks.gaps` wants it.
 
-        With u = 2**-53: c, of two floats, is off by at most 2**-100·c, for no term is negative. Its lower half is at
+        With u = 2**-53: c, of two floats, is off by at most 2**-100·c, as no term is negative. Its lower half is at
         most u·c. So the difference of two, in three operations, is off by at most 3u of itself and 2**-98 of the larger
         c. The sum of the sensitivities, the quotient and the unit add 5u: 2**-49.9 of the gap, and 2**-97·c_i/D_i.
         Where the latter is not small, the gap is found in exact numbers.
         """
-        weights, own = self._weights(rate, law), owners(self.counts)
-        sensitivities, best = _double(self.sensitivities), self.best_scores[own]
+        weights, owner = self._weights(rate, law), owners(self.counts)
+        sensitivities, best = _double(self.sensitivities), self.best_scores[owner]
         high, low = (self.scores, best) if self.lowest else (best, self.scores)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            c = _add(_double_difference(high, low), _times(weights[own], sensitivities))
+            c = _add(_double_difference(high, low), _times(weights[owner], sensitivities))
             gaps = _largest_quotients(c, sensitivities[0], self.counts)
             slack = c[0] / sensitivities[0] * 2.0**-97
             sure = (slack <= gaps * 2.0**-50) | (slack * float_of(rate / self.unit) <= 2.0**-46)
-            for each in (c[0], sensitivities[0]):
-                sure &= (each >= _SMALLEST) & (each <= _LARGEST)
+            for magnitude in (c[0], sensitivities[0]):
+                sure &= (magnitude >= _SMALLEST) & (magnitude <= _LARGEST)
             gaps *= float_of(1 / self.unit)
             sure &= np.isfinite(gaps)
-        for group in np.unique(own[~sure]).tolist():
+        for group in np.unique(owner[~sure]).tolist():
             exact = self._exact_gaps(group, weights[group])
             begin, end = int(self.begins[group]), int(self.begins[group] + self.counts[group])
             for row in np.flatnonzero(~sure[begin:end]).tolist():
@@ -128,7 +128,7 @@ class OwnSensitivities:
         best, t = Fraction(self.best_scores.item(group)), Fraction(weight)
         sensitivities = [Fraction(self.sensitivities.item(row)) for row in rows]
         scores = (Fraction(self.scores.item(row)) for row in rows)
-        c = [abs(best - score) + t * own for score, own in zip(scores, sensitivities, strict=True)]
+        c = [abs(best - score) + t * sensitivity for score, sensitivity in zip(scores, sensitivities, strict=True)]
         return _ExactGaps(c, sensitivities, self.unit)
 
 
@@ -141,8 +141,8 @@ class _ExactGaps:
     unit: Fraction
 
     def __getitem__(self, row: int) -> Fraction:
-        c, own = self.c[row], self.sensitivities[row]
-        return max((c - other) / (own + weight) for other, weight in self._distinct) / self.unit
+        c, sensitivity = self.c[row], self.sensitivities[row]
+        return max((c - other) / (sensitivity + weight) for other, weight in self._distinct) / self.unit
 
     @cached_property
     def _distinct(self) -> set[tuple[Fraction, Fraction]]:
@@ -156,16 +156,16 @@ def _largest_quotients(c: _Double, sensitivities: Floats, counts: Ints) -> Float
         width = int(counts[groups[0]])
         is_there = np.arange(width) < counts[groups, None]
         at = np.where(is_there, begins[groups, None] + np.arange(width), begins[groups, None])
-        # One that is not there is infinitely far.
-        high, low, own = np.where(is_there, c[0][at], np.inf), c[1][at], sensitivities[at]
+        # A row that is not there is infinitely far.
+        high, low, weights = np.where(is_there, c[0][at], np.inf), c[1][at], sensitivities[at]
         step = max(1, _PAIRS // (width * len(groups)))
         for row in range(0, width, step):
             some = slice(row, row + step)
             quotient = high[:, some, None] - high[:, None]
             quotient += low[:, some, None] - low[:, None]
-            quotient /= own[:, some, None] + own[:, None]
-            kept = is_there[:, some]
-            out[at[:, some][kept]] = quotient.max(axis=2)[kept]
+            quotient /= weights[:, some, None] + weights[:, None]
+            rows_there = is_there[:, some]
+            out[at[:, some][rows_there]] = quotient.max(axis=2)[rows_there]
     return out
 
 

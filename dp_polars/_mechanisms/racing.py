@@ -4,8 +4,8 @@ Every candidate gets an independent V uniform on (0, 1) and arrives at g(−log(
 mechanism's (`laws.RacingLaw`); the first to arrive wins. A block of m candidates that share one score is one racer: the
 first of its m arrivals.
 
-Floats bound the arrival times from both sides and rule out who provably comes later. What they can't decide goes to
-`exact_race`. So every choice has exactly the probability that the formulas give.
+Floats bound the arrival times from both sides and rule out the racers that provably come later. What they can't decide
+goes to `exact_race`. So every choice has exactly the probability that the formulas give.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Blocks:
 
 @dataclass(frozen=True)
 class Winners:
-    """Who won each group: `blocks[i]` is a position in the flat blocks.
+    """The winner of each group: `blocks[i]` is a position in the flat blocks.
 
     Where a candidate without a block won, it is −1, and `left_out` maps the group to the position in its exact blocks.
     """
@@ -113,8 +113,8 @@ def race(blocks: Blocks, rate: Fraction, law: RacingLaw, words: WordSource) -> W
     m = None if blocks.multiplicities is None else blocks.multiplicities[alive]
     low, high = _sharp_times(drawn, exponents_of(gaps, rate), m, law)
     bound = np.minimum.reduceat(high, run_starts(owner)) * (1 + _SLACK)
-    kept = np.flatnonzero(low <= bound[owner])
-    alive, owner, drawn = alive[kept], owner[kept], drawn[kept]
+    possible = np.flatnonzero(low <= bound[owner])
+    alive, owner, drawn = alive[possible], owner[possible], drawn[possible]
 
     winners = np.empty(len(sizes), np.int64)
     winners[owner] = alive
@@ -155,23 +155,24 @@ def _rule_out(
 ) -> tuple[Ints, NDArray[np.uint32], GapArray, Ints]:
     """Return the few blocks that may win by crude bounds, and how many candidates of each group are far.
 
-    Of the blocks: their positions, the first 32 bits of their V, and their gaps. All in batches that stay in the cache;
-    a group may be cut in two, for whoever is late in a part of it is late. Where a batch goes on with the group of the
-    batch before, most of its blocks are late by their V alone: no time is less than that.
+    The blocks are given by their positions, the first 32 bits of their V, and their gaps. The work is done in batches
+    that stay in the cache. A group may be cut in two: a block that loses within part of a group also loses in the
+    group. Where a batch goes on with the group of the batch before, V alone rules out most blocks: no time is less than
+    V.
     """
     plain = law.is_uniform and blocks.multiplicities is None
     far = np.zeros(len(blocks.starts), np.int64) if blocks.left_out is None else blocks.left_out.copy()
     parts = []
-    end, earliest = 0, math.inf  # where the last group begun ends, and a time before which somebody of it arrives
-    for near, gaps, m in _near_batches(blocks, rate, far):
+    end, earliest = 0, math.inf  # end of the last group begun, and an upper bound on its winner's arrival time so far
+    for raced, gaps, m in _near_batches(blocks, rate, far):
         # Bounds without a logarithm, for every law: v/m <= g(−log(1 − v)/m) <= v/(1 − v)/m, with v in units of 2**-32.
-        v = words(len(near) // 2 + 1).view(np.uint32)[: len(near)]
-        goes_on = near[-1] < end
+        v = words(len(raced) // 2 + 1).view(np.uint32)[: len(raced)]
+        goes_on = raced[-1] < end
         if goes_on and m is None and earliest < _FIRST_UNIT - 1:
-            kept = np.flatnonzero(v <= np.uint32(math.ceil(earliest)))
-            if not len(kept):
+            possible = np.flatnonzero(v <= np.uint32(math.ceil(earliest)))
+            if not len(possible):
                 continue
-            near, v, gaps = near[kept], v[kept], gaps[kept]
+            raced, v, gaps = raced[possible], v[possible], gaps[possible]
         scale = _rough_exponents(gaps, rate)
         np.exp(scale, out=scale)
         low = v.astype(np.float32)
@@ -183,10 +184,10 @@ def _rule_out(
             if m is not None:
                 weights = m.astype(np.float32)
                 high /= weights
-        first, last = np.searchsorted(blocks.starts, near[[0, -1]], side="right")
-        starts = np.searchsorted(near, blocks.starts[first - 1 : last])
+        first, last = np.searchsorted(blocks.starts, raced[[0, -1]], side="right")
+        starts = np.searchsorted(raced, blocks.starts[first - 1 : last])
         starts[0] = 0
-        sizes = lengths_from(starts, len(near))
+        sizes = lengths_from(starts, len(raced))
         some = sizes > 0  # not the groups without a near block in this batch
         bound = np.minimum.reduceat(high, starts[some])
         with np.errstate(over="ignore", invalid="ignore"):  # nothing is less than infinity times zero
@@ -196,8 +197,8 @@ def _rule_out(
             latest = np.repeat(bound, sizes[some])
             if m is not None:
                 latest *= weights
-        kept = np.flatnonzero(low < latest)
-        parts.append((near[kept], v[kept], gaps[kept]))
+        possible = np.flatnonzero(low < latest)
+        parts.append((raced[possible], v[possible], gaps[possible]))
         end, earliest = blocks.starts[last] if last < len(blocks.starts) else len(blocks.gaps), float(bound[-1])
     alive, first_bits, gaps = (np.concatenate(part) for part in zip(*parts, strict=True))
     return alive, first_bits, gaps, far
@@ -216,33 +217,33 @@ def _near_batches(blocks: Blocks, rate: Fraction, far: Ints) -> Iterator[tuple[I
         m = None if blocks.multiplicities is None else blocks.multiplicities[begin : begin + step]
         is_near = _are_near(gaps, rate)
         if is_near.all():
-            near = np.arange(begin, begin + len(gaps))
+            raced = np.arange(begin, begin + len(gaps))
         else:
-            near = np.flatnonzero(is_near)
+            raced = np.flatnonzero(is_near)
             first, last = np.searchsorted(blocks.starts, [begin, begin + len(gaps) - 1], side="right")
             starts = np.maximum(blocks.starts[first - 1 : last] - begin, 0)
             weights = ~is_near if m is None else np.where(is_near, 0, m)
             far[first - 1 : last] += np.add.reduceat(weights, starts, dtype=np.int64)
-            gaps, m = gaps[near], None if m is None else m[near]
-            near += begin
-        pending.append((near, gaps, m))
-        count += len(near)
+            gaps, m = gaps[raced], None if m is None else m[raced]
+            raced += begin
+        pending.append((raced, gaps, m))
+        count += len(raced)
         if count >= step // 2 or (count and begin + step >= total):
             yield pending[0] if len(pending) == 1 else _merge(pending)
             pending, count = [], 0
 
 
 def _merge(batches: list[tuple[Ints, GapArray, SignedInts | None]]) -> tuple[Ints, GapArray, SignedInts | None]:
-    near, gaps, m = zip(*batches, strict=True)
-    return np.concatenate(near), np.concatenate(gaps), None if m[0] is None else np.concatenate(m)
+    raced, gaps, m = zip(*batches, strict=True)
+    return np.concatenate(raced), np.concatenate(gaps), None if m[0] is None else np.concatenate(m)
 
 
 def _are_near(gaps: GapArray, rate: Fraction) -> NDArray[np.bool_]:
     """Return which blocks are raced one by one: rate·gap is at most FAR, to the rounding of a float."""
     most = Fraction(FAR) / rate
     limit = float_of(most) if gaps.dtype.kind == "f" else min(math.floor(most), np.iinfo(gaps.dtype).max)
-    near: NDArray[np.bool_] = gaps <= limit
-    return near
+    are_near: NDArray[np.bool_] = gaps <= limit
+    return are_near
 
 
 def exponents_of(gaps: GapArray, rate: Fraction | float) -> Floats:

@@ -36,7 +36,7 @@ def permute_and_flip(
     ----------
     scores
         Quality scores, higher is better, shape (k,) or (g, k) with k >= 1: lists of integers and floats, NumPy arrays,
-        Series, DataFrames or Arrow arrays. No score is rounded: integers of any size stay exact, also beside floats and
+        Series, DataFrames or Arrow arrays. No score is rounded: integers of any size stay exact, also among floats and
         nulls. How many there are, and which of them are finite, is taken as public. A candidate with a null, masked,
         NaN or infinite score can't win.
     epsilon
@@ -161,9 +161,9 @@ def best_rows(
     """
     rows, scores, counts = _offered(scores, lengths, offered)
     chosen = np.full(len(lengths), -1, np.int64)
-    alone = best_integer(scores, rate, law, words, lowest=lowest) if len(lengths) == 1 else None
-    if alone is not None:
-        chosen[0] = alone
+    counted = best_integer(scores, rate, law, words, lowest=lowest) if len(lengths) == 1 else None
+    if counted is not None:
+        chosen[0] = counted
     else:
         blocks, groups = _blocks(scores, counts, lowest)
         chosen[groups] = race(blocks, rate, law, words).blocks

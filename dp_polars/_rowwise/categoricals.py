@@ -1,8 +1,8 @@
-"""Categories beside the user's, on which all is proved.
+"""Categories of our own, next to the user's, on which all is proved.
 
 The mapping of Categories is one for the whole process, and to plan an expression is enough to add its texts to it.
-No proof may add to that of the private rows, nor may it depend on these whether there is room for a text. So all is
-proved on Categories of our own, of the same physical type. Those of 8 and 16 bits are full: what would add a text
+No proof may add to the mapping of the private rows, and they must not decide whether there is room for a text. So all
+is proved on Categories of our own, of the same physical type. Those of 8 and 16 bits are full: what would add a text
 raises, however many categories the user's have.
 """
 
@@ -33,7 +33,7 @@ def apart(tree: Any) -> Any:  # noqa: ANN401
 
 def home(tree: Any) -> Any:  # noqa: ANN401
     """Return the serialized expression that `apart` was given."""
-    return _renamed(tree, lambda own: (own[0].removeprefix(_BESIDE), own[1].removeprefix(_BESIDE), own[2]))
+    return _renamed(tree, lambda named: (named[0].removeprefix(_BESIDE), named[1].removeprefix(_BESIDE), named[2]))
 
 
 def apart_type(dtype: PolarsDataType) -> PolarsDataType:
@@ -73,7 +73,7 @@ def _named(categories: pl.Categories) -> _Named:
 
 
 def _beside(named: _Named) -> _Named:
-    """Return which Categories stand beside the user's; ours stay themselves."""
+    """Return our Categories for those of the user; ours stay themselves."""
     name, namespace, bits = named
     if not namespace.startswith(_BESIDE):
         named = f"{_BESIDE}{name}", f"{_BESIDE}{namespace}", bits

@@ -123,8 +123,10 @@ def looks_up_rows(step: Step) -> bool:
 
 def does_not_fit_the_array(step: Step) -> bool:
     array, value = step.inputs if step.name == "arr.contains" else (step.inputs[1], step.inputs[0])
-    pairs = [(kind.inner, own) for kind in array.dtypes() if isinstance(kind, pl.Array) for own in value.dtypes()]
-    return not all(inner == own or (inner.is_integer() and own.is_integer()) for inner, own in pairs)
+    pairs = [
+        (kind.inner, of_value) for kind in array.dtypes() if isinstance(kind, pl.Array) for of_value in value.dtypes()
+    ]
+    return not all(inner == of_value or (inner.is_integer() and of_value.is_integer()) for inner, of_value in pairs)
 
 
 def has_no_format(step: Step) -> bool:

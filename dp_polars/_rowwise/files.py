@@ -48,13 +48,13 @@ def refuse_repeated_files(files: Sequence[str]) -> None:
 def identities(files: Iterable[str]) -> tuple[Identity, ...]:
     """Return what each local file is: its path, its number in the file system, its size, and when it was changed.
 
-    A file that was rewritten, or replaced, is another one. Of files elsewhere nothing is known.
+    A file that was rewritten, or replaced, is another one. Nothing is known about files elsewhere.
     """
     return tuple(
-        (str(path.absolute()), own.st_dev, own.st_ino, own.st_size, own.st_mtime_ns, own.st_ctime_ns)
+        (str(path.absolute()), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         for file in files
         if not _REMOTE.match(file)
-        for path, own in _local(file)
+        for path, status in _local(file)
     )
 
 
@@ -75,18 +75,18 @@ def _are_different_files(files: Sequence[str]) -> bool:
         if any(stat.S_ISDIR(status.st_mode) for _, status in found) or (not found and len(files) > 1):
             return False
         # Some file systems of Windows number nothing.
-        own = {
+        identity = {
             (status.st_dev, status.st_ino) if status.st_ino else (os.path.normcase(path.resolve()),)
             for path, status in found
         }
-        if own & seen:
+        if identity & seen:
             return False
-        seen |= own
+        seen |= identity
     return True
 
 
 def mark_of_files(files: Iterable[str]) -> str:
-    """Return a digest that is another one where files were replaced or changed; of remote ones it knows the names.
+    """Return a digest that changes where local files were replaced or changed; it has only the names of remote ones.
 
     The size of a file is left out: it depends on its rows, and the mark is public.
     """
@@ -146,7 +146,7 @@ def refuse_filter_of_arrow(dataset: object) -> None:
     """Refuse a pyarrow dataset with a filter of its own.
 
     Arrow leaves out row groups by their least and largest values, and NaN is in neither: whether one person's NaN is
-    read would hang on the others' values.
+    read would depend on the others' values.
     """
     if getattr(dataset, "_scan_options", {}).get("filter") is not None:
         raise ValueError(plan_rules.FILTERED.message("protect", "a pyarrow dataset with a filter of its own"))

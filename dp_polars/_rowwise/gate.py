@@ -62,9 +62,9 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
         raise TypeError(msg)
     refuse_patterns(frame_schema)
     frame = pl.LazyFrame(schema={name: categoricals.apart_type(dtype) for name, dtype in frame_schema.items()})
-    own, step = _read(expr, frame, what)
+    tree, step = _read(expr, frame, what)
     gate = _ExpressionGate(what)
-    names_categories = step.tree != own
+    names_categories = step.tree != tree
     try:
         gate.walk(step)
         if gate.rewritten:
@@ -72,7 +72,7 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
         tried = nodes.without_nan(step.tree) if names_categories else expr
         frame.select(tried).collect_schema()
     except _RaisesError:
-        failure = trials.failure_on(frame.collect(), nodes.without_nan(categoricals.apart(own)))
+        failure = trials.failure_on(frame.collect(), nodes.without_nan(categoricals.apart(tree)))
         if failure is None:
             raise
         msg = f"{what}: the expression must be one that Polars can run: {failure}"
@@ -167,11 +167,11 @@ class _ExpressionGate(Gate):
 
 def _as_run(step: Step) -> tuple[tuple[PolarsDataType, ...], str]:
     """Return the types of the columns of a step, and the step on these alone as JSON, as it will be run."""
-    tree, dtypes = trials.alone(step)
+    tree, dtypes = trials.on_columns(step)
     frame = pl.LazyFrame(schema={f"{n}": dtype for n, dtype in enumerate(dtypes)})
-    own = nodes.read(deepcopy(tree), frame)  # it is rewritten
-    lenient.after_trial(own)
-    return tuple(dtypes), json.dumps(own.tree)
+    as_run = nodes.read(deepcopy(tree), frame)  # it is rewritten
+    lenient.after_trial(as_run)
+    return tuple(dtypes), json.dumps(as_run.tree)
 
 
 def _shown(step: Step) -> str:
@@ -186,8 +186,8 @@ def _shown(step: Step) -> str:
 def _read(expr: pl.Expr, frame: pl.LazyFrame, what: str) -> tuple[Any, Step]:
     """Return an expression as JSON, and its steps on Categories of our own."""
     try:
-        own = json.loads(expr.meta.serialize(format="json"))
-        return own, nodes.read(categoricals.apart(own), frame)
+        tree = json.loads(expr.meta.serialize(format="json"))
+        return tree, nodes.read(categoricals.apart(tree), frame)
     except (ComputeError, RecursionError) as error:
         msg = (
             f"{what}: the expression must be one that can be inspected, got a Python function or a very deep one "
@@ -201,7 +201,7 @@ def _written(tree: dict[str, Any], what: str) -> pl.Expr:
     expr = nodes.write(tree)
     if expr is None:
         msg = (
-            f"{what}: the expression must have no NaN, infinity or very long float beside a cast or a division.\n\n"
+            f"{what}: the expression must have no NaN, infinity or very long float next to a cast or a division.\n\n"
             "Hint: give the cast or division a step of its own, a with_columns before this one."
         )
         raise ValueError(msg)

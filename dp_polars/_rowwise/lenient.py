@@ -115,12 +115,12 @@ def _datetime(time_unit: str, time_zone: str | None, ambiguous: Ambiguous | Lite
         & microsecond.is_between(0, 999_999)
     )
     parts = (pl.when(there_is).then(year), month, day, hour, minute, second, microsecond)
-    made = pl.datetime(*parts, time_unit=unit)
+    moment = pl.datetime(*parts, time_unit=unit)
     if time_zone is not None:
-        made = made.dt.replace_time_zone(
+        moment = moment.dt.replace_time_zone(
             time_zone, ambiguous="null" if ambiguous == "raise" else ambiguous, non_existent="null"
         )
-    return made.meta.serialize(format="json")
+    return moment.meta.serialize(format="json")
 
 
 def _fill(tree: object, parts: Mapping[str, object]) -> object:

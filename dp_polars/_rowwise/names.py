@@ -83,10 +83,10 @@ ON_POLARS_1 = {
         """
     ): TEXTS,
 }
-# Of these, all inputs are of one kind there, and all columns of one type.
+# The inputs of these are all of one kind there, and their columns all of one type.
 OF_ONE_TYPE = OPERATORS | names("fill_null is_in when")
 
-# The inputs of functions that may be a Series, for they are taken as a set or a mapping.
+# The inputs of functions that may be a Series, because they are taken as a set or a mapping.
 SETS = {
     "dt.add_business_day": {2},
     "dt.business_day_count": {2},

@@ -64,8 +64,8 @@ class Step:
 
     Its `kind` is "column", "literal", "series", "operator", "cast", "function", "other" (names, when-then:
     only their inputs matter) or "unknown". `dtypes` resolves the types of the result. `tree` is the serialized
-    node, which may be rewritten; a plan has none. Of a plan's step, `strict` says whether it raises on what does
-    not fit.
+    node, which may be rewritten; a plan has none. For a step of a plan, `strict` says whether it raises on what
+    does not fit.
     """
 
     kind: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dp_polars._rowwise import conditions as when
 from dp_polars._rowwise.lenient import SWITCHES
 from dp_polars._rowwise.names import DIVISIONS, OPERATORS, names
-from dp_polars._rowwise.rules import ALONE, BOUNDS, CLOCKS, COMBINES, PEOPLE, RAISES, Rule
+from dp_polars._rowwise.rules import BOUNDS, CLOCKS, COMBINES, LAST_BIT, PEOPLE, RAISES, Rule
 
 # Steps in a plan before `protect`, where nothing can be rewritten.
 _AFTER = "do it after `protect`, where such a value gives null."
@@ -16,7 +16,7 @@ BEFORE_PROTECT = (
     Rule(names("dt.replace_time_zone"), CLOCKS, _AFTER, when.is_local, "to a local time zone"),
     Rule(names("replace_strict"), RAISES, "pass default=None.", when.has_no_default, "without a default"),
     Rule(OPERATORS, RAISES, "cast Decimals to pl.Float64.", when.holds_decimals, "on Decimals"),
-    Rule(DIVISIONS, ALONE, "divide after `protect`.", when.divides_by_a_constant, "of floats by a constant"),
+    Rule(DIVISIONS, LAST_BIT, "divide after `protect`.", when.divides_by_a_constant, "of floats by a constant"),
 )
 
 # What files hold.
@@ -52,7 +52,7 @@ UNRESOLVED = Rule(
     condition="in `pl.scan_delta` or `pl.scan_iceberg`",
 )
 
-# What a plan before `protect` may hold beside expressions.
+# What a plan before `protect` may hold in addition to expressions.
 PLANS = (
     MAY_REPEAT,
     FILTERED,

@@ -90,7 +90,7 @@ def refuse_rewritten_files(
     """Refuse a plan that passed the gate if its files are others than before: in what they are, or in their columns.
 
     `known` is what they were at `protect`. Polars may have found out a plan's columns long before, and reads some files
-    by the places of the columns. What is in memory is not serialized, so beside it no columns are compared.
+    by the places of the columns. What is in memory is not serialized, so such a plan's columns are not compared.
     """
     is_another = known is not None and identities(files) != known
     if not is_another and files and not holds_python_or_memory(frame):

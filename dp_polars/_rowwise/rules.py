@@ -66,7 +66,7 @@ PEOPLE = "so one person could change another's result"
 COMBINES = f"combines several rows, {PEOPLE}"
 _CONSTANT = "use a public constant, for example last year's mean."
 BOUNDS = "leave it out: `protect` bounds how many rows of a person count, and a mode counts each person once."
-ALONE = f"rounds a row's last bit differently where the row is alone in its chunk, {PEOPLE}"
+LAST_BIT = f"rounds a row's last bit differently where the row is alone in its chunk, {PEOPLE}"
 _CATEGORY = f"may take a category's number, which other rows decide, {PEOPLE}"
 CLOCKS = "raises on a local time that a clock change leaves out, and the error would tell that a row has it"
 RAISES = "raises on some values, and the error would tell that a row has one"
@@ -171,10 +171,10 @@ NEEDS_POLARS_2 = Rule(
     "any step that is not on the short list above, on Polars 1",
 )
 
-# What a trial on extreme rows finds: each alone, twice, before and after nulls.
+# What a trial on extreme rows finds: each row by itself, twice, before and after nulls.
 COMPANY = Rule(
     frozenset(),
-    f"gives a row another result alone than beside others, {PEOPLE}",
+    f"gives a row another result alone than among others, {PEOPLE}",
     "cast its columns to one type in the step before.",
 )
 
@@ -196,7 +196,7 @@ LISTED: tuple[Rule, ...] = (
     ),
     Rule(
         ARITHMETIC,
-        ALONE,
+        LAST_BIT,
         "take elements from lists with list.get, and fields from structs.",
         when.holds_floats,
         "with floats in lists, arrays or structs",
@@ -351,7 +351,7 @@ LISTED: tuple[Rule, ...] = (
     ),
     Rule(
         DIVISIONS,
-        ALONE,
+        LAST_BIT,
         "divide durations as dt.total_seconds(fractional=True).",
         when.divides_durations,
         "of durations",
@@ -360,8 +360,8 @@ LISTED: tuple[Rule, ...] = (
 
 # Steps that raise on some value, found by a trial on extreme values of the types that they are given.
 RAISING = tuple(
-    Rule(own, RAISES, instead)
-    for own, instead in [
+    Rule(steps, RAISES, instead)
+    for steps, instead in [
         (ARITHMETIC, "cast Decimals to pl.Float64 first; take elements from lists with list.get."),
         (COMPARISONS, "put the column before the constant; compare an Enum as cast(pl.String)."),
         (names("dt.add_business_day"), 'pass roll="forward" or roll="backward".'),

@@ -1,7 +1,7 @@
 """Each step of an expression tried alone, on extreme values of the types that it takes.
 
-A step that raises on one row in a thousand would say of private rows whether that one is among them, and its
-message would print it. The whole expression does not show this: a `when` may leave the step unused, until one row
+A step that raises on one row in a thousand would reveal whether that row is among the private ones, and its message
+would print it. The whole expression does not show this: a `when` may leave the step unused, until one row
 makes use of it.
 """
 
@@ -47,27 +47,27 @@ def failure(step: Step, rewrite: Callable[[dict[str, Any]], dict[str, Any]] | No
 
     With `rewrite`, the step is tried as it will be rewritten.
     """
-    tree, dtypes = alone(step)
+    tree, dtypes = on_columns(step)
     values = many_values if len(dtypes) == 1 else extremes
     columns = [values(dtype).alias(f"{n}") for n, dtype in enumerate(dtypes)]
     return failure_on(_combine(columns), without_nan(rewrite(tree) if rewrite else tree))
 
 
-def alone(step: Step) -> tuple[dict[str, Any], list[PolarsDataType]]:
+def on_columns(step: Step) -> tuple[dict[str, Any], list[PolarsDataType]]:
     """Return a step on columns named 0, 1, … in place of its inputs that vary, and the types of these."""
     dtypes: list[PolarsDataType] = []
     inputs: list[Any] = []
     for value in step.inputs:
-        own = value.dtypes() if value.varies else ()
-        names = [f"{len(dtypes) + n}" for n in range(len(own))]
-        dtypes += own
+        types = value.dtypes() if value.varies else ()
+        names = [f"{len(dtypes) + n}" for n in range(len(types))]
+        dtypes += types
         inputs.append({"Selector": {"ByName": {"names": names, "strict": True}}} if names else value.tree)
     return _with_inputs(step.tree, inputs), dtypes
 
 
 @lru_cache(maxsize=1024)  # each method of a frame proves the steps before it anew
 def depends_on_company(dtypes: tuple[PolarsDataType, ...], text: str) -> bool:
-    """Return whether a serialized expression gives a row another result alone than twice, or beside nulls."""
+    """Return whether a row's result changes where the row stands twice, or next to a null, not by itself."""
     if not dtypes:  # a selector that selects nothing
         return False
     expr = without_nan(json.loads(text))
@@ -76,10 +76,10 @@ def depends_on_company(dtypes: tuple[PolarsDataType, ...], text: str) -> bool:
     frame = pl.concat([frame, frame.clear(1)])
     try:
         # Gathered: slices would still hold the elements of other rows.
-        alone = pl.concat([frame[[row]].select(expr) for row in range(null + 1)])
+        by_themselves = pl.concat([frame[[row]].select(expr) for row in range(null + 1)])
         for row in range(null):
             for rows in ([row, row], [row, null], [null, row]):
-                if not frame[rows].select(expr).equals(alone[rows]):
+                if not frame[rows].select(expr).equals(by_themselves[rows]):
                     return True
     except (PolarsError, PanicException):
         return True
@@ -121,12 +121,12 @@ def many_values(dtype: PolarsDataType) -> pl.Series:
         more: list[object] = [sign * 10.0**power for power in range(-40, 41) for sign in (1, -1)]
     elif isinstance(dtype, pl.Decimal):
         digits = [(1,) + (0,) * zeros for zeros in range(dtype.precision)]
-        more = [Decimal((sign, own, -dtype.scale)) for own in digits for sign in (0, 1)]
+        more = [Decimal((sign, digit, -dtype.scale)) for digit in digits for sign in (0, 1)]
     elif dtype.is_integer():
         low, high = values.min(), values.max()
         powers = [base**power for base in (2, 10) for power in range(1, 128 if base == 2 else 39)]
-        near = [sign * power + one for power in powers for sign in (1, -1) for one in (-1, 0)]
-        more = [number for number in near if low <= number <= high]
+        around = [sign * power + one for power in powers for sign in (1, -1) for one in (-1, 0)]
+        more = [number for number in around if low <= number <= high]
     else:
         return values
     return pl.concat([values, pl.Series(more, dtype=pl.Float64 if dtype.is_float() else dtype).cast(dtype)])

@@ -118,8 +118,8 @@ def selection_probabilities(
     """
     blocks = score_blocks("scores", scores)
     rate, chosen = rate_of(epsilon, rho, sensitivity, monotonic, mechanism)
-    each = block_probabilities(blocks.gaps, blocks.multiplicities, rate, chosen) / blocks.multiplicities
-    return np.asarray(np.maximum(each, np.finfo(np.float64).smallest_subnormal)[blocks.block_of])
+    of_candidate = block_probabilities(blocks.gaps, blocks.multiplicities, rate, chosen) / blocks.multiplicities
+    return np.asarray(np.maximum(of_candidate, np.finfo(np.float64).smallest_subnormal)[blocks.block_of])
 
 
 def expected_error(
@@ -199,8 +199,8 @@ def error_quantile(
     risk = as_probability("beta", beta)
     blocks = score_blocks("scores", scores)
     rate, chosen = rate_of(epsilon, rho, sensitivity, monotonic, mechanism)
-    each = block_probabilities(blocks.gaps, blocks.multiplicities, rate, chosen)
-    exceeded = np.cumsum(each[:0:-1])[::-1]  # of all blocks but the last: the probability of a larger error
+    of_block = block_probabilities(blocks.gaps, blocks.multiplicities, rate, chosen)
+    exceeded = np.cumsum(of_block[:0:-1])[::-1]  # of all blocks but the last: the probability of a larger error
     return float(blocks.gaps[np.count_nonzero(exceeded > risk)])
 
 
@@ -281,8 +281,8 @@ def privacy_loss(
         msg = f"neighbor_scores must have the shape of scores {first.shape}, got {second.shape}."
         raise ValueError(msg)
     factors = []
-    for each in (first, second):
-        blocks = blocks_of(each)
+    for vector in (first, second):
+        blocks = blocks_of(vector)
         logs = block_log_factors(blocks.gaps, blocks.multiplicities, claim.rate, claim.mechanism)
         factors.append(logs[blocks.block_of])
     # log P = log factor − rate·gap: the gaps are subtracted first, since far candidates' are large.
@@ -294,6 +294,6 @@ def _gap_changes(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float6
     """Return the gaps of `first` minus those of `second`, nearly without rounding where they are close."""
     if first.dtype.kind == second.dtype.kind == "f":
         return np.asarray((first.max() - second.max()) - (first - second))
-    a, b = ([Fraction(score) for score in each.tolist()] for each in (first, second))
+    a, b = ([Fraction(score) for score in vector.tolist()] for vector in (first, second))
     apart = max(a) - max(b)
     return np.array([float_of(apart - (x - y)) for x, y in zip(a, b, strict=True)])

@@ -142,17 +142,17 @@ _LOG_FACTORS = {"permute_and_flip": _flip_log_factors, "exponential": _exponenti
 
 def mean_error(blocks: ScoreBlocks, rate: float, mechanism: str) -> float:
     """Return the mean of best score minus chosen score."""
-    each = block_probabilities(blocks.gaps, blocks.multiplicities, rate, mechanism)
-    possible = each > 0  # leaves out gaps that overflow
-    return float((each[possible] * blocks.gaps[possible]).sum())
+    of_block = block_probabilities(blocks.gaps, blocks.multiplicities, rate, mechanism)
+    possible = of_block > 0  # leaves out gaps that overflow
+    return float((of_block[possible] * blocks.gaps[possible]).sum())
 
 
 def share_of_best(blocks: ScoreBlocks, rate: float, mechanism: str) -> float:
     """Return the probability that a candidate with the best score is chosen."""
-    each = block_probabilities(blocks.gaps, blocks.multiplicities, rate, mechanism)
-    others = float(each[1:].sum())
+    of_block = block_probabilities(blocks.gaps, blocks.multiplicities, rate, mechanism)
+    others = float(of_block[1:].sum())
     # The smaller of the two has the smaller error.
-    return 1 - others if others < 0.5 else float(each[0])
+    return 1 - others if others < 0.5 else float(of_block[0])
 
 
 def _chunks(n: int) -> Iterator[slice]:

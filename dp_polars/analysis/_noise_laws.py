@@ -28,7 +28,7 @@ class NoiseLaw:
     Parameters
     ----------
     claim
-        Of discrete Laplace or discrete Gaussian noise.
+        The claim of discrete Laplace or discrete Gaussian noise.
     """
 
     def __init__(self, claim: Claim) -> None:

@@ -104,8 +104,8 @@ def worst_expected_error(
     (McKenna & Sheldon 2020, arXiv 2010.12603, Equation 7 for the exponential mechanism and 8 for
     permute-and-flip): −ln(p)/λ·(1 − 1/(1 + (k − 1)p)) and −ln(p)/λ·(1 − (1 − (1 − p)^k)/(kp)).
 
-    No other scores are worse: of two coins a and b beside a best one, putting both at their mean never lowers
-    the error. Let h(p) = −p·ln(p). The exponential mechanism's error is Σh(p_i)/Σp_i/λ, the sum of coins stays,
+    No other scores are worse: moving two coins a and b, next to a best one, to their mean never lowers the
+    error. Let h(p) = −p·ln(p). The exponential mechanism's error is Σh(p_i)/Σp_i/λ, the sum of coins stays,
     and h is concave. Permute-and-flip's is an integral over t of a weight that does not depend on a and b, times
     h(a)(1 − bt) + h(b)(1 − at) + H·(1 − at)(1 − bt) with H ≥ 0. The last term grows with a·b. The others are linear
     in t: at t = 0 they are h(a) + h(b), and at t = 1, with x = 1 − a and y = 1 − b, x·y·(l(x) + l(y)), where

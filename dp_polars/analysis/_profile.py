@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from dp_polars._accounting.claims import Claim, check_mechanism
-from dp_polars._accounting.conversions import beside, float_above, pure_epsilon, zcdp_delta, zcdp_epsilon
+from dp_polars._accounting.conversions import delta_left, float_above, pure_epsilon, zcdp_delta, zcdp_epsilon
 from dp_polars._accounting.costs import (
     BOUNDED_RANGE_CURVE,
     HALF,
@@ -48,7 +48,7 @@ Parts: TypeAlias = "tuple[tuple[Mechanism, Fraction, int], ...]"
 
 # Losses are composed by FFT, whose noise is far below this; a smaller delta is left to zCDP.
 _SMALLEST_DELTA = 1e-10
-# More than the rounding of composition in floats; one release is computed with balls of so many bits.
+# More than the rounding of composition in floats; and the bits of the balls that compute one release.
 _SLACK, _BITS = 1 + 1e-12, 128
 # Steps of the grid of losses: up to the smallest pure epsilon, and at most up to their sum.
 _STEPS, _MOST_STEPS = 500, 500_000
@@ -117,12 +117,12 @@ class PrivacyProfile:
     Parameters
     ----------
     parts
-        (mechanism, pure epsilon of one release, how many such releases), once for each kind of release. Of a
-        discrete Gaussian, its rho in place of the pure epsilon.
+        (mechanism, pure epsilon of one release, how many such releases), once for each kind of release. A
+        discrete Gaussian has its rho in place of the pure epsilon.
     rho
         What all releases cost in rho. Their parts may cost more: those of a person's spread rows are put together.
     spent_delta
-        The sum of the deltas that releases of keys spend beside that.
+        The sum of the deltas that releases of keys spend in addition.
     """
 
     parts: Parts
@@ -175,14 +175,14 @@ class PrivacyProfile:
         if not exact >= 0:
             msg = f"epsilon must be at least 0, got {epsilon!r}."
             raise ValueError(msg)
-        beside_spent = self._delta_beside(exact)
+        of_losses = self._delta_of_losses(exact)
         if not self.spent_delta:
-            return beside_spent
-        rest = (1 - self.spent_delta) * Fraction(beside_spent)
+            return of_losses
+        rest = (1 - self.spent_delta) * Fraction(of_losses)
         return min(1.0, float_up(self.spent_delta + rest)) if self.spent_delta < 1 else 1.0
 
-    def _delta_beside(self, exact: Fraction) -> float:
-        """Return the least delta that is proved beside what is spent on keys."""
+    def _delta_of_losses(self, exact: Fraction) -> float:
+        """Return the least delta that is proved for the losses, without what is spent on keys."""
         pure = self._pure()
         if pure is None:
             return zcdp_delta(self.rho, exact)
@@ -203,17 +203,17 @@ class PrivacyProfile:
 
     def epsilon(self, delta: Number) -> float:
         """Return the least epsilon that is proved for `delta` (0 or more, below 1); infinity where keys spent more."""
-        exact = beside(check_delta(delta), self.spent_delta)
-        return math.inf if exact is None else self._epsilon_beside(exact)
+        exact = delta_left(check_delta(delta), self.spent_delta)
+        return math.inf if exact is None else self._epsilon_of_losses(exact)
 
-    def _epsilon_beside(self, exact: Fraction) -> float:
-        """Return the least epsilon that is proved at a delta beside what is spent on keys."""
+    def _epsilon_of_losses(self, exact: Fraction) -> float:
+        """Return the least epsilon that is proved at a delta, without what is spent on keys."""
         pure, wanted = self._pure(), _below(exact)
         if pure is None:
             return zcdp_epsilon(self.rho, wanted) if wanted > 0 else math.inf
         if wanted <= 0:
             return float_up(pure)
-        if self._is_single() and wanted >= self._delta_beside(Fraction(0)):
+        if self._is_single() and wanted >= self._delta_of_losses(Fraction(0)):
             return 0.0
         proved = zcdp_epsilon(self.rho, wanted)
         if self._is_single():
@@ -240,7 +240,7 @@ def _pair_of(mechanism: Mechanism) -> _Pair:
 def _worst_spread(claim: Claim) -> list[tuple[Fraction, int]]:
     """Return the losses of one draw whose pairs dominate it, and how often each, however a person's rows spread.
 
-    Of both choices, full groups and a rest are the worst (`docs/claims.md`). Of randomized response they are not: two
+    For both choices, full groups and a rest are the worst (`docs/claims.md`). For randomized response they are not: two
     groups of 2 rows may be worse than 3 rows and 1. All rows of a person in one group are worse than any spread, as
     nothing of the same pure loss is.
     """

@@ -38,7 +38,7 @@ class Histograms(NamedTuple):
     """The histogram of all rows, and that of the rows that count."""
 
     everything: Histogram
-    kept: Histogram
+    bounded: Histogram
 
 
 @dataclass(frozen=True)
@@ -112,38 +112,38 @@ def _mean(law: NDArray[np.float64], errors: NDArray[np.float64], starts: Ints) -
     return np.add.reduceat(wrong, starts)
 
 
-def of_histograms(query: Choice, types: Columns, scored: Histograms, counts: Histograms) -> AnswerBlocks:
+def of_histograms(question: Choice, types: Columns, scored: Histograms, counts: Histograms) -> AnswerBlocks:
     """Return the blocks of a mode or a quantile, from the weights that are scored, and from the rows or people.
 
-    What is kept, the histogram after the bounds, is part of everything.
+    `bounded`, the histogram after the bounds, is part of `everything`.
     """
-    everything, kept = scored
+    everything, bounded = scored
     groups = len(everything.sizes)
-    counted = counts.kept.totals
+    counted = counts.bounded.totals
     left_out = counts.everything.totals - counted
-    everything, kept = query.scored(everything, *types), query.scored(kept, *types)
+    everything, bounded = question.scored(everything, *types), question.scored(bounded, *types)
     codes, truly, sizes = everything.codes, everything.weights, everything.sizes
     seen = np.zeros_like(truly)
-    seen[_positions(everything, kept)] = kept.weights
-    draw = query.draw(*types)
-    all_runs, kept_runs = (Runs.of_counts(codes, weights, sizes) for weights in (truly, seen))
-    true_slots, slots = (draw.score.slots(runs, draw.size) for runs in (all_runs, kept_runs))
-    errors = true_slots.gaps.astype(np.float64) * float(query.step(*types) / draw.score.unit)
-    # In a group of which nothing is kept all candidates are as good.
-    gaps = np.where(np.repeat(kept_runs.totals == 0, slots.sizes), 0, slots.gaps)
+    seen[_positions(everything, bounded)] = bounded.weights
+    draw = question.draw(*types)
+    all_runs, bounded_runs = (Runs.of_counts(codes, weights, sizes) for weights in (truly, seen))
+    true_slots, slots = (draw.score.slots(runs, draw.size) for runs in (all_runs, bounded_runs))
+    errors = true_slots.gaps.astype(np.float64) * float(question.step(*types) / draw.score.unit)
+    # In a group without rows after the bounds, all candidates are equally good.
+    gaps = np.where(np.repeat(bounded_runs.totals == 0, slots.sizes), 0, slots.gaps)
     owner = owners(slots.sizes)
     order, distances = np.arange(len(errors)), None
-    if isinstance(query, Quantile):
+    if isinstance(question, Quantile):
         right = np.flatnonzero(errors == 0)
         true_codes = slots.first[right[np.searchsorted(owner[right], np.arange(groups))]]
-        distances = _distances(query.candidates, slots.first, slots.multiplicities, true_codes[owner])
+        distances = _distances(question.candidates, slots.first, slots.multiplicities, true_codes[owner])
     else:  # from the worst to the best
         order = np.lexsort((slots.first, -errors, owner))
     first = slots.first[order]
 
     def answer(block: Ints, position: Ints) -> pl.Series:
         start = first[block]
-        return query.named(np.where(start >= 0, start + position, all_runs.nth_unoccupied(position)), *types)
+        return question.named(np.where(start >= 0, start + position, all_runs.nth_unoccupied(position)), *types)
 
     return AnswerBlocks(
         gaps[order].astype(np.float64),
@@ -171,8 +171,8 @@ def _positions(everything: Histogram, part: Histogram) -> Ints:
     """Return where the pairs of a part stand in the whole."""
     bits = np.uint64(int(everything.codes.max(initial=0)).bit_length())
 
-    def cells(each: Histogram) -> NDArray[np.uint64]:
-        return owners(each.sizes).astype(np.uint64) << bits | each.codes.astype(np.uint64)
+    def cells(histogram: Histogram) -> NDArray[np.uint64]:
+        return owners(histogram.sizes).astype(np.uint64) << bits | histogram.codes.astype(np.uint64)
 
     return np.searchsorted(cells(everything), cells(part))
 
@@ -189,11 +189,11 @@ def of_own_sensitivities(
     values: pl.Series, sensitivities: pl.Series, lengths: Ints, lowest: bool
 ) -> Callable[[Claim], AnswerBlocks]:
     """Return what gives, at a claim, the blocks of an argmax of rows with sensitivities of their own."""
-    rows, counts, own = own_sensitivities(values, sensitivities, lengths, lowest=lowest)
-    errors = _from_the_best(own.scores, counts, lowest) * float(column_types.tick(values.dtype) or 1)
+    rows, counts, rows_offered = own_sensitivities(values, sensitivities, lengths, lowest=lowest)
+    errors = _from_the_best(rows_offered.scores, counts, lowest) * float(column_types.tick(values.dtype) or 1)
 
     def blocks(claim: Claim) -> AnswerBlocks:
-        gaps = own.gaps(claim.rate, LAWS[claim.mechanism]) if len(rows) else errors
+        gaps = rows_offered.gaps(claim.rate, LAWS[claim.mechanism]) if len(rows) else errors
         return _of_rows(rows, lengths, gaps, errors)
 
     return blocks
@@ -232,7 +232,7 @@ def _of_rows(rows: Ints, lengths: Ints, gaps: NDArray[np.float64], errors: NDArr
 
 
 def _at_share(share: float, law: NDArray[np.float64], multiplicities: Ints) -> tuple[int, int]:
-    """Return the block, and the place in it, of the first answer that so many of the draws don't exceed."""
+    """Return the block, and the place in it, of the first answer that a given share of the draws does not exceed."""
     upto = np.cumsum(law)
     block = min(int(np.searchsorted(upto, share)), len(law) - 1)
     missing, size = share - (upto[block] - law[block]), int(multiplicities[block])

@@ -18,57 +18,57 @@ if TYPE_CHECKING:
     from dp_polars._questions.lists import ListQuery
     from dp_polars._questions.question import Columns
 
-# Draws of each list. A mean of so many is off by some 7 % of the standard deviation of one draw.
+# Draws of each list. Their mean is off by some 7 % of the standard deviation of one draw.
 DRAWS = 200
-# Both ends of a range are exceeded by so many of the draws at most.
+# The most draws that exceed either end of a range.
 _BEYOND = DRAWS // 20
 # Rows of copied histograms, and answers, that are held at once.
 _CELLS = 1 << 20
 
 
 def law_of_lists(
-    query: ListQuery, types: Columns, everything: Histogram, kept: Histogram
+    question: ListQuery, types: Columns, everything: Histogram, bounded: Histogram
 ) -> Callable[[Claim], pl.DataFrame]:
     """Return what estimates how good the lists are at a claim, from `DRAWS` draws, a row per group.
 
     Parameters
     ----------
-    query
+    question
         Says how a list is drawn, and how wrong it is (`ListQuery.mistakes`).
-    everything, kept
-        The histogram of all rows, beside which a list is wrong, and of those that count, from which it is drawn.
+    everything, bounded
+        The histogram of all rows, which a list is compared with, and of those that count, from which it is drawn.
     """
 
     def law(claim: Claim) -> pl.DataFrame:
-        asked = query.with_claim(claim)
-        most = max(1, _CELLS // (DRAWS * query.width))
-        sizes = np.maximum(everything.sizes, kept.sizes)
+        asked = question.with_claim(claim)
+        most = max(1, _CELLS // (DRAWS * question.width))
+        sizes = np.maximum(everything.sizes, bounded.sizes)
         parts = [
-            _of_part(asked, types, everything.part(first, last), kept.part(first, last))
+            _of_part(asked, types, everything.part(first, last), bounded.part(first, last))
             for first, last in slices(sizes, _CELLS // DRAWS, most)
         ]
-        return pl.concat(parts) if parts else _of_part(asked, types, everything, kept)
+        return pl.concat(parts) if parts else _of_part(asked, types, everything, bounded)
 
     return law
 
 
-def _of_part(query: ListQuery, types: Columns, everything: Histogram, kept: Histogram) -> pl.DataFrame:
+def _of_part(question: ListQuery, types: Columns, everything: Histogram, bounded: Histogram) -> pl.DataFrame:
     """Return the row of each group: the columns of `simulate` that its law fills."""
-    codes, mistakes = _draws(query, types, everything, kept)
+    codes, mistakes = _draws(question, types, everything, bounded)
     right, wrong, ranks = mistakes
-    if query.is_ordered:  # each answer of a list lies on a line of its own
+    if question.is_ordered:  # each answer of a list lies on a line of its own
         ends = np.sort(codes, axis=0)[[_BEYOND, DRAWS - 1 - _BEYOND]]
     else:  # from the worst list to the best
         order = np.argsort(-wrong, axis=0, kind="stable")[[_BEYOND, DRAWS - 1 - _BEYOND]]
         ends = np.take_along_axis(codes, order[:, :, None], axis=0)
     return pl.DataFrame(
         {
-            "true_answer": query.named(query.true_codes(everything, *types), *types),
+            "true_answer": question.named(question.true_codes(everything, *types), *types),
             "probability_true": right.mean(axis=0),
             "expected_error": wrong.mean(axis=0),
             "expected_rank_error": None if ranks is None else ranks.mean(axis=0),
-            "answer_5": query.named(ends[0], *types),
-            "answer_95": query.named(ends[1], *types),
+            "answer_5": question.named(ends[0], *types),
+            "answer_95": question.named(ends[1], *types),
         },
         schema_overrides={"expected_rank_error": pl.Float64},
     ).with_columns(
@@ -77,17 +77,17 @@ def _of_part(query: ListQuery, types: Columns, everything: Histogram, kept: Hist
     )
 
 
-def _draws(query: ListQuery, types: Columns, everything: Histogram, kept: Histogram) -> tuple[Ints, Mistakes]:
+def _draws(question: ListQuery, types: Columns, everything: Histogram, bounded: Histogram) -> tuple[Ints, Mistakes]:
     """Return `DRAWS` lists of each group, shape (draws, g, width), and how wrong they are, shape (draws, g)."""
-    groups, drawn, mistakes = len(kept.sizes), [], []
-    copies = min(DRAWS, max(1, _CELLS // max(1, len(kept.codes), len(everything.codes), groups * query.width)))
+    groups, drawn, mistakes = len(bounded.sizes), [], []
+    copies = min(DRAWS, max(1, _CELLS // max(1, len(bounded.codes), len(everything.codes), groups * question.width)))
     for start in range(0, DRAWS, copies):
         number = min(copies, DRAWS - start)
-        drawn.append(query.draw_codes(kept.repeated(number), *types))
-        mistakes.append(query.mistakes(drawn[-1], everything.repeated(number), *types))
-    right, wrong = (np.concatenate([getattr(each, name) for each in mistakes]) for name in ("right", "wrong"))
-    ranks = [each.ranks for each in mistakes if each.ranks is not None]
+        drawn.append(question.draw_codes(bounded.repeated(number), *types))
+        mistakes.append(question.mistakes(drawn[-1], everything.repeated(number), *types))
+    right, wrong = (np.concatenate([getattr(batch, name) for batch in mistakes]) for name in ("right", "wrong"))
+    ranks = [batch.ranks for batch in mistakes if batch.ranks is not None]
     shape = DRAWS, groups
-    return np.concatenate(drawn).reshape(*shape, query.width), Mistakes(
+    return np.concatenate(drawn).reshape(*shape, question.width), Mistakes(
         right.reshape(shape), wrong.reshape(shape), np.concatenate(ranks).reshape(shape) if ranks else None
     )

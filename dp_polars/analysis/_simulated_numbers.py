@@ -27,81 +27,83 @@ _END = 0.05
 _CELLS = 2049
 
 
-def law_of_total(query: Total, types: Columns, truly: list[Ints], kept: list[Ints]) -> Callable[[Claim], pl.DataFrame]:
+def law_of_total(
+    question: Total, types: Columns, truly: list[Ints], bounded: list[Ints]
+) -> Callable[[Claim], pl.DataFrame]:
     """Return what gives the law of a count, a sum or a mean at a claim, a row per group.
 
     Parameters
     ----------
-    truly, kept
+    truly, bounded
         For each histogram, the sum of weights of each group, shape (g,): of all rows, and of those that count.
     """
-    if isinstance(query, Mean):
-        return lambda claim: _of_mean(query.with_claim(claim), types, truly, kept)
-    if not isinstance(query, Multiple):
-        msg = f"simulate: the law of a {type(query).__name__} is not known."
+    if isinstance(question, Mean):
+        return lambda claim: _of_mean(question.with_claim(claim), types, truly, bounded)
+    if not isinstance(question, Multiple):
+        msg = f"simulate: the law of a {type(question).__name__} is not known."
         raise TypeError(msg)
-    step = float(query.answer_step(*types))
+    step = float(question.answer_step(*types))
 
     def law(claim: Claim) -> pl.DataFrame:
-        noise, noisy = _noise(query.with_claim(claim), types)
-        bound, bias = noise_bound(noise, 2 * _END), kept[0] - truly[0]
+        noise, noisy = _noise(question.with_claim(claim), types)
+        bound, bias = noise_bound(noise, 2 * _END), bounded[0] - truly[0]
         return pl.DataFrame(
             {
-                "true_answer": query.named(truly, *types),
+                "true_answer": question.named(truly, *types),
                 "probability_true": noisy.probability(bias),
                 "expected_error": noisy.error(bias) * step,
-                "answer_5": query.named([kept[0] - bound], *types),
-                "answer_95": query.named([kept[0] + bound], *types),
+                "answer_5": question.named([bounded[0] - bound], *types),
+                "answer_95": question.named([bounded[0] + bound], *types),
             }
         )
 
     return law
 
 
-def law_of_counts(query: ValueCounts, types: Columns, truly: Ints, kept: Ints) -> Callable[[Claim], pl.DataFrame]:
+def law_of_counts(question: ValueCounts, types: Columns, truly: Ints, bounded: Ints) -> Callable[[Claim], pl.DataFrame]:
     """Return what gives the law of the counts of all candidates at a claim, a row per group.
 
     Parameters
     ----------
-    truly, kept
+    truly, bounded
         The counts of all candidates, group after group: of all rows, and of those that count.
     """
-    size = query.coding(*types).size
+    size = question.coding(*types).size
 
     def law(claim: Claim) -> pl.DataFrame:
-        noise, noisy = _noise(query.with_claim(claim), types)
-        bound, bias = noise_bound(noise, 2 * _END), kept - truly
+        noise, noisy = _noise(question.with_claim(claim), types)
+        bound, bias = noise_bound(noise, 2 * _END), bounded - truly
         return pl.DataFrame(
             {
-                "true_answer": query.named(truly, *types),
+                "true_answer": question.named(truly, *types),
                 "probability_true": noisy.probability(bias).reshape(-1, size).prod(axis=1),
                 "expected_error": noisy.error(bias).reshape(-1, size).mean(axis=1),
-                "answer_5": query.named(kept - bound, *types),
-                "answer_95": query.named(kept + bound, *types),
+                "answer_5": question.named(bounded - bound, *types),
+                "answer_95": question.named(bounded + bound, *types),
             }
         )
 
     return law
 
 
-def _noise(query: Measure, types: Columns) -> tuple[Claim, NoiseLaw]:
-    (claim,) = query.noise(*types)
+def _noise(question: Measure, types: Columns) -> tuple[Claim, NoiseLaw]:
+    (claim,) = question.noise(*types)
     check_scale(claim)
     return claim, NoiseLaw(claim)
 
 
-def _of_mean(query: Mean, types: Columns, truly: list[Ints], kept: list[Ints]) -> pl.DataFrame:
+def _of_mean(question: Mean, types: Columns, truly: list[Ints], bounded: list[Ints]) -> pl.DataFrame:
     """Return the law of a mean: given the noisy count, it is a line in the noise of the sum, cut at the bounds."""
-    claims = query.noise(*types)
+    claims = question.noise(*types)
     for claim in claims:
         check_scale(claim)
     noisy = NoiseLaw(claims[0])
-    low, high = float(query.lower), float(query.upper)
-    middle, unit = (low + high) / 2, float(query.units(*types).step) / 2
+    low, high = float(question.lower), float(question.upper)
+    middle, unit = (low + high) / 2, float(question.units(*types).step) / 2
     off, shares = _cells(claims[1])
-    true = query.named(truly, *types).to_numpy()
+    true = question.named(truly, *types).to_numpy()
     ends, errors = np.empty((len(true), 2)), np.empty(len(true))
-    for group, (distance, count) in enumerate(zip(*(part.tolist() for part in kept), strict=True)):
+    for group, (distance, count) in enumerate(zip(*(part.tolist() for part in bounded), strict=True)):
         per_unit = np.maximum(count + off, 1) / unit
 
         def noise_at(mean: Any, per_unit: Any = per_unit, distance: int = distance) -> Any:  # noqa: ANN401

@@ -111,10 +111,10 @@ def simulate(
           them are true; null for a mean, which hardly ever is;
         - `expected_error` (Float64) and `error_unit` (String): the mean of how wrong the private answer is. A quantile,
           a sum, a mean: how far it is from the true one, in "the column's unit", "days" (dates) or "seconds" (other
-          times); of a list of quantiles, the mean over its answers; of a top k, the largest count missed. A
+          times); a list of quantiles: the mean over its answers; a top k: the largest count missed. A
           count: in "rows" or "people"; value counts: the mean over their candidates. A mode: how many fewer "rows" or
           "people" have it. By weight: in "the weights' unit". An argmax: how much lower (for argmin: higher) its
-          "score" is. Of an answer with a lead, this and the others are those of the answer: its law is the same, and
+          "score" is. If an answer has a lead, this and the others are those of the answer: its law is the same, and
           the lead is left out.
         - `expected_rank_error` (Float64): how many rows or people a quantile (or each of a list) is off, on average;
           else null. It says little about a small group, whose few ranks are far apart.
@@ -140,7 +140,7 @@ def simulate(
     The laws are exact for the histogram that is counted: those of choices to float64 (see `selection_probabilities`),
     those of counts and sums to a few 1e-9, those of means to about 1e-4. Lists are drawn 200 times instead: a mean is
     off by some 7 % of the standard deviation of one draw, and ends of ranges are those of the draws. Where a person of
-    the public frame has more rows or groups than the query's bounds allow, a random subset of them is kept, as in a
+    the public frame has more rows or groups than the query's bounds allow, a random subset of them counts, as in a
     release: then the result holds for one such draw of the bounds, and `left_out` says how much they dropped. Errors
     are measured on all rows. It takes some 0.1 ms per choice, loss and group, and some milliseconds per mean.
 
@@ -228,7 +228,7 @@ def _of_query(query: PrivateQuery, rows: pl.LazyFrame) -> tuple[pl.DataFrame, li
 
 def _also_counting(evidence: Sequence[Evidence]) -> list[Evidence]:
     """Return the evidence of an output, and what counts its rows or people where all the others hold weights."""
-    if any(each.weighing is None for each in evidence):
+    if any(piece.weighing is None for piece in evidence):
         return [*evidence]
     return [*evidence, Evidence(evidence[0].coding)]
 
@@ -285,8 +285,8 @@ def _of_expression(
     if not isinstance(query, HistogramQuery):
         raise _no_law(query)
     parts = []
-    for each in _also_counting(query.evidence(*types)):
-        histogram = Histogram.of_rows(*each.of_rows(columns), lengths, each.coding.size)
+    for evidence in _also_counting(query.evidence(*types)):
+        histogram = Histogram.of_rows(*evidence.of_rows(columns), lengths, evidence.coding.size)
         parts.append(Histograms(histogram, histogram))
     return keys, [_output(name, query, types, "rows", parts)]
 
@@ -305,24 +305,25 @@ def _of_own(name: str, query: ArgMaxOfOwn, values: pl.Series, sensitivities: pl.
 def _output(name: str, query: HistogramQuery, types: Columns, unit: str, parts: list[Histograms]) -> _Simulated:
     """Return the output from its histograms; the last one counts rows or people."""
     if isinstance(query, Choice):
-        own = distance_unit(query.fixed_type)[0] if isinstance(query, Quantile) else query.error_unit or unit
-        return _of_blocks(name, query, own, of_histograms(query, types, parts[0], parts[-1]), query.step(*types))
+        error_unit = distance_unit(query.fixed_type)[0] if isinstance(query, Quantile) else query.error_unit or unit
+        return _of_blocks(name, query, error_unit, of_histograms(query, types, parts[0], parts[-1]), query.step(*types))
     if isinstance(query, ListQuery):
         scored, counts = parts[0], parts[-1]
-        own, counted = query.distance_unit or unit, counts.kept.totals
+        counted = counts.bounded.totals
         law = law_of_lists(query, types, *scored)
-        return _Simulated(name, query, own, counted, counts.everything.totals - counted, law)
+        left_out = counts.everything.totals - counted
+        return _Simulated(name, query, query.distance_unit or unit, counted, left_out, law)
     if isinstance(query, ValueCounts):
-        ((everything, kept),) = parts
-        truly, seen = (query.counts_of(each, *types) for each in (everything, kept))
+        ((everything, bounded),) = parts
+        truly, seen = (query.counts_of(histogram, *types) for histogram in (everything, bounded))
         size = query.coding(*types).size
-        counted, all_of_them = (each.reshape(-1, size).sum(axis=1) for each in (seen, truly))
+        counted, all_of_them = (counts.reshape(-1, size).sum(axis=1) for counts in (seen, truly))
         law = law_of_counts(query, types, truly, seen)
         return _Simulated(name, query, unit, counted, all_of_them - counted, law)
     if isinstance(query, Total):
-        totals, kept_totals = ([totals_of(histogram) for histogram in each] for each in zip(*parts, strict=True))
-        counted, left_out = kept_totals[-1], totals[-1] - kept_totals[-1]
-        law = law_of_total(query, types, totals[: query.parts], kept_totals[: query.parts])
+        all_totals, totals = ([totals_of(histogram) for histogram in side] for side in zip(*parts, strict=True))
+        counted, left_out = totals[-1], all_totals[-1] - totals[-1]
+        law = law_of_total(query, types, all_totals[: query.parts], totals[: query.parts])
         return _Simulated(name, query, query.error_unit or unit, counted, left_out, law)
     raise _no_law(query)
 

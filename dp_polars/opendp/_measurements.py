@@ -30,7 +30,7 @@ def assert_features() -> None:
 
 
 def loss_unit(measure: Measure, *, has_delta: bool = False) -> Unit:
-    """Return our word for the unit of one of OpenDP's measures: of a loss beside a delta, or alone."""
+    """Return our word for the unit of one of OpenDP's measures: of a loss with a delta, or without."""
     for unit in _UNITS:
         if measure == measure_of(unit, has_delta=has_delta):
             return unit
@@ -48,10 +48,10 @@ def loss_unit(measure: Measure, *, has_delta: bool = False) -> Unit:
 
 
 def measure_of(unit: Unit, *, has_delta: bool) -> Measure:
-    """Return OpenDP's measure of losses in a unit, beside a delta or alone."""
-    alone: Measure = measures.max_divergence() if unit == "epsilon" else measures.zero_concentrated_divergence()
-    approximate: Measure = measures.approximate(alone)
-    return approximate if has_delta else alone
+    """Return OpenDP's measure of losses in a unit, with a delta or without."""
+    of_loss: Measure = measures.max_divergence() if unit == "epsilon" else measures.zero_concentrated_divergence()
+    approximate: Measure = measures.approximate(of_loss)
+    return approximate if has_delta else of_loss
 
 
 def make_measurement(
@@ -63,7 +63,7 @@ def make_measurement(
     output_type: str,
     delta: Callable[[Fraction], Fraction] | None = None,
 ) -> Measurement:
-    """Return a measurement that draws by `draw` and costs `cost` at a distance, and `delta` beside it."""
+    """Return a measurement that draws by `draw` and costs `cost` at a distance, and also `delta`."""
 
     def function(data: object) -> object:
         try:

@@ -1,4 +1,4 @@
-"""Released numbers with their ranges, as a figure that can be handed on."""
+"""Released numbers with their ranges, as a figure that you can share."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ else:
 
 
 def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30) -> alt.HConcatChart:
-    """Plot released numbers with their 95 % ranges, a row per group: a figure that can be handed on.
+    """Plot released numbers with their 95 % ranges, a row per group: a figure that you can share.
 
-    Groups are sorted by the first number, the largest first. Choices (modes, quantiles) stand beside the numbers as
-    text, without their leads: they have no range, and the number of people beside them tells which to trust. Nothing
+    Groups are sorted by the first number, the largest first. Choices (modes, quantiles) stand next to the numbers as
+    text, without their leads: they have no range, and the number of people next to them tells which to trust. Nothing
     but the release is shown, so the figure is as private as that.
 
     Parameters
@@ -30,7 +30,7 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30) -> a
     released
         What `query.release(ranges=True)` returned, or a part of its rows.
     query
-        The query that was released; its title says who is protected, and at what loss.
+        The query that was released. The title names the protected unit and the loss.
     most
         How many groups are shown at most.
 

@@ -29,10 +29,10 @@ _HINT = "dp_polars.quantile(column, [0.05, 0.25, 0.5, 0.75, 0.95], …) is such 
 def box(
     released: pl.DataFrame, query: PrivateQuery | PrivateExpr, *, output: str | None = None, most: int = 30
 ) -> alt.LayerChart:
-    """Plot released lists of five quantiles as boxes with whiskers, a row per group: a figure that can be handed on.
+    """Plot released lists of five quantiles as boxes with whiskers, a row per group: a figure that you can share.
 
     Groups are sorted by the middle quantile, the largest first. Nothing but the release is shown, so the figure is as
-    private as that. A group of few people has a box as sharp as any other: publish how many there are beside it.
+    private as that. A small group has a box as sharp as any other: also publish how many people it has.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def box(
 
 
 def _outputs_of(query: object) -> tuple[dict[str, QuantileList], set[str], Loss, str]:
-    """Return the lists of five quantiles, the names of all that is no key, the loss, and who is protected."""
+    """Return the lists of five quantiles, the names of all that is no key, the loss, and the protection in words."""
     if isinstance(query, PrivateQuery):
         asks: dict[str, Asked] = {ask.name: ask.query for ask in query.asks}
         others = {column for ask in query.asks for column in (ask.name, *names_of_ends(ask.name))}
@@ -103,7 +103,11 @@ def _outputs_of(query: object) -> tuple[dict[str, QuantileList], set[str], Loss,
     else:
         msg = f"query must be a PrivateQuery or a PrivateExpr, got {type(query).__name__}."
         raise TypeError(msg)
-    lists = {name: each for name, each in asks.items() if isinstance(each, QuantileList) and each.width == len(_FIVE)}
+    lists = {
+        name: query_of_output
+        for name, query_of_output in asks.items()
+        if isinstance(query_of_output, QuantileList) and query_of_output.width == len(_FIVE)
+    }
     return lists, others, loss, under
 
 

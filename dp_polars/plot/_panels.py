@@ -1,6 +1,6 @@
-"""Panels with a row per group: of released answers, and of what one output of a simulation would be worth.
+"""Panels with a row per group: for released answers, and for one output of a simulation.
 
-Those of a simulation may also be over losses, or over shares of groups.
+Panels of a simulation may also be over losses, or over shares of groups.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ NOISE = {"discrete_laplace": "discrete Laplace noise", "discrete_gaussian": "dis
 _RANGE = ("number", "low", "high")
 
 
-# Of many groups the rows are lower, and their names smaller.
-_FEW = 30
-# A group is hopeless beside the others if it is more than five times worse than three quarters of them. Beyond a factor
-# of 200 the others are as good as zero, and need no room.
+# With more groups than this, rows are lower and names smaller.
+_MOST_HIGH_ROWS = 30
+# A group is hopeless if it is more than five times worse than three quarters of the groups. Beyond a factor of 200 the
+# others are as good as zero, and need no room.
 _HOPELESS, _NOUGHT = 5, 200
 
 
 def _row_height(groups: int) -> tuple[int, int]:
     """Return the height of a group's row and the font size of its name."""
-    return (20, 12) if groups <= _FEW else (12, 10)
+    return (20, 12) if groups <= _MOST_HIGH_ROWS else (12, 10)
 
 
 def _end(values: NDArray[np.float64]) -> float | None:
@@ -55,7 +55,7 @@ def _written(value: float, column: str) -> str:
 
 
 def _measures(part: pl.DataFrame) -> list[tuple[str, str, alt.Scale, dict[str, Any]]]:
-    """Return column, title, scale and axis style of the measures of an output: of a number, its error only."""
+    """Return column, title, scale and axis style of the measures of an output; a number has only its error."""
     unit = part.item(0, "error_unit")
     unit = {"score": "units of the score", "the column's unit": "in the column's unit"}.get(unit, unit)
     error = ("expected_error", f"expected error ({unit})", alt.Scale(zero=True), {"tickCount": 6})
@@ -93,7 +93,7 @@ def over_losses(part: pl.DataFrame, title: str) -> list[Any]:
 
 
 def over_groups(part: pl.DataFrame, keys: list[str]) -> list[Any]:
-    """Return the panels of one output at one loss: a mark per group, with its value beside it.
+    """Return the panels of one output at one loss: a mark per group, with its value next to it.
 
     A bar that is too long for the axis is cut; it has the colour of warnings, and its value ends in ».
     """
@@ -110,9 +110,9 @@ def over_groups(part: pl.DataFrame, keys: list[str]) -> list[Any]:
             "rank",
             column,
             length=values.clip(upper_bound=end),
-            fill=pl.Series([_charts.COLORS[1] if each else _charts.COLORS[0] for each in cut], dtype=pl.String),
+            fill=pl.Series([_charts.COLORS[1] if is_cut else _charts.COLORS[0] for is_cut in cut], dtype=pl.String),
             text=pl.Series(
-                [_written(value, column) + (" »" if each else "") for value, each in zip(values, cut, strict=True)],
+                [_written(value, column) + (" »" if is_cut else "") for value, is_cut in zip(values, cut, strict=True)],
                 dtype=pl.String,
             ),
         )
@@ -123,8 +123,8 @@ def over_groups(part: pl.DataFrame, keys: list[str]) -> list[Any]:
             tooltip=column,
         )
         bars = base.mark_bar(height={"band": 0.6}).encode(fill=alt.Fill("fill:N", scale=None))
-        beside: dict[str, Any] = {"align": "left", "baseline": "middle", "dx": 4, "fontSize": font - 1}
-        said = base.mark_text(**beside).encode(text="text:N")
+        place: dict[str, Any] = {"align": "left", "baseline": "middle", "dx": 4, "fontSize": font - 1}
+        said = base.mark_text(**place).encode(text="text:N")
         panels.append(alt.LayerChart(layer=[bars, said], width=170, height=alt.Step(height)))
     return [*panels, *_ranges(part, height)]
 
@@ -140,7 +140,7 @@ def answers(released: pl.DataFrame, keys: list[str], numbers: list[str], texts: 
 
     for name in numbers:
         columns = [pl.col(column).cast(pl.Float64) for column in (name, *names_of_ends(name))]
-        points = ranked.select("rank", *(each.alias(to) for each, to in zip(columns, _RANGE, strict=True)))
+        points = ranked.select("rank", *(column.alias(to) for column, to in zip(columns, _RANGE, strict=True)))
         x: dict[str, Any] = {"type": "quantitative", "axis": _charts.axis(name, tickCount=5)}
         base = alt.Chart(points, width=210, height=height).encode(y=rows(), tooltip=list(_RANGE))
         bar = base.mark_rule(strokeWidth=7, color=_charts.PALE).encode(

@@ -145,7 +145,7 @@ def test_the_type_of_the_column_can_name_the_categories():
         ([10**9], pl.Decimal(38, 10), "strictly between .* multiples of the last digit"),
         (None, pl.String(), r"must be given for a column of type String.\n\nHint: they may be left out only where"),
         (None, pl.Categorical(), "candidates must be given for a column of type Categorical"),
-        (None, pl.Enum([]), "candidates must be at least one value"),
+        (None, pl.Enum([]), "candidates must not be empty"),
     ],
 )
 def test_categories_that_the_column_can_not_hold(given_as, column, message):
@@ -161,9 +161,9 @@ def test_categories_that_only_a_column_names_need_its_type():
 # What is refused of every list
 
 BAD_LISTS = [
-    ([], ValueError, "candidates must be at least one value, got none."),
-    (range(0), ValueError, "candidates must be at least one value, got none."),
-    (pl.Series([], dtype=pl.String), ValueError, "candidates must be at least one value, got none."),
+    ([], ValueError, "candidates must not be empty."),
+    (range(0), ValueError, "candidates must not be empty."),
+    (pl.Series([], dtype=pl.String), ValueError, "candidates must not be empty."),
     ([1, None], ValueError, "candidates must not contain null."),
     ([None], ValueError, "candidates must not contain null."),
     (["a", None], ValueError, "candidates must not contain null."),

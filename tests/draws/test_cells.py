@@ -103,7 +103,7 @@ def enumerated(rows, digits):
 @pytest.mark.parametrize("asked", [[(0, 1)], [(2, 4)], [(4, 5), (0, 1)], [(1, 2), (0, 5)], [(0, 5)]])
 def test_digits_have_the_law_of_independent_ones(few, asked, monkeypatch):
     """Whatever is asked for first; with `_FEW` = 0 nearly everything is halved, with 32 nothing."""
-    monkeypatch.setattr(module, "_FEW", few)
+    monkeypatch.setattr(module, "_ROWS_LEFT_WHOLE", few)
     rows, bits, groups = 5, 2, 40_000
     every, law = enumerated(rows, 4)
     cells = cells_of(np.full((groups, 1), rows), bits)

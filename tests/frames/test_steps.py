@@ -167,7 +167,10 @@ def test_what_does_not_fit_becomes_null_also_with_strict() -> None:
 @pytest.mark.parametrize(
     ("step", "message"),
     [
-        (lambda f: f.drop("p"), "drop: the privacy unit 'p' must stay as it is"),
+        (
+            lambda f: f.drop("p"),
+            "drop: the privacy unit 'p' must stay as it is.\n\nHint: leave it out. It never appears",
+        ),
         (lambda f: f.drop(["s", "p"]), "drop: the privacy unit 'p' must stay as it is"),
         (lambda f: f.drop("nowhere"), "drop: the expression must fit the columns"),
         (lambda f: f.drop(3), "drop: columns must be names or selectors, got 3"),
@@ -231,6 +234,11 @@ def test_a_method_that_is_refused_says_why_and_what_to_do(name: str) -> None:
     with pytest.raises(AttributeError, match=rf"^{name}: this [^\n]+\.\n\nHint: .+\.$"):
         getattr(private, name)
     assert not hasattr(private, name)
+
+
+def test_a_second_dp_is_refused_in_a_sentence() -> None:
+    with pytest.raises(AttributeError, match=r"^dp: this frame is already protected\.\n\nHint: go on with filter"):
+        _ = FRAME.dp.protect("p").dp
 
 
 def test_few_methods_are_refused_without_a_reason_of_their_own() -> None:

@@ -1171,7 +1171,7 @@ def test_a_step_is_tried_alone(text, unused):
 def test_a_step_that_gives_another_result_in_company_is_refused_also_where_no_rule_knows_it(monkeypatch):
     monkeypatch.setattr(Gate, "listed", ())
     with pytest.raises(
-        ValueError, match=r"^filter: `str.replace` .*gives a row another result alone than beside others"
+        ValueError, match=r"^filter: `str.replace` .*gives a row another result alone than among others"
     ):
         gate(build("s.str.replace_all('a', t)"))
 

@@ -67,7 +67,7 @@ def test_the_law_does_not_depend_on_who_counts_as_far(case, mechanism, monkeypat
     seen, left_out = [], []
     for module in (drawing, racing):
         monkeypatch.setattr(module, "FAR", 0.7)
-    monkeypatch.setattr(cells, "_FEW", 0)  # so that cells beside the few ranks that are near stay large
+    monkeypatch.setattr(cells, "_ROWS_LEFT_WHOLE", 0)  # so that cells beside the few ranks that are near stay large
     first_arrival, race = racing.exact_race.first_arrival, drawing.race
 
     def racing_on(*given):
