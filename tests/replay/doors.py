@@ -56,7 +56,7 @@ _PLACES = [
     ("_questions.unlisted_keys:KeysThatAreThere", "drawn", "_keys"),
     # Time, and secrets that are part of what is asked.
     ("_accounting.budgets", "time", "_time"),
-    ("_frames.query", "datetime", "_datetime"),
+    ("_frames.request", "datetime", "_datetime"),
     ("_rowwise.marks", "mark_of_files", "_mark"),  # inode numbers and times, which no two writes share
     ("_engines.polars_rows", "os", "_os"),
 ]

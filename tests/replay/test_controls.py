@@ -11,7 +11,7 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._engines import contract, polars_engine
-from dp_polars._engines.bounding import Kept
+from dp_polars._engines.bounding import Limits
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames.protection import Protection
 from dp_polars._frames.query import PrivateQuery
@@ -52,12 +52,12 @@ def found_out(way: str, tmp_path, *, kinds=frozenset({*COLUMNS, *UNITS}), only=l
     ],
 )
 def test_a_tally_that_forgets_a_bound(way, bounds, tmp_path, monkeypatch):
-    kept = Protection.kept
+    limits = Protection.limits
 
     def forgets(protection, query, groups):
-        return Kept(**{**kept(protection, query, groups).__dict__, **dict.fromkeys(bounds)})
+        return Limits(**{**limits(protection, query, groups).__dict__, **dict.fromkeys(bounds)})
 
-    monkeypatch.setattr(Protection, "kept", forgets)
+    monkeypatch.setattr(Protection, "limits", forgets)
     found_out(way, tmp_path, said="moves? by more|more groups move")
 
 
@@ -117,25 +117,27 @@ def test_a_type_that_follows_the_data(tmp_path, monkeypatch):
 
 
 def test_a_log_line_with_a_count(tmp_path, monkeypatch):
-    histograms = PolarsEngine.histograms
+    histograms = PolarsEngine._histograms
 
     def logged(engine, work):
         found = histograms(engine, work)
         logging.getLogger("dp_polars").debug("%d cells are counted", sum(len(one.codes) for one in found))
         return found
 
-    monkeypatch.setattr(PolarsEngine, "histograms", logged)
+    monkeypatch.setattr(PolarsEngine, "_histograms", logged)
     found_out("mode", tmp_path, said="the logs follow the rows")
 
 
 def test_a_plan_that_follows_the_data(tmp_path, monkeypatch):
-    source = PolarsEngine._source
+    histograms = PolarsEngine._histograms
 
-    def filtered(engine):
-        rows = source(engine)
-        return rows.filter(pl.lit(True)) if rows.select(pl.len()).collect().item() > 5 else rows
+    def filtered(engine, work):
+        rows = engine._read()
+        rows = rows.filter(pl.lit(True)) if rows.select(pl.len()).collect().item() > 5 else rows
+        monkeypatch.setattr(engine, "_read", lambda: rows)
+        return histograms(engine, work)
 
-    monkeypatch.setattr(PolarsEngine, "_source", filtered)
+    monkeypatch.setattr(PolarsEngine, "_histograms", filtered)
     found_out("mode", tmp_path, said="the asked follow the rows")
 
 
