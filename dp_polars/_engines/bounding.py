@@ -45,14 +45,14 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Cells:
+class Layout:
     """How groups and codes are laid out in cells."""
 
     group_bits: int
     code_bits: int
 
     @classmethod
-    def of(cls, groups: int, size: int, where: str = "") -> Cells:
+    def of(cls, groups: int, size: int, where: str = "") -> Layout:
         """Return the layout for this many groups and for codes below `size`; `where` begins the error."""
         layout = cls(max(groups - 1, 0).bit_length(), (size - 1).bit_length())
         if not layout.bits <= 64:
@@ -78,7 +78,7 @@ def keep(
     cells: NDArray[np.unsignedinteger],
     lengths: Ints,
     limits: Limits,
-    layout: Cells,
+    layout: Layout,
     *,
     people: bool,
     weights: Sequence[Ints] = (),

@@ -19,7 +19,7 @@ from dp_polars._base.settings import deaf
 from dp_polars._base.threads import in_parallel
 from dp_polars._codes.encoding import code_dtype
 from dp_polars._draws.histograms import Histogram
-from dp_polars._engines.bounding import Cells, keep
+from dp_polars._engines.bounding import Layout, keep
 from dp_polars._engines.contract import LocalEngine, Tally, UnreadableError, alike
 from dp_polars._engines.polars_arrays import count_rows, fit_arrays
 from dp_polars._engines.polars_people import one_row_per_person, people_by_key
@@ -87,7 +87,7 @@ class PolarsEngine(LocalEngine):
         """Refuse groups and candidates whose cells don't fit into one integer."""
         for output in work.outputs:
             for tally in output.tallies:
-                Cells.of(work.groups, work.tallies[tally].coding.size, f"Output {output.name!r}: ")
+                Layout.of(work.groups, work.tallies[tally].coding.size, f"Output {output.name!r}: ")
         return partial(self._histograms, work)
 
     def prepare_people_by_key(self, work: KeyWork) -> Callable[[], tuple[pl.DataFrame, Ints]]:
@@ -151,7 +151,7 @@ def count(
     groups = 1 if keys is None else keys.height
     if privacy_unit is not None:
         rows = rows.filter(is_a_person(privacy_unit, rows.collect_schema()[privacy_unit]))
-    layouts = [Cells.of(groups, tally.coding.size) for tally in tallies]
+    layouts = [Layout.of(groups, tally.coding.size) for tally in tallies]
     together = alike(tallies)
     whole = [own for own in together if privacy_unit is None or not tallies[own[0]].by_person]
     people = [own for own in together if own not in whole]
@@ -237,7 +237,7 @@ def _by_row(
     )
 
 
-def _cells(coded: pl.LazyFrame, tallies: Sequence[Tally], own: Sequence[int], layout: Cells) -> pl.LazyFrame:
+def _cells(coded: pl.LazyFrame, tallies: Sequence[Tally], own: Sequence[int], layout: Layout) -> pl.LazyFrame:
     """Return the rows that count for tallies that are alike: `cell`, weights, and `person` where there is one."""
     schema, first = coded.collect_schema(), own[0]
     carried = [name for name in ("person", *(f"weight {number}" for number in own)) if name in schema]
@@ -253,7 +253,7 @@ def _cells(coded: pl.LazyFrame, tallies: Sequence[Tally], own: Sequence[int], la
     return rows.select(cell.alias("cell"), *carried)
 
 
-def _count_people(lists: pl.DataFrame, tallies: Sequence[Tally], alike: Sequence[int], layout: Cells) -> pl.DataFrame:
+def _count_people(lists: pl.DataFrame, tallies: Sequence[Tally], alike: Sequence[int], layout: Layout) -> pl.DataFrame:
     """Return the histogram of these people's cells, one list each: columns `cell`, `rows` and weights."""
     tally, weighings = tallies[alike[0]], [tallies[number].weighing for number in alike]
     most = [weighing.largest for weighing in weighings if weighing is not None]
@@ -281,7 +281,7 @@ def _added_up(cells: pl.LazyFrame) -> pl.LazyFrame:
     return cells.group_by("cell").agg(pl.len().cast(pl.Int64).alias("rows"), pl.exclude("cell").sum())
 
 
-def _by_group(histogram: pl.DataFrame, layout: Cells, groups: int) -> Histogram:
+def _by_group(histogram: pl.DataFrame, layout: Layout, groups: int) -> Histogram:
     """Return the histogram with the cells taken apart, sorted."""
     cells: NDArray[np.integer]
     if 1 << layout.bits <= _CELLS_PER_COUNT * histogram.height:
@@ -300,7 +300,7 @@ def _by_group(histogram: pl.DataFrame, layout: Cells, groups: int) -> Histogram:
     return Histogram(cells.astype(np.int64), counts, np.array([len(cells)]))
 
 
-def _sorted(histogram: pl.DataFrame, layout: Cells) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
+def _sorted(histogram: pl.DataFrame, layout: Layout) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
     """Return the cells in ascending order, and their counts."""
     cells, counts = histogram["cell"].to_numpy(), histogram["count"].to_numpy()
     bits = int(counts.max(initial=0)).bit_length()

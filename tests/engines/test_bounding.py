@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from dp_polars._base.words import system_words
-from dp_polars._engines.bounding import Cells, Limits, keep
+from dp_polars._engines.bounding import Layout, Limits, keep
 from tests.statistical.goodness import fits
 
 COPIES = 8_000
-LAYOUT = Cells(group_bits=4, code_bits=30)
+LAYOUT = Layout(group_bits=4, code_bits=30)
 
 
 def law(rows, limits, *, people):
@@ -154,7 +154,7 @@ def test_bounds_hold_for_a_person_with_very_many_rows():
 def test_huge_bounds_cost_nothing():
     cells, lengths = np.array([1, 2, 2], np.uint32), np.array([2, 1])
     limits = Limits(2**62, 2**62, 2**62)
-    assert sorted(keep(cells, lengths, limits, Cells(1, 2), people=False)[0].tolist()) == [1, 2, 2]
+    assert sorted(keep(cells, lengths, limits, Layout(1, 2), people=False)[0].tolist()) == [1, 2, 2]
 
 
 def test_nobody_is_no_rows():
@@ -166,25 +166,25 @@ def test_nobody_is_no_rows():
 @pytest.mark.parametrize(
     ("groups", "size", "layout"),
     [
-        (1, 1, Cells(0, 0)),
-        (0, 3, Cells(0, 2)),
-        (2, 2, Cells(1, 1)),
-        (3, 5, Cells(2, 3)),
-        (10**7, 2**40, Cells(24, 40)),
-        (2**11, 2**53, Cells(11, 53)),
+        (1, 1, Layout(0, 0)),
+        (0, 3, Layout(0, 2)),
+        (2, 2, Layout(1, 1)),
+        (3, 5, Layout(2, 3)),
+        (10**7, 2**40, Layout(24, 40)),
+        (2**11, 2**53, Layout(11, 53)),
     ],
 )
 def test_the_layout_has_room_for_every_group_and_code(groups, size, layout):
-    assert Cells.of(groups, size) == layout
+    assert Layout.of(groups, size) == layout
 
 
 def test_groups_and_candidates_beyond_64_bits_are_refused():
     with pytest.raises(ValueError, match=r"must fit into 64 bits, got 4,096 groups .*\n\nHint: take fewer groups"):
-        Cells.of(2**12, 2**53)
+        Layout.of(2**12, 2**53)
 
 
 def test_cells_of_64_bits_leave_room_for_one_person():
-    layout = Cells.of(2**11, 2**53)
+    layout = Layout.of(2**11, 2**53)
     assert layout.most_people(people=True) == 1
     assert layout.most_people(people=False) == 2**53
     cell = (2**11 - 1) << 53 | 2**53 - 1
@@ -195,5 +195,5 @@ def test_cells_of_64_bits_leave_room_for_one_person():
 
 def test_each_weight_of_a_person_has_a_bound_of_its_own():
     cells, weight = np.ones(2, np.uint64), np.array([4, 4])
-    _, found = keep(cells, np.array([2]), Limits(), Cells(1, 2), people=True, weights=[weight, weight], most=[7, 2])
+    _, found = keep(cells, np.array([2]), Limits(), Layout(1, 2), people=True, weights=[weight, weight], most=[7, 2])
     assert [own.tolist() for own in found] == [[7], [2]]

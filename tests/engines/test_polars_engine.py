@@ -17,7 +17,7 @@ import dp_polars as dpp
 from dp_polars._draws import drawing
 from dp_polars._draws.drawing import draw_groups
 from dp_polars._engines import polars_arrays, polars_engine, polars_rows
-from dp_polars._engines.bounding import Cells, Limits
+from dp_polars._engines.bounding import Layout, Limits
 from dp_polars._engines.polars_engine import PolarsEngine, count
 from tests.engines.test_bounding import SPREAD, law
 from tests.helpers.runs import histograms_by
@@ -621,12 +621,12 @@ def test_histograms_are_sorted_whether_or_not_a_cell_and_its_count_fit_into_one_
     counts = rng.integers(1, most, len(cells), dtype=np.uint64, endpoint=True)
     order = rng.permutation(len(cells))
     frame = pl.DataFrame({"cell": cells[order], "count": counts[order]})
-    found, of_them = polars_engine._sorted(frame, Cells(0, bits))
+    found, of_them = polars_engine._sorted(frame, Layout(0, bits))
     assert found.tolist() == cells.tolist()
     assert of_them.tolist() == counts.tolist()
 
 
 def test_negative_sums_of_few_cells_among_many_are_sorted():
     counted = pl.DataFrame({"cell": pl.Series([900, 2, 7], dtype=pl.UInt32), "count": [5, -3, 0]})
-    cells, sums = polars_engine._sorted(counted, Cells(10, 0))
+    cells, sums = polars_engine._sorted(counted, Layout(10, 0))
     assert (cells.tolist(), sums.tolist()) == ([2, 7, 900], [-3, 0, 5])

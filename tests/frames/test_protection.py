@@ -15,7 +15,7 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._accounting.terms import Contributions
-from dp_polars._engines.bounding import Cells, keep
+from dp_polars._engines.bounding import Layout, keep
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames.protection import Protection
 from tests.engines.conformance import protected
@@ -45,7 +45,7 @@ def contributed(protection, query, groups, codes):
 
 def kept_of(protection, query, groups, rows):
     """Group by group, what is kept of a person with these rows (group, code)."""
-    layout = Cells.of(groups, SIZE)
+    layout = Layout.of(groups, SIZE)
     cells = np.array([group << layout.code_bits | code for group, code in rows], np.uint64)
     people = protection.counts_people(query)
     found, _ = keep(cells, np.array([len(rows)]), protection.limits(query, groups), layout, people=people)
