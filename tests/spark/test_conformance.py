@@ -52,7 +52,8 @@ class TestSpark(Conformance):
         self.spark = spark
 
     def make(self, frame, read=None):
-        rows = to_spark(self.spark, frame, ", ".join(f"`{name}` {ddl(dtype)}" for name, dtype in frame.schema.items()))
+        columns = [(name.replace("`", "``"), ddl(dtype)) for name, dtype in frame.schema.items()]
+        rows = to_spark(self.spark, frame, ", ".join(f"`{name}` {kind}" for name, kind in columns))
         if read is not None:
             rows = rows.mapInArrow(reading(read), rows.schema)
         return _SparkEngine(rows, None)
