@@ -800,6 +800,7 @@ class Conformance:
         choices = {
             "top": dpp.mode("x`y", FLAVOURS, **huge),
             "top of rows": dpp.mode("x`y", FLAVOURS, counts="rows", **huge),
+            "top 2 by weight": dpp.top_k("x`y", 2, FLAVOURS, weights="weight", max_weight=6, **huge),
             "price": dpp.median("price", dpp.grid(0, 10**6, step=0.01), **huge),
         }
         lists = {
