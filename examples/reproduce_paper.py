@@ -19,6 +19,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 import polars as pl
+from lattice import lattice_scores, optimal_expected_error
 from tqdm import tqdm
 
 from dp_polars import analysis, plot
@@ -154,9 +155,9 @@ def optimality(tick: Callable[[], object]) -> Result:
     """Mean errors over the lattice against the least of private mechanisms that look at differences of scores alone."""
     rows = []
     for n, levels in LATTICES:
-        scores, orders = analysis.lattice_scores(n, levels)
+        scores, orders = lattice_scores(n, levels)
         for epsilon in EPSILONS:
-            least = analysis.optimal_expected_error(n, levels, epsilon)
+            least = optimal_expected_error(n, levels, epsilon)
             for mechanism in (PF, EM):
                 errors = [analysis.expected_error(row, epsilon=epsilon, mechanism=mechanism) for row in scores]
                 error = np.average(errors, weights=orders)

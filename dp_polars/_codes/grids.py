@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -15,7 +16,6 @@ from numpy.typing import NDArray
 
 from dp_polars._base import column_types
 from dp_polars._base.numbers import Number, as_fraction, given, plural
-from dp_polars._codes.durations import nanoseconds
 
 Temporal: TypeAlias = "date | datetime | timedelta | time"
 
@@ -25,6 +25,17 @@ _LARGEST_SIZE = 2**53
 _LARGEST_FLOAT = 2**1000
 # Decimal places of decimal grids: with them 64-bit multiples of the last one fit into the 38 digits of Polars.
 _MOST_PLACES = 18
+# The units of durations, as Polars writes them, in nanoseconds.
+_UNITS = {
+    "ns": 1,
+    "us": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "h": 3600 * 10**9,
+    "d": 86_400 * 10**9,
+    "w": 7 * 86_400 * 10**9,
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -214,10 +225,31 @@ def _temporal_ends(start: object, stop: object, step: object) -> tuple[Fraction,
     if unit is None or ends.null_count() or kind_of(start) != kind_of(stop):
         msg = f"start and stop must be of one type, got {given(start)} and {given(stop)}."
         raise TypeError(msg)
-    distance = Fraction(nanoseconds(step))
+    distance = Fraction(_nanoseconds(step))
     if (distance / unit).denominator != 1:
         resolution = "days" if ends.dtype == pl.Date else "microseconds"
         msg = f"step must be a whole number of {resolution} for {ends.dtype}, got {step!r}."
         raise ValueError(msg)
     first, last = (int(end) * unit for end in column_types.integers(ends))
     return first, last, distance, ends.dtype
+
+
+def _nanoseconds(step: object) -> int:
+    """Return a fixed duration, a timedelta or a string such as "1h30m", in nanoseconds."""
+    if isinstance(step, timedelta):
+        return step // timedelta(microseconds=1) * 1000
+    if not isinstance(step, str):
+        msg = f"step must be a timedelta or a duration string between times, got {given(step)}."
+        raise TypeError(msg)
+    if re.fullmatch(r"-?(\d+[a-z]+)*\d+(mo|q|y)(\d+[a-z]+)*", step):
+        msg = (
+            f"step must be a fixed duration, got {step!r}.\n\n"
+            "Hint: months, quarters and years vary in length; pass a list such as pl.date_range(…, eager=True)."
+        )
+        raise ValueError(msg)
+    parts = re.fullmatch(r"(-?)((?:\d+(?:ns|us|ms|s|m|h|d|w))+)", step)
+    if parts is None:
+        msg = f'step must be a duration such as "1d" or "1h30m", got {step!r}.'
+        raise ValueError(msg)
+    total = sum(int(n) * _UNITS[unit] for n, unit in re.findall(r"(\d+)(ns|us|ms|s|m|h|d|w)", parts[2]))
+    return -total if parts[1] else total

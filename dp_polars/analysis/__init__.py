@@ -38,7 +38,6 @@ from dp_polars.analysis._laws import (
     score_blocks,
     share_of_best,
 )
-from dp_polars.analysis._optimal import lattice_scores, optimal_expected_error
 from dp_polars.analysis._planning import accuracy, loss_for, loss_for_accuracy, worst_expected_error
 from dp_polars.analysis._profile import PrivacyProfile, compose, privacy_profile
 from dp_polars.analysis._rates import as_probability, claim_of, rate_of
@@ -57,10 +56,8 @@ __all__ = [
     "compose",
     "error_quantile",
     "expected_error",
-    "lattice_scores",
     "loss_for",
     "loss_for_accuracy",
-    "optimal_expected_error",
     "privacy_loss",
     "privacy_profile",
     "probability_of_best",

@@ -15,6 +15,7 @@ from dp_polars._mechanisms import racing
 from dp_polars._mechanisms.laws import LAWS
 from dp_polars._mechanisms.racing import Winners
 from tests.privacy.datasets import all_counts, as_rows, built_gaps, gaps_of, score_of, scores_of
+from tests.registry import MECHANISMS
 
 ALPHAS = [None, Fraction(1, 2), Fraction(1, 4), Fraction(9, 10)]
 WAYS = [drawing._draw_dense, drawing._draw_sparse, draw_from_rows]
@@ -240,9 +241,28 @@ def test_at_a_large_rate_the_answer_is_the_true_one(way, alpha, small, monkeypat
     rng = np.random.default_rng(3)
     counts = rng.integers(0, 9, (300, 12)) * (rng.random((300, 12)) < 0.4)
     codes, lengths = as_rows(counts, shuffle=True)
-    answers = way(Draw(12, score_of(alpha), Fraction(1000), LAWS["permute_and_flip"]), codes, lengths)
     scores = np.array([scores_of(one, alpha) for one in counts])
-    assert (scores[np.arange(300), answers] == scores.max(axis=1)).all()
+    for mechanism in MECHANISMS:
+        answers = way(Draw(12, score_of(alpha), Fraction(1000), LAWS[mechanism]), codes, lengths)
+        assert (scores[np.arange(300), answers] == scores.max(axis=1)).all()
+
+
+@given(
+    st.integers(1, 40),
+    st.lists(st.lists(st.integers(0, 40), max_size=8), min_size=1, max_size=8),
+    st.sampled_from(ALPHAS),
+    st.fractions(Fraction(1, 10**6), 10**6).filter(lambda x: x > 0)
+    | st.sampled_from([Fraction(1, 2**1000), Fraction(2**1000)]),
+    st.sampled_from(MECHANISMS),
+)
+def test_every_answer_is_a_code(size, groups, alpha, rate, mechanism):
+    codes = np.array([min(code, size) for group in groups for code in group], np.uint8)
+    lengths = np.array([len(group) for group in groups])
+    draw = Draw(size, score_of(alpha), rate, LAWS[mechanism])
+    for way in WAYS:
+        answers = way(draw, codes, lengths)
+        assert answers.shape == (len(groups),)
+        assert ((answers >= 0) & (answers < size)).all()
 
 
 def test_a_group_larger_than_a_slice():

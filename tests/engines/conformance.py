@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._accounting.claims import Claim
@@ -29,12 +30,13 @@ from dp_polars._engines.bounding import Limits
 from dp_polars._engines.contract import Engine
 from dp_polars._frames.release import prepare
 from dp_polars._mechanisms.key_selection import KeySelection
+from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._questions.question import Answers, Evidence, HistogramQuery
 from dp_polars._questions.unlisted_keys import KeysThatAreThere
 from tests.engines.test_bounding import SPREAD, law
 from tests.helpers import by_hand
 from tests.helpers.runs import release_by
-from tests.registry import COLUMNS, KEYS, UNITS, ask
+from tests.registry import COLUMNS, KEYS, UNITS
 from tests.statistical.goodness import fits
 
 SECRET = "secret-hiv-7"
@@ -225,7 +227,16 @@ BOUNDS = [
     ("median", {"max_groups": 1, "max_rows": 2}, Limits(groups=1, rows=2)),
     ("median", {"max_rows": 3, "max_rows_per_group": 2}, Limits(rows=3, rows_per_group=2)),
     ("median", {"max_rows": 3, "max_groups": 2, "max_rows_per_group": 2}, Limits(rows=3, groups=2, rows_per_group=2)),
+    ("value_counts", {"max_rows_per_group": 1}, Limits(rows_per_group=1)),
+    (
+        "value_counts",
+        {"max_rows": 3, "max_groups": 2, "max_rows_per_group": 2},
+        Limits(rows=3, groups=2, rows_per_group=2),
+    ),
 ]
+
+# Bounds of sums, and their steps.
+SUMS = [(0, 3, 1), (-4, 6, 2)]
 
 # Different values of a type that something coarser would take for one.
 NEAR: dict[str, list[Any]] = {
@@ -287,28 +298,43 @@ class Conformance:
                 "g": [i % 3 for i in range(2 * len(values))],
             }
         )
-        asked, codes = {}, {}
+        number = by_hand.category_code([0])
+        some = by_hand.nearest_code([0]) if kind.dtype.is_numeric() else (lambda value: 0)  # NaN is none
+        # The expression; what is counted, by what code; whether people may count; what a row weighs.
+        asked: dict[str, Any] = {
+            "values": (dpp.count("x", epsilon=1), "x", some, False, None),
+            "rows": (dpp.len(epsilon=1), "one", number, False, None),
+        }
+        if person is not None:
+            asked["people"] = dpp.n_people(epsilon=1), "one", number, True, None
         if kind.categories is not None:
-            asked["mode"] = dpp.mode("x", pl.Series(kind.categories, dtype=kind.dtype), epsilon=1)
-            codes["mode"] = by_hand.category_code(kind.categories)
+            categories, code_of = pl.Series(kind.categories, dtype=kind.dtype), by_hand.category_code(kind.categories)
+            asked["mode"] = dpp.mode("x", categories, epsilon=1), "x", code_of, True, None
+            asked["mode of rows"] = dpp.mode("x", categories, counts="rows", epsilon=1), "x", code_of, False, None
+            asked["counts"] = dpp.value_counts("x", categories, epsilon=1), "x", code_of, True, None
         if column in ("Boolean", "Enum"):
-            asked["of the type"] = dpp.mode("x", epsilon=1)
-            codes["of the type"] = by_hand.category_code(
-                [False, True] if column == "Boolean" else kind.dtype.categories.to_list()
-            )
+            known = [False, True] if column == "Boolean" else kind.dtype.categories.to_list()
+            asked["of the type"] = dpp.mode("x", epsilon=1), "x", by_hand.category_code(known), True, None
         for i, (given, points) in enumerate(kind.points):
-            asked[f"quantile {i}"] = dpp.quantile("x", 0.3, given, epsilon=1)
-            codes[f"quantile {i}"] = by_hand.nearest_code(points)
-        bounds = {} if person is None else {"max_rows_per_group": MANY}
-        query = protected({"g": [2, 1, 7]}, person, **bounds).agg(**asked)
-        for name, found in self.told(query, frame).items():
-            assert found == by_hand.histograms(
-                frame.to_dicts(),
-                [{"g": 2}, {"g": 1}, {"g": 7}],
+            asked[f"quantile {i}"] = (
+                dpp.quantile("x", 0.3, given, epsilon=1),
                 "x",
-                codes[name],
-                unit=person,
-                people=person is not None and not name.startswith("quantile"),
+                by_hand.nearest_code(points),
+                False,
+                None,
+            )
+        for lower, upper, step in SUMS if kind.dtype.is_numeric() or column == "Boolean" else ():
+            total = dpp.sum("x", lower, upper, step=step, epsilon=1)
+            weigh = by_hand.weight_of("x", upper, step, lower)
+            asked[f"sum of {lower} to {upper}"] = total, "x", some, False, weigh
+        bounds = {} if person is None else {"max_rows_per_group": MANY}
+        query = protected({"g": [2, 1, 7]}, person, **bounds).agg(**{name: each[0] for name, each in asked.items()})
+        rows, listed = frame.with_columns(one=0).to_dicts(), [{"g": 2}, {"g": 1}, {"g": 7}]
+        for name, found in self.told(query, frame).items():
+            _, counted, code_of, people, weigh = asked[name]
+            people = people and person is not None
+            assert found == by_hand.histograms(
+                rows, listed, counted, code_of, unit=person, people=people, weigh=weigh
             ), name
 
     @pytest.mark.parametrize("grouped", [True, False])
@@ -418,9 +444,9 @@ class Conformance:
         frame = pl.DataFrame(rows, schema=dict.fromkeys("pkx", pl.Int64), orient="row")
         frame = frame.sample(fraction=1, shuffle=True)
         candidates = range(16 * COPIES + 3)
-        asks = {unit: ask(asked, "x", candidates, **{unit: 1}) for unit in ("epsilon", "rho")}
+        asks = {unit: getattr(pl.col("x").dp, asked)(candidates, **{unit: 1}) for unit in ("epsilon", "rho")}
         query = protected({"k": range(7)}, **bounds).agg(**asks)
-        expected = law(SPREAD, limits, people=asked == "mode")
+        expected = law(SPREAD, limits, people=asked != "median")
         outcomes = sorted(expected)
         for name, found in self.told(query, frame).items():
             (claim,) = (each.query.claim for each in query.asks if each.name == name)
@@ -432,11 +458,21 @@ class Conformance:
             counted = Counter(tuple(sorted(cells)) for cells in own)
             assert set(counted) <= set(expected)
             assert fits([counted[outcome] for outcome in outcomes], [float(expected[each]) for each in outcomes])
-            # No more than the claim was charged for: groups where people count, rows elsewhere.
+            # No more than the claim was charged for: groups of a mode, where people count, rows elsewhere.
             for cells in counted:
-                each = Counter(group for group, _ in (cells if asked == "median" else {(g, 0) for g, _ in cells}))
+                each = Counter(group for group, _ in ({(g, 0) for g, _ in cells} if asked == "mode" else cells))
                 assert each.total() <= claim.contributions.total
                 assert max(each.values()) <= claim.contributions.per_group
+
+    def test_what_stays_of_a_sum_is_a_random_subset(self):
+        """Of the values 0 0 0 1 in one group and 2 in another, one stays of each person."""
+        rows = [(p, group, x) for p in range(COPIES) for group, x in [(0, 0), (0, 0), (0, 0), (0, 1), (1, 2)]]
+        frame = pl.DataFrame(rows, schema=["p", "g", "x"], orient="row").sample(fraction=1, shuffle=True)
+        query = protected({"g": range(2)}, max_rows=1).agg(x=dpp.sum("x", 0, 2, epsilon=1))
+        (ones,), (twos,) = (found.values() for found in self.told(query, frame)["x"].values())
+        stayed = [COPIES - ones - twos // 2, ones, twos // 2]
+        assert fits(stayed, [3 / 5, 1 / 5, 1 / 5])
+        assert not fits(stayed, [1 / 3, 1 / 3, 1 / 3])
 
     @pytest.mark.parametrize("nothing", ["no candidate", "null", "unlisted key", "null key"])
     def test_what_does_not_count_takes_nobodys_place(self, nothing):
@@ -741,6 +777,67 @@ class Conformance:
         again = self.to_polars(release_by(query, self.make(visits())))
         marks = {json.loads(text)[0] for text in [*drawn, *again["flavour"], *again["price"], *again["high"]]}
         assert len(marks) == 2 * 3 * len(GROUPS)
+
+    # --- Answers ---
+
+    def test_a_huge_loss_gives_the_true_answers_and_ranges_of_polars(self):
+        """Of every kind of output; columns have names that must be quoted, and one group has no rows."""
+        frame = visits().with_columns(
+            pl.col("weight").ge(3).alias("late"),
+            pl.col("weight").cast(pl.Decimal(12, 2)).alias("paid"),
+            (dt.date(2020, 1, 1) + pl.duration(days=pl.col("weight"))).cast(pl.Date).alias("day"),
+        )
+        frame = frame.rename({"ward": "ward.id", "flavour": "x`y"})
+        if not {"Decimal", "Date"} <= self.kinds:
+            frame = frame.drop("paid", "day")
+        huge, shares = {"epsilon": 10**15}, [0.1, 0.5, 0.9]
+        asked = {
+            "rows": dpp.len(**huge),
+            "people": dpp.n_people(**huge),
+            "values": dpp.count("price", **huge),
+            "late": dpp.sum("late", 0, 1, **huge),
+            "sum": dpp.sum("weight", -2, 4, rho=10**15),
+            "mean": dpp.mean("amount", -1, 3, step=0.125, **huge),
+            "counts": dpp.value_counts("x`y", FLAVOURS, **huge),
+            "counts by rho": dpp.value_counts("weight", range(3), rho=10**15),
+            "few": dpp.mode("x`y", FLAVOURS, too_few=1000, **huge),
+        }
+        choices = {
+            "top": dpp.mode("x`y", FLAVOURS, **huge),
+            "top of rows": dpp.mode("x`y", FLAVOURS, counts="rows", **huge),
+            "top 2 by weight": dpp.top_k("x`y", 2, FLAVOURS, weights="weight", max_weight=6, **huge),
+            "price": dpp.median("price", dpp.grid(0, 10**6, step=0.01), **huge),
+        }
+        lists = {
+            "prices": dpp.quantile("price", shares, dpp.grid(0, 1_000, step=0.000_001), **huge),
+            "few prices": dpp.quantile("price", shares, [0.0, 1.25, 9.0, 30.0], **huge),
+            "weights": dpp.quantile("weight", shares, range(-5, 1_000_000), **huge),
+        }
+        if "day" in frame.columns:
+            asked["paid"] = dpp.sum("paid", 0, 5_000, **huge)
+            days = dpp.grid(dt.date(2020, 1, 1), dt.date(2020, 2, 1), step="1d")
+            lists["days"] = dpp.quantile("day", shares, days, **huge)
+        private = dpp.protect("p", max_rows=1_000).group_by({"ward.id": ["south", "nowhere", "north"]})
+        query = private.agg(**asked, **choices, **lists)
+        expected = query.release(frame, ranges=True).sort("ward.id")
+        released = self.to_polars(release_by(query, self.make(frame), ranges=True)).sort("ward.id")
+        assert released.schema == expected.schema
+        names = [*choices, *lists]
+        assert_frame_equal(released.drop(names), expected.drop(names))
+        known = pl.col("ward.id") != "nowhere"
+        assert_frame_equal(released.filter(known), expected.filter(known))
+        for name in lists:
+            (nobody,) = released.filter(~known)[name].to_list()
+            assert len(nobody) == 3
+            assert nobody == sorted(nobody)
+
+    def test_ranges_are_those_of_the_noise(self):
+        query = protected(GROUPS, None).agg(n=dpp.len(epsilon=0.1), top=BOTH[0])
+        released = self.to_polars(release_by(query, self.make(visits()), ranges=True))
+        assert released.columns == [*GROUPS.columns, "n", "n_low", "n_high", "top"]
+        width = noise_bound(query.asks[0].query.claim, 0.05)
+        assert set(released["n"] - released["n_low"]) == set(released["n_high"] - released["n"]) == {width}
+        assert "n_low" not in self.to_polars(release_by(query, self.make(visits()))).columns
 
     # --- Errors ---
 

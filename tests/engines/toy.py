@@ -111,7 +111,7 @@ def _evidence(rows: list[Row], work: Work, tally: Tally) -> Iterator[tuple[objec
     columns = [
         pl.Series([row[name] for row in rows], dtype=dtype) for name, dtype in zip(names, tally.types, strict=True)
     ]
-    codes = tally.coding.encoder()(columns).tolist()
+    codes = tally.coding.encoder()(columns).tolist() if columns else [0] * len(rows)
     weights = [1] * len(rows) if tally.weighing is None else tally.weighing.weigher()(columns).tolist()
     keys = None if work.keys is None else {key: group for group, key in enumerate(work.keys.rows())}
     for number, (row, code, weight) in enumerate(zip(rows, codes, weights, strict=True)):

@@ -49,9 +49,10 @@ def _number(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class WeightOf:
-    """What a row weighs: its value in whole steps, at least 0 and at most `most` of them; 0 without a value."""
+    """What a row weighs: its value in whole steps, at least `least` and at most `most` of them; 0 without a value."""
 
     column: str
+    least: int
     most: int
     step: Fraction
 
@@ -59,15 +60,15 @@ class WeightOf:
         value = row[self.column]
         if value is None or value != value:
             return 0
-        return (
-            0 if value < 0 else self.most if math.isinf(value) else min(round(Fraction(value) / self.step), self.most)
-        )
+        if isinstance(value, float) and math.isinf(value):
+            return self.most if value > 0 else self.least
+        return min(max(round(Fraction(value) / self.step), self.least), self.most)
 
 
-def weight_of(column: str, max_weight: int, step: float) -> WeightOf:
-    """Weights of a column, clipped to [0, max_weight], in steps: the nearest, ties to even."""
+def weight_of(column: str, upper: float, step: float, lower: float = 0) -> WeightOf:
+    """Weights of a column, clipped to [lower, upper], in steps: the nearest, ties to even."""
     exact = Fraction(str(step))
-    return WeightOf(column, int(max_weight / exact), exact)
+    return WeightOf(column, int(lower / exact), int(upper / exact), exact)
 
 
 def evidence(

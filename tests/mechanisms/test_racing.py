@@ -61,13 +61,23 @@ def test_groups_of_all_sizes_in_batches_of_all_sizes(mechanism, chunk, monkeypat
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("gaps", [[0] * 12, [3, 1, 0, 0, 2, 5, 1, 0, 2, 2, 9, 1]])
-def test_who_wins_does_not_depend_on_the_batch(gaps, mechanism, monkeypatch):
+@pytest.mark.parametrize(
+    ("gaps", "multiplicities", "rate"),
+    [
+        ([0] * 12, None, Fraction(1, 2)),
+        ([3, 1, 0, 0, 2, 5, 1, 0, 2, 2, 9, 1], None, Fraction(1, 2)),
+        (list(range(20)), None, Fraction(1, 7)),
+        ([1, 0, 10**17, 2**62, 2], None, Fraction(1, 2)),
+        ([25, 0, 12], [10**11, 1, 10**6], Fraction(1)),
+    ],
+)
+def test_who_wins_does_not_depend_on_the_batch(gaps, multiplicities, rate, mechanism, monkeypatch):
     """A later batch of a group leaves out who is late by V alone: no more than that."""
     monkeypatch.setattr(racing, "CHUNK", 4)
     draws = 15_000
-    found = winners_of(gaps * draws, np.arange(draws) * len(gaps), rate=Fraction(1, 2), mechanism=mechanism)
-    expected = floats(law([-gap for gap in gaps], rate=Fraction(1, 2), mechanism=mechanism))
+    m = None if multiplicities is None else multiplicities * draws
+    found = winners_of(gaps * draws, np.arange(draws) * len(gaps), m, rate=rate, mechanism=mechanism)
+    expected = floats(law([-gap for gap in gaps], multiplicities, rate=rate, mechanism=mechanism, digits=20))
     assert fits(np.bincount(found.blocks % len(gaps), minlength=len(gaps)), expected)
 
 

@@ -23,6 +23,7 @@ from dp_polars._mechanisms import racing, selection
 from dp_polars._mechanisms.laws import LAWS
 from dp_polars._mechanisms.racing import Winners
 from dp_polars._mechanisms.selection import best_rows, exponential_mechanism, permute_and_flip
+from tests.registry import MECHANISMS
 from tests.statistical.goodness import check_sampler
 
 CALLS = [permute_and_flip, exponential_mechanism]
@@ -305,6 +306,22 @@ def test_only_rows_on_offer_win():
     nan = float("nan")
     assert best([1, nan, 2, nan, float("inf"), 0], [3, 2, 1]).tolist() == [2, -1, 0]
     assert best([1, nan, 2, 7, 6, nan], [3, 2, 1], offered=offered).tolist() == [2, -1, -1]
+
+
+anything = arrays.arrays(st.sampled_from([np.int8, np.int64, np.uint64, np.float32, np.float64]), st.integers(1, 12))
+
+
+@given(anything, st.fractions(Fraction(1, 10**9), 10**9), st.sampled_from(MECHANISMS), st.booleans(), st.data())
+def test_every_answer_is_a_row_on_offer(scores, rate, mechanism, lowest, data):
+    # NaN and infinities among them; no warning either.
+    lengths = np.array([len(scores) // 2, 0, len(scores) - len(scores) // 2])
+    offered = data.draw(arrays.arrays(bool, len(scores)))
+    if scores.dtype.kind == "f":
+        scores = scores.astype(np.float64)
+    chosen = best_rows(scores, lengths, rate, LAWS[mechanism], system_words(), offered=offered, lowest=lowest)
+    can_win = offered & (np.isfinite(scores) if scores.dtype.kind == "f" else True)
+    for row, possible in zip(chosen, np.split(can_win, np.cumsum(lengths)[:-1]), strict=True):
+        assert possible[row] if row >= 0 else not possible.any()
 
 
 def test_no_rows_at_all():

@@ -43,6 +43,7 @@ def reading(read):
 @pytest.mark.usefixtures("few_tasks")
 class TestSpark(Conformance):
     kinds = frozenset(DDL)
+    path = None
 
     @pytest.fixture(autouse=True)
     def _session(self, spark):
@@ -52,10 +53,20 @@ class TestSpark(Conformance):
         self.spark = spark
 
     def make(self, frame, read=None):
-        rows = to_spark(self.spark, frame, ", ".join(f"`{name}` {ddl(dtype)}" for name, dtype in frame.schema.items()))
+        columns = [(name.replace("`", "``"), ddl(dtype)) for name, dtype in frame.schema.items()]
+        rows = to_spark(self.spark, frame, ", ".join(f"`{name}` {kind}" for name, kind in columns))
         if read is not None:
             rows = rows.mapInArrow(reading(read), rows.schema)
-        return _SparkEngine(rows, None)
+        return _SparkEngine(rows, self.path)
 
     def to_polars(self, released):
         return to_polars(released)
+
+    def test_a_huge_loss_gives_the_true_answers_and_ranges_of_polars(self, tmp_path):
+        """Also into a file, and where a group comes in several batches."""
+        self.path = tmp_path / "released"
+        self.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 20)
+        try:
+            super().test_a_huge_loss_gives_the_true_answers_and_ranges_of_polars()
+        finally:
+            self.spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")

@@ -1,4 +1,4 @@
-"""In SQL: weights of people, keys that nobody listed, people as rows, and the lists that are drawn from histograms."""
+"""In SQL: weights of people, keys that nobody listed, and people as rows."""
 
 from __future__ import annotations
 
@@ -12,17 +12,30 @@ import pytest
 
 import dp_polars as dpp
 from tests.helpers import by_hand
+from tests.registry import COLUMNS
 from tests.sql.tools import MARKS, TYPES, histograms_of, need_ibis
 
 need_ibis()
 
 from dp_polars.sql import _people, _SqlEngine  # noqa: E402
 from dp_polars.sql._dialects import Statement  # noqa: E402
-from tests.sql.test_counting import every_type  # noqa: E402
 
 pytestmark = MARKS
 
 MANY = 10**6
+
+
+def every_type(names, rows=600):
+    """A column of each type, by its name in the registry, and a person."""
+    rng = np.random.default_rng(6)
+
+    def some(kind):
+        values = [*kind.values, *([math.nan] if kind.dtype.is_float() else [None])]
+        return pl.Series([*values, None], dtype=kind.dtype, strict=False).gather(rng.integers(0, len(values) + 1, rows))
+
+    frame = pl.DataFrame({name: some(COLUMNS[name]) for name in names})
+    person = pl.Series("person", rng.integers(0, 60, rows))
+    return frame.with_columns(person=pl.when(person > 0).then(person))
 
 
 # --- Weights --------------------------------------------------------------------------------------------------------
@@ -195,23 +208,7 @@ def test_people_as_rows_beside_columns_of_the_same_names(engine):
         assert dpp.sql.release(query, table).item() == query.release(frame).item()
 
 
-# --- Lists, and kept answers ----------------------------------------------------------------------------------------
-
-
-def test_the_most_common_are_a_list(engine):
-    frame = pl.DataFrame({"p": range(60), "x": ["c"] * 30 + ["a"] * 20 + ["b"] * 10, "w": [1] * 50 + [9] * 10})
-    table = engine.table(frame)
-    most = dpp.top_k("x", 2, ["a", "b", "c", "d"], epsilon=10_000)
-    weighed = dpp.top_k("x", 2, ["a", "b", "c", "d"], weights="w", max_weight=9, epsilon=100_000)
-    released = dpp.sql.release(dpp.protect("p").agg(most=most, weighed=weighed), table)
-    assert released.to_dict(as_series=False) == {"most": [["c", "a"]], "weighed": [["b", "c"]]}
-
-
-def test_quantiles_are_a_list(engine):
-    frame = pl.DataFrame({"p": range(1000), "x": [10 * (i % 10) for i in range(1000)]})
-    asked = dpp.quantile("x", [0.15, 0.55, 0.85], range(0, 91, 10), epsilon=10_000)
-    released = dpp.sql.release(dpp.protect("p", max_rows=1).agg(asked), engine.table(frame))
-    assert released.item().to_list() == [10, 50, 80]
+# --- Kept answers --------------------------------------------------------------------------------------------------
 
 
 def test_a_kept_answer_is_drawn_anew_where_it_is_asked_fresh(engine, tmp_path):

@@ -117,13 +117,3 @@ def test_mistakes_in_the_far_path_are_found(mistake, mechanism, monkeypatch):
     monkeypatch.setattr(exact_race, "_next_wait", mistake)
     law = far_law("blocks that win together", mechanism)
     assert not fits(tally(draw_far("blocks that win together", mechanism, monkeypatch), law), law)
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("case", ["a ladder", "large blocks", "huge gaps"])
-def test_groups_may_be_cut_between_batches(case, mechanism, monkeypatch):
-    monkeypatch.setattr(racing, "CHUNK", 8)
-    scores, multiplicities, rate = CASES[case]
-    law = reference.floats(reference.law(scores, multiplicities, rate=rate, mechanism=mechanism, digits=20))
-    answers = draw_blocks(scores, multiplicities, rate, mechanism, system_words(), draws=4_000)
-    assert fits(tally(answers, law), law)
