@@ -94,10 +94,8 @@ def main(folder: Path) -> None:
         print("Before a row is read: what it costs one patient, and how far off an answer may be (95 %).")
         print(query.explain().select("output", "selects", "epsilon", pl.col("error_95").round(1), "error_unit"))
         released = query.release(ranges=True, engine="streaming")
-        print(
-            "\nThe report on 2024, about the visits that the bounds keep: all but 0.03 %. Each range holds the number"
-        )
-        print("without noise with probability 95 %.")
+        print("\nThe report on 2024, about the visits that the bounds keep. The bounds drop 0.03 % of the visits.")
+        print("Each range holds the number without noise with probability 95 %.")
         print(table(released))
         print("\nPaid before a row was read, and stored on disk:", budget)
         print(budget.log().select("what", pl.col("loss", "running_total").round(2)))

@@ -141,7 +141,7 @@ def test_descriptions():
             TypeError,
             "candidates must be given: every one of them gets a",
         ),
-        (lambda: dpp.value_counts("x", [], epsilon=1), ValueError, "candidates must be at least one"),
+        (lambda: dpp.value_counts("x", [], epsilon=1), ValueError, "candidates must not be empty"),
         (lambda: dpp.value_counts("x", [1, 1], epsilon=1), ValueError, "candidates must not repeat"),
         (lambda: dpp.value_counts("x", [1, None], epsilon=1), ValueError, "candidates must not contain null"),
         (lambda: dpp.mode("x", [1], epsilon=1, counts="everyone"), ValueError, "counts must be 'people' or 'rows'"),

@@ -135,7 +135,7 @@ def test_without_groups_one_row(visits: pl.DataFrame) -> None:
     ("keys", "message"),
     [
         ({}, "at least one column"),
-        ({"ward": []}, "at least one value, got none"),
+        ({"ward": []}, "must not be empty"),
         ({"ward": [1, 1]}, "must not repeat"),
         ({"ward": [1, None]}, "must not contain null"),
         ({"ward": [1.5]}, "must be text, integers"),
