@@ -378,7 +378,7 @@ MUTANTS = [
     _paths("replacing", "if mode is not None: os.fchmod(descriptor, mode)", "",
         "a released file has fewer rights than the one it replaces",
         "frames/test_frame.py::TestExplainAndClaims::test_a_file_keeps_its_mode_and_a_link_its_place"),
-    _paths("replacing", "stat.S_IMODE(target.stat().st_mode) if target.exists() else None", "None",
+    _paths("replacing", "None if found is None else stat.S_IMODE(found.st_mode)", "None",
         "a file that its owner alone may read is replaced by one for everybody",
         "frames/test_frame.py::TestExplainAndClaims::test_a_file_keeps_its_mode_and_a_link_its_place"),
     _paths("_unnamed", "_place(descriptor).exists()", "False",
