@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, copy_context
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import numpy as np
@@ -38,18 +38,32 @@ _FILTER = ("ignore", None, _AnyWarning, None, 0)
 warnings.simplefilter("ignore", _AnyWarning)
 
 
-@contextmanager
-def _block() -> Iterator[None]:
+def _enter() -> None:
     if [*warnings.filters[:1]] != [_FILTER]:  # others may have taken it away
         warnings.simplefilter("ignore", _AnyWarning)
+    _is_deaf.set(True)
+    np.seterr(all="ignore")
+
+
+@contextmanager
+def _block() -> Iterator[None]:
     before, errors = _is_deaf.get(), np.geterr()
     try:  # entered first: an interruption may come right after a call
-        _is_deaf.set(True)
-        np.seterr(all="ignore")
+        _enter()
         yield
     finally:
-        _is_deaf.set(before)
-        np.seterr(**errors)
+        if not before:  # a block inside another one may be closed long after that, where somebody keeps an error
+            _is_deaf.set(False)
+            np.seterr(**errors)
+
+
+def _deafly(function: Callable[[], T]) -> T:
+    errors = np.geterr()
+    try:
+        _enter()
+        return function()
+    finally:
+        np.seterr(**errors)  # NumPy 1 keeps them for the thread
 
 
 class _Deaf(AbstractContextManager[None]):
@@ -68,7 +82,7 @@ class _Deaf(AbstractContextManager[None]):
         @wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> T:
             # What is set there goes with it, wherever an interruption comes; also what NumPy 2 sets.
-            return copy_context().run(_block()(function), *args, **kwargs)
+            return copy_context().run(_deafly, partial(function, *args, **kwargs))
 
         return run
 

@@ -353,10 +353,10 @@ MUTANTS = [
         "opendp/test_sharing.py::test_numbers_of_both_packages_are_told_apart_by_their_arguments", needs="opendp"),
     # --- What a process sets
     _settings("_WhereDeaf.__subclasscheck__", "_is_deaf.get()", "True", "all warnings of all threads are lost"),
-    _settings("_block", 'all="ignore"', 'under="ignore"',
+    _settings("_enter", 'all="ignore"', 'under="ignore"',
         "a value that overflows raises, or warns, where the process says so",
         "interop/test_settings.py::test_a_deaf_block_is_deaf_and_nothing_else"),
-    _settings("_block", "[*warnings.filters[:1]] != [_FILTER]", "True",
+    _settings("_enter", "[*warnings.filters[:1]] != [_FILTER]", "True",
         "each release lets Python repeat all warnings that it says once",
         "interop/test_settings.py::test_a_warning_is_not_repeated_because_of_a_deaf_block"),
     _threads("in_parallel", "deaf()(work)", "work",
