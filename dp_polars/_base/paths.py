@@ -32,8 +32,14 @@ def replacing(path: Path) -> Iterator[BufferedRandom]:
     between two calls, a whole file next to `path`. Elsewhere such a file may be left, whole or not.
     """
     target = Path(os.path.realpath(path))
-    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
-    name = target.with_name(f".{target.name}-{secrets.token_hex(8)}")
+    found = None
+    with suppress(FileNotFoundError):  # a name that is too long is an error now, not when all is written
+        found = target.stat()
+    if found is not None and not stat.S_ISREG(found.st_mode):
+        msg = f"path must be a file, or nothing yet, got {str(path)!r}: a device, a pipe or the like."
+        raise ValueError(msg)
+    mode = None if found is None else stat.S_IMODE(found.st_mode)
+    name = target.with_name(f".{target.name[:50]}-{secrets.token_hex(8)}")  # no name has more than 255 bytes
     descriptor = _unnamed(target.parent, 0o666 if mode is None else mode)
     is_named = descriptor is None
     if descriptor is None:

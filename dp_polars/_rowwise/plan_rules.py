@@ -34,9 +34,9 @@ FILTERED = Rule(
 
 REWRITTEN = Rule(
     frozenset({"a file that was rewritten"}),
-    "has other rows, or other columns, than when it was looked at",
+    "may have other rows, or other columns, than when it was looked at",
     "scan it anew and protect that.",
-    condition="since it was scanned, or since `protect`",
+    condition="since it was scanned, or since `protect`; another mode, or another link to it, looks the same",
 )
 NO_COLUMNS = Rule(
     frozenset({"a plan without columns"}),

@@ -1,4 +1,7 @@
-"""The home folder in paths of users, wherever one is given."""
+"""Paths that users give: the home folder, and files that can't be written."""
+
+import os
+import stat
 
 import polars as pl
 import pytest
@@ -41,3 +44,34 @@ def test_answers_in_the_home_folder(home):
     assert (home / "answers.parquet").exists()
     assert dpp.read_claim("~/answers.parquet")["groups"] == 1
     assert not list(home.parent.glob("elsewhere/*"))
+
+
+def answers():
+    budget = dpp.Budget(epsilon=5)
+    return budget, pl.DataFrame({"x": [1]}).dp.protect(None, budget=budget).agg(n=dpp.len(epsilon=1))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no pipes in folders")
+def test_answers_replace_no_pipe_and_no_device(tmp_path):
+    budget, query = answers()
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "link").symlink_to(pipe)
+    for path in (pipe, tmp_path / "link"):
+        with pytest.raises(ValueError, match=r"path must be a file, or nothing yet, got '.*': a device, a pipe or the"):
+            query.sink_parquet(path)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert budget.spent == 0
+
+
+@pytest.mark.parametrize("letter", ["x", "語"])
+def test_long_names_of_files_are_written_or_cost_nothing(tmp_path, letter):
+    budget, query = answers()
+    longest = letter * (255 // len(letter.encode()))
+    query.sink_parquet(tmp_path / longest)
+    query.sink_parquet(tmp_path / longest)
+    assert budget.spent == 2
+    with pytest.raises(OSError, match="name too long"):
+        query.sink_parquet(tmp_path / (longest + letter))
+    assert budget.spent == 2
+    assert [file.name for file in tmp_path.iterdir()] == [longest]

@@ -121,3 +121,41 @@ def test_a_warning_is_not_repeated_because_of_a_deaf_block():
 def test_worker_threads_are_deaf(parts):
     with np.errstate(all="raise"):
         assert in_parallel(lambda *_: noisy(), [(0, 1)] * parts) == [np.inf] * parts
+
+
+INTERRUPTED = """
+import signal, sys
+import numpy as np
+from dp_polars._base.settings import _is_deaf, deaf
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+def in_a_block():
+    with deaf():
+        pass
+
+signal.signal(signal.SIGALRM, interrupt)
+function = {"function": deaf()(int), "block": in_a_block}[sys.argv[1]]
+still_deaf = changed = 0
+before = np.geterr()
+for _ in range(1000):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 5e-5)
+        while True:
+            function()
+    except KeyboardInterrupt as error:
+        kept = error if sys.argv[1] == "function" else None
+    still_deaf += _is_deaf.get()
+    changed += np.geterr() != before
+    _is_deaf.set(False)
+    np.seterr(**before)
+print(still_deaf, changed if sys.argv[1] == "function" else 0)
+"""
+
+
+@pytest.mark.parametrize("deaf_as", ["function", "block"])
+def test_nobody_stays_deaf_after_an_interruption(deaf_as):
+    """Functions hear again at once, blocks when nobody keeps the error; NumPy's errors are restored for functions."""
+    run = subprocess.run([sys.executable, "-c", INTERRUPTED, deaf_as], capture_output=True, text=True)
+    assert (run.stdout, run.stderr) == ("0 0\n", "")
