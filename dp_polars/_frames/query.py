@@ -173,8 +173,8 @@ class PrivateQuery(WithoutRows):
 
         The file is written next to `path` and then renamed, so it is never incomplete. An existing file is replaced,
         and the new one has its mode, but its owner is the user who writes. Through a symbolic link, the file that it
-        leads to is replaced. A process that is killed meanwhile leaves nothing behind, but where the folder has no files
-        without a name (O_TMPFILE; macOS and network file systems have none): there a file `.NAME-…` may be left.
+        leads to is replaced. A process that is killed meanwhile leaves nothing behind, but where the folder has no
+        files without a name (O_TMPFILE; macOS and network file systems have none): there a file `.NAME-…` may be left.
 
         Parameters
         ----------

@@ -282,7 +282,7 @@ class Request(AnyRequest[HistogramQuery]):
 
 
 def only_counted(request: AnyRequest[Asked]) -> frozenset[str]:
-    """Return the columns of which only matters whether there is a value: these may be of any type."""
+    """Return the columns of which it only matters whether there is a value: these may be of any type."""
     counted: set[str] = set()
     others = set(() if request.keys is None else request.keys.columns)
     for ask in request.asks:
