@@ -19,7 +19,7 @@ def lattice_scores(n: int, levels: int) -> tuple[NDArray[np.int64], NDArray[np.i
     Each has `n` scores from 0, −2, …, −2·(levels − 1), for sensitivity 1, and descends from 0.
     """
     rest = itertools.combinations_with_replacement(range(levels), n - 1)
-    gaps = np.array([(0, *each) for each in rest], np.int64)
+    gaps = np.array([(0, *others) for others in rest], np.int64)
     orders = [math.factorial(n) // math.prod(map(math.factorial, np.bincount(row).tolist())) for row in gaps]
     return -2 * gaps, np.array(orders, np.int64)
 

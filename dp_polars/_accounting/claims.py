@@ -30,8 +30,8 @@ from dp_polars._base.intervals import ball, precision, upper
 from dp_polars._base.numbers import Number, given, one_of, positive_fraction, positive_int, show
 
 # The better mechanism for a unit. At equal epsilon permute-and-flip is never worse than the exponential mechanism
-# (McKenna & Sheldon 2020, Theorem 2). At equal rho that one has the larger rate, for only it has a bounded range, and
-# nearly always is better.
+# (McKenna & Sheldon 2020, Theorem 2). At equal rho the exponential mechanism has the larger rate, because only it
+# has a bounded range, and nearly always is better.
 _BETTER: dict[Kind, dict[Unit, Mechanism]] = {
     "choice": {"epsilon": "permute_and_flip", "rho": "exponential"},
     "number": {"epsilon": "discrete_laplace", "rho": "discrete_gaussian"},
@@ -81,8 +81,8 @@ class Claim:
         "partition_selection" (loss in epsilon) or "discrete_gaussian_threshold" (loss in rho), of keys.
     score_range
         R: the most that one row (one person, for counts of people; one neighbour, for scores of the caller's own)
-        can change the difference of two scores, or a number that gets noise, under `neighboring_relation`. Of a list of
-        quantiles it is 1, or 2 under "replace_one": a draw whose scores have another range R has the rate λ/R.
+        can change the difference of two scores, or a number that gets noise, under `neighboring_relation`. For a
+        list of quantiles it is 1, or 2 under "replace_one": a draw whose scores have another range R has the rate λ/R.
     contributions
         How one person's rows may spread over the groups.
     neighboring_relation
@@ -97,14 +97,14 @@ class Claim:
         Whether a choice is released with its lead. That changes nothing in epsilon. In rho it is charged as whatever
         has the same epsilon.
     delta
-        δ, from 0 to below 1: spent beside the loss, over all groups. Above 0 for keys, and 0 for all others.
+        δ, from 0 to below 1: spent in addition to the loss, over all groups. Above 0 for keys, and 0 for all others.
 
     Attributes
     ----------
     rate
-        λ: a candidate whose score is less than the best one by `gap` has the coin exp(−λ·gap). Of noise it is one over
-        the scale (discrete Laplace) or over the standard deviation (discrete Gaussian); of partition selection the
-        epsilon of one key. The largest that `loss` pays for, rounded down.
+        λ: a candidate whose score is less than the best one by `gap` has the coin exp(−λ·gap). For noise it is one
+        over the scale (discrete Laplace) or over the standard deviation (discrete Gaussian); for partition selection
+        the epsilon of one key. The largest that `loss` pays for, rounded down.
 
     Raises
     ------
@@ -219,7 +219,7 @@ class Claim:
 
     @property
     def has_epsilon(self) -> bool:
-        """Whether the release has a loss in epsilon (beside its delta): a Gaussian has none."""
+        """Whether the release has a loss in epsilon (in addition to its delta): a Gaussian has none."""
         return PROOFS[self.mechanism].curve.is_pure
 
     @property
@@ -235,8 +235,8 @@ class Claim:
         """Return what `distance` people together lose, in `unit`: never less than they do.
 
         At the unit that was asked for and one person it is the loss that was asked for. A ValueError where a discrete
-        Gaussian is asked for its epsilon. Of keys it is the loss beside `delta`: partition selection that is
-        (epsilon, delta)-DP is, in rho, delta-approximately zero-concentrated.
+        Gaussian is asked for its epsilon. Keys spend `delta` in addition: partition selection that is (epsilon,
+        delta)-DP is, in rho, delta-approximately zero-concentrated.
         """
         if unit == "epsilon" and not self.has_epsilon:
             msg = (
@@ -250,10 +250,10 @@ class Claim:
         return self.draws * scaled_cost(unit, self.charged_as, x, self.contributions, self.same_group)
 
     def delta_of(self, distance: int | Fraction = 1) -> Fraction:
-        """Return the delta of `distance` people together, beside what they lose: never below the truth.
+        """Return the delta of `distance` people together, which comes on top of what they lose: never below the truth.
 
         Several people change a key that is (x, δ)-DP by (dx, δ·(e^(dx) − 1)/(e^x − 1)), which is convex, so all in the
-        same keys is the worst case. Of a Gaussian threshold nothing is known beyond one person: 1.
+        same keys is the worst case. Nothing is known of a Gaussian threshold beyond one person: 1.
         """
         if self.delta == 0 or distance <= 1:
             return self.delta if distance > 0 else Fraction(0)

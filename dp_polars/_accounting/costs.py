@@ -45,7 +45,7 @@ class Curve:
     is_convex
         Whether rho is convex.
     is_pure
-        Whether there is a pure loss. Of Gaussian noise, x is the sensitivity over the standard deviation.
+        Whether there is a pure loss. Gaussian noise has none: its x is the sensitivity over the standard deviation.
     """
 
     rho: Callable[[Fraction], Fraction]
@@ -100,10 +100,10 @@ def scaled_rate(
 def _rho_of_spread(mechanism: Mechanism, x: Fraction, contributions: Contributions) -> Fraction:
     """Return the most that one person's rows lose, however they spread over groups.
 
-    Costs that are convex are largest where groups are filled. Of others (`pure_rho` above x ≈ 2.4), the cost of a row
-    grows with those in its group; so as few groups as can hold all rows are the worst case. Among these it is full
-    groups and a rest, or (an upper bound: parts of rows count, too) groups that are all alike. `docs/claims.md` has the
-    proof.
+    Costs that are convex are largest where groups are filled. Where they are not (`pure_rho` above x ≈ 2.4), the cost
+    of a row grows with those in its group; so as few groups as can hold all rows are the worst case. Among these it is
+    full groups and a rest, or (an upper bound: parts of rows count, too) groups that are all alike. `docs/claims.md`
+    has the proof.
     """
     curve, groups = PROOFS[mechanism].curve, contributions.full_groups
     rho_of = curve.rho

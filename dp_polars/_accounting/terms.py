@@ -82,7 +82,7 @@ class Contributions:
         return self.full_groups * self.per_group**2 + self.rest**2
 
 
-# Of a person whose contribution the caller's sensitivity describes.
+# For a person whose contribution the caller's sensitivity describes.
 ONE_RELEASE = Contributions(1, 1)
 
 

@@ -40,7 +40,6 @@ class PrivateExpr(pl.Expr):
     """
 
     query: Query
-    # What is asked about, where it is still known; None after `over`.
     _columns: tuple[pl.Expr, ...] | None
 
     @classmethod
@@ -48,6 +47,11 @@ class PrivateExpr(pl.Expr):
         private = cls.__new__(cls)
         private._pyexpr, private.query, private._columns = expr._pyexpr, query, columns
         return private
+
+    @property
+    def columns(self) -> tuple[pl.Expr, ...] | None:
+        """What is asked about, where it is still known; None after `over`."""
+        return self._columns
 
     def alias(self, name: str) -> PrivateExpr:
         """Rename the answer."""

@@ -271,7 +271,7 @@ def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> As
             'Hint: pl.col("age").dp.median(…). Work on answers after the release: query.release().with_columns(…).'
         )
         raise TypeError(msg)
-    query, columns = of_histogram(expr.query, "agg on a private frame", _ARGMAX), expr._columns
+    query, columns = of_histogram(expr.query, "agg on a private frame", _ARGMAX), expr.columns
     if columns is None:
         msg = "agg on a private frame must not be given an expression with over.\n\nHint: group_by public keys instead."
         raise TypeError(msg)

@@ -68,9 +68,9 @@ def in_types_of(keys: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
         dtype = schema[column.name]
         if dtype.is_float():
             raise TypeError(NO_FLOATS.format(f"the key column {column.name!r}", dtype))
-        own = column_types.released(dtype)
+        key_type = column_types.released(dtype)
         try:
-            columns.append(column if column.dtype == own else _cast(column, own))
+            columns.append(column if column.dtype == key_type else _cast(column, key_type))
         except TypeError:
             msg = f"keys of column {column.name!r} must be values of its type, {dtype}, got {column.dtype}."
             raise TypeError(msg) from None

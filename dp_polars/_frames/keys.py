@@ -16,7 +16,7 @@ from dp_polars._questions.unlisted_keys import KeysThatAreThere
 if TYPE_CHECKING:
     from dp_polars._frames.recipe import Recipe
 
-# Of the probabilities with which `explain` says that a key is shown.
+# `explain` says from how many people on a key is shown with these probabilities, in percent.
 _CHANCES = (5, 50, 95)
 
 

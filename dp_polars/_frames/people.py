@@ -56,7 +56,7 @@ class PeopleRequest(Request):
         proved = self.proved_on(engine, [] if self.keys is None else self.keys.columns)
         keys = None if self.keys is None else group_keys.in_types_of(self.keys, proved.schemas[-1])
         evidence = ask.query.evidence(*_TYPES)
-        tallies = tuple(Tally(ask.columns, _TYPES, each, Limits(), people=False) for each in evidence)
+        tallies = tuple(Tally(ask.columns, _TYPES, piece, Limits(), people=False) for piece in evidence)
         outputs = (Output(ask.name, ask.query, _TYPES, tuple(range(len(tallies)))),)
         return Work(None, None, tallies, outputs, proved.rows, ranges, PerPerson(unit, keys))
 

@@ -23,7 +23,7 @@ class Protection:
     privacy_unit
         The column that tells people apart; None: every row is another person.
     max_rows, max_groups, max_rows_per_group
-        Of one person in one output, in all, in how many groups, and in each group. None: not bounded.
+        How much of one person counts in one output: rows in all, groups, and rows in each group. None: not bounded.
     """
 
     privacy_unit: str | None
@@ -74,7 +74,7 @@ class Protection:
         return self.counts_people(query) and query.bounds_people
 
     def contributions(self, query: HistogramQuery, groups: int) -> Contributions:
-        """Return the contribution bounds used to calibrate `query` over so many public groups."""
+        """Return the contribution bounds used to calibrate `query` over this number of public groups."""
         if query.needs_people and self.privacy_unit is None:
             msg = (
                 f"privacy_unit must be given for a {query}.\n\n"

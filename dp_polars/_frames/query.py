@@ -65,7 +65,7 @@ class PrivateQuery(WithoutRows):
 
     @property
     def delta(self) -> Fraction:
-        """What one release spends of delta beside its loss: above 0 only where keys are shown that nobody listed."""
+        """What one release spends of delta in addition to its loss: above 0 only for keys that nobody listed."""
         return self.request.delta
 
     def explain(self) -> pl.DataFrame:
@@ -171,10 +171,10 @@ class PrivateQuery(WithoutRows):
     ) -> None:
         """Release once into a Parquet file that carries its claim: `read_claim` reads it back.
 
-        The file is written beside `path` and then renamed, so it is never incomplete. An existing file is replaced, and
-        the new one has its mode, but its owner is the user who writes. Through a symbolic link, the file that it leads
-        to is replaced. A process that is killed meanwhile leaves nothing behind, but where the folder has no files
-        without a name (O_TMPFILE; macOS and network file systems have none): there a file `.NAME-…` may be left.
+        The file is written next to `path` and then renamed, so it is never incomplete. An existing file is replaced,
+        and the new one has its mode, but its owner is the user who writes. Through a symbolic link, the file that it
+        leads to is replaced. A process that is killed meanwhile leaves nothing behind, but where the folder has no
+        files without a name (O_TMPFILE; macOS and network file systems have none): there a file `.NAME-…` may be left.
 
         Parameters
         ----------

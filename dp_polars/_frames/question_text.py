@@ -1,6 +1,6 @@
 """The canonical text of a question: two questions that have one text have answers of one law on the same rows.
 
-A release hands its `Work` to an engine, and nothing else. So the text holds every field of it, however deep, beside
+A release hands its `Work` to an engine, and nothing else. So the text holds every field of it, however deep, and
 the row-by-row steps, the columns that are read, the kind of engine and the versions. What is long or binary stands
 there as a digest. What can't be written down is refused: a question that hides something must not share the answer of
 another.
@@ -96,7 +96,8 @@ def _written(value: object, but: str = "") -> Any:  # noqa: ANN401  # what JSON 
     if isinstance(value, pl.DataFrame):
         return [kind, value.height, _written(value.schema), _digest(_ipc(value))]
     if is_dataclass(value) and not isinstance(value, type) and not _hidden(value):
-        return [kind, [[each.name, _written(getattr(value, each.name))] for each in fields(value) if each.name != but]]
+        names = [field.name for field in fields(value) if field.name != but]
+        return [kind, [[name, _written(getattr(value, name))] for name in names]]
     msg = (
         f"a question whose answer is to be kept must consist of values that can be written down, got {kind}.\n\n"
         "Hint: leave dataset out of protect; then nothing is kept."
@@ -106,7 +107,7 @@ def _written(value: object, but: str = "") -> Any:  # noqa: ANN401  # what JSON 
 
 def _hidden(value: Any) -> set[str]:  # noqa: ANN401  # a dataclass
     """Return attributes that are no fields and do not follow from them."""
-    known = {each.name for each in fields(value)}
+    known = {field.name for field in fields(value)}
     return {
         name
         for name in getattr(value, "__dict__", {})

@@ -96,7 +96,7 @@ class EachColumn:
         return self.method, *(getattr(columns.as_expr(), self.method)(*given) for columns, given in self.columns)
 
     def proved(self, schema: pl.Schema, unit: str | None) -> Run:
-        """Return what runs this step. Of a column that is selected twice, the last counts."""
+        """Return what runs this step; where a column is selected twice, the last one counts."""
         frame, exprs = pl.LazyFrame(schema=schema), {}
         for columns, arguments in self.columns:
             for name in frame.select(columns).collect_schema().names():
@@ -239,18 +239,18 @@ def expressions_of(exprs: Sequence[object], named: Mapping[str, object], *, stri
     flat: list[object] = []
     for expr in exprs:
         flat.extend(expr if isinstance(expr, (list, tuple)) else [expr])
-    made = [pl.col(expr) if strings and isinstance(expr, str) else expr for expr in flat]
+    arguments = [pl.col(expr) if strings and isinstance(expr, str) else expr for expr in flat]
     for name, value in named.items():
         expr = pl.col(value) if strings and isinstance(value, str) else value
-        made.append((expr if isinstance(expr, pl.Expr) else pl.lit(expr)).alias(name))
-    for expr in made:
+        arguments.append((expr if isinstance(expr, pl.Expr) else pl.lit(expr)).alias(name))
+    for expr in arguments:
         if isinstance(expr, PrivateExpr):
             msg = "steps on a private frame must be row by row, got a private answer.\n\nHint: ask for it in agg(…)."
             raise TypeError(msg)
         if not isinstance(expr, pl.Expr):
             msg = f"steps on a private frame must be Polars expressions such as pl.col('x') > 3, got {given(expr)}."
             raise TypeError(msg)
-    return tuple(expr for expr in made if isinstance(expr, pl.Expr))
+    return tuple(expr for expr in arguments if isinstance(expr, pl.Expr))
 
 
 def join_of(public: object, on: object, left_on: object, right_on: object, how: str) -> Join:

@@ -209,7 +209,7 @@ class Request(AnyRequest[HistogramQuery]):
                 msg = f"Output {ask.name!r}: {error}"
                 raise type(error)(msg) from None
             limits, people = self.protection.limits(ask.query, self.groups), self.protection.counts_people(ask.query)
-            positions = tuple(_place(tallies, Tally(columns, types, each, limits, people)) for each in needed)
+            positions = tuple(_place(tallies, Tally(columns, types, piece, limits, people)) for piece in needed)
             outputs.append(Output(ask.name, ask.query, types, positions))
         return Work(self.protection.privacy_unit, keys, tuple(tallies), tuple(outputs), proved.rows, ranges)
 
@@ -256,9 +256,9 @@ class Request(AnyRequest[HistogramQuery]):
             yield note
         if self._drops(ask):
             yield (
-                "Of the rows that the bounds keep: too low where people have more, which no range or error_95 includes."
+                "About the rows that the bounds keep: too low where people have more, and no range or error_95 says so."
                 if ask.query.adds_up
-                else "Of the rows that the bounds keep: what dropped rows would change is in no range or error_95."
+                else "About the rows that the bounds keep: what dropped rows would change is in no range or error_95."
             )
 
     def _alternative(self, ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery | None:
@@ -282,7 +282,7 @@ class Request(AnyRequest[HistogramQuery]):
 
 
 def only_counted(request: AnyRequest[Asked]) -> frozenset[str]:
-    """Return the columns of which only matters whether there is a value: these may be of any type."""
+    """Return the columns of which it only matters whether there is a value: these may be of any type."""
     counted: set[str] = set()
     others = set(() if request.keys is None else request.keys.columns)
     for ask in request.asks:
@@ -303,8 +303,8 @@ def _under(protection: Protection, ask: Ask[HistogramQuery], groups: int) -> His
 
 def _place(tallies: list[Tally], tally: Tally) -> int:
     """Return the position of a tally among those that there are, or of a new one."""
-    for position, made in enumerate(tallies):
-        if tally.counts_like(made) and tally.weighing == made.weighing:
+    for position, placed in enumerate(tallies):
+        if tally.counts_like(placed) and tally.weighing == placed.weighing:
             return position
     tallies.append(tally)
     return len(tallies) - 1

@@ -152,11 +152,11 @@ class RowSteps:
             If the privacy unit is named, or a cast is not row by row.
         """
         pairs = dtypes.items() if isinstance(dtypes, Mapping) else [(cs.all(), dtypes)]
-        each = []
+        casts = []
         for key, dtype in pairs:
             columns = key if isinstance(key, str) or cs.is_selector(key) else cs.by_dtype(key)
-            each.append((self._but_the_unit(_selector("cast", columns), columns, "cast"), (dtype,)))
-        return self._after(EachColumn("cast", tuple(each)))
+            casts.append((self._but_the_unit(_selector("cast", columns), columns, "cast"), (dtype,)))
+        return self._after(EachColumn("cast", tuple(casts)))
 
     def drop_nulls(self, subset: ColumnNameOrSelector | Collection[ColumnNameOrSelector] | None = None) -> Self:
         """Keep the rows that have no null.

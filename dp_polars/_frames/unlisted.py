@@ -50,7 +50,8 @@ class Unlisted:
             Names of columns: a key is a combination of their values. Null is never a key, and a row with a null in one
             of these columns is left out. Floats are refused.
         delta
-            Above 0 and below 1, and far below one over the number of people: 1e-8, say. It is spent beside the loss.
+            Above 0 and below 1, and far below one over the number of people: 1e-8, say. It is spent in addition to the
+            loss.
         epsilon, rho
             The loss, exactly one of them. epsilon: by optimal partition selection. rho: by discrete Gaussian noise on
             the numbers of people, and a threshold.
@@ -79,7 +80,7 @@ class Unlisted:
         -----
         Where there is a privacy unit, people are counted; rows elsewhere, each of another person. A person who has more
         keys than `max_groups` counts for that many of them, chosen at random from that person's own rows. The larger
-        that bound, the more people a key needs. Of 128-bit integers and decimals, keys beyond 64 bits are never shown.
+        that bound, the more people a key needs. 128-bit integers and decimals beyond 64 bits are never shown.
 
         With epsilon: π(n) of Desfontaines, Voss, Gipson & Mandayam 2022 (arXiv 2006.03684, Theorem 1), with epsilon/g
         and 1 − (1 − delta)^(1/g) for each of g = `max_groups` keys. With rho: noise of variance g/(2·rho), and the

@@ -214,14 +214,15 @@ def _of_query(query: PrivateQuery, rows: pl.LazyFrame) -> tuple[pl.DataFrame, li
     engine = PolarsEngine(rows, lambda: rows)
     work, wanted = request.bind(engine), []
     for output in work.outputs:
-        own = [work.tallies[n] for n in output.tallies]  # of the same rows, whatever they weigh
-        wanted.append([replace(own[0], evidence=each) for each in _also_counting([tally.evidence for tally in own])])
-    work = replace(work, tallies=tuple(tally for own in wanted for tally in own))
-    kept, everything = iter(engine.prepare_histograms(work)()), iter(_unbounded(engine, work))
+        tallies = [work.tallies[n] for n in output.tallies]  # of the same rows, whatever they weigh
+        pieces = _also_counting([tally.evidence for tally in tallies])
+        wanted.append([replace(tallies[0], evidence=piece) for piece in pieces])
+    work = replace(work, tallies=tuple(tally for tallies in wanted for tally in tallies))
+    bounded, everything = iter(engine.prepare_histograms(work)()), iter(_unbounded(engine, work))
     outputs = []
-    for output, own in zip(work.outputs, wanted, strict=True):
+    for output, tallies in zip(work.outputs, wanted, strict=True):
         unit = request.counts(output.query)
-        parts = [Histograms(next(everything), next(kept)) for _ in own]
+        parts = [Histograms(next(everything), next(bounded)) for _ in tallies]
         outputs.append(_output(output.name, output.query, output.types, unit, parts))
     return pl.DataFrame() if work.keys is None else work.keys, outputs
 
@@ -261,7 +262,7 @@ def _of_expression(
     expr: PrivateExpr, rows: pl.LazyFrame, by: str | Sequence[str] | None
 ) -> tuple[pl.DataFrame, list[_Simulated]]:
     """Return the keys, and what gives the law of a private expression."""
-    if expr._columns is None:
+    if expr.columns is None:
         msg = "query must not be an expression with over.\n\nHint: leave over out and give its columns as by."
         raise ValueError(msg)
     query, name = expr.query, expr.meta.output_name()
@@ -269,13 +270,13 @@ def _of_expression(
         msg = f"query must be one of a private frame with a privacy unit, for a {query}."
         raise ValueError(msg)
     # A count of rows reads no column: any will do.
-    read = expr._columns or (pl.int_range(pl.len()),)
+    read = expr.columns or (pl.int_range(pl.len()),)
     names = [f"\0{i}" for i in range(len(read))]
     lists = [column.implode().alias(name) for column, name in zip(read, names, strict=True)]
     grouped = (rows.select(lists) if by is None else rows.group_by(by, maintain_order=True).agg(lists)).collect()
     keys, columns = grouped.drop(names), [grouped[name].explode(empty_as_null=False) for name in names]
     lengths, values = grouped[names[0]].list.len().to_numpy().astype(np.int64), columns[0]
-    types = tuple(column.dtype for column in columns) if expr._columns else ()
+    types = tuple(column.dtype for column in columns) if expr.columns else ()
     query.answer_type(*types)
     if isinstance(query, ArgMaxOfOwn):
         return keys, [_of_own(name, query, values, columns[1], lengths)]
