@@ -64,8 +64,8 @@ def mode(
         Elsewhere rows are counted.
     too_few
         A whole number of at least 1, or None. It adds a public candidate with this constant score, which means "fewer
-        than about so many". Where that candidate wins, the answer is null. It costs nothing: nobody changes a constant,
-        so R stays the same.
+        than about this number". Where that candidate wins, the answer is null. It costs nothing: nobody changes a
+        constant, so R stays the same.
     weights
         A column or expression of numbers or booleans: the candidate with the largest sum of weights is selected. Where
         people are counted, a person's sum for a candidate in a group is clipped to `max_weight`, so R = `max_weight`,
@@ -130,15 +130,15 @@ def mode(
     └──────┴───────────┘
     """
     terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism)
-    few = None if too_few is None else positive_int("too_few", too_few)
-    if few is not None and not few < 2**31:
-        msg = f"too_few must be below 2**31, got {few}."
+    too_few_count = None if too_few is None else positive_int("too_few", too_few)
+    if too_few_count is not None and not too_few_count < 2**31:
+        msg = f"too_few must be below 2**31, got {too_few_count}."
         raise ValueError(msg)
     query = Mode(
         Categories.of(candidates),
         claim_with_lead(Claim.on(terms, "choice"), lead=lead),
         counts_people_of(counts),
-        few,
+        too_few_count,
         weights_of(max_weight, step, weighted=weights is not None),
     )
     return as_expression(query.on(terms), column, *(() if weights is None else (weights,)))
@@ -183,7 +183,7 @@ def quantile(
     ------
     TypeError, ValueError
         As for `mode`. Also if a list of quantiles is empty, repeats one or does not ascend, or if the denominators of
-        its fractions differ so much that a quantile of a part of the rows has one above 2**24.
+        its fractions are such that a quantile of a part of the rows has one above 2**24.
 
     Notes
     -----

@@ -145,7 +145,7 @@ def as_expression(query: Query, *columns: IntoColumn, name: str | None = None) -
     raw = query.fixed_type or (_LED_BY_COLUMN if query.has_lead else _NAMED_BY_COLUMN)
     # All groups in one call: imploded, each group is one row of a column of lists.
     if isinstance(query, Total):
-        # Sums need no lists. Of the column, its first value tells the type.
+        # Sums need no lists. The column's first value is passed on for its type only.
         parts = (_Weigh(query, part) for part in range(query.parts))
         totals = [pl.map_batches(exprs, weigh, pl.Int64, is_elementwise=True).sum() for weigh in parts] if exprs else []
         inputs = [*totals, *(expr.first() for expr in exprs)] if exprs else [pl.len().cast(pl.Int64)]
@@ -211,7 +211,7 @@ def _as_answer(drawn: pl.Expr, columns: Sequence[pl.Expr], query: Query) -> pl.E
     """Cast what was drawn to the type of the answer, which may depend on the columns', and check that type."""
     schema = pl.map_batches(list(columns) or [pl.lit(0)], _Schema(query, bool(columns)))
     # Errors of a UDF are lost in a schema; those of a function that renames fields are passed on.
-    checked = schema.name.map_fields(_tell)
+    checked = schema.name.map_fields(_raise_if_message)
     answer = drawn.cast(pl.dtype_of(checked.struct.field(_ANSWER)), strict=False)
     if query.fixed_type is not None:
         return answer
@@ -233,11 +233,15 @@ _NO_PEOPLE = (
 _ANSWER = "answer"
 
 
-def _tell(field: str) -> str:
-    """Raise the message of `_Schema`, if it is not the type of the answer."""
-    if field != _ANSWER:
-        raise TypeError(field)
-    return field
+def _raise_if_message(field_name: str) -> str:
+    """Raise the message of `_Schema`, if there is one.
+
+    A message travels as a field name: Polars loses what a UDF raises while a schema is resolved, but it passes on what
+    a function that renames fields raises, and such a function sees field names only.
+    """
+    if field_name != _ANSWER:
+        raise TypeError(field_name)
+    return field_name
 
 
 class _OnRows(ABC):
@@ -264,15 +268,15 @@ class _Schema(_OnRows):
         try:
             if self.query.needs_people:
                 raise TypeError(_NO_PEOPLE)
-            answer = self.query.answer_type(*(each.dtype for each in series if self.reads_column))
+            answer = self.query.answer_type(*(source.dtype for source in series if self.reads_column))
             if self.query.fixed_type is None:
                 answer = pl.Struct(dict(_fields_of(answer, self.query)))
-            told = {_ANSWER: answer}
+            schema = {_ANSWER: answer}
         except (TypeError, ValueError) as error:
             where = f"column {column.name!r}, " if self.reads_column else ""
             message = f"{where}{self.query}: {error}".removesuffix(".")  # Polars ends it
-            told = {message: pl.Boolean()}
-        return pl.Series(column.name, [None] * len(column), dtype=pl.Struct(told))
+            schema = {message: pl.Boolean()}
+        return pl.Series(column.name, [None] * len(column), dtype=pl.Struct(schema))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """One `.dp` on Polars expressions for this package and for OpenDP, which registers it too.
 
-Whoever registers last would win. So the methods of both are put on one class: at once where OpenDP's Polars extra is
-loaded, otherwise when it is: a finder on `sys.meta_path` waits for it. This package itself never imports OpenDP.
+The package that registers last would win. So the methods of both are put on one class: at once where OpenDP's Polars
+extra is loaded, otherwise when it is: a finder on `sys.meta_path` waits for it. This package itself never imports
+OpenDP.
 """
 
 from __future__ import annotations
@@ -83,13 +84,15 @@ def _unregister() -> None:
 def _shared(name: str, ours: type, theirs: type) -> Callable[..., pl.Expr]:
     """Return a method whose name both packages have: a call with an argument that only we have is ours."""
     our, their = getattr(ours, name), getattr(theirs, name)
-    own, alien = inspect.signature(our).parameters, inspect.signature(their).parameters
-    keywords = {name: p for name, p in own.items() if p.kind is p.KEYWORD_ONLY}
-    places = [p for name, p in own.items() if name not in keywords]
+    our_parameters, their_parameters = inspect.signature(our).parameters, inspect.signature(their).parameters
+    keywords = {name: p for name, p in our_parameters.items() if p.kind is p.KEYWORD_ONLY}
+    places = [p for name, p in our_parameters.items() if name not in keywords]
     # Theirs stand behind ours where ours are their first ones, too. Otherwise both are optional, and theirs have names.
-    goes_on = list(alien)[: len(places)] == [p.name for p in places]
+    goes_on = list(their_parameters)[: len(places)] == [p.name for p in places]
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if goes_on else inspect.Parameter.KEYWORD_ONLY
-    only_theirs = [p.replace(default=None, kind=kind) for name, p in alien.items() if name not in own]
+    only_theirs = [
+        p.replace(default=None, kind=kind) for name, p in their_parameters.items() if name not in our_parameters
+    ]
     first, *others = places
     signature = inspect.Signature(
         [first, *(others if goes_on else [p.replace(default=None) for p in others]), *only_theirs, *keywords.values()],

@@ -113,11 +113,11 @@ class ArgMaxOfOwn(Query):
         """Draw the position of one row per group; null where no row has a finite score and sensitivity."""
         self.answer_type(*(column.dtype for column in columns))
         scores, sensitivities = columns
-        rows, counts, own = own_sensitivities(scores, sensitivities, lengths, lowest=self.lowest)
+        rows, counts, eligible = own_sensitivities(scores, sensitivities, lengths, lowest=self.lowest)
         groups = np.flatnonzero(counts)
         chosen = np.full(len(lengths), -1, np.int64)
         if len(groups):
-            best = own.best(self.claim.rate, LAWS[self.claim.mechanism], system_words())
+            best = eligible.best(self.claim.rate, LAWS[self.claim.mechanism], system_words())
             chosen[groups] = rows[best] - starts(lengths)[groups]
         return _as_positions(chosen)
 
@@ -128,7 +128,7 @@ class ArgMaxOfOwn(Query):
 def own_sensitivities(
     scores: pl.Series, sensitivities: pl.Series, lengths: Ints, *, lowest: bool
 ) -> tuple[Ints, Ints, OwnSensitivities]:
-    """Return the rows that may win, how many each group has, and what is known of them.
+    """Return the rows that may win, how many each group has, and their scores with their sensitivities.
 
     A row may win whose score is finite, and whose sensitivity is finite and above 0. A ValueError where a group has too
     many of them.
@@ -144,8 +144,8 @@ def own_sensitivities(
         )
         raise ValueError(msg)
     ticks = [column_types.tick(column.dtype) or Fraction(1) for column in (scores, sensitivities)]
-    own = OwnSensitivities(numbers[rows], weights[rows], counts[counts > 0], ticks[1] / ticks[0], lowest)
-    return rows, counts, own
+    eligible = OwnSensitivities(numbers[rows], weights[rows], counts[counts > 0], ticks[1] / ticks[0], lowest)
+    return rows, counts, eligible
 
 
 def _check_numbers(name: str, column: pl.DataType) -> None:

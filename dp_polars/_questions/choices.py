@@ -45,7 +45,7 @@ class Choice(OfCodes):
         """Return the candidates that the codes stand for; in the column's type, if that is given, for a mode."""
 
     def step(self, *columns: pl.DataType) -> Fraction:  # noqa: ARG002
-        """Return what a weight of one stands for: a row or a person, or so much of the unit of the weights."""
+        """Return what a weight of one stands for: a row or a person; with weights, one step, in their unit."""
         return Fraction(1)
 
     @property

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Mistakes(NamedTuple):
-    """How wrong the list of each group is, beside the best one; each of shape (g,).
+    """How wrong the list of each group is, compared with the best one; each field has the shape (g,).
 
     Parameters
     ----------
@@ -54,11 +54,11 @@ class ListQuery(OfCodes):
 
     @abstractmethod
     def true_codes(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
-        """Return the codes of each group's best list, shape (g, width); of groups without rows, any codes."""
+        """Return the codes of each group's best list, shape (g, width); groups without rows get any codes."""
 
     @abstractmethod
     def mistakes(self, codes: Ints, histogram: Histogram, *columns: pl.DataType) -> Mistakes:
-        """Return how wrong lists of codes, shape (g, width), are; of groups without rows, any numbers."""
+        """Return how wrong lists of codes, shape (g, width), are; groups without rows get any numbers."""
 
     @abstractmethod
     def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:
@@ -79,6 +79,6 @@ class ListQuery(OfCodes):
 
 
 def in_lists(values: pl.Series, width: int) -> pl.Series:
-    """Return values, group after group, as a list of so many for each group."""
+    """Return values, group after group, as a list of `width` values for each group."""
     groups = len(values) // width
     return values.reshape((groups, width)).arr.to_list() if groups else values.implode().clear()

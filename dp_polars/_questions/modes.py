@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dp_polars._draws.scores import Score
     from dp_polars._questions.question import Columns
 
-# Of `too_few`, in steps: beside a sum of weights, of at most 2**62, it fits into 64 bits.
+# The largest `too_few`, in steps: together with a sum of weights, which is at most 2**62, it fits into 64 bits.
 _MOST_STEPS = 2**61
 
 
@@ -124,5 +124,5 @@ class Mode(OfCategories, Choice):
         return CountScore()
 
     def __str__(self) -> str:
-        few = "" if self.too_few is None else f", or fewer than {self.too_few}"
-        return f"mode of {self.candidates}{self.how}{few}{', and its lead' if self.has_lead else ''}"
+        or_too_few = "" if self.too_few is None else f", or fewer than {self.too_few}"
+        return f"mode of {self.candidates}{self.how}{or_too_few}{', and its lead' if self.has_lead else ''}"

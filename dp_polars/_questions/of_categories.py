@@ -60,7 +60,7 @@ class OfCategories(OfCodes):
         return (Evidence(self.coding(*columns), weighing),)
 
     def step(self, *columns: pl.DataType) -> Fraction:
-        """Return what a weight of one stands for: a row or a person, or so much of the unit of the weights."""
+        """Return what a weight of one stands for: a row or a person; with weights, one step, in their unit."""
         return Fraction(1) if self.weights is None else self.weights.units(columns[1]).step
 
     @property

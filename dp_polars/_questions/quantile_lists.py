@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # Quantiles that are asked for at once.
 Alphas: TypeAlias = "Sequence[Number] | NDArray[np.floating]"
 
-# Of a quantile of a part of the rows: then the gaps of 2**38 rows fit into 62 bits.
+# For a quantile of a part of the rows. With it, the gaps of 2**38 rows fit into 62 bits.
 _LARGEST_DENOMINATOR = 2**24
 _MOST_SHOWN = 5
 

@@ -44,7 +44,7 @@ class Evidence:
 
 
 class Answers(NamedTuple):
-    """One answer per group and, of numbers, what gives the two ends of its 95 % range."""
+    """One answer per group and, for numbers, what gives the two ends of its 95 % range."""
 
     values: pl.Series
     ends: Callable[[], tuple[pl.Series, pl.Series]] | None = None
@@ -156,7 +156,7 @@ class HistogramQuery(Query):
 
     @abstractmethod
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:
-        """Return an error that is exceeded with probability at most `beta`, with so many candidates.
+        """Return an error that is exceeded with probability at most `beta` where there are `size` candidates.
 
         The columns' types may be left out where they are not known yet.
         """
@@ -176,7 +176,7 @@ class HistogramQuery(Query):
         return None
 
     def note(self, size: int, alternative: HistogramQuery | None) -> str | None:  # noqa: ARG002
-        """Return what should be known before a release, of so many candidates; None: nothing.
+        """Return what should be known before a release that has `size` candidates; None: nothing.
 
         `alternative` has the bounds that it would be released with; None where there is none, or where they don't do.
         """
@@ -249,7 +249,7 @@ def claim_with_lead(claim: Claim, *, lead: bool) -> Claim:
         msg = (
             f"lead=True must be asked for with epsilon, got {claim.loss}: that a lead costs nothing is true of pure "
             "differential privacy only. In rho the loss that is known of a choice does not cover its lead.\n\n"
-            "Hint: epsilon=…, which a budget in rho takes too; or ask for counts beside the choice."
+            "Hint: epsilon=…, which a budget in rho takes too; or ask for counts in addition to the choice."
         )
         raise ValueError(msg)
     return replace(claim, lead=True)

@@ -48,7 +48,7 @@ class _Clipped(Total):
         return units_of(self.lower, self.upper, self.step, column)
 
     def known_step(self, *columns: pl.DataType) -> Fraction:
-        """Return the step; where the column's type would tell it and is not known, 1: a last digit is at most that."""
+        """Return the step, or 1 if only the still unknown column type defines it (its last digit is at most 1)."""
         return self.units(*columns).step if columns else self.step or Fraction(1)
 
     @property
@@ -119,7 +119,7 @@ class Sum(_Clipped, Multiple):
         return self.units(*columns).step
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
-        """Return an error in the column's unit; where its type would tell the step and is not known, of integers."""
+        """Return an error in the column's unit; that of integers if only the still unknown type defines the step."""
         step = self.known_step(*columns)
         return float(noise_bound(self._in_steps(step), beta) * step)
 

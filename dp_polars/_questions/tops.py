@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from dp_polars._draws.histograms import Histogram
     from dp_polars._questions.question import HistogramQuery
 
-# From this k on, one draw of the whole list is better in pure DP than as many rounds. Of evenly spread counts, the
-# largest count missed is about 2·k/ε on average, in rounds k·(1 + 1/2 + … + 1/k)/ε, however many candidates there are.
+# In pure DP, one joint draw beats k rounds from this k on. On evenly spread counts, the largest count missed is about
+# 2·k/ε on average by a joint draw, and k·(1 + 1/2 + … + 1/k)/ε in rounds, however many candidates there are.
 # `docs/design.md` has the trials.
 JOINT_FROM = 5
 
@@ -121,8 +121,8 @@ class TopK(OfCategories, ListQuery):
         """Return a largest count missed, max_j (c_j − c(s_j)), that is exceeded with probability at most `beta`.
 
         In rounds, that is no more than the largest gap of a round, for the best of what is left has c_j or more: a
-        union bound over the rounds. Of a joint draw, each of the size!/(size − k)! lists that errs by t or more has a
-        probability of at most exp(−λt), for one of them has no error.
+        union bound over the rounds. In a joint draw, each of the size!/(size − k)! lists that errs by t or more has a
+        probability of at most exp(−λt), because one list has no error.
         """
         if self.joint:
             lists = math.lgamma(size + 1) - math.lgamma(size - self.k + 1)

@@ -78,9 +78,9 @@ class KeysThatAreThere(Asked):
             relation,
             delta=delta,
         )
-        made = cls(columns, claim, keys_per_person, counts)
-        _ = made.selection  # refuses what it can't select by
-        return made
+        question = cls(columns, claim, keys_per_person, counts)
+        _ = question.selection  # refuses what it can't select by
+        return question
 
     @cached_property
     def selection(self) -> KeySelection:
@@ -106,7 +106,7 @@ class KeysThatAreThere(Asked):
     def drawn(self, keys: Sequence[pl.Series], people: Ints) -> tuple[NDArray[np.bool_], Ints | None]:
         """Draw once for each key: whether it is shown, and its noisy number, if there is one.
 
-        Of 128-bit types, keys that `group_by` would not take are not shown. That is a rule on the key alone.
+        Keys of 128-bit types that `group_by` would not take are not shown. That is a rule on the key alone.
         """
         shown, noisy = self.selection.draw(people)
         for column in keys:

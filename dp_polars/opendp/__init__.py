@@ -234,7 +234,8 @@ def make_selection(
     output_measure
         `max_divergence()` draws by permute-and-flip, `zero_concentrated_divergence()` by the exponential mechanism.
     scale
-        Of the noise, 1/λ: the coin of a candidate is exp(−gap/scale). Greater than 0 (OpenDP takes 0 for no privacy).
+        The noise's scale 1/λ: the coin of a candidate is exp(−gap/scale). Greater than 0 (OpenDP takes 0 for no
+        privacy).
     negate
         Whether to select the lowest score.
 
