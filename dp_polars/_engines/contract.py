@@ -243,9 +243,9 @@ class Engine(ABC, Generic[Released]):
     3. **Then bounds.** Where people are counted (`people`), rows of a person with the same group and code are one from
        here on, whose weight is the sum of theirs, but at most `weighing.largest`. `limits` says how many of each
        person's remaining rows stay: first that many groups, then that many rows in each, then that many in all; None
-       is no bound. Each time it is a uniformly random subset, which depends on that person's own rows and on fresh random
-       words alone, never on another person's rows or on the order of rows. Tallies that differ in their weights alone
-       (`Tally.counts_like`) keep the same rows: a mean is a sum over a number of rows.
+       is no bound. Each time it is a uniformly random subset, which depends on that person's own rows and on fresh
+       random words alone, never on another person's rows or on the order of rows. Tallies that differ in their weights
+       alone (`Tally.counts_like`) keep the same rows: a mean is a sum over a number of rows.
     4. **Then counting.** The weight of a code in a group is the sum of the weights of what stays there: without a
        weighing the number of rows, or of distinct people (`people`). Where `Work.privacy_unit` is None, every row is a
        person.
