@@ -70,7 +70,7 @@ class Layout:
         return self.group_bits + self.code_bits
 
     def most_people(self, *, people: bool) -> int:
-        """Return how many people `keep` takes at once: beside what it sorts there must be room for their number."""
+        """Return how many people `keep` takes at once: a person's number shares one word with what is sorted."""
         return 1 << min(63, 64 - (self.bits if people else self.group_bits))
 
 
@@ -102,7 +102,7 @@ def keep(
     people
         Whether a person counts once per cell: equal rows of a person are one.
     weights
-        Of shape (n,) each: what goes along with the rows. Where people count, a person's weights in a cell add up.
+        Shape (n,) each: what goes along with the rows. Where people count, a person's weights in a cell add up.
     most
         Where people count, the most that a person weighs in a cell, for each of `weights`.
     """
@@ -116,7 +116,7 @@ def keep(
             keys = keys[order]
             first = run_starts(keys)
             sums = (np.add.reduceat(weight[order], first) if len(first) else weight for weight in weights)
-            weights = [np.minimum(own, largest) for own, largest in zip(sums, most, strict=True)]
+            weights = [np.minimum(weight, largest) for weight, largest in zip(sums, most, strict=True)]
         else:
             keys.sort()
             first = run_starts(keys)

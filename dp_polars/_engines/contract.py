@@ -92,11 +92,11 @@ def alike(tallies: Sequence[Tally]) -> list[list[int]]:
     """Return the positions of tallies that differ in their weights alone, together: they keep the same rows."""
     found: list[list[int]] = []
     for number, tally in enumerate(tallies):
-        own = next((own for own in found if tally.counts_like(tallies[own[0]])), None)
-        if own is None:
+        together = next((numbers for numbers in found if tally.counts_like(tallies[numbers[0]])), None)
+        if together is None:
             found.append([number])
         else:
-            own.append(number)
+            together.append(number)
     return found
 
 
@@ -138,8 +138,8 @@ class PerPerson:
     privacy_unit
         The column that tells people apart.
     keys
-        Public groups, as of `Work`: the number is that of the listed groups that a person has rows in; who has none has
-        no row here. None: the number of the person's rows.
+        Public groups, as of `Work`: the number is that of the listed groups that a person has rows in; a person without
+        any has no row here. None: the number of the person's rows.
     """
 
     privacy_unit: str
@@ -184,7 +184,7 @@ class Work:
         return 1 if self.keys is None else self.keys.height
 
     def assemble(self, histograms: Sequence[Histogram]) -> pl.DataFrame:
-        """Draw every answer once, and return them beside the keys."""
+        """Draw every answer once, and return the keys and the answers."""
         columns = [] if self.keys is None else self.keys.get_columns()
         for output in self.outputs:
             columns += output.drawn([histograms[tally] for tally in output.tallies], ranges=self.ranges)
@@ -241,11 +241,11 @@ class Engine(ABC, Generic[Released]):
     2. **Evidence first.** A run leaves out rows whose person is null or NaN, rows of keys that are not listed (null
        equals no key), and, in each tally, rows whose code is `coding.size`. -0.0 and 0.0 are one person.
     3. **Then bounds.** Where people are counted (`people`), rows of a person with the same group and code are one from
-       here on, whose weight is the sum of theirs, but at most `weighing.largest`. Of each person's rows that are left,
-       `limits` says how many stay: first that many groups, then that many rows in each, then that many in all; None is
-       no bound. Each time it is a uniformly random subset, which depends on that person's own rows and on fresh random
-       words alone, never on another person's rows or on the order of rows. Tallies that differ in their weights alone
-       (`Tally.counts_like`) keep the same rows: a mean is a sum over a number of rows.
+       here on, whose weight is the sum of theirs, but at most `weighing.largest`. `limits` says how many of each
+       person's remaining rows stay: first that many groups, then that many rows in each, then that many in all; None
+       is no bound. Each time it is a uniformly random subset, which depends on that person's own rows and on fresh
+       random words alone, never on another person's rows or on the order of rows. Tallies that differ in their weights
+       alone (`Tally.counts_like`) keep the same rows: a mean is a sum over a number of rows.
     4. **Then counting.** The weight of a code in a group is the sum of the weights of what stays there: without a
        weighing the number of rows, or of distinct people (`people`). Where `Work.privacy_unit` is None, every row is a
        person.
@@ -277,7 +277,7 @@ class Engine(ABC, Generic[Released]):
     rows_are: ClassVar[str] = "the private rows"
 
     def mark(self) -> str:
-        """Return where the private rows lie. It is public, kept beside an answer, and compared when that is returned.
+        """Return where the private rows lie. It is public, kept with an answer, and compared when that is returned.
 
         So it must say nothing that depends on a row: no size, no number of rows. Here it is the kind of source alone.
         """

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 _MOST_COUNTERS = 1 << 23
 # Combinations of values of several key columns, in a table of their groups.
 _MOST_COMBINATIONS = 1 << 22
-# Rows that a thread counts at once, at least: their temporaries stay in the cache. At most so many that the sums of
-# their weights, each at most 2**30 (`_codes/units.py`), are exact as floats.
+# Rows that a thread counts at once: at least, since their temporaries stay in the cache; and at most, since the sums of
+# their weights, each at most 2**30 (`_codes/units.py`), are then exact as floats.
 _SLICE_ROWS, _MOST_ROWS = 1 << 17, 1 << 21
 
 _Numbering: TypeAlias = Callable[[pl.DataFrame], "NDArray[np.integer]"]
@@ -43,9 +43,9 @@ _Numbering: TypeAlias = Callable[[pl.DataFrame], "NDArray[np.integer]"]
 def fit_arrays(groups: int, tallies: Sequence[Tally], together: Sequence[Sequence[int]]) -> bool:
     """Return whether there is room for the counters of tallies, given by `alike`; public sizes alone decide it."""
     counters = 0
-    for own in together:
-        weighed = sum(tallies[number].weighing is not None for number in own)
-        counters += _cells(groups, tallies[own[0]].coding.size) * (1 + weighed)
+    for tally_numbers in together:
+        weighed = sum(tallies[number].weighing is not None for number in tally_numbers)
+        counters += _cells(groups, tallies[tally_numbers[0]].coding.size) * (1 + weighed)
     return counters <= _MOST_COUNTERS
 
 
@@ -63,33 +63,33 @@ def count_rows(
 ) -> dict[int, Histogram]:
     """Return the histogram of rows of each tally that `together` names, by its position, all by one scan."""
     groups = 1 if keys is None else keys.height
-    counts = [_Counts(groups, own, [tallies[number] for number in own]) for own in together]
+    counts = [_Counts(groups, numbers, [tallies[number] for number in numbers]) for numbers in together]
     group_of = None if keys is None else _numbering(keys, rows.collect_schema())
     is_joined = keys is not None and group_of is None
     filters_scans = not is_joined and may_filter_scans(rows)  # nothing is filtered here
-    own_names = [] if keys is None else [pl.col(name).alias(f"key {i}") for i, name in enumerate(keys.columns)]
-    made = [pl.lit(0, pl.UInt8).alias("row"), *(own_keys(rows, keys) if is_joined else own_names)]
-    made += [column for own in counts for column in own.columns]
+    plain_keys = [] if keys is None else [pl.col(name).alias(f"key {i}") for i, name in enumerate(keys.columns)]
+    columns = [pl.lit(0, pl.UInt8).alias("row"), *(own_keys(rows, keys) if is_joined else plain_keys)]
+    columns += [column for counters in counts for column in counters.columns]
     # A constant gets as many rows as the frame.
-    plan = rows.with_columns(made).select(expr.meta.output_name() for expr in made)
+    plan = rows.with_columns(columns).select(expr.meta.output_name() for expr in columns)
     if keys is not None and is_joined:
         plan, group_of = plan.join(listed(keys), on=[f"key {i}" for i in range(keys.width)]), _joined
-    step = min(max(_SLICE_ROWS, *(own.cells for own in counts)), _MOST_ROWS)
+    step = min(max(_SLICE_ROWS, *(counters.cells for counters in counts)), _MOST_ROWS)
 
     @deaf()
     def count_batch(batch: pl.DataFrame) -> None:
         def count_slice(start: int, stop: int) -> None:
             part = batch[start:stop]
             group = None if group_of is None else group_of(part)
-            for own in counts:
-                own.add(part, group)
+            for counters in counts:
+                counters.add(part, group)
 
         in_parallel(count_slice, [(start, start + step) for start in range(0, batch.height, step)])
 
     # Lazy: Polars 1.36 takes no notice of the optimizations that it is given here.
     sink = plan.sink_batches(count_batch, chunk_size=step * pl.thread_pool_size(), maintain_order=False, lazy=True)
     sink.collect(engine=by_name(engine), optimizations=ANY_FILTER if filters_scans else NO_FILTER_IN_SCANS)
-    return {number: histogram for own in counts for number, histogram in own.histograms()}
+    return {number: histogram for counters in counts for number, histogram in counters.histograms()}
 
 
 class _Counts:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -40,6 +40,9 @@ _PEOPLE_ROWS = 1 << 17
 # Cells for each occupied one up to which they are put in order by their places, not by sorting.
 _CELLS_PER_COUNT = 8
 
+# Positions of tallies that are alike -> their cells, as of `_added_up`.
+_Found: TypeAlias = "dict[tuple[int, ...], pl.DataFrame]"
+
 
 class PolarsEngine(LocalEngine):
     """Rows in a frame, a file or a stream, counted by Polars in this process.
@@ -53,9 +56,9 @@ class PolarsEngine(LocalEngine):
     engine
         Polars' engine.
     partitions
-        In how many parts people are counted, one after the other, each by a scan of the rows. None: so many that a
-        part has about 2**24 rows, for which the rows are counted first. This and the sizes of the public arguments
-        are all that the plan depends on.
+        In how many parts people are counted, one after the other, each by a scan of the rows. None: as many as
+        give parts of about 2**24 rows each; the rows are counted first for that. This and the sizes of the public
+        arguments are all that the plan depends on.
     """
 
     runs_expressions = True
@@ -112,7 +115,7 @@ class PolarsEngine(LocalEngine):
         return count(rows, work.privacy_unit, work.keys, work.tallies, engine=self._engine, partitions=partitions)
 
     def _parts(self, source: pl.LazyFrame, by_person: int) -> int:
-        """Return in how many parts people are counted, if so many histograms hold them."""
+        """Return in how many parts people are counted, where `by_person` histograms hold them."""
         if self._partitions is not None or not by_person:
             return self._partitions or 1
         total = collected([source.select(pl.len())], self._engine)[0].item()
@@ -152,31 +155,55 @@ def count(
     if privacy_unit is not None:
         rows = rows.filter(is_a_person(privacy_unit, rows.collect_schema()[privacy_unit]))
     layouts = [Layout.of(groups, tally.coding.size) for tally in tallies]
-    together = alike(tallies)
-    whole = [own for own in together if privacy_unit is None or not tallies[own[0]].by_person]
-    people = [own for own in together if own not in whole]
+    together = [tuple(tally_numbers) for tally_numbers in alike(tallies)]
+    whole = [numbers for numbers in together if privacy_unit is None or not tallies[numbers[0]].by_person]
+    people = [numbers for numbers in together if numbers not in whole]
     histograms: dict[int, Histogram] = {}
-    found: dict[int, pl.DataFrame] = {}
+    found: _Found = {}
     if whole and fit_arrays(groups, tallies, whole):
         histograms = count_rows(rows, keys, tallies, whole, engine)
     elif whole:
         coded = _coded(rows, None, keys, tallies, whole)
-        plans = [_added_up(_cells(coded, tallies, own, layouts[own[0]])) for own in whole]
-        found = {own[0]: cells for own, cells in zip(whole, collected(plans, engine), strict=True)}
+        found |= _counted_by_row(coded, tallies, whole, layouts, engine)
     for part in in_parts(rows, privacy_unit, partitions) if people and privacy_unit is not None else ():
         coded = _coded(part, privacy_unit, keys, tallies, people)
-        cells = (_cells(coded, tallies, own, layouts[own[0]]) for own in people)
-        plans = [each.group_by("person").agg(pl.exclude("person")).drop("person") for each in cells]
-        for own, lists in zip(people, collected(plans, engine), strict=True):
-            counted = _count_people(lists, tallies, own, layouts[own[0]])
-            if own[0] in found:  # nobody is in two parts
-                counted = added_up([found[own[0]], counted], ["cell"], engine)
-            found[own[0]] = counted
-    for own in together:
-        for number in own if own[0] in found else ():
-            counted = found[own[0]].select("cell", count=_weight(tallies[number], number))
+        for tally_numbers, cells in _counted_by_person(coded, tallies, people, layouts, engine).items():
+            if tally_numbers in found:  # nobody is in two parts
+                cells = added_up([found[tally_numbers], cells], ["cell"], engine)
+            found[tally_numbers] = cells
+    for tally_numbers, cells in found.items():
+        for number in tally_numbers:
+            counted = cells.select("cell", count=_weight(tallies[number], number))
             histograms[number] = _by_group(counted, layouts[number], groups)
     return [histograms[number] for number in range(len(tallies))]
+
+
+def _counted_by_row(
+    coded: pl.LazyFrame,
+    tallies: Sequence[Tally],
+    together: Sequence[tuple[int, ...]],
+    layouts: Sequence[Layout],
+    engine: EngineType,
+) -> _Found:
+    """Return the cells of tallies that are alike, without regard to people."""
+    plans = [_added_up(_cells(coded, tallies, numbers, layouts[numbers[0]])) for numbers in together]
+    return dict(zip(together, collected(plans, engine), strict=True))
+
+
+def _counted_by_person(
+    coded: pl.LazyFrame,
+    tallies: Sequence[Tally],
+    together: Sequence[tuple[int, ...]],
+    layouts: Sequence[Layout],
+    engine: EngineType,
+) -> _Found:
+    """Return the cells of tallies that are alike, where each person's rows are bounded together."""
+    cells = (_cells(coded, tallies, numbers, layouts[numbers[0]]) for numbers in together)
+    plans = [rows.group_by("person").agg(pl.exclude("person")).drop("person") for rows in cells]
+    return {
+        numbers: _count_people(lists, tallies, numbers, layouts[numbers[0]])
+        for numbers, lists in zip(together, collected(plans, engine), strict=True)
+    }
 
 
 def _weight(tally: Tally, number: int) -> pl.Expr:
@@ -195,11 +222,12 @@ def _coded(
 
     Every histogram is counted from this one plan, so that Polars scans the rows once for all of them.
     """
-    made, others = _made(tallies, together), own_keys(rows, keys)
+    coded_columns, others = _made(tallies, together), own_keys(rows, keys)
     if privacy_unit is not None:
         others.append(pl.col(privacy_unit).alias("person"))
     # A constant gets as many rows as the frame.
-    coded = rows.with_columns(*made, *others).select(expr.meta.output_name() for expr in [*made, *others])
+    coded = rows.with_columns(*coded_columns, *others)
+    coded = coded.select(expr.meta.output_name() for expr in [*coded_columns, *others])
     if len(together) == 1:
         first = together[0][0]
         coded = coded.filter(pl.col(f"code {first}") < tallies[first].coding.size)
@@ -210,17 +238,18 @@ def _coded(
 
 def _made(tallies: Sequence[Tally], together: Sequence[Sequence[int]]) -> list[pl.Expr]:
     """Return codes and weights, row by row; under names of our own, so that no column's name can be in the way."""
-    made = []
-    for own in together:
-        coding = tallies[own[0]].coding
-        code = _by_row(tallies[own[0]].columns, coding.encoder(), code_dtype(coding.size))
-        made.append(code.alias(f"code {own[0]}"))
-        for number in own:
+    columns = []
+    for tally_numbers in together:
+        first = tally_numbers[0]
+        coding = tallies[first].coding
+        code = _by_row(tallies[first].columns, coding.encoder(), code_dtype(coding.size))
+        columns.append(code.alias(f"code {first}"))
+        for number in tally_numbers:
             weighing = tallies[number].weighing
             if weighing is not None:
                 weight = _by_row(tallies[number].columns, weighing.weigher(), np.dtype(np.int64))
-                made.append(weight.alias(f"weight {number}"))
-    return made
+                columns.append(weight.alias(f"weight {number}"))
+    return columns
 
 
 def _by_row(
@@ -237,10 +266,10 @@ def _by_row(
     )
 
 
-def _cells(coded: pl.LazyFrame, tallies: Sequence[Tally], own: Sequence[int], layout: Layout) -> pl.LazyFrame:
+def _cells(coded: pl.LazyFrame, tallies: Sequence[Tally], tally_numbers: Sequence[int], layout: Layout) -> pl.LazyFrame:
     """Return the rows that count for tallies that are alike: `cell`, weights, and `person` where there is one."""
-    schema, first = coded.collect_schema(), own[0]
-    carried = [name for name in ("person", *(f"weight {number}" for number in own)) if name in schema]
+    schema, first = coded.collect_schema(), tally_numbers[0]
+    carried = [name for name in ("person", *(f"weight {number}" for number in tally_numbers)) if name in schema]
     group = ["group"] if "group" in schema else []
     # Selected before it is filtered: a filter right after the shared plan would move into it, and part the branches.
     rows = coded.select(pl.col(f"code {first}").alias("code"), *group, *carried).filter(
@@ -257,22 +286,28 @@ def _count_people(lists: pl.DataFrame, tallies: Sequence[Tally], alike: Sequence
     """Return the histogram of these people's cells, one list each: columns `cell`, `rows` and weights."""
     tally, weighings = tallies[alike[0]], [tallies[number].weighing for number in alike]
     most = [weighing.largest for weighing in weighings if weighing is not None]
-    # Polars says which rows are one person's; who that is does not matter any more.
+    # Each list holds one person's rows: the value of the privacy unit is not needed any more.
     lengths = lists["cell"].list.len().to_numpy().astype(np.int64)
     cells, *weights = (column.explode(empty_as_null=False).to_numpy() for column in lists)
     bounds = offsets(lengths)
 
     def of_slice(first: int, last: int) -> tuple[NDArray[np.unsignedinteger], list[Ints]]:
         rows = slice(bounds[first], bounds[last])
-        own = [weight[rows] for weight in weights]
-        people = lengths[first:last]
-        stays, weighed = keep(cells[rows], people, tally.limits, layout, people=tally.people, weights=own, most=most)
+        stays, weighed = keep(
+            cells[rows],
+            lengths[first:last],
+            tally.limits,
+            layout,
+            people=tally.people,
+            weights=[weight[rows] for weight in weights],
+            most=most,
+        )
         return stays.astype(cells.dtype), weighed
 
     parts = in_parallel(of_slice, list(slices(lengths, _PEOPLE_ROWS, layout.most_people(people=tally.people))))
     columns = {"cell": np.concatenate([cells[:0], *(stays for stays, _ in parts)])}
     for place, name in enumerate(lists.columns[1:]):
-        columns[name] = np.concatenate([weights[place][:0], *(own[place] for _, own in parts)])
+        columns[name] = np.concatenate([weights[place][:0], *(weighed[place] for _, weighed in parts)])
     return _added_up(pl.LazyFrame(columns)).collect(engine=by_name("auto"))
 
 
@@ -294,8 +329,8 @@ def _by_group(histogram: pl.DataFrame, layout: Layout, groups: int) -> Histogram
     else:
         cells, counts = _sorted(histogram, layout)
     if layout.group_bits:
-        own = (cells >> layout.code_bits).astype(np.int64)
-        return Histogram.of_cells(own, cells & ((1 << layout.code_bits) - 1), counts, groups)
+        group_numbers = (cells >> layout.code_bits).astype(np.int64)
+        return Histogram.of_cells(group_numbers, cells & ((1 << layout.code_bits) - 1), counts, groups)
     # With one group there is nothing to take apart.
     return Histogram(cells.astype(np.int64), counts, np.array([len(cells)]))
 

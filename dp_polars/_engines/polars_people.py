@@ -23,7 +23,7 @@ def people_by_key(rows: pl.LazyFrame, work: KeyWork, engine: EngineType, partiti
     """Return every key that somebody has, once, and the number of people who have it: see `Engine`, duty 8."""
     names = [f"key {i}" for i in range(len(work.types))]
     columns = [
-        pl.col(name).cast(dtype).alias(own) for own, (name, dtype) in zip(names, work.types.items(), strict=True)
+        pl.col(name).cast(dtype).alias(key) for key, (name, dtype) in zip(names, work.types.items(), strict=True)
     ]
     if work.privacy_unit is None:
         plan = rows.select(columns).drop_nulls().group_by(names).agg(pl.len().alias("people"))
@@ -32,11 +32,11 @@ def people_by_key(rows: pl.LazyFrame, work: KeyWork, engine: EngineType, partiti
         somebody = is_a_person("person", rows.collect_schema()[work.privacy_unit])
         counted = []
         for part in in_parts(rows, work.privacy_unit, partitions):
-            own = part.select(pl.col(work.privacy_unit).alias("person"), *columns).drop_nulls(names)
-            (lists,) = collected([_keys_of_people(own, names).filter(somebody)], engine)
+            person_keys = part.select(pl.col(work.privacy_unit).alias("person"), *columns).drop_nulls(names)
+            (lists,) = collected([_keys_of_people(person_keys, names).filter(somebody)], engine)
             counted.append(_bounded(lists, names, work.most, engine))
     found = counted[0] if len(counted) == 1 else added_up(counted, names, engine)
-    keys = found.select(pl.col(own).alias(name) for own, name in zip(names, work.types, strict=True))
+    keys = found.select(pl.col(key).alias(name) for key, name in zip(names, work.types, strict=True))
     return keys, found["people"].to_numpy().astype(np.int64)
 
 
@@ -48,7 +48,7 @@ def _keys_of_people(rows: pl.LazyFrame, names: list[str]) -> pl.LazyFrame:
 
 
 def _bounded(lists: pl.DataFrame, names: list[str], most: int, engine: EngineType) -> pl.DataFrame:
-    """Return how many people have each key, when so many random ones of each person's stay."""
+    """Return how many people have each key, when at most `most` random ones of each person's stay."""
     lengths = lists[names[0]].list.len().to_numpy().astype(np.int64)
     keys = pl.DataFrame([lists[name].explode(empty_as_null=False) for name in names])
     if lengths.max(initial=0) > most:
@@ -63,8 +63,8 @@ def one_row_per_person(rows: pl.LazyFrame, per_person: PerPerson) -> pl.LazyFram
     if keys is None:
         people = rows.select(pl.col(unit).alias("person"))
     else:
-        own = own_keys(rows, keys)
-        coded = rows.select(pl.col(unit).alias("person"), *own)
-        coded = coded.join(listed(keys), on=[expr.meta.output_name() for expr in own])
+        key_columns = own_keys(rows, keys)
+        coded = rows.select(pl.col(unit).alias("person"), *key_columns)
+        coded = coded.join(listed(keys), on=[expr.meta.output_name() for expr in key_columns])
         people = coded.group_by("person", "group").agg()
     return people.group_by("person").agg(pl.len().cast(pl.Int64).alias(PER_PERSON)).select(PER_PERSON)

@@ -64,7 +64,7 @@ def release(
     Parameters
     ----------
     query
-        Made by `dp_polars.protect(…)`, without data, by `agg` or one of the questions beside it, such as `keys`; and
+        Made by `dp_polars.protect(…)`, without data, by `agg` or another of the questions, such as `keys`; and
         without row operations (filter, with_columns, select, join, and expressions inside `agg`): do those in Spark
         first, row by row.
     frame
@@ -153,10 +153,10 @@ class _SparkEngine(Engine["DataFrame"]):
         histograms = [
             histogram(
                 *(frame, work.privacy_unit, names, table, work.groups),
-                {number: work.tallies[number] for number in own},
+                {number: work.tallies[number] for number in tally_numbers},
                 seed,
             )
-            for own in alike(work.tallies)
+            for tally_numbers in alike(work.tallies)
         ]
         return union(table, histograms).mapInArrow(
             drawing(answers, [field.name for field in fields], ranges=work.ranges),

@@ -68,18 +68,18 @@ def answer_type(dtype: pl.DataType) -> pl.DataType | None:
     return dtype if isinstance(dtype, pl.Decimal) or dtype in _POLARS.values() else None
 
 
-def spark_type(dtype: pl.DataType, own: tuple[pl.DataType, DataType] | None = None) -> DataType:
+def spark_type(dtype: pl.DataType, column: tuple[pl.DataType, DataType] | None = None) -> DataType:
     """Return the Spark type of a type of `answer_type`.
 
-    `own` are the types of a column whose values are in the answer: Spark's is narrower.
+    `column` has the Polars and the Spark type of a column whose values are in the answer: Spark's is narrower.
     """
-    if own is not None and dtype == own[0]:
-        return own[1]
+    if column is not None and dtype == column[0]:
+        return column[1]
     if isinstance(dtype, pl.List):
-        return types.ArrayType(spark_type(made(dtype.inner), own))
+        return types.ArrayType(spark_type(made(dtype.inner), column))
     if isinstance(dtype, pl.Struct):
         return types.StructType(
-            [types.StructField(field.name, spark_type(made(field.dtype), own)) for field in dtype.fields]
+            [types.StructField(field.name, spark_type(made(field.dtype), column)) for field in dtype.fields]
         )
     if isinstance(dtype, pl.Decimal):
         return types.DecimalType(dtype.precision, dtype.scale)

@@ -85,14 +85,18 @@ def histogram(
     """Return the columns `group`, `tally`, `code` and `count` (all LongType); the counts of a triple add up.
 
     The tallies, by their numbers, differ in their weights alone: all of them are of one choice of rows. Where a
-    histogram would hardly be shorter than the rows, the rows themselves are returned, each with a count of 1: who draws
-    adds them up, and they are shuffled once instead of twice. Sums of weights come once per pair, exact and then
-    clamped to ±LARGEST_VALUE, which is what their noise is added to.
+    histogram would hardly be shorter than the rows, the rows themselves are returned, each with a count of 1: the task
+    that draws adds them up, and they are shuffled once instead of twice. Sums of weights come once per pair, exact and
+    then clamped to ±LARGEST_VALUE, which is what their noise is added to.
     """
     seed = fresh_seed() if seed is None else seed
     tally, *_ = tallies.values()
     coding, limits = tally.coding, tally.limits
-    weighings = {f"weight{number}": own.weighing for number, own in tallies.items() if own.weighing is not None}
+    weighings = {
+        f"weight{number}": alike_tally.weighing
+        for number, alike_tally in tallies.items()
+        if alike_tally.weighing is not None
+    }
     rows = evidence(rows, privacy_unit, key_columns, [_name_of(column) for column in tally.columns])
     key_names = [f"k{i}" for i in range(len(key_columns))]
 
@@ -103,10 +107,10 @@ def histogram(
         table = sf.broadcast(keys) if number_of_keys <= _BROADCAST else keys
         return rows.join(table, key_names).drop(*key_names)
 
-    few = not tally.people and not weighings and _are_few(rows, number_of_keys, coding.size)
+    is_uncounted = not tally.people and not weighings and _are_few(rows, number_of_keys, coding.size)
 
     def counted(rows: DataFrame, *by: str) -> DataFrame:
-        if few:
+        if is_uncounted:
             return rows.select(*by, _long(1).alias("rows"))
         if tally.people and weighings:
             rows = _one_per_person(rows, weighings, *by)
@@ -138,9 +142,12 @@ def histogram(
         rows = _few_groups(rows, limits, seed) if bound_groups_only else _few_rows(rows, tally, weighings, seed)
         rows = counted(rows, "group", answer)
     answer = "code" if "code" in rows.columns else "value"
-    counts = [(number, "rows" if own.weighing is None else f"weight{number}") for number, own in tallies.items()]
-    each = [sf.struct(_long(number).alias("tally"), sf.col(name).alias("count")) for number, name in counts]
-    rows = rows.select("group", answer, sf.inline(sf.array(*each))).select("group", "tally", answer, "count")
+    counts = [
+        (number, "rows" if alike_tally.weighing is None else f"weight{number}")
+        for number, alike_tally in tallies.items()
+    ]
+    counts_by_tally = [sf.struct(_long(number).alias("tally"), sf.col(name).alias("count")) for number, name in counts]
+    rows = rows.select("group", answer, sf.inline(sf.array(*counts_by_tally))).select("group", "tally", answer, "count")
     if answer == "code":
         return rows
     return rows.mapInArrow(encoding(coding, tally.types), "group long, tally long, code long, count long")
@@ -189,7 +196,10 @@ def _one_per_person(rows: DataFrame, weighings: Mapping[str, Weighing], *by: str
 
 
 def _units(weighing: Units, value: Column, dtype: pl.DataType, low: int, high: int) -> Column:
-    """Return the whole units nearest to a value, ties to even; beyond the bounds, any beyond."""
+    """Return how many whole units are nearest to a value, ties to even.
+
+    If that is beyond the bounds, any number beyond them is returned: the caller clips it.
+    """
     tick = column_types.tick(dtype)
     if tick is None:
         # `rint` breaks ties as NumPy's does. Clipped before it becomes an integer: NaN is taken for the largest.
@@ -214,7 +224,7 @@ def _physical(value: Column, dtype: pl.DataType, low: int, high: int) -> Column:
     ends = [sf.lit(Decimal(min(max(end, -most), most)).scaleb(-dtype.scale)) for end in (low, high)]
     kind = types.DecimalType(dtype.precision, dtype.scale)
     clipped = sf.greatest(ends[0].cast(kind), sf.least(value, ends[1].cast(kind)))
-    # Up to 19 + `_MOST_DIGITS` + 2 = 38 digits: Spark rounds no product of so many.
+    # Up to 19 + `_MOST_DIGITS` + 2 = 38 digits: Spark rounds no product of that many.
     digits = clipped.cast(types.DecimalType(19, dtype.scale)) * sf.lit(Decimal(10**dtype.scale))
     return digits.cast("long")
 
@@ -230,8 +240,9 @@ def _long(number: int) -> Column:
 def _clamped_sum(weight: Column) -> Column:
     """Return Σ weight, clamped to ±LARGEST_VALUE: exactly, for weights of at most 2**31 of fewer than 2**45 rows.
 
-    Spark's sum of so many weights may leave 64 bits: it would raise, or wrap around, by what the rows hold. The sums of
-    their high bits and of their low bits don't. Clamping the former changes no sum that is not clamped anyway.
+    Spark's sum of that many weights may leave 64 bits: whether it raised, or wrapped around, would depend on the rows.
+    The sums of their high bits and of their low bits don't. Clamping the former changes no sum that is not clamped
+    anyway.
     """
     high = sf.sum(sf.shiftright(weight, _LOW_BITS))
     low = sf.sum(weight.bitwiseAND(_long(2**_LOW_BITS - 1)))
@@ -253,7 +264,7 @@ def _are_few(rows: DataFrame, groups: int, candidates: int) -> bool:
 
     This affects speed only, never the answer. The estimate comes from the sizes of files, which are compressed: it is
     too low by a factor of 4 or so. So rows are few up to some 2 per cell; with 2, two fifths of them are the first of
-    their cell. Of a grid's many points, values are taken to be at no more than `_MOST_CELLS`.
+    their cell. Values are taken to be at no more than `_MOST_CELLS` of a grid's many points.
     """
     try:
         # Not of the optimized plan: the optimizer runs expressions on rows that it has at hand, and nothing is charged
@@ -341,8 +352,8 @@ def _few_rows(rows: DataFrame, tally: Tally, weighings: Mapping[str, Weighing], 
         # Equal rows of a person are told apart by a number, so that the choice does not hang on the order of rows.
         # With the order of the groups in it, one sort serves this window and the next.
         groups = ["group"] if limits.groups is None else [_place_of_group(seed), "group"]
-        each = Window.partitionBy("person", *groups, *evidence)
-        rows = rows.withColumn("copy", sf.row_number().over(each.orderBy(evidence[0])))
+        equal_rows = Window.partitionBy("person", *groups, *evidence)
+        rows = rows.withColumn("copy", sf.row_number().over(equal_rows.orderBy(evidence[0])))
         same.append("copy")
     rows = _few_groups(rows, limits, seed)
     for most, owner, salt in [(limits.rows_per_group, ["person", "group"], 1), (limits.rows, ["person"], 2)]:

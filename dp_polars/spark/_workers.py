@@ -77,7 +77,7 @@ def selecting(question: KeysThatAreThere, types: pl.Schema) -> Stage:
     def select(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in _in_chunks(batches, _ROWS):
             *keys, people = rows.combine_chunks().columns
-            # Only of wide types do the values matter.
+            # The values matter only where types are wide.
             wide = [pl.Series(key) for key, dtype in zip(keys, types.dtypes(), strict=True) if is_wide(dtype)]
             shown, noisy = question.drawn(wide, _numpy(people))
             names = list(types)
@@ -107,10 +107,10 @@ def _deaf(stage: Stage) -> Stage:
     """Return a stage that is deaf while it works, and not while Spark does: a generator would be so in between, too."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        made = stage(batches)
+        results = stage(batches)
         while True:
             with deaf():
-                batch = next(made, None)
+                batch = next(results, None)
             if batch is None:
                 return
             yield batch
@@ -119,7 +119,7 @@ def _deaf(stage: Stage) -> Stage:
 
 
 def _parts(histogram: pa.Table, most_groups: int) -> Iterator[pa.Table]:
-    """Yield the histogram in tables of so many whole groups."""
+    """Yield the histogram in tables of whole groups, `most_groups` in each but the last."""
     groups = _numpy(histogram["group"])
     starts = np.flatnonzero(np.append(True, groups[1:] != groups[:-1]))[::most_groups].tolist()
     for start, stop in zip(starts, [*starts[1:], len(groups)], strict=True):
@@ -157,7 +157,7 @@ def _added_up(histogram: pa.Table) -> pa.Table:
 
 
 def _in_chunks(batches: Iterable[pa.RecordBatch], most_rows: int) -> Iterator[pa.Table]:
-    """Yield the rows in tables of at least so many, but for the last one."""
+    """Yield the rows in tables of at least `most_rows`, but for the last one."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         if batch.num_rows:
@@ -178,8 +178,8 @@ def _draw(histogram: pa.Table, answers: Sequence[Answer], *, ranges: bool) -> li
     for answer in answers:
         counted = []
         for tally in answer.output.tallies:
-            own = np.flatnonzero(tallies == tally)
-            counted.append(_histogram(groups[own], codes[own], counts[own], listed))
+            places = np.flatnonzero(tallies == tally)
+            counted.append(_histogram(groups[places], codes[places], counts[places], listed))
         for drawn in answer.output.drawn(counted, ranges=ranges):
             column = drawn.cast(answer.dtype).to_arrow()
             # Spark reads no lists with 64-bit offsets.

@@ -63,7 +63,7 @@ def release(
     Parameters
     ----------
     query
-        Made by `dp_polars.protect(…)`, without data, by `agg` or one of the questions beside it, such as `keys`; and
+        Made by `dp_polars.protect(…)`, without data, by `agg` or another of the questions, such as `keys`; and
         without row operations (filter, with_columns, select, join, and expressions inside `agg`): do those in Ibis
         first, row by row.
     table
@@ -171,7 +171,7 @@ class _SqlEngine(LocalEngine):
                 self._check(per_person.privacy_unit, [] if per_person.keys is None else per_person.keys.columns)
                 table = one_row_per_person(table, per_person, self._dialect)
             secret = secrets.randbits(_SECRET_BITS)
-            statements = [(own, self._select(table, work, own, secret)) for own in alike(work.tallies)]
+            statements = [(numbers, self._select(table, work, numbers, secret)) for numbers in alike(work.tallies)]
         return partial(self._histograms, work, statements)
 
     def prepare_people_by_key(self, work: KeyWork) -> Callable[[], tuple[pl.DataFrame, Ints]]:
@@ -192,13 +192,13 @@ class _SqlEngine(LocalEngine):
         found = self._dialect.describe(self._backend, self._table, list(dict.fromkeys(names)))
         check_types(self._dialect, self._table, found, unit)
 
-    def _select(self, table: Table, work: Work, own: list[int], secret: int) -> Statement:
+    def _select(self, table: Table, work: Work, tally_numbers: list[int], secret: int) -> Statement:
         """Return the SELECT that answers tallies that are alike."""
         try:
-            counted = histogram(table, work, [work.tallies[n] for n in own], secret, self._dialect)
+            counted = histogram(table, work, [work.tallies[n] for n in tally_numbers], secret, self._dialect)
             statement = Statement.of(self._backend, counted, self._dialect)
         except (TypeError, ValueError) as error:
-            asked = [output.name for output in work.outputs if own[0] in output.tallies]
+            asked = [output.name for output in work.outputs if tally_numbers[0] in output.tallies]
             msg = f"Output {asked[0]!r}: {error}"
             raise type(error)(msg) from None
         return self._prepared(statement)
@@ -226,9 +226,9 @@ class _SqlEngine(LocalEngine):
     def _histograms(self, work: Work, statements: list[tuple[list[int], Statement]]) -> list[Histogram]:
         """Run the statements of tallies that are alike."""
         found: dict[int, Histogram] = {}
-        for own, statement in statements:
+        for tally_numbers, statement in statements:
             cells = self._dialect.fetch(self._backend, statement)
-            for place, number in enumerate(own):
+            for place, number in enumerate(tally_numbers):
                 weights = cells["count" if work.tallies[number].weighing is None else f"weight{place}"]
                 found[number] = Histogram.of_pairs(cells["group"], cells["code"], weights, work.groups)
         return [found[number] for number in range(len(work.tallies))]

@@ -1,7 +1,7 @@
 """Codes and weights of rows as SQL arithmetic, which agrees with the encoders of `_codes` on every row.
 
 Nothing here raises on a value, nor leaves a type, in whatever order an engine takes conditions and columns: values are
-clipped to public bounds before anything else is done with them. NaN and null are left out by who asks.
+clipped to public bounds before anything else is done with them. The caller leaves out NaN and null.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def code(coding: Coding, value: Value, dtype: pl.DataType | None, dialect: Diale
         if steps.stride != 1:
             # Towards 0, not down: below 0, that is clipped anyway.
             place = dialect.divide(place, integer(steps.stride))
-        # Microseconds of the day may lie beside ends that are nanoseconds.
+        # Times are microseconds, and may lie just beyond ends that are nanoseconds.
         return place if steps.ends_are_points and dtype != pl.Time else _clip(place, integer(0), integer(last))
     if isinstance(steps, FloatSteps):
         low, high = _ends(steps, last)
@@ -75,7 +75,8 @@ def code(coding: Coding, value: Value, dtype: pl.DataType | None, dialect: Diale
 def weight(weighing: Weighing, values: Sequence[Value], dtypes: Columns, dialect: Dialect) -> Value:
     """Return the weight of a row by its columns; a TypeError where the engine has no arithmetic for it.
 
-    Of a column of its own, null and NaN weigh nothing; of the one that is coded, such rows are left out anyway.
+    Null and NaN weigh nothing where the weights have a column of their own. In the column that is coded, such rows are
+    left out anyway.
     """
     if not isinstance(weighing, Units):
         msg = "rows must be added up by one column of numbers."
@@ -135,7 +136,7 @@ def physical(value: Value, dtype: pl.DataType, low: int, high: int) -> Value:
     if dtype == pl.Boolean:
         return _clip(ibis.ifelse(value, integer(1), integer(0)), integer(low), integer(high))
     if dtype.is_integer():
-        # As cases, whose range DuckDB knows: it then counts in an array. Of `greatest` it knows none.
+        # As cases, whose range DuckDB knows: it then counts in an array. It knows no range of `greatest`.
         number, least, most = cast(value, "int64"), integer(low), integer(high)
         return ibis.cases((number < least, least), (number > most, most), else_=number)
     if isinstance(dtype, pl.Decimal):
@@ -212,7 +213,7 @@ def _by_comparing(thresholds: Thresholds, value: Value, dtype: pl.DataType, dial
         return integer(below)
     are_floats = values.dtype.kind == "f"
     place = _double(value, dtype) if are_floats else physical(value, dtype, int(values[0]), int(values[-1]) + 1)
-    constants = [dialect.double(each) if are_floats else integer(each) for each in values.tolist()]
+    constants = [dialect.double(point) if are_floats else integer(point) for point in values.tolist()]
 
     def tree(first: int, end: int) -> Value:
         """Return the code of a value that is above the first thresholds, and not above those from `end` on."""

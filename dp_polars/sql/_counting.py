@@ -1,6 +1,6 @@
 """From rows to a histogram, as one SELECT: the duties of an engine (`_engines/contract.py`).
 
-Which of a person's rows count is decided by a hash of who that is, of what the rows say, and of a secret that is drawn
+Which of a person's rows count is decided by a hash of the person, of what the rows say, and of a secret that is drawn
 for each release. The bounds hold for every secret and every hash: only how evenly rows are chosen rests on them.
 """
 
@@ -37,7 +37,11 @@ def histogram(table: Table, work: Work, alike: Sequence[Tally], secret: int, dia
     """
     tally = alike[0]
     rows = _evidence(table, work, alike, dialect)
-    weights = {f"weight{i}": own.weighing.largest for i, own in enumerate(alike) if own.weighing is not None}
+    weights = {
+        f"weight{i}": alike_tally.weighing.largest
+        for i, alike_tally in enumerate(alike)
+        if alike_tally.weighing is not None
+    }
     places = [name for name in rows.columns if name in ("code", "value")]
     keys = [name for name in rows.columns if name.startswith("k")]
     if tally.limits.everything:
@@ -75,9 +79,9 @@ def _evidence(table: Table, work: Work, alike: Sequence[Tally], dialect: Dialect
     else:
         msg = "candidates must be a list or a grid."
         raise TypeError(msg)
-    for number, own in enumerate(alike):
-        if own.weighing is not None:
-            chosen[f"weight{number}"] = weight(own.weighing, columns, own.types, dialect)
+    for number, alike_tally in enumerate(alike):
+        if alike_tally.weighing is not None:
+            chosen[f"weight{number}"] = weight(alike_tally.weighing, columns, alike_tally.types, dialect)
     return (table.filter(needed) if needed else table).select(**chosen)
 
 
@@ -114,9 +118,9 @@ def in_groups(rows: Table, table: Table, keys: pl.DataFrame, dialect: Dialect) -
         check_public(key)
     kinds = [table.schema()[name] for name in keys.columns]
     listed = public_table(keys.get_columns(), kinds, table.get_backend(), dialect)
-    own, public = [f"k{i}" for i in range(keys.width)], [f"p{i}" for i in range(keys.width)]
-    rows = rows.inner_join(listed, [rows[one] == listed[other] for one, other in zip(own, public, strict=True)])
-    return rows.rename(group="number").drop(*own, *public)
+    names, public_names = [f"k{i}" for i in range(keys.width)], [f"p{i}" for i in range(keys.width)]
+    rows = rows.inner_join(listed, [rows[one] == listed[other] for one, other in zip(names, public_names, strict=True)])
+    return rows.rename(group="number").drop(*names, *public_names)
 
 
 def _counted(
@@ -163,21 +167,21 @@ def _bounded(rows: Table, tally: Tally, weights: Mapping[str, int], secret: int,
         return few(rows, owner, by, most, secret ^ stage, dialect)
 
     if tally.people and dialect.collects and limits.groups is not None and not weights:
-        own = rows.group_by("person", "group").aggregate(codes=rows["code"].collect(distinct=True))
-        own = first(own, ["person"], ["group"], limits.groups, 0)
-        rows = own.select("person", "group", code=own["codes"].unnest())
+        groups = rows.group_by("person", "group").aggregate(codes=rows["code"].collect(distinct=True))
+        groups = first(groups, ["person"], ["group"], limits.groups, 0)
+        rows = groups.select("person", "group", code=groups["codes"].unnest())
     else:
         if tally.people:
             rows = _together(rows, says, weights, dialect) if weights else rows.select("person", *says).distinct()
         else:
             says += weights
         if limits.groups is not None:
-            # Only who has more groups is looked at closely: most people don't.
-            own = rows.select("person", "group").distinct()
-            many = own.group_by("person").aggregate(groups=own.count())
-            own = own.semi_join(many.filter(many["groups"] > limits.groups), "person")
-            own = _ranked(own, ["person"], ["group"], secret, dialect)
-            rows = rows.anti_join(own.filter(own["rank"] >= limits.groups), ["person", "group"])
+            # Rank groups only for people who exceed the bound; most don't.
+            groups = rows.select("person", "group").distinct()
+            group_counts = groups.group_by("person").aggregate(groups=groups.count())
+            groups = groups.semi_join(group_counts.filter(group_counts["groups"] > limits.groups), "person")
+            groups = _ranked(groups, ["person"], ["group"], secret, dialect)
+            rows = rows.anti_join(groups.filter(groups["rank"] >= limits.groups), ["person", "group"])
     if not tally.people and (limits.rows, limits.rows_per_group) != (None, None):
         # Equal rows of a person are told apart by a number. Which gets which does not matter: they say the same.
         rows = rows.mutate(copy=ibis.row_number().over(group_by=["person", *says]))

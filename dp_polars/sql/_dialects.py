@@ -54,8 +54,8 @@ def function(name: str, takes: Sequence[str | None], gives: str) -> Callable[...
     names = [f"argument{i}" for i in range(len(takes))]
     one_each = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names]
     of_any.__signature__ = Signature(one_each)  # type: ignore[attr-defined]
-    made: Callable[..., Value] = ibis.udf.scalar.builtin(of_any, name=name, signature=(tuple(takes), gives))
-    return made
+    engine_function: Callable[..., Value] = ibis.udf.scalar.builtin(of_any, name=name, signature=(tuple(takes), gives))
+    return engine_function
 
 
 _divide = function("divide", ("int64", "int64"), "int64")
@@ -148,9 +148,9 @@ class Dialect:
     name
         As Ibis calls it.
     types
-        What it calls the types of columns that can be asked about, each with what Ibis must take it for: of these it
-        tells the same values apart as Polars does. Ibis calls padded, case-insensitive and enumerated text a string,
-        integers of 128 bits decimals, and guesses the types of what it computes.
+        What it calls the types of columns that can be asked about, each with what Ibis must take it for. The
+        engine tells the same of their values apart as Polars does. Ibis calls padded, case-insensitive and enumerated
+        text a string, integers of 128 bits decimals, and guesses the types of what it computes.
     unit_types
         More types that a privacy unit may have.
     way_out
@@ -183,7 +183,7 @@ class Dialect:
     double
         A float -> a constant that is this very float.
     remainder
-        Integers of 64 bits, a positive divisor -> what is left beside the quotient of `divide`.
+        Integers of 64 bits, a positive divisor -> the remainder that the quotient of `divide` leaves.
     total
         Integers of 64 bits, the largest total -> their exact sum, but at most so far from 0. No row makes it raise.
     compile
@@ -245,15 +245,15 @@ def _describe_postgres(backend: Backend, table: Table, columns: Collection[str])
     """
     renamed = {f"c{i}": table[name] for i, name in enumerate(columns)}
     texts = {f"c{i}" for i, name in enumerate(columns) if table.schema()[name].is_string()}
-    told = [f"pg_catalog.pg_typeof(r.{name})::text" for name in renamed]
-    told += [
+    described = [f"pg_catalog.pg_typeof(r.{name})::text" for name in renamed]
+    described += [
         "(SELECT n.collname::text FROM pg_catalog.pg_collation AS n WHERE NOT n.collisdeterministic "
         f"AND n.oid = pg_catalog.pg_collation_for(r.{name} || '')::regcollation)"
         for name in texts
     ]
     settings = ("server_encoding", "client_encoding", "standard_conforming_strings")
-    told += [f"current_setting('{name}')" for name in settings]
-    sql = f"SELECT {', '.join(told)}"
+    described += [f"current_setting('{name}')" for name in settings]
+    sql = f"SELECT {', '.join(described)}"
     if columns:
         rows = backend.compile(table.select(**renamed), limit=None)
         sql += f" FROM (SELECT 1 AS one) AS o LEFT JOIN ({rows}) AS r ON FALSE"

@@ -36,8 +36,8 @@ def one_row_per_person(table: Table, per_person: PerPerson, dialect: Dialect) ->
     """Return one row for each person, with the number of their rows or listed groups: see `Engine`, duty 9."""
     unit, keys = table[per_person.privacy_unit], per_person.keys
     names = [] if keys is None else keys.columns
-    own = {f"k{i}": comparable(table[name], table.schema()[name], dialect) for i, name in enumerate(names)}
-    rows = table.filter(is_evidence(unit, dialect)).select(person=person_of(unit, dialect), **own)
+    key_columns = {f"k{i}": comparable(table[name], table.schema()[name], dialect) for i, name in enumerate(names)}
+    rows = table.filter(is_evidence(unit, dialect)).select(person=person_of(unit, dialect), **key_columns)
     if keys is not None:
         rows = in_groups(rows, table, keys, dialect).select("person", "group").distinct()
     return rows.group_by("person").aggregate(**{PER_PERSON: cast(rows.count(), "int64")}).select(PER_PERSON)
@@ -57,8 +57,8 @@ def people_by_key(table: Table, work: KeyWork, secret: int, dialect: Dialect) ->
         rows = table.filter(is_evidence(unit, dialect), *needed).select(person=person_of(unit, dialect), **chosen)
         rows = few(rows.distinct(), ["person"], names, work.most, secret, dialect)
     counted = rows.group_by(names).aggregate(**{_PEOPLE: cast(rows.count(), "int64")})
-    told = {f"k{i}": _sent(counted[f"k{i}"], dtype) for i, dtype in enumerate(work.types.dtypes())}
-    return counted.select(**told, **{_PEOPLE: counted[_PEOPLE]})
+    sent = {f"k{i}": _sent(counted[f"k{i}"], dtype) for i, dtype in enumerate(work.types.dtypes())}
+    return counted.select(**sent, **{_PEOPLE: counted[_PEOPLE]})
 
 
 def in_polars(found: Mapping[str, NDArray[np.generic]], types: pl.Schema) -> tuple[pl.DataFrame, Ints]:

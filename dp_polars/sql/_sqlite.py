@@ -64,12 +64,12 @@ def _order(person: Value, says: Sequence[Value], secret: int) -> Value:
 
 
 def _double(number: float) -> Value:
-    """Return a constant that is this very float: what SQLite reads of a decimal is at times the float beside it."""
+    """Return a constant that is this very float: what SQLite reads of a decimal is at times a neighbouring float."""
     return _float_of(ibis.literal(float(number).hex()))
 
 
 class _ExactSum:
-    """An exact sum, at most so far from 0: SQLite's own raises beyond 64 bits."""
+    """An exact sum, clamped to ±`largest`: SQLite's own raises beyond 64 bits."""
 
     def __init__(self) -> None:
         self.total = self.largest = 0
@@ -95,11 +95,11 @@ def _fields(backend: Backend, texts: Sequence[pl.Series]) -> tuple[Table, Sequen
     """Return rows of texts by SQLite's JSON, in which numbers are texts too: it rounds large ones."""
     rows = json.dumps(list(zip(*(text.to_list() for text in texts), strict=True)), ensure_ascii=False)
     names = [f"f{i}" for i in range(len(texts))]
-    told = ", ".join(f"each_row.value ->> '$[{i}]' AS {name}" for i, name in enumerate(names))
+    fields = ", ".join(f"each_row.value ->> '$[{i}]' AS {name}" for i, name in enumerate(names))
     quoted = rows.replace("'", "''")
     # SQLite expects 25 rows of every list, and so would make no index of this one: those of one row multiply that.
     more = "".join(f", json_each('[0]') AS more{i}" for i in range(3))
-    sql = f"SELECT {told} FROM json_each('{quoted}') AS each_row{more}"
+    sql = f"SELECT {fields} FROM json_each('{quoted}') AS each_row{more}"
     table = _ops.SQLQueryResult(sql, ibis.schema(dict.fromkeys(names, "string")), backend).to_expr()
     return table, [table[name] for name in names]
 
