@@ -194,7 +194,10 @@ def check_recorded(case: Case, query: dpp.PrivateQuery, one: Sequence[Call], oth
         change = {cell: theirs.inputs.get(cell, 0) - call.inputs.get(cell, 0) for cell in cells}
         change = {cell: n for cell, n in change.items() if n}
         people = ask.query.bounds_people and query.protection.counts_people(ask.query) if call.kind != "keys" else True
-        _check_spread(call, ask.query.claim, change, times, people=people)
+        in_range = times  # rows of one person whose changes add up in R
+        if call.kind == "number":
+            in_range = ask.query.range_of(case.relation, groups) / ask.query.range_of("add_or_remove_one", groups)
+        _check_spread(call, ask.query.claim, change, times, in_range, people=people)
         claim = ask.query.claim
         charged = claim.charged_as if claim.lead else call.mechanism
         moved = list(_moved(call, theirs, change))
@@ -229,7 +232,9 @@ def _joined(calls: Sequence[Call]) -> dict[tuple[str, int], Call]:
     return joined
 
 
-def _check_spread(call: Call, claim: Claim, change: dict[Any, int], times: int, *, people: bool) -> None:
+def _check_spread(
+    call: Call, claim: Claim, change: dict[Any, int], times: int, in_range: Fraction | int, *, people: bool
+) -> None:
     """Raise unless a person's rows are spread over groups and codes as the claim's contributions say."""
     bounds = claim.contributions
     if call.kind == "keys":
@@ -240,7 +245,7 @@ def _check_spread(call: Call, claim: Claim, change: dict[Any, int], times: int, 
     if call.alpha is not None or call.kind == "list":
         most = Fraction(1)
     elif call.kind == "number":
-        most = call.unit / times
+        most = call.unit / in_range
     else:
         most = claim.score_range * claim.rate / call.rate / times / (2 if call.kind == "jointly" else 1)
     by_group: dict[int, int] = defaultdict(int)
