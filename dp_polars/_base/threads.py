@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 def in_parallel(work: Callable[[int, int], T], parts: Sequence[tuple[int, int]]) -> list[T]:
     """Return the results of all parts in their order, worked on by as many threads as Polars has: deaf ones."""
-    work = deaf()(work)
+    work = deaf(work)
     if len(parts) == 1:
         return [work(*parts[0])]
     with ThreadPoolExecutor(pl.thread_pool_size()) as pool:

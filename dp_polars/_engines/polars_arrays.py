@@ -76,7 +76,7 @@ def count_rows(
         plan, group_of = plan.join(listed(keys), on=[f"key {i}" for i in range(keys.width)]), _joined
     step = min(max(_SLICE_ROWS, *(counters.cells for counters in counts)), _MOST_ROWS)
 
-    @deaf()
+    @deaf
     def count_batch(batch: pl.DataFrame) -> None:
         def count_slice(start: int, stop: int) -> None:
             part = batch[start:stop]

@@ -260,7 +260,7 @@ def _by_row(
     """Return an integer for every row, from what NumPy makes of columns."""
     return pl.map_batches(
         list(columns) or [pl.lit(0)],
-        deaf()(lambda values: pl.Series(function(values))),
+        deaf(lambda values: pl.Series(function(values))),
         column_types.from_numpy_dtype(dtype),
         is_elementwise=True,
     )

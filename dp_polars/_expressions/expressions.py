@@ -160,8 +160,7 @@ def as_expression(query: Query, *columns: IntoColumn, name: str | None = None) -
         drawn = pl.map_batches([expr.implode() for expr in exprs], _DrawRows(query), raw, is_elementwise=True)
     # The type of a UDF must be fixed: Polars would keep one that it resolved on an earlier frame. The outermost node
     # must be native: engines may evaluate a bare UDF several times, and OpenDP aborts on one.
-    with deaf():  # `pl.dtype_of` is unstable to Polars
-        answer = _as_answer(drawn.first(), exprs, query)
+    answer = deaf(_as_answer)(drawn.first(), exprs, query)  # `pl.dtype_of` is unstable to Polars
     return PrivateExpr._of(answer if exprs else answer.alias(name or ""), query, tuple(exprs))
 
 
@@ -248,8 +247,7 @@ class _OnRows(ABC):
     """What Polars calls with columns, in threads of its own."""
 
     def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
-        with deaf():
-            return self.of(series)
+        return deaf(self.of)(series)
 
     @abstractmethod
     def of(self, series: Sequence[pl.Series]) -> pl.Series:

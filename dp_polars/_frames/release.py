@@ -108,8 +108,7 @@ def release_by(
         )
     try:
         if run is not None:
-            with deaf():
-                released = run()
+            released = deaf(run)()
     except (Exception, pl.exceptions.PanicException):
         released = None
     if released is None:  # raised here, where no exception with private values is its context
@@ -149,7 +148,7 @@ def _keep_answer(question: Question, released: Released, engine: Engine[Released
         _log.warning("The answer about %r could not be kept: asked again, it is charged again.", question.dataset)
 
 
-@deaf()
+@deaf
 def prepare(
     request: AnyRequest[Asked], engine: Engine[Released], *, ranges: bool = False
 ) -> tuple[Work | KeyWork, Callable[[], Released]]:

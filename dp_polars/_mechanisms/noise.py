@@ -61,7 +61,7 @@ _COIN_SLACK = 2.0**-40
 _FAR = 64.0
 
 
-@deaf()
+@deaf
 def laplace_noise(count: int, scale: Fraction, words: Callable[[], WordSource] = system_words) -> NDArray[np.int64]:
     """Return independent noise with P(x) ∝ exp(−|x|/scale): exactly, for 0 < scale <= LARGEST_SCALE.
 
@@ -72,7 +72,7 @@ def laplace_noise(count: int, scale: Fraction, words: Callable[[], WordSource] =
     return _in_slices(count, draw, words)
 
 
-@deaf()
+@deaf
 def gaussian_noise(count: int, variance: Fraction, words: Callable[[], WordSource] = system_words) -> NDArray[np.int64]:
     """Return independent noise with P(x) ∝ exp(−x²/(2·variance)): exactly, for 0 < variance < LARGEST_SCALE².
 

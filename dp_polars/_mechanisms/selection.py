@@ -118,7 +118,7 @@ def exponential_mechanism(
 
 
 def _select(scores: ArrayLike, claim: Claim) -> int | NDArray[np.int64]:
-    array, offered = deaf()(column_types.exact_numbers)("scores", scores)
+    array, offered = deaf(column_types.exact_numbers)("scores", scores)
     if array.ndim not in (1, 2) or not array.shape[-1] >= 1:
         msg = f"scores must have shape (k,) or (g, k) with k >= 1, got {array.shape}."
         raise ValueError(msg)
@@ -127,7 +127,7 @@ def _select(scores: ArrayLike, claim: Claim) -> int | NDArray[np.int64]:
     flat = None if offered is None else offered.ravel()
     warn_if_large(claim.loss)
     law = LAWS[claim.mechanism]
-    chosen = deaf()(best_rows)(rows.ravel(), lengths, claim.rate, law, system_words(), offered=flat)
+    chosen = deaf(best_rows)(rows.ravel(), lengths, claim.rate, law, system_words(), offered=flat)
     if (chosen < 0).any():
         msg = "scores must have at least one finite number in every row."
         raise ValueError(msg)

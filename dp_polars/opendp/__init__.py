@@ -283,7 +283,7 @@ def make_selection(
     dtype = {"i": np.int64, "u": np.uint64, "f": np.float64}[str(input_metric.distance_type)[0]]
     largest = np.finfo(np.float64).max
 
-    @deaf()
+    @deaf
     def select(values: Any) -> int:  # noqa: ANN401
         scores: Any = np.asarray(values, dtype)
         if not len(scores):

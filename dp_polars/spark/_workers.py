@@ -109,8 +109,7 @@ def _deaf(stage: Stage) -> Stage:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         results = stage(batches)
         while True:
-            with deaf():
-                batch = next(results, None)
+            batch = deaf(next)(results, None)
             if batch is None:
                 return
             yield batch

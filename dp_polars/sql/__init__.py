@@ -160,26 +160,26 @@ class _SqlEngine(LocalEngine):
         """Return the Polars types of these columns."""
         return schema_of(self._table, columns, self._only_counted)
 
+    @deaf  # what drivers warn of may tell of rows
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
         """Write the statements, everything typed and nothing read: to be run once, never shown."""
         per_person, table = work.per_person, self._table
         names = [name for tally in work.tallies for column in tally.columns for name in column.meta.root_names()]
-        with deaf():  # what drivers warn of may tell of rows
-            if per_person is None:
-                self._check(work.privacy_unit, names + ([] if work.keys is None else work.keys.columns))
-            else:
-                self._check(per_person.privacy_unit, [] if per_person.keys is None else per_person.keys.columns)
-                table = one_row_per_person(table, per_person, self._dialect)
-            secret = secrets.randbits(_SECRET_BITS)
-            statements = [(numbers, self._select(table, work, numbers, secret)) for numbers in alike(work.tallies)]
+        if per_person is None:
+            self._check(work.privacy_unit, names + ([] if work.keys is None else work.keys.columns))
+        else:
+            self._check(per_person.privacy_unit, [] if per_person.keys is None else per_person.keys.columns)
+            table = one_row_per_person(table, per_person, self._dialect)
+        secret = secrets.randbits(_SECRET_BITS)
+        statements = [(numbers, self._select(table, work, numbers, secret)) for numbers in alike(work.tallies)]
         return partial(self._histograms, work, statements)
 
+    @deaf  # what drivers warn of may tell of rows
     def prepare_people_by_key(self, work: KeyWork) -> Callable[[], tuple[pl.DataFrame, Ints]]:
         """Write the statement, everything typed and nothing read: to be run once, never shown."""
-        with deaf():  # what drivers warn of may tell of rows
-            self._check(work.privacy_unit, list(work.types))
-            counted = people_by_key(self._table, work, secrets.randbits(_SECRET_BITS), self._dialect)
-            statement = self._prepared(Statement.of(self._backend, counted, self._dialect))
+        self._check(work.privacy_unit, list(work.types))
+        counted = people_by_key(self._table, work, secrets.randbits(_SECRET_BITS), self._dialect)
+        statement = self._prepared(Statement.of(self._backend, counted, self._dialect))
         return lambda: in_polars(self._dialect.fetch(self._backend, statement), work.types)
 
     def _check(self, unit: str | None, names: Collection[str]) -> None:
@@ -213,15 +213,15 @@ class _SqlEngine(LocalEngine):
             raise TypeError(msg) from None
         return statement
 
+    @deaf  # what drivers warn of may tell of rows
     def distinct(self, constants: pl.DataFrame) -> int:
         """Return how many rows of constants differ to the database, in the types that rows are compared in."""
         kinds = [self._table.schema()[name] for name in constants.columns]
-        with deaf():
-            listed = public_table(constants.get_columns(), kinds, self._backend, self._dialect)
-            listed = listed.drop("number").distinct()
-            counted = listed.aggregate(count=cast(listed.count(), "int64"))
-            statement = Statement.of(self._backend, counted, self._dialect)
-            return int(self._dialect.fetch(self._backend, statement)["count"][0])
+        listed = public_table(constants.get_columns(), kinds, self._backend, self._dialect)
+        listed = listed.drop("number").distinct()
+        counted = listed.aggregate(count=cast(listed.count(), "int64"))
+        statement = Statement.of(self._backend, counted, self._dialect)
+        return int(self._dialect.fetch(self._backend, statement)["count"][0])
 
     def _histograms(self, work: Work, statements: list[tuple[list[int], Statement]]) -> list[Histogram]:
         """Run the statements of tallies that are alike."""
