@@ -183,6 +183,11 @@ class Work:
         """Number of public groups."""
         return 1 if self.keys is None else self.keys.height
 
+    @property
+    def released_types(self) -> list[pl.DataType]:
+        """The types of the public keys and of the answers."""
+        return [*([] if self.keys is None else self.keys.dtypes), *(output.dtype for output in self.outputs)]
+
     def assemble(self, histograms: Sequence[Histogram]) -> pl.DataFrame:
         """Draw every answer once, and return the keys and the answers."""
         columns = [] if self.keys is None else self.keys.get_columns()
@@ -214,6 +219,11 @@ class KeyWork:
     most: int
     question: KeysThatAreThere
     rows: Callable[[pl.LazyFrame], pl.LazyFrame]
+
+    @property
+    def released_types(self) -> list[pl.DataType]:
+        """The types of the keys."""
+        return self.types.dtypes()
 
     def assemble(self, keys: pl.DataFrame, people: Ints) -> pl.DataFrame:
         """Draw for each key once, and return those that are shown, sorted, in memory of their own.

@@ -15,12 +15,14 @@ from dp_polars._frames.release import prepare, release_by
 from dp_polars._frames.sources import PrivateRows, Source, WithoutRows, source_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from fractions import Fraction
 
     from polars._typing import EngineType
 
     from dp_polars._accounting.budgets import Budget
     from dp_polars._accounting.terms import Loss
+    from dp_polars._engines.contract import KeyWork, Work
     from dp_polars._frames.protection import Protection
     from dp_polars._frames.request import AnyRequest, Ask
     from dp_polars._questions.question import Asked
@@ -142,16 +144,31 @@ class PrivateQuery(WithoutRows):
         The columns' types are taken as public. If they would be inferred from values (pandas' object columns, a CSV
         file without a schema), state them beforehand.
         """
+        return self._released(frame, ranges, engine, partitions, fresh)
+
+    def _released(
+        self,
+        frame: PrivateRows | None,
+        ranges: bool,
+        engine: EngineType,
+        partitions: int | None,
+        fresh: bool,
+        check: Callable[[Work | KeyWork], None] = lambda _: None,
+    ) -> pl.DataFrame:
+        """Release once; `check` refuses work that can't be used, before the charge."""
         if partitions is not None:
             positive_int("partitions", partitions)
         source = self._source_of(frame)
         by_polars = PolarsEngine(source.unread, source.read, one_of("engine", engine, _ENGINES), partitions)
         known = self.request.recipe.files if frame is None else None
+
+        def before_charge(work: Work | KeyWork | None) -> None:
+            source.refuse_rewritten_files(known)
+            if work is not None:
+                check(work)
+
         return release_by(
-            *(self.request, by_polars, self.budget),
-            ranges=ranges,
-            fresh=fresh,
-            before_charge=lambda: source.refuse_rewritten_files(known),
+            *(self.request, by_polars, self.budget), ranges=ranges, fresh=fresh, before_charge=before_charge
         )
 
     def collect(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
@@ -182,6 +199,11 @@ class PrivateQuery(WithoutRows):
             The file; `~` is the home folder.
         frame, ranges, engine, partitions, fresh
             As for `release`.
+
+        Raises
+        ------
+        TypeError
+            If a key or an answer is an integer of 128 bits, which Parquet doesn't have. Nothing is charged then.
         """
         from pyarrow import parquet
 
@@ -192,7 +214,7 @@ class PrivateQuery(WithoutRows):
         claim = json.dumps(self.request.statement()).encode()
         # Opened before anything is charged, so that a folder that can't be written costs nothing.
         with replacing(target) as file:
-            released = self.release(frame, ranges=ranges, engine=engine, partitions=partitions, fresh=fresh)
+            released = self._released(frame, ranges, engine, partitions, fresh, _refuse_wide_integers)
             table = released.to_arrow()
             table = table.replace_schema_metadata({**(table.schema.metadata or {}), _CLAIM_KEY: claim})
             parquet.write_table(table, file)
@@ -213,6 +235,17 @@ class PrivateQuery(WithoutRows):
             )
             raise TypeError(msg)
         return source_of(self._source if frame is None else frame, self.protection)
+
+
+def _refuse_wide_integers(work: Work | KeyWork) -> None:
+    """Refuse to write integers of 128 bits, for which Parquet has no type."""
+    wide = sorted({str(dtype) for dtype in work.released_types if dtype in (pl.Int128, pl.UInt128)})
+    if wide:
+        msg = (
+            f"sink_parquet can't write keys or answers of the type {wide[0]}: Parquet files have no such integers.\n\n"
+            "Hint: cast the column to pl.Int64 or pl.String before group_by, or use release()."
+        )
+        raise TypeError(msg)
 
 
 def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -67,11 +67,12 @@ def release_by(
     *,
     ranges: bool = False,
     fresh: bool = False,
-    before_charge: Callable[[], None] = lambda: None,
+    before_charge: Callable[[Work | KeyWork | None], None] = lambda _: None,
 ) -> Released:
     """Release all outputs once by an engine, charged to the budget before a row is read.
 
-    `before_charge` looks at the source once more: it raises what is free.
+    `before_charge` looks at the source once more, and at the work (None where the rows can't be opened): it raises what
+    is free.
 
     Where the data set has a name, the answer that the budget keeps to the same question is returned instead, and
     nothing is charged; unless it is asked `fresh`.
@@ -87,6 +88,7 @@ def release_by(
         Nothing is charged then.
     """
     released: Released | None = None
+    work: Work | KeyWork | None = None
     run: Callable[[], Released] | None = None
     question = None
     with suppress(UnreadableError):  # that it failed says something of the rows, so it is paid for
@@ -99,7 +101,7 @@ def release_by(
                 return answer
         if isinstance(work, Work):
             _check_public_values(work, engine)
-    before_charge()
+    before_charge(work)
     if budget is not None:
         budget.charge(
             [(f"{ask.name}: {ask.query}", ask.query.claim) for ask in request.asks],

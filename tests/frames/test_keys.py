@@ -400,3 +400,20 @@ def test_a_quantile_over_people_is_simulated_and_keys_are_not(visits):
     assert (row["true_answer"], row["counted"]) == (1, 300)
     with pytest.raises(TypeError, match=r"^query must ask for answers, got one for keys[\s\S]*Hint: query.explain"):
         dpp.analysis.simulate(dpp.protect("patient", max_groups=1).keys("town", **LOSS), visits)
+
+
+@pytest.mark.parametrize("dtype", [pl.Int128, pl.UInt128])
+def test_keys_that_no_file_holds_are_refused_for_free(dtype, tmp_path):
+    budget = dpp.Budget(epsilon=10, delta=0.5)
+    frame = pl.DataFrame({"p": [1, 2], "k": pl.Series([1, 1], dtype=dtype)}).dp.protect(
+        "p", max_groups=1, budget=budget
+    )
+    for query in (
+        frame.keys("k", epsilon=1, delta=0.1),
+        frame.group_by({"k": [1]}).agg(dpp.n_people(epsilon=1)),
+        frame.agg(pl.col("k").dp.mode([1, 2], epsilon=1)),
+    ):
+        with pytest.raises(TypeError, match=rf"sink_parquet can't write keys or answers of the type {dtype.__name__}"):
+            query.sink_parquet(tmp_path / "file.parquet")
+        assert not (tmp_path / "file.parquet").exists()
+    assert budget.spent == 0
