@@ -26,7 +26,7 @@ MUTANTS = [
     _counting("sql:_bounded", "limits.groups, 0", "limits.groups + 1, 0",
         "in Postgres a person keeps one group more", _BOUNDS, needs="psycopg"),
     _counting("sql:_bounded", 'rows = first(rows, ["person", "group"], says, limits.rows_per_group, 1)', "",
-        "max_rows_per_group is not enforced", f"{_BOUNDS} -k 'duckdb and median-kept3'"),
+        "max_rows_per_group is not enforced", f"{_BOUNDS} -k 'duckdb and median-limits3'"),
     _counting("sql:_bounded", 'first(rows, ["person"], says, limits.rows, 2)', "rows",
         "max_rows is not enforced", _BOUNDS),
     _counting("sql:_bounded", 'says.append("copy")', "",

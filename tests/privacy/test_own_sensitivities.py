@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dp_polars._mechanisms.laws import error_bound
+from dp_polars._mechanisms.laws import LAWS, error_bound
 from dp_polars._questions.argmax import own_sensitivities
 from tests.helpers import reference
 from tests.registry import MECHANISMS, V, X
@@ -75,7 +75,7 @@ def test_revenues_lose_no_more_than_rho(mechanism):
 def log_law(claim, scores, own):
     """log P of each row, from the gaps that the kernel finds."""
     _, _, rows = own_sensitivities(pl.Series(scores), pl.Series(own), np.array([len(own)]), lowest=False)
-    gaps = rows._exact_gaps(0, rows._weights(claim.rate, claim.mechanism)[0])
+    gaps = rows._exact_gaps(0, rows._weights(claim.rate, LAWS[claim.mechanism])[0])
     exact = [-gaps[i] for i in range(len(own))]
     law = reference.law(exact, rate=claim.rate, mechanism=claim.mechanism, digits=20)
     return np.array([float(p.log()) for p in law])
@@ -99,7 +99,7 @@ def test_epsilon_is_attained(mechanism):
     claim, many = X.dp.argmax(sensitivity=V, epsilon=2, mechanism=mechanism).query.claim, 500
     own = np.array([1.0, 2.0**12, *[1.0] * many])
     _, _, rows = own_sensitivities(pl.Series(own), pl.Series(own), np.array([len(own)]), lowest=False)
-    weight = rows._weights(claim.rate, mechanism)[0]
+    weight = rows._weights(claim.rate, LAWS[mechanism])[0]
     # What is left of each score above t times its sensitivity: the best row, the dear one, and the others.
     scores = np.array([0.0, -1.0, *[-2.0] * many]) + weight * own
     change = own * [-1, -1, *[1] * many]
@@ -114,7 +114,7 @@ def test_the_error_stays_within_its_bound():
     revenues = prices * (bids >= prices[:, None]).sum(axis=1)
     claim = X.dp.argmax(sensitivity=V, epsilon=1).query.claim
     _, _, rows = own_sensitivities(pl.Series(revenues), pl.Series(prices), np.array([len(prices)]), lowest=False)
-    least = (revenues - 2 * rows._weights(claim.rate, claim.mechanism)[0] * prices).max()
+    least = (revenues - 2 * rows._weights(claim.rate, LAWS[claim.mechanism])[0] * prices).max()
     law = np.exp(log_law(claim, revenues, prices))
     assert law[revenues < least].sum() <= 0.05
     # With one sensitivity for all, even though these revenues are monotonic.
@@ -131,6 +131,6 @@ def test_gaps_are_in_units_and_not_in_last_digits(scores, own):
     def gaps(scores, own):
         texts = pl.Series(["0.5", "7.25", "7"]).cast(scores), pl.Series(["1.5", "2.0", "0.5"]).cast(own)
         _, _, rows = own_sensitivities(*texts, np.array([3]), lowest=False)
-        return rows.gaps(Fraction(1), "permute_and_flip").tolist()
+        return rows.gaps(Fraction(1), LAWS["permute_and_flip"]).tolist()
 
     assert gaps(scores, own) == pytest.approx(gaps(pl.Float64, pl.Float64), rel=1e-5)  # t has 20 bits
