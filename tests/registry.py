@@ -418,7 +418,7 @@ LAWS = {
         "permute_and_flip",
     ),
     "a top 1, jointly": (
-        lambda f: (X + 0).dp.top_k(1, CANDIDATES, epsilon=f, mechanism="joint").list.first(),
+        lambda f: (X + 0).dp.top_k(1, CANDIDATES, epsilon=Fraction(f) / 2, mechanism="joint").list.first(),
         COUNTS,
         Fraction(1, 2),
         "exponential",

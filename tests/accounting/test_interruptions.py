@@ -29,6 +29,14 @@ def _impatient(monkeypatch):
     monkeypatch.setattr(locks, "_BUSY_SECONDS", 5)
 
 
+@pytest.fixture(autouse=True)
+def _hears_interruptions():
+    """Ctrl-C raises, also where the tests run in the background of a shell, which ignores it there."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture(params=["memory", "file"])
 def path(request, tmp_path):
     return tmp_path / "ledger.db" if request.param == "file" else None

@@ -24,13 +24,13 @@ def asked(budget, number):
 
 def ask(path, descriptor, number):
     """Ask without an end."""
-    answer = PolarsEngine.answer
+    histograms = PolarsEngine._histograms
 
     def noted(engine, work):
         os.write(descriptor, f"drawn {work.outputs[0].name}\n".encode())
-        return answer(engine, work)
+        return histograms(engine, work)
 
-    PolarsEngine.answer = noted
+    PolarsEngine._histograms = noted
     budget = dpp.Budget(epsilon=10_000, path=path)
     while True:
         released = asked(budget, number).release()

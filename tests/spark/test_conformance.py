@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 
-import polars as pl
 import pytest
 
 from tests.engines import conformance
 from tests.engines.conformance import Conformance
-from tests.registry import COLUMNS
-from tests.spark.tools import DDL, MARKS, need_spark, to_polars, to_spark
+from tests.spark.tools import DDL, MARKS, ddl, need_spark, to_polars, to_spark
 
 need_spark()
 
@@ -19,14 +17,6 @@ from pyspark import cloudpickle  # noqa: E402
 from dp_polars.spark import _SparkEngine  # noqa: E402
 
 pytestmark = MARKS
-
-
-def ddl(dtype):
-    """What Spark calls a type of the registry."""
-    if isinstance(dtype, pl.Decimal):
-        return f"decimal({dtype.precision},{dtype.scale})"
-    named = {kind.dtype: name for name, kind in COLUMNS.items()}
-    return DDL[named[dtype]]
 
 
 def reading(read):

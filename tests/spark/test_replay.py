@@ -13,8 +13,7 @@ from tests.replay import doors
 from tests.replay.cases import WAYS, cases
 from tests.replay.checks import check
 from tests.replay.doors import Doors
-from tests.spark.test_conformance import ddl
-from tests.spark.tools import DDL, MARKS, need_spark, to_polars, to_spark
+from tests.spark.tools import DDL, MARKS, ddl, need_spark, to_polars, to_spark
 
 need_spark()
 

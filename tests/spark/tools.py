@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from tests.helpers.needs import need
+from tests.registry import COLUMNS
 
 PARTITIONS = 6
 # Types of the registry that Spark has, and what it calls them.
@@ -32,6 +33,14 @@ MARKS = [
     pytest.mark.filterwarnings("ignore:.*pandas:FutureWarning"),
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 ]
+
+
+def ddl(dtype):
+    """What Spark calls a type of the registry."""
+    if isinstance(dtype, pl.Decimal):
+        return f"decimal({dtype.precision},{dtype.scale})"
+    named = {kind.dtype: name for name, kind in COLUMNS.items()}
+    return DDL[named[dtype]]
 
 
 def need_spark():
