@@ -65,7 +65,7 @@ def on_columns(step: Step) -> tuple[dict[str, Any], list[PolarsDataType]]:
     return _with_inputs(step.tree, inputs), dtypes
 
 
-@lru_cache(maxsize=1024)  # each method of a frame proves the steps before it anew
+@lru_cache(maxsize=1024)  # an output is proved by `agg` and by each release
 def depends_on_company(dtypes: tuple[PolarsDataType, ...], text: str) -> bool:
     """Return whether a row's result changes where the row stands twice, or next to a null, not by itself."""
     if not dtypes:  # a selector that selects nothing

@@ -155,7 +155,7 @@ MUTANTS = [
         "Polars 1 takes what only Polars 2 was tried on",
         equivalent="on Polars 2; on 1.36.1 test_an_accepted_expression_is_row_by_row kills it"),
     _trials("depends_on_company", "[row, row]", "",
-        "a row's twin changes its result", "rowwise/test_trials.py::test_what_a_row_gets_in_company"),
+        "a row's twin changes its result", "rowwise/test_trials.py::test_a_twin_and_a_null_are_company"),
     _recipe("join_of", "key.dtype.is_float() and key.is_nan().any()", "False",
         "a NaN equals a NaN or not by the number of rows", "frames/test_steps.py::test_no_key_of_a_join_is_nan"),
     # --- Profiles

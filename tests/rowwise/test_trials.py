@@ -110,3 +110,10 @@ def test_a_step_that_works_on_every_value_does_not():
     assert failure(pl.sum_horizontal("i", "f", "i", "f")) is None
     assert failure(pl.all().is_null()) is None
     assert failure(pl.sum_horizontal(pl.col("i", "f"))) is None
+
+
+def test_a_twin_and_a_null_are_company():
+    x, null = pl.col("0"), pl.col("0").is_null()
+    for expr, depends in [(x + 1, False), (null | (x.count() > 1), True), (null & (x.null_count() > 1), True)]:
+        text = expr.meta.serialize(format="json")
+        assert trials.depends_on_company((pl.Int64(),), text) == depends
