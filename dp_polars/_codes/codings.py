@@ -47,7 +47,12 @@ class Weighing(ABC):
     @property
     @abstractmethod
     def largest(self) -> int:
-        """The largest weight of a row, or minus the smallest; and, where people count, of a person's rows together."""
+        """The largest weight of a row, or minus the smallest."""
+
+    @property
+    def of_person(self) -> tuple[int, int]:
+        """Where people count: the ends to which the sum of a person's weights, in a group and code, is clipped."""
+        return -self.largest, self.largest
 
     @abstractmethod
     def weigher(self) -> Callable[[Sequence[pl.Series]], Ints]:

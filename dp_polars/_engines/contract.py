@@ -125,25 +125,32 @@ class Output:
         return [column.alias(name) for column, name in zip(columns, self.names(ranges=ranges), strict=True)]
 
 
-#: The column of rows that say of each person how many rows, or groups, they have.
-PER_PERSON = "count"
+#: Columns of rows that stand for people: how many rows each has, in how many groups, and the most in one of them.
+ROWS, GROUPS, ROWS_IN_GROUP = "rows", "groups", "rows in group"
 
 
 @dataclass(frozen=True)
 class PerPerson:
-    """What the private rows are replaced by before anything else: one row for each person, with one number.
+    """What the private rows are replaced by before anything else: one row for each person, of numbers.
+
+    Their columns are `ROWS`, `GROUPS` and `ROWS_IN_GROUP`, of Int64. Only rows of listed groups count, and a person
+    without any has no row here.
 
     Parameters
     ----------
     privacy_unit
         The column that tells people apart.
     keys
-        Public groups, as of `Work`: the number is that of the listed groups that a person has rows in; a person without
-        any has no row here. None: the number of the person's rows.
+        Public groups, as of `Work`. None: one group.
+    cut
+        If any, only those people have a row here of whom the limits of at least one of these tallies leave out
+        something that is evidence for it, or whose weights in a group and code are clipped together
+        (`Weighing.of_person`). That follows from numbers of rows, codes and groups, and from sums: no order is drawn.
     """
 
     privacy_unit: str
     keys: pl.DataFrame | None = None
+    cut: tuple[Tally, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -166,8 +173,8 @@ class Work:
     ranges
         Whether numbers come with the ends of their 95 % ranges.
     per_person
-        Whether, and how, the rows are first replaced by one for each person. Their only column is then `PER_PERSON`, an
-        Int64, and `privacy_unit` and `keys` are None. Only for engines that say so (`Engine.counts_per_person`).
+        Whether, and how, the rows are first replaced by one for each person, with the columns that `PerPerson` names;
+        `privacy_unit` and `keys` are then None. Only for engines that say so (`Engine.counts_per_person`).
     """
 
     privacy_unit: str | None
@@ -250,12 +257,14 @@ class Engine(ABC, Generic[Released]):
        `schema`).
     2. **Evidence first.** A run leaves out rows whose person is null or NaN, rows of keys that are not listed (null
        equals no key), and, in each tally, rows whose code is `coding.size`. -0.0 and 0.0 are one person.
-    3. **Then bounds.** Where people are counted (`people`), rows of a person with the same group and code are one from
-       here on, whose weight is the sum of theirs, but at most `weighing.largest`. `limits` says how many of each
-       person's remaining rows stay: first that many groups, then that many rows in each, then that many in all; None
-       is no bound. Each time it is a uniformly random subset, which depends on that person's own rows and on fresh
-       random words alone, never on another person's rows or on the order of rows. Tallies that differ in their weights
-       alone (`Tally.counts_like`) keep the same rows: a mean is a sum over a number of rows.
+    3. **Then bounds, by one order.** Each release gives every person a random number for each of their groups and one
+       for each of their rows. These numbers depend on that person's own rows and on fresh random words alone, never on
+       another person's rows or on the order of rows; those of groups are never made from those of rows. All tallies
+       use the same numbers. Where people are counted (`people`), rows of a person with the same group and code are one
+       from here on: its number is the smallest of theirs, its weight the sum of theirs, clipped to
+       `weighing.of_person`. Of the rows that are evidence for a tally, `limits` keeps the groups with the smallest
+       numbers, in each of them the rows with the smallest numbers, and of what is left the rows with the smallest
+       numbers; None is no bound. So one pass over each person's rows serves all tallies.
     4. **Then counting.** The weight of a code in a group is the sum of the weights of what stays there: without a
        weighing the number of rows, or of distinct people (`people`). Where `Work.privacy_unit` is None, every row is a
        person.
@@ -272,7 +281,7 @@ class Engine(ABC, Generic[Released]):
        the released rows nor where they lie may tell of others. `KeyWork.assemble` does all of that where keys and
        numbers are at hand.
     9. **People as rows** (`Work.per_person`). Rows whose person is null or NaN are left out, and where groups are
-       listed, rows of other keys. Each person that is left is one row.
+       listed, rows of other keys. Each person that is left is one row; with `PerPerson.cut`, each that is cut.
     10. **What is equal here is equal to us.** A row has one key and one code. Public keys and candidates are compared
         with columns in a type that tells all of them apart: a key between two values of a coarser column equals no row.
         `distinct` says how many the engine tells apart. A release asks it about every list, and refuses one of which

@@ -9,7 +9,7 @@ import polars as pl
 
 from dp_polars._base.words import system_words
 from dp_polars._engines.bounding import random_few
-from dp_polars._engines.contract import PER_PERSON
+from dp_polars._engines.contract import GROUPS, ROWS, ROWS_IN_GROUP
 from dp_polars._engines.polars_rows import added_up, by_name, collected, in_parts, is_a_person, listed, own_keys
 
 if TYPE_CHECKING:
@@ -57,14 +57,21 @@ def _bounded(lists: pl.DataFrame, names: list[str], most: int, engine: EngineTyp
 
 
 def one_row_per_person(rows: pl.LazyFrame, per_person: PerPerson) -> pl.LazyFrame:
-    """Return one row for each person, with the number of their rows or listed groups: see `Engine`, duty 9."""
+    """Return one row for each person, with numbers of rows and groups: see `Engine`, duty 9."""
     unit, keys = per_person.privacy_unit, per_person.keys
     rows = rows.filter(is_a_person(unit, rows.collect_schema()[unit]))
-    if keys is None:
-        people = rows.select(pl.col(unit).alias("person"))
-    else:
-        key_columns = own_keys(rows, keys)
-        coded = rows.select(pl.col(unit).alias("person"), *key_columns)
-        coded = coded.join(listed(keys), on=[expr.meta.output_name() for expr in key_columns])
-        people = coded.group_by("person", "group").agg()
-    return people.group_by("person").agg(pl.len().cast(pl.Int64).alias(PER_PERSON)).select(PER_PERSON)
+    key_columns = own_keys(rows, keys)
+    rows = rows.select(pl.col(unit).alias("person"), *key_columns)
+    names = [expr.meta.output_name() for expr in key_columns]
+    if keys is not None:
+        rows = rows.join(listed(keys), on=names).drop(names)
+    by_group = rows.group_by(pl.all()).agg(pl.len().cast(pl.Int64).alias(ROWS))
+    return (
+        by_group.group_by("person")
+        .agg(
+            pl.col(ROWS).sum(),
+            pl.len().cast(pl.Int64).alias(GROUPS),
+            pl.col(ROWS).max().alias(ROWS_IN_GROUP),
+        )
+        .drop("person")
+    )

@@ -10,7 +10,7 @@ import polars as pl
 from dp_polars._accounting.terms import ONE_RELEASE
 from dp_polars._base.numbers import plural
 from dp_polars._engines.bounding import Limits
-from dp_polars._engines.contract import PER_PERSON, Engine, Output, PerPerson, Released, Tally, Work
+from dp_polars._engines.contract import GROUPS, ROWS, Engine, Output, PerPerson, Released, Tally, Work
 from dp_polars._frames import group_keys
 from dp_polars._frames.request import Ask, Request
 
@@ -34,7 +34,7 @@ class PeopleRequest(Request):
         """Return the request with this one output."""
         query.answer_type(*_TYPES)
         query = query.under(ONE_RELEASE, recipe.protection.neighboring_relation, 1)
-        return cls(recipe, keys, (Ask(name, (pl.col(PER_PERSON),), query),))
+        return cls(recipe, keys, (Ask(name, (pl.col(ROWS if keys is None else GROUPS),), query),))
 
     @property
     def groups(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dp_polars._engines.contract import PER_PERSON
+from dp_polars._engines.contract import GROUPS, ROWS, ROWS_IN_GROUP
 from dp_polars._questions.unlisted_keys import COUNT
 from dp_polars.spark._column_types import types
 from dp_polars.spark._counting import Window, evidence, fresh_seed, key_table, quoted, sf
@@ -47,11 +47,17 @@ def _people_by_key(frame: DataFrame, work: KeyWork) -> DataFrame:
 
 
 def one_row_per_person(frame: DataFrame, per_person: PerPerson) -> DataFrame:
-    """Return one row for each person, with the number of their rows or listed groups."""
+    """Return one row for each person, with numbers of rows and groups: see `Engine`, duty 9."""
     keys = per_person.keys
     names = [] if keys is None else keys.columns
     rows = evidence(frame, per_person.privacy_unit, names, ())
     if keys is not None:
         table = key_table(frame.sparkSession, keys, types.StructType([frame.schema[name] for name in names]))
-        rows = rows.join(table, [f"k{i}" for i in range(len(names))]).select("person", "group").distinct()
-    return rows.groupBy("person").agg(sf.count(sf.lit(1)).alias(PER_PERSON)).select(PER_PERSON)
+        key_names = [f"k{i}" for i in range(len(names))]
+        rows = rows.join(table, key_names).drop(*key_names)
+    by_group = rows.groupBy(*rows.columns).agg(sf.count(sf.lit(1)).alias(ROWS))
+    return (
+        by_group.groupBy("person")
+        .agg(sf.sum(ROWS).alias(ROWS), sf.count(sf.lit(1)).alias(GROUPS), sf.max(ROWS).alias(ROWS_IN_GROUP))
+        .drop("person")
+    )

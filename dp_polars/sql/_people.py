@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from dp_polars._engines.contract import PER_PERSON
+from dp_polars._engines.contract import GROUPS, ROWS, ROWS_IN_GROUP
 from dp_polars.sql._arithmetic import is_evidence, physical
 from dp_polars.sql._counting import few, in_groups, person_of
 from dp_polars.sql._dialects import cast, constant
@@ -33,14 +33,17 @@ _TIMES: dict[pl.DataType, tuple[str, object, object]] = {
 
 
 def one_row_per_person(table: Table, per_person: PerPerson, dialect: Dialect) -> Table:
-    """Return one row for each person, with the number of their rows or listed groups: see `Engine`, duty 9."""
+    """Return one row for each person, with numbers of rows and groups: see `Engine`, duty 9."""
     unit, keys = table[per_person.privacy_unit], per_person.keys
     names = [] if keys is None else keys.columns
     key_columns = {f"k{i}": comparable(table[name], table.schema()[name], dialect) for i, name in enumerate(names)}
     rows = table.filter(is_evidence(unit, dialect)).select(person=person_of(unit, dialect), **key_columns)
     if keys is not None:
-        rows = in_groups(rows, table, keys, dialect).select("person", "group").distinct()
-    return rows.group_by("person").aggregate(**{PER_PERSON: cast(rows.count(), "int64")}).select(PER_PERSON)
+        rows = in_groups(rows, table, keys, dialect)
+    by_group = rows.group_by(rows.columns).aggregate(**{ROWS: cast(rows.count(), "int64")})
+    numbers = {ROWS: by_group[ROWS].sum(), GROUPS: by_group.count(), ROWS_IN_GROUP: by_group[ROWS].max()}
+    people = by_group.group_by("person").aggregate(**{name: cast(value, "int64") for name, value in numbers.items()})
+    return people.drop("person")
 
 
 def people_by_key(table: Table, work: KeyWork, secret: int, dialect: Dialect) -> Table:

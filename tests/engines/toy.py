@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
-from random import Random, SystemRandom
+from random import SystemRandom
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,10 @@ import polars as pl
 from dp_polars._base.arrays import Ints
 from dp_polars._draws.histograms import Histogram
 from dp_polars._engines.bounding import Limits
-from dp_polars._engines.contract import PER_PERSON, KeyWork, LocalEngine, PerPerson, Tally, Work
+from dp_polars._engines.contract import GROUPS, ROWS, ROWS_IN_GROUP, KeyWork, LocalEngine, PerPerson, Tally, Work
 
 Row = dict[str, Any]
-Evidence = tuple[int, int, int]  # group, code, weight
+Evidence = tuple[int, int, int, float]  # group, code, weight, the row's number
 
 
 class ToyEngine(LocalEngine):
@@ -56,9 +56,9 @@ class ToyEngine(LocalEngine):
         return lambda: self._people_by_key(work)
 
     def _histograms(self, work: Work) -> list[Histogram]:
-        rows = list(self._rows) if work.per_person is None else _people(self._rows, work.per_person)
-        seed = SystemRandom().getrandbits(256)  # one for all: a mean's sum and its number are of the same rows
-        return [_histogram(rows, work, tally, Random(seed)) for tally in work.tallies]
+        rows = list(self._rows) if work.per_person is None else _people(list(self._rows), work.per_person)
+        order = _Order(rows)
+        return [_histogram(rows, work, tally, order) for tally in work.tallies]
 
     def _people_by_key(self, work: KeyWork) -> tuple[pl.DataFrame, Ints]:
         keys = defaultdict(set)
@@ -67,7 +67,7 @@ class ToyEngine(LocalEngine):
             person = number if work.privacy_unit is None else row[work.privacy_unit]
             if _is_somebody(person) and None not in key:
                 keys[person].add(key)
-        people = Counter(key for own in keys.values() for key in _few(sorted(own), work.most, SystemRandom()))
+        people = Counter(key for own in keys.values() for key in _few(sorted(own), work.most))
         return pl.DataFrame(list(people), work.types, orient="row"), np.array(list(people.values()), np.int64)
 
     def _check_unit(self, unit: str | None) -> None:
@@ -83,18 +83,25 @@ class ToyEngine(LocalEngine):
             raise ValueError(msg)
 
 
-def _histogram(rows: list[Row], work: Work, tally: Tally, random: Random) -> Histogram:
-    people = defaultdict(list)
-    for person, evidence in _evidence(rows, work, tally):
-        people[person].append(evidence)
+class _Order:
+    """A number for each row, and for each group of each person: once for all tallies of a release."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self._of_groups: defaultdict[tuple[object, int], float] = defaultdict(SystemRandom().random)
+        self._of_rows = [SystemRandom().random() for _ in rows]
+
+    def of_group(self, person: object, group: int) -> float:
+        return self._of_groups[person, group]
+
+    def of_row(self, row: int) -> float:
+        return self._of_rows[row]
+
+
+def _histogram(rows: list[Row], work: Work, tally: Tally, order: _Order) -> Histogram:
     weights: Counter[tuple[int, int]] = Counter()
-    for own in people.values():
-        if tally.people:
-            most, together = 1 if tally.weighing is None else tally.weighing.largest, Counter[tuple[int, int]]()
-            for group, code, weight in own:
-                together[group, code] += weight
-            own = [(group, code, min(weight, most)) for (group, code), weight in sorted(together.items())]
-        for group, code, weight in _bounded(own, tally.limits, random):
+    for person, found in _by_person(rows, work.privacy_unit, work.keys, tally, order).items():
+        one_each = _one_each(found, tally) if tally.people else found
+        for group, code, weight, _ in _first(one_each, person, tally.limits, order):
             weights[group, code] += weight
     cells = sorted(weights)
     sizes = Counter(group for group, _ in cells)
@@ -105,44 +112,90 @@ def _histogram(rows: list[Row], work: Work, tally: Tally, random: Random) -> His
     )
 
 
-def _evidence(rows: list[Row], work: Work, tally: Tally) -> Iterator[tuple[object, Evidence]]:
-    """Yield whose a row is, and what it says, of the rows that count."""
+def _one_each(found: list[Evidence], tally: Tally) -> list[Evidence]:
+    """Return one row of a person for each group and code."""
+    together: dict[tuple[int, int], list[Evidence]] = defaultdict(list)
+    for row in found:
+        together[row[0], row[1]].append(row)
+    least, most = (1, 1) if tally.weighing is None else tally.weighing.of_person
+    return [
+        (group, code, min(max(sum(row[2] for row in same), least), most), min(row[3] for row in same))
+        for (group, code), same in together.items()
+    ]
+
+
+def _first(found: list[Evidence], person: object, limits: Limits, order: _Order) -> list[Evidence]:
+    """Return what stays of one person's rows."""
+    groups = sorted({row[0] for row in found}, key=lambda group: order.of_group(person, group))[: limits.groups]
+    by_group = [sorted((row for row in found if row[0] == group), key=_number) for group in groups]
+    return sorted((row for same in by_group for row in same[: limits.rows_per_group]), key=_number)[: limits.rows]
+
+
+def _number(row: Evidence) -> float:
+    return row[3]
+
+
+def _by_person(
+    rows: list[Row], unit: str | None, keys: pl.DataFrame | None, tally: Tally, order: _Order
+) -> dict[object, list[Evidence]]:
+    """Return what each person's rows say, of those that count."""
     names = [column.meta.root_names()[0] for column in tally.columns]
     columns = [
         pl.Series([row[name] for row in rows], dtype=dtype) for name, dtype in zip(names, tally.types, strict=True)
     ]
     codes = tally.coding.encoder()(columns).tolist() if columns else [0] * len(rows)
     weights = [1] * len(rows) if tally.weighing is None else tally.weighing.weigher()(columns).tolist()
-    keys = None if work.keys is None else {key: group for group, key in enumerate(work.keys.rows())}
+    people: dict[object, list[Evidence]] = defaultdict(list)
     for number, (row, code, weight) in enumerate(zip(rows, codes, weights, strict=True)):
-        person = number if work.privacy_unit is None else row[work.privacy_unit]
-        group = 0 if keys is None or work.keys is None else keys.get(tuple(row[name] for name in work.keys.columns))
+        person, group = number if unit is None else row[unit], _group_of(row, keys)
         if _is_somebody(person) and group is not None and code != tally.coding.size:
-            yield person, (group, code, weight)
+            people[person].append((group, code, weight, order.of_row(number)))
+    return people
+
+
+def _group_of(row: Row, keys: pl.DataFrame | None) -> int | None:
+    if keys is None:
+        return 0
+    key = tuple(row[name] for name in keys.columns)
+    return next((group for group, listed in enumerate(keys.rows()) if listed == key), None)
 
 
 def _is_somebody(person: object) -> bool:
     return person is not None and person == person  # NaN is not itself
 
 
-def _people(rows: Iterable[Row], per_person: PerPerson) -> list[Row]:
-    """Return a row for each person."""
-    people, keys = defaultdict(list), per_person.keys
+def _people(rows: list[Row], per_person: PerPerson) -> list[Row]:
+    """Return a row for each person, or for each who is cut."""
+    unit, keys = per_person.privacy_unit, per_person.keys
+    people: dict[object, Counter[int]] = defaultdict(Counter)
     for row in rows:
-        if _is_somebody(person := row[per_person.privacy_unit]):
-            people[person].append(row)
-    if keys is None:
-        return [{PER_PERSON: len(own)} for own in people.values()]
-    listed = [{tuple(row[name] for name in keys.columns) for row in own} & set(keys.rows()) for own in people.values()]
-    return [{PER_PERSON: len(own)} for own in listed if own]
+        if _is_somebody(row[unit]) and (group := _group_of(row, keys)) is not None:
+            people[row[unit]][group] += 1
+    if per_person.cut:
+        cut = {person for tally in per_person.cut for person in _cut(rows, unit, keys, tally)}
+        people = {person: groups for person, groups in people.items() if person in cut}
+    return [
+        {ROWS: sum(groups.values()), GROUPS: len(groups), ROWS_IN_GROUP: max(groups.values())}
+        for groups in people.values()
+    ]
 
 
-def _bounded(own: list[Evidence], limits: Limits, random: Random) -> list[Evidence]:
-    """Return what stays of one person's rows."""
-    groups = _few(sorted({group for group, _, _ in own}), limits.groups, random)
-    by_group = [[row for row in own if row[0] == group] for group in groups]
-    return _few([row for rows in by_group for row in _few(rows, limits.rows_per_group, random)], limits.rows, random)
+def _cut(rows: list[Row], unit: str, keys: pl.DataFrame | None, tally: Tally) -> Iterator[object]:
+    """Yield the people of whom a tally leaves something out."""
+    order = _Order(rows)
+    for person, found in _by_person(rows, unit, keys, tally, order).items():
+        one_each = _one_each(found, tally) if tally.people else found
+        is_clipped = tally.people and tally.weighing is not None and _total(one_each) != _total(found)
+        if is_clipped or len(_first(one_each, person, tally.limits, order)) < len(one_each):
+            yield person
 
 
-def _few(items: list[Any], most: int | None, random: Random) -> list[Any]:
-    return items if most is None or len(items) <= most else random.sample(items, most)
+def _total(found: list[Evidence]) -> Counter[tuple[int, int]]:
+    total: Counter[tuple[int, int]] = Counter()
+    for group, code, weight, _ in found:
+        total[group, code] += weight
+    return total
+
+
+def _few(items: list[Any], most: int) -> list[Any]:
+    return items if len(items) <= most else SystemRandom().sample(items, most)
