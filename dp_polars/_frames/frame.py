@@ -180,6 +180,36 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
         """
         return PrivateGroupBy(self, group_keys.public_keys((keys, *more) if more else keys))
 
+    def with_bounds(self, released: pl.DataFrame) -> Self:
+        """Take bounds that were released: the frame with the same rows, steps and budget, as if `protect` had them.
+
+        Parameters
+        ----------
+        released
+            What `bounds(…).release()` gave: a frame of one row whose columns are some of "max_groups",
+            "max_rows_per_group" and "max_rows", integers of at least 1. They must be public by now: released, or known.
+
+        Returns
+        -------
+        PrivateFrame
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `released` is not as described, or `protect` has one of these bounds already: a bound that was given by
+            hand never changes silently. Also if there is no privacy unit.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import dp_polars as dpp
+        >>> private = pl.DataFrame({"patient": [1, 1, 2]}).dp.protect("patient")
+        >>> private.with_bounds(pl.DataFrame({"max_rows_per_group": [2]})).protection
+        Protection(privacy_unit='patient', max_rows=None, max_groups=None, max_rows_per_group=2, neighboring_relation='add_or_remove_one')
+        """
+        recipe = replace(self._recipe, protection=self.protection.with_bounds(released))
+        return type(self)(recipe, self._source, self._budget)
+
     def collect(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
         """Refuse: private rows don't leave the frame."""
         msg = "private rows must not be collected.\n\nHint: ask with agg(…), then release()."

@@ -1,4 +1,4 @@
-"""The request about people themselves: a quantile of how many rows, or groups, they have."""
+"""The requests about people themselves: quantiles of how many rows, or groups, they have, and how many are cut."""
 
 from __future__ import annotations
 
@@ -7,61 +7,113 @@ from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
+from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import ONE_RELEASE
 from dp_polars._base.numbers import plural
 from dp_polars._engines.bounding import Limits
-from dp_polars._engines.contract import GROUPS, ROWS, Engine, Output, PerPerson, Released, Tally, Work
+from dp_polars._engines.contract import Engine, Output, PerPerson, Released, Tally, Work
 from dp_polars._frames import group_keys
 from dp_polars._frames.request import Ask, Request
+from dp_polars._questions.measures import Count, checked
 
 if TYPE_CHECKING:
-    from dp_polars._frames.recipe import Recipe
-    from dp_polars._questions.question import HistogramQuery
+    from collections.abc import Callable, Mapping
 
-_TYPES = (pl.Int64(),)
+    from dp_polars._accounting.terms import Terms
+    from dp_polars._frames.recipe import Recipe
+    from dp_polars._questions.question import Columns, HistogramQuery
 
 
 @dataclass(frozen=True)
 class PeopleRequest(Request):
-    """A quantile over people; with keys, of the number of these groups.
+    """Questions about numbers of rows, or groups, that people have; with keys, of these groups.
 
-    Each person is one value, whatever rows they have: so R is that of one row, in one group, and nothing has to be
+    Each person is one row, whatever rows they have: so R is that of one row, in one group, and nothing has to be
     bounded.
     """
 
     @classmethod
-    def over(cls, recipe: Recipe, keys: pl.DataFrame | None, name: str, query: HistogramQuery) -> PeopleRequest:
-        """Return the request with this one output."""
-        query.answer_type(*_TYPES)
-        query = query.under(ONE_RELEASE, recipe.protection.neighboring_relation, 1)
-        return cls(recipe, keys, (Ask(name, (pl.col(ROWS if keys is None else GROUPS),), query),))
+    def over(
+        cls, recipe: Recipe, keys: pl.DataFrame | None, asked: Mapping[str, tuple[str, HistogramQuery]]
+    ) -> PeopleRequest:
+        """Return the request with these outputs: of each its column of `PerPerson`, and what is asked about it."""
+        asks = []
+        for name, (column, query) in asked.items():
+            query.answer_type(pl.Int64())
+            query = query.under(ONE_RELEASE, recipe.protection.neighboring_relation, 1)
+            asks.append(Ask(name, (pl.col(column),), query))
+        return cls(recipe, keys, tuple(asks))
 
     @property
     def groups(self) -> int:
         return 1
 
     @property
-    def reads(self) -> tuple[pl.Expr, ...]:
-        return self._unit_and_keys()
+    def readers(self) -> tuple[Ask[HistogramQuery], ...]:
+        return ()
 
     @property
     def about(self) -> str:
         return "all people" if self.keys is None else f"people in {plural(self.keys.height, 'public group')}"
 
     def bind(self, engine: Engine[Released], *, ranges: bool = False) -> Work:
-        unit, (ask,) = str(self.protection.privacy_unit), self.asks
         if not engine.counts_per_person:
-            msg = f"Output {ask.name!r}: this engine can't count the rows or groups of each person."
+            msg = f"Output {self.asks[0].name!r}: this engine can't count the rows or groups of each person."
             raise TypeError(msg)
+        per_person, rows = self._people(engine)
+        tallies, outputs = [], []
+        for number, ask in enumerate(self.asks):
+            types: Columns = (pl.Int64(),) * len(ask.columns)
+            (evidence,) = ask.query.evidence(*types)
+            tallies.append(Tally(ask.columns, types, evidence, Limits(), people=False))
+            outputs.append(Output(ask.name, ask.query, types, (number,)))
+        return Work(None, None, tuple(tallies), tuple(outputs), rows, ranges, per_person)
+
+    def _people(self, engine: Engine[Released]) -> tuple[PerPerson, Callable[[pl.LazyFrame], pl.LazyFrame]]:
+        """Return which people are a row each, and the steps on the rows before."""
         proved = self.proved_on(engine, [] if self.keys is None else self.keys.columns)
         keys = None if self.keys is None else group_keys.in_types_of(self.keys, proved.schemas[-1])
-        evidence = ask.query.evidence(*_TYPES)
-        tallies = tuple(Tally(ask.columns, _TYPES, piece, Limits(), people=False) for piece in evidence)
-        outputs = (Output(ask.name, ask.query, _TYPES, tuple(range(len(tallies)))),)
-        return Work(None, None, tallies, outputs, proved.rows, ranges, PerPerson(unit, keys))
+        return PerPerson(str(self.protection.privacy_unit), keys), proved.rows
 
     def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:  # noqa: ARG002
         return "people"
 
     def _drops(self, ask: Ask[HistogramQuery]) -> bool:  # noqa: ARG002
         return False
+
+
+@dataclass(frozen=True)
+class CutRequest(PeopleRequest):
+    """How many people lose evidence to the bounds of another request.
+
+    A person is one row if they are cut, and none if they are not: so R is 1, whatever these bounds are.
+    """
+
+    bounded: Request
+
+    @classmethod
+    def of(cls, bounded: Request, terms: Terms) -> CutRequest:
+        """Return the request; refuse one that loses nothing of anybody."""
+        protection = bounded.protection
+        if protection.privacy_unit is None:
+            msg = (
+                "n_cut: there must be a privacy unit, got None: every row is a person, and nobody is cut.\n\n"
+                "Hint: name the column that tells people apart."
+            )
+            raise ValueError(msg)
+        if not (bounded.drops() or any(ask.query.clips_people for ask in bounded.asks)):
+            msg = (
+                "n_cut: an output must be bounded, got none that can lose anything: nobody is cut.\n\n"
+                "Hint: leave it out. protect(…, max_groups=3), or another bound, is what cuts people."
+            )
+            raise ValueError(msg)
+        query = Count("cut", Claim.on(terms, "number")).under(ONE_RELEASE, protection.neighboring_relation, 1)
+        return cls(bounded.recipe, bounded.keys, (Ask("n_cut", (), checked(query)),), bounded)
+
+    @property
+    def readers(self) -> tuple[Ask[HistogramQuery], ...]:
+        return self.bounded.asks
+
+    def _people(self, engine: Engine[Released]) -> tuple[PerPerson, Callable[[pl.LazyFrame], pl.LazyFrame]]:
+        work = self.bounded.bind(engine)
+        return PerPerson(str(work.privacy_unit), work.keys, work.tallies), work.rows

@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import polars as pl
+
 from dp_polars._accounting.terms import Contributions, check_relation
-from dp_polars._base.numbers import given, positive_int
+from dp_polars._base.numbers import given, kind_of_frame, positive_int
 from dp_polars._engines.bounding import Limits
 
 if TYPE_CHECKING:
     from dp_polars._accounting.terms import NeighboringRelation
     from dp_polars._questions.question import HistogramQuery
+
+_BOUNDS = ("max_rows", "max_groups", "max_rows_per_group")
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,26 @@ class Protection:
         return limits != Limits()
 
     @property
+    def bounds(self) -> dict[str, int]:
+        """The bounds that there are, by their names."""
+        every = {"max_rows": self.max_rows, "max_groups": self.max_groups, "max_rows_per_group": self.max_rows_per_group}
+        return {name: value for name, value in every.items() if value is not None}
+
+    def with_bounds(self, released: object) -> Protection:
+        """Return the same protection with the bounds in a released frame; refuse one that there is already."""
+        found = _bounds_in(released)
+        taken = self.bounds
+        repeated = [name for name in found if name in taken]
+        if repeated:
+            msg = (
+                f"with_bounds: released must hold no bound that protect has already, got {', '.join(repeated)}.\n\n"
+                f"Hint: leave it out of protect, or out of the frame: released.drop({repeated[0]!r})."
+            )
+            raise ValueError(msg)
+        every = {**dict.fromkeys(_BOUNDS), **taken, **found}
+        return Protection.of(self.privacy_unit, **every, neighboring_relation=self.neighboring_relation)
+
+    @property
     def keys_per_person(self) -> int:
         """For how many keys that nobody listed one person may count."""
         if self.privacy_unit is None:
@@ -141,13 +165,21 @@ class Protection:
     def __str__(self) -> str:
         if self.privacy_unit is None:
             return f"one person per row, {self.neighboring_relation}"
-        bounds = [
-            f"{name}={value}"
-            for name, value in [
-                ("max_rows", self.max_rows),
-                ("max_groups", self.max_groups),
-                ("max_rows_per_group", self.max_rows_per_group),
-            ]
-            if value is not None
-        ]
+        bounds = [f"{name}={value}" for name, value in self.bounds.items()]
         return ", ".join([f"one person per {self.privacy_unit!r}", self.neighboring_relation, *bounds])
+
+
+def _bounds_in(released: object) -> dict[str, int]:
+    """Return the bounds in a frame of one row, by their names."""
+    hint = "Hint: with_bounds(private.bounds(keys, epsilon=0.1).release()), or give the bounds to protect."
+    if not isinstance(released, pl.DataFrame):
+        msg = f"with_bounds: released must be a DataFrame, got {kind_of_frame(released)}"
+        raise TypeError(msg if "Hint" in msg else f"{msg}\n\n{hint}")
+    others = [name for name in released.columns if name not in _BOUNDS]
+    if others or not released.width:
+        msg = f"with_bounds: released must have columns of {list(_BOUNDS)} alone, got {others or 'none'}.\n\n{hint}"
+        raise ValueError(msg)
+    if released.height != 1:
+        msg = f"with_bounds: released must have one row.\n\n{hint}"
+        raise ValueError(msg)
+    return {name: positive_int(f"with_bounds: {name}", released[name].item()) for name in released.columns}

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, get_
 
 import polars as pl
 
+from dp_polars._accounting.large import warn_if_large
+from dp_polars._accounting.terms import Terms
 from dp_polars._base.numbers import one_of, positive_int
 from dp_polars._base.paths import expanded, replacing
 from dp_polars._engines.polars_engine import PolarsEngine
+from dp_polars._frames.people import CutRequest, PeopleRequest
 from dp_polars._frames.release import prepare, release_by
+from dp_polars._frames.request import Request
 from dp_polars._frames.sources import PrivateRows, Source, WithoutRows, source_of
 
 if TYPE_CHECKING:
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 
     from dp_polars._accounting.budgets import Budget
     from dp_polars._accounting.terms import Loss
+    from dp_polars._base.numbers import Number
     from dp_polars._engines.contract import KeyWork, Work
     from dp_polars._frames.protection import Protection
     from dp_polars._frames.request import AnyRequest, Ask
@@ -91,6 +96,59 @@ class PrivateQuery(WithoutRows):
         """
         source = self._source
         return self.request.explain(None if source is None else PolarsEngine(source, lambda: source))
+
+    def n_cut(
+        self, *, epsilon: Number | None = None, rho: Number | None = None, mechanism: str | None = None
+    ) -> PrivateQuery:
+        r"""Ask how many people the bounds cut: the error of this query that no range shows.
+
+        Pure DP (epsilon) or zCDP (rho) for one person, in addition to what this query costs. A person is cut or not, so
+        one person changes the number by 1 at most under both neighbouring relations, whatever the bounds are.
+
+        Parameters
+        ----------
+        epsilon, rho
+            The loss, exactly one of them.
+        mechanism
+            As for `dp_polars.len`.
+
+        Returns
+        -------
+        PrivateQuery
+            With one output, "n_cut", an Int64 for all groups together: of how many people the bounds of at least one
+            output leave out rows, groups or candidates that count for it, or clip what they weigh in all. It may be
+            negative: `.clip(0)` afterwards is free. Rows in groups that are not listed, and rows whose value is
+            ignored, don't count: no bound leaves them out.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not as described, there is no privacy unit, no output is bounded, or this query is one for
+            keys, about people, or for `n_cut`, which have nothing to cut.
+
+        Notes
+        -----
+        It says how many people are cut, not how many rows they lose: that has no bound. `analysis.simulate` says that
+        of public rows (`left_out`).
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import dp_polars as dpp
+        >>> visits = pl.DataFrame({"patient": [i // 3 for i in range(3000)] + [0] * 9})
+        >>> query = visits.dp.protect("patient", max_rows=3).agg(dpp.len(epsilon=1))
+        >>> 0 <= query.n_cut(epsilon=10).release().item() <= 4
+        True
+        """
+        request, terms = self.request, Terms.of(epsilon, rho, mechanism=mechanism)
+        if not isinstance(request, Request) or isinstance(request, PeopleRequest):
+            msg = (
+                f"n_cut must be asked of answers about columns, got a query for {self.asks[0].name}: nobody is cut in "
+                "it.\n\nHint: private.agg(…).n_cut(…)."
+            )
+            raise TypeError(msg)
+        warn_if_large(terms.loss)
+        return PrivateQuery(CutRequest.of(request, terms), self._source, self.budget)
 
     def release(
         self,

@@ -166,7 +166,8 @@ def _check_public_values(work: Work, engine: Engine[Released]) -> None:
         _check_distinct(keys, "keys", engine)
     seen: set[tuple[str, CategoryCoding]] = set()
     for output in work.outputs:
-        for tally in (work.tallies[number] for number in output.tallies):
+        cut = () if work.per_person is None else work.per_person.cut
+        for tally in (*(work.tallies[number] for number in output.tallies), *cut):
             if isinstance(tally.coding, CategoryCoding):
                 name = next(iter(tally.columns[0].meta.root_names()), "")
                 if (name, tally.coding) not in seen:

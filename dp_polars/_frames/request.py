@@ -75,9 +75,14 @@ class AnyRequest(ABC, Generic[AskedT]):
         return 1 if self.keys is None else self.keys.height
 
     @property
+    def readers(self) -> tuple[Ask[AskedT], ...]:
+        """The outputs that read columns of the rows."""
+        return self.asks
+
+    @property
     def reads(self) -> tuple[pl.Expr, ...]:
         """What is read of the rows after all steps: the privacy unit, the keys, and what is asked about."""
-        return *self._unit_and_keys(), *(column for ask in self.asks for column in ask.columns)
+        return *self._unit_and_keys(), *(column for ask in self.readers for column in ask.columns)
 
     @property
     def loss(self) -> Loss:
@@ -285,7 +290,7 @@ def only_counted(request: AnyRequest[Asked]) -> frozenset[str]:
     """Return the columns of which it only matters whether there is a value: these may be of any type."""
     counted: set[str] = set()
     others = set(() if request.keys is None else request.keys.columns)
-    for ask in request.asks:
+    for ask in request.readers:
         names = {name for column in ask.columns for name in column.meta.root_names()}
         (counted if isinstance(ask.query, Count) else others).update(names)
     return frozenset(counted - others)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dp_polars._accounting.large import warn_if_large
-from dp_polars._accounting.terms import Loss, Terms, check_delta
+from dp_polars._accounting.terms import ONE_RELEASE, Loss, Terms, check_delta
 from dp_polars._base.numbers import given
+from dp_polars._engines.contract import GROUPS, ROWS, ROWS_IN_GROUP
 from dp_polars._frames import group_keys
 from dp_polars._frames.keys import KeyRequest
 from dp_polars._frames.people import PeopleRequest
 from dp_polars._frames.query import PrivateQuery
-from dp_polars._questions.choices import ask_quantile
+from dp_polars._questions.choices import as_alpha, ask_quantile
 from dp_polars._questions.unlisted_keys import COUNT, KeysThatAreThere
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from dp_polars._base.numbers import Number
     from dp_polars._codes.candidates import Values
     from dp_polars._frames.group_keys import PublicKeys
+    from dp_polars._frames.protection import Protection
     from dp_polars._frames.recipe import Recipe
 
 
@@ -132,6 +136,7 @@ class Unlisted:
         alpha: Number,
         candidates: Values,
         *,
+        keys: PublicKeys | None = None,
         epsilon: Number | None = None,
         rho: Number | None = None,
         mechanism: str | None = None,
@@ -147,6 +152,9 @@ class Unlisted:
             Strictly between 0 and 1. 0.95: all but a twentieth of the people have no more rows than the answer.
         candidates
             The public answers, as for `quantile`: `range(1, 101)`.
+        keys
+            None: all rows of a person count, a bound for `max_rows`. Or public groups, as for `group_by`: the value of
+            a person is the largest number of rows in one of these groups, a bound for `max_rows_per_group`.
         epsilon, rho
             The loss, exactly one of them.
         mechanism
@@ -155,7 +163,8 @@ class Unlisted:
         Returns
         -------
         PrivateQuery
-            With one output, "rows_per_person". People without rows, after the frame's steps, don't count.
+            With one output, "rows_per_person". People without rows, after the frame's steps, don't count; with keys,
+            people without a row in any of these groups.
 
         Raises
         ------
@@ -176,7 +185,9 @@ class Unlisted:
         ... ).release().item()
         3
         """
-        return self._of_people("rows_per_person", None, alpha, candidates, epsilon, rho, mechanism)
+        listed = None if keys is None else group_keys.public_keys(keys)
+        column = ROWS if listed is None else ROWS_IN_GROUP
+        return self._of_people("rows_per_person", listed, column, alpha, candidates, epsilon, rho, mechanism)
 
     def groups_per_person(
         self,
@@ -221,18 +232,110 @@ class Unlisted:
         2
         """
         listed = group_keys.public_keys(keys)
-        return self._of_people("groups_per_person", listed, alpha, candidates, epsilon, rho, mechanism)
+        return self._of_people("groups_per_person", listed, GROUPS, alpha, candidates, epsilon, rho, mechanism)
+
+    def bounds(
+        self,
+        keys: PublicKeys | None,
+        share: Number = 0.95,
+        *,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        candidates: Values = range(1, 101),
+    ) -> PrivateQuery:
+        r"""Ask for `max_groups` and `max_rows_per_group` that cut few people: what `with_bounds` takes.
+
+        Pure DP (epsilon) or zCDP (rho) for one person. Each person is one value of each of the two, whatever rows they
+        have: so nothing has to be bounded first. A bound that `protect` has is not asked for.
+
+        Parameters
+        ----------
+        keys
+            The public groups, as for `group_by`. None: one group, which needs `max_rows_per_group` alone.
+        share
+            Strictly between 0 and 1: the share of the people who shall be within all bounds that are asked for.
+        epsilon, rho
+            The loss, exactly one of them: of both bounds together, in equal parts.
+        candidates
+            The public answers: whole numbers of at least 1.
+
+        Returns
+        -------
+        PrivateQuery
+            Its release is a frame of one row with the columns "max_groups" and "max_rows_per_group", of those that are
+            asked for. People without a row in any of the groups don't count.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not as described, there is no privacy unit, or `protect` has all these bounds.
+
+        Notes
+        -----
+        Each of j bounds is a quantile over people at 1 − (1 − `share`)/j. So without noise at most 1 − `share` of the
+        people are above one of them. `explain` bounds how many people the noise is off. A bound above all candidates
+        becomes the largest one: see how many people are cut with `PrivateQuery.n_cut`.
+
+        To count only what an answer will be asked of, do its steps first: a filter, `drop_nulls`.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import dp_polars as dpp
+        >>> visits = pl.DataFrame(
+        ...     {"patient": [i // 3 for i in range(3000)], "ward": ["A", "A", "B"] * 1000}
+        ... )
+        >>> private = visits.dp.protect("patient")
+        >>> found = private.bounds({"ward": ["A", "B"]}, epsilon=1).release()
+        >>> found.row(0, named=True)
+        {'max_groups': 2, 'max_rows_per_group': 2}
+        >>> query = private.with_bounds(found).group_by({"ward": ["A", "B"]}).agg(dpp.len(epsilon=1))
+        """
+        protection, loss = self._people("bounds"), Loss.of(epsilon=epsilon, rho=rho)
+        listed = None if keys is None else group_keys.public_keys(keys)
+        columns = {"max_groups": GROUPS, "max_rows_per_group": ROWS_IN_GROUP}
+        if listed is None:
+            del columns["max_groups"]
+        wanted = {name: column for name, column in columns.items() if name not in protection.bounds}
+        if not wanted:
+            msg = (
+                f"bounds: one of {list(columns)} must be left out of protect, or there is nothing to find.\n\n"
+                "Hint: protect(…) without it."
+            )
+            raise ValueError(msg)
+        parts = len(wanted)
+        alpha = 1 - (1 - as_alpha("share", share, parts)) / parts
+        terms = Terms(Loss(loss.value / parts, loss.unit), ONE_RELEASE, protection.neighboring_relation)
+        query = ask_quantile(alpha, candidates, terms)
+        values = query.candidates
+        if not (values.dtype.is_integer() and values.take(np.zeros(1, np.int64)).item() >= 1):
+            msg = (
+                f"bounds: candidates must be whole numbers of at least 1, got {values}.\n\nHint: range(1, 101)."
+            )
+            raise ValueError(msg)
+        warn_if_large(loss)
+        asked = {name: (column, query) for name, column in wanted.items()}
+        return PrivateQuery(PeopleRequest.over(self._recipe, listed, asked), self._source, self._budget)
 
     def _of_people(
         self,
         name: str,
         listed: pl.DataFrame | None,
+        column: str,
         alpha: Number,
         candidates: Values,
         epsilon: Number | None,
         rho: Number | None,
         mechanism: str | None,
     ) -> PrivateQuery:
+        terms = Terms.of(epsilon, rho, 1, self._people(name).neighboring_relation, mechanism)
+        query = ask_quantile(alpha, candidates, terms)
+        warn_if_large(query.claim.loss)
+        request = PeopleRequest.over(self._recipe, listed, {name: (column, query)})
+        return PrivateQuery(request, self._source, self._budget)
+
+    def _people(self, name: str) -> Protection:
+        """Return who is protected; refuse a method about people where every row is one."""
         protection = self._recipe.protection
         if protection.privacy_unit is None:
             msg = (
@@ -240,10 +343,7 @@ class Unlisted:
                 "Hint: name the column that tells people apart."
             )
             raise ValueError(msg)
-        terms = Terms.of(epsilon, rho, 1, protection.neighboring_relation, mechanism)
-        query = ask_quantile(alpha, candidates, terms)
-        warn_if_large(query.claim.loss)
-        return PrivateQuery(PeopleRequest.over(self._recipe, listed, name, query), self._source, self._budget)
+        return protection
 
 
 def _names(columns: tuple[object, ...]) -> tuple[str, ...]:

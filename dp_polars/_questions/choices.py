@@ -128,8 +128,8 @@ def ask_quantile(alpha: object, candidates: Values, terms: Terms) -> Quantile:
     return Quantile(exact, ordered(candidates), Claim.on(terms, "choice")).on(terms)
 
 
-def as_alpha(name: str, value: object) -> Fraction:
-    """Return which quantile is asked for, as an exact fraction."""
+def as_alpha(name: str, value: object, parts: int = 1) -> Fraction:
+    """Return which quantile is asked for, as an exact fraction; what is left of 1 may be divided into parts."""
     exact = as_fraction(name, value)
     if not 0 < exact < 1:
         msg = (
@@ -137,10 +137,11 @@ def as_alpha(name: str, value: object) -> Fraction:
             "Hint: 0.5 is the median, 0.9 the 90th percentile."
         )
         raise ValueError(msg)
-    if not exact.denominator <= _LARGEST_DENOMINATOR:
+    largest = _LARGEST_DENOMINATOR // parts
+    if not exact.denominator <= largest:
         msg = (
-            f"{name} must be a fraction with a denominator of at most {_LARGEST_DENOMINATOR:,}, got {value!r}.\n\n"
-            "Hint: round it to four decimals."
+            f"{name} must be a fraction with a denominator of at most {largest:,}, got {value!r}.\n\n"
+            f"Hint: round it to {'four' if parts == 1 else 'three'} decimals."
         )
         raise ValueError(msg)
     return exact

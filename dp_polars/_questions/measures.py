@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # The ends of a range hold the true number with a probability of 0.95.
 BETA = 0.05
 
-What: TypeAlias = Literal["rows", "people", "values"]
+What: TypeAlias = Literal["rows", "people", "values", "cut"]
 MeasureT = TypeVar("MeasureT", bound="Measure")
 
 
@@ -152,7 +152,7 @@ def noisy(totals: Ints, claim: Claim) -> Ints:
 
 @dataclass(frozen=True)
 class Count(Multiple):
-    """How many rows, distinct people, or rows with a value."""
+    """How many rows, distinct people, or rows with a value; or people over a bound, each of them one row."""
 
     counted: What
     claim: Claim
@@ -204,7 +204,7 @@ class Count(Multiple):
         return Fraction(1)
 
     def __str__(self) -> str:
-        what = {"rows": "rows", "people": "people", "values": "rows with a value"}[self.counted]
+        what = {"values": "rows with a value", "cut": "people over a bound"}.get(self.counted, self.counted)
         return f"number of {what}"
 
 

@@ -42,6 +42,11 @@ class OfCategories(OfCodes):
         return self.of_people
 
     @property
+    def clips_people(self) -> bool:
+        """Whether a person's weights for a candidate in a group are clipped together."""
+        return self.of_people and self.weights is not None
+
+    @property
     def most(self) -> Fraction:
         """The most that one row, or person, adds to a candidate."""
         return most_of(self.weights)

@@ -121,6 +121,11 @@ class HistogramQuery(Query):
     def bounds_people(self) -> bool:
         """Whether `range_of` also bounds one person's effect on a group, however many codes they count for."""
 
+    @property
+    def clips_people(self) -> bool:
+        """Whether a person's weights in a group and code are clipped together, where it is known who they are."""
+        return False
+
     @abstractmethod
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
         """Return the most that one row (or person, where people count) changes what the claim's range is about.
