@@ -183,12 +183,27 @@ OF_FRAMES: dict[str, Callable[[Any, Any, str, dict[str, Any]], list[dpp.PrivateQ
         for columns in ((column,), (column, WEIGHT))
         for more in ([{}, {"counts": True}] if "rho" in loss else [{}])
     ],
-    "rows_per_person": lambda frame, _, __, loss: [
+    "rows_per_person": lambda frame, keys, _, loss: [
         frame.rows_per_person(0.5, range(6), **loss),
         frame.rows_per_person(0.9, [1, 4, 9], mechanism="exponential", **loss),
+        frame.rows_per_person(0.75, range(5), keys=keys, **loss),
     ],
     "groups_per_person": lambda frame, keys, _, loss: [frame.groups_per_person(keys, 0.5, range(4), **loss)],
+    "bounds": lambda frame, keys, _, loss: [
+        frame.bounds(keys, 0.5, candidates=range(1, 5), **loss),
+        frame.bounds(keys, candidates=[1, 2, 4], **loss),
+    ],
+    "n_cut": lambda frame, keys, _, loss: [
+        (frame if keys is None else frame.group_by(keys)).agg(asked).n_cut(**loss) for asked in _CUT
+    ],
 }
+# Outputs that cut people of whom a row, a group, a candidate or a part of a weight is too many.
+_CUT = [
+    [dpp.len(epsilon=1)],
+    [dpp.n_people(epsilon=1), dpp.sum(WEIGHT, 0, 3, epsilon=1)],
+    [dpp.mode(WEIGHT, [1, 2, 5], weights=WEIGHT, max_weight=4, epsilon=1), dpp.count("x", epsilon=1)],
+    [dpp.value_counts(WEIGHT, [1, 2, 5], epsilon=1), dpp.median(WEIGHT, [0, 3], epsilon=1).alias("median")],
+]
 COUNTED = [name for name, ask in ASKS.items() if ask.counts]
 
 

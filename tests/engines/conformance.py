@@ -622,7 +622,7 @@ class Conformance:
         assert engine.distinct(values.to_frame()) == len(values)
         assert engine.distinct(pl.concat([values, values[:2], values[1:]]).to_frame()) == len(values)
 
-    @pytest.mark.parametrize("kind", ["keys", "keys of people", "candidates"])
+    @pytest.mark.parametrize("kind", ["keys", "keys of people", "candidates", "candidates of people"])
     def test_public_values_that_are_one_to_the_engine_are_refused_for_free(self, kind, notes, monkeypatch):
         budget, engine = dpp.Budget(epsilon=9), self.make(visits(), Noting(notes))
         counted = engine.distinct
@@ -633,8 +633,11 @@ class Conformance:
         monkeypatch.setattr(engine, "distinct", without_case)
         listed = pl.DataFrame({"year": [1, 2, 2, 3, 3, 1], "ward": ["a", "B", "c", "D", "d", "b"]})
         words = ["z", "y", "Äa", "x", "äa", "w"]
-        if kind == "candidates":
+        if kind.startswith("candidates"):
             query, two = protected(unit=None).agg(x=dpp.mode("flavour", words, epsilon=1)), ("'Äa'", "'äa'")
+            if kind == "candidates of people":
+                private = protected(listed[:3], max_groups=1)
+                query = private.agg(x=dpp.mode("flavour", words, epsilon=1)).n_cut(epsilon=1)
         else:
             two = ("(3, 'D')", "(3, 'd')")
             query = protected(listed, None).agg(x=dpp.count("price", epsilon=1))
@@ -775,24 +778,61 @@ class Conformance:
 
     # --- People as rows ---
 
-    @pytest.mark.parametrize("keys", [None, GROUPS])
-    def test_rows_and_groups_of_people_are_counted_as_by_the_reference(self, keys, notes):
-        frame, private = visits(), dpp.protect("p")
-        if keys is None:
-            query = private.rows_per_person(0.5, range(MANY), epsilon=1)
-        else:
-            query = private.groups_per_person(keys, 0.5, range(MANY), epsilon=1)
-        query = revealing(query)
+    # How they are asked, of which groups, and what each output is of a person's rows in each of their groups.
+    OF_PEOPLE: ClassVar[dict[str, Any]] = {
+        "rows": (lambda frame, _: frame.rows_per_person(0.5, range(1, MANY), epsilon=1), None, [sum]),
+        "rows of a group": (
+            lambda frame, keys: frame.rows_per_person(0.5, range(1, MANY), keys=keys, epsilon=1),
+            *(GROUPS, [max]),
+        ),
+        "groups": (lambda frame, keys: frame.groups_per_person(keys, 0.5, range(1, MANY), epsilon=1), GROUPS, [len]),
+        "both": (lambda frame, keys: frame.bounds(keys, candidates=range(1, MANY), epsilon=1), GROUPS, [len, max]),
+        "bounds of one group": (
+            lambda frame, keys: frame.bounds(keys, candidates=range(1, MANY), epsilon=1),
+            *(None, [max]),
+        ),
+    }
+
+    @pytest.mark.parametrize("way", OF_PEOPLE)
+    def test_rows_and_groups_of_people_are_counted_as_by_the_reference(self, way, notes):
+        ask, keys, numbers = self.OF_PEOPLE[way]
+        frame, query = visits(), revealing(ask(dpp.protect("p"), keys))
         if not self.make(frame).counts_per_person:
             with pytest.raises(TypeError, match="this engine can't count"):
-                release_by(query, self.make(frame, Noting(notes)))
+                release_by(query.request, self.make(frame, Noting(notes)))
             assert not notes.exists()
             return
-        (found,) = self.told(query, frame).values()
         expected = by_hand.per_person(frame.to_dicts(), None if keys is None else keys.to_dicts(), "p")
-        assert found == {(): dict(Counter(expected.values()))}
-        assert sum(found[()].values()) < frame["p"].n_unique() + 1
-        assert len(found[()]) > 2
+        for found, number in zip(self.told(query, frame).values(), numbers, strict=True):
+            assert found == {(): dict(Counter(number(own) - 1 for own in expected.values()))}
+            assert sum(found[()].values()) < frame["p"].n_unique() + 1
+            assert len(found[()]) > 2
+
+    @pytest.mark.parametrize("keys", [None, GROUPS])
+    def test_people_are_cut_where_an_output_loses_something_of_them(self, keys):
+        """As it is asked: by the bounds that `protect` has, of what each output counts."""
+        limits = Limits(rows=10) if keys is None else Limits(3, 2, 2)
+        bounds = {f"max_{name}": most for name, most in vars(limits).items() if most is not None}
+        frame = visits()
+        if not self.make(frame).counts_per_person:
+            return
+        listed = None if keys is None else keys.to_dicts()
+        asks = {
+            "price": (dpp.median("price", range(11), epsilon=1), by_hand.nearest_code(range(11)), False),
+            "flavour": (dpp.mode("flavour", FLAVOURS, epsilon=1), by_hand.category_code(FLAVOURS), True),
+        }
+        cut = set()
+        for name, (asked, code_of, people) in asks.items():
+            seen = by_hand.evidence(frame.to_dicts(), listed, name, code_of, "p")
+            own = Limits(groups=limits.groups) if people else limits
+            over = by_hand.cut([(person, key, code, 1) for person, key, code, _ in seen], own, people)
+            if own != Limits():
+                query = revealing(protected(keys, **bounds).agg(asked).n_cut(epsilon=1))
+                assert self.told(query, frame) == {"n_cut": {(): {0: len(over)}}}
+            cut |= over
+        query = protected(keys, **bounds).agg(*(asked for asked, *_ in asks.values())).n_cut(epsilon=1)
+        assert self.told(query, frame) == {"n_cut": {(): {0: len(cut)}}}
+        assert 1 < len(cut) < frame["p"].n_unique() - 1
 
     CUTS: ClassVar[dict[str, Any]] = {
         "rows": [("price", Limits(rows=3), False)],

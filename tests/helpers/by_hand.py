@@ -149,12 +149,11 @@ def people_by_key(rows: Iterable[Row], columns: Sequence[str], unit: str | None)
     return dict(Counter(key for _, key in pairs))
 
 
-def per_person(rows: Iterable[Row], keys: Sequence[Row] | None, unit: str) -> dict[str, int]:
-    """How many rows, or listed groups, each person has who has some."""
-    own = defaultdict(list)
+def per_person(rows: Iterable[Row], keys: Sequence[Row] | None, unit: str) -> dict[str, list[int]]:
+    """How many rows each person has in each listed group where they have some."""
+    own: dict[str, Counter[str]] = defaultdict(Counter)
     for row in rows:
-        if row[unit] is not None and row[unit] == row[unit]:
-            key = None if keys is None else {name: row[name] for name in keys[0]}
-            if keys is None or (key in keys and key not in own[repr(row[unit])]):
-                own[repr(row[unit])].append(key)
-    return {person: len(found) for person, found in own.items() if found}
+        key = None if keys is None else {name: row[name] for name in keys[0]}
+        if row[unit] is not None and row[unit] == row[unit] and (keys is None or key in keys):
+            own[repr(row[unit])][repr(key)] += 1
+    return {person: list(found.values()) for person, found in own.items()}

@@ -17,6 +17,8 @@ from tests.registry import ASKS, COLUMNS, COUNTED, KEYS, NUMBERS, OF_FRAMES, OF_
 
 # Every way to ask that engines answer.
 WAYS = [*COUNTED, *NUMBERS, *OF_NO_COLUMN, *OF_FRAMES]
+# Those about people, for whom there must be a unit, all groups together.
+OF_PEOPLE = [way for way in OF_FRAMES if way != "keys"]
 _ROWS, _PEOPLE = 10, 4
 _NAN = -1
 LOSSES: list[dict[str, Any]] = [{"epsilon": 1}, {"rho": Fraction(1, 2)}]
@@ -135,7 +137,7 @@ def cases(draw: st.DrawFn, way: str, kinds: Collection[str], units: Collection[s
     """Cases that ask one way, perhaps beside others, of columns, keys and units of these types."""
     kind = draw(st.sampled_from([name for name in kinds_of(way) if name in kinds]))
     key = draw(st.sampled_from([name for name in KEYS if name in kinds]))
-    needs_people = way == "n_people" or way in ("rows_per_person", "groups_per_person")
+    needs_people = way == "n_people" or way in OF_PEOPLE
     has_people = needs_people or draw(st.integers(0, 5)) > 0
     unit = draw(st.sampled_from([name for name in UNITS if name in units])) if has_people else None
     couples = way == "keys" or draw(st.booleans())  # keys that are found twice must be the same
@@ -174,7 +176,7 @@ def cases(draw: st.DrawFn, way: str, kinds: Collection[str], units: Collection[s
     if unit is not None and not couples:  # one row each, within all bounds
         base = tuple({row[0]: row for row in base}.values())
     bounds = draw(_bounds(way)) if unit is not None else {}
-    is_grouped = way == "groups_per_person" or (way not in OF_FRAMES and draw(st.integers(0, 3)) > 0)
+    is_grouped = way == "groups_per_person" or (way != "keys" and draw(st.integers(0, 3)) > 0)
     asked = [(way, draw(st.integers(0, 20)), draw(st.integers(0, 1)))]
     if way not in OF_FRAMES:
         more = [name for name in WAYS if name not in OF_FRAMES and kind in kinds_of(name)]
@@ -192,7 +194,7 @@ def cases(draw: st.DrawFn, way: str, kinds: Collection[str], units: Collection[s
 
 @st.composite
 def _bounds(draw: st.DrawFn, way: str) -> dict[str, int]:
-    if way in ("rows_per_person", "groups_per_person"):
+    if way in OF_PEOPLE and way != "n_cut":
         return {}
     names = ("max_rows", "max_groups", "max_rows_per_group")
     bounds = {name: draw(st.integers(1, 3)) for name in names if draw(st.booleans())}

@@ -23,7 +23,7 @@ from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.costs import scaled_cost
 from dp_polars._accounting.terms import Contributions
 from tests.registry import quantile_scores
-from tests.replay.cases import Case
+from tests.replay.cases import OF_PEOPLE, Case
 from tests.replay.doors import Call, Doors, Parts
 
 # All in which questions to an engine may differ: where something lies in memory, how many rows Polars itself finds in
@@ -183,7 +183,7 @@ def check_recorded(case: Case, query: dpp.PrivateQuery, one: Sequence[Call], oth
     known = {ask.name: ask for ask in query.asks}
     (only, *_) = known
     costs: dict[str, list[Fraction]] = {name: [Fraction(0), Fraction(0)] for name in known}
-    groups = 1 if case.groups is None or case.asked[0][0] == "groups_per_person" else len(case.groups)
+    groups = 1 if case.groups is None or case.asked[0][0] in OF_PEOPLE else len(case.groups)
     for (name, number), call in draws.items():
         theirs = of_other[name, number]
         assert replace(call, inputs={}) == replace(theirs, inputs={}), "how it is drawn follows the rows"
