@@ -1,0 +1,455 @@
+"""Bounds found privately, and how many people they cut, as a user asks for them."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter, defaultdict
+from fractions import Fraction
+
+import hypothesis.strategies as st
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from polars.testing import assert_frame_equal
+
+import dp_polars as dpp
+from dp_polars._frames.release import release_by
+from tests.engines.toy import ToyEngine
+from tests.registry import ENGINES, RELATIONS
+
+SURE = {"epsilon": 10_000}
+WARDS = {"ward": ["A", "B", "C"]}
+# Of 200 patients: one row in A; three in B, and one in C; every tenth has seven rows in each. And what counts nowhere.
+ROWS = pl.DataFrame(
+    [(p, "A", p % 3) for p in range(100)]
+    + [(p, ward, 1) for p in range(100, 180) for ward in "BBBC"]
+    + [(p, ward, p % 2) for p in range(180, 200) for ward in "ABC" * 7]
+    + [(p, "elsewhere", 1) for p in range(200)] * 9
+    + [(None, "A", 1)] * 500,
+    {"patient": pl.Int64, "ward": pl.String, "days": pl.Int64},
+    orient="row",
+)
+
+
+def private(**more):
+    return ROWS.dp.protect("patient", **more)
+
+
+# --- Bounds -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("loss", [SURE, {"rho": 10_000}])
+def test_bounds_are_found_in_one_release(engine, loss):
+    found = private().bounds(WARDS, **loss).release(engine=engine)
+    assert_frame_equal(found, pl.DataFrame({"max_groups": [3], "max_rows_per_group": [7]}))
+    # Half of all are beyond one group, a tenth beyond three rows: with a share of 0.8, a tenth is above each bound.
+    found = private().bounds(WARDS, 0.8, **loss).release(engine=engine)
+    assert found.row(0) == (2, 3)
+    assert private().bounds(WARDS, 0.4, **loss).release(engine=engine).row(0) == (2, 3)
+    assert private().bounds(None, candidates=range(5, 50), **loss).release(engine=engine).row(0) == (30,)
+
+
+@pytest.mark.parametrize("unit", ["epsilon", "rho"])
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_the_loss_of_bounds_is_shared_in_equal_parts(unit, relation):
+    whole = {unit: Fraction(1, 7)}
+    both = dpp.protect("patient", neighboring_relation=relation).bounds(WARDS, 0.9, **whole)
+    assert both.loss == dpp.Loss(Fraction(1, 7), unit)
+    assert [ask.query.claim.loss.value for ask in both.asks] == [Fraction(1, 14)] * 2
+    assert {ask.query.alpha for ask in both.asks} == {Fraction(19, 20)}
+    one = dpp.protect("patient", max_groups=3, neighboring_relation=relation).bounds(WARDS, 0.9, **whole)
+    assert [(ask.name, ask.query.alpha, ask.query.claim.loss.value) for ask in one.asks] == [
+        ("max_rows_per_group", Fraction(9, 10), Fraction(1, 7))
+    ]
+    (other,) = dpp.protect("patient", max_rows_per_group=3).bounds(WARDS, 0.9, **whole).asks
+    assert other.name == "max_groups"
+    (alone,) = dpp.protect("patient").bounds(None, 0.9, **whole).asks
+    assert (alone.name, alone.query.alpha) == ("max_rows_per_group", Fraction(9, 10))
+    # The R of a quantile in one group.
+    per_row = {"add_or_remove_one": 2 * 19, "replace_one": 2 * 20}
+    assert {ask.query.claim.score_range for ask in both.asks} == {per_row[relation]}
+
+
+def noting(read):
+    """The rows as a stream that notes when they are read."""
+    table = ROWS.to_arrow()
+
+    def batches():
+        read.append(True)
+        yield from table.to_batches()
+
+    return pa.RecordBatchReader.from_batches(table.schema, batches())
+
+
+def test_nothing_is_read_or_charged_before_bounds_are_released(tmp_path):
+    budget, read = dpp.Budget(epsilon=1, path=tmp_path / "ledger.db"), []
+    frame = dpp.protect("patient", budget=budget, dataset="visits")
+    query = frame.bounds(WARDS, epsilon=Fraction(1, 4))
+    query.explain()
+    assert (read, budget.spent) == ([], 0)
+    found = query.release(noting(read))
+    assert (read, budget.spent) == ([True], Fraction(1, 4))
+    assert_frame_equal(frame.bounds(WARDS, epsilon=Fraction(1, 4)).release(noting(read)), found)  # it is kept
+    assert read == [True]
+    assert budget.spent == Fraction(1, 4)
+    assert budget.log()["what"].to_list() == [
+        "max_groups: 0.975-quantile on 100 grid points",
+        "max_rows_per_group: 0.975-quantile on 100 grid points",
+    ]
+    frame.bounds(WARDS, 0.9, epsilon=Fraction(1, 4)).release(noting(read))
+    assert budget.spent == Fraction(1, 2)
+
+
+def test_explain_and_simulate_say_how_good_bounds_are():
+    query = dpp.protect("patient").filter(pl.col("days") >= 0).bounds(WARDS, epsilon=1)
+    explained = query.explain()
+    assert explained["output"].to_list() == ["max_groups", "max_rows_per_group"]
+    assert set(explained["error_unit"]) == {"people"}
+    assert set(explained["epsilon"]) == {0.5}
+    assert explained["note"].null_count() == 2
+    assert repr(query).startswith("<PrivateQuery: people in 3 public groups, one person per 'patient'")
+    simulated = dpp.analysis.simulate(query, ROWS)
+    assert simulated["true_answer"].to_list() == [3, 7]
+    assert simulated["counted"].to_list() == [200, 200]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_quantile_of_rows_in_one_group(engine):
+    def largest(alpha, keys, **more):
+        query = private(**more).rows_per_person(alpha, range(1, 50), keys=keys, **SURE)
+        assert query.asks[0].name == "rows_per_person"
+        return query.release(engine=engine).item()
+
+    assert [largest(alpha, WARDS) for alpha in (0.5, 0.51, 0.9, 0.91)] == [1, 3, 3, 7]
+    assert [largest(alpha, {"ward": ["C"]}) for alpha in (0.8, 0.81)] == [1, 7]
+    assert largest(0.99, WARDS, max_rows=1) == 7  # the bounds do nothing here
+    assert private().rows_per_person(0.99, range(1, 50), **SURE).release().item() == 30
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "message"),
+    [
+        (lambda p: dpp.protect(None).bounds(WARDS, epsilon=1), ValueError, "bounds: there must be a privacy unit"),
+        (lambda p: p.bounds(WARDS, 1, epsilon=1), ValueError, "share must lie strictly between 0 and 1, got 1"),
+        (lambda p: p.bounds(WARDS, "x", epsilon=1), TypeError, "share must be a number"),
+        (lambda p: p.bounds(WARDS, 0.9999, epsilon=1), ValueError, "at most 5,000, got 0.9999.\n\nHint: .*three dec"),
+        (lambda p: p.bounds(WARDS), TypeError, "exactly one of epsilon and rho must be given, got neither"),
+        (lambda p: p.bounds(WARDS, epsilon=0), ValueError, "epsilon must be greater than 0"),
+        (lambda p: p.bounds(["ward"], epsilon=1), TypeError, "keys must be a dict"),
+        (lambda p: p.bounds(WARDS, epsilon=1, candidates=range(9)), ValueError, "must be whole numbers of at least 1"),
+        (lambda p: p.bounds(WARDS, epsilon=1, candidates=[1.0, 2]), ValueError, r"at least 1, got [\s\S]*Hint: range"),
+        (lambda p: p.bounds(WARDS, epsilon=1, candidates=["a"]), TypeError, "must be numbers or times"),
+        (
+            lambda p: dpp.protect("p", max_groups=1, max_rows_per_group=1).bounds(WARDS, epsilon=1),
+            *(ValueError, r"one of \['max_groups', 'max_rows_per_group'\] must be left out of protect"),
+        ),
+        (
+            lambda p: dpp.protect("p", max_rows_per_group=1).bounds(None, epsilon=1),
+            *(ValueError, r"one of \['max_rows_per_group'\] must be left out of protect"),
+        ),
+        (lambda p: p.rows_per_person(0.5, [1, 2], keys="ward", epsilon=1), TypeError, "keys must be a dict"),
+        (lambda p: p.bounds({"town": ["a"]}, epsilon=1), ValueError, "the frame must have the key column 'town'"),
+    ],
+)
+def test_bounds_that_can_not_be_asked_for(ask, error, message):
+    with pytest.raises(error, match=message):
+        ask(private())
+
+
+# --- with_bounds ------------------------------------------------------------------------------------------------------
+
+
+def test_released_bounds_are_those_of_protect():
+    budget = dpp.Budget(epsilon=10**6)
+    found = private(budget=budget).bounds(WARDS, **SURE).release()
+    for frame, more in ((ROWS.dp.protect, {}), (dpp.protect, {})):
+        given = {"budget": budget, "dataset": None}
+        one = frame("patient", **given).filter(pl.col("days") > 0).with_bounds(found)
+        other = frame("patient", **given).with_bounds(found).filter(pl.col("days") > 0)
+        bounded = frame("patient", max_groups=3, max_rows_per_group=7, **given).filter(pl.col("days") > 0)
+        for each in (one, other):
+            assert each.protection == bounded.protection
+            assert repr(each) == repr(bounded)
+            query, expected = (part.group_by(WARDS).agg(dpp.len(epsilon=1), **more) for part in (each, bounded))
+            assert repr(query) == repr(expected)
+            assert_frame_equal(query.explain(), expected.explain())
+    before = budget.spent
+    one = ROWS.dp.protect("patient", budget=budget).with_bounds(found)
+    one.group_by(WARDS).agg(dpp.len(epsilon=1)).release()
+    assert budget.spent == before + 1
+
+
+def test_bounds_that_protect_has_stay():
+    one = dpp.protect("p", max_rows=9, max_groups=2, neighboring_relation="replace_one")
+    more = one.with_bounds(pl.DataFrame({"max_rows_per_group": [4]}, {"max_rows_per_group": pl.UInt8}))
+    assert str(more.protection) == "one person per 'p', replace_one, max_rows=9, max_groups=2, max_rows_per_group=4"
+    assert str(one.protection) == "one person per 'p', replace_one, max_rows=9, max_groups=2"
+    three = dpp.protect("p").with_bounds(pl.DataFrame({"max_rows_per_group": [4], "max_rows": [5], "max_groups": [6]}))
+    assert three.protection.bounds == {"max_rows": 5, "max_groups": 6, "max_rows_per_group": 4}
+
+
+def test_bounds_are_part_of_a_kept_question(tmp_path):
+    budget = dpp.Budget(epsilon=10, path=tmp_path / "ledger.db")
+    frame = ROWS.dp.protect("patient", budget=budget, dataset="visits")
+    for spent, most in ((1, 2), (2, 3), (2, 2), (2, 3)):
+        bounds = pl.DataFrame({"max_rows_per_group": [most]})
+        frame.with_bounds(bounds).group_by(WARDS).agg(dpp.len(epsilon=1)).release()
+        assert budget.spent == spent
+
+
+HINT = r"[\s\S]*Hint: "
+
+
+@pytest.mark.parametrize(
+    ("released", "error", "message"),
+    [
+        ({"max_rows": 3}, TypeError, "released must be a DataFrame, got dict." + HINT),
+        (pl.LazyFrame({"max_rows": [3]}), TypeError, "released must be a DataFrame, got LazyFrame." + HINT),
+        (pl.DataFrame({"max_rows": [3]}).to_arrow(), TypeError, r"got pyarrow.Table.[\s\S]*Hint: pl.from_arrow"),
+        (pl.DataFrame({"rows_per_person": [3]}), ValueError, r"alone, got \['rows_per_person'\]." + HINT),
+        (pl.DataFrame({"max_rows": [3], "x": [1]}), ValueError, r"alone, got \['x'\]." + HINT),
+        (pl.DataFrame(), ValueError, "alone, got none." + HINT),
+        (pl.DataFrame({"max_rows": [3, 3]}), ValueError, "released must have one row." + HINT),
+        (pl.DataFrame({"max_rows": []}, {"max_rows": pl.Int64}), ValueError, "released must have one row." + HINT),
+        (pl.DataFrame({"max_rows": [0]}), ValueError, "with_bounds: max_rows must be at least 1, got 0"),
+        (pl.DataFrame({"max_rows": [3.0]}), TypeError, "with_bounds: max_rows must be an integer, got 3.0"),
+        (pl.DataFrame({"max_rows": [True]}), TypeError, "with_bounds: max_rows must be an integer, got True"),
+        (pl.DataFrame({"max_rows": [None]}), TypeError, "with_bounds: max_rows must be an integer, got None"),
+        (pl.DataFrame({"max_groups": [1]}), ValueError, "no bound that protect has already, got max_groups." + HINT),
+    ],
+)
+def test_what_with_bounds_refuses(released, error, message):
+    with pytest.raises(error, match=message):
+        private(max_groups=3).with_bounds(released)
+    with pytest.raises(error, match=message):
+        dpp.protect("p", max_groups=3).with_bounds(released)
+
+
+def test_where_every_row_is_a_person_nothing_is_bounded():
+    with pytest.raises(ValueError, match="max_groups must be left out where privacy_unit is None"):
+        dpp.protect(None).with_bounds(pl.DataFrame({"max_groups": [3]}))
+
+
+# --- n_cut ------------------------------------------------------------------------------------------------------------
+
+
+def cut(query, **more):
+    return query.n_cut(**SURE).release(**more).item()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_people_who_are_cut_are_counted(engine):
+    def grouped(**bounds):
+        return private(**bounds).group_by(WARDS)
+
+    visits = dpp.len(epsilon=1)
+    assert cut(grouped(max_rows_per_group=2).agg(visits), engine=engine) == 100
+    assert cut(grouped(max_rows_per_group=3).agg(visits), engine=engine) == 20
+    assert cut(grouped(max_rows_per_group=7).agg(visits), engine=engine) == 0
+    assert cut(grouped(max_groups=2, max_rows_per_group=7).agg(visits), engine=engine) == 20
+    assert cut(grouped(max_rows=4).agg(visits), engine=engine) == 20
+    assert cut(private(max_rows=9).agg(visits), engine=engine) == 200  # rows elsewhere count where nothing is listed
+    # Of several outputs, at least one; those that count people lose groups alone.
+    people = dpp.n_people(epsilon=1)
+    assert cut(grouped(max_groups=1).agg(people), engine=engine) == 100
+    assert cut(grouped(max_groups=2, max_rows_per_group=2).agg(people), engine=engine) == 20
+    assert cut(grouped(max_groups=2, max_rows_per_group=2).agg(people, visits), engine=engine) == 100
+    # Rows that are no evidence take nothing from anybody.
+    odd = pl.col("days").dp.value_counts([1], epsilon=1)
+    assert cut(grouped(max_groups=2).agg(odd), engine=engine) == 10
+    assert cut(private(max_groups=2).filter(ward="A").group_by(WARDS).agg(people), engine=engine) == 0
+
+
+def test_weights_are_clipped_together():
+    mode = pl.col("ward").dp.mode(["A", "B"], weights=pl.col("days"), max_weight=2, epsilon=1)
+    # Who has three days in B, or seven in A and in B.
+    assert cut(private().agg(mode)) == 80 + 10
+    assert cut(private().filter(pl.col("ward") != "B").agg(mode)) == 10
+    by_rows = pl.col("ward").dp.mode(["A", "B"], weights=pl.col("days"), max_weight=2, counts="rows", epsilon=1)
+    assert cut(private(max_rows=14).agg(by_rows)) == 0
+
+
+BOUNDS = st.fixed_dictionaries(
+    {}, optional=dict.fromkeys(["max_rows", "max_groups", "max_rows_per_group"], st.integers(1, 4))
+)
+LISTED = [0, 1, 2]
+# An output -> its evidence of a value; whether rows with the same group and code are one; whether only groups are
+# bounded; and to what a sum of weights is clipped.
+OUTPUTS = {
+    "len": (lambda _: 0, False, False, None),
+    "n_people": (lambda _: 0, True, True, None),
+    "count": (lambda x: None if x is None else 0, False, False, None),
+    "mode": (lambda x: x if x in (1, 2) else None, True, True, None),
+    "heaviest": (lambda x: x if x in (1, 2) else None, True, True, 3),
+    "counts": (lambda x: x if x in (0, 1, 2) else None, True, False, None),
+}
+X = pl.col("x")
+ASKED = {
+    "len": dpp.len(epsilon=1),
+    "n_people": dpp.n_people(epsilon=1),
+    "count": X.dp.count(epsilon=1),
+    "mode": X.dp.mode([1, 2], epsilon=1),
+    "heaviest": X.dp.mode([1, 2], weights=X, max_weight=3, epsilon=1),
+    "counts": X.dp.value_counts([2, 1, 0], epsilon=1),
+}
+
+
+def over(rows, grouped, bounds, name):
+    """The people of whom an output loses something, by what the bounds of `protect` say."""
+    code_of, of_people, of_groups, most = OUTPUTS[name]
+    cells, weights = defaultdict(list), Counter()
+    for person, key, value in rows:
+        group, code = key if grouped else 0, code_of(value)
+        if person is not None and (group in LISTED or not grouped) and code is not None:
+            cells[person].append((group, code))
+            weights[person, group, code] += value or 0
+    found = {person for (person, *_), weight in weights.items() if most is not None and weight > most}
+    for person, own in cells.items():
+        groups = Counter(group for group, _ in (set(own) if of_people else own))
+        numbers = {"max_groups": len(groups)}
+        if of_groups:
+            numbers["max_rows"] = len(groups)
+        else:
+            numbers |= {"max_rows": groups.total(), "max_rows_per_group": max(groups.values())}
+        if any(numbers[bound] > largest for bound, largest in bounds.items() if bound in numbers):
+            found.add(person)
+    return found
+
+
+@settings(max_examples=150)
+@given(
+    rows=st.lists(st.tuples(st.sampled_from([None, 1, 2, 3]), st.integers(0, 4), st.sampled_from([None, *range(4)]))),
+    bounds=BOUNDS,
+    grouped=st.booleans(),
+    names=st.lists(st.sampled_from(list(OUTPUTS)), min_size=1, unique=True),
+    engine=st.sampled_from([*ENGINES, "toy"]),
+)
+def test_people_who_are_cut_are_those_of_the_reference(rows, bounds, grouped, names, engine):
+    frame = pl.DataFrame(rows, dict.fromkeys(["p", "k", "x"], pl.Int64), orient="row")
+    protected = dpp.protect("p", **bounds)
+    if not bounds.keys() & {"max_rows", "max_rows_per_group"}:
+        names = [name for name in names if name not in ("len", "count")] or ["mode"]
+    asked = (protected.group_by({"k": LISTED}) if grouped else protected).agg(**{name: ASKED[name] for name in names})
+    expected = set().union(*(over(rows, grouped, bounds, name) for name in names))
+    try:
+        query = asked.n_cut(**SURE)
+    except ValueError as error:
+        assert "nobody is cut" in str(error)
+        assert not expected
+        return
+    if engine == "toy":
+        found = release_by(query.request, ToyEngine(frame.to_dicts(), dict(frame.schema)))
+    else:
+        found = query.release(frame, engine=engine)
+    assert found.item() == len(expected)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("bounds", [{"max_rows": 1}, {"max_groups": 3, "max_rows_per_group": 50}])
+def test_one_person_is_one_whatever_the_bounds_are(relation, bounds):
+    asked = dpp.protect("patient", neighboring_relation=relation, **bounds).group_by(WARDS).agg(dpp.len(epsilon=1))
+    for loss, rate in (({"epsilon": Fraction(1, 2)}, Fraction(1, 2)), ({"rho": Fraction(1, 2)}, 1)):
+        (ask,) = asked.n_cut(**loss).asks
+        assert (ask.query.claim.score_range, ask.query.claim.rate) == (1, rate)
+        assert ask.query.claim.contributions.total == 1
+    assert asked.n_cut(rho=1, mechanism="discrete_laplace").asks[0].query.claim.mechanism == "discrete_laplace"
+
+
+def test_what_n_cut_says_of_itself(tmp_path):
+    budget = dpp.Budget(epsilon=3, path=tmp_path / "ledger.db")
+    frame = private(budget=budget, dataset="visits", max_groups=2, max_rows_per_group=3)
+    query = frame.group_by(WARDS).agg(dpp.len(epsilon=1)).n_cut(epsilon=Fraction(1, 2))
+    (row,) = query.explain().to_dicts()
+    assert row | {"error_95": None} == {
+        "output": "n_cut",
+        "selects": "number of people over a bound",
+        **{"epsilon": 0.5, "rho": row["rho"], "error_95": None, "error_unit": "people"},
+        **{"mechanism": "discrete_laplace", "candidates": 1, "groups": 1, "score_range": 1.0, "rate": 0.5},
+        **{"neighboring_relation": "add_or_remove_one", "privacy_unit": "patient", "note": None},
+    }
+    assert row["error_95"] == dpp.protect(None).agg(dpp.len(epsilon=0.5)).explain()["error_95"].item()
+    assert repr(query).endswith("\n  n_cut: number of people over a bound, epsilon=0.5, discrete_laplace>")
+    first = query.release(ranges=True)
+    assert first.columns == ["n_cut", "n_cut_low", "n_cut_high"]
+    assert first.dtypes == [pl.Int64] * 3
+    assert budget.log()["what"].to_list() == ["n_cut: number of people over a bound"]
+    assert_frame_equal(query.release(ranges=True), first)  # it is kept
+    assert budget.spent == Fraction(1, 2)
+    other = private(budget=budget, dataset="visits", max_groups=2, max_rows_per_group=2)
+    other.group_by(WARDS).agg(dpp.len(epsilon=1)).n_cut(epsilon=Fraction(1, 2)).release(ranges=True)
+    assert budget.spent == 1
+    # Of an output at another loss the same people are cut, so this is the same question.
+    frame.group_by(WARDS).agg(dpp.len(epsilon=2)).n_cut(epsilon=Fraction(1, 2)).release(ranges=True)
+    assert budget.spent == 1
+    (simulated,) = dpp.analysis.simulate(query, ROWS).to_dicts()
+    assert (simulated["true_answer"], simulated["counted"], simulated["left_out"]) == (20, 20, 0)
+    query.sink_parquet(tmp_path / "n_cut.parquet")
+    claim = dpp.read_claim(tmp_path / "n_cut.parquet")
+    assert claim["columns"]["n_cut"]["loss"] == {"unit": "epsilon", "value": 0.5, "exact": "1/2"}
+
+
+def test_n_cut_is_asked_before_the_rows_are_there():
+    made = dpp.protect("patient", max_rows=4).with_columns(pl.col("days") + 1).group_by(WARDS)
+    query = pickle.loads(pickle.dumps(made.agg(dpp.sum("days", 0, 9, epsilon=1)).n_cut(**SURE)))
+    assert query.release(ROWS).item() == 20
+    with pytest.raises(ValueError, match="the frame must have the privacy unit 'patient'"):
+        query.release(ROWS.drop("patient"))
+    with pytest.raises(TypeError, match="Output 'ward'"):
+        asked = dpp.protect("patient", max_rows=4).agg(dpp.sum("ward", 0, 9, epsilon=1))
+        asked.n_cut(**SURE).release(ROWS)
+
+
+def one_output(**bounds):
+    return private(**bounds).agg(dpp.n_people(epsilon=1))
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "message"),
+    [
+        (lambda: one_output().n_cut(epsilon=1), ValueError, "n_cut: an output must be bounded, got none" + HINT),
+        (lambda: one_output(max_rows=5).n_cut(epsilon=1), ValueError, "nobody is cut"),
+        (
+            lambda: dpp.protect("p", max_rows=3).agg(dpp.value_counts("x", [1, 2, 3], epsilon=1)).n_cut(epsilon=1),
+            *(ValueError, "nobody is cut"),  # a person counts three times at most, whatever the bound
+        ),
+        (
+            lambda: dpp.protect(None).agg(dpp.len(epsilon=1)).n_cut(epsilon=1),
+            *(ValueError, "n_cut: there must be a privacy unit, got None" + HINT),
+        ),
+        (lambda: private().bounds(WARDS, epsilon=1).n_cut(epsilon=1), TypeError, "got a query for max_groups" + HINT),
+        (
+            lambda: private(max_groups=1).keys("ward", epsilon=1, delta=1e-6).n_cut(epsilon=1),
+            *(TypeError, "n_cut must be asked of answers about columns, got a query for keys"),
+        ),
+        (
+            lambda: private().rows_per_person(0.5, range(9), epsilon=1).n_cut(epsilon=1),
+            *(TypeError, "got a query for rows_per_person"),
+        ),
+        (
+            lambda: private(max_rows=2).agg(dpp.len(epsilon=1)).n_cut(epsilon=1).n_cut(epsilon=1),
+            *(TypeError, "got a query for n_cut"),
+        ),
+        (
+            lambda: private(max_rows=2).agg(dpp.len(epsilon=1)).n_cut(),
+            *(TypeError, "exactly one of epsilon and rho must be given"),
+        ),
+        (
+            lambda: private(max_rows=2).agg(dpp.len(epsilon=1)).n_cut(epsilon=1, mechanism="exponential"),
+            *(ValueError, "mechanism must be"),
+        ),
+    ],
+)
+def test_what_n_cut_refuses(ask, error, message):
+    with pytest.raises(error, match=message):
+        ask()
+
+
+def test_a_budget_that_has_too_little_left_is_not_charged():
+    budget, read = dpp.Budget(epsilon=1), []
+    frame = dpp.protect("patient", budget=budget, max_rows=2)
+    for query in (frame.agg(dpp.len(epsilon=1)).n_cut(epsilon=1.5), frame.bounds(WARDS, epsilon=1.5)):
+        with pytest.raises(dpp.BudgetExceededError):
+            query.release(noting(read))
+    assert (budget.spent, read) == (0, [])
