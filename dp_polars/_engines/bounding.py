@@ -1,23 +1,28 @@
-"""Which of a person's rows count: a random subset of their own, in NumPy, many people at once.
+"""Which of a person's rows count, for all tallies of a release at once: by one order of their groups and rows.
 
-A *cell* is a group and a code in one integer, the code in the low bits.
+In NumPy, many people at a time. A *pair* is a person and one of their groups. A *cell* is a group and a code in one
+integer, the code in the low bits.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_polars._base.arrays import Ints, lengths_from, owners, run_lengths, run_starts, starts
+from dp_polars._base.arrays import Ints, begin_runs, lengths_from, owners, run_starts
 from dp_polars._base.words import system_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dp_polars._base.words import WordSource
+
+Marks = NDArray[np.bool_]
+
+# Places of a table for each row, up to which pairs are numbered by it, not by sorting.
+_PAIRS_PER_ROW = 4
 
 
 @dataclass(frozen=True)
@@ -69,105 +74,213 @@ class Layout:
         """Bits of a cell."""
         return self.group_bits + self.code_bits
 
-    def most_people(self, *, people: bool) -> int:
-        """Return how many people `keep` takes at once: a person's number shares one word with what is sorted."""
-        return 1 << min(63, 64 - (self.bits if people else self.group_bits))
 
-
-def keep(
-    cells: NDArray[np.unsignedinteger],
-    lengths: Ints,
-    limits: Limits,
-    layout: Layout,
-    *,
-    people: bool,
-    weights: Sequence[Ints] = (),
-    most: Sequence[int] = (),
-    words: WordSource | None = None,
-) -> tuple[NDArray[np.uint64], list[Ints]]:
-    """Return the cells that count, in any order, and their weights.
-
-    What stays of a person's rows is a random subset of them, chosen by words of that person's own.
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What one tally keeps of people's rows.
 
     Parameters
     ----------
-    cells
-        Shape (n,): the rows, person after person.
+    limits
+        The bounds.
+    evidence
+        Shape (n,): the rows that say something. None: all of them.
+    codes
+        Shape (n,), where people count: rows of a person with the same group and code are one. None: rows count.
+    """
+
+    limits: Limits
+    evidence: Marks | None = None
+    codes: NDArray[np.integer] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Stays:
+    """What stays for a tally.
+
+    Parameters
+    ----------
+    rows
+        Ascending places of the rows that stay; where people count, of one row for each group and code of a person.
+    whose
+        Shape (n,), where people count: a number below n for the person, the group and the code of each row that is
+        evidence; -1 for other rows.
+    """
+
+    rows: Ints
+    whose: Ints | None = None
+
+
+def keep(
+    lengths: Ints, groups: NDArray[np.integer], tallies: Sequence[Asked], words: WordSource | None = None
+) -> list[Stays]:
+    """Return what stays for each tally, by one order of each person's groups and one of each person's rows.
+
+    Both are uniformly random, independent of each other, and chosen by words of that person's own. Of the evidence of a
+    tally the first `limits.groups` groups stay, in each the first `limits.rows_per_group` rows, and of these the first
+    `limits.rows`. Where people count, a code comes where its first row does. Orders are drawn only where a bound binds.
+
+    Parameters
+    ----------
     lengths
         Shape (p,): rows of each person; they add up to n.
-    limits
-        The bounds. First that many random groups of a person stay, then that many random rows in each of them, and
-        then that many random rows of all. Where a bound is None, its step is left out: with `max_rows` alone, all rows
-        are as likely to stay, whatever group they are in.
-    people
-        Whether a person counts once per cell: equal rows of a person are one.
-    weights
-        Shape (n,) each: what goes along with the rows. Where people count, a person's weights in a cell add up.
-    most
-        Where people count, the most that a person weighs in a cell, for each of `weights`.
+    groups
+        Shape (n,): the group of each row, person after person.
+    tallies
+        What is kept.
     """
     words = words or system_words()
-    person = owners(lengths).view(np.uint64)
-    group_bits, code_bits = np.uint64(layout.group_bits), np.uint64(layout.code_bits)
-    if people:
-        keys = (person << np.uint64(layout.bits)) | cells
-        if weights:
-            order = np.argsort(keys)
-            keys = keys[order]
-            first = run_starts(keys)
-            sums = (np.add.reduceat(weight[order], first) if len(first) else weight for weight in weights)
-            weights = [np.minimum(weight, largest) for weight, largest in zip(sums, most, strict=True)]
-        else:
-            keys.sort()
-            first = run_starts(keys)
-        keys = keys[first]
-        pairs, rows = keys >> code_bits, keys & np.uint64((1 << layout.bits) - 1)
-    else:
-        rows = cells.astype(np.uint64)
-        pairs = (person << group_bits) | (rows >> code_bits)
-        order = np.argsort(pairs)
-        pairs, rows = pairs[order], rows[order]
-        weights = [weight[order] for weight in weights]
-
-    def only(stays: NDArray[np.bool_]) -> None:
-        nonlocal pairs, rows, weights
-        pairs, rows = pairs[stays], rows[stays]
-        weights = [weight[stays] for weight in weights]
-
-    # A pair is a person and a group; from here on the rows are sorted by it.
-    if limits.groups is not None:
-        first = run_starts(pairs)
-        stays = random_few(run_lengths(pairs[first] >> group_bits), limits.groups, words)
-        only(np.repeat(stays, lengths_from(first, len(pairs))))
-    if limits.rows_per_group is not None:
-        only(random_few(run_lengths(pairs), limits.rows_per_group, words))
-    if limits.rows is not None:
-        only(random_few(run_lengths(pairs >> group_bits), limits.rows, words))
-    return rows, list(weights)
+    people = len(lengths)
+    pair, person = _numbered(owners(lengths), groups, people)
+    seen = [_Seen.of(asked, pair, len(person)) for asked in tallies]
+    over_groups, over_rows, over_pair = np.zeros(people, bool), np.zeros(people, bool), np.zeros(len(person), bool)
+    for limits, counts in ((each.limits, each.counts) for each in seen):
+        if limits.groups is not None:
+            over_groups |= np.bincount(person[counts > 0], minlength=people) > limits.groups
+        if limits.rows_per_group is not None:
+            over_pair |= counts > limits.rows_per_group
+        if limits.rows is not None:
+            most = counts if limits.rows_per_group is None else np.minimum(counts, limits.rows_per_group)
+            over_rows |= np.bincount(person, most, people) > limits.rows
+    by_group = _Order.drawn(over_groups[person], person, words)
+    if over_rows.any():
+        by_row = _Order.drawn((over_pair | over_rows[person])[pair], person[pair], words)
+        by_pair = by_row.within(pair)
+    else:  # only the order within each pair is looked at
+        by_row = by_pair = _Order.drawn(over_pair[pair], pair, words)
+    return [each.stays(pair, by_group, by_pair, by_row) for each in seen]
 
 
-def random_few(lengths: Ints, most: int, words: WordSource) -> NDArray[np.bool_]:
+@dataclass(frozen=True, eq=False)
+class _Order:
+    """Some items one after the other, those of one label together."""
+
+    items: Ints
+    first: Ints  # where each label begins
+
+    @classmethod
+    def drawn(cls, some: Marks, labels: Ints, words: WordSource) -> _Order:
+        """Return the marked items by label, in a random order where it is equal."""
+        items = np.flatnonzero(some)
+        own = labels[items]
+        items = items[_shuffle(own, words)]
+        return cls(items, run_starts(labels[items]))
+
+    def within(self, labels: Ints) -> _Order:
+        """Return the same items by another label, in the same order where it is equal."""
+        own = labels[self.items]
+        items = self.items[_places(own.view(np.uint64) << _place_bits(own))]
+        return _Order(items, run_starts(labels[items]))
+
+    def keep_first(self, marks: Marks, most: int | None) -> None:
+        """Take all marks away from the items of each label but the first `most` ones."""
+        if most is None:
+            return
+        along = marks[self.items]
+        ranks = np.cumsum(along, dtype=np.int64)
+        ranks -= np.repeat(ranks[self.first] - along[self.first], lengths_from(self.first, len(ranks)))
+        marks[self.items] = along & (ranks <= most)
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """What is evidence for a tally: the rows, how many count in each pair, and where people count, whose each is."""
+
+    limits: Limits
+    evidence: Marks | None
+    counts: Ints
+    whose: Ints | None = None
+
+    @classmethod
+    def of(cls, asked: Asked, pair: Ints, pairs: int) -> _Seen:
+        rows = slice(None) if asked.evidence is None else np.flatnonzero(asked.evidence)
+        if asked.codes is None:
+            return cls(asked.limits, asked.evidence, np.bincount(pair[rows], minlength=pairs))
+        numbers, of_numbers = _numbered(pair[rows], asked.codes[rows], pairs)
+        whose = np.full(len(pair), -1)
+        whose[rows] = numbers
+        return cls(asked.limits, asked.evidence, np.bincount(of_numbers, minlength=pairs), whose)
+
+    def stays(self, pair: Ints, by_group: _Order, by_pair: _Order, by_row: _Order) -> Stays:
+        """Return what the bounds leave."""
+        marks = self._before_bounds(len(pair), by_row)
+        if self.limits.groups is not None and len(by_group.items):
+            groups = self.counts > 0
+            by_group.keep_first(groups, self.limits.groups)
+            marks &= groups[pair]
+        by_pair.keep_first(marks, self.limits.rows_per_group)
+        by_row.keep_first(marks, self.limits.rows)
+        return Stays(np.flatnonzero(marks), self.whose)
+
+    def _before_bounds(self, rows: int, by_row: _Order) -> Marks:
+        """Mark the rows that are evidence; where people count, the first row of each group and code of a person."""
+        if self.whose is None:
+            return np.ones(rows, bool) if self.evidence is None else self.evidence.copy()
+        marks = np.zeros(rows, bool)
+        first = np.empty(rows, np.int64)
+        for order in (np.arange(rows), by_row.items[::-1]):  # where a place is written to again, the last row stays
+            seen = order[self.whose[order] >= 0]
+            first[self.whose[seen]] = seen
+        marks[first[: self.whose.max(initial=-1) + 1]] = True
+        return marks
+
+
+def random_few(lengths: Ints, most: int, words: WordSource) -> Marks:
     """Return which items stay, shape (n,): `most` random ones of each owner who has more, all of the others'."""
-    over = lengths > most
-    stays = np.repeat(~over, lengths)
-    if not over.any():
-        return stays
-    items, lengths = np.flatnonzero(~stays), lengths[over]
-    order = _shuffle(owners(lengths).view(np.uint64), words)
-    # Each owner's items keep their places, so nothing can give an owner more than `most`.
-    first = (starts(lengths)[:, None] + np.arange(most)).ravel()
-    stays[items[order[first]]] = True
+    owner = owners(lengths)
+    stays = np.ones(len(owner), bool)
+    _Order.drawn((lengths > most)[owner], owner, words).keep_first(stays, most)
     return stays
 
 
-def _shuffle(labels: NDArray[np.uint64], words: WordSource) -> Ints:
-    """Return an order of the items that leaves ascending labels in place, exactly uniform among equal ones."""
-    bits = np.uint64(max(int(labels[-1]).bit_length(), 1))
-    keys = (labels << (np.uint64(64) - bits)) | (words(len(labels)) >> bits)
-    order = np.argsort(keys)
-    keys = keys[order]
-    is_new = keys[1:] != keys[:-1]
+def _numbered(owner: Ints, labels: NDArray[np.integer], owners: int) -> tuple[Ints, Ints]:
+    """Return a number for each pair of an owner and a label, shape (n,), and the owner of each number, ascending."""
+    size = int(labels.max(initial=0)) + 1
+    if owners * size <= _PAIRS_PER_ROW * len(owner):
+        at = owner * size
+        at += labels.astype(np.int64)
+        is_there = np.zeros(owners * size, bool)
+        is_there[at] = True
+        return (np.cumsum(is_there) - 1)[at], np.flatnonzero(is_there) // size
+    bits = (size - 1).bit_length()
+    if bits + owners.bit_length() > 64:  # only then: it is another sort
+        labels, _ = _numbered(np.zeros(len(owner), np.int64), labels, 1)
+        bits = _bits(labels)
+    keys = (owner.view(np.uint64) << np.uint64(bits)) | labels.astype(np.uint64)
+    places = _place_bits(owner)
+    has_room = bits + owners.bit_length() + int(places) <= 64
+    order = _places(keys << places) if has_room else np.argsort(keys)
+    begins = begin_runs(keys[order])
+    numbers = np.empty(len(owner), np.int64)
+    numbers[order] = np.cumsum(begins) - 1
+    return numbers, owner[order[begins]]
+
+
+def _shuffle(labels: Ints, words: WordSource) -> Ints:
+    """Return an order of the items by their labels, exactly uniform where these are equal."""
+    bits = np.uint64(64 - max(_bits(labels), 1))
+    keys = labels.view(np.uint64) << bits
+    keys |= words(len(labels)) >> (np.uint64(64) - bits)
+    order = _places(keys)
+    keys = keys[order] >> _place_bits(labels)
+    is_new = begin_runs(keys)
     if is_new.all():
         return order
     # Too few bits for some: they are labels that share a number now, and get more.
-    return order[_shuffle(np.concatenate([np.zeros(1, np.uint64), np.cumsum(is_new, dtype=np.uint64)]), words)]
+    return order[_shuffle(np.cumsum(is_new) - 1, words)]
+
+
+def _places(keys: NDArray[np.uint64]) -> Ints:
+    """Return the order of the keys by all but their last bits, which make room for the place: one sort of one word."""
+    places = _place_bits(keys)
+    sorted_keys = (keys >> places << places) | np.arange(len(keys), dtype=np.uint64)
+    sorted_keys.sort()
+    return (sorted_keys & ((np.uint64(1) << places) - np.uint64(1))).view(np.int64)
+
+
+def _place_bits(items: NDArray[np.integer]) -> np.uint64:
+    return np.uint64(max(len(items) - 1, 0).bit_length())
+
+
+def _bits(labels: NDArray[np.integer]) -> int:
+    return int(labels.max(initial=0)).bit_length()

@@ -69,9 +69,13 @@ class Tally:
 
     def counts_like(self, other: Tally) -> bool:
         """Return whether another histogram is of the same rows and codes, though perhaps of other weights."""
+        is_alike = (self.coding, self.limits, self.people) == (other.coding, other.limits, other.people)
+        return is_alike and self.reads_like(other)
+
+    def reads_like(self, other: Tally) -> bool:
+        """Return whether another histogram is of the same columns."""
         return (
-            (self.types, self.coding, self.limits, self.people)
-            == (other.types, other.coding, other.limits, other.people)
+            self.types == other.types
             and len(self.columns) == len(other.columns)
             and all(map(_is_the_same, self.columns, other.columns))
         )
@@ -262,7 +266,7 @@ class Engine(ABC, Generic[Released]):
        another person's rows or on the order of rows; those of groups are never made from those of rows. All tallies
        use the same numbers. Where people are counted (`people`), rows of a person with the same group and code are one
        from here on: its number is the smallest of theirs, its weight the sum of theirs, clipped to
-       `weighing.of_person`. Of the rows that are evidence for a tally, `limits` keeps the groups with the smallest
+       `weighing.of_person`. Among the rows that are evidence for a tally, `limits` keeps the groups with the smallest
        numbers, in each of them the rows with the smallest numbers, and of what is left the rows with the smallest
        numbers; None is no bound. So one pass over each person's rows serves all tallies.
     4. **Then counting.** The weight of a code in a group is the sum of the weights of what stays there: without a

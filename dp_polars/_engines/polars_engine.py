@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import polars as pl
+from polars import selectors as cs
 
 from dp_polars._base import column_types
-from dp_polars._base.arrays import offsets, slices
 from dp_polars._base.settings import deaf
-from dp_polars._base.threads import in_parallel
 from dp_polars._codes.encoding import code_dtype
 from dp_polars._draws.histograms import Histogram
-from dp_polars._engines.bounding import Layout, keep
+from dp_polars._engines.bounding import Layout
 from dp_polars._engines.contract import LocalEngine, Tally, UnreadableError, alike
 from dp_polars._engines.polars_arrays import count_rows, fit_arrays
+from dp_polars._engines.polars_bounds import Kind, added_up_cells, count_people, weight_name
 from dp_polars._engines.polars_people import one_row_per_person, people_by_key
-from dp_polars._engines.polars_rows import added_up, by_name, collected, in_parts, is_a_person, listed, own_keys
+from dp_polars._engines.polars_rows import added_up, collected, in_parts, is_a_person, listed, own_keys
 from dp_polars._rowwise.marks import mark_of
 
 if TYPE_CHECKING:
@@ -35,12 +35,10 @@ if TYPE_CHECKING:
 
 # Rows of people that Polars groups at once: 1 GiB or so.
 _PARTITION_ROWS = 1 << 24
-# Rows of people that NumPy bounds at once: their temporaries stay in the cache.
-_PEOPLE_ROWS = 1 << 17
 # Cells for each occupied one up to which they are put in order by their places, not by sorting.
 _CELLS_PER_COUNT = 8
 
-# Positions of tallies that are alike -> their cells, as of `_added_up`.
+# Positions of tallies that are alike -> their cells, as of `added_up_cells`.
 _Found: TypeAlias = "dict[tuple[int, ...], pl.DataFrame]"
 
 
@@ -156,26 +154,24 @@ def count(
         rows = rows.filter(is_a_person(privacy_unit, rows.collect_schema()[privacy_unit]))
     layouts = [Layout.of(groups, tally.coding.size) for tally in tallies]
     together = [tuple(tally_numbers) for tally_numbers in alike(tallies)]
-    whole = [numbers for numbers in together if privacy_unit is None or not tallies[numbers[0]].by_person]
-    people = [numbers for numbers in together if numbers not in whole]
-    histograms: dict[int, Histogram] = {}
     found: _Found = {}
-    if whole and fit_arrays(groups, tallies, whole):
-        histograms = count_rows(rows, keys, tallies, whole, engine)
-    elif whole:
-        coded = _coded(rows, None, keys, tallies, whole)
-        found |= _counted_by_row(coded, tallies, whole, layouts, engine)
-    for part in in_parts(rows, privacy_unit, partitions) if people and privacy_unit is not None else ():
-        coded = _coded(part, privacy_unit, keys, tallies, people)
-        for tally_numbers, cells in _counted_by_person(coded, tallies, people, layouts, engine).items():
-            if tally_numbers in found:  # nobody is in two parts
-                cells = added_up([found[tally_numbers], cells], ["cell"], engine)
-            found[tally_numbers] = cells
-    for tally_numbers, cells in found.items():
-        for number in tally_numbers:
-            counted = cells.select("cell", count=_weight(tallies[number], number))
-            histograms[number] = _by_group(counted, layouts[number], groups)
-    return [histograms[number] for number in range(len(tallies))]
+    if privacy_unit is not None and any(tally.by_person for tally in tallies):
+        for part in in_parts(rows, privacy_unit, partitions):
+            coded = _coded(part, privacy_unit, keys, tallies)
+            for tally_numbers, cells in _counted_by_person(coded, tallies, together, layouts, engine).items():
+                if tally_numbers in found:  # nobody is in two parts
+                    cells = added_up([found[tally_numbers], cells], ["cell"], engine)
+                found[tally_numbers] = cells
+    elif fit_arrays(groups, tallies, together):
+        histograms = count_rows(rows, keys, tallies, together, engine)
+        return [histograms[number] for number in range(len(tallies))]
+    else:
+        found = _counted_by_row(_coded(rows, None, keys, tallies), tallies, together, layouts, engine)
+    return [
+        _by_group(cells.select("cell", count=_weight(tally, number)), layouts[number], groups)
+        for number, tally in enumerate(tallies)
+        for cells in [next(cells for numbers, cells in found.items() if number in numbers)]
+    ]
 
 
 def _counted_by_row(
@@ -186,7 +182,7 @@ def _counted_by_row(
     engine: EngineType,
 ) -> _Found:
     """Return the cells of tallies that are alike, without regard to people."""
-    plans = [_added_up(_cells(coded, tallies, numbers, layouts[numbers[0]])) for numbers in together]
+    plans = [added_up_cells(_cells(coded, tallies, numbers, layouts[numbers[0]])) for numbers in together]
     return dict(zip(together, collected(plans, engine), strict=True))
 
 
@@ -197,58 +193,77 @@ def _counted_by_person(
     layouts: Sequence[Layout],
     engine: EngineType,
 ) -> _Found:
-    """Return the cells of tallies that are alike, where each person's rows are bounded together."""
-    cells = (_cells(coded, tallies, numbers, layouts[numbers[0]]) for numbers in together)
-    plans = [rows.group_by("person").agg(pl.exclude("person")).drop("person") for rows in cells]
-    return {
-        numbers: _count_people(lists, tallies, numbers, layouts[numbers[0]])
-        for numbers, lists in zip(together, collected(plans, engine), strict=True)
-    }
+    """Return the cells of tallies that are alike, of what stays of each person by one order for all of them."""
+    kinds = [
+        Kind(
+            numbers,
+            tuple(tallies[number] for number in numbers),
+            layouts[numbers[0]],
+            _code_name(tallies, numbers[0]),
+            {number: name for number in numbers if (name := _weight_name(tallies, number)) is not None},
+        )
+        for numbers in together
+    ]
+    (frame,) = collected([coded], engine)
+    return dict(zip(together, count_people(frame, kinds), strict=True))
+
+
+def _code_name(tallies: Sequence[Tally], number: int) -> str | None:
+    """Return the column that holds a tally's codes: one for all of the same coding. None: every code is 0."""
+    tally = tallies[number]
+    if not tally.columns:
+        return None
+    same = (i for i, other in enumerate(tallies) if other.coding == tally.coding and other.reads_like(tally))
+    return f"code {next(same)}"
+
+
+def _weight_name(tallies: Sequence[Tally], number: int) -> str | None:
+    """Return the column that holds a tally's weights: one for all of the same weighing. None: every weight is 1."""
+    tally = tallies[number]
+    if tally.weighing is None:
+        return None
+    same = (i for i, other in enumerate(tallies) if other.weighing == tally.weighing and other.reads_like(tally))
+    return weight_name(next(same))
 
 
 def _weight(tally: Tally, number: int) -> pl.Expr:
-    """Return the column that holds a tally's weights."""
-    return pl.col("rows" if tally.weighing is None else f"weight {number}")
+    """Return the column that holds the sums of a tally's weights."""
+    return pl.col("rows" if tally.weighing is None else weight_name(number))
 
 
 def _coded(
-    rows: pl.LazyFrame,
-    privacy_unit: str | None,
-    keys: pl.DataFrame | None,
-    tallies: Sequence[Tally],
-    together: Sequence[Sequence[int]],
+    rows: pl.LazyFrame, privacy_unit: str | None, keys: pl.DataFrame | None, tallies: Sequence[Tally]
 ) -> pl.LazyFrame:
-    """Return the rows of listed groups as `person`, `group`, a code for each kind of tally, and weights.
+    """Return the rows of listed groups that say something: `person`, `group`, codes and weights.
 
     Every histogram is counted from this one plan, so that Polars scans the rows once for all of them.
     """
-    coded_columns, others = _made(tallies, together), own_keys(rows, keys)
+    made, others = _made(tallies), own_keys(rows, keys)
     if privacy_unit is not None:
         others.append(pl.col(privacy_unit).alias("person"))
+    if not made and not others:
+        others.append(pl.lit(0, pl.UInt8).alias("row"))
     # A constant gets as many rows as the frame.
-    coded = rows.with_columns(*coded_columns, *others)
-    coded = coded.select(expr.meta.output_name() for expr in [*coded_columns, *others])
-    if len(together) == 1:
-        first = together[0][0]
-        coded = coded.filter(pl.col(f"code {first}") < tallies[first].coding.size)
+    coded = rows.with_columns(*made.values(), *others)
+    coded = coded.select(*made, *(expr.meta.output_name() for expr in others))
+    sizes = {_code_name(tallies, number): tally.coding.size for number, tally in enumerate(tallies)}
+    if None not in sizes:
+        coded = coded.filter(pl.any_horizontal(pl.col(str(name)) < size for name, size in sizes.items()))
     if keys is not None:
         coded = coded.join(listed(keys), on=[f"key {i}" for i in range(keys.width)])
-    return coded
+    return coded.drop(f"key {i}" for i in range(0 if keys is None else keys.width))
 
 
-def _made(tallies: Sequence[Tally], together: Sequence[Sequence[int]]) -> list[pl.Expr]:
+def _made(tallies: Sequence[Tally]) -> dict[str, pl.Expr]:
     """Return codes and weights, row by row; under names of our own, so that no column's name can be in the way."""
-    columns = []
-    for tally_numbers in together:
-        first = tally_numbers[0]
-        coding = tallies[first].coding
-        code = _by_row(tallies[first].columns, coding.encoder(), code_dtype(coding.size))
-        columns.append(code.alias(f"code {first}"))
-        for number in tally_numbers:
-            weighing = tallies[number].weighing
-            if weighing is not None:
-                weight = _by_row(tallies[number].columns, weighing.weigher(), np.dtype(np.int64))
-                columns.append(weight.alias(f"weight {number}"))
+    columns: dict[str, pl.Expr] = {}
+    for number, tally in enumerate(tallies):
+        code, weight = _code_name(tallies, number), _weight_name(tallies, number)
+        if code is not None and code not in columns:
+            columns[code] = _by_row(tally.columns, tally.coding.encoder(), code_dtype(tally.coding.size)).alias(code)
+        if weight is not None and tally.weighing is not None and weight not in columns:
+            dtype = np.dtype(np.int32 if tally.weighing.largest < 1 << 31 else np.int64)
+            columns[weight] = _by_row(tally.columns, tally.weighing.weigher(), dtype).alias(weight)
     return columns
 
 
@@ -260,60 +275,25 @@ def _by_row(
     """Return an integer for every row, from what NumPy makes of columns."""
     return pl.map_batches(
         list(columns) or [pl.lit(0)],
-        deaf(lambda values: pl.Series(function(values))),
+        deaf(lambda values: pl.Series(function(values).astype(dtype, copy=False))),
         column_types.from_numpy_dtype(dtype),
         is_elementwise=True,
     )
 
 
 def _cells(coded: pl.LazyFrame, tallies: Sequence[Tally], tally_numbers: Sequence[int], layout: Layout) -> pl.LazyFrame:
-    """Return the rows that count for tallies that are alike: `cell`, weights, and `person` where there is one."""
-    schema, first = coded.collect_schema(), tally_numbers[0]
-    carried = [name for name in ("person", *(f"weight {number}" for number in tally_numbers)) if name in schema]
-    group = ["group"] if "group" in schema else []
+    """Return the rows that count for tallies that are alike: `cell`, and their weights."""
+    name, unsigned = _code_name(tallies, tally_numbers[0]), pl.UInt32 if layout.bits <= 32 else pl.UInt64
+    weights = {number: _weight_name(tallies, number) for number in tally_numbers}
+    code = pl.lit(0, pl.UInt8) if name is None else pl.col(name)
+    group = pl.col("group") if layout.group_bits else pl.lit(0, unsigned)
     # Selected before it is filtered: a filter right after the shared plan would move into it, and part the branches.
-    rows = coded.select(pl.col(f"code {first}").alias("code"), *group, *carried).filter(
-        pl.col("code") < tallies[first].coding.size
+    rows = coded.with_columns(code.alias("code"), group.alias("own group")).select(
+        "code", "own group", *(pl.col(of).alias(weight_name(i)) for i, of in weights.items() if of is not None)
     )
-    unsigned = pl.UInt32 if layout.bits <= 32 else pl.UInt64
-    cell = pl.col("code").cast(unsigned)
-    if group and layout.group_bits:
-        cell += pl.col("group").cast(unsigned) * pl.lit(2**layout.code_bits, unsigned)
-    return rows.select(cell.alias("cell"), *carried)
-
-
-def _count_people(lists: pl.DataFrame, tallies: Sequence[Tally], alike: Sequence[int], layout: Layout) -> pl.DataFrame:
-    """Return the histogram of these people's cells, one list each: columns `cell`, `rows` and weights."""
-    tally, weighings = tallies[alike[0]], [tallies[number].weighing for number in alike]
-    most = [weighing.largest for weighing in weighings if weighing is not None]
-    # Each list holds one person's rows: the value of the privacy unit is not needed any more.
-    lengths = lists["cell"].list.len().to_numpy().astype(np.int64)
-    cells, *weights = (column.explode(empty_as_null=False).to_numpy() for column in lists)
-    bounds = offsets(lengths)
-
-    def of_slice(first: int, last: int) -> tuple[NDArray[np.unsignedinteger], list[Ints]]:
-        rows = slice(bounds[first], bounds[last])
-        stays, weighed = keep(
-            cells[rows],
-            lengths[first:last],
-            tally.limits,
-            layout,
-            people=tally.people,
-            weights=[weight[rows] for weight in weights],
-            most=most,
-        )
-        return stays.astype(cells.dtype), weighed
-
-    parts = in_parallel(of_slice, list(slices(lengths, _PEOPLE_ROWS, layout.most_people(people=tally.people))))
-    columns = {"cell": np.concatenate([cells[:0], *(stays for stays, _ in parts)])}
-    for place, name in enumerate(lists.columns[1:]):
-        columns[name] = np.concatenate([weights[place][:0], *(weighed[place] for _, weighed in parts)])
-    return _added_up(pl.LazyFrame(columns)).collect(engine=by_name("auto"))
-
-
-def _added_up(cells: pl.LazyFrame) -> pl.LazyFrame:
-    """Return each cell once: columns `cell`, `rows`, and the sums of weights."""
-    return cells.group_by("cell").agg(pl.len().cast(pl.Int64).alias("rows"), pl.exclude("cell").sum())
+    cell = pl.col("code").cast(unsigned) + pl.col("own group").cast(unsigned) * pl.lit(2**layout.code_bits, unsigned)
+    rows = rows.filter(pl.col("code") < tallies[tally_numbers[0]].coding.size)
+    return rows.select(cell.alias("cell"), cs.starts_with("weight "))
 
 
 def _by_group(histogram: pl.DataFrame, layout: Layout, groups: int) -> Histogram:
