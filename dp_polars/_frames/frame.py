@@ -204,8 +204,9 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
         >>> import polars as pl
         >>> import dp_polars as dpp
         >>> private = pl.DataFrame({"patient": [1, 1, 2]}).dp.protect("patient")
-        >>> private.with_bounds(pl.DataFrame({"max_rows_per_group": [2]})).protection
-        Protection(privacy_unit='patient', max_rows=None, max_groups=None, max_rows_per_group=2, neighboring_relation='add_or_remove_one')
+        >>> bounds = pl.DataFrame({"max_rows_per_group": [2]})
+        >>> print(private.with_bounds(bounds).protection)
+        one person per 'patient', add_or_remove_one, max_rows_per_group=2
         """
         recipe = replace(self._recipe, protection=self.protection.with_bounds(released))
         return type(self)(recipe, self._source, self._budget)

@@ -92,7 +92,7 @@ class CutRequest(PeopleRequest):
     bounded: Request
 
     @classmethod
-    def of(cls, bounded: Request, terms: Terms) -> CutRequest:
+    def by(cls, bounded: Request, terms: Terms) -> CutRequest:
         """Return the request; refuse one that loses nothing of anybody."""
         protection = bounded.protection
         if protection.privacy_unit is None:

@@ -131,7 +131,11 @@ class Protection:
     @property
     def bounds(self) -> dict[str, int]:
         """The bounds that there are, by their names."""
-        every = {"max_rows": self.max_rows, "max_groups": self.max_groups, "max_rows_per_group": self.max_rows_per_group}
+        every = {
+            "max_rows": self.max_rows,
+            "max_groups": self.max_groups,
+            "max_rows_per_group": self.max_rows_per_group,
+        }
         return {name: value for name, value in every.items() if value is not None}
 
     def with_bounds(self, released: object) -> Protection:

@@ -148,7 +148,7 @@ class PrivateQuery(WithoutRows):
             )
             raise TypeError(msg)
         warn_if_large(terms.loss)
-        return PrivateQuery(CutRequest.of(request, terms), self._source, self.budget)
+        return PrivateQuery(CutRequest.by(request, terms), self._source, self.budget)
 
     def release(
         self,

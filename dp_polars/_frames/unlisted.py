@@ -283,13 +283,20 @@ class Unlisted:
         >>> import polars as pl
         >>> import dp_polars as dpp
         >>> visits = pl.DataFrame(
-        ...     {"patient": [i // 3 for i in range(3000)], "ward": ["A", "A", "B"] * 1000}
+        ...     {
+        ...         "patient": [i // 3 for i in range(30_000)],
+        ...         "ward": ["A", "A", "B"] * 10_000,
+        ...     }
         ... )
         >>> private = visits.dp.protect("patient")
         >>> found = private.bounds({"ward": ["A", "B"]}, epsilon=1).release()
         >>> found.row(0, named=True)
         {'max_groups': 2, 'max_rows_per_group': 2}
-        >>> query = private.with_bounds(found).group_by({"ward": ["A", "B"]}).agg(dpp.len(epsilon=1))
+        >>> query = (
+        ...     private.with_bounds(found)
+        ...     .group_by({"ward": ["A", "B"]})
+        ...     .agg(dpp.len(epsilon=1))
+        ... )
         """
         protection, loss = self._people("bounds"), Loss.of(epsilon=epsilon, rho=rho)
         listed = None if keys is None else group_keys.public_keys(keys)
@@ -309,9 +316,7 @@ class Unlisted:
         query = ask_quantile(alpha, candidates, terms)
         values = query.candidates
         if not (values.dtype.is_integer() and values.take(np.zeros(1, np.int64)).item() >= 1):
-            msg = (
-                f"bounds: candidates must be whole numbers of at least 1, got {values}.\n\nHint: range(1, 101)."
-            )
+            msg = f"bounds: candidates must be whole numbers of at least 1, got {values}.\n\nHint: range(1, 101)."
             raise ValueError(msg)
         warn_if_large(loss)
         asked = {name: (column, query) for name, column in wanted.items()}

@@ -115,9 +115,7 @@ def log_laws(query, found):
 @pytest.mark.parametrize("share", [Fraction(1, 5), Fraction(1, 2)])
 def test_bounds_cost_one_person_what_is_charged_for_both(share):
     queries = {
-        relation: dpp.protect("p", neighboring_relation=relation).bounds(
-            KEYS, share, epsilon=1, candidates=range(1, 4)
-        )
+        relation: dpp.protect("p", neighboring_relation=relation).bounds(KEYS, share, epsilon=1, candidates=range(1, 4))
         for relation in RELATIONS
     }
     found = every(queries[RELATIONS[0]])
