@@ -3,7 +3,8 @@
     python examples/hospital_visits.py [FOLDER]
 
 Makes the visits of 200,000 patients, several rows each, as Parquet files in FOLDER (default: a temporary one). A budget
-that outlives the process pays for the report. The figure needs the extra `plot`.
+that outlives the process pays for the report: for the bounds on a patient's rows, which nobody knows, for the answers,
+and for how many patients these bounds cut. The figure needs the extra `plot`.
 """
 
 from __future__ import annotations
@@ -48,22 +49,24 @@ def make_visits(folder: Path) -> None:
     print(f"{n:,} synthetic visits of {PATIENTS:,} patients.\n")
 
 
-def report(folder: Path, budget: dpp.Budget) -> dpp.PrivateQuery:
-    # Hardly any of the synthetic patients has more than twelve visits a year: 0.03 % of the visits are dropped, and no
-    # patient is missing from a hospital. Counts and sums are of what is left: bounds that drop more make them too low.
-    return (
-        pl.scan_parquet(folder / "visits-*.parquet")
-        .dp.protect("patient_id", budget=budget, max_groups=3, max_rows=12)
-        .filter(pl.col("year") == 2024)
-        .group_by({"hospital": HOSPITALS})
-        .agg(
-            patients=dpp.n_people(epsilon=0.2),
-            visits=dpp.len(epsilon=0.2),
-            days=pl.col("days").dp.mean(0, 30, epsilon=0.5),
-            cost=pl.col("cost").dp.sum(0, 10_000, step=1, epsilon=0.5),
-            age=pl.col("age").dp.median(range(121), epsilon=0.3),
-            top=pl.col("diagnosis").dp.mode(DIAGNOSES, epsilon=0.3, too_few=20),
-        )
+def visits_of_2024(folder: Path, budget: dpp.Budget) -> dpp.PrivateFrame:
+    visits = pl.scan_parquet(folder / "visits-*.parquet").dp.protect("patient_id", budget=budget)
+    return visits.filter(pl.col("year") == 2024)
+
+
+def bounds(visits: dpp.PrivateFrame) -> pl.DataFrame:
+    """Find bounds that hold for 99 % of the patients, after the filter: so they are of the visits of one year."""
+    return visits.bounds({"hospital": HOSPITALS}, 0.99, epsilon=0.2, candidates=range(1, 21)).release()
+
+
+def report(visits: dpp.PrivateFrame) -> dpp.PrivateQuery:
+    return visits.group_by({"hospital": HOSPITALS}).agg(
+        patients=dpp.n_people(epsilon=0.2),
+        visits=dpp.len(epsilon=0.2),
+        days=pl.col("days").dp.mean(0, 30, epsilon=0.5),
+        cost=pl.col("cost").dp.sum(0, 10_000, step=1, epsilon=0.5),
+        age=pl.col("age").dp.median(range(121), epsilon=0.3),
+        top=pl.col("diagnosis").dp.mode(DIAGNOSES, epsilon=0.3, too_few=20),
     )
 
 
@@ -89,14 +92,21 @@ def table(released: pl.DataFrame) -> pl.DataFrame:
 def main(folder: Path) -> None:
     make_visits(folder)
     budget = dpp.Budget(epsilon=3, path=folder / "visits-budget.db", name="hospital visits")
-    query = report(folder, budget)
+    visits = visits_of_2024(folder, budget)
+    found = bounds(visits)
+    groups, rows = found.row(0)
+    print(f"Found privately: at most {groups} hospitals of a patient, and {rows} visits to each.\n")
+    query = report(visits.with_bounds(found))
     with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=160, tbl_hide_dataframe_shape=True, fmt_str_lengths=60):
         print("Before a row is read: what it costs one patient, and how far off an answer may be (95 %).")
         print(query.explain().select("output", "selects", "epsilon", pl.col("error_95").round(1), "error_unit"))
         released = query.release(ranges=True, engine="streaming")
-        print("\nThe report on 2024, about the visits that the bounds keep. The bounds drop 0.03 % of the visits.")
+        print("\nThe report on 2024, about the visits that the bounds keep.")
         print("Each range holds the number without noise with probability 95 %.")
         print(table(released))
+        cut, low, high = query.n_cut(epsilon=0.1).release(ranges=True, engine="streaming").row(0)
+        print(f"The bounds cut the visits of about {cut:,} patients ({low:,} to {high:,}).")
+        print("So counts and sums are a little too low: no other range says so.")
         print("\nPaid before a row was read, and stored on disk:", budget)
         print(budget.log().select("what", pl.col("loss", "running_total").round(2)))
     print("\nThe same report again does not fit:")

@@ -19,14 +19,22 @@ def dropped(rows, unit, key, protection):
     return 1 - people["rows"].clip(upper_bound=protection.max_rows).sum() / rows.height
 
 
-def test_the_bounds_of_hospital_visits_drop_what_it_says(tmp_path, capsys):
+def test_the_bounds_of_hospital_visits_cut_whom_it_says(tmp_path, capsys):
     example = runpy.run_path(str(ROOT / "examples" / "hospital_visits.py"))
     example["main"](tmp_path)
+    said = capsys.readouterr().out
+    groups, rows = map(int, re.search(r"at most (\d+) hospitals of a patient, and (\d+) visits", said).groups())
     visits = pl.read_parquet(tmp_path / "visits-*.parquet").filter(year=2024)
-    protection = example["report"](tmp_path, dpp.Budget(epsilon=3, name="as in the example")).protection
-    share = dropped(visits, "patient_id", "hospital", protection)
-    assert f"The bounds drop {share:.2%} of the visits.".replace("%", " %") in capsys.readouterr().out
-    assert share < 0.0005
+    of_patients = visits.group_by("patient_id", "hospital").len().group_by("patient_id")
+    of_patients = of_patients.agg(groups=pl.len(), rows=pl.col("len").max())
+    cut = of_patients.filter((pl.col("groups") > groups) | (pl.col("rows") > rows)).height
+    # Of a share of 1 %, give or take the noise.
+    assert 0 < cut < 0.02 * of_patients.height
+    number = int(re.search(r"about ([\d,]+) patients", said).group(1).replace(",", ""))
+    assert abs(number - cut) < 300  # beyond it with probability e**-30
+    private = example["visits_of_2024"](tmp_path, dpp.Budget(epsilon=10**5, name="as in the example"))
+    found = pl.DataFrame({"max_groups": [groups], "max_rows_per_group": [rows]})
+    assert example["report"](private.with_bounds(found)).n_cut(epsilon=10_000).release().item() == cut
 
 
 def test_the_bounds_of_the_warehouse_drop_what_it_says():
