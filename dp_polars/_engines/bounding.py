@@ -244,7 +244,7 @@ def _numbered(owner: Ints, labels: NDArray[np.integer], owners: int) -> tuple[In
         return (np.cumsum(is_there) - 1)[at], np.flatnonzero(is_there) // size
     bits = (size - 1).bit_length()
     if bits + owners.bit_length() > 64:  # only then: it is another sort
-        labels, _ = _numbered(np.zeros(len(owner), np.int64), labels, 1)
+        labels = np.unique(labels, return_inverse=True)[1]
         bits = _bits(labels)
     keys = (owner.view(np.uint64) << np.uint64(bits)) | labels.astype(np.uint64)
     places = _place_bits(owner)

@@ -22,7 +22,7 @@ from dp_polars._engines.bounding import Layout
 from dp_polars._engines.contract import LocalEngine, Tally, UnreadableError, alike
 from dp_polars._engines.polars_arrays import count_rows, fit_arrays
 from dp_polars._engines.polars_bounds import Kind, added_up_cells, count_people, weight_name
-from dp_polars._engines.polars_people import one_row_per_person, people_by_key
+from dp_polars._engines.polars_people import Cut, one_row_per_person, people_by_key
 from dp_polars._engines.polars_rows import added_up, collected, in_parts, is_a_person, listed, own_keys
 from dp_polars._rowwise.marks import mark_of
 
@@ -31,10 +31,13 @@ if TYPE_CHECKING:
     from polars._typing import EngineType
 
     from dp_polars._base.arrays import Ints
+    from dp_polars._codes.codings import Weighing
     from dp_polars._engines.contract import KeyWork, Work
 
-# Rows of people that Polars groups at once: 1 GiB or so.
-_PARTITION_ROWS = 1 << 24
+# What rows of people may take at once, as they are grouped: their codes, their weights, and whose they are.
+_PARTITION_BYTES = 1 << 30
+# The person of a row, the number of its group, its place among the person's rows, and what Polars groups these by.
+_BYTES_OF_ROW = 24
 # Cells for each occupied one up to which they are put in order by their places, not by sorting.
 _CELLS_PER_COUNT = 8
 
@@ -55,7 +58,7 @@ class PolarsEngine(LocalEngine):
         Polars' engine.
     partitions
         In how many parts people are counted, one after the other, each by a scan of the rows. None: as many as
-        give parts of about 2**24 rows each; the rows are counted first for that. This and the sizes of the public
+        give parts of about 1 GiB each; the rows are counted first for that. This and the sizes of the public
         arguments are all that the plan depends on.
     """
 
@@ -97,7 +100,7 @@ class PolarsEngine(LocalEngine):
 
         def find() -> tuple[pl.DataFrame, Ints]:
             source = self._read()
-            parts = self._parts(source, int(work.privacy_unit is not None))
+            parts = 1 if work.privacy_unit is None else self._parts(source, 2 * _BYTES_OF_ROW)
             return people_by_key(work.rows(source), work, engine, parts)
 
         return find
@@ -107,17 +110,17 @@ class PolarsEngine(LocalEngine):
         source = self._read()
         rows = work.rows(source)
         if work.per_person is not None:
-            rows = one_row_per_person(rows, work.per_person)
-        by_person = 0 if work.privacy_unit is None else sum(tally.by_person for tally in work.tallies)
-        partitions = self._parts(source, by_person)
+            rows = one_row_per_person(rows, work.per_person, _cuts(work.per_person.cut))
+        is_grouped = work.privacy_unit is not None and any(tally.by_person for tally in work.tallies)
+        partitions = self._parts(source, _BYTES_OF_ROW + _bytes_of_row(work.tallies)) if is_grouped else 1
         return count(rows, work.privacy_unit, work.keys, work.tallies, engine=self._engine, partitions=partitions)
 
-    def _parts(self, source: pl.LazyFrame, by_person: int) -> int:
-        """Return in how many parts people are counted, where `by_person` histograms hold them."""
-        if self._partitions is not None or not by_person:
-            return self._partitions or 1
+    def _parts(self, source: pl.LazyFrame, row: int) -> int:
+        """Return in how many parts people are counted, where each row takes `row` bytes."""
+        if self._partitions is not None:
+            return self._partitions
         total = collected([source.select(pl.len())], self._engine)[0].item()
-        return -(-total * by_person // _PARTITION_ROWS) or 1
+        return -(-total * row // _PARTITION_BYTES) or 1
 
 
 def count(
@@ -262,9 +265,34 @@ def _made(tallies: Sequence[Tally]) -> dict[str, pl.Expr]:
         if code is not None and code not in columns:
             columns[code] = _by_row(tally.columns, tally.coding.encoder(), code_dtype(tally.coding.size)).alias(code)
         if weight is not None and tally.weighing is not None and weight not in columns:
-            dtype = np.dtype(np.int32 if tally.weighing.largest < 1 << 31 else np.int64)
+            dtype = _weight_dtype(tally.weighing)
             columns[weight] = _by_row(tally.columns, tally.weighing.weigher(), dtype).alias(weight)
     return columns
+
+
+def _cuts(tallies: Sequence[Tally]) -> list[Cut]:
+    """Return tallies with what their rows count by."""
+    made = _made(tallies)
+
+    def of(name: str | None) -> pl.Expr | None:
+        return None if name is None else made[name]
+
+    return [Cut(tally, of(_code_name(tallies, i)), of(_weight_name(tallies, i))) for i, tally in enumerate(tallies)]
+
+
+def _weight_dtype(weighing: Weighing) -> np.dtype[np.signedinteger]:
+    return np.dtype(np.int32 if weighing.largest < 1 << 31 else np.int64)
+
+
+def _bytes_of_row(tallies: Sequence[Tally]) -> int:
+    """Return what the codes and weights of a row take."""
+    columns: dict[str | None, int] = {}
+    for number, tally in enumerate(tallies):
+        columns[_code_name(tallies, number)] = code_dtype(tally.coding.size).itemsize
+        if tally.weighing is not None:
+            columns[_weight_name(tallies, number)] = _weight_dtype(tally.weighing).itemsize
+    columns.pop(None, None)
+    return sum(columns.values())
 
 
 def _by_row(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,10 +14,12 @@ from dp_polars._engines.contract import GROUPS, ROWS, ROWS_IN_GROUP
 from dp_polars._engines.polars_rows import added_up, by_name, collected, in_parts, is_a_person, listed, own_keys
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from polars._typing import EngineType
 
     from dp_polars._base.arrays import Ints
-    from dp_polars._engines.contract import KeyWork, PerPerson
+    from dp_polars._engines.contract import KeyWork, PerPerson, Tally
 
 
 def people_by_key(rows: pl.LazyFrame, work: KeyWork, engine: EngineType, partitions: int) -> tuple[pl.DataFrame, Ints]:
@@ -56,22 +59,86 @@ def _bounded(lists: pl.DataFrame, names: list[str], most: int, engine: EngineTyp
     return keys.lazy().group_by(names).agg(pl.len().alias("people")).collect(engine=by_name(engine))
 
 
-def one_row_per_person(rows: pl.LazyFrame, per_person: PerPerson) -> pl.LazyFrame:
-    """Return one row for each person, with numbers of rows and groups: see `Engine`, duty 9."""
+@dataclass(frozen=True)
+class Cut:
+    """One of the tallies of `PerPerson.cut`, and what its rows count by.
+
+    Parameters
+    ----------
+    tally
+        The tally.
+    code, weight
+        Its codes and weights, row by row. None: all are 0, or 1.
+    """
+
+    tally: Tally
+    code: pl.Expr | None
+    weight: pl.Expr | None
+
+    def columns(self, number: int) -> list[pl.Expr]:
+        """Return what of a row is needed."""
+        code = pl.lit(0, pl.UInt8) if self.code is None else self.code
+        weight = pl.lit(1) if self.weight is None else self.weight.cast(pl.Int64)
+        return [
+            pl.when(code < self.tally.coding.size).then(code).alias(f"code {number}"),
+            *([weight.alias(f"weight {number}")] if self.clips else []),
+        ]
+
+    @property
+    def clips(self) -> bool:
+        """Whether sums of weights are clipped."""
+        return self.tally.people and self.weight is not None
+
+    def of_groups(self, number: int) -> list[pl.Expr]:
+        """Return, for each group of a person, how many rows or codes are evidence, and whether a sum is clipped."""
+        code, weight = pl.col(f"code {number}"), pl.col(f"weight {number}")
+        codes = code.drop_nulls()
+        found = [(codes.n_unique() if self.tally.people else codes.len()).cast(pl.Int64).alias(f"code {number}")]
+        if self.clips and self.tally.weighing is not None:
+            total = weight.filter(code.is_not_null())
+            if self.tally.coding.size == 1:  # otherwise each row has the sum of its code already
+                total = pl.when(codes.len() > 0).then(total.sum())
+            ends = self.tally.weighing.of_person
+            found.append((~total.is_between(*ends)).any().alias(f"weight {number}"))
+        return found
+
+    def of_people(self, number: int) -> pl.Expr:
+        """Return whether something of a person is left out, or clipped."""
+        limits, counts = self.tally.limits, pl.col(f"code {number}")
+        is_cut = pl.col(f"weight {number}").any() if self.clips else pl.lit(value=False)
+        if limits.groups is not None:
+            is_cut |= (counts > 0).sum() > limits.groups
+        if limits.rows_per_group is not None:
+            is_cut |= (counts > limits.rows_per_group).any()
+        if limits.rows is not None:
+            is_cut |= counts.sum() > limits.rows
+        return is_cut
+
+
+def one_row_per_person(rows: pl.LazyFrame, per_person: PerPerson, cuts: Sequence[Cut] = ()) -> pl.LazyFrame:
+    """Return one row for each person, with numbers of rows and groups: see `Engine`, duty 9. `cuts` are its `cut`."""
     unit, keys = per_person.privacy_unit, per_person.keys
     rows = rows.filter(is_a_person(unit, rows.collect_schema()[unit]))
     key_columns = own_keys(rows, keys)
-    rows = rows.select(pl.col(unit).alias("person"), *key_columns)
     names = [expr.meta.output_name() for expr in key_columns]
+    columns = [column for number, cut in enumerate(cuts) for column in cut.columns(number)]
+    # A constant gets as many rows as the frame.
+    rows = rows.with_columns(pl.col(unit).alias("person"), *key_columns, *columns)
+    rows = rows.select("person", *names, *(column.meta.output_name() for column in columns))
     if keys is not None:
         rows = rows.join(listed(keys), on=names).drop(names)
-    by_group = rows.group_by(pl.all()).agg(pl.len().cast(pl.Int64).alias(ROWS))
-    return (
-        by_group.group_by("person")
-        .agg(
-            pl.col(ROWS).sum(),
-            pl.len().cast(pl.Int64).alias(GROUPS),
-            pl.col(ROWS).max().alias(ROWS_IN_GROUP),
-        )
-        .drop("person")
+    by = ["person"] if keys is None else ["person", "group"]
+    for number, cut in enumerate(cuts):
+        if cut.clips and cut.tally.coding.size > 1:
+            rows = rows.with_columns(pl.col(f"weight {number}").sum().over(*by, f"code {number}"))
+    by_group = rows.group_by(by).agg(
+        pl.len().cast(pl.Int64).alias(ROWS),
+        *(each for number, cut in enumerate(cuts) for each in cut.of_groups(number)),
     )
+    people = by_group.group_by("person").agg(
+        pl.col(ROWS).sum(),
+        pl.len().cast(pl.Int64).alias(GROUPS),
+        pl.col(ROWS).max().alias(ROWS_IN_GROUP),
+        pl.any_horizontal(pl.lit(not cuts), *(cut.of_people(number) for number, cut in enumerate(cuts))).alias("cut"),
+    )
+    return people.filter("cut").select(ROWS, GROUPS, ROWS_IN_GROUP)

@@ -842,6 +842,7 @@ class Conformance:
         "codes of all": [("flavour", Limits(rows=2), True)],
         "rows of the groups": [("price", Limits(groups=2, rows_per_group=2, rows=3), False)],
         "totals": [("weight", Limits(), (0, 4)), ("weight", Limits(), (-1, 100))],
+        "weights of codes": [("weighted", Limits(), (0, 4)), ("weighted", Limits(), (1, 100))],
         "several": [("price", Limits(rows_per_group=2), False), ("flavour", Limits(groups=2), True)],
         "nobody": [("price", Limits(rows=MANY), False), ("weight", Limits(), (-MANY, MANY))],
     }
@@ -856,6 +857,7 @@ class Conformance:
             "price": dpp.median("price", range(11), epsilon=1),
             "flavour": dpp.mode("flavour", FLAVOURS, epsilon=1),
             "weight": dpp.sum("weight", -2, 3, epsilon=1),
+            "weighted": dpp.mode("flavour", FLAVOURS, weights="weight", max_weight=3, epsilon=1),
         }
         codes_of = {
             "price": by_hand.nearest_code(range(11)),
@@ -869,13 +871,14 @@ class Conformance:
             (output,) = (each for each in of_asked.outputs if each.name == name)
             tally = of_asked.tallies[output.tallies[0]]
             evidence = tally.evidence
-            if name == "weight":
+            if isinstance(people, tuple):
                 units = evidence.weighing
                 clipped = Clipped(units.lower, units.upper, units.step, units.doubled, units.column, people)
                 evidence = replace(evidence, weighing=clipped)
             tallies.append(replace(tally, limits=limits, people=bool(people), evidence=evidence))
-            seen = by_hand.evidence(frame.to_dicts(), listed, name, codes_of[name], "p")
-            weigh = by_hand.weight_of("weight", 3, 1, -2)
+            column, least = ("flavour", 0) if name == "weighted" else (name, -2)
+            seen = by_hand.evidence(frame.to_dicts(), listed, column, codes_of[column], "p")
+            weigh = by_hand.weight_of("weight", 3, 1, least)
             expected |= by_hand.cut([(p, key, code, weigh(row)) for p, key, code, row in seen], limits, people)
         counted = dpp.protect("p").rows_per_person(0.5, range(MANY), epsilon=1)
         work = revealing(counted).request.bind(engine)

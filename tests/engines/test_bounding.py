@@ -1,86 +1,63 @@
-"""What stays of a person's rows: the exact law by enumeration, whatever the others have and however words tie."""
+"""What stays of a person's rows: the exact joint law by enumeration, whatever others have and however words tie."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from fractions import Fraction
-from itertools import combinations, product
 
 import numpy as np
 import pytest
 
 from dp_polars._base.words import system_words
-from dp_polars._engines.bounding import Layout, Limits, keep
-from tests.statistical.goodness import fits
+from dp_polars._engines import bounding
+from dp_polars._engines.bounding import Asked, Layout, Limits, keep
+from tests.engines.orders import SOME, SPREAD, TALLIES, TOGETHER, Bounded, follows, independent, joint_law, law
 
 COPIES = 8_000
-LAYOUT = Layout(group_bits=4, code_bits=30)
 
 
-def law(rows, limits, *, people):
-    """The distribution of the sorted cells that stay of these rows (group, code), by enumeration."""
-    rows = sorted(set(rows)) if people else sorted(rows)
-    groups = sorted({group for group, _ in rows})
-    out = Counter()
-    for chosen in subsets(groups, limits.groups):
-        by_group = [[row for row in rows if row[0] == group] for group in chosen]
-        ways = [list(subsets(own, limits.rows_per_group)) for own in by_group]
-        for way in product(*ways):
-            last = list(subsets([row for own in way for row in own], limits.rows))
-            for few in last:
-                out[few] += Fraction(
-                    1, len(list(subsets(groups, limits.groups))) * len(list(product(*ways))) * len(last)
-                )
-    assert sum(out.values()) == 1
-    return out
+def asked_of(tally, codes):
+    sees = None if tally.sees is None else np.isin(codes, tally.sees)
+    return Asked(tally.limits, sees, codes if tally.people else None)
 
 
-def subsets(items, most):
-    return combinations(items, len(items) if most is None else min(most, len(items)))
-
-
-def stays(rows, limits, *, people, others=(), words=None):
-    """What stays of each of many copies of the person, each among the others."""
-    # Codes of a copy are its own, so that the cells tell whose they are.
-    cells, lengths = [], []
+def stays(rows, *tallies, others=(), words=None):
+    """What stays of each of many copies of the person for each tally, each copy among the others."""
+    people = []
     for copy in range(COPIES):
-        cells += [group << 30 | copy * 16 + code for group, code in rows]
-        lengths.append(len(rows))
+        people.append(rows)
         if copy % 100 == 0:
-            for other in others:
-                cells += [group << 30 | (1 << 29) + code for group, code in other]
-                lengths.append(len(other))
-    found, _ = keep(np.array(cells, np.uint64), np.array(lengths, np.int64), limits, LAYOUT, people=people, words=words)
-    own = [[] for _ in range(COPIES)]
-    for cell in found.tolist():
-        code = cell & ((1 << 30) - 1)
-        if code < 1 << 29:
-            own[code // 16].append((cell >> 30, code % 16))
-    return [tuple(sorted(copy)) for copy in own]
+            people += others
+    lengths = np.array([len(own) for own in people], np.int64)
+    groups, codes = np.array([row for own in people for row in own], np.int64).T
+    whose = np.repeat(np.arange(len(people)), lengths)
+    copies = [i for i, own in enumerate(people) if own is rows]
+    found = []
+    for kept in keep(lengths, groups, [asked_of(tally, codes) for tally in tallies], words):
+        own = defaultdict(list)
+        for row in kept.rows.tolist():
+            own[whose[row]].append((int(groups[row]), int(codes[row])))
+        found.append([tuple(sorted(own[i])) for i in copies])
+    return list(zip(*found, strict=True))
 
 
-def follows(found, expected):
-    outcomes = sorted(expected)
-    counts = Counter(found)
-    assert set(counts) <= set(outcomes)
-    return fits([counts[outcome] for outcome in outcomes], [float(expected[outcome]) for outcome in outcomes])
-
-
-SPREAD = [(0, 0), (0, 1), (0, 1), (1, 2), (2, 3), (2, 4), (2, 5), (2, 5)]
 CASES = [
     (SPREAD, Limits(groups=1), True),
     (SPREAD, Limits(groups=2), True),
     (SPREAD, Limits(groups=3), True),
     (SPREAD, Limits(), True),
+    (SPREAD, Limits(rows_per_group=1), True),
+    (SPREAD, Limits(rows=2, rows_per_group=2), True),
     (SPREAD, Limits(groups=2), False),
     (SPREAD, Limits(rows=3), False),
     (SPREAD, Limits(rows_per_group=2), False),
+    (SPREAD, Limits(rows=3, rows_per_group=2), False),
     (SPREAD, Limits(rows=2, groups=2, rows_per_group=2), False),
     (SPREAD, Limits(rows=1, groups=3, rows_per_group=1), False),
     (SPREAD, Limits(rows=100, groups=100, rows_per_group=100), False),
-    ([(5, 7)] * 5, Limits(rows=2), False),
-    ([(5, 7)] * 5, Limits(groups=1), True),
-    ([(15, 9)], Limits(1, 1, 1), False),
+    (((5, 7),) * 5, Limits(rows=2), False),
+    (((5, 7),) * 5, Limits(groups=1), True),
+    (((15, 9),), Limits(1, 1, 1), False),
 ]
 OTHERS = {
     "alone": [],
@@ -89,14 +66,44 @@ OTHERS = {
 }
 
 
+@pytest.fixture(params=["a table", "sorting"])
+def numbering(request, monkeypatch):
+    """Each way in which pairs are numbered."""
+    if request.param == "sorting":
+        monkeypatch.setattr(bounding, "_PAIRS_PER_ROW", 0)
+
+
+@pytest.mark.usefixtures("numbering")
 @pytest.mark.parametrize(("rows", "limits", "people"), CASES)
 @pytest.mark.parametrize("others", OTHERS)
 def test_what_stays_follows_the_law_of_the_persons_own_rows(rows, limits, people, others):
-    assert follows(stays(rows, limits, people=people, others=OTHERS[others]), law(rows, limits, people=people))
+    found = stays(rows, Bounded(limits, people), others=OTHERS[others])
+    assert follows([own for (own,) in found], law(rows, limits, people=people))
+
+
+@pytest.mark.parametrize("others", OTHERS)
+@pytest.mark.parametrize("names", TOGETHER, ids="+".join)
+def test_tallies_together_follow_the_joint_law(names, others):
+    tallies = [TALLIES[name] for name in names]
+    found, expected = stays(SOME, *tallies, others=OTHERS[others]), joint_law(SOME, *tallies)
+    assert follows(found, expected)
+    assert not follows(found, {**dict.fromkeys(found, 0), **independent(expected)})
+
+
+def test_groups_and_rows_have_orders_of_their_own():
+    """Were the groups in the order of their first rows, the one with more rows would come first more often."""
+    rows = ((0, 0),) * 3 + ((1, 1),)
+    tallies = Bounded(Limits(groups=1)), Bounded(Limits(rows=1))
+    found = stays(rows, *tallies)
+    assert follows(found, joint_law(rows, *tallies))
+    by_rows = {outcome: Fraction(3 if outcome[1] == ((0, 0),) else 1, 4) for outcome in joint_law(rows, *tallies)}
+    together = {outcome: chance for outcome, chance in by_rows.items() if outcome[0][0][0] == outcome[1][0][0]}
+    assert sum(together.values()) == 1
+    assert not follows(found, {**dict.fromkeys(found, 0), **together})
 
 
 def test_a_choice_of_groups_by_their_rows_would_be_found_out():
-    found = stays(SPREAD, Limits(groups=1), people=True)
+    found = [own for (own,) in stays(SPREAD, Bounded(Limits(groups=1), people=True))]
     weights = Counter(group for group, _ in SPREAD)
     uniform = law(SPREAD, Limits(groups=1), people=True)
     by_rows = {outcome: Fraction(weights[outcome[0][0]], len(SPREAD)) for outcome in uniform}
@@ -104,9 +111,12 @@ def test_a_choice_of_groups_by_their_rows_would_be_found_out():
 
 
 def test_a_choice_of_values_instead_of_rows_would_be_found_out():
-    rows = [(0, 0)] * 3 + [(0, 1)]
-    found = stays(rows, Limits(rows=1), people=False)
-    assert not follows(found, {((0, 0),): Fraction(1, 2), ((0, 1),): Fraction(1, 2)})
+    rows = ((0, 0),) * 3 + ((0, 1),)
+    for people in (True, False):
+        limits = Limits(rows_per_group=1) if people else Limits(rows=1)
+        found = [own for (own,) in stays(rows, Bounded(limits, people))]
+        assert follows(found, {((0, 0),): Fraction(3, 4), ((0, 1),): Fraction(1, 4)})
+        assert not follows(found, {((0, 0),): Fraction(1, 2), ((0, 1),): Fraction(1, 2)})
 
 
 @pytest.mark.parametrize("people", [True, False])
@@ -119,8 +129,8 @@ def test_words_that_tie_change_nothing(people, bits):
         return source(count) >> np.uint64(64 - bits) << np.uint64(64 - bits)
 
     limits = Limits(groups=1) if people else Limits(rows=2, groups=2, rows_per_group=2)
-    found = stays(SPREAD, limits, people=people, others=OTHERS["beside people with more"], words=few_bits)
-    assert follows(found, law(SPREAD, limits, people=people))
+    found = stays(SPREAD, Bounded(limits, people), others=OTHERS["beside people with more"], words=few_bits)
+    assert follows([own for (own,) in found], law(SPREAD, limits, people=people))
 
 
 def test_equal_words_never_keep_more_than_the_bound():
@@ -130,37 +140,57 @@ def test_equal_words_never_keep_more_than_the_bound():
         calls.append(count)
         return np.zeros(count, np.uint64) if len(calls) <= 3 else source(count)
 
-    found = stays(SPREAD, Limits(groups=1), people=True, words=equal_at_first)
+    found = stays(SPREAD, Bounded(Limits(groups=1), people=True), words=equal_at_first)
     assert len(calls) >= 4
-    assert {len({group for group, _ in copy}) for copy in found} == {1}
+    assert {len({group for group, _ in copy}) for (copy,) in found} == {1}
 
 
 def test_bounds_hold_for_a_person_with_very_many_rows():
     rng = np.random.default_rng(0)
-    cells = (rng.integers(0, 16, 1 << 18).astype(np.uint64) << np.uint64(30)) | rng.integers(0, 5, 1 << 18).astype(
-        np.uint64
+    lengths, groups = np.array([1 << 18]), rng.integers(0, 16, 1 << 18)
+    codes = rng.integers(0, 5, 1 << 18)
+    rows, people = keep(
+        lengths,
+        groups,
+        [Asked(Limits(rows=1000, groups=7, rows_per_group=200)), Asked(Limits(groups=7), None, codes)],
     )
-    lengths = np.array([1 << 18])
-    few = keep(cells, lengths, Limits(rows=1000, groups=7, rows_per_group=200), LAYOUT, people=False)[0] >> np.uint64(
-        30
-    )
+    few = groups[rows.rows]
     assert len(few) == 1000
     assert np.unique(few).size <= 7
-    assert np.bincount(few.astype(np.int64)).max() <= 200
-    people, _ = keep(cells, lengths, Limits(groups=7), LAYOUT, people=True)
-    assert len(people) == len(np.unique(people)) == 7 * 5
+    assert np.bincount(few).max() <= 200
+    cells = set(zip(groups[people.rows].tolist(), codes[people.rows].tolist(), strict=True))
+    assert len(people.rows) == len(cells) == 7 * 5
+    assert set(few.tolist()) <= {group for group, _ in cells}  # the same order of groups
+
+
+def test_only_people_over_a_bound_are_put_in_order():
+    """No word is drawn for the others."""
+    drawn, source = [], system_words()
+
+    def counted(count):
+        drawn.append(count)
+        return source(count)
+
+    lengths, groups = np.array([3, 4, 2]), np.array([0, 0, 1, 0, 0, 0, 1, 0, 1])
+    keep(lengths, groups, [Asked(Limits(groups=2, rows_per_group=2)), Asked(Limits(rows_per_group=9))], counted)
+    assert [n for n in drawn if n] == [3]
+    drawn.clear()
+    keep(lengths, groups, [Asked(Limits(groups=1)), Asked(Limits(rows=3))], counted)
+    assert [n for n in drawn if n] == [6, 4]  # all groups of everybody; the rows of the second person
 
 
 def test_huge_bounds_cost_nothing():
-    cells, lengths = np.array([1, 2, 2], np.uint32), np.array([2, 1])
-    limits = Limits(2**62, 2**62, 2**62)
-    assert sorted(keep(cells, lengths, limits, Layout(1, 2), people=False)[0].tolist()) == [1, 2, 2]
+    (found,) = keep(np.array([2, 1]), np.array([0, 0, 1]), [Asked(Limits(2**62, 2**62, 2**62))])
+    assert found.rows.tolist() == [0, 1, 2]
 
 
+@pytest.mark.usefixtures("numbering")
 def test_nobody_is_no_rows():
-    empty = np.empty(0, np.uint32)
-    for people in (True, False):
-        assert keep(empty, np.empty(0, np.int64), Limits(1, 1, 1), LAYOUT, people=people)[0].tolist() == []
+    empty = np.empty(0, np.int64)
+    for codes in (None, empty):
+        for lengths in (empty, np.zeros(2, np.int64)):
+            (found,) = keep(lengths, empty, [Asked(Limits(1, 1, 1), None, codes)])
+            assert found.rows.tolist() == []
 
 
 @pytest.mark.parametrize(
@@ -183,17 +213,10 @@ def test_groups_and_candidates_beyond_64_bits_are_refused():
         Layout.of(2**12, 2**53)
 
 
-def test_cells_of_64_bits_leave_room_for_one_person():
-    layout = Layout.of(2**11, 2**53)
-    assert layout.most_people(people=True) == 1
-    assert layout.most_people(people=False) == 2**53
-    cell = (2**11 - 1) << 53 | 2**53 - 1
-    cells = np.array([cell, cell, 5], np.uint64)
-    assert sorted(keep(cells, np.array([3]), Limits(), layout, people=True)[0].tolist()) == [5, cell]
-    assert sorted(keep(cells, np.array([3]), Limits(rows=9), layout, people=False)[0].tolist()) == [5, cell, cell]
-
-
-def test_each_weight_of_a_person_has_a_bound_of_its_own():
-    cells, weight = np.ones(2, np.uint64), np.array([4, 4])
-    _, found = keep(cells, np.array([2]), Limits(), Layout(1, 2), people=True, weights=[weight, weight], most=[7, 2])
-    assert [own.tolist() for own in found] == [[7], [2]]
+def test_codes_of_64_bits_are_told_apart():
+    """A pair and its code then share no word: codes are numbered first."""
+    codes = np.array([2**64 - 1, 2**64 - 1, 5, 2**64 - 2, 5, 5], np.uint64)
+    (found,) = keep(np.array([4, 2]), np.array([0, 0, 0, 0, 0, 1]), [Asked(Limits(), None, codes)])
+    assert codes[found.rows].tolist() == [2**64 - 1, 5, 2**64 - 2, 5, 5]
+    assert found.whose.tolist()[0] == found.whose.tolist()[1]
+    assert len(set(found.whose.tolist())) == 5
