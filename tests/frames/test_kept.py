@@ -361,6 +361,7 @@ def test_columns_in_which_people_are_counted_are_part_of_a_question(budget):
         lambda frame: frame.rows_per_person(0.5, range(9), epsilon=1),
         lambda frame: frame.groups_per_person(WARDS, 0.5, range(9), epsilon=1),
         lambda frame: frame.keys("ward", epsilon=1, delta=1e-6),
+        lambda frame: frame.group_by(WARDS).agg(dpp.n_people(epsilon=1)).n_cut(epsilon=1),
     )
     for number, ask in enumerate(asks):
         one = dpp.Budget(epsilon=100, delta=0.1, path=budget.path.with_name(f"{number}.db"))

@@ -318,6 +318,14 @@ def over(rows, grouped, bounds, name):
     return found
 
 
+def n_cut_of(asked):
+    """The query for people who are cut; None where nobody can be."""
+    try:
+        return asked.n_cut(**SURE)
+    except ValueError:
+        return None
+
+
 @settings(max_examples=150)
 @given(
     rows=st.lists(st.tuples(st.sampled_from([None, 1, 2, 3]), st.integers(0, 4), st.sampled_from([None, *range(4)]))),
@@ -333,10 +341,8 @@ def test_people_who_are_cut_are_those_of_the_reference(rows, bounds, grouped, na
         names = [name for name in names if name not in ("len", "count")] or ["mode"]
     asked = (protected.group_by({"k": LISTED}) if grouped else protected).agg(**{name: ASKED[name] for name in names})
     expected = set().union(*(over(rows, grouped, bounds, name) for name in names))
-    try:
-        query = asked.n_cut(**SURE)
-    except ValueError as error:
-        assert "nobody is cut" in str(error)
+    query = n_cut_of(asked)
+    if query is None:
         assert not expected
         return
     if engine == "toy":

@@ -75,6 +75,19 @@ def test_a_quantile_over_people_is_a_pure_measurement():
     assert measurement(VISITS).item() == 1
 
 
+def test_bounds_and_how_many_they_cut_are_measurements():
+    found = as_measurement(dpp.protect("p").bounds({"town": ["Bern", "Olten"]}, 0.5, epsilon=50))
+    assert found.map(2) == 100
+    bounds = found(VISITS)
+    assert bounds.row(0) == (1, 1)
+    towns = dpp.protect("p").with_bounds(bounds).group_by({"town": ["Bern", "Olten"]})
+    cut = as_measurement(towns.agg(dpp.len(epsilon=1)).n_cut(epsilon=50))
+    assert cut.map(3) == 150
+    assert cut(VISITS).item() == 0
+    replaced = dpp.protect("p", max_rows=1, neighboring_relation="replace_one").agg(dpp.len(epsilon=1))
+    assert as_measurement(replaced.n_cut(rho=0.5)).map(2) == 2
+
+
 @pytest.mark.parametrize("delta", [n * 1e-8 for n in range(1, 20)])
 def test_the_map_of_one_person_is_at_most_the_delta_that_was_given(delta):
     query = dpp.protect("p", max_groups=1).keys("town", delta=delta, epsilon=1)

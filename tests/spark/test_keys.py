@@ -70,3 +70,7 @@ def test_quantiles_over_people(spark):
     assert_frame_equal(to_polars(released), pl.DataFrame({"rows_per_person": [3]}))
     query = private.groups_per_person({"town": ["a", "b", "c"]}, 0.5, range(1, 9), rho=100)
     assert_frame_equal(to_polars(dpp.spark.release(query, frame)), pl.DataFrame({"groups_per_person": [2]}))
+    query = private.bounds({"town": ["a", "b", "c"]}, candidates=range(1, 9), rho=100)
+    found = to_polars(dpp.spark.release(query, frame))
+    assert_frame_equal(found, pl.DataFrame({"max_groups": [2], "max_rows_per_group": [2]}))
+    assert str(private.with_bounds(found).protection).endswith("max_groups=2, max_rows_per_group=2")

@@ -206,6 +206,8 @@ def test_people_as_rows_beside_columns_of_the_same_names(engine):
     for one in ({"person": [3, 0, 9]}, {"group": [1], "person": [2]}):
         query = private.groups_per_person(one, 0.9, range(1, 9), epsilon=10_000)
         assert dpp.sql.release(query, table).item() == query.release(frame).item()
+        query = private.bounds(one, 0.5, candidates=range(1, 9), epsilon=10_000)
+        assert dpp.sql.release(query, table).equals(query.release(frame))
 
 
 # --- Kept answers --------------------------------------------------------------------------------------------------
