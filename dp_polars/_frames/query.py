@@ -176,7 +176,7 @@ class PrivateQuery(WithoutRows):
             Polars' engine: "auto", "in-memory" or "streaming".
         partitions
             Into how many parts the people are divided, one being counted after the other: more parts take less
-            memory and more time. None: a part for every 2**24 rows, which are counted first.
+            memory and more time. None: a part for every 1 GiB or so; the rows are counted first.
         fresh
             Whether to draw and pay anew where the budget keeps an answer to this question: see `dataset` of
             `dp_polars.protect`.

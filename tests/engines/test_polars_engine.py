@@ -16,7 +16,7 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars._draws import drawing
 from dp_polars._draws.drawing import draw_groups
-from dp_polars._engines import polars_arrays, polars_engine, polars_rows
+from dp_polars._engines import polars_arrays, polars_bounds, polars_engine, polars_rows
 from dp_polars._engines.bounding import Layout, Limits
 from dp_polars._engines.polars_engine import PolarsEngine, count
 from tests.engines.orders import SPREAD, law
@@ -262,7 +262,7 @@ def test_people_whose_hash_is_equal_are_still_two(visits, keys, monkeypatch):
 )
 def test_what_stays_follows_the_law_of_the_persons_own_rows(limits, people, engine, partitions, monkeypatch):
     """Many copies of one person among others, in a random order: each copy's codes are its own."""
-    monkeypatch.setattr(polars_engine, "_PEOPLE_ROWS", 1000)
+    monkeypatch.setattr(polars_bounds, "_PEOPLE_ROWS", 1000)
     copies = 5000
     rows = [(f"{p}", group, p * 16 + code) for p in range(copies) for group, code in SPREAD]
     rows += [("other", i % 7, -1 - i % 3) for i in range(5000)] + [(f"other {i}", i % 7, -1) for i in range(5000)]
@@ -407,9 +407,8 @@ def test_all_histograms_come_from_one_scan(visits, keys, unit, partitions, engin
     asked.append(of("price", dpp.count("x", epsilon=1).query, limits))  # numbers are grouped in a plan of their own
     tallies = [tally_of(visits, *rest, people=people) for *rest, people in asked]
     counted = count(rows, unit, keys, tallies, engine=engine, partitions=partitions)
-    # The mode of years needs no people: it is counted beside the first part, from a scan of its own. In a part, only
-    # rows of its people come as far as here.
-    assert len(visits) * 0.9 <= sum(read) <= len(visits) * (1 if unit is None else 2)
+    # The mode of years needs no people, and is counted with the others all the same.
+    assert sum(read) == len(visits) * (1 if unit is None else partitions)
     for found, ask in zip(counted, asked, strict=True):
         if ask[2] == Limits():
             assert_frame_equal(as_frame(found), only(visits, unit, keys, ask))
@@ -525,7 +524,8 @@ def test_rows_without_a_value_are_not_counted(unit, keys, beside):
 
 
 def test_the_number_of_parts_follows_from_the_number_of_rows(visits, keys, monkeypatch):
-    monkeypatch.setattr(polars_engine, "_PARTITION_ROWS", 600)
+    # A mode of a few texts has codes of one byte, a quantile of a year, too, and a sum weights of four.
+    monkeypatch.setattr(polars_engine, "_PARTITION_BYTES", 600 * (polars_engine._BYTES_OF_ROW + 1))
     parts, original = [], polars_engine.in_parts
 
     def partitions(rows, unit, number):
@@ -543,8 +543,10 @@ def test_the_number_of_parts_follows_from_the_number_of_rows(visits, keys, monke
     release(visits[:601], top)
     release(visits[:0], top)
     release(visits, top, partitions=2)
-    release(visits, top, dpp.median("year", range(2000, 2030), epsilon=1).alias("other"))  # two lists of all people
-    assert parts == [4, 1, 2, 1, 2, 7]
+    others = [dpp.quantile("year", a, range(2000, 2030), epsilon=1).alias(f"{a}") for a in (0.2, 0.3, 0.5)]
+    release(visits, top, *others)  # one more byte, for all three
+    release(visits, top, *others, dpp.sum("year", 0, 3_000, epsilon=1).alias("sum"))  # five more
+    assert parts == [4, 1, 2, 1, 2, 4, 5]
 
 
 @pytest.mark.parametrize("partitions", [1, 3])

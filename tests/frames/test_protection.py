@@ -15,7 +15,7 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._accounting.terms import Contributions
-from dp_polars._engines.bounding import Layout, keep
+from dp_polars._engines.bounding import Asked, keep
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames.protection import Protection
 from tests.engines.conformance import protected
@@ -45,12 +45,10 @@ def contributed(protection, query, groups, codes):
 
 def kept_of(protection, query, groups, rows):
     """Group by group, what is kept of a person with these rows (group, code)."""
-    layout = Layout.of(groups, SIZE)
-    cells = np.array([group << layout.code_bits | code for group, code in rows], np.uint64)
-    people = protection.counts_people(query)
-    found, _ = keep(cells, np.array([len(rows)]), protection.limits(query, groups), layout, people=people)
-    where, codes = found >> np.uint64(layout.code_bits), found & np.uint64((1 << layout.code_bits) - 1)
-    return contributed(protection, query, where.tolist(), codes.tolist())
+    where, codes = np.array(rows).T
+    of_people = codes if protection.counts_people(query) else None
+    (found,) = keep(np.array([len(rows)]), where, [Asked(protection.limits(query, groups), None, of_people)])
+    return contributed(protection, query, where[found.rows].tolist(), codes[found.rows].tolist())
 
 
 def within(found: Counter[int], bounds: Contributions) -> bool:

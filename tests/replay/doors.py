@@ -11,7 +11,7 @@ import pickle
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from hashlib import blake2b
 from pathlib import Path
@@ -19,7 +19,10 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
+import polars as pl
 import pytest
+
+from dp_polars._engines.bounding import Stays
 
 # 2026-01-01, in nanoseconds: all that is written down then is.
 _NOW = 1_767_225_600 * 10**9
@@ -61,7 +64,11 @@ _PLACES = [
     ("_engines.polars_rows", "os", "_os"),
 ]
 # Random choices of Polars' engine among a person's rows.
-_CHOICES = [("_engines.polars_engine", "keep", "_keep"), ("_engines.polars_people", "_bounded", "_bounded")]
+_CHOICES = [
+    ("_engines.polars_engine", "count_people", "_sorted"),
+    ("_engines.polars_bounds", "keep", "_keep"),
+    ("_engines.polars_people", "_bounded", "_bounded"),
+]
 _SQL = [("sql", "secrets", "_secrets")]
 # Spark: its secrets and stages, which run in other processes; what it is asked; and, over there, what is drawn for.
 _SPARK = [
@@ -74,8 +81,8 @@ _SPARK = [
     ("spark", "_published", "_planned"),
 ]
 _WORKERS = [("spark._workers", "_histogram", "_listed")]
-# Rows of people that Polars groups at once, where more become parts.
-PARTITION_ROWS = ("dp_polars._engines.polars_engine._PARTITION_ROWS", 5)
+# Bytes of people's rows that Polars groups at once, where more become parts: those of a few rows.
+PARTITION_BYTES = ("dp_polars._engines.polars_engine._PARTITION_BYTES", 150)
 
 
 def known_dialects() -> dict[str, Any]:
@@ -395,22 +402,34 @@ class Doors(AbstractContextManager["Doors"]):
     def _os(self, found):
         return SimpleNamespace(urandom=lambda count: bytes(count), environ=found.environ)
 
+    def _sorted(self, count_people):
+        return lambda frame, kinds: count_people(frame.sort(pl.exclude("person")), kinds)
+
     def _keep(self, keep):
-        def each(cells, lengths, kept, layout, *, people, weights=(), most=(), words=None):
-            rows, weighed, first = [], [], 0
+        def each(lengths, groups, tallies, words=None):
+            found, first = [[] for _ in tallies], 0
             for n in lengths.tolist():
-                own = [column[first : first + n] for column in (cells, *weights)]
-                order = np.lexsort(own[::-1])
-                own = [column[order] for column in own]
-                seed = self._words("rows", [column.tolist() for column in own[:1]])
-                stay, with_it = keep(
-                    own[0], np.array([n]), kept, layout, people=people, weights=own[1:], most=most, words=seed
-                )
-                rows.append(stay)
-                weighed.append(with_it)
+                own = slice(first, first + n)
+                asked = [
+                    replace(
+                        tally,
+                        evidence=None if tally.evidence is None else tally.evidence[own],
+                        codes=None if tally.codes is None else tally.codes[own],
+                    )
+                    for tally in tallies
+                ]
+                words = self._words("rows", groups[own].tolist())
+                for place, stays in enumerate(keep(np.array([n]), groups[own], asked, words)):
+                    whose = stays.whose if stays.whose is None else np.where(stays.whose < 0, -1, stays.whose + first)
+                    found[place].append((stays.rows + first, whose))
                 first += n
-            together = [np.concatenate([weight[:0], *(own[i] for own in weighed)]) for i, weight in enumerate(weights)]
-            return np.concatenate([np.empty(0, np.uint64), *rows]), together
+            return [
+                Stays(
+                    np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in own)]),
+                    None if tally.codes is None else np.concatenate([np.empty(0, np.int64), *(who for _, who in own)]),
+                )
+                for tally, own in zip(tallies, found, strict=True)
+            ]
 
         return each
 

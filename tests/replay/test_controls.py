@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._engines import contract, polars_engine
+from dp_polars._engines import contract, polars_bounds, polars_engine
 from dp_polars._engines.bounding import Limits
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames.protection import Protection
@@ -75,14 +75,17 @@ def _replaced(work: contract.KeyWork, **fields: Any) -> contract.KeyWork:
 
 
 def test_a_mean_whose_parts_keep_different_rows(tmp_path, monkeypatch):
-    """Each part is bounded by itself: what a group adds up need not be what it counts."""
+    """Each part has an order of its own: what a group adds up need not be what it counts."""
     monkeypatch.setattr(polars_engine, "alike", lambda tallies: [[number] for number in range(len(tallies))])
-    keep = polars_engine.keep
+    choices, keep = polars_bounds._choices, polars_bounds.keep
+    monkeypatch.setattr(
+        polars_bounds, "_choices", lambda kinds, columns: [each for kind in kinds for each in choices([kind], columns)]
+    )
 
-    def apart(*args, weights=(), words=None, **more):
-        return keep(*args, weights=weights, words=(lambda n: ~words(n)) if weights and words else words, **more)
+    def apart(lengths, groups, tallies, words=None):
+        return [stays for tally in tallies for stays in keep(lengths, groups, [tally], words)]
 
-    monkeypatch.setattr(polars_engine, "keep", apart)
+    monkeypatch.setattr(polars_bounds, "keep", apart)
     found_out("mean", tmp_path, said="the parts of an answer keep")
 
 

@@ -15,7 +15,7 @@ from tests.fuzzing.exploring import explore
 from tests.registry import COLUMNS, UNITS
 from tests.replay.cases import WAYS, Case, cases
 from tests.replay.checks import check
-from tests.replay.doors import PARTITION_ROWS
+from tests.replay.doors import PARTITION_BYTES
 
 pytestmark = pytest.mark.slow
 
@@ -85,7 +85,7 @@ def test_answers_follow_from_the_outputs_and_inputs_move_as_claimed(way, tmp_pat
         few = None if parts == MANY else parts
         with pytest.MonkeyPatch.context() as patch:
             if parts == MANY:
-                patch.setattr(*PARTITION_ROWS)
+                patch.setattr(*PARTITION_BYTES)
             # How many parts there are follows from the number of rows, as the docs say: so does how often is asked.
             left_out = ["asked"] if parts == MANY else []
             answered.append(check(case, partial(ask, case, form, engine, few, end, tmp_path), leaves_out=left_out))
