@@ -15,6 +15,7 @@ from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._frames.release import release_by
+from dp_polars._frames.request import only_counted
 from tests.engines.toy import ToyEngine
 from tests.registry import ENGINES, RELATIONS
 
@@ -401,6 +402,12 @@ def test_n_cut_is_asked_before_the_rows_are_there():
     of_texts = dpp.protect("patient", max_rows=4).agg(dpp.sum("ward", 0, 9, epsilon=1)).n_cut(**SURE)
     with pytest.raises(TypeError, match="Output 'ward'"):
         of_texts.release(ROWS)
+
+
+def test_what_is_only_counted_may_be_of_any_type():
+    asked = dpp.protect("patient", max_rows=4).group_by(WARDS).agg(dpp.count("days", epsilon=1), dpp.len(epsilon=1))
+    assert only_counted(asked.n_cut(epsilon=1).request) == only_counted(asked.request) == {"days"}
+    assert only_counted(dpp.protect("patient").bounds(WARDS, epsilon=1).request) == set()
 
 
 def one_output(**bounds):
