@@ -82,7 +82,7 @@ def keep(
     *,
     people: bool,
     weights: Sequence[Ints] = (),
-    most: Sequence[int] = (),
+    most: Sequence[tuple[int, int]] = (),
     words: WordSource | None = None,
 ) -> tuple[NDArray[np.uint64], list[Ints]]:
     """Return the cells that count, in any order, and their weights.
@@ -104,7 +104,7 @@ def keep(
     weights
         Shape (n,) each: what goes along with the rows. Where people count, a person's weights in a cell add up.
     most
-        Where people count, the most that a person weighs in a cell, for each of `weights`.
+        Where people count, the least and the most that a person weighs in a cell, for each of `weights`.
     """
     words = words or system_words()
     person = owners(lengths).view(np.uint64)
@@ -116,7 +116,7 @@ def keep(
             keys = keys[order]
             first = run_starts(keys)
             sums = (np.add.reduceat(weight[order], first) if len(first) else weight for weight in weights)
-            weights = [np.minimum(weight, largest) for weight, largest in zip(sums, most, strict=True)]
+            weights = [np.clip(weight, *ends) for weight, ends in zip(sums, most, strict=True)]
         else:
             keys.sort()
             first = run_starts(keys)

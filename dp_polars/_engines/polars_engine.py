@@ -285,7 +285,7 @@ def _cells(coded: pl.LazyFrame, tallies: Sequence[Tally], tally_numbers: Sequenc
 def _count_people(lists: pl.DataFrame, tallies: Sequence[Tally], alike: Sequence[int], layout: Layout) -> pl.DataFrame:
     """Return the histogram of these people's cells, one list each: columns `cell`, `rows` and weights."""
     tally, weighings = tallies[alike[0]], [tallies[number].weighing for number in alike]
-    most = [weighing.largest for weighing in weighings if weighing is not None]
+    most = [weighing.of_person for weighing in weighings if weighing is not None]
     # Each list holds one person's rows: the value of the privacy unit is not needed any more.
     lengths = lists["cell"].list.len().to_numpy().astype(np.int64)
     cells, *weights = (column.explode(empty_as_null=False).to_numpy() for column in lists)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from dp_polars._accounting.terms import Contributions, check_relation
+from dp_polars._accounting.terms import Contributions, check_relation, in_words
 from dp_polars._base.numbers import given, positive_int
 from dp_polars._engines.bounding import Limits
 
 if TYPE_CHECKING:
-    from dp_polars._accounting.terms import NeighboringRelation
+    from dp_polars._accounting.terms import Bounds, NeighboringRelation
     from dp_polars._questions.question import HistogramQuery
+
+_BOUNDS = ("max_rows", "max_groups", "max_rows_per_group")
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,30 @@ class Protection:
             check_relation(neighboring_relation),
         )
 
+    def of_output(self, bounds: Bounds) -> Protection:
+        """Return the protection with the bounds of an output, which override these one by one."""
+        if self.privacy_unit is None and bounds.given:
+            msg = (
+                f"{', '.join(bounds.given)} must be left out where privacy_unit is None: every row is a person.\n\n"
+                "Hint: in protect, name the column that tells people apart."
+            )
+            raise ValueError(msg)
+        rows, groups, per_group = ({**self.bounds, **bounds.given}.get(name) for name in _BOUNDS)
+        return Protection(self.privacy_unit, rows, groups, per_group, self.neighboring_relation)
+
+    @property
+    def bounds(self) -> dict[str, int]:
+        """The bounds that there are, by name."""
+        bounds = {name: getattr(self, name) for name in _BOUNDS}
+        return {name: value for name, value in bounds.items() if value is not None}
+
+    def bounds_of(self, query: HistogramQuery) -> dict[str, int]:
+        """Return the bounds that matter to an output, by name."""
+        bounds = self.bounds
+        if self._bounds_groups_only(query):
+            bounds.pop("max_rows_per_group", None)
+        return bounds
+
     def counts_people(self, query: HistogramQuery) -> bool:
         """Return whether the output counts distinct people rather than rows."""
         return self.privacy_unit is not None and query.counts_people
@@ -92,7 +118,8 @@ class Protection:
         if per_group is None:
             msg = (
                 f"the rows of one person must be bounded for a {query}.\n\n"
-                "Hint: give protect max_rows, or max_rows_per_group (with max_groups where there are many groups)."
+                "Hint: give protect, or this output, max_rows, or max_rows_per_group (with max_groups where there are "
+                "many groups)."
             )
             raise ValueError(msg)
         total = min(self.max_rows or in_groups * per_group, in_groups * per_group)
@@ -115,14 +142,19 @@ class Protection:
             else None,
         )
 
-    def drops(self, query: HistogramQuery, groups: int) -> bool:
-        """Return whether a person may have more than what counts of them."""
-        limits = self.limits(query, groups)
-        if limits.groups is None and self.counts_people(query) and query.fixed_size is not None:
-            # A person counts once for each candidate, so bounds above these drop nothing.
-            per_group, rows = query.fixed_size, query.fixed_size * groups
-            return (limits.rows_per_group or per_group) < per_group or (limits.rows or rows) < rows
-        return limits != Limits()
+    def dropping(self, query: HistogramQuery, groups: int) -> dict[str, int]:
+        """Return the bounds, by name, beyond which a person may have rows, which are then dropped."""
+        limits, bounds = self.limits(query, groups), self.bounds
+        # A person counts once for each candidate, so a bound of all of them drops nothing.
+        is_all = self.counts_people(query) and limits.rows_per_group == query.fixed_size
+        kept = {
+            "max_rows": limits.rows,
+            "max_groups": limits.groups,
+            "max_rows_per_group": None if is_all else limits.rows_per_group,
+        }
+        # What no bound of its own says is said by that of all rows.
+        names = {name if bounds.get(name) == value else "max_rows" for name, value in kept.items() if value is not None}
+        return {name: value for name, value in bounds.items() if name in names}
 
     @property
     def keys_per_person(self) -> int:
@@ -141,13 +173,5 @@ class Protection:
     def __str__(self) -> str:
         if self.privacy_unit is None:
             return f"one person per row, {self.neighboring_relation}"
-        bounds = [
-            f"{name}={value}"
-            for name, value in [
-                ("max_rows", self.max_rows),
-                ("max_groups", self.max_groups),
-                ("max_rows_per_group", self.max_rows_per_group),
-            ]
-            if value is not None
-        ]
+        bounds = [in_words(self.bounds)] if self.bounds else []
         return ", ".join([f"one person per {self.privacy_unit!r}", self.neighboring_relation, *bounds])
