@@ -250,7 +250,7 @@ def refuse_bounds(bounds: Bounds) -> None:
     """Refuse bounds where nobody knows who is a person."""
     if bounds.given:
         msg = (
-            f"{', '.join(bounds.given)} must be left out here: they bound the rows of a person on a private frame, and "
+            f"{', '.join(bounds.given)} must be left out here: a person's rows are bounded on private frames only, for "
             "a plain frame does not know who is a person.\n\n"
             'Hint: frame.dp.protect("patient").agg(…), or contributions=… for the most rows that one person has.'
         )

@@ -57,6 +57,8 @@ SIMULATED = [
     "loss_unit",
     "ordered",
 ]
+# A person for each row that has none.
+_EACH = "\0person"
 _ANSWERS = ("true_answer", "answer_5", "answer_95")
 
 
@@ -244,10 +246,9 @@ def _unbounded(engine: PolarsEngine, work: Work) -> list[Histogram]:
 
     def of_nobody(frame: pl.LazyFrame) -> pl.LazyFrame:
         rows = work.rows(frame)
-        return rows.filter(~is_a_person(unit, rows.collect_schema()[unit]))
+        return rows.filter(~is_a_person(unit, rows.collect_schema()[unit])).with_row_index(_EACH)
 
-    as_rows = tuple(replace(tally, people=False) for tally in tallies)
-    others = engine.prepare_histograms(replace(work, privacy_unit=None, tallies=as_rows, rows=of_nobody))()
+    others = engine.prepare_histograms(replace(work, privacy_unit=_EACH, tallies=tallies, rows=of_nobody))()
     return [_added(a, b, tally.coding.size) for a, b, tally in zip(histograms, others, work.tallies, strict=True)]
 
 
