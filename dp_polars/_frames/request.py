@@ -111,7 +111,7 @@ class AnyRequest(ABC, Generic[AskedT]):
         """Return what a release would cost, and how good it would be; an engine tells the types of the columns."""
 
     def drops(self) -> bool:
-        """Return whether the bounds can drop rows of an output, or groups of a person."""
+        """Return whether bounds can drop rows of an output, or groups of a person, or clip totals."""
         return False
 
     def bounds_of(self, ask: Ask[Any]) -> dict[str, int]:  # noqa: ARG002
@@ -245,7 +245,7 @@ class Request(AnyRequest[HistogramQuery]):
         return self.protection.counts(query)
 
     def drops(self) -> bool:
-        return any(map(self._dropping, self.asks))
+        return any(self._dropping(ask) or ask.query.clips for ask in self.asks)
 
     def _dropping(self, ask: Ask[HistogramQuery]) -> dict[str, int]:
         """Return the bounds under which rows of an output are dropped, by name."""

@@ -91,7 +91,9 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30) -> a
     if shown < released.height:
         under[0] += f" · the first {shown} of {released.height:,} groups"
     if query.request.drops():
-        under.append("ranges are of the noise alone: rows beyond the bounds are dropped, and counts and sums too low")
+        under.append(
+            "ranges are of the noise alone: what bounds drop or clip is in none, and counts and sums are too low"
+        )
     loss = f"{_charts.SYMBOLS[query.loss.unit]} = {float(query.loss.value):g}"
     title = _charts.title(f"Private answers at {loss}", *under, query.request.promise)
     return alt.HConcatChart(hconcat=_panels.answers(largest, keys, numbers, texts), spacing=24, title=title)

@@ -195,5 +195,11 @@ def test_cells_of_64_bits_leave_room_for_one_person():
 
 def test_each_weight_of_a_person_has_a_bound_of_its_own():
     cells, weight = np.ones(2, np.uint64), np.array([4, 4])
-    _, found = keep(cells, np.array([2]), Limits(), Layout(1, 2), people=True, weights=[weight, weight], most=[7, 2])
+    _, found = keep(
+        cells, np.array([2]), Limits(), Layout(1, 2), people=True, weights=[weight, weight], most=[(-9, 7), (-9, 2)]
+    )
     assert [own.tolist() for own in found] == [[7], [2]]
+    _, found = keep(
+        cells, np.array([2]), Limits(), Layout(1, 2), people=True, weights=[weight, -weight], most=[(9, 10), (-3, 5)]
+    )
+    assert [own.tolist() for own in found] == [[9], [-3]]
