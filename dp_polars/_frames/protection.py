@@ -147,13 +147,15 @@ class Protection:
         limits, bounds = self.limits(query, groups), self.bounds
         # A person counts once for each candidate, so a bound of all of them drops nothing.
         is_all = self.counts_people(query) and limits.rows_per_group == query.fixed_size
-        kept = {
+        enforced = {
             "max_rows": limits.rows,
             "max_groups": limits.groups,
             "max_rows_per_group": None if is_all else limits.rows_per_group,
         }
         # What no bound of its own says is said by that of all rows.
-        names = {name if bounds.get(name) == value else "max_rows" for name, value in kept.items() if value is not None}
+        names = {
+            name if bounds.get(name) == value else "max_rows" for name, value in enforced.items() if value is not None
+        }
         return {name: value for name, value in bounds.items() if name in names}
 
     @property

@@ -284,7 +284,7 @@ class Request(AnyRequest[HistogramQuery]):
         if ask.query.clips is not None:
             lost.append(ask.query.clips)
         error = f"The error is that of the noise alone: {'; '.join(lost) or 'no row is dropped'}."
-        yield from (each for each in ([error, note] if lost else [note, error]) if each is not None)
+        yield from filter(None, [error, note] if lost else [note, error])
 
     def _alternative(self, ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery | None:
         """Return what may answer an output better, under this protection; None where that lacks a bound."""

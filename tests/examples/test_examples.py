@@ -5,6 +5,7 @@ import runpy
 import zipfile
 
 import polars as pl
+import pytest
 
 import dp_polars as dpp
 from tests.helpers.needs import need
@@ -27,6 +28,13 @@ def test_the_bounds_of_hospital_visits_drop_what_it_says(tmp_path, capsys):
     share = dropped(visits, "patient_id", "hospital", protection)
     assert f"The bounds drop {share:.2%} of the visits.".replace("%", " %") in capsys.readouterr().out
     assert share < 0.0005
+    cost = pl.col("cost")
+    totals = (
+        visits.group_by("patient_id", "hospital").agg(cost.clip(0, 30_000).sum()).select(cost.clip(0, 30_000).sum())
+    )
+    rows, everything = visits.select(cost.clip(0, 10_000).sum()).item(), visits["cost"].sum()
+    assert 1 - totals.item() / everything == pytest.approx(0.005, abs=5e-4)
+    assert 1 - rows / everything == pytest.approx(0.044, abs=5e-4)
 
 
 def test_the_bounds_of_the_warehouse_drop_what_it_says():
