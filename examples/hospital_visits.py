@@ -51,8 +51,8 @@ def make_visits(folder: Path) -> None:
 def report(folder: Path, budget: dpp.Budget) -> dpp.PrivateQuery:
     # Hardly any of the synthetic patients has more than twelve visits a year: 0.03 % of the visits are dropped, and no
     # patient is missing from a hospital. Counts are of what is left: bounds that drop more make them too low. The costs
-    # drop no row. What one patient costs a hospital in a year is clipped to 30,000, which makes the sum 0.5 % too low; a
-    # sum of rows up to 10,000 would be 4.4 % too low, and have a third more noise.
+    # drop no row. What one patient costs a hospital in a year is clipped to 30,000, which makes the sum 0.5 % too low.
+    # A sum of rows up to 10,000 would be 4.4 % too low, and have a third more noise.
     return (
         pl.scan_parquet(folder / "visits-*.parquet")
         .dp.protect("patient_id", budget=budget, max_groups=3, max_rows=12)

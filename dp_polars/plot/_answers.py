@@ -92,7 +92,7 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30) -> a
         under[0] += f" · the first {shown} of {released.height:,} groups"
     if query.request.drops():
         under.append(
-            "ranges are of the noise alone: what bounds drop or clip is in none, and counts and sums are too low"
+            "ranges are of the noise alone: counts and sums are too low where people have more than the bounds keep"
         )
     loss = f"{_charts.SYMBOLS[query.loss.unit]} = {float(query.loss.value):g}"
     title = _charts.title(f"Private answers at {loss}", *under, query.request.promise)

@@ -361,7 +361,7 @@ def test_answers(tmp_path):
         "Private answers at ρ = 9",
         "probability 95 %",
         "one person per 'caller'",
-        "ranges are of the noise alone: what bounds drop or clip is in none, and counts and sums are too low",
+        "ranges are of the noise alone: counts and sums are too low where people have more than the bounds keep",
         "callers",
         "wait",
         "reason",
