@@ -91,7 +91,14 @@ def _of_numbers(column: Column) -> list[dict[str, Any]]:
     return []
 
 
-_OF_ROWS = {**LOSS, **_ROWS, "mechanism": None}
+def _of_totals(column: Column) -> list[dict[str, Any]]:
+    """Of sums: of rows, and of people's totals, which need a privacy unit."""
+    rows, ends = _of_numbers(column), ((-3, 6), (0, 3), (3, 9), (-6, -3))
+    return rows + [{**one, "per_person": end} for one in rows for end in ends]
+
+
+OWN_BOUNDS = dict.fromkeys(("max_rows", "max_groups", "max_rows_per_group"), "protect")
+_OF_ROWS = {**LOSS, **_ROWS, "mechanism": None, **OWN_BOUNDS}
 _OF_WEIGHTS = {"weights": None, "max_weight": None, "step": None}
 _OF_SCORES = {
     "sensitivity": MISSING, "monotonic": False, "lead": False, "lead_step": None, **LOSS, "mechanism": None
@@ -168,7 +175,14 @@ ASKS = {
 _OF_VALUES = {**_OF_ROWS, "step": None}
 NUMBERS = {
     "count": Ask({}, _OF_ROWS, (), {}, {"epsilon": 1}, lambda _: [{}]),
-    "sum": Ask({"lower": MISSING, "upper": MISSING}, _OF_VALUES, (0, 9), {}, {"epsilon": 1, "step": 3}, _of_numbers),
+    "sum": Ask(
+        {"lower": MISSING, "upper": MISSING},
+        {**_OF_VALUES, "per_person": None},
+        (0, 9),
+        {},
+        {"epsilon": 1, "step": 3},
+        _of_totals,
+    ),
     "mean": Ask(
         {"lower": MISSING, "upper": MISSING}, _OF_VALUES, (0, 9), {}, {"rho": 1, "contributions": 2}, _of_numbers
     ),

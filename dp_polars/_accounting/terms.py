@@ -5,11 +5,14 @@ The words that they are given in, and their checks, are here, too. What is prove
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from dp_polars._base.numbers import Number, as_fraction, one_of, positive_fraction, positive_int, show
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Unit: TypeAlias = Literal["epsilon", "rho"]
 Mechanism: TypeAlias = Literal[
@@ -21,6 +24,10 @@ Mechanism: TypeAlias = Literal[
     "discrete_gaussian_threshold",
 ]
 NeighboringRelation: TypeAlias = Literal["add_or_remove_one", "replace_one"]
+
+# What an output's bound is where it is left out, and what it may be.
+_OF_PROTECT: Literal["protect"] = "protect"
+Bound: TypeAlias = "int | Literal['protect'] | None"
 
 _UNITS: tuple[Unit, ...] = get_args(Unit)
 _RELATIONS: tuple[NeighboringRelation, ...] = get_args(NeighboringRelation)
@@ -106,6 +113,52 @@ def check_relation(relation: str) -> NeighboringRelation:
 
 
 @dataclass(frozen=True)
+class Bounds:
+    """What counts of one person at most in one output, where that is not what `protect` says.
+
+    Parameters
+    ----------
+    max_rows, max_groups, max_rows_per_group
+        As for `protect`: an integer, or None for no such bound. "protect": that of `protect`.
+    """
+
+    max_rows: Bound = _OF_PROTECT
+    max_groups: Bound = _OF_PROTECT
+    max_rows_per_group: Bound = _OF_PROTECT
+
+    def __post_init__(self) -> None:
+        for name, value in self.given.items():
+            if value is not None:
+                object.__setattr__(self, name, _checked_bound(name, value))
+
+    @property
+    def given(self) -> dict[str, int | None]:
+        """The bounds that are not those of `protect`, by name."""
+        bounds = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in bounds.items() if value != _OF_PROTECT}
+
+    def __str__(self) -> str:
+        return in_words(self.given)
+
+
+def _checked_bound(name: str, value: object) -> int:
+    try:
+        return positive_int(name, value)
+    except (TypeError, ValueError) as error:
+        msg = f"{error}\n\nHint: {name}=None is no such bound; left out, it is that of protect."
+        raise type(error)(msg) from None
+
+
+def in_words(bounds: Mapping[str, int | None]) -> str:
+    """Return bounds as they are written in a call."""
+    return ", ".join(f"{name}={value}" for name, value in bounds.items())
+
+
+#: For an output that takes the bounds of `protect`.
+NO_BOUNDS = Bounds()
+
+
+@dataclass(frozen=True)
 class Terms:
     """On what terms something is asked.
 
@@ -119,12 +172,15 @@ class Terms:
         "add_or_remove_one" or "replace_one".
     mechanism
         The word that was given; None: the unit of the loss chooses.
+    bounds
+        Those of the output, on a private frame.
     """
 
     loss: Loss
     contributions: Contributions
     neighboring_relation: NeighboringRelation
     mechanism: str | None = None
+    bounds: Bounds = NO_BOUNDS
 
     @classmethod
     def of(
@@ -134,8 +190,9 @@ class Terms:
         contributions: int = 1,
         neighboring_relation: str = "add_or_remove_one",
         mechanism: str | None = None,
+        bounds: Bounds = NO_BOUNDS,
     ) -> Terms:
         """Return the terms of these arguments."""
         loss, relation = Loss.of(epsilon=epsilon, rho=rho), check_relation(neighboring_relation)
         rows = positive_int("contributions", contributions)
-        return cls(loss, Contributions(rows, rows), relation, mechanism)
+        return cls(loss, Contributions(rows, rows), relation, mechanism, bounds)

@@ -138,6 +138,8 @@ class Units(Weighing):
         Whether the weight is the distance from the middle of the bounds, in halves of a step.
     column
         Which of the columns that the query reads holds the values. Null and NaN are 0.
+    ends_of_person
+        Exact: what `of_person` is, in multiples of the step. None: as for every weighing.
     """
 
     lower: Fraction
@@ -145,6 +147,14 @@ class Units(Weighing):
     step: Fraction
     doubled: bool = False
     column: int = 0
+    ends_of_person: tuple[Fraction, Fraction] | None = None
+
+    @property
+    def of_person(self) -> tuple[int, int]:
+        if self.ends_of_person is None:
+            return super().of_person
+        low, high = (int(end / self.step) for end in self.ends_of_person)
+        return low, high
 
     @property
     def largest(self) -> int:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dp_polars._base import column_types
-from dp_polars._base.numbers import Number, as_fraction, show
+from dp_polars._base.numbers import Number, as_fraction, given, show
 from dp_polars._codes.codings import Units
 from dp_polars._codes.multiples import check_terms
 
@@ -36,9 +36,7 @@ def units_of(
             )
             raise ValueError(msg)
         step = tick
-        if any((end / step).denominator != 1 for end in (lower, upper)):
-            msg = f"{ends} must be values that a column of type {column} can hold."
-            raise ValueError(msg)
+        check_held(lower, upper, step, column, ends)
     if tick is not None and (step / tick).denominator != 1 and (tick / step).denominator != 1:
         msg = f"step must be a whole multiple, or a whole part, of the last digit of {column}, got {show(step)}."
         raise ValueError(msg)
@@ -47,6 +45,13 @@ def units_of(
     if tick is not None:
         _check_digits(units, step / tick, column, ends)
     return units
+
+
+def check_held(lower: Fraction, upper: Fraction, digit: Fraction, column: pl.DataType, ends: str) -> None:
+    """Refuse bounds, called `ends`, that are no whole multiples of the last digit of a column's type."""
+    if any((end / digit).denominator != 1 for end in (lower, upper)):
+        msg = f"{ends} must be values that a column of type {column} can hold."
+        raise ValueError(msg)
 
 
 def _check_digits(units: Units, per_step: Fraction, column: pl.DataType, ends: str) -> None:
@@ -116,6 +121,25 @@ def bounds_of(lower: Number, upper: Number, step: Number | None) -> tuple[Fracti
         raise ValueError(msg)
     check_bounds(low, high, width, "lower and upper")
     return low, high, width
+
+
+def ends_of_person(per_person: object, step: Fraction | None) -> tuple[Fraction, Fraction]:
+    """Return the exact bounds of a person's total."""
+    if not isinstance(per_person, (tuple, list)) or len(per_person) != 2:
+        msg = (
+            f"per_person must be a pair (lo, hi) or None, got {given(per_person)}.\n\n"
+            "Hint: per_person=(0, 500) clips the total of a person in a group to 0 … 500."
+        )
+        raise TypeError(msg)
+    low, high = (as_fraction(f"per_person[{i}]", end) for i, end in enumerate(per_person))
+    if not low < high:
+        msg = (
+            f"per_person must be (lo, hi) with lo below hi, got ({show(low)}, {show(high)}).\n\n"
+            "Hint: per_person=(0, 500) clips the total of a person in a group to 0 … 500."
+        )
+        raise ValueError(msg)
+    check_bounds(low, high, step, "per_person")
+    return low, high
 
 
 def check_bounds(low: Fraction, high: Fraction, step: Fraction | None, ends: str) -> None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dp_polars._accounting.claims import Claim
-from dp_polars._accounting.terms import Terms
+from dp_polars._accounting.terms import Bounds, Terms
 from dp_polars._base.numbers import positive_int
 from dp_polars._codes.candidates import Categories, ordered
 from dp_polars._draws.quantile_trees import levels_of
-from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, as_expression
+from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, on_terms
 from dp_polars._questions.choices import ask_quantile
 from dp_polars._questions.modes import Mode
 from dp_polars._questions.of_categories import counts_people_of, weights_of
@@ -19,6 +19,7 @@ from dp_polars._questions.quantile_lists import QuantileList, as_alphas
 from dp_polars._questions.question import claim_with_lead
 
 if TYPE_CHECKING:
+    from dp_polars._accounting.terms import Bound
     from dp_polars._base.numbers import Number
     from dp_polars._codes.candidates import Values
     from dp_polars._questions.quantile_lists import Alphas
@@ -39,6 +40,9 @@ def mode(
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
+    max_rows: Bound = "protect",
+    max_groups: Bound = "protect",
+    max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
     r"""Select the most common candidate of each group.
 
@@ -88,6 +92,10 @@ def mode(
     mechanism
         None: permute-and-flip under `epsilon`, the exponential mechanism under `rho`. Or "permute_and_flip" or
         "exponential", which are charged what is proved for them.
+    max_rows, max_groups, max_rows_per_group
+        On a private frame with a privacy unit only: the most that counts of one person in this output, in the place of
+        what `protect` says. An integer of at least 1, or None for no such bound; left out, it is that of `protect`.
+        Where people are counted, `max_rows_per_group` does nothing.
 
     Returns
     -------
@@ -129,7 +137,8 @@ def mode(
     │ 2    ┆ cold      │
     └──────┴───────────┘
     """
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism)
+    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds)
     too_few_count = None if too_few is None else positive_int("too_few", too_few)
     if too_few_count is not None and not too_few_count < 2**31:
         msg = f"too_few must be below 2**31, got {too_few_count}."
@@ -141,7 +150,7 @@ def mode(
         too_few_count,
         weights_of(max_weight, step, weighted=weights is not None),
     )
-    return as_expression(query.on(terms), column, *(() if weights is None else (weights,)))
+    return on_terms(query, terms, column, *(() if weights is None else (weights,)))
 
 
 def quantile(
@@ -154,6 +163,9 @@ def quantile(
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
+    max_rows: Bound = "protect",
+    max_groups: Bound = "protect",
+    max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
     r"""Select the candidate nearest to the lower α-quantile of each group, or the candidates nearest to several.
 
@@ -170,7 +182,7 @@ def quantile(
     candidates
         The public answers: a `dp_polars.grid` or a range, which take no memory, or a list, Series or Arrow array
         without nulls, NaN and repetitions, in any order. Never take them from the data.
-    epsilon, rho, contributions, neighboring_relation, mechanism
+    epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
         As for `mode`.
 
     Returns
@@ -214,13 +226,14 @@ def quantile(
     ... ).item().to_list()
     [40, 40, 40]
     """
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism)
+    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds)
     # No Series: it may be a private column, given by mistake, and a message would show its values.
     if not isinstance(alpha, (list, tuple, np.ndarray)):
-        return as_expression(ask_quantile(alpha, candidates, terms), column)
+        return on_terms(ask_quantile(alpha, candidates, terms), terms, column)
     alphas = as_alphas(alpha)
     claim = Claim.on(terms, "choice", draws=levels_of(len(alphas)))
-    return as_expression(QuantileList(alphas, ordered(candidates), claim).on(terms), column)
+    return on_terms(QuantileList(alphas, ordered(candidates), claim), terms, column)
 
 
 def median(
@@ -232,12 +245,17 @@ def median(
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
+    max_rows: Bound = "protect",
+    max_groups: Bound = "protect",
+    max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
     r"""Select the candidate nearest to the (lower) median of each group: `quantile` at α = 1/2.
 
     Parameters
     ----------
-    column, candidates, epsilon, rho, contributions, neighboring_relation, mechanism
+    column, candidates, epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups
+        As for `quantile`.
+    max_rows_per_group
         As for `quantile`.
 
     Returns
@@ -271,4 +289,7 @@ def median(
         contributions=contributions,
         neighboring_relation=neighboring_relation,
         mechanism=mechanism,
+        max_rows=max_rows,
+        max_groups=max_groups,
+        max_rows_per_group=max_rows_per_group,
     )

@@ -12,18 +12,21 @@ import polars as pl
 from polars.expr.name import ExprNameNameSpace
 
 from dp_polars._accounting.large import warn_if_large
+from dp_polars._accounting.terms import NO_BOUNDS, Bounds
 from dp_polars._base.column_types import from_numpy_dtype
 from dp_polars._base.settings import deaf
 from dp_polars._codes.encoding import code_dtype
 from dp_polars._questions.measures import Total
-from dp_polars._questions.question import OfCodes, Query, describe
+from dp_polars._questions.question import HistogramQuery, OfCodes, Query, describe
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from polars._typing import IntoExpr, WindowMappingStrategy
 
+    from dp_polars._accounting.terms import Terms
+
 IntoColumn: TypeAlias = "pl.Expr | str"
-_State: TypeAlias = "tuple[bytes, Query, tuple[pl.Expr, ...] | None]"
+_State: TypeAlias = "tuple[bytes, Query, tuple[pl.Expr, ...] | None, Bounds]"
 
 
 class PrivateExpr(pl.Expr):
@@ -37,15 +40,18 @@ class PrivateExpr(pl.Expr):
     ----------
     query
         What is asked, with its privacy claim.
+    bounds
+        What it overrides of the bounds of `protect`: for private frames only.
     """
 
     query: Query
+    bounds: Bounds
     _columns: tuple[pl.Expr, ...] | None
 
     @classmethod
-    def _of(cls, expr: pl.Expr, query: Query, columns: tuple[pl.Expr, ...] | None) -> PrivateExpr:
+    def _of(cls, expr: pl.Expr, query: Query, columns: tuple[pl.Expr, ...] | None, bounds: Bounds) -> PrivateExpr:
         private = cls.__new__(cls)
-        private._pyexpr, private.query, private._columns = expr._pyexpr, query, columns
+        private._pyexpr, private.query, private._columns, private.bounds = expr._pyexpr, query, columns, bounds
         return private
 
     @property
@@ -55,7 +61,7 @@ class PrivateExpr(pl.Expr):
 
     def alias(self, name: str) -> PrivateExpr:
         """Rename the answer."""
-        return self._of(super().alias(name), self.query, self._columns)
+        return self._of(super().alias(name), self.query, self._columns, self.bounds)
 
     def over(
         self,
@@ -75,7 +81,7 @@ class PrivateExpr(pl.Expr):
             nulls_last=nulls_last,
             mapping_strategy=mapping_strategy,
         )
-        return self._of(windowed, self.query, None)
+        return self._of(windowed, self.query, None, self.bounds)
 
     @property
     def name(self) -> PrivateName:
@@ -83,19 +89,23 @@ class PrivateExpr(pl.Expr):
         return PrivateName(self)
 
     def __repr__(self) -> str:
-        return f"<PrivateExpr\n{describe(self.query)}>"
+        return f"<PrivateExpr\n{self._described()}>"
 
     def __str__(self) -> str:
         return repr(self)
 
     def _repr_html_(self) -> str:
-        return f"<pre>{describe(self.query)}</pre>"
+        return f"<pre>{self._described()}</pre>"
+
+    def _described(self) -> str:
+        bounds = str(self.bounds)
+        return describe(self.query) + (f"\nbounds:    {bounds}" if bounds else "")
 
     def __getstate__(self) -> _State:  # type: ignore[override]
-        return super().__getstate__(), self.query, self._columns
+        return super().__getstate__(), self.query, self._columns, self.bounds
 
     def __setstate__(self, state: _State) -> None:  # type: ignore[override]
-        plain, self.query, self._columns = state
+        plain, self.query, self._columns, self.bounds = state
         super().__setstate__(plain)
 
 
@@ -107,7 +117,8 @@ class PrivateName(ExprNameNameSpace):
         self._private = expr
 
     def _keep(self, renamed: pl.Expr) -> PrivateExpr:
-        return PrivateExpr._of(renamed, self._private.query, self._private._columns)
+        private = self._private
+        return PrivateExpr._of(renamed, private.query, private._columns, private.bounds)
 
     def keep(self) -> PrivateExpr:
         """Keep the name of the root column."""
@@ -138,7 +149,14 @@ class PrivateName(ExprNameNameSpace):
         return self._keep(super().replace(pattern, value, literal=literal))
 
 
-def as_expression(query: Query, *columns: IntoColumn, name: str | None = None) -> PrivateExpr:
+def on_terms(query: HistogramQuery, terms: Terms, *columns: IntoColumn, name: str | None = None) -> PrivateExpr:
+    """Return the private expression that asks `query` on these terms: see `as_expression`."""
+    return as_expression(query.on(terms), *columns, name=name, bounds=terms.bounds)
+
+
+def as_expression(
+    query: Query, *columns: IntoColumn, name: str | None = None, bounds: Bounds = NO_BOUNDS
+) -> PrivateExpr:
     """Return the private expression that asks `query` about columns; it is named like the first one, or `name`."""
     exprs = [_one_output(column) for column in columns]
     warn_if_large(query.claim.loss)
@@ -160,8 +178,8 @@ def as_expression(query: Query, *columns: IntoColumn, name: str | None = None) -
         drawn = pl.map_batches([expr.implode() for expr in exprs], _DrawRows(query), raw, is_elementwise=True)
     # The type of a UDF must be fixed: Polars would keep one that it resolved on an earlier frame. The outermost node
     # must be native: engines may evaluate a bare UDF several times, and OpenDP aborts on one.
-    answer = deaf(_as_answer)(drawn.first(), exprs, query)  # `pl.dtype_of` is unstable to Polars
-    return PrivateExpr._of(answer if exprs else answer.alias(name or ""), query, tuple(exprs))
+    answer = deaf(_as_answer)(drawn.first(), exprs, query, bounds)  # `pl.dtype_of` is unstable to Polars
+    return PrivateExpr._of(answer if exprs else answer.alias(name or ""), query, tuple(exprs), bounds)
 
 
 def _one_output(column: IntoColumn) -> pl.Expr:
@@ -206,9 +224,9 @@ def _fields_of(dtype: pl.DataType, query: Query) -> list[tuple[str, pl.DataType]
     return [(_field_of(answer), answer), (f"lead_{_field_of(lead)}", lead)]
 
 
-def _as_answer(drawn: pl.Expr, columns: Sequence[pl.Expr], query: Query) -> pl.Expr:
+def _as_answer(drawn: pl.Expr, columns: Sequence[pl.Expr], query: Query, bounds: Bounds) -> pl.Expr:
     """Cast what was drawn to the type of the answer, which may depend on the columns', and check that type."""
-    schema = pl.map_batches(list(columns) or [pl.lit(0)], _Schema(query, bool(columns)))
+    schema = pl.map_batches(list(columns) or [pl.lit(0)], _Schema(query, bounds, bool(columns)))
     # Errors of a UDF are lost in a schema; those of a function that renames fields are passed on.
     checked = schema.name.map_fields(_raise_if_message)
     answer = drawn.cast(pl.dtype_of(checked.struct.field(_ANSWER)), strict=False)
@@ -224,8 +242,19 @@ def _as_answer(drawn: pl.Expr, columns: Sequence[pl.Expr], query: Query) -> pl.E
 
 _NO_PEOPLE = (
     "it must be asked of a private frame that knows who is a person.\n\n"
-    'Hint: frame.dp.protect("patient", max_groups=1).agg(dp_polars.n_people(epsilon=1)).'
+    'Hint: frame.dp.protect("patient", max_groups=1).agg(…).'
 )
+
+
+def refuse_bounds(bounds: Bounds) -> None:
+    """Refuse bounds where nobody knows who is a person."""
+    if bounds.given:
+        msg = (
+            f"{', '.join(bounds.given)} must be left out here: a person's rows are bounded on private frames only, for "
+            "a plain frame does not know who is a person.\n\n"
+            'Hint: frame.dp.protect("patient").agg(…), or contributions=… for the most rows that one person has.'
+        )
+        raise TypeError(msg)
 
 
 # The only field of `_Schema` where there is an answer; otherwise the message is its name.
@@ -259,6 +288,7 @@ class _Schema(_OnRows):
     """Says, from two dummy rows of the columns' types, what type the answer has, or why there can't be one."""
 
     query: Query
+    bounds: Bounds = NO_BOUNDS
     reads_column: bool = True
 
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
@@ -266,6 +296,7 @@ class _Schema(_OnRows):
         try:
             if self.query.needs_people:
                 raise TypeError(_NO_PEOPLE)
+            refuse_bounds(self.bounds)
             answer = self.query.answer_type(*(source.dtype for source in series if self.reads_column))
             if self.query.fixed_type is None:
                 answer = pl.Struct(dict(_fields_of(answer, self.query)))

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dp_polars._accounting.claims import Claim
-from dp_polars._accounting.terms import Terms
+from dp_polars._accounting.terms import Bounds, Terms
 from dp_polars._codes.candidates import Categories
-from dp_polars._codes.units import bounds_of
-from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, as_expression
+from dp_polars._codes.units import bounds_of, ends_of_person
+from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, on_terms
 from dp_polars._questions.measures import Count, ValueCounts
-from dp_polars._questions.sums import Mean, Sum
+from dp_polars._questions.sums import Mean, Sum, SumOfPeople
 
 if TYPE_CHECKING:
+    from dp_polars._accounting.terms import Bound
     from dp_polars._base.numbers import Number
     from dp_polars._codes.candidates import Values
 
@@ -27,6 +28,9 @@ def len(  # noqa: A001 (Polars' own name)
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
+    max_rows: Bound = "protect",
+    max_groups: Bound = "protect",
+    max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
     r"""Count the rows of each group, with noise.
 
@@ -42,6 +46,8 @@ def len(  # noqa: A001 (Polars' own name)
         As for `mode`. On a private frame, leave them out: `protect` has them.
     mechanism
         None, or the noise by name: "discrete_laplace" or "discrete_gaussian" (under `rho` only).
+    max_rows, max_groups, max_rows_per_group
+        As for `mode`.
 
     Returns
     -------
@@ -67,8 +73,9 @@ def len(  # noqa: A001 (Polars' own name)
     >>> df.select(dpp.len(epsilon=100)).item()
     50
     """
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism)
-    return as_expression(Count("rows", Claim.on(terms, "number")).on(terms), name="len")
+    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds)
+    return on_terms(Count("rows", Claim.on(terms, "number")), terms, name="len")
 
 
 def n_people(
@@ -78,13 +85,17 @@ def n_people(
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
+    max_rows: Bound = "protect",
+    max_groups: Bound = "protect",
+    max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
     r"""Count the distinct people of each group, with noise: on a private frame that has a privacy unit.
 
     Parameters
     ----------
-    epsilon, rho, contributions, neighboring_relation, mechanism
+    epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
         As for `dp_polars.len`. The noise grows with the number of groups that one person may be in (`max_groups`).
+        `max_rows_per_group` does nothing here.
 
     Returns
     -------
@@ -105,8 +116,9 @@ def n_people(
     >>> df.dp.protect("patient").agg(dpp.n_people(epsilon=100)).release().item()
     3
     """
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism)
-    return as_expression(Count("people", Claim.on(terms, "number")).on(terms), name="n_people")
+    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds)
+    return on_terms(Count("people", Claim.on(terms, "number")), terms, name="n_people")
 
 
 def count(
@@ -117,6 +129,9 @@ def count(
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
+    max_rows: Bound = "protect",
+    max_groups: Bound = "protect",
+    max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
     r"""Count the rows of each group that have a value, with noise. Null and NaN are no values.
 
@@ -124,7 +139,7 @@ def count(
     ----------
     column
         The column's name, or an expression with one output, of any type.
-    epsilon, rho, contributions, neighboring_relation, mechanism
+    epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
         As for `dp_polars.len`.
 
     Returns
@@ -145,8 +160,9 @@ def count(
     >>> df.select(dpp.count("age", epsilon=100)).item()
     20
     """
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism)
-    return as_expression(Count("values", Claim.on(terms, "number")).on(terms), column)
+    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds)
+    return on_terms(Count("values", Claim.on(terms, "number")), terms, column)
 
 
 def sum(  # noqa: A001 (Polars' own name)
@@ -155,11 +171,15 @@ def sum(  # noqa: A001 (Polars' own name)
     upper: Number,
     *,
     step: Number | None = None,
+    per_person: tuple[Number, Number] | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
+    max_rows: Bound = "protect",
+    max_groups: Bound = "protect",
+    max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
     r"""Add up the values of each group, clipped to public bounds, with noise.
 
@@ -174,7 +194,13 @@ def sum(  # noqa: A001 (Polars' own name)
         The public unit in which values are added up; each counts as its nearest multiple, ties to even. None: 1 for
         integers, the last digit for decimals. Floats need one. The bounds must be multiples of it, and at most 2**30
         of them.
-    epsilon, rho, contributions, neighboring_relation, mechanism
+    per_person
+        The public bounds (lo, hi) of one person's total in a group, multiples of the step with lo below hi; on a
+        private frame with a privacy unit only. Each value is clipped to [lower, upper] first, and then the total of a
+        person to [lo, hi]. A person without a value adds 0, not lo. So however many rows they have, none is dropped but
+        those in groups beyond `max_groups` (or `max_rows`, if it is smaller), and the noise has the scale of the larger
+        of |lo| and |hi| times these groups. `max_rows_per_group` must be left out. None: values are added up as rows.
+    epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
         As for `dp_polars.len`. The noise has the scale of the larger bound times a person's rows.
 
     Returns
@@ -202,10 +228,19 @@ def sum(  # noqa: A001 (Polars' own name)
     >>> df.select(dpp.sum("cost", 0, 100, step=0.01, epsilon=10**7)).item()
     125.0
     """
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism)
+    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds)
     of_floats = isinstance(step, (float, np.floating, Fraction))
-    query = Sum(*bounds_of(lower, upper, step), of_floats, Claim.on(terms, "number"))
-    return as_expression(query.on(terms), column)
+    ends, claim = bounds_of(lower, upper, step), Claim.on(terms, "number")
+    if per_person is None:
+        return on_terms(Sum(*ends, of_floats, claim), terms, column)
+    if bounds.given.get("max_rows_per_group") is not None:
+        msg = (
+            f"max_rows_per_group must be left out with per_person, got {bounds.max_rows_per_group}: all rows of a "
+            "person count, and their total is clipped.\n\nHint: a narrower per_person makes less noise."
+        )
+        raise ValueError(msg)
+    return on_terms(SumOfPeople(*ends, of_floats, claim, *ends_of_person(per_person, ends[2])), terms, column)
 
 
 def mean(
@@ -219,6 +254,9 @@ def mean(
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
+    max_rows: Bound = "protect",
+    max_groups: Bound = "protect",
+    max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
     r"""Average the values of each group, clipped to public bounds, with noise.
 
@@ -228,7 +266,7 @@ def mean(
     ----------
     column, lower, upper, step
         As for `dp_polars.sum`.
-    epsilon, rho, contributions, neighboring_relation, mechanism
+    epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
         As for `dp_polars.len`.
 
     Returns
@@ -254,9 +292,10 @@ def mean(
     >>> round(df.select(dpp.mean("days", 0, 60, epsilon=1000)).item(), 1)
     16.5
     """
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism)
+    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds)
     query = Mean(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=2))
-    return as_expression(query.on(terms), column)
+    return on_terms(query, terms, column)
 
 
 def value_counts(
@@ -268,6 +307,9 @@ def value_counts(
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
+    max_rows: Bound = "protect",
+    max_groups: Bound = "protect",
+    max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
     r"""Count every candidate in each group, with noise.
 
@@ -275,7 +317,7 @@ def value_counts(
     ----------
     column, candidates
         As for `mode`. Candidates must be given.
-    epsilon, rho, contributions, neighboring_relation, mechanism
+    epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
         As for `dp_polars.len`. On a private frame people are counted, each for at most `max_rows_per_group` candidates
         of a group: a random subset is kept.
 
@@ -305,9 +347,10 @@ def value_counts(
     ... ).explode("band").unnest("band").rows()
     [('young', 30), ('middle', 0), ('old', 12)]
     """
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism)
+    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds)
     if candidates is None:
         msg = "candidates must be given: every one of them gets a count.\n\nHint: a polars.Enum names its categories."
         raise TypeError(msg)
     query = ValueCounts(Categories.of(candidates), Claim.on(terms, "number"))
-    return as_expression(query.on(terms), column)
+    return on_terms(query, terms, column)

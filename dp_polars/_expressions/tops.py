@@ -6,14 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dp_polars._accounting.claims import Claim, mechanisms_of
-from dp_polars._accounting.terms import Terms
+from dp_polars._accounting.terms import Bounds, Terms
 from dp_polars._base.numbers import one_of, positive_int
 from dp_polars._codes.candidates import Categories
-from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, as_expression
+from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, on_terms
 from dp_polars._questions.of_categories import counts_people_of, weights_of
 from dp_polars._questions.tops import JOINT_FROM, TopK, check_number
 
 if TYPE_CHECKING:
+    from dp_polars._accounting.terms import Bound
     from dp_polars._base.numbers import Number
     from dp_polars._codes.candidates import Values
 
@@ -32,6 +33,9 @@ def top_k(
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
+    max_rows: Bound = "protect",
+    max_groups: Bound = "protect",
+    max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
     r"""Select the k most common candidates of each group, best first.
 
@@ -46,7 +50,9 @@ def top_k(
         How many candidates to select: a whole number from 1 to the number of candidates.
     candidates
         As for `mode`. They may be left out where the column's type names them (Enum, Boolean).
-    epsilon, rho, counts, weights, max_weight, step, contributions, neighboring_relation
+    epsilon, rho, counts, weights, max_weight, step, contributions, neighboring_relation, max_rows, max_groups
+        As for `mode`.
+    max_rows_per_group
         As for `mode`.
     mechanism
         None: under `rho` "exponential"; under `epsilon` "permute_and_flip" for k up to 4, "joint" for more. Or
@@ -99,7 +105,8 @@ def top_k(
     categories = Categories.of(candidates)
     if categories.values is not None:
         check_number(number, len(categories.values))
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism)
+    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds)
     if mechanism is None:
         joint = terms.loss.unit == "epsilon" and number >= JOINT_FROM
     else:
@@ -114,4 +121,4 @@ def top_k(
         is_asked=mechanism is not None,
         weights=weights_of(max_weight, step, weighted=weights is not None),
     )
-    return as_expression(query.on(terms), column, *(() if weights is None else (weights,)))
+    return on_terms(query, terms, column, *(() if weights is None else (weights,)))

@@ -223,7 +223,8 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
         ----------
         *exprs, **named
             Private answers (`pl.col("x").dp.median(…)`, `dp_polars.n_people(…)`), named by their column or by the
-            keyword. The loss of each is what one person loses to it in all. Bounds and relation are those of `protect`.
+            keyword. The loss of each is what one person loses to it in all. The relation is that of `protect`, and so
+            are the bounds that an output does not override (`max_rows`, `max_groups`, `max_rows_per_group`).
 
         Returns
         -------
@@ -315,4 +316,4 @@ def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> As
             f"{query.claim.neighboring_relation!r}.\n\nHint: give it to protect."
         )
         raise ValueError(msg)
-    return Ask(name or expr.meta.output_name(), columns, query)
+    return Ask(name or expr.meta.output_name(), columns, query, expr.bounds)

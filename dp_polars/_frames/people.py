@@ -78,8 +78,11 @@ class PeopleRequest(Request):
     def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:  # noqa: ARG002
         return "people"
 
-    def _drops(self, ask: Ask[HistogramQuery]) -> bool:  # noqa: ARG002
-        return False
+    def bounds_of(self, ask: Ask[HistogramQuery]) -> dict[str, int]:  # noqa: ARG002
+        return {}
+
+    def _dropping(self, ask: Ask[HistogramQuery]) -> dict[str, int]:  # noqa: ARG002
+        return {}
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
-from dp_polars._accounting.terms import Contributions, check_relation
+from dp_polars._accounting.terms import Contributions, check_relation, in_words
 from dp_polars._base.numbers import given, kind_of_frame, positive_int
 from dp_polars._engines.bounding import Limits
 
 if TYPE_CHECKING:
-    from dp_polars._accounting.terms import NeighboringRelation
+    from dp_polars._accounting.terms import Bounds, NeighboringRelation
     from dp_polars._questions.question import HistogramQuery
 
 _BOUNDS = ("max_rows", "max_groups", "max_rows_per_group")
@@ -65,6 +65,30 @@ class Protection:
             check_relation(neighboring_relation),
         )
 
+    def of_output(self, bounds: Bounds) -> Protection:
+        """Return the protection with the bounds of an output, which override these one by one."""
+        if self.privacy_unit is None and bounds.given:
+            msg = (
+                f"{', '.join(bounds.given)} must be left out where privacy_unit is None: every row is a person.\n\n"
+                "Hint: in protect, name the column that tells people apart."
+            )
+            raise ValueError(msg)
+        rows, groups, per_group = ({**self.bounds, **bounds.given}.get(name) for name in _BOUNDS)
+        return Protection(self.privacy_unit, rows, groups, per_group, self.neighboring_relation)
+
+    @property
+    def bounds(self) -> dict[str, int]:
+        """The bounds that there are, by name."""
+        bounds = {name: getattr(self, name) for name in _BOUNDS}
+        return {name: value for name, value in bounds.items() if value is not None}
+
+    def bounds_of(self, query: HistogramQuery) -> dict[str, int]:
+        """Return the bounds that matter to an output, by name."""
+        bounds = self.bounds
+        if self._bounds_groups_only(query):
+            bounds.pop("max_rows_per_group", None)
+        return bounds
+
     def counts_people(self, query: HistogramQuery) -> bool:
         """Return whether the output counts distinct people rather than rows."""
         return self.privacy_unit is not None and query.counts_people
@@ -96,7 +120,8 @@ class Protection:
         if per_group is None:
             msg = (
                 f"the rows of one person must be bounded for a {query}.\n\n"
-                "Hint: give protect max_rows, or max_rows_per_group (with max_groups where there are many groups)."
+                "Hint: give protect, or this output, max_rows, or max_rows_per_group (with max_groups where there are "
+                "many groups)."
             )
             raise ValueError(msg)
         total = min(self.max_rows or in_groups * per_group, in_groups * per_group)
@@ -119,24 +144,21 @@ class Protection:
             else None,
         )
 
-    def drops(self, query: HistogramQuery, groups: int) -> bool:
-        """Return whether a person may have more than what counts of them."""
-        limits = self.limits(query, groups)
-        if limits.groups is None and self.counts_people(query) and query.fixed_size is not None:
-            # A person counts once for each candidate, so bounds above these drop nothing.
-            per_group, rows = query.fixed_size, query.fixed_size * groups
-            return (limits.rows_per_group or per_group) < per_group or (limits.rows or rows) < rows
-        return limits != Limits()
-
-    @property
-    def bounds(self) -> dict[str, int]:
-        """The bounds that there are, by their names."""
-        every = {
-            "max_rows": self.max_rows,
-            "max_groups": self.max_groups,
-            "max_rows_per_group": self.max_rows_per_group,
+    def dropping(self, query: HistogramQuery, groups: int) -> dict[str, int]:
+        """Return the bounds, by name, beyond which a person may have rows, which are then dropped."""
+        limits, bounds = self.limits(query, groups), self.bounds
+        # A person counts once for each candidate, so a bound of all of them drops nothing.
+        is_all = self.counts_people(query) and limits.rows_per_group == query.fixed_size
+        enforced = {
+            "max_rows": limits.rows,
+            "max_groups": limits.groups,
+            "max_rows_per_group": None if is_all else limits.rows_per_group,
         }
-        return {name: value for name, value in every.items() if value is not None}
+        # What no bound of its own says is said by that of all rows.
+        names = {
+            name if bounds.get(name) == value else "max_rows" for name, value in enforced.items() if value is not None
+        }
+        return {name: value for name, value in bounds.items() if name in names}
 
     def with_bounds(self, released: object) -> Protection:
         """Return the same protection with the bounds in a released frame; refuse one that there is already."""
@@ -169,7 +191,7 @@ class Protection:
     def __str__(self) -> str:
         if self.privacy_unit is None:
             return f"one person per row, {self.neighboring_relation}"
-        bounds = [f"{name}={value}" for name, value in self.bounds.items()]
+        bounds = [in_words(self.bounds)] if self.bounds else []
         return ", ".join([f"one person per {self.privacy_unit!r}", self.neighboring_relation, *bounds])
 
 

@@ -88,11 +88,12 @@ class PrivateQuery(WithoutRows):
             rows) and
             `error_unit` ("people", "rows", "the column's unit" or "the weights' unit"; a lead, which `selects` tells
             of, has the same), `mechanism`, `candidates` (null where only the column's type names them and no data is
-            bound; 1 for a number), `groups`, `neighboring_relation`, `privacy_unit`, `score_range` (R of one person's
+            bound; 1 for a number), `groups`, `neighboring_relation`, `privacy_unit`, `bounds` (those on a person's rows
+            that the output has, as text; null without any), `score_range` (R of one person's
             row, or of one person where people are counted; of a list of quantiles 1 or 2, see `dp_polars.quantile`),
-            `rate` (λ) and `note` (why this mechanism was chosen, whether another question would do better, and whether
-            the bounds can drop rows, which `error_95` leaves out; null where there is nothing to say). A query for
-            keys has one row with other columns: see `PrivateFrame.keys`.
+            `rate` (λ) and `note` (under which bounds rows are dropped or totals clipped, which `error_95` leaves out;
+            why this mechanism was chosen, and whether another question would do better). A query for keys has one row
+            with other columns: see `PrivateFrame.keys`.
         """
         source = self._source
         return self.request.explain(None if source is None else PolarsEngine(source, lambda: source))
@@ -278,9 +279,7 @@ class PrivateQuery(WithoutRows):
             parquet.write_table(table, file)
 
     def __repr__(self) -> str:
-        asks = "\n".join(
-            f"  {ask.name}: {ask.query}, {ask.query.claim}, {ask.query.claim.mechanism}" for ask in self.asks
-        )
+        asks = "\n".join(f"  {ask}, {ask.query.claim}, {ask.query.claim.mechanism}" for ask in self.asks)
         return f"<PrivateQuery: {self.request.about}, {self.protection}\n{asks}>"
 
     def _source_of(self, frame: PrivateRows | None) -> Source:
@@ -319,7 +318,8 @@ def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
     dict
         `date` (ISO), `protection` (who is a person, and the bounds), `groups` (their number), `loss` (of one person to
         the whole file) and `columns`: name -> `selects`, `mechanism`, `loss` (`unit`, `value`, None beyond all floats,
-        and the `exact` ratio), `delta` (of keys alone), `neighboring_relation`, `privacy_unit`.
+        and the `exact` ratio), `delta` (of keys alone), `neighboring_relation`, `privacy_unit`,
+        `bounds` (name -> number, of those that the output has).
 
     Raises
     ------

@@ -55,7 +55,7 @@ def question_of(request: AnyRequest[Asked], engine: Engine[Released], work: obje
         ),
         "work": _written(work, but="rows"),
     }
-    words = ", ".join(f"{ask.name}: {ask.query}" for ask in request.asks)
+    words = ", ".join(map(str, request.asks))
     loss = f"{request.loss}, delta={float(request.delta)!r}" if request.delta else str(request.loss)
     return Question(dataset, words, loss, engine.mark(), json.dumps(parts))
 

@@ -104,7 +104,7 @@ def release_by(
     before_charge(work)
     if budget is not None:
         budget.charge(
-            [(f"{ask.name}: {ask.query}", ask.query.claim) for ask in request.asks],
+            [(str(ask), ask.query.claim) for ask in request.asks],
             privacy_unit=request.protection.privacy_unit,
             neighboring_relation=request.protection.neighboring_relation,
         )

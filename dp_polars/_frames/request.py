@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import polars as pl
 from polars import selectors as cs
 
-from dp_polars._accounting.terms import Loss
+from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Loss, in_words
 from dp_polars._base.column_types import float_of
 from dp_polars._base.numbers import float_up, plural
 from dp_polars._engines.contract import Engine, Output, Released, Tally, Work, names_of_ends
@@ -41,7 +41,7 @@ _EXPLAINED = {
     **dict.fromkeys(["epsilon", "rho", "error_95"], pl.Float64),
     **dict.fromkeys(["error_unit", "mechanism"], pl.String),
     **dict.fromkeys(["candidates", "groups"], pl.Int64),
-    **dict.fromkeys(["neighboring_relation", "privacy_unit"], pl.String),
+    **dict.fromkeys(["neighboring_relation", "privacy_unit", "bounds"], pl.String),
     **dict.fromkeys(["score_range", "rate"], pl.Float64),
     "note": pl.String,
 }
@@ -49,11 +49,15 @@ _EXPLAINED = {
 
 @dataclass(frozen=True)
 class Ask(Generic[AskedT]):
-    """One output of a private query: its name, the columns that are asked about, and what is asked."""
+    """One output of a private query: its name, the columns that are asked about, what is asked, and its bounds."""
 
     name: str
     columns: tuple[pl.Expr, ...]
     query: AskedT
+    bounds: Bounds = NO_BOUNDS
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.query}" + (f" ({self.bounds})" if self.bounds.given else "")
 
 
 @dataclass(frozen=True)
@@ -112,8 +116,18 @@ class AnyRequest(ABC, Generic[AskedT]):
         """Return what a release would cost, and how good it would be; an engine tells the types of the columns."""
 
     def drops(self) -> bool:
-        """Return whether the bounds can drop rows of an output, or groups of a person."""
+        """Return whether bounds can drop rows of an output, or groups of a person, or clip totals."""
         return False
+
+    def bounds_of(self, ask: Ask[Any]) -> dict[str, int]:  # noqa: ARG002
+        """Return the bounds on a person's rows that an output has, by name."""
+        return {}
+
+    @property
+    def promise(self) -> str:
+        """Who is protected, and by which bounds, those of outputs among them."""
+        of_outputs = [f"{ask.name}: {ask.bounds}" for ask in self.asks if ask.bounds.given]
+        return " · ".join([str(self.protection), *of_outputs])
 
     def with_claims(self, claims: Sequence[Claim]) -> Self:
         """Return the same request with another claim for each output: of other losses, never of other bounds."""
@@ -137,6 +151,7 @@ class AnyRequest(ABC, Generic[AskedT]):
                 **({"delta": float_up(claim.delta)} if claim.delta else {}),
                 "neighboring_relation": self.protection.neighboring_relation,
                 "privacy_unit": self.protection.privacy_unit,
+                "bounds": self.bounds_of(ask),
             }
         return {
             "date": datetime.now(UTC).date().isoformat(),
@@ -213,7 +228,8 @@ class Request(AnyRequest[HistogramQuery]):
             except (TypeError, ValueError) as error:
                 msg = f"Output {ask.name!r}: {error}"
                 raise type(error)(msg) from None
-            limits, people = self.protection.limits(ask.query, self.groups), self.protection.counts_people(ask.query)
+            protection = self.protection_of(ask)
+            limits, people = protection.limits(ask.query, self.groups), protection.counts_people(ask.query)
             positions = tuple(_place(tallies, Tally(columns, types, piece, limits, people)) for piece in needed)
             outputs.append(Output(ask.name, ask.query, types, positions))
         return Work(self.protection.privacy_unit, keys, tuple(tallies), tuple(outputs), proved.rows, ranges)
@@ -222,15 +238,23 @@ class Request(AnyRequest[HistogramQuery]):
         types = {} if engine is None else {output.name: output.types for output in self.bind(engine).outputs}
         return pl.DataFrame([self._explained(ask, types.get(ask.name, ())) for ask in self.asks], _EXPLAINED)
 
+    def protection_of(self, ask: Ask[HistogramQuery]) -> Protection:
+        """Return the protection of an output, with its own bounds."""
+        return self.protection.of_output(ask.bounds)
+
+    def bounds_of(self, ask: Ask[HistogramQuery]) -> dict[str, int]:
+        return self.protection_of(ask).bounds_of(ask.query)
+
     def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:
         """Return what an output counts."""
         return self.protection.counts(query)
 
     def drops(self) -> bool:
-        return any(map(self._drops, self.asks))
+        return any(self._dropping(ask) or ask.query.clips for ask in self.asks)
 
-    def _drops(self, ask: Ask[HistogramQuery]) -> bool:
-        return self.protection.drops(ask.query, self.groups)
+    def _dropping(self, ask: Ask[HistogramQuery]) -> dict[str, int]:
+        """Return the bounds under which rows of an output are dropped, by name."""
+        return self.protection_of(ask).dropping(ask.query, self.groups)
 
     def _explained(self, ask: Ask[HistogramQuery], types: Columns) -> dict[str, object]:
         claim = ask.query.claim
@@ -249,22 +273,23 @@ class Request(AnyRequest[HistogramQuery]):
             "groups": self.groups,
             "neighboring_relation": self.protection.neighboring_relation,
             "privacy_unit": self.protection.privacy_unit,
+            "bounds": in_words(self.bounds_of(ask)) or None,
             "score_range": float(claim.score_range),
             "rate": float(claim.rate),
-            "note": " ".join(self._notes(ask, size, types)) or None,
+            "note": " ".join(self._notes(ask, size, types)),
         }
 
     def _notes(self, ask: Ask[HistogramQuery], size: int | None, types: Columns) -> Iterator[str]:
-        """Yield what should be known of an output before its release."""
+        """Yield what should be known of an output before its release, the most important thing first."""
         note = None if size is None else ask.query.note(size, self._alternative(ask, types))
-        if note is not None:
-            yield note
-        if self._drops(ask):
-            yield (
-                "About the rows that the bounds keep: too low where people have more, and no range or error_95 says so."
-                if ask.query.adds_up
-                else "About the rows that the bounds keep: what dropped rows would change is in no range or error_95."
-            )
+        lost, dropping = [], self._dropping(ask)
+        if dropping:
+            too_low = ", which makes it too low" * ask.query.adds_up
+            lost.append(f"rows beyond {in_words(dropping)} of a person are dropped{too_low}")
+        if ask.query.clips is not None:
+            lost.append(ask.query.clips)
+        error = f"The error is that of the noise alone: {'; '.join(lost) or 'no row is dropped'}."
+        yield from filter(None, [error, note] if lost else [note, error])
 
     def _alternative(self, ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery | None:
         """Return what may answer an output better, under this protection; None where that lacks a bound."""
@@ -299,7 +324,7 @@ def only_counted(request: AnyRequest[Asked]) -> frozenset[str]:
 def _under(protection: Protection, ask: Ask[HistogramQuery], groups: int) -> HistogramQuery:
     """Return the question of an output under the bounds of a protection; errors name the output."""
     try:
-        bounds = protection.contributions(ask.query, groups)
+        bounds = protection.of_output(ask.bounds).contributions(ask.query, groups)
         return ask.query.under(bounds, protection.neighboring_relation, groups)
     except ValueError as error:
         msg = f"Output {ask.name!r}: {error}"

@@ -176,6 +176,11 @@ class HistogramQuery(Query):
         """Whether every row adds to the answer, so that it is too low without some of them."""
         return False
 
+    @property
+    def clips(self) -> str | None:
+        """What is clipped of a person's rows in addition to the rows that bounds drop."""
+        return None
+
     def alternative(self, *columns: pl.DataType) -> HistogramQuery | None:  # noqa: ARG002
         """Return another question at the same loss that may answer this one better; a note compares the two."""
         return None

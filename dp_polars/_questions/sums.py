@@ -13,7 +13,7 @@ from dp_polars._accounting.claims import Claim
 from dp_polars._base.numbers import show
 from dp_polars._codes.codings import OneCode, Units
 from dp_polars._codes.multiples import in_steps, type_in_steps
-from dp_polars._codes.units import units_of
+from dp_polars._codes.units import check_held, check_size, units_of
 from dp_polars._mechanisms.noise import check_scale, noise_bound
 from dp_polars._questions.measures import BETA, Multiple, Total, noisy
 from dp_polars._questions.question import Answers, Evidence
@@ -125,6 +125,71 @@ class Sum(_Clipped, Multiple):
 
     def __str__(self) -> str:
         return f"sum of values from {show(self.lower)} to {show(self.upper)}"
+
+
+@dataclass(frozen=True)
+class SumOfPeople(Sum):
+    """The sum of people's totals: the values of one person in a group add up, and that total is clipped.
+
+    With [lo, hi] the bounds of a total, a person who comes or goes changes the sum of a group by at most
+    max(|lo|, |hi|), whatever rows they have: by their total, for a person without a value adds 0. Under "replace_one"
+    and in one group, the change is the difference of two numbers from {0} ∪ [lo, hi]: if these have one sign, it is no
+    larger than the largest of them. So all of it is as for a row of a `Sum` from lo to hi.
+
+    Parameters
+    ----------
+    lowest, highest
+        Exact: lo and hi. They are whole multiples of the step.
+    """
+
+    lowest: Fraction
+    highest: Fraction
+
+    def units(self, *columns: pl.DataType) -> Units:
+        """Return the values in whole units of the step, and the ends of totals; an error where a column has none."""
+        units, (column,) = super().units(*columns), columns
+        if self.step is None:
+            check_held(self.lowest, self.highest, units.step, column, "per_person")
+        check_size(replace(units, lower=self.lowest, upper=self.highest))
+        return replace(units, ends_of_person=(self.lowest, self.highest))
+
+    @property
+    def counts_people(self) -> bool:
+        """A person counts once."""
+        return True
+
+    @property
+    def bounds_people(self) -> bool:
+        """One person's effect on a group is that of their total."""
+        return True
+
+    @property
+    def needs_people(self) -> bool:
+        """It must be known who is a person."""
+        return True
+
+    @property
+    def is_one_sided(self) -> bool:
+        """Whether no two totals have different signs."""
+        return self.lowest >= 0 or self.highest <= 0
+
+    @property
+    def largest(self) -> Fraction:
+        """The most that one person adds or takes away, in the column's unit."""
+        return max(abs(self.lowest), abs(self.highest))
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether no person takes away."""
+        return self.lowest >= 0
+
+    @property
+    def clips(self) -> str:
+        """Which totals are clipped."""
+        return f"totals of a person are clipped to {show(self.lowest)} … {show(self.highest)}"
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, per person from {show(self.lowest)} to {show(self.highest)}"
 
 
 @dataclass(frozen=True)

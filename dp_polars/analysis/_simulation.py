@@ -20,7 +20,7 @@ from dp_polars._engines.bounding import Limits
 from dp_polars._engines.contract import Work
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._engines.polars_rows import is_a_person
-from dp_polars._expressions.expressions import PrivateExpr
+from dp_polars._expressions.expressions import PrivateExpr, refuse_bounds
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.request import Request
 from dp_polars._questions.argmax import ArgMax, ArgMaxOfOwn
@@ -57,6 +57,8 @@ SIMULATED = [
     "loss_unit",
     "ordered",
 ]
+# A person for each row that has none.
+_EACH = "\0person"
 _ANSWERS = ("true_answer", "answer_5", "answer_95")
 
 
@@ -244,10 +246,9 @@ def _unbounded(engine: PolarsEngine, work: Work) -> list[Histogram]:
 
     def of_nobody(frame: pl.LazyFrame) -> pl.LazyFrame:
         rows = work.rows(frame)
-        return rows.filter(~is_a_person(unit, rows.collect_schema()[unit]))
+        return rows.filter(~is_a_person(unit, rows.collect_schema()[unit])).with_row_index(_EACH)
 
-    as_rows = tuple(replace(tally, people=False) for tally in tallies)
-    others = engine.prepare_histograms(replace(work, privacy_unit=None, tallies=as_rows, rows=of_nobody))()
+    others = engine.prepare_histograms(replace(work, privacy_unit=_EACH, tallies=tallies, rows=of_nobody))()
     return [_added(a, b, tally.coding.size) for a, b, tally in zip(histograms, others, work.tallies, strict=True)]
 
 
@@ -269,6 +270,7 @@ def _of_expression(
     if query.needs_people:
         msg = f"query must be one of a private frame with a privacy unit, for a {query}."
         raise ValueError(msg)
+    refuse_bounds(expr.bounds)
     # A count of rows reads no column: any will do.
     read = expr.columns or (pl.int_range(pl.len()),)
     names = [f"\0{i}" for i in range(len(read))]

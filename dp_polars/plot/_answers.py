@@ -91,7 +91,9 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30) -> a
     if shown < released.height:
         under[0] += f" · the first {shown} of {released.height:,} groups"
     if query.request.drops():
-        under.append("numbers of the rows that the bounds keep: counts and sums are too low where people have more")
+        under.append(
+            "ranges are of the noise alone: counts and sums are too low where people have more than the bounds keep"
+        )
     loss = f"{_charts.SYMBOLS[query.loss.unit]} = {float(query.loss.value):g}"
-    title = _charts.title(f"Private answers at {loss}", *under, str(query.protection))
+    title = _charts.title(f"Private answers at {loss}", *under, query.request.promise)
     return alt.HConcatChart(hconcat=_panels.answers(largest, keys, numbers, texts), spacing=24, title=title)

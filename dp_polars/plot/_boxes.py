@@ -95,7 +95,7 @@ def _outputs_of(query: object) -> tuple[dict[str, QuantileList], set[str], Loss,
     if isinstance(query, PrivateQuery):
         asks: dict[str, Asked] = {ask.name: ask.query for ask in query.asks}
         others = {column for ask in query.asks for column in (ask.name, *names_of_ends(ask.name))}
-        loss, under = query.loss, str(query.protection)
+        loss, under = query.loss, query.request.promise
     elif isinstance(query, PrivateExpr):
         name, claim = query.meta.output_name(), query.query.claim
         asks, others, loss = {name: query.query}, {name}, claim.loss

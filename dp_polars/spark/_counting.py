@@ -187,10 +187,9 @@ def _weight(weighing: Weighing, dtypes: Columns) -> Column:
 
 
 def _one_per_person(rows: DataFrame, weighings: Mapping[str, Weighing], *by: str) -> DataFrame:
-    """Add up a person's weights, clipped to the most that they may weigh together."""
+    """Add up a person's weights, clipped to what they may weigh together."""
     together = [
-        sf.least(_clamped_sum(sf.col(name)), _long(weighing.largest)).alias(name)
-        for name, weighing in weighings.items()
+        _clip(_clamped_sum(sf.col(name)), *weighing.of_person).alias(name) for name, weighing in weighings.items()
     ]
     return rows.groupBy("person", *by).agg(*together)
 

@@ -38,7 +38,7 @@ def histogram(table: Table, work: Work, alike: Sequence[Tally], secret: int, dia
     tally = alike[0]
     rows = _evidence(table, work, alike, dialect)
     weights = {
-        f"weight{i}": alike_tally.weighing.largest
+        f"weight{i}": alike_tally.weighing.of_person
         for i, alike_tally in enumerate(alike)
         if alike_tally.weighing is not None
     }
@@ -124,7 +124,7 @@ def in_groups(rows: Table, table: Table, keys: pl.DataFrame, dialect: Dialect) -
 
 
 def _counted(
-    rows: Table, by: Sequence[str], weights: Mapping[str, int], dialect: Dialect, *, people: bool = False
+    rows: Table, by: Sequence[str], weights: Mapping[str, tuple[int, int]], dialect: Dialect, *, people: bool = False
 ) -> Table:
     """Return each of the groups that there are, with the number of its rows, or people, and the sums of weights."""
     if people and weights:
@@ -133,10 +133,13 @@ def _counted(
     return rows.group_by(list(by)).aggregate(count=count, **{name: _sum(rows[name], dialect) for name in weights})
 
 
-def _together(rows: Table, by: Sequence[str], weights: Mapping[str, int], dialect: Dialect) -> Table:
-    """Return one row for each person in each of the groups: its weights are sums, but at most the largest ones."""
+def _together(rows: Table, by: Sequence[str], weights: Mapping[str, tuple[int, int]], dialect: Dialect) -> Table:
+    """Return one row for each person in each of the groups: its weights are sums, clipped to their ends."""
     return rows.group_by(["person", *by]).aggregate(
-        **{name: ibis.least(_sum(rows[name], dialect), integer(largest)) for name, largest in weights.items()}
+        **{
+            name: ibis.greatest(integer(low), ibis.least(_sum(rows[name], dialect), integer(high)))
+            for name, (low, high) in weights.items()
+        }
     )
 
 
@@ -159,7 +162,7 @@ def _ranked(rows: Table, owner: Sequence[str], by: Sequence[str], secret: int, d
     return rows.mutate(rank=ibis.row_number().over(group_by=list(owner), order_by=[place, *by]))
 
 
-def _bounded(rows: Table, tally: Tally, weights: Mapping[str, int], secret: int, dialect: Dialect) -> Table:
+def _bounded(rows: Table, tally: Tally, weights: Mapping[str, tuple[int, int]], secret: int, dialect: Dialect) -> Table:
     """Keep random rows of each person, within all bounds; where people count, a person's rows of a code are one."""
     limits, says = tally.limits, ["group", "code"]
 

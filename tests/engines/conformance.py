@@ -370,6 +370,11 @@ class Conformance:
             total = dpp.sum("x", lower, upper, step=step, epsilon=1)
             weigh = by_hand.weight_of("x", upper, step, lower)
             asked[f"sum of {lower} to {upper}"] = total, "x", some, False, weigh
+            if person is not None:  # between none, one and several values of a person
+                ends = lower + step, 2 * upper - step
+                total = dpp.sum("x", lower, upper, step=step, per_person=ends, epsilon=1)
+                weigh = by_hand.weight_of("x", upper, step, lower, ends)
+                asked[f"totals of {lower} to {upper}"] = total, "x", some, True, weigh
         bounds = {} if person is None else {"max_rows_per_group": MANY}
         query = protected({"g": [2, 1, 7]}, person, **bounds).agg(**{name: each[0] for name, each in asked.items()})
         rows, listed = frame.with_columns(one=0).to_dicts(), [{"g": 2}, {"g": 1}, {"g": 7}]
@@ -476,6 +481,58 @@ class Conformance:
         assert of_first % 3 == of_second % 2 == 0  # 2 and 2, at most 3; or 2
         assert of_first // 3 + of_second // 2 == COPIES
         assert fits([of_first // 3, of_second // 2], [0.5, 0.5])
+
+    def test_totals_of_people_are_clipped_once_whatever_the_order_of_their_rows(self):
+        """Values that go up and down: a total that is clipped on the way would be another one."""
+        rows = [(1, 0, x) for x in (3, 3, -3, 3, -2)] + [(2, 0, x) for x in (-3, -3, -3, 3)] + [(3, 0, 1), (4, 1, 2)]
+        rows += [(5, 0, None), (None, 0, 3), (6, 2, 3), (4, 1, -2)]
+        frame = pl.DataFrame(rows, schema=["p", "g", "x"], orient="row")
+        asks = {
+            "both": dpp.sum("x", -3, 3, per_person=(-5, 3), epsilon=1),
+            "above": dpp.sum("x", -3, 3, per_person=(2, 4), epsilon=1),
+            "below": dpp.sum("x", -3, 3, per_person=(-9, -1), epsilon=1),
+            "people": dpp.n_people(epsilon=1),
+        }
+        keys = {"g": [0, 1, 7]}
+        for private in (protected(keys), protected(keys, max_rows_per_group=1)):
+            assert self.told(private.agg(**asks), frame.sample(fraction=1, shuffle=True)) == {
+                "both": {(0,): {0: 3 - 5 + 1}, (1,): {0: 0}, (7,): {}},
+                "above": {(0,): {0: 4 + 2 + 2}, (1,): {0: 2}, (7,): {}},
+                "below": {(0,): {0: -1 - 6 - 1}, (1,): {0: -1}, (7,): {}},
+                "people": {(0,): {0: 4}, (1,): {0: 1}, (7,): {}},
+            }
+
+    def test_totals_stay_with_the_groups_that_are_kept(self):
+        """A person of two groups is kept in one, with their whole total there."""
+        rows = [(p, group, x) for p in range(COPIES) for group, x in ((0, 5), (0, 5), (1, 2))]
+        frame = pl.DataFrame(rows, schema=["p", "g", "x"], orient="row")
+        asks = {
+            "few": dpp.sum("x", 0, 5, per_person=(0, 7), max_groups=1, epsilon=1),
+            "all": dpp.sum("x", 0, 5, per_person=(0, 7), epsilon=1),
+        }
+        found = self.told(protected({"g": range(2)}, max_rows_per_group=1).agg(**asks), frame)
+        assert found["all"] == {(0,): {0: 7 * COPIES}, (1,): {0: 2 * COPIES}}
+        in_first, in_second = found["few"][0,][0] / 7, found["few"][1,][0] / 2
+        assert in_first + in_second == COPIES
+        assert fits([in_first, in_second], [0.5, 0.5])
+
+    def test_each_output_has_its_own_bounds(self):
+        """Ten rows of each person in each of three groups, of which outputs keep what their bounds say."""
+        rows = [(p, group) for p in range(9) for group in range(3)] * 10
+        frame = pl.DataFrame(rows, schema=["p", "g"], orient="row").sample(fraction=1, shuffle=True)
+        bounds = {
+            "as protect": {},
+            "wider": {"max_rows_per_group": 7},
+            "all groups": {"max_groups": None},
+            "in all": {"max_rows": 5, "max_groups": None, "max_rows_per_group": None},
+            "all": {"max_rows": 30, "max_groups": None, "max_rows_per_group": 10},
+        }
+        query = protected({"g": range(3)}, max_groups=2, max_rows_per_group=2).agg(
+            **{name: dpp.len(**own, epsilon=1) for name, own in bounds.items()}
+        )
+        found = self.told(query, frame)
+        totals = {name: sum(sum(cells.values()) for cells in groups.values()) for name, groups in found.items()}
+        assert totals == {"as protect": 36, "wider": 126, "all groups": 54, "in all": 45, "all": 270}
 
     # --- Bounds ---
 
@@ -982,6 +1039,8 @@ class Conformance:
             "values": dpp.count("price", **huge),
             "late": dpp.sum("late", 0, 1, **huge),
             "sum": dpp.sum("weight", -2, 4, rho=10**15),
+            "totals": dpp.sum("weight", -2, 4, per_person=(-3, 9), **huge),
+            "a row of each": dpp.len(max_rows=None, max_rows_per_group=1, **huge),
             "mean": dpp.mean("amount", -1, 3, step=0.125, **huge),
             "counts": dpp.value_counts("x`y", FLAVOURS, **huge),
             "counts by rho": dpp.value_counts("weight", range(3), rho=10**15),

@@ -25,11 +25,13 @@ def test_the_bounds_of_hospital_visits_cut_whom_it_says(tmp_path, capsys):
     said = capsys.readouterr().out
     groups, rows = map(int, re.search(r"at most (\d+) hospitals of a patient, and (\d+) visits", said).groups())
     visits = pl.read_parquet(tmp_path / "visits-*.parquet").filter(year=2024)
-    of_patients = visits.group_by("patient_id", "hospital").len().group_by("patient_id")
-    of_patients = of_patients.agg(groups=pl.len(), rows=pl.col("len").max())
-    cut = of_patients.filter((pl.col("groups") > groups) | (pl.col("rows") > rows)).height
-    # Of a share of 1 %, give or take the noise.
-    assert 0 < cut < 0.02 * of_patients.height
+    cost = pl.col("cost").clip(0, 30_000).round(mode="half_to_even").sum()
+    of_patients = visits.group_by("patient_id", "hospital").agg(pl.len(), cost).group_by("patient_id")
+    of_patients = of_patients.agg(groups=pl.len(), rows=pl.col("len").max(), cost=pl.col("cost").max())
+    is_cut = (pl.col("groups") > groups) | (pl.col("rows") > rows) | (pl.col("cost") > 30_000)
+    cut = of_patients.filter(is_cut).height
+    # A share of 1 % by rows and groups, give or take the noise; and the totals that are clipped.
+    assert 0 < cut < 0.03 * of_patients.height
     number = int(re.search(r"about ([\d,]+) patients", said).group(1).replace(",", ""))
     assert abs(number - cut) < 300  # beyond it with probability e**-30
     private = example["visits_of_2024"](tmp_path, dpp.Budget(epsilon=10**5, name="as in the example"))

@@ -121,32 +121,46 @@ OTHERS = {"mean", "signed", "median", "quantiles"}
 
 
 @pytest.mark.parametrize(
-    ("bounds", "too_low", "without_rows"),
+    ("bounds", "says", "too_low", "without_rows"),
     [
-        ({"max_rows": 4}, ADDED_UP, OTHERS),
-        ({"max_rows_per_group": 2}, ADDED_UP, OTHERS),
+        ({"max_rows": 4}, {"max_rows=4"}, ADDED_UP, OTHERS),
+        ({"max_rows_per_group": 2}, {"max_rows_per_group=2"}, ADDED_UP, OTHERS),
         # A person counts once for each of three candidates in each of three groups.
-        ({"max_rows_per_group": 3}, ADDED_UP - {"counts"}, OTHERS),
-        ({"max_rows": 9}, ADDED_UP - {"counts"}, OTHERS),
-        ({"max_groups": 2, "max_rows_per_group": 3}, ADDED_UP | {"people"}, OTHERS | {"mode", "top"}),
-        ({"max_groups": 3, "max_rows_per_group": 3}, ADDED_UP - {"counts"}, OTHERS),
+        ({"max_rows_per_group": 3}, {"max_rows_per_group=3"}, ADDED_UP - {"counts"}, OTHERS),
+        ({"max_rows": 9}, {"max_rows=9"}, ADDED_UP - {"counts"}, OTHERS),
+        (
+            {"max_groups": 2, "max_rows_per_group": 3},
+            {"max_groups=2", "max_groups=2, max_rows_per_group=3"},
+            ADDED_UP | {"people"},
+            OTHERS | {"mode", "top"},
+        ),
+        ({"max_groups": 3, "max_rows_per_group": 3}, {"max_rows_per_group=3"}, ADDED_UP - {"counts"}, OTHERS),
+        # People are in no more groups than they have rows; three rows are beyond none of three groups.
+        ({"max_rows": 2}, {"max_rows=2"}, ADDED_UP | {"people"}, OTHERS | {"mode", "top"}),
+        ({"max_rows": 2, "max_rows_per_group": 5}, {"max_rows=2"}, ADDED_UP | {"people"}, OTHERS | {"mode", "top"}),
     ],
 )
-def test_explain_says_which_answers_lack_the_rows_that_bounds_drop(bounds, too_low, without_rows):
+def test_explain_says_which_answers_lack_the_rows_that_bounds_drop(bounds, says, too_low, without_rows):
     """A range of noise is not the range of a number of which the bounds dropped a half."""
     protected = ROWS.dp.protect("person", **bounds).group_by(WARDS)
     loss = {"epsilon": 1, "mechanism": "permute_and_flip"}
     asked = asks(epsilon=1) | choices(epsilon=1) | {"top": pl.col("x").dp.top_k(2, [1, 3, 9], **loss)}
     explained = protected.agg(**asked).explain()
-    notes = dict(explained.select("output", pl.col("note").fill_null("")).rows())
-    assert {name for name, note in notes.items() if "too low where people have more" in note} == too_low
-    assert {name for name, note in notes.items() if "what dropped rows would change" in note} == without_rows
+    notes = dict(explained.select("output", "note").rows())
+    first = "The error is that of the noise alone: rows beyond "
+    dropping = {name: note.removeprefix(first) for name, note in notes.items() if note.startswith(first)}
+    assert {note.partition(" of a person are dropped")[0] for note in dropping.values()} == says
+    assert {name for name, note in dropping.items() if "are dropped, which makes it too low." in note} == too_low
+    assert {name for name, note in dropping.items() if "are dropped." in note} == without_rows
+    nothing = "The error is that of the noise alone: no row is dropped."
+    assert {name for name, note in notes.items() if note.endswith(nothing)} == set(notes) - set(dropping)
 
 
 def test_where_every_row_is_a_person_nothing_is_dropped_and_no_column_is_without_a_type():
     asked = {name: ask for name, ask in (asks(epsilon=1) | choices(epsilon=1)).items() if name not in ("people", "top")}
     explained = ROWS.dp.protect(None).group_by(WARDS).agg(**asked).explain()
-    assert explained["note"].to_list() == [None] * len(asked)
+    assert explained["note"].to_list() == ["The error is that of the noise alone: no row is dropped."] * len(asked)
+    assert explained["bounds"].to_list() == [None] * len(asked)
     for one in (explained, ROWS.dp.protect(None).agg(x=dpp.mean("x", 0, 5, rho=1)).explain()):
         assert one.schema == ROWS.dp.protect("person", max_rows=1).agg(**asks(epsilon=1)).explain().schema
         assert pl.Null not in one.dtypes
@@ -154,7 +168,9 @@ def test_where_every_row_is_a_person_nothing_is_dropped_and_no_column_is_without
 
 def test_bounds_do_nothing_for_a_quantile_over_people():
     query = ROWS.dp.protect("person", max_rows=1).rows_per_person(0.5, range(9), epsilon=1)
-    assert query.explain()["note"].to_list() == [None]
+    explained = query.explain()
+    assert explained["note"].item() == "The error is that of the noise alone: no row is dropped."
+    assert explained["bounds"].item() is None
 
 
 def test_losses_of_mixtures():

@@ -52,12 +52,16 @@ def _number(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class WeightOf:
-    """What a row weighs: its value in whole steps, at least `least` and at most `most` of them; 0 without a value."""
+    """What a row weighs: its value in whole steps, at least `least` and at most `most` of them; 0 without a value.
+
+    Where people count, the sum of a person's weights lies between the ends of `of_person`.
+    """
 
     column: str
     least: int
     most: int
     step: Fraction
+    of_person: tuple[int, int]
 
     def __call__(self, row: Row) -> int:
         value = row[self.column]
@@ -68,10 +72,13 @@ class WeightOf:
         return min(max(round(Fraction(value) / self.step), self.least), self.most)
 
 
-def weight_of(column: str, upper: float, step: float, lower: float = 0) -> WeightOf:
+def weight_of(
+    column: str, upper: float, step: float, lower: float = 0, of_person: tuple[float, float] | None = None
+) -> WeightOf:
     """Weights of a column, clipped to [lower, upper], in steps: the nearest, ties to even."""
     exact = Fraction(str(step))
-    return WeightOf(column, int(lower / exact), int(upper / exact), exact)
+    low, high = (int(end / exact) for end in of_person or (-upper, upper))
+    return WeightOf(column, int(lower / exact), int(upper / exact), exact, (low, high))
 
 
 def evidence(
@@ -106,15 +113,12 @@ def histograms(
 ) -> Histograms:
     """The histogram of every public group, where nobody is over a bound."""
     counted: dict[tuple[Any, ...], Counter[int]] = defaultdict(Counter)
-    whose: Counter[tuple[str, tuple[Any, ...], int]] = Counter()
-    for person, key, code, row in evidence(rows, keys, column, code_of, unit):
-        before = whose[repr(person), key, code]
-        most = 1 if weigh is None else weigh.most
-        weight = 1 if weigh is None else weigh(row)
-        if people:
-            weight = min(weight, most - before)
-        whose[repr(person), key, code] += weight
-        counted[key][code] += weight
+    together: Counter[tuple[str, tuple[Any, ...], int]] = Counter()
+    for number, (person, key, code, row) in enumerate(evidence(rows, keys, column, code_of, unit)):
+        together[repr(person) if people else str(number), key, code] += 1 if weigh is None else weigh(row)
+    least, most = (1, 1) if weigh is None else weigh.of_person
+    for (_, key, code), weight in together.items():
+        counted[key][code] += min(max(weight, least), most) if people else weight
     listed = [()] if keys is None else [tuple(key.values()) for key in keys]
     return {key: dict(counted[key]) for key in listed}
 

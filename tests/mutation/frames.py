@@ -26,6 +26,8 @@ _paths = of("frames/test_frame.py")
 _settings = of("interop/test_settings.py")
 _threads = of("interop/test_settings.py")
 _claims = of("questions/test_weights.py")
+_terms = of("frames/test_bounds_of_outputs.py")
+_frame = of("frames/test_frame.py")
 
 MUTANTS = [
     # --- What is promised to a person
@@ -80,7 +82,7 @@ MUTANTS = [
     _bounding("keep", "keys = keys[first]", "",
         "a person's equal rows count more than once",
         "engines/test_bounding.py::test_what_stays_follows_the_law_of_the_persons_own_rows"),
-    _bounding("keep", "[np.minimum(weight, largest) for weight, largest in zip(sums, most, strict=True)]", "list(sums)",
+    _bounding("keep", "[np.clip(weight, *ends) for weight, ends in zip(sums, most, strict=True)]", "list(sums)",
         "a person weighs more than the most",
         "engines/test_conformance.py::TestPolarsInMemory::test_weights_are_added_up"),
     _bounding("_shuffle",
@@ -160,8 +162,8 @@ MUTANTS = [
         "groups of people are not checked: a group counts twice",
         "engines/test_conformance.py -k 'TestToy and refused_for_free'"),
     _release("release_by",
-        "if budget is not None:\n    budget.charge(\n        [(f\"{ask.name}: {ask.query}\", ask.query.claim) for ask in request.asks],\n        privacy_unit=request.protection.privacy_unit,\n        neighboring_relation=request.protection.neighboring_relation,\n    )\ntry:\n    if run is not None:\n        released = deaf(run)()\nexcept (Exception, pl.exceptions.PanicException):\n    released = None",
-        "try:\n    if run is not None:\n        released = deaf(run)()\n    if budget is not None:\n        budget.charge(\n            [(f\"{ask.name}: {ask.query}\", ask.query.claim) for ask in request.asks],\n            privacy_unit=request.protection.privacy_unit,\n            neighboring_relation=request.protection.neighboring_relation,\n        )\nexcept (Exception, pl.exceptions.PanicException):\n    released = None",
+        "if budget is not None:\n    budget.charge(\n        [(str(ask), ask.query.claim) for ask in request.asks],\n        privacy_unit=request.protection.privacy_unit,\n        neighboring_relation=request.protection.neighboring_relation,\n    )\ntry:\n    if run is not None:\n        released = deaf(run)()\nexcept (Exception, pl.exceptions.PanicException):\n    released = None",
+        "try:\n    if run is not None:\n        released = deaf(run)()\n    if budget is not None:\n        budget.charge(\n            [(str(ask), ask.query.claim) for ask in request.asks],\n            privacy_unit=request.protection.privacy_unit,\n            neighboring_relation=request.protection.neighboring_relation,\n        )\nexcept (Exception, pl.exceptions.PanicException):\n    released = None",
         "rows are read before the charge",
         "engines/test_conformance.py::TestPolarsInMemory::test_rows_are_read_only_after_a_charge"),
     _release("release_by", "(Exception, pl.exceptions.PanicException)", "Exception",
@@ -177,6 +179,27 @@ MUTANTS = [
     _release("Request.bind", "ask.query, self.groups", "ask.query, 1",
         "bounds are those of one group",
         "engines/test_conformance.py::TestPolarsInMemory::test_what_stays_is_a_random_subset_of_a_persons_own_rows"),
+    # --- Bounds of one output
+    _terms("Bounds.given", "value != _OF_PROTECT", "value not in (_OF_PROTECT, None)",
+        "an output without a bound has that of `protect`: the number of rows is wrong, and explain says so of none",
+        "frames/test_bounds_of_outputs.py::test_an_output_is_as_if_protect_had_its_bounds"),
+    _protection("Protection.of_output", "{**self.bounds, **bounds.given}", "self.bounds",
+        "an output is charged, and bounded, by the bounds of `protect` alone", "frames/test_bounds_of_outputs.py::test_an_output_is_as_if_protect_had_its_bounds"),
+    _protection("Protection.of_output", "self.privacy_unit is None and bounds.given", "False",
+        "a bound is ignored where every row is a person",
+        "frames/test_bounds_of_outputs.py::test_without_a_privacy_unit_bounds_are_refused"),
+    _release("Request.bind", "self.protection_of(ask)", "self.protection",
+        "an output that is charged for one row of a person keeps as many as `protect` says", "frames/test_bounds_of_outputs.py::test_an_output_is_as_if_protect_had_its_bounds"),
+    _release("_frames:_under", "protection.of_output(ask.bounds).contributions", "protection.contributions",
+        "an output is charged by the bounds of `protect`, and keeps as many rows as its own", "frames/test_bounds_of_outputs.py::test_an_output_is_as_if_protect_had_its_bounds"),
+    _frame("_ask_of", "expr.bounds", "NO_BOUNDS",
+        "the bounds of an output are forgotten", "frames/test_bounds_of_outputs.py::test_an_output_is_as_if_protect_had_its_bounds"),
+    _expressions("_Schema.of", "refuse_bounds(self.bounds)", "",
+        "a plain expression with bounds is released without them",
+        "frames/test_bounds_of_outputs.py::test_bounds_are_refused_where_nobody_knows_who_is_a_person"),
+    _expressions("PrivateExpr.alias", "self.bounds", "NO_BOUNDS",
+        "an output that is renamed loses its bounds",
+        "frames/test_bounds_of_outputs.py::test_bounds_travel_with_the_expression_and_not_with_its_question"),
     _release("_frames:_place", "tally.counts_like(placed) and tally.weighing == placed.weighing", "tally.counts_like(placed)",
         "a sum and a count are drawn from the same numbers",
         "questions/test_sums.py::test_noise_is_in_the_unit_of_what_it_is_added_to"),
@@ -390,8 +413,11 @@ MUTANTS = [
     _sources("source_of", "Exception", "pa.ArrowInvalid",
         "an error while a stream is opened shows values, and is free",
         "frames/test_frame.py::test_errors_of_all_kinds_while_a_frame_is_opened_are_replaced_and_paid_for"),
-    _bounding("keep", "[np.minimum(weight, largest) for weight, largest in zip(sums, most, strict=True)]",
-        "[np.minimum(weight, most[0]) for weight in sums]",
+    _bounding("keep", "np.clip(weight, *ends)", "np.minimum(weight, ends[1])",
+        "a person takes away more than is charged",
+        "engines/test_bounding.py::test_each_weight_of_a_person_has_a_bound_of_its_own"),
+    _bounding("keep", "[np.clip(weight, *ends) for weight, ends in zip(sums, most, strict=True)]",
+        "[np.clip(weight, *most[0]) for weight in sums]",
         "of two weighted modes by people the second has the max_weight of the first: a person weighs more than is "
         "charged",
         "engines/test_bounding.py::test_each_weight_of_a_person_has_a_bound_of_its_own"),

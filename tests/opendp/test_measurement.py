@@ -447,3 +447,22 @@ def test_a_delta_makes_the_measure_approximate():
     assert make_composition([gaussian, in_rho]).map(1) == (pytest.approx(0.5 + cost, rel=1e-15), 2e-6)
     with pytest.raises(ValueError, match=r"output_measure must be approximate\(max_divergence\(\)\) or approximate"):
         as_measurement(spending("partition_selection", "epsilon"), output_measure=max_divergence())
+
+
+@pytest.mark.parametrize("loss", ["epsilon", "rho"])
+def test_outputs_have_bounds_of_their_own(loss):
+    """Totals too: maps, and what is counted, are those of the outputs."""
+    rows = pl.DataFrame({"p": [1] * 6 + [2] * 2, "g": [0, 0, 0, 1, 1, 1, 0, 0], "x": [3] * 8})
+    query = (
+        dpp.protect("p", max_rows=2)
+        .group_by({"g": [0, 1]})
+        .agg(
+            n=dpp.len(max_rows=None, max_rows_per_group=1, **{loss: 2**20}),
+            total=dpp.sum("x", 0, 5, per_person=(0, 8), max_rows=None, **{loss: 2**20}),
+        )
+    )
+    measurement = as_measurement(query)
+    assert measurement.map(1) == 2**21
+    assert measurement.map(3) == (3 if loss == "epsilon" else 9) * 2**21
+    released = measurement(rows)
+    assert released.rows() == [(0, 2, 8 + 6), (1, 1, 8)]

@@ -361,7 +361,7 @@ def test_answers(tmp_path):
         "Private answers at ρ = 9",
         "probability 95 %",
         "one person per 'caller'",
-        "of the rows that the bounds keep: counts and sums are too low where people have more",
+        "ranges are of the noise alone: counts and sums are too low where people have more than the bounds keep",
         "callers",
         "wait",
         "reason",

@@ -192,6 +192,26 @@ QUESTIONS = {
     "sum from 0": (partial(X.dp.sum, 0, 3), NOISE, partial(of_numbers, of_sum(0, 3))),
     "sum above 0": (partial(X.dp.sum, 1, 3), NOISE, partial(of_numbers, of_sum(1, 3))),
     "sum below 0": (partial(X.dp.sum, -4, -2), NOISE, partial(of_numbers, of_sum(-4, -2))),
+    "sum of a person, people": (
+        partial(X.dp.sum, -1, 9, per_person=(-4, 3)),
+        NOISE,
+        partial(of_numbers, of_sum(-4, 3)),
+    ),
+    "sum of a person from 0, people": (
+        partial(X.dp.sum, -1, 9, per_person=(0, 3)),
+        NOISE,
+        partial(of_numbers, of_sum(0, 3)),
+    ),
+    "sum of a person above 0, people": (
+        partial(X.dp.sum, -1, 9, per_person=(1, 3)),
+        NOISE,
+        partial(of_numbers, of_sum(1, 3)),
+    ),
+    "sum of a person below 0, people": (
+        partial(X.dp.sum, -1, 9, per_person=(-4, -2)),
+        NOISE,
+        partial(of_numbers, of_sum(-4, -2)),
+    ),
     "mean": (partial(X.dp.mean, 1, 3), NOISE, partial(of_numbers, of_mean(1, 3))),
     "value counts": (partial(X.dp.value_counts, [1, 2, 3]), NOISE, partial(of_numbers, of_values)),
 }
@@ -219,7 +239,7 @@ def worst(table, total, per_group, groups, of_person, relation):
 def asked(name, make, relation):
     """The question as an expression and on private frames, and how a person's rows may spread, by the docs."""
     every = 9  # an expression may be asked of any number of groups
-    if name != "n_people, people":
+    if "person" not in name and "n_people" not in name:
         for rows in (1, 2, 3):
             query = make(contributions=rows, neighboring_relation=relation).query
             yield query, (rows, rows, every, rows), False

@@ -26,7 +26,9 @@ GROUPS, VALUES = 3, (-4, 1, 3)
 EPSILON, RHO = 0.5, 0.25
 SEEDS = 12
 # Numbers that all rows move in one direction: of a person who comes in another's place, some moves cancel.
-ONE_SIDED = ("rows", "people", "values", "positive", "negative")
+ONE_SIDED = ("rows", "people", "values", "positive", "negative", "positive totals")
+# A person counts once in each group, however many rows they have.
+OF_PEOPLE = ("people", "totals", "positive totals")
 SCHEMA = {"person": pl.String, "group": pl.Int64, "value": pl.Int64}
 
 
@@ -41,6 +43,8 @@ def asks(**loss: object) -> dict[str, dpp.PrivateExpr]:
         "positive": value.dp.sum(1, 3, **loss),
         "negative": value.dp.sum(-4, -2, **loss),
         "halves": value.dp.sum(-4, 3, step=Fraction(1, 2), **loss),
+        "totals": value.dp.sum(-4, 3, per_person=(-4, 2), **loss),
+        "positive totals": value.dp.sum(-4, 3, per_person=(1, 3), **loss),
         "mean": value.dp.mean(-4, 3, **loss),
         "counts": value.dp.value_counts([-4, 1], **loss),
     }
@@ -105,12 +109,12 @@ def test_no_person_changes_a_number_by_more_than_the_loss_pays_for(bounds, monke
         cost = largest(pure[name], 1)
         assert cost <= EPSILON * (1 + 1e-12), name
         # A person of three rows attains it, where the bounds let nobody have more.
-        if name == "people" or (rows_of(bounds) <= 3 and name != "mean"):
+        if name in OF_PEOPLE or (rows_of(bounds) <= 3 and name != "mean"):
             assert cost >= EPSILON * (1 - 1e-12), name
         assert cost >= EPSILON / 9, name
         cost = largest(zcdp[name], 2) / 2
         assert cost <= RHO * (1 + 1e-12), name
-        if name == "people" or (rows_of(bounds) <= 3 and name not in ("mean", "counts")):
+        if name in OF_PEOPLE or (rows_of(bounds) <= 3 and name not in ("mean", "counts")):
             assert cost >= RHO * (1 - 1e-12), name
 
 

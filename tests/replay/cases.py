@@ -106,7 +106,8 @@ class Case:
         if way in OF_FRAMES:
             questions = OF_FRAMES[way](private, self.keys, "g", LOSSES[loss])
             return questions[which % len(questions)]
-        asks = {f"{name} {i}": question(name, self.kind, n, m) for i, (name, n, m) in enumerate(self.asked)}
+        people = self.unit is not None
+        asks = {f"{name} {i}": question(name, self.kind, n, m, people) for i, (name, n, m) in enumerate(self.asked)}
         return (private if self.keys is None else private.group_by(self.keys)).agg(**asks)
 
 
@@ -116,12 +117,27 @@ def _at(of: tuple[pl.DataType, list[Any]], places: list[int | None]) -> pl.Serie
     return pl.Series(found, dtype=dtype, strict=False)
 
 
-def question(name: str, kind: str, which: int, loss: int) -> dpp.PrivateExpr:
-    """One of the questions of a way to ask about a column `x`."""
+# Bounds that an output overrides, where there are people.
+_OWN: list[dict[str, int | None]] = [
+    {},
+    {"max_rows_per_group": 2},
+    {"max_groups": 1},
+    {"max_rows": 2},
+    {"max_groups": None},
+]
+
+
+def question(name: str, kind: str, which: int, loss: int, people: bool) -> dpp.PrivateExpr:
+    """One of the questions of a way to ask about a column `x`, with bounds of its own if there are people."""
+    own = _OWN[which % len(_OWN)] if people else {}
     if name in OF_NO_COLUMN:
-        return getattr(dpp, name)(**LOSSES[loss])
+        return getattr(dpp, name)(**LOSSES[loss], **own)
     known = {**ASKS, **NUMBERS}[name].about(COLUMNS[kind])
+    known = [options for options in known if people or "per_person" not in options]
     options = known[which % len(known)]
+    if "per_person" in options and "max_rows_per_group" in own:
+        own = {}
+    options = {**options, **own}
     # A lead is free in pure differential privacy alone.
     return getattr(pl.col("x").dp, name)(**options, **LOSSES[0 if options.get("lead") else loss])
 
