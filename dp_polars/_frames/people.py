@@ -104,7 +104,7 @@ class CutRequest(PeopleRequest):
                 "Hint: name the column that tells people apart."
             )
             raise ValueError(msg)
-        if not (bounded.drops() or any(ask.query.clips_people for ask in bounded.asks)):
+        if not bounded.drops():
             msg = (
                 "n_cut: an output must be bounded, got none that can lose anything: nobody is cut.\n\n"
                 "Hint: leave it out. protect(…, max_groups=3), or another bound, is what cuts people."

@@ -250,11 +250,15 @@ class Request(AnyRequest[HistogramQuery]):
         return self.protection.counts(query)
 
     def drops(self) -> bool:
-        return any(self._dropping(ask) or ask.query.clips for ask in self.asks)
+        return any(self._dropping(ask) or self._clips(ask) for ask in self.asks)
 
     def _dropping(self, ask: Ask[HistogramQuery]) -> dict[str, int]:
         """Return the bounds under which rows of an output are dropped, by name."""
         return self.protection_of(ask).dropping(ask.query, self.groups)
+
+    def _clips(self, ask: Ask[HistogramQuery]) -> str | None:
+        """Return what is clipped of a person's rows together; None: nothing."""
+        return ask.query.clips if self.protection.counts_people(ask.query) else None
 
     def _explained(self, ask: Ask[HistogramQuery], types: Columns) -> dict[str, object]:
         claim = ask.query.claim
@@ -286,8 +290,8 @@ class Request(AnyRequest[HistogramQuery]):
         if dropping:
             too_low = ", which makes it too low" * ask.query.adds_up
             lost.append(f"rows beyond {in_words(dropping)} of a person are dropped{too_low}")
-        if ask.query.clips is not None:
-            lost.append(ask.query.clips)
+        if (clips := self._clips(ask)) is not None:
+            lost.append(clips)
         error = f"The error is that of the noise alone: {'; '.join(lost) or 'no row is dropped'}."
         yield from filter(None, [error, note] if lost else [note, error])
 

@@ -42,11 +42,6 @@ class OfCategories(OfCodes):
         return self.of_people
 
     @property
-    def clips_people(self) -> bool:
-        """Whether a person's weights for a candidate in a group are clipped together."""
-        return self.of_people and self.weights is not None
-
-    @property
     def most(self) -> Fraction:
         """The most that one row, or person, adds to a candidate."""
         return most_of(self.weights)
@@ -67,6 +62,11 @@ class OfCategories(OfCodes):
     def step(self, *columns: pl.DataType) -> Fraction:
         """Return what a weight of one stands for: a row or a person; with weights, one step, in their unit."""
         return Fraction(1) if self.weights is None else self.weights.units(columns[1]).step
+
+    @property
+    def clips(self) -> str | None:
+        """The weights of a person for a candidate, together."""
+        return None if self.weights is None else f"weights of a person add up to {show(self.most)} at most"
 
     @property
     def error_unit(self) -> str | None:

@@ -121,11 +121,6 @@ class HistogramQuery(Query):
     def bounds_people(self) -> bool:
         """Whether `range_of` also bounds one person's effect on a group, however many codes they count for."""
 
-    @property
-    def clips_people(self) -> bool:
-        """Whether a person's weights in a group and code are clipped together, where it is known who they are."""
-        return False
-
     @abstractmethod
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
         """Return the most that one row (or person, where people count) changes what the claim's range is about.
@@ -178,7 +173,7 @@ class HistogramQuery(Query):
 
     @property
     def clips(self) -> str | None:
-        """What is clipped of a person's rows in addition to the rows that bounds drop."""
+        """What of a person's rows is clipped together, where people count, in addition to the rows that bounds drop."""
         return None
 
     def alternative(self, *columns: pl.DataType) -> HistogramQuery | None:  # noqa: ARG002
