@@ -65,6 +65,12 @@ class Protection:
             check_relation(neighboring_relation),
         )
 
+    @property
+    def bounds(self) -> dict[str, int]:
+        """The bounds that there are, by name."""
+        bounds = {name: getattr(self, name) for name in _BOUNDS}
+        return {name: value for name, value in bounds.items() if value is not None}
+
     def counts_people(self, query: HistogramQuery) -> bool:
         """Return whether the output counts distinct people rather than rows."""
         return self.privacy_unit is not None and query.counts_people
@@ -128,16 +134,6 @@ class Protection:
             return (limits.rows_per_group or per_group) < per_group or (limits.rows or rows) < rows
         return limits != Limits()
 
-    @property
-    def bounds(self) -> dict[str, int]:
-        """The bounds that there are, by their names."""
-        every = {
-            "max_rows": self.max_rows,
-            "max_groups": self.max_groups,
-            "max_rows_per_group": self.max_rows_per_group,
-        }
-        return {name: value for name, value in every.items() if value is not None}
-
     def with_bounds(self, released: object) -> Protection:
         """Return the same protection with the bounds in a released frame; refuse one that there is already."""
         found = _bounds_in(released)
@@ -169,12 +165,20 @@ class Protection:
     def __str__(self) -> str:
         if self.privacy_unit is None:
             return f"one person per row, {self.neighboring_relation}"
-        bounds = [f"{name}={value}" for name, value in self.bounds.items()]
+        bounds = [
+            f"{name}={value}"
+            for name, value in [
+                ("max_rows", self.max_rows),
+                ("max_groups", self.max_groups),
+                ("max_rows_per_group", self.max_rows_per_group),
+            ]
+            if value is not None
+        ]
         return ", ".join([f"one person per {self.privacy_unit!r}", self.neighboring_relation, *bounds])
 
 
 def _bounds_in(released: object) -> dict[str, int]:
-    """Return the bounds in a frame of one row, by their names."""
+    """Return the bounds in a frame of one row, by name."""
     hint = "Hint: with_bounds(private.bounds(keys, epsilon=0.1).release()), or give the bounds to protect."
     if not isinstance(released, pl.DataFrame):
         msg = f"with_bounds: released must be a DataFrame, got {kind_of_frame(released)}"
@@ -186,4 +190,8 @@ def _bounds_in(released: object) -> dict[str, int]:
     if released.height != 1:
         msg = f"with_bounds: released must have one row.\n\n{hint}"
         raise ValueError(msg)
-    return {name: positive_int(f"with_bounds: {name}", released[name].item()) for name in released.columns}
+    try:
+        return {name: positive_int(f"with_bounds: {name}", released[name].item()) for name in released.columns}
+    except (TypeError, ValueError) as error:
+        msg = f"{error}\n\n{hint}"
+        raise type(error)(msg) from None

@@ -30,7 +30,7 @@ def test_the_bounds_of_hospital_visits_cut_whom_it_says(tmp_path, capsys):
     cut = of_patients.filter((pl.col("groups") > groups) | (pl.col("rows") > rows)).height
     # Of a share of 1 %, give or take the noise.
     assert 0 < cut < 0.02 * of_patients.height
-    number = int(re.search(r"about ([\d,]+) patients", said).group(1).replace(",", ""))
+    number = int(re.search(r"About ([\d,]+) patients", said).group(1).replace(",", ""))
     assert abs(number - cut) < 300  # beyond it with probability e**-30
     private = example["visits_of_2024"](tmp_path, dpp.Budget(epsilon=10**5, name="as in the example"))
     found = pl.DataFrame({"max_groups": [groups], "max_rows_per_group": [rows]})

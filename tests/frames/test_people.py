@@ -109,7 +109,7 @@ def test_explain_and_simulate_say_how_good_bounds_are():
     assert explained["output"].to_list() == ["max_groups", "max_rows_per_group"]
     assert set(explained["error_unit"]) == {"people"}
     assert set(explained["epsilon"]) == {0.5}
-    assert explained["note"].null_count() == 2
+    assert not explained["note"].fill_null("").str.contains("too low").any()
     assert repr(query).startswith("<PrivateQuery: people in 3 public groups, one person per 'patient'")
     simulated = dpp.analysis.simulate(query, ROWS)
     assert simulated["true_answer"].to_list() == [3, 7]
@@ -214,10 +214,10 @@ HINT = r"[\s\S]*Hint: "
         (pl.DataFrame(), ValueError, "alone, got none." + HINT),
         (pl.DataFrame({"max_rows": [3, 3]}), ValueError, "released must have one row." + HINT),
         (pl.DataFrame({"max_rows": []}, {"max_rows": pl.Int64}), ValueError, "released must have one row." + HINT),
-        (pl.DataFrame({"max_rows": [0]}), ValueError, "with_bounds: max_rows must be at least 1, got 0"),
-        (pl.DataFrame({"max_rows": [3.0]}), TypeError, "with_bounds: max_rows must be an integer, got 3.0"),
-        (pl.DataFrame({"max_rows": [True]}), TypeError, "with_bounds: max_rows must be an integer, got True"),
-        (pl.DataFrame({"max_rows": [None]}), TypeError, "with_bounds: max_rows must be an integer, got None"),
+        (pl.DataFrame({"max_rows": [0]}), ValueError, "with_bounds: max_rows must be at least 1, got 0" + HINT),
+        (pl.DataFrame({"max_rows": [3.0]}), TypeError, "with_bounds: max_rows must be an integer, got 3.0" + HINT),
+        (pl.DataFrame({"max_rows": [True]}), TypeError, "with_bounds: max_rows must be an integer, got True" + HINT),
+        (pl.DataFrame({"max_rows": [None]}), TypeError, "with_bounds: max_rows must be an integer, got None" + HINT),
         (pl.DataFrame({"max_groups": [1]}), ValueError, "no bound that protect has already, got max_groups." + HINT),
     ],
 )
@@ -371,7 +371,8 @@ def test_what_n_cut_says_of_itself(tmp_path):
     (row,) = query.explain().to_dicts()
     assert (row["output"], row["selects"]) == ("n_cut", "number of people over a bound")
     assert (row["epsilon"], row["error_unit"], row["mechanism"]) == (0.5, "people", "discrete_laplace")
-    assert (row["candidates"], row["groups"], row["score_range"], row["rate"], row["note"]) == (1, 1, 1, 0.5, None)
+    assert (row["candidates"], row["groups"], row["score_range"], row["rate"]) == (1, 1, 1, 0.5)
+    assert "too low" not in (row["note"] or "")
     assert row["error_95"] == dpp.protect(None).agg(dpp.len(epsilon=0.5)).explain()["error_95"].item()
     assert repr(query).endswith("\n  n_cut: number of people over a bound, epsilon=0.5, discrete_laplace>")
     first = query.release(ranges=True)
