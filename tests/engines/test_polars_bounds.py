@@ -30,7 +30,7 @@ def test_sums_are_exact(largest):
 
 @pytest.mark.parametrize("rows", [3, 1 << 17])
 @pytest.mark.parametrize("bits", [0, 17])
-@pytest.mark.parametrize("largest", [3, 2**30 - 1])
+@pytest.mark.parametrize("largest", [3, 2**29])
 def test_cells_and_slices_change_no_sum(rows, bits, largest, monkeypatch):
     """Small slices, and cells that are listed instead of counted."""
     monkeypatch.setattr(polars_bounds, "_PEOPLE_ROWS", rows)
