@@ -107,7 +107,7 @@ def main(folder: Path) -> None:
         print("Each range is of the noise alone, and holds the number without it with probability 95 %.")
         print(table(released))
         cut, low, high = query.n_cut(epsilon=0.1).release(ranges=True, engine="streaming").row(0)
-        print(f"The bounds cut the visits of about {cut:,} patients ({low:,} to {high:,}).")
+        print(f"About {cut:,} patients ({low:,} to {high:,}) have more than the bounds keep.")
         print("So counts and sums are a little too low: no other range says so.")
         print("\nPaid before a row was read, and stored on disk:", budget)
         print(budget.log().select("what", pl.col("loss", "running_total").round(2)))

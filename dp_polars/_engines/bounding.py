@@ -116,9 +116,10 @@ def keep(
 ) -> list[Stays]:
     """Return what stays for each tally, by one order of each person's groups and one of each person's rows.
 
-    Both are uniformly random, independent of each other, and chosen by words of that person's own. Of the evidence of a
-    tally the first `limits.groups` groups stay, in each the first `limits.rows_per_group` rows, and of these the first
-    `limits.rows`. Where people count, a code comes where its first row does. Orders are drawn only where a bound binds.
+    Both are uniformly random, independent of each other, and chosen by words of that person's own. A tally keeps, of
+    its evidence, the first `limits.groups` groups, in each the first `limits.rows_per_group` rows, and of these the
+    first `limits.rows`. Where people count, a code comes where its first row does. Orders are drawn only where a bound
+    binds.
 
     Parameters
     ----------
@@ -132,9 +133,9 @@ def keep(
     words = words or system_words()
     people = len(lengths)
     pair, person = _numbered(owners(lengths), groups, people)
-    seen = [_Seen.of(asked, pair, len(person)) for asked in tallies]
+    views = [_View.of(asked, pair, len(person)) for asked in tallies]
     over_groups, over_rows, over_pair = np.zeros(people, bool), np.zeros(people, bool), np.zeros(len(person), bool)
-    for limits, counts in ((each.limits, each.counts) for each in seen):
+    for limits, counts in ((view.limits, view.counts) for view in views):
         if limits.groups is not None:
             over_groups |= np.bincount(person[counts > 0], minlength=people) > limits.groups
         if limits.rows_per_group is not None:
@@ -148,7 +149,7 @@ def keep(
         by_pair = by_row.within(pair)
     else:  # only the order within each pair is looked at
         by_row = by_pair = _Order.drawn(over_pair[pair], pair, words)
-    return [each.stays(pair, by_group, by_pair, by_row) for each in seen]
+    return [view.stays(pair, by_group, by_pair, by_row) for view in views]
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,14 +163,13 @@ class _Order:
     def drawn(cls, some: Marks, labels: Ints, words: WordSource) -> _Order:
         """Return the marked items by label, in a random order where it is equal."""
         items = np.flatnonzero(some)
-        own = labels[items]
-        items = items[_shuffle(own, words)]
+        items = items[_shuffle(labels[items], words)]
         return cls(items, run_starts(labels[items]))
 
     def within(self, labels: Ints) -> _Order:
         """Return the same items by another label, in the same order where it is equal."""
-        own = labels[self.items]
-        items = self.items[_places(own.view(np.uint64) << _place_bits(own))]
+        keys = labels[self.items].view(np.uint64)
+        items = self.items[_places(keys << _place_bits(keys))]
         return _Order(items, run_starts(labels[items]))
 
     def keep_first(self, marks: Marks, most: int | None) -> None:
@@ -183,7 +183,7 @@ class _Order:
 
 
 @dataclass(frozen=True, eq=False)
-class _Seen:
+class _View:
     """What is evidence for a tally: the rows, how many count in each pair, and where people count, whose each is."""
 
     limits: Limits
@@ -192,7 +192,7 @@ class _Seen:
     whose: Ints | None = None
 
     @classmethod
-    def of(cls, asked: Asked, pair: Ints, pairs: int) -> _Seen:
+    def of(cls, asked: Asked, pair: Ints, pairs: int) -> _View:
         rows = slice(None) if asked.evidence is None else np.flatnonzero(asked.evidence)
         if asked.codes is None:
             return cls(asked.limits, asked.evidence, np.bincount(pair[rows], minlength=pairs))

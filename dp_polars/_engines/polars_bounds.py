@@ -52,19 +52,15 @@ def count_people(frame: pl.DataFrame, kinds: Sequence[Kind]) -> list[pl.DataFram
     Parameters
     ----------
     frame
-        `person`, `group` where there are several, and the columns that `kinds` name.
+        `person`, `group` where there are several, and the columns that `kinds` name. It is empty afterwards.
     kinds
         What is counted.
     """
-    columns = {name: frame[name].to_numpy() for name in frame.columns if name != "person"}
-    groups = columns.get("group", np.zeros(frame.height, np.uint8))
-    choices = _choices(kinds, columns)
-    grouped = frame.lazy().select("person").with_row_index("row").group_by("person").agg("row").select("row")
-    lists = grouped.collect(engine=by_name("auto"))["row"]
-    # Each list holds one person's rows: the value of the privacy unit is not needed any more.
-    lengths = lists.list.len().to_numpy().astype(np.int64)
-    rows, bounds = lists.explode(empty_as_null=False).to_numpy(), offsets(lengths)
-    del lists
+    rows, lengths = _by_person(frame.drop_in_place("person"))
+    # Column by column, since those of several chunks are copied.
+    columns = {name: frame.drop_in_place(name).to_numpy() for name in frame.columns}
+    groups = columns.get("group", np.zeros(len(rows), np.uint8))
+    choices, bounds = _choices(kinds, columns), offsets(lengths)
 
     def add_slice(first: int, last: int) -> None:
         at = rows[bounds[first] : bounds[last]].astype(np.int64)
@@ -76,6 +72,14 @@ def count_people(frame: pl.DataFrame, kinds: Sequence[Kind]) -> list[pl.DataFram
     in_parallel(add_slice, list(slices(lengths, _PEOPLE_ROWS, len(lengths))))
     found = {counted.kind.numbers: counted.frame() for choice in choices for counted in choice.counted}
     return [found[kind.numbers] for kind in kinds]
+
+
+def _by_person(person: pl.Series) -> tuple[NDArray[np.unsignedinteger], Ints]:
+    """Return the places of all rows, those of each person together, and how many rows each person has."""
+    grouped = person.to_frame().lazy().with_row_index("row").group_by("person").agg("row").select("row")
+    lists = grouped.collect(engine=by_name("auto"))["row"]
+    # Each list holds one person's rows: the value of the privacy unit is not needed any more.
+    return lists.explode(empty_as_null=False).to_numpy(), lists.list.len().to_numpy().astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,8 +160,8 @@ class _Counted:
     def _count(self, cells: NDArray[np.uint64], weights: Mapping[str, tuple[NDArray[np.signedinteger], int]]) -> None:
         at = cells.view(np.int64)
         sums = {"rows": np.bincount(at, minlength=self._size)}
-        for name, (own, largest) in weights.items():
-            sums[name] = exact_sums(at, own, self._size, largest)
+        for name, (column, largest) in weights.items():
+            sums[name] = exact_sums(at, column, self._size, largest)
         with self._lock:
             for name, more in sums.items():
                 self._sums[name] += more
@@ -165,7 +169,9 @@ class _Counted:
     def frame(self) -> pl.DataFrame:
         """Return each cell once, with what its rows and weights add up to."""
         cells = np.flatnonzero(self._sums["rows"])
-        return pl.DataFrame({"cell": cells.astype(np.uint32), **{n: own[cells] for n, own in self._sums.items()}})
+        return pl.DataFrame(
+            {"cell": cells.astype(np.uint32), **{name: sums[cells] for name, sums in self._sums.items()}}
+        )
 
 
 class _Listed(_Counted):
@@ -180,7 +186,7 @@ class _Listed(_Counted):
         self._count(np.empty(0, np.uint64), {weight_name(number): (np.empty(0, np.int64), 0) for number in weights})
 
     def _count(self, cells: NDArray[np.uint64], weights: Mapping[str, tuple[NDArray[np.signedinteger], int]]) -> None:
-        columns = {name: own.astype(np.int64, copy=False) for name, (own, _) in weights.items()}
+        columns = {name: column.astype(np.int64, copy=False) for name, (column, _) in weights.items()}
         self._parts.append(pl.DataFrame({"cell": cells.astype(self._dtype, copy=False), **columns}))
 
     def frame(self) -> pl.DataFrame:

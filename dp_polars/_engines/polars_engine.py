@@ -241,14 +241,14 @@ def _coded(
 
     Every histogram is counted from this one plan, so that Polars scans the rows once for all of them.
     """
-    made, others = _made(tallies), own_keys(rows, keys)
+    columns, others = _made(tallies), own_keys(rows, keys)
     if privacy_unit is not None:
         others.append(pl.col(privacy_unit).alias("person"))
-    if not made and not others:
+    if not columns and not others:
         others.append(pl.lit(0, pl.UInt8).alias("row"))
     # A constant gets as many rows as the frame.
-    coded = rows.with_columns(*made.values(), *others)
-    coded = coded.select(*made, *(expr.meta.output_name() for expr in others))
+    coded = rows.with_columns(*columns.values(), *others)
+    coded = coded.select(*columns, *(expr.meta.output_name() for expr in others))
     sizes = {_code_name(tallies, number): tally.coding.size for number, tally in enumerate(tallies)}
     if None not in sizes:
         coded = coded.filter(pl.any_horizontal(pl.col(str(name)) < size for name, size in sizes.items()))
@@ -272,10 +272,10 @@ def _made(tallies: Sequence[Tally]) -> dict[str, pl.Expr]:
 
 def _cuts(tallies: Sequence[Tally]) -> list[Cut]:
     """Return tallies with what their rows count by."""
-    made = _made(tallies)
+    columns = _made(tallies)
 
     def of(name: str | None) -> pl.Expr | None:
-        return None if name is None else made[name]
+        return None if name is None else columns[name]
 
     return [Cut(tally, of(_code_name(tallies, i)), of(_weight_name(tallies, i))) for i, tally in enumerate(tallies)]
 

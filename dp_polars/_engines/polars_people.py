@@ -133,7 +133,7 @@ def one_row_per_person(rows: pl.LazyFrame, per_person: PerPerson, cuts: Sequence
             rows = rows.with_columns(pl.col(f"weight {number}").sum().over(*by, f"code {number}"))
     by_group = rows.group_by(by).agg(
         pl.len().cast(pl.Int64).alias(ROWS),
-        *(each for number, cut in enumerate(cuts) for each in cut.of_groups(number)),
+        *(expr for number, cut in enumerate(cuts) for expr in cut.of_groups(number)),
     )
     people = by_group.group_by("person").agg(
         pl.col(ROWS).sum(),

@@ -196,7 +196,7 @@ class Protection:
 
 
 def _bounds_in(released: object) -> dict[str, int]:
-    """Return the bounds in a frame of one row, by their names."""
+    """Return the bounds in a frame of one row, by name."""
     hint = "Hint: with_bounds(private.bounds(keys, epsilon=0.1).release()), or give the bounds to protect."
     if not isinstance(released, pl.DataFrame):
         msg = f"with_bounds: released must be a DataFrame, got {kind_of_frame(released)}"
@@ -208,4 +208,8 @@ def _bounds_in(released: object) -> dict[str, int]:
     if released.height != 1:
         msg = f"with_bounds: released must have one row.\n\n{hint}"
         raise ValueError(msg)
-    return {name: positive_int(f"with_bounds: {name}", released[name].item()) for name in released.columns}
+    try:
+        return {name: positive_int(f"with_bounds: {name}", released[name].item()) for name in released.columns}
+    except (TypeError, ValueError) as error:
+        msg = f"{error}\n\n{hint}"
+        raise type(error)(msg) from None

@@ -172,7 +172,8 @@ class PrivateQuery(WithoutRows):
             Whether every number comes with the ends of its 95 % range, `NAME_low` and `NAME_high`. The number without
             noise, of the rows that the bounds keep, lies between them with probability 0.95 at least. That follows from
             the noise alone, and costs nothing. No range tells of rows that the bounds drop: counts and sums are too low
-            where people have more than the bounds of `protect` keep, and their ranges are, too.
+            where people have more than the bounds of `protect` keep, and their ranges are, too. `n_cut` asks how many
+            people have more.
         engine
             Polars' engine: "auto", "in-memory" or "streaming".
         partitions

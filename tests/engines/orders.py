@@ -79,7 +79,7 @@ TALLIES = {
     "one row": Bounded(Limits(groups=1, rows_per_group=1)),
     "two groups": Bounded(Limits(groups=2, rows_per_group=2)),
     "rows of all": Bounded(Limits(rows=2), sees=(1, 2, 4)),
-    "one group of people": Bounded(Limits(groups=1), people=True, sees=(0, 3, 4)),
+    "one group of people": Bounded(Limits(groups=1), people=True, sees=(0, 1, 4)),
     "codes of people": Bounded(Limits(rows=2, rows_per_group=1), people=True),
     "two groups of people": Bounded(Limits(groups=2, rows_per_group=1), people=True),
 }

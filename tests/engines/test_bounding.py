@@ -51,6 +51,7 @@ CASES = [
     (SPREAD, Limits(groups=2), False),
     (SPREAD, Limits(rows=3), False),
     (SPREAD, Limits(rows_per_group=2), False),
+    (SPREAD, Limits(rows=7), False),
     (SPREAD, Limits(rows=3, rows_per_group=2), False),
     (SPREAD, Limits(rows=2, groups=2, rows_per_group=2), False),
     (SPREAD, Limits(rows=1, groups=3, rows_per_group=1), False),

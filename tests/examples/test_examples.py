@@ -32,7 +32,7 @@ def test_the_bounds_of_hospital_visits_cut_whom_it_says(tmp_path, capsys):
     cut = of_patients.filter(is_cut).height
     # A share of 1 % by rows and groups, give or take the noise; and the totals that are clipped.
     assert 0 < cut < 0.03 * of_patients.height
-    number = int(re.search(r"about ([\d,]+) patients", said).group(1).replace(",", ""))
+    number = int(re.search(r"About ([\d,]+) patients", said).group(1).replace(",", ""))
     assert abs(number - cut) < 300  # beyond it with probability e**-30
     private = example["visits_of_2024"](tmp_path, dpp.Budget(epsilon=10**5, name="as in the example"))
     found = pl.DataFrame({"max_groups": [groups], "max_rows_per_group": [rows]})
