@@ -150,7 +150,7 @@ MUTANTS = [
     _sums("SumOfPeople.counts_people", "return True", "return False",
         "rows are added up that are charged as totals", "privacy/test_numbers.py::test_no_person_changes_a_number_by_more_than_the_loss_pays_for"),
     _sums("SumOfPeople.bounds_people", "return True", "return False",
-        "without a bound on rows there is no sum of totals",
+        "explain names a bound on rows that does nothing to totals",
         "questions/test_totals.py::test_bounds_count_as_for_people"),
     _sums("SumOfPeople.needs_people", "return True", "return False",
         "totals are asked where nobody knows who is a person",

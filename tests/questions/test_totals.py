@@ -97,6 +97,7 @@ def test_one_person_changes_a_group_by_their_total(ends, relation, groups, expec
     [
         ({}, {}, 5),
         ({"max_groups": 2}, {}, 2),
+        ({"max_rows_per_group": 7}, {}, 5),
         ({"max_groups": 2}, {"max_groups": None}, 5),
         ({"max_rows": 3}, {}, 3),
         ({"max_rows": 3, "max_groups": 4}, {"max_groups": 2}, 2),
@@ -109,6 +110,7 @@ def test_bounds_count_as_for_people(bounds, own, groups):
     totals, people = (ask.query.claim for ask in query.asks)
     assert totals.contributions == people.contributions == Contributions(groups, 1)
     assert (totals.rate * 20, totals.score_range) == (people.rate, 20)
+    assert not query.explain()["bounds"].fill_null("").str.contains("max_rows_per_group").any()
 
 
 def test_explain_and_the_ledger_say_what_is_clipped():
