@@ -104,25 +104,21 @@ def way(request, monkeypatch):
 
 
 def both_histograms(spark, frame, ddl, unit, keys, outputs):
-    """The histograms of all outputs, by Polars and by Spark."""
+    """The histograms of all outputs, by Polars and by Spark, which makes them in one pass."""
     schema = ", ".join(f"`{name}` {ddl[name]}" for name in frame.columns)
-    rows = to_spark(spark, frame, schema)
-    table = _counting.key_table(spark, keys, [rows.schema[name] for name in keys.columns])
-    parts = []
-    for position, (column, query, limits, people) in enumerate(outputs):
-        tally = tally_of(frame, column, query, limits, people=people)
-        parts.append(_counting.histogram(rows, unit, keys.columns, table, keys.height, {position: tally}))
-    united = parts[0]
-    for part in parts[1:]:
-        united = united.unionByName(part)
-    on_spark = to_polars(united)
-    by_polars = polars_engine.count(
-        frame.lazy(), unit, keys, [tally_of(frame, *rest[:3], people=rest[3]) for rest in outputs]
-    )
-    types = {"group": pl.Int64, "code": pl.Int64, "count": pl.Int64}
+    tallies = [tally_of(frame, *rest, people=people) for *rest, people in outputs]
+    on_spark = spark_counts(to_spark(spark, frame, schema), unit, keys, tallies)
+    by_polars = polars_engine.count(frame.lazy(), unit, keys, tallies)
     for position, expected in enumerate(by_polars):
-        got = on_spark.filter(pl.col("tally") == position).group_by("group", "code").agg(pl.col("count").sum())
-        yield outputs[position], as_frame(expected), got.cast(types).sort("group", "code")
+        yield outputs[position], as_frame(expected), on_spark[position]
+
+
+def spark_counts(rows, unit, keys, tallies, seed=None):
+    """The histogram of each tally, by Spark."""
+    parts = _counting.histograms(rows, unit, _counting.Groups.of(rows, keys), tallies, seed)
+    found = pl.concat([to_polars(part) for part in parts])
+    found = found.group_by("tally", "group", "code").agg(pl.col("count").sum()).sort("group", "code")
+    return [found.filter(tally=number).drop("tally") for number in range(len(tallies))]
 
 
 @pytest.mark.parametrize(
@@ -151,11 +147,8 @@ def bounded(spark, frame, query, limits, *, people=False, seed=1, parts=None):
     rows = to_spark(spark, frame)
     if parts is not None:
         rows = rows.repartition(parts)
-    keys = pl.DataFrame({"g": range(5)})
-    table = _counting.key_table(spark, keys, [rows.schema["g"]])
     tally = tally_of(frame, "value", query, limits, people=people)
-    counted = to_polars(_counting.histogram(rows, "person", ["g"], table, 5, {0: tally}, seed))
-    return counted.group_by("group", "code").agg(pl.col("count").sum()).sort("group", "code")
+    return spark_counts(rows, "person", pl.DataFrame({"g": range(5)}), [tally], seed)[0]
 
 
 def crowd(seed, people=40):
@@ -304,7 +297,10 @@ def test_a_row_weighs_on_spark_what_it_weighs_on_polars(spark, few_tasks, kind):
     ]
     rows = to_spark(spark, values.alias("value").to_frame(), f"value {kind}")
     weighed = to_polars(
-        rows.select("value", *(_counting._weight(units, (dtype,)).alias(str(i)) for i, units in enumerate(asked)))
+        rows.select(
+            "value",
+            *(_counting._weight(units, [sf.col("value")], (dtype,)).alias(str(i)) for i, units in enumerate(asked)),
+        )
     )
     assert weighed.height == len(values)
     for i, units in enumerate(asked):
@@ -505,9 +501,9 @@ def test_executors_hear_nothing_of_what_a_process_sets(monkeypatch):
     fix_words(monkeypatch.setattr)
     asked = dpp.median("x", [-1e300, 0.0, 1e-310, 2.5], epsilon=1).query
     values = [0.0, 5e-324, -1e-310, 1e-20, 3.5, 1.7e308, np.inf, np.nan] * 2
-    rows = {"group": [0] * 16, "tally": [0] * 16, "value": values, "count": [10] * 16}
+    rows = {"group": [0] * 16, "tally": [0] * 16, "code": [None] * 16, "x": values, "count": [10] * 16}
     own = (pl.Float64(),)
-    encode = _workers.encoding(asked.evidence(*own)[0].coding, own)
+    encode = _workers.encoding({0: ("x", asked.evidence(*own)[0].coding, *own)})
     draw = _workers.drawing([_workers.Answer(Output("x", asked, own, (0,)), pl.Float64())], ["x"])
     marker = {"group": [0], "tally": [-1], "code": [0], "count": [0]}
 
