@@ -388,6 +388,8 @@ def _long(number: int) -> Column:
 def _clamped_sum(weight: Column, window: WindowSpec | None = None) -> Column:
     """Return Σ weight, clamped to ±LARGEST_VALUE: exactly, for weights of at most 2**31 of fewer than 2**45 rows.
 
+    Null where all weights are.
+
     Spark's sum of that many weights may leave 64 bits: whether it raised, or wrapped around, would depend on the rows.
     The sums of their high bits and of their low bits don't. Clamping the former changes no sum that is not clamped
     anyway.
@@ -395,7 +397,8 @@ def _clamped_sum(weight: Column, window: WindowSpec | None = None) -> Column:
     parts = [sf.sum(part) for part in (sf.shiftright(weight, _LOW_BITS), weight.bitwiseAND(_long(2**_LOW_BITS - 1)))]
     high, low = parts if window is None else [part.over(window) for part in parts]
     together = _clip(high, -(2 ** (63 - _LOW_BITS)), 2 ** (62 - _LOW_BITS)) * _long(2**_LOW_BITS) + low
-    return _clip(together, -LARGEST_VALUE, LARGEST_VALUE)
+    # Null, the sum of no weights, must stay so: clipped, it would be the largest.
+    return sf.when(high.isNotNull(), _clip(together, -LARGEST_VALUE, LARGEST_VALUE))
 
 
 def _is_uncounted(rows: DataFrame, groups: Groups, tallies: Sequence[Counted]) -> bool:
