@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from dataclasses import replace
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -30,6 +31,7 @@ from dp_polars._engines import polars_engine
 from dp_polars._engines.bounding import Limits
 from dp_polars._engines.contract import Output
 from dp_polars._questions.choices import Quantile
+from tests.engines.orders import Bounded, follows, joint_law
 from tests.helpers import reference
 from tests.helpers.places import ROOT
 from tests.helpers.spies import fix_words
@@ -213,6 +215,88 @@ def test_a_person_changes_the_histogram_by_no_more_than_the_bounds(spark, few_ta
     held = own.group_by("g").len()["len"].clip(upper_bound=limits.rows_per_group or 1000).sort()
     fewest = min(limits.rows or 1000, held.head(limits.groups or 5).sum())  # if the groups with the fewest stay
     assert query is VALUES or per_group["lost"].sum() >= fewest > 0
+
+
+def bounded_tallies(frame):
+    """All of `BOUNDS`."""
+    return [tally_of(frame, "value", *asked, people=asked[0] in (VALUES, COUNTS)) for asked in BOUNDS]
+
+
+def test_the_same_seed_keeps_the_same_rows(spark, few_tasks):
+    """Of several tallies in one pass, wherever rows lie and however often a task runs; many rows are equal."""
+    frame, keys = crowd(3), pl.DataFrame({"g": range(5)})
+    tallies = bounded_tallies(frame)
+    first = spark_counts(to_spark(spark, frame), "person", keys, tallies, 5)
+    shuffled = to_spark(spark, frame.sample(fraction=1, shuffle=True, seed=2)).repartition(3)
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        again = spark_counts(shuffled, "person", keys, tallies, 5)
+    finally:
+        spark.conf.unset("spark.sql.ansi.enabled")
+    assert all(one.height and one.equals(two) for one, two in zip(first, again, strict=True))
+    others = spark_counts(shuffled, "person", keys, tallies, 6)
+    assert not any(one.equals(two) for one, two in zip(first[1:], others[1:], strict=True))
+
+
+def test_bounds_hold_where_all_hashes_are_the_same(spark, few_tasks, monkeypatch):
+    monkeypatch.setattr(_counting.sf, "xxhash64", lambda *_: sf.lit(7).cast("long"))
+    frame = crowd(4)
+    most = frame.group_by("person").len().sort("len")["person"].last()
+    frame = frame.filter(person=most)
+    tallies = bounded_tallies(frame)
+    found = spark_counts(to_spark(spark, frame), "person", pl.DataFrame({"g": range(5)}), tallies)
+    for tally, counts in zip(tallies, found, strict=True):
+        limits, largest = tally.limits, 2 if tally.weighing else 1
+        per_group = counts.group_by("group").agg(pl.col("count").sum())
+        assert 0 < per_group.height <= (limits.groups or 5)
+        assert per_group["count"].max() <= (limits.rows_per_group or 30) * largest
+        assert per_group["count"].sum() <= (limits.rows or 30) * largest
+        assert not tally.people or counts["count"].max() == 1
+
+
+def test_rows_that_differ_in_where_null_is_have_numbers_of_their_own(spark, few_tasks):
+    """Spark's hash passes over null, so that of (1, null) is that of (null, 1): the joint law would be another."""
+    codes = {0: (1, None), 1: (None, 1), 2: (2, 2)}
+    rows = [(p, *both) for p in range(3000) for both in codes.values()]
+    frame = pl.DataFrame(rows, schema={"person": pl.Int64, "a": pl.Int64, "b": pl.Int64}, orient="row")
+    tallies = [tally_of(frame, name, MIDDLE, Limits(rows=1)) for name in "ab"]
+    keys = pl.DataFrame({"person": range(3000)})
+    one, two = spark_counts(to_spark(spark, frame), "person", keys, tallies)
+    sees = [tuple(row for row, both in codes.items() if both[column] is not None) for column in (0, 1)]
+    expected = Counter()
+    for ((row_a,), (row_b,)), chance in joint_law(
+        tuple((0, row) for row in codes), *(Bounded(Limits(rows=1), sees=own) for own in sees)
+    ).items():
+        expected[codes[row_a[1]][0], codes[row_b[1]][1]] += chance
+    assert expected == {(1, 1): Fraction(1, 3), (2, 2): Fraction(1, 3), (1, 2): Fraction(1, 6), (2, 1): Fraction(1, 6)}
+    assert follows(list(zip(one["code"].to_list(), two["code"].to_list(), strict=True)), expected)
+
+
+@pytest.mark.parametrize("unit", [None, "person"])
+def test_all_kinds_of_tallies_are_counted_together(spark, few_tasks, unit):
+    """In the first group nobody has an amount: the sum there is of nothing, beside codes of others."""
+    n = 300
+    frame = pl.DataFrame(
+        {
+            "person": [i % 40 for i in range(n)],
+            "g": [i % 3 for i in range(n)],
+            "amount": [None if i % 3 == 0 else float(i % 7) for i in range(n)],
+            "word": [["a", "b", None, "c"][i % 4] for i in range(n)],
+        }
+    )
+    asked = [
+        ("amount", dpp.sum("amount", -2, 3, epsilon=1).query, False),
+        ("word", dpp.mode("word", ["b", "a"], epsilon=1).query, unit is not None),
+        ("amount", dpp.median("amount", [0.25, 1.5, 2.75], epsilon=1).query, False),  # in Python
+        ("amount", dpp.median("amount", dpp.grid(0, 5, step=0.5), epsilon=1).query, False),
+        ("word", dpp.count("word", epsilon=1).query, False),
+        (None, dpp.len(epsilon=1).query, False),
+        (None, dpp.n_people(epsilon=1).query, unit is not None),
+    ]
+    outputs = [(column, query, Limits(rows=unit and 1000), people) for column, query, people in asked]
+    kinds = {"person": "bigint", "g": "bigint", "amount": "double", "word": "string"}
+    for output, expected, got in both_histograms(spark, frame, kinds, unit, pl.DataFrame({"g": range(3)}), outputs):
+        assert got.equals(expected), (output, expected, got)
 
 
 # --- Weights --------------------------------------------------------------------------------------------------------
