@@ -849,6 +849,16 @@ def test_what_can_not_run_on_spark_is_refused_before_the_charge(visits, case):
     assert budget.spent == 0
 
 
+def test_totals_of_people_that_spark_can_not_add_up_are_refused(visits):
+    frame = visits.withColumn("fine", sf.col("age").cast("decimal(38,18)"))
+    engine = dp_polars.spark._SparkEngine(frame, None)
+    work = dpp.protect("person").rows_per_person(0.5, range(9), epsilon=1).request.bind(engine)
+    rows = pl.DataFrame(schema={"fine": pl.Decimal(38, 18)})
+    total = tally_of(rows, "fine", dpp.sum("fine", 0, 1, step=Decimal("0.01"), epsilon=1).query, people=True)
+    with pytest.raises(TypeError, match=r"n_cut: decimals .* at most 17 digits after the point, got .* scale=18\)"):
+        engine.prepare(replace(work, per_person=replace(work.per_person, cut=(total,))))
+
+
 def test_frames_that_are_not_batches_of_a_spark_session_are_refused(spark):
     for frame in (pl.DataFrame({"ward": ["A"]}), spark.readStream.format("rate").load()):
         with pytest.raises(TypeError, match="frame must be a batch DataFrame"):
