@@ -156,12 +156,12 @@ def histograms(
     """
     by_person: list[Counted] = []
     others: list[Counted] = []
-    for each in counted(tallies):
-        (by_person if privacy_unit is not None and each.tally.by_person else others).append(each)
+    for one in counted(tallies):
+        (by_person if privacy_unit is not None and one.tally.by_person else others).append(one)
     found = []
     if others:
         rows = read(frame, privacy_unit, groups, others)
-        rows = rows.withColumns({each.stays: sf.col(each.code).isNotNull() for each in others})
+        rows = rows.withColumns({one.stays: sf.col(one.code).isNotNull() for one in others})
         # The native query itself first; the keys see only its result.
         found.append(_histogram(rows, groups, others, is_uncounted=_is_uncounted(frame, groups, others)))
     if by_person:
@@ -176,26 +176,26 @@ def _histogram(rows: DataFrame, groups: Groups, tallies: Sequence[Counted], *, i
     by = ["group"] if "group" in rows.columns else groups.names
     # All tallies of one code share their cells.
     sharing: dict[str | None, list[int]] = {}
-    for each in tallies:
-        sharing.setdefault(None if isinstance(each.tally.coding, OneCode) else each.code, []).append(each.number)
-    values = {each.code: rows.schema[each.code].dataType for each in tallies if not each.is_native}
-    counts = {each.number: f"count{each.number}" for each in tallies}
+    for one in tallies:
+        sharing.setdefault(None if isinstance(one.tally.coding, OneCode) else one.code, []).append(one.number)
+    values = {one.code: rows.schema[one.code].dataType for one in tallies if not one.is_native}
+    counts = {one.number: f"count{one.number}" for one in tallies}
     never = sf.expr("false")
 
-    def cells(place: int, code: str | None, own: Sequence[int]) -> list[Column]:
+    def cells(place: int, code: str | None, numbers: Sequence[int]) -> list[Column]:
         known = _long(0) if code is None else sf.col(code)
         found = {"answer": sf.lit(place), "code": sf.lit(None).cast("long") if code in values else known}
         found |= {name: known if name == code else sf.lit(None).cast(kind) for name, kind in values.items()}
-        for each in tallies:
-            weight = _long(1) if each.weight is None else sf.col(each.weight)
-            found[counts[each.number]] = sf.when(sf.col(each.stays) if each.number in own else never, weight)
+        for one in tallies:
+            weight = _long(1) if one.weight is None else sf.col(one.weight)
+            found[counts[one.number]] = sf.when(sf.col(one.stays) if one.number in numbers else never, weight)
         return [column.alias(name) for name, column in found.items()]
 
-    parts = [cells(place, code, own) for place, (code, own) in enumerate(sharing.items())]
+    parts = [cells(place, code, numbers) for place, (code, numbers) in enumerate(sharing.items())]
     rows = rows.select(*by, *parts[0]) if len(parts) == 1 else rows.select(*by, _rows_of(parts))
     rows = rows.filter(sf.coalesce(*counts.values()).isNotNull())
     if not is_uncounted:
-        sums = {each.number: sf.sum if each.weight is None else _clamped_sum for each in tallies}
+        sums = {one.number: sf.sum if one.weight is None else _clamped_sum for one in tallies}
         rows = rows.groupBy(*by, "answer", "code", *values).agg(
             *(sums[number](sf.col(name)).alias(name) for number, name in counts.items())
         )
@@ -204,9 +204,7 @@ def _histogram(rows: DataFrame, groups: Groups, tallies: Sequence[Counted], *, i
     by_tally = [[_long(number).alias("tally"), sf.col(name).alias("count")] for number, name in counts.items()]
     rows = rows.select("group", "code", *values, _rows_of(by_tally)).filter(sf.col("count").isNotNull())
     if values:
-        codings = {
-            each.number: (each.code, each.tally.coding, each.tally.types[0]) for each in tallies if not each.is_native
-        }
+        codings = {one.number: (one.code, one.tally.coding, one.tally.types[0]) for one in tallies if not one.is_native}
         rows = rows.mapInArrow(encoding(codings), "group long, tally long, code long, count long")
     return rows.select("group", "tally", "code", "count")
 
@@ -223,39 +221,39 @@ def _bounded(rows: DataFrame, tallies: Sequence[Counted], seed: int) -> DataFram
     number of the copy among a person's equal rows: so the choice does not depend on the order of rows. Ties of a hash
     are broken by what it is made of, and what counts are running numbers: a tie can't let a person keep more.
     """
-    rows = rows.filter(_any(sf.col(each.code).isNotNull() for each in tallies)).repartition("person")
+    rows = rows.filter(_any(sf.col(one.code).isNotNull() for one in tallies)).repartition("person")
     rows = rows.withColumn("number of group", sf.xxhash64(sf.lit(seed), sf.lit(0), "person", "group"))
     order = ["group"]
-    if any((each.tally.limits.rows, each.tally.limits.rows_per_group) != (None, None) for each in tallies):
-        seen = sorted({name for each in tallies for name in (each.code, each.weight) if name is not None})
+    if any((one.tally.limits.rows, one.tally.limits.rows_per_group) != (None, None) for one in tallies):
+        seen = sorted({name for one in tallies for name in (one.code, one.weight) if name is not None})
         rows, order = _numbered(rows, seen, seed), ["number", "copy", *seen]
     rows = one_of_each(rows, tallies, _PAIR, order).withColumns(
-        {each.weight: each.weight_of_person for each in tallies if each.tally.people and each.weight is not None}
+        {one.weight: one.weight_of_person for one in tallies if one.tally.people and one.weight is not None}
     )
-    limits = {each.stays: each.tally.limits for each in tallies}
+    limits = {one.stays: one.tally.limits for one in tallies}
     in_group, in_groups = _along(_PAIR, order), _along(["person"], [*_PAIR[1:], *order])
     # The number of a row in its group, and that of the group: of those that have evidence for the tally.
     rows = rows.withColumns(
         {
             f"{name} row": _number(sf.col(name), in_group)
-            for name, own in limits.items()
-            if own.groups or own.rows_per_group
+            for name, most in limits.items()
+            if most.groups or most.rows_per_group
         }
     )
     rows = rows.withColumns(
         {
             f"{name} group": _number(sf.col(name) & (sf.col(f"{name} row") == 1), in_groups)
-            for name, own in limits.items()
-            if own.groups
+            for name, most in limits.items()
+            if most.groups
         }
     )
-    rows = _within(rows, "row", {name: own.rows_per_group for name, own in limits.items()})
-    rows = _within(rows, "group", {name: own.groups for name, own in limits.items()})
+    rows = _within(rows, "row", {name: most.rows_per_group for name, most in limits.items()})
+    rows = _within(rows, "group", {name: most.groups for name, most in limits.items()})
     in_all = _along(["person"], [order[0], "group", *order[1:]])
     rows = rows.withColumns(
-        {f"{name} of all": _number(sf.col(name), in_all) for name, own in limits.items() if own.rows}
+        {f"{name} of all": _number(sf.col(name), in_all) for name, most in limits.items() if most.rows}
     )
-    return _within(rows, "of all", {name: own.rows for name, own in limits.items()})
+    return _within(rows, "of all", {name: most.rows for name, most in limits.items()})
 
 
 def _numbered(rows: DataFrame, seen: Sequence[str], seed: int) -> DataFrame:
@@ -278,15 +276,15 @@ def one_of_each(rows: DataFrame, tallies: Sequence[Counted], pair: Sequence[str]
     `pair` are the columns of a person and a group.
     """
     found = {}
-    for each in tallies:
-        code, tally = sf.col(each.code), each.tally
-        found[each.stays] = code.isNotNull()
+    for one in tallies:
+        code, tally = sf.col(one.code), one.tally
+        found[one.stays] = code.isNotNull()
         if tally.people:
-            same = pair if isinstance(tally.coding, OneCode) else [*pair, each.code]
-            found[each.stays] &= sf.count(code).over(_along(same, order)) == 1
-            if each.weight is not None:
-                weight = sf.when(code.isNotNull(), sf.col(each.weight))
-                found[each.weight] = _clamped_sum(weight, Window.partitionBy(*same))
+            same = pair if isinstance(tally.coding, OneCode) else [*pair, one.code]
+            found[one.stays] &= sf.count(code).over(_along(same, order)) == 1
+            if one.weight is not None:
+                weight = sf.when(code.isNotNull(), sf.col(one.weight))
+                found[one.weight] = _clamped_sum(weight, Window.partitionBy(*same))
     return rows.withColumns(found)
 
 
@@ -403,8 +401,8 @@ def _clamped_sum(weight: Column, window: WindowSpec | None = None) -> Column:
 
 def _is_uncounted(rows: DataFrame, groups: Groups, tallies: Sequence[Counted]) -> bool:
     """Whether rows are sent to where they are drawn, shuffled once instead of twice. Sums must be counted first."""
-    candidates = min(each.tally.coding.size for each in tallies)
-    return all(each.weight is None for each in tallies) and _are_few(rows, groups.number, candidates)
+    candidates = min(one.tally.coding.size for one in tallies)
+    return all(one.weight is None for one in tallies) and _are_few(rows, groups.number, candidates)
 
 
 def _are_few(rows: DataFrame, groups: int, candidates: int) -> bool:
@@ -470,25 +468,25 @@ def evidence(
 
 def read(frame: DataFrame, privacy_unit: str | None, groups: Groups, tallies: Sequence[Counted]) -> DataFrame:
     """Return the evidence with each tally's codes, null where a row is none, and its weights."""
-    names = dict.fromkeys(_name_of(column) for each in tallies for column in each.tally.columns)
+    names = dict.fromkeys(_name_of(column) for one in tallies for column in one.tally.columns)
     values = {name: f"value{i}" for i, name in enumerate(names)}
     rows = evidence(frame, privacy_unit, groups.columns, values)
     kinds, weights = rows.schema, {}
     codes = set()
-    for each in tallies:
-        tally, own = each.tally, [values[_name_of(column)] for column in each.tally.columns]
-        if each.weight is not None and tally.weighing is not None:
-            weights[each.weight] = _weight(tally.weighing, [sf.col(name) for name in own], tally.types)
-        if each.code in codes:
+    for one in tallies:
+        tally, columns = one.tally, [values[_name_of(column)] for column in one.tally.columns]
+        if one.weight is not None and tally.weighing is not None:
+            weights[one.weight] = _weight(tally.weighing, [sf.col(name) for name in columns], tally.types)
+        if one.code in codes:
             continue
-        codes.add(each.code)
+        codes.add(one.code)
         if isinstance(tally.coding, CategoryCoding):
-            rows = _with_categories(rows, each.code, tally.coding.values.alias(own[0]), kinds[own[0]])
-        elif own:
-            is_missing = _is_missing(sf.col(own[0]), is_float=_is_float(rows, own[0]))
-            rows = rows.withColumn(each.code, sf.when(~is_missing, _code(tally.coding, sf.col(own[0]))))
+            rows = _with_categories(rows, one.code, tally.coding.values.alias(columns[0]), kinds[columns[0]])
+        elif columns:
+            is_missing = _is_missing(sf.col(columns[0]), is_float=_is_float(rows, columns[0]))
+            rows = rows.withColumn(one.code, sf.when(~is_missing, _code(tally.coding, sf.col(columns[0]))))
         else:
-            rows = rows.withColumn(each.code, _long(0))
+            rows = rows.withColumn(one.code, _long(0))
     return rows.withColumns(weights).drop(*values.values())
 
 

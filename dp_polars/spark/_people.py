@@ -54,19 +54,19 @@ def one_row_per_person(frame: DataFrame, per_person: PerPerson) -> DataFrame:
     rows = groups.listed(read(frame, per_person.privacy_unit, groups, tallies))
     pair = ["person", "group"]
     rows = one_of_each(rows, tallies, pair, pair)
-    limits = {each.stays: each.tally.limits for each in tallies}
-    clipped = [each for each in tallies if each.tally.people and each.weight is not None]
+    limits = {one.stays: one.tally.limits for one in tallies}
+    clipped = [one for one in tallies if one.tally.people and one.weight is not None]
     by_group = rows.groupBy(*pair).agg(
         sf.count(sf.lit(1)).alias(ROWS),
         *(sf.count_if(name).alias(name) for name in limits),
-        *(sf.bool_or(sf.col(each.weight) != each.weight_of_person).alias(each.weight) for each in clipped),
+        *(sf.bool_or(sf.col(one.weight) != one.weight_of_person).alias(one.weight) for one in clipped),
     )
-    cut = [sf.bool_or(each.weight) for each in clipped]
-    for name, own in limits.items():
+    cut = [sf.bool_or(one.weight) for one in clipped]
+    for name, bounds in limits.items():
         for bound, number in [
-            (own.rows, sf.sum(name)),
-            (own.groups, sf.count_if(sf.col(name) > 0)),
-            (own.rows_per_group, sf.max(name)),
+            (bounds.rows, sf.sum(name)),
+            (bounds.groups, sf.count_if(sf.col(name) > 0)),
+            (bounds.rows_per_group, sf.max(name)),
         ]:
             cut += [] if bound is None else [number > bound]
     people = by_group.groupBy("person").agg(

@@ -63,14 +63,14 @@ def encoding(codings: Mapping[int, tuple[str, Coding, pl.DataType]]) -> Stage:
             # All batches must have one schema, also by what may be null.
             yield from pa.table({name: coded[name] for name in COUNTED}).to_batches()
             for tally, (name, coding, column) in codings.items():
-                own = rows.filter(pc.equal(rows["tally"], tally))
-                values = own[name]
+                part = rows.filter(pc.equal(rows["tally"], tally))
+                values = part[name]
                 if isinstance(column, pl.Datetime) and column.time_zone is not None:
                     values = values.cast(
                         pa.timestamp("us", column.time_zone)
                     )  # the session's zone may be none of Polars'
                 codes = encoders[tally]([pl.Series(values).cast(column)])
-                numbers = {other: own[other] for other in ("group", "tally", "count")}
+                numbers = {other: part[other] for other in ("group", "tally", "count")}
                 found = pl.LazyFrame({**numbers, "code": codes}).filter(pl.col("code") < coding.size)
                 counted = found.group_by("group", "tally", "code").agg(pl.col("count").sum())
                 yield from counted.collect(engine="in-memory").cast(pl.Int64).to_arrow().to_batches()
