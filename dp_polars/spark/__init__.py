@@ -10,12 +10,12 @@ import polars as pl
 import pyarrow as pa
 
 from dp_polars._base.extras import require
-from dp_polars._engines.contract import Engine, KeyWork, alike
+from dp_polars._engines.contract import Engine, KeyWork
 from dp_polars._frames.query import without_data
 from dp_polars._frames.release import release_by
 from dp_polars._frames.request import only_counted
 from dp_polars.spark import _column_types
-from dp_polars.spark._counting import column_of, distinct, fresh_seed, histogram, key_table, union, weighs_exactly
+from dp_polars.spark._counting import Groups, column_of, distinct, fresh_seed, histograms, union, weighs_exactly
 from dp_polars.spark._people import one_row_per_person, shown_keys
 from dp_polars.spark._workers import Answer, drawing
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from dp_polars._accounting.budgets import Budget
-    from dp_polars._engines.contract import Output, Work
+    from dp_polars._engines.contract import Output, Tally, Work
     from dp_polars._frames.query import PrivateQuery
 
 __all__ = [
@@ -69,7 +69,7 @@ def release(
         first, row by row.
     frame
         The private rows. No person's rows may depend on another's; we don't check this. A person, a key and a value are
-        what Spark holds for them, without collations. It is read once per output, so it must be deterministic.
+        what Spark holds for them, without collations. It is read up to twice, so it must be deterministic.
     budget
         What is charged, where the query itself has none.
     path
@@ -140,25 +140,17 @@ class _SparkEngine(Engine["DataFrame"]):
         frame = self._frame
         if work.per_person is not None:
             _check_unit(frame, work.per_person.privacy_unit)
+            for tally in work.per_person.cut:
+                _check_weights(tally, "n_cut")
             frame = one_row_per_person(frame, work.per_person)
-        names = [] if work.keys is None else work.keys.columns
-        fields = [_column_types.types.StructField(name, frame.schema[name].dataType) for name in names]
-        table = key_table(frame.sparkSession, work.keys, fields)
+        groups = Groups.of(frame, work.keys)
+        fields = [_column_types.types.StructField(name, frame.schema[name].dataType) for name in groups.columns]
         answers = [_answer(output, work) for output in work.outputs]
         for answer in answers:
             kind = _kind(frame, answer, column_of(work.tallies[answer.output.tallies[0]]))
             fields += [_column_types.types.StructField(name, kind) for name in answer.output.names(ranges=work.ranges)]
-        # One seed for all: outputs with the same rows and bounds are then of the same groups of a person.
-        seed = fresh_seed()
-        histograms = [
-            histogram(
-                *(frame, work.privacy_unit, names, table, work.groups),
-                {number: work.tallies[number] for number in tally_numbers},
-                seed,
-            )
-            for tally_numbers in alike(work.tallies)
-        ]
-        return union(table, histograms).mapInArrow(
+        found = histograms(frame, work.privacy_unit, groups, work.tallies, fresh_seed())
+        return union(groups.table, found).mapInArrow(
             drawing(answers, [field.name for field in fields], ranges=work.ranges),
             _column_types.types.StructType(fields),
         )
@@ -209,12 +201,8 @@ def _check_unit(frame: DataFrame, name: str | None) -> None:
 
 def _answer(output: Output, work: Work) -> Answer:
     """Return what is drawn for one output, and as which type."""
-    if not all(weighs_exactly(work.tallies[tally]) for tally in output.tallies):
-        msg = (
-            f"Output {output.name!r}: decimals that are added up must have at most 17 digits after the point, got a "
-            f"column of type {output.types[-1]}.\n\nHint: cast it in Spark first, to the digits of the step."
-        )
-        raise TypeError(msg)
+    for tally in output.tallies:
+        _check_weights(work.tallies[tally], f"Output {output.name!r}")
     known = _column_types.answer_type(output.dtype)
     if known is None:
         msg = (
@@ -223,6 +211,16 @@ def _answer(output: Output, work: Work) -> Answer:
         )
         raise TypeError(msg)
     return Answer(output, known)
+
+
+def _check_weights(tally: Tally, asked: str) -> None:
+    """Refuse numbers that Spark's arithmetic can't add up as Polars does."""
+    if not weighs_exactly(tally):
+        msg = (
+            f"{asked}: decimals that are added up must have at most 17 digits after the point, got a column of type "
+            f"{tally.types[-1]}.\n\nHint: cast it in Spark first, to the digits of the step."
+        )
+        raise TypeError(msg)
 
 
 def _type_of(frame: DataFrame, name: str, *, is_only_counted: bool) -> pl.DataType:

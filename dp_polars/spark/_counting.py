@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, dataclass, replace
 from decimal import Decimal
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -18,16 +20,17 @@ from dp_polars._base import column_types
 from dp_polars._base.extras import require
 from dp_polars._codes.codings import CategoryCoding, NearestCoding, OneCode, Units
 from dp_polars._codes.encoding import FloatSteps
+from dp_polars._engines.bounding import Limits
+from dp_polars._engines.contract import alike
 from dp_polars._mechanisms.noise import LARGEST_VALUE
 from dp_polars.spark._column_types import types
 from dp_polars.spark._workers import MARKER, encoding
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession, WindowSpec
     from pyspark.sql.types import StructField
 
-    from dp_polars._codes.codings import Weighing
-    from dp_polars._engines.bounding import Limits
+    from dp_polars._codes.codings import Coding, Weighing
     from dp_polars._engines.contract import Tally
     from dp_polars._questions.question import Columns
 
@@ -40,6 +43,8 @@ _BROADCAST = 1 << 17
 _MOST_CELLS = 1000
 # Digits after the point up to which Spark holds a decimal of 64 bits times the power of ten that makes it whole.
 _MOST_DIGITS = 17
+# Whose rows are bounded together: a person's in a group, after those in groups with smaller numbers.
+_PAIR = ["person", "number of group", "group"]
 # Bits of a weight that are added up apart from the others.
 _LOW_BITS = 16
 # The physical integers of columns that are no integers.
@@ -73,84 +78,235 @@ def distinct(spark: SparkSession, constants: pl.DataFrame, fields: Iterable[Stru
     return int(table.distinct().count())
 
 
-def histogram(
-    rows: DataFrame,
-    privacy_unit: str | None,
-    key_columns: Sequence[str],
-    keys: DataFrame,
-    number_of_keys: int,
-    tallies: Mapping[int, Tally],
-    seed: int | None = None,
-) -> DataFrame:
+@dataclass(frozen=True)
+class Groups:
+    """The public groups: the private columns that hold their keys, the keys with their numbers, how many there are."""
+
+    columns: Sequence[str]
+    table: DataFrame
+    number: int
+
+    @classmethod
+    def of(cls, frame: DataFrame, keys: pl.DataFrame | None) -> Groups:
+        """Return the groups with these keys. None: one group."""
+        columns = [] if keys is None else keys.columns
+        table = key_table(frame.sparkSession, keys, [frame.schema[name] for name in columns])
+        return cls(columns, table, 1 if keys is None else keys.height)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of keys in rows that are not `listed` yet."""
+        return [f"k{i}" for i in range(len(self.columns))]
+
+    def listed(self, rows: DataFrame) -> DataFrame:
+        """Put the number of the group in the place of its key; rows of other keys are left out."""
+        if not self.columns:
+            return rows.withColumn("group", _long(0))
+        table = sf.broadcast(self.table) if self.number <= _BROADCAST else self.table
+        return rows.join(table, self.names).drop(*self.names)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A tally, its number, and columns: of its codes, and of whether a row stays. Tallies that are alike share them."""
+
+    number: int
+    tally: Tally
+    code: str
+    stays: str
+
+    @property
+    def weight(self) -> str | None:
+        """The column of weights. None: one each."""
+        return None if self.tally.weighing is None else f"weight{self.number}"
+
+    @property
+    def weight_of_person(self) -> Column:
+        """What a person weighs in a group and code, of the sum of the weights there."""
+        if self.weight is None or self.tally.weighing is None:
+            return _long(1)
+        return _clip(sf.col(self.weight), *self.tally.weighing.of_person)
+
+    @property
+    def is_native(self) -> bool:
+        """Whether Spark finds the codes. If not, values stand in their place, and are coded when they are counted."""
+        coding = self.tally.coding
+        return not isinstance(coding, NearestCoding) or _code_by_arithmetic(coding, sf.lit(0)) is not None
+
+
+def counted(tallies: Sequence[Tally]) -> list[Counted]:
+    """Return the tallies with their columns."""
+    codes, stays = (
+        {number: f"{word}{together[0]}" for together in found for number in together}
+        for word, found in [
+            ("code", alike([replace(tally, limits=Limits(), people=False) for tally in tallies])),
+            ("stays", alike(tallies)),
+        ]
+    )
+    return [Counted(number, tally, codes[number], stays[number]) for number, tally in enumerate(tallies)]
+
+
+def histograms(
+    frame: DataFrame, privacy_unit: str | None, groups: Groups, tallies: Sequence[Tally], seed: int | None = None
+) -> list[DataFrame]:
     """Return the columns `group`, `tally`, `code` and `count` (all LongType); the counts of a triple add up.
 
-    The tallies, by their numbers, differ in their weights alone: all of them are of one choice of rows. Where a
-    histogram would hardly be shorter than the rows, the rows themselves are returned, each with a count of 1: the task
-    that draws adds them up, and they are shuffled once instead of twice. Sums of weights come once per pair, exact and
-    then clamped to ±LARGEST_VALUE, which is what their noise is added to.
+    One pass over the rows serves all tallies for which it matters whose a row is, another one all others. Sums of
+    weights come once per triple, exact and then clamped to ±LARGEST_VALUE, which is what their noise is added to.
     """
-    seed = fresh_seed() if seed is None else seed
-    tally, *_ = tallies.values()
-    coding, limits = tally.coding, tally.limits
-    weighings = {
-        f"weight{number}": alike_tally.weighing
-        for number, alike_tally in tallies.items()
-        if alike_tally.weighing is not None
-    }
-    rows = evidence(rows, privacy_unit, key_columns, [_name_of(column) for column in tally.columns])
-    key_names = [f"k{i}" for i in range(len(key_columns))]
+    by_person: list[Counted] = []
+    others: list[Counted] = []
+    for one in counted(tallies):
+        (by_person if privacy_unit is not None and one.tally.by_person else others).append(one)
+    found = []
+    if others:
+        rows = read(frame, privacy_unit, groups, others)
+        rows = rows.withColumns({one.stays: sf.col(one.code).isNotNull() for one in others})
+        # The native query itself first; the keys see only its result.
+        found.append(_histogram(rows, groups, others, is_uncounted=_is_uncounted(frame, groups, others)))
+    if by_person:
+        rows = groups.listed(read(frame, privacy_unit, groups, by_person))
+        rows = _bounded(rows, by_person, fresh_seed() if seed is None else seed)
+        found.append(_histogram(rows, groups, by_person, is_uncounted=_is_uncounted(frame, groups, by_person)))
+    return found
 
-    def listed(rows: DataFrame) -> DataFrame:
-        """Put the number of the group in the place of its key; rows of other keys are left out."""
-        if not key_names:
-            return rows.withColumn("group", sf.lit(0).cast("long"))
-        table = sf.broadcast(keys) if number_of_keys <= _BROADCAST else keys
-        return rows.join(table, key_names).drop(*key_names)
 
-    is_uncounted = not tally.people and not weighings and _are_few(rows, number_of_keys, coding.size)
+def _histogram(rows: DataFrame, groups: Groups, tallies: Sequence[Counted], *, is_uncounted: bool) -> DataFrame:
+    """Count the rows that stay, for all tallies at once; uncounted rows are returned themselves, with a count of 1."""
+    by = ["group"] if "group" in rows.columns else groups.names
+    # All tallies of one code share their cells.
+    sharing: dict[str | None, list[int]] = {}
+    for one in tallies:
+        sharing.setdefault(None if isinstance(one.tally.coding, OneCode) else one.code, []).append(one.number)
+    values = {one.code: rows.schema[one.code].dataType for one in tallies if not one.is_native}
+    counts = {one.number: f"count{one.number}" for one in tallies}
+    never = sf.expr("false")
 
-    def counted(rows: DataFrame, *by: str) -> DataFrame:
-        if is_uncounted:
-            return rows.select(*by, _long(1).alias("rows"))
-        if tally.people and weighings:
-            rows = _one_per_person(rows, weighings, *by)
-        number = sf.count_distinct("person") if tally.people and not weighings else sf.count(sf.lit(1))
-        return rows.groupBy(*by).agg(
-            number.alias("rows"), *(_clamped_sum(sf.col(name)).alias(name) for name in weighings)
+    def cells(place: int, code: str | None, numbers: Sequence[int]) -> list[Column]:
+        known = _long(0) if code is None else sf.col(code)
+        found = {"answer": sf.lit(place), "code": sf.lit(None).cast("long") if code in values else known}
+        found |= {name: known if name == code else sf.lit(None).cast(kind) for name, kind in values.items()}
+        for one in tallies:
+            weight = _long(1) if one.weight is None else sf.col(one.weight)
+            found[counts[one.number]] = sf.when(sf.col(one.stays) if one.number in numbers else never, weight)
+        return [column.alias(name) for name, column in found.items()]
+
+    parts = [cells(place, code, numbers) for place, (code, numbers) in enumerate(sharing.items())]
+    rows = rows.select(*by, *parts[0]) if len(parts) == 1 else rows.select(*by, _rows_of(parts))
+    rows = rows.filter(sf.coalesce(*counts.values()).isNotNull())
+    if not is_uncounted:
+        sums = {one.number: sf.sum if one.weight is None else _clamped_sum for one in tallies}
+        rows = rows.groupBy(*by, "answer", "code", *values).agg(
+            *(sums[number](sf.col(name)).alias(name) for number, name in counts.items())
         )
+    if by != ["group"]:
+        rows = groups.listed(rows)
+    by_tally = [[_long(number).alias("tally"), sf.col(name).alias("count")] for number, name in counts.items()]
+    rows = rows.select("group", "code", *values, _rows_of(by_tally)).filter(sf.col("count").isNotNull())
+    if values:
+        codings = {one.number: (one.code, one.tally.coding, one.tally.types[0]) for one in tallies if not one.is_native}
+        rows = rows.mapInArrow(encoding(codings), "group long, tally long, code long, count long")
+    return rows.select("group", "tally", "code", "count")
 
-    answer = "value"
-    rows = rows.withColumns({name: _weight(weighing, tally.types) for name, weighing in weighings.items()})
-    rows = rows.drop("weighs")
-    if isinstance(coding, OneCode):
-        answer = "code"
-        rows = rows.withColumn(answer, sf.lit(0).cast("long")).drop("value")
-    elif isinstance(coding, NearestCoding) and (code := _code_by_arithmetic(coding)) is not None:
-        answer = "code"
-        rows = rows.withColumn(answer, code).drop("value")
-    if limits.everything:
-        # The native query itself first; everything after it sees only its result.
-        rows = listed(counted(rows, *key_names, answer))
-        if isinstance(coding, CategoryCoding):
-            rows = _coded(rows, coding)
-    else:
-        rows = listed(rows)
-        if isinstance(coding, CategoryCoding):
-            answer, rows = "code", _coded(rows, coding)
-        rows = rows.repartition("person")
-        bound_groups_only = (limits.rows, limits.rows_per_group) == (None, None)
-        rows = _few_groups(rows, limits, seed) if bound_groups_only else _few_rows(rows, tally, weighings, seed)
-        rows = counted(rows, "group", answer)
-    answer = "code" if "code" in rows.columns else "value"
-    counts = [
-        (number, "rows" if alike_tally.weighing is None else f"weight{number}")
-        for number, alike_tally in tallies.items()
-    ]
-    counts_by_tally = [sf.struct(_long(number).alias("tally"), sf.col(name).alias("count")) for number, name in counts]
-    rows = rows.select("group", answer, sf.inline(sf.array(*counts_by_tally))).select("group", "tally", answer, "count")
-    if answer == "code":
-        return rows
-    return rows.mapInArrow(encoding(coding, tally.types), "group long, tally long, code long, count long")
+
+def _rows_of(parts: Iterable[Sequence[Column]]) -> Column:
+    """Return what makes several rows of one."""
+    return sf.inline(sf.array(*(sf.struct(*columns) for columns in parts)))
+
+
+def _bounded(rows: DataFrame, tallies: Sequence[Counted], seed: int) -> DataFrame:
+    """Say in `stays…` which of a person's rows stay for which tally: the first ones, in one order for all tallies.
+
+    The numbers of groups and of rows are hashes. That of a row is made of all that any tally sees in it, and of the
+    number of the copy among a person's equal rows: so the choice does not depend on the order of rows. Ties of a hash
+    are broken by what it is made of, and what counts are running numbers: a tie can't let a person keep more.
+    """
+    rows = rows.filter(_any(sf.col(one.code).isNotNull() for one in tallies)).repartition("person")
+    rows = rows.withColumn("number of group", sf.xxhash64(sf.lit(seed), sf.lit(0), "person", "group"))
+    order = ["group"]
+    if any((one.tally.limits.rows, one.tally.limits.rows_per_group) != (None, None) for one in tallies):
+        seen = sorted({name for one in tallies for name in (one.code, one.weight) if name is not None})
+        rows, order = _numbered(rows, seen, seed), ["number", "copy", *seen]
+    rows = one_of_each(rows, tallies, _PAIR, order).withColumns(
+        {one.weight: one.weight_of_person for one in tallies if one.tally.people and one.weight is not None}
+    )
+    limits = {one.stays: one.tally.limits for one in tallies}
+    in_group, in_groups = _along(_PAIR, order), _along(["person"], [*_PAIR[1:], *order])
+    # The number of a row in its group, and that of the group: of those that have evidence for the tally.
+    rows = rows.withColumns(
+        {
+            f"{name} row": _number(sf.col(name), in_group)
+            for name, most in limits.items()
+            if most.groups or most.rows_per_group
+        }
+    )
+    rows = rows.withColumns(
+        {
+            f"{name} group": _number(sf.col(name) & (sf.col(f"{name} row") == 1), in_groups)
+            for name, most in limits.items()
+            if most.groups
+        }
+    )
+    rows = _within(rows, "row", {name: most.rows_per_group for name, most in limits.items()})
+    rows = _within(rows, "group", {name: most.groups for name, most in limits.items()})
+    in_all = _along(["person"], [order[0], "group", *order[1:]])
+    rows = rows.withColumns(
+        {f"{name} of all": _number(sf.col(name), in_all) for name, most in limits.items() if most.rows}
+    )
+    return _within(rows, "of all", {name: most.rows for name, most in limits.items()})
+
+
+def _numbered(rows: DataFrame, seen: Sequence[str], seed: int) -> DataFrame:
+    """Give each row a random `number`; of a person's rows that agree in all that is seen, each has one of `copy`."""
+    # Null changes no hash: without the flags, nulls in different columns would be one.
+    same = [column for name in seen for column in (sf.col(name).isNull(), sf.col(name))]
+
+    def number(copy: Column) -> Column:
+        return sf.xxhash64(sf.lit(seed), sf.lit(1), "person", "group", *same, copy)
+
+    # With the hash of first copies in it, this sort leaves little to do for the next one: most rows have no copy.
+    rows = rows.withColumn("number", number(sf.lit(1)))
+    rows = rows.withColumn("copy", sf.row_number().over(_along([*_PAIR, "number", *seen], ["number"])))
+    return rows.withColumn("number", number(sf.col("copy")))
+
+
+def one_of_each(rows: DataFrame, tallies: Sequence[Counted], pair: Sequence[str], order: Sequence[str]) -> DataFrame:
+    """Say in `stays…` which rows are evidence; where people count, the first of each code, which weighs as all do.
+
+    `pair` are the columns of a person and a group.
+    """
+    found = {}
+    for one in tallies:
+        code, tally = sf.col(one.code), one.tally
+        found[one.stays] = code.isNotNull()
+        if tally.people:
+            same = pair if isinstance(tally.coding, OneCode) else [*pair, one.code]
+            found[one.stays] &= sf.count(code).over(_along(same, order)) == 1
+            if one.weight is not None:
+                weight = sf.when(code.isNotNull(), sf.col(one.weight))
+                found[one.weight] = _clamped_sum(weight, Window.partitionBy(*same))
+    return rows.withColumns(found)
+
+
+def _along(owner: Sequence[str], order: Sequence[str]) -> WindowSpec:
+    """Return the window of an owner's rows up to this one."""
+    return Window.partitionBy(*owner).orderBy(*order).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+
+
+def _number(is_one: Column, window: WindowSpec) -> Column:
+    """Return how many are ones so far."""
+    return sf.count(sf.when(is_one, 1)).over(window)
+
+
+def _within(rows: DataFrame, word: str, bounds: Mapping[str, int | None]) -> DataFrame:
+    """Let only rows stay whose numbers are within the bounds."""
+    return rows.withColumns(
+        {name: sf.col(name) & (sf.col(f"{name} {word}") <= most) for name, most in bounds.items() if most is not None}
+    )
+
+
+def _any(conditions: Iterable[Column]) -> Column:
+    return reduce(or_, conditions)
 
 
 def column_of(tally: Tally) -> str | None:
@@ -172,26 +328,17 @@ def weighs_exactly(tally: Tally) -> bool:
     return not (isinstance(dtype, pl.Decimal) and dtype.scale > _MOST_DIGITS)
 
 
-def _weight(weighing: Weighing, dtypes: Columns) -> Column:
+def _weight(weighing: Weighing, values: Sequence[Column], dtypes: Columns) -> Column:
     """Return the weight of a row, of types that `weighs_exactly`: the arithmetic of `Units.weigher`, in Spark's."""
     if not isinstance(weighing, Units):
         msg = "unreachable: such weights are refused"
         raise AssertionError(msg)
     low, high = int(weighing.lower / weighing.step), int(weighing.upper / weighing.step)
-    value, dtype = sf.col("weighs" if weighing.column else "value"), dtypes[weighing.column]
+    value, dtype = values[weighing.column], dtypes[weighing.column]
     units = _clip(_units(weighing, value, dtype, low, high), low, high)
-    if weighing.column:  # of values themselves, missing ones are left out
-        missing = value.isNull() | sf.isnan(value) if dtype.is_float() else value.isNull()
-        units = sf.when(missing, _long(0)).otherwise(units)
+    if weighing.column:  # of values themselves, missing ones are no evidence
+        units = sf.when(_is_missing(value, is_float=dtype.is_float()), _long(0)).otherwise(units)
     return sf.lit(2).cast("long") * units - _long(low + high) if weighing.doubled else units
-
-
-def _one_per_person(rows: DataFrame, weighings: Mapping[str, Weighing], *by: str) -> DataFrame:
-    """Add up a person's weights, clipped to what they may weigh together."""
-    together = [
-        _clip(_clamped_sum(sf.col(name)), *weighing.of_person).alias(name) for name, weighing in weighings.items()
-    ]
-    return rows.groupBy("person", *by).agg(*together)
 
 
 def _units(weighing: Units, value: Column, dtype: pl.DataType, low: int, high: int) -> Column:
@@ -236,26 +383,26 @@ def _long(number: int) -> Column:
     return sf.lit(number).cast("long")
 
 
-def _clamped_sum(weight: Column) -> Column:
+def _clamped_sum(weight: Column, window: WindowSpec | None = None) -> Column:
     """Return Σ weight, clamped to ±LARGEST_VALUE: exactly, for weights of at most 2**31 of fewer than 2**45 rows.
+
+    Null where all weights are.
 
     Spark's sum of that many weights may leave 64 bits: whether it raised, or wrapped around, would depend on the rows.
     The sums of their high bits and of their low bits don't. Clamping the former changes no sum that is not clamped
     anyway.
     """
-    high = sf.sum(sf.shiftright(weight, _LOW_BITS))
-    low = sf.sum(weight.bitwiseAND(_long(2**_LOW_BITS - 1)))
+    parts = [sf.sum(part) for part in (sf.shiftright(weight, _LOW_BITS), weight.bitwiseAND(_long(2**_LOW_BITS - 1)))]
+    high, low = parts if window is None else [part.over(window) for part in parts]
     together = _clip(high, -(2 ** (63 - _LOW_BITS)), 2 ** (62 - _LOW_BITS)) * _long(2**_LOW_BITS) + low
-    return _clip(together, -LARGEST_VALUE, LARGEST_VALUE)
+    # Null, the sum of no weights, must stay so: clipped, it would be the largest.
+    return sf.when(high.isNotNull(), _clip(together, -LARGEST_VALUE, LARGEST_VALUE))
 
 
-def _coded(rows: DataFrame, coding: CategoryCoding) -> DataFrame:
-    """Put the candidate's code in the place of a value; other values are left out."""
-    values = coding.values
-    table = pl.DataFrame({"value": values, "code": pl.arange(len(values), eager=True)}).to_arrow()
-    schema = types.StructType([rows.schema["value"], types.StructField("code", types.LongType())])
-    codes = rows.sparkSession.createDataFrame(table, schema)
-    return rows.join(sf.broadcast(codes) if len(values) <= _BROADCAST else codes, "value").drop("value")
+def _is_uncounted(rows: DataFrame, groups: Groups, tallies: Sequence[Counted]) -> bool:
+    """Whether rows are sent to where they are drawn, shuffled once instead of twice. Sums must be counted first."""
+    candidates = min(one.tally.coding.size for one in tallies)
+    return all(one.weight is None for one in tallies) and _are_few(rows, groups.number, candidates)
 
 
 def _are_few(rows: DataFrame, groups: int, candidates: int) -> bool:
@@ -277,9 +424,9 @@ def _are_few(rows: DataFrame, groups: int, candidates: int) -> bool:
     return 2 * size <= groups * min(candidates, _MOST_CELLS) * width
 
 
-def _code_by_arithmetic(coding: NearestCoding) -> Column | None:
-    """Return the code of `value` as Spark's own arithmetic; None where only Python has it."""
-    steps, dtype, value = coding.steps, coding.column, sf.col("value")
+def _code_by_arithmetic(coding: NearestCoding, value: Column) -> Column | None:
+    """Return the code of a value as Spark's own arithmetic; None where only Python has it."""
+    steps, dtype = coding.steps, coding.column
     last = coding.size - 1
     if isinstance(steps, FloatSteps):
         place = (value.cast("double") - sf.lit(steps.start)) * sf.lit(steps.per_step) - sf.lit(0.5)
@@ -308,63 +455,65 @@ def union(keys: DataFrame, histograms: Sequence[DataFrame]) -> DataFrame:
 
 
 def evidence(
-    rows: DataFrame, privacy_unit: str | None, key_columns: Sequence[str], columns: Sequence[str]
+    rows: DataFrame, privacy_unit: str | None, key_columns: Sequence[str], values: Mapping[str, str]
 ) -> DataFrame:
-    """Return the rows that have a value (if one is read) and a person.
-
-    Their columns are `person`, `k0`, `k1`, …, `value`, and `weighs` where another column holds the weights.
-    """
+    """Return the rows of somebody: the columns `person`, `k0`, `k1`, …, and those of `values` by their new names."""
     chosen = [rows[quoted(name)].alias(f"k{i}") for i, name in enumerate(key_columns)]
-    chosen += [rows[quoted(column)].alias(name) for name, column in zip(("value", "weighs"), columns, strict=False)]
-    if privacy_unit is not None:
-        person = rows[quoted(privacy_unit)]
-        if _is_float(rows, privacy_unit):
-            person = person + sf.lit(0.0).cast(rows.schema[privacy_unit].dataType)  # -0.0 is 0.0, in hashes too
-        chosen.append(person.alias("person"))
-    rows = rows.select(*chosen)
-    for name in {"value", "person"}.intersection(rows.columns):
-        rows = rows.filter(sf.col(name).isNotNull())
-        if _is_float(rows, name):
-            rows = rows.filter(~sf.isnan(name))
-    return rows
+    chosen += [_one_zero(rows, name).alias(alias) for name, alias in values.items()]
+    if privacy_unit is None:
+        return rows.select(*chosen)
+    is_somebody = ~_is_missing(sf.col("person"), is_float=_is_float(rows, privacy_unit))
+    return rows.select(*chosen, _one_zero(rows, privacy_unit).alias("person")).filter(is_somebody)
 
 
-def _few_groups(rows: DataFrame, limits: Limits, seed: int) -> DataFrame:
-    """Keep the rows of random groups of each person."""
-    if limits.groups is None:
-        return rows
-    # The group itself breaks ties of the hash: a tie can't let a person keep more.
-    order = Window.partitionBy("person").orderBy("place of group", "group")
-    rows = rows.withColumn("place of group", _place_of_group(seed))
-    rows = rows.withColumn("rank", sf.dense_rank().over(order)).filter(sf.col("rank") <= limits.groups)
-    return rows.drop("rank", "place of group")
+def read(frame: DataFrame, privacy_unit: str | None, groups: Groups, tallies: Sequence[Counted]) -> DataFrame:
+    """Return the evidence with each tally's codes, null where a row is none, and its weights."""
+    names = dict.fromkeys(_name_of(column) for one in tallies for column in one.tally.columns)
+    values = {name: f"value{i}" for i, name in enumerate(names)}
+    rows = evidence(frame, privacy_unit, groups.columns, values)
+    kinds, weights = rows.schema, {}
+    codes = set()
+    for one in tallies:
+        tally, columns = one.tally, [values[_name_of(column)] for column in one.tally.columns]
+        if one.weight is not None and tally.weighing is not None:
+            weights[one.weight] = _weight(tally.weighing, [sf.col(name) for name in columns], tally.types)
+        if one.code in codes:
+            continue
+        codes.add(one.code)
+        if isinstance(tally.coding, CategoryCoding):
+            rows = _with_categories(rows, one.code, tally.coding.values.alias(columns[0]), kinds[columns[0]])
+        elif columns:
+            is_missing = _is_missing(sf.col(columns[0]), is_float=_is_float(rows, columns[0]))
+            rows = rows.withColumn(one.code, sf.when(~is_missing, _code(tally.coding, sf.col(columns[0]))))
+        else:
+            rows = rows.withColumn(one.code, _long(0))
+    return rows.withColumns(weights).drop(*values.values())
 
 
-def _few_rows(rows: DataFrame, tally: Tally, weighings: Mapping[str, Weighing], seed: int) -> DataFrame:
-    """Keep random rows of each person, within all bounds; where people count, equal rows of a person are one."""
-    limits, evidence = tally.limits, [name for name in ("value", "code") if name in rows.columns]
-    evidence += [] if tally.people else weighings
-    same = ["person", "group", *evidence]
-    if tally.people:
-        rows = _one_per_person(rows, weighings, *same[1:]) if weighings else rows.select(same).distinct()
-    else:
-        # Equal rows of a person are told apart by a number, so that the choice does not hang on the order of rows.
-        # With the order of the groups in it, one sort serves this window and the next.
-        groups = ["group"] if limits.groups is None else [_place_of_group(seed), "group"]
-        equal_rows = Window.partitionBy("person", *groups, *evidence)
-        rows = rows.withColumn("copy", sf.row_number().over(equal_rows.orderBy(evidence[0])))
-        same.append("copy")
-    rows = _few_groups(rows, limits, seed)
-    for most, owner, salt in [(limits.rows_per_group, ["person", "group"], 1), (limits.rows, ["person"], 2)]:
-        if most is not None:
-            order = Window.partitionBy(*owner).orderBy(sf.xxhash64(sf.lit(seed), sf.lit(salt), *same))
-            rows = rows.withColumn("rank", sf.row_number().over(order)).filter(sf.col("rank") <= most).drop("rank")
-    return rows
+def _code(coding: Coding, value: Column) -> Column:
+    """Return the code of a value that is there; the value itself where only Python has it."""
+    if isinstance(coding, OneCode):
+        return _long(0)
+    code = _code_by_arithmetic(coding, value) if isinstance(coding, NearestCoding) else None
+    return value if code is None else code
 
 
-def _place_of_group(seed: int) -> Column:
-    """Return what puts the groups of a person in a random order."""
-    return sf.xxhash64(sf.lit(seed), "person", "group")
+def _with_categories(rows: DataFrame, code: str, categories: pl.Series, field: StructField) -> DataFrame:
+    """Add the codes of values that are among the categories."""
+    table = pl.DataFrame({categories.name: categories, code: pl.arange(len(categories), eager=True)}).to_arrow()
+    schema = types.StructType([field, types.StructField(code, types.LongType())])
+    codes = rows.sparkSession.createDataFrame(table, schema)
+    return rows.join(sf.broadcast(codes) if len(categories) <= _BROADCAST else codes, categories.name, "left")
+
+
+def _one_zero(rows: DataFrame, name: str) -> Column:
+    """Return a column in which -0.0 is 0.0, in hashes too."""
+    column = rows[quoted(name)]
+    return column + sf.lit(0.0).cast(rows.schema[name].dataType) if _is_float(rows, name) else column
+
+
+def _is_missing(value: Column, *, is_float: bool) -> Column:
+    return value.isNull() | sf.isnan(value) if is_float else value.isNull()
 
 
 def _is_float(rows: DataFrame, name: str) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 from dp_polars._engines.contract import GROUPS, ROWS, ROWS_IN_GROUP
 from dp_polars._questions.unlisted_keys import COUNT
 from dp_polars.spark._column_types import types
-from dp_polars.spark._counting import Window, evidence, fresh_seed, key_table, quoted, sf
+from dp_polars.spark._counting import Groups, Window, counted, evidence, fresh_seed, one_of_each, quoted, read, sf
 from dp_polars.spark._workers import selecting
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ def shown_keys(frame: DataFrame, work: KeyWork) -> DataFrame:
 def _people_by_key(frame: DataFrame, work: KeyWork) -> DataFrame:
     """Return every key that somebody has in `k0`, `k1`, …, and in `people` the number of people who have it."""
     names = [f"k{i}" for i in range(len(work.types))]
-    rows = evidence(frame, work.privacy_unit, list(work.types), ())
+    rows = evidence(frame, work.privacy_unit, list(work.types), {})
     for name in names:
         rows = rows.filter(sf.col(name).isNotNull())
     if work.privacy_unit is not None:
@@ -47,17 +49,30 @@ def _people_by_key(frame: DataFrame, work: KeyWork) -> DataFrame:
 
 
 def one_row_per_person(frame: DataFrame, per_person: PerPerson) -> DataFrame:
-    """Return one row for each person, with numbers of rows and groups: see `Engine`, duty 9."""
-    keys = per_person.keys
-    names = [] if keys is None else keys.columns
-    rows = evidence(frame, per_person.privacy_unit, names, ())
-    if keys is not None:
-        table = key_table(frame.sparkSession, keys, types.StructType([frame.schema[name] for name in names]))
-        key_names = [f"k{i}" for i in range(len(names))]
-        rows = rows.join(table, key_names).drop(*key_names)
-    by_group = rows.groupBy(*rows.columns).agg(sf.count(sf.lit(1)).alias(ROWS))
-    return (
-        by_group.groupBy("person")
-        .agg(sf.sum(ROWS).alias(ROWS), sf.count(sf.lit(1)).alias(GROUPS), sf.max(ROWS).alias(ROWS_IN_GROUP))
-        .drop("person")
+    """Return one row for each person, or for each who is cut, with numbers of rows and groups: see `Engine`, duty 9."""
+    groups, tallies = Groups.of(frame, per_person.keys), counted(per_person.cut)
+    rows = groups.listed(read(frame, per_person.privacy_unit, groups, tallies))
+    pair = ["person", "group"]
+    rows = one_of_each(rows, tallies, pair, pair)
+    limits = {one.stays: one.tally.limits for one in tallies}
+    clipped = [one for one in tallies if one.tally.people and one.weight is not None]
+    by_group = rows.groupBy(*pair).agg(
+        sf.count(sf.lit(1)).alias(ROWS),
+        *(sf.count_if(name).alias(name) for name in limits),
+        *(sf.bool_or(sf.col(one.weight) != one.weight_of_person).alias(one.weight) for one in clipped),
     )
+    cut = [sf.bool_or(one.weight) for one in clipped]
+    for name, bounds in limits.items():
+        for bound, number in [
+            (bounds.rows, sf.sum(name)),
+            (bounds.groups, sf.count_if(sf.col(name) > 0)),
+            (bounds.rows_per_group, sf.max(name)),
+        ]:
+            cut += [] if bound is None else [number > bound]
+    people = by_group.groupBy("person").agg(
+        sf.sum(ROWS).alias(ROWS),
+        sf.count(sf.lit(1)).alias(GROUPS),
+        sf.max(ROWS).alias(ROWS_IN_GROUP),
+        reduce(or_, cut, sf.lit(not tallies)).alias("is cut"),
+    )
+    return people.filter(sf.col("is cut")).select(ROWS, GROUPS, ROWS_IN_GROUP)

@@ -7,7 +7,7 @@ group without private rows is answered too, and each key comes out exactly once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from dp_polars._base.arrays import Ints
     from dp_polars._codes.codings import Coding
     from dp_polars._engines.contract import Output
-    from dp_polars._questions.question import Columns
     from dp_polars._questions.unlisted_keys import KeysThatAreThere
 
 Stage: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
@@ -49,24 +48,32 @@ class Answer:
         return self.output.query.answer_width(*self.output.types)
 
 
-def encoding(coding: Coding, types: Columns) -> Stage:
-    """Return the stage from (group, tally, value, count) to (group, tally, code, count).
+def encoding(codings: Mapping[int, tuple[str, Coding, pl.DataType]]) -> Stage:
+    """Return the stage from (group, tally, code, count, values …) to (group, tally, code, count).
 
-    Values that are ignored are left out. Those of one code are added up as far as they come together: where they are
-    many more than candidates, that is most of them.
+    `codings` says of which tallies the codes are found here: in which column their values are, how they are coded, and
+    their type. Values that are ignored are left out. Those of one code are added up as far as they come together: where
+    they are many more than candidates, that is most of them.
     """
 
     def encode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        (column,), encoder, size = types, coding.encoder(), coding.size
+        encoders = {tally: coding.encoder() for tally, (_, coding, _) in codings.items()}
         for rows in _in_chunks(batches, _ROWS):
-            values = rows["value"]
-            if isinstance(column, pl.Datetime) and column.time_zone is not None:
-                values = values.cast(pa.timestamp("us", column.time_zone))  # the session's zone may be none of Polars'
-            values = pl.Series(values).cast(column)
-            numbers = {name: rows[name] for name in ("group", "tally", "count")}
-            coded = pl.LazyFrame({**numbers, "code": encoder([values])}).filter(pl.col("code") < size)
-            counted = coded.group_by("group", "tally", "code").agg(pl.col("count").sum())
-            yield from counted.collect(engine="in-memory").cast(pl.Int64).to_arrow().to_batches()
+            coded = rows.filter(pc.invert(pc.is_in(rows["tally"], pa.array(list(codings), pa.int64()))))
+            # All batches must have one schema, also by what may be null.
+            yield from pa.table({name: coded[name] for name in COUNTED}).to_batches()
+            for tally, (name, coding, column) in codings.items():
+                part = rows.filter(pc.equal(rows["tally"], tally))
+                values = part[name]
+                if isinstance(column, pl.Datetime) and column.time_zone is not None:
+                    values = values.cast(
+                        pa.timestamp("us", column.time_zone)
+                    )  # the session's zone may be none of Polars'
+                codes = encoders[tally]([pl.Series(values).cast(column)])
+                numbers = {other: part[other] for other in ("group", "tally", "count")}
+                found = pl.LazyFrame({**numbers, "code": codes}).filter(pl.col("code") < coding.size)
+                counted = found.group_by("group", "tally", "code").agg(pl.col("count").sum())
+                yield from counted.collect(engine="in-memory").cast(pl.Int64).to_arrow().to_batches()
 
     return _deaf(encode)
 

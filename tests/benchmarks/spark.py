@@ -44,11 +44,15 @@ def session(folder: Path, executor_memory: int) -> SparkSession:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
+    spark.sparkContext.setCheckpointDir(str(folder / "checkpoints"))
     return spark
 
 
 def make_rows(spark: SparkSession, folder: Path, rows: int, groups: int) -> DataFrame:
-    """Rows of a person (of rows/10, who come to 2 groups at most), a category of 100 (one twice as common), an age."""
+    """Rows of a person (of rows/10, who come to 2 groups at most), a category of 100 (one twice as common), an age.
+
+    And a year, 2024 in three of four rows, a hospital of three (2 at most of each person), and four amounts.
+    """
     path = str(folder / f"{rows}-{groups}")
 
     def below(bound: int, *values: Column | int) -> Column:
@@ -63,6 +67,11 @@ def make_rows(spark: SparkSession, folder: Path, rows: int, groups: int) -> Data
             below(groups, person, below(2, row, 2)).cast("int").alias("g"),
             sf.format_string("category %02d", sf.least(below(101, row, 3), sf.lit(99))).alias("x"),
             below(101, row, 4).cast("int").alias("age"),
+            sf.when(below(4, row, 5) == 0, 2023).otherwise(2024).alias("year"),
+            sf.substring(sf.lit("ABC"), below(3, person, below(2, row, 2)).cast("int") + 1, sf.lit(1)).alias(
+                "hospital"
+            ),
+            *((below(10_000, row, 6 + i) / 100).alias(f"amount{i}") for i in range(4)),
         )
         .write.parquet(path)
     )
@@ -133,8 +142,43 @@ def peak() -> Iterator[list[int]]:
         watcher.join()
 
 
-def works(frame: DataFrame, groups: int) -> Iterator[tuple[str, dpp.PrivateQuery, Callable[[], DataFrame]]]:
-    """Name, private query and the query without privacy."""
+@dataclass(frozen=True)
+class Work:
+    """A private query, and what it is compared with: the same one without privacy, if nothing else is said."""
+
+    name: str
+    query: dpp.PrivateQuery
+    plain: Callable[[], DataFrame]
+    frame: DataFrame
+
+
+def works(frame: DataFrame, groups: int) -> Iterator[Work]:
+    """All that is measured."""
+    for name, query, plain in by_category(frame, groups):
+        yield Work(name, query, plain, frame)
+    of_year = frame.filter("year = 2024")
+    first = (
+        dpp.protect("person", max_groups=2, max_rows_per_group=1)
+        .group_by({"hospital": ["A", "B", "C"]})
+        .agg(
+            people=dpp.n_people(epsilon=0.25),
+            top=dpp.mode("x", CATEGORIES[:3], epsilon=0.5),
+            age=dpp.median("age", range(121), epsilon=0.5),
+        )
+    )
+    answers = [sf.count_distinct("person"), sf.mode("x"), sf.median("age")]
+    yield Work("the README's first query", first, lambda: of_year.groupBy("hospital").agg(*answers), of_year)
+    amounts = [f"amount{i}" for i in range(4)]
+    private = dpp.protect("person", max_groups=2, max_rows_per_group=5).group_by({"g": range(groups)})
+    eight = {f"sum{i}": dpp.sum(name, 0, 100, step=0.01, epsilon=1) for i, name in enumerate(amounts)}
+    one = private.agg(sum0=eight["sum0"])
+    eight |= {f"mean{i}": dpp.mean(name, 0, 100, step=0.01, epsilon=1) for i, name in enumerate(amounts[:3])}
+    both = private.agg(**eight, rows=dpp.len(epsilon=1))
+    yield Work("eight outputs, beside one (private)", both, lambda: dp_polars.spark.release(one, frame), frame)
+
+
+def by_category(frame: DataFrame, groups: int) -> Iterator[tuple[str, dpp.PrivateQuery, Callable[[], DataFrame]]]:
+    """Name, private query and the query without privacy, of one output."""
     keys = {"g": range(groups)}
     mode = dpp.mode("x", CATEGORIES, epsilon=0.5)
     median = dpp.median("age", range(101), epsilon=0.5)
@@ -169,25 +213,17 @@ HEAD = (
 )
 
 
-def measured(
-    query: dpp.PrivateQuery,
-    frame: DataFrame,
-    groups: int,
-    plain: Callable[[], DataFrame],
-    target: Path,
-    repeat: int,
-    warm_up: int,
-) -> str:
+def measured(work: Work, target: Path, repeat: int, warm_up: int) -> str:
     """A line of the table: medians of `repeat` turns after those for warming up."""
     turns = []
     with peak() as most:
         for turn in range(-warm_up, repeat):
             start = seconds()
-            plain().write.format("noop").mode("overwrite").save()
+            work.plain().write.format("noop").mode("overwrite").save()
             middle = seconds()
-            answers = dp_polars.spark.release(query, frame, path=f"{target}-{turn}")
+            answers = dp_polars.spark.release(work.query, work.frame, path=f"{target}-{turn}")
             end = seconds()
-            assert answers.count() == groups
+            assert answers.count() == work.query.request.groups
             if turn >= 0:
                 turns.append([b - a for a, b in zip(start + middle, middle + end, strict=True)])
     wall, cpu, private_wall, private_cpu = (statistics.median(own) for own in zip(*turns, strict=True))
@@ -211,12 +247,12 @@ def main() -> None:
         for rows in args.rows:
             for groups in args.groups:
                 frame = make_rows(spark, folder, rows, groups)
-                for work, query, plain in works(frame, groups):
-                    if args.only in work:
-                        target, warm_up = folder / f"{rows}-{groups}-{work}", 0 if work in is_warm else 3
-                        line = measured(query, frame, groups, plain, target, args.repeat, warm_up)
-                        print(f"{rows:>12,} {groups:>8,}  {work:<38} {line}", flush=True)
-                        is_warm.add(work)
+                for work in works(frame, groups):
+                    if args.only in work.name:
+                        target, warm_up = folder / f"{rows}-{groups}-{work.name}", 0 if work.name in is_warm else 3
+                        line = measured(work, target, args.repeat, warm_up)
+                        print(f"{rows:>12,} {groups:>8,}  {work.name:<38} {line}", flush=True)
+                        is_warm.add(work.name)
         spark.stop()
 
 

@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from dataclasses import replace
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -30,6 +31,7 @@ from dp_polars._engines import polars_engine
 from dp_polars._engines.bounding import Limits
 from dp_polars._engines.contract import Output
 from dp_polars._questions.choices import Quantile
+from tests.engines.orders import Bounded, follows, joint_law
 from tests.helpers import reference
 from tests.helpers.places import ROOT
 from tests.helpers.spies import fix_words
@@ -104,25 +106,21 @@ def way(request, monkeypatch):
 
 
 def both_histograms(spark, frame, ddl, unit, keys, outputs):
-    """The histograms of all outputs, by Polars and by Spark."""
+    """The histograms of all outputs, by Polars and by Spark, which makes them in one pass."""
     schema = ", ".join(f"`{name}` {ddl[name]}" for name in frame.columns)
-    rows = to_spark(spark, frame, schema)
-    table = _counting.key_table(spark, keys, [rows.schema[name] for name in keys.columns])
-    parts = []
-    for position, (column, query, limits, people) in enumerate(outputs):
-        tally = tally_of(frame, column, query, limits, people=people)
-        parts.append(_counting.histogram(rows, unit, keys.columns, table, keys.height, {position: tally}))
-    united = parts[0]
-    for part in parts[1:]:
-        united = united.unionByName(part)
-    on_spark = to_polars(united)
-    by_polars = polars_engine.count(
-        frame.lazy(), unit, keys, [tally_of(frame, *rest[:3], people=rest[3]) for rest in outputs]
-    )
-    types = {"group": pl.Int64, "code": pl.Int64, "count": pl.Int64}
+    tallies = [tally_of(frame, *rest, people=people) for *rest, people in outputs]
+    on_spark = spark_counts(to_spark(spark, frame, schema), unit, keys, tallies)
+    by_polars = polars_engine.count(frame.lazy(), unit, keys, tallies)
     for position, expected in enumerate(by_polars):
-        got = on_spark.filter(pl.col("tally") == position).group_by("group", "code").agg(pl.col("count").sum())
-        yield outputs[position], as_frame(expected), got.cast(types).sort("group", "code")
+        yield outputs[position], as_frame(expected), on_spark[position]
+
+
+def spark_counts(rows, unit, keys, tallies, seed=None):
+    """The histogram of each tally, by Spark."""
+    parts = _counting.histograms(rows, unit, _counting.Groups.of(rows, keys), tallies, seed)
+    found = pl.concat([to_polars(part) for part in parts])
+    found = found.group_by("tally", "group", "code").agg(pl.col("count").sum()).sort("group", "code")
+    return [found.filter(tally=number).drop("tally") for number in range(len(tallies))]
 
 
 @pytest.mark.parametrize(
@@ -151,11 +149,8 @@ def bounded(spark, frame, query, limits, *, people=False, seed=1, parts=None):
     rows = to_spark(spark, frame)
     if parts is not None:
         rows = rows.repartition(parts)
-    keys = pl.DataFrame({"g": range(5)})
-    table = _counting.key_table(spark, keys, [rows.schema["g"]])
     tally = tally_of(frame, "value", query, limits, people=people)
-    counted = to_polars(_counting.histogram(rows, "person", ["g"], table, 5, {0: tally}, seed))
-    return counted.group_by("group", "code").agg(pl.col("count").sum()).sort("group", "code")
+    return spark_counts(rows, "person", pl.DataFrame({"g": range(5)}), [tally], seed)[0]
 
 
 def crowd(seed, people=40):
@@ -220,6 +215,88 @@ def test_a_person_changes_the_histogram_by_no_more_than_the_bounds(spark, few_ta
     held = own.group_by("g").len()["len"].clip(upper_bound=limits.rows_per_group or 1000).sort()
     fewest = min(limits.rows or 1000, held.head(limits.groups or 5).sum())  # if the groups with the fewest stay
     assert query is VALUES or per_group["lost"].sum() >= fewest > 0
+
+
+def bounded_tallies(frame):
+    """All of `BOUNDS`."""
+    return [tally_of(frame, "value", *asked, people=asked[0] in (VALUES, COUNTS)) for asked in BOUNDS]
+
+
+def test_the_same_seed_keeps_the_same_rows(spark, few_tasks):
+    """Of several tallies in one pass, wherever rows lie and however often a task runs; many rows are equal."""
+    frame, keys = crowd(3), pl.DataFrame({"g": range(5)})
+    tallies = bounded_tallies(frame)
+    first = spark_counts(to_spark(spark, frame), "person", keys, tallies, 5)
+    shuffled = to_spark(spark, frame.sample(fraction=1, shuffle=True, seed=2)).repartition(3)
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        again = spark_counts(shuffled, "person", keys, tallies, 5)
+    finally:
+        spark.conf.unset("spark.sql.ansi.enabled")
+    assert all(one.height and one.equals(two) for one, two in zip(first, again, strict=True))
+    others = spark_counts(shuffled, "person", keys, tallies, 6)
+    assert not any(one.equals(two) for one, two in zip(first[1:], others[1:], strict=True))
+
+
+def test_bounds_hold_where_all_hashes_are_the_same(spark, few_tasks, monkeypatch):
+    monkeypatch.setattr(_counting.sf, "xxhash64", lambda *_: sf.lit(7).cast("long"))
+    frame = crowd(4)
+    most = frame.group_by("person").len().sort("len")["person"].last()
+    frame = frame.filter(person=most)
+    tallies = bounded_tallies(frame)
+    found = spark_counts(to_spark(spark, frame), "person", pl.DataFrame({"g": range(5)}), tallies)
+    for tally, counts in zip(tallies, found, strict=True):
+        limits, largest = tally.limits, 2 if tally.weighing else 1
+        per_group = counts.group_by("group").agg(pl.col("count").sum())
+        assert 0 < per_group.height <= (limits.groups or 5)
+        assert per_group["count"].max() <= (limits.rows_per_group or 30) * largest
+        assert per_group["count"].sum() <= (limits.rows or 30) * largest
+        assert not tally.people or counts["count"].max() == 1
+
+
+def test_rows_that_differ_in_where_null_is_have_numbers_of_their_own(spark, few_tasks):
+    """Spark's hash passes over null, so that of (1, null) is that of (null, 1): the joint law would be another."""
+    codes = {0: (1, None), 1: (None, 1), 2: (2, 2)}
+    rows = [(p, *both) for p in range(3000) for both in codes.values()]
+    frame = pl.DataFrame(rows, schema={"person": pl.Int64, "a": pl.Int64, "b": pl.Int64}, orient="row")
+    tallies = [tally_of(frame, name, MIDDLE, Limits(rows=1)) for name in "ab"]
+    keys = pl.DataFrame({"person": range(3000)})
+    one, two = spark_counts(to_spark(spark, frame), "person", keys, tallies)
+    sees = [tuple(row for row, both in codes.items() if both[column] is not None) for column in (0, 1)]
+    expected = Counter()
+    for ((row_a,), (row_b,)), chance in joint_law(
+        tuple((0, row) for row in codes), *(Bounded(Limits(rows=1), sees=own) for own in sees)
+    ).items():
+        expected[codes[row_a[1]][0], codes[row_b[1]][1]] += chance
+    assert expected == {(1, 1): Fraction(1, 3), (2, 2): Fraction(1, 3), (1, 2): Fraction(1, 6), (2, 1): Fraction(1, 6)}
+    assert follows(list(zip(one["code"].to_list(), two["code"].to_list(), strict=True)), expected)
+
+
+@pytest.mark.parametrize("unit", [None, "person"])
+def test_all_kinds_of_tallies_are_counted_together(spark, few_tasks, unit):
+    """In the first group nobody has an amount: the sum there is of nothing, beside codes of others."""
+    n = 300
+    frame = pl.DataFrame(
+        {
+            "person": [i % 40 for i in range(n)],
+            "g": [i % 3 for i in range(n)],
+            "amount": [None if i % 3 == 0 else float(i % 7) for i in range(n)],
+            "word": [["a", "b", None, "c"][i % 4] for i in range(n)],
+        }
+    )
+    asked = [
+        ("amount", dpp.sum("amount", -2, 3, epsilon=1).query, False),
+        ("word", dpp.mode("word", ["b", "a"], epsilon=1).query, unit is not None),
+        ("amount", dpp.median("amount", [0.25, 1.5, 2.75], epsilon=1).query, False),  # in Python
+        ("amount", dpp.median("amount", dpp.grid(0, 5, step=0.5), epsilon=1).query, False),
+        ("word", dpp.count("word", epsilon=1).query, False),
+        (None, dpp.len(epsilon=1).query, False),
+        (None, dpp.n_people(epsilon=1).query, unit is not None),
+    ]
+    outputs = [(column, query, Limits(rows=unit and 1000), people) for column, query, people in asked]
+    kinds = {"person": "bigint", "g": "bigint", "amount": "double", "word": "string"}
+    for output, expected, got in both_histograms(spark, frame, kinds, unit, pl.DataFrame({"g": range(3)}), outputs):
+        assert got.equals(expected), (output, expected, got)
 
 
 # --- Weights --------------------------------------------------------------------------------------------------------
@@ -304,7 +381,10 @@ def test_a_row_weighs_on_spark_what_it_weighs_on_polars(spark, few_tasks, kind):
     ]
     rows = to_spark(spark, values.alias("value").to_frame(), f"value {kind}")
     weighed = to_polars(
-        rows.select("value", *(_counting._weight(units, (dtype,)).alias(str(i)) for i, units in enumerate(asked)))
+        rows.select(
+            "value",
+            *(_counting._weight(units, [sf.col("value")], (dtype,)).alias(str(i)) for i, units in enumerate(asked)),
+        )
     )
     assert weighed.height == len(values)
     for i, units in enumerate(asked):
@@ -505,9 +585,9 @@ def test_executors_hear_nothing_of_what_a_process_sets(monkeypatch):
     fix_words(monkeypatch.setattr)
     asked = dpp.median("x", [-1e300, 0.0, 1e-310, 2.5], epsilon=1).query
     values = [0.0, 5e-324, -1e-310, 1e-20, 3.5, 1.7e308, np.inf, np.nan] * 2
-    rows = {"group": [0] * 16, "tally": [0] * 16, "value": values, "count": [10] * 16}
+    rows = {"group": [0] * 16, "tally": [0] * 16, "code": [None] * 16, "x": values, "count": [10] * 16}
     own = (pl.Float64(),)
-    encode = _workers.encoding(asked.evidence(*own)[0].coding, own)
+    encode = _workers.encoding({0: ("x", asked.evidence(*own)[0].coding, *own)})
     draw = _workers.drawing([_workers.Answer(Output("x", asked, own, (0,)), pl.Float64())], ["x"])
     marker = {"group": [0], "tally": [-1], "code": [0], "count": [0]}
 
@@ -767,6 +847,16 @@ def test_what_can_not_run_on_spark_is_refused_before_the_charge(visits, case):
     with pytest.raises(kind, match=message):
         dp_polars.spark.release(make(), frame, budget=budget, ranges=True)
     assert budget.spent == 0
+
+
+def test_totals_of_people_that_spark_can_not_add_up_are_refused(visits):
+    frame = visits.withColumn("fine", sf.col("age").cast("decimal(38,18)"))
+    engine = dp_polars.spark._SparkEngine(frame, None)
+    work = dpp.protect("person").rows_per_person(0.5, range(9), epsilon=1).request.bind(engine)
+    rows = pl.DataFrame(schema={"fine": pl.Decimal(38, 18)})
+    total = tally_of(rows, "fine", dpp.sum("fine", 0, 1, step=Decimal("0.01"), epsilon=1).query, people=True)
+    with pytest.raises(TypeError, match=r"n_cut: decimals .* at most 17 digits after the point, got .* scale=18\)"):
+        engine.prepare(replace(work, per_person=replace(work.per_person, cut=(total,))))
 
 
 def test_frames_that_are_not_batches_of_a_spark_session_are_refused(spark):
