@@ -61,6 +61,10 @@ class Protection:
             check_relation(neighboring_relation),
         )
 
+    def of_one_row(self) -> OneRowEach:
+        """Return the protection of people of whom each has at most one row."""
+        return OneRowEach(self.privacy_unit, None, None, None, self.neighboring_relation)
+
     def counts_people(self, query: HistogramQuery) -> bool:
         """Return whether the output counts distinct people rather than rows."""
         return self.privacy_unit is not None and query.counts_people
@@ -151,3 +155,27 @@ class Protection:
             if value is not None
         ]
         return ", ".join([f"one person per {self.privacy_unit!r}", self.neighboring_relation, *bounds])
+
+
+@dataclass(frozen=True)
+class OneRowEach(Protection):
+    """The protection of people of whom each has at most one row: a count of rows counts people, and drops none."""
+
+    def counts_people(self, query: HistogramQuery) -> bool:  # noqa: ARG002
+        return False
+
+    def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:  # noqa: ARG002
+        return "people"
+
+    def contributions(self, query: HistogramQuery, groups: int) -> Contributions:  # noqa: ARG002
+        return Contributions(1, 1)
+
+    def limits(self, query: HistogramQuery, groups: int) -> Limits:  # noqa: ARG002
+        return Limits()
+
+    @property
+    def keys_per_person(self) -> int:
+        return 1
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, one row each"

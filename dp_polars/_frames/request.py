@@ -18,6 +18,7 @@ from dp_polars._base.column_types import float_of
 from dp_polars._base.numbers import float_up, plural
 from dp_polars._engines.contract import Engine, Output, Released, Tally, Work, names_of_ends
 from dp_polars._frames import group_keys
+from dp_polars._frames.protection import OneRowEach
 from dp_polars._frames.recipe import Proved
 from dp_polars._questions.measures import Count
 from dp_polars._questions.question import Asked, HistogramQuery
@@ -67,7 +68,7 @@ class AnyRequest(ABC, Generic[AskedT]):
     @property
     def protection(self) -> Protection:
         """Who is protected, and by which bounds."""
-        return self.recipe.protection
+        return self.recipe.calibration
 
     @property
     def groups(self) -> int:
@@ -183,7 +184,7 @@ class Request(AnyRequest[HistogramQuery]):
     def of(cls, recipe: Recipe, keys: pl.DataFrame | None, asks: Iterable[Ask[HistogramQuery]]) -> Request:
         """Return the request of these outputs, under the bounds that the recipe protects people by."""
         groups = 1 if keys is None else keys.height
-        return cls(recipe, keys, tuple(replace(ask, query=_under(recipe.protection, ask, groups)) for ask in asks))
+        return cls(recipe, keys, tuple(replace(ask, query=_under(recipe.calibration, ask, groups)) for ask in asks))
 
     @property
     def about(self) -> str:
@@ -254,6 +255,8 @@ class Request(AnyRequest[HistogramQuery]):
         note = None if size is None else ask.query.note(size, self._alternative(ask, types))
         if note is not None:
             yield note
+        if isinstance(self.protection, OneRowEach):
+            yield "Each person has one row here, which counts whole: the bounds of protect do nothing."
         if self._drops(ask):
             yield (
                 "About the rows that the bounds keep: too low where people have more, and no range or error_95 says so."
