@@ -311,7 +311,7 @@ class _Apart:
         """Return an expression on columns in place of its functions of a group; `inside` one of them."""
         match tree:
             case {"Column": str(name)} if name in group.constant:
-                return _Value(tree)
+                return _Value(tree, is_one=not inside, order=group.order if inside else None)
             case {"Column": str(name)}:
                 return _Value(tree, frozenset({name}), is_one=False, order=group.order)
             case {"Literal": _}:
@@ -410,8 +410,10 @@ class _Apart:
         if needs_order and value.along:
             self.refuse(person_rules.ALONG_ALREADY, bare)
         if value.order is not None and (needs_order or value.along):
-            self.refuse_ties(value.order, value.reads - group.constant, name, "as it reads them")
-        expr = self.written(name, column, write, value.order if name in person_rules.FIRST_OF_ORDER else None)
+            self.refuse_ties(value.order, value.reads, name, "as it reads them")
+        # An order of the window itself is left to Polars, which may know nulls in it otherwise than sort_by does.
+        is_sorted = name in person_rules.FIRST_OF_ORDER and value.order != group.order
+        expr = self.written(name, column, write, value.order if is_sorted else None)
         if name in person_rules.ALONG_ORDER | person_rules.RANKS:
             order = value.order if needs_order else None
             if order is not None and len({*zip(order.descending, order.nulls_last, strict=True)}) > 1:
@@ -420,7 +422,8 @@ class _Apart:
             return _Value({"Column": self.make(along)}, value.reads, False, value.order, needs_order or value.along)
         if group.is_row and not inside:
             return _Value({"Column": self.final(expr)})
-        return _Value({"Column": self.make(_over(expr, group.keys, None))})
+        order = value.order if needs_order and not is_sorted else None
+        return _Value({"Column": self.make(_over(expr, group.keys, order))})
 
     def written(self, name: str, column: str, write: _Of, order: _Order | None) -> pl.Expr:
         """Return a function of a column, of values that are one of a kind and add up in any order."""

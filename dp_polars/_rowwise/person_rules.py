@@ -45,7 +45,7 @@ def of_decimals(step: Step) -> bool:
 def is_no_number(step: Step) -> bool:
     """Return whether values can't be added up as Int64."""
     dtype = _value(step)
-    return not (dtype in {pl.Boolean, pl.Duration} or is_an_integer(dtype))
+    return not (is_an_integer(dtype) or (dtype is not None and dtype.base_type() in {pl.Boolean, pl.Duration}))
 
 
 def is_an_integer(dtype: pl.DataType | None) -> bool:
@@ -77,7 +77,7 @@ def is_random(step: Step) -> bool:
 
 
 def parameters_vary(step: Step) -> bool:
-    return any(value.kind not in {"literal"} for value in step.inputs[1:])
+    return any(value.kind != "literal" for value in step.inputs[1:])
 
 
 # Steps on one person's rows that are not taken, or not in every way.
