@@ -157,8 +157,8 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
         """
         return self._after(join_of(public, on, left_on, right_on, how))
 
-    @overload
-    def group_by(self, keys: str, *more: str) -> PersonGroupBy[Self]: ...
+    @overload  # names first: any other object may be public keys
+    def group_by(self, keys: str, *more: str) -> PersonGroupBy[Self]: ...  # type: ignore[overload-overlap]
 
     @overload
     def group_by(self, keys: PublicKeys) -> PrivateGroupBy: ...

@@ -49,7 +49,9 @@ class PersonGroups:
         def run(rows: pl.LazyFrame) -> pl.LazyFrame:
             groups = taken.before(rows.filter(person)).group_by(keys).agg(taken.finals)
             # After with_columns, so that a constant has as many rows as the frame.
-            return groups.with_columns(taken.outputs).select(*keys, *(expr.meta.output_name() for expr in taken.outputs))
+            return groups.with_columns(taken.outputs).select(
+                *keys, *(expr.meta.output_name() for expr in taken.outputs)
+            )
 
         refuse_company(run, schema, str(unit), self.name)
         return run
@@ -73,11 +75,11 @@ def person_keys(names: Sequence[object], unit: str | None) -> tuple[str, ...]:
         )
         raise TypeError(msg)
     if unit is None or unit not in keys:
-        alone = f"group_by({unit!r}) gives one row for each person; for" if unit is not None else "For"
+        alone = f"group_by({unit!r}) gives one row for each person. " if unit is not None else ""
         msg = (
             f"group_by: names of columns must include the privacy unit, got {list(keys)}: which groups there are would "
-            f"tell of people.\n\nHint: {alone} all people together, list the groups, group_by({{{keys[0]!r}: […]}}), or "
-            f"find them with keys({keys[0]!r}, …)."
+            f"tell of people.\n\nHint: {alone}To ask about groups, list them, group_by({{{keys[0]!r}: […]}}), or find "
+            f"them with keys({keys[0]!r}, …)."
         )
         raise ValueError(msg)
     if len(set(keys)) < len(keys):

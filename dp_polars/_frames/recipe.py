@@ -231,8 +231,10 @@ class Recipe:
         one_row = False
         for step in self.steps:  # `multiplies`: it may make several rows of one
             unit = self.protection.privacy_unit
-            one_row = step.leaves_one_row(unit) or one_row if isinstance(step, PersonGroups) else (
-                one_row and not step.multiplies
+            one_row = (
+                step.leaves_one_row(unit) or one_row
+                if isinstance(step, PersonGroups)
+                else (one_row and not step.multiplies)
             )
         return self.protection.of_one_row() if one_row else self.protection
 

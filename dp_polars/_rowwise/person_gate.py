@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import polars as pl
@@ -148,10 +149,12 @@ def of_groups(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: str, keys: Sequ
             taken.append(name)
     repeated = sorted({name for name in taken if taken.count(name) > 1})
     if repeated:
-        msg = f"{call}: outputs must be named unlike each other and unlike the keys, got several named {repeated}."
-        raise ValueError(f"{msg}\n\nHint: use alias, or agg(name=…).")
-    columns = {name: schema[name] for name in keys}
-    apart.finish(outputs, columns | {name: apart.schema[name] for name in apart.finals})
+        msg = (
+            f"{call}: outputs must be named unlike each other and unlike the keys, got several named {repeated}.\n\n"
+            "Hint: use alias, or agg(name=…)."
+        )
+        raise ValueError(msg)
+    apart.finish(outputs, {name: apart.schema[name] for name in (*keys, *apart.finals)})
     return apart.taken
 
 
@@ -166,7 +169,8 @@ class _Apart:
     """Takes the expressions of one step apart."""
 
     def __init__(self, schema: pl.Schema, unit: str | None, call: str) -> None:
-        self.columns, self.schema, self.unit, self.call = schema, dict(schema), unit, call
+        self.columns, self.unit, self.call = schema, unit, call
+        self.schema: dict[str, PolarsDataType] = dict(schema)
         self.taken = Taken()
         self.finals: list[str] = []
         self.orders: set[tuple[frozenset[str], _Order]] = set()  # by which rows have values of their own
@@ -195,8 +199,7 @@ class _Apart:
 
     def single(self, tree: Tree, names: Sequence[str]) -> Iterator[tuple[Tree, str]]:
         """Yield the expressions of one output each, and the names of these."""
-        selected: list[list[str]] = []
-        _each(tree, "Selector", lambda selector: selected.append(selector["ByName"]["names"]) or {"Selector": selector})
+        selected = [node["ByName"]["names"] for node in _nodes(tree, "Selector")]
         if any(len(columns) not in {1, len(names)} for columns in selected) or (len(names) > 1 and not selected):
             msg = (
                 f"{self.call}: an expression about the rows of one person must have as many outputs as its selectors "
@@ -204,16 +207,7 @@ class _Apart:
             )
             raise ValueError(msg)
         for place, name in enumerate(names):
-            yield (
-                _each(
-                    tree,
-                    "Selector",
-                    lambda selector, place=place: {
-                        "Column": (columns := selector["ByName"]["names"])[place if len(columns) > 1 else 0]
-                    },
-                ),
-                name,
-            )
+            yield _each(tree, "Selector", partial(_column_at, place)), name
 
     def finish(self, outputs: Sequence[tuple[Tree, str]], schema: dict[str, PolarsDataType]) -> None:
         """Prove what is left of the outputs, row by row."""
@@ -326,7 +320,7 @@ class _Apart:
                 return self.function("len", (), None, lambda _: tree, group, inside=inside)
             case {"Agg": {**kinds}}:
                 ((kind, of),) = kinds.items()
-                return self.aggregate(kind, of, group, inside=inside)
+                return self.aggregate(str(kind), of, group, inside=inside)
             case {"Function": {"input": inputs, "function": function}}:
                 name, parameters = nodes.function_of(function)
                 if name not in FUNCTIONS:
@@ -466,7 +460,7 @@ class _Apart:
         """Return the column that holds this expression of columns that there are."""
         text = expr.meta.serialize(format="json")
         if text not in self.found:
-            level = max((self.after.get(name, 0) for name in _columns(json.loads(text))), default=0)
+            level = max((self.after.get(name, 0) for name in _nodes(json.loads(text), "Column")), default=0)
             name = self.named(expr)
             if level == len(self.taken.levels):
                 self.taken.levels.append([])
@@ -522,15 +516,21 @@ def _is_constant(tree: Tree) -> bool:
     return isinstance(tree, dict) and "Literal" in tree
 
 
-def _columns(tree: Tree) -> Iterator[str]:
-    """Yield the columns that a serialized expression names."""
+def _nodes(tree: Tree, kind: str) -> Iterator[Tree]:
+    """Yield what the nodes of a kind hold: of "Column" the names."""
     if isinstance(tree, dict):
-        if isinstance(tree.get("Column"), str):
-            yield tree["Column"]
-        tree = list(tree.values())
+        if kind in tree:
+            yield tree[kind]
+        tree = [] if "Literal" in tree else list(tree.values())
     if isinstance(tree, list):
         for value in tree:
-            yield from _columns(value)
+            yield from _nodes(value, kind)
+
+
+def _column_at(place: int, selector: Tree) -> Tree:
+    """Return one column of a selector of names; its only one, if it has one."""
+    names = selector["ByName"]["names"]
+    return {"Column": names[place if len(names) > 1 else 0]}
 
 
 def _each(tree: Tree, kind: str, change: Callable[[Tree], Tree]) -> Tree:

@@ -73,7 +73,7 @@ def propagates_nan(step: Step) -> bool:
 
 
 def is_random(step: Step) -> bool:
-    return step.parameters["options"]["method"] == "Random"
+    return bool(step.parameters["options"]["method"] == "Random")
 
 
 def parameters_vary(step: Step) -> bool:
@@ -219,8 +219,7 @@ SEVERAL_ORDERS = Rule(
 )
 SORTED_ROWS = Rule(
     frozenset(),
-    "gives sorted values to rows by their place, "
-    f"which a parallel engine makes from everybody's, {PEOPLE}",
+    f"gives sorted values to rows by their place, which a parallel engine makes from everybody's, {PEOPLE}",
     "give over the order: over(…, order_by=[…]).",
     condition="in `over`, without a function that gives one value",
 )
@@ -262,4 +261,4 @@ RAISING = Rule(
 
 def is_ordinal(step: Step) -> bool:
     """Return whether a rank tells rows apart that tie."""
-    return step.name in RANKS and step.parameters["options"]["method"] == "Ordinal"
+    return bool(step.name in RANKS and step.parameters["options"]["method"] == "Ordinal")

@@ -76,7 +76,7 @@ def _people(schema: pl.Schema, unit: str) -> pl.DataFrame:
     )
 
 
-def _rows(plan: pl.LazyFrame, engine: EngineType = "in-memory", optimized: bool = True) -> Counter[str]:  # noqa: FBT001, FBT002
+def _rows(plan: pl.LazyFrame, engine: EngineType = "in-memory", optimized: bool = True) -> Counter[str]:
     """Return the rows of a plan, to the bit, and how often each is there."""
     flags = pl.QueryOptFlags(predicate_pushdown=False) if optimized else pl.QueryOptFlags.none()
     frame = plan.collect(engine=engine, optimizations=flags)

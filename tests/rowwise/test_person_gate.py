@@ -1,4 +1,4 @@
-"""Steps on one person's rows: what is taken gives each person the same rows whoever else is there, the rest is refused."""
+"""Steps on one person's rows: what is taken gives each person the same rows whoever else is there."""
 
 import itertools
 import math
@@ -303,7 +303,9 @@ def test_what_is_taken_of_groups_is_what_polars_gives(text):
     assert counted(ours) == counted(theirs)
 
 
-@pytest.mark.parametrize("text", [text for text in OVER + ALONG if '"f")' not in text and not text.startswith(("f.", "cs."))])
+@pytest.mark.parametrize(
+    "text", [text for text in OVER + ALONG if '"f")' not in text and not text.startswith(("f.", "cs."))]
+)
 def test_what_is_taken_over_people_is_what_polars_gives(text):
     if not has(text):
         return
@@ -319,9 +321,7 @@ def test_what_is_taken_over_people_is_what_polars_gives(text):
 
 def test_floats_leave_nan_out_and_have_one_zero():
     frame = pl.DataFrame({"p": [1, 1, 1, 2, 3, 3], "f": [math.nan, 2.0, None, math.nan, -0.0, 0.0]})
-    run = groups(
-        pl.col("f").min().alias("least"), pl.col("f").n_unique().alias("kinds"), schema=frame.schema
-    )
+    run = groups(pl.col("f").min().alias("least"), pl.col("f").n_unique().alias("kinds"), schema=frame.schema)
     assert run(frame.lazy()).sort("p").collect().rows() == [(1, 2.0, 3), (2, None, 1), (3, 0.0, 1)]
     assert repr(run(frame.lazy()).sort("p").collect()["least"].to_list()) == "[2.0, None, 0.0]"
 
@@ -409,7 +409,12 @@ REFUSED = {
 
 @pytest.mark.parametrize("text", REFUSED)
 def test_what_is_refused_of_groups(text):
-    with pytest.raises((ValueError, TypeError), match=f"(?s)^group_by: .*({REFUSED[text]}).*|needs Polars 2" if IS_OLD else f"(?s)^group_by: .*({REFUSED[text]})"):
+    with pytest.raises(
+        (ValueError, TypeError),
+        match=f"(?s)^group_by: .*({REFUSED[text]}).*|needs Polars 2"
+        if IS_OLD
+        else f"(?s)^group_by: .*({REFUSED[text]})",
+    ):
         groups(built(text))
 
 
