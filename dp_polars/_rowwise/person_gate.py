@@ -144,7 +144,7 @@ def of_groups(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: str, keys: Sequ
         for single, name in apart.single(tree, names):
             value = apart.lower(single, group)
             if not value.is_one:
-                apart.refuse(person_rules.SEVERAL, _named("an expression"))
+                apart.refuse(person_rules.SEVERAL, _named("a group's expression"))
             outputs.append((value.tree, name))
             taken.append(name)
     repeated = sorted({name for name in taken if taken.count(name) > 1})
@@ -279,7 +279,7 @@ class _Apart:
         names = tuple(self.name_of(column, step) for column in columns)
         for name in names:
             if name in self.schema and _is_inexact(self.schema[name]):
-                self.refuse(person_rules.INEXACT_ORDER, _named(step), f" {name!r}.")
+                self.refuse(person_rules.INEXACT_ORDER, _named(step), f" (by {name!r})")
         several = len(names)
         return _Order(names, *((tuple(given) * several)[:several] for given in (descending, nulls_last)))
 
@@ -293,11 +293,11 @@ class _Apart:
         """Refuse an order in which rows that differ in what is read may tie."""
         missing = sorted(reads - set(order.columns))
         if missing:
-            self.refuse(person_rules.TIES, _named(step), f" {missing}, {why}.")
+            self.refuse(person_rules.TIES, _named(step), f" ({missing}, {why})")
 
-    def refuse(self, rule: Rule, step: Step, more: str = "") -> NoReturn:
-        """Raise what a rule says of a step, and more after its hint."""
-        raise ValueError(rule.message(self.call, shown(step)) + more)
+    def refuse(self, rule: Rule, step: Step, details: str = "") -> NoReturn:
+        """Raise what a rule says of a step."""
+        raise ValueError(rule.message(self.call, shown(step), details))
 
     # --- One expression of one group
 
@@ -342,7 +342,7 @@ class _Apart:
         rows = [value for value in values if not value.is_one]
         orders = {value.order for value in rows}
         if len(orders) > 1:
-            self.refuse(person_rules.MIXED_ORDERS, _named("an expression"))
+            self.refuse(person_rules.MIXED_ORDERS, _named("a group's expression"))
         return _Value(
             trials.with_inputs(tree, [value.tree for value in values]),
             frozenset[str]().union(*(value.reads for value in values)),

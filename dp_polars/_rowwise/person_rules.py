@@ -147,7 +147,7 @@ REFUSED: tuple[Rule, ...] = (
     Rule(
         names("std var skew kurtosis product entropy correlation"),
         f"rounds by the order of the rows, {PEOPLE}",
-        _SCALE,
+        "divide sums of integers: of x, of x * x, and the count.",
     ),
     Rule(
         names("mode unique max_by min_by is_first_distinct is_last_distinct gather item slice"),
@@ -173,89 +173,90 @@ UNKNOWN = Rule(
 )
 
 NO_ORDER = Rule(
-    frozenset(),
+    FIRST_OF_ORDER | ALONG_ORDER | RANKS,
     _ORDER,
     "give an order that ties can't show through: in agg sort_by(…) of every column that is read, in over "
     "order_by=[…] of every column of the frame.",
     condition="without an order",
 )
 TIES = Rule(
-    frozenset(),
+    FIRST_OF_ORDER | ALONG_ORDER | RANKS,
     f"may tell rows apart that tie in its order, and which one comes first may follow from other rows, {PEOPLE}",
-    "name these columns in the order, too, or leave them out with select in the step before:",
-    condition="in an order of fewer columns than it shows: those that it reads where it gives one value for a person, "
-    "all of the frame where it gives one for each row",
+    "name these columns in the order, too, or leave them out with select in the step before.",
+    condition="in an order that leaves out a column which is read or, where each row has its own value, one of the frame",
 )
 INEXACT_ORDER = Rule(
-    frozenset(),
+    SORTS | names("over"),
     f"needs an order of values that are equal to the last bit, and floats, Categoricals and nested types are not, "
     f"{PEOPLE}",
-    "cast to integers or texts in the step before, or leave the column out with select:",
-    condition="in an order by floats, Categoricals or nested types",
+    "cast to integers or texts in the step before, or leave the column out with select.",
+    condition="by floats, Categoricals or nested types",
 )
 SEVERAL = Rule(
-    frozenset(),
+    frozenset({"a group's expression"}),
     "gives several values for one person",
     "end it by a function that gives one, such as sum, min or n_unique.",
-    condition="in agg, without a function that gives one value",
+    condition="without a function that gives one value, in `agg`",
 )
 ONE_ALREADY = Rule(
-    frozenset(),
+    TAKEN - names("len"),
     "is given one value for a person already",
     "give it a column.",
-    condition="of a constant, or of what is one value for each person",
+    condition="of a constant, or of what is one value for each person already",
 )
 ALONG_ALREADY = Rule(
-    frozenset(),
+    FIRST_OF_ORDER | ALONG_ORDER | RANKS,
     f"is given values that follow an order, in which the rows that tie may come otherwise the second time, {PEOPLE}",
     "make its column with with_columns in the step before.",
-    condition="of what follows an order already, as a function of `cum_sum` does",
+    condition="of what follows an order already, as `cum_sum` does",
 )
 SEVERAL_ORDERS = Rule(
-    frozenset(),
+    names("over"),
     f"has several orders in one step, in which rows that are the same may come otherwise each time, {PEOPLE}",
     "take a step for each order.",
-    condition="of functions that follow an order, with another one in the same step",
+    condition="with two orders in one step",
 )
 SORTED_ROWS = Rule(
-    frozenset(),
+    SORTS,
     f"gives sorted values to rows by their place, which a parallel engine makes from everybody's, {PEOPLE}",
     "give over the order: over(…, order_by=[…]).",
     condition="in `over`, without a function that gives one value",
 )
 NO_COLUMN = Rule(
-    frozenset(),
+    SORTS | names("over"),
     "takes names of columns here",
     "make the column with with_columns in the step before.",
     condition="by an expression that is no column",
 )
 TWO_WAYS = Rule(
-    frozenset(),
+    ALONG_ORDER,
     "takes an order of one direction here",
     "sort in one direction, by columns made for it in the step before.",
-    condition="in an order of several directions, where it gives one value for each row",
+    condition="in an order of several directions",
 )
 NOT_BY_ROWS = Rule(
-    frozenset(),
+    names("over"),
     "changes the place of rows",
     "leave mapping_strategy out.",
     condition="with a mapping_strategy",
 )
 MIXED_ORDERS = Rule(
-    frozenset(),
+    SORTS,
     f"brings values of different orders together, {PEOPLE}",
     "sort at one place, around the whole expression.",
-    condition="of a sorted column and another one",
+    condition="next to another column, or in another order",
 )
 COMPANY = Rule(
-    frozenset(),
+    frozenset({"a step"}),
     f"gives a person another result alone than among others, or in another order, {PEOPLE}",
     "take it apart: make its columns in several steps.",
+    condition="of which a trial on synthetic people shows it",
 )
 RAISING = Rule(
-    frozenset(),
+    frozenset({"a step"}),
     RAISES,
     "cast its columns in the step before.",
+    condition="of which a trial on synthetic people shows it",
 )
 
 

@@ -148,7 +148,9 @@ def test_group_by_takes_names_or_public_keys_and_no_mix():
             frame.group_by(*keys)
     with pytest.raises(ValueError, match=r"must include the privacy unit, got \['ward'\]"):
         frame.group_by("ward")
-    with pytest.raises(ValueError, match=r"^group_by: names .* tell of people\.\n\nHint: To ask about groups, list them"):
+    with pytest.raises(
+        ValueError, match=r"^group_by: names .* tell of people\.\n\nHint: To ask about groups, list them"
+    ):
         VISITS.dp.protect(None).group_by("ward")
     with pytest.raises(ValueError, match="each column once"):
         frame.group_by("p", "ward", "ward")
