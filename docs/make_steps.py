@@ -62,7 +62,7 @@ PEOPLE = """\
 With a privacy unit, `group_by(unit, …).agg(…)` makes one row for each person, and `.over(unit, …)` gives each row what
 its person has: see [One person, many rows](people.md).
 What they compute must follow from the person's rows in any order.
-It must be the same whoever else is there.
+It must be the same whichever other people are there.
 
 - In any order: {any_order}; `rank`, but "ordinal".
 - One value by an order: {first}.
@@ -73,8 +73,8 @@ An order is `sort` or `sort_by` in `agg`, `order_by` in `over`.
 Rows that tie may come in any order, so it must name every column that shows them.
 That is every column that is read where one value comes out, and every column of the frame where each row has its own.
 Integers and booleans are added as Int64, and wrap beyond its range.
-Of floats, NaN is left out of `min`, `max` and `rank`; keys of floats and `n_unique` take all NaN for one, and 0.0 for -0.0.
-Every step is tried on synthetic people: each one alone, all together, in other orders and chunks, streamed and not optimized.
+NaN is left out of `min`, `max` and `rank`. Keys of floats and `n_unique` take all NaN for one value, and 0.0 for -0.0.
+Every step is tried on synthetic people: each one alone, all together, in other orders and chunks, and streamed.
 It is refused if a person's rows are not the same to the bit, or if it raises.
 """
 PERSON_RULES = (
@@ -119,7 +119,7 @@ def page() -> str:
             for steps, kinds in ON_POLARS_1.items()
         ),
         f"\n{_code(sorted(OF_ONE_TYPE))} take columns of one type there, with constants of that kind.",
-        "Functions of one person's rows are taken there as on Polars 2; what is done to each row is of the short list.\n",
+        "Functions of one person's rows are taken as on Polars 2; what is done to each row is of the short list.\n",
         "## Which expressions does it refuse?\n",
         _table((*UNLISTED, NEEDS_POLARS_2, *LISTED)),
         "Every step is also tried on extreme values of its types, and refused if it raises on one of them:\n",

@@ -179,9 +179,10 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
         Returns
         -------
         PrivateGroupBy
-            Of public keys: its `agg` asks about every group.
+            Where keys are public: its `agg` asks about every group.
         PersonGroupBy
-            Of names: its `agg` gives a private frame with one row for each person and value of the further columns.
+            Where they are names: its `agg` gives a private frame with one row for each person and value of the
+            further columns.
 
         Raises
         ------
@@ -316,7 +317,8 @@ class PersonGroupBy(Refusing, Generic[FrameT]):
         return self._frame._after(PersonGroups(self._keys, exprs))
 
     def __repr__(self) -> str:
-        return f"<PersonGroupBy\n{self._frame._described()}\nperson:   {', '.join(map(repr, self._keys))}\nnext:     agg(…)>"
+        keys = ", ".join(map(repr, self._keys))
+        return f"<PersonGroupBy\n{self._frame._described()}\nperson:   {keys}\nnext:     agg(…)>"
 
     def __deepcopy__(self, memo: dict[int, object]) -> PersonGroupBy[FrameT]:
         return self

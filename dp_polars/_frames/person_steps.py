@@ -47,7 +47,8 @@ class PersonGroups:
         person = is_a_person(str(unit), schema[str(unit)])
 
         def run(rows: pl.LazyFrame) -> pl.LazyFrame:
-            groups = taken.before(rows.filter(person)).group_by(keys).agg(taken.finals)
+            # Nobody is a group, or two, of their own: these are fewer than their rows.
+            groups = taken.before(rows).group_by(keys).agg(taken.finals).filter(person)
             # After with_columns, so that a constant has as many rows as the frame.
             return groups.with_columns(taken.outputs).select(
                 *keys, *(expr.meta.output_name() for expr in taken.outputs)
@@ -75,10 +76,10 @@ def person_keys(names: Sequence[object], unit: str | None) -> tuple[str, ...]:
         )
         raise TypeError(msg)
     if unit is None or unit not in keys:
-        alone = f"group_by({unit!r}) gives one row for each person. " if unit is not None else ""
+        way = f"group_by({unit!r}) gives one row for each person. " if unit is not None else ""
         msg = (
             f"group_by: names of columns must include the privacy unit, got {list(keys)}: which groups there are would "
-            f"tell of people.\n\nHint: {alone}To ask about groups, list them, group_by({{{keys[0]!r}: […]}}), or find "
+            f"tell of people.\n\nHint: {way}To ask about groups, list them, group_by({{{keys[0]!r}: […]}}), or find "
             f"them with keys({keys[0]!r}, …)."
         )
         raise ValueError(msg)

@@ -248,18 +248,18 @@ class _Apart:
         keys = [self.name_of(key, "over") for key in node["partition_by"] if not _is_constant(key)]
         self.check_keys(keys)
         floats = {name for name in keys if self.columns[name].is_float()}
-        made = tuple(
+        columns = tuple(
             self.make(one_of_a_kind(name, self.columns[name], nan=True)) if name in floats else name for name in keys
         )
         order = None if node["order_by"] is None else self.order_of_window(*node["order_by"])
-        group = _Group(made, frozenset(keys) - floats, order)
+        group = _Group(columns, frozenset(keys) - floats, order)
         value = self.lower(node["function"], group)
         if not value.is_one and value.order != order:
             self.refuse(person_rules.SORTED_ROWS, _named("sort_by"))
         if value.along and order is not None:
             self.refuse_ties(order, frozenset(self.columns) - group.constant, "over", "as each row has its own value")
             # Rows that are the same in all columns may come in any order: one that is the same for all outputs.
-            self.orders.add((frozenset(made), order))
+            self.orders.add((frozenset(columns), order))
             if len(self.orders) > 1:
                 self.refuse(person_rules.SEVERAL_ORDERS, _named("over"))
         return value.tree

@@ -76,7 +76,7 @@ def is_random(step: Step) -> bool:
     return bool(step.parameters["options"]["method"] == "Random")
 
 
-def parameters_vary(step: Step) -> bool:
+def given_a_column(step: Step) -> bool:
     return any(value.kind != "literal" for value in step.inputs[1:])
 
 
@@ -136,7 +136,7 @@ REFUSED: tuple[Rule, ...] = (
         TAKEN,
         "takes a parameter from the rows",
         "pass it as a constant.",
-        parameters_vary,
+        given_a_column,
         "with a parameter that is a column",
     ),
     Rule(
@@ -183,7 +183,7 @@ TIES = Rule(
     FIRST_OF_ORDER | ALONG_ORDER | RANKS,
     f"may tell rows apart that tie in its order, and which one comes first may follow from other rows, {PEOPLE}",
     "name these columns in the order, too, or leave them out with select in the step before.",
-    condition="in an order that leaves out a column which is read or, where each row has its own value, one of the frame",
+    condition="in an order that leaves out a column that is read, or one of the frame where each row has its value",
 )
 INEXACT_ORDER = Rule(
     SORTS | names("over"),

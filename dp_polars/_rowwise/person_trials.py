@@ -1,4 +1,4 @@
-"""Each step on the rows of people tried on synthetic ones: a person must have the same rows whoever else is there."""
+"""Each step on the rows of people tried on synthetic ones: the others must not matter."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def _broken(run: Run, frame: pl.DataFrame, unit: str) -> Rule | None:
     """Return the rule that a step breaks on these rows, if any."""
     try:
         together = _rows(run(frame.lazy()))
-        alone: Counter[str] = Counter()
+        by_themselves: Counter[str] = Counter()
         for person in frame.partition_by(unit, maintain_order=True):
-            alone += _rows(run(person.lazy()))
-        if alone != together or any(_rows(*way) != together for way in _ways(run, frame)):
+            by_themselves += _rows(run(person.lazy()))
+        if by_themselves != together or any(_rows(*way) != together for way in _ways(run, frame)):
             return person_rules.COMPANY
         run(frame.clear().lazy()).collect()
     except (PolarsError, PanicException):
