@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 import polars as pl
 from polars.exceptions import ComputeError
 
-from dp_polars._rowwise import nodes, person_rules, trials
+from dp_polars._rowwise import categoricals, nodes, person_rules, trials
 from dp_polars._rowwise.gate import in_full, row_by_row, shown
 from dp_polars._rowwise.names import FUNCTIONS
 from dp_polars._rowwise.nodes import Step, parts_of
@@ -189,10 +189,14 @@ class _Apart:
         except (ComputeError, RecursionError):
             row_by_row(expr, self.columns, self.call)  # which says what is wrong
             raise
-        among = pl.LazyFrame(schema={name: self.columns[name] for name in names})
+        if categoricals.apart(tree) != tree:
+            # The step is tried as it is, and that must not add to the Categories of the private rows.
+            self.refuse(person_rules.NAMES_CATEGORIES, _named("cast"))
+        apart = {name: categoricals.apart_type(dtype) for name, dtype in self.columns.items()}
+        among = pl.LazyFrame(schema={name: apart[name] for name in names})
         try:
             tree = _each(tree, "Selector", lambda selector: _by_name(among, selector))
-            return tree, pl.LazyFrame(schema=self.columns).select(nodes.without_nan(tree)).collect_schema().names()
+            return tree, pl.LazyFrame(schema=apart).select(nodes.without_nan(tree)).collect_schema().names()
         except pl.exceptions.PolarsError as error:
             msg = f"{self.call}: the expression must fit the columns: {str(error).partition(chr(10))[0]}"
             raise type(error)(msg) from None

@@ -222,6 +222,12 @@ SORTED_ROWS = Rule(
     "give over the order: over(…, order_by=[…]).",
     condition="in `over`, without a function that gives one value",
 )
+NAMES_CATEGORIES = Rule(
+    names("cast"),
+    f"may add to the categories of the rows, {PEOPLE}",
+    "make the Categorical in the step before.",
+    condition="to a Categorical",
+)
 NO_COLUMN = Rule(
     SORTS | names("over"),
     "takes names of columns here",

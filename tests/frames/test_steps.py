@@ -200,7 +200,10 @@ def test_what_does_not_fit_becomes_null_also_with_strict() -> None:
             lambda f: f.join(pl.LazyFrame({"p": ["a"]}), left_on="s", right_on="p"),
             "must not have a column named like the privacy unit",
         ),
-        (lambda f: f.group_by("s"), "group_by: names of columns must include the privacy unit, .* would tell of people"),
+        (
+            lambda f: f.group_by("s"),
+            "group_by: names of columns must include the privacy unit, .* would tell of people",
+        ),
         (lambda f: f.group_by("s", "i"), "group_by: names of columns must include the privacy unit"),
     ],
 )

@@ -355,6 +355,7 @@ REFUSED = {
     "i.std()": "rounds by the order",
     "i.var()": "rounds by the order",
     "i.product()": "rounds by the order",
+    "s.cast(pl.Categorical).n_unique()": "may add to the categories",
     "i.mode()": "follows the order",
     "i.mode().first()": "follows the order",
     "i.unique().first()": "follows the order",
