@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dp_polars import PrivateFrame
 from dp_polars._frames.refused import METHODS
+from dp_polars._rowwise import person_rules
 from dp_polars._rowwise.names import (
     FUNCTIONS,
     OF_CATEGORIES,
@@ -28,6 +29,10 @@ LABELS = {
     OPERATORS: "operators",
     OPERATORS | {"when"} | (OF_COLUMNS - OF_MIXED_TYPES): "operators, `pl.when`, functions of several columns",
     OF_ONE_COLUMN: "functions of one column",
+    person_rules.TAKEN: "any of these functions",
+    person_rules.FIRST_OF_ORDER | person_rules.ALONG_ORDER | person_rules.RANKS: "functions that need an order",
+    person_rules.ALONG_ORDER: "functions of a value for each row",
+    person_rules.TAKEN - {"len"}: "any of these functions but `pl.len()`",
     FUNCTIONS - OF_CATEGORIES: "functions that look at more than a category's text",
 }
 HEAD = """\
@@ -51,6 +56,33 @@ Dates beyond the years 1 to 9999 are moved to these.
 """
 
 
+PEOPLE = """\
+## What does it take of one person's rows?
+
+With a privacy unit, `group_by(unit, …).agg(…)` makes one row for each person, and `.over(unit, …)` gives each row what
+its person has: see [One person, many rows](people.md).
+What they compute must follow from the person's rows in any order.
+It must be the same whichever other people are there.
+
+- In any order: {any_order}; `rank`, but "ordinal".
+- One value by an order: {first}.
+- A value for each row by an order: {along}, and `rank` "ordinal".
+
+What is computed from each row, before or after, is row by row as everywhere.
+An order is `sort` or `sort_by` in `agg`, `order_by` in `over`.
+Rows that tie may come in any order, so it must name every column that shows them.
+That is every column that is read where one value comes out, and every column of the frame where each row has its own.
+Integers and booleans are added as Int64, and wrap beyond its range.
+NaN is left out of `min`, `max` and `rank`. Keys of floats and `n_unique` take all NaN for one value, and 0.0 for -0.0.
+Every step is tried on synthetic people: each one alone, all together, in other orders and chunks, and streamed.
+It is refused if a person's rows are not the same to the bit, or if it raises.
+"""
+PERSON_RULES = (
+    *person_rules.REFUSED,
+    *(rule for rule in vars(person_rules).values() if isinstance(rule, Rule)),
+)
+
+
 def page() -> str:
     """Return the page."""
     listed = sorted({way for name in FUNCTIONS for way in written(name)})
@@ -72,6 +104,12 @@ def page() -> str:
             for space in spaces
         ),
         f"\nParameters must be constants, except in {_code(of_columns)}: their inputs may all be columns.\n",
+        PEOPLE.format(
+            any_order=_code(_ways(person_rules.OF_ANY_ORDER)),
+            first=_code(_ways(person_rules.FIRST_OF_ORDER)),
+            along=_code(_ways(person_rules.ALONG_ORDER)),
+        ),
+        _table(PERSON_RULES),
         "## What does it take on Polars 1?\n",
         "The worst holes were found on Polars 1 alone, whose functions of many types look at whole columns.",
         "There a private frame takes a short list, for numbers (integers of up to 64 bits, floats of 32 and 64), texts",
@@ -80,7 +118,8 @@ def page() -> str:
             f"- {_kinds(kinds)}: {_code(sorted({way for name in steps for way in written(name)}))}."
             for steps, kinds in ON_POLARS_1.items()
         ),
-        f"\n{_code(sorted(OF_ONE_TYPE))} take columns of one type there, with constants of that kind.\n",
+        f"\n{_code(sorted(OF_ONE_TYPE))} take columns of one type there, with constants of that kind.",
+        "Functions of one person's rows are taken as on Polars 2; what is done to each row is of the short list.\n",
         "## Which expressions does it refuse?\n",
         _table((*UNLISTED, NEEDS_POLARS_2, *LISTED)),
         "Every step is also tried on extreme values of its types, and refused if it raises on one of them:\n",
@@ -94,6 +133,11 @@ def page() -> str:
         _table(PLANS + BEFORE_PROTECT),
     ]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _ways(steps: Iterable[str]) -> list[str]:
+    """Return how users write steps."""
+    return sorted({way for name in steps for way in written(name)})
 
 
 def _kinds(kinds: Iterable[str]) -> str:

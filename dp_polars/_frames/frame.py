@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar, overload
 
 import polars as pl
 
@@ -12,6 +12,7 @@ from dp_polars._accounting.large import warn_if_large
 from dp_polars._base.numbers import plural, show
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames import group_keys
+from dp_polars._frames.person_steps import PersonGroups, person_keys
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.recipe import JoinHow, Recipe, Step, expressions_of, join_of
 from dp_polars._frames.refused import Refusing
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from dp_polars._questions.question import HistogramQuery
 
 
+FrameT = TypeVar("FrameT", bound="PrivateFrame")
 _ARGMAX = "a mode or a quantile, or dp.argmax on a frame of public candidates with their scores."
 
 
@@ -155,29 +157,49 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
         """
         return self._after(join_of(public, on, left_on, right_on, how))
 
-    def group_by(self, keys: PublicKeys, *more: object) -> PrivateGroupBy:
-        """Group by public keys.
+    @overload  # names first: any other object may be public keys
+    def group_by(self, keys: str, *more: str) -> PersonGroupBy[Self]: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def group_by(self, keys: PublicKeys) -> PrivateGroupBy: ...
+
+    def group_by(self, keys: PublicKeys | str, *more: str) -> PrivateGroupBy | PersonGroupBy[Self]:
+        """Group by public keys, to ask about every group; or by the privacy unit, to have one row for each person.
 
         Parameters
         ----------
         keys
-            A dict, column -> its public values (a list, a range, a Series, an Arrow array, an Enum; all combinations
-            are groups), or a frame whose rows are the groups. At most 10⁷. Never take them from the data. Every key is
-            answered, and rows of other keys are ignored. Keys are released in their column's type; those of a
-            Categorical as String.
+            Public keys: a dict, column -> its public values (a list, a range, a Series, an Arrow array, an Enum; all
+            combinations are groups), or a frame whose rows are the groups. At most 10⁷. Never take them from the data.
+            Every key is answered, and rows of other keys are ignored. Keys are released in their column's type; those
+            of a Categorical as String. Or the name of a column.
         *more
-            Refused: names of columns do not say which groups exist.
+            Names of further columns. The privacy unit must be one of all names.
 
         Returns
         -------
         PrivateGroupBy
-            Whose `agg` asks about every group.
+            Where keys are public: its `agg` asks about every group.
+        PersonGroupBy
+            Where they are names: its `agg` gives a private frame with one row for each person and value of the
+            further columns.
 
         Raises
         ------
         TypeError, ValueError
-            If keys are null, repeat, or don't fit their column's type.
+            If keys are null, repeat, or don't fit their column's type; if names leave the privacy unit out.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import dp_polars as dpp
+        >>> visits = pl.DataFrame({"patient": [1, 1, 2], "cents": [500, 700, 900]})
+        >>> spend = visits.dp.protect("patient").group_by("patient").agg(pl.col("cents").sum())
+        >>> spend.columns
+        ['patient', 'cents']
         """
+        if isinstance(keys, str) or any(isinstance(key, str) for key in more):
+            return PersonGroupBy(self, person_keys((keys, *more), self.protection.privacy_unit))
         return PrivateGroupBy(self, group_keys.public_keys((keys, *more) if more else keys))
 
     def with_bounds(self, released: pl.DataFrame) -> Self:
@@ -292,6 +314,45 @@ class PrivateGroupBy(Refusing):
         return f"<PrivateGroupBy\n{self._frame._described()}\ngroups:   {groups}\nask:      agg(…)>"
 
     def __deepcopy__(self, memo: dict[int, object]) -> PrivateGroupBy:
+        return self
+
+
+class PersonGroupBy(Refusing, Generic[FrameT]):
+    """A private frame's rows, person by person. Made by `PrivateFrame.group_by` of names."""
+
+    def __init__(self, frame: FrameT, keys: tuple[str, ...]) -> None:
+        self._frame, self._keys = frame, keys
+
+    def agg(self, *exprs: pl.Expr | str, **named: object) -> FrameT:
+        """Compute one row for each person, and each value of the further columns that the person has.
+
+        Parameters
+        ----------
+        *exprs, **named
+            Polars expressions of one value for each group: `pl.len()`, `pl.col("cents").sum()`,
+            `pl.col("plan").sort_by("day", "plan").first()`. What they give must follow from the rows of a person in any
+            order: the page Steps of a private frame lists the functions. Sums are of Int64, and wrap beyond its range.
+
+        Returns
+        -------
+        PrivateFrame
+            With the columns of `group_by`, the privacy unit first, and the outputs. Rows whose person is null or NaN
+            are dropped. Grouped by the unit alone, each person has one row. Then outputs are calibrated to one row, and
+            the bounds of `protect` do nothing, until a step may make several rows of one.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an expression is not known to look at one person's rows in any order.
+        """
+        exprs = expressions_of(exprs, named, strings=True)
+        return self._frame._after(PersonGroups(self._keys, exprs))
+
+    def __repr__(self) -> str:
+        keys = ", ".join(map(repr, self._keys))
+        return f"<PersonGroupBy\n{self._frame._described()}\nperson:   {keys}\nnext:     agg(…)>"
+
+    def __deepcopy__(self, memo: dict[int, object]) -> PersonGroupBy[FrameT]:
         return self
 
 

@@ -89,6 +89,10 @@ class Protection:
             bounds.pop("max_rows_per_group", None)
         return bounds
 
+    def of_one_row(self) -> OneRowEach:
+        """Return the protection of people of whom each has at most one row."""
+        return OneRowEach(self.privacy_unit, None, None, None, self.neighboring_relation)
+
     def counts_people(self, query: HistogramQuery) -> bool:
         """Return whether the output counts distinct people rather than rows."""
         return self.privacy_unit is not None and query.counts_people
@@ -213,3 +217,31 @@ def _bounds_in(released: object) -> dict[str, int]:
     except (TypeError, ValueError) as error:
         msg = f"{error}\n\n{hint}"
         raise type(error)(msg) from None
+
+
+@dataclass(frozen=True)
+class OneRowEach(Protection):
+    """The protection of people of whom each has at most one row: a count of rows counts people, and drops none."""
+
+    def of_output(self, bounds: Bounds) -> Protection:
+        super().of_output(bounds)
+        return self
+
+    def counts_people(self, query: HistogramQuery) -> bool:
+        return super().counts_people(query) and query.clips is not None
+
+    def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:  # noqa: ARG002
+        return "people"
+
+    def contributions(self, query: HistogramQuery, groups: int) -> Contributions:  # noqa: ARG002
+        return Contributions(1, 1)
+
+    def limits(self, query: HistogramQuery, groups: int) -> Limits:  # noqa: ARG002
+        return Limits()
+
+    @property
+    def keys_per_person(self) -> int:
+        return 1
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, one row each"

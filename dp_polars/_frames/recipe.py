@@ -12,8 +12,11 @@ from polars import selectors as cs
 from dp_polars._base.numbers import given, kind_of_frame, one_of
 from dp_polars._base.public import unshared
 from dp_polars._expressions.expressions import PrivateExpr
+from dp_polars._frames.person_steps import PersonGroups, windows
 from dp_polars._rowwise.gate import refuse_patterns, row_by_row
 from dp_polars._rowwise.nodes import parts_of
+from dp_polars._rowwise.person_gate import looks_at_people
+from dp_polars._rowwise.person_trials import refuse_company
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +36,8 @@ _HOW: tuple[JoinHow, ...] = get_args(JoinHow)
 @dataclass(frozen=True)
 class Expressions:
     """A filter, a select or a with_columns. `call` is what the user wrote, if that is another method."""
+
+    multiplies: ClassVar[bool] = False
 
     method: Literal["filter", "select", "with_columns"]
     expressions: tuple[pl.Expr, ...]
@@ -54,11 +59,24 @@ class Expressions:
 
     def proved(self, schema: pl.Schema, unit: str | None) -> Run:
         """Return what runs this step; an error where it is not row by row, or touches the privacy unit."""
+        if not looks_at_people(self.expressions):
+            proved = [row_by_row(expr, schema, self.name) for expr in self.expressions]
+            return self._run(proved, pl.LazyFrame(schema=schema), unit)
+        taken, before = windows(self.expressions, schema, unit, self.name)
+        after = self._run(taken.outputs, before(pl.LazyFrame(schema=schema)), unit)
+
+        def run(rows: pl.LazyFrame) -> pl.LazyFrame:
+            return after(before(rows)).drop(taken.temporary, strict=False)
+
+        refuse_company(run, schema, str(unit), self.name)
+        return run
+
+    def _run(self, proved: Sequence[pl.Expr], frame: pl.LazyFrame, unit: str | None) -> Run:
+        """Return what runs expressions that were proved; an error where they touch the privacy unit."""
         call = self.name
-        proved = [row_by_row(expr, schema, call) for expr in self.expressions]
         if self.method == "filter":
             return lambda rows: rows.filter(*proved)
-        outputs = [pl.LazyFrame(schema=schema).select(expr).collect_schema().names() for expr in proved]
+        outputs = [frame.select(expr).collect_schema().names() for expr in proved]
         for expr, names in zip(proved, outputs, strict=True):
             if unit in names and not _is_selection(expr):
                 msg = (
@@ -82,6 +100,7 @@ class EachColumn:
     """A method of expressions on every column of some selectors, each proved by itself."""
 
     looks_at_order: ClassVar[bool] = False
+    multiplies: ClassVar[bool] = False
 
     method: str
     columns: tuple[tuple[SelectorType, tuple[Any, ...]], ...]
@@ -110,6 +129,7 @@ class Rename:
 
     name: ClassVar[str] = "rename"
     looks_at_order: ClassVar[bool] = False
+    multiplies: ClassVar[bool] = False
 
     mapping: Mapping[str, str] | Callable[[str], str]
     strict: bool
@@ -139,6 +159,7 @@ class Join:
 
     name: ClassVar[str] = "join"
     looks_at_order: ClassVar[bool] = False
+    multiplies: ClassVar[bool] = False
 
     public: pl.DataFrame
     left_on: tuple[str, ...]
@@ -162,7 +183,7 @@ class Join:
         return lambda rows: rows.join(public, left_on=left_on, right_on=right_on, how=self.how)
 
 
-Step: TypeAlias = "Expressions | EachColumn | Join | Rename"
+Step: TypeAlias = "Expressions | EachColumn | Join | Rename | PersonGroups"
 
 
 @dataclass(frozen=True)
@@ -203,6 +224,19 @@ class Recipe:
     dataset: str | None = None
     files: tuple[Identity, ...] = ()
     proof: Proved | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def calibration(self) -> Protection:
+        """How much of a person may count in outputs: one row, where the steps leave each person at most one."""
+        one_row = False
+        for step in self.steps:  # `multiplies`: it may make several rows of one
+            unit = self.protection.privacy_unit
+            one_row = (
+                step.leaves_one_row(unit) or one_row
+                if isinstance(step, PersonGroups)
+                else (one_row and not step.multiplies)
+            )
+        return self.protection.of_one_row() if one_row else self.protection
 
     def then(self, step: Step) -> Recipe:
         """Return the recipe with one more step, proved if the others are."""

@@ -18,6 +18,7 @@ from dp_polars._base.column_types import float_of
 from dp_polars._base.numbers import float_up, plural
 from dp_polars._engines.contract import Engine, Output, Released, Tally, Work, names_of_ends
 from dp_polars._frames import group_keys
+from dp_polars._frames.protection import OneRowEach
 from dp_polars._frames.recipe import Proved
 from dp_polars._questions.measures import Count
 from dp_polars._questions.question import Asked, HistogramQuery
@@ -71,7 +72,7 @@ class AnyRequest(ABC, Generic[AskedT]):
     @property
     def protection(self) -> Protection:
         """Who is protected, and by which bounds."""
-        return self.recipe.protection
+        return self.recipe.calibration
 
     @property
     def groups(self) -> int:
@@ -203,7 +204,7 @@ class Request(AnyRequest[HistogramQuery]):
     def of(cls, recipe: Recipe, keys: pl.DataFrame | None, asks: Iterable[Ask[HistogramQuery]]) -> Request:
         """Return the request of these outputs, under the bounds that the recipe protects people by."""
         groups = 1 if keys is None else keys.height
-        return cls(recipe, keys, tuple(replace(ask, query=_under(recipe.protection, ask, groups)) for ask in asks))
+        return cls(recipe, keys, tuple(replace(ask, query=_under(recipe.calibration, ask, groups)) for ask in asks))
 
     @property
     def about(self) -> str:
@@ -292,6 +293,8 @@ class Request(AnyRequest[HistogramQuery]):
             lost.append(f"rows beyond {in_words(dropping)} of a person are dropped{too_low}")
         if (clips := self._clips(ask)) is not None:
             lost.append(clips)
+        if isinstance(self.protection, OneRowEach):
+            yield "Each person has one row here, which counts whole: the bounds of protect do nothing."
         error = f"The error is that of the noise alone: {'; '.join(lost) or 'no row is dropped'}."
         yield from filter(None, [error, note] if lost else [note, error])
 

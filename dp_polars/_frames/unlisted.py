@@ -106,7 +106,7 @@ class Unlisted:
         >>> private.group_by(towns).agg(dpp.n_people(epsilon=1)).release().height
         2
         """
-        loss, protection = Loss.of(epsilon=epsilon, rho=rho), self._recipe.protection
+        loss, protection = Loss.of(epsilon=epsilon, rho=rho), self._recipe.calibration
         names = _names(columns)
         if not isinstance(counts, bool):
             msg = f"counts must be True or False, got {given(counts)}."

@@ -68,7 +68,7 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
     try:
         gate.walk(step)
         if gate.rewritten:
-            expr = _written(categoricals.home(step.tree), what)
+            expr = in_full(categoricals.home(step.tree), what)
         tried = nodes.without_nan(step.tree) if names_categories else expr
         frame.select(tried).collect_schema()
     except _RaisesError:
@@ -114,7 +114,7 @@ class Gate:
         """Return the error that says what is refused, why, and what to write instead."""
         if step.kind == "unknown" and step.parameters:
             details = f" ({step.parameters})"
-        return ValueError(rule.message(self.what, _shown(step), details))
+        return ValueError(rule.message(self.what, shown(step), details))
 
     def walk(self, step: Step) -> None:
         """Refuse a step for which there is a rule, and its inputs first of all."""
@@ -174,7 +174,7 @@ def _as_run(step: Step) -> tuple[tuple[PolarsDataType, ...], str]:
     return tuple(dtypes), json.dumps(as_run.tree)
 
 
-def _shown(step: Step) -> str:
+def shown(step: Step) -> str:
     """Return how a user may have written a step."""
     ways = written(step.name)
     if step.name == "str.strptime":
@@ -196,7 +196,7 @@ def _read(expr: pl.Expr, frame: pl.LazyFrame, what: str) -> tuple[Any, Step]:
         raise ValueError(msg) from None
 
 
-def _written(tree: dict[str, Any], what: str) -> pl.Expr:
+def in_full(tree: dict[str, Any], what: str) -> pl.Expr:
     """Return the expression that JSON stands for; refuse what JSON can't hold."""
     expr = nodes.write(tree)
     if expr is None:

@@ -126,7 +126,7 @@ def read(tree: Any, frame: pl.LazyFrame) -> Step:  # noqa: ANN401
         case {"Cast": {"expr": value, "dtype": {"Literal": _}}}:
             return step("cast", "cast", value)
         case {"Function": {"input": inputs, "function": function}}:
-            name, parameters = _function(function)
+            name, parameters = function_of(function)
             return step("function", name, *inputs, parameters=parameters)
         case {"Eval": {"expr": value, "evaluation": evaluation, "variant": "List" | "ListAgg"}}:
             return step("function", _method_of_lists(evaluation), value)
@@ -162,7 +162,7 @@ def parts_of(dtype: PolarsDataType) -> Iterator[PolarsDataType]:
             yield from parts_of(field.dtype)
 
 
-def _function(function: Any) -> tuple[str, Any]:  # noqa: ANN401
+def function_of(function: Any) -> tuple[str, Any]:  # noqa: ANN401
     """Return the name and the parameters of a serialized function."""
     if isinstance(function, str):
         return function_name(function), None

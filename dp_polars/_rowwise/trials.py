@@ -62,7 +62,7 @@ def on_columns(step: Step) -> tuple[dict[str, Any], list[PolarsDataType]]:
         names = [f"{len(dtypes) + n}" for n in range(len(types))]
         dtypes += types
         inputs.append({"Selector": {"ByName": {"names": names, "strict": True}}} if names else value.tree)
-    return _with_inputs(step.tree, inputs), dtypes
+    return with_inputs(step.tree, inputs), dtypes
 
 
 @lru_cache(maxsize=1024)  # an output is proved by `agg` and by each release
@@ -194,7 +194,7 @@ def _combine(columns: Sequence[pl.Series], most: int = _ROWS) -> pl.DataFrame:
     return pl.DataFrame({column.name: column.gather(list(row)) for column, row in zip(columns, rows, strict=True)})
 
 
-def _with_inputs(tree: Any, inputs: Sequence[Any]) -> dict[str, Any]:  # noqa: ANN401
+def with_inputs(tree: Any, inputs: Sequence[Any]) -> dict[str, Any]:  # noqa: ANN401
     """Return a serialized step with other inputs."""
     ((kind, node),) = tree.items()
     if kind == "Function":

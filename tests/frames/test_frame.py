@@ -140,7 +140,10 @@ def test_without_groups_one_row(visits: pl.DataFrame) -> None:
         ({"ward": [1, None]}, "must not contain null"),
         ({"ward": [1.5]}, "must be text, integers"),
         ({"ward": range(10**4), "age": range(10**4)}, "at most 10,000,000"),
-        ("ward", "must be a dict"),
+        (
+            "ward",
+            r"(?s)must include the privacy unit, got \['ward'\].*group_by\(\{'ward': \[…\]\}\), or find them with keys",
+        ),
         (["ward"], "must be a dict"),
         (pl.col("ward"), "must be a dict"),
         (pl.DataFrame({"ward": [1, 1]}), "must not repeat"),

@@ -200,8 +200,11 @@ def test_what_does_not_fit_becomes_null_also_with_strict() -> None:
             lambda f: f.join(pl.LazyFrame({"p": ["a"]}), left_on="s", right_on="p"),
             "must not have a column named like the privacy unit",
         ),
-        (lambda f: f.group_by("s"), "group_by: keys must be a dict .* groups that are read off the rows would tell"),
-        (lambda f: f.group_by("s", "i"), "group_by: keys must be a dict"),
+        (
+            lambda f: f.group_by("s"),
+            "group_by: names of columns must include the privacy unit, .* would tell of people",
+        ),
+        (lambda f: f.group_by("s", "i"), "group_by: names of columns must include the privacy unit"),
     ],
 )
 def test_steps_that_are_refused(step, message: str) -> None:

@@ -268,11 +268,11 @@ MUTANTS = [
     _paths("replacing", "os.fsync(descriptor)", "",
         "a power cut leaves an empty file that was paid for", "frames/test_frame.py -k on_the_disk"),
     # --- Steps on a private frame
-    _recipe("Expressions.proved", "[row_by_row(expr, schema, call) for expr in self.expressions]",
+    _recipe("Expressions.proved", "[row_by_row(expr, schema, self.name) for expr in self.expressions]",
         "list(self.expressions)",
         "steps look at other rows",
         "frames/test_frame.py::TestSteps::test_steps_that_look_at_other_rows_are_refused"),
-    _recipe("Expressions.proved", "unit in names and not _is_selection(expr)", "False",
+    _recipe("Expressions._run", "unit in names and not _is_selection(expr)", "False",
         "a step makes other people of the rows",
         "frames/test_frame.py::TestSteps::test_the_privacy_unit_can_not_be_changed"),
     _recipe("Rename.proved", "any((old == unit) != (new == unit) for old, new in mapping.items())", "False",

@@ -10,6 +10,11 @@ _lenient = of("rowwise/test_gate.py")
 _steps = of("rowwise/test_gate.py")
 _trials = of("rowwise/test_trials.py rowwise/test_gate.py")
 _names = of("rowwise/test_gate.py")
+_person_rules = of("rowwise/test_person_gate.py")
+_person_gate = of("rowwise/test_person_gate.py")
+_person_trials = of("rowwise/test_person_gate.py")
+_person_steps = of("frames/test_person_steps.py")
+_one_row = of("frames/test_person_steps.py")
 _plans = of("rowwise/test_plans.py")
 _plan_rules = of("rowwise/test_plans.py")
 _views = of("rowwise/test_plans.py frames/test_frame.py")
@@ -18,6 +23,50 @@ _recipe = of("frames/test_steps.py")
 _profile = of("analysis/test_profile.py")
 
 MUTANTS = [
+    # --- Steps on one person's rows
+    _person_gate("_Apart.check_keys", "self.unit is None or self.unit not in keys", "self.unit is None",
+        "rows of several people are taken together"),
+    _person_gate("_Apart.function", "value.order is not None and (needs_order or value.along)", "False",
+        "ties in an order of fewer columns than are read show the order of the rows"),
+    _person_gate("_Apart.function", "needs_order and value.order is None", "False",
+        "the first row is the first of the frame"),
+    _person_gate("_Apart.function", "needs_order and value.along", "False",
+        "rows that tie come otherwise the second time"),
+    _person_gate("_Apart.window", "frozenset(self.columns) - group.constant", "value.reads",
+        "rows that tie show which of them came first"),
+    _person_gate("_Apart.window", "frozenset(self.columns) - group.constant", "frozenset(self.columns) - set(keys)",
+        "rows whose zeros differ tie", "rowwise/test_person_gate.py::test_a_float_key_whose_zeros_differ_must_be_in_the_order"),
+    _person_gate("_Apart.window", "len(self.orders) > 1", "False",
+        "twins come otherwise in each of two orders",
+        "rowwise/test_person_gate.py::test_two_orders_in_one_step_are_refused"),
+    _person_gate("_Apart.window", "not value.is_one and value.order != order", "False",
+        "sorted values stand beside rows by their place"),
+    _person_gate("_Apart.combined", "len(orders) > 1", "False", "columns of two orders stand side by side"),
+    _person_gate("_Apart.order", "name in self.schema and _is_inexact(self.schema[name])", "False",
+        "zeros of an order differ in their sign"),
+    _person_gate("_Apart.written", 'name in {"max", "min", "n_unique", "rank"}', "False",
+        "the sign of the least zero follows the order of the rows"),
+    _person_gate("_Apart.written", 'name in {"sum", "cum_sum"} and dtype != pl.Int64', "False",
+        "sums of small integers wrap at their own size"),
+    _person_gate("_Apart.read", "categoricals.apart(tree) != tree", "False",
+        "a trial adds its texts to the categories of private rows"),
+    _person_gate("of_groups", "not value.is_one", "False", "a person has lists in the order of the rows"),
+    _person_rules("of_floats", "dtype is not None and dtype.is_float()", "False",
+        "the last bit of a sum follows the order of the rows"),
+    _person_rules("person_rules:of_decimals", "isinstance(_value(step), pl.Decimal)", "False",
+        "a sum of Decimals raises where one person has many digits"),
+    _person_trials("_broken", "by_themselves != together", "False", "a step is not tried on each person"),
+    _person_trials("refuse_company", "rule is not None", "False", "what a trial finds is let pass",
+        "rowwise/test_person_gate.py::test_the_trial_finds_what_the_rules_would_miss"),
+    _person_steps("PersonGroups.proved", "taken.before(rows).group_by(keys).agg(taken.finals).filter(person)",
+        "taken.before(rows).group_by(keys).agg(taken.finals)", "nobody is a person",
+        "frames/test_person_steps.py::test_rows_of_nobody_are_dropped_first"),
+    _person_steps("PersonGroups.leaves_one_row", "self.keys == (unit,)", "True",
+        "a person with several rows is calibrated to one",
+        "frames/test_person_steps.py::test_rows_of_each_person_behind_every_kind_of_step"),
+    _one_row("Recipe.calibration", "self.protection.of_one_row() if one_row else self.protection", "self.protection",
+        "one row for each person is bounded and paid as several",
+        "frames/test_person_steps.py::test_people_with_one_row_are_calibrated_to_one_row"),
     _gate("Gate.walk",
         "for place, value in enumerate(step.inputs):\n    if value.kind != 'series' or place not in sets:\n        self.walk(value)",
         "",
@@ -40,7 +89,7 @@ MUTANTS = [
     _gate("_ExpressionGate.prove", "failure is not None", "False",
         "steps that raise on some value pass",
         "rowwise/test_gate.py::test_a_refused_expression_is_named_with_the_reason"),
-    _gate("row_by_row", "if gate.rewritten: expr = _written(categoricals.home(step.tree), what)", "",
+    _gate("row_by_row", "if gate.rewritten: expr = in_full(categoricals.home(step.tree), what)", "",
         "the proved expression is not the one that is run",
         "rowwise/test_gate.py::test_an_accepted_expression_is_row_by_row"),
     _conditions("is_unlisted", "step.name not in TAKEN.get(step.kind, ())", 'step.kind == "unknown"',

@@ -1,0 +1,89 @@
+"""Steps on all rows of one person: windows, and one row for each person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import polars as pl
+
+from dp_polars._base.numbers import given
+from dp_polars._engines.polars_rows import is_a_person
+from dp_polars._rowwise.person_gate import Taken, of_groups, over_people
+from dp_polars._rowwise.person_trials import refuse_company
+
+if TYPE_CHECKING:
+    Run = Callable[[pl.LazyFrame], pl.LazyFrame]
+
+
+@dataclass(frozen=True)
+class PersonGroups:
+    """One row for each person, or for each value of further columns that a person has."""
+
+    name: ClassVar[str] = "group_by"
+    multiplies: ClassVar[bool] = False
+
+    keys: tuple[str, ...]
+    expressions: tuple[pl.Expr, ...]
+
+    @property
+    def looks_at_order(self) -> bool:
+        """Whether the order of the columns may decide what comes out."""
+        return any(expr.meta.has_multiple_outputs() for expr in self.expressions)
+
+    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
+        """Return all that decides what the step does to the columns that are live."""
+        return self.keys, *self.expressions
+
+    def leaves_one_row(self, unit: str | None) -> bool:
+        """Return whether every person has one row after it."""
+        return self.keys == (unit,)
+
+    def proved(self, schema: pl.Schema, unit: str | None) -> Run:
+        """Return what runs this step; an error where it looks at more than one person's rows, or at their order."""
+        keys = list(self.keys)
+        taken = of_groups(self.expressions, schema, str(unit), keys, self.name)
+        person = is_a_person(str(unit), schema[str(unit)])
+
+        def run(rows: pl.LazyFrame) -> pl.LazyFrame:
+            # Nobody is a group, or two, of their own: these are fewer than their rows.
+            groups = taken.before(rows).group_by(keys).agg(taken.finals).filter(person)
+            # After with_columns, so that a constant has as many rows as the frame.
+            return groups.with_columns(taken.outputs).select(
+                *keys, *(expr.meta.output_name() for expr in taken.outputs)
+            )
+
+        refuse_company(run, schema, str(unit), self.name)
+        return run
+
+
+def windows(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: str | None, call: str) -> tuple[Taken, Run]:
+    """Return expressions with windows taken apart, and what makes the columns that they need."""
+    taken = over_people(exprs, schema, unit, call)
+    person = is_a_person(str(unit), schema[str(unit)])
+    return taken, lambda rows: taken.before(rows.filter(person))
+
+
+def person_keys(names: Sequence[object], unit: str | None) -> tuple[str, ...]:
+    """Return the columns of `group_by`, the unit first; refuse what is no name, and names without the unit."""
+    keys = tuple(name for name in names if isinstance(name, str))
+    if len(keys) < len(names):
+        wrong = next(name for name in names if not isinstance(name, str))
+        msg = (
+            "group_by must be given names of columns, the privacy unit among them, or public keys: a dict or a frame "
+            f"alone; got {given(wrong)} among names.\n\nHint: make a column with with_columns in the step before."
+        )
+        raise TypeError(msg)
+    if unit is None or unit not in keys:
+        way = f"group_by({unit!r}) gives one row for each person. " if unit is not None else ""
+        msg = (
+            f"group_by: names of columns must include the privacy unit, got {list(keys)}: which groups there are would "
+            f"tell of people.\n\nHint: {way}To ask about groups, list them, group_by({{{keys[0]!r}: […]}}), or find "
+            f"them with keys({keys[0]!r}, …)."
+        )
+        raise ValueError(msg)
+    if len(set(keys)) < len(keys):
+        msg = f"group_by must be given each column once, got {list(keys)}."
+        raise ValueError(msg)
+    return (unit, *(name for name in keys if name != unit))

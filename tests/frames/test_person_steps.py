@@ -1,0 +1,262 @@
+"""Steps on all rows of one person: how many rows a person has after them, and what private answers make of that."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from datetime import date, timedelta
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import dp_polars as dpp
+from dp_polars._engines.bounding import Limits
+from dp_polars._engines.polars_engine import PolarsEngine
+from dp_polars._frames.frame import PersonGroupBy, PrivateGroupBy
+from dp_polars.analysis import simulate
+from tests.helpers.needs import need
+from tests.rowwise.test_gate import IS_OLD
+
+VISITS = pl.DataFrame(
+    {
+        "p": [1, 1, 1, 2, 2, 3, None],
+        "ward": ["A", "A", "B", "A", "B", "A", "A"],
+        "cents": [5, 7, 7, 1, 2, 9, 4],
+        "day": [date(2020, 1, 1) + timedelta(days=days) for days in (0, 0, 20, 3, 90, 5, 0)],
+        "f": [0.0, -0.0, 1.5, float("nan"), 2.0, 2.0, 0.0],
+    }
+)
+PUBLIC = pl.DataFrame({"ward": ["A", "B"], "floor": [1, 2]})
+CENTS = pl.col("cents")
+
+
+def protected(rows=VISITS, **bounds):
+    return rows.dp.protect("p", **({"max_rows": 2} | bounds))
+
+
+def rows_of(frame):
+    """The private rows after all steps."""
+    source = frame._source
+    return frame._recipe.proved(source.collect_schema()).rows(source).collect()
+
+
+def limits_of(query):
+    work = query.request.bind(PolarsEngine(query._source, lambda: query._source))
+    return [tally.limits for tally in work.tallies]
+
+
+# Kinds of steps, and whether each person has one row at most after them, begun with one row for each.
+STEPS = {
+    "filter": (lambda frame: frame.filter(pl.col("total") > 3), True),
+    "select": (lambda frame: frame.select("total"), True),
+    "select of nothing": (lambda frame: frame.select(), True),
+    "with_columns": (lambda frame: frame.with_columns(more=pl.col("total") + 1), True),
+    "cast": (lambda frame: frame.cast({"total": pl.Float64}), True),
+    "rename": (lambda frame: frame.rename({"total": "sum"}), True),
+    "drop_nulls": (lambda frame: frame.drop_nulls(), True),
+    "join": (lambda frame: frame.join(PUBLIC, on="ward"), True),
+    "an inner join": (lambda frame: frame.join(PUBLIC, on="ward", how="inner"), True),
+    "over": (lambda frame: frame.with_columns(most=pl.col("total").max().over("p")), True),
+    "group_by": (lambda frame: frame.group_by("p").agg(pl.col("total").max(), pl.col("ward").min()), True),
+    "group_by with more": (lambda frame: frame.group_by("p", "ward").agg(pl.col("total").max()), True),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_rows_of_each_person_behind_every_kind_of_step(name):
+    step, one_row = STEPS[name]
+    for begun, has_one in (
+        (lambda frame: frame, False),
+        (lambda frame: frame.group_by("p").agg(pl.col("total").sum(), pl.col("ward").min()), True),
+        (lambda frame: frame.group_by("p", "ward").agg(pl.col("total").sum()), False),
+    ):
+        frame = step(begun(protected(VISITS.rename({"cents": "total"}))))
+        counts = rows_of(frame).group_by("p").len()["len"]
+        says = frame._recipe.calibration.__class__.__name__ == "OneRowEach"
+        assert says == ((has_one and one_row) or name == "group_by")
+        if says:
+            assert counts.max() == 1
+
+
+def test_people_with_one_row_are_calibrated_to_one_row():
+    people = protected(max_groups=2).group_by("p").agg(CENTS.sum())
+    query = people.group_by({"cents": [9, 19]}).agg(
+        dpp.n_people(epsilon=1), x=CENTS.dp.median(range(20), epsilon=1), y=CENTS.dp.sum(0, 20, epsilon=1)
+    )
+    assert limits_of(query) == [Limits()] * 3
+    plain = VISITS.dp.protect(None).group_by({"cents": [9, 19]})
+    same = plain.agg(x=CENTS.dp.median(range(20), epsilon=1), y=CENTS.dp.sum(0, 20, epsilon=1))
+    by_name = {ask.name: ask.query.claim for ask in query.asks}
+    for ask in same.asks:
+        assert by_name[ask.name].contributions == ask.query.claim.contributions
+        assert by_name[ask.name].rate == ask.query.claim.rate
+    notes = query.explain()["note"].to_list()
+    assert all(note.startswith("Each person has one row here") for note in notes)
+    assert "that the bounds keep" not in "".join(notes)
+    assert query.explain()["error_unit"].to_list()[:2] == ["people", "people"]
+    assert "one row each" in repr(query)
+
+
+def test_people_with_several_rows_are_bounded_as_ever():
+    frame = protected(max_groups=1)
+    query = frame.group_by("p", "ward").agg(CENTS.sum()).agg(CENTS.dp.median(range(20), epsilon=1))
+    assert limits_of(query) == [Limits(rows_per_group=2)]
+    assert "that the bounds keep" in query.explain()["note"][0]
+
+
+def test_without_any_bound_people_can_be_asked_for():
+    spend = VISITS.dp.protect("p").group_by("p").agg(CENTS.sum())
+    answer = spend.agg(dpp.n_people(epsilon=1000), x=CENTS.dp.median(range(30), epsilon=1000)).release()
+    assert answer.rows() == [(3, 9)]
+    work = spend.keys("cents", epsilon=1, delta=1e-9).request.bind(PolarsEngine(VISITS.lazy(), VISITS.lazy))
+    assert work.most == 1
+
+
+def test_rows_of_nobody_are_dropped_first():
+    rows = pl.DataFrame({"p": [1.0, None, float("nan"), -0.0, 0.0], "x": [1, 2, 3, 4, 5]})
+    frame = rows.dp.protect("p", max_rows=1)
+    assert rows_of(frame.group_by("p").agg(pl.col("x").sum())).sort("p").rows() == [(0.0, 9), (1.0, 1)]
+    assert sorted(rows_of(frame.with_columns(s=pl.col("x").sum().over("p")))["s"]) == [1, 9, 9]
+
+
+def test_keys_of_floats_are_one_of_a_kind():
+    got = rows_of(protected().group_by("p", "f").agg(pl.len()))
+    assert sorted(map(repr, got.rows())) == [
+        "(1, 0.0, 2)", "(1, 1.5, 1)", "(2, 2.0, 1)", "(2, nan, 1)", "(3, 2.0, 1)"
+    ]  # fmt: skip
+
+
+def test_first_visits_and_those_after_them():
+    frame = VISITS.dp.protect("p")
+    if IS_OLD:
+        with pytest.raises(ValueError, match="needs Polars 2"):
+            frame.filter(pl.col("day") == pl.col("day").min().over("p"))
+        return
+    firsts = frame.filter(pl.col("day") == pl.col("day").min().over("p"))
+    assert_frame_equal(rows_of(firsts).sort("p", "cents"), VISITS[[0, 1, 3, 5]].sort("p", "cents"))
+    again = frame.with_columns(gap=pl.col("day") - pl.col("day").min().over("p"))
+    again = again.filter(pl.col("gap").dt.total_days().is_between(1, 30))
+    assert rows_of(again)["day"].to_list() == [date(2020, 1, 21)]
+
+
+def test_group_by_takes_names_or_public_keys_and_no_mix():
+    frame = protected()
+    assert isinstance(frame.group_by("p"), PersonGroupBy)
+    assert isinstance(frame.group_by({"ward": ["A"]}), PrivateGroupBy)
+    for keys in (("p", {"ward": ["A"]}), ({"ward": ["A"]}, "p"), ("p", pl.col("ward"))):
+        with pytest.raises(TypeError, match=r"must be given names of columns, .* or public keys"):
+            frame.group_by(*keys)
+    with pytest.raises(ValueError, match=r"must include the privacy unit, got \['ward'\]"):
+        frame.group_by("ward")
+    with pytest.raises(
+        ValueError, match=r"^group_by: names .* tell of people\.\n\nHint: To ask about groups, list them"
+    ):
+        VISITS.dp.protect(None).group_by("ward")
+    with pytest.raises(ValueError, match="each column once"):
+        frame.group_by("p", "ward", "ward")
+    with pytest.raises(ValueError, match=r"several named \['p'\]"):
+        frame.group_by("p").agg(CENTS.max().alias("p"))
+    with pytest.raises(ValueError, match=r"several named \['x'\]"):
+        frame.group_by("p").agg(x=CENTS.max()).group_by("p").agg(pl.len().alias("x"), x=pl.col("x").min())
+    with pytest.raises(ValueError, match="must be columns of the frame, got 'nowhere'"):
+        frame.group_by("p", "nowhere").agg(pl.len())
+    with pytest.raises(TypeError, match="got a private answer"):
+        frame.group_by("p").agg(CENTS.dp.sum(0, 1, epsilon=1))
+    with pytest.raises(ValueError, match="there must be a privacy unit"):
+        VISITS.dp.protect(None).with_columns(x=CENTS.sum().over("p"))
+
+
+def test_the_unit_may_stand_anywhere_and_must_stay():
+    frame = protected()
+    assert frame.group_by("ward", "p").agg(pl.len()).columns == ["p", "ward", "len"]
+    with pytest.raises(ValueError, match="must not change the privacy unit"):
+        frame.with_columns(p=CENTS.max().over("p"))
+    assert frame.select(total=CENTS.sum().over("p")).columns == ["p", "total"]
+
+
+def test_columns_with_names_like_ours_are_left_alone():
+    rows = VISITS.rename({"cents": "of a person 5"})
+    frame = rows.dp.protect("p").with_columns(most=pl.col("of a person 5").cast(pl.Int8).max().over("p"))
+    assert frame.columns == [*rows.columns, "most"]
+    assert_frame_equal(rows_of(frame).select(rows.columns), rows.filter(pl.col("p").is_not_null()))
+
+
+def test_selectors_of_other_columns_see_no_column_that_is_made():
+    frame = protected().select(pl.col("cents", "p"), pl.col("day").n_unique().over("p").alias("days"))
+    assert frame.columns == ["cents", "p", "days"]
+    frame = protected().with_columns(pl.all().is_null().name.suffix("_null"), total=(CENTS + 1).sum().over("p"))
+    assert frame.columns == [*VISITS.columns, *(f"{name}_null" for name in VISITS.columns), "total"]
+    constant = protected().select(pl.lit(1).alias("one"), total=CENTS.sum().over("p"))
+    assert rows_of(constant)["one"].to_list() == [1] * 6
+
+
+def test_reprs_name_the_step_and_show_no_row():
+    frame = protected()
+    groups = frame.group_by("p", "ward")
+    assert "person:   'p', 'ward'" in repr(groups)
+    assert "steps:    group_by, with_columns" in repr(groups.agg(pl.len()).with_columns(x=pl.len().over("p")))
+    assert copy.deepcopy(groups) is groups
+    with pytest.raises(AttributeError, match=r"^head: this keeps rows by their place"):
+        groups.head()
+
+
+def test_pickles_hold_the_step():
+    query = dpp.protect("p").group_by("p").agg(CENTS.sum()).agg(CENTS.dp.median(range(30), epsilon=1000))
+    again = pickle.loads(pickle.dumps(query))
+    assert again.release(VISITS).item() == 9
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_release_of_files_and_of_parts_of_the_people(tmp_path, streams):
+    VISITS.write_parquet(tmp_path / "visits.parquet")
+    frame = pl.scan_parquet(tmp_path / "visits.parquet").dp.protect("p", max_rows=2)
+    query = frame.group_by("p", "ward").agg(CENTS.sum()).agg(x=CENTS.dp.mode(range(30), epsilon=1000))
+    one = query.release(engine="streaming" if streams else "in-memory", partitions=3)
+    assert one.item() in {12, 7, 1, 2, 9}
+    people = frame.group_by("p").agg(CENTS.sum()).agg(x=CENTS.dp.median(range(30), epsilon=1000))
+    assert people.release(partitions=2, engine="streaming" if streams else "in-memory").item() == 9
+
+
+def test_the_same_step_has_one_kept_answer_and_another_step_another(tmp_path):
+    budget = dpp.Budget(epsilon=100, path=tmp_path / "ledger.db")
+
+    def ask(step):
+        frame = step(VISITS.dp.protect("p", budget=budget, dataset="visits"))
+        return frame.agg(x=pl.col("x").dp.median(range(30), epsilon=0.125)).release()
+
+    steps = [
+        lambda frame: frame.group_by("p").agg(x=CENTS.sum()),
+        lambda frame: frame.group_by("p").agg(x=CENTS.max()),
+        lambda frame: frame.group_by("p").agg(x=CENTS.sort().last()),
+        lambda frame: frame.group_by("p").agg(x=CENTS.sort().first()),
+    ]
+    answers = []
+    for number, step in enumerate(steps):
+        answers.append(ask(step))
+        assert float(budget.spent) == 0.125 * (number + 1)
+    for step, answer in zip(steps, answers, strict=True):
+        assert_frame_equal(ask(step), answer)
+    assert float(budget.spent) == 0.5
+
+
+def test_simulations_take_the_steps():
+    query = dpp.protect("p").group_by("p").agg(CENTS.sum()).agg(x=CENTS.dp.median(range(30), epsilon=1000))
+    simulated = simulate(query, VISITS)
+    assert simulated.select("true_answer", "counted", "left_out").rows() == [(9, 3, 0)]
+
+
+def test_engines_without_expressions_refuse_the_steps():
+    ibis, sql = need("ibis"), need("dp_polars.sql")
+    query = dpp.protect("p").group_by("p").agg(CENTS.sum()).agg(CENTS.dp.median(range(30), epsilon=1))
+    with pytest.raises(TypeError, match="must not have row operations"):
+        sql.release(query, ibis.memtable(VISITS.drop_nulls("p")))
+
+
+def test_a_measurement_of_opendp_takes_the_steps():
+    need("opendp.prelude").enable_features("contrib", "honest-but-curious")
+    as_measurement = need("dp_polars.opendp").as_measurement
+    query = dpp.protect("p").group_by("p").agg(CENTS.sum()).agg(CENTS.dp.median(range(30), epsilon=1000))
+    measurement = as_measurement(query)
+    assert measurement.map(1) == 1000.0
+    assert measurement(VISITS).item() == 9
