@@ -294,7 +294,7 @@ class Request(AnyRequest[HistogramQuery]):
         if (clips := self._clips(ask)) is not None:
             lost.append(clips)
         if isinstance(self.protection, OneRowEach):
-            yield "Each person has one row here, which counts whole: the bounds of protect do nothing."
+            yield "Each person has one row here: the bounds of protect do nothing."
         error = f"The error is that of the noise alone: {'; '.join(lost) or 'no row is dropped'}."
         yield from filter(None, [error, note] if lost else [note, error])
 

@@ -96,13 +96,17 @@ def test_people_with_one_row_are_calibrated_to_one_row():
     assert "that the bounds keep" not in "".join(notes)
     assert query.explain()["error_unit"].to_list()[:2] == ["people", "people"]
     assert "one row each" in repr(query)
+    totals = people.agg(dpp.sum("cents", 0, 100, per_person=(0, 3), epsilon=1))
+    assert totals.explain()["score_range"].item() == 3
+    released = people.agg(dpp.sum("cents", 0, 100, per_person=(0, 3), epsilon=10**6)).release().item()
+    assert released == rows_of(people)["cents"].clip(0, 3).sum()
 
 
 def test_people_with_several_rows_are_bounded_as_ever():
     frame = protected(max_groups=1)
     query = frame.group_by("p", "ward").agg(CENTS.sum()).agg(CENTS.dp.median(range(20), epsilon=1))
     assert limits_of(query) == [Limits(rows_per_group=2)]
-    assert "that the bounds keep" in query.explain()["note"][0]
+    assert "rows beyond max_rows=2 of a person are dropped" in query.explain()["note"][0]
 
 
 def test_without_any_bound_people_can_be_asked_for():
