@@ -28,7 +28,7 @@ class Unlisted:
     """Questions about what can't be listed in advance."""
 
     _recipe: Recipe
-    _source: pl.LazyFrame | None
+    _sources: tuple[pl.LazyFrame, ...]
     _budget: Budget | None
 
     def keys(
@@ -125,7 +125,7 @@ class Unlisted:
             counts=counts,
         )
         warn_if_large(loss)
-        return PrivateQuery(KeyRequest.of(self._recipe, question), self._source, self._budget)
+        return PrivateQuery(KeyRequest.of(self._recipe, question), self._sources, self._budget)
 
     def rows_per_person(
         self,
@@ -243,7 +243,7 @@ class Unlisted:
         terms = Terms.of(epsilon, rho, 1, protection.neighboring_relation, mechanism)
         query = ask_quantile(alpha, candidates, terms)
         warn_if_large(query.claim.loss)
-        return PrivateQuery(PeopleRequest.over(self._recipe, listed, name, query), self._source, self._budget)
+        return PrivateQuery(PeopleRequest.over(self._recipe, listed, name, query), self._sources, self._budget)
 
 
 def _names(columns: tuple[object, ...]) -> tuple[str, ...]:
