@@ -402,7 +402,7 @@ def join_of(public: object, on: object, left_on: object, right_on: object, how: 
         msg = f"{argument} must name columns of the public frame, {public.columns}, got {missing}."
         raise ValueError(msg)
     if kind in ONLY_FILTERS:
-        public = public.select(dict.fromkeys(right)).unique()
+        public = public.select(*dict.fromkeys(right)).unique()
     elif public.select(right).is_duplicated().any():
         msg = (
             f"the public frame must have every key of {list(right)} at most once: a repeated one would multiply the "
