@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from dp_polars._engines.polars_rows import is_a_person
-from dp_polars._frames.recipe import ONLY_FILTERS, Joining, Origin, Proved, Recipe, refuse_missing
+from dp_polars._frames.recipe import ONLY_FILTERS, Joining, Origin, Proved, Recipe, free_names, refuse_missing
 from dp_polars._rowwise.gate import refuse_patterns
 from dp_polars._rowwise.zeros import of_one_kind
 
@@ -45,7 +45,7 @@ class _ByColumns(Joining):
         """
         refuse_missing(self.left_on, schema, "private frame")
         refuse_missing(self.right_on, further, "right frame")
-        keys = _free_names(len(self.left_on), {*schema, *further})
+        keys = free_names(len(self.left_on), {*schema, *further})
         for left, right in zip(self.left_on, self.right_on, strict=True):
             _refuse_key(left, right, schema[left], further[right], may_be_float=left in floats)
         on_left, on_right = (
@@ -211,11 +211,3 @@ def _key(name: str, dtype: pl.DataType) -> pl.Expr:
     if isinstance(dtype, pl.Categorical):
         return pl.col(name).cast(pl.String)
     return of_one_kind(name, dtype) if dtype.is_float() else pl.col(name)
-
-
-def _free_names(number: int, taken: Collection[str]) -> list[str]:
-    """Return names of columns that are not taken."""
-    prefix = "key"
-    while any(name.startswith(prefix) for name in taken):
-        prefix += "_"
-    return [f"{prefix}{i}" for i in range(number)]

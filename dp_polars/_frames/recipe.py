@@ -18,7 +18,7 @@ from dp_polars._rowwise.gate import refuse_patterns, row_by_row
 from dp_polars._rowwise.nodes import parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from polars._typing import SelectorType
 
@@ -372,6 +372,14 @@ def join_keys(on: object, left_on: object, right_on: object) -> tuple[tuple[str,
 def join_how(how: object) -> JoinHow:
     """Return how frames are joined, checked."""
     return one_of("how", how, _HOW, '"left", "inner", "semi" or "anti"')
+
+
+def free_names(number: int, taken: Collection[str]) -> list[str]:
+    """Return names for columns that are none of these."""
+    prefix = "key"
+    while any(name.startswith(prefix) for name in taken):
+        prefix += "_"
+    return [f"{prefix}{i}" for i in range(number)]
 
 
 def refuse_missing(names: Iterable[str], columns: Iterable[str], frame: str) -> None:

@@ -9,7 +9,7 @@ import polars as pl
 from polars import selectors as cs
 
 from dp_polars._base.numbers import given, one_of
-from dp_polars._frames.recipe import Step
+from dp_polars._frames.recipe import Step, free_names
 from dp_polars._frames.steps import RowSteps, selector
 from dp_polars._rowwise.zeros import of_one_kind
 
@@ -86,7 +86,11 @@ class Unpivot(Step):
         if len({*names}) < len(names):
             msg = f"unpivot: variable_name, value_name and the columns that stay must be different, got {names}."
             raise ValueError(msg)
-        return lambda rows: rows.unpivot(on, index=stays, variable_name=self.variable_name, value_name=self.value_name)
+        # Polars fails, depending on what is read later, where a new column is named like one of `on`.
+        made = free_names(2, schema)
+        names_of = dict(zip(made, (self.variable_name, self.value_name), strict=True))
+        variable, value = made
+        return lambda rows: rows.unpivot(on, index=stays, variable_name=variable, value_name=value).rename(names_of)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import os
 import pickle
 from collections import Counter
 from datetime import UTC, date, datetime, time, timedelta
@@ -278,9 +277,9 @@ def test_a_step_is_refused_when_the_rows_come():
         query.release((VISITS, PEOPLE.drop("p"), ITEMS))
     with pytest.raises(TypeError, match="the privacy unit 'p' must have one type in both frames, got Int64 and String"):
         query.release((VISITS, PEOPLE.cast({"p": pl.String}), ITEMS))
-    with pytest.raises(ValueError, match="protect: .*`head`|protect: .*keeps rows by their place"):
+    with pytest.raises(ValueError, match=r"protect: .*keeps rows by their place"):
         query.release((VISITS, PEOPLE.lazy().slice(1, 2), ITEMS))
-    with pytest.raises(ValueError, match="protect: .*combines several rows"):
+    with pytest.raises(ValueError, match=r"protect: .*combines several rows"):
         query.release((VISITS, PEOPLE, ITEMS.lazy().filter(pl.col("item") > pl.col("item").mean())))
 
 
@@ -342,7 +341,7 @@ def test_a_join_without_the_unit_is_refused():
 
 def test_rows_on_one_side_only_are_refused():
     for one, other in ((protected(VISITS), dpp.protect("p")), (dpp.protect("p"), protected(VISITS))):
-        with pytest.raises(TypeError, match="both frames must have rows, or neither: the .* has none yet"):
+        with pytest.raises(TypeError, match=r"both frames must have rows, or neither: the .* has none yet"):
             one.join(other, on="p")
     with pytest.raises(TypeError, match="both frames must have rows, or neither: the other has rows"):
         dpp.protect("p").join(dpp.owned(ITEMS), on="p")
@@ -523,7 +522,7 @@ def test_another_file_of_any_table_is_seen(budget, tmp_path, changed):
     old = query()
     first = old.release()
     tables[changed].head(3).write_parquet(tmp_path / "new")
-    os.replace(tmp_path / "new", tmp_path / changed)
+    (tmp_path / "new").replace(tmp_path / changed)
     with pytest.warns(dpp.KeptAnswerWarning, match="drawn from another source"):
         assert query().release().equals(first)
     with pytest.raises(ValueError, match="a file that was rewritten"):

@@ -63,8 +63,20 @@ def test_explode_is_that_of_polars_2_by_default_and_takes_arrays_and_selectors()
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     "inner",
-    [pl.Int8, pl.Float64, pl.String, pl.Boolean, pl.Date, pl.Categorical, pl.Enum(["a", "b"]), pl.List(pl.Int64)]
-    + [pl.Struct({"a": pl.Int64, "b": pl.String}), pl.Decimal(10, 2), pl.Binary, pl.Null],
+    [
+        pl.Int8,
+        pl.Float64,
+        pl.String,
+        pl.Boolean,
+        pl.Date,
+        pl.Categorical,
+        pl.Enum(["a", "b"]),
+        pl.List(pl.Int64),
+        pl.Struct({"a": pl.Int64, "b": pl.String}),
+        pl.Decimal(10, 2),
+        pl.Binary,
+        pl.Null,
+    ],
     ids=str,
 )
 def test_lists_of_every_type_each_row_alone_and_all_together(inner, engine):
@@ -89,6 +101,12 @@ def test_unpivot_is_that_of_plain_python(engine):
     assert named.columns == ["p", "d", "what", "n"]
     assert Counter(named.rows()) == expected
     assert rows_of(private.unpivot(["a"]), frame, engine).columns == ["p", "variable", "value"]
+    # A new column may be named like one that goes.
+    same = private.unpivot(["a", "b"], index="d", variable_name="b", value_name="a")
+    read = same.select("a", "d")._recipe.proved(frame.schema).rows(frame.lazy()).collect(engine=engine)
+    assert Counter(read.select("p", "d", "a").rows()) == Counter(
+        (p, d, value) for p, d, _, value in expected.elements()
+    )
 
 
 @pytest.mark.parametrize("engine", ENGINES)
