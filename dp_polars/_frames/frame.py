@@ -160,7 +160,7 @@ class PrivateFrame(SeveralRows, Unlisted, Refusing, WithoutRows):
             - `dp_polars.owned(…)`: rows without the privacy unit that belong to those who name them.
         on
             The columns that must be equal, by their names, which are the same in both frames. Null equals nothing.
-            Categoricals are compared as text. Of private and owned rows they may not be floats (a privacy unit may).
+            Categoricals are compared as text. Private and owned rows are not joined by floats (a float unit may be).
         how
             "left" keeps rows without a partner (their new columns are null), "inner" drops them. "semi" keeps the rows
             that have a partner, "anti" those without, and neither brings a column.

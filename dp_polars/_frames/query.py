@@ -12,7 +12,7 @@ from dp_polars._base.numbers import one_of, positive_int
 from dp_polars._base.paths import expanded, replacing
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames.release import prepare, release_by
-from dp_polars._frames.sources import PrivateRows, Source, WithoutRows, source_of
+from dp_polars._frames.sources import PrivateRows, Source, WithoutRows, sources_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -239,7 +239,7 @@ class PrivateQuery(WithoutRows):
             )
             raise TypeError(msg)
         frames = self._sources if frame is None else self.request.recipe.one_frame_each(frame)
-        return [source_of(each, self.protection) for each in frames]
+        return sources_of(frames, self.protection)
 
 
 def _refuse_wide_integers(work: Work | KeyWork) -> None:

@@ -77,8 +77,8 @@ def _parts(steps: Sequence[Step], proved: Proved, live: Callable[[int], Sequence
 def _read(request: AnyRequest[Asked], proved: Proved, first: int) -> list[str]:
     """Return which columns the steps from `first` on and the outputs read, as Polars' optimizer finds it."""
     schema = proved.schemas[first]
-    joined = (each for sources in proved.sources[first:] for each in sources)
-    rows = proved.rows(*(pl.LazyFrame(schema=each) for each in (schema, *joined)), first=first)
+    joined = (columns for sources in proved.sources[first:] for columns in sources)
+    rows = proved.rows(*(pl.LazyFrame(schema=columns) for columns in (schema, *joined)), first=first)
     rows = rows.select([expr.alias(str(number)) for number, expr in enumerate(request.reads)] or pl.len())
     plan = rows._ldf.with_optimizations(pl.QueryOptFlags.none(projection_pushdown=True)._pyoptflags).visit()
     inputs = [plan.get_node()]

@@ -244,7 +244,7 @@ class Proved:
         """Return these steps and one more, proved on the columns after them and on those of its further sources."""
         schema = self.schemas[-1]
         run = step.proved(schema, unit, *sources) if isinstance(step, Joining) else step.proved(schema, unit)
-        after = run(*(pl.LazyFrame(schema=each) for each in (schema, *sources))).collect_schema()
+        after = run(*(pl.LazyFrame(schema=columns) for columns in (schema, *sources))).collect_schema()
         refuse_patterns(after)
         return Proved((*self.schemas, after), (*self.runs, run), (*self.sources, sources))
 

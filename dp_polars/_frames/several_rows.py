@@ -82,15 +82,14 @@ class Unpivot(Step):
                 "Hint: cast them first; or name the columns that stay, as index."
             )
             raise TypeError(msg)
-        names = [*stays, self.variable_name, self.value_name]
-        if len({*names}) < len(names):
-            msg = f"unpivot: variable_name, value_name and the columns that stay must be different, got {names}."
+        left = [*stays, self.variable_name, self.value_name]
+        if len({*left}) < len(left):
+            msg = f"unpivot: variable_name, value_name and the columns that stay must be different, got {left}."
             raise ValueError(msg)
         # Polars fails, depending on what is read later, where a new column is named like one of `on`.
-        made = free_names(2, schema)
-        names_of = dict(zip(made, (self.variable_name, self.value_name), strict=True))
-        variable, value = made
-        return lambda rows: rows.unpivot(on, index=stays, variable_name=variable, value_name=value).rename(names_of)
+        variable, value = free_names(2, schema)
+        names = {variable: self.variable_name, value: self.value_name}
+        return lambda rows: rows.unpivot(on, index=stays, variable_name=variable, value_name=value).rename(names)
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,19 @@ def schemas_of(sources: Iterable[pl.LazyFrame]) -> tuple[pl.Schema, ...]:
     return tuple(source.collect_schema() for source in sources)
 
 
+def sources_of(frames: Iterable[PrivateRows], protection: Protection) -> list[Source]:
+    """Return the rows of several tables without reading them; refuse a reader that would have to be read twice."""
+    frames = list(frames)
+    once = [id(frame) for frame in frames if type(frame).__name__ == "RecordBatchReader"]
+    if len({*once}) < len(once):
+        msg = (
+            "every table must have rows of its own, got one RecordBatchReader twice: it gives its rows once.\n\n"
+            "Hint: release its read_all(), a Table, which can be read again."
+        )
+        raise ValueError(msg)
+    return [source_of(frame, protection) for frame in frames]
+
+
 class WithoutRows:
     """What may be bound to private rows, under `_sources`, and is pickled only without them. It never changes.
 

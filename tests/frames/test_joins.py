@@ -267,6 +267,15 @@ def test_another_number_of_frames_is_refused_before_the_charge(frames):
     assert budget.spent == 0
 
 
+def test_one_reader_is_not_read_for_two_tables():
+    query = dpp.protect("p").join(dpp.protect("p"), on="p", how="inner").agg(dpp.n_people(epsilon=10**6))
+    table = VISITS.to_arrow()
+    reader = table.to_reader()
+    with pytest.raises(ValueError, match="got one RecordBatchReader twice"):
+        query.release((reader, reader))
+    assert query.release((reader, table.to_reader())).item() == query.release((table, table)).item() == 4
+
+
 def test_a_step_is_refused_when_the_rows_come():
     with pytest.raises(ValueError, match="the right frame must have the join column 'day', got the columns"):
         asked(dpp.protect("p", max_rows=3).join(dpp.protect("p"), on=["p", "day"])).release(

@@ -267,7 +267,6 @@ def test_few_methods_are_refused_without_a_reason_of_their_own() -> None:
         ("sort", "goes by the order of the rows", "sort the answers"),
         ("with_row_index", "goes by the order of the rows", "leave it out"),
         ("shift", "takes values from other rows", "constants"),
-        ("melt", "is the old name of another method", "use unpivot"),
         ("to_pandas", "shows private rows", "release"),
         ("write_csv", "shows private rows", "release"),
         ("lazy", "does nothing here", "leave it out"),
