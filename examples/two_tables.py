@@ -20,6 +20,7 @@ import dp_polars as dpp
 
 # Public: builders of planes, and how far planes fly. None of it is read off the rows.
 BUILDERS = ["BOEING", "AIRBUS", "EMBRAER", "BOMBARDIER INC", "CESSNA"]
+BUILDER = pl.when(pl.col("manufacturer") == "AIRBUS INDUSTRIE").then(pl.lit("AIRBUS")).otherwise("manufacturer")
 MILES = dpp.grid(0, 5000, step=1)
 FLIGHTS = 100  # of one plane, that count; more of them are dropped at random
 
@@ -43,7 +44,7 @@ def reports(flights: pl.DataFrame, planes: pl.DataFrame, budget: dpp.Budget | No
     flown = flights.dp.protect("tailnum", budget=budget, max_groups=1, max_rows_per_group=FLIGHTS)
     # The bounds of the left frame hold, so the register needs none.
     register = planes.dp.protect("tailnum", budget=budget)
-    register = register.with_columns(builder=pl.col("manufacturer").replace({"AIRBUS INDUSTRIE": "AIRBUS"}))
+    register = register.with_columns(builder=BUILDER)
     both = flown.join(register, on="tailnum", how="inner").group_by({"builder": BUILDERS})
     return {
         "by builder": both.agg(
@@ -65,8 +66,8 @@ def main() -> None:
 
     # What only the owner of the rows can know.
     known = flights.drop_nulls("tailnum")
-    true = known.join(planes, on="tailnum").with_columns(pl.col("manufacturer").replace({"AIRBUS INDUSTRIE": "AIRBUS"}))
-    true = true.group_by(builder="manufacturer").agg(
+    true = known.join(planes.with_columns(builder=BUILDER), on="tailnum")
+    true = true.group_by("builder").agg(
         true_planes=pl.col("tailnum").n_unique(), true_miles=pl.col("distance").median()
     )
     print("\nThe same without noise and without bounds:")
