@@ -46,6 +46,7 @@ METHODS = (
         "makes groups from the rows, and that there is a group would tell that a row is there",
         'group by public keys: group_by({"ward": ["A", "B"]}).',
     ),
+    Rule(names("melt"), "is the old name of `unpivot`", "use unpivot(…)."),
     Rule(
         names("unnest"),
         "makes columns of all fields of a struct",
