@@ -25,7 +25,6 @@ from dp_polars._frames.recipe import (
     JoinHow,
     Joining,
     Recipe,
-    Step,
     expressions_of,
     join_how,
     join_keys,
@@ -35,6 +34,7 @@ from dp_polars._frames.refused import Refusing
 from dp_polars._frames.request import Ask, Request
 from dp_polars._frames.several_rows import SeveralRows
 from dp_polars._frames.sources import WithoutRows, schemas_of
+from dp_polars._frames.step import Step
 from dp_polars._frames.unlisted import Unlisted
 from dp_polars._questions.question import of_histogram
 from dp_polars._rowwise.versions import warn_if_untested

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from dp_polars._accounting.budgets import Budget
     from dp_polars._frames.protection import Protection
-    from dp_polars._frames.recipe import JoinHow, Step
+    from dp_polars._frames.recipe import JoinHow
+    from dp_polars._frames.step import Step
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dp_polars._engines.contract import Engine, Released
-    from dp_polars._frames.recipe import Proved, Step
+    from dp_polars._frames.recipe import Proved
     from dp_polars._frames.request import AnyRequest
+    from dp_polars._frames.step import Step
     from dp_polars._questions.question import Asked
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -14,6 +14,7 @@ from polars import selectors as cs
 from dp_polars._base.numbers import given, kind_of_frame, one_of
 from dp_polars._base.public import unshared
 from dp_polars._expressions.expressions import PrivateExpr
+from dp_polars._frames.step import Run, Step
 from dp_polars._rowwise.gate import refuse_patterns, row_by_row
 from dp_polars._rowwise.nodes import parts_of
 
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from dp_polars._rowwise.files import Identity
 
 JoinHow: TypeAlias = Literal["left", "inner", "semi", "anti"]
-# A step on rows of the columns that it was proved on; a join of private rows takes those of its sources, too.
-Run: TypeAlias = Callable[..., pl.LazyFrame]
-
 _HOW: tuple[JoinHow, ...] = get_args(JoinHow)
 #: Joins that bring no column, and never two rows of one.
 ONLY_FILTERS = frozenset({"semi", "anti"})
@@ -40,33 +38,6 @@ class Origin:
 
     dataset: str | None = None
     files: tuple[Identity, ...] = ()
-
-
-class Step(ABC):
-    """A step on private rows, which makes what comes of one person's rows from these alone."""
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The method that the user called, for the repr."""
-
-    @property
-    def looks_at_order(self) -> bool:
-        """Whether the order of the columns may decide what comes out."""
-        return False
-
-    @property
-    def multiplies(self) -> bool:
-        """Whether several rows may come of one."""
-        return False
-
-    @abstractmethod
-    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:
-        """Return all that decides what the step does to the columns that are live."""
-
-    @abstractmethod
-    def proved(self, schema: pl.Schema, unit: str | None) -> Run:
-        """Return what runs this step on rows of these columns; an error where it must not be run."""
 
 
 class Joining(Step):

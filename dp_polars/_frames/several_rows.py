@@ -9,7 +9,8 @@ import polars as pl
 from polars import selectors as cs
 
 from dp_polars._base.numbers import given, one_of
-from dp_polars._frames.recipe import Step, free_names
+from dp_polars._frames.recipe import free_names
+from dp_polars._frames.step import Step
 from dp_polars._frames.steps import RowSteps, selector
 from dp_polars._rowwise.zeros import of_one_kind
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from polars._typing import ColumnNameOrSelector, SelectorType, UniqueKeepStrategy
 
-    from dp_polars._frames.recipe import Run
+    from dp_polars._frames.step import Run
 
 _Keep = Literal["first", "last", "any", "none"]
 _KEEP: tuple[_Keep, ...] = get_args(_Keep)

@@ -12,7 +12,8 @@ import polars as pl
 from polars import selectors as cs
 
 from dp_polars._base.numbers import given
-from dp_polars._frames.recipe import EachColumn, Expressions, Recipe, Rename, Step, expressions_of
+from dp_polars._frames.recipe import EachColumn, Expressions, Recipe, Rename, expressions_of
+from dp_polars._frames.step import Step
 
 if TYPE_CHECKING:
     from typing import Self
