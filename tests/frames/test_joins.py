@@ -506,6 +506,22 @@ def test_an_answer_is_kept_where_all_tables_have_a_name(budget):
     assert budget.answers().height == 1 + len(others)
 
 
+@pytest.mark.parametrize("how", HOWS)
+def test_columns_of_the_left_that_nobody_reads_are_no_part_of_a_question(budget, how):
+    def released(visits):
+        joined = protected(visits, budget=budget, max_rows=5, dataset="v").join(
+            protected(PEOPLE, budget=budget, dataset="p"), on=["p", "day"], how=how
+        )
+        return joined.agg(pl.col("cents").dp.median(range(101), epsilon=0.5)).release()
+
+    first = released(VISITS)
+    assert released(VISITS.with_columns(unread=1)).equals(first)
+    assert released(VISITS.with_columns(unread=1).select("unread", "cents", "day", "p")).equals(first)
+    assert float(budget.spent) == 0.5
+    released(VISITS.cast({"cents": pl.Int32}))  # of another type
+    assert float(budget.spent) == 1
+
+
 def test_no_digest_of_private_rows_enters_the_ledger(budget):
     texts = set()
     for items in (ITEMS, ITEMS.with_columns(pl.col("item") + 1), ITEMS.head(1), pl.concat([ITEMS] * 3)):
