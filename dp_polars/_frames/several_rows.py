@@ -75,9 +75,9 @@ class Unpivot(Step):
     def proved(self, schema: pl.Schema, unit: str | None) -> Run:
         stays = [name for name in schema if name == unit or name in cs.expand_selector(schema, self.index)]
         on = [name for name in cs.expand_selector(schema, self.on) if name != unit]
-        types = sorted({str(schema[name]) for name in on})
+        types = {schema[name] for name in on}
         if len(types) != 1:
-            got = f"columns of {', '.join(types)}" if types else "no column"
+            got = f"columns of {', '.join(sorted(map(str, types)))}" if types else "no column"
             msg = (
                 f"unpivot: the columns of `on` must be of one type, got {got}.\n\n"
                 "Hint: cast them first; or name the columns that stay, as index."

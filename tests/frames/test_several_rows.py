@@ -185,6 +185,22 @@ def test_a_whole_release_of_such_steps():
     assert [step.multiplies for step in query.request.recipe.steps] == [True, False, False, True]
 
 
+@pytest.mark.parametrize(
+    "types",
+    [
+        [pl.Enum([f"{n}" for n in range(100)] + [last]) for last in "ab"],
+        [pl.Categorical(pl.Categories(f"unpivot {n}")) for n in range(2)],
+        [pl.Datetime("us"), pl.Datetime("us", "UTC")],
+        [pl.Decimal(10, 2), pl.Decimal(10, 3)],
+    ],
+    ids=["enums", "categories", "zones", "scales"],
+)
+def test_types_that_look_alike_are_not_one_type(types):
+    frame = pl.DataFrame({"p": [1], "a": [None], "b": [None]}, {"p": pl.Int64, "a": types[0], "b": types[1]})
+    with pytest.raises(TypeError, match="must be of one type, got columns of"):
+        frame.dp.protect("p").unpivot(["a", "b"])
+
+
 def test_what_is_refused():
     private = LISTS.dp.protect("p")
     for call, error, match in [
