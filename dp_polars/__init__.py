@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from dp_polars._expressions.tops import top_k as top_k
     from dp_polars._frames.entrance import protect as protect
     from dp_polars._frames.frame import PrivateFrame as PrivateFrame
+    from dp_polars._frames.owned import OwnedRows as OwnedRows
+    from dp_polars._frames.owned import owned as owned
     from dp_polars._frames.query import PrivateQuery as PrivateQuery
     from dp_polars._frames.query import read_claim as read_claim
     from dp_polars._frames.release import KeptAnswerWarning as KeptAnswerWarning
@@ -67,6 +69,7 @@ _HOMES = {
     "_expressions.tops": ("top_k",),
     "_frames.entrance": ("protect",),
     "_frames.frame": ("PrivateFrame",),
+    "_frames.owned": ("OwnedRows", "owned"),
     "_frames.query": ("PrivateQuery", "read_claim"),
     "_frames.release": ("KeptAnswerWarning", "ReleaseError"),
     "_mechanisms.noise": ("discrete_gaussian", "discrete_laplace"),

@@ -173,7 +173,8 @@ class Work:
     outputs
         What is drawn from them.
     rows
-        The row-by-row steps, for engines that run expressions: they take rows of the columns of `Engine.schema`.
+        The steps, for engines that run expressions: they take rows of the columns of `Engine.schema`, and then the rows
+        of those of `Engine.joined_schemas`, one argument each.
     ranges
         Whether numbers come with the ends of their 95 % ranges.
     per_person
@@ -185,7 +186,7 @@ class Work:
     keys: pl.DataFrame | None
     tallies: tuple[Tally, ...]
     outputs: tuple[Output, ...]
-    rows: Callable[[pl.LazyFrame], pl.LazyFrame]
+    rows: Callable[..., pl.LazyFrame]
     ranges: bool = False
     per_person: PerPerson | None = None
 
@@ -222,14 +223,14 @@ class KeyWork:
     question
         What draws, once, from the numbers of people.
     rows
-        The row-by-row steps, for engines that run expressions: they take rows of the columns of `Engine.schema`.
+        The steps, as of `Work`.
     """
 
     privacy_unit: str | None
     types: pl.Schema
     most: int
     question: KeysThatAreThere
-    rows: Callable[[pl.LazyFrame], pl.LazyFrame]
+    rows: Callable[..., pl.LazyFrame]
 
     @property
     def released_types(self) -> list[pl.DataType]:
@@ -298,6 +299,10 @@ class Engine(ABC, Generic[Released]):
     counts_per_person: ClassVar[bool] = False
     #: What the private rows are, for hints: "the Spark DataFrame".
     rows_are: ClassVar[str] = "the private rows"
+
+    def joined_schemas(self) -> tuple[pl.Schema, ...]:
+        """Return the columns of the private tables that are joined, in the order of the joins. Reads no row."""
+        return ()
 
     def mark(self) -> str:
         """Return where the private rows lie. It is public, kept with an answer, and compared when that is returned.

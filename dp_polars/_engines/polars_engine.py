@@ -41,6 +41,8 @@ _BYTES_OF_ROW = 24
 # Cells for each occupied one up to which they are put in order by their places, not by sorting.
 _CELLS_PER_COUNT = 8
 
+# A plan to know the columns by, None where the rows could not be opened; and what opens the rows, after the charge.
+_Rows: TypeAlias = "tuple[pl.LazyFrame | None, Callable[[], pl.LazyFrame]]"
 # Positions of tallies that are alike -> their cells, as of `added_up_cells`.
 _Found: TypeAlias = "dict[tuple[int, ...], pl.DataFrame]"
 
@@ -60,6 +62,8 @@ class PolarsEngine(LocalEngine):
         In how many parts people are counted, one after the other, each by a scan of the rows. None: as many as
         give parts of about 1 GiB each; the rows are counted first for that. This and the sizes of the public
         arguments are all that the plan depends on.
+    joined
+        The same as `unread` and `read` for each further table that the steps join, in the order of the joins.
     """
 
     runs_expressions = True
@@ -71,17 +75,26 @@ class PolarsEngine(LocalEngine):
         read: Callable[[], pl.LazyFrame],
         engine: EngineType = "auto",
         partitions: int | None = None,
+        *,
+        joined: Sequence[_Rows] = (),
     ) -> None:
-        self._unread, self._read, self._engine, self._partitions = unread, read, engine, partitions
+        self._sources, self._engine, self._partitions = ((unread, read), *joined), engine, partitions
+
+    @classmethod
+    def of(cls, *sources: pl.LazyFrame) -> PolarsEngine:
+        """Return the engine of plans that need not be opened."""
+        first, *others = ((source, lambda source=source: source) for source in sources)
+        return cls(*first, joined=others)
 
     def mark(self) -> str:
-        """Return whether the rows lie in memory or in files, and of files in which ones."""
-        return "" if self._unread is None else mark_of(self._unread)
+        """Return whether the rows lie in memory or in files, and of files in which ones; table by table."""
+        return "; ".join("" if unread is None else mark_of(unread) for unread, _ in self._sources)
 
     def schema(self, columns: Collection[str]) -> pl.Schema:  # noqa: ARG002
-        if self._unread is None:
-            raise UnreadableError
-        return self._unread.collect_schema()
+        return _columns(self._sources[0])
+
+    def joined_schemas(self) -> tuple[pl.Schema, ...]:
+        return tuple(map(_columns, self._sources[1:]))
 
     def distinct(self, constants: pl.DataFrame) -> int:
         """Return how many rows differ: they are compared in the types that they have."""
@@ -99,28 +112,39 @@ class PolarsEngine(LocalEngine):
         engine = "streaming" if self._engine == "auto" else self._engine
 
         def find() -> tuple[pl.DataFrame, Ints]:
-            source = self._read()
-            parts = 1 if work.privacy_unit is None else self._parts(source, 2 * _BYTES_OF_ROW)
-            return people_by_key(work.rows(source), work, engine, parts)
+            sources = self._read()
+            parts = 1 if work.privacy_unit is None else self._parts(sources, 2 * _BYTES_OF_ROW)
+            return people_by_key(work.rows(*sources), work, engine, parts)
 
         return find
 
     def _histograms(self, work: Work) -> list[Histogram]:
         """Return the histogram of each tally, all from one scan of the rows (or one for each part of the people)."""
-        source = self._read()
-        rows = work.rows(source)
+        sources = self._read()
+        rows = work.rows(*sources)
         if work.per_person is not None:
             rows = one_row_per_person(rows, work.per_person, _cuts(work.per_person.cut))
         is_grouped = work.privacy_unit is not None and any(tally.by_person for tally in work.tallies)
-        partitions = self._parts(source, _BYTES_OF_ROW + _bytes_of_row(work.tallies)) if is_grouped else 1
+        partitions = self._parts(sources, _BYTES_OF_ROW + _bytes_of_row(work.tallies)) if is_grouped else 1
         return count(rows, work.privacy_unit, work.keys, work.tallies, engine=self._engine, partitions=partitions)
 
-    def _parts(self, source: pl.LazyFrame, row: int) -> int:
+    def _read(self) -> list[pl.LazyFrame]:
+        return [read() for _, read in self._sources]
+
+    def _parts(self, sources: Sequence[pl.LazyFrame], row: int) -> int:
         """Return in how many parts people are counted, where each row takes `row` bytes."""
         if self._partitions is not None:
             return self._partitions
-        total = collected([source.select(pl.len())], self._engine)[0].item()
+        numbers = collected([source.select(pl.len()) for source in sources], self._engine)
+        total = sum(number.item() for number in numbers)  # what a join makes of them is not known before it is run
         return -(-total * row // _PARTITION_BYTES) or 1
+
+
+def _columns(rows: _Rows) -> pl.Schema:
+    unread, _ = rows
+    if unread is None:
+        raise UnreadableError
+    return unread.collect_schema()
 
 
 def count(

@@ -77,7 +77,7 @@ def protect(
     ['A', 'B', 'C']
     """
     protection = Protection.of(privacy_unit, max_rows, max_groups, max_rows_per_group, neighboring_relation)
-    return PrivateFrame(recipe_of(protection, dataset, budget), None, budget)
+    return PrivateFrame(recipe_of(protection, dataset, budget), (), budget)
 
 
 def recipe_of(protection: Protection, dataset: object, budget: object) -> Recipe:

@@ -12,13 +12,30 @@ from dp_polars._accounting.large import warn_if_large
 from dp_polars._base.numbers import plural, show
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames import group_keys
+from dp_polars._frames.joins import (
+    OwnedJoin,
+    PrivateJoin,
+    refuse_another_budget,
+    refuse_other_people,
+    refuse_without_unit,
+)
+from dp_polars._frames.owned import OwnedRows
 from dp_polars._frames.person_steps import PersonGroups, person_keys
 from dp_polars._frames.query import PrivateQuery
-from dp_polars._frames.recipe import JoinHow, Recipe, Step, expressions_of, join_of
+from dp_polars._frames.recipe import (
+    JoinHow,
+    Joining,
+    Recipe,
+    expressions_of,
+    join_how,
+    join_keys,
+    join_of,
+)
 from dp_polars._frames.refused import Refusing
 from dp_polars._frames.request import Ask, Request
-from dp_polars._frames.sources import WithoutRows
-from dp_polars._frames.steps import RowSteps
+from dp_polars._frames.several_rows import SeveralRows
+from dp_polars._frames.sources import WithoutRows, schemas_of
+from dp_polars._frames.step import Step
 from dp_polars._frames.unlisted import Unlisted
 from dp_polars._questions.question import of_histogram
 from dp_polars._rowwise.versions import warn_if_untested
@@ -37,7 +54,7 @@ FrameT = TypeVar("FrameT", bound="PrivateFrame")
 _ARGMAX = "a mode or a quantile, or dp.argmax on a frame of public candidates with their scores."
 
 
-class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
+class PrivateFrame(SeveralRows, Unlisted, Refusing, WithoutRows):
     """Rows about people, of which only the answers of `agg` can be released. Made by `protect`.
 
     Every method gives a new frame. The steps before `agg` must be row by row, which is proved for each whole
@@ -45,7 +62,7 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
     unit can't be changed or dropped.
     """
 
-    def __init__(self, recipe: Recipe, source: pl.LazyFrame | None, budget: Budget | None) -> None:
+    def __init__(self, recipe: Recipe, sources: tuple[pl.LazyFrame, ...], budget: Budget | None) -> None:
         if budget is not None and not isinstance(budget, Budget):
             msg = (
                 f"budget must be a Budget or None, got {type(budget).__name__}.\n\n"
@@ -53,9 +70,9 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
             )
             raise TypeError(msg)
         warn_if_untested(pl.__version__)
-        if source is not None:
-            recipe = replace(recipe, proof=recipe.proved(source.collect_schema()))
-        self._recipe, self._source, self._budget = recipe, source, budget
+        if sources:
+            recipe = replace(recipe, proof=recipe.proved(*schemas_of(sources)))
+        self._recipe, self._sources, self._budget = recipe, sources, budget
 
     @property
     def protection(self) -> Protection:
@@ -70,10 +87,10 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
         TypeError
             If the frame was built without data.
         """
-        if self._source is None:
+        if not self._sources:
             msg = "the frame must be built on data to have columns.\n\nHint: frame.dp.protect(…)."
             raise TypeError(msg)
-        return self._recipe.proved(self._source.collect_schema()).schemas[-1]
+        return self._recipe.proved(*schemas_of(self._sources)).schemas[-1]
 
     def filter(self, *predicates: pl.Expr, **constraints: object) -> Self:
         """Keep the rows for which all predicates are true.
@@ -125,37 +142,51 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
 
     def join(
         self,
-        public: pl.DataFrame | pl.LazyFrame,
+        other: pl.DataFrame | pl.LazyFrame | PrivateFrame | OwnedRows,
         on: str | Sequence[str] | None = None,
         how: JoinHow = "left",
         *,
         left_on: str | Sequence[str] | None = None,
         right_on: str | Sequence[str] | None = None,
     ) -> Self:
-        """Add the columns of a public frame that has each key at most once.
+        """Add the columns of a public frame, of another private frame of the same people, or of owned rows.
 
         Parameters
         ----------
-        public
-            The public rows; a LazyFrame is collected at once.
+        other
+            - Public rows that have each key at most once (for "semi" and "anti" it may repeat); a LazyFrame is
+              collected at once.
+            - A private frame with the same privacy unit, relation and budget (one object, one ledger, or none). The
+              columns must include the privacy unit on both sides. Rows of null and NaN people leave both frames first.
+              The bounds of this frame hold, those of `other` are ignored.
+            - `dp_polars.owned(…)`: rows without the privacy unit that belong to those who name them.
         on
             The columns that must be equal, by their names, which are the same in both frames. Null equals nothing.
+            Categoricals are compared as text. Private and owned rows are not joined by floats (a float unit may be).
         how
-            "left" keeps private rows without a partner (their new columns are null), "inner" drops them.
+            "left" keeps rows without a partner (their new columns are null), "inner" drops them. "semi" keeps the rows
+            that have a partner, "anti" those without, and neither brings a column.
         left_on, right_on
-            Instead of `on`, where the names differ: the private frame's columns, and the public frame's.
+            Instead of `on`, where the names differ: this frame's columns, and the other frame's.
 
         Returns
         -------
         PrivateFrame
-            A public column named like a private one gets the suffix "_right".
+            A column of the other frame that is named like one of this frame gets the suffix "_right". Rows of one
+            person may multiply: the bounds of `protect` count what comes out.
 
         Raises
         ------
         TypeError, ValueError
-            If the public frame repeats a key, lacks one, or has a column named like the privacy unit.
+            If a frame lacks a column, or it is of another type or none that can be joined; if a public frame repeats a
+            key, or a public or an owned one has a column named like the privacy unit; if two private frames differ in
+            unit, relation or budget, are not joined on the unit, or one has rows and the other none yet.
         """
-        return self._after(join_of(public, on, left_on, right_on, how))
+        if isinstance(other, PrivateFrame):
+            return self._joined(other, _private_join(self, other, on, left_on, right_on, how))
+        if isinstance(other, OwnedRows):
+            return self._joined(other, _owned_join(self, other, on, left_on, right_on, how))
+        return self._after(join_of(other, on, left_on, right_on, how))
 
     @overload  # names first: any other object may be public keys
     def group_by(self, keys: str, *more: str) -> PersonGroupBy[Self]: ...  # type: ignore[overload-overlap]
@@ -231,7 +262,7 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
         one person per 'patient', add_or_remove_one, max_rows_per_group=2
         """
         recipe = replace(self._recipe, protection=self.protection.with_bounds(released))
-        return type(self)(recipe, self._source, self._budget)
+        return type(self)(recipe, self._sources, self._budget)
 
     def collect(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
         """Refuse: private rows don't leave the frame."""
@@ -267,7 +298,7 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
     def _described(self) -> str:
         """Return what is known without reading the rows, line by line."""
         lines = {
-            "rows": "none yet, release(frame) takes them" if self._source is None else "private, only answers leave",
+            "rows": "private, only answers leave" if self._sources else "none yet, release(frame) takes them",
             "protects": str(self.protection),
             "steps": ", ".join(step.name for step in self._recipe.steps) or "none",
             "budget": "none" if self._budget is None else f"{self._budget.unit}={show(self._budget.total)} in all",
@@ -275,7 +306,20 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
         return "\n".join(f"{key + ':':<10}{text}" for key, text in lines.items())
 
     def _after(self, step: Step) -> Self:
-        return type(self)(self._recipe.then(step), self._source, self._budget)
+        return type(self)(self._recipe.then(step), self._sources, self._budget)
+
+    def _joined(self, other: PrivateFrame | OwnedRows, step: Joining) -> Self:
+        """Return the frame after a step that brings in other private rows; either both have rows, or neither."""
+        if bool(self._sources) != bool(other._sources):
+            one, none = ("first", "other") if self._sources else ("other", "first")
+            msg = (
+                f"join: both frames must have rows, or neither: the {one} has rows, the {none} has none yet.\n\n"
+                "Hint: protect data in both, or build both without and give release(…) a tuple of frames in the order "
+                "of the joins."
+            )
+            raise TypeError(msg)
+        recipe = self._recipe.then(step, *schemas_of(other._sources))
+        return type(self)(recipe, (*self._sources, *other._sources), self._budget)
 
     def _ask(
         self, keys: pl.DataFrame | None, exprs: Sequence[PrivateExpr], named: dict[str, PrivateExpr]
@@ -294,9 +338,34 @@ class PrivateFrame(RowSteps, Unlisted, Refusing, WithoutRows):
                 else "agg must be given at least one private answer, got none."
             )
             raise ValueError(msg)
-        query = PrivateQuery(Request.of(self._recipe, keys, asks), self._source, self._budget)
+        query = PrivateQuery(Request.of(self._recipe, keys, asks), self._sources, self._budget)
         warn_if_large(query.loss)
         return query
+
+
+def _private_join(
+    frame: PrivateFrame, other: PrivateFrame, on: object, left_on: object, right_on: object, how: object
+) -> PrivateJoin:
+    """Return the join of two private frames; refuse those that do not promise, or pay, the same."""
+    refuse_other_people(frame.protection, other.protection)
+    refuse_another_budget(frame._budget, other._budget)
+    left, right = join_keys(on, left_on, right_on)
+    refuse_without_unit(frame.protection.privacy_unit, left, right)
+    return PrivateJoin(left, right, join_how(how), other._recipe)
+
+
+def _owned_join(
+    frame: PrivateFrame, other: OwnedRows, on: object, left_on: object, right_on: object, how: object
+) -> OwnedJoin:
+    """Return the join with owned rows; refuse one where every row is a person."""
+    if frame.protection.privacy_unit is None:
+        msg = (
+            "join: a private frame must have a privacy unit to be joined with owned rows: one of its rows may own "
+            "many.\n\nHint: name the column that tells people apart, in protect."
+        )
+        raise ValueError(msg)
+    left, right = join_keys(on, left_on, right_on)
+    return OwnedJoin(left, right, join_how(how), other.origin)
 
 
 class PrivateGroupBy(Refusing):

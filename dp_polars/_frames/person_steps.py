@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -10,19 +9,21 @@ import polars as pl
 
 from dp_polars._base.numbers import given
 from dp_polars._engines.polars_rows import is_a_person
+from dp_polars._frames.step import Step
 from dp_polars._rowwise.person_gate import Taken, of_groups, over_people
 from dp_polars._rowwise.person_trials import refuse_company
 
 if TYPE_CHECKING:
-    Run = Callable[[pl.LazyFrame], pl.LazyFrame]
+    from collections.abc import Callable, Sequence
+
+    from dp_polars._frames.step import Run
 
 
 @dataclass(frozen=True)
-class PersonGroups:
+class PersonGroups(Step):
     """One row for each person, or for each value of further columns that a person has."""
 
     name: ClassVar[str] = "group_by"
-    multiplies: ClassVar[bool] = False
 
     keys: tuple[str, ...]
     expressions: tuple[pl.Expr, ...]
@@ -36,9 +37,9 @@ class PersonGroups:
         """Return all that decides what the step does to the columns that are live."""
         return self.keys, *self.expressions
 
-    def leaves_one_row(self, unit: str | None) -> bool:
+    def leaves_one_row(self, unit: str | None, *, before: bool) -> bool:
         """Return whether every person has one row after it."""
-        return self.keys == (unit,)
+        return before or self.keys == (unit,)
 
     def proved(self, schema: pl.Schema, unit: str | None) -> Run:
         """Return what runs this step; an error where it looks at more than one person's rows, or at their order."""

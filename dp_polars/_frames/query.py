@@ -16,7 +16,7 @@ from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames.people import CutRequest, PeopleRequest
 from dp_polars._frames.release import prepare, release_by
 from dp_polars._frames.request import Request
-from dp_polars._frames.sources import PrivateRows, Source, WithoutRows, source_of
+from dp_polars._frames.sources import PrivateRows, Source, WithoutRows, sources_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,17 +43,17 @@ class PrivateQuery(WithoutRows):
     Each call of `release` is charged as one release. No other method reads the private rows.
     """
 
-    def __init__(self, request: AnyRequest[Asked], source: pl.LazyFrame | None, budget: Budget | None) -> None:
-        if source is not None:  # what doesn't fit its columns is refused here
-            prepare(request, PolarsEngine(source, lambda: source))
+    def __init__(self, request: AnyRequest[Asked], sources: tuple[pl.LazyFrame, ...], budget: Budget | None) -> None:
+        if sources:  # what doesn't fit its columns is refused here
+            prepare(request, PolarsEngine.of(*sources))
         self.request: Final = request
         self.budget: Final = budget
-        self._source = source
+        self._sources = sources
 
     @property
     def has_rows(self) -> bool:
         """Whether the query was built on data."""
-        return self._source is not None
+        return bool(self._sources)
 
     @property
     def protection(self) -> Protection:
@@ -95,8 +95,7 @@ class PrivateQuery(WithoutRows):
             why this mechanism was chosen, and whether another question would do better). A query for keys has one row
             with other columns: see `PrivateFrame.keys`.
         """
-        source = self._source
-        return self.request.explain(None if source is None else PolarsEngine(source, lambda: source))
+        return self.request.explain(PolarsEngine.of(*self._sources) if self._sources else None)
 
     def n_cut(
         self, *, epsilon: Number | None = None, rho: Number | None = None, mechanism: str | None = None
@@ -149,11 +148,11 @@ class PrivateQuery(WithoutRows):
             )
             raise TypeError(msg)
         warn_if_large(terms.loss)
-        return PrivateQuery(CutRequest.by(request, terms), self._source, self.budget)
+        return PrivateQuery(CutRequest.by(request, terms), self._sources, self.budget)
 
     def release(
         self,
-        frame: PrivateRows | None = None,
+        frame: PrivateRows | tuple[PrivateRows, ...] | None = None,
         *,
         ranges: bool = False,
         engine: EngineType = "auto",
@@ -168,6 +167,7 @@ class PrivateQuery(WithoutRows):
             The private rows, if the query was built without any: a LazyFrame, a DataFrame, a pyarrow dataset, or an
             object with Arrow's C stream (a pyarrow Table or RecordBatchReader, a DuckDB relation, pandas). A reader
             gives its rows once: rows that were read from it before are not counted, and after a release it is refused.
+            Where the query joins private or owned rows, a tuple of frames, in the order of the joins.
         ranges
             Whether every number comes with the ends of its 95 % range, `NAME_low` and `NAME_high`. The number without
             noise, of the rows that the bounds keep, lies between them with probability 0.95 at least. That follows from
@@ -208,7 +208,7 @@ class PrivateQuery(WithoutRows):
 
     def _released(
         self,
-        frame: PrivateRows | None,
+        frame: PrivateRows | tuple[PrivateRows, ...] | None,
         ranges: bool,
         engine: EngineType,
         partitions: int | None,
@@ -218,12 +218,16 @@ class PrivateQuery(WithoutRows):
         """Release once; `check` refuses work that can't be used, before the charge."""
         if partitions is not None:
             positive_int("partitions", partitions)
-        source = self._source_of(frame)
-        by_polars = PolarsEngine(source.unread, source.read, one_of("engine", engine, _ENGINES), partitions)
-        known = self.request.recipe.files if frame is None else None
+        first, *others = sources = self._sources_of(frame)
+        by_polars = PolarsEngine(
+            *(first.unread, first.read, one_of("engine", engine, _ENGINES), partitions),
+            joined=tuple((source.unread, source.read) for source in others),
+        )
+        known = [origin.files if frame is None else None for origin in self.request.recipe.origins]
 
         def before_charge(work: Work | KeyWork | None) -> None:
-            source.refuse_rewritten_files(known)
+            for source, files in zip(sources, known, strict=True):
+                source.refuse_rewritten_files(files)
             if work is not None:
                 check(work)
 
@@ -239,7 +243,7 @@ class PrivateQuery(WithoutRows):
     def sink_parquet(
         self,
         path: str | os.PathLike[str],
-        frame: PrivateRows | None = None,
+        frame: PrivateRows | tuple[PrivateRows, ...] | None = None,
         *,
         ranges: bool = False,
         engine: EngineType = "auto",
@@ -283,16 +287,17 @@ class PrivateQuery(WithoutRows):
         asks = "\n".join(f"  {ask}, {ask.query.claim}, {ask.query.claim.mechanism}" for ask in self.asks)
         return f"<PrivateQuery: {self.request.about}, {self.protection}\n{asks}>"
 
-    def _source_of(self, frame: PrivateRows | None) -> Source:
-        """Return the rows: those given, or those that the query is bound to."""
-        if (frame is None) == (self._source is None):
+    def _sources_of(self, frame: PrivateRows | tuple[PrivateRows, ...] | None) -> list[Source]:
+        """Return the rows of every origin: those given, or those that the query is bound to."""
+        if (frame is None) != self.has_rows:
             msg = (
                 "release must be given a frame, for the query was built without one."
                 if frame is None
                 else "release must not be given a frame: the query was built on one."
             )
             raise TypeError(msg)
-        return source_of(self._source if frame is None else frame, self.protection)
+        frames = self._sources if frame is None else self.request.recipe.one_frame_each(frame)
+        return sources_of(frames, self.protection)
 
 
 def _refuse_wide_integers(work: Work | KeyWork) -> None:
@@ -338,14 +343,25 @@ def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def without_data(query: object, budget: Budget | None) -> tuple[AnyRequest[Asked], Budget | None]:
-    """Return what an adapter releases from rows of its own, and what pays; refuse rows, and a second budget."""
+    """Return what an adapter releases from rows of its own, and what pays; refuse rows, joins and a second budget."""
     if not isinstance(query, PrivateQuery):
         msg = f"query must be a PrivateQuery, got {type(query).__name__}."
         raise TypeError(msg)
     if query.has_rows:
         msg = "query must be built without data.\n\nHint: begin it with dp_polars.protect(…), not frame.dp.protect(…)."
         raise TypeError(msg)
+    refuse_joins(query)
     if budget is not None and query.budget is not None:
         msg = "budget must be left out where the query has one."
         raise TypeError(msg)
     return query.request, query.budget if budget is None else budget
+
+
+def refuse_joins(query: PrivateQuery) -> None:
+    """Refuse a query about several private tables, where an adapter has one."""
+    if len(query.request.recipe.origins) > 1:
+        msg = (
+            "query must be about one table: it joins private or owned rows, which only Polars does here.\n\n"
+            "Hint: join the tables first, and begin the query on the one that comes out."
+        )
+        raise TypeError(msg)

@@ -20,16 +20,20 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from dp_polars._accounting.kept import Question
+from dp_polars._frames.recipe import Joining
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from dp_polars._engines.contract import Engine, Released
     from dp_polars._frames.recipe import Proved
     from dp_polars._frames.request import AnyRequest
+    from dp_polars._frames.step import Step
     from dp_polars._questions.question import Asked
 
 
-def question_of(request: AnyRequest[Asked], engine: Engine[Released], work: object, dataset: str) -> Question:
-    """Return what is asked of a data set, in words and as a text.
+def question_of(request: AnyRequest[Asked], engine: Engine[Released], work: object, *datasets: str) -> Question:
+    """Return what is asked of data sets, one for each table that is read, in words and as a text.
 
     Raises
     ------
@@ -37,33 +41,45 @@ def question_of(request: AnyRequest[Asked], engine: Engine[Released], work: obje
         If the question holds something that has no text.
     """
     proved = request.proved_on(engine, ())
-    schema, steps, live = proved.schemas[0], request.recipe.steps, partial(_read, request, proved)
+    schema, recipe, live = proved.schemas[0], request.recipe, partial(_read, request, proved)
     # An engine that runs no expressions has no steps, and the types of its columns stand in the work.
     read = live(0) if engine.runs_expressions else []
-    if not any(step.looks_at_order for step in steps):
+    if not any(step.looks_at_order for step in recipe.steps):
         read.sort()
     parts = {
         "dp_polars": import_module("dp_polars").__version__,
         "polars": pl.__version__,
         "engine": _kind(engine),
-        "dataset": dataset,
+        "datasets": datasets,
         "request": _kind(request),
         "protection": _written(request.protection),
-        "columns": _written(pl.Schema((name, schema[name]) for name in read)),
-        "steps": _written(
-            [(type(step).__name__, *step.parts(partial(live, number))) for number, step in enumerate(steps)]
-        ),
+        "columns": _written([pl.Schema((name, schema[name]) for name in read), *proved.of_sources[1:]]),
+        "steps": _written(_parts(recipe.steps, proved, live)),
         "work": _written(work, but="rows"),
     }
     words = ", ".join(map(str, request.asks))
     loss = f"{request.loss}, delta={float(request.delta)!r}" if request.delta else str(request.loss)
-    return Question(dataset, words, loss, engine.mark(), json.dumps(parts))
+    return Question(" and ".join(datasets), words, loss, engine.mark(), json.dumps(parts))
+
+
+def _parts(steps: Sequence[Step], proved: Proved, live: Callable[[int], Sequence[str]]) -> list[tuple[object, ...]]:
+    """Return all that decides what steps do, of joins also the steps on the other side, where every column is live."""
+    parts = []
+    for number, step in enumerate(steps):
+        written = (type(step).__name__, *step.parts(partial(live, number)))
+        if isinstance(step, Joining):
+            other = step.further(*proved.sources[number])
+            names = [schema.names() for schema in other.schemas]
+            written = (*written, _parts(step.further_steps, other, names.__getitem__))
+        parts.append(written)
+    return parts
 
 
 def _read(request: AnyRequest[Asked], proved: Proved, first: int) -> list[str]:
     """Return which columns the steps from `first` on and the outputs read, as Polars' optimizer finds it."""
     schema = proved.schemas[first]
-    rows = proved.rows(pl.LazyFrame(schema=schema), first)
+    joined = (columns for sources in proved.sources[first:] for columns in sources)
+    rows = proved.rows(*(pl.LazyFrame(schema=columns) for columns in (schema, *joined)), first=first)
     rows = rows.select([expr.alias(str(number)) for number, expr in enumerate(request.reads)] or pl.len())
     plan = rows._ldf.with_optimizations(pl.QueryOptFlags.none(projection_pushdown=True)._pyoptflags).visit()
     inputs = [plan.get_node()]

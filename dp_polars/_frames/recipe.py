@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
 import polars as pl
@@ -12,32 +14,66 @@ from polars import selectors as cs
 from dp_polars._base.numbers import given, kind_of_frame, one_of
 from dp_polars._base.public import unshared
 from dp_polars._expressions.expressions import PrivateExpr
-from dp_polars._frames.person_steps import PersonGroups, windows
+from dp_polars._frames.person_steps import windows
+from dp_polars._frames.step import Run, Step
 from dp_polars._rowwise.gate import refuse_patterns, row_by_row
 from dp_polars._rowwise.nodes import parts_of
 from dp_polars._rowwise.person_gate import looks_at_people
 from dp_polars._rowwise.person_trials import refuse_company
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from polars._typing import SelectorType
 
     from dp_polars._frames.protection import Protection
     from dp_polars._rowwise.files import Identity
 
-JoinHow: TypeAlias = Literal["left", "inner"]
-# A step on rows of the columns that it was proved on.
-Run: TypeAlias = Callable[[pl.LazyFrame], pl.LazyFrame]
-
+JoinHow: TypeAlias = Literal["left", "inner", "semi", "anti"]
 _HOW: tuple[JoinHow, ...] = get_args(JoinHow)
+#: Joins that bring no column, and never two rows of one.
+ONLY_FILTERS = frozenset({"semi", "anti"})
 
 
 @dataclass(frozen=True)
-class Expressions:
-    """A filter, a select or a with_columns. `call` is what the user wrote, if that is another method."""
+class Origin:
+    """Where rows come from: the name of the data, if any, and what its files were when they were protected."""
 
-    multiplies: ClassVar[bool] = False
+    dataset: str | None = None
+    files: tuple[Identity, ...] = ()
+
+
+class Joining(Step):
+    """A step that brings in private rows of further sources."""
+
+    @property
+    @abstractmethod
+    def origins(self) -> tuple[Origin, ...]:
+        """Where the further rows come from."""
+
+    @property
+    def further_steps(self) -> tuple[Step, ...]:
+        """The steps on the further rows alone."""
+        return ()
+
+    @abstractmethod
+    def further(self, *sources: pl.Schema) -> Proved:
+        """Return the steps on the further rows alone, proved on the columns of their sources."""
+
+    @abstractmethod
+    def joined(self, schema: pl.Schema, further: pl.Schema, unit: str | None) -> Callable[..., pl.LazyFrame]:
+        """Return what joins rows of these columns with the further ones; an error where these don't fit."""
+
+    def proved(self, schema: pl.Schema, unit: str | None, *sources: pl.Schema) -> Run:
+        """Return what runs this step; it takes the rows, and those of each further source."""
+        right = self.further(*sources)
+        join = self.joined(schema, right.schemas[-1], unit)
+        return lambda rows, *others: join(rows, right.rows(*others))
+
+
+@dataclass(frozen=True)
+class Expressions(Step):
+    """A filter, a select or a with_columns. `call` is what the user wrote, if that is another method."""
 
     method: Literal["filter", "select", "with_columns"]
     expressions: tuple[pl.Expr, ...]
@@ -96,11 +132,8 @@ class Expressions:
 
 
 @dataclass(frozen=True)
-class EachColumn:
+class EachColumn(Step):
     """A method of expressions on every column of some selectors, each proved by itself."""
-
-    looks_at_order: ClassVar[bool] = False
-    multiplies: ClassVar[bool] = False
 
     method: str
     columns: tuple[tuple[SelectorType, tuple[Any, ...]], ...]
@@ -124,13 +157,10 @@ class EachColumn:
 
 
 @dataclass(frozen=True)
-class Rename:
+class Rename(Step):
     """Other names for columns."""
 
     name: ClassVar[str] = "rename"
-    looks_at_order: ClassVar[bool] = False
-    multiplies: ClassVar[bool] = False
-
     mapping: Mapping[str, str] | Callable[[str], str]
     strict: bool
 
@@ -154,13 +184,10 @@ class Rename:
 
 
 @dataclass(frozen=True)
-class Join:
+class Join(Step):
     """A join with a public frame that has each key at most once."""
 
     name: ClassVar[str] = "join"
-    looks_at_order: ClassVar[bool] = False
-    multiplies: ClassVar[bool] = False
-
     public: pl.DataFrame
     left_on: tuple[str, ...]
     right_on: tuple[str, ...]
@@ -172,43 +199,57 @@ class Join:
 
     def proved(self, schema: pl.Schema, unit: str | None) -> Run:
         """Return what runs this step; an error where the public frame does not fit the columns."""
-        for name in self.left_on:
-            if name not in schema:
-                msg = f"the private frame must have the join column {name!r}, got the columns {list(schema)}."
-                raise ValueError(msg)
-        if unit in self.public.columns and (unit, unit) not in zip(self.left_on, self.right_on, strict=True):
+        refuse_missing(self.left_on, schema, "private frame")
+        if (
+            self.how not in ONLY_FILTERS
+            and unit in self.public.columns
+            and (unit, unit) not in zip(self.left_on, self.right_on, strict=True)
+        ):
             msg = f"the public frame of a join must not have a column named like the privacy unit, {unit!r}."
             raise ValueError(msg)
         public, left_on, right_on = self.public.lazy(), list(self.left_on), list(self.right_on)
         return lambda rows: rows.join(public, left_on=left_on, right_on=right_on, how=self.how)
 
 
-Step: TypeAlias = "Expressions | EachColumn | Join | Rename | PersonGroups"
-
-
 @dataclass(frozen=True)
 class Proved:
-    """Steps that were proved, each once, on the columns that it finds: the first of `schemas`, then the next one."""
+    """Steps that were proved, each once, on the columns that it finds: the first of `schemas`, then the next one.
+
+    `sources` has, for each step, the columns of the further sources that it reads.
+    """
 
     schemas: tuple[pl.Schema, ...]
     runs: tuple[Run, ...] = ()
+    sources: tuple[tuple[pl.Schema, ...], ...] = ()
 
-    def then(self, step: Step, unit: str | None) -> Proved:
-        """Return these steps and one more, proved on the columns after them."""
+    @property
+    def of_sources(self) -> tuple[pl.Schema, ...]:
+        """The columns of all sources, in their order."""
+        return self.schemas[0], *(schema for schemas in self.sources for schema in schemas)
+
+    def then(self, step: Step, unit: str | None, *sources: pl.Schema) -> Proved:
+        """Return these steps and one more, proved on the columns after them and on those of its further sources."""
         schema = self.schemas[-1]
-        run = step.proved(schema, unit)
-        after = run(pl.LazyFrame(schema=schema)).collect_schema()
+        run = step.proved(schema, unit, *sources) if isinstance(step, Joining) else step.proved(schema, unit)
+        after = run(*(pl.LazyFrame(schema=columns) for columns in (schema, *sources))).collect_schema()
         refuse_patterns(after)
-        return Proved((*self.schemas, after), (*self.runs, run))
+        return Proved((*self.schemas, after), (*self.runs, run), (*self.sources, sources))
 
-    def rows(self, frame: pl.LazyFrame, first: int = 0) -> pl.LazyFrame:
-        """Return the rows of `frame` after all steps, or those from `first` on; refuse columns that nothing proved."""
-        if frame.collect_schema() != self.schemas[first]:
+    def rows(self, *frames: pl.LazyFrame, first: int = 0) -> pl.LazyFrame:
+        """Return the rows after all steps, or those from `first` on; refuse columns that nothing proved.
+
+        `frames` are the rows before the first of these steps, and then those of all further sources of the steps.
+        """
+        rows, *others = frames
+        steps = list(zip(self.runs, self.sources, strict=True))[first:]
+        known = [self.schemas[first], *(schema for _, sources in steps for schema in sources)]
+        if [frame.collect_schema() for frame in frames] != known:
             msg = "The rows must have the columns that they had before they were read."
             raise TypeError(msg)
-        for run in self.runs[first:]:
-            frame = run(frame)
-        return frame
+        left = iter(others)
+        for run, sources in steps:
+            rows = run(rows, *islice(left, len(sources)))
+        return rows
 
 
 @dataclass(frozen=True)
@@ -229,24 +270,43 @@ class Recipe:
     def calibration(self) -> Protection:
         """How much of a person may count in outputs: one row, where the steps leave each person at most one."""
         one_row = False
-        for step in self.steps:  # `multiplies`: it may make several rows of one
-            unit = self.protection.privacy_unit
-            one_row = (
-                step.leaves_one_row(unit) or one_row
-                if isinstance(step, PersonGroups)
-                else (one_row and not step.multiplies)
-            )
+        for step in self.steps:
+            one_row = step.leaves_one_row(self.protection.privacy_unit, before=one_row)
         return self.protection.of_one_row() if one_row else self.protection
 
-    def then(self, step: Step) -> Recipe:
-        """Return the recipe with one more step, proved if the others are."""
-        proof = None if self.proof is None else self.proof.then(step, self.protection.privacy_unit)
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """Where the rows come from: the first ones, then those of each join."""
+        joins = (step for step in self.steps if isinstance(step, Joining))
+        return Origin(self.dataset, self.files), *(origin for join in joins for origin in join.origins)
+
+    @property
+    def datasets(self) -> tuple[str, ...] | None:
+        """The names of all data that the rows come from; None where one has none, and no answer is kept."""
+        names = [origin.dataset for origin in self.origins]
+        return None if None in names else tuple(name for name in names if name is not None)
+
+    def one_frame_each(self, frames: object) -> tuple[object, ...]:
+        """Return what was given for the rows of each origin; refuse another number of frames."""
+        number = len(self.origins)
+        given = frames if isinstance(frames, tuple) else (frames,)
+        if len(given) != number or (number == 1 and isinstance(frames, tuple)):
+            wanted = "one frame" if number == 1 else f"a tuple of {number} frames, in the order of the joins"
+            got = f"a tuple of {len(given)}" if isinstance(frames, tuple) else "one"
+            msg = f"the query must be given {wanted}, got {got}."
+            raise TypeError(msg)
+        return given
+
+    def then(self, step: Step, *sources: pl.Schema) -> Recipe:
+        """Return the recipe with one more step, proved on its further sources if the other steps are."""
+        proof = None if self.proof is None else self.proof.then(step, self.protection.privacy_unit, *sources)
         return replace(self, steps=(*self.steps, step), proof=proof)
 
-    def proved(self, schema: pl.Schema) -> Proved:
-        """Return all steps, proved on columns that stand in a frame; what is proved already is not proved again."""
-        if self.proof is not None and self.proof.schemas[0] == schema:
+    def proved(self, *sources: pl.Schema) -> Proved:
+        """Return all steps, proved on columns of all sources; what is proved already is not proved again."""
+        if self.proof is not None and self.proof.of_sources == sources:
             return self.proof
+        schema, *others = sources
         unit = self.protection.privacy_unit
         if unit is not None and unit not in schema:
             msg = f"the frame must have the privacy unit {unit!r} as a column, got the columns {list(schema)}."
@@ -259,9 +319,10 @@ class Recipe:
             )
             raise TypeError(msg)
         refuse_patterns(schema)
-        proof = Proved((schema,))
+        proof, left = Proved((schema,)), iter(others)
         for step in self.steps:
-            proof = proof.then(step, unit)
+            further = len(step.origins) if isinstance(step, Joining) else 0
+            proof = proof.then(step, unit, *islice(left, further))
         return proof
 
     def __getstate__(self) -> dict[str, object]:
@@ -287,8 +348,8 @@ def expressions_of(exprs: Sequence[object], named: Mapping[str, object], *, stri
     return tuple(expr for expr in arguments if isinstance(expr, pl.Expr))
 
 
-def join_of(public: object, on: object, left_on: object, right_on: object, how: str) -> Join:
-    """Return the join with a public frame; an error where its keys repeat."""
+def join_keys(on: object, left_on: object, right_on: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the columns of both sides of a join; refuse what names none, or not as many on one side."""
     if (on is None) == (left_on is None) or (left_on is None) != (right_on is None):
         msg = "join: the keys must be given as `on`, or as `left_on` and `right_on`."
         raise TypeError(msg)
@@ -300,11 +361,42 @@ def join_of(public: object, on: object, left_on: object, right_on: object, how: 
     if len(left) != len(right):
         msg = f"join: left_on and right_on must name as many columns, got {len(left)} and {len(right)}."
         raise ValueError(msg)
-    kind = one_of("how", how, _HOW, '"left" or "inner"')
+    return left, right
+
+
+def join_how(how: object) -> JoinHow:
+    """Return how frames are joined, checked."""
+    return one_of("how", how, _HOW, '"left", "inner", "semi" or "anti"')
+
+
+def free_names(number: int, taken: Collection[str]) -> list[str]:
+    """Return names for columns that are none of these."""
+    prefix = "key"
+    while any(name.startswith(prefix) for name in taken):
+        prefix += "_"
+    return [f"{prefix}{i}" for i in range(number)]
+
+
+def refuse_missing(names: Iterable[str], columns: Iterable[str], frame: str) -> None:
+    """Refuse join columns that a frame does not have."""
+    columns = list(columns)
+    for name in names:
+        if name not in columns:
+            msg = f"the {frame} must have the join column {name!r}, got the columns {columns}."
+            raise ValueError(msg)
+
+
+def join_of(public: object, on: object, left_on: object, right_on: object, how: object) -> Join:
+    """Return the join with a public frame; an error where its keys repeat and would multiply rows."""
+    left, right = join_keys(on, left_on, right_on)
+    kind = join_how(how)
     if isinstance(public, pl.LazyFrame):
         public = public.collect()
     if not isinstance(public, pl.DataFrame):
-        msg = f"a private frame must be joined with a public DataFrame or LazyFrame, got {kind_of_frame(public)}"
+        msg = (
+            "a private frame must be joined with a public DataFrame or LazyFrame, another private frame or owned rows, "
+            f"got {kind_of_frame(public)}"
+        )
         raise TypeError(msg)
     public = unshared(public)
     missing = [name for name in right if name not in public.columns]
@@ -312,7 +404,9 @@ def join_of(public: object, on: object, left_on: object, right_on: object, how: 
         argument = "on" if right_on is None else "right_on"
         msg = f"{argument} must name columns of the public frame, {public.columns}, got {missing}."
         raise ValueError(msg)
-    if public.select(right).is_duplicated().any():
+    if kind in ONLY_FILTERS:
+        public = public.select(*dict.fromkeys(right)).unique()
+    elif public.select(right).is_duplicated().any():
         msg = (
             f"the public frame must have every key of {list(right)} at most once: a repeated one would multiply the "
             "rows of a person.\n\nHint: aggregate it first, or use unique(subset=…)."

@@ -30,7 +30,7 @@ METHODS = (
         f"takes values from other rows, {PEOPLE}",
         "use what depends on the row and on constants alone.",
     ),
-    Rule(names("unique is_duplicated is_unique"), f"compares a row with the others, {PEOPLE}", BOUNDS),
+    Rule(names("is_duplicated is_unique"), f"compares a row with the others, {PEOPLE}", BOUNDS),
     Rule(
         names(
             """
@@ -46,11 +46,7 @@ METHODS = (
         "makes groups from the rows, and that there is a group would tell that a row is there",
         'group by public keys: group_by({"ward": ["A", "B"]}).',
     ),
-    Rule(
-        names("explode unpivot melt"),
-        "makes several rows out of one",
-        "do it before `protect`: with a privacy unit it is taken there.",
-    ),
+    Rule(names("melt"), "is the old name of `unpivot`", "use unpivot(…)."),
     Rule(
         names("unnest"),
         "makes columns of all fields of a struct",
@@ -61,7 +57,7 @@ METHODS = (
             "join_asof join_where merge_sorted update hstack vstack extend insert_column replace_column with_context"
         ),
         "brings in rows or columns otherwise than by a key",
-        "join a public frame: join(public, on=…).",
+        "join a public frame, a private one on the privacy unit, or owned rows: join(…, on=…).",
     ),
     Rule(
         names("map_batches map_columns map_rows map_groups inspect fold pipe_with_schema"),

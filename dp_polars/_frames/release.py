@@ -94,8 +94,8 @@ def release_by(
     with suppress(UnreadableError):  # that it failed says something of the rows, so it is paid for
         work, run = prepare(request, engine, ranges=ranges)
     if run is not None:
-        if budget is not None and request.recipe.dataset is not None:
-            question = question_of(request, engine, work, request.recipe.dataset)
+        if budget is not None and request.recipe.datasets is not None:
+            question = question_of(request, engine, work, *request.recipe.datasets)
             answer = None if fresh else _kept_answer(question, engine, budget)
             if answer is not None:
                 return answer

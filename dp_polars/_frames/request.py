@@ -168,7 +168,7 @@ class AnyRequest(ABC, Generic[AskedT]):
         Where the engine runs no expressions, a request with some is refused.
         """
         if engine.runs_expressions:
-            return self.recipe.proved(engine.schema(dict.fromkeys(names)))
+            return self.recipe.proved(engine.schema(dict.fromkeys(names)), *engine.joined_schemas())
         self._refuse_expressions(engine)
         return Proved((engine.schema(dict.fromkeys(names)),))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakSet
@@ -92,13 +92,34 @@ def source_of(frame: PrivateRows, protection: Protection) -> Source:
     raise TypeError(msg)
 
 
-class WithoutRows:
-    """What may be bound to private rows, under `_source`, and is pickled only without them. It never changes."""
+def schemas_of(sources: Iterable[pl.LazyFrame]) -> tuple[pl.Schema, ...]:
+    """Return the columns of private rows, of each source."""
+    return tuple(source.collect_schema() for source in sources)
 
-    _source: pl.LazyFrame | None
+
+def sources_of(frames: Iterable[PrivateRows], protection: Protection) -> list[Source]:
+    """Return the rows of several tables without reading them; refuse a reader that would have to be read twice."""
+    frames = list(frames)
+    once = [id(frame) for frame in frames if type(frame).__name__ == "RecordBatchReader"]
+    if len({*once}) < len(once):
+        msg = (
+            "every table must have rows of its own, got one RecordBatchReader twice: it gives its rows once.\n\n"
+            "Hint: release its read_all(), a Table, which can be read again."
+        )
+        raise ValueError(msg)
+    return [source_of(frame, protection) for frame in frames]
+
+
+class WithoutRows:
+    """What may be bound to private rows, under `_sources`, and is pickled only without them. It never changes.
+
+    `_sources` are the rows of every origin of a recipe, in their order; empty where they are yet to come.
+    """
+
+    _sources: tuple[pl.LazyFrame, ...]
 
     def __getstate__(self) -> dict[str, object]:
-        if self._source is not None and holds_rows(self._source):
+        if any(map(holds_rows, self._sources)):
             msg = (
                 f"a {type(self).__name__} must be bound to no rows in memory to be pickled: they would all be in the "
                 "pickle.\n\nHint: build the query without data, dp_polars.protect(…), and give the rows to "

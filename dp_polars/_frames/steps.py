@@ -12,7 +12,8 @@ import polars as pl
 from polars import selectors as cs
 
 from dp_polars._base.numbers import given
-from dp_polars._frames.recipe import EachColumn, Expressions, Recipe, Rename, Step, expressions_of
+from dp_polars._frames.recipe import EachColumn, Expressions, Recipe, Rename, expressions_of
+from dp_polars._frames.step import Step
 
 if TYPE_CHECKING:
     from typing import Self
@@ -97,7 +98,7 @@ class RowSteps:
         ValueError
             If the privacy unit is named.
         """
-        gone = self._but_the_unit(_selector("drop", columns, strict=strict), columns, "drop")
+        gone = self._but_the_unit(selector("drop", columns, strict=strict), columns, "drop")
         return self._then("select", (cs.all() - gone,), "drop")
 
     def rename(self, mapping: Mapping[str, str] | Callable[[str], str], *, strict: bool = True) -> Self:
@@ -155,7 +156,7 @@ class RowSteps:
         casts = []
         for key, dtype in pairs:
             columns = key if isinstance(key, str) or cs.is_selector(key) else cs.by_dtype(key)
-            casts.append((self._but_the_unit(_selector("cast", columns), columns, "cast"), (dtype,)))
+            casts.append((self._but_the_unit(selector("cast", columns), columns, "cast"), (dtype,)))
         return self._after(EachColumn("cast", tuple(casts)))
 
     def drop_nulls(self, subset: ColumnNameOrSelector | Collection[ColumnNameOrSelector] | None = None) -> Self:
@@ -170,7 +171,7 @@ class RowSteps:
         -------
         PrivateFrame
         """
-        columns = cs.all() if subset is None else _selector("drop_nulls", subset)
+        columns = cs.all() if subset is None else selector("drop_nulls", subset)
         return self._then("filter", (pl.all_horizontal(columns.is_not_null()),), "drop_nulls")
 
     def drop_nans(self, subset: ColumnNameOrSelector | Collection[ColumnNameOrSelector] | None = None) -> Self:
@@ -185,7 +186,7 @@ class RowSteps:
         -------
         PrivateFrame
         """
-        columns = cs.float() if subset is None else _selector("drop_nans", subset)
+        columns = cs.float() if subset is None else selector("drop_nans", subset)
         return self._then("filter", (~pl.any_horizontal(columns.is_nan().fill_null(value=False)),), "drop_nans")
 
     def fill_null(
@@ -258,7 +259,7 @@ def _flat(columns: object) -> list[object]:
     return [item for column in columns for item in _flat(column)]
 
 
-def _selector(call: str, columns: object, *, strict: bool = True) -> SelectorType:
+def selector(call: str, columns: object, *, strict: bool = True) -> SelectorType:
     """Return names and selectors as one selector."""
     flat = _flat(columns)
     for column in flat:

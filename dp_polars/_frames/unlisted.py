@@ -32,7 +32,7 @@ class Unlisted:
     """Questions about what can't be listed in advance."""
 
     _recipe: Recipe
-    _source: pl.LazyFrame | None
+    _sources: tuple[pl.LazyFrame, ...]
     _budget: Budget | None
 
     def keys(
@@ -129,7 +129,7 @@ class Unlisted:
             counts=counts,
         )
         warn_if_large(loss)
-        return PrivateQuery(KeyRequest.of(self._recipe, question), self._source, self._budget)
+        return PrivateQuery(KeyRequest.of(self._recipe, question), self._sources, self._budget)
 
     def rows_per_person(
         self,
@@ -320,7 +320,7 @@ class Unlisted:
             raise ValueError(msg)
         warn_if_large(loss)
         asked = {name: (column, query) for name, column in wanted.items()}
-        return PrivateQuery(PeopleRequest.over(self._recipe, listed, asked), self._source, self._budget)
+        return PrivateQuery(PeopleRequest.over(self._recipe, listed, asked), self._sources, self._budget)
 
     def _of_people(
         self,
@@ -337,7 +337,7 @@ class Unlisted:
         query = ask_quantile(alpha, candidates, terms)
         warn_if_large(query.claim.loss)
         request = PeopleRequest.over(self._recipe, listed, {name: (column, query)})
-        return PrivateQuery(request, self._source, self._budget)
+        return PrivateQuery(request, self._sources, self._budget)
 
     def _people(self, name: str) -> Protection:
         """Return who is protected; refuse a method about people where every row is one."""

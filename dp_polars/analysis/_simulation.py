@@ -76,7 +76,7 @@ class _Simulated:
 
 def simulate(
     query: PrivateQuery | PrivateExpr,
-    frame: pl.DataFrame | pl.LazyFrame,
+    frame: pl.DataFrame | pl.LazyFrame | tuple[pl.DataFrame | pl.LazyFrame, ...],
     *,
     by: str | Sequence[str] | None = None,
     losses: Iterable[Number] | None = None,
@@ -92,7 +92,8 @@ def simulate(
         A query of a private frame, with or without private rows of its own (they are not touched), or a private
         expression (without `over`).
     frame
-        The public rows, with the columns that the query needs.
+        The public rows, with the columns that the query needs. Where the query joins private or owned rows, a tuple of
+        public frames that stand for all of them, in the order of the joins.
     by
         For an expression, the columns to group by: the groups are those of the public frame. None: one group. Must be
         left out for a query of a private frame, which has its keys.
@@ -159,15 +160,21 @@ def simulate(
     >>> shown.filter(ward="A").rows()
     [('A', 0.2, 50, 35, 66), ('A', 1.0, 50, 50, 50)]
     """
-    if not isinstance(frame, (pl.DataFrame, pl.LazyFrame)):
-        msg = f"frame must be a DataFrame or a LazyFrame, got {kind_of_frame(frame)}"
-        raise TypeError(msg)
+    tables = frame if isinstance(frame, tuple) else (frame,)
+    for table in tables:
+        if not isinstance(table, (pl.DataFrame, pl.LazyFrame)):
+            msg = f"frame must be a DataFrame or a LazyFrame, got {kind_of_frame(table)}"
+            raise TypeError(msg)
     if isinstance(query, PrivateQuery):
         if by is not None:
             msg = f"by must be left out for a query of a private frame, which has its keys, got {given(by)}."
             raise ValueError(msg)
-        keys, outputs = _of_query(query, frame.lazy())
+        query.request.recipe.one_frame_each(frame)
+        keys, outputs = _of_query(query, *(table.lazy() for table in tables))
     elif isinstance(query, PrivateExpr):
+        if isinstance(frame, tuple):  # it has no joins
+            msg = "frame must be one frame for a private expression, got a tuple."
+            raise TypeError(msg)
         keys, outputs = _of_expression(query, frame.lazy(), by)
     else:
         msg = f"query must be a PrivateQuery or a PrivateExpr, got {type(query).__name__}."
@@ -203,7 +210,7 @@ def _claims(asked: Claim, losses: list[Fraction] | None) -> Iterator[Claim]:
         yield replace(asked, loss=Loss(value, asked.loss.unit))  # the rate follows
 
 
-def _of_query(query: PrivateQuery, rows: pl.LazyFrame) -> tuple[pl.DataFrame, list[_Simulated]]:
+def _of_query(query: PrivateQuery, *tables: pl.LazyFrame) -> tuple[pl.DataFrame, list[_Simulated]]:
     """Return the keys, and what gives the law of each output of a private frame."""
     request = query.request
     if not isinstance(request, Request):
@@ -213,7 +220,7 @@ def _of_query(query: PrivateQuery, rows: pl.LazyFrame) -> tuple[pl.DataFrame, li
         )
         raise TypeError(msg)
     # The rows are public, so their plan may hold what a private one may not: it is not checked.
-    engine = PolarsEngine(rows, lambda: rows)
+    engine = PolarsEngine.of(*tables)
     work, wanted = request.bind(engine), []
     for output in work.outputs:
         tallies = [work.tallies[n] for n in output.tallies]  # of the same rows, whatever they weigh
@@ -244,8 +251,8 @@ def _unbounded(engine: PolarsEngine, work: Work) -> list[Histogram]:
     if unit is None:
         return histograms
 
-    def of_nobody(frame: pl.LazyFrame) -> pl.LazyFrame:
-        rows = work.rows(frame)
+    def of_nobody(*tables: pl.LazyFrame) -> pl.LazyFrame:
+        rows = work.rows(*tables)
         return rows.filter(~is_a_person(unit, rows.collect_schema()[unit])).with_row_index(_EACH)
 
     others = engine.prepare_histograms(replace(work, privacy_unit=_EACH, tallies=tallies, rows=of_nobody))()

@@ -25,7 +25,7 @@ from dp_polars._base.settings import deaf
 from dp_polars._base.words import system_words
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames.entrance import protect
-from dp_polars._frames.query import PrivateQuery
+from dp_polars._frames.query import PrivateQuery, refuse_joins
 from dp_polars._mechanisms.laws import LAWS
 from dp_polars._mechanisms.selection import best_rows
 from dp_polars._questions.question import of_histogram
@@ -326,6 +326,7 @@ def _unbound(query: _AnyQuery) -> PrivateQuery:
                 "Hint: begin with dp_polars.protect(…) instead of frame.dp.protect(…), without budget."
             )
             raise ValueError(msg)
+        refuse_joins(query)
         return query
     if not isinstance(query, PrivateExpr):
         msg = f"query must be a PrivateQuery or a PrivateExpr, got {type(query).__name__}."
@@ -351,7 +352,7 @@ def _at_loss(query: PrivateQuery, loss: Fraction) -> PrivateQuery:
     shares = [replace(total, value=claim.cost(total.unit) * factor) for claim in claims]
     pairs = zip(claims, shares, strict=True)
     scaled = [replace(claim, loss=share, delta=claim.delta * hair) for claim, share in pairs]
-    return PrivateQuery(query.request.with_claims(scaled), None, None)
+    return PrivateQuery(query.request.with_claims(scaled), (), None)
 
 
 def _at_most_its_float(value: Fraction) -> Fraction:

@@ -119,7 +119,7 @@ class Clipped(Units):
 def with_asks(query, questions):
     """The same query with other questions in its outputs."""
     asks = tuple(replace(ask, query=each) for ask, each in zip(query.asks, questions, strict=True))
-    return dpp.PrivateQuery(replace(query.request, asks=asks), None, query.budget)
+    return dpp.PrivateQuery(replace(query.request, asks=asks), (), query.budget)
 
 
 @dataclass(frozen=True)

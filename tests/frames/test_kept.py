@@ -393,7 +393,7 @@ def test_another_class_of_query_is_another_question(budget):
     ask = query.asks[0]
     other = Other(ask.query.candidates, ask.query.claim)
     request = Request.of(query.request.recipe, query.request.keys, [replace(ask, query=other)])
-    dpp.PrivateQuery(request, ROWS.lazy(), budget).release()
+    dpp.PrivateQuery(request, (ROWS.lazy(),), budget).release()
     assert budget.spent == Fraction(1, 4)
 
 

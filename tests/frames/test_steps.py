@@ -265,12 +265,11 @@ def test_few_methods_are_refused_without_a_reason_of_their_own() -> None:
     ("method", "reason", "hint"),
     [
         ("head", "keeps rows by their place", "leave it out, or filter"),
-        ("unique", "compares a row with the others", "leave it out: `protect` bounds"),
+        ("is_unique", "compares a row with the others", "leave it out: `protect` bounds"),
         ("sum", "would show the result without noise", "agg"),
         ("sort", "goes by the order of the rows", "sort the answers"),
         ("with_row_index", "goes by the order of the rows", "leave it out"),
         ("shift", "takes values from other rows", "constants"),
-        ("explode", "makes several rows out of one", "do it before `protect`"),
         ("to_pandas", "shows private rows", "release"),
         ("write_csv", "shows private rows", "release"),
         ("lazy", "does nothing here", "leave it out"),

@@ -426,7 +426,7 @@ def spending(mechanism, unit, groups=2):
         dpp.Loss(Fraction(1, 2), unit), mechanism, Fraction(1), ONE, "add_or_remove_one", delta=Fraction(1, 10**6)
     )
     asks = tuple(replace(one, query=one.query.with_claim(claim)) for one in asked.asks)
-    return dpp.PrivateQuery(Request.of(asked.request.recipe, asked.request.keys, asks), None, None)
+    return dpp.PrivateQuery(Request.of(asked.request.recipe, asked.request.keys, asks), (), None)
 
 
 def test_a_delta_makes_the_measure_approximate():

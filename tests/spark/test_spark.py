@@ -627,7 +627,7 @@ def replaced(query, kind):
         replace(ask, query=kind(**{name: getattr(ask.query, name) for name in ("alpha", "candidates", "claim")}))
         for ask in query.asks
     )
-    return dpp.PrivateQuery(replace(query.request, asks=asks), None, query.budget)
+    return dpp.PrivateQuery(replace(query.request, asks=asks), (), query.budget)
 
 
 def test_no_two_tasks_share_a_stream_of_random_words(spark):

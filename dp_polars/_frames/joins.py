@@ -1,0 +1,219 @@
+"""Joins that bring in private rows: those of another private frame, and owned ones, which have no privacy unit.
+
+Every row that comes out carries one person, and follows from that person's rows on the left and from rows on the right
+that are that person's: they carry the same privacy unit, or they belong to those who name them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from dp_polars._engines.polars_rows import is_a_person
+from dp_polars._frames.protection import OneRowEach
+from dp_polars._frames.recipe import ONLY_FILTERS, Joining, Origin, Proved, Recipe, free_names, refuse_missing
+from dp_polars._rowwise.gate import refuse_patterns
+from dp_polars._rowwise.zeros import of_one_kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from dp_polars._accounting.budgets import Budget
+    from dp_polars._frames.protection import Protection
+    from dp_polars._frames.recipe import JoinHow
+    from dp_polars._frames.step import Step
+
+
+@dataclass(frozen=True)
+class _ByColumns(Joining):
+    """A join on columns that are equal; several partners of a row give several rows."""
+
+    left_on: tuple[str, ...]
+    right_on: tuple[str, ...]
+    how: JoinHow
+
+    @property
+    def multiplies(self) -> bool:
+        return self.how not in ONLY_FILTERS
+
+    def run(
+        self, schema: pl.Schema, further: pl.Schema, floats: Collection[str] = ()
+    ) -> Callable[[pl.LazyFrame, pl.LazyFrame], pl.LazyFrame]:
+        """Return the join of rows of these columns; refuse columns that no engine compares alike.
+
+        `floats` are columns that may hold floats: NaN is not in them.
+        """
+        refuse_missing(self.left_on, schema, "private frame")
+        refuse_missing(self.right_on, further, "right frame")
+        keys = free_names(len(self.left_on), {*schema, *further})
+        for left, right in zip(self.left_on, self.right_on, strict=True):
+            _refuse_key(left, right, schema[left], further[right], may_be_float=left in floats)
+        on_left, on_right = (
+            [_key(name, columns[name]).alias(key) for name, key in zip(names, keys, strict=True)]
+            for names, columns in ((self.left_on, schema), (self.right_on, further))
+        )
+        others = [] if self.how in ONLY_FILTERS else [name for name in further if name not in self.right_on]
+
+        def run(rows: pl.LazyFrame, right: pl.LazyFrame) -> pl.LazyFrame:
+            right = right.select(*on_right, *map(pl.col, others))
+            # No column is found by what it is called on the right, so that its name can't be a left one's.
+            return rows.with_columns(on_left).join(right, on=keys, how=self.how).drop(keys)
+
+        return run
+
+
+@dataclass(frozen=True)
+class PrivateJoin(_ByColumns):
+    """A join with another private frame of the same people, on the privacy unit and perhaps further columns."""
+
+    right: Recipe
+
+    @property
+    def name(self) -> str:
+        return "join of a private frame (its bounds are ignored)"
+
+    @property
+    def multiplies(self) -> bool:
+        return super().multiplies and not isinstance(self.right.calibration, OneRowEach)
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        return self.right.origins
+
+    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
+        return self.left_on, self.right_on, self.how
+
+    @property
+    def further_steps(self) -> tuple[Step, ...]:
+        return self.right.steps
+
+    def further(self, *sources: pl.Schema) -> Proved:
+        return self.right.proved(*sources)
+
+    def joined(
+        self, schema: pl.Schema, further: pl.Schema, unit: str | None
+    ) -> Callable[[pl.LazyFrame, pl.LazyFrame], pl.LazyFrame]:
+        unit = str(unit)
+        if _as_text(schema[unit]) != _as_text(further[unit]):
+            msg = (
+                f"join: the privacy unit {unit!r} must have one type in both frames, got {schema[unit]} and "
+                f"{further[unit]}.\n\nHint: cast one of them before protect."
+            )
+            raise TypeError(msg)
+        join = self.run(schema, further, floats={unit})
+
+        def of_people(rows: pl.LazyFrame, right: pl.LazyFrame) -> pl.LazyFrame:
+            return join(rows.filter(is_a_person(unit, schema[unit])), right.filter(is_a_person(unit, further[unit])))
+
+        return of_people
+
+
+@dataclass(frozen=True)
+class OwnedJoin(_ByColumns):
+    """A join with rows that belong to those who name them."""
+
+    owned: Origin
+
+    @property
+    def name(self) -> str:
+        return "join of owned rows"
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        return (self.owned,)
+
+    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
+        return self.left_on, self.right_on, self.how
+
+    def further(self, *sources: pl.Schema) -> Proved:
+        for schema in sources:
+            refuse_patterns(schema)
+        return Proved(sources)
+
+    def joined(
+        self, schema: pl.Schema, further: pl.Schema, unit: str | None
+    ) -> Callable[[pl.LazyFrame, pl.LazyFrame], pl.LazyFrame]:
+        if unit in further:
+            msg = (
+                f"join: owned rows must not have a column named like the privacy unit, {unit!r}.\n\n"
+                "Hint: rows that carry the privacy unit are a private frame: protect them. Or rename the column."
+            )
+            raise ValueError(msg)
+        return self.run(schema, further)
+
+
+def refuse_other_people(left: Protection, right: Protection) -> None:
+    """Refuse the join of two private frames that do not promise the same to the same people."""
+    if left.privacy_unit is None or right.privacy_unit is None:
+        msg = (
+            "join: both private frames must have a privacy unit; in one of them every row is a person.\n\n"
+            "Hint: name the column that tells people apart, in protect of both."
+        )
+        raise ValueError(msg)
+    if left.privacy_unit != right.privacy_unit:
+        msg = (
+            f"join: both private frames must have the same privacy unit, got {left.privacy_unit!r} and "
+            f"{right.privacy_unit!r}.\n\nHint: rename the column of one of them before protect."
+        )
+        raise ValueError(msg)
+    if left.neighboring_relation != right.neighboring_relation:
+        msg = (
+            "join: both private frames must have the same neighboring_relation, got "
+            f"{left.neighboring_relation!r} and {right.neighboring_relation!r}."
+        )
+        raise ValueError(msg)
+
+
+def refuse_without_unit(unit: str | None, left_on: Sequence[str], right_on: Sequence[str]) -> None:
+    """Refuse a join of private frames that would bring rows of two people together."""
+    if not any(left == unit == right for left, right in zip(left_on, right_on, strict=True)):
+        sides = [side for side, names in (("left", left_on), ("right", right_on)) if unit not in names]
+        where = f" the {sides[0]} columns lack it" if len(sides) == 1 else f" got {list(left_on)} and {list(right_on)}"
+        msg = (
+            f"join: private frames must be joined on the privacy unit {unit!r}, paired with itself:{where}.\n\n"
+            f"Hint: on=[{unit!r}, …]. Rows without the unit that belong to those who name them are dp_polars.owned(…)."
+        )
+        raise ValueError(msg)
+
+
+def refuse_another_budget(left: Budget | None, right: Budget | None) -> None:
+    """Refuse two frames that are charged to different budgets: one object, one ledger, or none on both sides."""
+    if left is right or (left is not None and right is not None and left.path is not None and left.path == right.path):
+        return
+    got = "one frame with a budget and one without" if left is None or right is None else "two budgets"
+    msg = (
+        f"join: both private frames must have the same budget, got {got}.\n\n"
+        "Hint: give protect of both the same Budget; a release is charged to it once."
+    )
+    raise ValueError(msg)
+
+
+def _as_text(dtype: pl.DataType) -> pl.DataType:
+    """Return the type that a join compares: the number of a category may be another one in the other frame."""
+    return pl.String() if isinstance(dtype, pl.Categorical) else dtype
+
+
+def _refuse_key(left: str, right: str, dtype: pl.DataType, other: pl.DataType, *, may_be_float: bool) -> None:
+    names = repr(left) if left == right else f"{left!r} and {right!r}"
+    if _as_text(dtype) != _as_text(other):
+        msg = (
+            f"join: the columns {names} must have one type in both frames, got {dtype} and {other}.\n\n"
+            "Hint: cast one of them first."
+        )
+        raise TypeError(msg)
+    if dtype.is_nested() or dtype in (pl.Object, pl.Null) or (dtype.is_float() and not may_be_float):
+        what = "floats: engines compare NaN and -0.0 differently" if dtype.is_float() else f"of the type {dtype}"
+        msg = (
+            f"join: the columns {names} must not be {what}.\n\nHint: join by integers, texts or dates; "
+            "of floats, by (pl.col(…) * 100).round().cast(pl.Int64), say."
+        )
+        raise TypeError(msg)
+
+
+def _key(name: str, dtype: pl.DataType) -> pl.Expr:
+    """Return a column as it is compared: the text of a category, and one zero."""
+    if isinstance(dtype, pl.Categorical):
+        return pl.col(name).cast(pl.String)
+    return of_one_kind(name, dtype) if dtype.is_float() else pl.col(name)
