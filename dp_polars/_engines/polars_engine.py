@@ -209,6 +209,9 @@ def _counted_by_row(
     engine: EngineType,
 ) -> _Found:
     """Return the cells of tallies that are alike, without regard to people."""
+    if len(together) > 1:
+        # Polars moves filters into the scan that several plans share, whatever it is told: see `NO_FILTER_IN_SCANS`.
+        coded = collected([coded], engine)[0].lazy()
     plans = [added_up_cells(_cells(coded, tallies, numbers, layouts[numbers[0]])) for numbers in together]
     return dict(zip(together, collected(plans, engine), strict=True))
 

@@ -82,5 +82,5 @@ def added_up(parts: Sequence[pl.DataFrame], names: Sequence[str], engine: Engine
 
 
 def collected(plans: Sequence[pl.LazyFrame], engine: EngineType) -> list[pl.DataFrame]:
-    """Return what plans on private rows give, by one scan."""
+    """Return what plans on private rows give. Several plans must not share a scan of private rows that is filtered."""
     return pl.collect_all(plans, engine=by_name(engine), optimizations=NO_FILTER_IN_SCANS)

@@ -386,6 +386,20 @@ def test_files_are_scanned_lazily_in_several_parts(visits, keys, engine, tmp_pat
     assert_frame_equal(only(rows, "person", keys, output, engine=engine, partitions=4), histogram(expected))
 
 
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("unit", [None, "p"])
+def test_no_row_decides_whether_others_of_its_row_group_are_read(unit, engine, tmp_path):
+    """A filter that overflows on the largest value of a row group; several histograms are counted by one release."""
+    frame = pl.DataFrame({"p": [1, 2, 3, 4], "x": [1, 2**62, 3, 4]})
+    frame.write_parquet(tmp_path / "x.parquet", row_group_size=2)
+    rows = pl.scan_parquet(tmp_path / "x.parquet").filter(pl.col("x") * 2 > 0)
+    limits = Limits() if unit is None else Limits(rows=1)
+    asked = [of("x", mode([1, 3, 4]), limits), of("x", median([1, 2, 3, 4]), limits)]
+    for found in several(rows, unit, None, asked, engine=engine):
+        assert found["count"].to_list() == [1, 1, 1]
+
+
 class Terminal(io.StringIO):
     def isatty(self):
         return True
