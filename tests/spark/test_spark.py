@@ -285,7 +285,7 @@ def test_all_kinds_of_tallies_are_counted_together(spark, few_tasks, unit):
         }
     )
     asked = [
-        ("amount", dpp.sum("amount", -2, 3, epsilon=1).query, False),
+        ("amount", dpp.sum("amount", -2, 3, step=0.5, epsilon=1).query, False),
         ("word", dpp.mode("word", ["b", "a"], epsilon=1).query, unit is not None),
         ("amount", dpp.median("amount", [0.25, 1.5, 2.75], epsilon=1).query, False),  # in Python
         ("amount", dpp.median("amount", dpp.grid(0, 5, step=0.5), epsilon=1).query, False),
