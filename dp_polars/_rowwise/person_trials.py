@@ -9,7 +9,6 @@ import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
 from dp_polars._rowwise import person_rules, trials
-from dp_polars._rowwise.categoricals import apart_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,8 +19,11 @@ if TYPE_CHECKING:
 
     Run = Callable[[pl.LazyFrame], pl.LazyFrame]
 
-# Rows of all people together, and how far a row is from the one that comes after it in the shuffled frame.
+# Rows of all people together, a quarter of them twice; how far a row is from the next one in the shuffled frame.
 _ROWS, _STEP = 48, 29
+# Whose the rows are, in turn; but the first one, of nulls, is all that one person has. A row that is there twice
+# has one owner.
+_OWNERS = [1, 1, 2, None, 2, 2, 1, 2, 2, 2, 2, 2]
 
 
 def refuse_company(run: Run, schema: pl.Schema, unit: str, call: str) -> None:
@@ -64,16 +66,19 @@ def _ways(run: Run, frame: pl.DataFrame) -> Iterator[tuple[pl.LazyFrame, EngineT
 
 def _people(schema: pl.Schema, unit: str) -> pl.DataFrame:
     """Return rows of extreme values of some people, each with several rows, some of them twice; one is nobody."""
-    others = {name: dtype for name, dtype in schema.items() if name != unit}
-    rows = trials.made_up(pl.Schema(others)) if others else pl.DataFrame({"": range(8)})
-    rows = rows[[number * _STEP % rows.height for number in range(_ROWS * 3 // 4)]]
-    rows = pl.concat([rows, rows[: _ROWS - rows.height]])
-    people = trials.extremes(schema[unit])
-    # Rows that are twice there are so for one person: their places differ by a multiple of the number of people.
-    people = people.gather([number % min(len(people), 4) for number in range(rows.height)])
-    return rows.with_columns(people.alias(unit)).select(
-        pl.col(name).cast(apart_type(dtype)) for name, dtype in schema.items()
-    )
+    numbers = [number % (_ROWS * 3 // 4) for number in range(_ROWS)]
+    columns = {}
+    for place, (name, dtype) in enumerate(schema.items(), 1):
+        values = trials.extremes(dtype)
+        # The second part is for columns whose place is a multiple of how many values they have.
+        picks = [(number * place + number // len(values)) % len(values) for number in numbers]
+        columns[name] = values.gather(picks)
+    people = trials.extremes(schema[unit])  # nobody first
+    there = min(len(people) - 1, 3) or 1
+    owners = [0 if person is None else 1 + person % there for person in _OWNERS]
+    whose = [owners[number % len(owners)] if number else 1 for number in numbers]
+    columns[unit] = people.gather([owner % len(people) for owner in whose])
+    return pl.DataFrame(columns)
 
 
 def _rows(plan: pl.LazyFrame, engine: EngineType = "in-memory", optimized: bool = True) -> Counter[str]:

@@ -37,12 +37,12 @@ def protected(rows=VISITS, **bounds):
 
 def rows_of(frame):
     """The private rows after all steps."""
-    source = frame._source
+    (source,) = frame._sources
     return frame._recipe.proved(source.collect_schema()).rows(source).collect()
 
 
 def limits_of(query):
-    work = query.request.bind(PolarsEngine(query._source, lambda: query._source))
+    work = query.request.bind(PolarsEngine.of(*query._sources))
     return [tally.limits for tally in work.tallies]
 
 

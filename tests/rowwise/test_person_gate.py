@@ -327,9 +327,10 @@ def test_floats_leave_nan_out_and_have_one_zero():
 
 
 def test_sums_are_of_64_bits_and_wrap():
-    frame = pl.DataFrame({"p": [1, 1], "i": [LONG, 1], "n": pl.Series([127, 127], dtype=pl.Int8)})
-    run = groups(pl.col("i").sum(), pl.col("n").sum(), schema=frame.schema)
-    assert run(frame.lazy()).collect().rows() == [(1, -LONG - 1, 254)]
+    small = pl.Series([2**31 - 1] * 2, dtype=pl.Int32)
+    frame = pl.DataFrame({"p": [1, 1], "i": [LONG, 1], "n": pl.Series([127, 127], dtype=pl.Int8), "m": small})
+    run = groups(pl.col("i", "n", "m").sum(), schema=frame.schema)
+    assert run(frame.lazy()).collect().rows() == [(1, -LONG - 1, 254, 2**32 - 2)]
 
 
 REFUSED = {
@@ -483,3 +484,10 @@ def test_the_trial_finds_what_the_rules_would_miss(monkeypatch):
     monkeypatch.undo()
     with pytest.raises(ValueError, match="raises on some values"):
         person_trials.refuse_company(lambda rows: rows.select(pl.col("p").cast(pl.Int8)), FEW, "p", "select")
+
+
+@pytest.mark.parametrize("of", [pl.max, pl.min, pl.n_unique, pl.count], ids=lambda of: of.__name__)
+@pytest.mark.parametrize(("schema", "name"), [*((FEW, name) for name in "isd"), *((SCHEMA, name) for name in "ifsdx")])
+def test_the_trial_finds_what_is_the_same_in_every_order_but_not_for_one_person(of, schema, name):
+    with pytest.raises(ValueError, match="another result alone than among others"):
+        person_trials.refuse_company(lambda rows: rows.with_columns(of(name)), schema, "p", "select")
