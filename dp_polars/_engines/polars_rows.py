@@ -35,8 +35,7 @@ def by_name(engine: EngineType) -> EngineType:
 
 def is_a_person(privacy_unit: str, dtype: pl.DataType) -> pl.Expr:
     """Return whether a row says whose it is: neither null nor NaN."""
-    unit = pl.col(privacy_unit)
-    return unit.is_not_null() & unit.is_not_nan() if dtype.is_float() else unit.is_not_null()
+    return column_types.has_value(pl.col(privacy_unit), dtype)
 
 
 def in_parts(rows: pl.LazyFrame, privacy_unit: str, partitions: int) -> Iterator[pl.LazyFrame]:
