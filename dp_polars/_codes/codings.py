@@ -186,9 +186,9 @@ class Units(Weighing):
         low, high = int(self.lower / self.step), int(self.upper / self.step)
         if dtype.is_float():
             # One product, rounded to the nearest float, and then to the nearest whole number, both with ties to even.
-            ratio = column.cast(pl.Float64).fill_nan(None) * pl.lit(float(1 / self.step), pl.Float64)
+            ratio = column.cast(pl.Float64) * pl.lit(float(1 / self.step), pl.Float64)
             inside = ratio.clip(pl.lit(float(low), pl.Float64), pl.lit(float(high), pl.Float64))
-            units = inside.round(mode="half_to_even").cast(pl.Int64)
+            units = inside.round(mode="half_to_even").cast(pl.Int64, strict=False)  # only NaN becomes null
         else:
             whole = self._whole(column, dtype, low, high)
             if whole is None:
