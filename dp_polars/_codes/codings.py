@@ -41,6 +41,10 @@ class Coding(ABC):
     def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
         """Return what gives every row its code; made once, for many batches of rows."""
 
+    def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr | None:  # noqa: ARG002
+        """Return the codes as Polars' own arithmetic, equal on every value of these types. None: there is none."""
+        return None
+
 
 class Weighing(ABC):
     """Row by row from the columns that a query reads to integer weights; arbitrary ones for rows that are ignored."""
@@ -127,6 +131,11 @@ class OneCode(Coding):
     def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
         """Return what gives every row its code."""
         return lambda columns: _is_missing(columns[0]).to_numpy().astype(np.uint8)
+
+    def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr | None:
+        """Return the codes as Polars' own arithmetic."""
+        has_value = column_types.has_value(columns[0], types[0]) if columns else pl.lit(value=True)
+        return (~has_value).cast(pl.UInt8)
 
 
 def _is_missing(column: pl.Series) -> pl.Series:

@@ -242,13 +242,17 @@ def _made(tallies: Sequence[Tally], together: Sequence[Sequence[int]]) -> list[p
     for tally_numbers in together:
         first = tally_numbers[0]
         coding = tallies[first].coding
-        code = _by_row(tallies[first].columns, coding.encoder(), code_dtype(coding.size))
+        code = coding.expression(tallies[first].columns, tallies[first].types)
+        if code is None:
+            code = _by_row(tallies[first].columns, coding.encoder(), code_dtype(coding.size))
         columns.append(code.alias(f"code {first}"))
         for number in tally_numbers:
             weighing = tallies[number].weighing
             if weighing is not None:
-                weight = _by_row(tallies[number].columns, weighing.weigher(), np.dtype(np.int64))
-                columns.append(weight.alias(f"weight {number}"))
+                weight = weighing.expression(tallies[number].columns, tallies[number].types)
+                if weight is None:
+                    weight = _by_row(tallies[number].columns, weighing.weigher(), np.dtype(np.int64))
+                columns.append(weight.fill_null(0).alias(f"weight {number}"))
     return columns
 
 

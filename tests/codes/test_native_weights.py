@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 
-from dp_polars._codes.codings import Units
+from dp_polars._codes.codings import OneCode, Units
 
 ENGINES = ("in-memory", "streaming")
 INTEGERS = [
@@ -164,3 +164,24 @@ def test_what_a_plan_does_around_it_changes_nothing():
         assert computed.select(expression).collect(engine=engine)["x"].to_list() == expected.tolist()
         summed = computed.with_columns(w=expression).filter(pl.col("w") > -500).select(pl.col("w").sum())
         assert summed.collect(engine=engine).item() == expected[expected > -500].sum()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pl.Series([1.5, math.nan, None, math.inf, -0.0]),
+        pl.Series([1, None, 0]),
+        pl.Series(["", None, "a"]),
+        pl.Series([[1], None, []]),
+        pl.Series([None, None], dtype=pl.Null),
+        pl.Series([True, None, False]),
+    ],
+)
+def test_whether_there_is_a_value(values):
+    one = OneCode()
+    code = one.expression([pl.col("x")], [values.dtype])
+    for engine in ENGINES:
+        found = values.alias("x").to_frame().lazy().select(code).collect(engine=engine)["x"]
+        assert found.dtype == pl.UInt8
+        assert found.to_list() == one.encoder()([values]).tolist()
+    assert pl.select(one.expression([], [])).item() == 0
