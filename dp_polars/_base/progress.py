@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from importlib import import_module
 from threading import Event, Lock, Thread
 from typing import Any, TypeVar
 
@@ -113,10 +114,10 @@ class _Line:
 def _bar(start: float) -> Any:  # noqa: ANN401
     """Return tqdm's bar, where it is installed, of a work that began a while ago."""
     try:
-        from tqdm import tqdm
+        bars = import_module("tqdm")
     except ImportError:
         return _Text(start)
-    bar = tqdm(total=1, file=_Screen(), leave=False, position=0, bar_format="{desc} [{elapsed}]")
+    bar = bars.tqdm(total=1, file=_Screen(), leave=False, position=0, bar_format="{desc} [{elapsed}]")
     bar.start_t -= time.monotonic() - start
     return bar
 

@@ -94,7 +94,8 @@ def _listed(column: pl.Expr, values: pl.Series, dtype: pl.DataType) -> tuple[pl.
         is_listed = reduce(or_, [column == pl.lit(value, dtype) for value in values])
     elif whole:
         least, greatest = (values.sort()[place] for place in (0, -1))
-        span = int(values.to_physical().max()) - int(values.to_physical().min()) + 1
+        ends = values.sort().to_physical()
+        span = int(ends[-1]) - int(ends[0]) + 1
         if span <= 2 * most:
             most, is_listed = span, column.is_between(pl.lit(least, dtype), pl.lit(greatest, dtype))
     return pl.when(is_listed).then(column), most + 1

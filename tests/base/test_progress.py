@@ -119,9 +119,13 @@ def test_a_screen_that_fails_does_not_fail_the_release(screen, words, monkeypatc
 
 
 def test_what_fails_leaves_the_line_clear(screen, words):
-    with pytest.raises(ValueError, match="rows"), progress.shown("scan"):
+    @progress.shown("scan")
+    def fail():
         wait_for(screen, "scan 1 of 1")
         raise ValueError("rows")
+
+    with pytest.raises(ValueError, match="rows"):
+        fail()
     assert last_line(screen) == ""
 
 

@@ -1,4 +1,4 @@
-"""TPC-H reports beside the same queries without privacy: ratios of times in one run.
+"""TPC-H reports, and the same queries without privacy: ratios of times in one run.
 
     pip install tpchgen-cli
     python tests/benchmarks/tpch.py [--scale 1] [--rounds 5] [--only WORD] [--folder DIR]
@@ -243,8 +243,8 @@ def cases(con: Any, scale: float, folder: Path) -> list[Case]:
         duckdb("Q6 per customer", 1.3, revenue("revenue"), Q6_ROWS, REVENUE),
         duckdb("Q14 per customer", 1.5, revenue("promo", "revenue"), Q14_ROWS, Q14),
         duckdb("Q19 per customer", 1.2, revenue("revenue"), Q19_ROWS, REVENUE),
-        polars("Q1 per customer: eight outputs beside one", 2, of_q1, bounds=BOUNDS, other=one_of_q1),
-        duckdb("Q1 per customer: eight outputs beside one", 2, of_q1, PRICED, Q1, other=one_of_q1),
+        polars("Q1 per customer: eight outputs against one", 2, of_q1, bounds=BOUNDS, other=one_of_q1),
+        duckdb("Q1 per customer: eight outputs against one", 2, of_q1, PRICED, Q1, other=one_of_q1),
         Case(
             "the README's first query, Polars",
             2,

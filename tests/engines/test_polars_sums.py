@@ -68,7 +68,11 @@ def rows_of(dtype, values):
 def numbers(frame):
     """Tallies of numbers: of rows, of values and of sums, also of computed columns."""
     asked = [
-        *((None, dpp.len(epsilon=1)), ("notes", dpp.count("notes", epsilon=1)), ("price", dpp.count("price", epsilon=1))),
+        *(
+            (None, dpp.len(epsilon=1)),
+            ("notes", dpp.count("notes", epsilon=1)),
+            ("price", dpp.count("price", epsilon=1)),
+        ),
         ("price", dpp.sum("price", -5, 20, step=0.01, epsilon=1)),
         ("cents", dpp.sum("cents", -100, 500, step=5, epsilon=1)),
         ("age", dpp.sum("age", 0, 90, step=3, epsilon=1)),
