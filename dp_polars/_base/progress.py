@@ -123,7 +123,7 @@ def _bar(start: float) -> Any:  # noqa: ANN401
 
 
 class _Screen:
-    """Standard error, but nothing raises there: tqdm would hold its lock for good, and whoever needs it would wait."""
+    """Standard error, but nothing raises there: tqdm would hold its lock for good, and all that need it would wait."""
 
     def __init__(self) -> None:
         self._stream = sys.stderr

@@ -76,10 +76,10 @@ def grouped(
 def _listed(column: pl.Expr, values: pl.Series, dtype: pl.DataType) -> tuple[pl.Expr, int] | None:
     """Return a column with few values that are not listed, and how many it has at most, with null.
 
-    None where Polars may take other values for equal than we do. It is no filter of rows: Polars may move a filter into
-    a scan.
+    The values have the column's type, but are texts for a Categorical. None where Polars may take other values for
+    equal than we do. It is no filter of rows: Polars may move a filter into a scan.
     """
-    if dtype != values.dtype or not len(values):
+    if not len(values):
         return None
     if dtype == pl.Boolean:
         return column, 3

@@ -20,6 +20,9 @@ from dp_polars._engines import polars_engine
 from dp_polars._engines.polars_engine import count
 
 
+pytestmark = pytest.mark.timeout(60)  # what holds tqdm's lock would hang
+
+
 class Terminal(io.StringIO):
     def isatty(self):
         return True
