@@ -19,7 +19,6 @@ from dp_polars._base.settings import deaf
 from dp_polars._engines import polars_engine
 from dp_polars._engines.polars_engine import count
 
-
 pytestmark = pytest.mark.timeout(60)  # what holds tqdm's lock would hang
 
 
