@@ -70,6 +70,11 @@ def tick(dtype: pl.DataType) -> Fraction | None:
     return None
 
 
+def has_value(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """Return whether a value is neither null nor NaN."""
+    return column.is_not_null() & column.is_not_nan() if dtype.is_float() else column.is_not_null()
+
+
 def integers(values: pl.Series) -> NDArray[np.integer]:
     """Return the physical integers of an integer-like column; 0 for a null.
 

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 
 from dp_polars._base import column_types
 from dp_polars._codes.encoding import category_encoder, grid_steps, ordered_encoder, thresholds
@@ -21,11 +22,11 @@ from dp_polars._codes.grids import Grid
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import polars as pl
-
     from dp_polars._base.arrays import Ints
     from dp_polars._codes.candidates import Categories, Ordered
     from dp_polars._codes.encoding import Codes, Encoder, FloatSteps, IntegerSteps, Thresholds
+
+_INT64 = np.iinfo(np.int64)
 
 
 class Coding(ABC):
@@ -39,6 +40,10 @@ class Coding(ABC):
     @abstractmethod
     def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
         """Return what gives every row its code; made once, for many batches of rows."""
+
+    def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr | None:  # noqa: ARG002
+        """Return the codes as Polars' own arithmetic, equal on every value of these types. None: there is none."""
+        return None
 
 
 class Weighing(ABC):
@@ -57,6 +62,13 @@ class Weighing(ABC):
     @abstractmethod
     def weigher(self) -> Callable[[Sequence[pl.Series]], Ints]:
         """Return what gives every row its weight; made once, for many batches of rows."""
+
+    def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr | None:  # noqa: ARG002
+        """Return the weights as Polars' own arithmetic, equal on every value of these types; null where there is none.
+
+        None: there is no such expression.
+        """
+        return None
 
 
 @dataclass(frozen=True)
@@ -120,6 +132,11 @@ class OneCode(Coding):
         """Return what gives every row its code."""
         return lambda columns: _is_missing(columns[0]).to_numpy().astype(np.uint8)
 
+    def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr | None:
+        """Return the codes as Polars' own arithmetic."""
+        has_value = column_types.has_value(columns[0], types[0]) if columns else pl.lit(value=True)
+        return (~has_value).cast(pl.UInt8)
+
 
 def _is_missing(column: pl.Series) -> pl.Series:
     missing = column.is_null()
@@ -179,6 +196,47 @@ class Units(Weighing):
 
         return weigh
 
+    def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr | None:
+        """Return the weights as Polars' own arithmetic: the steps of `weigher`, so that each value rounds alike.
+
+        Values are clipped before anything can overflow, and no value raises. Null and NaN give null.
+        """
+        column, dtype = columns[self.column], types[self.column]
+        low, high = int(self.lower / self.step), int(self.upper / self.step)
+        if dtype.is_float():
+            # One product, rounded to the nearest float, and then to the nearest whole number, both with ties to even.
+            ratio = column.cast(pl.Float64) * pl.lit(float(1 / self.step), pl.Float64)
+            inside = ratio.clip(pl.lit(float(low), pl.Float64), pl.lit(float(high), pl.Float64))
+            units = inside.round(mode="half_to_even").cast(pl.Int64, strict=False)  # only NaN becomes null
+        else:
+            whole = self._whole(column, dtype, low, high)
+            if whole is None:
+                return None
+            units = whole.clip(_int64(low), _int64(high))
+        return units * _int64(2) - _int64(low + high) if self.doubled else units
+
+    def _whole(self, column: pl.Expr, dtype: pl.DataType, low: int, high: int) -> pl.Expr | None:
+        """Return `_units` of a type without floats, as an expression."""
+        tick = column_types.tick(dtype)
+        if tick is None:
+            return None
+        per_step, steps = self.step / tick, self.ticks(tick)
+        ends = (low // steps, -(-high // steps)) if per_step < 1 else (low * int(per_step), high * int(per_step))
+        if dtype == pl.UInt64 and max(ends) > _INT64.max:
+            return None  # half of them are beyond int64
+        bounds = _within(_INT64, *ends)
+        physical = column.to_physical()
+        if dtype == pl.UInt64 or column_types.is_wide(dtype):
+            wide = pl.Int128() if dtype == pl.Decimal else dtype
+            unsigned = wide.is_unsigned_integer()
+            physical = physical.clip(*(pl.lit(max(end, 0) if unsigned else end, wide) for end in bounds))
+        inside = physical.cast(pl.Int64).clip(*map(_int64, bounds))
+        if per_step <= 1:
+            return inside * _int64(steps) if per_step < 1 else inside
+        per = _int64(int(per_step))
+        whole, rest = inside // per, inside % per
+        return whole + (_int64(2) * rest + whole % _int64(2) > per).cast(pl.Int64)
+
     def _units(self, column: pl.Series, low: int, high: int) -> Ints:
         """Return the nearest whole units, exactly where the column holds no floats.
 
@@ -197,11 +255,11 @@ class Units(Weighing):
         per_step = self.step / tick  # physical units in a step, or one over the steps in such a unit
         if per_step < 1:
             steps = self.ticks(tick)
-            inside = np.clip(physical, *_within(physical.dtype, low // steps, -(-high // steps)))
+            inside = np.clip(physical, *_within(np.iinfo(physical.dtype), low // steps, -(-high // steps)))
             finer: Ints = inside.astype(np.int64) * steps
             return finer
         per = int(per_step)
-        inside = np.clip(physical, *_within(physical.dtype, low * per, high * per))
+        inside = np.clip(physical, *_within(np.iinfo(physical.dtype), low * per, high * per))
         if per == 1:  # after clipping, within int64
             exact: Ints = inside.astype(np.int64)
             return exact
@@ -212,9 +270,12 @@ class Units(Weighing):
         return nearest
 
 
-def _within(dtype: np.dtype[Any], low: int, high: int) -> tuple[int, int]:
+def _int64(value: int) -> pl.Expr:
+    return pl.lit(value, pl.Int64)
+
+
+def _within(info: np.iinfo[Any], low: int, high: int) -> tuple[int, int]:
     """Return bounds that an integer type can hold."""
-    info = np.iinfo(dtype)
     return min(max(low, info.min), info.max), min(max(high, info.min), info.max)
 
 

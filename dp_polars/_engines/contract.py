@@ -277,8 +277,9 @@ class Engine(ABC, Generic[Released]):
        whatever arithmetic found it.
     6. **One draw.** Every public group is drawn exactly once for each output, also one without rows, and also where a
        task is run again. `Work.assemble` does it for histograms that are at hand.
-    7. **No words about rows.** Nothing is printed or logged. A run may raise anything: a release replaces it by one
-       fixed message, and the charge stays.
+    7. **No words about rows.** Nothing is printed or logged. A run of several steps, of a number that follows from the
+       query alone, takes them from `progress.steps`, which shows a person who waits which one it is at. A run may raise
+       anything: a release replaces it by one fixed message, and the charge stays.
     8. **Keys** (`KeyWork`) are combinations of values in the key columns. Rows whose person is null or NaN are left
        out, and rows with a null in a key. Then a person's rows with the same key are one, and `KeyWork.most` of that
        person's keys stay: a random subset as in 3. A key's number is that of the people who have it then. Every key
@@ -299,6 +300,8 @@ class Engine(ABC, Generic[Released]):
     counts_per_person: ClassVar[bool] = False
     #: What the private rows are, for hints: "the Spark DataFrame".
     rows_are: ClassVar[str] = "the private rows"
+    #: What a run does once or several times, for a person who waits (`_base.progress`).
+    step: ClassVar[str] = "scan"
 
     def joined_schemas(self) -> tuple[pl.Schema, ...]:
         """Return the columns of the private tables that are joined, in the order of the joins. Reads no row."""

@@ -1,6 +1,7 @@
-"""Histograms of rows with a counter for every cell: batch by batch, without a hash table or a join.
+"""Histograms of rows with a counter for every cell: no row is joined with the public keys.
 
-For rows that need not be told apart by person. Polars hands over each batch once; sums are all that is held of it.
+For rows that need not be told apart by person. Polars' streaming engine adds up what it can by itself (`polars_sums`).
+Otherwise Polars hands over each batch once; sums are all that is held of it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dp_polars._codes.encoding import category_encoder
 from dp_polars._draws.histograms import Histogram
 from dp_polars._engines.contract import Tally
 from dp_polars._engines.polars_rows import ANY_FILTER, NO_FILTER_IN_SCANS, by_name, listed, own_keys
+from dp_polars._engines.polars_sums import grouped
 from dp_polars._rowwise.scans import may_filter_scans
 
 if TYPE_CHECKING:
@@ -67,6 +69,15 @@ def count_rows(
     group_of = None if keys is None else _numbering(keys, rows.collect_schema())
     is_joined = keys is not None and group_of is None
     filters_scans = not is_joined and may_filter_scans(rows)  # nothing is filtered here
+    optimizations = ANY_FILTER if filters_scans else NO_FILTER_IN_SCANS
+    # In memory, Polars would hold a column for every weight.
+    plan = grouped(rows, keys, tallies, together) if by_name(engine) == "streaming" and not is_joined else None
+    if plan is not None:
+        sums = plan.collect(engine="streaming", optimizations=optimizations)
+        group = None if group_of is None else group_of(sums)
+        for counters in counts:
+            counters.add_sums(sums, group)
+        return {number: histogram for counters in counts for number, histogram in counters.histograms()}
     plain_keys = [] if keys is None else [pl.col(name).alias(f"key {i}") for i, name in enumerate(keys.columns)]
     columns = [pl.lit(0, pl.UInt8).alias("row"), *(own_keys(rows, keys) if is_joined else plain_keys)]
     columns += [column for counters in counts for column in counters.columns]
@@ -88,7 +99,7 @@ def count_rows(
 
     # Lazy: Polars 1.36 takes no notice of the optimizations that it is given here.
     sink = plan.sink_batches(count_batch, chunk_size=step * pl.thread_pool_size(), maintain_order=False, lazy=True)
-    sink.collect(engine=by_name(engine), optimizations=ANY_FILTER if filters_scans else NO_FILTER_IN_SCANS)
+    sink.collect(engine=by_name(engine), optimizations=optimizations)
     return {number: histogram for counters in counts for number, histogram in counters.histograms()}
 
 
@@ -108,9 +119,7 @@ class _Counts:
     def add(self, batch: pl.DataFrame, group: NDArray[np.integer] | None) -> None:
         """Count some rows, of these groups."""
         values = [batch[column.meta.output_name()] for column in self.columns]
-        cells = np.zeros(batch.height, np.int64) if group is None else group.astype(np.int64) * (self._size + 1)
-        if values:  # otherwise every row has the code 0
-            cells += self._encode(values).astype(np.int64, copy=False)
+        cells = self._cells_of(values, batch.height, group)
         rows = np.bincount(cells, minlength=self.cells)
         sums = [
             None if weigh is None else np.bincount(cells, weigh(values), self.cells).astype(np.int64)
@@ -121,6 +130,23 @@ class _Counts:
             for total, more in zip(self._sums, sums, strict=True):
                 if total is not None and more is not None:
                     total += more
+
+    def add_sums(self, sums: pl.DataFrame, group: NDArray[np.integer] | None) -> None:
+        """Count rows that `polars_sums` has added up."""
+        first = self._numbers[0]
+        # One code, where nothing is grouped by a column.
+        values = [sums[name] for name in [f"column {first} 0"] if name in sums.columns]
+        cells = self._cells_of(values, sums.height, group)
+        np.add.at(self._rows, cells, sums[f"rows {first}"].to_numpy())
+        for number, total in zip(self._numbers, self._sums, strict=True):
+            if total is not None:
+                np.add.at(total, cells, sums[f"weight {number}"].to_numpy())
+
+    def _cells_of(self, values: Sequence[pl.Series], height: int, group: NDArray[np.integer] | None) -> Ints:
+        cells = np.zeros(height, np.int64) if group is None else group.astype(np.int64) * (self._size + 1)
+        if values:  # otherwise every row has the code 0
+            cells += self._encode(values).astype(np.int64, copy=False)
+        return cells
 
     def histograms(self) -> list[tuple[int, Histogram]]:
         """Return the histogram of each tally, and its position."""

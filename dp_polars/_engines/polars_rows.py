@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from dp_polars._base import column_types
+from dp_polars._base.progress import hidden, is_terminal
 
 if TYPE_CHECKING:
     from polars._typing import EngineType
@@ -35,8 +36,7 @@ def by_name(engine: EngineType) -> EngineType:
 
 def is_a_person(privacy_unit: str, dtype: pl.DataType) -> pl.Expr:
     """Return whether a row says whose it is: neither null nor NaN."""
-    unit = pl.col(privacy_unit)
-    return unit.is_not_null() & unit.is_not_nan() if dtype.is_float() else unit.is_not_null()
+    return column_types.has_value(pl.col(privacy_unit), dtype)
 
 
 def in_parts(rows: pl.LazyFrame, privacy_unit: str, partitions: int) -> Iterator[pl.LazyFrame]:
@@ -49,14 +49,15 @@ def in_parts(rows: pl.LazyFrame, privacy_unit: str, partitions: int) -> Iterator
         # The text, because the number of a category may be another one in the next scan.
         unit = unit.cast(pl.String)
     part = unit.hash(int.from_bytes(os.urandom(8), "little")) % partitions
-    shows = sys.stderr is not None and sys.stderr.isatty()
-    try:
-        for number in range(partitions):
-            if shows:
+    if not is_terminal():
+        yield from (rows.filter(part == number) for number in range(partitions))
+        return
+    with hidden():
+        try:
+            for number in range(partitions):
                 print(f"\rcounting people: {number / partitions:4.0%}", end="", file=sys.stderr, flush=True)
-            yield rows.filter(part == number)
-    finally:
-        if shows:
+                yield rows.filter(part == number)
+        finally:
             print("\r" + " " * 21, end="\r", file=sys.stderr, flush=True)
 
 

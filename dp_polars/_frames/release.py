@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from dp_polars._base.callers import warn
+from dp_polars._base.progress import shown
 from dp_polars._base.settings import deaf
 from dp_polars._codes.codings import CategoryCoding
 from dp_polars._engines.contract import Engine, Released, UnreadableError, Work
@@ -108,16 +109,26 @@ def release_by(
             privacy_unit=request.protection.privacy_unit,
             neighboring_relation=request.protection.neighboring_relation,
         )
+    _tell("begins", request)
     try:
         if run is not None:
-            released = deaf(run)()
+            with shown(engine.step):
+                released = deaf(run)()
     except (Exception, pl.exceptions.PanicException):
         released = None
+    _tell("has ended", request)  # whether it failed, rows decide
     if released is None:  # raised here, where no exception with private values is its context
         raise ReleaseError
     if question is not None and budget is not None:
         _keep_answer(question, released, engine, budget)
     return released
+
+
+def _tell(what: str, request: AnyRequest[Asked]) -> None:
+    """Log what follows from the query alone."""
+    with suppress(Exception):  # of a handler: what is charged is released all the same
+        asked = ", ".join(f"{ask.name!r} ({ask.query.claim.loss})" for ask in request.asks)
+        _log.info("The release of %s %s.", asked, what)
 
 
 def _kept_answer(question: Question, engine: Engine[Released], budget: Budget) -> Released | None:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dp_polars._base.extras import require
+from dp_polars._base.progress import steps
 from dp_polars._base.settings import deaf
 from dp_polars._draws.histograms import Histogram
 from dp_polars._engines.contract import LocalEngine, alike
@@ -133,6 +134,7 @@ class _SqlEngine(LocalEngine):
     """
 
     rows_are = "the Ibis table"
+    step = "statement"
     counts_per_person = True
 
     def __init__(self, table: Table, only_counted: Collection[str] = (), *, untested: bool = False) -> None:
@@ -226,7 +228,7 @@ class _SqlEngine(LocalEngine):
     def _histograms(self, work: Work, statements: list[tuple[list[int], Statement]]) -> list[Histogram]:
         """Run the statements of tallies that are alike."""
         found: dict[int, Histogram] = {}
-        for tally_numbers, statement in statements:
+        for tally_numbers, statement in steps(statements):
             cells = self._dialect.fetch(self._backend, statement)
             for place, number in enumerate(tally_numbers):
                 weights = cells["count" if work.tallies[number].weighing is None else f"weight{place}"]

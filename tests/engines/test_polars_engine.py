@@ -16,7 +16,7 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars._draws import drawing
 from dp_polars._draws.drawing import draw_groups
-from dp_polars._engines import polars_arrays, polars_bounds, polars_engine, polars_rows
+from dp_polars._engines import polars_bounds, polars_engine, polars_rows
 from dp_polars._engines.bounding import Layout, Limits
 from dp_polars._engines.polars_engine import PolarsEngine, count
 from tests.engines.orders import SPREAD, law
@@ -101,11 +101,13 @@ def price_code(value):
     return None if math.isnan(value) else min(max(math.ceil(value - 0.5), 0), 10)
 
 
+BATCHES = {"polars_sums._MOST_COMBINATIONS": 0}
 WAYS = {
-    "arrays": {},
-    "small batches": {"_SLICE_ROWS": 50, "_MOST_ROWS": 50},
-    "joined keys": {"_MOST_COMBINATIONS": 0},
-    "hashed": {"_MOST_COUNTERS": 0},
+    "grouped": {},
+    "arrays": BATCHES,
+    "small batches": {**BATCHES, "polars_arrays._SLICE_ROWS": 50, "polars_arrays._MOST_ROWS": 50},
+    "joined keys": {"polars_arrays._MOST_COMBINATIONS": 0},
+    "hashed": {"polars_arrays._MOST_COUNTERS": 0},
 }
 
 
@@ -113,7 +115,7 @@ WAYS = {
 def way(request, monkeypatch):
     """Each way in which rows are counted."""
     for name, value in WAYS[request.param].items():
-        monkeypatch.setattr(polars_arrays, name, value)
+        monkeypatch.setattr(f"dp_polars._engines.{name}", value)
 
 
 QUERIES = {

@@ -10,6 +10,8 @@ _bounds = of("engines/test_polars_bounds.py")
 _polars = of("engines/test_polars_engine.py")
 _rows = of("engines/test_polars_engine.py")
 _arrays = of("engines/test_polars_engine.py")
+_grouped = of("engines/test_polars_sums.py")
+_progress = of("base/test_progress.py")
 _scans = of("rowwise/test_scans.py")
 _people = of("engines/test_conformance.py -k TestPolarsInMemory")
 _questions = of("frames/test_kept.py")
@@ -153,8 +155,8 @@ MUTANTS = [
         "pass",
         "rows of nobody count as one person's",
         "engines/test_polars_engine.py::test_rows_are_counted_exactly_where_nothing_is_bounded"),
-    _rows("is_a_person", "unit.is_not_null() & unit.is_not_nan() if dtype.is_float() else unit.is_not_null()",
-        "unit.is_not_null()",
+    _rows("has_value", "column.is_not_null() & column.is_not_nan() if dtype.is_float() else column.is_not_null()",
+        "column.is_not_null()",
         "NaN is a person", "engines/test_polars_engine.py::test_units_of_all_types_are_bounded_and_never_merged"),
     _rows("in_parts", "unit = unit.cast(pl.String)", "pass",
         "a person of a Categorical is divided over parts",
@@ -178,7 +180,7 @@ MUTANTS = [
     _arrays("_Counts.histograms", "rows[self._groups], rows[:, self._size] = 0, 0", "rows[:, self._size] = 0",
         "rows of keys that are not listed have a histogram of their own",
         "engines/test_polars_engine.py::test_keys_of_every_type_find_their_groups"),
-    _arrays("_Counts.add", "self._size + 1", "self._size",
+    _arrays("_Counts._cells_of", "self._size + 1", "self._size",
         "rows are counted for another group",
         "engines/test_polars_engine.py::test_keys_of_every_type_find_their_groups"),
     _arrays("_numbering", "np.full(math.prod(sizes), keys.height)", "np.zeros(math.prod(sizes), np.int64)",
@@ -190,6 +192,21 @@ MUTANTS = [
     _arrays("count_rows", "not is_joined and may_filter_scans(rows)", "not is_joined",
         "a filter that is pushed into a scan makes one row decide whether others are read",
         "frames/test_frame.py::test_nobody_decides_which_rows_of_a_parquet_file_are_read"),
+    _grouped("grouped", "column_types.has_value(pl.col(names[0]), first.types[0])", "pl.col(names[0]).is_not_null()",
+        "NaN is counted as a value"),
+    _grouped("_listed", "pl.when(is_listed).then(column)", "column",
+        "a table has as many groups as there are private values"),
+    _grouped("grouped", "pl.col(f\"is there {numbers[0]}\").cast(pl.Int64)", "pl.col(f\"is there {numbers[0]}\")",
+        "beyond 2**32 rows a count starts again at 0"),
+    _grouped("_Counts.add_sums", "np.add.at(self._rows, cells, sums[f\"rows {first}\"].to_numpy())",
+        "self._rows[cells] += sums[f\"rows {first}\"].to_numpy()",
+        "rows of all but one value of a group are lost"),
+    _progress("shown", "is_terminal() or _is_notebook()", "True",
+        "files and logs get lines that are meant for a person"),
+    _progress("_Screen.write", "suppress(Exception)", "suppress()",
+        "a screen that fails makes all users of tqdm wait for ever"),
+    _progress("_is_notebook", "\"kernel\"", "\"nothing\"", "a notebook shows nothing"),
+    _progress("_Line.end", "self.hide()", "", "the line stays on the screen"),
     _scans("_is_plain", 'kinds == {"Column", "Literal"}', "", "a filter on a sum that overflows reaches the scan"),
     _scans("_is_plain",
         'operator in _COMPARISONS and kinds == {"Column", "Literal"} and types[0] == types[1] and _has_order(types[0])',
@@ -214,8 +231,8 @@ MUTANTS = [
         "groups of people are not checked: a group counts twice",
         "engines/test_conformance.py -k 'TestToy and refused_for_free'"),
     _release("release_by",
-        "if budget is not None:\n    budget.charge(\n        [(str(ask), ask.query.claim) for ask in request.asks],\n        privacy_unit=request.protection.privacy_unit,\n        neighboring_relation=request.protection.neighboring_relation,\n    )\ntry:\n    if run is not None:\n        released = deaf(run)()\nexcept (Exception, pl.exceptions.PanicException):\n    released = None",
-        "try:\n    if run is not None:\n        released = deaf(run)()\n    if budget is not None:\n        budget.charge(\n            [(str(ask), ask.query.claim) for ask in request.asks],\n            privacy_unit=request.protection.privacy_unit,\n            neighboring_relation=request.protection.neighboring_relation,\n        )\nexcept (Exception, pl.exceptions.PanicException):\n    released = None",
+        "if budget is not None:\n    budget.charge(\n        [(str(ask), ask.query.claim) for ask in request.asks],\n        privacy_unit=request.protection.privacy_unit,\n        neighboring_relation=request.protection.neighboring_relation,\n    )\n_tell(\"begins\", request)\ntry:\n    if run is not None:\n        with shown(engine.step):\n            released = deaf(run)()\nexcept (Exception, pl.exceptions.PanicException):\n    released = None",
+        "_tell(\"begins\", request)\ntry:\n    if run is not None:\n        released = deaf(run)()\n    if budget is not None:\n        budget.charge(\n            [(str(ask), ask.query.claim) for ask in request.asks],\n            privacy_unit=request.protection.privacy_unit,\n            neighboring_relation=request.protection.neighboring_relation,\n        )\nexcept (Exception, pl.exceptions.PanicException):\n    released = None",
         "rows are read before the charge",
         "engines/test_conformance.py::TestPolarsInMemory::test_rows_are_read_only_after_a_charge"),
     _release("release_by", "(Exception, pl.exceptions.PanicException)", "Exception",

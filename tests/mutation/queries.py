@@ -10,6 +10,7 @@ _choices = of("questions/test_queries.py questions/test_weights.py")
 _categories = of("questions/test_weights.py")
 _modes = of("questions/test_weights.py")
 _codings = of("questions/test_sums.py")
+_native = of("codes/test_native_weights.py")
 _measures = of("questions/test_measures.py privacy/test_numbers.py")
 _sums = of("questions/test_sums.py privacy/test_numbers.py")
 _lists = of("questions/test_quantile_lists.py privacy/test_quantile_lists.py")
@@ -24,6 +25,18 @@ _candidates = of("codes/test_candidates.py")
 _simulated = of("analysis/test_simulated_lists.py")
 
 MUTANTS = [
+    # --- Weights as Polars' own arithmetic
+    _native("Units.expression", 'mode="half_to_even"', 'mode="half_away_from_zero"', "ties round away from zero"),
+    _native("Units.expression", "strict=False", "strict=True", "a NaN makes a release fail"),
+    _native("Units.expression", "float(1 / self.step)", "1 / float(self.step)",
+        "a float's weight is rounded twice, and is another one than the encoder's"),
+    _native("Units.expression", "whole.clip(_int64(low), _int64(high))", "whole", "finer steps go beyond the bounds"),
+    _native("Units._whole", "_int64(2) * rest + whole % _int64(2) > per", "_int64(2) * rest >= per",
+        "ties of integers round up"),
+    _native("Units._whole", "dtype == pl.UInt64 and max(ends) > _INT64.max", "False",
+        "integers beyond 2**63 weigh less than they should"),
+    _native("OneCode.expression", "column_types.has_value(columns[0], types[0])", "columns[0].is_not_null()",
+        "NaN is counted as a value"),
     # --- Scores and their ranges
     _scores("CountScore.range", '1 if relation == "add_or_remove_one" else 2', "1",
         "a replacement moves two counts apart",

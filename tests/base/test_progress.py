@@ -1,0 +1,203 @@
+"""A release that takes long says which step it is at, to a person who looks on and to nobody else."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+import threading
+import time
+import types
+import warnings
+
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from dp_polars._base import progress
+from dp_polars._base.settings import deaf
+from dp_polars._engines import polars_engine
+from dp_polars._engines.polars_engine import count
+
+pytestmark = pytest.mark.timeout(60)  # what holds tqdm's lock would hang
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture(params=["tqdm", "plain text"])
+def words(request, monkeypatch):
+    if request.param == "tqdm":
+        pytest.importorskip("tqdm")
+    else:
+        monkeypatch.setitem(sys.modules, "tqdm", None)
+    return request.param
+
+
+@pytest.fixture
+def screen(monkeypatch):
+    screen = Terminal()
+    # pytest puts a standard error of its own between this and the test.
+    monkeypatch.setattr(progress, "sys", types.SimpleNamespace(stderr=screen, modules=sys.modules))
+    monkeypatch.setattr(progress, "_SECONDS", 0.01)
+    return screen
+
+
+def wait_for(screen, text):
+    end = time.monotonic() + 5
+    while text not in screen.getvalue():
+        assert time.monotonic() < end, screen.getvalue()
+        time.sleep(0.005)
+
+
+def last_line(screen):
+    """What is on the screen in the end."""
+    line = ""
+    for part in screen.getvalue().replace("\x1b[A", "").split("\r"):
+        line = part + line[len(part) :]
+    return line.strip()
+
+
+def test_each_step_is_named_and_the_line_cleared(screen, words):
+    with progress.shown("statement"):
+        for step in progress.steps(["a", "b", "c"]):
+            wait_for(screen, f"release: statement {'abc'.index(step) + 1} of 3")
+    assert last_line(screen) == ""
+    shown = screen.getvalue()
+    time.sleep(0.05)
+    assert screen.getvalue() == shown  # it is over
+
+
+def test_one_step_shows_how_long_it_takes(screen, words):
+    with progress.shown("scan"):
+        wait_for(screen, "release: scan 1 of 1")
+        wait_for(screen, "00:01" if words == "tqdm" else "[1 s]")
+    assert last_line(screen) == ""
+
+
+def test_a_release_that_is_no_longer_than_a_second_says_nothing(monkeypatch):
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    with progress.shown("scan"):
+        pass
+    assert progress._SECONDS == 1
+    assert screen.getvalue() == ""
+
+
+def test_nothing_is_shown_where_nobody_looks_on(monkeypatch):
+    monkeypatch.setattr(progress, "_SECONDS", 0.01)
+    for screen in (io.StringIO(), None):
+        monkeypatch.setattr("sys.stderr", screen)
+        threads = threading.active_count()
+        with progress.shown("scan"):
+            assert threading.active_count() == threads
+            time.sleep(0.05)
+            assert list(progress.steps([1, 2])) == [1, 2]
+        assert screen is None or screen.getvalue() == ""
+
+
+def test_a_notebook_is_a_place_to_look_at(screen, words, monkeypatch):
+    monkeypatch.setattr(screen, "isatty", lambda: False, raising=False)
+    shell = types.SimpleNamespace(get_ipython=lambda: types.SimpleNamespace(kernel=1))
+    monkeypatch.setitem(sys.modules, "IPython", shell)
+    with progress.shown("scan"):
+        wait_for(screen, "scan 1 of 1")
+
+
+def test_a_screen_that_fails_does_not_fail_the_release(screen, words, monkeypatch):
+    def fail(*_):
+        raise OSError
+
+    monkeypatch.setattr(screen, "write", fail)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with progress.shown("scan"):
+            time.sleep(0.05)
+        monkeypatch.setattr(threading.Thread, "start", fail)
+        with progress.shown("scan"):
+            pass
+
+
+def test_what_fails_leaves_the_line_clear(screen, words):
+    @progress.shown("scan")
+    def fail():
+        wait_for(screen, "scan 1 of 1")
+        raise ValueError("rows")
+
+    with pytest.raises(ValueError, match="rows"):
+        fail()
+    assert last_line(screen) == ""
+
+
+def test_a_line_of_its_own_takes_the_place(screen, words):
+    with progress.shown("scan"):
+        wait_for(screen, "scan 1 of 1")
+        with progress.hidden():
+            assert last_line(screen) == ""
+            shown = screen.getvalue()
+            time.sleep(0.05)
+            assert screen.getvalue() == shown
+        screen.truncate(0)
+        wait_for(screen, "scan 1 of 1")
+
+
+def test_a_deaf_run_finds_its_line(screen, words):
+    with progress.shown("statement"):
+        deaf(lambda: [wait_for(screen, f"statement {n} of 2") for n in progress.steps([1, 2])])()
+
+
+def test_a_release_shows_its_scan(screen, words, monkeypatch):
+    def waiting(*arguments, **options):
+        wait_for(screen, "release: scan 1 of 1")
+        return count(*arguments, **options)
+
+    monkeypatch.setattr(polars_engine, "count", waiting)
+    asked = pl.DataFrame({"x": [1, 2, 3]}).lazy().dp.protect(None).agg(dpp.len(epsilon=1))
+    assert asked.release().height == 1
+    assert last_line(screen) == ""
+
+
+def test_the_log_tells_what_the_query_tells(caplog):
+    caplog.set_level(logging.INFO, "dp_polars")
+    asked = [dpp.len(epsilon=1), dpp.sum("x", 0, 9, rho=0.5).alias("total")]
+    messages = []
+    for values in ([1, 2, 3], [9] * 1000, []):
+        caplog.clear()
+        frame = pl.DataFrame({"x": pl.Series(values, dtype=pl.Int64)}).lazy().dp.protect(None)
+        for ask in asked:
+            frame.agg(ask).release()
+        messages.append(caplog.messages)
+    assert messages[0] == messages[1] == messages[2]
+    assert messages[0] == [
+        "The release of 'len' (epsilon=1) begins.",
+        "The release of 'len' (epsilon=1) has ended.",
+        "The release of 'total' (rho=0.5) begins.",
+        "The release of 'total' (rho=0.5) has ended.",
+    ]
+
+
+def test_the_log_does_not_tell_whether_the_rows_made_a_release_fail(caplog, monkeypatch):
+    caplog.set_level(logging.INFO, "dp_polars")
+
+    def fail(*_, **__):
+        raise ValueError("a private value")
+
+    monkeypatch.setattr(polars_engine, "count", fail)
+    with pytest.raises(dpp.ReleaseError):
+        pl.LazyFrame({"x": [1]}).dp.protect(None).agg(dpp.len(epsilon=1)).release()
+    assert caplog.messages == [f"The release of 'len' (epsilon=1) {what}." for what in ("begins", "has ended")]
+
+
+def test_a_handler_that_fails_does_not_cost_the_answer(monkeypatch):
+    class Failing(logging.Handler):
+        def emit(self, record):
+            raise OSError
+
+    logger, handler = logging.getLogger("dp_polars"), Failing()
+    monkeypatch.setattr(logger, "level", logging.INFO)
+    monkeypatch.setattr(logger, "handlers", [handler])
+    logger.manager._clear_cache()
+    answer = pl.DataFrame({"x": [1]}).lazy().dp.protect(None).agg(dpp.len(epsilon=1)).release()
+    assert answer.height == 1
