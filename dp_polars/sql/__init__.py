@@ -13,12 +13,12 @@ from dp_polars._engines.contract import LocalEngine, alike
 from dp_polars._frames.query import without_data
 from dp_polars._frames.release import release_by
 from dp_polars._frames.request import only_counted
-from dp_polars.sql._column_types import check_types, must_have, schema_of
-from dp_polars.sql._counting import histogram
-from dp_polars.sql._dialects import Statement, cast, unknown
-from dp_polars.sql._people import in_polars, one_row_per_person, people_by_key
-from dp_polars.sql._tables import public_table
-from dp_polars.sql._tested import TESTED
+from dp_polars._relational.column_types import check_types, must_have, schema_of
+from dp_polars._relational.counting import histogram
+from dp_polars._relational.dialects import DUCKDB, POSTGRES, Statement, cast, unknown
+from dp_polars._relational.people import in_polars, one_row_per_person, people_by_key
+from dp_polars._relational.sqlite import SQLITE
+from dp_polars._relational.tables import public_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -37,6 +37,7 @@ __all__ = [
 
 _ibis: Any = require("ibis", extra="sql")
 
+TESTED = {dialect.name: dialect for dialect in (DUCKDB, POSTGRES, SQLITE)}
 _SECRET_BITS = 64
 
 

@@ -19,8 +19,9 @@ need_ibis()
 
 import ibis  # noqa: E402
 
-from dp_polars.sql import _counting, _dialects, _SqlEngine  # noqa: E402
-from dp_polars.sql._dialects import Statement  # noqa: E402
+from dp_polars._relational import counting, dialects  # noqa: E402
+from dp_polars._relational.dialects import Statement  # noqa: E402
+from dp_polars.sql import _SqlEngine  # noqa: E402
 
 pytestmark = MARKS
 
@@ -49,7 +50,7 @@ def bounded(table, asked, limits, secret=2**63 + 5):
     work = query.request.bind(engine)
     tally = replace(work.tallies[0], limits=limits)
     work = replace(work, tallies=(tally,), outputs=())
-    counted = _counting.histogram(engine._table, work, [tally], secret, engine._dialect)
+    counted = counting.histogram(engine._table, work, [tally], secret, engine._dialect)
     cells = engine._dialect.fetch(engine._backend, Statement.of(engine._backend, counted, engine._dialect))
     name = "count" if tally.weighing is None else "weight0"
     frame = pl.DataFrame({"group": cells["group"], "code": cells["code"], "count": cells[name]})
@@ -127,7 +128,7 @@ def test_sums_beyond_64_bits_are_clamped(engine):
     sql = _SqlEngine(engine.table(pl.DataFrame({"g": [0] * 5, "w": [2**62] * 5})))
     for sign in (1, -1):
         rows = sql._table.select("g", weight0=sql._table.w * sign)
-        counted = _counting._counted(rows, ["g"], {"weight0": 1}, sql._dialect)
+        counted = counting._counted(rows, ["g"], {"weight0": 1}, sql._dialect)
         statement = Statement.of(sql._backend, counted, sql._dialect)
         assert sql._dialect.fetch(sql._backend, statement)["weight0"].tolist() == [sign * (2**62 - 1)]
 
@@ -216,7 +217,7 @@ def test_an_engine_that_is_not_tested_is_taken_on_ones_word(engine, monkeypatch)
     if engine.name == "postgres":  # for which Ibis has no hash: free, and said before a charge
         with pytest.raises(TypeError, match=r"postgres must know all that a release needs.*HexDigest"):
             dpp.sql.release(bounded, table, untested=True)
-        unknown = _dialects.unknown
+        unknown = dialects.unknown
         monkeypatch.setattr(
             "dp_polars.sql.unknown", lambda name: replace(unknown(name), order=lambda person, says, secret: says[0])
         )

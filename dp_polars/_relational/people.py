@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 
 from dp_polars._engines.contract import GROUPS, ROWS, ROWS_IN_GROUP
-from dp_polars.sql._arithmetic import is_evidence, physical
-from dp_polars.sql._counting import few, in_groups, person_of
-from dp_polars.sql._dialects import cast, constant
-from dp_polars.sql._tables import comparable
+from dp_polars._relational.arithmetic import is_evidence, physical
+from dp_polars._relational.counting import few, in_groups, person_of
+from dp_polars._relational.dialects import cast, constant
+from dp_polars._relational.tables import comparable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dp_polars._base.arrays import Ints
     from dp_polars._engines.contract import KeyWork, PerPerson
-    from dp_polars.sql._dialects import Dialect, Table, Value
+    from dp_polars._relational.dialects import Dialect, Table, Value
 
 _PEOPLE = "people"
 # Databases have more times than public keys may be: only these are keys.

@@ -17,7 +17,7 @@ import polars as pl
 from dp_polars._base import column_types
 from dp_polars._codes.codings import NearestCoding, OneCode, Units
 from dp_polars._codes.encoding import FloatSteps, IntegerSteps
-from dp_polars.sql._dialects import cast, constant, ibis
+from dp_polars._relational.dialects import cast, constant, ibis
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dp_polars._codes.codings import Coding, Weighing
     from dp_polars._codes.encoding import Thresholds
     from dp_polars._questions.question import Columns
-    from dp_polars.sql._dialects import Dialect, Value
+    from dp_polars._relational.dialects import Dialect, Value
 
 # A list of points is a tree of comparisons in the SQL text: Ibis needs half a millisecond for each.
 _MOST_POINTS = 4096

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from dp_polars._codes.codings import CategoryCoding
 from dp_polars._mechanisms.noise import LARGEST_VALUE
-from dp_polars.sql._arithmetic import code, integer, is_evidence, weight
-from dp_polars.sql._dialects import cast, constant, ibis
-from dp_polars.sql._tables import check_public, comparable, public_table
+from dp_polars._relational.arithmetic import code, integer, is_evidence, weight
+from dp_polars._relational.dialects import cast, constant, ibis
+from dp_polars._relational.tables import check_public, comparable, public_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from dp_polars._engines.contract import Tally, Work
-    from dp_polars.sql._dialects import Dialect, Table, Value
+    from dp_polars._relational.dialects import Dialect, Table, Value
 
 
 def histogram(table: Table, work: Work, alike: Sequence[Tally], secret: int, dialect: Dialect) -> Table:
