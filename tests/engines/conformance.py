@@ -26,6 +26,7 @@ from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._accounting.claims import Claim
+from dp_polars._codes.codings import Units
 from dp_polars._engines.bounding import Limits
 from dp_polars._engines.contract import Engine
 from dp_polars._frames.release import prepare
@@ -33,7 +34,7 @@ from dp_polars._mechanisms.key_selection import KeySelection
 from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._questions.question import Answers, Evidence, HistogramQuery
 from dp_polars._questions.unlisted_keys import KeysThatAreThere
-from tests.engines.test_bounding import SPREAD, law
+from tests.engines.orders import SOME, SPREAD, TALLIES, TOGETHER, follows, independent, joint_law, law
 from tests.helpers import by_hand
 from tests.helpers.runs import release_by
 from tests.registry import COLUMNS, KEYS, UNITS
@@ -102,6 +103,17 @@ def revealing(query, log=None):
     return with_asks(
         query, (Reveal(ask.query, ask.query.claim, None if log is None else str(log)) for ask in query.asks)
     )
+
+
+@dataclass(frozen=True)
+class Clipped(Units):
+    """Weights of which a person's sum, in a group and code, is clipped to ends of its own."""
+
+    ends: tuple[int, int] = (0, 0)
+
+    @property
+    def of_person(self):
+        return self.ends
 
 
 def with_asks(query, questions):
@@ -185,6 +197,16 @@ def protected(keys=None, unit="p", steps=lambda frame: frame, **bounds):
     return frame if keys is None else frame.group_by(keys)
 
 
+def stays_of_copies(found):
+    """What stays of each copy of a person, of a histogram in which the codes of copy p are 16p to 16p + 15."""
+    own = [[] for _ in range(COPIES)]
+    for (group,), counts in found.items():
+        for code, n in counts.items():
+            if code < 16 * COPIES:
+                own[code // 16] += [(group, code % 16)] * n
+    return [tuple(sorted(cells)) for cells in own]
+
+
 def visits():
     """People with many rows, with nulls, NaN, unlisted keys and values that are no candidates."""
     rng = np.random.default_rng(5)
@@ -235,6 +257,9 @@ BOUNDS = [
     ),
 ]
 
+# People beside copies of one person, with more rows: person, group, code.
+OTHERS = [(-1 - p % 500, p % 7, 16 * COPIES + p % 3) for p in range(2000)] + [(-501, 2, 16 * COPIES)] * 500
+
 # Bounds of sums, and their steps.
 SUMS = [(0, 3, 1), (-4, 6, 2)]
 
@@ -279,6 +304,24 @@ class Conformance:
         return {
             name: {tuple(row[key] for key in keys): dict(json.loads(row[name])[1]) for row in released.to_dicts()}
             for name in names
+        }
+
+    def told_of(self, query, frame, tallies):
+        """Output -> key -> code -> weight, where output i is of tally i, changed as `tallies[i]` says."""
+        engine = self.make(frame)
+        work = revealing(query).request.bind(engine)
+        changed = tuple(
+            replace(work.tallies[output.tallies[0]], **changes)
+            for output, changes in zip(work.outputs, tallies, strict=True)
+        )
+        outputs = tuple(replace(output, tallies=(i,)) for i, output in enumerate(work.outputs))
+        released = self.to_polars(engine.prepare(replace(work, tallies=changed, outputs=outputs))())
+        keys = [] if work.keys is None else work.keys.columns
+        return {
+            output.name: {
+                tuple(row[key] for key in keys): dict(json.loads(row[output.name])[1]) for row in released.to_dicts()
+            }
+            for output in outputs
         }
 
     # --- Histograms ---
@@ -439,30 +482,75 @@ class Conformance:
     @pytest.mark.parametrize(("asked", "bounds", "limits"), BOUNDS, ids=lambda value: str(value).replace("max_", ""))
     def test_what_stays_is_a_random_subset_of_a_persons_own_rows(self, asked, bounds, limits):
         """Many copies of one person, each with codes of its own, beside others with more; under both units of loss."""
-        rows = [(p, group, 16 * p + code) for p in range(COPIES) for group, code in SPREAD]
-        rows += [(-1 - p % 500, p % 7, 16 * COPIES + p % 3) for p in range(2000)] + [(-501, 2, 16 * COPIES)] * 500
+        rows = [(p, group, 16 * p + code) for p in range(COPIES) for group, code in SPREAD] + OTHERS
         frame = pl.DataFrame(rows, schema=dict.fromkeys("pkx", pl.Int64), orient="row")
         frame = frame.sample(fraction=1, shuffle=True)
         candidates = range(16 * COPIES + 3)
         asks = {unit: getattr(pl.col("x").dp, asked)(candidates, **{unit: 1}) for unit in ("epsilon", "rho")}
         query = protected({"k": range(7)}, **bounds).agg(**asks)
         expected = law(SPREAD, limits, people=asked != "median")
-        outcomes = sorted(expected)
         for name, found in self.told(query, frame).items():
             (claim,) = (each.query.claim for each in query.asks if each.name == name)
-            own = [[] for _ in range(COPIES)]
-            for (group,), counts in found.items():
-                for code, n in counts.items():
-                    if code < 16 * COPIES:
-                        own[code // 16] += [(group, code % 16)] * n
-            counted = Counter(tuple(sorted(cells)) for cells in own)
-            assert set(counted) <= set(expected)
-            assert fits([counted[outcome] for outcome in outcomes], [float(expected[each]) for each in outcomes])
+            own = stays_of_copies(found)
+            assert follows(own, expected)
             # No more than the claim was charged for: groups of a mode, where people count, rows elsewhere.
-            for cells in counted:
+            for cells in set(own):
                 each = Counter(group for group, _ in ({(g, 0) for g, _ in cells} if asked == "mode" else cells))
                 assert each.total() <= claim.contributions.total
                 assert max(each.values()) <= claim.contributions.per_group
+
+    def test_one_order_decides_what_tallies_keep_together(self):
+        """Of limits, evidence and people of their own: the joint law of what one person's rows and groups are in."""
+        columns = list(TALLIES)
+        rows = [
+            (
+                p,
+                group,
+                *(16 * p + code if seen.sees is None or code in seen.sees else None for seen in TALLIES.values()),
+            )
+            for p in range(COPIES)
+            for group, code in SOME
+        ] + [(p, group, *[code] * len(columns)) for p, group, code in OTHERS]
+        frame = pl.DataFrame(rows, schema=dict.fromkeys(["p", "k", *columns], pl.Int64), orient="row")
+        asks = {
+            name: getattr(pl.col(name).dp, "mode" if each.people else "median")(range(16 * COPIES + 3), epsilon=1)
+            for name, each in TALLIES.items()
+        }
+        query = protected({"k": range(7)}, max_rows=1).agg(**asks)
+        changes = [{"limits": each.limits, "people": each.people} for each in TALLIES.values()]
+        found = self.told_of(query, frame.sample(fraction=1, shuffle=True), changes)
+        own = {name: stays_of_copies(found[name]) for name in columns}
+        for names in TOGETHER:
+            expected = joint_law(SOME, *(TALLIES[name] for name in names))
+            together = list(zip(*(own[name] for name in names), strict=True))
+            assert follows(together, expected), names
+            apart = independent(expected)
+            assert not follows(together, {**dict.fromkeys(together, 0), **apart}), names
+
+    def test_a_persons_sum_is_clipped_to_both_ends(self):
+        """After all rows of the person in a group and code are added up; who has no row there adds nothing."""
+        rows = [(p, p % 3, w) for p in range(40) for w in [2, 2, -1][: p % 4]] + [(p, 0, -2) for p in range(50, 60)] * 4
+        frame = pl.DataFrame(rows, schema=["p", "k", "x"], orient="row").sample(fraction=1, shuffle=True, seed=2)
+        ends = {"a": (1, 3), "b": (-5, 2), "c": (-2, -1), "d": (-100, 100)}
+        query = protected({"k": range(4)}, max_rows=1).agg(**{name: dpp.sum("x", -3, 3, epsilon=1) for name in ends})
+        changes = []
+        for name, each in ends.items():
+            (evidence,) = next(ask for ask in query.asks if ask.name == name).query.evidence(pl.Int64())
+            units = evidence.weighing
+            clipped = Clipped(units.lower, units.upper, units.step, units.doubled, units.column, each)
+            changes.append({"people": True, "limits": Limits(), "evidence": replace(evidence, weighing=clipped)})
+        found = self.told_of(query, frame, changes)
+        totals = Counter()
+        for p, k, x in rows:
+            totals[p, k] += x
+        for name, (low, high) in ends.items():
+            sums = {
+                group: sum(min(max(total, low), high) for (_, k), total in totals.items() if k == group)
+                for group in range(4)
+            }
+            whose = {group for _, group in totals}
+            expected = {(group,): {0: total} if group in whose else {} for group, total in sums.items()}
+            assert found[name] == expected, name
 
     def test_what_stays_of_a_sum_is_a_random_subset(self):
         """Of the values 0 0 0 1 in one group and 2 in another, one stays of each person."""
@@ -705,6 +793,60 @@ class Conformance:
         assert found == {(): dict(Counter(expected.values()))}
         assert sum(found[()].values()) < frame["p"].n_unique() + 1
         assert len(found[()]) > 2
+
+    CUTS: ClassVar[dict[str, Any]] = {
+        "rows": [("price", Limits(rows=3), False)],
+        "groups": [("flavour", Limits(groups=2), True)],
+        "rows of a group": [("price", Limits(rows_per_group=2), False)],
+        "codes of a group": [("flavour", Limits(rows_per_group=1), True)],
+        "codes of all": [("flavour", Limits(rows=2), True)],
+        "rows of the groups": [("price", Limits(groups=2, rows_per_group=2, rows=3), False)],
+        "totals": [("weight", Limits(), (0, 4)), ("weight", Limits(), (-1, 100))],
+        "several": [("price", Limits(rows_per_group=2), False), ("flavour", Limits(groups=2), True)],
+        "nobody": [("price", Limits(rows=MANY), False), ("weight", Limits(), (-MANY, MANY))],
+    }
+
+    @pytest.mark.parametrize("keys", [None, GROUPS])
+    @pytest.mark.parametrize("cut", CUTS)
+    def test_people_who_are_cut_are_those_of_the_reference(self, cut, keys):
+        frame, engine = visits(), self.make(visits())
+        if not engine.counts_per_person:
+            return
+        asks = {
+            "price": dpp.median("price", range(11), epsilon=1),
+            "flavour": dpp.mode("flavour", FLAVOURS, epsilon=1),
+            "weight": dpp.sum("weight", -2, 3, epsilon=1),
+        }
+        codes_of = {
+            "price": by_hand.nearest_code(range(11)),
+            "flavour": by_hand.category_code(FLAVOURS),
+            "weight": lambda _: 0,
+        }
+        of_asked = protected(keys, max_rows=1).agg(**asks).request.bind(engine)
+        tallies, expected = [], set()
+        listed = None if keys is None else keys.to_dicts()
+        for name, limits, people in self.CUTS[cut]:
+            (output,) = (each for each in of_asked.outputs if each.name == name)
+            tally = of_asked.tallies[output.tallies[0]]
+            evidence = tally.evidence
+            if name == "weight":
+                units = evidence.weighing
+                clipped = Clipped(units.lower, units.upper, units.step, units.doubled, units.column, people)
+                evidence = replace(evidence, weighing=clipped)
+            tallies.append(replace(tally, limits=limits, people=bool(people), evidence=evidence))
+            seen = by_hand.evidence(frame.to_dicts(), listed, name, codes_of[name], "p")
+            weigh = by_hand.weight_of("weight", 3, 1, -2)
+            expected |= by_hand.cut([(p, key, code, weigh(row)) for p, key, code, row in seen], limits, people)
+        counted = dpp.protect("p").rows_per_person(0.5, range(MANY), epsilon=1)
+        work = revealing(counted).request.bind(engine)
+        per_person = replace(work.per_person, keys=of_asked.keys, cut=tuple(tallies))
+        (told,) = self.to_polars(engine.prepare(replace(work, per_person=per_person))()).to_series().to_list()
+        rows = Counter(
+            repr(p) for p, *_ in by_hand.evidence(frame.with_columns(one=0).to_dicts(), listed, "one", int, "p")
+        )
+        assert dict(json.loads(told)[1]) == dict(Counter(rows[repr(p)] for p in expected))
+        assert keys is None or bool(expected) == (cut != "nobody")
+        assert len(expected) < len(rows) or keys is None
 
     def test_people_of_every_type_are_one_row_each(self, unit):
         dtype, people = UNITS[unit]

@@ -19,7 +19,7 @@ from dp_polars._draws.drawing import draw_groups
 from dp_polars._engines import polars_arrays, polars_engine, polars_rows
 from dp_polars._engines.bounding import Layout, Limits
 from dp_polars._engines.polars_engine import PolarsEngine, count
-from tests.engines.test_bounding import SPREAD, law
+from tests.engines.orders import SPREAD, law
 from tests.helpers.runs import histograms_by
 from tests.helpers.tallies import as_frame, as_histogram, histogram, tally_of
 from tests.registry import ENGINES, UNITS

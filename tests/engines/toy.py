@@ -87,14 +87,8 @@ class _Order:
     """A number for each row, and for each group of each person: once for all tallies of a release."""
 
     def __init__(self, rows: list[Row]) -> None:
-        self._of_groups: defaultdict[tuple[object, int], float] = defaultdict(SystemRandom().random)
-        self._of_rows = [SystemRandom().random() for _ in rows]
-
-    def of_group(self, person: object, group: int) -> float:
-        return self._of_groups[person, group]
-
-    def of_row(self, row: int) -> float:
-        return self._of_rows[row]
+        self.of_groups: defaultdict[tuple[object, int], float] = defaultdict(SystemRandom().random)
+        self.of_rows = [SystemRandom().random() for _ in rows]
 
 
 def _histogram(rows: list[Row], work: Work, tally: Tally, order: _Order) -> Histogram:
@@ -126,7 +120,7 @@ def _one_each(found: list[Evidence], tally: Tally) -> list[Evidence]:
 
 def _first(found: list[Evidence], person: object, limits: Limits, order: _Order) -> list[Evidence]:
     """Return what stays of one person's rows."""
-    groups = sorted({row[0] for row in found}, key=lambda group: order.of_group(person, group))[: limits.groups]
+    groups = sorted({row[0] for row in found}, key=lambda group: order.of_groups[person, group])[: limits.groups]
     by_group = [sorted((row for row in found if row[0] == group), key=_number) for group in groups]
     return sorted((row for same in by_group for row in same[: limits.rows_per_group]), key=_number)[: limits.rows]
 
@@ -149,7 +143,7 @@ def _by_person(
     for number, (row, code, weight) in enumerate(zip(rows, codes, weights, strict=True)):
         person, group = number if unit is None else row[unit], _group_of(row, keys)
         if _is_somebody(person) and group is not None and code != tally.coding.size:
-            people[person].append((group, code, weight, order.of_row(number)))
+            people[person].append((group, code, weight, order.of_rows[number]))
     return people
 
 

@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from dp_polars._engines.bounding import Limits
 
 CodeOf: TypeAlias = Callable[[Any], "int | None"]
 Row: TypeAlias = "dict[str, Any]"
@@ -114,6 +117,26 @@ def histograms(
         counted[key][code] += weight
     listed = [()] if keys is None else [tuple(key.values()) for key in keys]
     return {key: dict(counted[key]) for key in listed}
+
+
+def cut(
+    found: Iterable[tuple[Any, tuple[Any, ...], int, int]], limits: Limits, people: bool | tuple[int, int]
+) -> set[Any]:
+    """Of whom limits leave something out, of evidence (person, key, code, weight); or clip a sum to two ends."""
+    own: dict[Any, list[tuple[tuple[Any, ...], int]]] = defaultdict(list)
+    sums: Counter[tuple[Any, tuple[Any, ...], int]] = Counter()
+    for person, key, code, weight in found:
+        own[person].append((key, code))
+        sums[person, key, code] += weight
+    over = set()
+    for person, cells in own.items():
+        groups = Counter(key for key, _ in (set(cells) if people else cells))
+        numbers = {"rows": groups.total(), "groups": len(groups), "rows_per_group": max(groups.values())}
+        if any(most is not None and numbers[name] > most for name, most in vars(limits).items()):
+            over.add(person)
+    if isinstance(people, tuple):
+        over |= {person for (person, *_), total in sums.items() if not people[0] <= total <= people[1]}
+    return over
 
 
 def people_by_key(rows: Iterable[Row], columns: Sequence[str], unit: str | None) -> dict[tuple[Any, ...], int]:

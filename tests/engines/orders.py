@@ -1,0 +1,96 @@
+"""What one order of a person's groups and rows keeps: the exact joint law of several tallies, over all orders."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from itertools import permutations
+
+from dp_polars._engines.bounding import Limits
+from tests.statistical.goodness import fits
+
+# Rows of one person: group and code.
+SPREAD = ((0, 0), (0, 1), (0, 1), (1, 2), (2, 3), (2, 4), (2, 5), (2, 5))
+SOME = ((0, 0), (0, 1), (0, 1), (1, 2), (1, 3), (2, 4))
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """What a tally keeps of a person at most, whether people count, and the codes of its evidence (None: all)."""
+
+    limits: Limits
+    people: bool = False
+    sees: tuple[int, ...] | None = None
+
+    def first(self, rows, groups):
+        """The rows that stay, sorted, of rows and groups in their order."""
+        seen = [row for row in rows if self.sees is None or row[1] in self.sees]
+        if self.people:  # a code has the number of its first row
+            seen = list(dict.fromkeys(seen))
+        have = {group for group, _ in seen}
+        stay = [group for group in groups if group in have][: self.limits.groups]
+        found, taken = [], Counter()
+        for row in seen:
+            if row[0] in stay and (self.limits.rows_per_group is None or taken[row[0]] < self.limits.rows_per_group):
+                taken[row[0]] += 1
+                found.append(row)
+        return tuple(sorted(found[: self.limits.rows]))
+
+
+@cache
+def joint_law(rows, *tallies):
+    """What stays of these rows for each tally -> probability, by enumeration of all orders of groups and of rows."""
+    counted = Counter()
+    of_groups = list(permutations(sorted({group for group, _ in rows})))
+    for order in set(permutations(rows)):  # each as likely as another, whichever rows are equal
+        for groups in of_groups:
+            counted[tuple(tally.first(order, groups) for tally in tallies)] += 1
+    return {outcome: Fraction(n, counted.total()) for outcome, n in counted.items()}
+
+
+def law(rows, limits, *, people):
+    """What stays of these rows -> probability."""
+    return {stays: chance for (stays,), chance in joint_law(tuple(rows), Bounded(limits, people)).items()}
+
+
+def independent(law):
+    """The law of what each tally keeps if each had an order of its own."""
+    product = {(): Fraction(1)}
+    for place in range(len(next(iter(law)))):
+        own = Counter()
+        for outcome, chance in law.items():
+            own[outcome[place]] += chance
+        product = {(*outcome, each): p * q for outcome, p in product.items() for each, q in own.items()}
+    return product
+
+
+def follows(found, expected):
+    """Whether outcomes may come from a law."""
+    counts = Counter(found)
+    if not set(counts) <= set(expected):
+        return False
+    return fits([counts[outcome] for outcome in expected], [float(chance) for chance in expected.values()])
+
+
+# Tallies with limits and evidence of their own, of the rows SOME.
+TALLIES = {
+    "one row": Bounded(Limits(groups=1, rows_per_group=1)),
+    "two groups": Bounded(Limits(groups=2, rows_per_group=2)),
+    "rows of all": Bounded(Limits(rows=2), sees=(1, 2, 4)),
+    "one group of people": Bounded(Limits(groups=1), people=True, sees=(0, 3, 4)),
+    "codes of people": Bounded(Limits(rows=2, rows_per_group=1), people=True),
+    "two groups of people": Bounded(Limits(groups=2, rows_per_group=1), people=True),
+}
+# Which of them are looked at together.
+TOGETHER = (
+    ("one row", "two groups"),
+    ("one row", "rows of all"),
+    ("one row", "one group of people"),
+    ("two groups", "codes of people"),
+    ("two groups", "two groups of people"),
+    ("rows of all", "codes of people"),
+    ("one group of people", "two groups of people"),
+    ("one row", "rows of all", "one group of people"),
+)
