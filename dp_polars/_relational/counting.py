@@ -1,88 +1,114 @@
-"""From rows to a histogram, as one SELECT: the duties of an engine (`_engines/contract.py`).
+"""From rows to histograms, as one SELECT: the duties of an engine (`_engines/contract.py`).
 
-Which of a person's rows count is decided by a hash of the person, of what the rows say, and of a secret that is drawn
-for each release. The bounds hold for every secret and every hash: only how evenly rows are chosen rests on them.
+Which of a person's groups and rows count is decided by numbers that all outputs share: hashes of the person, of what
+the rows say, and of a secret that is drawn for each release. The bounds hold for every secret and every hash: only how
+evenly rows are chosen rests on them.
+
+Of a row is held what the tallies read: its person, its group, a code for each column that is coded (-1: no evidence)
+and a weight for each column that is added up, all but the person integers. Nothing of this raises for a value, so it
+does not matter when an engine leaves rows out.
 """
 
 from __future__ import annotations
 
+import operator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
-from dp_polars._codes.codings import CategoryCoding
+from dp_polars._codes.codings import CategoryCoding, OneCode, Units
 from dp_polars._mechanisms.noise import LARGEST_VALUE
-from dp_polars._relational.arithmetic import code, integer, is_evidence, weight
+from dp_polars._relational.arithmetic import code, doubled, integer, is_evidence, units
 from dp_polars._relational.dialects import cast, constant, ibis
 from dp_polars._relational.tables import check_public, comparable, public_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import polars as pl
 
+    from dp_polars._codes.codings import Coding, Weighing
+    from dp_polars._engines.bounding import Limits
     from dp_polars._engines.contract import Tally, Work
     from dp_polars._relational.dialects import Dialect, Table, Value
 
+#: What stands where a tally has nothing in a cell: no number is so far from 0.
+ABSENT = -(2**63)
+_NO_CODE = -1
+# Orders of groups and of rows are made with secrets of their own.
+_OF_GROUPS, _OF_ROWS = 0, 1
 
-def histogram(table: Table, work: Work, alike: Sequence[Tally], secret: int, dialect: Dialect) -> Table:
-    """Return `group`, `code`, `count` (rows or people), `weight0`, `weight1`, …, all of them integers of 64 bits.
 
-    The tallies differ in their weights alone: they keep the same rows, so one SELECT answers all of them. A pair of a
-    group and a code may come in several rows, which add up. Sums of weights are exact and then clamped to
-    ±LARGEST_VALUE, which is what their noise is added to.
+@dataclass(frozen=True)
+class Counted:
+    """All histograms of a release.
+
+    Parameters
+    ----------
+    table
+        Rows of integers: `part`, `group`, `code` and numbers, which are sums of weights, of rows or of people. A part
+        is one grouping. A pair of a group and a code may come in several rows of a part, which add up.
+    places
+        The part of each tally, and the name of its numbers.
+    """
+
+    table: Table
+    places: Sequence[tuple[int, str]]
+
+
+def histograms(table: Table, work: Work, secret: int, dialect: Dialect) -> Counted:
+    """Return the histograms of all tallies, all of them from the same rows.
+
+    Where no tally is bounded, each grouping is the native query itself. Otherwise all are made from one expression of
+    bounded rows, which engines compute once. Sums of weights are exact and then clamped to ±LARGEST_VALUE, which is
+    what their noise is added to.
 
     Raises
     ------
     TypeError, ValueError
         If the engine is not known to give the codes or weights of every row.
     """
-    tally = alike[0]
-    rows = _evidence(table, work, alike, dialect)
-    weights = {
-        f"weight{i}": alike_tally.weighing.largest
-        for i, alike_tally in enumerate(alike)
-        if alike_tally.weighing is not None
-    }
-    places = [name for name in rows.columns if name in ("code", "value")]
-    keys = [name for name in rows.columns if name.startswith("k")]
-    if tally.limits.everything:
-        # The native query itself first; everything after it sees only its result.
-        rows = _counted(rows, [*keys, *places], weights, dialect, people=tally.people)
-        return _looked_up(rows, table, work, tally, dialect)
-    rows = _looked_up(rows, table, work, tally, dialect)
-    rows = _bounded(rows, tally, weights, secret, dialect)
-    return _counted(rows, ["group", "code"], weights, dialect)
+    make = _natively if all(tally.limits.everything for tally in work.tallies) else _bounded
+    parts, places = [], dict[int, tuple[int, str]]()
+    for part, (counted, numbers) in enumerate(make(table, work, secret, dialect)):
+        parts.append((part, counted, len(numbers)))
+        places |= {tally: (part, f"number{place}") for place, tally in enumerate(numbers)}
+    width = max(numbers for *_, numbers in parts)
+    absent = [{f"number{i}": integer(ABSENT) for i in range(numbers, width)} for *_, numbers in parts]
+    columns = ["part", "group", "code", *(f"number{i}" for i in range(width))]
+    tables = [
+        counted.mutate(part=integer(part), **more).select(columns)
+        for (part, counted, _), more in zip(parts, absent, strict=True)
+    ]
+    return Counted(reduce(lambda one, other: one.union(other), tables), [places[i] for i in range(len(work.tallies))])
 
 
-def _evidence(table: Table, work: Work, alike: Sequence[Tally], dialect: Dialect) -> Table:
-    """Return rows with a person and a value as `person`, `k0`, `k1`, …, `code` or `value`, and weights.
+# --- What is read ---------------------------------------------------------------------------------------------------
 
-    Nothing of this raises for a value, so it does not matter when the engine leaves rows out.
-    """
-    tally = alike[0]
-    chosen = {}
-    needed = []
-    if work.privacy_unit is not None:
-        unit = table[work.privacy_unit]
-        needed.append(is_evidence(unit, dialect))
-        if tally.by_person:
-            chosen["person"] = person_of(unit, dialect)
-    if work.keys is not None:
-        for i, name in enumerate(work.keys.columns):
-            chosen[f"k{i}"] = comparable(table[name], table.schema()[name], dialect)
-    columns = [table[column.meta.root_names()[0]] for column in tally.columns]
-    needed += [is_evidence(column, dialect) for column in columns[:1]]  # a row without a weight has the weight 0
-    found = code(tally.coding, columns[0] if columns else None, tally.types[0] if columns else None, dialect)
-    if found is not None:
-        chosen["code"] = found
-    elif isinstance(tally.coding, CategoryCoding) and columns:
-        chosen["value"] = comparable(columns[0], columns[0].type(), dialect)
-    else:
+
+def code_of(tally: Tally, table: Table, dialect: Dialect) -> tuple[Value | None, Value | None, Value | None]:
+    """Return the column that is coded, its code, and its value where the code must be looked up in a list."""
+    column = table[_names(tally)[0]] if tally.columns else None
+    found = code(tally.coding, column, tally.types[0] if tally.columns else None, dialect)
+    if found is None and not (isinstance(tally.coding, CategoryCoding) and tally.columns):
         msg = "candidates must be a list or a grid."
         raise TypeError(msg)
-    for number, alike_tally in enumerate(alike):
-        if alike_tally.weighing is not None:
-            chosen[f"weight{number}"] = weight(alike_tally.weighing, columns, alike_tally.types, dialect)
-    return (table.filter(needed) if needed else table).select(**chosen)
+    value = comparable(column, column.type(), dialect) if found is None and column is not None else None
+    return column, found, value
+
+
+def _units_of(tally: Tally, table: Table, dialect: Dialect) -> Value:
+    """Return the weight of a row before it is doubled."""
+    weighing = tally.weighing
+    if not isinstance(weighing, Units):
+        msg = "rows must be added up by one column of numbers."
+        raise TypeError(msg)
+    return units(weighing, table[_names(tally)[weighing.column]], tally.types[weighing.column], dialect)
+
+
+def _names(tally: Tally) -> list[str]:
+    return [column.meta.root_names()[0] for column in tally.columns]
 
 
 def person_of(unit: Value, dialect: Dialect) -> Value:
@@ -96,24 +122,16 @@ def person_of(unit: Value, dialect: Dialect) -> Value:
     return unit
 
 
-def _looked_up(rows: Table, table: Table, work: Work, tally: Tally, dialect: Dialect) -> Table:
-    """Put the number of the group in the place of its keys, and the candidate's code in the place of a value.
-
-    Rows of other keys, and of values that are no candidates, are left out.
-    """
-    rows = rows.mutate(group=integer(0)) if work.keys is None else in_groups(rows, table, work.keys, dialect)
-    if isinstance(tally.coding, CategoryCoding):
-        values = tally.coding.values
-        check_public(values)
-        kind = table.schema()[tally.columns[0].meta.root_names()[0]]
-        listed = public_table([values], [kind], table.get_backend(), dialect)
-        rows = rows.inner_join(listed, [rows["value"] == listed["p0"]])
-        rows = rows.rename(code="number").drop("value", "p0")
-    return rows
+def keys_of(table: Table, keys: pl.DataFrame | None, dialect: Dialect) -> dict[str, Value]:
+    """Return the key columns of the rows, as `k0`, `k1` and so on."""
+    names = [] if keys is None else keys.columns
+    return {f"k{i}": comparable(table[name], table.schema()[name], dialect) for i, name in enumerate(names)}
 
 
-def in_groups(rows: Table, table: Table, keys: pl.DataFrame, dialect: Dialect) -> Table:
+def in_groups(rows: Table, table: Table, keys: pl.DataFrame | None, dialect: Dialect) -> Table:
     """Put the number of a public group, `group`, in the place of its keys; rows of other keys are left out."""
+    if keys is None:
+        return rows.mutate(group=integer(0))
     for key in keys.get_columns():
         check_public(key)
     kinds = [table.schema()[name] for name in keys.columns]
@@ -123,68 +141,356 @@ def in_groups(rows: Table, table: Table, keys: pl.DataFrame, dialect: Dialect) -
     return rows.rename(group="number").drop(*names, *public_names)
 
 
-def _counted(
-    rows: Table, by: Sequence[str], weights: Mapping[str, int], dialect: Dialect, *, people: bool = False
-) -> Table:
-    """Return each of the groups that there are, with the number of its rows, or people, and the sums of weights."""
-    if people and weights:
-        rows, people = _together(rows, by, weights, dialect), False
-    count = cast(rows["person"].nunique() if people else rows.count(), "int64")
-    return rows.group_by(list(by)).aggregate(count=count, **{name: _sum(rows[name], dialect) for name in weights})
+def _candidates(tally: Tally, table: Table, dialect: Dialect) -> Table:
+    """Return the candidates of a list as `p0`, with their codes as `number`."""
+    values = tally.coding.values  # type: ignore[attr-defined]
+    check_public(values)
+    return public_table([values], [table.schema()[_names(tally)[0]]], table.get_backend(), dialect)
 
 
-def _together(rows: Table, by: Sequence[str], weights: Mapping[str, int], dialect: Dialect) -> Table:
-    """Return one row for each person in each of the groups: its weights are sums, but at most the largest ones."""
-    return rows.group_by(["person", *by]).aggregate(
-        **{name: ibis.least(_sum(rows[name], dialect), integer(largest)) for name, largest in weights.items()}
-    )
+def any_of(conditions: Iterable[Value]) -> Value:
+    """Return whether a condition holds at least."""
+    return reduce(operator.or_, conditions)
 
 
-def _sum(weight: Value, dialect: Dialect) -> Value:
-    """Return an exact sum, clamped to ±LARGEST_VALUE."""
-    return dialect.total(weight, LARGEST_VALUE)
+# --- Sums and numbers -----------------------------------------------------------------------------------------------
 
 
-def few(rows: Table, owner: Sequence[str], by: Sequence[str], most: int | None, secret: int, dialect: Dialect) -> Table:
-    """Keep the first `most` rows of each owner in a random order."""
-    if most is None:
-        return rows
-    numbered = _ranked(rows, owner, by, secret, dialect)
-    return numbered.filter(numbered["rank"] < most).drop("rank")
+@dataclass(frozen=True)
+class _Number:
+    """What a tally adds up in each cell: of the rows for which `counts` is true (None: of all)."""
+
+    counts: Value | None
+    weight: Value | None = None
+    person: Value | None = None  # distinct ones
 
 
-def _ranked(rows: Table, owner: Sequence[str], by: Sequence[str], secret: int, dialect: Dialect) -> Table:
-    """Give each owner's rows numbers in a random order; what ties their hashes, `by` unties."""
-    place = dialect.order(rows["person"], [rows[name] for name in by], secret)
-    return rows.mutate(rank=ibis.row_number().over(group_by=list(owner), order_by=[place, *by]))
+def _counted(rows: Table, by: Sequence[str], numbers: Sequence[_Number], dialect: Dialect) -> Table:
+    """Return the cells that there are, with `number0`, `number1` and so on."""
+    found = {f"number{i}": _found(rows, number, dialect) for i, number in enumerate(numbers)}
+    return rows.group_by(list(by)).aggregate(**found)
 
 
-def _bounded(rows: Table, tally: Tally, weights: Mapping[str, int], secret: int, dialect: Dialect) -> Table:
-    """Keep random rows of each person, within all bounds; where people count, a person's rows of a code are one."""
-    limits, says = tally.limits, ["group", "code"]
+def _found(rows: Table, number: _Number, dialect: Dialect) -> Value:
+    some = cast(rows.count(where=number.counts), "int64")
+    total = some
+    if number.person is not None:
+        total = cast(number.person.nunique(where=number.counts), "int64")
+    elif number.weight is not None:
+        weight = number.weight
+        weight = weight if number.counts is None else ibis.ifelse(number.counts, weight, integer(0))
+        total = dialect.total(weight, LARGEST_VALUE)
+    return total if number.counts is None else ibis.ifelse(some > 0, total, integer(ABSENT))
 
-    def first(rows: Table, owner: Sequence[str], by: Sequence[str], most: int | None, stage: int) -> Table:
-        return few(rows, owner, by, most, secret ^ stage, dialect)
 
-    if tally.people and dialect.collects and limits.groups is not None and not weights:
-        groups = rows.group_by("person", "group").aggregate(codes=rows["code"].collect(distinct=True))
-        groups = first(groups, ["person"], ["group"], limits.groups, 0)
-        rows = groups.select("person", "group", code=groups["codes"].unnest())
-    else:
-        if tally.people:
-            rows = _together(rows, says, weights, dialect) if weights else rows.select("person", *says).distinct()
+def _of_person(weight: Value, weighing: Weighing, dialect: Dialect) -> Value:
+    """Return the sum of a person's weights, clipped to its ends."""
+    low, high = weighing.of_person
+    return ibis.greatest(ibis.least(dialect.total(weight, LARGEST_VALUE), integer(high)), integer(low))
+
+
+# --- Without bounds -------------------------------------------------------------------------------------------------
+
+
+def _natively(table: Table, work: Work, _: int, dialect: Dialect) -> list[tuple[Table, list[int]]]:
+    """Count before anything else is done: what comes after that sees only its result."""
+    groupings: list[list[int]] = []
+    for number in range(len(work.tallies)):
+        together = next((own for own in groupings if _goes_with(work.tallies[number], work.tallies[own[0]])), None)
+        if together is None:
+            groupings.append([number])
         else:
-            says += weights
-        if limits.groups is not None:
-            # Rank groups only for people who exceed the bound; most don't.
-            groups = rows.select("person", "group").distinct()
-            group_counts = groups.group_by("person").aggregate(groups=groups.count())
-            groups = groups.semi_join(group_counts.filter(group_counts["groups"] > limits.groups), "person")
-            groups = _ranked(groups, ["person"], ["group"], secret, dialect)
-            rows = rows.anti_join(groups.filter(groups["rank"] >= limits.groups), ["person", "group"])
-    if not tally.people and (limits.rows, limits.rows_per_group) != (None, None):
-        # Equal rows of a person are told apart by a number. Which gets which does not matter: they say the same.
-        rows = rows.mutate(copy=ibis.row_number().over(group_by=["person", *says]))
+            together.append(number)
+    return [(_native(table, work, numbers, dialect), numbers) for numbers in groupings]
+
+
+def _goes_with(tally: Tally, other: Tally) -> bool:
+    """Return whether two histograms are of one grouping."""
+    if (tally.people and tally.weighing is not None) or (other.people and other.weighing is not None):
+        return False
+    one, two = ((None, OneCode()) if isinstance(each.coding, OneCode) else _read(each) for each in (tally, other))
+    return one == two
+
+
+def _read(tally: Tally) -> tuple[str | None, Coding]:
+    """Return what says which code a row has."""
+    return _names(tally)[0] if tally.columns else None, tally.coding
+
+
+def _native(table: Table, work: Work, numbers: list[int], dialect: Dialect) -> Table:
+    chosen, needed = keys_of(table, work.keys, dialect), []
+    tallies = [work.tallies[number] for number in numbers]
+    people = [tally.people and work.privacy_unit is not None for tally in tallies]
+    if work.privacy_unit is not None:
+        unit = table[work.privacy_unit]
+        needed.append(is_evidence(unit, dialect))
+        if any(people):
+            chosen["person"] = person_of(unit, dialect)
+    by, is_one = list(keys_of(table, work.keys, dialect)), len({_read(tally)[0] for tally in tallies}) == 1
+    for i, (number, tally) in enumerate(zip(numbers, tallies, strict=True)):
+        with _asked(_outputs(work)[number]):
+            column, found, value = code_of(tally, table, dialect)
+            if tally.weighing is not None:
+                chosen[f"weight{i}"] = doubled(tally.weighing, _units_of(tally, table, dialect))
+        if column is not None and is_one:
+            needed.append(is_evidence(column, dialect))
+        elif column is not None:
+            chosen[f"counts{i}"] = is_evidence(column, dialect)
+        name = "code" if value is None else "value"
+        chosen[name] = found if value is None else value
+    by.append(name)
+    rows = (table.filter(needed) if needed else table).select(**chosen)
+    if people[0] and tallies[0].weighing is not None:  # a grouping of its own
+        own = _of_person(rows["weight0"], tallies[0].weighing, dialect)
+        rows, people = rows.group_by(["person", *by]).aggregate(weight0=own), [False]
+    told = [
+        _Number(
+            rows[f"counts{i}"] if f"counts{i}" in chosen else None,
+            rows[f"weight{i}"] if f"weight{i}" in chosen else None,
+            rows["person"] if people[i] else None,
+        )
+        for i in range(len(numbers))
+    ]
+    rows = in_groups(_counted(rows, by, told, dialect), table, work.keys, dialect)
+    if name == "value":
+        listed = _candidates(tallies[0], table, dialect)
+        rows = rows.inner_join(listed, [rows["value"] == listed["p0"]]).rename(code="number")
+    return rows
+
+
+@contextmanager
+def _asked(output: str | None) -> Iterator[None]:
+    """Errors within name the output."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        msg = f"Output {output!r}: {error}"
+        raise type(error)(error if output is None else msg) from None
+
+
+def _outputs(work: Work) -> list[str | None]:
+    """Return an output that needs it, for each tally."""
+    return [
+        next((output.name for output in work.outputs if number in output.tallies), None)
+        for number in range(len(work.tallies))
+    ]
+
+
+# --- With bounds ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows in listed groups: the columns `person`, `group` and those that are named here.
+
+    Parameters
+    ----------
+    table
+        Without rows that are evidence for nothing.
+    codes
+        Of each tally its code; None: 0 in every row.
+    weights
+        Of each tally its weight before it is doubled; None: one each.
+    """
+
+    table: Table
+    codes: tuple[str | None, ...]
+    weights: tuple[str | None, ...]
+
+    @property
+    def says(self) -> list[str]:
+        """All that any output reads of a row, but its person and group."""
+        return [*dict.fromkeys(name for name in (*self.codes, *self.weights) if name is not None)]
+
+
+def rows_of_people(
+    table: Table,
+    unit: str,
+    keys: pl.DataFrame | None,
+    tallies: Sequence[Tally],
+    dialect: Dialect,
+    outputs: Sequence[str | None] = (),
+) -> Rows:
+    """Return the rows of somebody in a listed group that are evidence for a tally at least."""
+    chosen = {"person": person_of(table[unit], dialect), **keys_of(table, keys, dialect)}
+    codes: list[str | None] = []
+    weights: list[str | None] = []
+    places: dict[object, str] = {}
+    lists: dict[str, Table] = {}
+    for number, tally in enumerate(tallies):
+        with _asked(outputs[number] if outputs else None):
+            column, found, value = code_of(tally, table, dialect)
+            name = None if column is None else places.setdefault(_read(tally), f"code{number}")
+            codes.append(name)
+            if name == f"code{number}":
+                if value is None:
+                    chosen[name] = ibis.ifelse(is_evidence(column, dialect), found, integer(_NO_CODE))
+                else:
+                    chosen[name], lists[name] = value, _candidates(tally, table, dialect)
+            weighing = tally.weighing
+            if isinstance(weighing, Units):
+                of = _names(tally)[weighing.column], weighing.lower, weighing.upper, weighing.step
+                weights.append(places.setdefault(of, f"weight{number}"))
+            else:
+                weights.append(None)
+            if weighing is not None:
+                chosen.setdefault(weights[-1] or "", _units_of(tally, table, dialect))
+    rows = table.filter(is_evidence(table[unit], dialect)).select(**chosen)
+    rows = in_groups(rows, table, keys, dialect)
+    for name, listed in lists.items():
+        rows = rows.left_join(listed, [rows[name] == listed["p0"]]).drop(name, "p0")
+        rows = rows.mutate(**{name: ibis.coalesce(rows["number"], integer(_NO_CODE))}).drop("number")
+    if None not in codes:
+        rows = rows.filter(any_of(rows[name] >= 0 for name in dict.fromkeys(codes)))
+    return Rows(rows, tuple(codes), tuple(weights))
+
+
+def _bounded(table: Table, work: Work, secret: int, dialect: Dialect) -> list[tuple[Table, list[int]]]:
+    """Count what the bounds leave of the rows of people."""
+    tallies = work.tallies
+    rows = rows_of_people(table, work.privacy_unit or "", work.keys, tallies, dialect, _outputs(work))
+    bounds: dict[tuple[str | None, Limits], int] = {}  # by which code, and what stays -> number
+    for name, tally in zip(rows.codes, tallies, strict=True):
+        bounds.setdefault((name, tally.limits), len(bounds))
+    split = _split(rows, bounds, secret, dialect)
+    groupings: dict[tuple[str | None, bool], list[int]] = {}
+    for number, tally in enumerate(tallies):
+        name = rows.codes[number] if tally.people or not isinstance(tally.coding, OneCode) else None
+        groupings.setdefault((name, tally.people), []).append(number)
+
+    def own(numbers: Iterable[int]) -> dict[tuple[str | None, Limits], int]:
+        of = {(rows.codes[number], tallies[number].limits) for number in numbers}
+        return {bound: number for bound, number in bounds.items() if bound in of}
+
+    counts_rows = own(number for number, tally in enumerate(tallies) if not tally.people)
+    of_rows = _first(*split, counts_rows, rows.says)
+    parts = []
+    for (name, people), numbers in groupings.items():
+        weights = {number: _weight(tallies[number], rows.weights[number]) for number in numbers}
+        if people:
+            cells = [_one_each(each, name, numbers, tallies, weights, dialect) for each in split]
+            found = _first(*cells, {(None, limits): i for (_, limits), i in own(numbers).items()}, _named(name))
+            weights = {n: weight and _column(f"weight{n}") for n, weight in weights.items()}
+        else:
+            found = of_rows if name is None else of_rows.filter(of_rows[name] >= 0)
+        told = []
+        for number in numbers:
+            code_name, limits = rows.codes[number], tallies[number].limits
+            counts = [found[f"keeps{bounds[code_name, limits]}"]]
+            counts += [found[one] >= 0 for one in _named(code_name) if name is None]
+            weight = weights[number]
+            told.append(_Number(reduce(operator.and_, counts), weight and weight(found)))
+        counted = _counted(found, ["group", *_named(name)], told, dialect)
+        parts.append((counted.mutate(code=integer(0)) if name is None else counted.rename(code=name), numbers))
+    return parts
+
+
+def _named(name: str | None) -> list[str]:
+    return [] if name is None else [name]
+
+
+def _column(name: str) -> Callable[[Table], Value]:
+    return lambda rows: rows[name]
+
+
+def _weight(tally: Tally, name: str | None) -> Callable[[Table], Value] | None:
+    """Return what gives the weight of a row; None: one each."""
+    weighing = tally.weighing
+    return None if weighing is None or name is None else lambda rows: doubled(weighing, rows[name])
+
+
+def _split(
+    rows: Rows, bounds: Mapping[tuple[str | None, Limits], int], secret: int, dialect: Dialect
+) -> tuple[Table, Table]:
+    """Return the rows that all bounds let by, and those that are ranked, with `place` and `copy`, their numbers.
+
+    The latter are all rows of a person in groups with more than the smallest bound on them, or in all groups where the
+    person has more groups or rows than the smallest bound on these. `stays0`, `stays1`, … say whether a bound lets
+    their group stay.
+    """
+    pairs, crowds = rows.table.group_by("person", "group"), []
+    codes = {i: name for (name, limits), i in bounds.items() if limits.groups is not None and name is not None}
+    has = {f"has{i}": rows.table.count(where=rows.table[name] >= 0) for i, name in codes.items()}
+    pairs = pairs.aggregate(rows=cast(rows.table.count(), "int64"), **has)
+    smallest = {
+        what: min(most)
+        for what in ("rows_per_group", "groups", "rows")
+        if (most := [getattr(limits, what) for _, limits in bounds if getattr(limits, what) is not None])
+    }
+    if "groups" in smallest or "rows" in smallest:
+        people = pairs.group_by("person").aggregate(groups=pairs.count(), in_all=cast(pairs["rows"].sum(), "int64"))
+        pairs = people.inner_join(pairs, "person")
+        columns = {"groups": "groups", "rows": "in_all"}
+        crowds = [pairs[column] > smallest[what] for what, column in columns.items() if what in smallest]
+    if "rows_per_group" in smallest:
+        crowds.append(pairs["rows"] > smallest["rows_per_group"])
+    crowded = pairs.filter(any_of(crowds))
+    if "groups" in smallest:
+        place = dialect.order(crowded["person"], [crowded["group"]], secret ^ _OF_GROUPS)
+        crowded = crowded.mutate(place=place)
+        until = ibis.cumulative_window(group_by="person", order_by=["place", "group"])
+        crowded = crowded.mutate(
+            **{
+                f"stays{i}": crowded.count(where=crowded[f"has{i}"] > 0 if i in codes else None).over(until)
+                <= limits.groups
+                for (_, limits), i in bounds.items()
+                if limits.groups is not None
+            }
+        )
+    stays = [name for name in crowded.columns if name.startswith("stays")]
+    crowded = crowded.select("person", "group", *stays)
+    loose = rows.table.left_join(crowded, ["person", "group"])
+    loose = loose.filter(loose["person_right"].isnull()).select(rows.table.columns)
+    # In this order: of a table that is joined twice from the same side, Ibis makes no common expression.
+    tight = crowded.inner_join(rows.table, ["person", "group"]).select(*rows.table.columns, *stays)
+    if len(stays) == len(bounds):
+        tight = tight.filter(any_of(tight[name] for name in stays))
+    if "rows" in smallest or "rows_per_group" in smallest:
+        # Equal rows are told apart by a number. Which gets which does not matter: they say the same.
+        says = ["group", *rows.says]
+        tight = tight.mutate(copy=ibis.row_number().over(group_by=["person", *says]))
         says.append("copy")
-    rows = first(rows, ["person", "group"], says, limits.rows_per_group, 1)
-    return first(rows, ["person"], says, limits.rows, 2)
+        tight = tight.mutate(place=dialect.order(tight["person"], [tight[name] for name in says], secret ^ _OF_ROWS))
+    return loose, tight
+
+
+def _one_each(
+    rows: Table,
+    name: str | None,
+    numbers: Sequence[int],
+    tallies: Sequence[Tally],
+    weights: Mapping[int, Callable[[Table], Value] | None],
+    dialect: Dialect,
+) -> Table:
+    """Return one row for each person, group and code, with the number of the first of its rows, and clipped weights."""
+    rows = rows if name is None else rows.filter(rows[name] >= 0)
+    found = {"count": rows.count()}
+    for number in numbers:
+        weighing, weight = tallies[number].weighing, weights[number]
+        if weighing is not None and weight is not None:
+            found[f"weight{number}"] = _of_person(weight(rows), weighing, dialect)
+    if "place" in rows.columns:
+        found["place"] = rows["place"].min()
+    stays = [each for each in rows.columns if each.startswith("stays")]
+    return rows.group_by(["person", "group", *_named(name), *stays]).aggregate(**found)
+
+
+def _first(loose: Table, tight: Table, bounds: Mapping[tuple[str | None, Limits], int], says: Sequence[str]) -> Table:
+    """Return rows of which `keeps0`, `keeps1`, … say whether a bound keeps those that are evidence for it."""
+    columns = [name for name in loose.columns if name in tight.columns]
+    order_by = ["place", "group", *says, *(["copy"] if "copy" in tight.columns else [])]
+    keeps = {}
+    for (name, limits), i in bounds.items():
+        own = [] if name is None else [tight[name] >= 0]
+        own += [] if limits.groups is None else [tight[f"stays{i}"]]
+        keeps[f"keeps{i}"] = reduce(operator.and_, own, ibis.literal(value=True))
+    tight = tight.mutate(**keeps)
+    for what, owner in (("rows_per_group", ["person", "group"]), ("rows", ["person"])):
+        most = {f"keeps{i}": of for (_, limits), i in bounds.items() if (of := getattr(limits, what)) is not None}
+        if most:
+            until = ibis.cumulative_window(group_by=owner, order_by=order_by)
+            at = {name: tight.count(where=tight[name]).over(until) for name in most}
+            tight = tight.mutate(**{name: tight[name] & (at[name] <= most[name]) for name in most})
+    flags = [f"keeps{i}" for i in bounds.values()]
+    loose = loose.mutate(**dict.fromkeys(flags, ibis.literal(value=True))).select(*columns, *flags)
+    return loose.union(tight.select(*columns, *flags))

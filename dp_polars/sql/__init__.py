@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 from dp_polars._base.extras import require
 from dp_polars._base.settings import deaf
 from dp_polars._draws.histograms import Histogram
-from dp_polars._engines.contract import LocalEngine, alike
+from dp_polars._engines.contract import LocalEngine
 from dp_polars._frames.query import without_data
 from dp_polars._frames.release import release_by
 from dp_polars._frames.request import only_counted
 from dp_polars._relational.column_types import check_types, must_have, schema_of
-from dp_polars._relational.counting import histogram
+from dp_polars._relational.counting import ABSENT, histograms
 from dp_polars._relational.dialects import DUCKDB, POSTGRES, Statement, cast, unknown
 from dp_polars._relational.people import in_polars, one_row_per_person, people_by_key
 from dp_polars._relational.sqlite import SQLITE
 from dp_polars._relational.tables import public_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
 
     import polars as pl
     from ibis.expr.types import Table
@@ -171,9 +171,9 @@ class _SqlEngine(LocalEngine):
         else:
             self._check(per_person.privacy_unit, [] if per_person.keys is None else per_person.keys.columns)
             table = one_row_per_person(table, per_person, self._dialect)
-        secret = secrets.randbits(_SECRET_BITS)
-        statements = [(numbers, self._select(table, work, numbers, secret)) for numbers in alike(work.tallies)]
-        return partial(self._histograms, work, statements)
+        counted = histograms(table, work, secrets.randbits(_SECRET_BITS), self._dialect)
+        statement = self._prepared(Statement.of(self._backend, counted.table, self._dialect))
+        return partial(self._histograms, work, counted.places, statement)
 
     @deaf  # what drivers warn of may tell of rows
     def prepare_people_by_key(self, work: KeyWork) -> Callable[[], tuple[pl.DataFrame, Ints]]:
@@ -192,17 +192,6 @@ class _SqlEngine(LocalEngine):
         self._backend._run_pre_execute_hooks(self._table)  # what Ibis itself holds as tables
         found = self._dialect.describe(self._backend, self._table, list(dict.fromkeys(names)))
         check_types(self._dialect, self._table, found, unit)
-
-    def _select(self, table: Table, work: Work, tally_numbers: list[int], secret: int) -> Statement:
-        """Return the SELECT that answers tallies that are alike."""
-        try:
-            counted = histogram(table, work, [work.tallies[n] for n in tally_numbers], secret, self._dialect)
-            statement = Statement.of(self._backend, counted, self._dialect)
-        except (TypeError, ValueError) as error:
-            asked = [output.name for output in work.outputs if tally_numbers[0] in output.tallies]
-            msg = f"Output {asked[0]!r}: {error}"
-            raise type(error)(msg) from None
-        return self._prepared(statement)
 
     def _prepared(self, statement: Statement) -> Statement:
         """Return a statement that the engine can run; a TypeError where it can't."""
@@ -224,12 +213,11 @@ class _SqlEngine(LocalEngine):
         statement = Statement.of(self._backend, counted, self._dialect)
         return int(self._dialect.fetch(self._backend, statement)["count"][0])
 
-    def _histograms(self, work: Work, statements: list[tuple[list[int], Statement]]) -> list[Histogram]:
-        """Run the statements of tallies that are alike."""
-        found: dict[int, Histogram] = {}
-        for tally_numbers, statement in statements:
-            cells = self._dialect.fetch(self._backend, statement)
-            for place, number in enumerate(tally_numbers):
-                weights = cells["count" if work.tallies[number].weighing is None else f"weight{place}"]
-                found[number] = Histogram.of_pairs(cells["group"], cells["code"], weights, work.groups)
-        return [found[number] for number in range(len(work.tallies))]
+    def _histograms(self, work: Work, places: Sequence[tuple[int, str]], statement: Statement) -> list[Histogram]:
+        """Run the statement of all tallies."""
+        cells = self._dialect.fetch(self._backend, statement)
+        found = []
+        for part, name in places:
+            own = (cells["part"] == part) & (cells[name] != ABSENT)
+            found.append(Histogram.of_pairs(cells["group"][own], cells["code"][own], cells[name][own], work.groups))
+        return found
