@@ -257,8 +257,10 @@ def _units_of_floats(weighing: Units, value: Value, low: int, high: int, dialect
     inside = _clip(value, double(first), double(last))
     inside = ibis.ifelse(inside.abs() < double(small), double(0.0), inside)
     ratio = _clip(inside * double(per_unit), double(low), double(high))
-    whole = ratio.floor()  # which Ibis makes an integer
-    rest = ratio - cast(whole, "float64")
-    is_odd = dialect.remainder(whole, integer(2)) != integer(0)
-    is_up = (rest > double(0.5)) | ((rest == double(0.5)) & is_odd)
-    return whole + ibis.ifelse(is_up, integer(1), integer(0))
+    # Adding 2**52 and taking it away rounds a float to the nearest integer, ties to even; larger ones are integers.
+    large = 2.0**52
+    if max(-low, high) <= large / 2:
+        return cast(ratio + double(1.5 * large) - double(1.5 * large), "int64")
+    size = ratio.abs()
+    whole = cast(ibis.ifelse(size < double(large), size + double(large) - double(large), size), "int64")
+    return ibis.ifelse(ratio < double(0.0), -whole, whole)

@@ -4,9 +4,9 @@ Which of a person's groups and rows count is decided by numbers that all outputs
 the rows say, and of a secret that is drawn for each release. The bounds hold for every secret and every hash: only how
 evenly rows are chosen rests on them.
 
-Of a row is held what the tallies read: its person, its group, a code for each column that is coded (-1: no evidence)
-and a weight for each column that is added up, all but the person integers. Nothing of this raises for a value, so it
-does not matter when an engine leaves rows out.
+Of a row is held what the tallies read: its person, its group, a code for each column that is coded, and a weight for
+each that is added up. All but the person are integers, `ABSENT` where the row is no evidence. Nothing of this raises
+for a value, so it does not matter when an engine leaves rows out.
 """
 
 from __future__ import annotations
@@ -31,11 +31,10 @@ if TYPE_CHECKING:
     from dp_polars._codes.codings import Coding, Weighing
     from dp_polars._engines.bounding import Limits
     from dp_polars._engines.contract import Tally, Work
-    from dp_polars._relational.dialects import Dialect, Table, Value
+    from dp_polars._relational.dialects import Common, Dialect, Table, Value
 
-#: What stands where a tally has nothing in a cell: no number is so far from 0.
+#: What stands where a tally has nothing in a cell, or a row is no evidence: no number is so far from 0.
 ABSENT = -(2**63)
-_NO_CODE = -1
 # Orders of groups and of rows are made with secrets of their own.
 _OF_GROUPS, _OF_ROWS = 0, 1
 
@@ -57,11 +56,11 @@ class Counted:
     places: Sequence[tuple[int, str]]
 
 
-def histograms(table: Table, work: Work, secret: int, dialect: Dialect) -> Counted:
+def histograms(table: Table, work: Work, secret: int, dialect: Dialect, common: Common) -> Counted:
     """Return the histograms of all tallies, all of them from the same rows.
 
     Where no tally is bounded, each grouping is the native query itself. Otherwise all are made from one expression of
-    bounded rows, which engines compute once. Sums of weights are exact and then clamped to ±LARGEST_VALUE, which is
+    bounded rows, which is computed once. Sums of weights are exact and then clamped to ±LARGEST_VALUE, which is
     what their noise is added to.
 
     Raises
@@ -71,7 +70,7 @@ def histograms(table: Table, work: Work, secret: int, dialect: Dialect) -> Count
     """
     make = _natively if all(tally.limits.everything for tally in work.tallies) else _bounded
     parts, places = [], dict[int, tuple[int, str]]()
-    for part, (counted, numbers) in enumerate(make(table, work, secret, dialect)):
+    for part, (counted, numbers) in enumerate(make(table, work, secret, dialect, common)):
         parts.append((part, counted, len(numbers)))
         places |= {tally: (part, f"number{place}") for place, tally in enumerate(numbers)}
     width = max(numbers for *_, numbers in parts)
@@ -192,7 +191,7 @@ def _of_person(weight: Value, weighing: Weighing, dialect: Dialect) -> Value:
 # --- Without bounds -------------------------------------------------------------------------------------------------
 
 
-def _natively(table: Table, work: Work, _: int, dialect: Dialect) -> list[tuple[Table, list[int]]]:
+def _natively(table: Table, work: Work, _: int, dialect: Dialect, __: Common) -> list[tuple[Table, list[int]]]:
     """Count before anything else is done: what comes after that sees only its result."""
     groupings: list[list[int]] = []
     for number in range(len(work.tallies)):
@@ -288,7 +287,7 @@ class Rows:
     table
         Without rows that are evidence for nothing.
     codes
-        Of each tally its code; None: 0 in every row.
+        Of each tally its code, or what is there where the code is 0; None: 0 in every row.
     weights
         Of each tally its weight before it is doubled; None: one each.
     """
@@ -309,75 +308,98 @@ def rows_of_people(
     keys: pl.DataFrame | None,
     tallies: Sequence[Tally],
     dialect: Dialect,
+    common: Common,
     outputs: Sequence[str | None] = (),
 ) -> Rows:
     """Return the rows of somebody in a listed group that are evidence for a tally at least."""
     chosen = {"person": person_of(table[unit], dialect), **keys_of(table, keys, dialect)}
-    codes: list[str | None] = []
-    weights: list[str | None] = []
+    codes, weights = dict[int, str | None](), dict[int, str | None]()
     places: dict[object, str] = {}
     lists: dict[str, Table] = {}
-    for number, tally in enumerate(tallies):
+    # What only tells whether there is a value comes last: another column may say that, too.
+    for number in sorted(range(len(tallies)), key=lambda n: _is_plain(tallies[n])):
+        tally = tallies[number]
         with _asked(outputs[number] if outputs else None):
             column, found, value = code_of(tally, table, dialect)
-            name = None if column is None else places.setdefault(_read(tally), f"code{number}")
-            codes.append(name)
-            if name == f"code{number}":
-                if value is None:
-                    chosen[name] = ibis.ifelse(is_evidence(column, dialect), found, integer(_NO_CODE))
-                else:
-                    chosen[name], lists[name] = value, _candidates(tally, table, dialect)
-            weighing = tally.weighing
-            if isinstance(weighing, Units):
-                of = _names(tally)[weighing.column], weighing.lower, weighing.upper, weighing.step
-                weights.append(places.setdefault(of, f"weight{number}"))
-            else:
-                weights.append(None)
-            if weighing is not None:
-                chosen.setdefault(weights[-1] or "", _units_of(tally, table, dialect))
+            has_value = column is not None and is_evidence(column, dialect)
+            if isinstance(tally.weighing, Units):
+                of = _names(tally)[tally.weighing.column]
+                tells = isinstance(tally.coding, OneCode) and tally.weighing.column == 0
+                weight = of, tally.weighing.lower, tally.weighing.upper, tally.weighing.step, tells
+                weights[number] = places.setdefault(weight, f"weight{number}")
+                if tells:
+                    places.setdefault(of, weights[number])
+            if tally.weighing is not None:
+                units = _units_of(tally, table, dialect)
+                chosen[weights[number]] = ibis.ifelse(has_value, units, integer(ABSENT)) if tells else units
+            if column is None:
+                codes[number] = None
+                continue
+            read = _names(tally)[0] if isinstance(tally.coding, OneCode) else _read(tally)
+            codes[number] = name = places.setdefault(read, f"code{number}")
+            if value is not None:
+                chosen[name], lists[name] = value, _candidates(tally, table, dialect)
+            elif name not in chosen:
+                chosen[name] = ibis.ifelse(has_value, found, integer(ABSENT))
+                places.setdefault(_names(tally)[0], name)
     rows = table.filter(is_evidence(table[unit], dialect)).select(**chosen)
     rows = in_groups(rows, table, keys, dialect)
     for name, listed in lists.items():
         rows = rows.left_join(listed, [rows[name] == listed["p0"]]).drop(name, "p0")
-        rows = rows.mutate(**{name: ibis.coalesce(rows["number"], integer(_NO_CODE))}).drop("number")
-    if None not in codes:
-        rows = rows.filter(any_of(rows[name] >= 0 for name in dict.fromkeys(codes)))
-    return Rows(rows, tuple(codes), tuple(weights))
+        rows = rows.mutate(**{name: ibis.coalesce(rows["number"], integer(ABSENT))}).drop("number")
+    ordered = [tuple(names.get(number) for number in range(len(tallies))) for names in (codes, weights)]
+    if None not in ordered[0]:
+        rows = rows.filter(any_of(has(rows, name) for name in dict.fromkeys(ordered[0])))
+    return Rows(common.once(rows), *ordered)
 
 
-def _bounded(table: Table, work: Work, secret: int, dialect: Dialect) -> list[tuple[Table, list[int]]]:
+def _is_plain(tally: Tally) -> tuple[bool, bool]:
+    return isinstance(tally.coding, OneCode), tally.weighing is None
+
+
+def has(rows: Table, name: str) -> Value:
+    """Return whether a row is evidence for what has this code."""
+    return rows[name] != integer(ABSENT)
+
+
+def _bounded(table: Table, work: Work, secret: int, dialect: Dialect, common: Common) -> list[tuple[Table, list[int]]]:
     """Count what the bounds leave of the rows of people."""
     tallies = work.tallies
-    rows = rows_of_people(table, work.privacy_unit or "", work.keys, tallies, dialect, _outputs(work))
+    rows = rows_of_people(table, work.privacy_unit or "", work.keys, tallies, dialect, common, _outputs(work))
     bounds: dict[tuple[str | None, Limits], int] = {}  # by which code, and what stays -> number
     for name, tally in zip(rows.codes, tallies, strict=True):
         bounds.setdefault((name, tally.limits), len(bounds))
-    split = _split(rows, bounds, secret, dialect)
-    groupings: dict[tuple[str | None, bool], list[int]] = {}
+    split = _split(rows, bounds, secret, dialect, common)
+    # By which code, of the rows that are evidence for what (None: for anything), and whether people count.
+    groupings: dict[tuple[str | None, str | None, bool], list[int]] = {}
     for number, tally in enumerate(tallies):
-        name = rows.codes[number] if tally.people or not isinstance(tally.coding, OneCode) else None
-        groupings.setdefault((name, tally.people), []).append(number)
+        by = None if isinstance(tally.coding, OneCode) else rows.codes[number]
+        groupings.setdefault((by, rows.codes[number] if tally.people else by, tally.people), []).append(number)
 
     def own(numbers: Iterable[int]) -> dict[tuple[str | None, Limits], int]:
         of = {(rows.codes[number], tallies[number].limits) for number in numbers}
         return {bound: number for bound, number in bounds.items() if bound in of}
 
     counts_rows = own(number for number, tally in enumerate(tallies) if not tally.people)
+    if len(groupings) > 1:
+        split = common.once(split[0]), common.once(split[1])
     of_rows = _first(*split, counts_rows, rows.says)
+    if sum(not people for *_, people in groupings) > 1:
+        of_rows = common.once(of_rows)
     parts = []
-    for (name, people), numbers in groupings.items():
+    for (name, only, people), numbers in groupings.items():
         weights = {number: _weight(tallies[number], rows.weights[number]) for number in numbers}
         if people:
-            cells = [_one_each(each, name, numbers, tallies, weights, dialect) for each in split]
+            cells = [_one_each(each, name, only, numbers, tallies, weights, dialect) for each in split]
             found = _first(*cells, {(None, limits): i for (_, limits), i in own(numbers).items()}, _named(name))
             weights = {n: weight and _column(f"weight{n}") for n, weight in weights.items()}
         else:
-            found = of_rows if name is None else of_rows.filter(of_rows[name] >= 0)
+            found = of_rows if name is None else of_rows.filter(has(of_rows, name))
         told = []
         for number in numbers:
             code_name, limits = rows.codes[number], tallies[number].limits
             counts = [found[f"keeps{bounds[code_name, limits]}"]]
-            counts += [found[one] >= 0 for one in _named(code_name) if name is None]
+            counts += [has(found, one) for one in _named(code_name) if only is None]
             weight = weights[number]
             told.append(_Number(reduce(operator.and_, counts), weight and weight(found)))
         counted = _counted(found, ["group", *_named(name)], told, dialect)
@@ -400,7 +422,7 @@ def _weight(tally: Tally, name: str | None) -> Callable[[Table], Value] | None:
 
 
 def _split(
-    rows: Rows, bounds: Mapping[tuple[str | None, Limits], int], secret: int, dialect: Dialect
+    rows: Rows, bounds: Mapping[tuple[str | None, Limits], int], secret: int, dialect: Dialect, common: Common
 ) -> tuple[Table, Table]:
     """Return the rows that all bounds let by, and those that are ranked, with `place` and `copy`, their numbers.
 
@@ -410,8 +432,8 @@ def _split(
     """
     pairs, crowds = rows.table.group_by("person", "group"), []
     codes = {i: name for (name, limits), i in bounds.items() if limits.groups is not None and name is not None}
-    has = {f"has{i}": rows.table.count(where=rows.table[name] >= 0) for i, name in codes.items()}
-    pairs = pairs.aggregate(rows=cast(rows.table.count(), "int64"), **has)
+    seen = {f"has{i}": rows.table.count(where=has(rows.table, name)) for i, name in codes.items()}
+    pairs = pairs.aggregate(rows=cast(rows.table.count(), "int64"), **seen)
     smallest = {
         what: min(most)
         for what in ("rows_per_group", "groups", "rows")
@@ -438,10 +460,9 @@ def _split(
             }
         )
     stays = [name for name in crowded.columns if name.startswith("stays")]
-    crowded = crowded.select("person", "group", *stays)
+    crowded = common.once(crowded.select("person", "group", *stays))
     loose = rows.table.left_join(crowded, ["person", "group"])
     loose = loose.filter(loose["person_right"].isnull()).select(rows.table.columns)
-    # In this order: of a table that is joined twice from the same side, Ibis makes no common expression.
     tight = crowded.inner_join(rows.table, ["person", "group"]).select(*rows.table.columns, *stays)
     if len(stays) == len(bounds):
         tight = tight.filter(any_of(tight[name] for name in stays))
@@ -457,13 +478,14 @@ def _split(
 def _one_each(
     rows: Table,
     name: str | None,
+    only: str | None,
     numbers: Sequence[int],
     tallies: Sequence[Tally],
     weights: Mapping[int, Callable[[Table], Value] | None],
     dialect: Dialect,
 ) -> Table:
     """Return one row for each person, group and code, with the number of the first of its rows, and clipped weights."""
-    rows = rows if name is None else rows.filter(rows[name] >= 0)
+    rows = rows if only is None else rows.filter(has(rows, only))
     found = {"count": rows.count()}
     for number in numbers:
         weighing, weight = tallies[number].weighing, weights[number]
@@ -481,7 +503,7 @@ def _first(loose: Table, tight: Table, bounds: Mapping[tuple[str | None, Limits]
     order_by = ["place", "group", *says, *(["copy"] if "copy" in tight.columns else [])]
     keeps = {}
     for (name, limits), i in bounds.items():
-        own = [] if name is None else [tight[name] >= 0]
+        own = [] if name is None else [has(tight, name)]
         own += [] if limits.groups is None else [tight[f"stays{i}"]]
         keeps[f"keeps{i}"] = reduce(operator.and_, own, ibis.literal(value=True))
     tight = tight.mutate(**keeps)
@@ -489,7 +511,7 @@ def _first(loose: Table, tight: Table, bounds: Mapping[tuple[str | None, Limits]
         most = {f"keeps{i}": of for (_, limits), i in bounds.items() if (of := getattr(limits, what)) is not None}
         if most:
             until = ibis.cumulative_window(group_by=owner, order_by=order_by)
-            at = {name: tight.count(where=tight[name]).over(until) for name in most}
+            at = {name: cast(tight[name], "int32").sum().over(until) for name in most}
             tight = tight.mutate(**{name: tight[name] & (at[name] <= most[name]) for name in most})
     flags = [f"keeps{i}" for i in bounds.values()]
     loose = loose.mutate(**dict.fromkeys(flags, ibis.literal(value=True))).select(*columns, *flags)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from dp_polars._codes.codings import Units
+from dp_polars._codes.codings import OneCode, Units
 from dp_polars._engines.contract import GROUPS, ROWS, ROWS_IN_GROUP
 from dp_polars._mechanisms.noise import LARGEST_VALUE
 from dp_polars._relational.arithmetic import doubled, integer, is_evidence, physical
-from dp_polars._relational.counting import any_of, in_groups, keys_of, person_of, rows_of_people
+from dp_polars._relational.counting import any_of, has, in_groups, keys_of, person_of, rows_of_people
 from dp_polars._relational.dialects import cast, constant, ibis
 from dp_polars._relational.tables import comparable
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dp_polars._base.arrays import Ints
     from dp_polars._engines.contract import KeyWork, PerPerson, Tally
     from dp_polars._relational.counting import Rows
-    from dp_polars._relational.dialects import Dialect, Table, Value
+    from dp_polars._relational.dialects import Common, Dialect, Table, Value
 
 _PEOPLE = "people"
 # Databases have more times than public keys may be: only these are keys.
@@ -36,7 +36,7 @@ _TIMES: dict[pl.DataType, tuple[str, object, object]] = {
 }
 
 
-def one_row_per_person(table: Table, per_person: PerPerson, dialect: Dialect) -> Table:
+def one_row_per_person(table: Table, per_person: PerPerson, dialect: Dialect, common: Common) -> Table:
     """Return one row for each person, with numbers of rows and groups: see `Engine`, duty 9."""
     unit, keys = table[per_person.privacy_unit], per_person.keys
     rows = table.filter(is_evidence(unit, dialect))
@@ -46,7 +46,7 @@ def one_row_per_person(table: Table, per_person: PerPerson, dialect: Dialect) ->
     numbers = {ROWS: by_group[ROWS].sum(), GROUPS: by_group.count(), ROWS_IN_GROUP: by_group[ROWS].max()}
     people = by_group.group_by("person").aggregate(**{name: cast(value, "int64") for name, value in numbers.items()})
     if per_person.cut:
-        own = rows_of_people(table, per_person.privacy_unit, keys, per_person.cut, dialect)
+        own = rows_of_people(table, per_person.privacy_unit, keys, per_person.cut, dialect, common)
         cut = [_cut(own, number, tally, dialect) for number, tally in enumerate(per_person.cut)]
         people = people.inner_join(reduce(lambda one, other: one.union(other), cut).distinct(), "person")
     return people.drop("person")
@@ -55,10 +55,10 @@ def one_row_per_person(table: Table, per_person: PerPerson, dialect: Dialect) ->
 def _cut(rows: Rows, number: int, tally: Tally, dialect: Dialect) -> Table:
     """Return the people of whom a tally leaves something out, or whose weights it clips together."""
     name, weight = rows.codes[number], rows.weights[number]
-    own = rows.table if name is None else rows.table.filter(rows.table[name] >= 0)
+    own = rows.table if name is None else rows.table.filter(has(rows.table, name))
     by, is_clipped = ["person", "group"], ibis.literal(value=False)
     if tally.people:
-        cells = own.group_by([*by, *([] if name is None else [name])])
+        cells = own.group_by([*by, *([] if name is None or isinstance(tally.coding, OneCode) else [name])])
         if isinstance(tally.weighing, Units) and weight is not None:
             low, high = tally.weighing.of_person
             total = dialect.total(doubled(tally.weighing, own[weight]), LARGEST_VALUE)

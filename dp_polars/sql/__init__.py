@@ -15,7 +15,7 @@ from dp_polars._frames.release import release_by
 from dp_polars._frames.request import only_counted
 from dp_polars._relational.column_types import check_types, must_have, schema_of
 from dp_polars._relational.counting import ABSENT, histograms
-from dp_polars._relational.dialects import DUCKDB, POSTGRES, Statement, cast, unknown
+from dp_polars._relational.dialects import DUCKDB, POSTGRES, Common, Statement, cast, unknown
 from dp_polars._relational.people import in_polars, one_row_per_person, people_by_key
 from dp_polars._relational.sqlite import SQLITE
 from dp_polars._relational.tables import public_table
@@ -164,15 +164,15 @@ class _SqlEngine(LocalEngine):
     @deaf  # what drivers warn of may tell of rows
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
         """Write the statements, everything typed and nothing read: to be run once, never shown."""
-        per_person, table = work.per_person, self._table
+        per_person, table, common = work.per_person, self._table, Common()
         names = [name for tally in work.tallies for column in tally.columns for name in column.meta.root_names()]
         if per_person is None:
             self._check(work.privacy_unit, names + ([] if work.keys is None else work.keys.columns))
         else:
             self._check(per_person.privacy_unit, [] if per_person.keys is None else per_person.keys.columns)
-            table = one_row_per_person(table, per_person, self._dialect)
-        counted = histograms(table, work, secrets.randbits(_SECRET_BITS), self._dialect)
-        statement = self._prepared(Statement.of(self._backend, counted.table, self._dialect))
+            table = one_row_per_person(table, per_person, self._dialect, common)
+        counted = histograms(table, work, secrets.randbits(_SECRET_BITS), self._dialect, common)
+        statement = self._prepared(Statement.of(self._backend, counted.table, self._dialect, common))
         return partial(self._histograms, work, counted.places, statement)
 
     @deaf  # what drivers warn of may tell of rows
