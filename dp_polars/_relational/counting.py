@@ -229,6 +229,7 @@ def _native(table: Table, work: Work, numbers: list[int], dialect: Dialect) -> T
     for i, (number, tally) in enumerate(zip(numbers, tallies, strict=True)):
         with _asked(_outputs(work)[number]):
             column, found, value = code_of(tally, table, dialect)
+            listed = None if value is None else _candidates(tally, table, dialect)
             if tally.weighing is not None:
                 chosen[f"weight{i}"] = doubled(tally.weighing, _units_of(tally, table, dialect))
         if column is not None and is_one:
@@ -251,8 +252,7 @@ def _native(table: Table, work: Work, numbers: list[int], dialect: Dialect) -> T
         for i in range(len(numbers))
     ]
     rows = in_groups(_counted(rows, by, told, dialect), table, work.keys, dialect)
-    if name == "value":
-        listed = _candidates(tallies[0], table, dialect)
+    if listed is not None:
         rows = rows.inner_join(listed, [rows["value"] == listed["p0"]]).rename(code="number")
     return rows
 
