@@ -63,7 +63,7 @@ def _cut(rows: Rows, number: int, tally: Tally, dialect: Dialect) -> Table:
             low, high = tally.weighing.of_person
             total = dialect.total(doubled(tally.weighing, own[weight]), LARGEST_VALUE)
             is_clipped = (total < integer(low)) | (total > integer(high))
-        own = cells.aggregate(clipped=cast(is_clipped, "int64"))
+        own = cells.aggregate(clipped=ibis.ifelse(is_clipped, integer(1), integer(0)))
     else:
         own = own.mutate(clipped=integer(0))
     pairs = own.group_by(by).aggregate(rows=own.count(), clipped=own["clipped"].max())
