@@ -97,12 +97,17 @@ def code_of(tally: Tally, table: Table, dialect: Dialect) -> tuple[Value | None,
     return column, found, value
 
 
-def _units_of(tally: Tally, table: Table, dialect: Dialect) -> Value:
-    """Return the weight of a row before it is doubled."""
-    weighing = tally.weighing
-    if not isinstance(weighing, Units):
+def units_of(tally: Tally) -> Units:
+    """Return how rows are weighed."""
+    if not isinstance(tally.weighing, Units):
         msg = "rows must be added up by one column of numbers."
         raise TypeError(msg)
+    return tally.weighing
+
+
+def _weight_of(tally: Tally, table: Table, dialect: Dialect) -> Value:
+    """Return the weight of a row before it is doubled."""
+    weighing = units_of(tally)
     return units(weighing, table[_names(tally)[weighing.column]], tally.types[weighing.column], dialect)
 
 
@@ -231,7 +236,7 @@ def _native(table: Table, work: Work, numbers: list[int], dialect: Dialect) -> T
             column, found, value = code_of(tally, table, dialect)
             listed = None if value is None else _candidates(tally, table, dialect)
             if tally.weighing is not None:
-                chosen[f"weight{i}"] = doubled(tally.weighing, _units_of(tally, table, dialect))
+                chosen[f"weight{i}"] = doubled(units_of(tally), _weight_of(tally, table, dialect))
         if column is not None and is_one:
             needed.append(is_evidence(column, dialect))
         elif column is not None:
@@ -317,21 +322,22 @@ def rows_of_people(
     places: dict[object, str] = {}
     lists: dict[str, Table] = {}
     # What only tells whether there is a value comes last: another column may say that, too.
-    for number in sorted(range(len(tallies)), key=lambda n: _is_plain(tallies[n])):
+    for number in sorted(range(len(tallies)), key=lambda n: _tells_of_a_value(tallies[n])):
         tally = tallies[number]
         with _asked(outputs[number] if outputs else None):
             column, found, value = code_of(tally, table, dialect)
             has_value = column is not None and is_evidence(column, dialect)
-            if isinstance(tally.weighing, Units):
-                of = _names(tally)[tally.weighing.column]
-                tells = isinstance(tally.coding, OneCode) and tally.weighing.column == 0
-                weight = of, tally.weighing.lower, tally.weighing.upper, tally.weighing.step, tells
-                weights[number] = places.setdefault(weight, f"weight{number}")
-                if tells:
-                    places.setdefault(of, weights[number])
             if tally.weighing is not None:
-                units = _units_of(tally, table, dialect)
-                chosen[weights[number]] = ibis.ifelse(has_value, units, integer(ABSENT)) if tells else units
+                weighing, added = units_of(tally), _weight_of(tally, table, dialect)
+                of = _names(tally)[weighing.column]
+                tells = isinstance(tally.coding, OneCode) and weighing.column == 0
+                weight = places.setdefault(
+                    (of, weighing.lower, weighing.upper, weighing.step, tells), f"weight{number}"
+                )
+                weights[number] = weight
+                chosen[weight] = ibis.ifelse(has_value, added, integer(ABSENT)) if tells else added
+                if tells:
+                    places.setdefault(of, weight)
             if column is None:
                 codes[number] = None
                 continue
@@ -348,12 +354,13 @@ def rows_of_people(
         rows = rows.left_join(listed, [rows[name] == listed["p0"]]).drop(name, "p0")
         rows = rows.mutate(**{name: ibis.coalesce(rows["number"], integer(ABSENT))}).drop("number")
     ordered = [tuple(names.get(number) for number in range(len(tallies))) for names in (codes, weights)]
+    known = [name for name in dict.fromkeys(ordered[0]) if name is not None]
     if None not in ordered[0]:
-        rows = rows.filter(any_of(has(rows, name) for name in dict.fromkeys(ordered[0])))
+        rows = rows.filter(any_of(has(rows, name) for name in known))
     return Rows(common.once(rows), *ordered)
 
 
-def _is_plain(tally: Tally) -> tuple[bool, bool]:
+def _tells_of_a_value(tally: Tally) -> tuple[bool, bool]:
     return isinstance(tally.coding, OneCode), tally.weighing is None
 
 
@@ -390,8 +397,8 @@ def _bounded(table: Table, work: Work, secret: int, dialect: Dialect, common: Co
     for (name, only, people), numbers in groupings.items():
         weights = {number: _weight(tallies[number], rows.weights[number]) for number in numbers}
         if people:
-            cells = [_one_each(each, name, only, numbers, tallies, weights, dialect) for each in split]
-            found = _first(*cells, {(None, limits): i for (_, limits), i in own(numbers).items()}, _named(name))
+            loose, tight = (_one_each(each, name, only, numbers, tallies, weights, dialect) for each in split)
+            found = _first(loose, tight, {(None, limits): i for (_, limits), i in own(numbers).items()}, _named(name))
             weights = {n: weight and _column(f"weight{n}") for n, weight in weights.items()}
         else:
             found = of_rows if name is None else of_rows.filter(has(of_rows, name))
@@ -417,8 +424,7 @@ def _column(name: str) -> Callable[[Table], Value]:
 
 def _weight(tally: Tally, name: str | None) -> Callable[[Table], Value] | None:
     """Return what gives the weight of a row; None: one each."""
-    weighing = tally.weighing
-    return None if weighing is None or name is None else lambda rows: doubled(weighing, rows[name])
+    return None if name is None else lambda rows: doubled(units_of(tally), rows[name])
 
 
 def _split(

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from dp_polars._codes.codings import OneCode, Units
+from dp_polars._codes.codings import OneCode
 from dp_polars._engines.contract import GROUPS, ROWS, ROWS_IN_GROUP
 from dp_polars._mechanisms.noise import LARGEST_VALUE
 from dp_polars._relational.arithmetic import doubled, integer, is_evidence, physical
-from dp_polars._relational.counting import any_of, has, in_groups, keys_of, person_of, rows_of_people
+from dp_polars._relational.counting import any_of, has, in_groups, keys_of, person_of, rows_of_people, units_of
 from dp_polars._relational.dialects import cast, constant, ibis
 from dp_polars._relational.tables import comparable
 
@@ -59,9 +59,9 @@ def _cut(rows: Rows, number: int, tally: Tally, dialect: Dialect) -> Table:
     by, is_clipped = ["person", "group"], ibis.literal(value=False)
     if tally.people:
         cells = own.group_by([*by, *([] if name is None or isinstance(tally.coding, OneCode) else [name])])
-        if isinstance(tally.weighing, Units) and weight is not None:
-            low, high = tally.weighing.of_person
-            total = dialect.total(doubled(tally.weighing, own[weight]), LARGEST_VALUE)
+        if weight is not None:
+            low, high = units_of(tally).of_person
+            total = dialect.total(doubled(units_of(tally), own[weight]), LARGEST_VALUE)
             is_clipped = (total < integer(low)) | (total > integer(high))
         own = cells.aggregate(clipped=ibis.ifelse(is_clipped, integer(1), integer(0)))
     else:
