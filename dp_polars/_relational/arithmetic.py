@@ -93,7 +93,7 @@ def units(weighing: Units, value: Value, dtype: pl.DataType, dialect: Dialect) -
 
 
 def doubled(weighing: Units, number: Value) -> Value:
-    """Return the weight of a row of so many units."""
+    """Return the weight of a row from its units."""
     if not weighing.doubled:
         return number
     return number * integer(2) - integer(int((weighing.lower + weighing.upper) / weighing.step))

@@ -4,9 +4,9 @@ Which of a person's groups and rows count is decided by numbers that all outputs
 the rows say, and of a secret that is drawn for each release. The bounds hold for every secret and every hash: only how
 evenly rows are chosen rests on them.
 
-Of a row is held what the tallies read: its person, its group, a code for each column that is coded, and a weight for
-each that is added up. All but the person are integers, `ABSENT` where the row is no evidence. Nothing of this raises
-for a value, so it does not matter when an engine leaves rows out.
+What is held of a row is what the tallies read: its person, its group, a code for each column that is coded, and a
+weight for each that is added up. All but the person are integers, `ABSENT` where the row is no evidence. Nothing of
+this raises for a value, so it does not matter when an engine leaves rows out.
 """
 
 from __future__ import annotations
@@ -200,7 +200,9 @@ def _natively(table: Table, work: Work, _: int, dialect: Dialect, __: Common) ->
     """Count before anything else is done: what comes after that sees only its result."""
     groupings: list[list[int]] = []
     for number in range(len(work.tallies)):
-        together = next((own for own in groupings if _goes_with(work.tallies[number], work.tallies[own[0]])), None)
+        together = next(
+            (numbers for numbers in groupings if _goes_with(work.tallies[number], work.tallies[numbers[0]])), None
+        )
         if together is None:
             groupings.append([number])
         else:
@@ -246,9 +248,9 @@ def _native(table: Table, work: Work, numbers: list[int], dialect: Dialect) -> T
     by.append(name)
     rows = (table.filter(needed) if needed else table).select(**chosen)
     if people[0] and tallies[0].weighing is not None:  # a grouping of its own
-        own = _of_person(rows["weight0"], tallies[0].weighing, dialect)
-        rows, people = rows.group_by(["person", *by]).aggregate(weight0=own), [False]
-    told = [
+        clipped = _of_person(rows["weight0"], tallies[0].weighing, dialect)
+        rows, people = rows.group_by(["person", *by]).aggregate(weight0=clipped), [False]
+    sums = [
         _Number(
             rows[f"counts{i}"] if f"counts{i}" in chosen else None,
             rows[f"weight{i}"] if f"weight{i}" in chosen else None,
@@ -256,7 +258,7 @@ def _native(table: Table, work: Work, numbers: list[int], dialect: Dialect) -> T
         )
         for i in range(len(numbers))
     ]
-    rows = in_groups(_counted(rows, by, told, dialect), table, work.keys, dialect)
+    rows = in_groups(_counted(rows, by, sums, dialect), table, work.keys, dialect)
     if listed is not None:
         rows = rows.inner_join(listed, [rows["value"] == listed["p0"]]).rename(code="number")
     return rows
@@ -292,9 +294,9 @@ class Rows:
     table
         Without rows that are evidence for nothing.
     codes
-        Of each tally its code, or what is there where the code is 0; None: 0 in every row.
+        The code of each tally, or what is there where the code is 0; None: 0 in every row.
     weights
-        Of each tally its weight before it is doubled; None: one each.
+        The weight of each tally before it is doubled; None: one each.
     """
 
     table: Table
@@ -383,11 +385,11 @@ def _bounded(table: Table, work: Work, secret: int, dialect: Dialect, common: Co
         by = None if isinstance(tally.coding, OneCode) else rows.codes[number]
         groupings.setdefault((by, rows.codes[number] if tally.people else by, tally.people), []).append(number)
 
-    def own(numbers: Iterable[int]) -> dict[tuple[str | None, Limits], int]:
+    def bounds_of(numbers: Iterable[int]) -> dict[tuple[str | None, Limits], int]:
         of = {(rows.codes[number], tallies[number].limits) for number in numbers}
         return {bound: number for bound, number in bounds.items() if bound in of}
 
-    counts_rows = own(number for number, tally in enumerate(tallies) if not tally.people)
+    counts_rows = bounds_of(number for number, tally in enumerate(tallies) if not tally.people)
     if len(groupings) > 1:
         split = common.once(split[0]), common.once(split[1])
     of_rows = _first(*split, counts_rows, rows.says)
@@ -398,18 +400,20 @@ def _bounded(table: Table, work: Work, secret: int, dialect: Dialect, common: Co
         weights = {number: _weight(tallies[number], rows.weights[number]) for number in numbers}
         if people:
             loose, tight = (_one_each(each, name, only, numbers, tallies, weights, dialect) for each in split)
-            found = _first(loose, tight, {(None, limits): i for (_, limits), i in own(numbers).items()}, _named(name))
+            found = _first(
+                loose, tight, {(None, limits): i for (_, limits), i in bounds_of(numbers).items()}, _named(name)
+            )
             weights = {n: weight and _column(f"weight{n}") for n, weight in weights.items()}
         else:
             found = of_rows if name is None else of_rows.filter(has(of_rows, name))
-        told = []
+        sums = []
         for number in numbers:
             code_name, limits = rows.codes[number], tallies[number].limits
             counts = [found[f"keeps{bounds[code_name, limits]}"]]
             counts += [has(found, one) for one in _named(code_name) if only is None]
             weight = weights[number]
-            told.append(_Number(reduce(operator.and_, counts), weight and weight(found)))
-        counted = _counted(found, ["group", *_named(name)], told, dialect)
+            sums.append(_Number(reduce(operator.and_, counts), weight and weight(found)))
+        counted = _counted(found, ["group", *_named(name)], sums, dialect)
         parts.append((counted.mutate(code=integer(0)) if name is None else counted.rename(code=name), numbers))
     return parts
 
@@ -433,7 +437,7 @@ def _split(
     """Return the rows that all bounds let by, and those that are ranked, with `place` and `copy`, their numbers.
 
     The latter are all rows of a person in groups with more than the smallest bound on them, or in all groups where the
-    person has more groups or rows than the smallest bound on these. `stays0`, `stays1`, … say whether a bound lets
+    person has more groups or rows than the smallest bound on these. `stays0`, `stays1` and so on say whether a bound lets
     their group stay.
     """
     pairs, crowds = rows.table.group_by("person", "group"), []
@@ -473,7 +477,7 @@ def _split(
     if len(stays) == len(bounds):
         tight = tight.filter(any_of(tight[name] for name in stays))
     if "rows" in smallest or "rows_per_group" in smallest:
-        # Equal rows are told apart by a number. Which gets which does not matter: they say the same.
+        # Equal rows are sums apart by a number. Which gets which does not matter: they say the same.
         says = ["group", *rows.says]
         tight = tight.mutate(copy=ibis.row_number().over(group_by=["person", *says]))
         says.append("copy")
@@ -509,9 +513,9 @@ def _first(loose: Table, tight: Table, bounds: Mapping[tuple[str | None, Limits]
     order_by = ["place", "group", *says, *(["copy"] if "copy" in tight.columns else [])]
     keeps = {}
     for (name, limits), i in bounds.items():
-        own = [] if name is None else [has(tight, name)]
-        own += [] if limits.groups is None else [tight[f"stays{i}"]]
-        keeps[f"keeps{i}"] = reduce(operator.and_, own, ibis.literal(value=True))
+        counts = [] if name is None else [has(tight, name)]
+        counts += [] if limits.groups is None else [tight[f"stays{i}"]]
+        keeps[f"keeps{i}"] = reduce(operator.and_, counts, ibis.literal(value=True))
     tight = tight.mutate(**keeps)
     for what, owner in (("rows_per_group", ["person", "group"]), ("rows", ["person"])):
         most = {f"keeps{i}": of for (_, limits), i in bounds.items() if (of := getattr(limits, what)) is not None}

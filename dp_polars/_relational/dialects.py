@@ -121,7 +121,7 @@ class Statement:
         """Return what Ibis makes of a table expression; a TypeError where the engine has no words for it."""
         named = {} if common is None else common.tables
         try:
-            texts = [f"{name} {dialect.once} ({dialect.compile(backend, own)})" for name, own in named.items()]
+            texts = [f"{name} {dialect.once} ({dialect.compile(backend, one)})" for name, one in named.items()]
             sql = dialect.compile(backend, table)
             return cls(table, f"WITH {', '.join(texts)} SELECT * FROM ({sql}) AS counted" if texts else sql)
         except _errors.IbisError as error:

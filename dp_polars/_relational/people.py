@@ -46,27 +46,27 @@ def one_row_per_person(table: Table, per_person: PerPerson, dialect: Dialect, co
     numbers = {ROWS: by_group[ROWS].sum(), GROUPS: by_group.count(), ROWS_IN_GROUP: by_group[ROWS].max()}
     people = by_group.group_by("person").aggregate(**{name: cast(value, "int64") for name, value in numbers.items()})
     if per_person.cut:
-        own = rows_of_people(table, per_person.privacy_unit, keys, per_person.cut, dialect, common)
-        cut = [_cut(own, number, tally, dialect) for number, tally in enumerate(per_person.cut)]
+        held = rows_of_people(table, per_person.privacy_unit, keys, per_person.cut, dialect, common)
+        cut = [_cut(held, number, tally, dialect) for number, tally in enumerate(per_person.cut)]
         people = people.inner_join(reduce(lambda one, other: one.union(other), cut).distinct(), "person")
     return people.drop("person")
 
 
-def _cut(rows: Rows, number: int, tally: Tally, dialect: Dialect) -> Table:
+def _cut(held: Rows, number: int, tally: Tally, dialect: Dialect) -> Table:
     """Return the people of whom a tally leaves something out, or whose weights it clips together."""
-    name, weight = rows.codes[number], rows.weights[number]
-    own = rows.table if name is None else rows.table.filter(has(rows.table, name))
+    name, weight = held.codes[number], held.weights[number]
+    rows = held.table if name is None else held.table.filter(has(held.table, name))
     by, is_clipped = ["person", "group"], ibis.literal(value=False)
     if tally.people:
-        cells = own.group_by([*by, *([] if name is None or isinstance(tally.coding, OneCode) else [name])])
+        cells = rows.group_by([*by, *([] if name is None or isinstance(tally.coding, OneCode) else [name])])
         if weight is not None:
             low, high = units_of(tally).of_person
-            total = dialect.total(doubled(units_of(tally), own[weight]), LARGEST_VALUE)
+            total = dialect.total(doubled(units_of(tally), rows[weight]), LARGEST_VALUE)
             is_clipped = (total < integer(low)) | (total > integer(high))
-        own = cells.aggregate(clipped=ibis.ifelse(is_clipped, integer(1), integer(0)))
+        rows = cells.aggregate(clipped=ibis.ifelse(is_clipped, integer(1), integer(0)))
     else:
-        own = own.mutate(clipped=integer(0))
-    pairs = own.group_by(by).aggregate(rows=own.count(), clipped=own["clipped"].max())
+        rows = rows.mutate(clipped=integer(0))
+    pairs = rows.group_by(by).aggregate(rows=rows.count(), clipped=rows["clipped"].max())
     limits = tally.limits
     most = {"groups": limits.groups, "in_group": limits.rows_per_group, "in_all": limits.rows, "clipped": 0}
     people = pairs.group_by("person").aggregate(

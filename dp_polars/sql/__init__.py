@@ -57,7 +57,7 @@ def release(
 ) -> pl.DataFrame:
     """Release all outputs of a query once, from the rows of an Ibis table, charged before a row is read.
 
-    The database makes the histograms, by one SELECT each: codes, contribution bounds, distinct people, counts and sums
+    The database makes all histograms by one SELECT: codes, contribution bounds, distinct people, counts and sums
     are its own SQL. Only histograms travel; the draw is made here, exactly, and no noise is ever made by SQL. Nothing
     is created in the database: the right to read suffices.
 
@@ -70,7 +70,8 @@ def release(
     table
         The private rows: an Ibis table expression of DuckDB, Postgres or SQLite, one person's rows independent of all
         others'. A person, a key and a value are what the database holds for them; in SQLite, null where that is of
-        another type than the column. Read once per output: let it be deterministic.
+        another type than the column. Let it be deterministic: where nobody is bounded, it is read once for each
+        grouping.
     budget
         What is charged, where the query itself has none.
     ranges
@@ -123,7 +124,7 @@ def release(
 
 
 class _SqlEngine(LocalEngine):
-    """The rows of an Ibis table: one SELECT for each histogram.
+    """The rows of an Ibis table: one SELECT for all histograms.
 
     Parameters
     ----------
@@ -218,6 +219,6 @@ class _SqlEngine(LocalEngine):
         cells = self._dialect.fetch(self._backend, statement)
         found = []
         for part, name in places:
-            own = (cells["part"] == part) & (cells[name] != ABSENT)
-            found.append(Histogram.of_pairs(cells["group"][own], cells["code"][own], cells[name][own], work.groups))
+            here = (cells["part"] == part) & (cells[name] != ABSENT)
+            found.append(Histogram.of_pairs(cells["group"][here], cells["code"][here], cells[name][here], work.groups))
         return found
