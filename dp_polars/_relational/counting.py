@@ -214,7 +214,7 @@ def _goes_with(tally: Tally, other: Tally) -> bool:
     """Return whether two histograms are of one grouping."""
     if (tally.people and tally.weighing is not None) or (other.people and other.weighing is not None):
         return False
-    one, two = ((None, OneCode()) if isinstance(each.coding, OneCode) else _read(each) for each in (tally, other))
+    one, two = ((None, OneCode()) if isinstance(one.coding, OneCode) else _read(one) for one in (tally, other))
     return one == two
 
 
@@ -399,7 +399,7 @@ def _bounded(table: Table, work: Work, secret: int, dialect: Dialect, common: Co
     for (name, only, people), numbers in groupings.items():
         weights = {number: _weight(tallies[number], rows.weights[number]) for number in numbers}
         if people:
-            loose, tight = (_one_each(each, name, only, numbers, tallies, weights, dialect) for each in split)
+            loose, tight = (_one_each(part, name, only, numbers, tallies, weights, dialect) for part in split)
             found = _first(
                 loose, tight, {(None, limits): i for (_, limits), i in bounds_of(numbers).items()}, _named(name)
             )
@@ -437,7 +437,7 @@ def _split(
     """Return the rows that all bounds let by, and those that are ranked, with `place` and `copy`, their numbers.
 
     The latter are all rows of a person in groups with more than the smallest bound on them, or in all groups where the
-    person has more groups or rows than the smallest bound on these. `stays0`, `stays1` and so on say whether a bound lets
+    person has more groups or rows than the smallest bound on these. `stays0` and so on say whether a bound lets
     their group stay.
     """
     pairs, crowds = rows.table.group_by("person", "group"), []
@@ -471,8 +471,7 @@ def _split(
         )
     stays = [name for name in crowded.columns if name.startswith("stays")]
     crowded = common.once(crowded.select("person", "group", *stays))
-    loose = rows.table.left_join(crowded, ["person", "group"])
-    loose = loose.filter(loose["person_right"].isnull()).select(rows.table.columns)
+    loose = rows.table.anti_join(crowded, ["person", "group"])
     tight = crowded.inner_join(rows.table, ["person", "group"]).select(*rows.table.columns, *stays)
     if len(stays) == len(bounds):
         tight = tight.filter(any_of(tight[name] for name in stays))
@@ -503,7 +502,7 @@ def _one_each(
             found[f"weight{number}"] = _of_person(weight(rows), weighing, dialect)
     if "place" in rows.columns:
         found["place"] = rows["place"].min()
-    stays = [each for each in rows.columns if each.startswith("stays")]
+    stays = [name_of for name_of in rows.columns if name_of.startswith("stays")]
     return rows.group_by(["person", "group", *_named(name), *stays]).aggregate(**found)
 
 
