@@ -7,22 +7,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dp_polars._base.extras import require
-from dp_polars._base.progress import steps
 from dp_polars._base.settings import deaf
 from dp_polars._draws.histograms import Histogram
-from dp_polars._engines.contract import LocalEngine, alike
+from dp_polars._engines.contract import LocalEngine
 from dp_polars._frames.query import without_data
 from dp_polars._frames.release import release_by
 from dp_polars._frames.request import only_counted
-from dp_polars.sql._column_types import check_types, must_have, schema_of
-from dp_polars.sql._counting import histogram
-from dp_polars.sql._dialects import Statement, cast, unknown
-from dp_polars.sql._people import in_polars, one_row_per_person, people_by_key
-from dp_polars.sql._tables import public_table
-from dp_polars.sql._tested import TESTED
+from dp_polars._relational.column_types import check_types, must_have, schema_of
+from dp_polars._relational.counting import ABSENT, histograms
+from dp_polars._relational.dialects import DUCKDB, POSTGRES, Common, Statement, cast, unknown
+from dp_polars._relational.people import in_polars, one_row_per_person, people_by_key
+from dp_polars._relational.sqlite import SQLITE
+from dp_polars._relational.tables import public_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
 
     import polars as pl
     from ibis.expr.types import Table
@@ -38,6 +37,7 @@ __all__ = [
 
 _ibis: Any = require("ibis", extra="sql")
 
+TESTED = {dialect.name: dialect for dialect in (DUCKDB, POSTGRES, SQLITE)}
 _SECRET_BITS = 64
 
 
@@ -57,7 +57,7 @@ def release(
 ) -> pl.DataFrame:
     """Release all outputs of a query once, from the rows of an Ibis table, charged before a row is read.
 
-    The database makes the histograms, by one SELECT each: codes, contribution bounds, distinct people, counts and sums
+    The database makes all histograms by one SELECT: codes, contribution bounds, distinct people, counts and sums
     are its own SQL. Only histograms travel; the draw is made here, exactly, and no noise is ever made by SQL. Nothing
     is created in the database: the right to read suffices.
 
@@ -70,7 +70,8 @@ def release(
     table
         The private rows: an Ibis table expression of DuckDB, Postgres or SQLite, one person's rows independent of all
         others'. A person, a key and a value are what the database holds for them; in SQLite, null where that is of
-        another type than the column. Read once per output: let it be deterministic.
+        another type than the column. Let it be deterministic: where nobody is bounded, it is read once for each
+        grouping.
     budget
         What is charged, where the query itself has none.
     ranges
@@ -123,7 +124,7 @@ def release(
 
 
 class _SqlEngine(LocalEngine):
-    """The rows of an Ibis table: one SELECT for each histogram.
+    """The rows of an Ibis table: one SELECT for all histograms.
 
     Parameters
     ----------
@@ -165,16 +166,16 @@ class _SqlEngine(LocalEngine):
     @deaf  # what drivers warn of may tell of rows
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
         """Write the statements, everything typed and nothing read: to be run once, never shown."""
-        per_person, table = work.per_person, self._table
-        names = [name for tally in work.tallies for column in tally.columns for name in column.meta.root_names()]
-        if per_person is None:
-            self._check(work.privacy_unit, names + ([] if work.keys is None else work.keys.columns))
-        else:
-            self._check(per_person.privacy_unit, [] if per_person.keys is None else per_person.keys.columns)
-            table = one_row_per_person(table, per_person, self._dialect)
-        secret = secrets.randbits(_SECRET_BITS)
-        statements = [(numbers, self._select(table, work, numbers, secret)) for numbers in alike(work.tallies)]
-        return partial(self._histograms, work, statements)
+        per_person, table, common = work.per_person, self._table, Common()
+        bounds = work if per_person is None else per_person
+        tallies = work.tallies if per_person is None else per_person.cut
+        names = [name for tally in tallies for column in tally.columns for name in column.meta.root_names()]
+        self._check(bounds.privacy_unit, names + ([] if bounds.keys is None else bounds.keys.columns))
+        if per_person is not None:
+            table = one_row_per_person(table, per_person, self._dialect, common)
+        counted = histograms(table, work, secrets.randbits(_SECRET_BITS), self._dialect, common)
+        statement = self._prepared(Statement.of(self._backend, counted.table, self._dialect, common))
+        return partial(self._histograms, work, counted.places, statement)
 
     @deaf  # what drivers warn of may tell of rows
     def prepare_people_by_key(self, work: KeyWork) -> Callable[[], tuple[pl.DataFrame, Ints]]:
@@ -193,17 +194,6 @@ class _SqlEngine(LocalEngine):
         self._backend._run_pre_execute_hooks(self._table)  # what Ibis itself holds as tables
         found = self._dialect.describe(self._backend, self._table, list(dict.fromkeys(names)))
         check_types(self._dialect, self._table, found, unit)
-
-    def _select(self, table: Table, work: Work, tally_numbers: list[int], secret: int) -> Statement:
-        """Return the SELECT that answers tallies that are alike."""
-        try:
-            counted = histogram(table, work, [work.tallies[n] for n in tally_numbers], secret, self._dialect)
-            statement = Statement.of(self._backend, counted, self._dialect)
-        except (TypeError, ValueError) as error:
-            asked = [output.name for output in work.outputs if tally_numbers[0] in output.tallies]
-            msg = f"Output {asked[0]!r}: {error}"
-            raise type(error)(msg) from None
-        return self._prepared(statement)
 
     def _prepared(self, statement: Statement) -> Statement:
         """Return a statement that the engine can run; a TypeError where it can't."""
@@ -225,12 +215,11 @@ class _SqlEngine(LocalEngine):
         statement = Statement.of(self._backend, counted, self._dialect)
         return int(self._dialect.fetch(self._backend, statement)["count"][0])
 
-    def _histograms(self, work: Work, statements: list[tuple[list[int], Statement]]) -> list[Histogram]:
-        """Run the statements of tallies that are alike."""
-        found: dict[int, Histogram] = {}
-        for tally_numbers, statement in steps(statements):
-            cells = self._dialect.fetch(self._backend, statement)
-            for place, number in enumerate(tally_numbers):
-                weights = cells["count" if work.tallies[number].weighing is None else f"weight{place}"]
-                found[number] = Histogram.of_pairs(cells["group"], cells["code"], weights, work.groups)
-        return [found[number] for number in range(len(work.tallies))]
+    def _histograms(self, work: Work, places: Sequence[tuple[int, str]], statement: Statement) -> list[Histogram]:
+        """Run the statement of all tallies."""
+        cells = self._dialect.fetch(self._backend, statement)
+        found = []
+        for part, name in places:
+            here = (cells["part"] == part) & (cells[name] != ABSENT)
+            found.append(Histogram.of_pairs(cells["group"][here], cells["code"][here], cells[name][here], work.groups))
+        return found

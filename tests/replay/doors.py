@@ -87,7 +87,7 @@ PARTITION_BYTES = ("dp_polars._engines.polars_engine._PARTITION_BYTES", 150)
 
 def known_dialects() -> dict[str, Any]:
     """The dialects of the tested databases, by name: what `dp_polars.sql` looks up."""
-    return importlib.import_module("dp_polars.sql._tested").TESTED
+    return importlib.import_module("dp_polars.sql").TESTED
 
 
 # --- What is recorded -----------------------------------------------------------------------------------------------

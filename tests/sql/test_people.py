@@ -17,8 +17,9 @@ from tests.sql.tools import MARKS, TYPES, histograms_of, need_ibis
 
 need_ibis()
 
-from dp_polars.sql import _people, _SqlEngine  # noqa: E402
-from dp_polars.sql._dialects import Statement  # noqa: E402
+from dp_polars._relational import people as people_in_sql  # noqa: E402
+from dp_polars._relational.dialects import Statement  # noqa: E402
+from dp_polars.sql import _SqlEngine  # noqa: E402
 
 pytestmark = MARKS
 
@@ -90,9 +91,9 @@ def by_secret(table, secret, most):
     """The number of people of each key, by a secret of one's own."""
     sql = _SqlEngine(table)
     work = keys("town", "year", most=most).request.bind(sql)
-    counted = _people.people_by_key(sql._table, work, secret, sql._dialect)
+    counted = people_in_sql.people_by_key(sql._table, work, secret, sql._dialect)
     statement = Statement.of(sql._backend, counted, sql._dialect)
-    known, people = _people.in_polars(sql._dialect.fetch(sql._backend, statement), work.types)
+    known, people = people_in_sql.in_polars(sql._dialect.fetch(sql._backend, statement), work.types)
     return dict(zip(known.rows(), people.tolist(), strict=True))
 
 

@@ -25,9 +25,8 @@ need_ibis()
 
 import ibis  # noqa: E402
 
-from dp_polars.sql import _SqlEngine  # noqa: E402
-from dp_polars.sql._dialects import DUCKDB  # noqa: E402
-from dp_polars.sql._tested import TESTED  # noqa: E402
+from dp_polars._relational.dialects import DUCKDB  # noqa: E402
+from dp_polars.sql import TESTED, _SqlEngine  # noqa: E402
 
 pytestmark = MARKS
 
@@ -222,7 +221,7 @@ def test_what_is_no_table_of_ibis_is_refused():
 def test_a_statement_that_the_engine_can_not_run_is_free_and_not_shown(engine, monkeypatch):
     table, budget = engine.table(pl.DataFrame({"p": [1], "x": [1]})), dpp.Budget(epsilon=1)
     no_such = ibis.udf.scalar.builtin(name="no_such_function", signature=(("int64",), "int64"))(lambda x: ...)
-    monkeypatch.setattr("dp_polars.sql._counting.integer", lambda number: no_such(number))
+    monkeypatch.setattr("dp_polars._relational.counting.integer", lambda number: no_such(number))
     query = dpp.protect("p").agg(dpp.n_people(epsilon=1))
     with pytest.raises(TypeError, match=f"{engine.name} must know all that a release needs") as caught:
         dpp.sql.release(query, table, budget=budget)

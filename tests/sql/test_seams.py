@@ -20,7 +20,8 @@ need_ibis()
 
 import ibis  # noqa: E402
 
-from dp_polars.sql import _dialects, _SqlEngine  # noqa: E402
+from dp_polars._relational import dialects  # noqa: E402
+from dp_polars.sql import _SqlEngine  # noqa: E402
 
 pytestmark = MARKS
 
@@ -290,7 +291,7 @@ def test_orders_are_those_of_uniform_permutations(engine):
         (table.p, [table.p * 0 + 3, table.v + 2**40]),
     ]:
         place = ibis.row_number().over(group_by=table.p, order_by=dialect.order(person, says, 2**63 + 12345))
-        statement = _dialects.Statement.of(engine.reader, table.select("p", "v", place=place.cast("int64")), dialect)
+        statement = dialects.Statement.of(engine.reader, table.select("p", "v", place=place.cast("int64")), dialect)
         found = dialect.fetch(engine.reader, statement)
         places = np.empty((people, 4), np.int64)
         places[found["p"], found["v"]] = found["place"]

@@ -22,7 +22,8 @@ need_ibis()
 
 import ibis  # noqa: E402
 
-from dp_polars.sql import _SqlEngine, _sqlite  # noqa: E402
+from dp_polars._relational import sqlite  # noqa: E402
+from dp_polars.sql import _SqlEngine  # noqa: E402
 
 pytestmark = MARKS
 MANY = 10**6
@@ -360,7 +361,7 @@ def test_constant_floats_are_exact(con):
     made(con)
     _SqlEngine(con.table("visits"))
     for part in itertools.batched(floats, 500) if hasattr(itertools, "batched") else [floats[:500], floats[-500:]]:
-        told = con.table("visits").limit(1).select(**{f"x{i}": _sqlite._double(x) for i, x in enumerate(part)})
+        told = con.table("visits").limit(1).select(**{f"x{i}": sqlite._double(x) for i, x in enumerate(part)})
         assert con.con.execute(con.compile(told)).fetchone() == tuple(part)
 
 

@@ -92,6 +92,23 @@ def _order(person: Value, says: Sequence[Value], secret: int) -> Value:
     return (text + cast(person, "string")).hexdigest("md5")
 
 
+class Common:
+    """Tables that one statement names: each is computed once, and so the same wherever it is named.
+
+    Engines would compute some of them again, and Ibis itself writes some of them twice: rows that the caller draws at
+    random would be two samples.
+    """
+
+    def __init__(self) -> None:
+        self.tables: dict[str, Table] = {}
+
+    def once(self, table: Table) -> Table:
+        """Return the name of a table."""
+        name = f"dp_polars_{len(self.tables)}"
+        self.tables[name] = table
+        return ibis.table(table.schema(), name=name)
+
+
 @dataclass(frozen=True)
 class Statement:
     """A SELECT of integers, and of texts where keys are found: as Ibis has it, and as it is sent."""
@@ -100,10 +117,13 @@ class Statement:
     sql: str
 
     @classmethod
-    def of(cls, backend: Backend, table: Table, dialect: Dialect) -> Statement:
+    def of(cls, backend: Backend, table: Table, dialect: Dialect, common: Common | None = None) -> Statement:
         """Return what Ibis makes of a table expression; a TypeError where the engine has no words for it."""
+        named = {} if common is None else common.tables
         try:
-            return cls(table, dialect.compile(backend, table))
+            texts = [f"{name} {dialect.once} ({dialect.compile(backend, one)})" for name, one in named.items()]
+            sql = dialect.compile(backend, table)
+            return cls(table, f"WITH {', '.join(texts)} SELECT * FROM ({sql}) AS counted" if texts else sql)
         except _errors.IbisError as error:
             msg = f"{backend.name} must know all that a release needs, got: {error}"
             raise TypeError(msg) from None
@@ -171,8 +191,6 @@ class Dialect:
         Connection, statement -> what it gives: int64, or objects where it is text, or the bytes of one.
     oldest
         The oldest version that has all that is asked for.
-    collects
-        Whether a person's codes in a group are collected into a list before groups are chosen. Affects only speed.
     nan_in_decimals
         Whether a decimal may be NaN.
     nan_in_floats
@@ -188,6 +206,8 @@ class Dialect:
         Integers of 64 bits, the largest total -> their exact sum, but at most so far from 0. No row makes it raise.
     compile
         Connection, rows -> the SELECT of them.
+    once
+        How a statement begins a table that it names, and that is to be computed once.
     fields
         Connection, texts of the columns of a list -> a table with a row for each, and its columns, in the statement
         itself. None: one text is split and unnested.
@@ -204,7 +224,6 @@ class Dialect:
     order: Callable[[Value, Sequence[Value], int], Value]
     fetch: Callable[[Backend, Statement], dict[str, NDArray[Any]]]
     oldest: tuple[int, int] = (0, 0)
-    collects: bool = False
     nan_in_decimals: bool = False
     nan_in_floats: bool = True
     admit: Callable[[Backend, Table], Table] = lambda _, table: table
@@ -212,6 +231,7 @@ class Dialect:
     remainder: Callable[[Value, Value], Value] = _remainder
     total: Callable[[Value, int], Value] = _total
     compile: Callable[[Backend, Table], str] = _compile
+    once: str = "AS MATERIALIZED"
     fields: Callable[[Backend, Sequence[pl.Series]], tuple[Table, Sequence[Value]]] | None = None
 
     def check_version(self, version: str) -> None:
@@ -290,7 +310,8 @@ def by_column(statement: Statement, rows: Sequence[tuple[Any, ...]]) -> dict[str
 
 
 def _fetch(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
-    found = backend.to_pyarrow(statement.table, limit=None)
+    table = _ops.SQLQueryResult(statement.sql, statement.table.schema(), backend).to_expr()
+    found = backend.to_pyarrow(table, limit=None)
     columns = {name: found[name].to_numpy() for name in statement.columns}
     return {name: values if values.dtype == object else values.astype(np.int64) for name, values in columns.items()}
 
@@ -350,7 +371,6 @@ POSTGRES = Dialect(
     order=_order_postgres,
     fetch=_fetch_postgres,
     oldest=(13, 0),
-    collects=True,
     nan_in_decimals=True,
 )
 
@@ -368,4 +388,5 @@ def unknown(name: str) -> Dialect:
         binary=lambda text: text,
         order=_order,
         fetch=_fetch,
+        once="AS",
     )

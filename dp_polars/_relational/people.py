@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import datetime as dt
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
+from dp_polars._codes.codings import OneCode
 from dp_polars._engines.contract import GROUPS, ROWS, ROWS_IN_GROUP
-from dp_polars.sql._arithmetic import is_evidence, physical
-from dp_polars.sql._counting import few, in_groups, person_of
-from dp_polars.sql._dialects import cast, constant
-from dp_polars.sql._tables import comparable
+from dp_polars._mechanisms.noise import LARGEST_VALUE
+from dp_polars._relational.arithmetic import doubled, integer, is_evidence, physical
+from dp_polars._relational.counting import any_of, has, in_groups, keys_of, person_of, rows_of_people, units_of
+from dp_polars._relational.dialects import cast, constant, ibis
+from dp_polars._relational.tables import comparable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from dp_polars._base.arrays import Ints
-    from dp_polars._engines.contract import KeyWork, PerPerson
-    from dp_polars.sql._dialects import Dialect, Table, Value
+    from dp_polars._engines.contract import KeyWork, PerPerson, Tally
+    from dp_polars._relational.counting import Rows
+    from dp_polars._relational.dialects import Common, Dialect, Table, Value
 
 _PEOPLE = "people"
 # Databases have more times than public keys may be: only these are keys.
@@ -32,18 +36,44 @@ _TIMES: dict[pl.DataType, tuple[str, object, object]] = {
 }
 
 
-def one_row_per_person(table: Table, per_person: PerPerson, dialect: Dialect) -> Table:
+def one_row_per_person(table: Table, per_person: PerPerson, dialect: Dialect, common: Common) -> Table:
     """Return one row for each person, with numbers of rows and groups: see `Engine`, duty 9."""
     unit, keys = table[per_person.privacy_unit], per_person.keys
-    names = [] if keys is None else keys.columns
-    key_columns = {f"k{i}": comparable(table[name], table.schema()[name], dialect) for i, name in enumerate(names)}
-    rows = table.filter(is_evidence(unit, dialect)).select(person=person_of(unit, dialect), **key_columns)
-    if keys is not None:
-        rows = in_groups(rows, table, keys, dialect)
+    rows = table.filter(is_evidence(unit, dialect))
+    rows = rows.select(person=person_of(unit, dialect), **keys_of(table, keys, dialect))
+    rows = in_groups(rows, table, keys, dialect)
     by_group = rows.group_by(rows.columns).aggregate(**{ROWS: cast(rows.count(), "int64")})
     numbers = {ROWS: by_group[ROWS].sum(), GROUPS: by_group.count(), ROWS_IN_GROUP: by_group[ROWS].max()}
     people = by_group.group_by("person").aggregate(**{name: cast(value, "int64") for name, value in numbers.items()})
+    if per_person.cut:
+        held = rows_of_people(table, per_person.privacy_unit, keys, per_person.cut, dialect, common)
+        cut = [_cut(held, number, tally, dialect) for number, tally in enumerate(per_person.cut)]
+        people = people.inner_join(reduce(lambda one, other: one.union(other), cut).distinct(), "person")
     return people.drop("person")
+
+
+def _cut(held: Rows, number: int, tally: Tally, dialect: Dialect) -> Table:
+    """Return the people of whom a tally leaves something out, or whose weights it clips together."""
+    name, weight = held.codes[number], held.weights[number]
+    rows = held.table if name is None else held.table.filter(has(held.table, name))
+    by, is_clipped = ["person", "group"], ibis.literal(value=False)
+    if tally.people:
+        cells = rows.group_by([*by, *([] if name is None or isinstance(tally.coding, OneCode) else [name])])
+        if weight is not None:
+            low, high = units_of(tally).of_person
+            total = dialect.total(doubled(units_of(tally), rows[weight]), LARGEST_VALUE)
+            is_clipped = (total < integer(low)) | (total > integer(high))
+        rows = cells.aggregate(clipped=ibis.ifelse(is_clipped, integer(1), integer(0)))
+    else:
+        rows = rows.mutate(clipped=integer(0))
+    pairs = rows.group_by(by).aggregate(rows=rows.count(), clipped=rows["clipped"].max())
+    limits = tally.limits
+    most = {"groups": limits.groups, "in_group": limits.rows_per_group, "in_all": limits.rows, "clipped": 0}
+    people = pairs.group_by("person").aggregate(
+        groups=pairs.count(), in_group=pairs["rows"].max(), in_all=pairs["rows"].sum(), clipped=pairs["clipped"].max()
+    )
+    over = [people[what] > bound for what, bound in most.items() if bound is not None]
+    return people.filter(any_of(over)).select("person")
 
 
 def people_by_key(table: Table, work: KeyWork, secret: int, dialect: Dialect) -> Table:
@@ -58,10 +88,17 @@ def people_by_key(table: Table, work: KeyWork, secret: int, dialect: Dialect) ->
     else:
         unit = table[work.privacy_unit]
         rows = table.filter(is_evidence(unit, dialect), *needed).select(person=person_of(unit, dialect), **chosen)
-        rows = few(rows.distinct(), ["person"], names, work.most, secret, dialect)
+        rows = _few(rows.distinct(), names, work.most, secret, dialect)
     counted = rows.group_by(names).aggregate(**{_PEOPLE: cast(rows.count(), "int64")})
     sent = {f"k{i}": _sent(counted[f"k{i}"], dtype) for i, dtype in enumerate(work.types.dtypes())}
     return counted.select(**sent, **{_PEOPLE: counted[_PEOPLE]})
+
+
+def _few(rows: Table, by: Sequence[str], most: int, secret: int, dialect: Dialect) -> Table:
+    """Keep the first `most` keys of each person in a random order; what ties their hashes, `by` unties."""
+    place = dialect.order(rows["person"], [rows[name] for name in by], secret)
+    numbered = rows.mutate(rank=ibis.row_number().over(group_by="person", order_by=[place, *by]))
+    return numbered.filter(numbered["rank"] < most).drop("rank")
 
 
 def in_polars(found: Mapping[str, NDArray[np.generic]], types: pl.Schema) -> tuple[pl.DataFrame, Ints]:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from dp_polars.sql._column_types import MICROSECONDS
-from dp_polars.sql._dialects import ibis
+from dp_polars._relational.column_types import MICROSECONDS
+from dp_polars._relational.dialects import ibis
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dp_polars.sql._dialects import Backend, Dialect, Table, Value
+    from dp_polars._relational.dialects import Backend, Dialect, Table, Value
 
 # Code points for private use, of which some are in no text.
 _SEPARATORS = range(0xE000, 0xF900)

@@ -15,17 +15,14 @@ import numpy as np
 import polars as pl
 
 from dp_polars._base import column_types
-from dp_polars._codes.codings import NearestCoding, OneCode, Units
+from dp_polars._codes.codings import NearestCoding, OneCode
 from dp_polars._codes.encoding import FloatSteps, IntegerSteps
-from dp_polars.sql._dialects import cast, constant, ibis
+from dp_polars._relational.dialects import cast, constant, ibis
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dp_polars._codes.codings import Coding, Weighing
+    from dp_polars._codes.codings import Coding, Units
     from dp_polars._codes.encoding import Thresholds
-    from dp_polars._questions.question import Columns
-    from dp_polars.sql._dialects import Dialect, Value
+    from dp_polars._relational.dialects import Dialect, Value
 
 # A list of points is a tree of comparisons in the SQL text: Ibis needs half a millisecond for each.
 _MOST_POINTS = 4096
@@ -72,31 +69,34 @@ def code(coding: Coding, value: Value, dtype: pl.DataType | None, dialect: Diale
     return _by_comparing(thresholds, value, dtype, dialect)
 
 
-def weight(weighing: Weighing, values: Sequence[Value], dtypes: Columns, dialect: Dialect) -> Value:
-    """Return the weight of a row by its columns; a TypeError where the engine has no arithmetic for it.
+def units(weighing: Units, value: Value, dtype: pl.DataType, dialect: Dialect) -> Value:
+    """Return how many units of its step a value weighs, before that is doubled; null and NaN weigh nothing.
 
-    Null and NaN weigh nothing where the weights have a column of their own. In the column that is coded, such rows are
-    left out anyway.
+    Raises
+    ------
+    TypeError, ValueError
+        If the engine has no arithmetic for it.
     """
-    if not isinstance(weighing, Units):
-        msg = "rows must be added up by one column of numbers."
-        raise TypeError(msg)
-    value, dtype = values[weighing.column], dtypes[weighing.column]
     low, high = int(weighing.lower / weighing.step), int(weighing.upper / weighing.step)
     tick = column_types.tick(dtype)
     if tick is None:
-        units = _units_of_floats(weighing, _double(value, dtype), low, high, dialect)
+        found = _units_of_floats(weighing, _double(value, dtype), low, high, dialect)
     elif weighing.step < tick:
         steps = weighing.ticks(tick)
-        units = physical(value, dtype, low // steps, -(-high // steps)) * integer(steps)
+        found = physical(value, dtype, low // steps, -(-high // steps)) * integer(steps)
     else:
         per = int(weighing.step / tick)
-        units = _nearest(physical(value, dtype, low * per, high * per), per, dialect)
+        found = _nearest(physical(value, dtype, low * per, high * per), per, dialect)
     if not (dtype.is_integer() and weighing.step == tick):  # of which the physical integer is clipped to these bounds
-        units = _clip(units, integer(low), integer(high))
-    if weighing.column:
-        units = ibis.ifelse(is_evidence(value, dialect), units, integer(0))
-    return units * integer(2) - integer(low + high) if weighing.doubled else units
+        found = _clip(found, integer(low), integer(high))
+    return ibis.ifelse(is_evidence(value, dialect), found, integer(0))
+
+
+def doubled(weighing: Units, number: Value) -> Value:
+    """Return the weight of a row from its units."""
+    if not weighing.doubled:
+        return number
+    return number * integer(2) - integer(int((weighing.lower + weighing.upper) / weighing.step))
 
 
 def integer(number: int) -> Value:
@@ -257,8 +257,10 @@ def _units_of_floats(weighing: Units, value: Value, low: int, high: int, dialect
     inside = _clip(value, double(first), double(last))
     inside = ibis.ifelse(inside.abs() < double(small), double(0.0), inside)
     ratio = _clip(inside * double(per_unit), double(low), double(high))
-    whole = ratio.floor()  # which Ibis makes an integer
-    rest = ratio - cast(whole, "float64")
-    is_odd = dialect.remainder(whole, integer(2)) != integer(0)
-    is_up = (rest > double(0.5)) | ((rest == double(0.5)) & is_odd)
-    return whole + ibis.ifelse(is_up, integer(1), integer(0))
+    # Adding 2**52 and taking it away rounds a float to the nearest integer, ties to even; larger ones are integers.
+    large = 2.0**52
+    if max(-low, high) <= large / 2:
+        return cast(ratio + double(1.5 * large) - double(1.5 * large), "int64")
+    size = ratio.abs()
+    whole = cast(ibis.ifelse(size < double(large), size + double(large) - double(large), size), "int64")
+    return ibis.ifelse(ratio < double(0.0), -whole, whole)

@@ -11,7 +11,7 @@ from dp_polars._base.extras import require
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from dp_polars.sql._dialects import Dialect
+    from dp_polars._relational.dialects import Dialect
 
 dt: Any = require("ibis.expr.datatypes", extra="sql")
 
