@@ -267,9 +267,9 @@ class Engine(ABC, Generic[Released]):
        another person's rows or on the order of rows; those of groups are never made from those of rows. All tallies
        use the same numbers. Where people are counted (`people`), rows of a person with the same group and code are one
        from here on: its number is the smallest of theirs, its weight the sum of theirs, clipped to
-       `weighing.of_person`. Among the rows that are evidence for a tally, `limits` keeps the groups with the smallest
-       numbers, in each of them the rows with the smallest numbers, and of what is left the rows with the smallest
-       numbers; None is no bound. So one pass over each person's rows serves all tallies.
+       `weighing.of_person`. `limits` looks only at rows that are evidence for its tally. It keeps the groups with the
+       smallest numbers, in each of them the rows with the smallest numbers, and of what is left the rows with the
+       smallest numbers; None is no bound. So one pass over each person's rows serves all tallies.
     4. **Then counting.** The weight of a code in a group is the sum of the weights of what stays there: without a
        weighing the number of rows, or of distinct people (`people`). Where `Work.privacy_unit` is None, every row is a
        person.

@@ -290,15 +290,15 @@ def _made(tallies: Sequence[Tally]) -> dict[str, pl.Expr]:
     for number, tally in enumerate(tallies):
         code, weight = _code_name(tallies, number), _weight_name(tallies, number)
         if code is not None and code not in columns:
-            made = tally.coding.expression(tally.columns, tally.types)
-            if made is None:
-                made = _by_row(tally.columns, tally.coding.encoder(), code_dtype(tally.coding.size))
-            columns[code] = made.alias(code)
+            exact = tally.coding.expression(tally.columns, tally.types)
+            if exact is None:
+                exact = _by_row(tally.columns, tally.coding.encoder(), code_dtype(tally.coding.size))
+            columns[code] = exact.alias(code)
         if weight is not None and tally.weighing is not None and weight not in columns:
-            made, dtype = tally.weighing.expression(tally.columns, tally.types), _weight_dtype(tally.weighing)
-            if made is None:
-                made = _by_row(tally.columns, tally.weighing.weigher(), dtype)
-            columns[weight] = made.fill_null(0).cast(column_types.from_numpy_dtype(dtype)).alias(weight)
+            exact, dtype = tally.weighing.expression(tally.columns, tally.types), _weight_dtype(tally.weighing)
+            if exact is None:
+                exact = _by_row(tally.columns, tally.weighing.weigher(), dtype)
+            columns[weight] = exact.fill_null(0).cast(column_types.from_numpy_dtype(dtype)).alias(weight)
     return columns
 
 

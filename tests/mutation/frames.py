@@ -121,7 +121,7 @@ MUTANTS = [
         "ties are broken by the order of rows",
         "engines/test_bounding.py::test_equal_words_never_keep_more_than_the_bound "
         "engines/test_bounding.py::test_words_that_tie_change_nothing"),
-    _bounding("_numbered", "bits + owners.bit_length() > 64", "False",
+    _bounding("_engines/bounding:_numbered", "bits + owners.bit_length() > 64", "False",
         "codes of one person are taken for those of another where they leave no room for people",
         "engines/test_bounding.py::test_codes_of_64_bits_are_told_apart"),
     _bounding("Layout.of", "layout.bits <= 64", "layout.bits <= 65",
@@ -201,7 +201,7 @@ MUTANTS = [
     _grouped("_Counts.add_sums", "np.add.at(self._rows, cells, sums[f\"rows {first}\"].to_numpy())",
         "self._rows[cells] += sums[f\"rows {first}\"].to_numpy()",
         "rows of all but one value of a group are lost"),
-    _progress("shown", "is_terminal() or _is_notebook()", "True",
+    _progress("_base/progress:shown", "is_terminal() or _is_notebook()", "True",
         "files and logs get lines that are meant for a person"),
     _progress("_Screen.write", "suppress(Exception)", "suppress()",
         "a screen that fails makes all users of tqdm wait for ever"),

@@ -146,7 +146,7 @@ MUTANTS = [
         equivalent="it limits what a person weighs together, and means are of rows; sizes are checked before they are doubled"),
     _codings("Units.largest", "max(abs(self.lower), abs(self.upper))", "abs(self.upper)",
         "the largest weight forgets negative bounds", "questions/test_sums.py::test_types"),
-    _codings("_is_missing",
+    _codings("_codes/codings:_is_missing",
         "missing | column.is_nan().fill_null(value=False) if column.dtype.is_float() else missing", "missing",
         "NaN is counted as a value", "questions/test_sums.py::test_floats_that_are_no_numbers"),
     _sums("Sum.largest", "max(abs(self.lower), abs(self.upper))", "self.upper - self.lower",

@@ -100,9 +100,6 @@ MUTANTS = [
         "two keys that the database takes for one are let through", "sql/test_public_values.py -k takes_two_for_one"),
     _people("_relational/people:_text", "return None", 'return found.decode("latin1")',
         "a key is released that nobody has", "sql/test_public_values.py -k bytes_that_are_no_text"),
-    # --- On Spark
-    _spark("_SparkEngine._answers", "alike(work.tallies)", "[[number] for number in range(len(work.tallies))]",
-        "a mean's sum and its number are of different rows"),
     # --- The secret
     _engine("_SqlEngine.prepare_histograms", "secrets.randbits(_SECRET_BITS)", "2**63",
         "every release keeps the same rows", "sql/test_counting.py::test_every_release_has_a_secret_of_its_own"),
