@@ -15,7 +15,6 @@ _arithmetic = of("sql/test_arithmetic.py", needs="ibis")
 _dialects = of("sql/test_seams.py", needs="ibis")
 _engine = of("sql/test_counting.py", needs="ibis")
 _tables = of("sql/test_public_values.py", needs="ibis")
-_spark = of("spark/test_conformance.py -k mean", needs="pyspark")
 
 MUTANTS = [
     # --- What is kept of a person
