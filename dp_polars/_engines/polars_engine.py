@@ -210,7 +210,7 @@ def _counted_by_row(
 ) -> _Found:
     """Return the cells of tallies that are alike, without regard to people."""
     if len(together) > 1:
-        # Polars moves filters into the scan that several plans share, whatever it is told: see `NO_FILTER_IN_SCANS`.
+        # One scan: plans that shared it would have filters in it, see `NO_FILTER_IN_SCANS`.
         coded = collected([coded], engine)[0].lazy()
     plans = [added_up_cells(_cells(coded, tallies, numbers, layouts[numbers[0]])) for numbers in together]
     return dict(zip(together, collected(plans, engine), strict=True))

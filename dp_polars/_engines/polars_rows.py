@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 _TWINS = not pl.__version__.startswith("1.")
 ANY_FILTER = pl.QueryOptFlags(comm_subexpr_elim=_TWINS)
 # In a scan, a filter leaves out row groups by what it gives on their least and largest values: x * 2 > 0 on a group
-# with a value so large that it overflows is false, and the group's other rows are gone. NaN may be in neither.
-NO_FILTER_IN_SCANS = pl.QueryOptFlags(comm_subexpr_elim=_TWINS, predicate_pushdown=False)
+# with a value so large that it overflows is false, and the group's other rows are gone. NaN may be in neither. Where
+# Polars takes a filtered scan that stands in a plan twice for one, it moves the filter all the same. Polars 1 needs
+# that: otherwise it loses columns of a scan that is joined with itself.
+NO_FILTER_IN_SCANS = pl.QueryOptFlags(comm_subexpr_elim=_TWINS, predicate_pushdown=False, comm_subplan_elim=not _TWINS)
 
 
 # What Polars takes for "auto" where its settings name no engine. These may name a GPU, or another machine.
@@ -83,5 +85,5 @@ def added_up(parts: Sequence[pl.DataFrame], names: Sequence[str], engine: Engine
 
 
 def collected(plans: Sequence[pl.LazyFrame], engine: EngineType) -> list[pl.DataFrame]:
-    """Return what plans on private rows give. Several plans must not share a scan of private rows that is filtered."""
+    """Return what plans on private rows give. Each plan reads its rows by itself."""
     return pl.collect_all(plans, engine=by_name(engine), optimizations=NO_FILTER_IN_SCANS)
