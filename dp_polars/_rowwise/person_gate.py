@@ -31,6 +31,8 @@ Tree: TypeAlias = Any  # an expression as JSON
 # Returns a serialized function of another column.
 _Of: TypeAlias = Callable[[Tree], Tree]
 
+_ENDS = {"arg_max": pl.Expr.max, "arg_min": pl.Expr.min}
+
 
 @dataclass(frozen=True)
 class _Order:
@@ -431,12 +433,14 @@ class _Apart:
         if name in {"sum", "cum_sum"} and dtype != pl.Int64:
             column = self.make(pl.col(column).cast(pl.Int64, strict=False))
             back = dtype if dtype == pl.Duration else None
-        tree: Tree = {"Column": column}
+        value = pl.col(column)
         if order is not None:
             by = list(order.columns)
-            sort = pl.col(column).sort_by(by, descending=list(order.descending), nulls_last=list(order.nulls_last))
-            tree = json.loads(sort.meta.serialize(format="json"))
-        expr = in_full(write(tree), self.call)
+            value = value.sort_by(by, descending=list(order.descending), nulls_last=list(order.nulls_last))
+        if name in _ENDS:
+            # The first one of equal values: Polars' own choice follows from whether it knows the column to be sorted.
+            return (value == _ENDS[name](pl.col(column))).arg_true().first()
+        expr = in_full(write(json.loads(value.meta.serialize(format="json"))), self.call)
         return expr if back is None else expr.cast(back)
 
     def refuse_function(self, step: Step) -> NoReturn:
