@@ -190,7 +190,7 @@ def where_true(where: IntoColumn | None) -> tuple[pl.Expr, ...]:
     condition = pl.col(where) if isinstance(where, str) else where
     is_one = isinstance(condition, pl.Expr) and not condition.meta.has_multiple_outputs()
     if not is_one or isinstance(condition, PrivateExpr) or not condition.meta.root_names():
-        msg = f'where must be one condition about columns, got {given(where)}.\n\nHint: where=pl.col("age") >= 65.'
+        msg = f'where must be one condition that reads columns, got {given(where)}.\n\nHint: where=pl.col("age") >= 65.'
         raise TypeError(msg)
     # Polars gives a constant one row: so it is some column that is filtered, and has a value in every row.
     return (pl.col(condition.meta.root_names()[0]).is_null().filter(condition),)
@@ -353,7 +353,10 @@ class _DrawRows(_OnRows):
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
         columns, lengths = zip(*map(_flatten, series), strict=True)
         if any((other != lengths[0]).any() for other in lengths[1:]):
-            msg = "the columns of one question must have a value for every row, got one that has more or fewer."
+            msg = (
+                "the columns of one question must have a value for every row, got one that has more or fewer.\n\n"
+                "Hint: filter both, the column and its weights, by the same condition."
+            )
             raise ValueError(msg)
         return _raw(self.query.answers_of_rows(columns, lengths[0]), self.query)
 

@@ -30,7 +30,8 @@ def read_by_row(columns: Sequence[pl.Expr], output: str) -> tuple[tuple[pl.Expr,
     if not columns or (found := _filtered(columns[0])) is None:
         return tuple(columns), False
     value, condition = found
-    return (pl.when(condition).then(value), *columns[1:]), True
+    # Without `otherwise`, Polars 1 could not read it back from a pickle.
+    return (pl.when(condition).then(value).otherwise(None), *columns[1:]), True
 
 
 def _filtered(column: pl.Expr) -> tuple[pl.Expr, pl.Expr] | None:

@@ -231,7 +231,8 @@ class Request(AnyRequest[HistogramQuery]):
         tallies: list[Tally] = []
         outputs = []
         for ask in self.asks:
-            columns = tuple(row_by_row(column, schema, f"The column of output {ask.name!r}") for column in ask.columns)
+            what = f"The column of output {ask.name!r}" + ", its filter read as pl.when(…).then(…)" * ask.filtered
+            columns = tuple(row_by_row(column, schema, what) for column in ask.columns)
             types = tuple(rows.select(column).collect_schema().dtypes()[0] for column in columns)
             try:
                 ask.query.answer_type(*types)
