@@ -6,8 +6,6 @@ All small data sets of one person's rows, in each of which a condition is true, 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-
 import numpy as np
 import polars as pl
 import pytest
@@ -22,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 EPSILON = {"epsilon": 0.5}
 X, C = pl.col("x"), pl.col("c")
-SCHEMA = {"p": pl.Int64, "x": pl.Int64, "c": pl.Boolean}
+SCHEMA = {"p": pl.String, "group": pl.Int64, "x": pl.Int64, "c": pl.Boolean}
 CELLS = list(itertools.product([0, 1, None], [True, False, None]))
 PEOPLE = [rows for n in (1, 2, 3) for rows in itertools.combinations_with_replacement(CELLS, n)]
 # Nobody else has two rows: no bound cuts them. The last ones have a leader.
@@ -45,27 +43,30 @@ ASKS: dict[str, tuple[dpp.PrivateExpr, dpp.PrivateExpr]] = {
 }
 
 
-def rows(person: tuple[tuple[int | None, bool | None], ...], number: int) -> pl.DataFrame:
-    others = [(1 + i, *cell) for i, cell in enumerate(OTHERS[number])]
-    return pl.DataFrame([*((0, *cell) for cell in person), *others], SCHEMA, orient="row")
+def rows(people: list[tuple[tuple[int | None, bool | None], ...]], number: int) -> pl.DataFrame:
+    """The data sets of these people and of the others, each a group of its own, in which nobody else has rows."""
+    cells = [
+        (f"{group} {who}", group, *cell)
+        for group, person in enumerate(people)
+        for who, own in enumerate([person, *((cell,) for cell in OTHERS[number])])
+        for cell in own
+    ]
+    return pl.DataFrame(cells, SCHEMA, orient="row")
 
 
-def histograms(query: dpp.PrivateQuery, data: pl.DataFrame, times: int) -> set[tuple[int, ...]]:
-    """Every histogram that counting gives; of three rows at most, one that is kept by chance is missed by none."""
+def histograms(query: dpp.PrivateQuery, data: pl.DataFrame) -> list[set[tuple[int, ...]]]:
+    """Every histogram that counting gives, of each data set. One of probability 1/3 is missed with (2/3)**40 < 1e-7."""
     engine = PolarsEngine(data.lazy(), data.lazy)
     work = query.request.bind(engine)
     size = work.tallies[0].coding.size
-    found = set()
-    for _ in range(times):
+    found: list[set[tuple[int, ...]]] = [set() for _ in range(query.request.groups)]
+    for _ in range(40):
         [sparse] = engine.prepare_histograms(work)()
-        dense = np.zeros(size, np.int64)
-        dense[sparse.codes] = sparse.weights
-        found.add(tuple(dense.tolist()))
+        dense = np.zeros((len(found), size), np.int64)
+        dense[np.repeat(np.arange(len(found)), sparse.sizes), sparse.codes] = sparse.weights
+        for seen, counts in zip(found, dense.tolist(), strict=True):
+            seen.add(tuple(counts))
     return found
-
-
-def times(person: tuple[object, ...]) -> int:
-    return 1 if len(person) <= 1 else 40  # (2/3)**40 < 1e-7
 
 
 def lost(query: dpp.PrivateQuery, one: tuple[int, ...], two: tuple[int, ...]) -> float:
@@ -93,26 +94,26 @@ def scores(counts: tuple[int, ...], query: object) -> list[int]:
 @pytest.mark.parametrize("name", ASKS)
 def test_rows_where_it_is_not_true_take_no_place(name: str, bounds: dict[str, int]) -> None:
     inside, before = ASKS[name]
-    by_agg = dpp.protect("p", **bounds).agg(a=inside)
-    by_frame = dpp.protect("p", **bounds).filter(C).agg(a=before)
-    for person in PEOPLE:
-        data = rows(person, 1)
-        found = histograms(by_agg, data, times(person))
-        assert found == histograms(by_frame, data, times(person))
+    people, keys = [(), *PEOPLE], {"group": range(1 + len(PEOPLE))}
+    data = rows(people, 1)
+    found = histograms(dpp.protect("p", **bounds).group_by(keys).agg(a=inside), data)
+    assert found == histograms(dpp.protect("p", **bounds).filter(C).group_by(keys).agg(a=before), data)
+    for person, seen in zip(people, found, strict=True):
         if not any(true for _, true in person):  # as if they were not there
-            assert found == histograms(by_agg, rows((), 1), 1)
+            assert seen == found[0]
 
 
 @pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
 @pytest.mark.parametrize("name", ASKS)
 def test_the_released_law_keeps_its_bound(name: str, relation: str) -> None:
-    query = dpp.protect("p", max_rows=1, neighboring_relation=relation).agg(a=ASKS[name][0])
-    few: list[tuple[tuple[int | None, bool | None], ...]] = [(), *PEOPLE[: len(CELLS)], *PEOPLE[len(CELLS) :: 9]]
+    frame, people = dpp.protect("p", max_rows=1, neighboring_relation=relation), [(), *PEOPLE]
+    keys = {"group": range(len(people))}
+    query = frame.group_by(keys).agg(a=ASKS[name][0])
     worst = 0.0
     for number in range(len(OTHERS)):
-        found = [histograms(query, rows(person, number), times(person)) for person in few]
-        pairs: Callable[..., object] = itertools.combinations
-        for one, two in pairs(found, 2) if relation == "replace_one" else ((found[0], other) for other in found):
-            worst = max(worst, *(lost(query, a, b) for a, b in itertools.product(one, two)))
+        first, *others = histograms(query, rows(people, number))
+        every, of_nobody = set().union(*others), first
+        pairs = itertools.combinations(every, 2) if relation == "replace_one" else itertools.product(of_nobody, every)
+        worst = max(worst, *(lost(query, one, two) for one, two in pairs))
     assert worst <= 0.5 * (1 + 1e-9)
     assert worst >= 0.5 * (0.4 if name == "median" or relation == "replace_one" else 0.9)
