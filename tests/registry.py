@@ -172,19 +172,23 @@ ASKS = {
     ),
 }
 # Numbers with noise, which have laws and true answers of their own (tests/queries, tests/privacy).
-_OF_VALUES = {**_OF_ROWS, "step": None}
 NUMBERS = {
     "count": Ask({}, _OF_ROWS, (), {}, {"epsilon": 1}, lambda _: [{}]),
     "sum": Ask(
-        {"lower": MISSING, "upper": MISSING},
-        {**_OF_VALUES, "per_person": None},
+        {"lower": MISSING, "upper": MISSING, "step": None},
+        {**_OF_ROWS, "per_person": None},
         (0, 9),
         {},
         {"epsilon": 1, "step": 3},
         _of_totals,
     ),
     "mean": Ask(
-        {"lower": MISSING, "upper": MISSING}, _OF_VALUES, (0, 9), {}, {"rho": 1, "contributions": 2}, _of_numbers
+        {"lower": MISSING, "upper": MISSING, "step": None},
+        _OF_ROWS,
+        (0, 9),
+        {},
+        {"rho": 1, "contributions": 2},
+        _of_numbers,
     ),
     "value_counts": Ask({"candidates": MISSING}, _OF_ROWS, ([1, 2],), {}, {"rho": 1}, _of_categories),
 }

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from dp_polars._base.numbers import show
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from dp_polars._accounting.terms import Unit
 
 # Bits of a numerator or denominator: the differences of such sums still print (Python stops at 4,300 digits).
@@ -27,6 +29,9 @@ class BudgetExceededError(ValueError):
         "epsilon" or "rho".
     requested_delta, remaining_delta, short_by_delta
         The same of delta: exact numbers, or None where the budget has no delta.
+    ledger, first_charge, last_charge
+        The path of the budget's file, and the times of its first and last charge (`datetime` in UTC), in whichever run
+        they were made; None where the budget has no file, or was never charged.
     """
 
     def __init__(
@@ -36,14 +41,18 @@ class BudgetExceededError(ValueError):
         unit: Unit,
         requested_delta: Fraction | None = None,
         remaining_delta: Fraction | None = None,
+        ledger: str | None = None,
+        charged: tuple[datetime, datetime] | None = None,
     ) -> None:
-        super().__init__(requested, remaining, unit, requested_delta, remaining_delta)
+        super().__init__(requested, remaining, unit, requested_delta, remaining_delta, ledger, charged)
         self.requested = requested
         self.remaining = remaining
         self.short_by: Fraction = max(requested - remaining, Fraction(0))
         self.unit = unit
         self.requested_delta: Fraction | None = requested_delta
         self.remaining_delta: Fraction | None = remaining_delta
+        self.ledger: str | None = ledger
+        self.first_charge, self.last_charge = charged or (None, None)
         self.short_by_delta: Fraction | None = None
         if requested_delta is not None and remaining_delta is not None:
             self.short_by_delta = max(requested_delta - remaining_delta, Fraction(0))
@@ -58,8 +67,13 @@ class BudgetExceededError(ValueError):
             f"requested {name}={exact(requested)}, remaining {exact(remaining)}, short by {exact(short_by)}"
             for name, requested, remaining, short_by in asked
         )
+        charged = "was never charged"
+        if self.first_charge is not None and self.last_charge is not None:
+            first, last = (f"{when:%Y-%m-%d %H:%M} UTC" for when in (self.first_charge, self.last_charge))
+            charged = f"was first charged on {first} and last on {last}; budget.log() lists the charges of all runs"
+        where = "" if self.ledger is None else f" The ledger {self.ledger!r} {charged}."
         return (
-            f"The release does not fit the budget: {numbers}. Nothing was charged.\n\n"
+            f"The release does not fit the budget: {numbers}. Nothing was charged.{where}\n\n"
             "Hint: ask for smaller losses or fewer outputs. A new budget is new loss to the same people."
         )
 

@@ -7,6 +7,7 @@ import sqlite3
 import time
 import weakref
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -285,8 +286,11 @@ class Budget:
             spent, spent_delta = Fraction(head.spent), Fraction(head.spent_delta)
             remaining, remaining_delta = self.total - spent, (self.delta or Fraction(0)) - spent_delta
             if requested > remaining or requested_delta > remaining_delta:
-                deltas = () if self.delta is None else (requested_delta, remaining_delta)
-                raise BudgetExceededError(requested, remaining, self.unit, *deltas)
+                deltas = (None, None) if self.delta is None else (requested_delta, remaining_delta)
+                times = [] if self.path is None else [one.microseconds for one in ledger.read_charges(connection, head)]
+                ends = (_moment(times[0]), _moment(times[-1])) if times else None
+                path = None if self.path is None else str(self.path)
+                raise BudgetExceededError(requested, remaining, self.unit, *deltas, path, ends)
             charges = []
             for (what, claim), (cost, delta) in zip(entries, costs, strict=True):
                 spent, spent_delta = spent + cost, spent_delta + delta
@@ -402,3 +406,7 @@ class Budget:
                 raise sqlite3.DatabaseError(msg)
         self.name, self._seen, self._seen_delta = head.name, spent, spent_delta
         return head
+
+
+def _moment(microseconds: int) -> datetime:
+    return datetime.fromtimestamp(microseconds // 10**6, UTC)

@@ -14,6 +14,7 @@ from polars.expr.name import ExprNameNameSpace
 from dp_polars._accounting.large import warn_if_large
 from dp_polars._accounting.terms import NO_BOUNDS, Bounds
 from dp_polars._base.column_types import from_numpy_dtype
+from dp_polars._base.numbers import given
 from dp_polars._base.settings import deaf
 from dp_polars._codes.encoding import code_dtype
 from dp_polars._questions.measures import Total
@@ -179,7 +180,20 @@ def as_expression(
     # The type of a UDF must be fixed: Polars would keep one that it resolved on an earlier frame. The outermost node
     # must be native: engines may evaluate a bare UDF several times, and OpenDP aborts on one.
     answer = deaf(_as_answer)(drawn.first(), exprs, query, bounds)  # `pl.dtype_of` is unstable to Polars
-    return PrivateExpr._of(answer if exprs else answer.alias(name or ""), query, tuple(exprs), bounds)
+    return PrivateExpr._of(answer if name is None else answer.alias(name), query, tuple(exprs), bounds)
+
+
+def where_true(where: IntoColumn | None) -> tuple[pl.Expr, ...]:
+    """Return a column that has values only where a condition is true; none without a condition."""
+    if where is None:
+        return ()
+    condition = pl.col(where) if isinstance(where, str) else where
+    is_one = isinstance(condition, pl.Expr) and not condition.meta.has_multiple_outputs()
+    if not is_one or isinstance(condition, PrivateExpr) or not condition.meta.root_names():
+        msg = f'where must be one condition that reads columns, got {given(where)}.\n\nHint: where=pl.col("age") >= 65.'
+        raise TypeError(msg)
+    # Polars gives a constant one row: so it is some column that is filtered, and has a value in every row.
+    return (pl.col(condition.meta.root_names()[0]).is_null().filter(condition),)
 
 
 def _one_output(column: IntoColumn) -> pl.Expr:
@@ -339,7 +353,10 @@ class _DrawRows(_OnRows):
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
         columns, lengths = zip(*map(_flatten, series), strict=True)
         if any((other != lengths[0]).any() for other in lengths[1:]):
-            msg = "the columns of one question must have a value for every row, got one that has more or fewer."
+            msg = (
+                "the columns of one question must have a value for every row, got one that has more or fewer.\n\n"
+                "Hint: filter both, the column and its weights, by the same condition."
+            )
             raise ValueError(msg)
         return _raw(self.query.answers_of_rows(columns, lengths[0]), self.query)
 

@@ -11,7 +11,7 @@ from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Bounds, Terms
 from dp_polars._codes.candidates import Categories
 from dp_polars._codes.units import bounds_of, ends_of_person
-from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, on_terms
+from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, on_terms, where_true
 from dp_polars._questions.measures import Count, ValueCounts
 from dp_polars._questions.sums import Mean, Sum, SumOfPeople
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 def len(  # noqa: A001 (Polars' own name)
     *,
+    where: IntoColumn | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
     contributions: int = 1,
@@ -39,6 +40,10 @@ def len(  # noqa: A001 (Polars' own name)
 
     Parameters
     ----------
+    where
+        A condition about the columns of a row, or the name of a Boolean column: only rows where it is true are counted.
+        On a private frame it must be row by row, and the other rows take no place among those that the bounds keep.
+        None: every row.
     epsilon, rho
         The privacy loss of one person in all, over all groups: exactly one of them. `epsilon` draws discrete Laplace
         noise, `rho` discrete Gaussian noise, both exactly.
@@ -72,14 +77,17 @@ def len(  # noqa: A001 (Polars' own name)
     >>> df = pl.DataFrame({"ward": ["A"] * 50})
     >>> df.select(dpp.len(epsilon=100)).item()
     50
+    >>> df.select(dpp.len(where=pl.col("ward") == "B", epsilon=100)).item()
+    0
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
     terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds)
-    return on_terms(Count("rows", Claim.on(terms, "number")), terms, name="len")
+    return on_terms(Count("rows", Claim.on(terms, "number")), terms, *where_true(where), name="len")
 
 
 def n_people(
     *,
+    where: IntoColumn | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
     contributions: int = 1,
@@ -93,6 +101,8 @@ def n_people(
 
     Parameters
     ----------
+    where
+        As for `dp_polars.len`: people are counted who have a row where it is true.
     epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
         As for `dp_polars.len`. The noise grows with the number of groups that one person may be in (`max_groups`).
         `max_rows_per_group` does nothing here.
@@ -118,7 +128,7 @@ def n_people(
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
     terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds)
-    return on_terms(Count("people", Claim.on(terms, "number")), terms, name="n_people")
+    return on_terms(Count("people", Claim.on(terms, "number")), terms, *where_true(where), name="n_people")
 
 
 def count(
@@ -169,8 +179,8 @@ def sum(  # noqa: A001 (Polars' own name)
     column: IntoColumn,
     lower: Number,
     upper: Number,
-    *,
     step: Number | None = None,
+    *,
     per_person: tuple[Number, Number] | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
@@ -247,8 +257,8 @@ def mean(
     column: IntoColumn,
     lower: Number,
     upper: Number,
-    *,
     step: Number | None = None,
+    *,
     epsilon: Number | None = None,
     rho: Number | None = None,
     contributions: int = 1,

@@ -82,7 +82,10 @@ def _unregister() -> None:
 
 
 def _shared(name: str, ours: type, theirs: type) -> Callable[..., pl.Expr]:
-    """Return a method whose name both packages have: a call with an argument that only we have is ours."""
+    """Return a method whose name both packages have: a call with an argument that only we have is ours.
+
+    Such an argument has a name that they don't know, or a place behind all of theirs.
+    """
     our, their = getattr(ours, name), getattr(theirs, name)
     our_parameters, their_parameters = inspect.signature(our).parameters, inspect.signature(their).parameters
     keywords = {name: p for name, p in our_parameters.items() if p.kind is p.KEYWORD_ONLY}
@@ -93,6 +96,7 @@ def _shared(name: str, ours: type, theirs: type) -> Callable[..., pl.Expr]:
     only_theirs = [
         p.replace(default=None, kind=kind) for name, p in their_parameters.items() if name not in our_parameters
     ]
+    only_ours = {name: p for name, p in our_parameters.items() if name not in their_parameters}
     first, *others = places
     signature = inspect.Signature(
         [first, *(others if goes_on else [p.replace(default=None) for p in others]), *only_theirs, *keywords.values()],
@@ -100,8 +104,9 @@ def _shared(name: str, ours: type, theirs: type) -> Callable[..., pl.Expr]:
     )
 
     def method(self: object, /, *args: Any, **kwargs: Any) -> pl.Expr:  # noqa: ANN401
-        if all(kwargs.get(name, p.default) == p.default for name, p in keywords.items()):
-            unnamed = {name: value for name, value in kwargs.items() if name not in keywords}
+        defaults = all(kwargs.get(name, p.default) == p.default for name, p in only_ours.items())
+        if defaults and len(args) < len(their_parameters):  # one of them is `self`
+            unnamed = {name: value for name, value in kwargs.items() if name not in only_ours}
             return cast("pl.Expr", their(self, *args, **unnamed))
         given = signature.bind(self, *args, **kwargs).arguments
         for p in only_theirs:

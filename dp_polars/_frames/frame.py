@@ -12,6 +12,7 @@ from dp_polars._accounting.large import warn_if_large
 from dp_polars._base.numbers import plural, show
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames import group_keys
+from dp_polars._frames.filtered import read_by_row
 from dp_polars._frames.joins import (
     OwnedJoin,
     PrivateJoin,
@@ -277,7 +278,9 @@ class PrivateFrame(SeveralRows, Unlisted, Refusing, WithoutRows):
         *exprs, **named
             Private answers (`pl.col("x").dp.median(…)`, `dp_polars.n_people(…)`), named by their column or by the
             keyword. The loss of each is what one person loses to it in all. The relation is that of `protect`, and so
-            are the bounds that an output does not override (`max_rows`, `max_groups`, `max_rows_per_group`).
+            are the bounds that an output does not override (`max_rows`, `max_groups`, `max_rows_per_group`). Where
+            `filter` is the last step of the column, as in `pl.col("x").filter(pl.col("y") > 0).dp.mean(…)`, rows for
+            which it is not true are ignored like nulls, before any bound.
 
         Returns
         -------
@@ -446,4 +449,6 @@ def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> As
             f"{query.claim.neighboring_relation!r}.\n\nHint: give it to protect."
         )
         raise ValueError(msg)
-    return Ask(name or expr.meta.output_name(), columns, query, expr.bounds)
+    name = name or expr.meta.output_name()
+    columns, filtered = read_by_row(columns, name)
+    return Ask(name, columns, query, expr.bounds, filtered)

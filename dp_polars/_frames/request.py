@@ -50,15 +50,24 @@ _EXPLAINED = {
 
 @dataclass(frozen=True)
 class Ask(Generic[AskedT]):
-    """One output of a private query: its name, the columns that are asked about, what is asked, and its bounds."""
+    """One output of a private query: its name, the columns that are asked about, what is asked, and its bounds.
+
+    Where it is `filtered`, it has been seen to that the first column is null in rows that don't count.
+    """
 
     name: str
     columns: tuple[pl.Expr, ...]
     query: AskedT
     bounds: Bounds = NO_BOUNDS
+    filtered: bool = False
+
+    @property
+    def selects(self) -> str:
+        """What is asked, in words."""
+        return f"{self.query}, where a condition is true" if self.filtered else str(self.query)
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.query}" + (f" ({self.bounds})" if self.bounds.given else "")
+        return f"{self.name}: {self.selects}" + (f" ({self.bounds})" if self.bounds.given else "")
 
 
 @dataclass(frozen=True)
@@ -142,7 +151,7 @@ class AnyRequest(ABC, Generic[AskedT]):
             claim = ask.query.claim
             value = float_of(claim.loss.value)
             columns[ask.name] = {
-                "selects": str(ask.query),
+                "selects": ask.selects,
                 "mechanism": claim.mechanism,
                 "loss": {
                     "unit": claim.loss.unit,
@@ -186,12 +195,13 @@ class AnyRequest(ABC, Generic[AskedT]):
                 f"\n\nHint: do them on {engine.rows_are} first, row by row."
             )
             raise TypeError(msg)
-        for name, column in ((ask.name, column) for ask in self.asks for column in ask.columns):
+        for ask, column in ((ask, column) for ask in self.asks for column in ask.columns):
             names = column.meta.root_names()
             if len(names) != 1 or not column.meta.undo_aliases().meta.eq(pl.col(names[0])):
+                how = ": CASE WHEN condition THEN value END" if ask.filtered else ""
                 msg = (
-                    f"Output {name!r} must be asked of a column as it is: Polars expressions can't be run here.\n\n"
-                    f"Hint: make the column on {engine.rows_are} first, row by row."
+                    f"Output {ask.name!r} must be asked of a column as it is: Polars expressions can't be run here.\n\n"
+                    f"Hint: make the column on {engine.rows_are} first, row by row{how}."
                 )
                 raise TypeError(msg)
 
@@ -221,7 +231,8 @@ class Request(AnyRequest[HistogramQuery]):
         tallies: list[Tally] = []
         outputs = []
         for ask in self.asks:
-            columns = tuple(row_by_row(column, schema, f"The column of output {ask.name!r}") for column in ask.columns)
+            what = f"The column of output {ask.name!r}" + ", its filter read as pl.when(…).then(…)" * ask.filtered
+            columns = tuple(row_by_row(column, schema, what) for column in ask.columns)
             types = tuple(rows.select(column).collect_schema().dtypes()[0] for column in columns)
             try:
                 ask.query.answer_type(*types)
@@ -268,7 +279,7 @@ class Request(AnyRequest[HistogramQuery]):
             size = ask.query.evidence(*types)[0].coding.size
         return {
             "output": ask.name,
-            "selects": str(ask.query),
+            "selects": ask.selects,
             "epsilon": float_up(claim.cost("epsilon")) if claim.has_epsilon else None,
             "rho": float_up(claim.cost("rho")),
             "error_95": None if size is None else ask.query.error(size, 0.05, *types),

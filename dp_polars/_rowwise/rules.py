@@ -119,7 +119,8 @@ UNLISTED: tuple[Rule, ...] = (
     Rule(
         names("append drop_nans drop_nulls explode filter repeat_by reshape"),
         "changes the number of rows",
-        "filter the frame instead: frame.filter(…), frame.drop_nulls(…); use frame.explode(…) before `protect`.",
+        "filter the frame: frame.filter(…), frame.drop_nulls(…); or filter last: (x + 1).filter(…).dp.mean(…) in agg; "
+        "explode the frame: frame.explode(…).",
     ),
     Rule(names("bin_quantiles q_cut"), f"takes its breaks from the rows, {PEOPLE}", "cut at public breaks: cut([…])."),
     Rule(names("random list.sample"), "draws at random, for all rows together", "keep a part by hash() % 10 == 0."),

@@ -4,6 +4,7 @@ import fcntl
 import math
 import os
 import pickle
+import re
 import shutil
 import signal
 import sqlite3
@@ -179,6 +180,29 @@ def test_numbers_stand_in_full_in_the_refusal():
         pay(budget, claim(epsilon=40))
     with pytest.raises(BudgetExceededError, match=r"short by 0\.00000000000000000001\."):
         pay(Budget(epsilon=1), claim(epsilon=1 + Fraction(1, 10**20)))
+
+
+def test_a_refusal_says_which_file_and_when_it_was_charged(path, monkeypatch):
+    """A script that runs twice is refused by what its first run spent: the message must say so."""
+    with pytest.raises(BudgetExceededError, match=f"The ledger '{path}' was never charged\\.\n\nHint") as refused:
+        pay(Budget(epsilon=1, path=path), claim(epsilon=2))
+    assert (refused.value.ledger, refused.value.last_charge) == (str(path), None)
+    times = [datetime(2026, 1, day, 12, 30, 59, tzinfo=UTC) for day in (2, 3, 4)]
+    for when in times:
+        monkeypatch.setattr(budgets.time, "time_ns", lambda when=when: int(when.timestamp()) * 10**9)
+        pay(Budget(epsilon=1, path=path), claim(epsilon=0.25))
+    told = "was first charged on 2026-01-02 12:30 UTC and last on 2026-01-04 12:30 UTC; budget.log() lists"
+    with pytest.raises(BudgetExceededError, match=re.escape(f"charged. The ledger '{path}' {told}")) as refused:
+        pay(Budget(epsilon=1, path=path), claim(epsilon=0.5))
+    for error in (refused.value, pickle.loads(pickle.dumps(refused.value))):
+        assert (error.ledger, error.first_charge, error.last_charge) == (str(path), times[0], times[-1])
+        assert told in str(error)
+    in_memory = Budget(epsilon=1)
+    pay(in_memory, claim(epsilon=1))
+    with pytest.raises(BudgetExceededError) as refused:
+        pay(in_memory, claim(epsilon=1))
+    assert "ledger" not in str(refused.value)
+    assert refused.value.ledger is refused.value.first_charge is refused.value.last_charge is None
 
 
 def test_a_refusal_survives_pickling():

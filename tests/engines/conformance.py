@@ -1122,6 +1122,7 @@ class Conformance:
         "filter": (lambda frame: frame.filter(pl.col("price") > 3), pl.col("price")),
         "with_columns": (lambda frame: frame.with_columns(price=pl.col("price") - 1), pl.col("price")),
         "an expression": (lambda frame: frame, pl.col("price") + 1),
+        "a filter of an output": (lambda frame: frame, pl.col("price").filter(pl.col("price") > 3)),
     }
 
     @pytest.mark.parametrize("case", EXPRESSIONS)
@@ -1131,12 +1132,36 @@ class Conformance:
         frame, budget = visits(), dpp.Budget(epsilon=1)
         engine = self.make(frame, Noting(notes))
         if engine.runs_expressions:
-            made = steps(frame).with_columns(x=column)
+            made = steps(frame).group_by("ward", "year").agg(x=column).explode("x")  # by Polars' own filter
             code_of = by_hand.nearest_code(range(11))
             expected = by_hand.histograms(made.to_dicts(), GROUPS.to_dicts(), "x", code_of)
             assert self.told(query, frame) == {"x": expected}
         else:
             with pytest.raises(TypeError, match=rf"Polars expressions[\s\S]*Hint: .* on {engine.rows_are} first"):
+                release_by(revealing(query), engine, budget)
+            assert budget.spent == 0
+            assert not notes.exists()
+
+    @pytest.mark.parametrize("not_true", [False, None])
+    def test_rows_where_a_condition_is_not_true_take_nobodys_place(self, not_true, notes):
+        """The condition is true in one of a person's eleven rows: whatever the bounds, it stays."""
+        true = [True if i == 7 else not_true for i in range(11)]
+        frame = pl.DataFrame({"p": [1] * 11, "k": range(11), "c": pl.Series(true, dtype=pl.Boolean), "x": [1.5] * 11})
+        asked = {
+            "median": pl.col("x").filter("c").dp.median([0, 1.5], epsilon=1),
+            "weighed": pl.col("k").filter("c").dp.mode([0, 7], weights=pl.col("k"), max_weight=9, epsilon=1),
+            "len": dpp.len(where="c", epsilon=1),
+            "n_people": dpp.n_people(where=pl.col("c"), epsilon=1),
+        }
+        codes = {"median": {1: 1}, "weighed": {1: 7}, "len": {0: 1}, "n_people": {0: 1}}
+        for bounds in ({"max_rows": 1}, {"max_groups": 1, "max_rows_per_group": 1}):
+            query = protected({"k": range(11)}, **bounds).agg(**asked)
+            if self.make(frame).runs_expressions:
+                expected = {name: {(k,): code if k == 7 else {} for k in range(11)} for name, code in codes.items()}
+                assert self.told(query, frame) == expected
+                continue
+            engine, budget = self.make(frame, Noting(notes)), dpp.Budget(epsilon=4)
+            with pytest.raises(TypeError, match=rf"Hint: make the column on {engine.rows_are} first.*CASE WHEN"):
                 release_by(revealing(query), engine, budget)
             assert budget.spent == 0
             assert not notes.exists()

@@ -96,7 +96,7 @@ def test_importing_the_package_registers_the_accessor():
 
 @pytest.mark.parametrize("name", ["len", "n_people"])
 def test_numbers_of_rows_take_no_column(name):
-    assert parameters(getattr(dpp, name)) == ({}, NUMBERS["count"].keywords)
+    assert parameters(getattr(dpp, name)) == ({}, {"where": None, **NUMBERS["count"].keywords})
     expr = getattr(dpp, name)(epsilon=1)
     assert expr.meta.output_name() == name
     assert expr.meta.root_names() == []

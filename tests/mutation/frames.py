@@ -33,6 +33,7 @@ _threads = of("interop/test_settings.py")
 _claims = of("questions/test_weights.py")
 _terms = of("frames/test_bounds_of_outputs.py")
 _frame = of("frames/test_frame.py")
+_filtered = of("frames/test_filtered.py")
 
 MUTANTS = [
     # --- What is promised to a person
@@ -276,7 +277,7 @@ MUTANTS = [
         "a sum and a count are drawn from the same numbers",
         "questions/test_sums.py::test_noise_is_in_the_unit_of_what_it_is_added_to"),
     _release("Request.bind",
-        'tuple(row_by_row(column, schema, f"The column of output {ask.name!r}") for column in ask.columns)',
+        "tuple(row_by_row(column, schema, what) for column in ask.columns)",
         "ask.columns",
         "a question is asked of x − x.mean()", "frames/test_frame.py::test_outputs_that_are_refused"),
     _query("_under", "ask.query, groups", "ask.query, 1",
@@ -553,6 +554,22 @@ MUTANTS = [
     _sources("source_of", "Exception", "pa.ArrowInvalid",
         "an error while a stream is opened shows values, and is free",
         "frames/test_frame.py::test_errors_of_all_kinds_while_a_frame_is_opened_are_replaced_and_paid_for"),
+    _filtered("read_by_row", "pl.when(condition).then(value).otherwise(None)", "value",
+        "a filter inside agg is dropped without a word"),
+    _filtered("read_by_row", "any(_filtered(weights) is not None for weights in columns[1:])", "False",
+        "weights under another filter are read, or refused without a way out"),
+    _filtered("_filtered", "value.filter(condition).meta.eq(column)", "True",
+        "x > y is taken for a filter of x by y"),
+    _filtered("_filtered", "inner.meta.undo_aliases().meta.eq(column.meta.undo_aliases())", "True",
+        "a filter below another step is taken for the last one"),
+    _filtered("where_true", "not condition.meta.root_names()", "False",
+        "a condition without columns counts one row"),
+    _filtered("where_true", ".is_null().filter(condition)", ".is_null()",
+        "len and n_people forget their condition"),
+    _filtered("Ask.selects", "self.filtered", "False", "no text says that an answer is about some rows only"),
+    _sharing("_shared", "len(args) < len(their_parameters)", "True",
+        "beside OpenDP a step that is positional is handed to OpenDP",
+        "opendp/test_sharing.py::test_numbers_of_both_packages_are_told_apart_by_their_arguments", needs="opendp"),
     # --- One `.dp` beside OpenDP
     _sharing("_shared", "given.pop(first.name), **given",
         'given.pop(first.name), **{name: value for name, value in given.items() if name != "contributions"}',

@@ -110,10 +110,16 @@ def test_numbers_of_both_packages_are_told_apart_by_their_arguments(order):
 import polars as pl
 from dp_polars import PrivateExpr
 dp_ = pl.col("x").dp
-ours = [dp_.sum(0, 9, epsilon=1), dp_.mean(0, 9, step=1, rho=1), dp_.count(epsilon=1), dp_.value_counts([1], rho=1)]
+ours = [
+    dp_.sum(0, 9, epsilon=1), dp_.mean(0, 9, step=1, rho=1), dp_.count(epsilon=1), dp_.value_counts([1], rho=1),
+    dp_.sum(0, 9, 3, epsilon=1), dp_.mean(0, 9, 3, rho=1), dp_.sum(0, 9, 3, per_person=(0, 6), rho=1),
+    dp_.sum(lower=0, upper=9, step=3, epsilon=1),
+]
+assert ours[4].query == ours[7].query == dp_.sum(0, 9, step=3, epsilon=1).query != ours[0].query
 theirs = [
     dp_.sum((0, 9)), dp_.sum((0, 9), 2.0), dp_.sum(bounds=(0, 9), scale=2.0), dp_.mean((0, 9), scale=2.0),
     dp_.mean((0, 9), 2.0), dp_.count(signed=True), dp_.count(2.0, True), dp_.len(2.0, True),
+    dp_.sum((0, 9), 2.0, step=None),
 ]
 assert all(isinstance(expr, PrivateExpr) for expr in ours)
 assert not any(isinstance(expr, PrivateExpr) for expr in theirs)
@@ -122,14 +128,16 @@ for call in (
     lambda: dp_.sum(0, 9, scale=2.0, epsilon=1), lambda: dp_.mean(0, 9, scale=2.0, step=1),
     lambda: dp_.sum(0, 9, bounds=(0, 1), rho=1), lambda: dp_.mean(0, 9, bounds=(0, 1), step=1, epsilon=1),
     lambda: dp_.count(signed=True, epsilon=1), lambda: dp_.count(signed=False, contributions=2, rho=1),
+    lambda: dp_.sum(0, 9, 3), lambda: dp_.mean(0, 9, 3), lambda: dp_.sum(lower=0, upper=9), lambda: dp_.sum(0, 9, step=1),
 ):
     try:
         call()
     except TypeError as error:
         print(str(error).partition(",")[0])
 """
-    both = "must be left out where epsilon"
-    assert succeed(script).splitlines() == [f"{name} {both}" for name in ("scale", "bounds", "signed") for _ in "12"]
+    both, none = "must be left out where epsilon", "exactly one of epsilon and rho must be given"
+    expected = [f"{name} {both}" for name in ("scale", "bounds", "signed") for _ in "12"]
+    assert succeed(script).splitlines() == expected + [none] * 4
 
 
 OURS = {"epsilon": 1, "rho": 2, "contributions": 3, "neighboring_relation": "replace_one", "mechanism": "exponential"}
@@ -166,6 +174,8 @@ def test_every_argument_of_ours_arrives(name):
     positional = [each for each in ("alpha", "candidates", "lower", "upper") if each in signature.parameters]
     given = {each: f"the {each}" for each in positional}
     named = OURS | ({"step": 0.5} if "step" in signature.parameters else {})
+    if "step" in named:
+        assert both("me", *given.values(), 0.5) == {"self": "me"} | given | {"step": 0.5}
     assert {"self": "me"} | given | named == both("me", *given.values(), **named) == both("me", **given, **named)
     for each, value in named.items():  # one of them makes a call ours
         assert both("me", **given, **{each: value}) == {"self": "me"} | given | {each: value}
@@ -184,6 +194,7 @@ def test_every_argument_of_ours_arrives(name):
         ("quantile", (0.5, [1, 2]), {"scale": 3.0}),
         ("count", (2.0, True), {}),
         ("sum", ((0, 9), 2.0), {}),
+        ("sum", ((0, 9), 2.0), {"step": None}),
         ("mean", ((0, 9),), {"scale": 2.0, "epsilon": None, "contributions": 1}),
     ],
 )

@@ -51,6 +51,8 @@ class Case:
         Whether others may be over the bounds: then random choices must be coupled.
     salt
         What everything else follows from: the order of rows, and the forced outputs.
+    filtered
+        Whether only rows of a positive weight count in the outputs of `agg`.
     """
 
     kind: str
@@ -65,6 +67,7 @@ class Case:
     ranges: bool
     couples: bool
     salt: int
+    filtered: bool = False
 
     @property
     def relation(self) -> str:
@@ -107,7 +110,10 @@ class Case:
             questions = OF_FRAMES[way](private, self.keys, "g", LOSSES[loss])
             return questions[which % len(questions)]
         people = self.unit is not None
-        asks = {f"{name} {i}": question(name, self.kind, n, m, people) for i, (name, n, m) in enumerate(self.asked)}
+        where = pl.col(WEIGHT) > 0 if self.filtered else None
+        asks = {
+            f"{name} {i}": question(name, self.kind, n, m, people, where) for i, (name, n, m) in enumerate(self.asked)
+        }
         return (private if self.keys is None else private.group_by(self.keys)).agg(**asks)
 
 
@@ -127,11 +133,13 @@ _OWN: list[dict[str, int | None]] = [
 ]
 
 
-def question(name: str, kind: str, which: int, loss: int, people: bool) -> dpp.PrivateExpr:
+def question(
+    name: str, kind: str, which: int, loss: int, people: bool, where: pl.Expr | None = None
+) -> dpp.PrivateExpr:
     """One of the questions of a way to ask about a column `x`, with bounds of its own if there are people."""
     own = _OWN[which % len(_OWN)] if people else {}
     if name in OF_NO_COLUMN:
-        return getattr(dpp, name)(**LOSSES[loss], **own)
+        return getattr(dpp, name)(where=where, **LOSSES[loss], **own)
     known = {**ASKS, **NUMBERS}[name].about(COLUMNS[kind])
     known = [options for options in known if people or "per_person" not in options]
     options = known[which % len(known)]
@@ -139,7 +147,8 @@ def question(name: str, kind: str, which: int, loss: int, people: bool) -> dpp.P
         own = {}
     options = {**options, **own}
     # A lead is free in pure differential privacy alone.
-    return getattr(pl.col("x").dp, name)(**options, **LOSSES[0 if options.get("lead") else loss])
+    x = pl.col("x") if where is None else pl.col("x").filter(where)
+    return getattr(x.dp, name)(**options, **LOSSES[0 if options.get("lead") else loss])
 
 
 def kinds_of(way: str) -> list[str]:

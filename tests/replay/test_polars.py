@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from functools import partial
 
 import hypothesis.strategies as st
@@ -12,7 +13,7 @@ import pytest
 
 import dp_polars as dpp
 from tests.fuzzing.exploring import explore
-from tests.registry import COLUMNS, UNITS
+from tests.registry import COLUMNS, OF_NO_COLUMN, UNITS
 from tests.replay.cases import WAYS, Case, cases
 from tests.replay.checks import check
 from tests.replay.doors import PARTITION_BYTES
@@ -76,12 +77,15 @@ def ask(case: Case, form: str, engine: str, parts: int | None, end: str, folder,
 @pytest.mark.parametrize("way", WAYS)
 def test_answers_follow_from_the_outputs_and_inputs_move_as_claimed(way, tmp_path):
     answered = []
+    # Polars 1 filters columns of few types on private frames.
+    filtered = [False, not pl.__version__.startswith("1.") or way in OF_NO_COLUMN]
     ways = st.tuples(
-        cases(way, _KINDS, _KINDS), *map(st.sampled_from, (FORMS, ["in-memory", "streaming"], PARTS, ENDS))
+        cases(way, _KINDS, _KINDS), *map(st.sampled_from, (FORMS, ["in-memory", "streaming"], PARTS, ENDS, filtered))
     )
 
     def holds(example):
-        case, form, engine, parts, end = example
+        case, form, engine, parts, end, is_filtered = example
+        case = replace(case, filtered=is_filtered)
         few = None if parts == MANY else parts
         with pytest.MonkeyPatch.context() as patch:
             if parts == MANY:

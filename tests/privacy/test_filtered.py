@@ -1,0 +1,119 @@
+"""A filter inside `agg`: rows for which it is not true take no place among those that bounds keep, and the law holds.
+
+All small data sets of one person's rows, in each of which a condition is true, false or null, with and without them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import numpy as np
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from dp_polars._engines.polars_engine import PolarsEngine
+from dp_polars._questions.measures import Count
+from dp_polars._questions.modes import Mode
+from tests.helpers.reference import floats, law
+
+pytestmark = pytest.mark.slow
+
+EPSILON = {"epsilon": 0.5}
+X, C = pl.col("x"), pl.col("c")
+SCHEMA = {"p": pl.String, "group": pl.Int64, "x": pl.Int64, "c": pl.Boolean}
+CELLS = list(itertools.product([0, 1, None], [True, False, None]))
+PEOPLE = [rows for n in (1, 2, 3) for rows in itertools.combinations_with_replacement(CELLS, n)]
+# Nobody else has two rows: no bound cuts them. The last ones have a leader.
+OTHERS = [[], [(0, True), (1, False), (1, True), (None, True)], [(1, True)] * 50]
+# Each question, and the same one of rows that were filtered before.
+ASKS: dict[str, tuple[dpp.PrivateExpr, dpp.PrivateExpr]] = {
+    "mode": (X.filter(C).dp.mode([0, 1], **EPSILON), X.dp.mode([0, 1], **EPSILON)),
+    "mode of rows": (
+        X.filter(C).dp.mode([0, 1], counts="rows", **EPSILON),
+        X.dp.mode([0, 1], counts="rows", **EPSILON),
+    ),
+    "mode by weight": (
+        X.filter(C).dp.mode([0, 1], weights=X + 1, max_weight=2, **EPSILON),
+        X.dp.mode([0, 1], weights=X + 1, max_weight=2, **EPSILON),
+    ),
+    "median": (X.filter(C).dp.median([0, 1], **EPSILON), X.dp.median([0, 1], **EPSILON)),
+    "count": (X.filter(C).dp.count(**EPSILON), X.dp.count(**EPSILON)),
+    "len": (dpp.len(where=C, **EPSILON), dpp.len(**EPSILON)),
+    "n_people": (dpp.n_people(where=C, **EPSILON), dpp.n_people(**EPSILON)),
+}
+
+
+def rows(people: list[tuple[tuple[int | None, bool | None], ...]], number: int) -> pl.DataFrame:
+    """The data sets of these people and of the others, each a group of its own, in which nobody else has rows."""
+    cells = [
+        (f"{group} {who}", group, *cell)
+        for group, person in enumerate(people)
+        for who, own in enumerate([person, *((cell,) for cell in OTHERS[number])])
+        for cell in own
+    ]
+    return pl.DataFrame(cells, SCHEMA, orient="row")
+
+
+def histograms(query: dpp.PrivateQuery, data: pl.DataFrame) -> list[set[tuple[int, ...]]]:
+    """Every histogram that counting gives, of each data set. One of probability 1/3 is missed with (2/3)**40 < 1e-7."""
+    engine = PolarsEngine(data.lazy(), data.lazy)
+    work = query.request.bind(engine)
+    size = work.tallies[0].coding.size
+    found: list[set[tuple[int, ...]]] = [set() for _ in range(query.request.groups)]
+    for _ in range(40):
+        [sparse] = engine.prepare_histograms(work)()
+        dense = np.zeros((len(found), size), np.int64)
+        dense[np.repeat(np.arange(len(found)), sparse.sizes), sparse.codes] = sparse.weights
+        for seen, counts in zip(found, dense.tolist(), strict=True):
+            seen.add(tuple(counts))
+    return found
+
+
+def lost(query: dpp.PrivateQuery, one: tuple[int, ...], two: tuple[int, ...]) -> float:
+    """The largest log-ratio of what is drawn from two histograms."""
+    [ask] = query.asks
+    claim = ask.query.claim
+    if isinstance(ask.query, Count):
+        return float(claim.rate) * abs(one[0] - two[0])
+    logs = [
+        np.log(floats(law(scores(counts, ask.query), rate=rate, mechanism=claim.mechanism, digits=20)))
+        for rate in [ask.query.draw(*[pl.Int64()] * len(ask.columns)).rate]
+        for counts in (one, two)
+    ]
+    return float(np.abs(logs[0] - logs[1]).max())
+
+
+def scores(counts: tuple[int, ...], query: object) -> list[int]:
+    if isinstance(query, Mode):
+        return list(counts)
+    upto, total = np.cumsum(counts), sum(counts)
+    return [-max(0, total - 2 * a, 2 * (a - n) - total + 1) for n, a in zip(counts, upto.tolist(), strict=True)]
+
+
+@pytest.mark.parametrize("bounds", [{"max_rows": 1}, {"max_rows_per_group": 2}], ids=str)
+@pytest.mark.parametrize("name", ASKS)
+def test_rows_where_it_is_not_true_take_no_place(name: str, bounds: dict[str, int]) -> None:
+    inside, before = ASKS[name]
+    people, keys = [(), *PEOPLE], {"group": range(1 + len(PEOPLE))}
+    data = rows(people, 1)
+    found = histograms(dpp.protect("p", **bounds).group_by(keys).agg(a=inside), data)
+    assert found == histograms(dpp.protect("p", **bounds).filter(C).group_by(keys).agg(a=before), data)
+    for person, seen in zip(people, found, strict=True):
+        if not any(true for _, true in person):  # as if they were not there
+            assert seen == found[0]
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
+@pytest.mark.parametrize("name", ASKS)
+def test_the_released_law_keeps_its_bound(name: str, relation: str) -> None:
+    frame, people = dpp.protect("p", max_rows=1, neighboring_relation=relation), [(), *PEOPLE]
+    keys = {"group": range(len(people))}
+    query = frame.group_by(keys).agg(a=ASKS[name][0])
+    worst = 0.0
+    for number in range(len(OTHERS)):
+        first, *others = histograms(query, rows(people, number))
+        every, of_nobody = set().union(*others), first
+        pairs = itertools.combinations(every, 2) if relation == "replace_one" else itertools.product(of_nobody, every)
+        worst = max(worst, *(lost(query, one, two) for one, two in pairs))
+    assert worst <= 0.5 * (1 + 1e-9)
+    assert worst >= 0.5 * (0.4 if name == "median" or relation == "replace_one" else 0.9)
