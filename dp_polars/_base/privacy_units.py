@@ -29,10 +29,11 @@ def privacy_unit_of(names: object) -> PrivacyUnit | None:
 
 
 def text_of(unit: PrivacyUnit | None) -> str | None:
-    """Return a privacy unit as a ledger holds it: the name of one column, or several as JSON."""
-    if unit is None or len(unit) == 1:
-        return unit and unit[0]
-    return json.dumps(unit, ensure_ascii=False)
+    """Return a privacy unit as a ledger holds it, no two alike: the name of one column, or several as JSON."""
+    if unit is None:
+        return None
+    is_name = len(unit) == 1 and not unit[0].startswith("[")  # such a name could be what several are written as
+    return unit[0] if is_name else json.dumps(unit, ensure_ascii=False)
 
 
 def shown(unit: PrivacyUnit) -> str:
