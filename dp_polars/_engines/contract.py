@@ -12,6 +12,7 @@ import polars as pl
 
 if TYPE_CHECKING:
     from dp_polars._base.arrays import Ints
+    from dp_polars._base.privacy_units import PrivacyUnit
     from dp_polars._codes.codings import Coding, Weighing
     from dp_polars._draws.histograms import Histogram
     from dp_polars._engines.bounding import Limits
@@ -143,7 +144,7 @@ class PerPerson:
     Parameters
     ----------
     privacy_unit
-        The column that tells people apart.
+        The columns that tell people apart, sorted: each combination of values is one person.
     keys
         Public groups, as of `Work`. None: one group.
     cut
@@ -152,7 +153,7 @@ class PerPerson:
         (`Weighing.of_person`). That follows from numbers of rows, codes and groups, and from sums: no order is drawn.
     """
 
-    privacy_unit: str
+    privacy_unit: PrivacyUnit
     keys: pl.DataFrame | None = None
     cut: tuple[Tally, ...] = ()
 
@@ -164,7 +165,8 @@ class Work:
     Parameters
     ----------
     privacy_unit
-        The column that tells people apart. None: every row is a person of its own, and nothing is bounded.
+        The columns that tell people apart, sorted: each combination of values is one person. None: every row is a
+        person of its own, and nothing is bounded.
     keys
         The public groups: row i is group i. The columns have the names and types of private ones (of a Categorical: its
         text). They hold no null and repeat no row. None: one group.
@@ -182,7 +184,7 @@ class Work:
         `privacy_unit` and `keys` are then None. Only for engines that say so (`Engine.counts_per_person`).
     """
 
-    privacy_unit: str | None
+    privacy_unit: PrivacyUnit | None
     keys: pl.DataFrame | None
     tallies: tuple[Tally, ...]
     outputs: tuple[Output, ...]
@@ -215,7 +217,7 @@ class KeyWork:
     Parameters
     ----------
     privacy_unit
-        The column that tells people apart. None: every row is a person of its own, with one key.
+        The columns that tell people apart, as of `Work`. None: every row is a person of its own, with one key.
     types
         The key columns, and the types in which keys are released: those of `Engine.schema`, text for a Categorical.
     most
@@ -226,7 +228,7 @@ class KeyWork:
         The steps, as of `Work`.
     """
 
-    privacy_unit: str | None
+    privacy_unit: PrivacyUnit | None
     types: pl.Schema
     most: int
     question: KeysThatAreThere
@@ -260,8 +262,9 @@ class Engine(ABC, Generic[Released]):
        public things only: names, types, the query. `schema` is asked for the columns of tallies and keys; that the
        privacy unit is a column too, `prepare` must see to, unless expressions are run (a release then knows it from
        `schema`).
-    2. **Evidence first.** A run leaves out rows whose person is null or NaN, rows of keys that are not listed (null
-       equals no key), and, in each tally, rows whose code is `coding.size`. -0.0 and 0.0 are one person.
+    2. **Evidence first.** A run leaves out rows whose person is null or NaN in a column of the unit, rows of keys that
+       are not listed (null equals no key), and, in each tally, rows whose code is `coding.size`. -0.0 and 0.0 are one
+       person. People differ where one column of the unit does: ("a", "bc") is not ("ab", "c").
     3. **Then bounds, by one order.** Each release gives every person a random number for each of their groups and one
        for each of their rows. These numbers depend on that person's own rows and on fresh random words alone, never on
        another person's rows or on the order of rows; those of groups are never made from those of rows. All tallies

@@ -23,7 +23,7 @@ from dp_polars._engines.contract import LocalEngine, Tally, UnreadableError, ali
 from dp_polars._engines.polars_arrays import count_rows, fit_arrays
 from dp_polars._engines.polars_bounds import Kind, added_up_cells, count_people, weight_name
 from dp_polars._engines.polars_people import Cut, one_row_per_person, people_by_key
-from dp_polars._engines.polars_rows import added_up, collected, in_parts, is_a_person, listed, own_keys
+from dp_polars._engines.polars_rows import added_up, collected, in_parts, is_a_person, listed, own_keys, person_of
 from dp_polars._rowwise.marks import mark_of
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from polars._typing import EngineType
 
     from dp_polars._base.arrays import Ints
+    from dp_polars._base.privacy_units import PrivacyUnit
     from dp_polars._codes.codings import Weighing
     from dp_polars._engines.contract import KeyWork, Work
 
@@ -149,7 +150,7 @@ def _columns(rows: _Rows) -> pl.Schema:
 
 def count(
     rows: pl.LazyFrame,
-    privacy_unit: str | None,
+    privacy_unit: PrivacyUnit | None,
     keys: pl.DataFrame | None,
     tallies: Sequence[Tally],
     *,
@@ -163,7 +164,7 @@ def count(
     rows
         The private rows.
     privacy_unit
-        The column that says whose a row is; rows where it is null or NaN are left out. None: every row is a person of
+        The columns that say whose a row is; rows where one is null or NaN are left out. None: every row is a person of
         its own, and nothing has to be bounded.
     keys
         The public groups: the columns are named and typed as in `rows` (a Categorical there is text here), without
@@ -178,7 +179,7 @@ def count(
     """
     groups = 1 if keys is None else keys.height
     if privacy_unit is not None:
-        rows = rows.filter(is_a_person(privacy_unit, rows.collect_schema()[privacy_unit]))
+        rows = rows.filter(is_a_person(privacy_unit, rows.collect_schema()))
     layouts = [Layout.of(groups, tally.coding.size) for tally in tallies]
     together = [tuple(tally_numbers) for tally_numbers in alike(tallies)]
     found: _Found = {}
@@ -262,7 +263,7 @@ def _weight(tally: Tally, number: int) -> pl.Expr:
 
 
 def _coded(
-    rows: pl.LazyFrame, privacy_unit: str | None, keys: pl.DataFrame | None, tallies: Sequence[Tally]
+    rows: pl.LazyFrame, privacy_unit: PrivacyUnit | None, keys: pl.DataFrame | None, tallies: Sequence[Tally]
 ) -> pl.LazyFrame:
     """Return the rows of listed groups that say something: `person`, `group`, codes and weights.
 
@@ -270,7 +271,7 @@ def _coded(
     """
     columns, others = _made(tallies), own_keys(rows, keys)
     if privacy_unit is not None:
-        others.append(pl.col(privacy_unit).alias("person"))
+        others.append(person_of(privacy_unit, rows.collect_schema()).alias("person"))
     if not columns and not others:
         others.append(pl.lit(0, pl.UInt8).alias("row"))
     # A constant gets as many rows as the frame.

@@ -11,7 +11,17 @@ import polars as pl
 from dp_polars._base.words import system_words
 from dp_polars._engines.bounding import random_few
 from dp_polars._engines.contract import GROUPS, ROWS, ROWS_IN_GROUP
-from dp_polars._engines.polars_rows import added_up, by_name, collected, in_parts, is_a_person, listed, own_keys
+from dp_polars._engines.polars_rows import (
+    added_up,
+    by_name,
+    collected,
+    in_parts,
+    is_a_person,
+    is_somebody,
+    listed,
+    own_keys,
+    person_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,10 +42,11 @@ def people_by_key(rows: pl.LazyFrame, work: KeyWork, engine: EngineType, partiti
         plan = rows.select(columns).drop_nulls().group_by(names).agg(pl.len().alias("people"))
         counted = collected([plan], engine)
     else:
-        somebody = is_a_person("person", rows.collect_schema()[work.privacy_unit])
+        unit, schema = work.privacy_unit, rows.collect_schema()
+        somebody = is_somebody(unit, schema)
         counted = []
-        for part in in_parts(rows, work.privacy_unit, partitions):
-            person_keys = part.select(pl.col(work.privacy_unit).alias("person"), *columns).drop_nulls(names)
+        for part in in_parts(rows, unit, partitions):
+            person_keys = part.select(person_of(unit, schema).alias("person"), *columns).drop_nulls(names)
             (lists,) = collected([_keys_of_people(person_keys, names).filter(somebody)], engine)
             counted.append(_bounded(lists, names, work.most, engine))
     found = counted[0] if len(counted) == 1 else added_up(counted, names, engine)
@@ -117,13 +128,13 @@ class Cut:
 
 def one_row_per_person(rows: pl.LazyFrame, per_person: PerPerson, cuts: Sequence[Cut] = ()) -> pl.LazyFrame:
     """Return one row for each person, with numbers of rows and groups: see `Engine`, duty 9. `cuts` are its `cut`."""
-    unit, keys = per_person.privacy_unit, per_person.keys
-    rows = rows.filter(is_a_person(unit, rows.collect_schema()[unit]))
+    unit, keys, schema = per_person.privacy_unit, per_person.keys, rows.collect_schema()
+    rows = rows.filter(is_a_person(unit, schema))
     key_columns = own_keys(rows, keys)
     names = [expr.meta.output_name() for expr in key_columns]
     columns = [column for number, cut in enumerate(cuts) for column in cut.columns(number)]
     # A constant gets as many rows as the frame.
-    rows = rows.with_columns(pl.col(unit).alias("person"), *key_columns, *columns)
+    rows = rows.with_columns(person_of(unit, schema).alias("person"), *key_columns, *columns)
     rows = rows.select("person", *names, *(column.meta.output_name() for column in columns))
     if keys is not None:
         rows = rows.join(listed(keys), on=names).drop(names)

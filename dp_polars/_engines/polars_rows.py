@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
+from operator import and_, xor
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from dp_polars._base import column_types
 from dp_polars._base.progress import hidden, is_terminal
+from dp_polars._rowwise.zeros import of_one_kind
 
 if TYPE_CHECKING:
     from polars._typing import EngineType
+
+    from dp_polars._base.privacy_units import PrivacyUnit
 
 
 # On Polars 1, what stands in a plan twice becomes a column of one chunk. Where rows lie in several chunks, a plan then
@@ -36,21 +41,40 @@ def by_name(engine: EngineType) -> EngineType:
     return _AUTO if engine == "auto" else engine
 
 
-def is_a_person(privacy_unit: str, dtype: pl.DataType) -> pl.Expr:
-    """Return whether a row says whose it is: neither null nor NaN."""
-    return column_types.has_value(pl.col(privacy_unit), dtype)
+def is_a_person(unit: PrivacyUnit, schema: pl.Schema, of: Callable[[str], pl.Expr] = pl.col) -> pl.Expr:
+    """Return whether a row says whose it is: no column of the unit is null or NaN. `of` gives them by name."""
+    return reduce(and_, (column_types.has_value(of(name), schema[name]) for name in unit))
 
 
-def in_parts(rows: pl.LazyFrame, privacy_unit: str, partitions: int) -> Iterator[pl.LazyFrame]:
+def person_of(unit: PrivacyUnit, schema: pl.Schema) -> pl.Expr:
+    """Return what people are grouped by: the column itself, or of several a struct that is equal where all are."""
+    if len(unit) == 1:
+        return pl.col(unit[0])
+    return pl.struct(_compared(name, schema) for name in unit)
+
+
+def is_somebody(unit: PrivacyUnit, schema: pl.Schema) -> pl.Expr:
+    """Return whether "person", which is `person_of` these columns, is somebody."""
+    person = pl.col("person")
+    return is_a_person(unit, schema, (lambda _: person) if len(unit) == 1 else person.struct.field)
+
+
+def _compared(name: str, schema: pl.Schema) -> pl.Expr:
+    """Return a column whose equal values are the same to the bit."""
+    if isinstance(schema[name], (pl.Categorical, pl.Enum)):
+        # The text, because the number of a category may be another one in the next scan.
+        return pl.col(name).cast(pl.String)
+    return of_one_kind(name, schema[name]) if schema[name].is_float() else pl.col(name)
+
+
+def in_parts(rows: pl.LazyFrame, unit: PrivacyUnit, partitions: int) -> Iterator[pl.LazyFrame]:
     """Yield the rows in parts, all rows of a person in one of them. Says on a terminal how far it is."""
     if partitions == 1:
         yield rows
         return
-    unit = pl.col(privacy_unit)
-    if isinstance(rows.collect_schema()[privacy_unit], (pl.Categorical, pl.Enum)):
-        # The text, because the number of a category may be another one in the next scan.
-        unit = unit.cast(pl.String)
-    part = unit.hash(int.from_bytes(os.urandom(8), "little")) % partitions
+    schema = rows.collect_schema()
+    hashes = [_compared(name, schema).hash(int.from_bytes(os.urandom(8), "little")) for name in unit]
+    part = reduce(xor, hashes) % partitions
     if not is_terminal():
         yield from (rows.filter(part == number) for number in range(partitions))
         return

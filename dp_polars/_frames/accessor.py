@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dp_polars._accounting.budgets import Budget
     from dp_polars._frames.frame import PrivateFrame
 
@@ -25,7 +27,7 @@ class FrameNamespace:
 
     def protect(
         self,
-        privacy_unit: str | None,
+        privacy_unit: str | Sequence[str] | None,
         *,
         budget: Budget | None = None,
         max_rows: int | None = None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dp_polars._accounting.budgets import Budget
 from dp_polars._base.numbers import given
 from dp_polars._frames.frame import PrivateFrame
@@ -10,7 +12,7 @@ from dp_polars._frames.recipe import Recipe
 
 
 def protect(
-    privacy_unit: str | None,
+    privacy_unit: str | Sequence[str] | None,
     *,
     budget: Budget | None = None,
     max_rows: int | None = None,
@@ -26,7 +28,9 @@ def protect(
     Parameters
     ----------
     privacy_unit
-        The column that tells people apart; null and NaN in it are dropped. None: every row is another person.
+        The column that tells people apart; null and NaN in it are dropped. Or a list of columns, in any order: each
+        combination of their values is one "person", such as a month of a patient, and what is promised is promised to
+        that month alone. A null or NaN in one of them drops the row. None: every row is another person.
     budget
         What every release is charged to, before a row is read. None: nothing is recorded.
     max_rows, max_groups, max_rows_per_group

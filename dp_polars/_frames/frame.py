@@ -231,7 +231,7 @@ class PrivateFrame(SeveralRows, Unlisted, Refusing, WithoutRows):
         ['patient', 'cents']
         """
         if isinstance(keys, str) or any(isinstance(key, str) for key in more):
-            return PersonGroupBy(self, person_keys((keys, *more), self.protection.privacy_unit))
+            return PersonGroupBy(self, person_keys((keys, *more), self.protection.unit))
         return PrivateGroupBy(self, group_keys.public_keys((keys, *more) if more else keys))
 
     def with_bounds(self, released: pl.DataFrame) -> Self:
@@ -353,7 +353,7 @@ def _private_join(
     refuse_other_people(frame.protection, other.protection)
     refuse_another_budget(frame._budget, other._budget)
     left, right = join_keys(on, left_on, right_on)
-    refuse_without_unit(frame.protection.privacy_unit, left, right)
+    refuse_without_unit(frame.protection.unit or (), left, right)
     return PrivateJoin(left, right, join_how(how), other._recipe)
 
 

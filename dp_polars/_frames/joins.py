@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from dp_polars._base.privacy_units import as_arguments, shown
 from dp_polars._engines.polars_rows import is_a_person
 from dp_polars._frames.protection import OneRowEach
 from dp_polars._frames.recipe import ONLY_FILTERS, Joining, Origin, Proved, Recipe, free_names, refuse_missing
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from dp_polars._accounting.budgets import Budget
+    from dp_polars._base.privacy_units import PrivacyUnit
     from dp_polars._frames.protection import Protection
     from dp_polars._frames.recipe import JoinHow
     from dp_polars._frames.step import Step
@@ -93,19 +95,20 @@ class PrivateJoin(_ByColumns):
         return self.right.proved(*sources)
 
     def joined(
-        self, schema: pl.Schema, further: pl.Schema, unit: str | None
+        self, schema: pl.Schema, further: pl.Schema, unit: PrivacyUnit | None
     ) -> Callable[[pl.LazyFrame, pl.LazyFrame], pl.LazyFrame]:
-        unit = str(unit)
-        if _as_text(schema[unit]) != _as_text(further[unit]):
-            msg = (
-                f"join: the privacy unit {unit!r} must have one type in both frames, got {schema[unit]} and "
-                f"{further[unit]}.\n\nHint: cast one of them before protect."
-            )
-            raise TypeError(msg)
-        join = self.run(schema, further, floats={unit})
+        unit = unit or ()
+        for name in unit:
+            if _as_text(schema[name]) != _as_text(further[name]):
+                msg = (
+                    f"join: the privacy unit {name!r} must have one type in both frames, got {schema[name]} and "
+                    f"{further[name]}.\n\nHint: cast one of them before protect."
+                )
+                raise TypeError(msg)
+        join = self.run(schema, further, floats=unit)
 
         def of_people(rows: pl.LazyFrame, right: pl.LazyFrame) -> pl.LazyFrame:
-            return join(rows.filter(is_a_person(unit, schema[unit])), right.filter(is_a_person(unit, further[unit])))
+            return join(rows.filter(is_a_person(unit, schema)), right.filter(is_a_person(unit, further)))
 
         return of_people
 
@@ -133,11 +136,11 @@ class OwnedJoin(_ByColumns):
         return Proved(sources)
 
     def joined(
-        self, schema: pl.Schema, further: pl.Schema, unit: str | None
+        self, schema: pl.Schema, further: pl.Schema, unit: PrivacyUnit | None
     ) -> Callable[[pl.LazyFrame, pl.LazyFrame], pl.LazyFrame]:
-        if unit in further:
+        if unit is not None and not {*unit}.isdisjoint(further):
             msg = (
-                f"join: owned rows must not have a column named like the privacy unit, {unit!r}.\n\n"
+                f"join: owned rows must not have a column named like the privacy unit, {shown(unit)}.\n\n"
                 "Hint: rows that carry the privacy unit are a private frame: protect them. Or rename the column."
             )
             raise ValueError(msg)
@@ -146,16 +149,16 @@ class OwnedJoin(_ByColumns):
 
 def refuse_other_people(left: Protection, right: Protection) -> None:
     """Refuse the join of two private frames that do not promise the same to the same people."""
-    if left.privacy_unit is None or right.privacy_unit is None:
+    if left.unit is None or right.unit is None:
         msg = (
             "join: both private frames must have a privacy unit; in one of them every row is a person.\n\n"
             "Hint: name the column that tells people apart, in protect of both."
         )
         raise ValueError(msg)
-    if left.privacy_unit != right.privacy_unit:
+    if left.unit != right.unit:
         msg = (
-            f"join: both private frames must have the same privacy unit, got {left.privacy_unit!r} and "
-            f"{right.privacy_unit!r}.\n\nHint: rename the column of one of them before protect."
+            f"join: both private frames must have the same privacy unit, got {shown(left.unit)} and "
+            f"{shown(right.unit)}.\n\nHint: rename the column of one of them before protect."
         )
         raise ValueError(msg)
     if left.neighboring_relation != right.neighboring_relation:
@@ -166,14 +169,15 @@ def refuse_other_people(left: Protection, right: Protection) -> None:
         raise ValueError(msg)
 
 
-def refuse_without_unit(unit: str | None, left_on: Sequence[str], right_on: Sequence[str]) -> None:
+def refuse_without_unit(unit: PrivacyUnit, left_on: Sequence[str], right_on: Sequence[str]) -> None:
     """Refuse a join of private frames that would bring rows of two people together."""
-    if not any(left == unit == right for left, right in zip(left_on, right_on, strict=True)):
-        sides = [side for side, names in (("left", left_on), ("right", right_on)) if unit not in names]
+    if not {(name, name) for name in unit} <= {*zip(left_on, right_on, strict=True)}:
+        sides = [side for side, names in (("left", left_on), ("right", right_on)) if not {*unit} <= {*names}]
         where = f" the {sides[0]} columns lack it" if len(sides) == 1 else f" got {list(left_on)} and {list(right_on)}"
         msg = (
-            f"join: private frames must be joined on the privacy unit {unit!r}, paired with itself:{where}.\n\n"
-            f"Hint: on=[{unit!r}, …]. Rows without the unit that belong to those who name them are dp_polars.owned(…)."
+            f"join: private frames must be joined on the privacy unit {shown(unit)}, paired with itself:{where}.\n\n"
+            f"Hint: on=[{as_arguments(unit)}, …]. Rows without the unit that belong to those who name them are "
+            "dp_polars.owned(…)."
         )
         raise ValueError(msg)
 

@@ -37,7 +37,7 @@ class KeyRequest(AnyRequest[KeysThatAreThere]):
         question = self.asks[0].query
         proved = self.proved_on(engine, question.columns)
         types = question.types(proved.schemas[-1])
-        return KeyWork(self.protection.privacy_unit, types, question.keys_per_person, question, proved.rows)
+        return KeyWork(self.protection.unit, types, question.keys_per_person, question, proved.rows)
 
     def explain(self, engine: Engine[Released] | None) -> pl.DataFrame:  # noqa: ARG002  # no type matters
         question = self.asks[0].query

@@ -73,7 +73,7 @@ class PeopleRequest(Request):
         """Return which people are a row each, and the steps on the rows before."""
         proved = self.proved_on(engine, [] if self.keys is None else self.keys.columns)
         keys = None if self.keys is None else group_keys.in_types_of(self.keys, proved.schemas[-1])
-        return PerPerson(str(self.protection.privacy_unit), keys), proved.rows
+        return PerPerson(self.protection.unit or (), keys), proved.rows
 
     def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:  # noqa: ARG002
         return "people"
@@ -119,4 +119,4 @@ class CutRequest(PeopleRequest):
 
     def _people(self, engine: Engine[Released]) -> tuple[PerPerson, Callable[[pl.LazyFrame], pl.LazyFrame]]:
         work = self.bounded.bind(engine)
-        return PerPerson(str(work.privacy_unit), work.keys, work.tallies), work.rows
+        return PerPerson(work.privacy_unit or (), work.keys, work.tallies), work.rows

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import polars as pl
 
 from dp_polars._base.numbers import given
+from dp_polars._base.privacy_units import as_arguments
 from dp_polars._engines.polars_rows import is_a_person
 from dp_polars._frames.step import Step
 from dp_polars._rowwise.person_gate import Taken, of_groups, over_people
@@ -16,6 +17,7 @@ from dp_polars._rowwise.person_trials import refuse_company
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from dp_polars._base.privacy_units import PrivacyUnit
     from dp_polars._frames.step import Run
 
 
@@ -37,15 +39,15 @@ class PersonGroups(Step):
         """Return all that decides what the step does to the columns that are live."""
         return self.keys, *self.expressions
 
-    def leaves_one_row(self, unit: str | None, *, before: bool) -> bool:
+    def leaves_one_row(self, unit: PrivacyUnit | None, *, before: bool) -> bool:
         """Return whether every person has one row after it."""
-        return before or self.keys == (unit,)
+        return before or {*self.keys} == {*(unit or ())}
 
-    def proved(self, schema: pl.Schema, unit: str | None) -> Run:
+    def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
         """Return what runs this step; an error where it looks at more than one person's rows, or at their order."""
-        keys = list(self.keys)
-        taken = of_groups(self.expressions, schema, str(unit), keys, self.name)
-        person = is_a_person(str(unit), schema[str(unit)])
+        keys, unit = list(self.keys), unit or ()
+        taken = of_groups(self.expressions, schema, unit, keys, self.name)
+        person = is_a_person(unit, schema)
 
         def run(rows: pl.LazyFrame) -> pl.LazyFrame:
             # Nobody is a group, or two, of their own: these are fewer than their rows.
@@ -55,18 +57,18 @@ class PersonGroups(Step):
                 *keys, *(expr.meta.output_name() for expr in taken.outputs)
             )
 
-        refuse_company(run, schema, str(unit), self.name)
+        refuse_company(run, schema, unit, self.name)
         return run
 
 
-def windows(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: str | None, call: str) -> tuple[Taken, Run]:
+def windows(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: PrivacyUnit | None, call: str) -> tuple[Taken, Run]:
     """Return expressions with windows taken apart, and what makes the columns that they need."""
     taken = over_people(exprs, schema, unit, call)
-    person = is_a_person(str(unit), schema[str(unit)])
+    person = is_a_person(unit or (), schema)
     return taken, lambda rows: taken.before(rows.filter(person))
 
 
-def person_keys(names: Sequence[object], unit: str | None) -> tuple[str, ...]:
+def person_keys(names: Sequence[object], unit: PrivacyUnit | None) -> tuple[str, ...]:
     """Return the columns of `group_by`, the unit first; refuse what is no name, and names without the unit."""
     keys = tuple(name for name in names if isinstance(name, str))
     if len(keys) < len(names):
@@ -76,8 +78,8 @@ def person_keys(names: Sequence[object], unit: str | None) -> tuple[str, ...]:
             f"alone; got {given(wrong)} among names.\n\nHint: make a column with with_columns in the step before."
         )
         raise TypeError(msg)
-    if unit is None or unit not in keys:
-        way = f"group_by({unit!r}) gives one row for each person. " if unit is not None else ""
+    if unit is None or not {*unit} <= {*keys}:
+        way = "" if unit is None else f"group_by({as_arguments(unit)}) gives one row for each person. "
         msg = (
             f"group_by: names of columns must include the privacy unit, got {list(keys)}: which groups there are would "
             f"tell of people.\n\nHint: {way}To ask about groups, list them, group_by({{{keys[0]!r}: […]}}), or find "
@@ -87,4 +89,4 @@ def person_keys(names: Sequence[object], unit: str | None) -> tuple[str, ...]:
     if len(set(keys)) < len(keys):
         msg = f"group_by must be given each column once, got {list(keys)}."
         raise ValueError(msg)
-    return (unit, *(name for name in keys if name != unit))
+    return (*unit, *(name for name in keys if name not in unit))

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Literal
 import polars as pl
 
 from dp_polars._accounting.terms import Contributions, check_relation, in_words
-from dp_polars._base.numbers import given, kind_of_frame, positive_int
+from dp_polars._base.numbers import kind_of_frame, positive_int
+from dp_polars._base.privacy_units import PrivacyUnit, privacy_unit_of, shown, text_of
 from dp_polars._engines.bounding import Limits
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dp_polars._accounting.terms import Bounds, NeighboringRelation
     from dp_polars._questions.question import HistogramQuery
 
@@ -24,41 +27,44 @@ class Protection:
 
     Parameters
     ----------
-    privacy_unit
-        The column that tells people apart; None: every row is another person.
+    unit
+        The columns whose values together tell people apart; None: every row is another person.
     max_rows, max_groups, max_rows_per_group
         How much of one person counts in one output: rows in all, groups, and rows in each group. None: not bounded.
     """
 
-    privacy_unit: str | None
+    unit: PrivacyUnit | None
     max_rows: int | None
     max_groups: int | None
     max_rows_per_group: int | None
     neighboring_relation: NeighboringRelation
 
+    @property
+    def privacy_unit(self) -> str | None:
+        """The privacy unit as a text: the name of one column, or several as JSON."""
+        return text_of(self.unit)
+
     @classmethod
     def of(
         cls,
-        privacy_unit: str | None,
+        privacy_unit: str | Sequence[str] | None,
         max_rows: int | None,
         max_groups: int | None,
         max_rows_per_group: int | None,
         neighboring_relation: str,
     ) -> Protection:
         """Return the protection of these arguments of `protect`."""
-        if privacy_unit is not None and not isinstance(privacy_unit, str):
-            msg = f"privacy_unit must be the name of a column or None, got {given(privacy_unit)}."
-            raise TypeError(msg)
+        unit = privacy_unit_of(privacy_unit)
         bounds = {"max_rows": max_rows, "max_groups": max_groups, "max_rows_per_group": max_rows_per_group}
         checked = {name: positive_int(name, value) for name, value in bounds.items() if value is not None}
-        if privacy_unit is None and checked:
+        if unit is None and checked:
             msg = (
                 f"{', '.join(checked)} must be left out where privacy_unit is None: every row is a person.\n\n"
                 "Hint: name the column that tells people apart."
             )
             raise ValueError(msg)
         return cls(
-            privacy_unit,
+            unit,
             checked.get("max_rows"),
             checked.get("max_groups"),
             checked.get("max_rows_per_group"),
@@ -74,7 +80,7 @@ class Protection:
             )
             raise ValueError(msg)
         rows, groups, per_group = ({**self.bounds, **bounds.given}.get(name) for name in _BOUNDS)
-        return Protection(self.privacy_unit, rows, groups, per_group, self.neighboring_relation)
+        return Protection(self.unit, rows, groups, per_group, self.neighboring_relation)
 
     @property
     def bounds(self) -> dict[str, int]:
@@ -91,7 +97,7 @@ class Protection:
 
     def of_one_row(self) -> OneRowEach:
         """Return the protection of people of whom each has at most one row."""
-        return OneRowEach(self.privacy_unit, None, None, None, self.neighboring_relation)
+        return OneRowEach(self.unit, None, None, None, self.neighboring_relation)
 
     def counts_people(self, query: HistogramQuery) -> bool:
         """Return whether the output counts distinct people rather than rows."""
@@ -176,7 +182,7 @@ class Protection:
             )
             raise ValueError(msg)
         every = {**dict.fromkeys(_BOUNDS), **taken, **found}
-        return Protection.of(self.privacy_unit, **every, neighboring_relation=self.neighboring_relation)
+        return Protection.of(self.unit, **every, neighboring_relation=self.neighboring_relation)
 
     @property
     def keys_per_person(self) -> int:
@@ -193,10 +199,10 @@ class Protection:
         return min(bounds)
 
     def __str__(self) -> str:
-        if self.privacy_unit is None:
+        if self.unit is None:
             return f"one person per row, {self.neighboring_relation}"
         bounds = [in_words(self.bounds)] if self.bounds else []
-        return ", ".join([f"one person per {self.privacy_unit!r}", self.neighboring_relation, *bounds])
+        return ", ".join([f"one person per {shown(self.unit)}", self.neighboring_relation, *bounds])
 
 
 def _bounds_in(released: object) -> dict[str, int]:

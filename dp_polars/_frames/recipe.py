@@ -12,6 +12,7 @@ import polars as pl
 from polars import selectors as cs
 
 from dp_polars._base.numbers import given, kind_of_frame, one_of
+from dp_polars._base.privacy_units import shown
 from dp_polars._base.public import unshared
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames.person_steps import windows
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from polars._typing import SelectorType
 
+    from dp_polars._base.privacy_units import PrivacyUnit
     from dp_polars._frames.protection import Protection
     from dp_polars._rowwise.files import Identity
 
@@ -61,10 +63,10 @@ class Joining(Step):
         """Return the steps on the further rows alone, proved on the columns of their sources."""
 
     @abstractmethod
-    def joined(self, schema: pl.Schema, further: pl.Schema, unit: str | None) -> Callable[..., pl.LazyFrame]:
+    def joined(self, schema: pl.Schema, further: pl.Schema, unit: PrivacyUnit | None) -> Callable[..., pl.LazyFrame]:
         """Return what joins rows of these columns with the further ones; an error where these don't fit."""
 
-    def proved(self, schema: pl.Schema, unit: str | None, *sources: pl.Schema) -> Run:
+    def proved(self, schema: pl.Schema, unit: PrivacyUnit | None, *sources: pl.Schema) -> Run:
         """Return what runs this step; it takes the rows, and those of each further source."""
         right = self.further(*sources)
         join = self.joined(schema, right.schemas[-1], unit)
@@ -93,7 +95,7 @@ class Expressions(Step):
         """Return all that decides what the step does to the columns that are live."""
         return self.method, self.call, *self.expressions
 
-    def proved(self, schema: pl.Schema, unit: str | None) -> Run:
+    def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
         """Return what runs this step; an error where it is not row by row, or touches the privacy unit."""
         if not looks_at_people(self.expressions):
             proved = [row_by_row(expr, schema, self.name) for expr in self.expressions]
@@ -104,20 +106,20 @@ class Expressions(Step):
         def run(rows: pl.LazyFrame) -> pl.LazyFrame:
             return after(before(rows)).drop(taken.temporary, strict=False)
 
-        refuse_company(run, schema, str(unit), self.name)
+        refuse_company(run, schema, unit or (), self.name)
         return run
 
-    def _run(self, proved: Sequence[pl.Expr], frame: pl.LazyFrame, unit: str | None) -> Run:
+    def _run(self, proved: Sequence[pl.Expr], frame: pl.LazyFrame, unit: PrivacyUnit | None) -> Run:
         """Return what runs expressions that were proved; an error where they touch the privacy unit."""
         call = self.name
         if self.method == "filter":
             return lambda rows: rows.filter(*proved)
         outputs = [frame.select(expr).collect_schema().names() for expr in proved]
         for expr, names in zip(proved, outputs, strict=True):
-            if unit in names and not _is_selection(expr):
+            if unit is not None and not {*unit}.isdisjoint(names) and not _is_selection(expr):
                 msg = (
-                    f"{call}: an expression must not change the privacy unit {unit!r}.\n\n"
-                    f"Hint: give the new column another name, or leave the unit out: pl.exclude({unit!r})."
+                    f"{call}: an expression must not change the privacy unit {shown(unit)}.\n\n"
+                    f"Hint: give the new column another name, or leave the unit out: pl.exclude({shown(unit)})."
                 )
                 raise ValueError(msg)
         if self.method == "with_columns":
@@ -126,7 +128,7 @@ class Expressions(Step):
         if unit is None and not names:
             msg = "select: at least one column must stay, or the rows are lost with the columns."
             raise ValueError(msg)
-        left = names if unit is None or unit in names else [unit, *names]
+        left = [*(name for name in unit or () if name not in names), *names]
         # After with_columns, so that a constant has as many rows as the frame.
         return lambda rows: rows.with_columns(*proved).select(left)
 
@@ -147,7 +149,7 @@ class EachColumn(Step):
         """Return all that decides what the step does to the columns that are live."""
         return self.method, *(getattr(columns.as_expr(), self.method)(*given) for columns, given in self.columns)
 
-    def proved(self, schema: pl.Schema, unit: str | None) -> Run:
+    def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
         """Return what runs this step; where a column is selected twice, the last one counts."""
         frame, exprs = pl.LazyFrame(schema=schema), {}
         for columns, arguments in self.columns:
@@ -171,12 +173,12 @@ class Rename(Step):
     def _renamed(self, names: Sequence[str]) -> Mapping[str, str]:
         return {name: self.mapping(name) for name in names} if callable(self.mapping) else self.mapping
 
-    def proved(self, schema: pl.Schema, unit: str | None) -> Run:
+    def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
         """Return what runs this step; an error where the privacy unit's name goes, or comes twice."""
         mapping = self._renamed(schema.names())
-        if any((old == unit) != (new == unit) for old, new in mapping.items()):
+        if unit is not None and any(old != new and not {old, new}.isdisjoint(unit) for old, new in mapping.items()):
             msg = (
-                f"rename: the privacy unit {unit!r} must keep its name, and no other column may have it.\n\n"
+                f"rename: the privacy unit {shown(unit)} must keep its name, and no other column may have it.\n\n"
                 "Hint: rename it before `protect`."
             )
             raise ValueError(msg)
@@ -197,15 +199,14 @@ class Join(Step):
         """Return all that decides what the step does to the columns that are live."""
         return self.public, self.left_on, self.right_on, self.how
 
-    def proved(self, schema: pl.Schema, unit: str | None) -> Run:
+    def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
         """Return what runs this step; an error where the public frame does not fit the columns."""
         refuse_missing(self.left_on, schema, "private frame")
-        if (
-            self.how not in ONLY_FILTERS
-            and unit in self.public.columns
-            and (unit, unit) not in zip(self.left_on, self.right_on, strict=True)
-        ):
-            msg = f"the public frame of a join must not have a column named like the privacy unit, {unit!r}."
+        others = {*self.public.columns} - {
+            left for left, right in zip(self.left_on, self.right_on, strict=True) if left == right
+        }
+        if unit is not None and self.how not in ONLY_FILTERS and not others.isdisjoint(unit):
+            msg = f"the public frame of a join must not have a column named like the privacy unit, {shown(unit)}."
             raise ValueError(msg)
         public, left_on, right_on = self.public.lazy(), list(self.left_on), list(self.right_on)
         return lambda rows: rows.join(public, left_on=left_on, right_on=right_on, how=self.how)
@@ -227,7 +228,7 @@ class Proved:
         """The columns of all sources, in their order."""
         return self.schemas[0], *(schema for schemas in self.sources for schema in schemas)
 
-    def then(self, step: Step, unit: str | None, *sources: pl.Schema) -> Proved:
+    def then(self, step: Step, unit: PrivacyUnit | None, *sources: pl.Schema) -> Proved:
         """Return these steps and one more, proved on the columns after them and on those of its further sources."""
         schema = self.schemas[-1]
         run = step.proved(schema, unit, *sources) if isinstance(step, Joining) else step.proved(schema, unit)
@@ -271,7 +272,7 @@ class Recipe:
         """How much of a person may count in outputs: one row, where the steps leave each person at most one."""
         one_row = False
         for step in self.steps:
-            one_row = step.leaves_one_row(self.protection.privacy_unit, before=one_row)
+            one_row = step.leaves_one_row(self.protection.unit, before=one_row)
         return self.protection.of_one_row() if one_row else self.protection
 
     @property
@@ -299,7 +300,7 @@ class Recipe:
 
     def then(self, step: Step, *sources: pl.Schema) -> Recipe:
         """Return the recipe with one more step, proved on its further sources if the other steps are."""
-        proof = None if self.proof is None else self.proof.then(step, self.protection.privacy_unit, *sources)
+        proof = None if self.proof is None else self.proof.then(step, self.protection.unit, *sources)
         return replace(self, steps=(*self.steps, step), proof=proof)
 
     def proved(self, *sources: pl.Schema) -> Proved:
@@ -307,17 +308,18 @@ class Recipe:
         if self.proof is not None and self.proof.of_sources == sources:
             return self.proof
         schema, *others = sources
-        unit = self.protection.privacy_unit
-        if unit is not None and unit not in schema:
-            msg = f"the frame must have the privacy unit {unit!r} as a column, got the columns {list(schema)}."
-            raise ValueError(msg)
-        if unit is not None and schema[unit].is_nested() and pl.Categorical in list(parts_of(schema[unit])):
-            # Polars may tell them apart by their numbers, which can be others in the next scan.
-            msg = (
-                f"the privacy unit {unit!r} must not hold Categoricals inside a nested type, got {schema[unit]}.\n\n"
-                "Hint: cast them to pl.String before protect."
-            )
-            raise TypeError(msg)
+        unit = self.protection.unit
+        for name in unit or ():
+            if name not in schema:
+                msg = f"the frame must have the privacy unit {name!r} as a column, got the columns {list(schema)}."
+                raise ValueError(msg)
+            if schema[name].is_nested() and pl.Categorical in list(parts_of(schema[name])):
+                # Polars may tell them apart by their numbers, which can be others in the next scan.
+                msg = (
+                    f"the privacy unit {name!r} must not hold Categoricals inside a nested type, got {schema[name]}."
+                    "\n\nHint: cast them to pl.String before protect."
+                )
+                raise TypeError(msg)
         refuse_patterns(schema)
         proof, left = Proved((schema,)), iter(others)
         for step in self.steps:

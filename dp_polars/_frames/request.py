@@ -183,8 +183,7 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     def _unit_and_keys(self) -> tuple[pl.Expr, ...]:
         """Return the columns of the privacy unit and of the keys."""
-        unit = self.protection.privacy_unit
-        names = dict.fromkeys(([] if unit is None else [unit]) + ([] if self.keys is None else self.keys.columns))
+        names = dict.fromkeys([*(self.protection.unit or ()), *([] if self.keys is None else self.keys.columns)])
         return tuple(cs.by_name(name).as_expr() for name in names)
 
     def _refuse_expressions(self, engine: Engine[Released]) -> None:
@@ -244,7 +243,7 @@ class Request(AnyRequest[HistogramQuery]):
             limits, people = protection.limits(ask.query, self.groups), protection.counts_people(ask.query)
             positions = tuple(_place(tallies, Tally(columns, types, piece, limits, people)) for piece in needed)
             outputs.append(Output(ask.name, ask.query, types, positions))
-        return Work(self.protection.privacy_unit, keys, tuple(tallies), tuple(outputs), proved.rows, ranges)
+        return Work(self.protection.unit, keys, tuple(tallies), tuple(outputs), proved.rows, ranges)
 
     def explain(self, engine: Engine[Released] | None) -> pl.DataFrame:
         types = {} if engine is None else {output.name: output.types for output in self.bind(engine).outputs}

@@ -9,6 +9,7 @@ import polars as pl
 from polars import selectors as cs
 
 from dp_polars._base.numbers import given, one_of
+from dp_polars._base.privacy_units import as_arguments, shown
 from dp_polars._frames.recipe import free_names
 from dp_polars._frames.step import Step
 from dp_polars._frames.steps import RowSteps, selector
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from polars._typing import ColumnNameOrSelector, SelectorType, UniqueKeepStrategy
 
+    from dp_polars._base.privacy_units import PrivacyUnit
     from dp_polars._frames.step import Run
 
 _Keep = Literal["first", "last", "any", "none"]
@@ -40,7 +42,7 @@ class Explode(Step):
     def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
         return self.column.as_expr(), self.empty_as_null, self.keep_nulls
 
-    def proved(self, schema: pl.Schema, unit: str | None) -> Run:
+    def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
         names = cs.expand_selector(schema, self.column)
         if len(names) != 1:
             msg = (
@@ -49,8 +51,8 @@ class Explode(Step):
             )
             raise ValueError(msg)
         (name,) = names
-        if name == unit or not isinstance(schema[name], (pl.List, pl.Array)):
-            what = "the privacy unit" if name == unit else f"one of the type {schema[name]}"
+        if name in (unit or ()) or not isinstance(schema[name], (pl.List, pl.Array)):
+            what = "the privacy unit" if name in (unit or ()) else f"one of the type {schema[name]}"
             msg = f"explode: the column {name!r} must be one of lists or arrays, got {what}."
             raise TypeError(msg)
         flags = {"empty_as_null": self.empty_as_null, "keep_nulls": self.keep_nulls}
@@ -72,9 +74,10 @@ class Unpivot(Step):
     def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
         return self.on.as_expr(), self.index.as_expr(), self.variable_name, self.value_name
 
-    def proved(self, schema: pl.Schema, unit: str | None) -> Run:
-        stays = [name for name in schema if name == unit or name in cs.expand_selector(schema, self.index)]
-        on = [name for name in cs.expand_selector(schema, self.on) if name != unit]
+    def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
+        unit = unit or ()
+        stays = [name for name in schema if name in unit or name in cs.expand_selector(schema, self.index)]
+        on = [name for name in cs.expand_selector(schema, self.on) if name not in unit]
         types = {schema[name] for name in on}
         if len(types) != 1:
             got = f"columns of {', '.join(sorted(map(str, types)))}" if types else "no column"
@@ -105,12 +108,13 @@ class Unique(Step):
     def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
         return self.subset.as_expr(), self.keep
 
-    def proved(self, schema: pl.Schema, unit: str | None) -> Run:
+    def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
         names = list(cs.expand_selector(schema, self.subset))
-        if unit not in names:
+        unit = unit or ()
+        if not {*unit} <= {*names}:
             msg = (
-                f"unique: the columns must include the privacy unit {unit!r}, or rows of several people are compared, "
-                f"got {names}.\n\nHint: subset=[{unit!r}, …]."
+                f"unique: the columns must include the privacy unit {shown(unit)}, or rows of several people are "
+                f"compared, got {names}.\n\nHint: subset=[{as_arguments(unit)}, …]."
             )
             raise ValueError(msg)
         if self.keep != "none" and len(names) < len(schema):

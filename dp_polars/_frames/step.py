@@ -11,6 +11,8 @@ import polars as pl
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dp_polars._base.privacy_units import PrivacyUnit
+
 # A step on rows of the columns that it was proved on; a join of private rows takes those of its sources, too.
 Run: TypeAlias = Callable[..., pl.LazyFrame]
 
@@ -33,7 +35,7 @@ class Step(ABC):
         """Whether several rows may come of one."""
         return False
 
-    def leaves_one_row(self, unit: str | None, *, before: bool) -> bool:  # noqa: ARG002
+    def leaves_one_row(self, unit: PrivacyUnit | None, *, before: bool) -> bool:  # noqa: ARG002
         """Return whether every person has one row at most after it; `before`: they had one at most before."""
         return before and not self.multiplies
 
@@ -42,5 +44,5 @@ class Step(ABC):
         """Return all that decides what the step does to the columns that are live."""
 
     @abstractmethod
-    def proved(self, schema: pl.Schema, unit: str | None) -> Run:
+    def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
         """Return what runs this step on rows of these columns; an error where it must not be run."""

@@ -12,6 +12,7 @@ import polars as pl
 from polars import selectors as cs
 
 from dp_polars._base.numbers import given
+from dp_polars._base.privacy_units import shown
 from dp_polars._frames.recipe import EachColumn, Expressions, Recipe, Rename, expressions_of
 from dp_polars._frames.step import Step
 
@@ -243,14 +244,14 @@ class RowSteps:
 
     def _but_the_unit(self, columns: SelectorType, named: object = (), call: str = "") -> SelectorType:
         """Return the columns without the privacy unit; refuse them if it is named."""
-        unit = self._recipe.protection.privacy_unit
-        if unit is not None and any(isinstance(name, str) and name == unit for name in _flat(named)):
+        unit = self._recipe.protection.unit or ()
+        if any(isinstance(name, str) and name in unit for name in _flat(named)):
             msg = (
-                f"{call}: the privacy unit {unit!r} must stay as it is.\n\n"
+                f"{call}: the privacy unit {shown(unit)} must stay as it is.\n\n"
                 "Hint: leave it out. It never appears in an answer unless you ask for it."
             )
             raise ValueError(msg)
-        return columns if unit is None else columns - cs.by_name(unit, require_all=False)
+        return columns - cs.by_name(*unit, require_all=False) if unit else columns
 
 
 def _flat(columns: object) -> list[object]:

@@ -11,6 +11,7 @@ from dp_polars._base.extras import require
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from dp_polars._base.privacy_units import PrivacyUnit
     from dp_polars._relational.dialects import Dialect
 
 dt: Any = require("ibis.expr.datatypes", extra="sql")
@@ -69,16 +70,16 @@ def _polars_type(name: str, kind: Any) -> pl.DataType:  # noqa: ANN401
     raise TypeError(msg if hint is None else f"{msg}\n\nHint: {hint}")
 
 
-def check_types(dialect: Dialect, table: Any, found: dict[str, str], unit: str | None) -> None:  # noqa: ANN401
+def check_types(dialect: Dialect, table: Any, found: dict[str, str], unit: PrivacyUnit) -> None:  # noqa: ANN401
     """Refuse columns whose type in the database, as it names it, compares values in a way of its own."""
     for name, kind in found.items():
         plain = kind.partition("(")[0]
         family = dialect.types.get(plain)
         is_known = family is not None and getattr(table.schema()[name], f"is_{family}")()
-        if is_known or (name == unit and plain in dialect.unit_types):
+        if is_known or (name in unit and plain in dialect.unit_types):
             continue
-        what = f"the privacy unit {name!r}" if name == unit else f"the column {name!r}"
-        types = sorted({*dialect.types, *(dialect.unit_types if name == unit else ())})
+        what = f"the privacy unit {name!r}" if name in unit else f"the column {name!r}"
+        types = sorted({*dialect.types, *(dialect.unit_types if name in unit else ())})
         msg = (
             f"{what} must have one of {dialect.name}'s types {', '.join(types)}, got {kind} "
             f"({table.schema()[name]} in Ibis).\n\nHint: {dialect.way_out}"

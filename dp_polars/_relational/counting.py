@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from dp_polars._base.privacy_units import PrivacyUnit
     from dp_polars._codes.codings import Coding, Weighing
     from dp_polars._engines.bounding import Limits
     from dp_polars._engines.contract import Tally, Work
@@ -115,8 +116,23 @@ def _names(tally: Tally) -> list[str]:
     return [column.meta.root_names()[0] for column in tally.columns]
 
 
-def person_of(unit: Value, dialect: Dialect) -> Value:
-    """Return the value of a privacy unit, so that equal people are the same ones, in hashes too."""
+def people_of(table: Table, unit: PrivacyUnit, dialect: Dialect) -> dict[str, Value]:
+    """Return the columns of a privacy unit, as `person0`, `person1` and so on."""
+    return {f"person{i}": _person_of(table[name], dialect) for i, name in enumerate(unit)}
+
+
+def person_in(rows: Table) -> list[str]:
+    """Return which columns of rows are those of `people_of`."""
+    return [name for name in rows.columns if name.startswith("person")]
+
+
+def is_somebody(table: Table, unit: PrivacyUnit, dialect: Dialect) -> list[Value]:
+    """Return what must hold of somebody's rows."""
+    return [is_evidence(table[name], dialect) for name in unit]
+
+
+def _person_of(unit: Value, dialect: Dialect) -> Value:
+    """Return a column of a privacy unit, so that equal values are the same ones, in hashes too."""
     kind = unit.type()
     if kind.is_string():
         return dialect.binary(unit)
@@ -199,10 +215,10 @@ def _of_person(weight: Value, weighing: Weighing, dialect: Dialect) -> Value:
 def _natively(table: Table, work: Work, _: int, dialect: Dialect, __: Common) -> list[tuple[Table, list[int]]]:
     """Count before anything else is done: what comes after that sees only its result."""
     groupings: list[list[int]] = []
-    for number in range(len(work.tallies)):
-        together = next(
-            (numbers for numbers in groupings if _goes_with(work.tallies[number], work.tallies[numbers[0]])), None
-        )
+    several = len(work.privacy_unit or ()) > 1
+    for number, tally in enumerate(work.tallies):
+        with_it = (numbers for numbers in groupings if _goes_with(tally, work.tallies[numbers[0]], several=several))
+        together = next(with_it, None)
         if together is None:
             groupings.append([number])
         else:
@@ -210,9 +226,9 @@ def _natively(table: Table, work: Work, _: int, dialect: Dialect, __: Common) ->
     return [(_native(table, work, numbers, dialect), numbers) for numbers in groupings]
 
 
-def _goes_with(tally: Tally, other: Tally) -> bool:
-    """Return whether two histograms are of one grouping."""
-    if (tally.people and tally.weighing is not None) or (other.people and other.weighing is not None):
+def _goes_with(tally: Tally, other: Tally, *, several: bool) -> bool:
+    """Return whether two histograms are of one grouping; `several`: people are told apart by several columns."""
+    if any(one.people and (one.weighing is not None or several) for one in (tally, other)):
         return False
     one, two = ((None, OneCode()) if isinstance(one.coding, OneCode) else _read(one) for one in (tally, other))
     return one == two
@@ -228,10 +244,9 @@ def _native(table: Table, work: Work, numbers: list[int], dialect: Dialect) -> T
     tallies = [work.tallies[number] for number in numbers]
     people = [tally.people and work.privacy_unit is not None for tally in tallies]
     if work.privacy_unit is not None:
-        unit = table[work.privacy_unit]
-        needed.append(is_evidence(unit, dialect))
+        needed += is_somebody(table, work.privacy_unit, dialect)
         if any(people):
-            chosen["person"] = person_of(unit, dialect)
+            chosen |= people_of(table, work.privacy_unit, dialect)
     by, is_one = list(keys_of(table, work.keys, dialect)), len({_read(tally)[0] for tally in tallies}) == 1
     for i, (number, tally) in enumerate(zip(numbers, tallies, strict=True)):
         with _asked(_outputs(work)[number]):
@@ -247,14 +262,17 @@ def _native(table: Table, work: Work, numbers: list[int], dialect: Dialect) -> T
         chosen[name] = found if value is None else value
     by.append(name)
     rows = (table.filter(needed) if needed else table).select(**chosen)
+    person = person_in(rows)
     if people[0] and tallies[0].weighing is not None:  # a grouping of its own
         clipped = _of_person(rows["weight0"], tallies[0].weighing, dialect)
-        rows, people = rows.group_by(["person", *by]).aggregate(weight0=clipped), [False]
+        rows, people = rows.group_by([*person, *by]).aggregate(weight0=clipped), [False]
+    elif len(person) > 1:  # a grouping of its own, too
+        rows, people = rows.distinct(), [False]
     sums = [
         _Number(
             rows[f"counts{i}"] if f"counts{i}" in chosen else None,
             rows[f"weight{i}"] if f"weight{i}" in chosen else None,
-            rows["person"] if people[i] else None,
+            rows[person[0]] if people[i] else None,
         )
         for i in range(len(numbers))
     ]
@@ -287,7 +305,7 @@ def _outputs(work: Work) -> list[str | None]:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows in listed groups: the columns `person`, `group` and those that are named here.
+    """Rows in listed groups: the columns of `people_of`, `group` and those that are named here.
 
     Parameters
     ----------
@@ -311,7 +329,7 @@ class Rows:
 
 def rows_of_people(
     table: Table,
-    unit: str,
+    unit: PrivacyUnit,
     keys: pl.DataFrame | None,
     tallies: Sequence[Tally],
     dialect: Dialect,
@@ -319,7 +337,7 @@ def rows_of_people(
     outputs: Sequence[str | None] = (),
 ) -> Rows:
     """Return the rows of somebody in a listed group that are evidence for a tally at least."""
-    chosen = {"person": person_of(table[unit], dialect), **keys_of(table, keys, dialect)}
+    chosen = {**people_of(table, unit, dialect), **keys_of(table, keys, dialect)}
     codes, weights = dict[int, str | None](), dict[int, str | None]()
     places: dict[object, str] = {}
     lists: dict[str, Table] = {}
@@ -350,7 +368,7 @@ def rows_of_people(
             elif name not in chosen:
                 chosen[name] = ibis.ifelse(has_value, found, integer(ABSENT))
                 places.setdefault(_names(tally)[0], name)
-    rows = table.filter(is_evidence(table[unit], dialect)).select(**chosen)
+    rows = table.filter(is_somebody(table, unit, dialect)).select(**chosen)
     rows = in_groups(rows, table, keys, dialect)
     for name, listed in lists.items():
         rows = rows.left_join(listed, [rows[name] == listed["p0"]]).drop(name, "p0")
@@ -374,7 +392,7 @@ def has(rows: Table, name: str) -> Value:
 def _bounded(table: Table, work: Work, secret: int, dialect: Dialect, common: Common) -> list[tuple[Table, list[int]]]:
     """Count what the bounds leave of the rows of people."""
     tallies = work.tallies
-    rows = rows_of_people(table, work.privacy_unit or "", work.keys, tallies, dialect, common, _outputs(work))
+    rows = rows_of_people(table, work.privacy_unit or (), work.keys, tallies, dialect, common, _outputs(work))
     bounds: dict[tuple[str | None, Limits], int] = {}  # by which code, and what stays -> number
     for name, tally in zip(rows.codes, tallies, strict=True):
         bounds.setdefault((name, tally.limits), len(bounds))
@@ -440,7 +458,9 @@ def _split(
     person has more groups or rows than the smallest bound on these. `stays0` and so on say whether a bound lets
     their group stay.
     """
-    pairs, crowds = rows.table.group_by("person", "group"), []
+    person = person_in(rows.table)
+    pair = [*person, "group"]
+    pairs, crowds = rows.table.group_by(pair), []
     codes = {i: name for (name, limits), i in bounds.items() if limits.groups is not None and name is not None}
     seen = {f"has{i}": rows.table.count(where=has(rows.table, name)) for i, name in codes.items()}
     pairs = pairs.aggregate(rows=cast(rows.table.count(), "int64"), **seen)
@@ -450,17 +470,17 @@ def _split(
         if (most := [getattr(limits, what) for _, limits in bounds if getattr(limits, what) is not None])
     }
     if "groups" in smallest or "rows" in smallest:
-        people = pairs.group_by("person").aggregate(groups=pairs.count(), in_all=cast(pairs["rows"].sum(), "int64"))
-        pairs = people.inner_join(pairs, "person")
+        people = pairs.group_by(person).aggregate(groups=pairs.count(), in_all=cast(pairs["rows"].sum(), "int64"))
+        pairs = people.inner_join(pairs, person)
         columns = {"groups": "groups", "rows": "in_all"}
         crowds = [pairs[column] > smallest[what] for what, column in columns.items() if what in smallest]
     if "rows_per_group" in smallest:
         crowds.append(pairs["rows"] > smallest["rows_per_group"])
     crowded = pairs.filter(any_of(crowds))
     if "groups" in smallest:
-        place = dialect.order(crowded["person"], [crowded["group"]], secret ^ _OF_GROUPS)
+        place = dialect.order([crowded[name] for name in person], [crowded["group"]], secret ^ _OF_GROUPS)
         crowded = crowded.mutate(place=place)
-        until = ibis.cumulative_window(group_by="person", order_by=["place", "group"])
+        until = ibis.cumulative_window(group_by=person, order_by=["place", "group"])
         crowded = crowded.mutate(
             **{
                 f"stays{i}": crowded.count(where=crowded[f"has{i}"] > 0 if i in codes else None).over(until)
@@ -470,17 +490,18 @@ def _split(
             }
         )
     stays = [name for name in crowded.columns if name.startswith("stays")]
-    crowded = common.once(crowded.select("person", "group", *stays))
-    loose = rows.table.anti_join(crowded, ["person", "group"])
-    tight = crowded.inner_join(rows.table, ["person", "group"]).select(*rows.table.columns, *stays)
+    crowded = common.once(crowded.select(*pair, *stays))
+    loose = rows.table.anti_join(crowded, pair)
+    tight = crowded.inner_join(rows.table, pair).select(*rows.table.columns, *stays)
     if len(stays) == len(bounds):
         tight = tight.filter(any_of(tight[name] for name in stays))
     if "rows" in smallest or "rows_per_group" in smallest:
         # Equal rows are sums apart by a number. Which gets which does not matter: they say the same.
         says = ["group", *rows.says]
-        tight = tight.mutate(copy=ibis.row_number().over(group_by=["person", *says]))
+        tight = tight.mutate(copy=ibis.row_number().over(group_by=[*person, *says]))
         says.append("copy")
-        tight = tight.mutate(place=dialect.order(tight["person"], [tight[name] for name in says], secret ^ _OF_ROWS))
+        owner, said = ([tight[name] for name in names] for names in (person, says))
+        tight = tight.mutate(place=dialect.order(owner, said, secret ^ _OF_ROWS))
     return loose, tight
 
 
@@ -503,7 +524,7 @@ def _one_each(
     if "place" in rows.columns:
         found["place"] = rows["place"].min()
     stays = [name_of for name_of in rows.columns if name_of.startswith("stays")]
-    return rows.group_by(["person", "group", *_named(name), *stays]).aggregate(**found)
+    return rows.group_by([*person_in(rows), "group", *_named(name), *stays]).aggregate(**found)
 
 
 def _first(loose: Table, tight: Table, bounds: Mapping[tuple[str | None, Limits], int], says: Sequence[str]) -> Table:
@@ -516,7 +537,7 @@ def _first(loose: Table, tight: Table, bounds: Mapping[tuple[str | None, Limits]
         counts += [] if limits.groups is None else [tight[f"stays{i}"]]
         keeps[f"keeps{i}"] = reduce(operator.and_, counts, ibis.literal(value=True))
     tight = tight.mutate(**keeps)
-    for what, owner in (("rows_per_group", ["person", "group"]), ("rows", ["person"])):
+    for what, owner in (("rows_per_group", [*person_in(tight), "group"]), ("rows", person_in(tight))):
         most = {f"keeps{i}": of for (_, limits), i in bounds.items() if (of := getattr(limits, what)) is not None}
         if most:
             until = ibis.cumulative_window(group_by=owner, order_by=order_by)

@@ -66,30 +66,33 @@ _xor = function("xor", ("uint64", "uint64"), "uint64")
 _hash_text = function("hashtextextended", ("string", "int64"), "int64")
 
 
-def _order_duckdb(person: Value, says: Sequence[Value], secret: int) -> Value:
-    place = _hash(_xor(_hash(person), constant(secret, "uint64")))
-    for value in says:
+def _order_duckdb(person: Sequence[Value], says: Sequence[Value], secret: int) -> Value:
+    place = _hash(_xor(_hash(person[0]), constant(secret, "uint64")))
+    for value in (*person[1:], *says):
         place = _hash(_xor(place, _hash(value)))
     return place
 
 
-def _order_postgres(person: Value, says: Sequence[Value], secret: int) -> Value:
+def _order_postgres(person: Sequence[Value], says: Sequence[Value], secret: int) -> Value:
     # Texts, since Postgres folds an integer of 64 bits into 32 before it hashes that. The hash of a short text under a
     # seed is not even in its upper half: some orders of four rows came twice as often as others. That of its hash is.
     seed = constant(secret - 2**63, "int64")
-    place = _hash_text(cast(person, "string"), seed)
-    for value in says:
+    place = _hash_text(cast(person[0], "string"), seed)
+    for value in (*person[1:], *says):
         place = _hash_text(cast(value, "string"), place)
     return _hash_text(cast(place, "string"), seed)
 
 
-def _order(person: Value, says: Sequence[Value], secret: int) -> Value:
+def _order(person: Sequence[Value], says: Sequence[Value], secret: int) -> Value:
     # Integers come before the person, whose text may hold anything: a person's rows have different texts. Those of
-    # several keys may be equal: then the keys themselves tell their order.
+    # several keys may be equal: then the keys themselves tell their order. Columns of a person are hashed in turn,
+    # since ("a", "bc") and ("ab", "c") would be one text.
     text = ibis.literal(f"{secret}:")
     for value in says:
         text = text + cast(value, "string") + ibis.literal(":")
-    return (text + cast(person, "string")).hexdigest("md5")
+    for value in person:
+        text = (text + cast(value, "string")).hexdigest("md5")
+    return text
 
 
 class Common:
@@ -185,8 +188,8 @@ class Dialect:
     binary
         Text -> what is equal only where the text is, byte by byte.
     order
-        Person, values, a secret of 64 bits -> what puts a person's rows in a random order: hashes of each, one after
-        the other, so that no order is left of one in the next.
+        Columns of the person, values, a secret of 64 bits -> what puts a person's rows in a random order: hashes of
+        each, one after the other, so that no order is left of one in the next.
     fetch
         Connection, statement -> what it gives: int64, or objects where it is text, or the bytes of one.
     oldest
@@ -221,7 +224,7 @@ class Dialect:
     prepare: Callable[[Backend, str], None]
     divide: Callable[[Value, Value], Value]
     binary: Callable[[Value], Value]
-    order: Callable[[Value, Sequence[Value], int], Value]
+    order: Callable[[Sequence[Value], Sequence[Value], int], Value]
     fetch: Callable[[Backend, Statement], dict[str, NDArray[Any]]]
     oldest: tuple[int, int] = (0, 0)
     nan_in_decimals: bool = False

@@ -13,7 +13,17 @@ from dp_polars._codes.codings import OneCode
 from dp_polars._engines.contract import GROUPS, ROWS, ROWS_IN_GROUP
 from dp_polars._mechanisms.noise import LARGEST_VALUE
 from dp_polars._relational.arithmetic import doubled, integer, is_evidence, physical
-from dp_polars._relational.counting import any_of, has, in_groups, keys_of, person_of, rows_of_people, units_of
+from dp_polars._relational.counting import (
+    any_of,
+    has,
+    in_groups,
+    is_somebody,
+    keys_of,
+    people_of,
+    person_in,
+    rows_of_people,
+    units_of,
+)
 from dp_polars._relational.dialects import cast, constant, ibis
 from dp_polars._relational.tables import comparable
 
@@ -38,25 +48,27 @@ _TIMES: dict[pl.DataType, tuple[str, object, object]] = {
 
 def one_row_per_person(table: Table, per_person: PerPerson, dialect: Dialect, common: Common) -> Table:
     """Return one row for each person, with numbers of rows and groups: see `Engine`, duty 9."""
-    unit, keys = table[per_person.privacy_unit], per_person.keys
-    rows = table.filter(is_evidence(unit, dialect))
-    rows = rows.select(person=person_of(unit, dialect), **keys_of(table, keys, dialect))
+    unit, keys = per_person.privacy_unit, per_person.keys
+    rows = table.filter(is_somebody(table, unit, dialect))
+    rows = rows.select(**people_of(table, unit, dialect), **keys_of(table, keys, dialect))
     rows = in_groups(rows, table, keys, dialect)
     by_group = rows.group_by(rows.columns).aggregate(**{ROWS: cast(rows.count(), "int64")})
     numbers = {ROWS: by_group[ROWS].sum(), GROUPS: by_group.count(), ROWS_IN_GROUP: by_group[ROWS].max()}
-    people = by_group.group_by("person").aggregate(**{name: cast(value, "int64") for name, value in numbers.items()})
+    person = person_in(rows)
+    people = by_group.group_by(person).aggregate(**{name: cast(value, "int64") for name, value in numbers.items()})
     if per_person.cut:
-        held = rows_of_people(table, per_person.privacy_unit, keys, per_person.cut, dialect, common)
+        held = rows_of_people(table, unit, keys, per_person.cut, dialect, common)
         cut = [_cut(held, number, tally, dialect) for number, tally in enumerate(per_person.cut)]
-        people = people.inner_join(reduce(lambda one, other: one.union(other), cut).distinct(), "person")
-    return people.drop("person")
+        people = people.inner_join(reduce(lambda one, other: one.union(other), cut).distinct(), person)
+    return people.drop(*person)
 
 
 def _cut(held: Rows, number: int, tally: Tally, dialect: Dialect) -> Table:
     """Return the people of whom a tally leaves something out, or whose weights it clips together."""
     name, weight = held.codes[number], held.weights[number]
     rows = held.table if name is None else held.table.filter(has(held.table, name))
-    by, is_clipped = ["person", "group"], ibis.literal(value=False)
+    person = person_in(rows)
+    by, is_clipped = [*person, "group"], ibis.literal(value=False)
     if tally.people:
         cells = rows.group_by([*by, *([] if name is None or isinstance(tally.coding, OneCode) else [name])])
         if weight is not None:
@@ -69,11 +81,11 @@ def _cut(held: Rows, number: int, tally: Tally, dialect: Dialect) -> Table:
     pairs = rows.group_by(by).aggregate(rows=rows.count(), clipped=rows["clipped"].max())
     limits = tally.limits
     most = {"groups": limits.groups, "in_group": limits.rows_per_group, "in_all": limits.rows, "clipped": 0}
-    people = pairs.group_by("person").aggregate(
+    people = pairs.group_by(person).aggregate(
         groups=pairs.count(), in_group=pairs["rows"].max(), in_all=pairs["rows"].sum(), clipped=pairs["clipped"].max()
     )
     over = [people[what] > bound for what, bound in most.items() if bound is not None]
-    return people.filter(any_of(over)).select("person")
+    return people.filter(any_of(over)).select(person)
 
 
 def people_by_key(table: Table, work: KeyWork, secret: int, dialect: Dialect) -> Table:
@@ -86,8 +98,8 @@ def people_by_key(table: Table, work: KeyWork, secret: int, dialect: Dialect) ->
     if work.privacy_unit is None:
         rows = table.filter(needed).select(**chosen)
     else:
-        unit = table[work.privacy_unit]
-        rows = table.filter(is_evidence(unit, dialect), *needed).select(person=person_of(unit, dialect), **chosen)
+        person = people_of(table, work.privacy_unit, dialect)
+        rows = table.filter(*is_somebody(table, work.privacy_unit, dialect), *needed).select(**person, **chosen)
         rows = _few(rows.distinct(), names, work.most, secret, dialect)
     counted = rows.group_by(names).aggregate(**{_PEOPLE: cast(rows.count(), "int64")})
     sent = {f"k{i}": _sent(counted[f"k{i}"], dtype) for i, dtype in enumerate(work.types.dtypes())}
@@ -96,8 +108,9 @@ def people_by_key(table: Table, work: KeyWork, secret: int, dialect: Dialect) ->
 
 def _few(rows: Table, by: Sequence[str], most: int, secret: int, dialect: Dialect) -> Table:
     """Keep the first `most` keys of each person in a random order; what ties their hashes, `by` unties."""
-    place = dialect.order(rows["person"], [rows[name] for name in by], secret)
-    numbered = rows.mutate(rank=ibis.row_number().over(group_by="person", order_by=[place, *by]))
+    person = person_in(rows)
+    place = dialect.order([rows[name] for name in person], [rows[name] for name in by], secret)
+    numbered = rows.mutate(rank=ibis.row_number().over(group_by=person, order_by=[place, *by]))
     return numbered.filter(numbered["rank"] < most).drop("rank")
 
 

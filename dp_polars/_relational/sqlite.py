@@ -59,8 +59,8 @@ def _place_of(values: int) -> Callable[..., Value]:
     return function(_PLACE, ("string", *[None] * values), "int64")
 
 
-def _order(person: Value, says: Sequence[Value], secret: int) -> Value:
-    return _place_of(1 + len(says))(ibis.literal(str(secret)), person, *says)
+def _order(person: Sequence[Value], says: Sequence[Value], secret: int) -> Value:
+    return _place_of(len(person) + len(says))(ibis.literal(str(secret)), *person, *says)
 
 
 def _double(number: float) -> Value:

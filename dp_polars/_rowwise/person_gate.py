@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 import polars as pl
 from polars.exceptions import ComputeError
 
+from dp_polars._base.privacy_units import as_arguments
+from dp_polars._base.privacy_units import shown as shown_unit
 from dp_polars._rowwise import categoricals, nodes, person_rules, trials
 from dp_polars._rowwise.gate import in_full, row_by_row, shown
 from dp_polars._rowwise.names import FUNCTIONS
@@ -25,6 +27,7 @@ from dp_polars._rowwise.nodes import Step, parts_of
 if TYPE_CHECKING:
     from polars._typing import PolarsDataType
 
+    from dp_polars._base.privacy_units import PrivacyUnit
     from dp_polars._rowwise.rules import Rule
 
 Tree: TypeAlias = Any  # an expression as JSON
@@ -96,7 +99,7 @@ def looks_at_people(exprs: Iterable[pl.Expr]) -> bool:
         return False
 
 
-def over_people(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: str | None, call: str) -> Taken:
+def over_people(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: PrivacyUnit | None, call: str) -> Taken:
     """Take expressions apart that have one value for each row, with `over(unit, …)` in them.
 
     Parameters
@@ -106,7 +109,7 @@ def over_people(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: str | None, c
     schema
         The columns of the private frame.
     unit
-        The column that tells people apart. None: no window is taken.
+        The columns that tell people apart. None: no window is taken.
     call
         The method that the user called.
 
@@ -128,7 +131,7 @@ def over_people(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: str | None, c
     return apart.taken
 
 
-def of_groups(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: str, keys: Sequence[str], call: str) -> Taken:
+def of_groups(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: PrivacyUnit, keys: Sequence[str], call: str) -> Taken:
     """Take expressions apart that have one value for each group of rows with the same keys, the unit among them.
 
     Parameters and errors are those of `over_people`. The outputs are on the keys and the finals.
@@ -170,7 +173,7 @@ def one_of_a_kind(name: str, dtype: PolarsDataType, *, nan: bool) -> pl.Expr:
 class _Apart:
     """Takes the expressions of one step apart."""
 
-    def __init__(self, schema: pl.Schema, unit: str | None, call: str) -> None:
+    def __init__(self, schema: pl.Schema, unit: PrivacyUnit | None, call: str) -> None:
         self.columns, self.unit, self.call = schema, unit, call
         self.schema: dict[str, PolarsDataType] = dict(schema)
         self.taken = Taken()
@@ -226,11 +229,12 @@ class _Apart:
     def check_keys(self, keys: Sequence[str]) -> None:
         """Refuse groups of which one may hold rows of several people, and keys that may not be told apart."""
         call = f"{self.call}: the columns of over" if self.call != "group_by" else "group_by: the columns"
-        if self.unit is None or self.unit not in keys:
+        if self.unit is None or not {*self.unit} <= {*keys}:
             if self.unit is None:
                 hint, why = "name the column that tells people apart in protect.", "there must be a privacy unit"
             else:
-                hint, why = f"over({self.unit!r}, …).", f"{call} must include the privacy unit {self.unit!r}"
+                hint = f"over({as_arguments(self.unit)}, …)."
+                why = f"{call} must include the privacy unit {shown_unit(self.unit)}"
             msg = f"{why}, got {list(keys)}: rows of several people would be taken together.\n\nHint: {hint}"
             raise ValueError(msg)
         for name in keys:

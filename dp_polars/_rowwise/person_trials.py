@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from polars._typing import EngineType
 
+    from dp_polars._base.privacy_units import PrivacyUnit
     from dp_polars._rowwise.rules import Rule
 
     Run = Callable[[pl.LazyFrame], pl.LazyFrame]
@@ -26,7 +27,7 @@ _ROWS, _STEP = 48, 29
 _OWNERS = [1, 1, 2, None, 2, 2, 1, 2, 2, 2, 2, 2]
 
 
-def refuse_company(run: Run, schema: pl.Schema, unit: str, call: str) -> None:
+def refuse_company(run: Run, schema: pl.Schema, unit: PrivacyUnit, call: str) -> None:
     """Refuse a step that raises on synthetic rows, or gives a person others where other people are there.
 
     It is run on the rows of all, of each person alone, in other orders, in other chunks, streamed and not optimized: a
@@ -37,7 +38,7 @@ def refuse_company(run: Run, schema: pl.Schema, unit: str, call: str) -> None:
         raise ValueError(rule.message(call, "the step"))
 
 
-def _broken(run: Run, frame: pl.DataFrame, unit: str) -> Rule | None:
+def _broken(run: Run, frame: pl.DataFrame, unit: PrivacyUnit) -> Rule | None:
     """Return the rule that a step breaks on these rows, if any."""
     try:
         together = _rows(run(frame.lazy()))
@@ -64,7 +65,7 @@ def _ways(run: Run, frame: pl.DataFrame) -> Iterator[tuple[pl.LazyFrame, EngineT
     yield run(frame.lazy()), "in-memory", False
 
 
-def _people(schema: pl.Schema, unit: str) -> pl.DataFrame:
+def _people(schema: pl.Schema, unit: PrivacyUnit) -> pl.DataFrame:
     """Return rows of extreme values of some people, each with several rows, some of them twice; one is nobody."""
     numbers = [number % (_ROWS * 3 // 4) for number in range(_ROWS)]
     columns = {}
@@ -73,11 +74,12 @@ def _people(schema: pl.Schema, unit: str) -> pl.DataFrame:
         # The second part is for columns whose place is a multiple of how many values they have.
         picks = [(number * place + number // len(values)) % len(values) for number in numbers]
         columns[name] = values.gather(picks)
-    people = trials.extremes(schema[unit])  # nobody first
-    there = min(len(people) - 1, 3) or 1
-    owners = [0 if person is None else 1 + person % there for person in _OWNERS]
-    whose = [owners[number % len(owners)] if number else 1 for number in numbers]
-    columns[unit] = people.gather([owner % len(people) for owner in whose])
+    for place, name in enumerate(unit):  # of several columns, some people differ in one of them alone
+        people = trials.extremes(schema[name])  # nobody first
+        there = min(len(people) - 1, 3) or 1
+        owners = [0 if person is None else 1 + person % there for person in _OWNERS]
+        whose = [owners[(number + place) % len(owners)] if number else 1 for number in numbers]
+        columns[name] = people.gather([owner % len(people) for owner in whose])
     return pl.DataFrame(columns)
 
 

@@ -253,9 +253,9 @@ def _unbounded(engine: PolarsEngine, work: Work) -> list[Histogram]:
 
     def of_nobody(*tables: pl.LazyFrame) -> pl.LazyFrame:
         rows = work.rows(*tables)
-        return rows.filter(~is_a_person(unit, rows.collect_schema()[unit])).with_row_index(_EACH)
+        return rows.filter(~is_a_person(unit, rows.collect_schema())).with_row_index(_EACH)
 
-    others = engine.prepare_histograms(replace(work, privacy_unit=_EACH, tallies=tallies, rows=of_nobody))()
+    others = engine.prepare_histograms(replace(work, privacy_unit=(_EACH,), tallies=tallies, rows=of_nobody))()
     return [_added(a, b, tally.coding.size) for a, b, tally in zip(histograms, others, work.tallies, strict=True)]
 
 

@@ -21,6 +21,7 @@ from dp_polars._accounting.costs import scaled_cost
 from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars._base.extras import require
 from dp_polars._base.numbers import Number, kind_of_frame, positive_fraction
+from dp_polars._base.privacy_units import shown
 from dp_polars._base.settings import deaf
 from dp_polars._base.words import system_words
 from dp_polars._expressions.expressions import PrivateExpr
@@ -327,6 +328,13 @@ def _unbound(query: _AnyQuery) -> PrivateQuery:
             )
             raise ValueError(msg)
         refuse_joins(query)
+        unit = query.protection.unit or ()
+        if len(unit) > 1:
+            msg = (
+                f"query must have a privacy unit of one column, got {shown(unit)}: OpenDP knows one identifier.\n\n"
+                f"Hint: protect({unit[0]!r}, …) or another one of them; or release the query without OpenDP."
+            )
+            raise ValueError(msg)
         return query
     if not isinstance(query, PrivateExpr):
         msg = f"query must be a PrivateQuery or a PrivateExpr, got {type(query).__name__}."
@@ -362,7 +370,8 @@ def _at_most_its_float(value: Fraction) -> Fraction:
 
 def _metric(query: PrivateQuery) -> Metric:
     """Return what OpenDP calls the neighbouring relation and the privacy unit of a query."""
-    unit, relation = query.protection.privacy_unit, query.protection.neighboring_relation
+    relation = query.protection.neighboring_relation
+    (unit,) = query.protection.unit or (None,)
     name = "symmetric" if relation == "add_or_remove_one" else "change_one"
     metric: Metric = (
         getattr(metrics, f"{name}_distance")() if unit is None else getattr(metrics, f"{name}_id_distance")(unit)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from dp_polars._accounting.budgets import Budget
+    from dp_polars._base.privacy_units import PrivacyUnit
     from dp_polars._engines.contract import Output, Tally, Work
     from dp_polars._frames.query import PrivateQuery
 
@@ -186,17 +187,16 @@ def _kind(frame: DataFrame, answer: Answer, column: str | None) -> DataType:
     return _column_types.spark_type(answer.dtype, (named, frame.schema[column].dataType))
 
 
-def _check_unit(frame: DataFrame, name: str | None) -> None:
+def _check_unit(frame: DataFrame, unit: PrivacyUnit | None) -> None:
     """Refuse a privacy unit that is no column, or that Spark compares by a collation."""
-    if name is None:
-        return
-    if name not in frame.columns:
-        msg = f"the frame must have the privacy unit {name!r} as a column, got the columns {frame.columns}."
-        raise ValueError(msg)
-    kind = frame.schema[name].dataType.simpleString()
-    if "collate" in kind:  # Spark would take several people for one, and bound them as one
-        msg = f"the privacy unit {name!r} must have no collation, got {kind}."
-        raise TypeError(msg)
+    for name in unit or ():
+        if name not in frame.columns:
+            msg = f"the frame must have the privacy unit {name!r} as a column, got the columns {frame.columns}."
+            raise ValueError(msg)
+        kind = frame.schema[name].dataType.simpleString()
+        if "collate" in kind:  # Spark would take several people for one, and bound them as one
+            msg = f"the privacy unit {name!r} must have no collation, got {kind}."
+            raise TypeError(msg)
 
 
 def _answer(output: Output, work: Work) -> Answer:

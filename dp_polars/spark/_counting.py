@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession, WindowSpec
     from pyspark.sql.types import StructField
 
+    from dp_polars._base.privacy_units import PrivacyUnit
     from dp_polars._codes.codings import Coding, Weighing
     from dp_polars._engines.contract import Tally
     from dp_polars._questions.question import Columns
@@ -43,8 +44,8 @@ _BROADCAST = 1 << 17
 _MOST_CELLS = 1000
 # Digits after the point up to which Spark holds a decimal of 64 bits times the power of ten that makes it whole.
 _MOST_DIGITS = 17
-# Whose rows are bounded together: a person's in a group, after those in groups with smaller numbers.
-_PAIR = ["person", "number of group", "group"]
+# In which order a person's groups come.
+_GROUP = ["number of group", "group"]
 # Bits of a weight that are added up apart from the others.
 _LOW_BITS = 16
 # The physical integers of columns that are no integers.
@@ -147,7 +148,11 @@ def counted(tallies: Sequence[Tally]) -> list[Counted]:
 
 
 def histograms(
-    frame: DataFrame, privacy_unit: str | None, groups: Groups, tallies: Sequence[Tally], seed: int | None = None
+    frame: DataFrame,
+    privacy_unit: PrivacyUnit | None,
+    groups: Groups,
+    tallies: Sequence[Tally],
+    seed: int | None = None,
 ) -> list[DataFrame]:
     """Return the columns `group`, `tally`, `code` and `count` (all LongType); the counts of a triple add up.
 
@@ -221,17 +226,19 @@ def _bounded(rows: DataFrame, tallies: Sequence[Counted], seed: int) -> DataFram
     number of the copy among a person's equal rows: so the choice does not depend on the order of rows. Ties of a hash
     are broken by what it is made of, and what counts are running numbers: a tie can't let a person keep more.
     """
-    rows = rows.filter(_any(sf.col(one.code).isNotNull() for one in tallies)).repartition("person")
-    rows = rows.withColumn("number of group", sf.xxhash64(sf.lit(seed), sf.lit(0), "person", "group"))
+    person = person_in(rows)
+    pair = [*person, *_GROUP]  # rows that are bounded together: a person's in a group
+    rows = rows.filter(_any(sf.col(one.code).isNotNull() for one in tallies)).repartition(*person)
+    rows = rows.withColumn("number of group", sf.xxhash64(sf.lit(seed), sf.lit(0), *person, "group"))
     order = ["group"]
     if any((one.tally.limits.rows, one.tally.limits.rows_per_group) != (None, None) for one in tallies):
         seen = sorted({name for one in tallies for name in (one.code, one.weight) if name is not None})
         rows, order = _numbered(rows, seen, seed), ["number", "copy", *seen]
-    rows = one_of_each(rows, tallies, _PAIR, order).withColumns(
+    rows = one_of_each(rows, tallies, pair, order).withColumns(
         {one.weight: one.weight_of_person for one in tallies if one.tally.people and one.weight is not None}
     )
     limits = {one.stays: one.tally.limits for one in tallies}
-    in_group, in_groups = _along(_PAIR, order), _along(["person"], [*_PAIR[1:], *order])
+    in_group, in_groups = _along(pair, order), _along(person, [*_GROUP, *order])
     # The number of a row in its group, and that of the group: of those that have evidence for the tally.
     rows = rows.withColumns(
         {
@@ -249,7 +256,7 @@ def _bounded(rows: DataFrame, tallies: Sequence[Counted], seed: int) -> DataFram
     )
     rows = _within(rows, "row", {name: most.rows_per_group for name, most in limits.items()})
     rows = _within(rows, "group", {name: most.groups for name, most in limits.items()})
-    in_all = _along(["person"], [order[0], "group", *order[1:]])
+    in_all = _along(person, [order[0], "group", *order[1:]])
     rows = rows.withColumns(
         {f"{name} of all": _number(sf.col(name), in_all) for name, most in limits.items() if most.rows}
     )
@@ -260,13 +267,14 @@ def _numbered(rows: DataFrame, seen: Sequence[str], seed: int) -> DataFrame:
     """Give each row a random `number`; of a person's rows that agree in all that is seen, each has one of `copy`."""
     # Null changes no hash: without the flags, nulls in different columns would be one.
     same = [column for name in seen for column in (sf.col(name).isNull(), sf.col(name))]
+    person = person_in(rows)
 
     def number(copy: Column) -> Column:
-        return sf.xxhash64(sf.lit(seed), sf.lit(1), "person", "group", *same, copy)
+        return sf.xxhash64(sf.lit(seed), sf.lit(1), *person, "group", *same, copy)
 
     # With the hash of first copies in it, this sort leaves little to do for the next one: most rows have no copy.
     rows = rows.withColumn("number", number(sf.lit(1)))
-    rows = rows.withColumn("copy", sf.row_number().over(_along([*_PAIR, "number", *seen], ["number"])))
+    rows = rows.withColumn("copy", sf.row_number().over(_along([*person, *_GROUP, "number", *seen], ["number"])))
     return rows.withColumn("number", number(sf.col("copy")))
 
 
@@ -455,18 +463,25 @@ def union(keys: DataFrame, histograms: Sequence[DataFrame]) -> DataFrame:
 
 
 def evidence(
-    rows: DataFrame, privacy_unit: str | None, key_columns: Sequence[str], values: Mapping[str, str]
+    rows: DataFrame, privacy_unit: PrivacyUnit | None, key_columns: Sequence[str], values: Mapping[str, str]
 ) -> DataFrame:
-    """Return the rows of somebody: the columns `person`, `k0`, `k1`, …, and those of `values` by their new names."""
+    """Return the rows of somebody: the columns `person0`, …, `k0`, …, and those of `values` by their new names."""
     chosen = [rows[quoted(name)].alias(f"k{i}") for i, name in enumerate(key_columns)]
     chosen += [_one_zero(rows, name).alias(alias) for name, alias in values.items()]
     if privacy_unit is None:
         return rows.select(*chosen)
-    is_somebody = ~_is_missing(sf.col("person"), is_float=_is_float(rows, privacy_unit))
-    return rows.select(*chosen, _one_zero(rows, privacy_unit).alias("person")).filter(is_somebody)
+    people = {f"person{i}": name for i, name in enumerate(privacy_unit)}
+    is_nobody = _any(_is_missing(sf.col(of), is_float=_is_float(rows, name)) for of, name in people.items())
+    person = [_one_zero(rows, name).alias(of) for of, name in people.items()]
+    return rows.select(*chosen, *person).filter(~is_nobody)
 
 
-def read(frame: DataFrame, privacy_unit: str | None, groups: Groups, tallies: Sequence[Counted]) -> DataFrame:
+def person_in(rows: DataFrame) -> list[str]:
+    """Return which columns of rows say whose they are. They are hashed one after the other, as Spark does."""
+    return [name for name in rows.columns if name.startswith("person")]
+
+
+def read(frame: DataFrame, privacy_unit: PrivacyUnit | None, groups: Groups, tallies: Sequence[Counted]) -> DataFrame:
     """Return the evidence with each tally's codes, null where a row is none, and its weights."""
     names = dict.fromkeys(_name_of(column) for one in tallies for column in one.tally.columns)
     values = {name: f"value{i}" for i, name in enumerate(names)}

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING
 from dp_polars._engines.contract import GROUPS, ROWS, ROWS_IN_GROUP
 from dp_polars._questions.unlisted_keys import COUNT
 from dp_polars.spark._column_types import types
-from dp_polars.spark._counting import Groups, Window, counted, evidence, fresh_seed, one_of_each, quoted, read, sf
+from dp_polars.spark._counting import (
+    Groups,
+    Window,
+    counted,
+    evidence,
+    fresh_seed,
+    one_of_each,
+    person_in,
+    quoted,
+    read,
+    sf,
+)
 from dp_polars.spark._workers import selecting
 
 if TYPE_CHECKING:
@@ -42,8 +53,9 @@ def _people_by_key(frame: DataFrame, work: KeyWork) -> DataFrame:
     if work.privacy_unit is not None:
         seed = fresh_seed()
         # The key itself breaks ties of the hash: a tie can't let a person keep more.
-        order = Window.partitionBy("person").orderBy(sf.xxhash64(sf.lit(seed), "person", *names), *names)
-        rows = rows.select("person", *names).distinct()
+        person = person_in(rows)
+        order = Window.partitionBy(*person).orderBy(sf.xxhash64(sf.lit(seed), *person, *names), *names)
+        rows = rows.select(*person, *names).distinct()
         rows = rows.withColumn("rank", sf.row_number().over(order)).filter(sf.col("rank") <= work.most)
     return rows.groupBy(*names).agg(sf.count(sf.lit(1)).alias("people"))
 
@@ -52,7 +64,8 @@ def one_row_per_person(frame: DataFrame, per_person: PerPerson) -> DataFrame:
     """Return one row for each person, or for each who is cut, with numbers of rows and groups: see `Engine`, duty 9."""
     groups, tallies = Groups.of(frame, per_person.keys), counted(per_person.cut)
     rows = groups.listed(read(frame, per_person.privacy_unit, groups, tallies))
-    pair = ["person", "group"]
+    person = person_in(rows)
+    pair = [*person, "group"]
     rows = one_of_each(rows, tallies, pair, pair)
     limits = {one.stays: one.tally.limits for one in tallies}
     clipped = [one for one in tallies if one.tally.people and one.weight is not None]
@@ -69,7 +82,7 @@ def one_row_per_person(frame: DataFrame, per_person: PerPerson) -> DataFrame:
             (bounds.rows_per_group, sf.max(name)),
         ]:
             cut += [] if bound is None else [number > bound]
-    people = by_group.groupBy("person").agg(
+    people = by_group.groupBy(*person).agg(
         sf.sum(ROWS).alias(ROWS),
         sf.count(sf.lit(1)).alias(GROUPS),
         sf.max(ROWS).alias(ROWS_IN_GROUP),

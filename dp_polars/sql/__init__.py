@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from dp_polars._accounting.budgets import Budget
     from dp_polars._base.arrays import Ints
+    from dp_polars._base.privacy_units import PrivacyUnit
     from dp_polars._engines.contract import KeyWork, Work
     from dp_polars._frames.query import PrivateQuery
 
@@ -185,11 +186,12 @@ class _SqlEngine(LocalEngine):
         statement = self._prepared(Statement.of(self._backend, counted, self._dialect))
         return lambda: in_polars(self._dialect.fetch(self._backend, statement), work.types)
 
-    def _check(self, unit: str | None, names: Collection[str]) -> None:
+    def _check(self, unit: PrivacyUnit | None, names: Collection[str]) -> None:
         """Refuse columns that are not there, or of types that compare values in a way of their own."""
-        if unit is not None:
-            must_have(self._table, unit, "the privacy unit")
-        names = [name for name in names if name not in self._only_counted] + ([] if unit is None else [unit])
+        unit = unit or ()
+        for name in unit:
+            must_have(self._table, name, "the privacy unit")
+        names = [*(name for name in names if name not in self._only_counted), *unit]
         self._dialect.check_version(self._backend.version)
         self._backend._run_pre_execute_hooks(self._table)  # what Ibis itself holds as tables
         found = self._dialect.describe(self._backend, self._table, list(dict.fromkeys(names)))

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
 from typing import Any, ClassVar
@@ -43,6 +44,8 @@ from tests.statistical.goodness import fits
 SECRET = "secret-hiv-7"
 COPIES = 3000
 MANY = 10**6
+# A privacy unit of two columns.
+PAIR = ("p", "part")
 
 
 # --- What a release can tell of an engine ---------------------------------------------------------------------------
@@ -224,6 +227,7 @@ def visits():
             "price": with_holes(with_holes((rng.integers(-4, 30, n) / 2).tolist(), math.nan)),
             "weight": with_holes(rng.integers(-1, 7, n).tolist()),
             "amount": with_holes(with_holes([*(rng.integers(-4, 30, n - 1) / 8).tolist(), math.inf], math.nan)),
+            "part": with_holes([["a", "ab"][i % 2] for i in range(n)]),
         }
     )
 
@@ -326,7 +330,7 @@ class Conformance:
 
     # --- Histograms ---
 
-    @pytest.fixture(params=[None, "p"])
+    @pytest.fixture(params=[None, "p", PAIR], ids=str)
     def person(self, request):
         return request.param
 
@@ -339,6 +343,7 @@ class Conformance:
                 "x": pl.Series(values * 2, dtype=kind.dtype, strict=False),
                 "p": [None if i % 9 == 8 else i % 7 for i in range(2 * len(values))],
                 "g": [i % 3 for i in range(2 * len(values))],
+                "part": [None if i % 13 == 12 else "ab"[: 1 + i % 2] for i in range(2 * len(values))],
             }
         )
         number = by_hand.category_code([0])
@@ -442,6 +447,53 @@ class Conformance:
         assert found["x"][()] == {0: len(people), 1: len(people)}
         assert sum(found["m"][()].values()) == len(people)
         assert 2 not in found["m"][()]
+
+    def test_people_of_several_columns_differ_in_one_of_them(self):
+        """Whatever their values are together as one text; who lacks one of them is nobody."""
+        pairs = [
+            ("a", "bc"),
+            ("ab", "c"),
+            ("a", "c"),
+            ("ab", "bc"),
+            ("a:b", "c"),
+            ("a", "b:c"),
+            ("", "abc"),
+            ("abc", ""),
+        ]
+        people = [(*pair, z) for pair in pairs for z in (0.0, 1.5)]
+        rows = [
+            (p, q, -0.0 if z == 0 and i % 2 else z, i, i % 4) for p, q, z in people for i in range(6)
+        ]  # of each three rows with either zero, in groups 0 to 3
+        rows += [(None, "bc", 0.0, 9, 0), ("a", None, 0.0, 9, 0), ("a", "bc", None, 9, 0), ("a", "bc", math.nan, 9, 0)]
+        frame = pl.DataFrame(rows, schema=["p", "q", "z", "x", "k"], orient="row")
+        frame = frame.sample(fraction=1, shuffle=True, seed=1)
+        unit, n = ["z", "q", "p"], len(people)
+        asks = {
+            "people": dpp.n_people(epsilon=1),
+            "mode": dpp.mode("x", range(10), epsilon=1),
+            "rows": dpp.count("x", epsilon=1),
+            "total": dpp.sum("x", 0, 9, per_person=(0, 3), epsilon=1),
+        }
+        keys = {"k": range(4)}
+        found = self.told(protected(keys, unit, max_rows_per_group=MANY).agg(**asks), frame)
+        each = {0: (0, 4), 1: (1, 5), 2: (2,), 3: (3,)}  # group -> what a person has there
+        assert found["people"] == {(k,): {0: n} for k in each}
+        assert found["mode"] == {(k,): dict.fromkeys(xs, n) for k, xs in each.items()}
+        assert found["rows"] == {(k,): {0: n * len(xs)} for k, xs in each.items()}
+        assert found["total"] == {(k,): {0: n * min(sum(xs), 3)} for k, xs in each.items()}
+        bounded = self.told(protected(keys, unit, max_groups=3, max_rows_per_group=1).agg(**asks), frame)
+        for name in ("people", "rows"):
+            assert sum(sum(cells.values()) for cells in bounded[name].values()) == 3 * n
+        (one,) = self.told(protected(None, unit, max_rows=1).agg(dpp.count("x", epsilon=1)), frame).values()
+        assert one == {(): {0: n}}
+        assert self.found(self.keys(["k"], unit), frame) == {(k,): n for k in each}
+        assert sum(self.found(self.keys(["k"], unit, most=3), frame).values()) == 3 * n
+        if self.make(frame).counts_per_person:
+            of_people = revealing(dpp.protect(unit).rows_per_person(0.5, range(9), epsilon=1))
+            assert self.told(of_people, frame) == {"rows_per_person": {(): {6: n}}}
+            private = protected(keys, unit, max_groups=3, max_rows_per_group=MANY)
+            cut = revealing(private.agg(dpp.count("x", epsilon=1)).n_cut(epsilon=1))
+            assert self.told(cut, frame) == {"n_cut": {(): {0: n}}}
 
     def test_the_order_of_rows_does_not_matter(self):
         query = protected(GROUPS, max_rows_per_group=MANY).agg(*BOTH)
@@ -555,6 +607,22 @@ class Conformance:
                 each = Counter(group for group, _ in ({(g, 0) for g, _ in cells} if asked == "mode" else cells))
                 assert each.total() <= claim.contributions.total
                 assert max(each.values()) <= claim.contributions.per_group
+
+    @pytest.mark.parametrize("bounds", [{"max_groups": 1}, {"max_rows": 1}, {"max_rows": 1, "max_groups": 2}])
+    def test_people_of_several_columns_have_each_an_order_of_their_own(self, bounds):
+        """Also people who differ in one column alone: what stays of one tells nothing of the other."""
+        rows = [(p, group, 16 * p + group) for p in range(COPIES) for group in range(3)]
+        frame = pl.DataFrame(rows, schema=dict.fromkeys("nkx", pl.Int64), orient="row")
+        text = (pl.col("n") // 60).cast(pl.String)
+        frame = frame.select("k", "x", p=pl.col("n") % 60, part=text).sample(fraction=1, shuffle=True)
+        private = protected({"k": range(3)}, PAIR, max_rows_per_group=1, **bounds)
+        (found,) = self.told(private.agg(dpp.median("x", range(16 * COPIES + 3), epsilon=1)), frame).values()
+        own = [cells[0] for cells in stays_of_copies(found) if len(cells) == 1]
+        assert len(own) == COPIES
+        # They differ in `p` alone, and in `part` alone.
+        for pairs in (zip(own[::2], own[1::2], strict=True), zip(own[:1500], own[1500:], strict=True)):
+            ninths = {((g, g), (h, h)): Fraction(1, 9) for g in range(3) for h in range(3)}
+            assert follows(list(pairs), ninths)
 
     def test_one_order_decides_what_tallies_keep_together(self):
         """Of limits, evidence and people of their own: the joint law of what one person's rows and groups are in."""
@@ -850,25 +918,28 @@ class Conformance:
         ),
     }
 
+    @pytest.mark.parametrize("unit_of", ["p", PAIR], ids=str)
     @pytest.mark.parametrize("way", OF_PEOPLE)
-    def test_rows_and_groups_of_people_are_counted_as_by_the_reference(self, way, notes):
+    def test_rows_and_groups_of_people_are_counted_as_by_the_reference(self, way, unit_of, notes):
         ask, keys, numbers = self.OF_PEOPLE[way]
-        frame, query = visits(), revealing(ask(dpp.protect("p"), keys))
+        frame, query = visits(), revealing(ask(dpp.protect(unit_of), keys))
         if not self.make(frame).counts_per_person:
             with pytest.raises(TypeError, match="this engine can't count"):
                 release_by(query.request, self.make(frame, Noting(notes)))
             assert not notes.exists()
             return
-        expected = by_hand.per_person(frame.to_dicts(), None if keys is None else keys.to_dicts(), "p")
+        expected = by_hand.per_person(frame.to_dicts(), None if keys is None else keys.to_dicts(), unit_of)
         for found, number in zip(self.told(query, frame).values(), numbers, strict=True):
             assert found == {(): dict(Counter(number(own) - 1 for own in expected.values()))}
-            assert sum(found[()].values()) < frame["p"].n_unique() + 1
+            assert sum(found[()].values()) < frame.select(PAIR if unit_of == PAIR else "p").n_unique() + 1
             assert len(found[()]) > 2
 
+    @pytest.mark.parametrize("unit_of", ["p", PAIR], ids=str)
     @pytest.mark.parametrize("keys", [None, GROUPS])
-    def test_people_are_cut_where_an_output_loses_something_of_them(self, keys):
+    def test_people_are_cut_where_an_output_loses_something_of_them(self, keys, unit_of):
         """As it is asked: by the bounds that `protect` has, of what each output counts."""
-        limits = Limits(rows=10) if keys is None else Limits(3, 2, 2)
+        few = (10, Limits(3, 2, 2)) if unit_of == "p" else (4, Limits(1, 1, 1))
+        limits = Limits(rows=few[0]) if keys is None else few[1]
         bounds = {f"max_{name}": most for name, most in vars(limits).items() if most is not None}
         frame = visits()
         if not self.make(frame).counts_per_person:
@@ -880,16 +951,16 @@ class Conformance:
         }
         cut = set()
         for name, (asked, code_of, people) in asks.items():
-            seen = by_hand.evidence(frame.to_dicts(), listed, name, code_of, "p")
+            seen = by_hand.evidence(frame.to_dicts(), listed, name, code_of, unit_of)
             own = Limits(groups=limits.groups) if people else limits
             over = by_hand.cut([(person, key, code, 1) for person, key, code, _ in seen], own, people)
             if own != Limits():
-                query = revealing(protected(keys, **bounds).agg(asked).n_cut(epsilon=1))
+                query = revealing(protected(keys, unit_of, **bounds).agg(asked).n_cut(epsilon=1))
                 assert self.told(query, frame) == {"n_cut": {(): {0: len(over)}}}
             cut |= over
-        query = protected(keys, **bounds).agg(*(asked for asked, *_ in asks.values())).n_cut(epsilon=1)
+        query = protected(keys, unit_of, **bounds).agg(*(asked for asked, *_ in asks.values())).n_cut(epsilon=1)
         assert self.told(query, frame) == {"n_cut": {(): {0: len(cut)}}}
-        assert 1 < len(cut) < frame["p"].n_unique() - 1
+        assert 1 < len(cut) < frame.select(PAIR if unit_of == PAIR else "p").n_unique() - 1
 
     CUTS: ClassVar[dict[str, Any]] = {
         "rows": [("price", Limits(rows=3), False)],

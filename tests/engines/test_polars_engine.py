@@ -37,7 +37,7 @@ def median(candidates, epsilon=1):
 def several(frame, unit, keys, asked, **options):
     """The histograms of tallies, which are given as (column, query, limits, people)."""
     tallies = [tally_of(frame, *rest, people=people) for *rest, people in asked]
-    counted = count(frame.lazy(), unit, keys, tallies, **options)
+    counted = count(frame.lazy(), unit and (unit,), keys, tallies, **options)
     assert all(len(each.sizes) == (1 if keys is None else len(keys)) for each in counted)
     return list(map(as_frame, counted))
 
@@ -302,7 +302,7 @@ def test_people_are_divided_by_the_texts_of_their_categories(monkeypatch):
     for order in (people, people[::-1]):
         categories = pl.Series(order, dtype=pl.Categorical(pl.Categories.random()))
         rows = pl.LazyFrame({"p": pl.Series(people, dtype=categories.dtype)})
-        parts = polars_rows.in_parts(rows, "p", 3)
+        parts = polars_rows.in_parts(rows, ("p",), 3)
         divided.append([part.collect()["p"].cast(pl.String).to_list() for part in parts])
     assert divided[0] == divided[1]
     assert all(divided[0])
@@ -436,7 +436,7 @@ def test_all_histograms_come_from_one_scan(visits, keys, unit, partitions, engin
     asked += [of("flavour", mode(FLAVOURS), people=unit is not None), of("year", mode(range(2019, 2030)))]
     asked.append(of("price", dpp.count("x", epsilon=1).query, limits))  # numbers are grouped in a plan of their own
     tallies = [tally_of(visits, *rest, people=people) for *rest, people in asked]
-    counted = count(rows, unit, keys, tallies, engine=engine, partitions=partitions)
+    counted = count(rows, unit and (unit,), keys, tallies, engine=engine, partitions=partitions)
     # The mode of years needs no people, and is counted with the others all the same.
     assert sum(read) == len(visits) * (1 if unit is None else partitions)
     for found, ask in zip(counted, asked, strict=True):

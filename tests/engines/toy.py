@@ -64,17 +64,17 @@ class ToyEngine(LocalEngine):
         keys = defaultdict(set)
         for number, row in enumerate(self._rows):
             key = tuple(row[name] for name in work.types)
-            person = number if work.privacy_unit is None else row[work.privacy_unit]
+            person = _person(row, number, work.privacy_unit)
             if _is_somebody(person) and None not in key:
                 keys[person].add(key)
         people = Counter(key for own in keys.values() for key in _few(sorted(own), work.most))
         return pl.DataFrame(list(people), work.types, orient="row"), np.array(list(people.values()), np.int64)
 
-    def _check_unit(self, unit: str | None) -> None:
-        if unit is not None:
-            self._must_have(unit)
-            if self._types[unit].is_nested():
-                msg = f"the privacy unit {unit!r} must be a value that Python can hash."
+    def _check_unit(self, unit: tuple[str, ...] | None) -> None:
+        for name in unit or ():
+            self._must_have(name)
+            if self._types[name].is_nested():
+                msg = f"the privacy unit {name!r} must be a value that Python can hash."
                 raise TypeError(msg)
 
     def _must_have(self, name: str) -> None:
@@ -130,7 +130,7 @@ def _number(row: Evidence) -> float:
 
 
 def _by_person(
-    rows: list[Row], unit: str | None, keys: pl.DataFrame | None, tally: Tally, order: _Order
+    rows: list[Row], unit: tuple[str, ...] | None, keys: pl.DataFrame | None, tally: Tally, order: _Order
 ) -> dict[object, list[Evidence]]:
     """Return what each person's rows say, of those that count."""
     names = [column.meta.root_names()[0] for column in tally.columns]
@@ -141,7 +141,7 @@ def _by_person(
     weights = [1] * len(rows) if tally.weighing is None else tally.weighing.weigher()(columns).tolist()
     people: dict[object, list[Evidence]] = defaultdict(list)
     for number, (row, code, weight) in enumerate(zip(rows, codes, weights, strict=True)):
-        person, group = number if unit is None else row[unit], _group_of(row, keys)
+        person, group = _person(row, number, unit), _group_of(row, keys)
         if _is_somebody(person) and group is not None and code != tally.coding.size:
             people[person].append((group, code, weight, order.of_rows[number]))
     return people
@@ -154,17 +154,22 @@ def _group_of(row: Row, keys: pl.DataFrame | None) -> int | None:
     return next((group for group, listed in enumerate(keys.rows()) if listed == key), None)
 
 
-def _is_somebody(person: object) -> bool:
-    return person is not None and person == person  # NaN is not itself
+def _person(row: Row, number: int, unit: tuple[str, ...] | None) -> tuple[object, ...]:
+    return (number,) if unit is None else tuple(row[name] for name in unit)
+
+
+def _is_somebody(person: tuple[object, ...]) -> bool:
+    return all(value is not None and value == value for value in person)  # NaN is not itself
 
 
 def _people(rows: list[Row], per_person: PerPerson) -> list[Row]:
     """Return a row for each person, or for each who is cut."""
     unit, keys = per_person.privacy_unit, per_person.keys
     people: dict[object, Counter[int]] = defaultdict(Counter)
-    for row in rows:
-        if _is_somebody(row[unit]) and (group := _group_of(row, keys)) is not None:
-            people[row[unit]][group] += 1
+    for number, row in enumerate(rows):
+        person = _person(row, number, unit)
+        if _is_somebody(person) and (group := _group_of(row, keys)) is not None:
+            people[person][group] += 1
     if per_person.cut:
         cut = {person for tally in per_person.cut for person in _cut(rows, unit, keys, tally)}
         people = {person: groups for person, groups in people.items() if person in cut}
@@ -174,7 +179,7 @@ def _people(rows: list[Row], per_person: PerPerson) -> list[Row]:
     ]
 
 
-def _cut(rows: list[Row], unit: str, keys: pl.DataFrame | None, tally: Tally) -> Iterator[object]:
+def _cut(rows: list[Row], unit: tuple[str, ...], keys: pl.DataFrame | None, tally: Tally) -> Iterator[object]:
     """Yield the people of whom a tally leaves something out."""
     order = _Order(rows)
     for person, found in _by_person(rows, unit, keys, tally, order).items():

@@ -76,7 +76,7 @@ def test_a_person_with_many_rows_has_just_the_contributions_that_are_charged(ask
     rows = list(product(range(groups), CANDIDATES * 3))
     tried = 0
     for most in product((None, 1, 2, 3, 5, 8), (None, 1, 2, 3, 9), (None, 1, 2, 4)):
-        protection = Protection("p", *most, "add_or_remove_one")
+        protection = Protection(("p",), *most, "add_or_remove_one")
         try:
             bounds = protection.contributions(query, groups)
         except ValueError:
@@ -96,7 +96,7 @@ def test_a_person_with_many_rows_has_just_the_contributions_that_are_charged(ask
 
 def test_a_bound_that_is_not_enforced_would_be_found():
     """The negative control: five rows in one group, where two are charged for."""
-    bounds = Protection("p", 5, 3, 2, "add_or_remove_one").contributions(EXPRESSIONS["median"](rho=1).query, 4)
+    bounds = Protection(("p",), 5, 3, 2, "add_or_remove_one").contributions(EXPRESSIONS["median"](rho=1).query, 4)
     assert bounds == Contributions(5, 2)
     assert bounds.squares == 9
     assert within(Counter({0: 2, 1: 2, 2: 1}), bounds)

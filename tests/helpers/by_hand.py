@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 CodeOf: TypeAlias = Callable[[Any], "int | None"]
 Row: TypeAlias = "dict[str, Any]"
+# A column, or several.
+Unit: TypeAlias = "str | Sequence[str]"
 # Key -> code -> weight.
 Histograms: TypeAlias = "dict[tuple[Any, ...], dict[int, int]]"
 
@@ -81,22 +83,29 @@ def weight_of(
     return WeightOf(column, int(lower / exact), int(upper / exact), exact, (low, high))
 
 
+def person_of(row: Row, number: int, unit: Unit | None) -> tuple[Any, ...] | None:
+    """Whose a row is; None: nobody's."""
+    names = (unit,) if isinstance(unit, str) else unit
+    person = (number,) if names is None else tuple(row[name] for name in names)
+    return person if all(value is not None and value == value for value in person) else None
+
+
 def evidence(
     rows: Iterable[Row],
     keys: Sequence[Row] | None,
     column: str,
     code_of: CodeOf,
-    unit: str | None,
+    unit: Unit | None,
 ) -> list[tuple[Any, tuple[Any, ...], int, Row]]:
     """Person, key, code and the row itself, of the rows that count."""
     names = [] if keys is None else list(keys[0])
     listed = {()} if keys is None else {tuple(key.values()) for key in keys}
     found = []
     for number, row in enumerate(rows):
-        person = number if unit is None else row[unit]
+        person = person_of(row, number, unit)
         key = tuple(row[name] for name in names)
         code = None if row[column] is None else code_of(row[column])
-        if person is not None and person == person and key in listed and code is not None:
+        if person is not None and key in listed and code is not None:
             found.append((person, key, code, row))
     return found
 
@@ -107,7 +116,7 @@ def histograms(
     column: str,
     code_of: CodeOf,
     *,
-    unit: str | None = None,
+    unit: Unit | None = None,
     people: bool = False,
     weigh: WeightOf | None = None,
 ) -> Histograms:
@@ -143,21 +152,21 @@ def cut(
     return over
 
 
-def people_by_key(rows: Iterable[Row], columns: Sequence[str], unit: str | None) -> dict[tuple[Any, ...], int]:
+def people_by_key(rows: Iterable[Row], columns: Sequence[str], unit: Unit | None) -> dict[tuple[Any, ...], int]:
     """The people of each key in some columns, where nobody is over a bound."""
     pairs = set()
     for number, row in enumerate(rows):
-        person, key = number if unit is None else row[unit], tuple(row[name] for name in columns)
-        if person is not None and person == person and None not in key:
+        person, key = person_of(row, number, unit), tuple(row[name] for name in columns)
+        if person is not None and None not in key:
             pairs.add((repr(person), key))
     return dict(Counter(key for _, key in pairs))
 
 
-def per_person(rows: Iterable[Row], keys: Sequence[Row] | None, unit: str) -> dict[str, list[int]]:
+def per_person(rows: Iterable[Row], keys: Sequence[Row] | None, unit: Unit) -> dict[str, list[int]]:
     """How many rows each person has in each listed group where they have some."""
     own: dict[str, Counter[str]] = defaultdict(Counter)
-    for row in rows:
-        key = None if keys is None else {name: row[name] for name in keys[0]}
-        if row[unit] is not None and row[unit] == row[unit] and (keys is None or key in keys):
-            own[repr(row[unit])][repr(key)] += 1
+    for number, row in enumerate(rows):
+        key, person = None if keys is None else {name: row[name] for name in keys[0]}, person_of(row, number, unit)
+        if person is not None and (keys is None or key in keys):
+            own[repr(person)][repr(key)] += 1
     return {person: list(found.values()) for person, found in own.items()}

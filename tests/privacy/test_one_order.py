@@ -86,7 +86,7 @@ def asked(name, loss, relation, sees=None, **bounds):
     """An output of a private frame that is protected by these bounds."""
     make, adds = ASKED[name]
     all_bounds = {"max_rows": None, "max_groups": None, "max_rows_per_group": None, **bounds}
-    protection = Protection("p", **all_bounds, neighboring_relation=relation)
+    protection = Protection(("p",), **all_bounds, neighboring_relation=relation)
     query = make(loss).query
     claim = query.under(protection.contributions(query, GROUPS), relation, GROUPS).claim
     tally = Bounded(protection.limits(query, GROUPS), protection.counts_people(query), sees)

@@ -286,9 +286,11 @@ def test_orders_are_those_of_uniform_permutations(engine):
     table = engine.table(pl.DataFrame({"p": range(people)}).join(pl.DataFrame({"v": range(4)}), how="cross"))
     dialect = _SqlEngine(table)._dialect
     for person, says in [
-        (table.p, [table.v]),
-        (table.p.cast("string"), [table.v, table.v % 2]),
-        (table.p, [table.p * 0 + 3, table.v + 2**40]),
+        ([table.p], [table.v]),
+        ([table.p.cast("string")], [table.v, table.v % 2]),
+        ([table.p], [table.p * 0 + 3, table.v + 2**40]),
+        ([table.p, table.p * 0 + 3], [table.v + 2**40]),
+        ([table.p * 0 + 3, table.p.cast("string")], [table.v]),
     ]:
         place = ibis.row_number().over(group_by=table.p, order_by=dialect.order(person, says, 2**63 + 12345))
         statement = dialects.Statement.of(engine.reader, table.select("p", "v", place=place.cast("int64")), dialect)

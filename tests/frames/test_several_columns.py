@@ -1,0 +1,328 @@
+"""A privacy unit of several columns: who is a person then, what steps must name, and what ledgers hold."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import re
+import sqlite3
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import dp_polars as dpp
+from dp_polars._engines import polars_rows
+from dp_polars._engines.polars_engine import PolarsEngine
+from dp_polars._frames.protection import OneRowEach
+from dp_polars._rowwise import person_trials
+from dp_polars.analysis import simulate
+from tests.helpers.needs import need
+
+UNIT = ["month", "patient"]
+TEXT = '["month", "patient"]'
+VISITS = pl.DataFrame(
+    {
+        "patient": ["a", "a", "a", "ab", "b", None, "b"],
+        "month": ["bc", "bc", "c", "c", "c", "c", None],
+        "cents": [1, 2, 4, 8, 16, 32, 64],
+    }
+)
+PLANS = pl.DataFrame(
+    {"patient": ["a", "a", "ab", "b", None], "month": ["bc", "c", "bc", "c", "c"], "plan": ["x", "y", "x", "z", "y"]}
+)
+CENTS = pl.col("cents")
+
+
+def protected(rows=VISITS, unit=UNIT, **options):
+    return rows.dp.protect(unit, **({"max_rows": 2} | options))
+
+
+def rows_of(frame):
+    """The private rows after all steps, in any order."""
+    schemas = [source.collect_schema() for source in frame._sources]
+    return frame._recipe.proved(*schemas).rows(*frame._sources).collect()
+
+
+# --- The names ---
+
+
+@pytest.mark.parametrize("unit", [["patient", "month"], ("month", "patient")])
+def test_the_order_of_the_names_does_not_matter(unit):
+    protection = protected(unit=unit).protection
+    assert protection == protected().protection
+    assert protection.privacy_unit == TEXT
+    assert str(protection).startswith("one person per ['month', 'patient'], ")
+
+
+@pytest.mark.parametrize("unit", [["patient"], ("patient",)])
+def test_a_list_with_one_name_is_that_name(unit):
+    protection = protected(unit=unit).protection
+    assert protection == protected(unit="patient").protection
+    assert protection.privacy_unit == "patient"
+    assert str(protection).startswith("one person per 'patient', ")
+
+
+@pytest.mark.parametrize(
+    ("unit", "error", "message"),
+    [
+        ([], ValueError, r"at least one column, and each once, got \[\][\s\S]*Hint: protect\(None\)"),
+        (["p", "q", "p"], ValueError, r"each once, got \['p', 'q', 'p'\]"),
+        (["p", 3], TypeError, "name of a column, a list of names, or None, got"),
+        ([None], TypeError, "name of a column, a list of names, or None, got"),
+        ({"p", "q"}, TypeError, "name of a column, a list of names, or None, got"),
+        (pl.col("p"), TypeError, "name of a column, a list of names, or None, got"),
+    ],
+)
+def test_what_names_no_unit_is_refused(unit, error, message):
+    with pytest.raises(error, match=f"^privacy_unit must .*{message}"):
+        dpp.protect(unit)
+
+
+def test_every_column_must_be_there():
+    with pytest.raises(ValueError, match=r"must have the privacy unit 'year' as a column"):
+        protected(unit=["year", "patient"]).agg(dpp.len(epsilon=1)).release()
+    nested = VISITS.with_columns(month=pl.concat_list(pl.col("month").cast(pl.Categorical)))
+    with pytest.raises(TypeError, match="the privacy unit 'month' must not hold Categoricals inside a nested type"):
+        protected(nested).agg(dpp.len(epsilon=1)).release()
+
+
+# --- Budgets, texts ---
+
+
+def test_a_budget_of_patients_refuses_patient_months(tmp_path):
+    path = tmp_path / "ledger.db"
+    budget = dpp.Budget(epsilon=2, path=path)
+    protected(unit=["patient", "month"], budget=budget).agg(dpp.len(epsilon=1)).release()
+    with sqlite3.connect(path) as ledger:
+        assert ledger.execute("SELECT privacy_unit FROM budget").fetchall() == [(TEXT,)]
+    for other in ("patient", ["patient", "cents"], None):
+        bounds = {"max_rows": None} if other is None else {}
+        query = protected(unit=other, budget=budget, **bounds).agg(dpp.len(epsilon=1))
+        with pytest.raises(ValueError, match=re.escape(f"privacy_unit={TEXT!r} and ")):
+            query.release()
+    assert budget.spent == 1
+    of_patients = dpp.Budget(epsilon=2)
+    protected(unit="patient", budget=of_patients).agg(dpp.len(epsilon=1)).release()
+    with pytest.raises(ValueError, match=r"privacy_unit='patient' and [\s\S]*Hint"):
+        protected(budget=of_patients).agg(dpp.len(epsilon=1)).release()
+    assert of_patients.spent == 1
+
+
+def test_a_name_that_looks_like_several_is_another_unit():
+    rows = VISITS.with_columns(pl.col("patient").alias(TEXT))
+    budget = dpp.Budget(epsilon=2)
+    protected(rows, budget=budget).agg(dpp.len(epsilon=1)).release()
+    with pytest.raises(ValueError, match="must be charged for privacy_unit="):
+        protected(rows, unit=TEXT, budget=budget).agg(dpp.len(epsilon=1)).release()
+
+
+def test_a_kept_answer_is_that_of_the_same_unit_in_any_order(tmp_path):
+    budget = dpp.Budget(epsilon=10, path=tmp_path / "ledger.db")
+
+    def asked(unit):
+        private = protected(unit=unit, budget=budget, dataset="visits")
+        return private.agg(dpp.len(epsilon=0.01)).release()
+
+    first = asked(["patient", "month"])
+    assert_frame_equal(asked(["month", "patient"]), first)
+    assert budget.spent * 100 == 1
+    with pytest.raises(ValueError, match="privacy_unit"):
+        asked(["patient"])
+
+
+def test_explain_and_statements_name_the_unit_as_the_ledger_does():
+    query = protected().agg(dpp.len(epsilon=1))
+    assert query.explain()["privacy_unit"].to_list() == [TEXT]
+    assert protected(max_groups=1).keys("cents", epsilon=1, delta=1e-3).explain()["privacy_unit"].to_list() == [TEXT]
+    assert query.request.statement()["privacy_unit"] == TEXT
+    assert "one person per ['month', 'patient']" in repr(protected())
+    assert pickle.loads(pickle.dumps(dpp.protect(UNIT).agg(dpp.len(max_rows=1, epsilon=1)))).protection.unit == (
+        "month",
+        "patient",
+    )
+
+
+# --- Steps ---
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (lambda f: f.with_columns(month=pl.lit("x")), r"must not change the privacy unit \['month', 'patient'\]"),
+        (lambda f: f.select(pl.col("cents").alias("patient")), "must not change the privacy unit"),
+        (lambda f: f.with_columns(pl.all().fill_null("x")), "must not change the privacy unit"),
+        (lambda f: f.drop("month"), r"drop: the privacy unit \['month', 'patient'\] must stay"),
+        (lambda f: f.cast({"patient": pl.Categorical}), "cast: the privacy unit"),
+        (lambda f: f.rename({"month": "m"}), r"rename: the privacy unit \['month', 'patient'\] must keep"),
+        (lambda f: f.rename({"month": "patient", "patient": "month"}), "rename: the privacy unit"),
+        (lambda f: f.drop("cents").rename({"month": "cents"}), "rename: the privacy unit"),
+        (lambda f: f.unpivot(["month"]), "unpivot: the privacy unit"),
+        (lambda f: f.unique("patient", keep="none"), r"unique: the columns must include the privacy unit \['month', "),
+        (
+            lambda f: f.group_by("patient"),
+            r"must include the privacy unit, .*[\s\S]*group_by\('month', 'patient'\) gives",
+        ),
+        (lambda f: f.group_by("month", "cents"), "must include the privacy unit"),
+        (
+            lambda f: f.with_columns(x=CENTS.sum().over("patient")),
+            r"include the privacy unit \['month', 'patient'\], got \['patient'\][\s\S]*Hint: over\('month', 'patient', …\)",
+        ),
+        (lambda f: f.filter(CENTS.sum().over("month", "cents") > 0), "must include the privacy unit"),
+        (
+            lambda f: f.join(protected(PLANS), on="patient"),
+            r"joined on the privacy unit \['month', 'patient'\].*columns|got",
+        ),
+        (lambda f: f.join(protected(PLANS), on=["cents", "patient"]), "joined on the privacy unit"),
+        (
+            lambda f: f.join(protected(PLANS), left_on=UNIT, right_on=UNIT[::-1]),
+            r"joined on the privacy unit \['month', 'patient'\], paired with itself",
+        ),
+        (lambda f: f.join(protected(PLANS, "patient"), on=UNIT), "the same privacy unit, got"),
+        (
+            lambda f: f.join(dpp.owned(PLANS), left_on="cents", right_on="plan"),
+            "owned rows must not have a column named",
+        ),
+        (
+            lambda f: f.join(pl.DataFrame({"cents": [1], "month": ["c"]}), on="cents"),
+            r"must not have a column named like the privacy unit, \['month', 'patient'\]",
+        ),
+    ],
+)
+def test_steps_that_mix_or_change_people_are_refused(step, message):
+    with pytest.raises(ValueError, match=message):
+        step(protected())
+
+
+def test_explode_of_a_column_of_the_unit_is_refused():
+    lists = VISITS.with_columns(month=pl.concat_list("month"))
+    with pytest.raises(
+        TypeError, match=r"explode: the column 'month' must be one of lists or arrays, got the privacy unit"
+    ):
+        protected(lists).explode("month")
+
+
+def test_the_columns_of_the_unit_stay():
+    left = [
+        protected().select("cents"),
+        protected().select("month", "cents"),
+        protected().select(pl.col("cents") + 1),
+        protected().with_columns(more=1).drop("more"),
+        protected().unpivot(["cents"]),
+        protected().fill_null("x").fill_nan(0),
+    ]
+    for frame in left:
+        found = rows_of(frame)
+        assert {*UNIT} <= {*found.columns}
+        assert found.select(UNIT).sort(UNIT).equals(VISITS.select(UNIT).sort(UNIT))
+
+
+def test_one_row_for_each_person():
+    people = protected().group_by("patient", "month").agg(total=CENTS.sum())
+    assert people.columns == ["month", "patient", "total"]
+    expected = {("bc", "a"): 3, ("c", "a"): 4, ("c", "ab"): 8, ("c", "b"): 16}
+    assert {row[:2]: row[2] for row in rows_of(people).rows()} == expected
+    assert isinstance(people._recipe.calibration, OneRowEach)
+    more = protected().group_by("patient", "cents", "month").agg(n=pl.len())
+    assert more.columns == ["month", "patient", "cents", "n"]
+    assert not isinstance(more._recipe.calibration, OneRowEach)
+    # A join with people who have one row each leaves one row each.
+    plans = protected(PLANS).group_by(*UNIT).agg(pl.col("plan").min())
+    joined = people.join(plans, on=UNIT, how="inner")
+    assert isinstance(joined._recipe.calibration, OneRowEach)
+    assert sorted(rows_of(joined).rows()) == [("bc", "a", 3, "x"), ("c", "a", 4, "y"), ("c", "b", 16, "z")]
+
+
+def test_windows_see_one_persons_rows():
+    frame = protected().with_columns(total=CENTS.sum().over("patient", "month"), pairs=pl.len().over(*UNIT, "cents"))
+    found = {row[2]: row[3:] for row in rows_of(frame).rows()}
+    assert found == {1: (3, 1), 2: (3, 1), 4: (4, 1), 8: (8, 1), 16: (16, 1)}
+
+
+@pytest.mark.parametrize(
+    ("how", "cents"), [("inner", [1, 2, 4, 16]), ("left", [1, 2, 4, 8, 16]), ("semi", [1, 2, 4, 16]), ("anti", [8])]
+)
+def test_joins_name_all_of_the_unit(how, cents):
+    frame = protected().join(protected(PLANS), on=["patient", "month"], how=how)
+    assert sorted(rows_of(frame)["cents"].to_list()) == cents
+    renamed = PLANS.with_columns(key=pl.col("plan"))
+    by_more = protected(VISITS.with_columns(key=pl.lit("x"))).join(protected(renamed), on=["key", *UNIT], how="semi")
+    assert sorted(rows_of(by_more)["cents"].to_list()) == [1, 2]
+
+
+def test_a_join_compares_the_types_of_each_column():
+    other = PLANS.with_columns(month=pl.lit(1))
+    with pytest.raises(TypeError, match="join: the privacy unit 'month' must have one type in both frames"):
+        protected().join(protected(other), on=UNIT)
+
+
+def test_floats_of_a_unit_have_one_zero_and_nan_is_nobody():
+    rows = pl.DataFrame({"p": [0.0, -0.0, math.nan, 1.0, None], "q": [-0.0, 0.0, 0.0, math.nan, 1.0], "x": [1] * 5})
+    people = protected(rows, ["q", "p"]).group_by("p", "q").agg(n=pl.len())
+    assert rows_of(people)["n"].to_list() == [2]
+    other = pl.DataFrame({"p": [-0.0], "q": [0.0], "y": [7]})
+    joined = protected(rows, ["p", "q"]).join(protected(other, ["p", "q"]), on=["q", "p"])
+    assert rows_of(joined)["y"].to_list() == [7, 7]
+
+
+@pytest.mark.parametrize("kind", [pl.Categorical, pl.Enum(["a", "ab", "b", "bc", "c"]), pl.String])
+def test_all_rows_of_a_person_are_in_one_part(kind):
+    rows = VISITS.drop_nulls().with_columns(pl.col(UNIT).cast(kind), f=pl.Series([0.0, -0.0, 0.0, 0.0, 0.0]))
+    seen = []
+    for part in polars_rows.in_parts(rows.lazy(), ("f", "month", "patient"), 3):
+        seen += part.collect().select(pl.col(UNIT).cast(pl.String)).unique().rows()
+    assert sorted(seen) == [("bc", "a"), ("c", "a"), ("c", "ab"), ("c", "b")]
+
+
+def test_parts_differ_where_one_column_does():
+    rows = pl.DataFrame({"p": [1] * 300, "q": range(300)})
+    for unit in (("p", "q"), ("q", "p")):
+        sizes = [part.collect().height for part in polars_rows.in_parts(rows.lazy(), unit, 3)]
+        assert sum(sizes) == 300
+        assert min(sizes) > 50
+
+
+def test_steps_are_tried_on_people_who_differ_in_one_column():
+    people = person_trials._people(pl.Schema({"p": pl.Int64, "q": pl.String, "x": pl.Int64}), ("p", "q"))
+    pairs = people.select("p", "q").unique()
+    for one, other in (("p", "q"), ("q", "p")):
+        assert pairs.drop_nulls().group_by(one).agg(pl.col(other).n_unique())[other].max() > 1
+        assert pairs.filter(pl.col(one).is_null() & pl.col(other).is_not_null()).height > 0
+
+
+# --- Answers ---
+
+
+def test_a_person_is_one_combination():
+    query = protected(max_rows=None, max_groups=1).agg(n=dpp.n_people(epsilon=10**6))
+    assert query.release().item() == 4
+    keys = {"month": ["bc", "c", "d"]}  # a column of the unit may be a key
+    by_month = protected(max_rows=None, max_groups=1).group_by(keys).agg(n=dpp.n_people(epsilon=10**6))
+    assert by_month.release()["n"].to_list() == [1, 3, 0]
+    sums = protected(max_rows=1).agg(pl.col("cents").dp.count(epsilon=10**6))
+    assert sums.release().item() == 4
+
+
+def test_simulate_counts_rows_of_nobody_as_left_out():
+    found = simulate(protected(max_rows=5).agg(n=pl.col("cents").dp.count(epsilon=1)), VISITS)
+    assert found.select("true_answer", "counted", "left_out").rows() == [(7, 5, 2)]
+
+
+def test_opendp_refuses_several_identifiers():
+    need("opendp")
+    import opendp.prelude as dp
+
+    from dp_polars import opendp
+
+    dp.enable_features("contrib", "honest-but-curious")
+    query = dpp.protect(UNIT, max_rows=1).agg(dpp.len(epsilon=1))
+    with pytest.raises(
+        ValueError, match=r"one column, got \['month', 'patient'\]: OpenDP knows one[\s\S]*Hint: protect\('month'"
+    ):
+        opendp.as_measurement(query)
+    assert opendp.as_measurement(dpp.protect(["month"], max_rows=1).agg(dpp.len(epsilon=1))).map(1) == 1.0
+
+
+def test_engines_are_given_the_sorted_names():
+    query = protected(unit=["patient", "month"]).agg(dpp.len(epsilon=1))
+    assert query.request.bind(PolarsEngine.of(*query._sources)).privacy_unit == ("month", "patient")
