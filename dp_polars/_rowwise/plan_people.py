@@ -36,6 +36,7 @@ class PlanPeople:
     def __init__(self, plan: Any, call: str) -> None:  # noqa: ANN401
         self.plan, self.call = plan, call
         self.joins = 0
+        self.are_there = False  # steps on people's rows, among those that were looked at
 
     # --- Whose the rows are
 
@@ -68,6 +69,7 @@ class PlanPeople:
 
     def check_groups(self, node: Any, number: int, keys: Keys) -> None:  # noqa: ANN401
         """Refuse a group_by of rows of several people, or one whose values don't follow from a person's rows."""
+        self.are_there = True
         options = node.options
         if keys is None:
             self._refuse(plan_rules.GROUPS, "GroupBy")
@@ -79,6 +81,7 @@ class PlanPeople:
 
     def check_window(self, view: Any, keys: tuple[str, ...]) -> None:  # noqa: ANN401
         """Refuse a window over rows of several people, or one whose value does not follow from a person's rows."""
+        self.are_there = True
         groups = [self._key("over", number) for number in view.partition_by]
         if not {*keys} <= {*groups}:
             self._refuse(plan_rules.WINDOWS, "over")
@@ -88,6 +91,7 @@ class PlanPeople:
 
     def check_join(self, node: Any, inputs: Sequence[int], below: Sequence[Keys]) -> None:  # noqa: ANN401
         """Refuse a join in which rows of two people meet, or one that may raise."""
+        self.are_there = True
         if None in below:
             self._refuse(plan_rules.JOINS, "Join")
         how, nulls_equal, piece, *_ = node.options

@@ -146,6 +146,19 @@ def _is_not_plain(step: Step) -> bool:
     return not all(is_plain(dtype) for value in step.inputs for dtype in value.dtypes())
 
 
+def _is_not_of_integers(step: Step) -> bool:
+    return not all(map(person_rules.is_an_integer, (dtype for value in (step, *step.inputs) for dtype in value.dtypes())))
+
+
+# What one person has may be one value in all, where nobody else is there: Polars may take it for a constant then.
+DIVIDED = Rule(
+    DIVISIONS,
+    LAST_BIT,
+    "divide after `protect`.",
+    _is_not_of_integers,
+    "of anything but integers, in a plan with a step on one person's rows",
+)
+
 # Functions of one person's rows in a plan, that are not taken in every way.
 OF_PEOPLE = (
     Rule(
@@ -190,6 +203,7 @@ PLANS = (
     INEXACT_KEYS,
     NO_FUNCTION,
     *OF_PEOPLE,
+    DIVIDED,
     Rule(
         names("HConcat MergeSorted ExtContext"),
         f"brings rows together, {PEOPLE}",

@@ -156,6 +156,11 @@ class _PlanGate(Gate):
             if not step.varies and type(node).__name__ == "Sort":
                 self._refuse("a sort by a constant")
 
+    def prove(self, step: Step) -> None:
+        """Refuse a division by what may be one value for all rows because one person alone has them."""
+        if self.people.are_there and step.varies:
+            self.refuse_by((plan_rules.DIVIDED,), step)
+
     def check_hidden_scans(self, frame: pl.LazyFrame) -> None:
         """Refuse a scan that skips rows, where only the plan's JSON shows it (IPC; Hive before Polars 2)."""
         if not self.hidden:
