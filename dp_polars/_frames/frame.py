@@ -39,6 +39,7 @@ from dp_polars._frames.sources import WithoutRows, schemas_of
 from dp_polars._frames.step import Step
 from dp_polars._frames.unlisted import Unlisted
 from dp_polars._questions.question import of_histogram
+from dp_polars._rowwise.plans import refuse_unsafe_plan
 from dp_polars._rowwise.versions import warn_if_untested
 
 if TYPE_CHECKING:
@@ -368,6 +369,8 @@ def _owned_join(
         )
         raise ValueError(msg)
     left, right = join_keys(on, left_on, right_on)
+    for plan in other._sources:
+        refuse_unsafe_plan(plan, right, "join")
     return OwnedJoin(left, right, join_how(how), other.origin)
 
 

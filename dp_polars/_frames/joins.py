@@ -6,7 +6,7 @@ that are that person's: they carry the same privacy unit, or they belong to thos
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -125,7 +125,7 @@ class OwnedJoin(_ByColumns):
 
     @property
     def origins(self) -> tuple[Origin, ...]:
-        return (self.owned,)
+        return (replace(self.owned, keys=self.right_on),)
 
     def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
         return self.left_on, self.right_on, self.how

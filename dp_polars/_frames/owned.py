@@ -83,5 +83,5 @@ def owned(frame: pl.LazyFrame | pl.DataFrame | None = None, *, dataset: str | No
         msg = f"owned rows must be a LazyFrame, a DataFrame or None, got {kind_of_frame(frame)}"
         raise TypeError(msg)
     plan = frame.lazy()
-    files = refuse_unsafe_plan(plan, several_rows=True)
+    files = refuse_unsafe_plan(plan, (), "owned")  # looked at again when the columns of the join are known
     return OwnedRows((plan,), Origin(dataset, identities(files)))

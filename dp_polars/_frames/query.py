@@ -297,7 +297,7 @@ class PrivateQuery(WithoutRows):
             )
             raise TypeError(msg)
         frames = self._sources if frame is None else self.request.recipe.one_frame_each(frame)
-        return sources_of(frames, self.protection)
+        return sources_of(frames, [origin.keys for origin in self.request.recipe.origins])
 
 
 def _refuse_wide_integers(work: Work | KeyWork) -> None:

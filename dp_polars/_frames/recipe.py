@@ -39,10 +39,14 @@ ONLY_FILTERS = frozenset({"semi", "anti"})
 
 @dataclass(frozen=True)
 class Origin:
-    """Where rows come from: the name of the data, if any, and what its files were when they were protected."""
+    """Where rows come from: the name of the data, if any, and what its files were when they were protected.
+
+    `keys` are the columns that say whose a row is; None where every row is a person.
+    """
 
     dataset: str | None = None
     files: tuple[Identity, ...] = ()
+    keys: tuple[str, ...] | None = None
 
 
 class Joining(Step):
@@ -279,7 +283,8 @@ class Recipe:
     def origins(self) -> tuple[Origin, ...]:
         """Where the rows come from: the first ones, then those of each join."""
         joins = (step for step in self.steps if isinstance(step, Joining))
-        return Origin(self.dataset, self.files), *(origin for join in joins for origin in join.origins)
+        first = Origin(self.dataset, self.files, self.protection.keys)
+        return first, *(origin for join in joins for origin in join.origins)
 
     @property
     def datasets(self) -> tuple[str, ...] | None:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from dp_polars._frames.protection import Protection
     from dp_polars._rowwise.files import Identity
+    from dp_polars._rowwise.plan_people import Keys
 
 # A frame of private rows: also a pyarrow dataset, and anything that speaks Arrow's C stream.
 PrivateRows: TypeAlias = "pl.LazyFrame | pl.DataFrame | object"
@@ -45,18 +45,21 @@ class Source:
             refuse_rewritten_files(self.unread, self.files, known)
 
 
-def source_of(frame: PrivateRows, protection: Protection) -> Source:
-    """Return private rows without reading them; refuse a plan whose steps look at several rows."""
+def source_of(frame: PrivateRows, keys: Keys) -> Source:
+    """Return private rows without reading them; refuse a plan whose steps look at rows of several people.
+
+    `keys` are the columns that say whose a row is; None where every row is a person.
+    """
     if isinstance(frame, pl.DataFrame):
         frame = frame.lazy()
     if isinstance(frame, pl.LazyFrame):
         plan = frame
-        files = refuse_unsafe_plan(plan, several_rows=protection.privacy_unit is not None)
+        files = refuse_unsafe_plan(plan, keys)
         return Source(plan, lambda: plan, files)
     datasets = sys.modules.get("pyarrow.dataset")  # who has a dataset has imported it
     if datasets is not None and isinstance(frame, datasets.Dataset):
         refuse_filter_of_arrow(frame)
-        if protection.privacy_unit is None:
+        if keys is None:
             refuse_repeated_files(files_of_arrow(frame))
         dataset = pl.scan_pyarrow_dataset(frame)
         return Source(dataset, lambda: dataset)
@@ -97,7 +100,7 @@ def schemas_of(sources: Iterable[pl.LazyFrame]) -> tuple[pl.Schema, ...]:
     return tuple(source.collect_schema() for source in sources)
 
 
-def sources_of(frames: Iterable[PrivateRows], protection: Protection) -> list[Source]:
+def sources_of(frames: Iterable[PrivateRows], keys: Iterable[Keys]) -> list[Source]:
     """Return the rows of several tables without reading them; refuse a reader that would have to be read twice."""
     frames = list(frames)
     once = [id(frame) for frame in frames if type(frame).__name__ == "RecordBatchReader"]
@@ -107,7 +110,7 @@ def sources_of(frames: Iterable[PrivateRows], protection: Protection) -> list[So
             "Hint: release its read_all(), a Table, which can be read again."
         )
         raise ValueError(msg)
-    return [source_of(frame, protection) for frame in frames]
+    return [source_of(frame, of) for frame, of in zip(frames, keys, strict=True)]
 
 
 class WithoutRows:

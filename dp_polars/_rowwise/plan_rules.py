@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import polars as pl
+
 from dp_polars._rowwise import conditions as when
+from dp_polars._rowwise import person_rules
 from dp_polars._rowwise.lenient import SWITCHES
 from dp_polars._rowwise.names import DIVISIONS, OPERATORS, names
+from dp_polars._rowwise.nodes import Step, bases
 from dp_polars._rowwise.rules import BOUNDS, CLOCKS, COMBINES, LAST_BIT, PEOPLE, RAISES, Rule
+
+if TYPE_CHECKING:
+    from polars._typing import PolarsDataType
+
+# Types whose equal values are the same to the bit, in every scan; integers of at most 64 bits are others.
+_PLAIN = frozenset({pl.Boolean, pl.String, pl.Date, pl.Datetime, pl.Duration, pl.Time, pl.Enum})
 
 # Steps in a plan before `protect`, where nothing can be rewritten.
 _AFTER = "do it after `protect`, where such a value gives null."
@@ -52,6 +64,120 @@ UNRESOLVED = Rule(
     condition="in `pl.scan_delta` or `pl.scan_iceberg`",
 )
 
+# Steps on the rows of one person, which are taken with a unit.
+_LATER = "do it after `protect`, where values are made one of a kind first."
+_WHOSE = "without the privacy unit, or before a step that changes it (for owned rows: all columns of their join)"
+GROUPS = Rule(
+    names("GroupBy"),
+    COMBINES,
+    "group by the privacy unit, too, and leave it as it is; or ask about groups after `protect`: group_by({…}).agg(…).",
+    condition=_WHOSE,
+)
+WINDOWS = Rule(
+    names("over"),
+    COMBINES,
+    "take one person's rows: over(unit, …), and leave the unit as it is; or group by public keys after `protect`.",
+    condition=_WHOSE,
+)
+JOINS = Rule(
+    names("Join"),
+    f"brings rows together, {PEOPLE}",
+    "join tables of people on the privacy unit of both, and leave it as it is; join a public frame after `protect`.",
+    condition=_WHOSE,
+)
+OTHER_GROUPS = Rule(
+    names("GroupBy"),
+    "takes windows of time, or rows by their place, or runs a Python function",
+    "group by columns alone.",
+    condition="as group_by_dynamic, rolling, head or map_groups make it",
+)
+ORDERED_WINDOWS = Rule(
+    names("over"), "takes no order and no mapping here", _LATER, condition="with order_by or mapping_strategy"
+)
+OTHER_JOINS = Rule(
+    names("Join"),
+    'is "inner", "left", "semi" or "anti" here, on columns that are equal',
+    "join so, and concat what is left over.",
+    condition='as "full", "right", "cross", join_asof or join_where make it',
+)
+JOINS_OF_NULLS = Rule(
+    names("Join"),
+    "lets null equal nothing here: a null person is nobody",
+    "leave nulls_equal out.",
+    condition="with nulls_equal=True",
+)
+VALIDATED = Rule(
+    names("Join"), RAISES, "leave `validate` out.", condition="with `validate`, of which a trial on twins shows it"
+)
+INEXACT_KEYS = Rule(
+    names("GroupBy Join over"),
+    "takes names of columns here that are integers of at most 64 bits, booleans, texts, Enums, dates or times, of one "
+    "type on both sides of a join",
+    "make such a column in the step before, or do it after `protect`.",
+    condition="by expressions, or by columns of other types",
+)
+NO_FUNCTION = Rule(
+    frozenset({"a group's expression"}),
+    "is one function of one column here, such as pl.col('x').min() or pl.len()",
+    "make its column in the step before, and what follows from it in the step after; or do it after `protect`.",
+    condition="of anything else, in `group_by` and `over`",
+)
+_OF_PEOPLE = person_rules.OF_ANY_ORDER - names("quantile")
+LATER = Rule(
+    frozenset(),
+    "is not taken of a person's rows here",
+    "do it after `protect`, if the page Steps of a private frame lists it; in any order are taken here: "
+    f"{', '.join(sorted(_OF_PEOPLE))}.",
+    lambda step: step.name not in _OF_PEOPLE,
+    "any other function, in `group_by` and `over`",
+)
+
+
+def is_plain(dtype: PolarsDataType) -> bool:
+    """Return whether equal values of a type are the same to the bit, in every scan."""
+    return dtype.base_type() in _PLAIN or person_rules.is_an_integer(dtype)
+
+
+def _is_no_int64(step: Step) -> bool:
+    return bases(*step.inputs) != {pl.Int64}
+
+
+def _is_not_plain(step: Step) -> bool:
+    return not all(is_plain(dtype) for value in step.inputs for dtype in value.dtypes())
+
+
+def _is_not_of_integers(step: Step) -> bool:
+    return not all(map(person_rules.is_an_integer, (dtype for value in (step, *step.inputs) for dtype in value.dtypes())))
+
+
+# What one person has may be one value in all, where nobody else is there: Polars may take it for a constant then.
+DIVIDED = Rule(
+    DIVISIONS,
+    LAST_BIT,
+    "divide after `protect`.",
+    _is_not_of_integers,
+    "of anything but integers, in a plan with a step on one person's rows",
+)
+
+# Functions of one person's rows in a plan, that are not taken in every way.
+OF_PEOPLE = (
+    Rule(
+        names("sum"),
+        "adds Int64 alone here",
+        "cast in the step before: pl.col('n').cast(pl.Int64), (pl.col('cost') * 100).round().cast(pl.Int64, "
+        "strict=False).",
+        _is_no_int64,
+        "of anything else",
+    ),
+    Rule(
+        names("max min n_unique median"),
+        "takes integers of at most 64 bits, booleans, texts, Enums, dates and times here",
+        _LATER,
+        _is_not_plain,
+        "of anything else",
+    ),
+)
+
 # What a plan before `protect` may hold in addition to expressions.
 PLANS = (
     MAY_REPEAT,
@@ -66,9 +192,20 @@ PLANS = (
         "leave it out, or filter by what the row itself holds.",
     ),
     Rule(names("Distinct"), f"compares a row with the others, {PEOPLE}", BOUNDS),
-    Rule(names("GroupBy"), COMBINES, "ask about groups after `protect`: group_by({…}).agg(…)."),
+    GROUPS,
+    WINDOWS,
+    JOINS,
+    OTHER_GROUPS,
+    ORDERED_WINDOWS,
+    OTHER_JOINS,
+    JOINS_OF_NULLS,
+    VALIDATED,
+    INEXACT_KEYS,
+    NO_FUNCTION,
+    *OF_PEOPLE,
+    DIVIDED,
     Rule(
-        names("Join HConcat MergeSorted ExtContext"),
+        names("HConcat MergeSorted ExtContext"),
         f"brings rows together, {PEOPLE}",
         "join a public frame after `protect`.",
     ),

@@ -1,8 +1,8 @@
 """Plans before `protect`: what a LazyFrame already does to the rows.
 
 A private frame counts on one person's rows being there whatever the others' are. A plan that carries a `head`, a
-`unique`, an aggregation or a window breaks that before the frame begins. Polars shows a plan node by node; what it
-does not show is refused.
+`unique`, an aggregation or a window breaks that before the frame begins, unless it looks at one person's rows. Polars
+shows a plan node by node; what it does not show is refused.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ from dp_polars._rowwise.files import (
 from dp_polars._rowwise.gate import Gate
 from dp_polars._rowwise.lenient import SWITCHES
 from dp_polars._rowwise.nodes import Step
+from dp_polars._rowwise.plan_people import PlanPeople
 from dp_polars._rowwise.views import (
     columns_of_scans,
     dataset_of,
     holds_python_or_memory,
+    raises_on_twins,
     read_anew,
     serialized_scans,
     visited,
@@ -38,30 +40,37 @@ if TYPE_CHECKING:
     import polars as pl
 
     from dp_polars._rowwise.files import Identity
+    from dp_polars._rowwise.plan_people import Keys
 
 # Nodes that keep, drop, order or change rows one by one, if their expressions do.
 _BY_ROW = frozenset({"Cache", "Filter", "HStack", "Select", "SimpleProjection", "Sort", "Union"})
+# Nodes that bring rows together, which may be one person's.
+_OF_PEOPLE = frozenset({"GroupBy", "Join"})
 _MAPS = frozenset({"rechunk", "unnest"})
 _MAPS_TO_SEVERAL = frozenset({"explode", "unpivot"})
 _HIDDEN = "a step that Polars does not show"
 _STRICT_CAST = 0
 
 
-def refuse_unsafe_plan(frame: pl.LazyFrame, *, several_rows: bool = False) -> tuple[str, ...]:
-    """Refuse a plan in which one row may depend on other rows.
+def refuse_unsafe_plan(frame: pl.LazyFrame, keys: Keys = None, call: str = "protect") -> tuple[str, ...]:
+    """Refuse a plan in which one row may depend on other rows, but for those of the same person.
 
     Scans (files, memory, pyarrow datasets without a filter), row-by-row projections, filters and sorts pass. A sort
-    passes because a private frame takes no notice of the order of rows. We don't check what a plan does not show: that
+    passes because a private frame takes no notice of the order of rows. So do joins, groups and windows of the rows of
+    one person, which are tried on synthetic people. We don't check what a plan does not show: that
     no file was written by such a step, and that a CSV file's inferred schema is public. Casts and parsers that raise on
     what does not fit are refused; we don't check that no other step raises on a row.
 
     Parameters
     ----------
     frame
-        The plan. Nothing is run; what it holds in memory is neither copied nor read.
-    several_rows
-        Whether a person may have several rows. Only then may a plan make several rows out of one, be a vertical
-        concat, or read a file twice.
+        The plan. It is not run on its rows; what it holds in memory is neither copied nor read.
+    keys
+        The columns that say whose a row is: the privacy unit, or for owned rows those of their join. Empty: not known
+        yet, so that the plan must be looked at again. None: every row is a person. Otherwise a person may have several
+        rows, and only then may a plan make several rows out of one, be a vertical concat, or read a file twice.
+    call
+        What the user called, to begin messages with.
 
     Returns
     -------
@@ -75,10 +84,12 @@ def refuse_unsafe_plan(frame: pl.LazyFrame, *, several_rows: bool = False) -> tu
         does not show; if it may read a file twice; or if its columns can't be found out.
     """
     plan = visited(frame)
-    gate = _PlanGate(plan, several_rows=several_rows)
-    gate.check_node(plan.get_node())
+    gate = _PlanGate(plan, call, several_rows=keys is not None)
+    gate.check_node(plan.get_node(), keys)
     gate.check_hidden_scans(frame)
-    if not several_rows:
+    if any(raises_on_twins(frame, place) for place in range(gate.people.joins)):
+        raise ValueError(plan_rules.VALIDATED.message(call, "`join`"))
+    if keys is None:
         # A plan shows what Polars made of a concat: since Polars 2 that is one scan of all files.
         refuse_repeated_files(gate.files)
     return tuple(gate.files)
@@ -102,16 +113,18 @@ def refuse_rewritten_files(
 class _PlanGate(Gate):
     listed = rules.LISTED + plan_rules.BEFORE_PROTECT
 
-    def __init__(self, plan: Any, *, several_rows: bool) -> None:  # noqa: ANN401
-        super().__init__("protect")
+    def __init__(self, plan: Any, call: str, *, several_rows: bool) -> None:  # noqa: ANN401
+        super().__init__(call)
         self.plan = plan
+        self.people = PlanPeople(plan, call)
+        self.keys: Keys = None  # in the rows that the next expression is on
         self.several_rows = several_rows
         self.hidden = ""
         self.files: list[str] = []
         self.in_memory = False
 
-    def check_node(self, number: int) -> None:
-        """Refuse the node, or one that it reads from."""
+    def check_node(self, number: int, keys: Keys) -> None:
+        """Refuse the node, or one that it reads from; `keys` say whose a row is that comes out of it."""
         self.plan.set_node(number)
         inputs = self.plan.get_inputs()
         if not self.plan.get_schema():
@@ -125,15 +138,28 @@ class _PlanGate(Gate):
             return
         self._check_kind(node)
         expressions = self.plan.get_exprs()
-        for value in inputs:
-            self.check_node(value)
+        below = self.people.followed(node, inputs, keys)
+        if type(node).__name__ == "GroupBy":
+            self.people.check_groups(node, inputs[0], below[0])
+        elif type(node).__name__ == "Join":
+            self.people.check_join(node, inputs, below)
+        for value, of in zip(inputs, below, strict=True):
+            self.check_node(value, of)
+        if type(node).__name__ in _OF_PEOPLE:
+            return
         if inputs:
             self.plan.set_node(inputs[0])  # whose columns the expressions are on
+            self.keys = below[0]
         for expression in expressions:
             step = self._read(expression.node)
             self.walk(step)
             if not step.varies and type(node).__name__ == "Sort":
                 self._refuse("a sort by a constant")
+
+    def prove(self, step: Step) -> None:
+        """Refuse a division by what may be one value for all rows because one person alone has them."""
+        if self.people.are_there and step.varies:
+            self.refuse_by((plan_rules.DIVIDED,), step)
 
     def check_hidden_scans(self, frame: pl.LazyFrame) -> None:
         """Refuse a scan that skips rows, where only the plan's JSON shows it (IPC; Hive before Polars 2)."""
@@ -167,7 +193,7 @@ class _PlanGate(Gate):
             self.files += files_of_arrow(dataset)
         elif kind == "Union" and not self.several_rows:
             self._refuse("a concat")
-        elif kind not in _BY_ROW or getattr(node, "slice", None) is not None:
+        elif kind not in _BY_ROW | _OF_PEOPLE or getattr(node, "slice", None) is not None:
             self._refuse(kind)
 
     def _check_files(self, paths: Sequence[object]) -> None:
@@ -175,7 +201,7 @@ class _PlanGate(Gate):
         for path in map(str, paths):
             self.files.append(path)
             if not re.search(r"://|[*?\[]", path) and not Path(path).exists():
-                msg = f"the plan given to protect must read files that exist, got {path!r}."
+                msg = f"the plan given to {self.what} must read files that exist, got {path!r}."
                 raise FileNotFoundError(msg)
 
     def _check_csv(self, options: dict[str, Any]) -> None:
@@ -229,5 +255,8 @@ class _PlanGate(Gate):
                 )
             case "Agg":
                 return step("unknown", view.name)
+            case "Window" if self.keys is not None:
+                self.people.check_window(view, self.keys)
+                return step("column", "a column")
             case other:
                 return step("unknown", "over" if other == "Window" else nodes.function_name(other))

@@ -9,12 +9,13 @@ from __future__ import annotations
 import io
 import json
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from polars import exceptions
 
-from dp_polars._rowwise import plan_rules
+from dp_polars._rowwise import plan_rules, trials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +56,43 @@ def visited(frame: pl.LazyFrame) -> Any:  # noqa: ANN401
         'pl.scan_ndjson("visits.ndjson", schema={"age": pl.Int64}).'
     )
     raise ValueError(msg)
+
+
+def raises_on_twins(frame: pl.LazyFrame, place: int) -> bool:
+    """Return whether a join of a plan, one of several, raises where each side has two rows of the same values.
+
+    `join(validate=…)` shows in no node. So the plan is run without its rows: with two synthetic ones in the place of
+    each source, and of both inputs of that join.
+    """
+    there, read = set(), set()
+
+    def replace(plan: Any, *_: object) -> None:  # noqa: ANN401
+        joins, waiting, sources = 0, [plan.get_node()], []
+        while waiting:
+            number = waiting.pop()
+            plan.set_node(number)
+            inputs = plan.get_inputs()
+            joins += (is_join := _kind(plan) == "Join")
+            is_asked = is_join and joins == place + 1
+            sources += [(value, is_asked) for value in (inputs if is_asked else [] if inputs else [number])]
+            waiting += [] if is_asked else inputs
+        there.update(number for number, is_asked in sources if is_asked)
+        for number, _ in sources:
+            plan.set_node(number)
+            plan.set_udf(partial(twins, pl.Schema(plan.get_schema()), number))
+
+    def twins(schema: pl.Schema, number: int, *_: object) -> pl.DataFrame:
+        read.add(number)
+        plain = {name: dtype for name, dtype in schema.items() if plan_rules.is_plain(dtype)}
+        values = [trials.extremes(dtype)[1:2].alias(name) for name, dtype in plain.items()]
+        rows = pl.DataFrame(schema=schema).clear(1).with_columns(value for value in values if len(value))
+        return pl.concat([rows, rows])
+
+    try:
+        frame._ldf.with_optimizations(pl.QueryOptFlags.none()._pyoptflags).collect("in-memory", replace)
+    except (exceptions.PolarsError, exceptions.PanicException):
+        return True
+    return not there or not there <= read
 
 
 def holds_rows(frame: pl.LazyFrame) -> bool:

@@ -427,7 +427,7 @@ def test_refused_scans(name, folder):
 
 @pytest.mark.parametrize("name", SEVERAL_ROWS)
 def test_a_row_may_become_several_where_a_person_may_have_several(name, folder):
-    refuse_unsafe_plan(SEVERAL_ROWS[name](folder), several_rows=True)
+    refuse_unsafe_plan(SEVERAL_ROWS[name](folder), ("person",))
     with pytest.raises(
         ValueError, match=r"^protect: (`explode`|`unpivot`|a concat) (makes several rows|may hold a row twice)"
     ):
@@ -754,7 +754,7 @@ def test_what_a_concat_holds_is_looked_into(folder):
         (pl.concat([pl.scan_ipc(folder / "visits.arrow"), FRAME.lazy()]), "a step that Polars does not show"),
     ]:
         with pytest.raises(ValueError, match=f"^protect: .*{word}"):
-            refuse_unsafe_plan(plan, several_rows=True)
+            refuse_unsafe_plan(plan, ("person",))
 
 
 def test_a_dataset_with_a_filter_of_its_own_is_refused(folder):
