@@ -48,7 +48,7 @@ class Kind:
 
 
 def added_up_cells(rows: pl.LazyFrame, kinds: Sequence[Kind], is_counted: pl.Expr) -> pl.LazyFrame:
-    """Return each cell of the rows that count, once: `cell`, `rows`, and sums of weights. All kinds have the same cells."""
+    """Return each cell of the rows that count, once: `cell`, `rows`, and sums of weights. All kinds have the same."""
     layout, weights = kinds[0].layout, list(dict.fromkeys(name for kind in kinds for name in kind.weights.values()))
     unsigned = pl.UInt32 if layout.bits <= 32 else pl.UInt64
     cell = pl.col(str(kinds[0].code)).cast(unsigned) if layout.code_bits else pl.lit(0, unsigned)
@@ -107,7 +107,8 @@ def _by_person(person: pl.Series) -> tuple[NDArray[np.integer], Ints]:
     bits = np.uint64(max(len(person) - 1, 0).bit_length())
     if person.dtype.is_integer() and not column_types.is_wide(person.dtype) and len(person):
         least, greatest = person.min(), person.max()
-        if (int(greatest) - int(least)).bit_length() + int(bits) <= 64:  # type: ignore[arg-type]
+        spread = int(greatest) - int(least)  # type: ignore[arg-type]
+        if spread.bit_length() + int(bits) <= 64:
             # Person and place in one word: one sort of words is several times as fast as hashing.
             words = person.to_numpy().astype(np.uint64)
             words -= np.uint64(int(least) % 2**64)  # type: ignore[arg-type]
@@ -176,10 +177,10 @@ def _choices(kinds: Sequence[Kind], frame: pl.DataFrame) -> list[_Choice]:
             marks = frame.select(kind.is_evidence).to_series()
             evidence[code] = None if marks.all() else marks.to_numpy()
         if tally.people and code not in codes:
-            codes[code] = frame[code].to_numpy() if kind.layout.code_bits else None
+            codes[code] = frame[str(code)].to_numpy() if kind.layout.code_bits else None
         own_codes = codes[code] if tally.people else None
         # Codes matter where people count; otherwise the evidence alone does, and nothing where that is all rows.
-        key = tally.limits, tally.people, None if evidence[code] is None and own_codes is None else code
+        key = (tally.limits, tally.people, None if evidence[code] is None and own_codes is None else code)
         if key not in found:
             stays = np.zeros(frame.height, bool)
             found[key] = _Choice(tally.limits, tally.people, evidence[code], own_codes, stays)

@@ -22,7 +22,7 @@ from dp_polars._engines.contract import LocalEngine, Tally, UnreadableError, ali
 from dp_polars._engines.polars_arrays import count_rows, fit_arrays
 from dp_polars._engines.polars_bounds import Kind, added_up_cells, count_people, weight_name
 from dp_polars._engines.polars_people import Cut, one_row_per_person, people_by_key
-from dp_polars._engines.polars_rows import added_up, collected, in_parts, is_a_person, listed, own_keys
+from dp_polars._engines.polars_rows import added_up, collected, in_parts, is_a_person, own_keys, with_groups
 from dp_polars._rowwise.marks import mark_of
 
 if TYPE_CHECKING:
@@ -262,9 +262,7 @@ def _coded(
     sizes = {_code_name(tallies, number): tally.coding.size for number, tally in enumerate(tallies)}
     if None not in sizes:
         coded = coded.filter(pl.any_horizontal(pl.col(str(name)) < size for name, size in sizes.items()))
-    if keys is not None:
-        coded = coded.join(listed(keys), on=[f"key {i}" for i in range(keys.width)])
-    return coded.drop(f"key {i}" for i in range(0 if keys is None else keys.width))
+    return coded if keys is None else with_groups(coded, keys)
 
 
 def _made(tallies: Sequence[Tally]) -> dict[str, pl.Expr]:

@@ -11,7 +11,7 @@ import polars as pl
 from dp_polars._base.words import system_words
 from dp_polars._engines.bounding import random_few
 from dp_polars._engines.contract import GROUPS, ROWS, ROWS_IN_GROUP
-from dp_polars._engines.polars_rows import added_up, by_name, collected, in_parts, is_a_person, listed, own_keys
+from dp_polars._engines.polars_rows import added_up, by_name, collected, in_parts, is_a_person, own_keys, with_groups
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,7 +126,7 @@ def one_row_per_person(rows: pl.LazyFrame, per_person: PerPerson, cuts: Sequence
     rows = rows.with_columns(pl.col(unit).alias("person"), *key_columns, *columns)
     rows = rows.select("person", *names, *(column.meta.output_name() for column in columns))
     if keys is not None:
-        rows = rows.join(listed(keys), on=names).drop(names)
+        rows = with_groups(rows, keys)
     by = ["person"] if keys is None else ["person", "group"]
     for number, cut in enumerate(cuts):
         if cut.clips and cut.tally.coding.size > 1:
