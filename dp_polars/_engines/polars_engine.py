@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import polars as pl
 
-from dp_polars._base import column_types
+from dp_polars._base import column_types, progress
 from dp_polars._base.settings import deaf
 from dp_polars._codes.encoding import code_dtype
 from dp_polars._draws.histograms import Histogram
@@ -132,7 +132,9 @@ class PolarsEngine(LocalEngine):
         """Return in how many parts people are counted, where each row takes `row` bytes."""
         if self._partitions is not None:
             return self._partitions
+        progress.at(1, 2)
         numbers = collected([source.select(pl.len()) for source in sources], self._engine)
+        progress.at(2, 2)
         total = sum(number.item() for number in numbers)  # what a join makes of them is not known before it is run
         return -(-total * row // _PARTITION_BYTES) or 1
 
