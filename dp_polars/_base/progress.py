@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from importlib import import_module
 from threading import Event, Lock, Thread
-from typing import Any, TypeVar
+from typing import Any
 
 from dp_polars._base.settings import deaf
-
-T = TypeVar("T")
 
 # Until a line is shown, and between two of its states.
 _SECONDS = 1.0
@@ -26,7 +24,7 @@ _line: ContextVar[_Line | None] = ContextVar("_line", default=None)
 
 @contextmanager
 def shown(step: str) -> Iterator[None]:
-    """Show, after a second, which step the block is at; it is one step unless `steps` says otherwise."""
+    """Show, after a second, which step the block is at; it is one step unless `at` says otherwise."""
     if not (is_terminal() or _is_notebook()):
         yield
         return
@@ -40,13 +38,11 @@ def shown(step: str) -> Iterator[None]:
         line.end()
 
 
-def steps(items: Sequence[T]) -> Iterator[T]:
-    """Yield items, each one a step of the release. Their number must follow from the query alone."""
+def at(step: int, of: int) -> None:
+    """Say which step the release is at. Both numbers must follow from the query alone."""
     line = _line.get()
-    for number, item in enumerate(items, 1):
-        if line is not None:
-            line.at, line.of = number, len(items)
-        yield item
+    if line is not None:
+        line.at, line.of = step, of
 
 
 @contextmanager

@@ -281,8 +281,8 @@ class Engine(ABC, Generic[Released]):
     6. **One draw.** Every public group is drawn exactly once for each output, also one without rows, and also where a
        task is run again. `Work.assemble` does it for histograms that are at hand.
     7. **No words about rows.** Nothing is printed or logged. A run of several steps, of a number that follows from the
-       query alone, takes them from `progress.steps`, which shows a person who waits which one it is at. A run may raise
-       anything: a release replaces it by one fixed message, and the charge stays.
+       query alone, says by `progress.at` which one it is at, to a person who waits. A run may raise anything: a
+       release replaces it by one fixed message, and the charge stays.
     8. **Keys** (`KeyWork`) are combinations of values in the key columns. Rows whose person is null or NaN are left
        out, and rows with a null in a key. Then a person's rows with the same key are one, and `KeyWork.most` of that
        person's keys stay: a random subset as in 3. A key's number is that of the people who have it then. Every key

@@ -1,32 +1,30 @@
-"""Histograms of people's rows, once they are encoded: one grouping by person and one order for all tallies."""
+"""Which of people's rows stay, once they are encoded: one order for all tallies; Polars then adds up what stays."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from threading import Lock
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
-from dp_polars._base.arrays import offsets, slices
+from dp_polars._base import column_types
+from dp_polars._base.arrays import offsets, run_lengths, slices
 from dp_polars._base.threads import in_parallel
 from dp_polars._engines.bounding import Asked, keep
-from dp_polars._engines.polars_rows import by_name
+from dp_polars._engines.polars_rows import by_name, collected
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from polars._typing import EngineType
 
     from dp_polars._base.arrays import Ints
-    from dp_polars._codes.codings import Weighing
     from dp_polars._engines.bounding import Layout, Limits, Marks, Stays
     from dp_polars._engines.contract import Tally
 
 # Rows of people that NumPy bounds at once: their temporaries stay in the cache.
 _PEOPLE_ROWS = 1 << 17
-# Bits of a cell up to which each has a counter: then there are no more of them than rows in a slice.
-_MOST_BITS = 17
 
 
 @dataclass(frozen=True)
@@ -39,43 +37,87 @@ class Kind:
     code: str | None
     weights: Mapping[int, str]
 
-    def weighing(self, number: int) -> Weighing:
-        """Return the weighing of one of the tallies that have weights."""
-        weighing = self.tallies[self.numbers.index(number)].weighing
-        assert weighing is not None
-        return weighing
+    @property
+    def is_evidence(self) -> pl.Expr:
+        """Whether a row counts, but for bounds."""
+        return pl.lit(value=True) if self.code is None else pl.col(self.code) < self.tallies[0].coding.size
+
+    def named(self, cells: pl.DataFrame) -> pl.DataFrame:
+        """Return cells of `added_up_cells` with the sums of this kind's weights under the names of its tallies."""
+        return cells.select("cell", "rows", *(pl.col(of).alias(weight_name(i)) for i, of in self.weights.items()))
 
 
-def count_people(frame: pl.DataFrame, kinds: Sequence[Kind]) -> list[pl.DataFrame]:
+def added_up_cells(rows: pl.LazyFrame, kinds: Sequence[Kind], is_counted: pl.Expr) -> pl.LazyFrame:
+    """Return each cell of the rows that count, once: `cell`, `rows`, and sums of weights. All kinds have the same."""
+    layout, weights = kinds[0].layout, list(dict.fromkeys(name for kind in kinds for name in kind.weights.values()))
+    unsigned = pl.UInt32 if layout.bits <= 32 else pl.UInt64
+    cell = pl.col(str(kinds[0].code)).cast(unsigned) if layout.code_bits else pl.lit(0, unsigned)
+    if layout.group_bits:
+        cell += pl.col("group").cast(unsigned) * pl.lit(2**layout.code_bits, unsigned)
+    # Selected before it is filtered: a filter right after a shared plan would move into it, and part the branches.
+    counted = rows.with_columns(cell.alias("cell"), is_counted.alias("is counted"))
+    counted = counted.select("cell", "is counted", *weights).filter("is counted")
+    return counted.group_by("cell").agg(pl.len().cast(pl.Int64).alias("rows"), pl.col(weights).cast(pl.Int64).sum())
+
+
+def count_people(frame: pl.DataFrame, kinds: Sequence[Kind], engine: EngineType) -> list[pl.DataFrame]:
     """Return what stays of people's rows: for each kind columns `cell`, `rows` and `weight i`, each cell once.
 
     Parameters
     ----------
     frame
-        `person`, `group` where there are several, and the columns that `kinds` name. It is empty afterwards.
+        `person`, `group` where there are several, and the columns that `kinds` name. It loses `person`.
     kinds
         What is counted.
+    engine
+        Polars' engine.
     """
-    rows, lengths = _by_person(frame.drop_in_place("person"))
-    # Column by column, since those of several chunks are copied.
-    columns = {name: frame.drop_in_place(name).to_numpy() for name in frame.columns}
-    groups = columns.get("group", np.zeros(len(rows), np.uint8))
-    choices, bounds = _choices(kinds, columns), offsets(lengths)
-
-    def add_slice(first: int, last: int) -> None:
-        at = rows[bounds[first] : bounds[last]].astype(np.int64)
-        own_groups = groups[at]
-        asked = [choice.asked(at) for choice in choices]
-        for choice, stays in zip(choices, keep(lengths[first:last], own_groups, asked), strict=True):
-            choice.add(at, own_groups[stays.rows].astype(np.uint64), stays)
-
-    in_parallel(add_slice, list(slices(lengths, _PEOPLE_ROWS, len(lengths))))
-    found = {counted.kind.numbers: counted.frame() for choice in choices for counted in choice.counted}
+    choices = _choices(kinds, frame)
+    _mark(choices, *_by_person(frame.drop_in_place("person")), frame.get_column("group", default=None))
+    together, plans = list[list[Kind]](), list[pl.LazyFrame]()
+    for choice in choices:
+        totals = {name: pl.Series(clipped) for name, (*_, clipped) in choice.totals.items()}
+        bounded = frame.lazy().with_columns(pl.Series("stays", choice.stays), **totals)
+        by_codes: dict[str | None, list[Kind]] = {}
+        for kind in choice.kinds:
+            by_codes.setdefault(kind.code if kind.layout.code_bits else None, []).append(kind)
+        together += by_codes.values()
+        plans += [added_up_cells(bounded, alike, pl.col("stays")) for alike in by_codes.values()]
+    counted = zip(together, collected(plans, engine), strict=True)
+    found = {kind.numbers: kind.named(cells) for alike, cells in counted for kind in alike}
     return [found[kind.numbers] for kind in kinds]
 
 
-def _by_person(person: pl.Series) -> tuple[NDArray[np.unsignedinteger], Ints]:
+def _mark(choices: Sequence[_Choice], rows: NDArray[np.integer], lengths: Ints, group: pl.Series | None) -> None:
+    """Mark what stays of the rows, which are given person after person."""
+    groups = np.zeros(len(rows), np.uint8) if group is None else group.to_numpy()
+    bounds = offsets(lengths)
+
+    def mark_slice(first: int, last: int) -> None:
+        at = rows[bounds[first] : bounds[last]].astype(np.int64, copy=False)
+        asked = [choice.asked(at) for choice in choices]
+        for choice, stays in zip(choices, keep(lengths[first:last], groups[at], asked), strict=True):
+            choice.mark(at, stays)
+
+    in_parallel(mark_slice, list(slices(lengths, _PEOPLE_ROWS, len(lengths))))
+
+
+def _by_person(person: pl.Series) -> tuple[NDArray[np.integer], Ints]:
     """Return the places of all rows, those of each person together, and how many rows each person has."""
+    bits = np.uint64(max(len(person) - 1, 0).bit_length())
+    if person.dtype.is_integer() and not column_types.is_wide(person.dtype) and len(person):
+        least, greatest = person.min(), person.max()
+        spread = int(greatest) - int(least)  # type: ignore[arg-type]
+        if spread.bit_length() + int(bits) <= 64:
+            # Person and place in one word: one sort of words is several times as fast as hashing.
+            words = person.to_numpy().astype(np.uint64)
+            words -= np.uint64(int(least) % 2**64)  # type: ignore[arg-type]
+            words <<= bits
+            words |= np.arange(len(words), dtype=np.uint64)
+            words.sort()
+            lengths = run_lengths(words >> bits)
+            words &= (np.uint64(1) << bits) - np.uint64(1)
+            return words.view(np.int64), lengths
     grouped = person.to_frame().lazy().with_row_index("row").group_by("person").agg("row").select("row")
     lists = grouped.collect(engine=by_name("auto"))["row"]
     # Each list holds one person's rows: the value of the privacy unit is not needed any more.
@@ -90,7 +132,18 @@ class _Choice:
     people: bool
     evidence: Marks | None
     codes: NDArray[np.unsignedinteger] | None
-    counted: list[_Counted] = field(default_factory=list)
+    stays: Marks
+    kinds: list[Kind] = field(default_factory=list)
+    totals: dict[str, tuple[Tally, NDArray[np.signedinteger], Ints]] = field(default_factory=dict)
+
+    def join(self, kind: Kind, frame: pl.DataFrame) -> None:
+        """Count a kind by this choice. Where people count, a column of their totals takes the place of its weights."""
+        if self.people:
+            for number, name in kind.weights.items():
+                tally, clipped = kind.tallies[kind.numbers.index(number)], np.zeros(len(self.stays), np.int64)
+                self.totals[f"total {number}"] = tally, frame[name].to_numpy(), clipped
+            kind = replace(kind, weights={number: f"total {number}" for number in kind.weights})
+        self.kinds.append(kind)
 
     def asked(self, at: Ints) -> Asked:
         """Return what is kept of some rows."""
@@ -99,119 +152,42 @@ class _Choice:
             return Asked(self.limits, evidence)
         return Asked(self.limits, evidence, np.zeros(len(at), np.uint8) if self.codes is None else self.codes[at])
 
-    def add(self, at: Ints, groups: NDArray[np.uint64], stays: Stays) -> None:
-        """Count what stays of some rows; these are its groups."""
+    def mark(self, at: Ints, stays: Stays) -> None:
+        """Mark what stays of some rows; where people count, these get a person's total in a group and code."""
         rows = at[stays.rows]
-        for counted in self.counted:
-            counted.add(at, rows, groups, stays)
+        self.stays[rows] = True
+        if stays.whose is None:
+            return
+        seen = np.flatnonzero(stays.whose >= 0)
+        for tally, weights, clipped in self.totals.values():
+            assert tally.weighing is not None
+            totals = np.zeros(len(at), np.int64)
+            np.add.at(totals, stays.whose[seen], weights[at[seen]].astype(np.int64, copy=False))
+            clipped[rows] = np.clip(totals[stays.whose[stays.rows]], *tally.weighing.of_person)
 
 
-def _choices(kinds: Sequence[Kind], columns: Mapping[str, NDArray[Any]]) -> list[_Choice]:
+def _choices(kinds: Sequence[Kind], frame: pl.DataFrame) -> list[_Choice]:
     """Return the kinds, those together that keep the same rows."""
     found: dict[object, _Choice] = {}
     evidence: dict[str | None, Marks | None] = {None: None}
+    codes: dict[str | None, NDArray[np.unsignedinteger] | None] = {None: None}
     for kind in kinds:
-        tally, codes = kind.tallies[0], None
-        if kind.code is not None:
-            codes = columns[kind.code] if tally.coding.size > 1 else None
-            if kind.code not in evidence:
-                marks: Marks = columns[kind.code] < tally.coding.size
-                evidence[kind.code] = None if marks.all() else marks
+        tally, code = kind.tallies[0], kind.code
+        if code not in evidence:
+            marks = frame.select(kind.is_evidence).to_series()
+            evidence[code] = None if marks.all() else marks.to_numpy()
+        if tally.people and code not in codes:
+            codes[code] = frame[str(code)].to_numpy() if kind.layout.code_bits else None
+        own_codes = codes[code] if tally.people else None
         # Codes matter where people count; otherwise the evidence alone does, and nothing where that is all rows.
-        differs = evidence[kind.code] is not None or (tally.people and codes is not None)
-        choice = found.setdefault(
-            (tally.limits, tally.people, kind.code if differs else None),
-            _Choice(tally.limits, tally.people, evidence[kind.code], codes),
-        )
-        counted = _Counted if kind.layout.bits <= _MOST_BITS else _Listed
-        choice.counted.append(counted(kind, codes, {i: columns[name] for i, name in kind.weights.items()}))
+        key = (tally.limits, tally.people, None if evidence[code] is None and own_codes is None else code)
+        if key not in found:
+            stays = np.zeros(frame.height, bool)
+            found[key] = _Choice(tally.limits, tally.people, evidence[code], own_codes, stays)
+        found[key].join(kind, frame)
     return list(found.values())
 
 
-class _Counted:
-    """What stays of a kind, slice after slice: added up at once where there are few cells, otherwise at the end."""
-
-    def __init__(
-        self, kind: Kind, codes: NDArray[np.unsignedinteger] | None, weights: Mapping[int, NDArray[np.signedinteger]]
-    ) -> None:
-        self.kind, self._codes, self._weights = kind, codes, weights
-        self._size = 1 << kind.layout.bits
-        self._sums = {name: np.zeros(self._size, np.int64) for name in ("rows", *map(weight_name, weights))}
-        self._lock = Lock()
-
-    def add(self, at: Ints, rows: Ints, groups: NDArray[np.uint64], stays: Stays) -> None:
-        """Count the rows that stay, of these groups, of some rows."""
-        cells = groups << np.uint64(self.kind.layout.code_bits)
-        if self._codes is not None:
-            cells |= self._codes[rows].astype(np.uint64)
-        weights = {weight_name(number): self._weighed(number, at, rows, stays) for number in self._weights}
-        self._count(cells, weights)
-
-    def _weighed(self, number: int, at: Ints, rows: Ints, stays: Stays) -> tuple[NDArray[np.signedinteger], int]:
-        """Return what each row that stays weighs, or each person in a group and code; and the most of either sign."""
-        column, weighing = self._weights[number], self.kind.weighing(number)
-        if stays.whose is None:
-            return column[rows], weighing.largest
-        seen = np.flatnonzero(stays.whose >= 0)
-        totals = exact_sums(stays.whose[seen], column[at[seen]], len(at), weighing.largest)
-        least, most = weighing.of_person
-        return np.clip(totals[stays.whose[stays.rows]], least, most), max(abs(least), abs(most))
-
-    def _count(self, cells: NDArray[np.uint64], weights: Mapping[str, tuple[NDArray[np.signedinteger], int]]) -> None:
-        at = cells.view(np.int64)
-        sums = {"rows": np.bincount(at, minlength=self._size)}
-        for name, (column, largest) in weights.items():
-            sums[name] = exact_sums(at, column, self._size, largest)
-        with self._lock:
-            for name, more in sums.items():
-                self._sums[name] += more
-
-    def frame(self) -> pl.DataFrame:
-        """Return each cell once, with what its rows and weights add up to."""
-        cells = np.flatnonzero(self._sums["rows"])
-        return pl.DataFrame(
-            {"cell": cells.astype(np.uint32), **{name: sums[cells] for name, sums in self._sums.items()}}
-        )
-
-
-class _Listed(_Counted):
-    """A kind of many cells: those of the rows that stay are listed, and added up at the end."""
-
-    def __init__(
-        self, kind: Kind, codes: NDArray[np.unsignedinteger] | None, weights: Mapping[int, NDArray[np.signedinteger]]
-    ) -> None:
-        self.kind, self._codes, self._weights = kind, codes, weights
-        self._dtype = np.dtype(np.uint32 if kind.layout.bits <= 32 else np.uint64)
-        self._parts: list[pl.DataFrame] = []
-        self._count(np.empty(0, np.uint64), {weight_name(number): (np.empty(0, np.int64), 0) for number in weights})
-
-    def _count(self, cells: NDArray[np.uint64], weights: Mapping[str, tuple[NDArray[np.signedinteger], int]]) -> None:
-        columns = {name: column.astype(np.int64, copy=False) for name, (column, _) in weights.items()}
-        self._parts.append(pl.DataFrame({"cell": cells.astype(self._dtype, copy=False), **columns}))
-
-    def frame(self) -> pl.DataFrame:
-        return added_up_cells(pl.concat(self._parts).lazy()).collect(engine=by_name("auto"))
-
-
 def weight_name(number: int) -> str:
-    """Return the column that holds the sums of a tally's weights."""
+    """Return the column that holds the weights of a tally, or their sums."""
     return f"weight {number}"
-
-
-def added_up_cells(cells: pl.LazyFrame) -> pl.LazyFrame:
-    """Return each cell once: columns `cell`, `rows`, and the sums of weights."""
-    sums = pl.exclude("cell").cast(pl.Int64).sum()
-    return cells.group_by("cell").agg(pl.len().cast(pl.Int64).alias("rows"), sums)
-
-
-def exact_sums(places: Ints, weights: NDArray[np.signedinteger], size: int, largest: int) -> Ints:
-    """Return the sum of the weights at each place below `size`, none beyond `largest` or its negative.
-
-    As floats they are exact below 2**53; what could be more is added up in two parts.
-    """
-    if largest * len(weights) < 1 << 53:
-        return np.bincount(places, weights, size).astype(np.int64)
-    wide = weights.astype(np.int64)
-    bits = max(largest.bit_length() // 2, 1)
-    high, low = exact_sums(places, wide >> bits, size, (largest >> bits) + 1), wide & ((1 << bits) - 1)
-    return (high << bits) + exact_sums(places, low, size, (1 << bits) - 1)

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import polars as pl
-from polars import selectors as cs
 
-from dp_polars._base import column_types
+from dp_polars._base import column_types, progress
 from dp_polars._base.settings import deaf
 from dp_polars._codes.encoding import code_dtype
 from dp_polars._draws.histograms import Histogram
@@ -23,7 +22,7 @@ from dp_polars._engines.contract import LocalEngine, Tally, UnreadableError, ali
 from dp_polars._engines.polars_arrays import count_rows, fit_arrays
 from dp_polars._engines.polars_bounds import Kind, added_up_cells, count_people, weight_name
 from dp_polars._engines.polars_people import Cut, one_row_per_person, people_by_key
-from dp_polars._engines.polars_rows import added_up, collected, in_parts, is_a_person, listed, own_keys, person_of
+from dp_polars._engines.polars_rows import added_up, collected, in_parts, is_a_person, own_keys, person_of, with_groups
 from dp_polars._rowwise.marks import mark_of
 
 if TYPE_CHECKING:
@@ -44,8 +43,6 @@ _CELLS_PER_COUNT = 8
 
 # A plan to know the columns by, None where the rows could not be opened; and what opens the rows, after the charge.
 _Rows: TypeAlias = "tuple[pl.LazyFrame | None, Callable[[], pl.LazyFrame]]"
-# Positions of tallies that are alike -> their cells, as of `added_up_cells`.
-_Found: TypeAlias = "dict[tuple[int, ...], pl.DataFrame]"
 
 
 class PolarsEngine(LocalEngine):
@@ -136,7 +133,9 @@ class PolarsEngine(LocalEngine):
         """Return in how many parts people are counted, where each row takes `row` bytes."""
         if self._partitions is not None:
             return self._partitions
+        progress.at(1, 2)
         numbers = collected([source.select(pl.len()) for source in sources], self._engine)
+        progress.at(2, 2)
         total = sum(number.item() for number in numbers)  # what a join makes of them is not known before it is run
         return -(-total * row // _PARTITION_BYTES) or 1
 
@@ -181,62 +180,48 @@ def count(
     if privacy_unit is not None:
         rows = rows.filter(is_a_person(privacy_unit, rows.collect_schema()))
     layouts = [Layout.of(groups, tally.coding.size) for tally in tallies]
-    together = [tuple(tally_numbers) for tally_numbers in alike(tallies)]
-    found: _Found = {}
+    kinds = _kinds(tallies, layouts)
+    together = [kind.numbers for kind in kinds]
+    found: list[pl.DataFrame] = []
     if privacy_unit is not None and any(tally.by_person for tally in tallies):
         for part in in_parts(rows, privacy_unit, partitions):
-            coded = _coded(part, privacy_unit, keys, tallies)
-            for tally_numbers, cells in _counted_by_person(coded, tallies, together, layouts, engine).items():
-                if tally_numbers in found:  # nobody is in two parts
-                    cells = added_up([found[tally_numbers], cells], ["cell"], engine)
-                found[tally_numbers] = cells
+            (frame,) = collected([_coded(part, privacy_unit, keys, tallies)], engine)
+            more = count_people(frame, kinds, engine)
+            # Nobody is in two parts.
+            found = [added_up(cells, ["cell"], engine) for cells in zip(found, more, strict=True)] if found else more
     elif fit_arrays(groups, tallies, together):
         histograms = count_rows(rows, keys, tallies, together, engine)
         return [histograms[number] for number in range(len(tallies))]
     else:
-        found = _counted_by_row(_coded(rows, None, keys, tallies), tallies, together, layouts, engine)
+        found = _counted_by_row(_coded(rows, None, keys, tallies), kinds, engine)
     return [
         _by_group(cells.select("cell", count=_weight(tally, number)), layouts[number], groups)
         for number, tally in enumerate(tallies)
-        for cells in [next(cells for numbers, cells in found.items() if number in numbers)]
+        for cells in [next(cells for kind, cells in zip(kinds, found, strict=True) if number in kind.numbers)]
     ]
 
 
-def _counted_by_row(
-    coded: pl.LazyFrame,
-    tallies: Sequence[Tally],
-    together: Sequence[tuple[int, ...]],
-    layouts: Sequence[Layout],
-    engine: EngineType,
-) -> _Found:
-    """Return the cells of tallies that are alike, without regard to people."""
-    if len(together) > 1:
-        # One scan: plans that shared it would have filters in it, see `NO_FILTER_IN_SCANS`.
-        coded = collected([coded], engine)[0].lazy()
-    plans = [added_up_cells(_cells(coded, tallies, numbers, layouts[numbers[0]])) for numbers in together]
-    return dict(zip(together, collected(plans, engine), strict=True))
-
-
-def _counted_by_person(
-    coded: pl.LazyFrame,
-    tallies: Sequence[Tally],
-    together: Sequence[tuple[int, ...]],
-    layouts: Sequence[Layout],
-    engine: EngineType,
-) -> _Found:
-    """Return the cells of tallies that are alike, of what stays of each person by one order for all of them."""
-    kinds = [
+def _kinds(tallies: Sequence[Tally], layouts: Sequence[Layout]) -> list[Kind]:
+    """Return tallies, those that are alike together."""
+    return [
         Kind(
-            numbers,
+            tuple(numbers),
             tuple(tallies[number] for number in numbers),
             layouts[numbers[0]],
             _code_name(tallies, numbers[0]),
             {number: name for number in numbers if (name := _weight_name(tallies, number)) is not None},
         )
-        for numbers in together
+        for numbers in alike(tallies)
     ]
-    (frame,) = collected([coded], engine)
-    return dict(zip(together, count_people(frame, kinds), strict=True))
+
+
+def _counted_by_row(coded: pl.LazyFrame, kinds: Sequence[Kind], engine: EngineType) -> list[pl.DataFrame]:
+    """Return the cells of each kind, without regard to people."""
+    if len(kinds) > 1:
+        # Polars moves filters into the scan that several plans share, whatever it is told: see `NO_FILTER_IN_SCANS`.
+        coded = collected([coded], engine)[0].lazy()
+    plans = [added_up_cells(coded, [kind], kind.is_evidence) for kind in kinds]
+    return [kind.named(cells) for kind, cells in zip(kinds, collected(plans, engine), strict=True)]
 
 
 def _code_name(tallies: Sequence[Tally], number: int) -> str | None:
@@ -280,9 +265,7 @@ def _coded(
     sizes = {_code_name(tallies, number): tally.coding.size for number, tally in enumerate(tallies)}
     if None not in sizes:
         coded = coded.filter(pl.any_horizontal(pl.col(str(name)) < size for name, size in sizes.items()))
-    if keys is not None:
-        coded = coded.join(listed(keys), on=[f"key {i}" for i in range(keys.width)])
-    return coded.drop(f"key {i}" for i in range(0 if keys is None else keys.width))
+    return coded if keys is None else with_groups(coded, keys)
 
 
 def _made(tallies: Sequence[Tally]) -> dict[str, pl.Expr]:
@@ -340,21 +323,6 @@ def _by_row(
         column_types.from_numpy_dtype(dtype),
         is_elementwise=True,
     )
-
-
-def _cells(coded: pl.LazyFrame, tallies: Sequence[Tally], tally_numbers: Sequence[int], layout: Layout) -> pl.LazyFrame:
-    """Return the rows that count for tallies that are alike: `cell`, and their weights."""
-    name, unsigned = _code_name(tallies, tally_numbers[0]), pl.UInt32 if layout.bits <= 32 else pl.UInt64
-    weights = {number: _weight_name(tallies, number) for number in tally_numbers}
-    code = pl.lit(0, pl.UInt8) if name is None else pl.col(name)
-    group = pl.col("group") if layout.group_bits else pl.lit(0, unsigned)
-    # Selected before it is filtered: a filter right after the shared plan would move into it, and part the branches.
-    rows = coded.with_columns(code.alias("code"), group.alias("own group")).select(
-        "code", "own group", *(pl.col(of).alias(weight_name(i)) for i, of in weights.items() if of is not None)
-    )
-    cell = pl.col("code").cast(unsigned) + pl.col("own group").cast(unsigned) * pl.lit(2**layout.code_bits, unsigned)
-    rows = rows.filter(pl.col("code") < tallies[tally_numbers[0]].coding.size)
-    return rows.select(cell.alias("cell"), cs.starts_with("weight "))
 
 
 def _by_group(histogram: pl.DataFrame, layout: Layout, groups: int) -> Histogram:

@@ -18,9 +18,9 @@ from dp_polars._engines.polars_rows import (
     in_parts,
     is_a_person,
     is_somebody,
-    listed,
     own_keys,
     person_of,
+    with_groups,
 )
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def one_row_per_person(rows: pl.LazyFrame, per_person: PerPerson, cuts: Sequence
     rows = rows.with_columns(person_of(unit, schema).alias("person"), *key_columns, *columns)
     rows = rows.select("person", *names, *(column.meta.output_name() for column in columns))
     if keys is not None:
-        rows = rows.join(listed(keys), on=names).drop(names)
+        rows = with_groups(rows, keys)
     by = ["person"] if keys is None else ["person", "group"]
     for number, cut in enumerate(cuts):
         if cut.clips and cut.tally.coding.size > 1:

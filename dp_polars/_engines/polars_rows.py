@@ -32,6 +32,9 @@ ANY_FILTER = pl.QueryOptFlags(comm_subexpr_elim=_TWINS)
 NO_FILTER_IN_SCANS = pl.QueryOptFlags(comm_subexpr_elim=_TWINS, predicate_pushdown=False, comm_subplan_elim=not _TWINS)
 
 
+# Public values with which a column is compared one by one, which is then faster than a table of them.
+FEW = 8
+
 # What Polars takes for "auto" where its settings name no engine. These may name a GPU, or another machine.
 _AUTO: EngineType = "in-memory" if pl.__version__.startswith("1.") else "streaming"
 
@@ -91,6 +94,25 @@ def own_keys(rows: pl.LazyFrame, keys: pl.DataFrame | None) -> list[pl.Expr]:
     """Return the columns that rows are grouped by, as they are released."""
     names, schema = [] if keys is None else keys.columns, rows.collect_schema()
     return [pl.col(name).cast(column_types.released(schema[name])).alias(f"key {i}") for i, name in enumerate(names)]
+
+
+def is_equal_by_value(dtype: pl.DataType) -> bool:
+    """Return whether `==` on a column and literals of this type finds what is equal to us."""
+    is_whole = dtype.is_integer() and not column_types.is_wide(dtype)
+    return is_whole or dtype in (pl.Date, pl.String, pl.Boolean)
+
+
+def with_groups(rows: pl.LazyFrame, keys: pl.DataFrame) -> pl.LazyFrame:
+    """Return the rows of listed keys, with the number of their `group` in place of the columns of `own_keys`."""
+    names = [f"key {i}" for i in range(keys.width)]
+    if keys.height > FEW or not all(map(is_equal_by_value, keys.dtypes)):
+        return rows.join(listed(keys), on=names).drop(names)
+    # Comparing with few keys is faster than a join, which gathers every column.
+    group = pl.lit(None, pl.UInt8)
+    for number, key in enumerate(keys.iter_rows()):
+        is_key = (pl.col(name) == pl.lit(value, of) for name, value, of in zip(names, key, keys.dtypes, strict=True))
+        group = pl.when(reduce(and_, is_key)).then(pl.lit(number, pl.UInt8)).otherwise(group)
+    return rows.with_columns(group.alias("group")).drop(names).filter(pl.col("group").is_not_null())
 
 
 def listed(keys: pl.DataFrame) -> pl.LazyFrame:

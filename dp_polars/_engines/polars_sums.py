@@ -11,6 +11,7 @@ import polars as pl
 
 from dp_polars._base import column_types
 from dp_polars._codes.codings import CategoryCoding, OneCode
+from dp_polars._engines.polars_rows import FEW, is_equal_by_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 # Combinations of public values by which rows are grouped: a table of them stays in the cache.
 _MOST_COMBINATIONS = 1 << 17
-# Values with which a column is compared one by one, which is then faster than a table of them.
-_FEW = 8
 
 
 def grouped(
@@ -85,14 +84,13 @@ def _listed(column: pl.Expr, values: pl.Series, dtype: pl.DataType) -> tuple[pl.
         return column, 3
     if isinstance(dtype, pl.Enum):
         return column, len(dtype.categories) + 1
-    whole = dtype == pl.Date or (dtype.is_integer() and not column_types.is_wide(dtype))
-    if not whole and dtype != pl.String:
+    if not is_equal_by_value(dtype):
         return None
     most = len(values)
     is_listed = column.is_in(values.implode())
-    if most <= _FEW:
+    if most <= FEW:
         is_listed = reduce(or_, [column == pl.lit(value, dtype) for value in values])
-    elif whole:
+    elif dtype != pl.String:
         least, greatest = (values.sort()[place] for place in (0, -1))
         ends = values.sort().to_physical()
         span = int(ends[-1]) - int(ends[0]) + 1

@@ -147,7 +147,9 @@ def _is_not_plain(step: Step) -> bool:
 
 
 def _is_not_of_integers(step: Step) -> bool:
-    return not all(map(person_rules.is_an_integer, (dtype for value in (step, *step.inputs) for dtype in value.dtypes())))
+    return not all(
+        map(person_rules.is_an_integer, (dtype for value in (step, *step.inputs) for dtype in value.dtypes()))
+    )
 
 
 # What one person has may be one value in all, where nobody else is there: Polars may take it for a constant then.

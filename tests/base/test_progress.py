@@ -17,7 +17,6 @@ import dp_polars as dpp
 from dp_polars._base import progress
 from dp_polars._base.settings import deaf
 from dp_polars._engines import polars_engine
-from dp_polars._engines.polars_engine import count
 
 pytestmark = pytest.mark.timeout(60)  # what holds tqdm's lock would hang
 
@@ -62,8 +61,9 @@ def last_line(screen):
 
 def test_each_step_is_named_and_the_line_cleared(screen, words):
     with progress.shown("statement"):
-        for step in progress.steps(["a", "b", "c"]):
-            wait_for(screen, f"release: statement {'abc'.index(step) + 1} of 3")
+        for step in (1, 2, 3):
+            progress.at(step, 3)
+            wait_for(screen, f"release: statement {step} of 3")
     assert last_line(screen) == ""
     shown = screen.getvalue()
     time.sleep(0.05)
@@ -94,7 +94,7 @@ def test_nothing_is_shown_where_nobody_looks_on(monkeypatch):
         with progress.shown("scan"):
             assert threading.active_count() == threads
             time.sleep(0.05)
-            assert list(progress.steps([1, 2])) == [1, 2]
+            progress.at(1, 2)
         assert screen is None or screen.getvalue() == ""
 
 
@@ -144,19 +144,39 @@ def test_a_line_of_its_own_takes_the_place(screen, words):
 
 
 def test_a_deaf_run_finds_its_line(screen, words):
+    def tell():
+        progress.at(2, 2)
+        wait_for(screen, "statement 2 of 2")
+
     with progress.shown("statement"):
-        deaf(lambda: [wait_for(screen, f"statement {n} of 2") for n in progress.steps([1, 2])])()
+        deaf(tell)()
 
 
-def test_a_release_shows_its_scan(screen, words, monkeypatch):
-    def waiting(*arguments, **options):
-        wait_for(screen, "release: scan 1 of 1")
-        return count(*arguments, **options)
+@pytest.mark.parametrize(("unit", "scans"), [(None, ["1 of 1"]), ("x", ["1 of 2", "2 of 2"])])
+def test_a_release_shows_its_scans(screen, words, unit, scans, monkeypatch):
+    """Where people are bounded, the rows are counted first."""
+    left = list(scans)
 
-    monkeypatch.setattr(polars_engine, "count", waiting)
-    asked = pl.DataFrame({"x": [1, 2, 3]}).lazy().dp.protect(None).agg(dpp.len(epsilon=1))
-    assert asked.release().height == 1
+    def waiting(function):
+        def run(*arguments, **options):
+            wait_for(screen, f"release: scan {left.pop(0)}")
+            return function(*arguments, **options)
+
+        return run
+
+    monkeypatch.setattr(polars_engine, "count", waiting(polars_engine.count))
+    if unit is not None:
+        monkeypatch.setattr(polars_engine, "collected", once(waiting(polars_engine.collected), polars_engine.collected))
+    asked = pl.DataFrame({"x": [1, 2, 3]}).lazy().dp.protect(unit, max_rows=1 if unit else None)
+    assert asked.agg(dpp.len(epsilon=1)).release().height == 1
+    assert left == []
     assert last_line(screen) == ""
+
+
+def once(first, then):
+    """A function that is another one from its second call on."""
+    functions = [first]
+    return lambda *arguments: (functions.pop() if functions else then)(*arguments)
 
 
 def test_the_log_tells_what_the_query_tells(caplog):

@@ -7,34 +7,58 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._engines import polars_bounds, polars_engine
+from dp_polars._engines import polars_bounds, polars_engine, polars_rows
 from dp_polars._engines.bounding import Limits
-from dp_polars._engines.polars_bounds import exact_sums
 from dp_polars._engines.polars_engine import count
 from tests.helpers.tallies import as_frame, tally_of
 
 
-@pytest.mark.parametrize("largest", [0, 1, 2**30, 2**40 + 1, 2**50 + 1, 2**53, 2**59])
-def test_sums_are_exact(largest):
-    rng = np.random.default_rng(1)
-    weights = rng.integers(-largest, largest, 2000, endpoint=True)
-    weights[:600], weights[600:900], places = largest, -largest, rng.integers(0, 3, 2000)
-    places[:600] = places[900:1200] = 1
-    sums = exact_sums(places, weights, 5, largest)
-    for place in range(5):
-        own = sum(weights[places == place].tolist())
-        assert abs(own) < 2**63 or largest > 2**53
-        assert sums[place] == (own + 2**63) % 2**64 - 2**63
-    assert len(exact_sums(places[:0], weights[:0], 2, largest)) == 2
+@pytest.mark.parametrize(
+    "people",
+    [
+        pl.Series([3, 1, 3, 2, 1, 3], dtype=pl.UInt8),
+        pl.Series([-128, 127, -128, 0, -1], dtype=pl.Int8),
+        pl.Series([2**63 - 1, 2**63 - 2, 2**63 - 1], dtype=pl.Int64),
+        pl.Series([2**64 - 1, 0, 2**64 - 1, 1], dtype=pl.UInt64),
+        # With three bits for the place: as far apart as fits into one word, and further.
+        pl.Series([-(2**60), 2**60 - 1, -(2**60), 5, 2**60 - 1], dtype=pl.Int64),
+        pl.Series([-(2**60), 2**60, 7, -(2**60), 2**60], dtype=pl.Int64),
+        pl.Series([2**61, 2**62, 0, 2**61], dtype=pl.Int64),
+        pl.Series([-(2**63), 2**63 - 1, -(2**63)], dtype=pl.Int64),
+        pl.Series([-(2**127), 2**127 - 1, -(2**127)], dtype=pl.Int128),
+        pl.Series(["b", "a", "b"]),
+        pl.Series([5], dtype=pl.Int64),
+        pl.Series([], dtype=pl.Int64),
+    ],
+    ids=lambda people: f"{people.dtype} {people.to_list()}",
+)
+def test_rows_of_a_person_come_together(people):
+    rows, lengths = polars_bounds._by_person(people.alias("person"))
+    assert sorted(rows.tolist()) == list(range(len(people)))
+    whose = [{people[int(row)] for row in own} for own in np.split(rows, np.cumsum(lengths)[:-1]) if len(own)]
+    assert all(len(own) == 1 for own in whose)
+    assert len(whose) == len(lengths) == people.n_unique()
+
+
+@pytest.mark.parametrize("number", [8, 9])
+def test_few_keys_are_compared_and_many_joined(number):
+    """Of every type that may be compared, and one that may not."""
+    rows = pl.LazyFrame({"key 0": ["a", None, "b", "x", ""], "key 1": [1, 1, None, 2, 3], "x": range(5)})
+    keys = pl.DataFrame({"key 0": ["b", "", "x", "a", *"cdefg"], "key 1": [1, 3, 2, 1, 5, 6, 7, 8, 9]}).head(number)
+    expected = {(1, 4), (2, 3), (3, 0)}
+    days = pl.date(2000, 1, 1) + pl.duration(days="key 1")
+    for other in ("key 1", pl.col("key 1").cast(pl.Float64), days.alias("key 1"), (pl.col("key 1") % 2 > 0)):
+        plan = polars_rows.with_groups(rows.with_columns(other), keys.with_columns(other))
+        is_compared = number == 8 and keys.select(other).dtypes != [pl.Float64]
+        assert ("JOIN" in plan.explain()) != is_compared
+        assert plan.collect_schema().names() in (["group", "x"], ["x", "group"])
+        assert set(plan.select("group", "x").collect().rows()) == expected
 
 
 @pytest.mark.parametrize("rows", [3, 1 << 17])
-@pytest.mark.parametrize("bits", [0, 17])
 @pytest.mark.parametrize("largest", [3, 2**29])
-def test_cells_and_slices_change_no_sum(rows, bits, largest, monkeypatch):
-    """Small slices, and cells that are listed instead of counted."""
+def test_slices_change_no_sum(rows, largest, monkeypatch):
     monkeypatch.setattr(polars_bounds, "_PEOPLE_ROWS", rows)
-    monkeypatch.setattr(polars_bounds, "_MOST_BITS", bits)
     rng = np.random.default_rng(2)
     values = rng.integers(-largest, largest, 500, endpoint=True)
     frame = pl.DataFrame({"p": rng.integers(0, 60, 500), "g": rng.integers(0, 4, 500), "x": values})

@@ -11,7 +11,7 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._codes.codings import Units
-from dp_polars._engines import contract, polars_bounds, polars_engine
+from dp_polars._engines import contract, polars_bounds, polars_engine, polars_rows
 from dp_polars._engines.bounding import Limits
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames.protection import Protection
@@ -85,7 +85,7 @@ def test_a_mean_whose_parts_keep_different_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(polars_engine, "alike", lambda tallies: [[number] for number in range(len(tallies))])
     choices, keep = polars_bounds._choices, polars_bounds.keep
     monkeypatch.setattr(
-        polars_bounds, "_choices", lambda kinds, columns: [each for kind in kinds for each in choices([kind], columns)]
+        polars_bounds, "_choices", lambda kinds, frame: [each for kind in kinds for each in choices([kind], frame)]
     )
 
     def apart(lengths, groups, tallies, words=None):
@@ -97,15 +97,16 @@ def test_a_mean_whose_parts_keep_different_rows(tmp_path, monkeypatch):
 
 def test_public_values_that_the_engine_takes_for_one(tmp_path, monkeypatch):
     """Keys are compared without their case: a row of "a" counts in the groups of "a" and of "A"."""
-    own_keys, listed = polars_engine.own_keys, polars_engine.listed
+    own_keys, listed = polars_engine.own_keys, polars_rows.listed
 
     def lowered(exprs):
         return [expr.str.to_lowercase() for expr in exprs]
 
     monkeypatch.setattr(polars_engine, "fit_arrays", lambda *_: False)
+    monkeypatch.setattr(polars_rows, "FEW", 0)
     monkeypatch.setattr(polars_engine, "own_keys", lambda rows, keys: lowered(own_keys(rows, keys)))
     monkeypatch.setattr(
-        polars_engine, "listed", lambda keys: listed(keys).with_columns(pl.col("^key.*$").str.to_lowercase())
+        polars_rows, "listed", lambda keys: listed(keys).with_columns(pl.col("^key.*$").str.to_lowercase())
     )
     # Where rows are people: the bounds of a person would cut what is counted twice.
     found_out("len", tmp_path, kinds=["String"], only=lambda case: case.unit is None, said="moves? by more")
