@@ -15,8 +15,12 @@ from dp_polars._frames.query import without_data
 from dp_polars._frames.release import release_by
 from dp_polars._frames.request import only_counted
 from dp_polars.spark import _column_types
-from dp_polars.spark._counting import Groups, column_of, distinct, fresh_seed, histograms, union, weighs_exactly
+from dp_polars.spark._arithmetic import weighs_exactly
+from dp_polars.spark._bounding import fresh_seed
+from dp_polars.spark._counting import histograms, union
 from dp_polars.spark._people import one_row_per_person, shown_keys
+from dp_polars.spark._rows import column_of
+from dp_polars.spark._tables import Groups, distinct
 from dp_polars.spark._workers import Answer, drawing
 
 if TYPE_CHECKING:

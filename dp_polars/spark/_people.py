@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import or_
 from typing import TYPE_CHECKING
 
 from dp_polars._engines.contract import GROUPS, ROWS, ROWS_IN_GROUP
 from dp_polars._questions.unlisted_keys import COUNT
+from dp_polars.spark._arithmetic import sf
+from dp_polars.spark._bounding import Window, any_of, fresh_seed, one_each
 from dp_polars.spark._column_types import types
-from dp_polars.spark._counting import (
-    Groups,
-    Window,
-    counted,
-    evidence,
-    fresh_seed,
-    one_of_each,
-    person_in,
-    quoted,
-    read,
-    sf,
-)
+from dp_polars.spark._rows import evidence, person_in, quoted, read
+from dp_polars.spark._tables import Groups
 from dp_polars.spark._workers import selecting
 
 if TYPE_CHECKING:
@@ -62,19 +52,20 @@ def _people_by_key(frame: DataFrame, work: KeyWork) -> DataFrame:
 
 def one_row_per_person(frame: DataFrame, per_person: PerPerson) -> DataFrame:
     """Return one row for each person, or for each who is cut, with numbers of rows and groups: see `Engine`, duty 9."""
-    groups, tallies = Groups.of(frame, per_person.keys), counted(per_person.cut)
-    rows = groups.listed(read(frame, per_person.privacy_unit, groups, tallies))
-    person = person_in(rows)
+    groups = Groups.of(frame, per_person.keys)
+    rows, tallies = read(frame, per_person.privacy_unit, groups, dict(enumerate(per_person.cut)))
+    rows, person = groups.in_groups(rows), person_in(rows)
     pair = [*person, "group"]
-    rows = one_of_each(rows, tallies, pair, pair)
-    limits = {one.stays: one.tally.limits for one in tallies}
-    clipped = [one for one in tallies if one.tally.people and one.weight is not None]
+    if tallies:  # one shuffle for all windows
+        rows = one_each(rows.repartition(*person), tallies, pair, [])
+    limits = {one.keeps: one.tally.limits for one in tallies}
+    clipped = {one.together: one.of_person for one in tallies if one.together is not None}
     by_group = rows.groupBy(*pair).agg(
         sf.count(sf.lit(1)).alias(ROWS),
         *(sf.count_if(name).alias(name) for name in limits),
-        *(sf.bool_or(sf.col(one.weight) != one.weight_of_person).alias(one.weight) for one in clipped),
+        *(sf.bool_or(sf.col(name) != inside).alias(name) for name, inside in clipped.items()),
     )
-    cut = [sf.bool_or(one.weight) for one in clipped]
+    cut = [sf.bool_or(name) for name in clipped]
     for name, bounds in limits.items():
         for bound, number in [
             (bounds.rows, sf.sum(name)),
@@ -86,6 +77,6 @@ def one_row_per_person(frame: DataFrame, per_person: PerPerson) -> DataFrame:
         sf.sum(ROWS).alias(ROWS),
         sf.count(sf.lit(1)).alias(GROUPS),
         sf.max(ROWS).alias(ROWS_IN_GROUP),
-        reduce(or_, cut, sf.lit(not tallies)).alias("is cut"),
+        any_of([sf.lit(not tallies), *cut]).alias("is cut"),
     )
     return people.filter(sf.col("is cut")).select(ROWS, GROUPS, ROWS_IN_GROUP)

@@ -46,7 +46,7 @@ from pyspark import cloudpickle  # noqa: E402
 from pyspark.sql import functions as sf  # noqa: E402
 
 import dp_polars.spark  # noqa: E402
-from dp_polars.spark import _column_types, _counting, _workers  # noqa: E402
+from dp_polars.spark import _arithmetic, _bounding, _column_types, _counting, _tables, _workers  # noqa: E402
 
 pytestmark = MARKS
 
@@ -117,7 +117,7 @@ def both_histograms(spark, frame, ddl, unit, keys, outputs):
 
 def spark_counts(rows, unit, keys, tallies, seed=None):
     """The histogram of each tally, by Spark."""
-    parts = _counting.histograms(rows, unit, _counting.Groups.of(rows, keys), tallies, seed)
+    parts = _counting.histograms(rows, unit, _tables.Groups.of(rows, keys), tallies, seed)
     found = pl.concat([to_polars(part) for part in parts])
     found = found.group_by("tally", "group", "code").agg(pl.col("count").sum()).sort("group", "code")
     return [found.filter(tally=number).drop("tally") for number in range(len(tallies))]
@@ -239,7 +239,7 @@ def test_the_same_seed_keeps_the_same_rows(spark, few_tasks):
 
 
 def test_bounds_hold_where_all_hashes_are_the_same(spark, few_tasks, monkeypatch):
-    monkeypatch.setattr(_counting.sf, "xxhash64", lambda *_: sf.lit(7).cast("long"))
+    monkeypatch.setattr(_bounding.sf, "xxhash64", lambda *_: sf.lit(7).cast("long"))
     frame = crowd(4)
     most = frame.group_by("person").len().sort("len")["person"].last()
     frame = frame.filter(person=most)
@@ -383,7 +383,10 @@ def test_a_row_weighs_on_spark_what_it_weighs_on_polars(spark, few_tasks, kind):
     weighed = to_polars(
         rows.select(
             "value",
-            *(_counting._weight(units, [sf.col("value")], (dtype,)).alias(str(i)) for i, units in enumerate(asked)),
+            *(
+                _arithmetic.doubled(units, _arithmetic.units(units, sf.col("value"), dtype)).alias(str(i))
+                for i, units in enumerate(asked)
+            ),
         )
     )
     assert weighed.height == len(values)
@@ -404,7 +407,7 @@ def test_sums_beyond_64_bits_are_clamped(spark, few_tasks):
         [(2**62, 2), (2**62, 1), (-(2**62), 0), (-(2**62), 0), (-(2**62), 0), (5, 3), (-7, 3), (-1, 4)],
         "w bigint, g int",
     )
-    got = rows.groupBy("g").agg(_counting._clamped_sum(sf.col("w")).alias("sum")).orderBy("g")
+    got = rows.groupBy("g").agg(_arithmetic.total(sf.col("w")).alias("sum")).orderBy("g")
     most = 2**62 - 1
     assert to_polars(got)["sum"].to_list() == [-most, most, most, -2, -1]
 

@@ -1,0 +1,74 @@
+"""Public tables on Spark: keys and candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from dp_polars.spark._arithmetic import long, sf
+from dp_polars.spark._column_types import types
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructField
+
+# Public tables up to this size go to every executor, so that the private rows need not be sorted for the join.
+_BROADCAST = 1 << 17
+
+
+def key_table(spark: SparkSession, keys: pl.DataFrame | None, fields: Iterable[StructField]) -> DataFrame:
+    """Return the public keys in columns `k0`, `k1`, … of the types of `fields`, and each one's number, `group`."""
+    numbers = pl.DataFrame({"group": pl.arange(1 if keys is None else keys.height, eager=True)})
+    named = [] if keys is None else [column.alias(f"k{i}") for i, column in enumerate(keys.get_columns())]
+    schema = types.StructType(
+        [types.StructField(f"k{i}", field.dataType) for i, field in enumerate(fields)]
+        + [types.StructField("group", types.LongType())]
+    )
+    return spark.createDataFrame(pl.DataFrame([*named, *numbers.get_columns()]).to_arrow(), schema)
+
+
+def distinct(spark: SparkSession, constants: pl.DataFrame, fields: Iterable[StructField]) -> int:
+    """Return how many rows of constants differ to Spark, in the types of `fields`."""
+    table = key_table(spark, constants, fields).drop("group")
+    if constants.height <= _BROADCAST:
+        table = table.coalesce(1)  # no shuffle
+    return int(table.distinct().count())
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The public groups: the private columns that hold their keys, the keys with their numbers, how many there are."""
+
+    columns: Sequence[str]
+    table: DataFrame
+    number: int
+
+    @classmethod
+    def of(cls, frame: DataFrame, keys: pl.DataFrame | None) -> Groups:
+        """Return the groups with these keys. None: one group."""
+        columns = [] if keys is None else keys.columns
+        table = key_table(frame.sparkSession, keys, [frame.schema[name] for name in columns])
+        return cls(columns, table, 1 if keys is None else keys.height)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of keys in rows that are not yet `in_groups`."""
+        return [f"k{i}" for i in range(len(self.columns))]
+
+    def in_groups(self, rows: DataFrame) -> DataFrame:
+        """Put the number of the group in the place of its key; rows of other keys are left out."""
+        if not self.columns:
+            return rows.withColumn("group", long(0))
+        table = sf.broadcast(self.table) if self.number <= _BROADCAST else self.table
+        return rows.join(table, self.names).drop(*self.names)
+
+
+def with_codes(rows: DataFrame, values: str, code: str, categories: pl.Series) -> DataFrame:
+    """Add the codes of values that are among the categories; null for others."""
+    table = pl.DataFrame({values: categories, code: pl.arange(len(categories), eager=True)}).to_arrow()
+    schema = types.StructType([rows.schema[values], types.StructField(code, types.LongType())])
+    codes = rows.sparkSession.createDataFrame(table, schema)
+    return rows.join(sf.broadcast(codes) if len(categories) <= _BROADCAST else codes, values, "left")
