@@ -139,8 +139,8 @@ class Case:
             if self.step == "owned join":
                 table = dpp.owned(further, dataset="owned")
             elif self.has_further:
-                others = {name: more[name] for name in ("budget", "dataset") if name in more}
-                others["neighboring_relation"] = self.relation
+                named = {} if private._budget is None else {"dataset": "further"}
+                others = {"budget": private._budget, "neighboring_relation": self.relation, **named}
                 table = dpp.protect("p", **others) if further is None else further.dp.protect("p", **others)
             private = OF_PEOPLE_STEPS[self.step](private, table)
         (way, which, loss), *_ = self.asked
