@@ -223,6 +223,24 @@ _CUT = [
     [dpp.value_counts(WEIGHT, [1, 2, 5], epsilon=1), dpp.median(WEIGHT, [0, 3], epsilon=1).alias("median")],
 ]
 COUNTED = [name for name, ask in ASKS.items() if ask.counts]
+# Steps that look at several rows of a person or make several of one, on columns p (the unit), g, x and of weights:
+# (frame, the further private frame or owned rows) -> the frame with the same columns. Some want a column of lists, or
+# further rows: those of the same people, or owned ones.
+LISTS = "lists"
+OF_PEOPLE_STEPS: dict[str, Callable[[Any, Any], Any]] = {
+    "explode": lambda frame, _: frame.explode(LISTS).drop(LISTS),
+    "unpivot": lambda frame, _: frame.unpivot(WEIGHT, index=["g", "x"], value_name="of").rename({"of": WEIGHT}),
+    "unique": lambda frame, _: frame.unique(["p", WEIGHT], keep="none"),
+    "over": lambda frame, _: frame.with_columns(pl.col(WEIGHT).max().over("p")),
+    "over with an order": lambda frame, _: frame.filter(
+        pl.col(WEIGHT).cum_count().over("p", "g", order_by=["p", "g", "x", WEIGHT]) <= 2
+    ),
+    "group_by": lambda frame, _: frame.group_by("p", "g").agg(pl.col("x").min(), pl.col(WEIGHT).max()),
+    "one row each": lambda frame, _: frame.group_by("p").agg(pl.col("g", "x").min(), pl.col(WEIGHT).max()),
+    "private join": lambda frame, further: frame.join(further, on=["p", "g"], how="inner").drop("more"),
+    "private semi join": lambda frame, further: frame.join(further, on="p", how="semi"),
+    "owned join": lambda frame, further: frame.join(further, on=WEIGHT, how="left").drop("more"),
+}
 
 
 def ask(name: str, column: pl.Expr | str = "x", *arguments: Any, **options: Any) -> dpp.PrivateExpr:

@@ -38,7 +38,8 @@ import dp_polars
 from tests.helpers.needs import is_here, need
 from tests.helpers.places import ROOT
 
-pytestmark = pytest.mark.slow
+# Ibis still calls what DuckDB 2 names otherwise.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")]
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(

@@ -209,7 +209,7 @@ def sum(  # noqa: A001 (Polars' own name)
         private frame with a privacy unit only. Each value is clipped to [lower, upper] first, and then the total of a
         person to [lo, hi]. A person without a value adds 0, not lo. So however many rows they have, none is dropped but
         those in groups beyond `max_groups` (or `max_rows`, if it is smaller), and the noise has the scale of the larger
-        of |lo| and |hi| times these groups. `max_rows_per_group` must be left out. None: values are added up as rows.
+        of │lo│ and │hi│ times these groups. `max_rows_per_group` must be left out. None: values are added up as rows.
     epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
         As for `dp_polars.len`. The noise has the scale of the larger bound times a person's rows.
 

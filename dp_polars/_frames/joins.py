@@ -40,6 +40,9 @@ class _ByColumns(Joining):
     def multiplies(self) -> bool:
         return self.how not in ONLY_FILTERS
 
+    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
+        return self.left_on, self.right_on, self.how
+
     def run(
         self, schema: pl.Schema, further: pl.Schema, floats: Collection[str] = ()
     ) -> Callable[[pl.LazyFrame, pl.LazyFrame], pl.LazyFrame]:
@@ -84,9 +87,6 @@ class PrivateJoin(_ByColumns):
     def origins(self) -> tuple[Origin, ...]:
         return self.right.origins
 
-    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
-        return self.left_on, self.right_on, self.how
-
     @property
     def further_steps(self) -> tuple[Step, ...]:
         return self.right.steps
@@ -126,9 +126,6 @@ class OwnedJoin(_ByColumns):
     @property
     def origins(self) -> tuple[Origin, ...]:
         return (replace(self.owned, keys=self.right_on),)
-
-    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
-        return self.left_on, self.right_on, self.how
 
     def further(self, *sources: pl.Schema) -> Proved:
         for schema in sources:

@@ -36,11 +36,9 @@ class PersonGroups(Step):
         return any(expr.meta.has_multiple_outputs() for expr in self.expressions)
 
     def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
-        """Return all that decides what the step does to the columns that are live."""
         return self.keys, *self.expressions
 
     def leaves_one_row(self, unit: PrivacyUnit | None, *, before: bool) -> bool:
-        """Return whether every person has one row after it."""
         return before or {*self.keys} == {*(unit or ())}
 
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:

@@ -63,13 +63,7 @@ class Protection:
                 "Hint: name the column that tells people apart."
             )
             raise ValueError(msg)
-        return cls(
-            unit,
-            checked.get("max_rows"),
-            checked.get("max_groups"),
-            checked.get("max_rows_per_group"),
-            check_relation(neighboring_relation),
-        )
+        return cls(unit, *map(checked.get, _BOUNDS), check_relation(neighboring_relation))
 
     def of_output(self, bounds: Bounds) -> Protection:
         """Return the protection with the bounds of an output, which override these one by one."""

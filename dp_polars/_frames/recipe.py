@@ -87,7 +87,6 @@ class Expressions(Step):
 
     @property
     def name(self) -> str:
-        """The method that the user called."""
         return self.call or self.method
 
     @property
@@ -96,7 +95,6 @@ class Expressions(Step):
         return any(expr.meta.has_multiple_outputs() for expr in self.expressions)
 
     def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
-        """Return all that decides what the step does to the columns that are live."""
         return self.method, self.call, *self.expressions
 
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
@@ -146,11 +144,9 @@ class EachColumn(Step):
 
     @property
     def name(self) -> str:
-        """The method that the user called."""
         return self.method
 
     def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
-        """Return all that decides what the step does to the columns that are live."""
         return self.method, *(getattr(columns.as_expr(), self.method)(*given) for columns, given in self.columns)
 
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
@@ -171,7 +167,6 @@ class Rename(Step):
     strict: bool
 
     def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:
-        """Return all that decides what the step does to the columns that are live."""
         return self.strict, *(self._renamed(sorted(live())) if callable(self.mapping) else self.mapping).items()
 
     def _renamed(self, names: Sequence[str]) -> Mapping[str, str]:
@@ -200,7 +195,6 @@ class Join(Step):
     how: JoinHow
 
     def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
-        """Return all that decides what the step does to the columns that are live."""
         return self.public, self.left_on, self.right_on, self.how
 
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:

@@ -132,7 +132,7 @@ class SumOfPeople(Sum):
     """The sum of people's totals: the values of one person in a group add up, and that total is clipped.
 
     With [lo, hi] the bounds of a total, a person who comes or goes changes the sum of a group by at most
-    max(|lo|, |hi|), whatever rows they have: by their total, for a person without a value adds 0. Under "replace_one"
+    max(│lo│, │hi│), whatever rows they have: by their total, for a person without a value adds 0. Under "replace_one"
     and in one group, the change is the difference of two numbers from {0} ∪ [lo, hi]: if these have one sign, it is no
     larger than the largest of them. So all of it is as for a row of a `Sum` from lo to hi.
 

@@ -10,6 +10,7 @@ row is there.
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from dp_polars._rowwise import categoricals, lenient, nodes, rules, trials
 from dp_polars._rowwise.names import SETS, written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from polars._typing import PolarsDataType
 
@@ -66,25 +67,33 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
     gate = _ExpressionGate(what)
     names_categories = step.tree != tree
     try:
-        gate.walk(step)
-        if gate.rewritten:
-            expr = in_full(categoricals.home(step.tree), what)
-        tried = nodes.without_nan(step.tree) if names_categories else expr
-        frame.select(tried).collect_schema()
+        with fitting(what):
+            gate.walk(step)
+            if gate.rewritten:
+                expr = in_full(categoricals.home(step.tree), what)
+            tried = nodes.without_nan(step.tree) if names_categories else expr
+            frame.select(tried).collect_schema()
     except _RaisesError:
         failure = trials.failure_on(frame.collect(), nodes.without_nan(categoricals.apart(tree)))
         if failure is None:
             raise
         msg = f"{what}: the expression must be one that Polars can run: {failure}"
         raise ValueError(msg) from None
-    except PolarsError as error:
-        msg = f"{what}: the expression must fit the columns: {str(error).partition(chr(10))[0]}"
-        raise type(error)(msg) from None
     failure = trials.failure_on(trials.made_up(frame_schema), tried)
     if failure is not None:
         msg = f"{what}: the expression must be one that Polars can run, got on synthetic rows: {failure}"
         raise ValueError(msg)
     return expr
+
+
+@contextmanager
+def fitting(what: str) -> Iterator[None]:
+    """Say of what Polars refuses that the expression does not fit the columns."""
+    try:
+        yield
+    except PolarsError as error:
+        msg = f"{what}: the expression must fit the columns: {str(error).partition(chr(10))[0]}"
+        raise type(error)(msg) from None
 
 
 def refuse_patterns(names: Iterable[str]) -> None:

@@ -20,9 +20,10 @@ from polars.exceptions import ComputeError
 from dp_polars._base.privacy_units import as_arguments
 from dp_polars._base.privacy_units import shown as shown_unit
 from dp_polars._rowwise import categoricals, nodes, person_rules, trials
-from dp_polars._rowwise.gate import in_full, row_by_row, shown
+from dp_polars._rowwise.gate import fitting, in_full, row_by_row, shown
 from dp_polars._rowwise.names import FUNCTIONS
 from dp_polars._rowwise.nodes import Step, parts_of
+from dp_polars._rowwise.zeros import of_one_kind
 
 if TYPE_CHECKING:
     from polars._typing import PolarsDataType
@@ -138,7 +139,7 @@ def of_groups(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: PrivacyUnit, ke
     """
     apart = _Apart(schema, unit, call)
     apart.check_keys(keys)
-    floats = [one_of_a_kind(name, schema[name], nan=True) for name in keys if schema[name].is_float()]
+    floats = [of_one_kind(name, schema[name]) for name in keys if schema[name].is_float()]
     if floats:
         apart.taken.levels.append(floats)
         apart.after |= dict.fromkeys((expr.meta.output_name() for expr in floats), 1)
@@ -161,13 +162,6 @@ def of_groups(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: PrivacyUnit, ke
         raise ValueError(msg)
     apart.finish(outputs, {name: apart.schema[name] for name in (*keys, *apart.finals)})
     return apart.taken
-
-
-def one_of_a_kind(name: str, dtype: PolarsDataType, *, nan: bool) -> pl.Expr:
-    """Return a column of floats with one zero, and with one NaN or null in its place."""
-    column = pl.col(name)
-    none = pl.lit(float("nan") if nan else None)
-    return pl.when(column == 0).then(0.0).when(column.is_nan()).then(none).otherwise(column).cast(dtype).alias(name)
 
 
 class _Apart:
@@ -199,12 +193,9 @@ class _Apart:
             self.refuse(person_rules.NAMES_CATEGORIES, _named("cast"))
         apart = {name: categoricals.apart_type(dtype) for name, dtype in self.columns.items()}
         among = pl.LazyFrame(schema={name: apart[name] for name in names})
-        try:
+        with fitting(self.call):
             tree = _each(tree, "Selector", lambda selector: _by_name(among, selector))
             return tree, pl.LazyFrame(schema=apart).select(nodes.without_nan(tree)).collect_schema().names()
-        except pl.exceptions.PolarsError as error:
-            msg = f"{self.call}: the expression must fit the columns: {str(error).partition(chr(10))[0]}"
-            raise type(error)(msg) from None
 
     def single(self, tree: Tree, names: Sequence[str]) -> Iterator[tuple[Tree, str]]:
         """Yield the expressions of one output each, and the names of these."""
@@ -258,9 +249,7 @@ class _Apart:
         keys = [self.name_of(key, "over") for key in node["partition_by"] if not _is_constant(key)]
         self.check_keys(keys)
         floats = {name for name in keys if self.columns[name].is_float()}
-        columns = tuple(
-            self.make(one_of_a_kind(name, self.columns[name], nan=True)) if name in floats else name for name in keys
-        )
+        columns = tuple(self.make(of_one_kind(name, self.columns[name])) if name in floats else name for name in keys)
         order = None if node["order_by"] is None else self.order_of_window(*node["order_by"])
         group = _Group(columns, frozenset(keys) - floats, order)
         value = self.lower(node["function"], group)
@@ -433,7 +422,7 @@ class _Apart:
         """Return a function of a column, of values that are one of a kind and add up in any order."""
         dtype, back = self.schema.get(column), None
         if dtype is not None and dtype.is_float() and name in {"max", "min", "n_unique", "rank"}:
-            column = self.make(one_of_a_kind(column, dtype, nan=name == "n_unique"))
+            column = self.make(of_one_kind(column, dtype, nan=float("nan") if name == "n_unique" else None))
         if name in {"sum", "cum_sum"} and dtype != pl.Int64:
             column = self.make(pl.col(column).cast(pl.Int64, strict=False))
             back = dtype if dtype == pl.Duration else None
@@ -492,12 +481,8 @@ class _Apart:
     def named(self, expr: pl.Expr) -> str:
         """Return a new name for a column, whose type is then known."""
         name = f"{self.prefix}{len(self.schema)}"
-        frame = pl.LazyFrame(schema=self.schema)
-        try:
-            (self.schema[name],) = frame.select(expr).collect_schema().dtypes()
-        except pl.exceptions.PolarsError as error:
-            msg = f"{self.call}: the expression must fit the columns: {str(error).partition(chr(10))[0]}"
-            raise type(error)(msg) from None
+        with fitting(self.call):
+            (self.schema[name],) = pl.LazyFrame(schema=self.schema).select(expr).collect_schema().dtypes()
         return name
 
 

@@ -27,7 +27,6 @@ from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._accounting.claims import Claim
-from dp_polars._codes.codings import Units
 from dp_polars._engines.bounding import Limits
 from dp_polars._engines.contract import Engine
 from dp_polars._frames.release import prepare
@@ -108,15 +107,11 @@ def revealing(query, log=None):
     )
 
 
-@dataclass(frozen=True)
-class Clipped(Units):
-    """Weights of which a person's sum, in a group and code, is clipped to ends of its own."""
-
-    ends: tuple[int, int] = (0, 0)
-
-    @property
-    def of_person(self):
-        return self.ends
+def clipped(evidence, ends):
+    """Evidence of which a person's sum of weights, in a group and code, is clipped to ends of its own."""
+    units = evidence.weighing
+    low, high = (end * units.step for end in ends)
+    return replace(evidence, weighing=replace(units, ends_of_person=(low, high)))
 
 
 def with_asks(query, questions):
@@ -661,9 +656,7 @@ class Conformance:
         changes = []
         for name, each in ends.items():
             (evidence,) = next(ask for ask in query.asks if ask.name == name).query.evidence(pl.Int64())
-            units = evidence.weighing
-            clipped = Clipped(units.lower, units.upper, units.step, units.doubled, units.column, each)
-            changes.append({"people": True, "limits": Limits(), "evidence": replace(evidence, weighing=clipped)})
+            changes.append({"people": True, "limits": Limits(), "evidence": clipped(evidence, each)})
         found = self.told_of(query, frame, changes)
         totals = Counter()
         for p, k, x in rows:
@@ -998,11 +991,7 @@ class Conformance:
         for name, limits, people in self.CUTS[cut]:
             (output,) = (each for each in of_asked.outputs if each.name == name)
             tally = of_asked.tallies[output.tallies[0]]
-            evidence = tally.evidence
-            if isinstance(people, tuple):
-                units = evidence.weighing
-                clipped = Clipped(units.lower, units.upper, units.step, units.doubled, units.column, people)
-                evidence = replace(evidence, weighing=clipped)
+            evidence = clipped(tally.evidence, people) if isinstance(people, tuple) else tally.evidence
             tallies.append(replace(tally, limits=limits, people=bool(people), evidence=evidence))
             column, least = ("flavour", 0) if name == "weighted" else (name, -2)
             seen = by_hand.evidence(frame.to_dicts(), listed, column, codes_of[column], "p")

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, example, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
 # The tests that share what `--long` gives.
-SEARCHES = 10
+SEARCHES = 11
 _PER_ROUND = 300
 
 

@@ -13,7 +13,20 @@ import hypothesis.strategies as st
 import polars as pl
 
 import dp_polars as dpp
-from tests.registry import ASKS, COLUMNS, COUNTED, KEYS, NUMBERS, OF_FRAMES, OF_NO_COLUMN, RELATIONS, UNITS, WEIGHT
+from tests.registry import (
+    ASKS,
+    COLUMNS,
+    COUNTED,
+    KEYS,
+    LISTS,
+    NUMBERS,
+    OF_FRAMES,
+    OF_NO_COLUMN,
+    OF_PEOPLE_STEPS,
+    RELATIONS,
+    UNITS,
+    WEIGHT,
+)
 
 # Every way to ask that engines answer.
 WAYS = [*COUNTED, *NUMBERS, *OF_NO_COLUMN, *OF_FRAMES]
@@ -53,6 +66,8 @@ class Case:
         What everything else follows from: the order of rows, and the forced outputs.
     filtered
         Whether only rows of a positive weight count in the outputs of `agg`.
+    step
+        A step on the rows of people, before the question: in `OF_PEOPLE_STEPS`.
     """
 
     kind: str
@@ -68,6 +83,7 @@ class Case:
     couples: bool
     salt: int
     filtered: bool = False
+    step: str | None = None
 
     @property
     def relation(self) -> str:
@@ -84,12 +100,28 @@ class Case:
                 "g": _at((COLUMNS[self.key].dtype, COLUMNS[self.key].values), [row[1] for row in rows]),
                 "x": _at((COLUMNS[self.kind].dtype, COLUMNS[self.kind].values), [row[2] for row in rows]),
                 WEIGHT: pl.Series([row[3] for row in rows], dtype=pl.Int64),
+                **({LISTS: self._lists(rows)} if self.step == "explode" else {}),
             }
         )
 
-    def in_chunks(self, side: int) -> pl.DataFrame:
-        """The rows of one side in several chunks of its own."""
-        frame, rng = self.frame(side), random.Random(f"chunks {self.salt} {side}")
+    @staticmethod
+    def _lists(rows: list[Row]) -> pl.Series:
+        return pl.Series([[0] * (1 + (key or 0) % 3) for _, key, _, _ in rows], dtype=pl.List(pl.Int64))
+
+    @property
+    def has_further(self) -> bool:
+        """Whether the step reads a second table."""
+        return self.step is not None and "join" in self.step
+
+    def further(self, side: int) -> pl.DataFrame:
+        """The rows of the second table: of the same people, or owned ones; those that nobody names differ."""
+        if self.step == "owned join":
+            return pl.DataFrame({WEIGHT: [1, 2, 2, 77 + side], "more": [1, 1, 2, side]})
+        return self.frame(side).reverse().select("p", "g", more=WEIGHT)
+
+    def in_chunks(self, side: int, frame: pl.DataFrame | None = None) -> pl.DataFrame:
+        """The rows of one side, or others, in several chunks of its own."""
+        frame, rng = self.frame(side) if frame is None else frame, random.Random(f"chunks {self.salt} {side}")
         ends = sorted(rng.randrange(frame.height + 1) for _ in range(rng.randrange(4)))
         return pl.concat([frame[a:b] for a, b in zip([0, *ends], [*ends, frame.height], strict=True)], rechunk=False)
 
@@ -102,9 +134,18 @@ class Case:
         dtype = pl.String() if isinstance(column.dtype, pl.Categorical) else column.dtype
         return pl.DataFrame({"g": pl.Series([column.values[place] for place in self.groups], dtype=dtype)})
 
-    def query(self, protect: Callable[..., Any], **more: Any) -> dpp.PrivateQuery:
-        """The question, to private rows that `protect` makes."""
+    def query(self, protect: Callable[..., Any], further: pl.DataFrame | None = None, **more: Any) -> dpp.PrivateQuery:
+        """The question, to private rows that `protect` makes; `further` are those of the second table, if any."""
         private = protect(None if self.unit is None else "p", **dict(self.bounds), **more)
+        if self.step is not None:
+            table: Any = None
+            if self.step == "owned join":
+                table = dpp.owned(further, dataset="owned")
+            elif self.has_further:
+                named = {} if private._budget is None else {"dataset": "further"}
+                others = {"budget": private._budget, "neighboring_relation": self.relation, **named}
+                table = dpp.protect("p", **others) if further is None else further.dp.protect("p", **others)
+            private = OF_PEOPLE_STEPS[self.step](private, table)
         (way, which, loss), *_ = self.asked
         if way in OF_FRAMES:
             questions = OF_FRAMES[way](private, self.keys, "g", LOSSES[loss])

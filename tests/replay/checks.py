@@ -252,7 +252,9 @@ def _check_spread(
     for (group, _), n in change.items():
         by_group[group] += abs(n)
     if people:
-        assert all(abs(n) <= most for n in change.values()), "a code moves by more than a person"
+        # A total of both signs may go from one end to the other, where another person comes with it.
+        of_code = call.unit if call.kind == "number" else most
+        assert all(abs(n) <= of_code for n in change.values()), "a code moves by more than a person"
         assert len(by_group) <= times * bounds.total, "more groups move than a person counts in"
         return
     assert max(by_group.values(), default=0) <= times * bounds.per_group * most, "a group moves by more than its rows"
