@@ -18,8 +18,6 @@ from dp_polars._rowwise.nodes import Step
 from dp_polars._rowwise.person_trials import refuse_company
 
 if TYPE_CHECKING:
-    from polars._typing import PolarsDataType
-
     from dp_polars._rowwise.rules import Rule
 
 # The columns that say whose a row is. None: not known. Empty: not known yet, which only `owned` may ask for.
@@ -43,6 +41,7 @@ class PlanPeople:
     def followed(self, node: Any, inputs: Sequence[int], keys: Keys) -> list[Keys]:  # noqa: ANN401
         """Return what the columns that say whose a row is are called in each input; None where that is lost."""
         kind = type(node).__name__
+        names: list[list[str | None]]
         if keys is None:
             return [None] * len(inputs)
         if kind == "Join":
@@ -112,7 +111,12 @@ class PlanPeople:
     # --- What they compute
 
     def _check(
-        self, functions: Sequence[tuple[str, str | None, dict[str, Any]]], groups: list[str], keys: Keys, *, is_window: bool
+        self,
+        functions: Sequence[tuple[str, str | None, dict[str, Any]]],
+        groups: list[str],
+        keys: Keys,
+        *,
+        is_window: bool,
     ) -> None:
         """Refuse functions that give a person other values where others are there: they are tried."""
         if not keys:  # owned rows, looked at again when their join is known

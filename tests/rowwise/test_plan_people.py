@@ -1,4 +1,4 @@
-"""Plans before `protect` that look at all rows of one person: what is taken, that it is person by person, what is not."""
+"""Plans before `protect` that look at all rows of one person: what is taken, what is not, and what comes out."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ ACCEPTED = {
     "groups": lambda v, _: v.group_by("p").agg(cents.sum(), pl.len(), first=day.min(), last=day.max()),
     "groups by more": lambda v, _: v.group_by("ward", "p", maintain_order=True).agg(cents.count(), day.n_unique()),
     "groups by another name": lambda v, _: v.rename({"p": "q"}).group_by(p="q", w="ward").agg(cents.null_count()),
-    "groups, renamed": lambda v, _: v.group_by("p").agg(pl.len()).select(pl.col("p").alias("q"), "len").rename({"q": "p"}),
+    "groups, renamed": lambda v, _: (
+        v.group_by("p").agg(pl.len()).select(pl.col("p").alias("q"), "len").rename({"q": "p"})
+    ),
     "every function": lambda v, _: v.group_by("p").agg(
         pl.col("ok").any().alias("any"),
         pl.col("ok").all().alias("all"),
@@ -83,8 +85,8 @@ ACCEPTED = {
         cents.sum().alias("sum"),
     ),
     "groups of groups": lambda v, _: v.group_by("p", "ward").agg(pl.len()).group_by("p").agg(pl.col("len").max()),
-    "a sum after a cast": lambda v, _: v.with_columns(pl.col("small").cast(pl.Int64)).group_by("p").agg(
-        pl.col("small").sum()
+    "a sum after a cast": lambda v, _: (
+        v.with_columns(pl.col("small").cast(pl.Int64)).group_by("p").agg(pl.col("small").sum())
     ),
     "windows": lambda v, _: v.with_columns(
         gap=cents - cents.min().over("p"), share=cents - cents.sum().over("p", "ward"), n=pl.len().over("p")
@@ -98,8 +100,8 @@ ACCEPTED = {
     "a window in sort": lambda v, _: v.sort(pl.len().over("p")),
     "a division of integers": lambda v, _: v.with_columns(small=pl.col("small") // 2 + pl.len().over("p") // 2),
     "explode, then groups": lambda v, _: v.explode("codes").group_by("p").agg(pl.col("codes").n_unique()),
-    "unpivot, then groups": lambda v, _: v.unpivot(["small", "cents"], index="p").group_by("p").agg(
-        pl.col("value").max()
+    "unpivot, then groups": lambda v, _: (
+        v.unpivot(["small", "cents"], index="p").group_by("p").agg(pl.col("value").max())
     ),
     "a concat, then groups": lambda v, w: pl.concat([v.select("p"), with_p(w).select("p")]).group_by("p").len(),
     "groups in a concat": lambda v, w: pl.concat([v.group_by("p").len(), with_p(w).group_by("p").len()]),
@@ -275,7 +277,10 @@ REFUSED = {
         "`/` rounds a row's last bit differently|needs Polars 2",
     ),
     "a join by other columns": (lambda v, w: v.join(w, on="ward"), f"`join` {TOGETHER}"),
-    "the unit on one side": (lambda v, w: v.join(w, left_on="p", right_on="cents").select(p="id"), f"`join` {TOGETHER}"),
+    "the unit on one side": (
+        lambda v, w: v.join(w, left_on="p", right_on="cents").select(p="id"),
+        f"`join` {TOGETHER}",
+    ),
     "a unit from the right": (
         lambda v, w: v.join(w.rename({"id": "q"}), left_on="p", right_on="cents").select(p="q"),
         f"`join` {TOGETHER}",
@@ -382,7 +387,7 @@ def test_the_names_of_columns_fool_nobody():
     plan = plan.join(rows, on=["p", "self"])
     refuse_unsafe_plan(plan, ("p",))
     for name in ("of 0", "0_right"):
-        with pytest.raises(ValueError, match="`(group_by|join)` "):
+        with pytest.raises(ValueError, match=r"`(group_by|join)` "):
             refuse_unsafe_plan(plan.drop("p").rename({name: "p"}), ("p",))
 
 
