@@ -19,7 +19,7 @@ from dp_polars._rowwise.names import (
     OPERATORS,
     written,
 )
-from dp_polars._rowwise.plan_rules import BEFORE_PROTECT, PLANS
+from dp_polars._rowwise.plan_rules import BEFORE_PROTECT, LATER, OF_PEOPLE_TAKEN, PLANS
 from dp_polars._rowwise.rules import LISTED, NEEDS_POLARS_2, RAISING, UNLISTED, Rule
 from dp_polars._rowwise.versions import TESTED
 
@@ -129,8 +129,12 @@ def page() -> str:
         _table(METHODS),
         "## What may a plan not hold before `protect`?\n",
         "Before `protect`, Polars shows a plan but does not let it be changed.",
-        "So the same expressions are refused there, and these steps:\n",
-        _table(PLANS + BEFORE_PROTECT),
+        "So the same expressions are refused there, and the steps below.\n",
+        "With a privacy unit it may hold joins on the unit, and `group_by` and `over` that include it.",
+        "The unit may have another name there.",
+        "Groups and windows compute one function of one column, in any order of the rows:",
+        f"{_code(_ways(OF_PEOPLE_TAKEN))}.\n",
+        _table((LATER, *PLANS, *BEFORE_PROTECT)),
     ]
     return "\n".join(parts).rstrip() + "\n"
 

@@ -55,10 +55,10 @@ def protect(
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as described, or, on data, if the frame's plan already holds a step that looks at several
-        rows (an aggregation, a window, unique, head or slice …), which one person's rows might change for others, or a
-        cast or parser that may fail; if, without a privacy unit, it may read a file twice; or if Polars can't find out
-        the columns (what it says may quote a row, and is not shown).
+        If an argument is not as described, or, on data, if the frame's plan already holds a step that looks at rows of
+        several people (an aggregation, a window, unique, head or slice …), which one person's rows might change for
+        others, or a cast or parser that may fail; if, without a privacy unit, it may read a file twice; or if Polars
+        can't find out the columns (what it says may quote a row, and is not shown).
 
     Notes
     -----

@@ -46,7 +46,8 @@ def owned(frame: pl.LazyFrame | pl.DataFrame | None = None, *, dataset: str | No
     ----------
     frame
         The rows, also larger than memory (a scan). What happened to them before must be row by row, as before
-        `protect`. None: `release` takes them later, as for a query without data.
+        `protect`, or by `group_by`, `over` and joins that include all columns of the later join. None: `release` takes
+        them later, as for a query without data.
     dataset
         A name for these very rows, as of `protect`: only where all frames of a query have one are answers kept.
 
@@ -58,7 +59,8 @@ def owned(frame: pl.LazyFrame | pl.DataFrame | None = None, *, dataset: str | No
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as described, or the plan holds a step that looks at several rows.
+        If an argument is not as described, or the plan holds a step that looks at several rows; of one that must
+        include the columns of the join, `join` says so.
 
     Examples
     --------

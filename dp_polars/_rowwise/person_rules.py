@@ -6,11 +6,16 @@ parallel engine makes from everybody's rows, nor from how other people's rows cu
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import polars as pl
 
 from dp_polars._rowwise.names import names
 from dp_polars._rowwise.nodes import Step, bases
 from dp_polars._rowwise.rules import PEOPLE, RAISES, Rule
+
+if TYPE_CHECKING:
+    from polars._typing import PolarsDataType
 
 # One value for each person, whatever the order of the rows.
 OF_ANY_ORDER = names("all any count has_nulls len max median min n_unique null_count quantile sum")
@@ -48,7 +53,7 @@ def is_no_number(step: Step) -> bool:
     return not (is_an_integer(dtype) or (dtype is not None and dtype.base_type() in {pl.Boolean, pl.Duration}))
 
 
-def is_an_integer(dtype: pl.DataType | None) -> bool:
+def is_an_integer(dtype: PolarsDataType | None) -> bool:
     """Return whether a type is an integer of at most 64 bits."""
     return dtype is not None and dtype.is_integer() and dtype not in {pl.Int128, pl.UInt128}
 

@@ -41,6 +41,7 @@ class PlanPeople:
     def followed(self, node: Any, inputs: Sequence[int], keys: Keys) -> list[Keys]:  # noqa: ANN401
         """Return what the columns that say whose a row is are called in each input; None where that is lost."""
         kind = type(node).__name__
+        names: list[list[str | None]]
         if keys is None:
             return [None] * len(inputs)
         if kind == "Join":
@@ -132,7 +133,7 @@ class PlanPeople:
         def run(rows: pl.LazyFrame) -> pl.LazyFrame:
             return rows.with_columns(expr.over(of) for expr in exprs) if is_window else rows.group_by(of).agg(exprs)
 
-        unit = names[keys[0]]
+        unit = tuple(names[key] for key in keys)
         refuse_company(run, pl.Schema({place: schema[name] for name, place in names.items()}), unit, self.call)
 
     def _function(self, number: int) -> tuple[str, str | None, dict[str, Any]]:

@@ -122,13 +122,13 @@ NO_FUNCTION = Rule(
     "make its column in the step before, and what follows from it in the step after; or do it after `protect`.",
     condition="of anything else, in `group_by` and `over`",
 )
-_OF_PEOPLE = person_rules.OF_ANY_ORDER - names("quantile")
+OF_PEOPLE_TAKEN = person_rules.OF_ANY_ORDER - names("quantile")
 LATER = Rule(
     frozenset(),
     "is not taken of a person's rows here",
     "do it after `protect`, if the page Steps of a private frame lists it; in any order are taken here: "
-    f"{', '.join(sorted(_OF_PEOPLE))}.",
-    lambda step: step.name not in _OF_PEOPLE,
+    f"{', '.join(sorted(OF_PEOPLE_TAKEN))}.",
+    lambda step: step.name not in OF_PEOPLE_TAKEN,
     "any other function, in `group_by` and `over`",
 )
 
@@ -169,14 +169,14 @@ OF_PEOPLE = (
         "cast in the step before: pl.col('n').cast(pl.Int64), (pl.col('cost') * 100).round().cast(pl.Int64, "
         "strict=False).",
         _is_no_int64,
-        "of anything else",
+        "of anything but Int64",
     ),
     Rule(
         names("max min n_unique median"),
         "takes integers of at most 64 bits, booleans, texts, Enums, dates and times here",
         _LATER,
         _is_not_plain,
-        "of anything else",
+        "of other types",
     ),
 )
 

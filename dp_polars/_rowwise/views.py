@@ -64,20 +64,23 @@ def raises_on_twins(frame: pl.LazyFrame, place: int) -> bool:
     `join(validate=…)` shows in no node. So the plan is run without its rows: with two synthetic ones in the place of
     each source, and of both inputs of that join.
     """
-    there, read = set(), set()
+    asked, read = set[int](), set[int]()
 
     def replace(plan: Any, *_: object) -> None:  # noqa: ANN401
-        joins, waiting, sources = 0, [plan.get_node()], []
+        joins, waiting, sources = 0, [plan.get_node()], list[int]()
         while waiting:
             number = waiting.pop()
             plan.set_node(number)
             inputs = plan.get_inputs()
-            joins += (is_join := _kind(plan) == "Join")
-            is_asked = is_join and joins == place + 1
-            sources += [(value, is_asked) for value in (inputs if is_asked else [] if inputs else [number])]
-            waiting += [] if is_asked else inputs
-        there.update(number for number, is_asked in sources if is_asked)
-        for number, _ in sources:
+            joins += _kind(plan) == "Join"
+            if not asked and joins == place + 1:
+                asked.update(inputs)
+                sources += inputs
+            elif inputs:
+                waiting += inputs
+            else:
+                sources.append(number)
+        for number in sources:
             plan.set_node(number)
             plan.set_udf(partial(twins, pl.Schema(plan.get_schema()), number))
 
@@ -92,7 +95,7 @@ def raises_on_twins(frame: pl.LazyFrame, place: int) -> bool:
         frame._ldf.with_optimizations(pl.QueryOptFlags.none()._pyoptflags).collect("in-memory", replace)
     except (exceptions.PolarsError, exceptions.PanicException):
         return True
-    return not there or not there <= read
+    return not asked or not asked <= read
 
 
 def holds_rows(frame: pl.LazyFrame) -> bool:

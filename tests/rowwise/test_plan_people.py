@@ -1,4 +1,4 @@
-"""Plans before `protect` that look at all rows of one person: what is taken, that it is person by person, what is not."""
+"""Plans before `protect` that look at all rows of one person: what is taken, what is not, and what comes out."""
 
 from __future__ import annotations
 
@@ -387,7 +387,7 @@ def test_the_names_of_columns_fool_nobody():
     plan = plan.join(rows, on=["p", "self"])
     refuse_unsafe_plan(plan, ("p",))
     for name in ("of 0", "0_right"):
-        with pytest.raises(ValueError, match="`(group_by|join)` "):
+        with pytest.raises(ValueError, match=r"`(group_by|join)` "):
             refuse_unsafe_plan(plan.drop("p").rename({name: "p"}), ("p",))
 
 
