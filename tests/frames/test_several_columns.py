@@ -135,7 +135,7 @@ def test_explain_and_statements_name_the_unit_as_the_ledger_does():
     query = protected().agg(dpp.len(epsilon=1))
     assert query.explain()["privacy_unit"].to_list() == [TEXT]
     assert protected(max_groups=1).keys("cents", epsilon=1, delta=1e-3).explain()["privacy_unit"].to_list() == [TEXT]
-    assert query.request.statement()["privacy_unit"] == TEXT
+    assert [each["privacy_unit"] for each in query.request.statement()["columns"].values()] == [TEXT]
     assert "one person per ['month', 'patient']" in repr(protected())
     assert pickle.loads(pickle.dumps(dpp.protect(UNIT).agg(dpp.len(max_rows=1, epsilon=1)))).protection.unit == (
         "month",
@@ -151,7 +151,7 @@ def test_explain_and_statements_name_the_unit_as_the_ledger_does():
     [
         (lambda f: f.with_columns(month=pl.lit("x")), r"must not change the privacy unit \['month', 'patient'\]"),
         (lambda f: f.select(pl.col("cents").alias("patient")), "must not change the privacy unit"),
-        (lambda f: f.with_columns(pl.all().fill_null("x")), "must not change the privacy unit"),
+        (lambda f: f.select("cents", pl.lit("c").alias("month")), "must not change the privacy unit"),
         (lambda f: f.drop("month"), r"drop: the privacy unit \['month', 'patient'\] must stay"),
         (lambda f: f.cast({"patient": pl.Categorical}), "cast: the privacy unit"),
         (lambda f: f.rename({"month": "m"}), r"rename: the privacy unit \['month', 'patient'\] must keep"),
@@ -166,12 +166,12 @@ def test_explain_and_statements_name_the_unit_as_the_ledger_does():
         (lambda f: f.group_by("month", "cents"), "must include the privacy unit"),
         (
             lambda f: f.with_columns(x=CENTS.sum().over("patient")),
-            r"include the privacy unit \['month', 'patient'\], got \['patient'\][\s\S]*Hint: over\('month', 'patient', …\)",
+            r"include the privacy unit \['month', 'patient'\], got \['patient'\][\s\S]*Hint: over\('month', 'pat",
         ),
         (lambda f: f.filter(CENTS.sum().over("month", "cents") > 0), "must include the privacy unit"),
         (
             lambda f: f.join(protected(PLANS), on="patient"),
-            r"joined on the privacy unit \['month', 'patient'\].*columns|got",
+            r"joined on the privacy unit \['month', 'patient'\], paired with itself: got \['patient'\] and",
         ),
         (lambda f: f.join(protected(PLANS), on=["cents", "patient"]), "joined on the privacy unit"),
         (

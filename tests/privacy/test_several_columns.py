@@ -1,0 +1,97 @@
+"""A unit of two columns: what comes of one combination does not touch the others, also where one column is the same.
+
+All small data sets of three people are tried, with and without one of them, and with null in either column. Then the
+law of a whole release keeps its bound.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from dp_polars._frames.frame import PrivateFrame
+from tests.privacy.test_person_steps import EPSILON, MEDIAN, MODE, log_law
+
+pytestmark = pytest.mark.slow
+
+UNIT = ["q", "p"]
+X = pl.col("x")
+SCHEMA = {"p": pl.String, "q": pl.String, "x": pl.Int64}
+# People who differ in one column, or are one text together.
+PEOPLE = [("a", "bc"), ("ab", "c"), ("a", "c")]
+# What a person may have.
+CELLS: list[list[int | None]] = [[], [0], [1, 1], [2, None, 0]]
+NOBODY = [(None, "bc", 1), ("a", None, 1), (None, None, 2)]
+STEPS: dict[str, Callable[[PrivateFrame], PrivateFrame]] = {
+    "nothing": lambda frame: frame,
+    "sum": lambda frame: frame.group_by("p", "q").agg(X.sum()),
+    "more": lambda frame: frame.group_by("p", "x", "q").agg(n=pl.len().cast(pl.Int64)),
+    "over": lambda frame: frame.with_columns(x=X - X.min().over("q", "p")),
+    "the first rows": lambda frame: frame.filter(X.min().over("p", "q") == X),
+    "unique": lambda frame: frame.unique(),
+    "alone": lambda frame: frame.unique(["p", "q", "x"], keep="none"),
+    "join": lambda frame: frame.join(OTHER.dp.protect(UNIT), on=["p", "q"], how="inner"),
+    "semi": lambda frame: frame.join(OTHER.dp.protect(UNIT), on=["q", "p"], how="semi"),
+    "anti": lambda frame: frame.join(OTHER.dp.protect(UNIT), on=["q", "p", "x"], how="anti"),
+}
+
+
+def rows(*chosen: int) -> pl.DataFrame:
+    cells = [(*person, x) for person, one in zip(PEOPLE, chosen, strict=True) for x in CELLS[one]]
+    return pl.DataFrame(cells + NOBODY, SCHEMA, orient="row")
+
+
+OTHER = pl.DataFrame([("a", "bc", 1), ("a", "bc", 0), ("ab", "c", 2), (None, "c", 0)], SCHEMA, orient="row")
+
+
+def after(made: PrivateFrame, data: pl.DataFrame) -> dict[tuple[str, str], Counter[tuple[object, ...]]]:
+    """The rows after the steps, of each person."""
+    tables = [data, *(source.collect() for source in made._sources[1:])]
+    found = made._recipe.proved(*(each.schema for each in tables)).rows(*(each.lazy() for each in tables)).collect()
+    by_person: dict[tuple[str, str], Counter[tuple[object, ...]]] = {person: Counter() for person in PEOPLE}
+    for row in found.rows(named=True):
+        if row["p"] is not None and row["q"] is not None:
+            by_person[row["p"], row["q"]][tuple(sorted((name, str(value)) for name, value in row.items()))] += 1
+    return by_person
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_what_comes_of_a_person_is_what_comes_of_that_person_alone(name: str) -> None:
+    made = STEPS[name](rows(0, 0, 0).dp.protect(UNIT))
+    places = range(len(PEOPLE))
+    alone = {
+        (place, one): after(made, rows(*(one if other == place else 0 for other in places)))[PEOPLE[place]]
+        for place in places
+        for one in range(len(CELLS))
+    }
+    for chosen in itertools.product(range(len(CELLS)), repeat=len(PEOPLE)):
+        found = after(made, rows(*chosen))
+        for place, one in enumerate(chosen):
+            assert found[PEOPLE[place]] == alone[place, one], (chosen, PEOPLE[place])
+    assert any(alone.values())
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
+@pytest.mark.parametrize("name", ["nothing", "sum", "over", "alone"])
+def test_the_released_law_keeps_its_bound(name: str, relation: str) -> None:
+    frame = STEPS[name](dpp.protect(UNIT, max_rows=3, neighboring_relation=relation))
+    worst = 0.0
+    for expr in (MEDIAN, MODE):
+        query = frame.agg(expr)
+        laws = {
+            chosen: log_law(query, rows(*chosen))
+            for chosen in itertools.product(range(len(CELLS)), repeat=len(PEOPLE))
+            if relation == "add_or_remove_one" or chosen[0]
+        }
+        for one, two in itertools.combinations(laws, 2):
+            differ = [place for place in range(len(PEOPLE)) if one[place] != two[place]]
+            if len(differ) == 1 and (relation == "replace_one" or 0 in {one[differ[0]], two[differ[0]]}):
+                worst = max(worst, float(np.abs(laws[one] - laws[two]).max()))
+    assert worst <= EPSILON * (1 + 1e-9)
+    assert worst > 0.1 * EPSILON
