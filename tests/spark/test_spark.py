@@ -562,6 +562,48 @@ def test_numbers_of_nobody_and_of_columns_of_any_type(spark, visits):
     assert to_polars(dp_polars.spark.release(alone, visits)).item() == 2
 
 
+@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize("unit", [None, "person"])
+def test_a_release_has_the_same_answers_with_and_without_ansi(spark, few_tasks, ansi, unit):
+    """Where a number leaves its type, Spark raises with ANSI; without, it wraps around or gives null."""
+    extremes = {
+        "float": pl.Series([None, math.nan, math.inf, -math.inf, 1e308, -1e308, 0.25, -0.0, 5e-324]),
+        "whole": pl.Series([2**63 - 1, -(2**63), 0, None, 7, 7, -5, 2**62, -(2**62)]),
+        "money": pl.Series([10**35, -(10**35), None, 1, -3, 0, 9]).cast(pl.Decimal(38, 2)),
+    }
+    n = 504
+    frame = pl.DataFrame(
+        {"person": [i // 9 for i in range(n)], "g": [i % 4 for i in range(n)]}
+        | {name: values.gather([i % len(values) for i in range(n)]) for name, values in extremes.items()}
+    )
+    huge = {"epsilon": 10**15}
+    asked = {
+        "rows": dpp.len(**huge),
+        "floats": dpp.count("float", **huge),
+        "of floats": dpp.sum("float", -1, 1, step=0.125, **huge),
+        "mean of floats": dpp.mean("float", -1, 1, step=0.125, **huge),
+        "median of floats": dpp.median("float", dpp.grid(-1, 1, step=0.01), **huge),
+        "of integers": dpp.sum("whole", -(2**62), 2**62, step=2**33, **huge),
+        "few integers": dpp.sum("whole", -10, 10, **huge),
+        "median of integers": dpp.median("whole", dpp.grid(-(2**60), 2**60, step=2**57), **huge),
+        "most common": dpp.mode("whole", [7, 2**63 - 1], **huge),
+        "of decimals": dpp.sum("money", -5, 5, step=0.01, **huge),
+        "mean of decimals": dpp.mean("money", -(10**6), 10**6, **huge),
+    }
+    if unit is not None:
+        asked["of people"] = dpp.sum("whole", -(2**62), 2**62, step=2**33, per_person=(-(2**62), 2**62), **huge)
+        asked["people"] = dpp.n_people(max_groups=4, **huge)
+    query = dpp.protect(unit, max_rows=unit and 1000).group_by({"g": range(4)}).agg(**asked)
+    kinds = {"person": "bigint", "g": "bigint", "float": "double", "whole": "bigint", "money": "decimal(38,2)"}
+    rows = to_spark(spark, frame, ", ".join(f"`{name}` {kind}" for name, kind in kinds.items()))
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    try:
+        released = to_polars(dp_polars.spark.release(query, rows))
+    finally:
+        spark.conf.unset("spark.sql.ansi.enabled")
+    assert_frame_equal(released.sort("g"), query.release(frame).sort("g"))
+
+
 def test_many_groups_of_many_candidates_are_drawn_in_parts(monkeypatch):
     monkeypatch.setattr(_workers, "_ROWS", 20)
     query = dpp.value_counts("x", range(8), epsilon=100).query
