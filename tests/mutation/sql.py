@@ -67,7 +67,8 @@ MUTANTS = [
     # --- People of several columns
     _counting("_relational/counting:people_of", "enumerate(unit)", "enumerate(unit[:1])",
         "people who differ in one column are one", _COLUMNS),
-    _counting("_relational/counting:is_somebody", "for name in unit", "for name in unit[:1]",
+    _counting("_relational/counting:is_somebody", "[is_evidence(table[name], dialect) for name in unit]",
+        "[is_evidence(table[name], dialect) for name in unit[:1]]",
         "who lacks a column is somebody", _COLUMNS),
     _counting("_native", "len(person) > 1", "False", "people are told apart by one column", _COLUMNS),
     _counting("_goes_with", "one.weighing is not None or several", "one.weighing is not None",
