@@ -46,8 +46,8 @@ class PersonCase:
     def proved(self, expr: pl.Expr) -> Run:
         schema = self.frame().schema
         if self.way in OF_GROUPS:
-            return person_steps.PersonGroups(("p",), (expr.alias("result"),)).proved(schema, "p")
-        return recipe.Expressions("with_columns", (expr.alias("result"),)).proved(schema, "p")
+            return person_steps.PersonGroups(("p",), (expr.alias("result"),)).proved(schema, ("p",))
+        return recipe.Expressions("with_columns", (expr.alias("result"),)).proved(schema, ("p",))
 
     def unproved(self, expr: pl.Expr) -> Run:
         if self.way in OF_GROUPS:

@@ -24,7 +24,7 @@ _profile = of("analysis/test_profile.py")
 
 MUTANTS = [
     # --- Steps on one person's rows
-    _person_gate("_Apart.check_keys", "self.unit is None or self.unit not in keys", "self.unit is None",
+    _person_gate("_Apart.check_keys", "self.unit is None or not {*self.unit} <= {*keys}", "self.unit is None",
         "rows of several people are taken together"),
     _person_gate("_Apart.function", "value.order is not None and (needs_order or value.along)", "False",
         "ties in an order of fewer columns than are read show the order of the rows"),
@@ -62,7 +62,7 @@ MUTANTS = [
     _person_steps("PersonGroups.proved", "taken.before(rows).group_by(keys).agg(taken.finals).filter(person)",
         "taken.before(rows).group_by(keys).agg(taken.finals)", "nobody is a person",
         "frames/test_person_steps.py::test_rows_of_nobody_are_dropped_first"),
-    _person_steps("PersonGroups.leaves_one_row", "self.keys == (unit,)", "True",
+    _person_steps("PersonGroups.leaves_one_row", "{*self.keys} == {*(unit or ())}", "True",
         "a person with several rows is calibrated to one",
         "frames/test_person_steps.py::test_rows_of_each_person_behind_every_kind_of_step"),
     _one_row("Recipe.calibration", "self.protection.of_one_row() if one_row else self.protection", "self.protection",

@@ -9,6 +9,7 @@ from tests.mutation.mutant import of
 _BOUNDS = "sql/test_counting.py::test_a_person_changes_the_histogram_by_no_more_than_the_bounds"
 _TOGETHER = "sql/test_conformance.py::TestDuckDB::test_one_order_decides_what_tallies_keep_together"
 _SUM = "sql/test_conformance.py::TestDuckDB::test_what_stays_of_a_sum_is_a_random_subset"
+_COLUMNS = "sql/test_conformance.py::TestDuckDB::test_people_of_several_columns_differ_in_one_of_them"
 _counting = of("sql/test_counting.py", needs="ibis")
 _people = of("sql/test_people.py", needs="ibis")
 _arithmetic = of("sql/test_arithmetic.py", needs="ibis")
@@ -29,15 +30,15 @@ MUTANTS = [
         "a person keeps one group more", _BOUNDS),
     _counting("_relational/counting:_split", 'crowded[f"has{i}"] > 0 if i in codes else None', "None",
         "a group without evidence for an output takes a place among its groups", _TOGETHER),
-    _counting("_first", '("rows_per_group", ["person", "group"])', '("rows_per_group", ["person", "group", "place"])',
+    _counting("_first", '("rows_per_group", [*person_in(tight), "group"])', '("rows_per_group", [*person_in(tight), "group", "place"])',
         "max_rows_per_group is not enforced", _BOUNDS),
-    _counting("_first", '("rows", ["person"])', '("rows", ["person", "place"])',
+    _counting("_first", '("rows", person_in(tight))', '("rows", [*person_in(tight), "place"])',
         "max_rows is not enforced", _BOUNDS),
     _counting("_first", "[has(tight, name)]", "[]",
         "a row that is no evidence for an output takes a place among its rows", _TOGETHER),
     _counting("_relational/counting:_split", 'says.append("copy")', "",
         "equal rows of a person have one number: they stay or go together", _SUM),
-    _counting("_relational/counting:_split", 'dialect.order(tight["person"], [tight[name] for name in says], secret ^ _OF_ROWS)', 'tight["group"]',
+    _counting("_relational/counting:_split", 'dialect.order(owner, said, secret ^ _OF_ROWS)', 'tight["group"]',
         "the first of a person's rows stay, not random ones", _SUM),
     _counting("Common.once", "ibis.table(table.schema(), name=name)", "table",
         "private rows are read twice: drawn at random, they are two samples", _BOUNDS),
@@ -50,12 +51,12 @@ MUTANTS = [
     _counting("_relational/counting:_found", "number.person.nunique(where=number.counts)", "rows.count(where=number.counts)",
         "rows are counted for people",
         "sql/test_conformance.py::TestDuckDB::test_rows_and_people_are_counted_as_by_the_reference"),
-    _counting("_native", "needed.append(is_evidence(unit, dialect))", "pass",
+    _counting("_native", "needed += is_somebody(table, work.privacy_unit, dialect)", "pass",
         "rows of nobody count", "sql/test_conformance.py::TestDuckDB::test_rows_and_people_are_counted_as_by_the_reference"),
-    _counting("rows_of_people", "table.filter(is_evidence(table[unit], dialect))", "table",
+    _counting("rows_of_people", "table.filter(is_somebody(table, unit, dialect))", "table",
         "rows of nobody count where there are bounds",
         "sql/test_conformance.py::TestDuckDB::test_no_rows_are_empty_histograms"),
-    _counting("person_of", "ibis.ifelse(unit == zero, zero, unit)", "unit",
+    _counting("_person_of", "ibis.ifelse(unit == zero, zero, unit)", "unit",
         "-0.0 and 0.0 are two people",
         equivalent="both engines take them for equal where people are grouped, joined or ranked; in Postgres, where hashes are"
         " of texts, only the order of one person's rows is another, as random as before"),
@@ -63,6 +64,15 @@ MUTANTS = [
         "numbers.sum()",
         "a sum that leaves 64 bits tells of the rows by an error",
         "sql/test_counting.py::test_sums_beyond_64_bits_are_clamped"),
+    # --- People of several columns
+    _counting("_relational/counting:people_of", "enumerate(unit)", "enumerate(unit[:1])",
+        "people who differ in one column are one", _COLUMNS),
+    _counting("_relational/counting:is_somebody", "[is_evidence(table[name], dialect) for name in unit]",
+        "[is_evidence(table[name], dialect) for name in unit[:1]]",
+        "who lacks a column is somebody", _COLUMNS),
+    _counting("_native", "len(person) > 1", "False", "people are told apart by one column", _COLUMNS),
+    _counting("_goes_with", "one.weighing is not None or several", "one.weighing is not None",
+        "people are told apart by one column where outputs are counted together", _COLUMNS),
     # --- Keys, and quantiles over people
     _people("_relational:people_by_key", "rows.distinct()", "rows",
         "a person counts for a key as often as they have it",
@@ -71,7 +81,7 @@ MUTANTS = [
         "rows.distinct()",
         "a person counts for all of their keys",
         "sql/test_people.py::test_a_person_changes_no_more_keys_than_the_bound"),
-    _people("_relational:people_by_key", "is_evidence(unit, dialect)", "",
+    _people("_relational:people_by_key", "*is_somebody(table, work.privacy_unit, dialect)", "",
         "rows of nobody count as one person's in keys", "sql/test_conformance.py -k keys"),
     _people("people:_few", 'numbered["rank"] < most', 'numbered["rank"] <= most',
         "a person counts for one key more", "sql/test_people.py::test_a_person_changes_no_more_keys_than_the_bound"),

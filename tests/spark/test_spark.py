@@ -110,14 +110,14 @@ def both_histograms(spark, frame, ddl, unit, keys, outputs):
     schema = ", ".join(f"`{name}` {ddl[name]}" for name in frame.columns)
     tallies = [tally_of(frame, *rest, people=people) for *rest, people in outputs]
     on_spark = spark_counts(to_spark(spark, frame, schema), unit, keys, tallies)
-    by_polars = polars_engine.count(frame.lazy(), unit, keys, tallies)
+    by_polars = polars_engine.count(frame.lazy(), unit and (unit,), keys, tallies)
     for position, expected in enumerate(by_polars):
         yield outputs[position], as_frame(expected), on_spark[position]
 
 
 def spark_counts(rows, unit, keys, tallies, seed=None):
     """The histogram of each tally, by Spark."""
-    parts = _counting.histograms(rows, unit, _tables.Groups.of(rows, keys), tallies, seed)
+    parts = _counting.histograms(rows, unit and (unit,), _tables.Groups.of(rows, keys), tallies, seed)
     found = pl.concat([to_polars(part) for part in parts])
     found = found.group_by("tally", "group", "code").agg(pl.col("count").sum()).sort("group", "code")
     return [found.filter(tally=number).drop("tally") for number in range(len(tallies))]
