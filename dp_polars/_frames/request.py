@@ -195,7 +195,7 @@ class AnyRequest(ABC, Generic[AskedT]):
                 f"\n\nHint: do them on {engine.rows_are} first, row by row."
             )
             raise TypeError(msg)
-        for ask, column in ((ask, column) for ask in self.asks for column in ask.columns):
+        for ask, column in ((one, column) for one in self.asks for column in one.columns):
             names = column.meta.root_names()
             if len(names) != 1 or not column.meta.undo_aliases().meta.eq(pl.col(names[0])):
                 how = ": CASE WHEN condition THEN value END" if ask.filtered else ""

@@ -6,6 +6,7 @@ All small data sets of one person's rows, in each of which a condition is true, 
 from __future__ import annotations
 
 import itertools
+
 import numpy as np
 import polars as pl
 import pytest
