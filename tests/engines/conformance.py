@@ -1166,6 +1166,6 @@ class Conformance:
                 one = protected({"k": range(11)}, **bounds).agg(**{name: asked[name]})
                 hint = rf"Hint: make the column on {engine.rows_are} first.*CASE WHEN condition THEN .*{way}"
                 with pytest.raises(TypeError, match=hint):
-                    release_by(revealing(one), engine, budget)
+                    release_by(one, engine, budget)
             assert budget.spent == 0
             assert not notes.exists()
