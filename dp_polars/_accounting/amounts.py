@@ -52,7 +52,8 @@ class BudgetExceededError(ValueError):
         self.requested_delta: Fraction | None = requested_delta
         self.remaining_delta: Fraction | None = remaining_delta
         self.ledger: str | None = ledger
-        self.first_charge, self.last_charge = charged or (None, None)
+        self.first_charge: datetime | None = None if charged is None else charged[0]
+        self.last_charge: datetime | None = None if charged is None else charged[1]
         self.short_by_delta: Fraction | None = None
         if requested_delta is not None and remaining_delta is not None:
             self.short_by_delta = max(requested_delta - remaining_delta, Fraction(0))

@@ -287,10 +287,11 @@ class Budget:
             remaining, remaining_delta = self.total - spent, (self.delta or Fraction(0)) - spent_delta
             if requested > remaining or requested_delta > remaining_delta:
                 deltas = (None, None) if self.delta is None else (requested_delta, remaining_delta)
-                times = [] if self.path is None else [one.microseconds for one in ledger.read_charges(connection, head)]
-                ends = (_moment(times[0]), _moment(times[-1])) if times else None
-                path = None if self.path is None else str(self.path)
-                raise BudgetExceededError(requested, remaining, self.unit, *deltas, path, ends)
+                path = ends = None
+                if self.path is not None:
+                    path, times = str(self.path), [one.microseconds for one in ledger.read_charges(connection, head)]
+                    ends = (_moment(times[0]), _moment(times[-1])) if times else None
+                raise BudgetExceededError(requested, remaining, self.unit, deltas[0], deltas[1], path, ends)
             charges = []
             for (what, claim), (cost, delta) in zip(entries, costs, strict=True):
                 spent, spent_delta = spent + cost, spent_delta + delta

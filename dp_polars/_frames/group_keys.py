@@ -39,7 +39,8 @@ def public_keys(keys: PublicKeys) -> pl.DataFrame:
         msg = (
             "group_by: keys must be a dict (column -> public values) or a DataFrame of combinations, got "
             f"{given(keys)}: groups that are read off the rows would tell who is there.\n\n"
-            'Hint: say which values there may be: group_by({"ward": ["A", "B"]}).'
+            'Hint: say which values there may be: group_by({"ward": ["A", "B"]}). Names of columns, the privacy unit '
+            'among them, stand alone: group_by("patient", "ward").'
         )
         raise TypeError(msg)
     frame = unshared(keys if isinstance(keys, pl.DataFrame) else column_types.of_arrow("keys", keys, pl.DataFrame))

@@ -161,7 +161,8 @@ def refuse_other_people(left: Protection, right: Protection) -> None:
     if left.neighboring_relation != right.neighboring_relation:
         msg = (
             "join: both private frames must have the same neighboring_relation, got "
-            f"{left.neighboring_relation!r} and {right.neighboring_relation!r}."
+            f"{left.neighboring_relation!r} and {right.neighboring_relation!r}.\n\n"
+            "Hint: give protect of both the same one."
         )
         raise ValueError(msg)
 

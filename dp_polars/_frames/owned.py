@@ -83,6 +83,8 @@ def owned(frame: pl.LazyFrame | pl.DataFrame | None = None, *, dataset: str | No
         return OwnedRows((), Origin(dataset))
     if not isinstance(frame, (pl.LazyFrame, pl.DataFrame)):
         msg = f"owned rows must be a LazyFrame, a DataFrame or None, got {kind_of_frame(frame)}"
+        if isinstance(frame, WithoutRows):
+            msg += "\n\nHint: a private frame has its own privacy unit: private.join(other, on=…) takes it as it is."
         raise TypeError(msg)
     plan = frame.lazy()
     files = refuse_unsafe_plan(plan, (), "owned")  # looked at again when the columns of the join are known

@@ -341,7 +341,11 @@ def expressions_of(exprs: Sequence[object], named: Mapping[str, object], *, stri
         arguments.append((expr if isinstance(expr, pl.Expr) else pl.lit(expr)).alias(name))
     for expr in arguments:
         if isinstance(expr, PrivateExpr):
-            msg = "steps on a private frame must be row by row, got a private answer.\n\nHint: ask for it in agg(…)."
+            msg = (
+                "steps on a private frame must be plain expressions, got a private answer.\n\nHint: ask for it in the "
+                "agg of a private frame, or of its public groups. group_by(unit).agg(…) makes such a frame: "
+                "group_by(unit).agg(total=pl.col('x').sum()).agg(pl.col('total').dp.median(…))."
+            )
             raise TypeError(msg)
         if not isinstance(expr, pl.Expr):
             msg = f"steps on a private frame must be Polars expressions such as pl.col('x') > 3, got {given(expr)}."
@@ -410,7 +414,8 @@ def join_of(public: object, on: object, left_on: object, right_on: object, how: 
     elif public.select(right).is_duplicated().any():
         msg = (
             f"the public frame must have every key of {list(right)} at most once: a repeated one would multiply the "
-            "rows of a person.\n\nHint: aggregate it first, or use unique(subset=…)."
+            "rows of a person.\n\nHint: aggregate it first, or use unique(subset=…). If its rows are about people, it "
+            "is not public: protect it, too, or join dp_polars.owned(…)."
         )
         raise ValueError(msg)
     for name in right:

@@ -47,6 +47,13 @@ _EXPLAINED = {
     "note": pl.String,
 }
 
+# What to write where an engine runs no filter, by what is counted.
+_IN_SQL = {
+    "rows": ': CASE WHEN condition THEN 1 END, and ask dpp.count("column")',
+    "people": ': CASE WHEN condition THEN 1 ELSE 0 END, and ask dpp.sum("column", 0, 1, per_person=(0, 1))',
+    "values": ": CASE WHEN condition THEN value END",
+}
+
 
 @dataclass(frozen=True)
 class Ask(Generic[AskedT]):
@@ -194,10 +201,10 @@ class AnyRequest(ABC, Generic[AskedT]):
                 f"\n\nHint: do them on {engine.rows_are} first, row by row."
             )
             raise TypeError(msg)
-        for ask, column in ((ask, column) for ask in self.asks for column in ask.columns):
+        for ask, column in ((one, column) for one in self.asks for column in one.columns):
             names = column.meta.root_names()
             if len(names) != 1 or not column.meta.undo_aliases().meta.eq(pl.col(names[0])):
-                how = ": CASE WHEN condition THEN value END" if ask.filtered else ""
+                how = _IN_SQL.get(getattr(ask.query, "counted", ""), _IN_SQL["values"]) if ask.filtered else ""
                 msg = (
                     f"Output {ask.name!r} must be asked of a column as it is: Polars expressions can't be run here.\n\n"
                     f"Hint: make the column on {engine.rows_are} first, row by row{how}."

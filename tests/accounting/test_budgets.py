@@ -182,8 +182,9 @@ def test_numbers_stand_in_full_in_the_refusal():
         pay(Budget(epsilon=1), claim(epsilon=1 + Fraction(1, 10**20)))
 
 
-def test_a_refusal_says_which_file_and_when_it_was_charged(path, monkeypatch):
+def test_a_refusal_says_which_file_and_when_it_was_charged(tmp_path, monkeypatch):
     """A script that runs twice is refused by what its first run spent: the message must say so."""
+    path = tmp_path / "ledger.db"
     with pytest.raises(BudgetExceededError, match=f"The ledger '{path}' was never charged\\.\n\nHint") as refused:
         pay(Budget(epsilon=1, path=path), claim(epsilon=2))
     assert (refused.value.ledger, refused.value.last_charge) == (str(path), None)

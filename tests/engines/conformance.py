@@ -1221,7 +1221,11 @@ class Conformance:
                 assert self.told(query, frame) == expected
                 continue
             engine, budget = self.make(frame, Noting(notes)), dpp.Budget(epsilon=4)
-            with pytest.raises(TypeError, match=rf"Hint: make the column on {engine.rows_are} first.*CASE WHEN"):
-                release_by(revealing(query), engine, budget)
+            ways = {"median": "value END", "len": "1 END, and ask dpp.count", "n_people": r"0 END.*per_person=\(0, 1\)"}
+            for name, way in ways.items():
+                one = protected({"k": range(11)}, **bounds).agg(**{name: asked[name]})
+                hint = rf"Hint: make the column on {engine.rows_are} first.*CASE WHEN condition THEN .*{way}"
+                with pytest.raises(TypeError, match=hint):
+                    release_by(one, engine, budget)
             assert budget.spent == 0
             assert not notes.exists()

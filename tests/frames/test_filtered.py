@@ -103,6 +103,16 @@ def test_what_is_refused_names_the_output_and_costs_nothing(name):
     assert budget.spent == 0
 
 
+def test_a_flag_counts_people_where_no_filter_runs():
+    """What the hint says for SQL and Spark."""
+    flagged = ROWS.with_columns(flag=C.fill_null(value=False).cast(pl.Int64))
+    query = flagged.dp.protect("p", max_rows=1).agg(
+        flag=pl.col("flag").dp.sum(0, 1, per_person=(0, 1), **SURE), people=dpp.n_people(where=C, **SURE)
+    )
+    assert query.release().row(0) == (2, 2)
+    assert query.explain()["score_range"].to_list() == [1, 1]
+
+
 @pytest.mark.parametrize("column", [X, X.filter(C)])
 @pytest.mark.parametrize("weights", [W.filter(C), W.filter(C).alias("x")])
 def test_weights_have_no_filter(column, weights):

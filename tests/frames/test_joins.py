@@ -402,6 +402,8 @@ def test_owned_rows_are_private(tmp_path):
         dpp.owned(ITEMS.lazy().head(2))
     with pytest.raises(TypeError, match="owned rows must be a LazyFrame, a DataFrame or None, got"):
         dpp.owned([1])
+    with pytest.raises(TypeError, match=r"got PrivateFrame\.[\s\S]*Hint: a private frame has its own privacy unit"):
+        dpp.owned(VISITS.dp.protect(None))
     with pytest.raises(TypeError, match="dataset must be a name or None, got ''"):
         dpp.owned(ITEMS, dataset="")
     owned = dpp.owned(ITEMS.with_columns(secret=pl.lit("s3cr3t")))

@@ -128,7 +128,8 @@ for call in (
     lambda: dp_.sum(0, 9, scale=2.0, epsilon=1), lambda: dp_.mean(0, 9, scale=2.0, step=1),
     lambda: dp_.sum(0, 9, bounds=(0, 1), rho=1), lambda: dp_.mean(0, 9, bounds=(0, 1), step=1, epsilon=1),
     lambda: dp_.count(signed=True, epsilon=1), lambda: dp_.count(signed=False, contributions=2, rho=1),
-    lambda: dp_.sum(0, 9, 3), lambda: dp_.mean(0, 9, 3), lambda: dp_.sum(lower=0, upper=9), lambda: dp_.sum(0, 9, step=1),
+    lambda: dp_.sum(0, 9, 3), lambda: dp_.mean(0, 9, 3), lambda: dp_.sum(lower=0, upper=9),
+    lambda: dp_.sum(0, 9, step=1),
 ):
     try:
         call()
