@@ -149,7 +149,7 @@ class _PlanGate(Gate):
             return
         if inputs:
             self.plan.set_node(inputs[0])  # whose columns the expressions are on
-            self.keys = below[0]
+        self.keys = below[0] if inputs else None
         for expression in expressions:
             step = self._read(expression.node)
             self.walk(step)

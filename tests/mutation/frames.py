@@ -22,6 +22,7 @@ _sources = of("frames/test_frame.py")
 _files = of("frames/test_kept.py")
 _recipe = of("frames/test_frame.py frames/test_steps.py")
 _joins = of("frames/test_joins.py")
+_owned_plans = of("frames/test_owned_plans.py")
 _several = of("frames/test_several_rows.py")
 _keys = of("frames/test_frame.py")
 _units = of("frames/test_several_columns.py")
@@ -347,7 +348,11 @@ MUTANTS = [
         "owned rows bring other people", "frames/test_joins.py::test_owned_rows_are_private"),
     _joins("_owned_join", "frame.protection.privacy_unit is None", "False",
         "a row that owns many counts for many people", "frames/test_joins.py::test_owned_rows_are_private"),
-    _joins("owned", "refuse_unsafe_plan(plan, several_rows=True)", "()",
+    _owned_plans("OwnedJoin.origins", "replace(self.owned, keys=self.right_on)", "self.owned",
+        "owned rows that come later are looked at as if every row were a person"),
+    _owned_plans("_owned_join", 'refuse_unsafe_plan(plan, right, "join")', "pass",
+        "groups of line items that belong to several people pass"),
+    _joins("owned", 'refuse_unsafe_plan(plan, (), "owned")', "()",
         "one person's line items decide about others'", "frames/test_joins.py::test_owned_rows_are_private"),
     _joins("WithoutRows.__getstate__", "any(map(holds_rows, self._sources))", "any(map(holds_rows, self._sources[:1]))",
         "a pickle holds the rows of a table that is joined", "frames/test_joins.py::test_owned_rows_are_private"),

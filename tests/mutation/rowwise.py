@@ -17,6 +17,8 @@ _person_steps = of("frames/test_person_steps.py")
 _one_row = of("frames/test_person_steps.py")
 _plans = of("rowwise/test_plans.py")
 _plan_rules = of("rowwise/test_plans.py")
+_PEOPLE = "rowwise/test_plan_people.py"
+_plan_people = of(_PEOPLE)
 _views = of("rowwise/test_plans.py frames/test_frame.py")
 _files = of("rowwise/test_plans.py")
 _recipe = of("frames/test_steps.py")
@@ -151,7 +153,7 @@ MUTANTS = [
     # --- Plans before protect
     _plans("_PlanGate.check_node", "self.walk(step)", "",
         "a window before protect passes", "rowwise/test_plans.py::test_refused_with_the_reason"),
-    _plans("_PlanGate.check_node", "for value in inputs: self.check_node(value)", "",
+    _plans("_PlanGate.check_node", "for value, of in zip(inputs, below, strict=True): self.check_node(value, of)", "",
         "only the last step of a plan is looked at", "rowwise/test_plans.py::test_refused_with_the_reason"),
     _plans("refuse_unsafe_plan", "refuse_repeated_files(gate.files)", "pass",
         "a file is read twice where every row is a person",
@@ -166,6 +168,47 @@ MUTANTS = [
         "",
         "a division before protect hangs on the number of rows",
         "rowwise/test_plans.py::test_refused_with_the_reason"),
+    # --- … on the rows of one person
+    _plans("_PlanGate.check_node", "below[0] if inputs else None", "keys",
+        "a window takes a column for the unit that becomes it later", _PEOPLE),
+    _plans("_PlanGate.prove", "self.people.are_there and step.varies", "False",
+        "what one person alone has is divided by as a constant", _PEOPLE),
+    _plans("refuse_unsafe_plan", "any(raises_on_twins(frame, place) for place in range(gate.people.joins))", "False",
+        "a join that checks its keys raises where a person has two rows", _PEOPLE),
+    _views("raises_on_twins", "not asked and joins == place + 1", "not asked and joins == 1",
+        "one join of several is tried", _PEOPLE),
+    _views("raises_on_twins", "pl.concat([rows, rows])", "rows", "a key comes once in the trial", _PEOPLE),
+    _views("raises_on_twins", "not asked or not asked <= read", "False", "a join that is not found passes", _PEOPLE),
+    _plan_people("PlanPeople.followed", "[pairs.get(key) for key in keys]", "[*keys]",
+        "the unit of the right side is looked for under the name of the left one"),
+    _plan_people("PlanPeople.followed", '(key in columns) == (function == "unpivot")', "True",
+        "a unit that is exploded counts as the one below"),
+    _plan_people("PlanPeople.followed", 'key if kind == "HStack" else None', "key",
+        "a column that a group computes counts as its key"),
+    _plan_people("PlanPeople.check_groups", "if keys is None: self._refuse(plan_rules.GROUPS, 'GroupBy')", "",
+        "groups of several people pass"),
+    _plan_people("PlanPeople.check_groups",
+        "node.apply or any((value is not None for value in (options.dynamic, options.rolling, options.slice)))", "False",
+        "windows of time pass, which begin where any person has a row"),
+    _plan_people("PlanPeople.check_window", "not {*keys} <= {*groups}", "not {*keys} & {*groups}",
+        "a window of one of two columns of a join holds rows of several people",
+        "frames/test_owned_plans.py::test_what_brings_rows_of_several_together_is_refused_at_the_join"),
+    _plan_people("PlanPeople.check_window", "view.order_by is not None or view.options.kind != 'groups_to_rows'", "False",
+        "the order of rows shows in a window"),
+    _plan_people("PlanPeople.check_join", "None in below", "False", "rows of two people meet"),
+    _plan_people("PlanPeople.check_join", "how not in _JOINS or piece is not None or not is_known", "False",
+        "a join of other kinds passes"),
+    _plan_people("PlanPeople.check_join", "if nulls_equal: self._refuse(plan_rules.JOINS_OF_NULLS, 'Join')", "",
+        "null meets null"),
+    _plan_people("PlanPeople._check", "refuse_company(run, pl.Schema({place: schema[name] for name, place in names.items()}), unit, self.call)",
+        "", "no trial is made of what people have", _PEOPLE),
+    _plan_people("PlanPeople._key", "name is None or not plan_rules.is_plain(self.plan.get_schema()[name])", "name is None",
+        "rows are grouped by floats of two zeros"),
+    _plan_rules("_is_no_int64", "bases(*step.inputs) != {pl.Int64}", "False", "small sums wrap at their own size", _PEOPLE),
+    _plan_rules("_is_not_plain",
+        "not all((is_plain(dtype) for value in step.inputs for dtype in value.dtypes()))", "False",
+        "the sign of the least zero follows the order of the rows", _PEOPLE),
+    _plan_rules("LATER", "step.name not in OF_PEOPLE_TAKEN", "False", "the first row of the frame is taken", _PEOPLE),
     _views("visited", "(Exception, exceptions.PanicException)", "exceptions.PanicException",
         "an error while the schema is found out shows a row",
         "rowwise/test_plans.py::test_a_file_without_a_schema_says_nothing_of_its_rows"),
