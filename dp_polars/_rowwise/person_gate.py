@@ -31,6 +31,10 @@ Tree: TypeAlias = Any  # an expression as JSON
 # Returns a serialized function of another column.
 _Of: TypeAlias = Callable[[Tree], Tree]
 
+# Polars 2 gives the first or the last of equal values, by whether it knows the whole column to be sorted. Polars 1
+# does not look at that; there a comparison in a descending group has its nulls elsewhere by other rows.
+_ENDS = {} if pl.__version__.startswith("1.") else {"arg_max": pl.Expr.max, "arg_min": pl.Expr.min}
+
 
 @dataclass(frozen=True)
 class _Order:
@@ -431,12 +435,13 @@ class _Apart:
         if name in {"sum", "cum_sum"} and dtype != pl.Int64:
             column = self.make(pl.col(column).cast(pl.Int64, strict=False))
             back = dtype if dtype == pl.Duration else None
-        tree: Tree = {"Column": column}
+        value = pl.col(column)
         if order is not None:
             by = list(order.columns)
-            sort = pl.col(column).sort_by(by, descending=list(order.descending), nulls_last=list(order.nulls_last))
-            tree = json.loads(sort.meta.serialize(format="json"))
-        expr = in_full(write(tree), self.call)
+            value = value.sort_by(by, descending=list(order.descending), nulls_last=list(order.nulls_last))
+        if name in _ENDS:
+            return (value == _ENDS[name](pl.col(column))).arg_true().first()
+        expr = in_full(write(json.loads(value.meta.serialize(format="json"))), self.call)
         return expr if back is None else expr.cast(back)
 
     def refuse_function(self, step: Step) -> NoReturn:
