@@ -76,6 +76,14 @@ def is_random(step: Step) -> bool:
     return bool(step.parameters["options"]["method"] == "Random")
 
 
+def fills_another_type(step: Step) -> bool:
+    """Return whether what fills is not of the type of the values: Polars plans one type then, and rows have another."""
+    dtype, (fill, *_) = _value(step), step.inputs[-1].dtypes()
+    if dtype is None or fill == pl.Null:
+        return False
+    return not ((dtype.is_integer() and fill.is_integer()) or (dtype.is_float() and fill.is_numeric()) or dtype == fill)
+
+
 def given_a_column(step: Step) -> bool:
     return any(value.kind != "literal" for value in step.inputs[1:])
 
@@ -138,6 +146,13 @@ REFUSED: tuple[Rule, ...] = (
         "pass it as a constant.",
         given_a_column,
         "with a parameter that is a column",
+    ),
+    Rule(
+        names("shift_and_fill"),
+        "is known by its type before it is run, and that would follow from the rows",
+        "fill with a value of the column's type.",
+        fills_another_type,
+        "that fills with a value of another type",
     ),
     Rule(
         names("mean"),
