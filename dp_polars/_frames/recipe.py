@@ -423,7 +423,8 @@ def join_of(public: object, on: object, left_on: object, right_on: object, how: 
                 "elements."
             )
             raise ValueError(msg)
-    return Join(public, left, right, kind)
+    # Null equals nothing. On Polars 1 a null list or struct equals one or not by how many rows there are.
+    return Join(public.drop_nulls([*right]), left, right, kind)
 
 
 def _key_names(argument: str, names: object) -> tuple[str, ...]:

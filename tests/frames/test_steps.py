@@ -415,3 +415,15 @@ def test_steps_do_not_run_on_columns_that_they_were_not_proved_on(other, proofs)
     count = len(proofs)
     assert private._recipe.proved(other.schema).schemas[0] == other.schema
     assert len(proofs) == count + 8
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])
+@pytest.mark.parametrize("values", [[[3], None, [1, 2], [None]], [{"a": 1}, None, {"a": 2}, {"a": None}]])
+def test_a_nested_null_finds_no_public_key_however_many_rows_there_are(how, values):
+    rows, public = pl.DataFrame({"p": [1, 2, 3, 4], "l": values}), pl.DataFrame({"l": values[1:]})
+    steps = rows.dp.protect("p").join(public if how in {"semi", "anti"} else public.with_columns(q=1), on="l", how=how)
+    for frame in (rows, *rows.partition_by("p"), rows.reverse(), rows[:2]):
+        for engine in ("in-memory", "streaming"):
+            joined = steps._recipe.proved(frame.schema).rows(frame.lazy()).collect(engine=engine)
+            found = set(joined.drop_nulls("q")["p"] if how == "left" else joined["p"])
+            assert found == set(frame["p"]) & ({1, 2} if how == "anti" else {3, 4})
