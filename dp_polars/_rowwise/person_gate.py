@@ -35,7 +35,9 @@ Tree: TypeAlias = Any  # an expression as JSON
 # Returns a serialized function of another column.
 _Of: TypeAlias = Callable[[Tree], Tree]
 
-_ENDS = {"arg_max": pl.Expr.max, "arg_min": pl.Expr.min}
+# Polars 2 gives the first or the last of equal values, by whether it knows the whole column to be sorted. Polars 1
+# does not look at that; there a comparison in a descending group has its nulls elsewhere by other rows.
+_ENDS = {} if pl.__version__.startswith("1.") else {"arg_max": pl.Expr.max, "arg_min": pl.Expr.min}
 
 
 @dataclass(frozen=True)
@@ -431,7 +433,6 @@ class _Apart:
             by = list(order.columns)
             value = value.sort_by(by, descending=list(order.descending), nulls_last=list(order.nulls_last))
         if name in _ENDS:
-            # The first one of equal values: Polars' own choice follows from whether it knows the column to be sorted.
             return (value == _ENDS[name](pl.col(column))).arg_true().first()
         expr = in_full(write(json.loads(value.meta.serialize(format="json"))), self.call)
         return expr if back is None else expr.cast(back)
