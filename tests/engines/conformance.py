@@ -594,7 +594,7 @@ class Conformance:
         for name, each in ends.items():
             (evidence,) = next(ask for ask in query.asks if ask.name == name).query.evidence(pl.Int64())
             units = evidence.weighing
-            clipped = Clipped(units.lower, units.upper, units.step, units.doubled, units.column, each)
+            clipped = Clipped(units.lower, units.upper, units.step, units.doubled, units.column, ends=each)
             changes.append({"people": True, "limits": Limits(), "evidence": replace(evidence, weighing=clipped)})
         found = self.told_of(query, frame, changes)
         totals = Counter()
