@@ -930,7 +930,7 @@ class Conformance:
             evidence = tally.evidence
             if isinstance(people, tuple):
                 units = evidence.weighing
-                clipped = Clipped(units.lower, units.upper, units.step, units.doubled, units.column, people)
+                clipped = Clipped(units.lower, units.upper, units.step, units.doubled, units.column, ends=people)
                 evidence = replace(evidence, weighing=clipped)
             tallies.append(replace(tally, limits=limits, people=bool(people), evidence=evidence))
             column, least = ("flavour", 0) if name == "weighted" else (name, -2)
