@@ -258,8 +258,32 @@ def report(scale: float, folder: Path) -> Sides:
     return Sides(drawn, plain, agree)
 
 
+def five_sums(scale: float, folder: Path) -> Sides:
+    """Sums of five columns of floats, people bounded, beside what bounds need at the least: the rows of each person."""
+    rows, rng = int(10**7 * scale), np.random.default_rng(0)
+    frame = pl.DataFrame(
+        {"person": rng.integers(0, rows // 10, rows), "key": rng.integers(0, 10, rows)}
+        | {name: rng.random(rows) for name in COLUMNS}
+    ).lazy()
+
+    def drawn(**bounds: int) -> pl.DataFrame:
+        asked = [dpp.sum(name, 0, 1, step=0.01, epsilon=10**6) for name in COLUMNS]
+        private = frame.dp.protect("person", **bounds or {"max_groups": 2, "max_rows_per_group": 3})
+        return private.group_by({"key": range(10)}).agg(*asked).release()
+
+    def agree(private: pl.DataFrame, plain: pl.DataFrame) -> bool:
+        """Bounds that drop nothing: the plain sums of rounded values."""
+        sums = frame.group_by("key").agg(pl.col(COLUMNS).round(2).sum()).sort("key").collect()
+        wide = drawn(max_groups=10, max_rows_per_group=100)
+        few = private.select((pl.col(name) < wide[name]).all() for name in COLUMNS)
+        return all(few.row(0)) and all((wide[name] - sums[name]).abs().max() < 0.1 for name in COLUMNS)
+
+    return Sides(drawn, lambda: frame.group_by("person").agg(pl.all()).collect(engine="streaming"), agree)
+
+
 CASES = [
     Case("10⁷ rows of 10⁶ people, 2 groups each: people per category", 2.5, None, people_in_memory, 3),
+    Case("10⁷ rows of 10⁶ people in memory: five sums beside each person's rows", 1, 1400, five_sums, 1),
     Case("10⁸ rows in Parquet, one person each: rows per category", 1.3, 1024, rows_of_file, 1),
     Case("10⁸ rows in Parquet, 10⁷ people, 2 groups each: people per category", 2, 2048, people_of_file, 0),
     Case("10⁸ rows in Parquet, filtered to one year of ten: rows per category", 1.3, 1024, one_year_of_file, 1),

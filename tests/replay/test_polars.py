@@ -103,9 +103,7 @@ def check_cases(of_people, examples, tmp_path):
     answered = []
     # Polars 1 filters columns of few types on private frames.
     has_filters = not pl.__version__.startswith("1.")
-    ways = st.tuples(
-        of_people, *map(st.sampled_from, (FORMS, ["in-memory", "streaming"], PARTS, ENDS, [False, True]))
-    )
+    ways = st.tuples(of_people, *map(st.sampled_from, (FORMS, ["in-memory", "streaming"], PARTS, ENDS, [False, True])))
 
     def holds(example):
         case, form, engine, parts, end, is_filtered = example
