@@ -25,7 +25,7 @@ class Asked:
     Parameters
     ----------
     number
-        Of the tally.
+        The position of the tally among those of the release.
     has
         A column that is null where a row is no evidence. None: every row is evidence. Where codes are not all 0, it
         holds them.
