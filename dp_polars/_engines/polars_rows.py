@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from dp_polars._base import column_types
-from dp_polars._base.progress import hidden, is_terminal
+from dp_polars._base.progress import steps
 
 if TYPE_CHECKING:
     from polars._typing import EngineType
@@ -40,7 +39,7 @@ def is_a_person(privacy_unit: str, dtype: pl.DataType) -> pl.Expr:
 
 
 def in_parts(rows: pl.LazyFrame, privacy_unit: str, partitions: int) -> Iterator[pl.LazyFrame]:
-    """Yield the rows in parts, all rows of a person in one of them. Says on a terminal how far it is."""
+    """Yield the rows in parts, all rows of a person in one of them; each is a step of the release."""
     if partitions == 1:
         yield rows
         return
@@ -49,16 +48,8 @@ def in_parts(rows: pl.LazyFrame, privacy_unit: str, partitions: int) -> Iterator
         # The text, because the number of a category may be another one in the next scan.
         unit = unit.cast(pl.String)
     part = unit.hash(int.from_bytes(os.urandom(8), "little")) % partitions
-    if not is_terminal():
-        yield from (rows.filter(part == number) for number in range(partitions))
-        return
-    with hidden():
-        try:
-            for number in range(partitions):
-                print(f"\rcounting people: {number / partitions:4.0%}", end="", file=sys.stderr, flush=True)
-                yield rows.filter(part == number)
-        finally:
-            print("\r" + " " * 21, end="\r", file=sys.stderr, flush=True)
+    for number in steps(range(partitions)):
+        yield rows.filter(part == number)
 
 
 def own_keys(rows: pl.LazyFrame, keys: pl.DataFrame | None) -> list[pl.Expr]:

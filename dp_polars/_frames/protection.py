@@ -57,7 +57,8 @@ class Protection:
                 "Hint: name the column that tells people apart."
             )
             raise ValueError(msg)
-        return cls(privacy_unit, *map(checked.get, _BOUNDS), check_relation(neighboring_relation))
+        rows, groups, per_group = map(checked.get, _BOUNDS)
+        return cls(privacy_unit, rows, groups, per_group, check_relation(neighboring_relation))
 
     def of_output(self, bounds: Bounds) -> Protection:
         """Return the protection with the bounds of an output, which override these one by one."""
