@@ -1,7 +1,7 @@
 """A sign of life of a release that takes long, for a person who looks on: which scan or statement it is at.
 
-What is shown follows from the query alone, but for the time, which a person at the screen knows anyway. Nothing is
-shown where standard error is neither a terminal nor a notebook.
+What is shown follows from the query alone, but for the time and the number of parts that people are divided into: both
+are for the person at the screen. Nothing is shown where standard error is neither a terminal nor a notebook.
 """
 
 from __future__ import annotations
@@ -39,23 +39,10 @@ def shown(step: str) -> Iterator[None]:
 
 
 def at(step: int, of: int) -> None:
-    """Say which step the release is at. Both numbers must follow from the query alone."""
+    """Say which step the release is at. Both numbers follow from the query alone, but for parts of people on a terminal."""
     line = _line.get()
     if line is not None:
         line.at, line.of = step, of
-
-
-@contextmanager
-def hidden() -> Iterator[None]:
-    """Show nothing during the block, which has a line of its own."""
-    line = _line.get()
-    if line is not None:
-        line.hide()
-    try:
-        yield
-    finally:
-        if line is not None:
-            line.is_hidden = False
 
 
 def is_terminal() -> bool:
@@ -75,7 +62,7 @@ class _Line:
     """A line on the screen, from a thread of its own. Nothing that fails there fails the release."""
 
     def __init__(self, step: str) -> None:
-        self._step, self.at, self.of, self.is_hidden = step, 1, 1, False
+        self._step, self.at, self.of = step, 1, 1
         self._done, self._lock, self._start = Event(), Lock(), time.monotonic()
         self._bar: Any = None
 
@@ -87,21 +74,14 @@ class _Line:
     def end(self) -> None:
         """Clear the line for good."""
         self._done.set()
-        self.hide()
-
-    def hide(self) -> None:
-        """Clear the line, and show none."""
-        with self._lock:
-            self.is_hidden = True
-            bar, self._bar = self._bar, None
-            with suppress(Exception):
-                if bar is not None:
-                    bar.close()
+        with self._lock, suppress(Exception):
+            if self._bar is not None:
+                self._bar.close()
 
     def _tell(self) -> None:
         while not self._done.wait(_SECONDS):
             with self._lock, suppress(Exception):
-                if not (self.is_hidden or self._done.is_set()):
+                if not self._done.is_set():
                     self._bar = self._bar or _bar(self._start)
                     self._bar.total, self._bar.n = self.of, self.at - 1
                     self._bar.set_description(f"release: {self._step} {self.at} of {self.of}")

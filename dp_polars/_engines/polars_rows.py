@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from operator import and_, xor
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from dp_polars._base import column_types
-from dp_polars._base.progress import hidden, is_terminal
+from dp_polars._base.progress import at, is_terminal
 from dp_polars._rowwise.zeros import of_one_kind
 
 if TYPE_CHECKING:
@@ -71,23 +70,17 @@ def _compared(name: str, schema: pl.Schema) -> pl.Expr:
 
 
 def in_parts(rows: pl.LazyFrame, unit: PrivacyUnit, partitions: int) -> Iterator[pl.LazyFrame]:
-    """Yield the rows in parts, all rows of a person in one of them. Says on a terminal how far it is."""
+    """Yield the rows in parts, all rows of a person in one of them. A terminal shows at which one the release is."""
     if partitions == 1:
         yield rows
         return
     schema = rows.collect_schema()
     hashes = [_compared(name, schema).hash(int.from_bytes(os.urandom(8), "little")) for name in unit]
     part = reduce(xor, hashes) % partitions
-    if not is_terminal():
-        yield from (rows.filter(part == number) for number in range(partitions))
-        return
-    with hidden():
-        try:
-            for number in range(partitions):
-                print(f"\rcounting people: {number / partitions:4.0%}", end="", file=sys.stderr, flush=True)
-                yield rows.filter(part == number)
-        finally:
-            print("\r" + " " * 21, end="\r", file=sys.stderr, flush=True)
+    for number in range(partitions):
+        if is_terminal():  # what a notebook shows is stored with it, and how many parts there are tells of the rows
+            at(number + 2, partitions + 1)  # they were counted first
+        yield rows.filter(part == number)
 
 
 def own_keys(rows: pl.LazyFrame, keys: pl.DataFrame | None) -> list[pl.Expr]:

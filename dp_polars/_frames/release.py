@@ -78,15 +78,8 @@ def release_by(
     Where the data set has a name, the answer that the budget keeps to the same question is returned instead, and
     nothing is charged; unless it is asked `fresh`.
 
-    Raises
-    ------
-    BudgetExceededError
-        If the budget has too little left. Nothing is charged then, and no row is read.
-    ReleaseError
-        If the engine fails on the private rows, or they can't be read; the charge stays.
-    TypeError, ValueError
-        If the query does not fit the columns, or the engine, or the engine takes two public keys or candidates for one.
-        Nothing is charged then.
+    Raises what `PrivateQuery.release` does; also, before the charge, a ValueError where the engine takes two public keys
+    or candidates for one.
     """
     released: Released | None = None
     work: Work | KeyWork | None = None

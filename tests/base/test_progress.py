@@ -16,7 +16,7 @@ import pytest
 import dp_polars as dpp
 from dp_polars._base import progress
 from dp_polars._base.settings import deaf
-from dp_polars._engines import polars_engine
+from dp_polars._engines import polars_engine, polars_rows
 
 pytestmark = pytest.mark.timeout(60)  # what holds tqdm's lock would hang
 
@@ -131,16 +131,12 @@ def test_what_fails_leaves_the_line_clear(screen, words):
     assert last_line(screen) == ""
 
 
-def test_a_line_of_its_own_takes_the_place(screen, words):
+def test_parts_of_the_people_are_steps(screen, words):
+    rows = pl.LazyFrame({"p": [1, 2, 3]})
     with progress.shown("scan"):
-        wait_for(screen, "scan 1 of 1")
-        with progress.hidden():
-            assert last_line(screen) == ""
-            shown = screen.getvalue()
-            time.sleep(0.05)
-            assert screen.getvalue() == shown
-        screen.truncate(0)
-        wait_for(screen, "scan 1 of 1")
+        for number, _ in enumerate(polars_rows.in_parts(rows, ("p",), 3), 2):
+            wait_for(screen, f"scan {number} of 4")
+    assert last_line(screen) == ""
 
 
 def test_a_deaf_run_finds_its_line(screen, words):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections import Counter, defaultdict
 from datetime import date, datetime
@@ -416,11 +415,6 @@ def test_no_row_decides_whether_others_are_read_where_a_scan_stands_twice(before
     assert lines.agg(n=dpp.len(epsilon=1000)).release(engine=engine).item() == 3
 
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("partitions", [1, 3])
@@ -577,35 +571,6 @@ def test_the_number_of_parts_follows_from_the_number_of_rows(visits, keys, monke
     release(visits, top, *others)  # one more byte, for all three
     release(visits, top, *others, dpp.sum("year", 0, 3_000, epsilon=1).alias("sum"))  # five more
     assert parts == [4, 1, 2, 1, 2, 4, 5]
-
-
-@pytest.mark.parametrize("partitions", [1, 3])
-def test_progress_is_shown_on_a_terminal_only(visits, keys, partitions, monkeypatch):
-    output = of("flavour", mode(FLAVOURS), people=True)
-    shown = {}
-    for screen in (Terminal(), io.StringIO()):
-        monkeypatch.setattr("sys.stderr", screen)
-        only(visits, "person", keys, output, partitions=partitions)
-        shown[screen.isatty()] = screen.getvalue()
-    assert shown[False] == ""
-    if partitions == 1:
-        assert shown[True] == ""
-    else:
-        assert [line.strip() for line in shown[True].split("\r")] == [
-            "",
-            *(f"counting people:  {p}" for p in (" 0%", "33%", "67%")),
-            "",
-            "",
-        ]
-
-
-def test_a_query_that_fails_leaves_the_line_of_progress_clear(monkeypatch):
-    screen = Terminal()
-    monkeypatch.setattr("sys.stderr", screen)
-    frame = pl.DataFrame({"p": [1, 2], "x": ["a", "b"]}).lazy().with_columns(y=pl.col("x").cast(pl.Int64))
-    with pytest.raises(pl.exceptions.PolarsError):
-        count(frame, "p", None, [tally_of(frame, "y", mode([1, 2]), people=True)], partitions=2)
-    assert screen.getvalue().endswith("\r")
 
 
 # Drawing
