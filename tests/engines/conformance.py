@@ -26,7 +26,6 @@ from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._accounting.claims import Claim
-from dp_polars._codes.codings import Units
 from dp_polars._engines.bounding import Limits
 from dp_polars._engines.contract import Engine
 from dp_polars._frames.release import prepare
@@ -105,15 +104,10 @@ def revealing(query, log=None):
     )
 
 
-@dataclass(frozen=True)
-class Clipped(Units):
-    """Weights of which a person's sum, in a group and code, is clipped to ends of its own."""
-
-    ends: tuple[int, int] = (0, 0)
-
-    @property
-    def of_person(self):
-        return self.ends
+def clipped(evidence, ends):
+    """The same evidence, where a person's sum of weights, in a group and code, is clipped to other ends."""
+    units = evidence.weighing
+    return replace(evidence, weighing=replace(units, ends_of_person=tuple(end * units.step for end in ends)))
 
 
 def with_asks(query, questions):
@@ -593,9 +587,7 @@ class Conformance:
         changes = []
         for name, each in ends.items():
             (evidence,) = next(ask for ask in query.asks if ask.name == name).query.evidence(pl.Int64())
-            units = evidence.weighing
-            clipped = Clipped(units.lower, units.upper, units.step, units.doubled, units.column, each)
-            changes.append({"people": True, "limits": Limits(), "evidence": replace(evidence, weighing=clipped)})
+            changes.append({"people": True, "limits": Limits(), "evidence": clipped(evidence, each)})
         found = self.told_of(query, frame, changes)
         totals = Counter()
         for p, k, x in rows:
@@ -929,9 +921,7 @@ class Conformance:
             tally = of_asked.tallies[output.tallies[0]]
             evidence = tally.evidence
             if isinstance(people, tuple):
-                units = evidence.weighing
-                clipped = Clipped(units.lower, units.upper, units.step, units.doubled, units.column, people)
-                evidence = replace(evidence, weighing=clipped)
+                evidence = clipped(evidence, people)
             tallies.append(replace(tally, limits=limits, people=bool(people), evidence=evidence))
             column, least = ("flavour", 0) if name == "weighted" else (name, -2)
             seen = by_hand.evidence(frame.to_dicts(), listed, column, codes_of[column], "p")
