@@ -51,9 +51,9 @@ def bounded(table, asked, secret=2**63 + 5):
     work = query.request.bind(engine)
     own = [work.tallies[output.tallies[0]] for output in work.outputs]
     tallies = tuple(replace(tally, limits=limits) for tally, (_, limits) in zip(own, asked, strict=True))
-    common = dialects.Common()
+    common = dialects.Common(secret)
     work = replace(work, tallies=tallies, outputs=())
-    counted = counting.histograms(engine._table, work, secret, engine._dialect, common)
+    counted = counting.histograms(engine._table, work, engine._dialect, common)
     statement = Statement.of(engine._backend, counted.table, engine._dialect, common)
     assert statement.sql.count(table.get_name()) == 1, "private rows are read twice"
     cells = engine._dialect.fetch(engine._backend, statement)
@@ -143,6 +143,25 @@ def test_sums_beyond_64_bits_are_clamped(engine):
         counted = counting._counted(rows, ["g"], [counting._Number(None, rows["weight0"])], sql._dialect)
         statement = Statement.of(sql._backend, counted, sql._dialect)
         assert sql._dialect.fetch(sql._backend, statement)["number0"].tolist() == [sign * (2**62 - 1)]
+
+
+# What statements call their tables, but for random bits, and parts of them.
+NAMES = ["dp_polars_0", "dp_polars_1", "dp_polars_8000000000000005_0", "counted", "row", "each_row"]
+
+
+@pytest.mark.parametrize("bounds", [{}, {"max_groups": 5, "max_rows_per_group": 30}], ids=["native", "bounded"])
+def test_a_table_may_have_any_name(engine, bounds):
+    """Nothing that a statement names by itself stands in the place of the table that is asked about."""
+    frame = crowd(6)
+    modes = {name: dpp.mode(name, [0, 2], epsilon=1) for name in ("value", "w")}
+    query = dpp.protect("person", **bounds).group_by({"g": range(2)}).agg(**modes)
+    table = engine.table(frame).get_name()
+    for name in NAMES:
+        engine.owner.raw_sql(f'ALTER TABLE "{table}" RENAME TO "{name}"')
+        for _, expected, got in histograms_of(frame, engine.reader.table(name), query):
+            assert all(one.height > 0 and one.equals(other) for one, other in zip(expected, got, strict=True)), name
+        table = name
+    engine.owner.raw_sql(f'DROP TABLE "{table}"')
 
 
 # --- How little is asked --------------------------------------------------------------------------------------------
