@@ -520,17 +520,17 @@ def _first(loose: Table, tight: Table, bounds: Mapping[tuple[str | None, Limits]
     first = {limits: i for (_, limits), i in reversed(bounds.items())}
     if len(first) < len(bounds):
         # What keeps the same of rows that are evidence for everything is ranked once: windows are what takes long.
-        even = _ranked(tight.filter(tight["even"]), {(None, limits): i for limits, i in first.items()}, says)
+        even = _marked(tight.filter(tight["even"]), {(None, limits): i for limits, i in first.items()}, says)
         even = even.mutate(**{f"keeps{i}": even[f"keeps{first[limits]}"] for (_, limits), i in bounds.items()})
-        tight = _ranked(tight.filter(~tight["even"]), bounds, says)
+        tight = _marked(tight.filter(~tight["even"]), bounds, says)
         tight = tight.select(*columns, *flags).union(even.select(*columns, *flags))
     else:
-        tight = _ranked(tight, bounds, says)
+        tight = _marked(tight, bounds, says)
     loose = loose.mutate(**dict.fromkeys(flags, ibis.literal(value=True))).select(*columns, *flags)
     return loose.union(tight.select(*columns, *flags))
 
 
-def _ranked(tight: Table, bounds: Mapping[tuple[str | None, Limits], int], says: Sequence[str]) -> Table:
+def _marked(tight: Table, bounds: Mapping[tuple[str | None, Limits], int], says: Sequence[str]) -> Table:
     order_by = ["place", "group", *says, *(["copy"] if "copy" in tight.columns else [])]
     keeps = {}
     for (name, limits), i in bounds.items():

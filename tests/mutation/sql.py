@@ -18,7 +18,7 @@ _tables = of("sql/test_public_values.py", needs="ibis")
 
 MUTANTS = [
     # --- What is kept of a person
-    _counting("_ranked", "at[of] <= most[of]", "at[of] <= most[of] + 1",
+    _counting("_marked", "at[of] <= most[of]", "at[of] <= most[of] + 1",
         "who is over a bound on rows keeps one more", _BOUNDS),
     _counting("_relational/counting:_split", 'pairs["rows"] > smallest["rows_per_group"]', 'pairs["rows"] > smallest["rows_per_group"] + 1',
         "who has one row too many in a group keeps it", _BOUNDS),
@@ -29,11 +29,11 @@ MUTANTS = [
         "a person keeps one group more", _BOUNDS),
     _counting("_relational/counting:_split", 'crowded[f"has{i}"] > 0 if i in codes else None', "None",
         "a group without evidence for an output takes a place among its groups", _TOGETHER),
-    _counting("_ranked", '("rows_per_group", ["person", "group"])', '("rows_per_group", ["person", "group", "place"])',
+    _counting("_marked", '("rows_per_group", ["person", "group"])', '("rows_per_group", ["person", "group", "place"])',
         "max_rows_per_group is not enforced", _BOUNDS),
-    _counting("_ranked", '("rows", ["person"])', '("rows", ["person", "place"])',
+    _counting("_marked", '("rows", ["person"])', '("rows", ["person", "place"])',
         "max_rows is not enforced", _BOUNDS),
-    _counting("_ranked", "[has(tight, name)]", "[]",
+    _counting("_marked", "[has(tight, name)]", "[]",
         "a row that is no evidence for an output takes a place among its rows", _TOGETHER),
     _counting("_relational/counting:_split", 'says.append("copy")', "",
         "equal rows of a person have one number: they stay or go together", _SUM),
@@ -43,7 +43,7 @@ MUTANTS = [
         "who has one group without nulls is ranked once for all outputs", _TOGETHER),
     _counting("_relational/counting:_split", 'even=pairs["rows"] == pairs["full"]', 'even=pairs["rows"] > 0',
         "rows without evidence for an output take a place where only groups have bounds on rows", _TOGETHER),
-    _counting("_ranked", "limits.groups is limits.rows_per_group is None", "True",
+    _counting("_marked", "limits.groups is limits.rows_per_group is None", "True",
         "rows that were dropped before take a place among all rows of a person", _TOGETHER),
     _counting("_copies_duckdb", 'ibis.range(distinct["copies"]).unnest()', "0",
         "equal rows of a person become one in DuckDB", _SUM),
