@@ -8,6 +8,7 @@ from tests.mutation.mutant import of
 
 _BOUNDS = "sql/test_counting.py::test_a_person_changes_the_histogram_by_no_more_than_the_bounds"
 _TOGETHER = "sql/test_conformance.py::TestDuckDB::test_one_order_decides_what_tallies_keep_together"
+_ALL = "sql/test_counting.py::test_outputs_with_the_same_bounds_keep_all_that_these_let_by"
 _SUM = "sql/test_conformance.py::TestDuckDB::test_what_stays_of_a_sum_is_a_random_subset"
 _counting = of("sql/test_counting.py", needs="ibis")
 _people = of("sql/test_people.py", needs="ibis")
@@ -40,11 +41,11 @@ MUTANTS = [
     _counting("_relational/counting:_split", 'dialect.order(tight["person"], [tight[name] for name in says], common.secret ^ _OF_ROWS)', 'tight["group"]',
         "the first of a person's rows stay, not random ones", _SUM),
     _counting("_relational/counting:_split", '(pairs["rows"] == pairs["full"]).all()', '(pairs["rows"] == pairs["full"]).any()',
-        "who has one group without nulls is ranked once for all outputs", _TOGETHER),
+        "who has one group without nulls is ranked once for all outputs", _ALL),
     _counting("_relational/counting:_split", 'even=pairs["rows"] == pairs["full"]', 'even=pairs["rows"] > 0',
-        "rows without evidence for an output take a place where only groups have bounds on rows", _TOGETHER),
+        "rows without evidence for an output take a place where only groups have bounds on rows", _ALL),
     _counting("_marked", "limits.groups is limits.rows_per_group is None", "True",
-        "rows that were dropped before take a place among all rows of a person", _TOGETHER),
+        "rows that were dropped before take a place among all rows of a person", _ALL),
     _counting("_copies_duckdb", 'ibis.range(distinct["copies"]).unnest()', "0",
         "equal rows of a person become one in DuckDB", _SUM),
     _counting("Common.once", 'name = f"dp_polars_{self.secret:016x}_{len(self.tables)}"', 'name = f"dp_polars_{len(self.tables)}"',

@@ -120,6 +120,27 @@ def test_a_person_changes_the_histogram_by_no_more_than_the_bounds(engine, toget
         assert not one.equals(third) or asked == "len"
 
 
+@pytest.mark.parametrize(
+    "limits",
+    [
+        Limits(rows_per_group=2),
+        Limits(rows=4),
+        Limits(groups=5, rows_per_group=2),
+        Limits(groups=5, rows_per_group=2, rows=4),
+    ],
+    ids=str,
+)
+def test_outputs_with_the_same_bounds_keep_all_that_these_let_by(engine, limits):
+    """A row without a value takes no place among those with one, of people who have both, or both sorts of groups."""
+    frame = crowd(4)
+    found = bounded(engine.table(frame), [("len", limits), ("count", limits), ("median", limits)])
+    for one, rows in zip(found, (frame, *[frame.drop_nulls("value")] * 2), strict=True):
+        pairs = rows.filter(pl.col("g") < 5).group_by("person", "g").len()
+        pairs = pairs.with_columns(pl.col("len").clip(upper_bound=limits.rows_per_group or 30))
+        people = pairs.group_by("person").agg(pl.col("len").sum())["len"].clip(upper_bound=limits.rows or 1000)
+        assert one["count"].sum() == people.sum()
+
+
 @pytest.mark.parametrize("asked", ["mode", "len"])
 def test_bounds_hold_also_for_rows_that_are_drawn_at_random(engine, asked):
     """A statement that read them twice, for who has too much and for what is counted, would see two samples."""
