@@ -171,7 +171,7 @@ def _copies(rows: Table, says: Sequence[str]) -> Table:
 
 
 def _copies_duckdb(rows: Table, _: Sequence[str]) -> Table:
-    # Rows that agree in what they say agree in all columns. To group them takes half as long as a window.
+    # Rows that agree in what they say agree in all columns. To group them is faster than a window.
     distinct = rows.group_by(rows.columns).aggregate(copies=rows.count())
     return distinct.mutate(copy=ibis.range(distinct["copies"]).unnest()).drop("copies")
 
