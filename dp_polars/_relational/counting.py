@@ -517,11 +517,11 @@ def _first(loose: Table, tight: Table, bounds: Mapping[tuple[str | None, Limits]
     """Return rows of which `keeps0`, `keeps1`, … say whether a bound keeps those that are evidence for it."""
     columns = [name for name in loose.columns if name in tight.columns]
     flags = [f"keeps{i}" for i in bounds.values()]
-    first = {limits: i for (_, limits), i in reversed(bounds.items())}
-    if len(first) < len(bounds):
+    shared = {limits: i for (_, limits), i in bounds.items()}
+    if len(shared) < len(bounds):
         # What keeps the same of rows that are evidence for everything is ranked once: windows are what takes long.
-        even = _marked(tight.filter(tight["even"]), {(None, limits): i for limits, i in first.items()}, says)
-        even = even.mutate(**{f"keeps{i}": even[f"keeps{first[limits]}"] for (_, limits), i in bounds.items()})
+        even = _marked(tight.filter(tight["even"]), {(None, limits): i for limits, i in shared.items()}, says)
+        even = even.mutate(**{f"keeps{i}": even[f"keeps{shared[limits]}"] for (_, limits), i in bounds.items()})
         tight = _marked(tight.filter(~tight["even"]), bounds, says)
         tight = tight.select(*columns, *flags).union(even.select(*columns, *flags))
     else:
