@@ -69,8 +69,8 @@ def code(coding: Coding, value: Value, dtype: pl.DataType | None, dialect: Diale
     return _by_comparing(thresholds, value, dtype, dialect)
 
 
-def units(weighing: Units, value: Value, dtype: pl.DataType, dialect: Dialect) -> Value:
-    """Return how many units of its step a value weighs, before that is doubled; null and NaN weigh nothing.
+def units(weighing: Units, value: Value, dtype: pl.DataType, dialect: Dialect, otherwise: int = 0) -> Value:
+    """Return how many units of its step a value weighs, before that is doubled; and of null and NaN, `otherwise`.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def units(weighing: Units, value: Value, dtype: pl.DataType, dialect: Dialect) -
         found = _nearest(physical(value, dtype, low * per, high * per), per, dialect)
     if not (dtype.is_integer() and weighing.step == tick):  # of which the physical integer is clipped to these bounds
         found = _clip(found, integer(low), integer(high))
-    return ibis.ifelse(is_evidence(value, dialect), found, integer(0))
+    return ibis.ifelse(is_evidence(value, dialect), found, integer(otherwise))
 
 
 def doubled(weighing: Units, number: Value) -> Value:

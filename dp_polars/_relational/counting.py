@@ -57,7 +57,7 @@ class Counted:
     places: Sequence[tuple[int, str]]
 
 
-def histograms(table: Table, work: Work, secret: int, dialect: Dialect, common: Common) -> Counted:
+def histograms(table: Table, work: Work, dialect: Dialect, common: Common) -> Counted:
     """Return the histograms of all tallies, all of them from the same rows.
 
     Where no tally is bounded, each grouping is the native query itself. Otherwise all are made from one expression of
@@ -71,7 +71,7 @@ def histograms(table: Table, work: Work, secret: int, dialect: Dialect, common: 
     """
     make = _natively if all(tally.limits.everything for tally in work.tallies) else _bounded
     parts, places = [], dict[int, tuple[int, str]]()
-    for part, (counted, numbers) in enumerate(make(table, work, secret, dialect, common)):
+    for part, (counted, numbers) in enumerate(make(table, work, dialect, common)):
         parts.append((part, counted, len(numbers)))
         places |= {tally: (part, f"number{place}") for place, tally in enumerate(numbers)}
     width = max(numbers for *_, numbers in parts)
@@ -106,10 +106,10 @@ def units_of(tally: Tally) -> Units:
     return tally.weighing
 
 
-def _weight_of(tally: Tally, table: Table, dialect: Dialect) -> Value:
-    """Return the weight of a row before it is doubled."""
+def _weight_of(tally: Tally, table: Table, dialect: Dialect, otherwise: int = 0) -> Value:
+    """Return the weight of a row before it is doubled, or what it is otherwise."""
     weighing = units_of(tally)
-    return units(weighing, table[_names(tally)[weighing.column]], tally.types[weighing.column], dialect)
+    return units(weighing, table[_names(tally)[weighing.column]], tally.types[weighing.column], dialect, otherwise)
 
 
 def _names(tally: Tally) -> list[str]:
@@ -212,7 +212,7 @@ def _of_person(weight: Value, weighing: Weighing, dialect: Dialect) -> Value:
 # --- Without bounds -------------------------------------------------------------------------------------------------
 
 
-def _natively(table: Table, work: Work, _: int, dialect: Dialect, __: Common) -> list[tuple[Table, list[int]]]:
+def _natively(table: Table, work: Work, dialect: Dialect, _: Common) -> list[tuple[Table, list[int]]]:
     """Count before anything else is done: what comes after that sees only its result."""
     groupings: list[list[int]] = []
     several = len(work.privacy_unit or ()) > 1
@@ -348,14 +348,14 @@ def rows_of_people(
             column, found, value = code_of(tally, table, dialect)
             has_value = column is not None and is_evidence(column, dialect)
             if tally.weighing is not None:
-                weighing, added = units_of(tally), _weight_of(tally, table, dialect)
+                weighing = units_of(tally)
                 of = _names(tally)[weighing.column]
                 tells = isinstance(tally.coding, OneCode) and weighing.column == 0
                 weight = places.setdefault(
                     (of, weighing.lower, weighing.upper, weighing.step, tells), f"weight{number}"
                 )
                 weights[number] = weight
-                chosen[weight] = ibis.ifelse(has_value, added, integer(ABSENT)) if tells else added
+                chosen[weight] = _weight_of(tally, table, dialect, ABSENT if tells else 0)
                 if tells:
                     places.setdefault(of, weight)
             if column is None:
@@ -389,14 +389,14 @@ def has(rows: Table, name: str) -> Value:
     return rows[name] != integer(ABSENT)
 
 
-def _bounded(table: Table, work: Work, secret: int, dialect: Dialect, common: Common) -> list[tuple[Table, list[int]]]:
+def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list[tuple[Table, list[int]]]:
     """Count what the bounds leave of the rows of people."""
     tallies = work.tallies
     rows = rows_of_people(table, work.privacy_unit or (), work.keys, tallies, dialect, common, _outputs(work))
     bounds: dict[tuple[str | None, Limits], int] = {}  # by which code, and what stays -> number
     for name, tally in zip(rows.codes, tallies, strict=True):
         bounds.setdefault((name, tally.limits), len(bounds))
-    split = _split(rows, bounds, secret, dialect, common)
+    split = _split(rows, bounds, dialect, common)
     # By which code, of the rows that are evidence for what (None: for anything), and whether people count.
     groupings: dict[tuple[str | None, str | None, bool], list[int]] = {}
     for number, tally in enumerate(tallies):
@@ -408,8 +408,7 @@ def _bounded(table: Table, work: Work, secret: int, dialect: Dialect, common: Co
         return {bound: number for bound, number in bounds.items() if bound in of}
 
     counts_rows = bounds_of(number for number, tally in enumerate(tallies) if not tally.people)
-    if len(groupings) > 1:
-        split = common.once(split[0]), common.once(split[1])
+    split = common.once(split[0]) if len(groupings) > 1 else split[0], common.once(split[1])
     of_rows = _first(*split, counts_rows, rows.says)
     if sum(not people for *_, people in groupings) > 1:
         of_rows = common.once(of_rows)
@@ -450,19 +449,22 @@ def _weight(tally: Tally, name: str | None) -> Callable[[Table], Value] | None:
 
 
 def _split(
-    rows: Rows, bounds: Mapping[tuple[str | None, Limits], int], secret: int, dialect: Dialect, common: Common
+    rows: Rows, bounds: Mapping[tuple[str | None, Limits], int], dialect: Dialect, common: Common
 ) -> tuple[Table, Table]:
     """Return the rows that all bounds let by, and those that are ranked, with `place` and `copy`, their numbers.
 
     The latter are all rows of a person in groups with more than the smallest bound on them, or in all groups where the
     person has more groups or rows than the smallest bound on these. `stays0` and so on say whether a bound lets
-    their group stay.
+    their group stay; `even`, whether all rows that are ranked with a row are evidence for everything.
     """
     person = person_in(rows.table)
     pair = [*person, "group"]
     pairs, crowds = rows.table.group_by(pair), []
     codes = {i: name for (name, limits), i in bounds.items() if limits.groups is not None and name is not None}
     seen = {f"has{i}": rows.table.count(where=has(rows.table, name)) for i, name in codes.items()}
+    names = dict.fromkeys(name for name, _ in bounds if name is not None)
+    full = [has(rows.table, name) for name in names]
+    seen["full"] = rows.table.count(where=reduce(operator.and_, full) if full else None)
     pairs = pairs.aggregate(rows=cast(rows.table.count(), "int64"), **seen)
     smallest = {
         what: min(most)
@@ -470,15 +472,18 @@ def _split(
         if (most := [getattr(limits, what) for _, limits in bounds if getattr(limits, what) is not None])
     }
     if "groups" in smallest or "rows" in smallest:
-        people = pairs.group_by(person).aggregate(groups=pairs.count(), in_all=cast(pairs["rows"].sum(), "int64"))
+        sums = {"in_all": cast(pairs["rows"].sum(), "int64"), "even": (pairs["rows"] == pairs["full"]).all()}
+        people = pairs.group_by(person).aggregate(groups=pairs.count(), **sums)
         pairs = people.inner_join(pairs, person)
         columns = {"groups": "groups", "rows": "in_all"}
         crowds = [pairs[column] > smallest[what] for what, column in columns.items() if what in smallest]
+    else:
+        pairs = pairs.mutate(even=pairs["rows"] == pairs["full"])
     if "rows_per_group" in smallest:
         crowds.append(pairs["rows"] > smallest["rows_per_group"])
     crowded = pairs.filter(any_of(crowds))
     if "groups" in smallest:
-        place = dialect.order([crowded[name] for name in person], [crowded["group"]], secret ^ _OF_GROUPS)
+        place = dialect.order([crowded[name] for name in person], [crowded["group"]], common.secret ^ _OF_GROUPS)
         crowded = crowded.mutate(place=place)
         until = ibis.cumulative_window(group_by=person, order_by=["place", "group"])
         crowded = crowded.mutate(
@@ -490,18 +495,18 @@ def _split(
             }
         )
     stays = [name for name in crowded.columns if name.startswith("stays")]
-    crowded = common.once(crowded.select(*pair, *stays))
+    crowded = common.once(crowded.select(*pair, "even", *stays))
     loose = rows.table.anti_join(crowded, pair)
-    tight = crowded.inner_join(rows.table, pair).select(*rows.table.columns, *stays)
+    tight = crowded.inner_join(rows.table, pair).select(*rows.table.columns, "even", *stays)
     if len(stays) == len(bounds):
         tight = tight.filter(any_of(tight[name] for name in stays))
     if "rows" in smallest or "rows_per_group" in smallest:
-        # Equal rows are sums apart by a number. Which gets which does not matter: they say the same.
+        # Equal rows are told apart by a number. Which gets which does not matter: they say the same.
         says = ["group", *rows.says]
-        tight = tight.mutate(copy=ibis.row_number().over(group_by=[*person, *says]))
+        tight = dialect.copies(tight, [*person, *says])
         says.append("copy")
         owner, said = ([tight[name] for name in names] for names in (person, says))
-        tight = tight.mutate(place=dialect.order(owner, said, secret ^ _OF_ROWS))
+        tight = tight.mutate(place=dialect.order(owner, said, common.secret ^ _OF_ROWS))
     return loose, tight
 
 
@@ -530,19 +535,43 @@ def _one_each(
 def _first(loose: Table, tight: Table, bounds: Mapping[tuple[str | None, Limits], int], says: Sequence[str]) -> Table:
     """Return rows of which `keeps0`, `keeps1`, … say whether a bound keeps those that are evidence for it."""
     columns = [name for name in loose.columns if name in tight.columns]
+    flags = [f"keeps{i}" for i in bounds.values()]
+    shared = {limits: i for (_, limits), i in bounds.items()}
+    if len(shared) < len(bounds):
+        # What keeps the same of rows that are evidence for everything is ranked once: windows are what takes long.
+        even = _marked(tight.filter(tight["even"]), {(None, limits): i for limits, i in shared.items()}, says)
+        even = even.mutate(**{f"keeps{i}": even[f"keeps{shared[limits]}"] for (_, limits), i in bounds.items()})
+        tight = _marked(tight.filter(~tight["even"]), bounds, says)
+        tight = tight.select(*columns, *flags).union(even.select(*columns, *flags))
+    else:
+        tight = _marked(tight, bounds, says)
+    loose = loose.mutate(**dict.fromkeys(flags, ibis.literal(value=True))).select(*columns, *flags)
+    return loose.union(tight.select(*columns, *flags))
+
+
+def _marked(tight: Table, bounds: Mapping[tuple[str | None, Limits], int], says: Sequence[str]) -> Table:
     order_by = ["place", "group", *says, *(["copy"] if "copy" in tight.columns else [])]
     keeps = {}
     for (name, limits), i in bounds.items():
         counts = [] if name is None else [has(tight, name)]
         counts += [] if limits.groups is None else [tight[f"stays{i}"]]
-        keeps[f"keeps{i}"] = reduce(operator.and_, counts, ibis.literal(value=True))
+        keeps[f"keeps{i}"] = reduce(operator.and_, counts) if counts else ibis.literal(value=True)
     tight = tight.mutate(**keeps)
     for what, owner in (("rows_per_group", [*person_in(tight), "group"]), ("rows", person_in(tight))):
-        most = {f"keeps{i}": of for (_, limits), i in bounds.items() if (of := getattr(limits, what)) is not None}
+        most = {of: most for of in bounds if (most := getattr(of[1], what)) is not None}
         if most:
             until = ibis.cumulative_window(group_by=owner, order_by=order_by)
-            at = {name: cast(tight[name], "int32").sum().over(until) for name in most}
-            tight = tight.mutate(**{name: tight[name] & (at[name] <= most[name]) for name in most})
-    flags = [f"keeps{i}" for i in bounds.values()]
-    loose = loose.mutate(**dict.fromkeys(flags, ibis.literal(value=True))).select(*columns, *flags)
-    return loose.union(tight.select(*columns, *flags))
+            at = {}
+            for name, limits in most:
+                # Where all rows of the owner stay or go until here, their number in the order is that among these.
+                is_whole = limits.groups is limits.rows_per_group is None or what == "rows_per_group"
+                keeps_this = tight[f"keeps{bounds[name, limits]}"]
+                at[name, limits] = (
+                    ibis.row_number().over(until) + 1
+                    if name is None and is_whole
+                    else cast(keeps_this, "int32").sum().over(until)
+                )
+            tight = tight.mutate(
+                **{f"keeps{bounds[of]}": tight[f"keeps{bounds[of]}"] & (at[of] <= most[of]) for of in most}
+            )
+    return tight

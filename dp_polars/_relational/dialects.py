@@ -100,14 +100,21 @@ class Common:
 
     Engines would compute some of them again, and Ibis itself writes some of them twice: rows that the caller draws at
     random would be two samples.
+
+    Parameters
+    ----------
+    secret
+        The random bits of the statement, 64 of them. They are in the names, too, so that no table of the database has
+        such a name: it would not be read then.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, secret: int) -> None:
+        self.secret = secret
         self.tables: dict[str, Table] = {}
 
     def once(self, table: Table) -> Table:
         """Return the name of a table."""
-        name = f"dp_polars_{len(self.tables)}"
+        name = f"dp_polars_{self.secret:016x}_{len(self.tables)}"
         self.tables[name] = table
         return ibis.table(table.schema(), name=name)
 
@@ -162,6 +169,16 @@ def _total(numbers: Value, largest: int) -> Value:
     return cast(ibis.greatest(next(ends), ibis.least(numbers.sum(), next(ends))), "int64")
 
 
+def _copies(rows: Table, says: Sequence[str]) -> Table:
+    return rows.mutate(copy=ibis.row_number().over(group_by=says))
+
+
+def _copies_duckdb(rows: Table, _: Sequence[str]) -> Table:
+    # Rows that agree in what they say agree in all columns. To group them is faster than a window.
+    distinct = rows.group_by(rows.columns).aggregate(copies=rows.count())
+    return distinct.mutate(copy=ibis.range(distinct["copies"]).unnest()).drop("copies")
+
+
 @dataclass(frozen=True)
 class Dialect:
     """The ways of one engine.
@@ -209,6 +226,8 @@ class Dialect:
         Integers of 64 bits, the largest total -> their exact sum, but at most so far from 0. No row makes it raise.
     compile
         Connection, rows -> the SELECT of them.
+    copies
+        Rows, all their columns that say anything -> the rows with numbers, `copy`, that tell equal rows apart.
     once
         How a statement begins a table that it names, and that is to be computed once.
     fields
@@ -234,6 +253,7 @@ class Dialect:
     remainder: Callable[[Value, Value], Value] = _remainder
     total: Callable[[Value, int], Value] = _total
     compile: Callable[[Backend, Table], str] = _compile
+    copies: Callable[[Table, Sequence[str]], Table] = _copies
     once: str = "AS MATERIALIZED"
     fields: Callable[[Backend, Sequence[pl.Series]], tuple[Table, Sequence[Value]]] | None = None
 
@@ -350,6 +370,7 @@ DUCKDB = Dialect(
     binary=lambda text: _encode(cast(text, "string")),
     order=_order_duckdb,
     fetch=_fetch_duckdb,
+    copies=_copies_duckdb,
     # Before, what a statement names twice was read twice: rows that the caller draws at random were two samples.
     oldest=(1, 4),
 )

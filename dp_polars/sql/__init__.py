@@ -167,14 +167,14 @@ class _SqlEngine(LocalEngine):
     @deaf  # what drivers warn of may tell of rows
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
         """Write the statements, everything typed and nothing read: to be run once, never shown."""
-        per_person, table, common = work.per_person, self._table, Common()
+        per_person, table, common = work.per_person, self._table, Common(secrets.randbits(_SECRET_BITS))
         bounds = work if per_person is None else per_person
         tallies = work.tallies if per_person is None else per_person.cut
         names = [name for tally in tallies for column in tally.columns for name in column.meta.root_names()]
         self._check(bounds.privacy_unit, names + ([] if bounds.keys is None else bounds.keys.columns))
         if per_person is not None:
             table = one_row_per_person(table, per_person, self._dialect, common)
-        counted = histograms(table, work, secrets.randbits(_SECRET_BITS), self._dialect, common)
+        counted = histograms(table, work, self._dialect, common)
         statement = self._prepared(Statement.of(self._backend, counted.table, self._dialect, common))
         return partial(self._histograms, work, counted.places, statement)
 

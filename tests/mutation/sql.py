@@ -8,6 +8,7 @@ from tests.mutation.mutant import of
 
 _BOUNDS = "sql/test_counting.py::test_a_person_changes_the_histogram_by_no_more_than_the_bounds"
 _TOGETHER = "sql/test_conformance.py::TestDuckDB::test_one_order_decides_what_tallies_keep_together"
+_ALL = "sql/test_counting.py::test_outputs_with_the_same_bounds_keep_all_that_these_let_by"
 _SUM = "sql/test_conformance.py::TestDuckDB::test_what_stays_of_a_sum_is_a_random_subset"
 _COLUMNS = "sql/test_conformance.py::TestDuckDB::test_people_of_several_columns_differ_in_one_of_them"
 _counting = of("sql/test_counting.py", needs="ibis")
@@ -19,7 +20,7 @@ _tables = of("sql/test_public_values.py", needs="ibis")
 
 MUTANTS = [
     # --- What is kept of a person
-    _counting("_first", "at[name] <= most[name]", "at[name] <= most[name] + 1",
+    _counting("_marked", "at[of] <= most[of]", "at[of] <= most[of] + 1",
         "who is over a bound on rows keeps one more", _BOUNDS),
     _counting("_relational/counting:_split", 'pairs["rows"] > smallest["rows_per_group"]', 'pairs["rows"] > smallest["rows_per_group"] + 1',
         "who has one row too many in a group keeps it", _BOUNDS),
@@ -30,16 +31,27 @@ MUTANTS = [
         "a person keeps one group more", _BOUNDS),
     _counting("_relational/counting:_split", 'crowded[f"has{i}"] > 0 if i in codes else None', "None",
         "a group without evidence for an output takes a place among its groups", _TOGETHER),
-    _counting("_first", '("rows_per_group", [*person_in(tight), "group"])', '("rows_per_group", [*person_in(tight), "group", "place"])',
+    _counting("_marked", '("rows_per_group", [*person_in(tight), "group"])', '("rows_per_group", [*person_in(tight), "group", "place"])',
         "max_rows_per_group is not enforced", _BOUNDS),
-    _counting("_first", '("rows", person_in(tight))', '("rows", [*person_in(tight), "place"])',
+    _counting("_marked", '("rows", person_in(tight))', '("rows", [*person_in(tight), "place"])',
         "max_rows is not enforced", _BOUNDS),
-    _counting("_first", "[has(tight, name)]", "[]",
+    _counting("_marked", "[has(tight, name)]", "[]",
         "a row that is no evidence for an output takes a place among its rows", _TOGETHER),
     _counting("_relational/counting:_split", 'says.append("copy")', "",
         "equal rows of a person have one number: they stay or go together", _SUM),
-    _counting("_relational/counting:_split", 'dialect.order(owner, said, secret ^ _OF_ROWS)', 'tight["group"]',
+    _counting("_relational/counting:_split", 'dialect.order(owner, said, common.secret ^ _OF_ROWS)', 'tight["group"]',
         "the first of a person's rows stay, not random ones", _SUM),
+    _counting("_relational/counting:_split", '(pairs["rows"] == pairs["full"]).all()', '(pairs["rows"] == pairs["full"]).any()',
+        "who has one group without nulls is ranked once for all outputs", _ALL),
+    _counting("_relational/counting:_split", 'even=pairs["rows"] == pairs["full"]', 'even=pairs["rows"] > 0',
+        "rows without evidence for an output take a place where only groups have bounds on rows", _ALL),
+    _counting("_marked", "limits.groups is limits.rows_per_group is None", "True",
+        "rows that were dropped before take a place among all rows of a person", _ALL),
+    _counting("_copies_duckdb", 'ibis.range(distinct["copies"]).unnest()', "0",
+        "equal rows of a person become one in DuckDB", _SUM),
+    _counting("Common.once", 'name = f"dp_polars_{self.secret:016x}_{len(self.tables)}"', 'name = f"dp_polars_{len(self.tables)}"',
+        "a table of the database is not read, where a statement has a name like its own",
+        "sql/test_counting.py::test_a_table_may_have_any_name"),
     _counting("Common.once", "ibis.table(table.schema(), name=name)", "table",
         "private rows are read twice: drawn at random, they are two samples", _BOUNDS),
     _counting("_of_person", "ibis.greatest(ibis.least(dialect.total(weight, LARGEST_VALUE), integer(high)), integer(low))",
@@ -96,7 +108,7 @@ MUTANTS = [
         "values beyond the bounds count in full", "sql/test_arithmetic.py"),
     _arithmetic("is_evidence", "value.notnull() & ~value.isnan()", "value.notnull()",
         "NaN is a value, and a person", "sql/test_conformance.py::TestDuckDB::test_values_of_every_type_have_the_codes_of_the_reference"),
-    _arithmetic("arithmetic:units", "ibis.ifelse(is_evidence(value, dialect), found, integer(0))", "found",
+    _arithmetic("arithmetic:units", "ibis.ifelse(is_evidence(value, dialect), found, integer(otherwise))", "found",
         "a NaN weight is the largest one", "sql/test_public_values.py::test_a_weight_that_is_none_is_zero"),
     # --- Public values
     _tables("comparable", "kind.copy(scale=MICROSECONDS) if kind.is_timestamp() else kind", "kind",

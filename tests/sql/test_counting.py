@@ -51,9 +51,9 @@ def bounded(table, asked, secret=2**63 + 5):
     work = query.request.bind(engine)
     own = [work.tallies[output.tallies[0]] for output in work.outputs]
     tallies = tuple(replace(tally, limits=limits) for tally, (_, limits) in zip(own, asked, strict=True))
-    common = dialects.Common()
+    common = dialects.Common(secret)
     work = replace(work, tallies=tallies, outputs=())
-    counted = counting.histograms(engine._table, work, secret, engine._dialect, common)
+    counted = counting.histograms(engine._table, work, engine._dialect, common)
     statement = Statement.of(engine._backend, counted.table, engine._dialect, common)
     assert statement.sql.count(table.get_name()) == 1, "private rows are read twice"
     cells = engine._dialect.fetch(engine._backend, statement)
@@ -120,6 +120,27 @@ def test_a_person_changes_the_histogram_by_no_more_than_the_bounds(engine, toget
         assert not one.equals(third) or asked == "len"
 
 
+@pytest.mark.parametrize(
+    "limits",
+    [
+        Limits(rows_per_group=2),
+        Limits(rows=4),
+        Limits(groups=5, rows_per_group=2),
+        Limits(groups=5, rows_per_group=2, rows=4),
+    ],
+    ids=str,
+)
+def test_outputs_with_the_same_bounds_keep_all_that_these_let_by(engine, limits):
+    """A row without a value takes no place among those with one, of people who have both, or both sorts of groups."""
+    frame = crowd(4)
+    found = bounded(engine.table(frame), [("len", limits), ("count", limits), ("median", limits)])
+    for one, rows in zip(found, (frame, *[frame.drop_nulls("value")] * 2), strict=True):
+        pairs = rows.filter(pl.col("g") < 5).group_by("person", "g").len()
+        pairs = pairs.with_columns(pl.col("len").clip(upper_bound=limits.rows_per_group or 30))
+        people = pairs.group_by("person").agg(pl.col("len").sum())["len"].clip(upper_bound=limits.rows or 1000)
+        assert one["count"].sum() == people.sum()
+
+
 @pytest.mark.parametrize("asked", ["mode", "len"])
 def test_bounds_hold_also_for_rows_that_are_drawn_at_random(engine, asked):
     """A statement that read them twice, for who has too much and for what is counted, would see two samples."""
@@ -143,6 +164,25 @@ def test_sums_beyond_64_bits_are_clamped(engine):
         counted = counting._counted(rows, ["g"], [counting._Number(None, rows["weight0"])], sql._dialect)
         statement = Statement.of(sql._backend, counted, sql._dialect)
         assert sql._dialect.fetch(sql._backend, statement)["number0"].tolist() == [sign * (2**62 - 1)]
+
+
+# What statements call their tables, but for random bits, and parts of them.
+NAMES = ["dp_polars_0", "dp_polars_1", "dp_polars_8000000000000005_0", "counted", "row", "each_row"]
+
+
+@pytest.mark.parametrize("bounds", [{}, {"max_groups": 5, "max_rows_per_group": 30}], ids=["native", "bounded"])
+def test_a_table_may_have_any_name(engine, bounds):
+    """Nothing that a statement names by itself stands in the place of the table that is asked about."""
+    frame = crowd(6)
+    modes = {name: dpp.mode(name, [0, 2], epsilon=1) for name in ("value", "w")}
+    query = dpp.protect("person", **bounds).group_by({"g": range(2)}).agg(**modes)
+    table = engine.table(frame).get_name()
+    for name in NAMES:
+        engine.owner.raw_sql(f'ALTER TABLE "{table}" RENAME TO "{name}"')
+        for _, expected, got in histograms_of(frame, engine.reader.table(name), query):
+            assert all(one.height > 0 and one.equals(other) for one, other in zip(expected, got, strict=True)), name
+        table = name
+    engine.owner.raw_sql(f'DROP TABLE "{table}"')
 
 
 # --- How little is asked --------------------------------------------------------------------------------------------
