@@ -193,6 +193,10 @@ REFUSED = {
         lambda v, _: v.group_by("p", "small").len().unpivot(["p"], index="len", value_name="q").rename({"q": "p"}),
         f"`group_by` {COMBINES}",
     ),
+    "values of several columns become the unit": (
+        lambda v, _: v.group_by("p").agg(n=cents.sum()).unpivot(["p", "n"], value_name="p"),
+        f"`group_by` {COMBINES}",
+    ),
     "the unit is unnested after groups": (
         lambda v, _: v.group_by("p", "ward").len().select(pl.struct(p="len")).unnest("p"),
         f"`group_by` {COMBINES}",
