@@ -330,6 +330,12 @@ def test_refused_with_the_reason(name):
         plan(VISITS.lazy(), PEOPLE.lazy()).dp.protect("p")
 
 
+def test_values_of_several_columns_that_become_the_unit_are_refused():
+    plan = VISITS.lazy().group_by("p").agg(n=cents.sum()).unpivot(["p", "n"], value_name="p")
+    with pytest.raises((ValueError, pl.exceptions.DuplicateError), match=r"`group_by` combines|duplicate column name"):
+        plan.dp.protect("p")
+
+
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_without_a_unit_nothing_is_taken(name):
     with pytest.raises(ValueError, match=r"^protect: (`(group_by|over|join|explode|unpivot)`|a concat) "):
