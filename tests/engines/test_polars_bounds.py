@@ -70,7 +70,7 @@ def test_slices_change_no_sum(rows, largest, monkeypatch):
         tally_of(frame, None, dpp.len(epsilon=1).query, Limits(groups=4)),
         tally_of(frame, "p", dpp.mode("p", range(50), epsilon=1).query, Limits(groups=4), people=True),
     ]
-    found = [as_frame(each).rows() for each in count(frame.lazy(), "p", pl.DataFrame({"g": [2, 0, 3]}), tallies)]
+    found = [as_frame(each).rows() for each in count(frame.lazy(), ("p",), pl.DataFrame({"g": [2, 0, 3]}), tallies)]
     listed = [(2, 0), (0, 1), (3, 2)]
     seen = frame.filter(pl.col("x").is_not_null())
     clipped = seen.group_by("g", "p").agg(pl.col("x").sum().clip(-largest, largest))
@@ -93,4 +93,4 @@ def test_columns_that_are_read_alike_are_encoded_once():
         tally_of(frame, column, query, most, part=part) for (query, part), most in zip(asked, limits, strict=True)
     ]
     assert len(polars_engine._made(tallies)) == 3  # codes; whole steps; distances from the middle
-    assert [as_frame(each)["count"].item() for each in count(frame, "p", None, tallies)] == [3, 3, 0, 2, 2]
+    assert [as_frame(each)["count"].item() for each in count(frame, ("p",), None, tallies)] == [3, 3, 0, 2, 2]
