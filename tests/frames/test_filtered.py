@@ -35,6 +35,7 @@ ASKS = {
     "rows": (dpp.len(where=C, **SURE), 3),
     "rows by a name": (dpp.len(where="c", **SURE), 3),
     "people": (dpp.n_people(where=C & (W > 1), **SURE), 1),
+    "two columns and no filter": ((X + W).dp.sum(0, 20, **SURE), 29),
     "a constant": (pl.lit(3).filter(C).dp.sum(0, 10, **SURE), 9),
     "a constant condition": (X.filter(pl.lit(value=True)).dp.count(**SURE), 4),
 }
@@ -81,6 +82,7 @@ def test_simulated_rows_are_filtered_too():
 
 ERRORS = {
     "a step after it": ((X.filter(C) + 1).dp.sum(0, 9, epsilon=1), "Output|`filter` changes the number of rows"),
+    "a function after it": (X.filter(C).abs().dp.sum(0, 9, epsilon=1), "`filter` changes the number of rows"),
     "a filter in it": (X.filter(C).filter(C).dp.sum(0, 9, epsilon=1), "`filter` changes[\\s\\S]*or filter last"),
     "other rows": (X.filter(X.mean() < X).dp.sum(0, 9, epsilon=1), "`mean` combines several rows"),
     "other rows, of a count": (dpp.len(where=X.mean() < X, epsilon=1).alias("x"), "`mean` combines several rows"),
