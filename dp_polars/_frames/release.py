@@ -78,8 +78,8 @@ def release_by(
     Where the data set has a name, the answer that the budget keeps to the same question is returned instead, and
     nothing is charged; unless it is asked `fresh`.
 
-    Raises what `PrivateQuery.release` does; also, before the charge, a ValueError where the engine takes two public keys
-    or candidates for one.
+    Raises what `PrivateQuery.release` does. It also raises a ValueError, before the charge, where the engine takes two
+    public keys or candidates for one.
     """
     released: Released | None = None
     work: Work | KeyWork | None = None
