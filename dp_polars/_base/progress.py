@@ -39,7 +39,7 @@ def shown(step: str) -> Iterator[None]:
 
 
 def at(step: int, of: int) -> None:
-    """Say which step the release is at. Both numbers follow from the query alone, but for parts of people on a terminal."""
+    """Say which step the release is at: numbers that follow from the query alone, but for parts on a terminal."""
     line = _line.get()
     if line is not None:
         line.at, line.of = step, of
