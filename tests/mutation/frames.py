@@ -209,7 +209,7 @@ MUTANTS = [
     _grouped("_Counts.add_sums", "np.add.at(self._rows, cells, sums[f\"rows {first}\"].to_numpy())",
         "self._rows[cells] += sums[f\"rows {first}\"].to_numpy()",
         "rows of all but one value of a group are lost"),
-    _progress("_base/progress:shown", "_is_terminal() or _is_notebook()", "True",
+    _progress("_base/progress:shown", "is_terminal() or _is_notebook()", "True",
         "files and logs get lines that are meant for a person"),
     _progress("_Screen.write", "suppress(Exception)", "suppress()",
         "a screen that fails makes all users of tqdm wait for ever"),

@@ -106,7 +106,7 @@ MUTANTS = [
     # --- Weights and evidence
     _arithmetic("arithmetic:units", "found = _clip(found, integer(low), integer(high))", "pass",
         "values beyond the bounds count in full", "sql/test_arithmetic.py"),
-    _arithmetic("is_evidence", "value.notnull() & ~value.isnan()", "value.notnull()",
+    _arithmetic("_relational/arithmetic:is_evidence", "value.notnull() & ~value.isnan()", "value.notnull()",
         "NaN is a value, and a person", "sql/test_conformance.py::TestDuckDB::test_values_of_every_type_have_the_codes_of_the_reference"),
     _arithmetic("arithmetic:units", "ibis.ifelse(is_evidence(value, dialect), found, integer(otherwise))", "found",
         "a NaN weight is the largest one", "sql/test_public_values.py::test_a_weight_that_is_none_is_zero"),
