@@ -403,7 +403,7 @@ class Doors(AbstractContextManager["Doors"]):
         return SimpleNamespace(urandom=lambda count: bytes(count), environ=found.environ)
 
     def _sorted(self, count_people):
-        return lambda frame, kinds: count_people(frame.sort(pl.exclude("person")), kinds)
+        return lambda frame, kinds, engine: count_people(frame.sort(pl.exclude("person")), kinds, engine)
 
     def _keep(self, keep):
         def each(lengths, groups, tallies, words=None):
