@@ -17,6 +17,7 @@ import dp_polars as dpp
 from dp_polars._base import progress
 from dp_polars._base.settings import deaf
 from dp_polars._engines import polars_engine, polars_rows
+from tests.helpers.needs import need
 
 pytestmark = pytest.mark.timeout(60)  # what holds tqdm's lock would hang
 
@@ -29,7 +30,7 @@ class Terminal(io.StringIO):
 @pytest.fixture(params=["tqdm", "plain text"])
 def words(request, monkeypatch):
     if request.param == "tqdm":
-        pytest.importorskip("tqdm")
+        need("tqdm")
     else:
         monkeypatch.setitem(sys.modules, "tqdm", None)
     return request.param

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
+from operator import itemgetter
 from random import SystemRandom
 from typing import Any
 
@@ -20,6 +21,7 @@ from dp_polars._engines.contract import GROUPS, ROWS, ROWS_IN_GROUP, KeyWork, Lo
 
 Row = dict[str, Any]
 Evidence = tuple[int, int, int, float]  # group, code, weight, the row's number
+_NUMBER = itemgetter(3)
 
 
 class ToyEngine(LocalEngine):
@@ -121,12 +123,8 @@ def _one_each(found: list[Evidence], tally: Tally) -> list[Evidence]:
 def _first(found: list[Evidence], person: object, limits: Limits, order: _Order) -> list[Evidence]:
     """Return what stays of one person's rows."""
     groups = sorted({row[0] for row in found}, key=lambda group: order.of_groups[person, group])[: limits.groups]
-    by_group = [sorted((row for row in found if row[0] == group), key=_number) for group in groups]
-    return sorted((row for same in by_group for row in same[: limits.rows_per_group]), key=_number)[: limits.rows]
-
-
-def _number(row: Evidence) -> float:
-    return row[3]
+    by_group = [sorted((row for row in found if row[0] == group), key=_NUMBER) for group in groups]
+    return sorted((row for same in by_group for row in same[: limits.rows_per_group]), key=_NUMBER)[: limits.rows]
 
 
 def _by_person(

@@ -465,8 +465,8 @@ def test_public_lists_are_searched_by_an_index(con):
     query = dpp.protect("p", max_groups=1).group_by({"k": ["a", "b"]}).agg(dpp.mode("n", range(5), epsilon=1))
     if sqlite3.sqlite_version_info >= (3, 41):
         pytest.skip("plans of 3.40")
-    (statement,) = Prepared(made(con), query).run.args[1]
-    plan = [step for *_, step in con.con.execute(f"EXPLAIN QUERY PLAN {statement[1].sql}")]
+    statement = Prepared(made(con), query).run.args[-1]
+    plan = [step for *_, step in con.con.execute(f"EXPLAIN QUERY PLAN {statement.sql}")]
     assert sum("(p0=?)" in step for step in plan) == 2
 
 
