@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,26 +43,41 @@ class Kind:
         """Whether a row counts, but for bounds."""
         return pl.lit(value=True) if self.code is None else pl.col(self.code) < self.tallies[0].coding.size
 
-    def named(self, cells: pl.DataFrame) -> pl.DataFrame:
-        """Return cells of `added_up_cells` with the sums of this kind's weights under the names of its tallies."""
-        return cells.select("cell", "rows", *(pl.col(of).alias(weight_name(i)) for i, of in self.weights.items()))
 
+def added_up_cells(
+    rows: pl.LazyFrame, kinds: Sequence[Kind], are_counted: Sequence[pl.Expr]
+) -> tuple[pl.LazyFrame, list[Callable[[pl.DataFrame], pl.DataFrame]]]:
+    """Return what adds up the rows that count for some of these kinds, and what finds the sums of each kind in that.
 
-def added_up_cells(rows: pl.LazyFrame, kinds: Sequence[Kind], is_counted: pl.Expr) -> pl.LazyFrame:
-    """Return each cell of the rows that count, once: `cell`, `rows`, and sums of weights. All kinds have the same."""
+    The latter gives each cell once: `cell`, `rows`, and the sums of weights under the names of its tallies. All kinds
+    have the same codes.
+    """
     layout, weights = kinds[0].layout, list(dict.fromkeys(name for kind in kinds for name in kind.weights.values()))
     unsigned = pl.UInt32 if layout.bits <= 32 else pl.UInt64
     cell = pl.col(str(kinds[0].code)).cast(unsigned) if layout.code_bits else pl.lit(0, unsigned)
     if layout.group_bits:
         cell += pl.col("group").cast(unsigned) * pl.lit(2**layout.code_bits, unsigned)
+    counts = {f"counts {place}": is_counted for place, is_counted in enumerate(are_counted)}
     # Selected before it is filtered: a filter right after a shared plan would move into it, and part the branches.
-    counted = rows.with_columns(cell.alias("cell"), is_counted.alias("is counted"))
-    counted = counted.select("cell", "is counted", *weights).filter("is counted")
-    return counted.group_by("cell").agg(pl.len().cast(pl.Int64).alias("rows"), pl.col(weights).cast(pl.Int64).sum())
+    counted = rows.with_columns(cell.alias("cell"), **counts).select("cell", *counts, *weights)
+    sums = []
+    for place, (kind, flag) in enumerate(zip(kinds, counts, strict=True)):
+        sums.append(pl.col(flag).cast(pl.Int64).sum().alias(f"rows {place}"))
+        for number, name in kind.weights.items():
+            sums.append(pl.when(flag).then(pl.col(name).cast(pl.Int64)).sum().alias(f"{place} {weight_name(number)}"))
+    found = counted.filter(pl.any_horizontal(*counts)).group_by("cell").agg(sums)
+    return found, [partial(_of_kind, kind, place) for place, kind in enumerate(kinds)]
+
+
+def _of_kind(kind: Kind, place: int, cells: pl.DataFrame) -> pl.DataFrame:
+    weights = {weight_name(number): f"{place} {weight_name(number)}" for number in kind.weights}
+    return cells.filter(pl.col(f"rows {place}") > 0).select("cell", rows=f"rows {place}", **weights)
 
 
 def count_people(frame: pl.DataFrame, kinds: Sequence[Kind], engine: EngineType) -> list[pl.DataFrame]:
     """Return what stays of people's rows: for each kind columns `cell`, `rows` and `weight i`, each cell once.
+
+    What Polars is asked follows from the kinds alone, whatever the rows are.
 
     Parameters
     ----------
@@ -74,17 +90,23 @@ def count_people(frame: pl.DataFrame, kinds: Sequence[Kind], engine: EngineType)
     """
     choices = _choices(kinds, frame)
     _mark(choices, *_by_person(frame.drop_in_place("person")), frame.get_column("group", default=None))
-    together, plans = list[list[Kind]](), list[pl.LazyFrame]()
-    for choice in choices:
-        totals = {name: pl.Series(clipped) for name, (*_, clipped) in choice.totals.items()}
-        bounded = frame.lazy().with_columns(pl.Series("stays", choice.stays), **totals)
-        by_codes: dict[str | None, list[Kind]] = {}
-        for kind in choice.kinds:
-            by_codes.setdefault(kind.code if kind.layout.code_bits else None, []).append(kind)
-        together += by_codes.values()
-        plans += [added_up_cells(bounded, alike, pl.col("stays")) for alike in by_codes.values()]
-    counted = zip(together, collected(plans, engine), strict=True)
-    found = {kind.numbers: kind.named(cells) for alike, cells in counted for kind in alike}
+    stays = {kind.numbers: (kind, pl.Series(choice.stays)) for choice in choices for kind in choice.kinds}
+    totals = {name: pl.Series(clipped) for choice in choices for name, (*_, clipped) in choice.totals.items()}
+    bounded = frame.lazy().with_columns(**dict(sorted(totals.items())))
+    by_codes: dict[str | None, list[tuple[int, ...]]] = {}
+    for kind in kinds:
+        by_codes.setdefault(kind.code if kind.layout.code_bits else None, []).append(kind.numbers)
+    plans, finds = [], []
+    for alike in by_codes.values():
+        of_these = [stays[numbers] for numbers in alike]
+        flags = {f"stays {place}": series for place, (_, series) in enumerate(of_these)}
+        plan, find = added_up_cells(
+            bounded.with_columns(**flags), [kind for kind, _ in of_these], list(map(pl.col, flags))
+        )
+        plans.append(plan)
+        finds.append(dict(zip(alike, find, strict=True)))
+    counted = zip(collected(plans, engine), finds, strict=True)
+    found = {numbers: find(cells) for cells, of in counted for numbers, find in of.items()}
     return [found[kind.numbers] for kind in kinds]
 
 
@@ -104,20 +126,22 @@ def _mark(choices: Sequence[_Choice], rows: NDArray[np.integer], lengths: Ints, 
 
 def _by_person(person: pl.Series) -> tuple[NDArray[np.integer], Ints]:
     """Return the places of all rows, those of each person together, and how many rows each person has."""
-    bits = np.uint64(max(len(person) - 1, 0).bit_length())
-    if person.dtype.is_integer() and not column_types.is_wide(person.dtype) and len(person):
-        least, greatest = person.min(), person.max()
-        spread = int(greatest) - int(least)  # type: ignore[arg-type]
-        if spread.bit_length() + int(bits) <= 64:
-            # Person and place in one word: one sort of words is several times as fast as hashing.
-            words = person.to_numpy().astype(np.uint64)
-            words -= np.uint64(int(least) % 2**64)  # type: ignore[arg-type]
-            words <<= bits
-            words |= np.arange(len(words), dtype=np.uint64)
-            words.sort()
-            lengths = run_lengths(words >> bits)
-            words &= (np.uint64(1) << bits) - np.uint64(1)
-            return words.view(np.int64), lengths
+    if person.dtype.is_integer() and not column_types.is_wide(person.dtype):
+        values = person.to_numpy()
+        # Person and place in one word, if there is room: one sort of words is several times as fast as hashing.
+        bits = np.uint64(max(len(person) - 1, 0).bit_length())
+        least, greatest = (int(end) for end in (values.min(), values.max())) if len(values) else (0, 0)
+        if (greatest - least).bit_length() + int(bits) > 64:
+            order = np.argsort(values)
+            return order, run_lengths(values[order])
+        words = values.astype(np.uint64)
+        words -= np.uint64(least % 2**64)
+        words <<= bits
+        words |= np.arange(len(words), dtype=np.uint64)
+        words.sort()
+        lengths = run_lengths(words >> bits)
+        words &= (np.uint64(1) << bits) - np.uint64(1)
+        return words.view(np.int64), lengths
     grouped = person.to_frame().lazy().with_row_index("row").group_by("person").agg("row").select("row")
     lists = grouped.collect(engine=by_name("auto"))["row"]
     # Each list holds one person's rows: the value of the privacy unit is not needed any more.

@@ -220,8 +220,8 @@ def _counted_by_row(coded: pl.LazyFrame, kinds: Sequence[Kind], engine: EngineTy
     if len(kinds) > 1:
         # Polars moves filters into the scan that several plans share, whatever it is told: see `NO_FILTER_IN_SCANS`.
         coded = collected([coded], engine)[0].lazy()
-    plans = [added_up_cells(coded, [kind], kind.is_evidence) for kind in kinds]
-    return [kind.named(cells) for kind, cells in zip(kinds, collected(plans, engine), strict=True)]
+    plans, finds = zip(*(added_up_cells(coded, [kind], [kind.is_evidence]) for kind in kinds), strict=True)
+    return [find(cells) for (find,), cells in zip(finds, collected(plans, engine), strict=True)]
 
 
 def _code_name(tallies: Sequence[Tally], number: int) -> str | None:

@@ -39,7 +39,11 @@ def grouped(
     """
     schema = rows.collect_schema()
     named = [] if keys is None else [pl.col(key.name).alias(f"key {place}") for place, key in enumerate(keys)]
-    values = [] if keys is None else [(f"key {i}", key.unique(), schema[key.name]) for i, key in enumerate(keys)]
+    values = (
+        []
+        if keys is None
+        else [(f"key {i}", key.unique(maintain_order=True), schema[key.name]) for i, key in enumerate(keys)]
+    )
     read, sums = list[pl.Expr](), list[pl.Expr]()
     for numbers in together:
         first = tallies[numbers[0]]

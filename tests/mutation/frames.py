@@ -148,7 +148,7 @@ MUTANTS = [
     _bounds("_choices", "None if evidence[code] is None and own_codes is None else code", "None",
         "outputs of other evidence keep the rows of the first",
         "engines/test_polars_bounds.py::test_slices_change_no_sum"),
-    _bounds("_by_person", "spread.bit_length() + int(bits) <= 64", "spread.bit_length() + int(bits) <= 65", "people far apart lose a bit and may become one",
+    _bounds("_by_person", "(greatest - least).bit_length() + int(bits) > 64", "(greatest - least).bit_length() + int(bits) > 65", "people far apart lose a bit and may become one",
         "engines/test_polars_bounds.py::test_rows_of_a_person_come_together"),
     _bounds("with_groups", "reduce(and_, is_key)", "next(is_key)", "few keys are told apart by their first column",
         "engines/test_polars_bounds.py::test_few_keys_are_compared_and_many_joined"),
