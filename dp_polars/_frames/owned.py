@@ -23,7 +23,8 @@ class OwnedRows(WithoutRows):
     """
 
     def __init__(self, sources: tuple[pl.LazyFrame, ...], origin: Origin) -> None:
-        self._sources, self.origin = sources, origin
+        self._sources = sources
+        self.origin: Origin = origin
 
     def collect(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
         """Refuse: owned rows are private."""
