@@ -90,21 +90,19 @@ def count_people(frame: pl.DataFrame, kinds: Sequence[Kind], engine: EngineType)
     """
     choices = _choices(kinds, frame)
     _mark(choices, *_by_person(frame.drop_in_place("person")), frame.get_column("group", default=None))
-    stays = {kind.numbers: (kind, pl.Series(choice.stays)) for choice in choices for kind in choice.kinds}
-    totals = {name: pl.Series(clipped) for choice in choices for name, (*_, clipped) in choice.totals.items()}
-    bounded = frame.lazy().with_columns(**dict(sorted(totals.items())))
-    by_codes: dict[str | None, list[tuple[int, ...]]] = {}
+    bounded = {kind.numbers: kind for choice in choices for kind in choice.kinds}
+    stays = {f"stays {kind.numbers}": choice.stays for choice in choices for kind in choice.kinds}
+    totals = {name: clipped for choice in choices for name, (*_, clipped) in choice.totals.items()}
+    # In the frame, under different names: to Polars 1, two arrays of one name and length in its plans are one.
+    frame = frame.hstack([pl.Series(name, array) for name, array in sorted((stays | totals).items())])
+    by_codes: dict[str | None, list[Kind]] = {}
     for kind in kinds:
-        by_codes.setdefault(kind.code if kind.layout.code_bits else None, []).append(kind.numbers)
+        by_codes.setdefault(kind.code if kind.layout.code_bits else None, []).append(bounded[kind.numbers])
     plans, finds = [], []
     for alike in by_codes.values():
-        of_these = [stays[numbers] for numbers in alike]
-        flags = {f"stays {place}": series for place, (_, series) in enumerate(of_these)}
-        plan, find = added_up_cells(
-            bounded.with_columns(**flags), [kind for kind, _ in of_these], list(map(pl.col, flags))
-        )
+        plan, find = added_up_cells(frame.lazy(), alike, [pl.col(f"stays {kind.numbers}") for kind in alike])
         plans.append(plan)
-        finds.append(dict(zip(alike, find, strict=True)))
+        finds.append({kind.numbers: find_of for kind, find_of in zip(alike, find, strict=True)})
     counted = zip(collected(plans, engine), finds, strict=True)
     found = {numbers: find(cells) for cells, of in counted for numbers, find in of.items()}
     return [found[kind.numbers] for kind in kinds]
