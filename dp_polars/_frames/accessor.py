@@ -45,6 +45,6 @@ class FrameNamespace:
 
         protection = Protection.of(privacy_unit, max_rows, max_groups, max_rows_per_group, neighboring_relation)
         recipe = recipe_of(protection, dataset, budget)
-        source = source_of(self._frame, protection.keys)
+        source = source_of(self._frame, protection.unit)
         sources = () if source.unread is None else (source.unread,)
         return PrivateFrame(replace(recipe, files=identities(source.files)), sources, budget)

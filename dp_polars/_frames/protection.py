@@ -78,11 +78,6 @@ class Protection:
         return Protection(self.unit, rows, groups, per_group, self.neighboring_relation)
 
     @property
-    def keys(self) -> tuple[str, ...] | None:
-        """The columns that say whose a row is; None where every row is a person."""
-        return None if self.privacy_unit is None else (self.privacy_unit,)
-
-    @property
     def bounds(self) -> dict[str, int]:
         """The bounds that there are, by name."""
         bounds = {name: getattr(self, name) for name in _BOUNDS}

@@ -277,7 +277,7 @@ class Recipe:
     def origins(self) -> tuple[Origin, ...]:
         """Where the rows come from: the first ones, then those of each join."""
         joins = (step for step in self.steps if isinstance(step, Joining))
-        first = Origin(self.dataset, self.files, self.protection.keys)
+        first = Origin(self.dataset, self.files, self.protection.unit)
         return first, *(origin for join in joins for origin in join.origins)
 
     @property

@@ -326,3 +326,30 @@ def test_opendp_refuses_several_identifiers():
 def test_engines_are_given_the_sorted_names():
     query = protected(unit=["patient", "month"]).agg(dpp.len(epsilon=1))
     assert query.request.bind(PolarsEngine.of(*query._sources)).privacy_unit == ("month", "patient")
+
+
+CENTS_OF_ALL = {
+    "groups": lambda rows, by: rows.group_by(by).agg(CENTS.sum()),
+    "windows": lambda rows, by: rows.with_columns(CENTS.sum().over(by)),
+    "joins": lambda rows, by: rows.join(rows.select(*by, more="cents"), on=by),
+}
+
+
+@pytest.mark.parametrize("step", CENTS_OF_ALL)
+def test_plans_before_protect_must_name_all_columns(step):
+    rows, of = VISITS.lazy(), CENTS_OF_ALL[step]
+    total = protected(of(rows, UNIT), max_rows=9).agg(CENTS.dp.sum(0, 99, epsilon=10**6))
+    somebody = of(rows.drop_nulls(UNIT), UNIT)
+    assert total.release().item() == somebody.select(CENTS.sum()).collect().item()
+    with pytest.raises(ValueError, match="could change another's result"):
+        protected(of(rows, ["patient"]))
+
+
+def test_a_column_named_like_the_text_of_the_unit_is_not_the_unit():
+    rows = VISITS.lazy().with_columns(pl.lit("one").alias(TEXT))
+    with pytest.raises(ValueError, match="could change another's result"):
+        protected(rows.group_by(TEXT).agg(pl.col("month", "patient").max(), CENTS.sum()))
+    with pytest.raises(ValueError, match="could change another's result"):
+        protected(rows.with_columns(CENTS.max().over(TEXT)))
+    bracket = VISITS.lazy().rename({"patient": "[p"}).group_by("[p").agg(pl.len())
+    assert bracket.dp.protect("[p", max_rows=1).columns == ["[p", "len"]
