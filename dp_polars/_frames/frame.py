@@ -227,8 +227,8 @@ class PrivateFrame(SeveralRows, Unlisted, Refusing, WithoutRows):
         >>> import polars as pl
         >>> import dp_polars as dpp
         >>> visits = pl.DataFrame({"patient": [1, 1, 2], "cents": [500, 700, 900]})
-        >>> spend = visits.dp.protect("patient").group_by("patient").agg(pl.col("cents").sum())
-        >>> spend.columns
+        >>> private = visits.dp.protect("patient")
+        >>> private.group_by("patient").agg(pl.col("cents").sum()).columns
         ['patient', 'cents']
         """
         if isinstance(keys, str) or any(isinstance(key, str) for key in more):
