@@ -52,7 +52,7 @@ def person_of(unit: PrivacyUnit, schema: pl.Schema) -> pl.Expr:
     """Return what people are grouped by: the column itself, or of several a struct that is equal where all are."""
     if len(unit) == 1:
         return pl.col(unit[0])
-    return pl.struct(_compared(name, schema) for name in unit)
+    return pl.struct(compared(name, schema) for name in unit)
 
 
 def is_somebody(unit: PrivacyUnit, schema: pl.Schema) -> pl.Expr:
@@ -61,7 +61,7 @@ def is_somebody(unit: PrivacyUnit, schema: pl.Schema) -> pl.Expr:
     return is_a_person(unit, schema, (lambda _: person) if len(unit) == 1 else person.struct.field)
 
 
-def _compared(name: str, schema: pl.Schema) -> pl.Expr:
+def compared(name: str, schema: pl.Schema) -> pl.Expr:
     """Return a column whose equal values are the same to the bit."""
     if isinstance(schema[name], (pl.Categorical, pl.Enum)):
         # The text, because the number of a category may be another one in the next scan.
@@ -75,7 +75,7 @@ def in_parts(rows: pl.LazyFrame, unit: PrivacyUnit, partitions: int) -> Iterator
         yield rows
         return
     schema = rows.collect_schema()
-    hashes = [_compared(name, schema).hash(int.from_bytes(os.urandom(8), "little")) for name in unit]
+    hashes = [compared(name, schema).hash(int.from_bytes(os.urandom(8), "little")) for name in unit]
     part = reduce(xor, hashes) % partitions
     for number in range(partitions):
         if is_terminal():  # what a notebook shows is stored with it, and how many parts there are tells of the rows

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from dp_polars._base.privacy_units import as_arguments, shown
-from dp_polars._engines.polars_rows import is_a_person
+from dp_polars._engines.polars_rows import compared, is_a_person
 from dp_polars._frames.protection import OneRowEach
 from dp_polars._frames.recipe import ONLY_FILTERS, Joining, Origin, Proved, Recipe, free_names, refuse_missing
 from dp_polars._rowwise.gate import refuse_patterns
-from dp_polars._rowwise.zeros import of_one_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -56,7 +55,7 @@ class _ByColumns(Joining):
         for left, right in zip(self.left_on, self.right_on, strict=True):
             _refuse_key(left, right, schema[left], further[right], may_be_float=left in floats)
         on_left, on_right = (
-            [_key(name, columns[name]).alias(key) for name, key in zip(names, keys, strict=True)]
+            [compared(name, columns).alias(key) for name, key in zip(names, keys, strict=True)]
             for names, columns in ((self.left_on, schema), (self.right_on, further))
         )
         others = [] if self.how in ONLY_FILTERS else [name for name in further if name not in self.right_on]
@@ -212,10 +211,3 @@ def _refuse_key(left: str, right: str, dtype: pl.DataType, other: pl.DataType, *
             "of floats, by (pl.col(…) * 100).round().cast(pl.Int64), say."
         )
         raise TypeError(msg)
-
-
-def _key(name: str, dtype: pl.DataType) -> pl.Expr:
-    """Return a column as it is compared: the text of a category, and one zero."""
-    if isinstance(dtype, pl.Categorical):
-        return pl.col(name).cast(pl.String)
-    return of_one_kind(name, dtype) if dtype.is_float() else pl.col(name)
