@@ -27,6 +27,11 @@ def names_of_ends(output: str) -> tuple[str, str]:
     return f"{output}_low", f"{output}_high"
 
 
+def has_ends(query: HistogramQuery, *, ranges: bool) -> bool:
+    """Return whether a release has columns for the ends of an output's range, or interval."""
+    return query.has_interval or (ranges and query.has_ranges)
+
+
 class UnreadableError(Exception):
     """Private rows can't even be opened. That, and why, depends on the rows: the release is charged, and fails."""
 
@@ -121,12 +126,13 @@ class Output:
 
     def names(self, *, ranges: bool) -> list[str]:
         """Return the columns of the answers: see `drawn`."""
-        return [self.name, *(names_of_ends(self.name) if ranges and self.query.has_ranges else ())]
+        return [self.name, *(names_of_ends(self.name) if has_ends(self.query, ranges=ranges) else ())]
 
     def drawn(self, histograms: Sequence[Histogram], *, ranges: bool) -> list[pl.Series]:
-        """Draw one answer per group, named; with `ranges`, the ends of a number's 95 % range after it."""
+        """Draw one answer per group, named; after it the ends of its interval, or of a number's 95 % range."""
         answers = self.query.answers(histograms, *self.types)
-        columns = [answers.values, *(answers.ends() if ranges and answers.ends is not None else ())]
+        with_ends = has_ends(self.query, ranges=ranges) and answers.ends is not None
+        columns = [answers.values, *(answers.ends() if with_ends else ())]
         return [column.alias(name) for column, name in zip(columns, self.names(ranges=ranges), strict=True)]
 
 

@@ -16,7 +16,7 @@ from polars import selectors as cs
 from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Loss, in_words
 from dp_polars._base.column_types import float_of
 from dp_polars._base.numbers import float_up, plural
-from dp_polars._engines.contract import Engine, Output, Released, Tally, Work, names_of_ends
+from dp_polars._engines.contract import Engine, Output, Released, Tally, Work, has_ends, names_of_ends
 from dp_polars._frames import group_keys
 from dp_polars._frames.protection import OneRowEach
 from dp_polars._frames.recipe import Proved
@@ -231,8 +231,7 @@ class Request(AnyRequest[HistogramQuery]):
         proved = self.proved_on(engine, names + ([] if self.keys is None else self.keys.columns))
         schema = proved.schemas[-1]
         keys = None if self.keys is None else group_keys.in_types_of(self.keys, schema)
-        if ranges:
-            self._check_names_of_ranges()
+        self._check_names_of_ends(ranges=ranges)
         rows = pl.LazyFrame(schema=schema)
         tallies: list[Tally] = []
         outputs = []
@@ -322,15 +321,15 @@ class Request(AnyRequest[HistogramQuery]):
             return other and _under(self.protection, replace(ask, query=other), self.groups)
         return None
 
-    def _check_names_of_ranges(self) -> None:
-        """Refuse names that the ends of ranges would repeat."""
+    def _check_names_of_ends(self, *, ranges: bool) -> None:
+        """Refuse names that the ends of ranges and intervals would repeat."""
         taken = [ask.name for ask in self.asks] + ([] if self.keys is None else self.keys.columns)
-        ends = {end for ask in self.asks if ask.query.has_ranges for end in names_of_ends(ask.name)}
+        ends = {end for ask in self.asks if has_ends(ask.query, ranges=ranges) for end in names_of_ends(ask.name)}
         repeated = sorted(ends.intersection(taken))
         if repeated:
             msg = (
                 f"outputs and keys must not be named like the ends of a range, got {repeated}.\n\n"
-                "Hint: rename them, or leave ranges=True out."
+                f"Hint: rename them{', or leave ranges=True out' * ranges}."
             )
             raise ValueError(msg)
 

@@ -83,6 +83,11 @@ class Query(Asked):
         return self.claim.lead
 
     @property
+    def has_interval(self) -> bool:
+        """Whether two ends are drawn with every answer: each is a column of its own, of the answer's type."""
+        return False
+
+    @property
     @abstractmethod
     def fixed_type(self) -> pl.DataType | None:
         """The type of what is drawn; None where only the column's type names the candidates."""
