@@ -18,7 +18,7 @@ from dp_polars._codes.codings import Coding, NearestCoding
 from dp_polars._draws.drawing import Draw, draw_from_rows, draw_groups
 from dp_polars._draws.scores import QuantileScore
 from dp_polars._mechanisms.laws import LAWS, error_bound
-from dp_polars._questions.question import Answers, OfCodes
+from dp_polars._questions.question import OfCodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,10 +78,10 @@ class Choice(OfCodes):
         """Return the histogram that is drawn from: with what has a constant score, if there is such a candidate."""
         return histogram
 
-    def answers(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> Answers:
+    def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
         (histogram,) = histograms
-        drawn = draw_groups(self.draw(*columns), self.scored(histogram, *columns))
-        return Answers(self.named(drawn, *columns))
+        codes = draw_groups(self.draw(*columns), self.scored(histogram, *columns))
+        return (self.named(codes, *columns),)
 
     def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
         if weights is not None:
@@ -179,7 +179,7 @@ class QuantileWithInterval(Quantile):
         below, above = (math.ceil(Fraction(bound) * _ROUNDING / part) for part in (den - num, num))
         return max(1, below), max(1, above)
 
-    def answers(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> Answers:
+    def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
         (histogram,) = histograms
         draw, (below, above) = self.draw(*columns), self.public_rows
         answers = draw_groups(draw, histogram)
@@ -188,7 +188,18 @@ class QuantileWithInterval(Quantile):
             draw_groups(draw, histogram.with_rows_at(draw.size - 1, above)),
         ]
         low, high = np.minimum.reduce([answers, *ends]), np.maximum.reduce([answers, *ends])
-        return Answers(self.named(answers), lambda: (self.named(low), self.named(high)))
+        return self.named(answers), self.named(low), self.named(high)
+
+    def drawn_types(self, *columns: pl.DataType) -> tuple[pl.DataType, ...]:
+        return (self.answer_type(*columns),) * 3
+
+    def presented(
+        self,
+        drawn: Sequence[pl.Series],
+        beta: float | None,  # noqa: ARG002
+        *columns: pl.DataType,  # noqa: ARG002
+    ) -> tuple[pl.Series, ...]:
+        return tuple(drawn)
 
     def note(self, size: int, alternative: HistogramQuery | None) -> str:  # noqa: ARG002
         """Return what the ends cost."""

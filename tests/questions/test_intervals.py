@@ -395,6 +395,6 @@ def test_a_loss_for_which_the_ends_would_be_out_of_sight_is_refused():
         private().agg(m=X.dp.median(range(9), interval=0.95, epsilon=1e-12))
     query = asked(Fraction(1, 10_000), 10**6, epsilon=1e-6)
     assert max(query.public_rows) <= 2**40
-    answers = query.answers([Histogram(np.array([7]), np.array([2**38]), np.array([1, 0, 0]))])
-    assert len(answers.values) == 3
+    drawn = query.drawn([Histogram(np.array([7]), np.array([2**38]), np.array([1, 0, 0]))])
+    assert [len(column) for column in drawn] == [3, 3, 3]
     assert replace(query.claim, draws=1).rate > query.claim.rate
