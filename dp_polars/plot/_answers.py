@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import polars as pl
+from polars import selectors as cs
 
 from dp_polars._base.extras import require
 from dp_polars._base.numbers import one_of, positive_int, show
 from dp_polars._engines.outputs import names_of_ends
+from dp_polars._frames.ends import with_ends
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.choices import QuantileWithInterval
-from dp_polars._questions.measures import BETA, Total
-from dp_polars._questions.sums import Sum
+from dp_polars._questions.measures import Total
 from dp_polars.plot import _charts, _panels
 
 if TYPE_CHECKING:
@@ -30,9 +31,7 @@ _SORTS: tuple[_Sort, ...] = get_args(_Sort)
 _MOST_LISTED = 5
 
 
-def answers(
-    released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort: str = "largest"
-) -> alt.HConcatChart:
+def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort: str = "largest") -> alt.HConcatChart:
     """Plot released answers, a row per group: numbers with their ranges, and words. A figure that you can share.
 
     Nothing but the release is shown, so the figure is as private as that.
@@ -98,13 +97,15 @@ def answers(
     words = [ask for ask in query.asks if ask.name not in points]
     if order == "largest" and points:
         released = released.sort(points[0], descending=True, nulls_last=True, maintain_order=True)
-    part = released.head(shown).with_columns(
-        *(end for ask in query.asks if ask.name in points for end in _ends(ask, released)),
+    ranged = with_ends(released, query.asks)
+    bare = [name for name in points if names_of_ends(name)[0] not in ranged.columns]
+    part = ranged.head(shown).with_columns(
+        *(pl.lit(None, pl.Float64).alias(end) for name in bare for end in names_of_ends(name)),
         *(_as_words(ask, released).alias(ask.name) for ask in words),
     )
     title = _charts.title(
         f"Private answers at {_charts.SYMBOLS[query.loss.unit]} = {float(query.loss.value):g}",
-        *_notes(query, released, part, points, words),
+        *_notes(query, released, part.height, points, bare),
         query.request.promise,
     )
     panels = _panels.answers(part, keys, points, [ask.name for ask in words])
@@ -118,20 +119,6 @@ def _is_on_a_line(ask: Ask[Asked], dtype: pl.DataType) -> bool:
     return is_number or has_bar
 
 
-def _ends(ask: Ask[Asked], released: pl.DataFrame) -> list[pl.Expr]:
-    """Return the ends of an output's bars: those released, or those that follow from the query; else null."""
-    ends = names_of_ends(ask.name)
-    if set(ends) <= set(released.columns):
-        return [pl.col(end) for end in ends]
-    bound = None
-    if isinstance(ask.query, Total):
-        # Where the column's type defines the step, the answer has the same one.
-        is_open = isinstance(ask.query, Sum) and ask.query.step is None
-        bound = ask.query.error(1, BETA, *([released.schema[ask.name]] if is_open else []))
-    number = pl.col(ask.name).cast(pl.Float64)
-    return [(number + sign * pl.lit(bound, pl.Float64)).alias(end) for sign, end in zip((-1, 1), ends, strict=True)]
-
-
 def _as_words(ask: Ask[Asked], released: pl.DataFrame) -> pl.Expr:
     """Return an output as text."""
     column, dtype = pl.col(ask.name), released.schema[ask.name]
@@ -140,27 +127,31 @@ def _as_words(ask: Ask[Asked], released: pl.DataFrame) -> pl.Expr:
         if isinstance(dtype.inner, pl.Struct):  # value counts
             one = one.sort_by(one.struct.field("count"), descending=True, maintain_order=True)
             one = pl.format("{}: {}", one.struct.field("value").cast(pl.String), one.struct.field("count"))
-        text = column.list.eval(one.cast(pl.String).head(_MOST_LISTED)).list.join(", ")
+        else:
+            one = _as_text(one, dtype.inner)
+        text = column.list.eval(one.head(_MOST_LISTED)).list.join(", ")
         text += pl.when(column.list.len() > _MOST_LISTED).then(pl.lit(", …")).otherwise(pl.lit(""))
     elif ask.query.claim.lead:
         answer, lead = (column.struct.field(name).cast(pl.String) for name in ("answer", "lead"))
         text = answer + pl.coalesce(pl.format(" (ahead by {})", lead), pl.lit(""))
     else:
-        text = column.cast(pl.String)
+        text = _as_text(column, dtype)
     if isinstance(ask.query, QuantileWithInterval):
-        low, high = (pl.col(end).cast(pl.String) for end in names_of_ends(ask.name))
+        low, high = (_as_text(pl.col(end), dtype) for end in names_of_ends(ask.name))
         text = pl.format("{} ({} to {})", text, low, high)
     return text.fill_null("–")
 
 
-def _notes(
-    query: PrivateQuery, released: pl.DataFrame, part: pl.DataFrame, points: list[str], words: list[Ask[Asked]]
-) -> list[str]:
+def _as_text(column: pl.Expr, dtype: object) -> pl.Expr:
+    """Return values of a type as text; durations in Polars' own words."""
+    return column.dt.to_string("polars") if isinstance(dtype, pl.Duration) else column.cast(pl.String)
+
+
+def _notes(query: PrivateQuery, released: pl.DataFrame, shown: int, points: list[str], bare: list[str]) -> list[str]:
     """Return the lines under the title: what dots and bars are, and what is left out."""
     intervals = {ask.name: ask.query for ask in query.asks if isinstance(ask.query, QuantileWithInterval)}
-    bare = [name for name in points if part[names_of_ends(name)[0]].null_count() == part.height]
     legend = ["dot: released, with noise"] if points else []
-    if [name for name in points if name not in intervals and name not in bare]:
+    if not {*points} <= {*intervals, *bare}:
         legend.append("bar: holds the number without noise with probability 95 %")
     legend += [
         f"bar of {name}: holds the quantile with probability {show(100 * interval.probability)} %"
@@ -168,18 +159,12 @@ def _notes(
         if name in points
     ]
     left_out = []
-    if part.height < released.height:
-        rest = released.height - part.height
-        left_out.append(f"the first {part.height} of {released.height:,} groups, {rest:,} are left out")
+    if shown < released.height:
+        left_out.append(f"the first {shown} of {released.height:,} groups, {released.height - shown:,} are left out")
     if bare:
         left_out.append(f"no range of {', '.join(bare)}: release(ranges=True) has it")
-    long = [
-        ask.name
-        for ask in words
-        if isinstance(dtype := released.schema[ask.name], pl.List)
-        and dtype.inner is not None
-        and (released[ask.name].list.len().head(part.height) > _MOST_LISTED).any()
-    ]
+    lists = released.head(shown).select(cs.list().list.len().max() > _MOST_LISTED)
+    long = [ask.name for ask in query.asks if ask.name in lists.columns and lists[ask.name].item()]
     if long:
         left_out.append(f"only {_MOST_LISTED} of a list: {', '.join(long)}")
     lines = [" · ".join(legend), " · ".join(left_out)]

@@ -1,4 +1,4 @@
-"""Intervals of quantiles: where the ends lie, that they hold the quantile, that they cost no more, and what is refused."""
+"""Intervals of quantiles: where the ends lie, that they hold the quantile, what they cost, and what is refused."""
 
 import datetime as dt
 import itertools
@@ -168,7 +168,7 @@ def near_data_sets(query, alpha):
     below, above = query.public_rows
     # (1 − α)·below rows between the low rank and the middle one, α·above between that and the high one.
     between = math.ceil((1 - alpha) * below), math.ceil(alpha * above)
-    rest = max(3, math.ceil((sum(between) / alpha)))
+    rest = max(3, math.ceil(sum(between) / alpha))
     first = math.floor(alpha * (rest + sum(between))) - between[0]
     around = [(first, *between, rest + sum(between) - first - sum(between))]
     yield from (tuple(counts) for counts in all_counts(4, 2))
@@ -248,7 +248,9 @@ def test_the_answer_and_its_ends_have_the_exact_joint_law(loss, mechanism):
         value = 9 * factor if loss == "epsilon" else 2 * factor**2
         return X.dp.quantile(0.75, range(4), interval=0.6, **{loss: value})
 
-    frame = pl.DataFrame({"g": np.repeat(np.arange(DRAWS), sum(COUNTS)), "x": list(np.repeat(range(4), COUNTS)) * DRAWS})
+    frame = pl.DataFrame(
+        {"g": np.repeat(np.arange(DRAWS), sum(COUNTS)), "x": list(np.repeat(range(4), COUNTS)) * DRAWS}
+    )
     private = frame.lazy().dp.protect(None).group_by({"g": range(DRAWS)})
     query = private.agg(m=ask(Fraction(1))).asks[0].query
     assert query.claim.mechanism == mechanism
