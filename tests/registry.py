@@ -141,14 +141,23 @@ ASKS = {
         ],
         mechanisms=("permute_and_flip", "exponential", "joint"),
     ),
-    "median": Ask({"candidates": MISSING}, _OF_ROWS, ([1, 2],), {}, {"rho": 1, "contributions": 2}, _of_points),
+    "median": Ask(
+        {"candidates": MISSING},
+        {**_OF_ROWS, "interval": None},
+        ([1, 2],),
+        {},
+        {"rho": 1, "contributions": 2},
+        lambda column: _of_points(column, {}, {"interval": 0.95}),
+    ),
     "quantile": Ask(
         {"alpha": MISSING, "candidates": MISSING},
-        _OF_ROWS,
+        {**_OF_ROWS, "interval": None},
         (0.9, [1, 2]),
         {},
         {"epsilon": 1, "neighboring_relation": "replace_one"},
-        lambda column: _of_points(column, {"alpha": 0.9}, {"alpha": [0.25, 0.5, 0.9]}),
+        lambda column: _of_points(
+            column, {"alpha": 0.9}, {"alpha": [0.25, 0.5, 0.9]}, {"alpha": 0.9, "interval": Fraction(2, 3)}
+        ),
     ),
     "argmax": Ask(
         {},

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_polars._base.arrays import Ints, lengths_from, offsets, owners, run_starts, slices
+from dp_polars._base.arrays import Ints, lengths_from, offsets, owners, run_starts, slices, starts
 from dp_polars._base.threads import in_parallel
 
 # Rows, and cells of a dense histogram, that a thread works on before it takes the next.
@@ -98,6 +98,16 @@ class Histogram:
         ends = np.cumsum(self.sizes)
         codes, weights = np.insert(self.codes, ends, code), np.insert(self.weights, ends, weight)
         return Histogram(codes, weights, self.sizes + 1)
+
+    def with_rows_at(self, code: int, rows: int) -> Histogram:
+        """Return the histogram with more rows of one code in every group; no other code is below it, or none above."""
+        at = np.cumsum(self.sizes) if code else starts(self.sizes)
+        groups = np.insert(owners(self.sizes), at, np.arange(len(self.sizes)))
+        codes, weights = np.insert(self.codes, at, code), np.insert(self.weights, at, rows)
+        if not len(codes):
+            return self
+        first = run_starts(groups, codes)
+        return self.of_cells(groups[first], codes[first], np.add.reduceat(weights, first), len(self.sizes))
 
     @property
     def totals(self) -> Ints:

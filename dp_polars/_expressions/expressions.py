@@ -293,6 +293,13 @@ _NO_PEOPLE = (
 )
 
 
+_NO_INTERVAL = (
+    "an interval must be asked of a private frame: a plain expression has one column of answers, and the ends of an "
+    "interval are two more.\n\n"
+    'Hint: frame.dp.protect("patient", max_rows=…).agg(…); or leave interval out.'
+)
+
+
 def refuse_bounds(bounds: Bounds) -> None:
     """Refuse bounds where nobody knows who is a person."""
     if bounds.given:
@@ -350,6 +357,8 @@ class _Schema(_OnRows):
         try:
             if self.query.needs_people:
                 raise TypeError(_NO_PEOPLE)
+            if self.query.has_interval:
+                raise TypeError(_NO_INTERVAL)
             refuse_bounds(self.bounds)
             refuse_unreached(self.within)
             answer = self.query.answer_type(*(source.dtype for source in series if self.reads_column))

@@ -310,6 +310,7 @@ class Request(AnyRequest[HistogramQuery]):
         proved = self.proved_on(engine, names + ([] if self.keys is None else self.keys.columns))
         schema = proved.schemas[-1]
         keys = None if self.keys is None else group_keys.in_types_of(self.keys, schema)
+        self._check_names_of_ends(ranges=False)
         rows = pl.LazyFrame(schema=schema)
         tallies: list[Tally] = []
         outputs = []
@@ -409,7 +410,7 @@ class Request(AnyRequest[HistogramQuery]):
         if repeated:
             msg = (
                 f"outputs and keys must not be named like the ends of a range, got {repeated}.\n\n"
-                "Hint: rename them, or leave ranges=True out."
+                f"Hint: rename them{', or leave ranges=True out' * ranges}."
             )
             raise ValueError(msg)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim
@@ -20,6 +22,7 @@ from dp_polars._questions.question import OfCodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Self
 
     from dp_polars._accounting.terms import NeighboringRelation, Terms
     from dp_polars._base.arrays import Ints
@@ -27,9 +30,13 @@ if TYPE_CHECKING:
     from dp_polars._codes.encoding import Codes
     from dp_polars._draws.histograms import Histogram
     from dp_polars._draws.scores import Score
-    from dp_polars._questions.question import Columns
+    from dp_polars._questions.question import Columns, HistogramQuery
 
 _LARGEST_DENOMINATOR = 10_000
+# The most public rows at an end: with as many private ones, gaps fit into 62 bits.
+_MOST_ROWS = 2**40
+# What floats may have rounded off the bound of an error is far less than this share of it.
+_ROUNDING = 1 + Fraction(1, 2**40)
 
 
 class Choice(OfCodes):
@@ -122,10 +129,115 @@ class Quantile(Choice):
         return f"{name} on {self.candidates}"
 
 
-def ask_quantile(alpha: object, candidates: Values, terms: Terms) -> Quantile:
-    """Return the quantile of these arguments."""
-    exact = as_alpha("alpha", alpha)
-    return Quantile(exact, ordered(candidates), Claim.on(terms, "choice")).on(terms)
+@dataclass(frozen=True)
+class QuantileWithInterval(Quantile):
+    """A quantile and two ends that hold the true one, each drawn at a third of the loss.
+
+    The low end is the α-quantile of the rows and `a` more, public ones, that equal the first candidate; the high end
+    that of the rows and `b` more that equal the last one. So the ranks that are aimed at, among the private rows, are
+    αN − (1 − α)·a and αN + α·b, and R stays what it is: neighbours with the same public rows are neighbours.
+
+    Let q be the lower α-quantile of the N rows. The rows below a candidate after q are αN or more, and with the public
+    ones α(N + a) + (1 − α)·a: in units of 1/den rows, the low end lies after q only if its draw has a gap of
+    (den − num)·a + 1 or more. A candidate before q has less than αN rows at or below it, so the high end lies before q
+    only if its draw has a gap of num·b + 1 or more. `a` and `b` are such that each has a probability of at most
+    (1 − `probability`)/2. A shift of the rank alone does not do: where αN is smaller, no candidate is low enough,
+    and one after q is hardly worse than the best.
+
+    What is released is the smallest and the largest of the three codes, and the answer as it was drawn: if the ends
+    hold q, these hold it too, and the answer lies between them.
+
+    Parameters
+    ----------
+    probability
+        That the ends hold the true quantile: above 1/2 and below 1.
+    """
+
+    probability: Fraction
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether two ends are drawn with every answer."""
+        return True
+
+    def with_claim(self, claim: Claim) -> Self:
+        """Return the same question with another claim, if the public rows that it needs can be counted."""
+        query = super().with_claim(claim)
+        if not max(query.public_rows) <= _MOST_ROWS:
+            msg = (
+                f"interval must be asked for with a larger loss than {claim.loss}: its ends would miss by more than "
+                "2**40 rows."
+            )
+            raise ValueError(msg)
+        return query
+
+    @property
+    def public_rows(self) -> tuple[int, int]:
+        """How many rows are added at the first candidate, for the low end, and at the last one, for the high end."""
+        bound = error_bound(self.candidates.size, float(1 - self.probability) / 2, self.claim)
+        num, den = self.alpha.numerator, self.alpha.denominator
+        below, above = (math.ceil(Fraction(bound) * _ROUNDING / part) for part in (den - num, num))
+        return max(1, below), max(1, above)
+
+    def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
+        (histogram,) = histograms
+        draw, (below, above) = self.draw(*columns), self.public_rows
+        answers = draw_groups(draw, histogram)
+        ends = [
+            draw_groups(draw, histogram.with_rows_at(0, below)),
+            draw_groups(draw, histogram.with_rows_at(draw.size - 1, above)),
+        ]
+        low, high = np.minimum.reduce([answers, *ends]), np.maximum.reduce([answers, *ends])
+        return self.named(answers), self.named(low), self.named(high)
+
+    def drawn_types(self, *columns: pl.DataType) -> tuple[pl.DataType, ...]:
+        return (self.answer_type(*columns),) * 3
+
+    def presented(
+        self,
+        drawn: Sequence[pl.Series],
+        beta: float | None,  # noqa: ARG002
+        *columns: pl.DataType,  # noqa: ARG002
+    ) -> tuple[pl.Series, ...]:
+        return tuple(drawn)
+
+    def note(self, size: int, alternative: HistogramQuery | None) -> str:  # noqa: ARG002
+        """Return what the ends cost."""
+        alone = error_bound(size, 0.05, replace(self.claim, draws=1)) / self.score.unit
+        return (
+            "The answer and the ends of its interval are three draws that share the loss equally: error_95 is of each, "
+            f"and {alone:.3g} without the interval."
+        )
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, and ends that hold it with probability {show(self.probability)}"
+
+
+def ask_quantile(alpha: object, candidates: Values, terms: Terms, interval: object = None) -> Quantile:
+    """Return the quantile of these arguments, with an interval if that is asked for."""
+    exact, probability = as_alpha("alpha", alpha), None if interval is None else _as_probability(interval)
+    values = ordered(candidates)
+    if probability is None:
+        return Quantile(exact, values, Claim.on(terms, "choice")).on(terms)
+    return QuantileWithInterval(exact, values, Claim.on(terms, "choice", draws=3), probability).on(terms)
+
+
+def _as_probability(value: object) -> Fraction:
+    """Return with which probability an interval holds, as an exact fraction."""
+    exact = as_fraction("interval", value)
+    if not Fraction(1, 2) < exact < 1:
+        msg = (
+            f"interval must be a probability strictly between 0.5 and 1, got {value!r}.\n\n"
+            "Hint: interval=0.95 gives ends that hold the true quantile with probability 0.95."
+        )
+        raise ValueError(msg)
+    if not exact.denominator <= _LARGEST_DENOMINATOR:
+        msg = (
+            f"interval must be a fraction with a denominator of at most {_LARGEST_DENOMINATOR:,}, got {value!r}.\n\n"
+            "Hint: round it to four decimals."
+        )
+        raise ValueError(msg)
+    return exact
 
 
 def as_alpha(name: str, value: object, parts: int = 1) -> Fraction:

@@ -76,6 +76,11 @@ class Query(Asked):
         return self.claim.lead
 
     @property
+    def has_interval(self) -> bool:
+        """Whether two ends are drawn with every answer: each is a column of its own, of the answer's type."""
+        return False
+
+    @property
     @abstractmethod
     def fixed_type(self) -> pl.DataType | None:
         """The type of what is drawn; None where only the column's type names the candidates."""
@@ -172,7 +177,7 @@ class HistogramQuery(Query):
 
     def has_ends(self, *, ranges: bool) -> bool:
         """Return whether answers come with two ends, where ranges are wanted or not."""
-        return ranges and self.has_ranges
+        return self.has_interval or (ranges and self.has_ranges)
 
     def answer_width(self, *columns: pl.DataType) -> int:  # noqa: ARG002
         """Return how many numbers or candidates a group's answer has."""

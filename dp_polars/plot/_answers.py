@@ -1,49 +1,66 @@
-"""Released numbers with their ranges, as a figure that you can share."""
+"""Released answers with their ranges, as a figure that you can share."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import polars as pl
+from polars import selectors as cs
 
 from dp_polars._base.extras import require
-from dp_polars._base.numbers import positive_int
+from dp_polars._base.numbers import one_of, positive_int, show
 from dp_polars._engines.outputs import names_of_ends
+from dp_polars._frames.ends import with_ends
 from dp_polars._frames.query import PrivateQuery
+from dp_polars._questions.choices import QuantileWithInterval
+from dp_polars._questions.measures import Total
 from dp_polars.plot import _charts, _panels
 
 if TYPE_CHECKING:
     import altair as alt
+
+    from dp_polars._frames.request import Ask
+    from dp_polars._questions.question import Asked
 else:
     alt = require("altair", extra="plot")
 
 
-def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30) -> alt.HConcatChart:
-    """Plot released numbers with their 95 % ranges, a row per group: a figure that you can share.
+_Sort: TypeAlias = Literal["largest", "keys"]
+_SORTS: tuple[_Sort, ...] = get_args(_Sort)
+# How much of a list is written.
+_MOST_LISTED = 5
 
-    Groups are sorted by the first number, the largest first. Choices (modes, quantiles) stand next to the numbers as
-    text, without their leads: they have no range, and the number of people next to them tells which to trust. Nothing
-    but the release is shown, so the figure is as private as that.
+
+def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort: str = "largest") -> alt.HConcatChart:
+    """Plot released answers, a row per group: numbers with their ranges, and words. A figure that you can share.
+
+    Nothing but the release is shown, so the figure is as private as that.
 
     Parameters
     ----------
     released
-        What `query.release(ranges=True)` returned, or a part of its rows.
+        What `query.release()` returned, or a part of its rows; with or without `ranges`.
     query
         The query that was released. The title names the protected unit and the loss.
     most
         How many groups are shown at most.
+    sort
+        "largest": the groups with the largest first number come first. "keys": the groups stay in the order of their
+        public keys, or in that of `released`.
 
     Returns
     -------
     altair.HConcatChart
-        A dot for each number, in a bar from `NAME_low` to `NAME_high`. Value counts are left out: they are lists. The
-        title says so where the bounds can drop rows: no bar holds what these would change.
+        A dot for each number, and for each quantile that was asked for with an interval, in a bar from `NAME_low` to
+        `NAME_high`. Where a release has no such columns, the bars of counts and sums follow from the query; those of
+        means don't. All other answers are words: choices, with their lead where that was asked for; lists of quantiles
+        and of the top k; value counts, the largest first. The subtitle says what is left out, and where the bounds can
+        drop rows: no bar holds what these would change.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as described, or there is no number with a range.
+        If an argument is not as described, or `released` has no row.
 
     Examples
     --------
@@ -57,43 +74,102 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30) -> a
     ...     .group_by({"ward": ["A", "B", "C"]})
     ...     .agg(
     ...         people=dpp.n_people(epsilon=0.5),
-    ...         stay=pl.col("days").dp.mean(0, 30, epsilon=0.5),
+    ...         stay=pl.col("days").dp.median(range(31), interval=0.95, epsilon=1),
     ...     )
     ... )
-    >>> chart = answers(query.release(ranges=True), query)
+    >>> chart = answers(query.release(), query, sort="keys")
     """
     if not isinstance(query, PrivateQuery):
         msg = f"query must be a PrivateQuery, got {type(query).__name__}."
         raise TypeError(msg)
     shown, names = positive_int("most", most), [ask.name for ask in query.asks]
+    order = one_of("sort", sort, _SORTS)
     missing = [name for name in names if name not in released.columns]
     if missing:
         msg = f"released must be the release of this query, it lacks {missing}."
         raise ValueError(msg)
-    led = [ask.name for ask in query.asks if ask.query.claim.lead]
-    released = released.with_columns(pl.col(led).struct.field("answer").name.keep())
-    ends = {name: names_of_ends(name) for name in names}
-    numbers = [
-        name
-        for name in names
-        if set(ends[name]) <= set(released.columns) and released.schema[ends[name][0]].is_numeric()
-    ]
-    if not (numbers and released.height):
-        msg = (
-            "released must have a group and a number with its range, got none.\n\n"
-            "Hint: query.release(ranges=True), and a count, a sum or a mean among the outputs."
-        )
+    if not released.height:
+        msg = "released must have a row, got none."
         raise ValueError(msg)
-    texts = [name for name in names if name not in numbers and not released.schema[name].is_nested()]
-    keys = [name for name in released.columns if name not in {*names, *(end for both in ends.values() for end in both)}]
-    largest = released.sort(numbers[0], descending=True, maintain_order=True).head(shown)
-    under = ["dot: released, with noise · bar: holds the number without noise with probability 95 %"]
+    others = {column for name in names for column in (name, *names_of_ends(name))}
+    keys = [name for name in released.columns if name not in others]
+    points = [ask.name for ask in query.asks if _is_on_a_line(ask, released.schema[ask.name])]
+    words = [ask for ask in query.asks if ask.name not in points]
+    if order == "largest" and points:
+        released = released.sort(points[0], descending=True, nulls_last=True, maintain_order=True)
+    ranged = with_ends(released, query.asks)
+    bare = [name for name in points if names_of_ends(name)[0] not in ranged.columns]
+    part = ranged.head(shown).with_columns(
+        *(pl.lit(None, pl.Float64).alias(end) for name in bare for end in names_of_ends(name)),
+        *(_as_words(ask, released).alias(ask.name) for ask in words),
+    )
+    title = _charts.title(
+        f"Private answers at {_charts.SYMBOLS[query.loss.unit]} = {float(query.loss.value):g}",
+        *_notes(query, released, part.height, points, bare),
+        query.request.promise,
+    )
+    panels = _panels.answers(part, keys, points, [ask.name for ask in words])
+    return alt.HConcatChart(hconcat=panels, spacing=24, title=title)
+
+
+def _is_on_a_line(ask: Ask[Asked], dtype: pl.DataType) -> bool:
+    """Return whether an output is drawn as dots: numbers, and quantiles with an interval."""
+    is_number = isinstance(ask.query, Total)
+    has_bar = isinstance(ask.query, QuantileWithInterval) and (dtype.is_numeric() or dtype in (pl.Date, pl.Datetime))
+    return is_number or has_bar
+
+
+def _as_words(ask: Ask[Asked], released: pl.DataFrame) -> pl.Expr:
+    """Return an output as text."""
+    column, dtype = pl.col(ask.name), released.schema[ask.name]
+    if isinstance(dtype, pl.List):
+        one = pl.element()
+        if isinstance(dtype.inner, pl.Struct):  # value counts
+            one = one.sort_by(one.struct.field("count"), descending=True, maintain_order=True)
+            one = pl.format("{}: {}", one.struct.field("value").cast(pl.String), one.struct.field("count"))
+        else:
+            one = _as_text(one, dtype.inner)
+        text = column.list.eval(one.head(_MOST_LISTED)).list.join(", ")
+        text += pl.when(column.list.len() > _MOST_LISTED).then(pl.lit(", …")).otherwise(pl.lit(""))
+    elif ask.query.claim.lead:
+        answer, lead = (column.struct.field(name).cast(pl.String) for name in ("answer", "lead"))
+        text = answer + pl.coalesce(pl.format(" (ahead by {})", lead), pl.lit(""))
+    else:
+        text = _as_text(column, dtype)
+    if isinstance(ask.query, QuantileWithInterval):
+        low, high = (_as_text(pl.col(end), dtype) for end in names_of_ends(ask.name))
+        text = pl.format("{} ({} to {})", text, low, high)
+    return text.fill_null("–")
+
+
+def _as_text(column: pl.Expr, dtype: object) -> pl.Expr:
+    """Return values of a type as text; durations in Polars' own words."""
+    return column.dt.to_string("polars") if isinstance(dtype, pl.Duration) else column.cast(pl.String)
+
+
+def _notes(query: PrivateQuery, released: pl.DataFrame, shown: int, points: list[str], bare: list[str]) -> list[str]:
+    """Return the lines under the title: what dots and bars are, and what is left out."""
+    intervals = {ask.name: ask.query for ask in query.asks if isinstance(ask.query, QuantileWithInterval)}
+    legend = ["dot: released, with noise"] if points else []
+    if not {*points} <= {*intervals, *bare}:
+        legend.append("bar: holds the number without noise with probability 95 %")
+    legend += [
+        f"bar of {name}: holds the quantile with probability {show(100 * interval.probability)} %"
+        for name, interval in intervals.items()
+        if name in points
+    ]
+    left_out = []
     if shown < released.height:
-        under[0] += f" · the first {shown} of {released.height:,} groups"
+        left_out.append(f"the first {shown} of {released.height:,} groups, {released.height - shown:,} are left out")
+    if bare:
+        left_out.append(f"no range of {', '.join(bare)}: release(ranges=True) has it")
+    lists = released.head(shown).select(cs.list().list.len().max() > _MOST_LISTED)
+    long = [ask.name for ask in query.asks if ask.name in lists.columns and lists[ask.name].item()]
+    if long:
+        left_out.append(f"only {_MOST_LISTED} of a list: {', '.join(long)}")
+    lines = [" · ".join(legend), " · ".join(left_out)]
     if query.request.drops():
-        under.append(
+        lines.append(
             "ranges are of the noise alone: counts and sums are too low where people have more than the bounds keep"
         )
-    loss = f"{_charts.SYMBOLS[query.loss.unit]} = {float(query.loss.value):g}"
-    title = _charts.title(f"Private answers at {loss}", *under, query.request.promise)
-    return alt.HConcatChart(hconcat=_panels.answers(largest, keys, numbers, texts), spacing=24, title=title)
+    return [line for line in lines if line]

@@ -33,6 +33,8 @@ _MOST_HIGH_ROWS = 30
 # A group is hopeless if it is more than five times worse than three quarters of the groups. Beyond a factor of 200 the
 # others are as good as zero, and need no room.
 _HOPELESS, _NOUGHT = 5, 200
+# The widest column of words, in pixels; what is longer ends in "…".
+_WIDEST = 420
 
 
 def _row_height(groups: int) -> tuple[int, int]:
@@ -139,9 +141,13 @@ def answers(released: pl.DataFrame, keys: list[str], numbers: list[str], texts: 
         return alt.Y("rank:O", axis=None if panels else _charts.names_axis(named))
 
     for name in numbers:
-        columns = [pl.col(column).cast(pl.Float64) for column in (name, *names_of_ends(name))]
+        is_date = ranked.schema[name] in (pl.Date, pl.Datetime)
+        columns = [pl.col(column) for column in (name, *names_of_ends(name))]
+        if not is_date:
+            columns = [column.cast(pl.Float64) for column in columns]
         points = ranked.select("rank", *(column.alias(to) for column, to in zip(columns, _RANGE, strict=True)))
-        x: dict[str, Any] = {"type": "quantitative", "axis": _charts.axis(name, tickCount=5)}
+        axis = _charts.axis(name, tickCount=5)
+        x: dict[str, Any] = {"type": "temporal" if is_date else "quantitative", "axis": axis}
         base = alt.Chart(points, width=210, height=height).encode(y=rows(), tooltip=list(_RANGE))
         bar = base.mark_rule(strokeWidth=7, color=_charts.PALE).encode(
             x=alt.X("low", scale=alt.Scale(zero=False, padding=8), **x), x2="high"
@@ -149,11 +155,11 @@ def answers(released: pl.DataFrame, keys: list[str], numbers: list[str], texts: 
         dot = base.mark_point(size=55, filled=True, color=_charts.COLORS[1], opacity=1).encode(x=alt.X("number", **x))
         panels.append(alt.LayerChart(layer=[bar, dot]))
     for name in texts:
-        words = ranked.select("rank", text=pl.col(name).cast(pl.String).fill_null("–"))
-        width = 30 + 7 * max(len(name), *words["text"].str.len_chars().to_list())
+        words = ranked.select("rank", text=name)
+        width = min(_WIDEST, 30 + 7 * max(len(name), *words["text"].str.len_chars().to_list()))
         no_frame = alt.ViewBackground(stroke=None)
         chart = alt.Chart(words, width=width, height=height, title=_charts.heading(name), view=no_frame)
-        panels.append(chart.mark_text(fontSize=12).encode(y=rows(), text="text:N", x=alt.value(width / 2)))
+        panels.append(chart.mark_text(fontSize=12, limit=width).encode(y=rows(), text="text:N", x=alt.value(width / 2)))
     return panels
 
 

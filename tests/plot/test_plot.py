@@ -1,6 +1,8 @@
 """The figures: what they hold, that every reader can tell their series apart, and that they render to PNG."""
 
 import datetime as dt
+import json
+import re
 import struct
 import subprocess
 import sys
@@ -348,7 +350,11 @@ def test_answers_with_their_leads():
         n=dpp.len(epsilon=9), reason=pl.col("reason").dp.mode(["billing", "fault"], epsilon=9, lead=True)
     )
     chart = plot.answers(asked.release(calls, ranges=True), asked)
-    assert [row["text"] for row in rows(chart) if "text" in row] == ["billing"]
+    (text,) = (row["text"] for row in rows(chart) if "text" in row)
+    assert re.fullmatch(r"billing \(ahead by \d+\)", text)
+    only = protect(None).agg(reason=pl.col("reason").dp.mode(["billing"], epsilon=9, lead=True))
+    (text,) = (row["text"] for row in rows(plot.answers(only.release(calls), only)))
+    assert text == "billing"  # of which no other candidate is behind
     assert "bounds" not in texts(chart)  # every row is a person: none is dropped
 
 
@@ -375,8 +381,13 @@ def test_answers(tmp_path):
             [(row["number"], row["low"], row["high"]) for row in rows_ if "low" in row] for rows_ in datasets(chart)
         ]
         assert shown in data
-    words = [row["text"] for row in rows(chart) if "text" in row]
-    assert words == [reason or "–" for reason in ranked["reason"]]
+    words = [[row["text"] for row in rows_] for rows_ in datasets(chart) if "text" in rows_[0]]
+    counts = [
+        ", ".join(f"{one['value']}: {one['count']}" for one in sorted(each, key=lambda one: -one["count"]))
+        for each in ranked["each"].to_list()
+    ]
+    assert words == [[reason or "–" for reason in ranked["reason"]], counts]
+    assert "left out" not in said
     # Nothing but the release is in the figure.
     assert set().union(*map(set, rows(chart))) == {"rank", "number", "low", "high", "text"}
 
@@ -387,7 +398,7 @@ def datasets(chart):
 
 def test_answers_of_many_groups_and_of_one(tmp_path):
     _, chart, _ = answered(most=2)
-    assert "the first 2 of 3 groups" in texts(chart)
+    assert "the first 2 of 3 groups, 1 are left out" in texts(chart)
     assert {row["rank"] for row in rows(chart)} == {0, 1}
     rows_ = pl.DataFrame({"x": ["1.5", "2.5"] * 50}).with_columns(pl.col("x").cast(pl.Decimal(10, 2)))
     asked = rows_.dp.protect(None).agg(pl.col("x").dp.sum(0, 5, epsilon=1))
@@ -396,16 +407,104 @@ def test_answers_of_many_groups_and_of_one(tmp_path):
     assert "all rows" in texts(one)
 
 
+def bars(chart, name):
+    """The number, low and high of each group, in the panel of this name."""
+    drawn = chart.to_dict()
+    (data,) = {
+        one.get("data", drawn.get("data"))["name"]  # of one panel alone: that of the figure
+        for one in drawn["hconcat"]
+        for layer in one.get("layer", ())
+        if layer["encoding"]["x"].get("axis", {}).get("title") == name
+    }
+    return [tuple(row[key] for key in ("number", "low", "high")) for row in drawn["datasets"][data]]
+
+
+def test_bars_of_counts_and_sums_follow_from_the_query():
+    """Those that a release with ranges has; a mean's do not."""
+    released, _, asked = answered()
+    released = released.with_columns(cents=pl.col("minutes").cast(pl.Decimal(10, 2)))
+    bare = released.select(pl.exclude("^.*_low$", "^.*_high$"))
+    chart = plot.answers(bare, asked)
+    ranked = released.sort("callers", descending=True)
+    for name in ("callers", "minutes"):
+        expected = ranked.select(pl.col(name, f"{name}_low", f"{name}_high").cast(pl.Float64)).rows()
+        assert bars(chart, name) == expected
+        assert bars(plot.answers(released, asked), name) == expected
+    assert bars(chart, "wait") == [(wait, None, None) for wait in ranked["wait"]]
+    assert "no range of wait: release(ranges=True) has it" in texts(chart)
+    # The step is the last digit of the answer's type, where the column's type defines it.
+    rows_ = pl.DataFrame({"x": ["1.5", "2.5"] * 50}).with_columns(pl.col("x").cast(pl.Decimal(10, 2)))
+    asked = rows_.dp.protect(None).agg(x=pl.col("x").dp.sum(0, 5, epsilon=0.1))
+    released = asked.release(ranges=True)
+    (of_query,) = bars(plot.answers(released.select("x"), asked), "x")
+    assert of_query == pytest.approx(released.cast(pl.Float64).row(0))
+
+
+def test_groups_stay_in_the_order_of_their_keys_where_it_is_asked_for():
+    released, _, asked = answered()
+    assert json.dumps(TOWNS, ensure_ascii=False) in texts(plot.answers(released, asked, sort="keys"))
+    assert json.dumps(TOWNS, ensure_ascii=False) not in texts(plot.answers(released, asked))
+
+
+def test_lists_are_words_and_intervals_are_bars(tmp_path):
+    calls = pl.DataFrame({"minutes": [i % 30 for i in range(900)], "reason": ["a", "a", "b"] * 300})
+    calls = calls.with_columns(
+        day=pl.date(2020, 1, 1) + pl.duration(days="minutes"), pause=pl.duration(minutes="minutes")
+    )
+    days = dpp.grid(dt.date(2020, 1, 1), dt.date(2020, 2, 1), step="1d")
+    pauses = dpp.grid(dt.timedelta(0), dt.timedelta(hours=1), step="1m")
+    asked = protect(None).agg(
+        middle=pl.col("minutes").dp.median(range(30), interval=0.95, epsilon=3),
+        day=pl.col("day").dp.median(days, interval=0.9, epsilon=3),
+        pause=pl.col("pause").dp.median(pauses, interval=0.95, epsilon=3),
+        quarters=pl.col("minutes").dp.quantile([0.25, 0.5, 0.75], range(30), epsilon=1000),
+        top=pl.col("reason").dp.top_k(2, ["a", "b"], epsilon=1000),
+        each=pl.col("reason").dp.value_counts(list("cbadefg"), epsilon=1000),
+    )
+    released = asked.release(calls)
+    chart = plot.answers(released, asked)
+    png_size(chart, tmp_path / "answers.png")
+    said, row = texts(chart), released.row(0, named=True)
+    assert bars(chart, "middle") == [tuple(float(row[name]) for name in ("middle", "middle_low", "middle_high"))]
+    shown = [tuple(dt.date.fromisoformat(day[:10]) for day in days) for days in bars(chart, "day")]
+    assert shown == [(row["day"], row["day_low"], row["day_high"])]
+    words = [one["text"] for one in rows(chart) if "text" in one]
+    assert re.fullmatch(r"\d+m \(\d+m to \d+m\)", words[0])
+    assert words[1:3] == ["7, 14, 22", "a, b"]
+    assert re.fullmatch("a: 600, b: 300(, [cdefg]: 0){3}, …", words[3])
+    for text in (
+        "bar of middle: holds the quantile with probability 95 %",
+        "bar of day: holds the quantile with probability 90 %",
+        "only 5 of a list: each",
+    ):
+        assert text in said
+    assert "number without noise" not in said  # there is none
+    shown = pl.DataFrame({"pauses": [[dt.timedelta(minutes=5), dt.timedelta(hours=1)]]})
+    asked = protect(None).agg(pauses=pl.col("pause").dp.quantile([0.25, 0.5], pauses, epsilon=1))
+    assert [row["text"] for row in rows(plot.answers(shown, asked))] == ["5m, 1h"]
+
+
+def test_groups_that_are_not_shown_have_no_dots_and_no_words():
+    released, _, asked = answered()
+    nulls = released.with_columns(
+        pl.when(pl.col("town") == TOWNS[0]).then(None).otherwise(pl.exclude("town", "^callers.*$")).name.keep()
+    )
+    chart = plot.answers(nulls, asked, sort="keys")
+    assert bars(chart, "minutes")[0] == (None, None, None)
+    assert [one["text"] for one in rows(chart) if one.get("rank") == 0 and "text" in one] == ["–", "–"]
+    assert "no range" not in texts(chart)
+
+
 def test_bad_answers():
     released, _, asked = answered()
     with pytest.raises(TypeError, match="query must be a PrivateQuery, got PrivateExpr"):
         plot.answers(released, dpp.len(epsilon=1))
     with pytest.raises(ValueError, match=r"lacks \['wait'\]"):
         plot.answers(released.drop("wait"), asked)
-    with pytest.raises(ValueError, match=r"a number with its range[\s\S]*ranges=True"):
-        plot.answers(released.drop(pl.selectors.ends_with("_low")), asked)
-    with pytest.raises(ValueError, match="a number with its range"):
+    with pytest.raises(ValueError, match="released must have a row, got none"):
         plot.answers(released.clear(), asked)
+    with pytest.raises(ValueError, match="sort must be one of"):
+        plot.answers(released, asked, sort="town")
     with pytest.raises(ValueError, match="most must be at least 1"):
         plot.answers(released, asked, most=0)
 
