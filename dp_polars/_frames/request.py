@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 import polars as pl
 from polars import selectors as cs
 
-from dp_polars._accounting.terms import NO_BOUNDS, Bounds, in_words
+from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Within, in_words
 from dp_polars._base.column_types import float_of
-from dp_polars._base.numbers import float_up, plural
+from dp_polars._base.numbers import as_fraction, float_up, plural, show
 from dp_polars._engines.contract import Engine, Output, Released, Tally, Work, names_of_ends
 from dp_polars._frames import group_keys, whole_cost
 from dp_polars._frames.protection import OneRowEach
 from dp_polars._frames.recipe import Proved
-from dp_polars._questions.measures import Count
+from dp_polars._questions.measures import BETA, Count
 from dp_polars._questions.question import Asked, HistogramQuery
+from dp_polars._questions.within import at_most, error_95, with_loss_for
 from dp_polars._rowwise.gate import row_by_row
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from dp_polars._accounting.claims import Claim
-    from dp_polars._accounting.terms import Loss
+    from dp_polars._accounting.terms import Loss, Unit
     from dp_polars._engines.contract import KeyWork
     from dp_polars._frames.protection import Protection
     from dp_polars._frames.recipe import Recipe
@@ -64,7 +65,9 @@ _IN_SQL = {
 class Ask(Generic[AskedT]):
     """One output of a private query: its name, the columns that are asked about, what is asked, and its bounds.
 
-    Where it is `filtered`, it has been seen to that the first column is null in rows that don't count.
+    Where it is `filtered`, it has been seen to that the first column is null in rows that don't count. `within` is how
+    wrong the answer may be, where the loss follows from that. Where it did, but the loss is another one now, `among` is
+    what `rows` was.
     """
 
     name: str
@@ -72,6 +75,13 @@ class Ask(Generic[AskedT]):
     query: AskedT
     bounds: Bounds = NO_BOUNDS
     filtered: bool = False
+    within: Within | None = None
+    among: int | None = None
+
+    @property
+    def rows(self) -> int | None:
+        """For groups of at least how many rows `explain` gives an error; None: for every group."""
+        return self.among if self.within is None else self.within.rows
 
     @property
     def selects(self) -> str:
@@ -81,7 +91,7 @@ class Ask(Generic[AskedT]):
     def with_claim(self, claim: Claim) -> Ask[AskedT]:
         """Return the same output with another claim; errors name it."""
         try:
-            return replace(self, query=self.query.with_claim(claim))
+            return replace(self, query=self.query.with_claim(claim), within=None, among=self.rows)
         except ValueError as error:
             msg = f"Output {self.name!r}: {error}"
             raise ValueError(msg) from None
@@ -264,10 +274,27 @@ class Request(AnyRequest[HistogramQuery]):
     """Answers about columns, for each public group, or for all rows together."""
 
     @classmethod
-    def of(cls, recipe: Recipe, keys: pl.DataFrame | None, asks: Iterable[Ask[HistogramQuery]]) -> Request:
-        """Return the request of these outputs, under the bounds that the recipe protects people by."""
+    def of(
+        cls,
+        recipe: Recipe,
+        keys: pl.DataFrame | None,
+        asks: Iterable[Ask[HistogramQuery]],
+        unit: Unit = "epsilon",
+        engine: Engine[Released] | None = None,
+    ) -> Request:
+        """Return the request of these outputs, under the bounds that the recipe protects people by.
+
+        Where outputs are asked `within` an error, their losses are found in `unit`; an engine tells the types of the
+        columns.
+        """
         groups = 1 if keys is None else keys.height
-        return cls(recipe, keys, tuple(replace(ask, query=_under(recipe.calibration, ask, groups)) for ask in asks))
+        asks = [ask if ask.within is None else replace(ask, query=at_most(ask.query, ask.within, unit)) for ask in asks]
+        request = cls(recipe, keys, tuple(replace(ask, query=_under(recipe.calibration, ask, groups)) for ask in asks))
+        if all(ask.within is None for ask in request.asks):
+            return request
+        types = request._types(engine)
+        found = tuple(replace(ask, query=_within(ask, types.get(ask.name, ()))) for ask in request.asks)
+        return replace(request, asks=found)
 
     @property
     def about(self) -> str:
@@ -300,8 +327,12 @@ class Request(AnyRequest[HistogramQuery]):
         return Work(self.protection.unit, keys, tuple(tallies), tuple(outputs), proved.rows, ranges)
 
     def _explanations(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
-        types = {} if engine is None else {output.name: output.types for output in self.bind(engine).outputs}
+        types = self._types(engine)
         return [self._explained(ask) | self._errors(ask, types.get(ask.name, ())) for ask in self.asks]
+
+    def _types(self, engine: Engine[Released] | None) -> dict[str, Columns]:
+        """Return the types of the columns of every output, by its name; none without an engine."""
+        return {} if engine is None else {output.name: output.types for output in self.bind(engine).outputs}
 
     def protection_of(self, ask: Ask[HistogramQuery]) -> Protection:
         """Return the protection of an output, with its own bounds."""
@@ -327,11 +358,9 @@ class Request(AnyRequest[HistogramQuery]):
 
     def _errors(self, ask: Ask[HistogramQuery], types: Columns) -> dict[str, object]:
         """Return what `explain` says of how good an answer is."""
-        size = ask.query.fixed_size
-        if size is None and types:
-            size = ask.query.evidence(*types)[0].coding.size
+        size = ask.query.size_of(*types)
         return {
-            "error_95": None if size is None else ask.query.error(size, 0.05, *types),
+            "error_95": error_95(ask.query, ask.rows, *types),
             "error_unit": ask.query.error_unit or self.counts(ask.query),
             "candidates": size,
             "groups": self.groups,
@@ -354,6 +383,11 @@ class Request(AnyRequest[HistogramQuery]):
         error = f"{what[0].upper()}{what[1:]}. The error is that of the noise alone."
         if isinstance(self.protection, OneRowEach):
             yield "Each person has one row here: the bounds of protect do nothing."
+        if ask.query.error_needs_rows and ask.rows is None:
+            many, some = (_rounded(ask.query.error_among(rows, BETA, *types)) for rows in _ROWS)
+            yield f"{_ROWS[0]:,} rows: ±{many}; {_ROWS[1]}: ±{some}."
+        if ask.rows is not None:
+            yield f"error_95 is for {ask.rows:,} rows or more."
         if self._grows(ask):
             yield f"Noise grows with all {self.groups:,} groups: give max_groups."
         yield from filter(None, [error, note] if lost else [note, error])
@@ -404,6 +438,22 @@ def _under(protection: Protection, ask: Ask[HistogramQuery], groups: int) -> His
     except ValueError as error:
         msg = f"Output {ask.name!r}: {error}"
         raise ValueError(msg) from None
+
+
+def _within(ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery:
+    """Return the question of an output at the loss that it takes; errors name the output."""
+    if ask.within is None:
+        return ask.query
+    try:
+        return with_loss_for(ask.query, ask.within, *types)
+    except ValueError as error:
+        msg = f"Output {ask.name!r}: {error}"
+        raise ValueError(msg) from None
+
+
+def _rounded(error: float | None) -> str:
+    """Return an error in three significant digits, rounded up."""
+    return "?" if error is None else show(as_fraction("error", error), 3, up=True)
 
 
 def _place(tallies: list[Tally], tally: Tally) -> int:
