@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeAlias, get_args
 
 import polars as pl
 
@@ -14,6 +14,7 @@ from dp_polars._base.numbers import one_of, positive_int
 from dp_polars._base.paths import expanded, replacing
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames import whole_cost
+from dp_polars._frames.claim_files import CLAIM_KEY, refuse_wide_integers
 from dp_polars._frames.people import CutRequest, PeopleRequest
 from dp_polars._frames.release import prepare, release_by
 from dp_polars._frames.request import Request
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from dp_polars._frames.request import AnyRequest, Ask
     from dp_polars._questions.question import Asked
 
-_CLAIM_KEY = b"dp_polars.claim"
 _Engine: TypeAlias = Literal["auto", "in-memory", "streaming"]
 _ENGINES: tuple[_Engine, ...] = get_args(_Engine)
 
@@ -319,9 +319,9 @@ class PrivateQuery(WithoutRows):
         claim = json.dumps(self.request.statement()).encode()
         # Opened before anything is charged, so that a folder that can't be written costs nothing.
         with replacing(target) as file:
-            released = self._released(frame, ranges, engine, partitions, fresh, _refuse_wide_integers)
+            released = self._released(frame, ranges, engine, partitions, fresh, refuse_wide_integers)
             table = released.to_arrow()
-            table = table.replace_schema_metadata({**(table.schema.metadata or {}), _CLAIM_KEY: claim})
+            table = table.replace_schema_metadata({**(table.schema.metadata or {}), CLAIM_KEY: claim})
             parquet.write_table(table, file)
 
     def __repr__(self) -> str:
@@ -340,48 +340,6 @@ class PrivateQuery(WithoutRows):
             raise TypeError(msg)
         frames = self._sources if frame is None else self.request.recipe.one_frame_each(frame)
         return sources_of(frames, [origin.keys for origin in self.request.recipe.origins])
-
-
-def _refuse_wide_integers(work: Work | KeyWork) -> None:
-    """Refuse to write integers of 128 bits, for which Parquet has no type."""
-    wide = sorted({str(dtype) for dtype in work.released_types if dtype in (pl.Int128, pl.UInt128)})
-    if wide:
-        msg = (
-            f"sink_parquet can't write keys or answers of the type {wide[0]}: Parquet files have no such integers.\n\n"
-            "Hint: cast the column to pl.Int64 or pl.String before group_by, or use release()."
-        )
-        raise TypeError(msg)
-
-
-def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the privacy claim that a Parquet file written by `PrivateQuery.sink_parquet` carries.
-
-    Parameters
-    ----------
-    path
-        The file; `~` is the home folder.
-
-    Returns
-    -------
-    dict
-        `date` (ISO), `protection` (who is a person, and the bounds), `groups` (their number), `loss` (of one person to
-        the whole file) and `columns`: name -> `selects`, `mechanism`, `loss` (`unit`, `value`, None beyond all floats,
-        and the `exact` ratio), `delta` (of keys alone), `neighboring_relation`, `privacy_unit`,
-        `bounds` (name -> number, of those that the output has).
-
-    Raises
-    ------
-    ValueError
-        If the file carries no claim.
-    """
-    from pyarrow import parquet
-
-    metadata = parquet.read_schema(expanded(path)).metadata or {}
-    if _CLAIM_KEY not in metadata:
-        msg = f"the file must have been written by PrivateQuery.sink_parquet, got {str(path)!r} without a claim."
-        raise ValueError(msg)
-    claim: dict[str, Any] = json.loads(metadata[_CLAIM_KEY])
-    return claim
 
 
 def without_data(query: object, budget: Budget | None) -> tuple[AnyRequest[Asked], Budget | None]:

@@ -370,7 +370,7 @@ class Request(AnyRequest[HistogramQuery]):
     def _notes(self, ask: Ask[HistogramQuery], size: int | None, types: Columns) -> Iterator[str]:
         """Yield what should be known of an output before its release, the most important thing first.
 
-        Each note begins with what it says: where Polars prints a frame, it shows the first 32 characters alone.
+        Each note begins with what it says: where Polars prints a frame, it shows 30 characters or so.
         """
         note = None if size is None else ask.query.note(size, self._alternative(ask, types))
         lost, dropping = [], self._dropping(ask)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from fractions import Fraction
 
 import polars as pl
@@ -77,9 +78,9 @@ def test_what_matters_is_in_sight_at_80_characters(by, monkeypatch):
         assert headers(str(budget.log())) == [
             *("when", "what", "loss", "running_total", "…", "unit", "mechanism", "delta", "running_delta")
         ]
-        # Of a note, Polars prints the first 32 characters.
+        # Of a text, Polars prints the first 30 characters.
         pl.Config.set_tbl_width_chars(400)
-        assert "┆ Drops rows beyond max_groups=1 o… │" in str(frame.group_by({"g": [1, 2]}).agg(ASKED).explain())
+        assert "┆ Drops rows beyond max_groups=1… │" in str(frame.group_by({"g": [1, 2]}).agg(ASKED).explain())
 
 
 def test_the_log_is_the_same_with_and_without_a_delta():
@@ -101,7 +102,7 @@ def note(asked, **bounds):
 
 
 def test_a_note_says_what_matters_in_its_first_32_characters():
-    """Polars prints these, and an ellipsis."""
+    """Polars prints 30 of them, and an ellipsis."""
     loss, by_flip = {"epsilon": 1}, {"epsilon": 1, "mechanism": "permute_and_flip"}
     totals = dpp.sum("x", 0, 1, per_person=(0, 2), **loss)
     notes = {
@@ -109,11 +110,15 @@ def test_a_note_says_what_matters_in_its_first_32_characters():
         "Drops rows beyond max_groups=3 o": note(dpp.n_people(**loss), max_groups=3),
         "Drops rows beyond max_rows=2 of ": note(dpp.len(**loss), max_rows=2),
         "Drops rows beyond max_groups=2, ": note(dpp.len(**loss), max_groups=2, max_rows_per_group=3),
-        "Better: value_counts, sorted. On": note(X.dp.top_k(6, range(8), **by_flip), max_rows_per_group=1, max_groups=36),
+        "Better: value_counts, sorted. On": note(
+            X.dp.top_k(6, range(8), **by_flip), max_rows_per_group=1, max_groups=36
+        ),
         "Rounds, for k < 5: on evenly spr": note(X.dp.top_k(3, range(8), **loss), max_groups=36),
         "One joint draw, for k >= 5: on e": note(X.dp.top_k(6, range(8), **loss), max_groups=36),
         "Clips a person's total to 0 … 2.": note(totals, max_groups=36),
         "No row is dropped. The error is ": note(dpp.n_people(**loss), max_groups=36),
+        "1,000 rows: ±0.00705; 100: ±0.07": note(X.dp.mean(0, 1, step=1, epsilon=9), max_rows=9),
+        "error_95 is for 500 rows or more": note(X.dp.mean(0, 1, within=0.1, rows=500, step=1), max_rows=9),
     }
     assert [said[:32] for said in notes.values()] == list(notes)
 
@@ -151,6 +156,20 @@ def test_max_groups_makes_the_error_that_the_note_is_about_smaller():
     assert (without, with_bound) == (108, 9)
 
 
+@pytest.mark.parametrize("loss", [{"epsilon": 1}, {"rho": 0.5}])
+def test_the_error_of_a_mean_is_told_for_two_sizes_of_a_group(loss):
+    asked = X.dp.mean(0, 300, step=1, **loss)
+    for frame in (dpp.protect("p", max_rows=2), pl.DataFrame({"p": [1], "x": [2]}).dp.protect("p", max_rows=2)):
+        query = frame.agg(asked)
+        (row,) = query.explain().to_dicts()
+        many, some = re.match(r"1,000 rows: ±([^;]*); 100: ±(\d\S*)\. Drops", row["note"]).groups()
+        for said, rows in ((many, 1000), (some, 100)):
+            error = query.asks[0].query.error_among(rows, 0.05, pl.Int64())
+            assert error <= float(said) < error * 1.01
+        assert row["error_95"] is None
+        assert "rows: ±" not in frame.agg(dpp.len(**loss)).explain()["note"].item()
+
+
 # --- The whole cost ---
 
 
@@ -184,15 +203,17 @@ def test_a_note_names_the_unit_in_which_the_whole_is_cheaper():
     many = dpp.protect(None).agg(**asked)
     assert costs(many) == "epsilon=10 (rho=0.124983; ε = 10 at δ = 10⁻⁶)"
     first, *others = many.explain()["note"]
-    assert first.endswith(
-        "It costs less in rho: a budget in rho charges rho=0.124983, which is ε = 2.419 at δ = 10⁻⁶."
-    )
+    assert first.endswith("It costs less in rho: a budget in rho charges rho=0.124983, which is ε = 2.419 at δ = 10⁻⁶.")
     assert not any("costs less" in other for other in others)
     in_rho = sum(one.query.claim.cost("rho") for one in many.asks)
     assert 2.418 < dpp.Budget(rho=in_rho).epsilon_at(1e-6).total <= 2.419
     one = dpp.protect(None).agg(X.dp.mode([1, 2], rho=0.1))
-    assert one.explain()["note"].item().endswith(
-        "It costs less in epsilon: a budget in epsilon charges epsilon=0.899405, which is ε = 0.8995 at δ = 10⁻⁶."
+    assert (
+        one.explain()["note"]
+        .item()
+        .endswith(
+            "It costs less in epsilon: a budget in epsilon charges epsilon=0.899405, which is ε = 0.8995 at δ = 10⁻⁶."
+        )
     )
 
 
@@ -202,7 +223,9 @@ def test_a_unit_that_is_cheaper_by_less_than_a_tenth_is_not_named():
         loss = {"epsilon": Fraction(1, 4), "mechanism": "exponential"}
         query = dpp.protect(None).agg(**{f"x{i}": X.dp.mode([1, 2], **loss) for i in range(number)})
         in_rho = sum(one.query.claim.cost("rho") for one in query.asks)
-        share = dpp.Budget(rho=in_rho).epsilon_at(1e-6).total / dpp.Budget(epsilon=query.loss.value).epsilon_at(1e-6).total
+        share = (
+            dpp.Budget(rho=in_rho).epsilon_at(1e-6).total / dpp.Budget(epsilon=query.loss.value).epsilon_at(1e-6).total
+        )
         shares.add(share)
         assert ("costs less in rho" in query.explain()["note"][0]) == (share <= 0.9)
     assert min(shares) < 0.9 < max(share for share in shares if share < 1)

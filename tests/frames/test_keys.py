@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-import re
 import pickle
+import re
 from fractions import Fraction
 
 import numpy as np

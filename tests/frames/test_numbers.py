@@ -160,8 +160,11 @@ def test_where_every_row_is_a_person_nothing_is_dropped_and_no_column_is_without
     asked = {name: ask for name, ask in (asks(epsilon=1) | choices(epsilon=1)).items() if name not in ("people", "top")}
     explained = ROWS.dp.protect(None).group_by(WARDS).agg(**asked).explain()
     nothing = "No row is dropped. The error is that of the noise alone."
-    notes = explained["note"].to_list()
-    assert [notes[0].partition(" The release costs ")[0], *notes[1:]] == [nothing] * len(asked)
+    notes = dict(explained.select("output", "note").rows())
+    mean = notes.pop("mean")
+    assert {note.partition(" The release costs ")[0] for note in notes.values()} == {nothing}
+    assert mean.startswith("1,000 rows: ±")
+    assert mean.endswith(nothing)
     assert explained["bounds"].to_list() == [None] * len(asked)
     for one in (explained, ROWS.dp.protect(None).agg(x=dpp.mean("x", 0, 5, rho=1)).explain()):
         assert one.schema == ROWS.dp.protect("person", max_rows=1).agg(**asks(epsilon=1)).explain().schema

@@ -32,6 +32,11 @@ def cost(query, unit):
     return sum((one.query.claim.cost(unit) for one in query.asks), Fraction(0))
 
 
+def factors(scaled, query):
+    losses = ([one.query.claim.loss.value for one in each.asks] for each in (scaled, query))
+    return {one / other for one, other in zip(*losses, strict=True)}
+
+
 def times(query, factor):
     """Return what the query costs with every loss times a factor, in both units, from claims of its own."""
     claims = [one.query.claim for one in query.asks]
@@ -47,8 +52,7 @@ def test_every_query_costs_exactly_what_is_asked_where_all_losses_are_in_that_un
         scaled = query.scaled_to(**{unit: target})
         assert (str(scaled.loss), scaled.loss.value) == (str(dpp.Loss(exact, unit)), exact)
         assert scaled.delta == query.delta
-        factors = {one.query.claim.loss.value / two.query.claim.loss.value for one, two in zip(scaled.asks, query.asks)}
-        assert len(factors) == 1
+        assert len(factors(scaled, query)) == 1
         for one, two in zip(scaled.asks, query.asks, strict=True):
             again = replace(one.query.claim, loss=two.query.claim.loss)
             assert again == two.query.claim  # the mechanism, the bounds, the range and the delta are what they were
@@ -57,13 +61,43 @@ def test_every_query_costs_exactly_what_is_asked_where_all_losses_are_in_that_un
         assert (scaled.protection, scaled.request.about) == (query.protection, query.request.about)
 
 
+def test_a_query_that_was_asked_by_its_error_has_another_one():
+    within = {
+        "n": dpp.n_people(within=10),
+        "mean": X.dp.mean(0, 4, step=1, within=0.1, rows=500),
+        "median": X.dp.median(range(5), within=20),
+    }
+    query = dpp.protect("p", max_rows=4, max_groups=2).group_by({"g": range(3)}).agg(**within)
+    for target in ({"epsilon": 1}, {"rho": 1}, {"epsilon": query.loss.value}):
+        scaled = query.scaled_to(**target)
+        (factor,) = factors(scaled, query)
+        same = [str(one.query.claim.loss) for one in scaled.asks]
+        by_loss = dpp.protect("p", max_rows=4, max_groups=2).group_by({"g": range(3)})
+        losses = [one.query.claim.loss.value for one in scaled.asks]
+        asked = {
+            "n": dpp.n_people(epsilon=losses[0]),
+            "mean": X.dp.mean(0, 4, step=1, epsilon=losses[1]),
+            "median": X.dp.median(range(5), epsilon=losses[2]),
+        }
+        expected = by_loss.agg(**asked)
+        assert [str(one.query.claim.loss) for one in expected.asks] == same
+        told, errors = scaled.explain(), expected.explain()["error_95"].to_list()
+        mean = expected.asks[1].query
+        assert told["error_95"].to_list() == [errors[0], mean.error_among(500, 0.05, pl.Int64()), errors[2]]
+        assert told["note"][1].startswith("error_95 is for 500 rows or more. Drops rows beyond max_rows=4")
+        assert (told["error_95"] > query.explain()["error_95"]).all() == (factor < 1)
+        assert not any(one.within for one in scaled.asks)
+        again = scaled.scaled_to(epsilon=query.loss.value)
+        assert again.explain()["error_95"].to_list() == query.explain()["error_95"].to_list()
+
+
 @pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
 @pytest.mark.parametrize("target", [Fraction(1, 1000), Fraction(1, 3), 1, 2, Fraction(99, 10)])
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])
 def test_of_losses_in_both_units_the_factor_is_the_largest_of_four_digits(unit, target, relation):
     query = mixed(relation)
     scaled = query.scaled_to(**{unit: target})
-    (factor,) = {one.query.claim.loss.value / two.query.claim.loss.value for one, two in zip(scaled.asks, query.asks)}
+    (factor,) = factors(scaled, query)
     power = Fraction(10) ** (len(str(int(factor * 10**12))) - 1 - 12)
     digits = factor / power * 1000
     assert digits.denominator == 1
