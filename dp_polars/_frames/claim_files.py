@@ -13,7 +13,7 @@ from dp_polars._base.paths import expanded
 if TYPE_CHECKING:
     from dp_polars._engines.contract import KeyWork, Work
 
-#: Of the file's metadata.
+#: The name in the file's metadata.
 CLAIM_KEY = b"dp_polars.claim"
 
 

@@ -1,4 +1,4 @@
-"""What a query says of itself before a row is read: the columns of `explain`, their print, the notes, the whole cost."""
+"""What a query says of itself before a row is read: the columns of `explain`, their print, the notes, the cost."""
 
 from __future__ import annotations
 

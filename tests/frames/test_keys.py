@@ -171,7 +171,8 @@ def test_explain_says_what_it_costs_and_how_many_people_a_key_needs():
         "rho": pytest.approx(2 * 0.5 * math.tanh(0.25), rel=1e-15),
         "note": (
             "Shown with 95 % from 32 people on, with 50 % from 27, with 5 % from 23. "
-            "A person counts for at most 2 keys. The release costs epsilon=1, delta=1e-06 (rho=0.244919; ε = 1 at δ = 10⁻⁶)."
+            "A person counts for at most 2 keys. "
+            "The release costs epsilon=1, delta=1e-06 (rho=0.244919; ε = 1 at δ = 10⁻⁶)."
         ),
     }
     (row,) = dpp.protect("patient", max_groups=2).keys("a", "b", rho=0.1, delta=1e-6, counts=True).explain().to_dicts()

@@ -576,7 +576,7 @@ MUTANTS = [
         "(self.coding, self.limits) == (other.coding, other.limits)",
         "counts of people and of rows share a histogram where their bounds agree",
         "engines/test_polars_engine.py::test_people_and_rows_have_histograms_of_their_own"),
-    _query("Request._explained", 'float_up(claim.cost("rho"))', 'float(claim.cost("rho"))',
+    _query("AnyRequest._explained", 'float_up(claim.cost("rho"))', 'float(claim.cost("rho"))',
         "explain shows a rho below what is charged",
         "frames/test_frame.py::test_explain_never_shows_less_than_the_cost"),
     _sources("source_of", "Exception", "pa.ArrowInvalid",
