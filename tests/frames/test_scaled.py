@@ -16,6 +16,7 @@ X = pl.col("x")
 ROWS = pl.DataFrame({"p": [i // 3 for i in range(300)], "g": [0, 1, 2] * 100, "x": [i % 5 for i in range(300)]})
 MIXED = {
     "n": dpp.n_people(epsilon=1),
+    "again": dpp.n_people(epsilon=1),  # of the same claim: each is paid
     "mean": X.dp.mean(0, 4, rho=Fraction(1, 50), mechanism="discrete_laplace"),
     "top": X.dp.top_k(2, range(5), epsilon=Fraction(1, 3)),
     "median": X.dp.median(range(5), rho=Fraction(1, 10)),
