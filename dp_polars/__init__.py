@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from dp_polars._expressions.measures import value_counts as value_counts
     from dp_polars._expressions.namespace import PrivateNamespace as PrivateNamespace
     from dp_polars._expressions.tops import top_k as top_k
+    from dp_polars._frames.claim_files import read_claim as read_claim
     from dp_polars._frames.entrance import protect as protect
     from dp_polars._frames.frame import PrivateFrame as PrivateFrame
     from dp_polars._frames.owned import OwnedRows as OwnedRows
     from dp_polars._frames.owned import owned as owned
     from dp_polars._frames.query import PrivateQuery as PrivateQuery
-    from dp_polars._frames.query import read_claim as read_claim
     from dp_polars._frames.release import KeptAnswerWarning as KeptAnswerWarning
     from dp_polars._frames.release import ReleaseError as ReleaseError
     from dp_polars._mechanisms.noise import discrete_gaussian as discrete_gaussian
@@ -67,10 +67,11 @@ _HOMES = {
     "_expressions.measures": ("count", "len", "mean", "n_people", "sum", "value_counts"),
     "_expressions.namespace": ("PrivateNamespace",),
     "_expressions.tops": ("top_k",),
+    "_frames.claim_files": ("read_claim",),
     "_frames.entrance": ("protect",),
     "_frames.frame": ("PrivateFrame",),
     "_frames.owned": ("OwnedRows", "owned"),
-    "_frames.query": ("PrivateQuery", "read_claim"),
+    "_frames.query": ("PrivateQuery",),
     "_frames.release": ("KeptAnswerWarning", "ReleaseError"),
     "_mechanisms.noise": ("discrete_gaussian", "discrete_laplace"),
     "_mechanisms.selection": ("exponential_mechanism", "permute_and_flip"),

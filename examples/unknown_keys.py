@@ -46,8 +46,8 @@ def main() -> None:
     several = rows.dp.protect("tailnum", budget=budget, max_groups=DESTINATIONS)
     question = several.keys("dest", epsilon=0.7, delta=5e-7)
     needed = question.explain()
-    print("Planes at which an airport is shown with a probability of 5, 50 and 95 %:")
-    print(needed.select("shown_5", "shown_50", "shown_95"))
+    print(f"An airport with {needed['error_95'].item():.0f} planes is shown with a probability of 95 %.")
+    print(needed["note"].item())
     airports = question.release()
 
     top = several.group_by(airports).agg(pl.col("carrier").dp.mode(airlines["carrier"], epsilon=1)).release()

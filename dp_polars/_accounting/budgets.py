@@ -204,12 +204,12 @@ class Budget:
         -------
         DataFrame
             Columns `when` (Datetime in UTC: the computer's clock at the charge, which may have been set back
-            in between), `what` and `mechanism` (String), `unit` (String), `loss` and `running_total`
-            (Float64), `exact_loss` (String, such as "1/10"). A budget with a delta adds `delta`, `running_delta`
-            (Float64) and `exact_delta`. It holds nothing of the private rows.
+            in between), `what` (String), `loss` and `running_total` (Float64), `exact_loss` and `exact_delta` (String,
+            such as "1/10"), `unit` and `mechanism` (String), `delta` and `running_delta` (Float64, 0 for all but
+            keys). It holds nothing of the private rows.
         """
         charges = self._in_ledger(lambda connection, head: list(ledger.read_charges(connection, head)))
-        return frame_of_charges(charges, self.unit, has_delta=self.delta is not None)
+        return frame_of_charges(charges, self.unit)
 
     def answers(self) -> pl.DataFrame:
         """Return which answers are kept, in the order in which they were drawn: see `dp_polars.protect`, `dataset`.

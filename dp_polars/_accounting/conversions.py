@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from dp_polars._accounting.terms import Unit
 
 _BITS = 128
+# A rho up to this, and its inverse, are held by floats, also squared and multiplied by orders.
+_LARGEST = Fraction(2**500)
 # exp of it is 0 in float64.
 _UNDERFLOW = -1000
 
@@ -70,7 +72,8 @@ def epsilon_at(unit: Unit, loss: Fraction, delta: Fraction, gone: Fraction) -> f
     if unit == "epsilon":
         return pure_epsilon(loss, left)
     below = -float_up(-left)
-    return zcdp_epsilon(loss, below) if below > 0 else math.inf
+    # What a loss proves, a larger one proves, too.
+    return zcdp_epsilon(max(loss, 1 / _LARGEST), below) if below > 0 and loss <= _LARGEST else math.inf
 
 
 def pure_epsilon(epsilon: Fraction, delta: Fraction) -> float:

@@ -17,30 +17,29 @@ if TYPE_CHECKING:
 _WHEN = pl.col("when").cast(pl.Datetime("us", "UTC"))
 
 
-def frame_of_charges(charges: Iterable[Charge], unit: Unit, *, has_delta: bool) -> pl.DataFrame:
-    """Return one row per charge; deltas only where the budget has one."""
+def frame_of_charges(charges: Iterable[Charge], unit: Unit) -> pl.DataFrame:
+    """Return one row per charge. Polars prints the first four columns and the last four."""
     rows = [
         (
-            *(one.microseconds, one.what, one.mechanism, unit),
-            *(float(Fraction(one.loss)), float(Fraction(one.running_total)), one.loss),
-            *(float(Fraction(one.delta)), float(Fraction(one.running_delta)), one.delta),
+            *(one.microseconds, one.what, float(Fraction(one.loss)), float(Fraction(one.running_total))),
+            *(one.loss, one.delta, unit, one.mechanism),
+            *(float(Fraction(one.delta)), float(Fraction(one.running_delta))),
         )
         for one in charges
     ]
     schema = {
         "when": pl.Int64,
         "what": pl.String,
-        "mechanism": pl.String,
-        "unit": pl.String,
         "loss": pl.Float64,
         "running_total": pl.Float64,
         "exact_loss": pl.String,
+        "exact_delta": pl.String,
+        "unit": pl.String,
+        "mechanism": pl.String,
         "delta": pl.Float64,
         "running_delta": pl.Float64,
-        "exact_delta": pl.String,
     }
-    log = pl.DataFrame(rows, schema, orient="row").with_columns(_WHEN)
-    return log if has_delta else log.drop("delta", "running_delta", "exact_delta")
+    return pl.DataFrame(rows, schema, orient="row").with_columns(_WHEN)
 
 
 def frame_of_answers(answers: Iterable[StoredAnswer]) -> pl.DataFrame:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from dp_polars._base.numbers import float_up
+from dp_polars._base.numbers import plural
 from dp_polars._engines.contract import Engine, KeyWork, Released
 from dp_polars._frames.request import AnyRequest, Ask
 from dp_polars._mechanisms.key_selection import GaussianThreshold
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dp_polars._frames.recipe import Recipe
 
 # `explain` says from how many people on a key is shown with these probabilities, in percent.
-_CHANCES = (5, 50, 95)
+_CHANCES = (95, 50, 5)
 
 
 @dataclass(frozen=True)
@@ -39,21 +39,13 @@ class KeyRequest(AnyRequest[KeysThatAreThere]):
         types = question.types(proved.schemas[-1])
         return KeyWork(self.protection.unit, types, question.keys_per_person, question, proved.rows)
 
-    def explain(self, engine: Engine[Released] | None) -> pl.DataFrame:  # noqa: ARG002  # no type matters
-        question = self.asks[0].query
-        claim, selection = question.claim, question.selection
-        row = {
-            "output": "keys",
-            "selects": str(question),
-            "epsilon": float_up(claim.cost("epsilon")) if claim.has_epsilon else None,
-            "rho": float_up(claim.cost("rho")),
-            "delta": float_up(claim.delta),
-            **{f"shown_{chance}": selection.people_for(chance / 100) for chance in _CHANCES},
-            "mechanism": claim.mechanism,
-            "threshold": selection.threshold if isinstance(selection, GaussianThreshold) else None,
-            "keys_per_person": question.keys_per_person,
-            "neighboring_relation": self.protection.neighboring_relation,
-            "privacy_unit": self.protection.privacy_unit,
-            "rate": float(claim.rate),
-        }
-        return pl.DataFrame([row])
+    def _explanations(self, engine: Engine[Released] | None) -> list[dict[str, object]]:  # noqa: ARG002  # no type matters
+        (ask,) = self.asks
+        question, selection = ask.query, ask.query.selection
+        shown, half, rarely = (selection.people_for(chance / 100) for chance in _CHANCES)
+        notes = [f"Shown with 95 % from {shown:,} people on, with 50 % from {half:,}, with 5 % from {rarely:,}."]
+        if isinstance(selection, GaussianThreshold):
+            notes.append(f"The noisy number of people must reach {selection.threshold:,}.")
+        notes.append(f"A person counts for at most {plural(question.keys_per_person, 'key')}.")
+        good = {"error_95": float(shown), "error_unit": "people", "note": " ".join(notes)}
+        return [self._explained(ask) | good]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeAlias, get_args
 
 import polars as pl
 
 from dp_polars._accounting.large import warn_if_large
-from dp_polars._accounting.terms import Terms
+from dp_polars._accounting.terms import Loss, Terms
 from dp_polars._base.numbers import one_of, positive_int
 from dp_polars._base.paths import expanded, replacing
 from dp_polars._engines.polars_engine import PolarsEngine
+from dp_polars._frames import whole_cost
+from dp_polars._frames.claim_files import CLAIM_KEY, refuse_wide_integers
 from dp_polars._frames.people import CutRequest, PeopleRequest
 from dp_polars._frames.release import prepare, release_by
 from dp_polars._frames.request import Request
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from polars._typing import EngineType
 
     from dp_polars._accounting.budgets import Budget
-    from dp_polars._accounting.terms import Loss
     from dp_polars._base.numbers import Number
     from dp_polars._engines.contract import KeyWork, Work
     from dp_polars._engines.outputs import Presentation, Ranges
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from dp_polars._frames.request import AnyRequest, Ask
     from dp_polars._questions.question import Asked
 
-_CLAIM_KEY = b"dp_polars.claim"
 _Engine: TypeAlias = Literal["auto", "in-memory", "streaming"]
 _ENGINES: tuple[_Engine, ...] = get_args(_Engine)
 
@@ -82,21 +82,62 @@ class PrivateQuery(WithoutRows):
         Returns
         -------
         DataFrame
-            One row per output: `output`, `selects`, `epsilon` and `rho` (the loss of one person over all groups, in
-            both units; a discrete Gaussian has no epsilon), `error_95` (with probability 0.95 the answer of a group is
+            One row per output, and the same columns for all queries: the first four and the last four are what Polars
+            prints. `output`, `selects`, `error_95` (with probability 0.95 the answer of a group is
             at most this far from the best one, or from the true number, counting the rows that the bounds keep; all
             answers of a list of quantiles are, with that probability; null for means, where it depends on the group's
-            rows) and
+            rows, and `note` says it for two sizes; for keys, from how many people on a key is shown with that
+            probability) and
             `error_unit` ("people", "rows", "the column's unit" or "the weights' unit"; a lead, which `selects` tells
             of, has the same), `mechanism`, `candidates` (null where only the column's type names them and no data is
-            bound; 1 for a number), `groups`, `neighboring_relation`, `privacy_unit`, `bounds` (those on a person's rows
-            that the output has, as text; null without any), `score_range` (R of one person's
+            bound, and for keys; 1 for a number), `neighboring_relation`, `privacy_unit`, `bounds` (those on a person's
+            rows that the output has, as text; null without any, and for keys), `score_range` (R of one person's
             row, or of one person where people are counted; of a list of quantiles 1 or 2, see `dp_polars.quantile`),
-            `rate` (λ) and `note` (under which bounds rows are dropped or totals clipped, which `error_95` leaves out;
-            why this mechanism was chosen, and whether another question would do better). A query for keys has one row
-            with other columns: see `PrivateFrame.keys`.
+            `rate` (λ), `delta` (spent in addition to the loss: above 0 for keys alone), `groups` (null for keys),
+            `epsilon` and `rho` (the loss of one person over all groups, in
+            both units; a discrete Gaussian has no epsilon) and `note`: where noise grows with the number of groups;
+            under which bounds rows are dropped or totals clipped, which `error_95` leaves out;
+            why this mechanism was chosen, and whether another question would do better. The first row's ends with what
+            the whole release costs, also as an ε at δ = 10⁻⁶, and names the other unit where its budgets charge less by
+            a tenth or more.
         """
         return self.request.explain(PolarsEngine.of(*self._sources) if self._sources else None)
+
+    def scaled_to(self, *, epsilon: Number | None = None, rho: Number | None = None) -> PrivateQuery:
+        """Return this query at other losses: those of its outputs, times one factor, so that it costs this in all.
+
+        Nothing is read or charged, and rows and budget stay. So do bounds, mechanisms, and the delta of keys. An output
+        that was asked for `within` an error has another one then: see `explain`.
+
+        Parameters
+        ----------
+        epsilon, rho
+            What one release shall cost, exactly one of them.
+
+        Returns
+        -------
+        PrivateQuery
+            Where all losses are in this unit, it costs exactly that. Otherwise the factor is the largest of four
+            significant digits at which the query costs at most that.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not as described, if epsilon is given and an output has discrete Gaussian noise, which has
+            a loss in rho only, or if noise would have no room in 64 bits.
+
+        Examples
+        --------
+        >>> import dp_polars as dpp
+        >>> query = dpp.protect(None).agg(
+        ...     dpp.len(epsilon=3), dpp.mode("drug", ["A", "B"], epsilon=1)
+        ... )
+        >>> [str(ask.query.claim.loss) for ask in query.scaled_to(epsilon=1).asks]
+        ['epsilon=0.75', 'epsilon=0.25']
+        """
+        loss = Loss.of(epsilon=epsilon, rho=rho)
+        warn_if_large(loss)
+        return PrivateQuery(self.request.scaled_to(loss), self._sources, self.budget)
 
     def n_cut(
         self, *, epsilon: Number | None = None, rho: Number | None = None, mechanism: str | None = None
@@ -287,14 +328,15 @@ class PrivateQuery(WithoutRows):
         claim = json.dumps(self.request.statement()).encode()
         # Opened before anything is charged, so that a folder that can't be written costs nothing.
         with replacing(target) as file:
-            released = self._released(frame, presentation, engine, partitions, fresh, _refuse_wide_integers)
+            released = self._released(frame, presentation, engine, partitions, fresh, refuse_wide_integers)
             table = released.to_arrow()
-            table = table.replace_schema_metadata({**(table.schema.metadata or {}), _CLAIM_KEY: claim})
+            table = table.replace_schema_metadata({**(table.schema.metadata or {}), CLAIM_KEY: claim})
             parquet.write_table(table, file)
 
     def __repr__(self) -> str:
         asks = "\n".join(f"  {ask}, {ask.query.claim}, {ask.query.claim.mechanism}" for ask in self.asks)
-        return f"<PrivateQuery: {self.request.about}, {self.protection}\n{asks}>"
+        costs = whole_cost.in_words(self.request.claims)
+        return f"<PrivateQuery: {self.request.about}, {self.protection}\n{asks}\n  costs: {costs}>"
 
     def _sources_of(self, frame: PrivateRows | tuple[PrivateRows, ...] | None) -> list[Source]:
         """Return the rows of every origin: those given, or those that the query is bound to."""
@@ -307,48 +349,6 @@ class PrivateQuery(WithoutRows):
             raise TypeError(msg)
         frames = self._sources if frame is None else self.request.recipe.one_frame_each(frame)
         return sources_of(frames, [origin.keys for origin in self.request.recipe.origins])
-
-
-def _refuse_wide_integers(work: Work | KeyWork) -> None:
-    """Refuse to write integers of 128 bits, for which Parquet has no type."""
-    wide = sorted({str(dtype) for dtype in work.released_types if dtype in (pl.Int128, pl.UInt128)})
-    if wide:
-        msg = (
-            f"sink_parquet can't write keys or answers of the type {wide[0]}: Parquet files have no such integers.\n\n"
-            "Hint: cast the column to pl.Int64 or pl.String before group_by, or use release()."
-        )
-        raise TypeError(msg)
-
-
-def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the privacy claim that a Parquet file written by `PrivateQuery.sink_parquet` carries.
-
-    Parameters
-    ----------
-    path
-        The file; `~` is the home folder.
-
-    Returns
-    -------
-    dict
-        `date` (ISO), `protection` (who is a person, and the bounds), `groups` (their number), `loss` (of one person to
-        the whole file) and `columns`: name -> `selects`, `mechanism`, `loss` (`unit`, `value`, None beyond all floats,
-        and the `exact` ratio), `delta` (of keys alone), `neighboring_relation`, `privacy_unit`,
-        `bounds` (name -> number, of those that the output has).
-
-    Raises
-    ------
-    ValueError
-        If the file carries no claim.
-    """
-    from pyarrow import parquet
-
-    metadata = parquet.read_schema(expanded(path)).metadata or {}
-    if _CLAIM_KEY not in metadata:
-        msg = f"the file must have been written by PrivateQuery.sink_parquet, got {str(path)!r} without a claim."
-        raise ValueError(msg)
-    claim: dict[str, Any] = json.loads(metadata[_CLAIM_KEY])
-    return claim
 
 
 def without_data(query: object, budget: Budget | None) -> tuple[AnyRequest[Asked], Budget | None]:

@@ -14,15 +14,15 @@ import numpy as np
 import polars as pl
 from polars import selectors as cs
 
-from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Loss, Within, in_words
+from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Within, in_words
 from dp_polars._base.column_types import float_of
-from dp_polars._base.numbers import float_up, given, plural, positive_int
+from dp_polars._base.numbers import as_fraction, float_up, given, plural, positive_int, show
 from dp_polars._engines.contract import Engine, Released, Tally, Work
 from dp_polars._engines.outputs import Output, Presentation, names_of_ends
-from dp_polars._frames import group_keys
+from dp_polars._frames import group_keys, whole_cost
 from dp_polars._frames.protection import OneRowEach
 from dp_polars._frames.recipe import Proved
-from dp_polars._questions.measures import Count
+from dp_polars._questions.measures import BETA, Count
 from dp_polars._questions.question import Asked, HistogramQuery
 from dp_polars._questions.within import at_most, error_95, with_loss_for
 from dp_polars._rowwise.gate import row_by_row
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from dp_polars._accounting.claims import Claim
-    from dp_polars._accounting.terms import Unit
+    from dp_polars._accounting.terms import Loss, Unit
     from dp_polars._engines.contract import KeyWork
     from dp_polars._frames.protection import Protection
     from dp_polars._frames.recipe import Recipe
@@ -40,15 +40,20 @@ if TYPE_CHECKING:
 
 AskedT = TypeVar("AskedT", bound=Asked, covariant=True)
 
+# Polars prints the first four columns and the last four: they are what a reader wants.
 _EXPLAINED = {
     **dict.fromkeys(["output", "selects"], pl.String),
-    **dict.fromkeys(["epsilon", "rho", "error_95"], pl.Float64),
+    "error_95": pl.Float64,
     **dict.fromkeys(["error_unit", "mechanism"], pl.String),
-    **dict.fromkeys(["candidates", "groups"], pl.Int64),
+    "candidates": pl.Int64,
     **dict.fromkeys(["neighboring_relation", "privacy_unit", "bounds"], pl.String),
-    **dict.fromkeys(["score_range", "rate"], pl.Float64),
+    **dict.fromkeys(["score_range", "rate", "delta"], pl.Float64),
+    "groups": pl.Int64,
+    **dict.fromkeys(["epsilon", "rho"], pl.Float64),
     "note": pl.String,
 }
+# For groups of how many rows the error of a mean is said.
+_ROWS = (1000, 100)
 
 # What to write where an engine runs no filter, by what is counted.
 _IN_SQL = {
@@ -63,7 +68,8 @@ class Ask(Generic[AskedT]):
     """One output of a private query: its name, the columns that are asked about, what is asked, and its bounds.
 
     Where it is `filtered`, it has been seen to that the first column is null in rows that don't count. `within` is how
-    wrong the answer may be, where the loss follows from that.
+    wrong the answer may be, where the loss follows from that. Where it did, but the loss is another one now, `among` is
+    what `rows` was.
     """
 
     name: str
@@ -72,11 +78,25 @@ class Ask(Generic[AskedT]):
     bounds: Bounds = NO_BOUNDS
     filtered: bool = False
     within: Within | None = None
+    among: int | None = None
+
+    @property
+    def rows(self) -> int | None:
+        """For groups of at least how many rows `explain` gives an error; None: for every group."""
+        return self.among if self.within is None else self.within.rows
 
     @property
     def selects(self) -> str:
         """What is asked, in words."""
         return f"{self.query}, where a condition is true" if self.filtered else str(self.query)
+
+    def with_claim(self, claim: Claim) -> Ask[AskedT]:
+        """Return the same output with another claim; errors name it."""
+        try:
+            return replace(self, query=self.query.with_claim(claim), within=None, among=self.rows)
+        except ValueError as error:
+            msg = f"Output {self.name!r}: {error}"
+            raise ValueError(msg) from None
 
     def __str__(self) -> str:
         return f"{self.name}: {self.selects}" + (f" ({self.bounds})" if self.bounds.given else "")
@@ -101,6 +121,11 @@ class AnyRequest(ABC, Generic[AskedT]):
         return 1 if self.keys is None else self.keys.height
 
     @property
+    def claims(self) -> tuple[Claim, ...]:
+        """The claim of each output."""
+        return tuple(ask.query.claim for ask in self.asks)
+
+    @property
     def readers(self) -> tuple[Ask[AskedT], ...]:
         """The outputs that read columns of the rows."""
         return self.asks
@@ -113,11 +138,7 @@ class AnyRequest(ABC, Generic[AskedT]):
     @property
     def loss(self) -> Loss:
         """What one release of all outputs costs one person: in rho if all are given in rho, or one has no epsilon."""
-        claims = [ask.query.claim for ask in self.asks]
-        # A discrete Gaussian has a loss in rho only.
-        has_epsilon = all(claim.has_epsilon for claim in claims)
-        unit: Unit = "epsilon" if has_epsilon and {claim.loss.unit for claim in claims} != {"rho"} else "rho"
-        return Loss(sum((claim.cost(unit) for claim in claims), Fraction(0)), unit)
+        return whole_cost.loss_of(self.claims)
 
     @property
     def delta(self) -> Fraction:
@@ -164,9 +185,18 @@ class AnyRequest(ABC, Generic[AskedT]):
         )
         raise ValueError(msg)
 
-    @abstractmethod
     def explain(self, engine: Engine[Released] | None) -> pl.DataFrame:
-        """Return what a release would cost, and how good it would be; an engine tells the types of the columns."""
+        """Return what a release would cost, and how good it would be; an engine tells the types of the columns.
+
+        `error_95` is exact. Rounded for people, it could pass the error that was asked for, or be no bound.
+        """
+        rows, of_all = self._explanations(engine), whole_cost.notes(self.claims)
+        rows[0]["note"] = " ".join([str(rows[0]["note"]), *of_all])
+        return pl.DataFrame(rows, _EXPLAINED)
+
+    @abstractmethod
+    def _explanations(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
+        """Return the rows of `explain`."""
 
     def drops(self) -> bool:
         """Return whether bounds can drop rows of an output, or groups of a person, or clip totals."""
@@ -185,7 +215,31 @@ class AnyRequest(ABC, Generic[AskedT]):
     def with_claims(self, claims: Sequence[Claim]) -> Self:
         """Return the same request with another claim for each output: of other losses, never of other bounds."""
         asks = zip(self.asks, claims, strict=True)
-        return replace(self, asks=tuple(replace(ask, query=ask.query.with_claim(claim)) for ask, claim in asks))
+        return replace(self, asks=tuple(ask.with_claim(claim) for ask, claim in asks))
+
+    def scaled_to(self, target: Loss) -> Self:
+        """Return the same request with every loss times one factor, so that it costs `target` together, or just less.
+
+        See `whole_cost.scaled`.
+        """
+        return self.with_claims(whole_cost.scaled({ask.name: ask.query.claim for ask in self.asks}, target))
+
+    def _explained(self, ask: Ask[AskedT]) -> dict[str, object]:
+        """Return what `explain` says of every kind of output."""
+        claim = ask.query.claim
+        return {
+            "output": ask.name,
+            "selects": ask.selects,
+            "mechanism": claim.mechanism,
+            "neighboring_relation": self.protection.neighboring_relation,
+            "privacy_unit": self.protection.privacy_unit,
+            "bounds": in_words(self.bounds_of(ask)) or None,
+            "score_range": float(claim.score_range),
+            "rate": float(claim.rate),
+            "delta": float_up(claim.delta),
+            "epsilon": float_up(claim.cost("epsilon")) if claim.has_epsilon else None,
+            "rho": float_up(claim.cost("rho")),
+        }
 
     def statement(self) -> dict[str, object]:
         """Return the claim as JSON takes it: what `read_claim` returns."""
@@ -330,9 +384,9 @@ class Request(AnyRequest[HistogramQuery]):
             outputs.append(Output(ask.name, ask.query, types, positions))
         return Work(self.protection.unit, keys, tuple(tallies), tuple(outputs), proved.rows)
 
-    def explain(self, engine: Engine[Released] | None) -> pl.DataFrame:
+    def _explanations(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
         types = self._types(engine)
-        return pl.DataFrame([self._explained(ask, types.get(ask.name, ())) for ask in self.asks], _EXPLAINED)
+        return [self._explained(ask) | self._errors(ask, types.get(ask.name, ())) for ask in self.asks]
 
     def _types(self, engine: Engine[Released] | None) -> dict[str, Columns]:
         """Return the types of the columns of every output, by its name; none without an engine."""
@@ -360,40 +414,49 @@ class Request(AnyRequest[HistogramQuery]):
         """Return what is clipped of a person's rows together; None: nothing."""
         return ask.query.clips if self.protection.counts_people(ask.query) else None
 
-    def _explained(self, ask: Ask[HistogramQuery], types: Columns) -> dict[str, object]:
-        claim = ask.query.claim
+    def _errors(self, ask: Ask[HistogramQuery], types: Columns) -> dict[str, object]:
+        """Return what `explain` says of how good an answer is."""
         size = ask.query.size_of(*types)
         return {
-            "output": ask.name,
-            "selects": ask.selects,
-            "epsilon": float_up(claim.cost("epsilon")) if claim.has_epsilon else None,
-            "rho": float_up(claim.cost("rho")),
-            "error_95": error_95(ask.query, ask.within, *types),
+            "error_95": error_95(ask.query, ask.rows, *types),
             "error_unit": ask.query.error_unit or self.counts(ask.query),
-            "mechanism": claim.mechanism,
             "candidates": size,
             "groups": self.groups,
-            "neighboring_relation": self.protection.neighboring_relation,
-            "privacy_unit": self.protection.privacy_unit,
-            "bounds": in_words(self.bounds_of(ask)) or None,
-            "score_range": float(claim.score_range),
-            "rate": float(claim.rate),
             "note": " ".join(self._notes(ask, size, types)),
         }
 
     def _notes(self, ask: Ask[HistogramQuery], size: int | None, types: Columns) -> Iterator[str]:
-        """Yield what should be known of an output before its release, the most important thing first."""
+        """Yield what should be known of an output before its release, the most important thing first.
+
+        Each note begins with what it says: where Polars prints a frame, it shows 30 characters or so.
+        """
         note = None if size is None else ask.query.note(size, self._alternative(ask, types))
         lost, dropping = [], self._dropping(ask)
         if dropping:
             too_low = ", which makes it too low" * ask.query.adds_up
-            lost.append(f"rows beyond {in_words(dropping)} of a person are dropped{too_low}")
+            lost.append(f"drops rows beyond {in_words(dropping)} of a person{too_low}")
         if (clips := self._clips(ask)) is not None:
             lost.append(clips)
+        what = "; ".join(lost) or "no row is dropped"
+        error = f"{what[0].upper()}{what[1:]}. The error is that of the noise alone."
         if isinstance(self.protection, OneRowEach):
             yield "Each person has one row here: the bounds of protect do nothing."
-        error = f"The error is that of the noise alone: {'; '.join(lost) or 'no row is dropped'}."
+        if ask.query.error_needs_rows and ask.rows is None:
+            many, some = (_rounded(ask.query.error_among(rows, BETA, *types)) for rows in _ROWS)
+            yield f"{_ROWS[0]:,} rows: ±{many}; {_ROWS[1]}: ±{some}."
+        if ask.rows is not None:
+            yield f"error_95 is for {ask.rows:,} rows or more."
+        if self._grows(ask):
+            yield f"Noise grows with all {self.groups:,} groups: give max_groups."
         yield from filter(None, [error, note] if lost else [note, error])
+
+    def _grows(self, ask: Ask[HistogramQuery]) -> bool:
+        """Return whether one more group would add noise to an output, for no bound says in how many a person counts."""
+        protection, groups = self.protection_of(ask), self.groups
+        if protection.max_groups is not None or groups == 1:
+            return False
+        now, then = (protection.contributions(ask.query, number).total for number in (groups, groups + 1))
+        return now < then
 
     def _alternative(self, ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery | None:
         """Return what may answer an output better, under this protection; None where that lacks a bound."""
@@ -444,6 +507,11 @@ def _within(ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery:
     except ValueError as error:
         msg = f"Output {ask.name!r}: {error}"
         raise ValueError(msg) from None
+
+
+def _rounded(error: float | None) -> str:
+    """Return an error in three significant digits, rounded up."""
+    return "?" if error is None else show(as_fraction("error", error), 3, up=True)
 
 
 def _place(tallies: list[Tally], tally: Tally) -> int:

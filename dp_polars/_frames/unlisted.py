@@ -67,12 +67,10 @@ class Unlisted:
         PrivateQuery
             Its release is a frame of the keys that are shown, sorted, one column for each of `columns`, in that
             column's type (String for a Categorical); perhaps without rows. It goes into `group_by(frame)`, and a column
-            of it into `mode(candidates)`. `ranges=True` adds nothing to it. Its `explain` has one row: `output`
-            ("keys"), `selects`, `epsilon` and `rho` (the loss of one person over all keys, in both units; a Gaussian
-            has no epsilon), `delta`, `shown_5`, `shown_50` and `shown_95` (from how many people on a key is shown with
-            a probability of 5, 50 and 95 %; at most 2**62), `mechanism`, `threshold` (of the noisy number; null for
-            partition selection), `keys_per_person` (for how many a person counts at most), `neighboring_relation`,
-            `privacy_unit` and `rate` (the epsilon of one key, or one over the standard deviation of the noise).
+            of it into `mode(candidates)`. `ranges=True` adds nothing to it. Its `explain` has one row: `error_95`
+            says from how many people on a key is shown with a probability of 95 % (at most 2**62), and `note` says that
+            for 50 and 5 %, too, which threshold the noisy number must reach (with rho), and for how many keys a person
+            counts at most. `rate` is the epsilon of one key, or one over the standard deviation of the noise.
 
         Raises
         ------

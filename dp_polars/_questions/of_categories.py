@@ -82,7 +82,7 @@ class OfCategories(OfCodes):
     @property
     def clips(self) -> str | None:
         """The weights of a person for a candidate, together."""
-        return None if self.weights is None else f"weights of a person add up to {show(self.most)} at most"
+        return None if self.weights is None else f"clips a person's weights to {show(self.most)}"
 
     @property
     def error_unit(self) -> str | None:

@@ -191,7 +191,7 @@ class SumOfPeople(Sum):
     @property
     def clips(self) -> str:
         """Which totals are clipped."""
-        return f"totals of a person are clipped to {show(self.lowest)} … {show(self.highest)}"
+        return f"clips a person's total to {show(self.lowest)} … {show(self.highest)}"
 
     def __str__(self) -> str:
         return f"{super().__str__()}, per person from {show(self.lowest)} to {show(self.highest)}"

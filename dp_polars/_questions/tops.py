@@ -155,13 +155,6 @@ class TopK(OfCategories, ListQuery):
     def note(self, size: int, alternative: HistogramQuery | None) -> str | None:
         """Return why this mechanism was chosen, and whether to rank noisy counts instead."""
         notes = []
-        if not self.is_asked and self.claim.loss.unit == "epsilon":
-            one_draw = 2 / float(self.claim.rate) * (self.k / 2 if self.joint else 1)
-            rounds = one_draw / 2 * sum(1 / n for n in range(1, self.k + 1))
-            notes.append(
-                f"{'One joint draw' if self.joint else 'Rounds'}, for k is {'not ' * self.joint}below {JOINT_FROM}: "
-                f"on evenly spread counts the error is about {one_draw:.3g} by a joint draw, {rounds:.3g} in rounds."
-            )
         if alternative is not None:
             # The j-th highest noisy count is at least c_j − a where the noise of the k best is at least −a, and b is
             # where that of none is more.
@@ -173,6 +166,14 @@ class TopK(OfCategories, ListQuery):
                     f"Better: value_counts, sorted. One person counts for at most {most} of the candidates of a group, "
                     f"so at the same loss its top {self.k} has an error_95 of {ranked:.3g}."
                 )
+        if not self.is_asked and self.claim.loss.unit == "epsilon":
+            one_draw = 2 / float(self.claim.rate) * (self.k / 2 if self.joint else 1)
+            rounds = one_draw / 2 * sum(1 / n for n in range(1, self.k + 1))
+            drawn = f"One joint draw, for k >= {JOINT_FROM}" if self.joint else f"Rounds, for k < {JOINT_FROM}"
+            notes.append(
+                f"{drawn}: on evenly spread counts the error is about {one_draw:.3g} by a joint draw, {rounds:.3g} in "
+                "rounds."
+            )
         return " ".join(notes) or None
 
     def __str__(self) -> str:

@@ -23,6 +23,7 @@ from dp_polars._questions.question import Asked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Self
 
     import numpy as np
     from numpy.typing import NDArray
@@ -78,9 +79,16 @@ class KeysThatAreThere(Asked):
             relation,
             delta=delta,
         )
-        question = cls(columns, claim, keys_per_person, counts)
-        _ = question.selection  # refuses what it can't select by
-        return question
+        return cls(columns, claim, keys_per_person, counts)._checked()
+
+    def with_claim(self, claim: Claim) -> Self:
+        """Return the same question with another claim, by which keys can be selected."""
+        return super().with_claim(claim)._checked()
+
+    def _checked(self) -> Self:
+        """Return the question; refuse a claim that it can't select by."""
+        _ = self.selection
+        return self
 
     @cached_property
     def selection(self) -> KeySelection:

@@ -23,10 +23,13 @@ _PER_DECADE = 9000
 _PLACES = range(-30 * _PER_DECADE, 30 * _PER_DECADE)
 
 
-def error_95(query: HistogramQuery, within: Within | None, *columns: pl.DataType) -> float | None:
-    """Return how far off an answer is at most with probability 0.95; None where that is not known."""
-    if within is not None and within.rows is not None:
-        return query.error_among(within.rows, BETA, *columns)
+def error_95(query: HistogramQuery, rows: int | None, *columns: pl.DataType) -> float | None:
+    """Return how far off an answer is at most with probability 0.95; None where that is not known.
+
+    In groups of at least `rows` rows; None: in every group.
+    """
+    if rows is not None:
+        return query.error_among(rows, BETA, *columns)
     size = query.size_of(*columns)
     return None if size is None else query.error(size, BETA, *columns)
 
@@ -79,7 +82,7 @@ def with_loss_for(query: QueryT, within: Within, *columns: pl.DataType) -> Query
 
     def error_at(place: int) -> float | None:
         try:
-            return error_95(at(place), within, *columns)
+            return error_95(at(place), within.rows, *columns)
         except ValueError:  # a rate too small, or noise that does not fit into 64 bits
             return None
 

@@ -33,11 +33,14 @@ ONE = Contributions(1, 1)
 LOG = {
     "when": pl.Datetime("us", "UTC"),
     "what": pl.String,
-    "mechanism": pl.String,
-    "unit": pl.String,
     "loss": pl.Float64,
     "running_total": pl.Float64,
     "exact_loss": pl.String,
+    "exact_delta": pl.String,
+    "unit": pl.String,
+    "mechanism": pl.String,
+    "delta": pl.Float64,
+    "running_delta": pl.Float64,
 }
 
 
@@ -290,11 +293,14 @@ def test_the_log_has_a_row_for_each_output(path):
         pl.DataFrame(
             {
                 "what": ["mode(c0)", "mode(c1)", "mode(c0)"],
-                "mechanism": ["permute_and_flip", "exponential", "permute_and_flip"],
-                "unit": ["epsilon"] * 3,
                 "loss": [0.5, 1 / 3, 0.25],
                 "running_total": [0.5, 5 / 6, 13 / 12],
                 "exact_loss": ["1/2", "1/3", "1/4"],
+                "exact_delta": ["0"] * 3,
+                "unit": ["epsilon"] * 3,
+                "mechanism": ["permute_and_flip", "exponential", "permute_and_flip"],
+                "delta": [0.0] * 3,
+                "running_delta": [0.0] * 3,
             }
         ),
     )

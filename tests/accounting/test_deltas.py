@@ -193,7 +193,7 @@ def test_the_log_has_the_deltas(path):
     assert budget.log().height == 0
     pay(budget, keys(0.25, MICRO / 4), pure(0.25))
     log = budget.log()
-    assert log.columns[-3:] == ["delta", "running_delta", "exact_delta"]
+    assert log.columns[-2:] == ["delta", "running_delta"]
     assert log.select("delta", "running_delta", "exact_delta").rows() == [
         (2.5e-7, 2.5e-7, "1/4000000"),
         (0.0, 2.5e-7, "0"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import pickle
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -155,24 +156,36 @@ def test_explain_says_what_it_costs_and_how_many_people_a_key_needs():
     assert query.explain().row(0, named=True) == {
         "output": "keys",
         "selects": "the 'town' that enough people have",
-        "epsilon": 1.0,
-        "rho": pytest.approx(2 * 0.5 * math.tanh(0.25), rel=1e-15),
-        "delta": 1e-6,
-        "shown_5": 23,
-        "shown_50": 27,
-        "shown_95": 32,
+        "error_95": 32.0,
+        "error_unit": "people",
         "mechanism": "partition_selection",
-        "threshold": None,
-        "keys_per_person": 2,
+        "candidates": None,
         "neighboring_relation": "add_or_remove_one",
         "privacy_unit": "patient",
+        "bounds": None,
+        "score_range": 1.0,
         "rate": 0.5,
+        "delta": 1e-6,
+        "groups": None,
+        "epsilon": 1.0,
+        "rho": pytest.approx(2 * 0.5 * math.tanh(0.25), rel=1e-15),
+        "note": (
+            "Shown with 95 % from 32 people on, with 50 % from 27, with 5 % from 23. "
+            "A person counts for at most 2 keys. "
+            "The release costs epsilon=1, delta=1e-06 (rho=0.244919; ε = 1 at δ = 10⁻⁶)."
+        ),
     }
     (row,) = dpp.protect("patient", max_groups=2).keys("a", "b", rho=0.1, delta=1e-6, counts=True).explain().to_dicts()
     assert row["selects"] == "the 'a', 'b' that enough people have, with their number"
     assert row["epsilon"] is None
     assert (row["rho"], row["delta"]) == (0.1, 1e-6)
-    assert row["shown_5"] < row["shown_50"] == row["threshold"] < row["shown_95"]
+    said = re.fullmatch(
+        r"Shown with 95 % from (\d+) people on, with 50 % from (\d+), with 5 % from (\d+)\. "
+        r"The noisy number of people must reach (\d+)\. A person counts for at most 2 keys\. .*",
+        row["note"],
+    )
+    shown_95, shown_50, shown_5, threshold = map(int, said.groups())
+    assert shown_5 < shown_50 == threshold < shown_95 == row["error_95"]
 
 
 @pytest.mark.parametrize("loss", [{"epsilon": 1}, {"rho": 1}])
@@ -182,14 +195,15 @@ def test_a_replaced_person_has_twice_the_keys(loss):
         for relation in ("add_or_remove_one", "replace_one")
     )
     assert [query.asks[0].query.claim.contributions.total for query in (one, two)] == [3, 6]
-    assert (two.explain()["shown_50"] > one.explain()["shown_50"]).all()
+    assert (two.explain()["error_95"] > one.explain()["error_95"]).all()
     assert two.loss == one.loss
 
 
 def test_the_bound_is_the_smaller_one_of_groups_and_rows():
     for bounds, expected in (({"max_groups": 3}, 3), ({"max_rows": 2}, 2), ({"max_groups": 3, "max_rows": 2}, 2)):
-        assert dpp.protect("p", **bounds).keys("k", **LOSS).explain()["keys_per_person"].item() == expected
-    assert dpp.protect(None).keys("k", **LOSS).explain()["keys_per_person"].item() == 1
+        note = dpp.protect("p", **bounds).keys("k", **LOSS).explain()["note"].item()
+        assert f"A person counts for at most {expected} keys." in note
+    assert "A person counts for at most 1 key." in dpp.protect(None).keys("k", **LOSS).explain()["note"].item()
 
 
 def test_keys_are_charged_with_their_delta(visits):
@@ -218,7 +232,8 @@ def test_a_file_of_keys_carries_its_claim(visits, tmp_path):
 def test_the_repr_of_keys():
     assert repr(dpp.protect("p", max_groups=1).keys("k", **LOSS)) == (
         "<PrivateQuery: unlisted keys, one person per 'p', add_or_remove_one, max_groups=1\n"
-        "  keys: the 'k' that enough people have, epsilon=1, delta=1e-06, partition_selection>"
+        "  keys: the 'k' that enough people have, epsilon=1, delta=1e-06, partition_selection\n"
+        "  costs: epsilon=1, delta=1e-06 (rho=0.462118; ε = 1 at δ = 10⁻⁶)>"
     )
 
 

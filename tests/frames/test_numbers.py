@@ -147,19 +147,24 @@ def test_explain_says_which_answers_lack_the_rows_that_bounds_drop(bounds, says,
     asked = asks(epsilon=1) | choices(epsilon=1) | {"top": pl.col("x").dp.top_k(2, [1, 3, 9], **loss)}
     explained = protected.agg(**asked).explain()
     notes = dict(explained.select("output", "note").rows())
-    first = "The error is that of the noise alone: rows beyond "
-    dropping = {name: note.removeprefix(first) for name, note in notes.items() if note.startswith(first)}
-    assert {note.partition(" of a person are dropped")[0] for note in dropping.values()} == says
-    assert {name for name, note in dropping.items() if "are dropped, which makes it too low." in note} == too_low
-    assert {name for name, note in dropping.items() if "are dropped." in note} == without_rows
-    nothing = "The error is that of the noise alone: no row is dropped."
-    assert {name for name, note in notes.items() if note.endswith(nothing)} == set(notes) - set(dropping)
+    first = "Drops rows beyond "
+    dropping = {name: note.partition(first)[2] for name, note in notes.items() if first in note}
+    assert {note.partition(" of a person")[0] for note in dropping.values()} == says
+    assert {name for name, note in dropping.items() if "of a person, which makes it too low." in note} == too_low
+    assert {name for name, note in dropping.items() if "of a person. The error is" in note} == without_rows
+    nothing = "No row is dropped. The error is that of the noise alone."
+    assert {name for name, note in notes.items() if nothing in note} == set(notes) - set(dropping)
 
 
 def test_where_every_row_is_a_person_nothing_is_dropped_and_no_column_is_without_a_type():
     asked = {name: ask for name, ask in (asks(epsilon=1) | choices(epsilon=1)).items() if name not in ("people", "top")}
     explained = ROWS.dp.protect(None).group_by(WARDS).agg(**asked).explain()
-    assert explained["note"].to_list() == ["The error is that of the noise alone: no row is dropped."] * len(asked)
+    nothing = "No row is dropped. The error is that of the noise alone."
+    notes = dict(explained.select("output", "note").rows())
+    mean = notes.pop("mean")
+    assert {note.partition(" The release costs ")[0] for note in notes.values()} == {nothing}
+    assert mean.startswith("1,000 rows: ±")
+    assert mean.endswith(nothing)
     assert explained["bounds"].to_list() == [None] * len(asked)
     for one in (explained, ROWS.dp.protect(None).agg(x=dpp.mean("x", 0, 5, rho=1)).explain()):
         assert one.schema == ROWS.dp.protect("person", max_rows=1).agg(**asks(epsilon=1)).explain().schema
@@ -169,7 +174,7 @@ def test_where_every_row_is_a_person_nothing_is_dropped_and_no_column_is_without
 def test_bounds_do_nothing_for_a_quantile_over_people():
     query = ROWS.dp.protect("person", max_rows=1).rows_per_person(0.5, range(9), epsilon=1)
     explained = query.explain()
-    assert explained["note"].item() == "The error is that of the noise alone: no row is dropped."
+    assert explained["note"].item().startswith("No row is dropped. The error is that of the noise alone.")
     assert explained["bounds"].item() is None
 
 

@@ -109,7 +109,8 @@ def test_explain_and_simulate_say_how_good_bounds_are():
     assert explained["output"].to_list() == ["max_groups", "max_rows_per_group"]
     assert set(explained["error_unit"]) == {"people"}
     assert set(explained["epsilon"]) == {0.5}
-    assert set(explained["note"]) == {"The error is that of the noise alone: no row is dropped."}
+    nothing = "No row is dropped. The error is that of the noise alone."
+    assert [note.partition(" The release costs ")[0] for note in explained["note"]] == [nothing] * 2
     assert repr(query).startswith("<PrivateQuery: people in 3 public groups, one person per 'patient'")
     simulated = dpp.analysis.simulate(query, ROWS)
     assert simulated["true_answer"].to_list() == [3, 7]
@@ -372,9 +373,9 @@ def test_what_n_cut_says_of_itself(tmp_path):
     assert (row["output"], row["selects"]) == ("n_cut", "number of people over a bound")
     assert (row["epsilon"], row["error_unit"], row["mechanism"]) == (0.5, "people", "discrete_laplace")
     assert (row["candidates"], row["groups"], row["score_range"], row["rate"]) == (1, 1, 1, 0.5)
-    assert row["note"] == "The error is that of the noise alone: no row is dropped."
+    assert row["note"].startswith("No row is dropped. The error is that of the noise alone.")
     assert row["error_95"] == dpp.protect(None).agg(dpp.len(epsilon=0.5)).explain()["error_95"].item()
-    assert repr(query).endswith("\n  n_cut: number of people over a bound, epsilon=0.5, discrete_laplace>")
+    assert "\n  n_cut: number of people over a bound, epsilon=0.5, discrete_laplace\n  costs: " in repr(query)
     first = query.release(ranges=True)
     assert first.columns == ["n_cut", "n_cut_low", "n_cut_high"]
     assert first.dtypes == [pl.Int64] * 3

@@ -106,7 +106,7 @@ def test_people_with_several_rows_are_bounded_as_ever():
     frame = protected(max_groups=1)
     query = frame.group_by("p", "ward").agg(CENTS.sum()).agg(CENTS.dp.median(range(20), epsilon=1))
     assert limits_of(query) == [Limits(rows_per_group=2)]
-    assert "rows beyond max_rows=2 of a person are dropped" in query.explain()["note"][0]
+    assert "Drops rows beyond max_rows=2 of a person" in query.explain()["note"][0]
 
 
 def test_without_any_bound_people_can_be_asked_for():

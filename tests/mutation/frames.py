@@ -36,6 +36,8 @@ _claims = of("questions/test_weights.py")
 _terms = of("frames/test_bounds_of_outputs.py")
 _frame = of("frames/test_frame.py")
 _filtered = of("frames/test_filtered.py")
+_cost = of("frames/test_scaled.py")
+_explain = of("frames/test_explain.py")
 
 MUTANTS = [
     # --- What is promised to a person
@@ -290,11 +292,47 @@ MUTANTS = [
     _query("_under", "protection.neighboring_relation", '"add_or_remove_one"',
         "a replacement is charged as one row",
         "privacy/test_private_frames.py::test_replacing_a_person_costs_at_most_the_loss"),
-    _query("AnyRequest.loss",
-        '"epsilon" if has_epsilon and {claim.loss.unit for claim in claims} != {"rho"} else "rho"',
-        "max(claim.loss.unit for claim in claims)",
+    _query("_frames/whole_cost:loss_of", '"epsilon" if is_pure else "rho"', "max(claim.loss.unit for claim in claims)",
         "losses of mixed units are added up in one that a person can't read",
         "frames/test_frame.py::TestBudget::test_loss_of_a_query"),
+    # --- The whole cost
+    _cost("_frames/whole_cost:cost", "Counter(claims).items()", "dict.fromkeys(claims, 1).items()",
+        "of outputs with one claim, one is paid for", "frames/test_scaled.py"),
+    _cost("_frames/whole_cost:scaled", "{claim.loss.unit for claim in every} == {target.unit}", "True",
+        "losses in another unit are added up as if they were in this one"),
+    _cost("_frames/whole_cost:scaled", "{claim.loss.unit for claim in every} == {target.unit}", "False",
+        "losses of one unit are scaled to less than was asked for"),
+    _cost("_frames/whole_cost:scaled", 'target.unit == "epsilon" and not claim.has_epsilon', "False",
+        "who scales a Gaussian to epsilon is not told which output it is"),
+    _cost("_frames/whole_cost:_factor", "target.value", "target.value * 2",
+        "a scaled query costs more than was asked for"),
+    _cost("_frames/whole_cost:_factor", "range(1000, 10_000)", "range(100, 1000)", "a factor of three digits"),
+    _cost("_frames/whole_cost:_times", "claim.loss.unit", '"rho"', "scaled losses change their unit"),
+    _cost("Ask.with_claim", "within=None", "within=self.within",
+        "an output at another loss is said to be as accurate as it was asked for"),
+    _cost("Ask.with_claim", "among=self.rows", "among=None", "a scaled mean forgets for how many rows it was asked"),
+    _cost("KeysThatAreThere.with_claim", "super().with_claim(claim)._checked()", "super().with_claim(claim)",
+        "keys are scaled to a loss that they are charged and can't be drawn at"),
+    _cost("PrivateQuery.scaled_to", "warn_if_large(loss)", "", "a large loss is scaled to without a word"),
+    _cost("_frames/whole_cost:notes", "_CHEAPER * here", "here", "a unit that is hardly cheaper is named",
+        "frames/test_explain.py"),
+    _cost("_frames/whole_cost:notes", "_CHEAPER * here", "0", "no unit that is cheaper is named",
+        "frames/test_explain.py"),
+    _cost("_frames/whole_cost:in_words", "_is_pure(claims)", "False", "the cost is told in one unit alone",
+        "frames/test_explain.py"),
+    _explain("_accounting/conversions:epsilon_at", "loss <= _LARGEST", "True",
+        "the repr of a query with a loss beyond floats raises"),
+    _explain("_accounting/conversions:epsilon_at", "max(loss, 1 / _LARGEST)", "loss",
+        "the repr of a query with a tiny loss raises"),
+    _explain("Request._grows", "protection.max_groups is not None or groups == 1", "groups == 1",
+        "max_groups is asked for where it is given"),
+    _explain("Request._grows", "now < then", "True", "noise that max_rows bounds is said to grow with the groups"),
+    _explain("Request._grows", "now < then", "False", "nothing says that noise grows with the groups"),
+    _explain("Request._notes", "ask.rows is None", "True", "the error of a mean for 1,000 rows is told twice"),
+    _explain("AnyRequest.explain", "pl.DataFrame(rows, _EXPLAINED)", "pl.DataFrame(rows)",
+        "the columns of explain depend on what there is to say"),
+    _explain("KeyRequest._explanations", "float(shown)", "float(half)",
+        "a key of error_95 people is missed half of the time", "frames/test_keys.py"),
     _paths("replacing", "os.fsync(descriptor)", "",
         "a power cut leaves an empty file that was paid for", "frames/test_frame.py -k on_the_disk"),
     # --- Steps on a private frame
@@ -576,7 +614,7 @@ MUTANTS = [
         "(self.coding, self.limits) == (other.coding, other.limits)",
         "counts of people and of rows share a histogram where their bounds agree",
         "engines/test_polars_engine.py::test_people_and_rows_have_histograms_of_their_own"),
-    _query("Request._explained", 'float_up(claim.cost("rho"))', 'float(claim.cost("rho"))',
+    _query("AnyRequest._explained", 'float_up(claim.cost("rho"))', 'float(claim.cost("rho"))',
         "explain shows a rho below what is charged",
         "frames/test_frame.py::test_explain_never_shows_less_than_the_cost"),
     _sources("source_of", "Exception", "pa.ArrowInvalid",

@@ -195,14 +195,15 @@ def frame_of_people():
 def note(k, *, given=None, protect=None, **asked):
     private = frame_of_people().dp.protect("who", **(protect or {}))
     (explained,) = private.agg(X.dp.top_k(k, given, **(asked or {"epsilon": 1}))).explain().to_dicts()
-    return explained["note"].removesuffix("The error is that of the noise alone: no row is dropped.").rstrip()
+    own, _, _ = explained["note"].partition(" The release costs ")
+    return own.removesuffix("No row is dropped. The error is that of the noise alone.").rstrip()
 
 
 def test_explain_says_which_mechanism_was_chosen_and_why():
     assert note(3) == (
-        "Rounds, for k is below 5: on evenly spread counts the error is about 6 by a joint draw, 5.5 in rounds."
+        "Rounds, for k < 5: on evenly spread counts the error is about 6 by a joint draw, 5.5 in rounds."
     )
-    assert note(6).startswith("One joint draw, for k is not below 5: ")
+    assert note(6).startswith("One joint draw, for k >= 5: ")
     assert "about 12 by a joint draw, 14.7 in rounds" in note(6)
     assert note(6, epsilon=1, mechanism="permute_and_flip") == ""
     assert note(6, rho=1) == ""
@@ -245,6 +246,7 @@ def test_the_alternative_has_the_same_loss_and_bounds():
 def test_an_expression_prints_its_note():
     text = str(X.dp.top_k(6, range(9), epsilon=1))
     assert "selects:   top 6 of 9 candidates, jointly" in text
-    assert "note:      One joint draw" in text
+    assert "note:      Better: value_counts, sorted. One person counts for at most 1 of" in text
+    assert " One joint draw, for k >= 5: " in text
     assert "in each of 2 draws" in str(X.dp.top_k(2, rho=1))
     assert "note" not in str(X.dp.mode(range(9), epsilon=1))

@@ -123,16 +123,16 @@ def test_explain_and_the_ledger_say_what_is_clipped():
     (noise,) = query.asks[0].query.noise(pl.Float64())
     assert row["error_95"] == noise_bound(noise, 0.05) / 2  # in halves
     assert row["error_95"] == pytest.approx(30, abs=0.5)  # 10·ln 20
-    assert row["note"] == (
-        "The error is that of the noise alone: rows beyond max_groups=1 of a person are dropped; "
-        "totals of a person are clipped to -2 … 10."
+    assert row["note"].startswith(
+        "Drops rows beyond max_groups=1 of a person; clips a person's total to -2 … 10. "
+        "The error is that of the noise alone."
     )
     query.release()
     assert budget.log()["what"].item() == "x: sum of values from -1 to 4, per person from -2 to 10"
     assert query.request.drops()
     assert dpp.protect("p").agg(x=dpp.sum("x", 0, 1, per_person=(0, 2), epsilon=1)).request.drops()
     from_0 = dpp.protect("p", max_groups=1).group_by(KEYS).agg(x=dpp.sum("x", -1, 4, per_person=(0, 5), epsilon=1))
-    assert "are dropped, which makes it too low; totals" in from_0.explain()["note"].item()
+    assert "of a person, which makes it too low; clips a person's total to 0 … 5." in from_0.explain()["note"].item()
 
 
 def test_a_simulation_takes_clipped_totals_for_the_truth():

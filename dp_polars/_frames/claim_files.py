@@ -1,0 +1,59 @@
+"""The privacy claim that a released Parquet file carries."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from dp_polars._base.paths import expanded
+
+if TYPE_CHECKING:
+    from dp_polars._engines.contract import KeyWork, Work
+
+#: The name in the file's metadata.
+CLAIM_KEY = b"dp_polars.claim"
+
+
+def refuse_wide_integers(work: Work | KeyWork) -> None:
+    """Refuse to write integers of 128 bits, for which Parquet has no type."""
+    wide = sorted({str(dtype) for dtype in work.released_types if dtype in (pl.Int128, pl.UInt128)})
+    if wide:
+        msg = (
+            f"sink_parquet can't write keys or answers of the type {wide[0]}: Parquet files have no such integers.\n\n"
+            "Hint: cast the column to pl.Int64 or pl.String before group_by, or use release()."
+        )
+        raise TypeError(msg)
+
+
+def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the privacy claim that a Parquet file written by `PrivateQuery.sink_parquet` carries.
+
+    Parameters
+    ----------
+    path
+        The file; `~` is the home folder.
+
+    Returns
+    -------
+    dict
+        `date` (ISO), `protection` (who is a person, and the bounds), `groups` (their number), `loss` (of one person to
+        the whole file) and `columns`: name -> `selects`, `mechanism`, `loss` (`unit`, `value`, None beyond all floats,
+        and the `exact` ratio), `delta` (of keys alone), `neighboring_relation`, `privacy_unit`,
+        `bounds` (name -> number, of those that the output has).
+
+    Raises
+    ------
+    ValueError
+        If the file carries no claim.
+    """
+    from pyarrow import parquet
+
+    metadata = parquet.read_schema(expanded(path)).metadata or {}
+    if CLAIM_KEY not in metadata:
+        msg = f"the file must have been written by PrivateQuery.sink_parquet, got {str(path)!r} without a claim."
+        raise ValueError(msg)
+    claim: dict[str, Any] = json.loads(metadata[CLAIM_KEY])
+    return claim
