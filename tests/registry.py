@@ -286,7 +286,11 @@ def _floats(dtype: pl.DataType) -> Column:
     halves = [i / 2 for i in range(-3, 4)]
     points = [-1.5, -0.5, 0.5, 1.25]  # 0 and -1 are in the middle of two
     tenths = [Decimal(i) / 10 for i in range(-10, 11)]
-    grids = (dpp.grid(-1, 1, step=0.1), tenths), (dpp.grid(-0.75, 1.25, step=0.5), [i / 4 for i in range(-3, 6, 2)])
+    grids = (
+        (dpp.grid(-1, 1, step=0.1), tenths),
+        (dpp.grid(-0.75, 1.25, step=0.5), [i / 4 for i in range(-3, 6, 2)]),
+        (dpp.grid(0.2, 2, per_decade=4), [0.2, 0.316, 0.562, 1, 1.78, 2]),
+    )
     values = [math.inf, -math.inf, -0.0, 0.25, 1e30, -1e30, *halves]
     if dtype == pl.Float64():
         values += [0.05, 0.15, 0.1 + 0.2, 1e300, -1e308]  # ties of decimals, and what is no float32
