@@ -245,7 +245,7 @@ def _three_digits(place: int, per_decade: int) -> int:
     """
     power = 2**per_decade * 10 ** (2 * per_decade + place)
     numbers = range(100, 1000)
-    return numbers[bisect_left(numbers, True, key=lambda n: (2 * n + 1) ** per_decade > power)]  # noqa: FBT003
+    return numbers[bisect_left(numbers, True, key=lambda n: (2 * n + 1) ** per_decade > power)]
 
 
 def distance_unit(dtype: pl.DataType) -> tuple[str, int]:

@@ -594,8 +594,8 @@ def test_a_median_on_a_logarithmic_grid_needs_no_scale():
         dpp.median(name, dpp.grid(*ends, per_decade=20), epsilon=100)
         for name, *ends in (("x", 1, 10**9), ("y", 1e-6, 1e6))
     ]
-    assert frame.dp.protect(None).agg(*asked).release().row(0) == (44.7, 0.282)
-    assert frame.select(asked).row(0) == (44.7, 0.282)
+    assert frame.dp.protect(None).agg(*asked).release().row(0) == (44.7, 0.316)
+    assert frame.select(asked).row(0) == (44.7, 0.316)
 
 
 def test_the_step_is_a_keyword():
