@@ -174,6 +174,7 @@ ASKS = {
 # Numbers with noise, which have laws and true answers of their own (tests/queries, tests/privacy).
 NUMBERS = {
     "count": Ask({}, _OF_ROWS, (), {}, {"epsilon": 1}, lambda _: [{}]),
+    "null_count": Ask({}, _OF_ROWS, (), {}, {"epsilon": 1}, lambda _: [{}]),
     "sum": Ask(
         {"lower": MISSING, "upper": MISSING, "step": None},
         {**_OF_ROWS, "per_person": None},
@@ -194,6 +195,8 @@ NUMBERS = {
 }
 # Numbers that read no column: functions of the package.
 OF_NO_COLUMN = ("len", "n_people")
+# Numbers that are asked of a condition: functions of the package.
+OF_CONDITIONS = ("share",)
 # Questions of private frames that are no outputs of `agg`: (frame, public keys, a key column, a loss) -> each of them.
 OF_FRAMES: dict[str, Callable[[Any, Any, str, dict[str, Any]], list[dpp.PrivateQuery]]] = {
     "keys": lambda frame, _, column, loss: [

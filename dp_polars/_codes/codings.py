@@ -124,18 +124,32 @@ class NearestCoding(Coding):
 
 @dataclass(frozen=True)
 class OneCode(Coding):
-    """One code for every row that has a value, or for every row where no column is read."""
+    """One code for every row that has a value, or for every row where no column is read.
 
-    size = 1
+    With `nulls`, for every row that is null instead: NaN is no null.
+    """
+
+    nulls: bool = False
+
+    @property
+    def size(self) -> int:
+        """One."""
+        return 1
 
     def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
         """Return what gives every row its code."""
-        return lambda columns: _is_missing(columns[0]).to_numpy().astype(np.uint8)
+        is_ignored = pl.Series.is_not_null if self.nulls else _is_missing
+        return lambda columns: is_ignored(columns[0]).to_numpy().astype(np.uint8)
 
-    def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr | None:
+    def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr:
         """Return the codes as Polars' own arithmetic."""
-        has_value = column_types.has_value(columns[0], types[0]) if columns else pl.lit(value=True)
-        return (~has_value).cast(pl.UInt8)
+        return (~self.counts(columns, types)).cast(pl.UInt8)
+
+    def counts(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr:
+        """Return whether a row counts."""
+        if not columns:
+            return pl.lit(value=True)
+        return columns[0].is_null() if self.nulls else column_types.has_value(columns[0], types[0])
 
 
 def _is_missing(column: pl.Series) -> pl.Series:

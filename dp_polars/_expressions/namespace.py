@@ -71,6 +71,7 @@ class PrivateNamespace:
     argmax: Final = _method(lambda: functions.argmax.argmax)
     argmin: Final = _method(lambda: functions.argmax.argmin)
     count: Final = _method(lambda: functions.measures.count)
+    null_count: Final = _method(lambda: functions.measures.null_count)
     sum: Final = _method(lambda: functions.measures.sum)
     mean: Final = _method(lambda: functions.measures.mean)
     value_counts: Final = _method(lambda: functions.measures.value_counts)

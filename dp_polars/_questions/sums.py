@@ -20,6 +20,7 @@ from dp_polars._questions.question import Answers, Evidence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Self
 
     from numpy.typing import NDArray
 
@@ -271,3 +272,31 @@ class Mean(_Clipped):
 
     def __str__(self) -> str:
         return f"mean of values from {show(self.lower)} to {show(self.upper)}"
+
+
+@dataclass(frozen=True)
+class Share(Mean):
+    """The share of rows with a condition that is true: the mean of a column of booleans, 1 and 0."""
+
+    @classmethod
+    def of(cls, claim: Claim) -> Self:
+        """Return the share at a claim."""
+        return cls(Fraction(0), Fraction(1), Fraction(1), claim)
+
+    def units(self, *columns: pl.DataType) -> Units:
+        """Return the weights of the rows; a TypeError where a column holds no conditions."""
+        (column,) = columns
+        if column != pl.Boolean:
+            msg = (
+                f"the condition must be Boolean, got a column of type {column}.\n\nHint: a share is of rows; try mean."
+            )
+            raise TypeError(msg)
+        return super().units(column)
+
+    @property
+    def error_unit(self) -> str:
+        """What errors are measured in."""
+        return "shares"
+
+    def __str__(self) -> str:
+        return "share of rows"

@@ -52,11 +52,12 @@ PAIR = ("p", "part")
 
 @dataclass(frozen=True)
 class Reveal(HistogramQuery):
-    """A query that answers with the whole histogram, and a mark that no two draws share. No private query at all."""
+    """A query that answers with one of its histograms, and a mark that no two draws share. No private query at all."""
 
     asked: HistogramQuery
     claim: Claim
     log: str | None = None  # the file where draws are noted
+    part: int = 0
 
     def __str__(self) -> str:
         return f"histogram of a {self.asked}"
@@ -87,7 +88,7 @@ class Reveal(HistogramQuery):
         return self.asked.error(size, beta)
 
     def answers(self, histograms, *columns: pl.DataType) -> Answers:
-        (histogram,) = histograms
+        histogram = histograms[self.part]
         told, ends = [], np.cumsum(histogram.sizes)
         for size, end in zip(histogram.sizes.tolist(), ends.tolist(), strict=True):
             own = slice(end - size, end)
@@ -100,11 +101,10 @@ class Reveal(HistogramQuery):
         return Answers(pl.Series(told, dtype=pl.String))
 
 
-def revealing(query, log=None):
-    """The same query, answering with histograms."""
-    return with_asks(
-        query, (Reveal(ask.query, ask.query.claim, None if log is None else str(log)) for ask in query.asks)
-    )
+def revealing(query, log=None, parts=()):
+    """The same query, answering with histograms: of an output, the first one, or that of its place in `parts`."""
+    log, parts = None if log is None else str(log), dict(parts)
+    return with_asks(query, (Reveal(ask.query, ask.query.claim, log, parts.get(ask.name, 0)) for ask in query.asks))
 
 
 def clipped(evidence, ends):
@@ -280,6 +280,8 @@ class Conformance:
     kinds: ClassVar[frozenset[str]] = frozenset({*COLUMNS, *UNITS})
     #: More that only a privacy unit may have.
     more_units: ClassVar[frozenset[str]] = frozenset()
+    #: Whether the engine holds NaN as null.
+    nan_is_null: ClassVar[bool] = False
 
     @abstractmethod
     def make(self, frame: pl.DataFrame, read: Callable[[], None] | None = None) -> Engine[Any]:
@@ -295,9 +297,9 @@ class Conformance:
                 known = self.kinds | self.more_units if name == "unit" else self.kinds
                 metafunc.parametrize(name, [kind for kind in table if kind in known])
 
-    def told(self, query, frame, budget=None, log=None):
+    def told(self, query, frame, budget=None, log=None, parts=()):
         """Output -> key -> code -> weight, by a release."""
-        released = self.to_polars(release_by(revealing(query, log), self.make(frame), budget))
+        released = self.to_polars(release_by(revealing(query, log, parts), self.make(frame), budget))
         names = [ask.name for ask in query.asks]
         keys = [name for name in released.columns if name not in names]
         return {
@@ -347,7 +349,11 @@ class Conformance:
         asked: dict[str, Any] = {
             "values": (dpp.count("x", epsilon=1), "x", some, False, None),
             "rows": (dpp.len(epsilon=1), "one", number, False, None),
+            "nulls": (dpp.null_count("x", epsilon=1), "null", number, False, None),
+            "nulls of another": (dpp.null_count("part", epsilon=1), "no part", number, False, None),
         }
+        if column == "Boolean":
+            asked["true"] = dpp.share("x", epsilon=1), "x", some, False, by_hand.around("x", 1, 1)
         if person is not None:
             asked["people"] = dpp.n_people(epsilon=1), "one", number, True, None
         if kind.categories is not None:
@@ -377,7 +383,10 @@ class Conformance:
                 asked[f"totals of {lower} to {upper}"] = total, "x", some, True, weigh
         bounds = {} if person is None else {"max_rows_per_group": MANY}
         query = protected({"g": [2, 1, 7]}, person, **bounds).agg(**{name: each[0] for name, each in asked.items()})
-        rows, listed = frame.with_columns(one=0).to_dicts(), [{"g": 2}, {"g": 1}, {"g": 7}]
+        nulls = {new: pl.when(pl.col(of).is_null()).then(0) for new, of in (("null", "x"), ("no part", "part"))}
+        if nan and self.nan_is_null:
+            nulls["null"] = pl.when(pl.col("x").fill_nan(None).is_null()).then(0)
+        rows, listed = frame.with_columns(one=0, **nulls).to_dicts(), [{"g": 2}, {"g": 1}, {"g": 7}]
         for name, found in self.told(query, frame).items():
             _, counted, code_of, people, weigh = asked[name]
             people = people and person is not None
