@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 import polars as pl
 
 from dp_polars._codes.codings import OneCode
+from dp_polars._engines.outputs import AS_DRAWN
 from dp_polars._questions.question import Evidence
 
 if TYPE_CHECKING:
@@ -20,17 +21,13 @@ if TYPE_CHECKING:
     from dp_polars._codes.codings import Coding, Weighing
     from dp_polars._draws.histograms import Histogram
     from dp_polars._engines.bounding import Limits
-    from dp_polars._questions.question import Columns, HistogramQuery
+    from dp_polars._engines.outputs import Output, Presentation
+    from dp_polars._questions.question import Columns
     from dp_polars._questions.unlisted_keys import KeysThatAreThere
 
 Released = TypeVar("Released")
 
 _OF_VALUES = Evidence(OneCode())
-
-
-def names_of_ends(output: str) -> tuple[str, str]:
-    """Return the columns that hold the ends of an output's range."""
-    return f"{output}_low", f"{output}_high"
 
 
 class UnreadableError(Exception):
@@ -133,31 +130,6 @@ def alike(tallies: Sequence[Tally]) -> list[list[int]]:
     return found
 
 
-@dataclass(frozen=True)
-class Output:
-    """One answer: its name, what is asked, of columns of which types, and the positions of its tallies."""
-
-    name: str
-    query: HistogramQuery
-    types: Columns
-    tallies: tuple[int, ...]
-
-    @property
-    def dtype(self) -> pl.DataType:
-        """Type of the answers."""
-        return self.query.answer_type(*self.types)
-
-    def names(self, *, ranges: bool) -> list[str]:
-        """Return the columns of the answers: see `drawn`."""
-        return [self.name, *(names_of_ends(self.name) if ranges and self.query.has_ranges else ())]
-
-    def drawn(self, histograms: Sequence[Histogram], *, ranges: bool) -> list[pl.Series]:
-        """Draw one answer per group, named; with `ranges`, the ends of a number's 95 % range after it."""
-        answers = self.query.answers(histograms, *self.types)
-        columns = [answers.values, *(answers.ends() if ranges and answers.ends is not None else ())]
-        return [column.alias(name) for column, name in zip(columns, self.names(ranges=ranges), strict=True)]
-
-
 #: Columns of rows that stand for people: how many rows each has, in how many groups, and the most in one of them.
 ROWS, GROUPS, ROWS_IN_GROUP = "rows", "groups", "rows in group"
 
@@ -205,8 +177,6 @@ class Work:
     rows
         The steps, for engines that run expressions: they take rows of the columns of `Engine.schema`, and then the rows
         of those of `Engine.joined_schemas`, one argument each.
-    ranges
-        Whether numbers come with the ends of their 95 % ranges.
     per_person
         Whether, and how, the rows are first replaced by one for each person, with the columns that `PerPerson` names;
         `privacy_unit` and `keys` are then None. Only for engines that say so (`Engine.counts_per_person`).
@@ -217,7 +187,6 @@ class Work:
     tallies: tuple[Tally, ...]
     outputs: tuple[Output, ...]
     rows: Callable[..., pl.LazyFrame]
-    ranges: bool = False
     per_person: PerPerson | None = None
 
     @property
@@ -231,11 +200,19 @@ class Work:
         return [*([] if self.keys is None else self.keys.dtypes), *(output.dtype for output in self.outputs)]
 
     def assemble(self, histograms: Sequence[Histogram]) -> pl.DataFrame:
-        """Draw every answer once, and return the keys and the answers."""
+        """Draw for every output once, and return the keys and what was drawn; columns are named by their places."""
         columns = [] if self.keys is None else self.keys.get_columns()
         for output in self.outputs:
-            columns += output.drawn([histograms[tally] for tally in output.tallies], ranges=self.ranges)
-        return pl.DataFrame(columns)
+            columns += output.drawn([histograms[tally] for tally in output.tallies])
+        return pl.DataFrame([column.alias(str(place)) for place, column in enumerate(columns)])
+
+    def presented(self, drawn: pl.DataFrame, presentation: Presentation) -> pl.DataFrame:
+        """Return what `assemble` gave as it is shown: the keys and the answers, by their names."""
+        names = [] if self.keys is None else self.keys.columns
+        columns = drawn.get_columns()
+        keys = [column.alias(name) for column, name in zip(columns, names, strict=False)]
+        shown = presentation.of(self.outputs, self.groups).columns(columns[len(names) :])
+        return pl.DataFrame([*keys, *(column for own in shown for column in own)])
 
 
 @dataclass(frozen=True)
@@ -279,6 +256,22 @@ class KeyWork:
         """
         return self.question.released(keys, people)
 
+    def presented(self, drawn: pl.DataFrame, presentation: Presentation) -> pl.DataFrame:  # noqa: ARG002
+        """Return the keys as they are: there is one way to show them."""
+        return drawn
+
+
+class Drawn(ABC, Generic[Released]):
+    """What a release drew: nothing more is ever drawn for it, however often it is shown."""
+
+    @abstractmethod
+    def packed(self) -> bytes:
+        """Return what was drawn as Arrow IPC, to be kept."""
+
+    @abstractmethod
+    def presented(self) -> Released:
+        """Return what was drawn as it is shown. Nothing that is not shown leaves the engine."""
+
 
 class Engine(ABC, Generic[Released]):
     """Private rows in one place, and what answers a query there.
@@ -307,7 +300,8 @@ class Engine(ABC, Generic[Released]):
     5. **The same codes.** A row has the code that `coding.encoder()` gives it, and the weight of `weighing.weigher()`,
        whatever arithmetic found it.
     6. **One draw.** Every public group is drawn exactly once for each output, also one without rows, and also where a
-       task is run again. `Work.assemble` does it for histograms that are at hand.
+       task is run again. `Work.assemble` does it for histograms that are at hand. What was drawn (`Drawn`) is kept as
+       it is, and shown as a `Presentation` asks, which draws nothing more.
     7. **No words about rows.** Nothing is printed or logged. A run of several steps, of a number that follows from the
        query alone, says by `progress.at` which one it is at, to a person who waits. A run may raise anything: a
        release replaces it by one fixed message, and the charge stays.
@@ -358,11 +352,11 @@ class Engine(ABC, Generic[Released]):
         """
 
     @abstractmethod
-    def prepare(self, work: Work | KeyWork) -> Callable[[], Released]:
+    def prepare(self, work: Work | KeyWork, presentation: Presentation = AS_DRAWN) -> Callable[[], Drawn[Released]]:
         """Refuse what can't be released here, and return what is called once, after the charge. Reads nothing itself.
 
-        That gives the public keys, then one column per output; of a `KeyWork` the keys that are shown, sorted, and
-        their noisy numbers if asked.
+        What that drew is shown as the public keys, then one column per output, as `presentation` has it; of a `KeyWork`
+        as the keys that are shown, sorted, and their noisy numbers if asked.
         """
 
     @abstractmethod
@@ -379,24 +373,20 @@ class Engine(ABC, Generic[Released]):
         """
 
     @abstractmethod
-    def packed(self, released: Released) -> bytes:
-        """Return what was released as Arrow IPC, to be kept."""
-
-    @abstractmethod
-    def unpacked(self, answer: bytes) -> Released:
-        """Return what `packed` was given: the same answers, also in another process."""
+    def unpacked(self, answer: bytes, work: Work | KeyWork, presentation: Presentation) -> Drawn[Released]:
+        """Return what `Drawn.packed` was asked of, also in another process; to be shown in any way."""
 
 
 class LocalEngine(Engine[pl.DataFrame]):
     """An engine whose histograms, and keys, come to this process and are drawn here."""
 
-    def prepare(self, work: Work | KeyWork) -> Callable[[], pl.DataFrame]:
+    def prepare(self, work: Work | KeyWork, presentation: Presentation = AS_DRAWN) -> Callable[[], Drawn[pl.DataFrame]]:
         """Return what counts, and then draws."""
         if isinstance(work, KeyWork):
             count_people = self.prepare_people_by_key(work)
-            return lambda: work.assemble(*count_people())
+            return lambda: _DrawnHere(work.assemble(*count_people()), work, presentation)
         count = self.prepare_histograms(work)
-        return lambda: work.assemble(count())
+        return lambda: _DrawnHere(work.assemble(count()), work, presentation)
 
     @abstractmethod
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
@@ -406,12 +396,23 @@ class LocalEngine(Engine[pl.DataFrame]):
     def prepare_people_by_key(self, work: KeyWork) -> Callable[[], tuple[pl.DataFrame, Ints]]:
         """Return what finds every key that somebody has, once, in any order, and the number of people who have it."""
 
-    def packed(self, released: pl.DataFrame) -> bytes:
-        """Return what was released as Arrow IPC."""
+    def unpacked(self, answer: bytes, work: Work | KeyWork, presentation: Presentation) -> Drawn[pl.DataFrame]:
+        """Return what was drawn, from Arrow IPC."""
+        return _DrawnHere(pl.read_ipc(BytesIO(answer)), work, presentation)
+
+
+@dataclass(frozen=True)
+class _DrawnHere(Drawn[pl.DataFrame]):
+    """What was drawn in this process."""
+
+    drawn: pl.DataFrame
+    work: Work | KeyWork
+    presentation: Presentation
+
+    def packed(self) -> bytes:
         file = BytesIO()
-        released.write_ipc(file)
+        self.drawn.write_ipc(file)
         return file.getvalue()
 
-    def unpacked(self, answer: bytes) -> pl.DataFrame:
-        """Return what `packed` was given."""
-        return pl.read_ipc(BytesIO(answer))
+    def presented(self) -> pl.DataFrame:
+        return self.work.presented(self.drawn, self.presentation)

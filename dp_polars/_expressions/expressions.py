@@ -390,8 +390,9 @@ class _DrawTotals(_OnRows):
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
         parts = self.query.parts
         totals = [total.fill_null(0).to_numpy() for total in series[:parts]]
-        types = (column.dtype for column in series[parts:])
-        return _raw(self.query.answers_of_totals(totals, *types).values, self.query)
+        types = [column.dtype for column in series[parts:]]
+        (answers,) = self.query.presented(self.query.drawn_of_totals(totals, *types), None, *types)
+        return _raw(answers, self.query)
 
 
 def _raw(answers: pl.Series, query: Query) -> pl.Series:

@@ -33,7 +33,7 @@ class KeyRequest(AnyRequest[KeysThatAreThere]):
     def about(self) -> str:
         return "unlisted keys"
 
-    def bind(self, engine: Engine[Released], *, ranges: bool = False) -> KeyWork:  # noqa: ARG002  # of numbers alone
+    def bind(self, engine: Engine[Released]) -> KeyWork:
         question = self.asks[0].query
         proved = self.proved_on(engine, question.columns)
         types = question.types(proved.schemas[-1])

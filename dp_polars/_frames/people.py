@@ -11,9 +11,10 @@ from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import ONE_RELEASE
 from dp_polars._base.numbers import plural
 from dp_polars._engines.bounding import Limits
-from dp_polars._engines.contract import Engine, Output, PerPerson, Released, Tally, Work
+from dp_polars._engines.contract import Engine, PerPerson, Released, Tally, Work
+from dp_polars._engines.outputs import Output
 from dp_polars._frames import group_keys
-from dp_polars._frames.request import Ask, Request
+from dp_polars._frames.request import AnyRequest, Ask, Request
 from dp_polars._questions.measures import Count, checked
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class PeopleRequest(Request):
     def about(self) -> str:
         return "all people" if self.keys is None else f"people in {plural(self.keys.height, 'public group')}"
 
-    def bind(self, engine: Engine[Released], *, ranges: bool = False) -> Work:
+    def bind(self, engine: Engine[Released]) -> Work:
         if not engine.counts_per_person:
             msg = f"Output {self.asks[0].name!r}: this engine can't count the rows or groups of each person."
             raise TypeError(msg)
@@ -67,7 +68,10 @@ class PeopleRequest(Request):
             (evidence,) = ask.query.evidence(*types)
             tallies.append(Tally(ask.columns, types, evidence, Limits(), people=False))
             outputs.append(Output(ask.name, ask.query, types, (number,)))
-        return Work(None, None, tuple(tallies), tuple(outputs), rows, ranges, per_person)
+        return Work(None, None, tuple(tallies), tuple(outputs), rows, per_person)
+
+    def _people_output(self) -> str:
+        return AnyRequest._people_output(self)
 
     def _people(self, engine: Engine[Released]) -> tuple[PerPerson, Callable[[pl.LazyFrame], pl.LazyFrame]]:
         """Return which people are a row each, and the steps on the rows before."""

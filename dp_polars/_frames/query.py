@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dp_polars._accounting.terms import Loss
     from dp_polars._base.numbers import Number
     from dp_polars._engines.contract import KeyWork, Work
+    from dp_polars._engines.outputs import Presentation, Ranges
     from dp_polars._frames.protection import Protection
     from dp_polars._frames.request import AnyRequest, Ask
     from dp_polars._questions.question import Asked
@@ -154,7 +155,9 @@ class PrivateQuery(WithoutRows):
         self,
         frame: PrivateRows | tuple[PrivateRows, ...] | None = None,
         *,
-        ranges: bool = False,
+        ranges: Ranges = False,
+        min_people: int | None = None,
+        sure: bool = False,
         engine: EngineType = "auto",
         partitions: int | None = None,
         fresh: bool = False,
@@ -204,12 +207,12 @@ class PrivateQuery(WithoutRows):
         The columns' types are taken as public. If they would be inferred from values (pandas' object columns, a CSV
         file without a schema), state them beforehand.
         """
-        return self._released(frame, ranges, engine, partitions, fresh)
+        return self._released(frame, self.request.presentation(ranges, min_people, sure), engine, partitions, fresh)
 
     def _released(
         self,
         frame: PrivateRows | tuple[PrivateRows, ...] | None,
-        ranges: bool,
+        presentation: Presentation,
         engine: EngineType,
         partitions: int | None,
         fresh: bool,
@@ -232,7 +235,10 @@ class PrivateQuery(WithoutRows):
                 check(work)
 
         return release_by(
-            *(self.request, by_polars, self.budget), ranges=ranges, fresh=fresh, before_charge=before_charge
+            *(self.request, by_polars, self.budget),
+            presentation=presentation,
+            fresh=fresh,
+            before_charge=before_charge,
         )
 
     def collect(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
@@ -245,7 +251,9 @@ class PrivateQuery(WithoutRows):
         path: str | os.PathLike[str],
         frame: PrivateRows | tuple[PrivateRows, ...] | None = None,
         *,
-        ranges: bool = False,
+        ranges: Ranges = False,
+        min_people: int | None = None,
+        sure: bool = False,
         engine: EngineType = "auto",
         partitions: int | None = None,
         fresh: bool = False,
@@ -261,8 +269,8 @@ class PrivateQuery(WithoutRows):
         ----------
         path
             The file; `~` is the home folder.
-        frame, ranges, engine, partitions, fresh
-            As for `release`.
+        frame, ranges, min_people, sure, engine, partitions, fresh
+            As for `release`. The file holds what is shown, and nothing else of what was drawn.
 
         Raises
         ------
@@ -271,6 +279,7 @@ class PrivateQuery(WithoutRows):
         """
         from pyarrow import parquet
 
+        presentation = self.request.presentation(ranges, min_people, sure)
         target = expanded(path)
         if not target.parent.is_dir() or target.is_dir():
             msg = f"path must be a file in an existing folder, got {str(path)!r}."
@@ -278,7 +287,7 @@ class PrivateQuery(WithoutRows):
         claim = json.dumps(self.request.statement()).encode()
         # Opened before anything is charged, so that a folder that can't be written costs nothing.
         with replacing(target) as file:
-            released = self._released(frame, ranges, engine, partitions, fresh, _refuse_wide_integers)
+            released = self._released(frame, presentation, engine, partitions, fresh, _refuse_wide_integers)
             table = released.to_arrow()
             table = table.replace_schema_metadata({**(table.schema.metadata or {}), _CLAIM_KEY: claim})
             parquet.write_table(table, file)

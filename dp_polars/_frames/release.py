@@ -15,6 +15,7 @@ from dp_polars._base.progress import shown
 from dp_polars._base.settings import deaf
 from dp_polars._codes.codings import CategoryCoding
 from dp_polars._engines.contract import Engine, Released, UnreadableError, Work
+from dp_polars._engines.outputs import AS_DRAWN
 from dp_polars._frames.question_text import question_of
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
     from dp_polars._accounting.budgets import Budget
     from dp_polars._accounting.kept import Question
-    from dp_polars._engines.contract import KeyWork
+    from dp_polars._engines.contract import Drawn, KeyWork
+    from dp_polars._engines.outputs import Presentation
     from dp_polars._frames.request import AnyRequest
     from dp_polars._questions.question import Asked
 
@@ -66,7 +68,7 @@ def release_by(
     engine: Engine[Released],
     budget: Budget | None = None,
     *,
-    ranges: bool = False,
+    presentation: Presentation = AS_DRAWN,
     fresh: bool = False,
     before_charge: Callable[[Work | KeyWork | None], None] = lambda _: None,
 ) -> Released:
@@ -75,24 +77,24 @@ def release_by(
     `before_charge` looks at the source once more, and at the work (None where the rows can't be opened): it raises what
     is free.
 
-    Where the data set has a name, the answer that the budget keeps to the same question is returned instead, and
-    nothing is charged; unless it is asked `fresh`.
+    Where the data set has a name, what the budget keeps as drawn for the same question is shown instead, and nothing is
+    charged; unless it is asked `fresh`. How it is shown is no part of the question.
 
     Raises what `PrivateQuery.release` does. It also raises a ValueError, before the charge, where the engine takes two
     public keys or candidates for one.
     """
     released: Released | None = None
     work: Work | KeyWork | None = None
-    run: Callable[[], Released] | None = None
+    run: Callable[[], Drawn[Released]] | None = None
     question = None
     with suppress(UnreadableError):  # that it failed says something of the rows, so it is paid for
-        work, run = prepare(request, engine, ranges=ranges)
-    if run is not None:
+        work, run = prepare(request, engine, presentation)
+    if run is not None and work is not None:
         if budget is not None and request.recipe.datasets is not None:
             question = question_of(request, engine, work, *request.recipe.datasets)
-            answer = None if fresh else _kept_answer(question, engine, budget)
-            if answer is not None:
-                return answer
+            packed = None if fresh else _kept_answer(question, budget)
+            if packed is not None:
+                return engine.unpacked(packed, work, presentation).presented()
         if isinstance(work, Work):
             _check_public_values(work, engine)
     before_charge(work)
@@ -106,15 +108,21 @@ def release_by(
     try:
         if run is not None:
             with shown(engine.step):
-                released = deaf(run)()
+                released = deaf(_kept_and_shown)(run, question, budget)
     except (Exception, pl.exceptions.PanicException):
         released = None
     _tell("has ended", request)  # whether it failed, rows decide
     if released is None:  # raised here, where no exception with private values is its context
         raise ReleaseError
-    if question is not None and budget is not None:
-        _keep_answer(question, released, engine, budget)
     return released
+
+
+def _kept_and_shown(run: Callable[[], Drawn[Released]], question: Question | None, budget: Budget | None) -> Released:
+    """Draw, keep what was drawn, and return it as it is shown."""
+    drawn = run()
+    if question is not None and budget is not None:
+        _keep_answer(question, drawn, budget)
+    return drawn.presented()
 
 
 def _tell(what: str, request: AnyRequest[Asked]) -> None:
@@ -124,8 +132,8 @@ def _tell(what: str, request: AnyRequest[Asked]) -> None:
         _log.info("The release of %s %s.", asked, what)
 
 
-def _kept_answer(question: Question, engine: Engine[Released], budget: Budget) -> Released | None:
-    """Return the answer that the budget keeps, and say so; None if there is none."""
+def _kept_answer(question: Question, budget: Budget) -> bytes | None:
+    """Return what the budget keeps as drawn for the question, and say so; None if there is none."""
     found = budget.kept(question)
     if found is None:
         return None
@@ -143,24 +151,24 @@ def _kept_answer(question: Question, engine: Engine[Released], budget: Budget) -
         "The answer of %s about %r is returned once more, from %s: nothing is charged. release(fresh=True) draws anew.",
         *(drawn, question.dataset, budget.path),
     )
-    return engine.unpacked(packed)
+    return packed
 
 
-def _keep_answer(question: Question, released: Released, engine: Engine[Released], budget: Budget) -> None:
+def _keep_answer(question: Question, drawn: Drawn[Released], budget: Budget) -> None:
     """Keep what is charged and drawn. If that fails it is released all the same, and charged when it is asked again."""
     try:
-        budget.keep(question, engine.packed(released))
+        budget.keep(question, drawn.packed())
     except Exception:
         _log.warning("The answer about %r could not be kept: asked again, it is charged again.", question.dataset)
 
 
 @deaf
 def prepare(
-    request: AnyRequest[Asked], engine: Engine[Released], *, ranges: bool = False
-) -> tuple[Work | KeyWork, Callable[[], Released]]:
+    request: AnyRequest[Asked], engine: Engine[Released], presentation: Presentation = AS_DRAWN
+) -> tuple[Work | KeyWork, Callable[[], Drawn[Released]]]:
     """Return the work and what runs it: everything proved, typed and fit for the engine, nothing read."""
-    work = request.bind(engine, ranges=ranges)
-    return work, engine.prepare(work)
+    work = request.bind(engine)
+    return work, engine.prepare(work, presentation)
 
 
 def _check_public_values(work: Work, engine: Engine[Released]) -> None:

@@ -10,13 +10,15 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+import numpy as np
 import polars as pl
 from polars import selectors as cs
 
 from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Loss, in_words
 from dp_polars._base.column_types import float_of
-from dp_polars._base.numbers import float_up, plural
-from dp_polars._engines.contract import Engine, Output, Released, Tally, Work, names_of_ends
+from dp_polars._base.numbers import float_up, given, plural, positive_int
+from dp_polars._engines.contract import Engine, Released, Tally, Work
+from dp_polars._engines.outputs import Output, Presentation, names_of_ends
 from dp_polars._frames import group_keys
 from dp_polars._frames.protection import OneRowEach
 from dp_polars._frames.recipe import Proved
@@ -126,8 +128,39 @@ class AnyRequest(ABC, Generic[AskedT]):
         """What the outputs are about."""
 
     @abstractmethod
-    def bind(self, engine: Engine[Released], *, ranges: bool = False) -> Work | KeyWork:
+    def bind(self, engine: Engine[Released]) -> Work | KeyWork:
         """Return the work on the engine's columns: everything proved and typed, nothing read."""
+
+    def presentation(self, ranges: object = False, min_people: object = None, sure: object = False) -> Presentation:
+        """Return how a release is shown, of arguments that a caller gave; a TypeError or ValueError for wrong ones."""
+        if not isinstance(ranges, (bool, np.bool_)) and not (isinstance(ranges, str) and ranges == "all"):
+            msg = (
+                f'ranges must be True, False or "all", got {given(ranges)}.\n\n'
+                'Hint: True gives each number a 95 % range; "all" gives wider ones, which all hold with 95 %.'
+            )
+            raise (ValueError if isinstance(ranges, str) else TypeError)(msg)
+        if not isinstance(sure, (bool, np.bool_)):
+            msg = f"sure must be True or False, got {given(sure)}."
+            raise TypeError(msg)
+        shown = Presentation("all" if ranges == "all" else bool(ranges))
+        if min_people is None:
+            if sure:
+                msg = (
+                    "sure must be left out without min_people: it says how that is compared.\n\n"
+                    "Hint: release(min_people=20, sure=True)."
+                )
+                raise ValueError(msg)
+            return shown
+        least = positive_int("min_people", min_people)
+        return replace(shown, people=self._people_output(), min_people=least, sure=bool(sure))
+
+    def _people_output(self) -> str:
+        """Return which output counts the people of each group."""
+        msg = (
+            f"min_people must be left out of a query for {self.asks[0].name}: it counts no people of groups.\n\n"
+            "Hint: private.group_by(keys).agg(people=dpp.n_people(…), …).release(min_people=…)."
+        )
+        raise ValueError(msg)
 
     @abstractmethod
     def explain(self, engine: Engine[Released] | None) -> pl.DataFrame:
@@ -227,13 +260,37 @@ class Request(AnyRequest[HistogramQuery]):
     def about(self) -> str:
         return "one group" if self.keys is None else plural(self.groups, "public group")
 
-    def bind(self, engine: Engine[Released], *, ranges: bool = False) -> Work:
+    def presentation(self, ranges: object = False, min_people: object = None, sure: object = False) -> Presentation:
+        shown = super().presentation(ranges, min_people, sure)
+        self._check_names_of_ends(ranges=bool(shown.ranges))
+        return shown
+
+    def _people_output(self) -> str:
+        counts = {
+            what: [
+                ask.name
+                for ask in self.asks
+                if isinstance(ask.query, Count) and ask.query.counted == what and not ask.columns
+            ]
+            for what in ("people", "rows")
+        }
+        names = counts["people"]
+        if not names and self.protection.counts(Count("rows", self.asks[0].query.claim)) == "people":
+            names = counts["rows"]  # every row is a person
+        if len(names) != 1:
+            msg = (
+                "min_people must be given where exactly one output counts the people of a group, got "
+                f"{f'{len(names)}: {names}' if names else 'none'}.\n\n"
+                "Hint: one dpp.n_people(…) without where in agg (where every row is a person, dpp.len(…))."
+            )
+            raise ValueError(msg)
+        return names[0]
+
+    def bind(self, engine: Engine[Released]) -> Work:
         names = [name for ask in self.asks for column in ask.columns for name in column.meta.root_names()]
         proved = self.proved_on(engine, names + ([] if self.keys is None else self.keys.columns))
         schema = proved.schemas[-1]
         keys = None if self.keys is None else group_keys.in_types_of(self.keys, schema)
-        if ranges:
-            self._check_names_of_ranges()
         rows = pl.LazyFrame(schema=schema)
         tallies: list[Tally] = []
         outputs = []
@@ -251,7 +308,7 @@ class Request(AnyRequest[HistogramQuery]):
             limits, people = protection.limits(ask.query, self.groups), protection.counts_people(ask.query)
             positions = tuple(_place(tallies, Tally(columns, types, piece, limits, people)) for piece in needed)
             outputs.append(Output(ask.name, ask.query, types, positions))
-        return Work(self.protection.unit, keys, tuple(tallies), tuple(outputs), proved.rows, ranges)
+        return Work(self.protection.unit, keys, tuple(tallies), tuple(outputs), proved.rows)
 
     def explain(self, engine: Engine[Released] | None) -> pl.DataFrame:
         types = {} if engine is None else {output.name: output.types for output in self.bind(engine).outputs}
@@ -323,10 +380,10 @@ class Request(AnyRequest[HistogramQuery]):
             return other and _under(self.protection, replace(ask, query=other), self.groups)
         return None
 
-    def _check_names_of_ranges(self) -> None:
+    def _check_names_of_ends(self, *, ranges: bool) -> None:
         """Refuse names that the ends of ranges would repeat."""
         taken = [ask.name for ask in self.asks] + ([] if self.keys is None else self.keys.columns)
-        ends = {end for ask in self.asks if ask.query.has_ranges for end in names_of_ends(ask.name)}
+        ends = {end for ask in self.asks if ask.query.has_ends(ranges=ranges) for end in names_of_ends(ask.name)}
         repeated = sorted(ends.intersection(taken))
         if repeated:
             msg = (

@@ -16,7 +16,7 @@ from dp_polars._codes.codings import Coding, NearestCoding
 from dp_polars._draws.drawing import Draw, draw_from_rows, draw_groups
 from dp_polars._draws.scores import QuantileScore
 from dp_polars._mechanisms.laws import LAWS, error_bound
-from dp_polars._questions.question import Answers, OfCodes
+from dp_polars._questions.question import OfCodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,10 +71,10 @@ class Choice(OfCodes):
         """Return the histogram that is drawn from: with what has a constant score, if there is such a candidate."""
         return histogram
 
-    def answers(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> Answers:
+    def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
         (histogram,) = histograms
-        drawn = draw_groups(self.draw(*columns), self.scored(histogram, *columns))
-        return Answers(self.named(drawn, *columns))
+        codes = draw_groups(self.draw(*columns), self.scored(histogram, *columns))
+        return (self.named(codes, *columns),)
 
     def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
         if weights is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, NamedTuple
 
-from dp_polars._questions.question import Answers, OfCodes
+from dp_polars._questions.question import OfCodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,10 +72,10 @@ class ListQuery(OfCodes):
     def answer_width(self, *columns: pl.DataType) -> int:  # noqa: ARG002
         return self.width
 
-    def answers(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> Answers:
+    def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
         """Draw a list for each group from its histogram, also for groups without rows."""
         (histogram,) = histograms
-        return Answers(self.named(self.draw_codes(histogram, *columns), *columns))
+        return (self.named(self.draw_codes(histogram, *columns), *columns),)
 
 
 def in_lists(values: pl.Series, width: int) -> pl.Series:

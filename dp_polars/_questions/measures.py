@@ -17,7 +17,7 @@ from dp_polars._codes.candidates import Categories
 from dp_polars._codes.codings import CategoryCoding, OneCode
 from dp_polars._mechanisms.noise import LARGEST_VALUE, add_noise, check_scale, noise_bound, noise_of
 from dp_polars._questions.lists import in_lists
-from dp_polars._questions.question import Answers, Evidence, HistogramQuery, OfCodes
+from dp_polars._questions.question import Evidence, HistogramQuery, OfCodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,31 +110,38 @@ class Total(Measure):
     def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
         """Return the answers that sums of weights stand for, with or without noise: (g,) for each histogram."""
 
-    @abstractmethod
-    def answers_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> Answers:
-        """Draw from the sum of weights of each group, shape (g,), for each histogram."""
+    def drawn_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> tuple[pl.Series, ...]:
+        """Draw from the sum of weights of each group, shape (g,), for each histogram: each with noise on it, once."""
+        return tuple(pl.Series(noisy(*one)) for one in zip(totals, self.noise(*columns), strict=True))
 
-    def answers(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> Answers:
-        """Draw one answer per group from its histograms, also for groups without rows."""
-        return self.answers_of_totals([totals_of(histogram) for histogram in histograms], *columns)
+    def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
+        """Draw a whole number for each group and histogram, also for groups without rows."""
+        return self.drawn_of_totals([totals_of(histogram) for histogram in histograms], *columns)
+
+    def drawn_types(self, *columns: pl.DataType) -> tuple[pl.DataType, ...]:  # noqa: ARG002
+        """Return a whole number for each histogram."""
+        return (pl.Int64(),) * self.parts
 
 
 class Multiple(Total):
-    """A total that is the answer, in units of a step: with noise on it, once."""
+    """A total that is the answer, in units of a step."""
 
     @abstractmethod
     def answer_step(self, *columns: pl.DataType) -> Fraction:
         """Return what a total of one is in the answer's unit."""
 
-    def answers_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> Answers:
-        """Draw from the total of each group."""
-        (claim,) = self.noise(*columns)
-        numbers, bound = noisy(totals[0], claim), noise_bound(claim, BETA)
+    def presented(self, drawn: Sequence[pl.Series], beta: float | None, *columns: pl.DataType) -> tuple[pl.Series, ...]:
+        """Return the totals in the answer's unit, and the ends of their ranges."""
+        numbers, (claim,) = drawn[0].to_numpy(), self.noise(*columns)
+        return tuple(self.named([numbers + off], *columns) for off in _offsets(claim, beta))
 
-        def named(whole: Ints) -> pl.Series:
-            return self.named([whole], *columns)
 
-        return Answers(named(numbers), lambda: (named(numbers - bound), named(numbers + bound)))
+def _offsets(claim: Claim, beta: float | None) -> tuple[int, ...]:
+    """Return how far a number, and the ends of its range where it has one, are from what was drawn."""
+    if beta is None:
+        return (0,)
+    bound = noise_bound(claim, beta)
+    return 0, -bound, bound
 
 
 def totals_of(histogram: Histogram) -> Ints:
@@ -250,16 +257,20 @@ class ValueCounts(OfCodes, Measure):
         """Every row adds one to a count."""
         return True
 
-    def answers(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> Answers:
+    def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
         """Draw the counts of all candidates of each group."""
         (histogram,) = histograms
-        counts = self.counts_of(histogram, *columns)
-        numbers, bound = noisy(counts, self.claim), noise_bound(self.claim, BETA)
+        counts = noisy(self.counts_of(histogram, *columns), self.claim)
+        return (in_lists(pl.Series(counts), self.answer_width(*columns)),)
 
-        def lists(counts: Ints) -> pl.Series:
-            return self.named(counts, *columns)
+    def drawn_types(self, *columns: pl.DataType) -> tuple[pl.DataType, ...]:  # noqa: ARG002
+        """Return a list of counts."""
+        return (pl.List(pl.Int64()),)
 
-        return Answers(lists(numbers), lambda: (lists(numbers - bound), lists(numbers + bound)))
+    def presented(self, drawn: Sequence[pl.Series], beta: float | None, *columns: pl.DataType) -> tuple[pl.Series, ...]:
+        """Return the counts with their candidates, and the ends of their ranges."""
+        counts = drawn[0].explode().to_numpy()
+        return tuple(self.named(counts + off, *columns) for off in _offsets(self.claim, beta))
 
     def counts_of(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
         """Return the count of every candidate, group after group."""

@@ -18,7 +18,7 @@ from dp_polars._draws.leads import lead_from_rows, lead_groups, type_with_lead, 
 from dp_polars._draws.scores import CountScore
 from dp_polars._questions.choices import Choice
 from dp_polars._questions.of_categories import OfCategories
-from dp_polars._questions.question import Answers, HistogramQuery
+from dp_polars._questions.question import HistogramQuery
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,12 +100,12 @@ class Mode(OfCategories, Choice):
         in_units = pl.Series(leads) if self.weights is None else in_steps(leads, self.step(*columns), pl.Float64())
         return with_lead(self.named(codes, *columns), in_units, leads < 0)
 
-    def answers(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> Answers:
+    def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
         """Draw one answer per group from its histogram, also for groups without rows."""
         if not self.has_lead:
-            return super().answers(histograms, *columns)
+            return super().drawn(histograms, *columns)
         (histogram,) = histograms
-        return Answers(self._led(lead_groups(self.draw(*columns), self.scored(histogram, *columns)), *columns))
+        return (self._led(lead_groups(self.draw(*columns), self.scored(histogram, *columns)), *columns),)
 
     def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
         """Draw one answer per group from the codes of its rows."""

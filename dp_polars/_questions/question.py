@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -18,7 +18,7 @@ from dp_polars._base.numbers import given, show
 from dp_polars._draws.histograms import Histogram
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from fractions import Fraction
     from typing import Self
 
@@ -41,13 +41,6 @@ class Evidence:
     def of_rows(self, columns: Sequence[pl.Series]) -> tuple[Codes, Ints | None]:
         """Return the code and the weight of every row, shape (n,) each; no weights: one each."""
         return self.coding.encoder()(columns), None if self.weighing is None else self.weighing.weigher()(columns)
-
-
-class Answers(NamedTuple):
-    """One answer per group and, for numbers, what gives the two ends of its 95 % range."""
-
-    values: pl.Series
-    ends: Callable[[], tuple[pl.Series, pl.Series]] | None = None
 
 
 class Asked(ABC):
@@ -108,7 +101,8 @@ class HistogramQuery(Query):
     """A question that histograms answer: on private frames and on any engine.
 
     It says how rows are counted (`evidence`), how a person counts (`counts_people`, `bounds_people`), how much that
-    moves what is drawn (`range_of`), and which draws it makes on the histograms (`answers`).
+    moves what is drawn (`range_of`), which draws it makes on the histograms (`drawn`), and how these become an answer
+    (`presented`).
     """
 
     @property
@@ -137,13 +131,48 @@ class HistogramQuery(Query):
         """Return what the histograms are of, for such columns; a TypeError or ValueError where there are none."""
 
     @abstractmethod
-    def answers(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> Answers:
-        """Draw one answer per group from its histograms, also for groups without rows."""
+    def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
+        """Draw once for each group from its histograms, also for groups without rows.
+
+        Returns
+        -------
+        tuple of Series
+            Columns of `drawn_types`, a row per group, without null but for an answer that is null itself: all that
+            leaves this question, and nothing but what was drawn.
+        """
+
+    def drawn_types(self, *columns: pl.DataType) -> tuple[pl.DataType, ...]:
+        """Return the types of the columns of `drawn`: whole numbers (or lists of them), or the answers themselves."""
+        return (self.answer_type(*columns),)
+
+    def presented(
+        self,
+        drawn: Sequence[pl.Series],
+        beta: float | None,  # noqa: ARG002
+        *columns: pl.DataType,  # noqa: ARG002
+    ) -> tuple[pl.Series, ...]:
+        """Return the answers that drawn columns stand for, and their two ends where the question `has_ends`.
+
+        The answer of a group, and its ends, follow from what was drawn for it, and from what is public.
+
+        Parameters
+        ----------
+        drawn
+            What `drawn` gave, or some of its rows.
+        beta
+            With which probability a range may fail to hold the number without noise. None: no ranges are wanted.
+        """
+        (answers,) = drawn
+        return (answers,)
 
     @property
     def has_ranges(self) -> bool:
-        """Whether the answers come with what gives the ends of their ranges."""
+        """Whether an answer is a number with a range."""
         return False
+
+    def has_ends(self, *, ranges: bool) -> bool:
+        """Return whether answers come with two ends, where ranges are wanted or not."""
+        return ranges and self.has_ranges
 
     def answer_width(self, *columns: pl.DataType) -> int:  # noqa: ARG002
         """Return how many numbers or candidates a group's answer has."""
@@ -210,7 +239,7 @@ class HistogramQuery(Query):
         """Draw one answer per group from the codes of its rows, shape (n,), group after group."""
         (evidence,) = self.evidence(*columns)
         histogram = Histogram.of_rows(codes, weights, lengths, evidence.coding.size)
-        return self.answers([histogram], *columns).values
+        return self.presented(self.drawn([histogram], *columns), None, *columns)[0]
 
     def answers_of_rows(self, columns: Sequence[pl.Series], lengths: Ints) -> pl.Series:
         """Draw one answer per group from its rows: see `Query.answers_of_rows`."""

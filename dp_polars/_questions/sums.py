@@ -15,8 +15,8 @@ from dp_polars._codes.codings import OneCode, Units
 from dp_polars._codes.multiples import in_steps, type_in_steps
 from dp_polars._codes.units import check_held, check_size, units_of
 from dp_polars._mechanisms.noise import check_scale, noise_bound
-from dp_polars._questions.measures import BETA, Multiple, Total, noisy
-from dp_polars._questions.question import Answers, Evidence
+from dp_polars._questions.measures import Multiple, Total
+from dp_polars._questions.question import Evidence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -238,25 +238,20 @@ class Mean(_Clipped):
         half = replace(self.claim, loss=replace(self.claim.loss, value=self.claim.loss.value / 2), draws=1)
         return replace(half, score_range=half.score_range * (self.upper - self.lower) / step), half
 
-    def answers_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> Answers:
-        """Draw from the distances and the numbers of each group."""
-        claims = self.noise(*columns)
-        distance, count = (noisy(total, claim) for total, claim in zip(totals, claims, strict=True))
-        low, high, half_step = float(self.lower), float(self.upper), float(self.units(*columns).step / 2)
-
-        def mean(distance: Ints, count: Ints) -> NDArray[np.float64]:
-            return self._mean(distance, count, half_step)
-
-        def ends() -> tuple[pl.Series, pl.Series]:
-            # Each of the two is off by more with probability 0.025.
-            off, by = (noise_bound(claim, BETA / 2) for claim in claims)
-            corners = [mean(distance + a, count + b) for a in (-off, off) for b in (-by, by)]
-            least, most = np.minimum.reduce(corners), np.maximum.reduce(corners)
-            nobody = count - by < 1  # perhaps: then nothing is known
-            least[nobody], most[nobody] = low, high
-            return pl.Series(least), pl.Series(most)
-
-        return Answers(pl.Series(mean(distance, count)), ends)
+    def presented(self, drawn: Sequence[pl.Series], beta: float | None, *columns: pl.DataType) -> tuple[pl.Series, ...]:
+        """Return the means, and the ends of their ranges, from the distances and the numbers of each group."""
+        distance, count = (numbers.to_numpy() for numbers in drawn)
+        half_step = float(self.units(*columns).step / 2)
+        means = pl.Series(self._mean(distance, count, half_step))
+        if beta is None:
+            return (means,)
+        # Each of the two is off by more with half of the probability.
+        off, by = (noise_bound(claim, beta / 2) for claim in self.noise(*columns))
+        corners = [self._mean(distance + a, count + b, half_step) for a in (-off, off) for b in (-by, by)]
+        least, most = np.minimum.reduce(corners), np.maximum.reduce(corners)
+        nobody = count - by < 1  # perhaps: then nothing is known
+        least[nobody], most[nobody] = float(self.lower), float(self.upper)
+        return means, pl.Series(least), pl.Series(most)
 
     def _mean(self, distance: Ints, count: Ints, half_step: float) -> NDArray[np.float64]:
         low, high = float(self.lower), float(self.upper)

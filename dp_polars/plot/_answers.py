@@ -8,7 +8,7 @@ import polars as pl
 
 from dp_polars._base.extras import require
 from dp_polars._base.numbers import positive_int
-from dp_polars._engines.contract import names_of_ends
+from dp_polars._engines.outputs import names_of_ends
 from dp_polars._frames.query import PrivateQuery
 from dp_polars.plot import _charts, _panels
 

@@ -8,7 +8,7 @@ import polars as pl
 
 from dp_polars._base.extras import require
 from dp_polars._base.numbers import given, positive_int, show
-from dp_polars._engines.contract import names_of_ends
+from dp_polars._engines.outputs import names_of_ends
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.quantile_lists import QuantileList

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from dp_polars._base.extras import require
-from dp_polars._engines.contract import names_of_ends
+from dp_polars._engines.outputs import names_of_ends
 from dp_polars.plot import _charts
 
 if TYPE_CHECKING:

@@ -57,7 +57,9 @@ def release(
     *,
     budget: Budget | None = None,
     path: str | os.PathLike[str] | None = None,
-    ranges: bool = False,
+    ranges: Ranges = False,
+    min_people: int | None = None,
+    sure: bool = False,
     fresh: bool = False,
 ) -> DataFrame:
     """Release all outputs of a query once, from the rows of a Spark DataFrame, charged before a row is read.
@@ -80,8 +82,9 @@ def release(
     path
         A folder that does not exist yet, for the answers as Parquet. None: a checkpoint in the session's checkpoint
         directory (`spark.sparkContext.setCheckpointDir`).
-    ranges
-        As for `PrivateQuery.release`: numbers come with the ends of their 95 % ranges, `NAME_low` and `NAME_high`.
+    ranges, min_people, sure
+        As for `PrivateQuery.release`: numbers come with the ends of their 95 % ranges, `NAME_low` and `NAME_high`, and
+        groups with few people are hidden.
     fresh
         As for `PrivateQuery.release`. An answer that the query's budget keeps (`dataset` of `dp_polars.protect`) goes
         through the driver, and to `path` like a new one.
@@ -105,7 +108,8 @@ def release(
     request, payer = without_data(query, budget)
     _check(frame)
     engine = _SparkEngine(frame, path, only_counted(request))
-    return release_by(request, engine, payer, ranges=ranges, fresh=fresh)
+    presentation = request.presentation(ranges, min_people, sure)
+    return release_by(request, engine, payer, presentation=presentation, fresh=fresh)
 
 
 def _check(frame: object) -> None:

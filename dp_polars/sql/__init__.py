@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dp_polars._base.arrays import Ints
     from dp_polars._base.privacy_units import PrivacyUnit
     from dp_polars._engines.contract import KeyWork, Work
+    from dp_polars._engines.outputs import Ranges
     from dp_polars._frames.query import PrivateQuery
 
 __all__ = [
@@ -52,7 +53,9 @@ def release(
     table: Table,
     *,
     budget: Budget | None = None,
-    ranges: bool = False,
+    ranges: Ranges = False,
+    min_people: int | None = None,
+    sure: bool = False,
     fresh: bool = False,
     untested: bool = False,
 ) -> pl.DataFrame:
@@ -75,8 +78,9 @@ def release(
         grouping.
     budget
         What is charged, where the query itself has none.
-    ranges
-        As for `PrivateQuery.release`: numbers come with the ends of their 95 % ranges, `NAME_low` and `NAME_high`.
+    ranges, min_people, sure
+        As for `PrivateQuery.release`: numbers come with the ends of their 95 % ranges, `NAME_low` and `NAME_high`, and
+        groups with few people are hidden.
     fresh
         As for `PrivateQuery.release`: whether to draw anew, and charge, where the query's budget keeps an answer.
     untested
@@ -121,7 +125,8 @@ def release(
     """
     request, payer = without_data(query, budget)
     engine = _SqlEngine(table, only_counted(request), untested=untested)
-    return release_by(request, engine, payer, ranges=ranges, fresh=fresh)
+    presentation = request.presentation(ranges, min_people, sure)
+    return release_by(request, engine, payer, presentation=presentation, fresh=fresh)
 
 
 class _SqlEngine(LocalEngine):

@@ -32,7 +32,7 @@ from dp_polars._engines.contract import Engine
 from dp_polars._frames.release import prepare
 from dp_polars._mechanisms.key_selection import KeySelection
 from dp_polars._mechanisms.noise import noise_bound
-from dp_polars._questions.question import Answers, Evidence, HistogramQuery
+from dp_polars._questions.question import Evidence, HistogramQuery
 from dp_polars._questions.unlisted_keys import KeysThatAreThere
 from tests.engines.orders import SOME, SPREAD, TALLIES, TOGETHER, follows, independent, joint_law, law
 from tests.helpers import by_hand
@@ -87,7 +87,7 @@ class Reveal(HistogramQuery):
     def error(self, size: int, beta: float) -> float:
         return self.asked.error(size, beta)
 
-    def answers(self, histograms, *columns: pl.DataType) -> Answers:
+    def drawn(self, histograms, *columns: pl.DataType) -> tuple[pl.Series, ...]:
         histogram = histograms[self.part]
         told, ends = [], np.cumsum(histogram.sizes)
         for size, end in zip(histogram.sizes.tolist(), ends.tolist(), strict=True):
@@ -98,7 +98,7 @@ class Reveal(HistogramQuery):
         if self.log is not None:
             with open(self.log, "a") as file:  # noqa: PTH123  # also where a worker of Spark runs this
                 file.write("".join(f"{text}\n" for text in told))
-        return Answers(pl.Series(told, dtype=pl.String))
+        return (pl.Series(told, dtype=pl.String),)
 
 
 def revealing(query, log=None, parts=()):
@@ -316,7 +316,7 @@ class Conformance:
             for output, changes in zip(work.outputs, tallies, strict=True)
         )
         outputs = tuple(replace(output, tallies=(i,)) for i, output in enumerate(work.outputs))
-        released = self.to_polars(engine.prepare(replace(work, tallies=changed, outputs=outputs))())
+        released = self.to_polars(engine.prepare(replace(work, tallies=changed, outputs=outputs))().presented())
         keys = [] if work.keys is None else work.keys.columns
         return {
             output.name: {
@@ -1009,7 +1009,9 @@ class Conformance:
         counted = dpp.protect("p").rows_per_person(0.5, range(MANY), epsilon=1)
         work = revealing(counted).request.bind(engine)
         per_person = replace(work.per_person, keys=of_asked.keys, cut=tuple(tallies))
-        (told,) = self.to_polars(engine.prepare(replace(work, per_person=per_person))()).to_series().to_list()
+        (told,) = (
+            self.to_polars(engine.prepare(replace(work, per_person=per_person))().presented()).to_series().to_list()
+        )
         rows = Counter(
             repr(p) for p, *_ in by_hand.evidence(frame.with_columns(one=0).to_dicts(), listed, "one", int, "p")
         )

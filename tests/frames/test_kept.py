@@ -20,11 +20,12 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 import pytest
-from polars.testing import assert_frame_equal
+from polars.testing import assert_frame_equal, assert_series_equal
 from pyarrow.dataset import dataset
 
 import dp_polars as dpp
 from dp_polars._accounting import kept
+from dp_polars._engines.outputs import Output
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames import release as release_module
 from dp_polars._frames.question_text import _written, question_of
@@ -314,7 +315,7 @@ NEED_POLARS_2 += ["all columns", "a pattern", "a pattern that finds more"]
 REFUSED = {name: EVERYTHING.pop(name) for name in NEED_POLARS_2} if pl.__version__.startswith("1.") else {}
 
 
-def question(budget, *, ranges=False, **case):
+def question(budget, *, shown=None, **case):
     query = asked(budget, *case.pop("exprs", ()), **case)
     seen = []
 
@@ -325,7 +326,7 @@ def question(budget, *, ranges=False, **case):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(release_module, "question_of", noted)
         with pytest.raises(KeyboardInterrupt):
-            query.release(ranges=ranges)
+            query.release(**shown or {})
     return seen[0]
 
 
@@ -334,11 +335,94 @@ def test_no_two_questions_share_a_text(budget):
         with pytest.raises(ValueError, match="needs Polars 2"):
             question(budget, **case)
     texts = {name: question(budget, **case).text for name, case in EVERYTHING.items()}
-    texts["ranges"] = question(budget, ranges=True).text
     assert len(set(texts.values())) == len(texts)
     for name, case in EVERYTHING.items():
         assert question(budget, **case).text == texts[name]  # and each is its own, when it is asked again
     assert budget.spent == 0
+
+
+WAYS = [{"ranges": True}, {"ranges": "all"}, {"min_people": 2}, {"min_people": 90, "sure": True, "ranges": True}]
+
+
+@pytest.mark.parametrize("shown", WAYS, ids=str)
+def test_how_an_answer_is_shown_is_no_part_of_a_question(budget, shown):
+    people = [dpp.n_people(epsilon=0.125)]
+    assert question(budget, exprs=people, shown=shown).text == question(budget, exprs=people).text
+
+
+def every_kind():
+    """An output of every kind of answer."""
+    return {
+        "people": dpp.n_people(epsilon=0.5),
+        "sum": X.dp.sum(0, 50, epsilon=0.5),
+        "halves": pl.col("f").dp.sum(0, 50, step=0.5, epsilon=0.5),
+        "money": pl.col("m").dp.sum(Decimal(0), Decimal(100), epsilon=0.5),
+        "mean": X.dp.mean(0, 50, epsilon=0.5),
+        "counts": pl.col("c").dp.value_counts(["u", "v"], epsilon=0.5),
+        "counts of an Enum": pl.col("e").dp.value_counts(["u", "v"], epsilon=0.5),
+        "mode": pl.col("e").dp.mode(epsilon=0.5),
+        "led": pl.col("c").dp.mode(["u", "v"], epsilon=0.5, lead=True),
+        "few": X.dp.mode([1, 2], epsilon=0.5, too_few=10**6),
+        "day": pl.col("d").dp.median([date(2026, 1, 1), date(2026, 1, 9)], epsilon=0.5),
+        "list": X.dp.quantile([0.25, 0.75], range(50), epsilon=0.5),
+        "top": X.dp.top_k(2, range(50), epsilon=0.5),
+    }
+
+
+def test_one_draw_is_shown_in_every_way(budget):
+    """What is drawn under a seed of no kind: the same numbers come out of the ledger, with ranges and without."""
+    make = lambda: asked(budget, *(expr.alias(name) for name, expr in every_kind().items()))  # noqa: E731
+    plain = make().release()
+    spent = budget.spent
+    assert plain.columns == ["ward", *every_kind()]
+    ranged, every = make().release(ranges=True), make().release(ranges="all")
+    numbers = ["people", "sum", "halves", "money", "mean", "counts", "counts of an Enum"]
+    for found in (ranged, every):
+        ends = [f"{name}_{end}" for name in numbers for end in ("low", "high")]
+        assert [name for name in found.columns if name not in plain.columns] == ends
+        assert_frame_equal(found.select(plain.columns), plain)
+    for name in numbers[:5]:
+        assert (every[f"{name}_low"] <= ranged[f"{name}_low"]).all()
+        assert (ranged[f"{name}_low"] <= plain[name]).all()
+        assert (plain[name] <= ranged[f"{name}_high"]).all()
+        assert (ranged[f"{name}_high"] <= every[f"{name}_high"]).all()
+    assert_frame_equal(make().release(), plain)
+    first = asked(budget, dpp.n_people(epsilon=1), dataset="begun with ranges").release(ranges=True)
+    assert_frame_equal(asked(budget, dpp.n_people(epsilon=1), dataset="begun with ranges").release(), first[:, :2])
+    assert budget.spent == spent + 1
+    assert budget.log().height == len(every_kind()) + 1
+    assert budget.answers().height == 2
+
+
+def test_without_a_name_another_way_is_another_charge(budget):
+    grid = X.dp.median(dpp.grid(0, 50, step=1e-9), epsilon=0.125)
+    query = asked(budget, grid, dpp.len(epsilon=0.125), dataset=None)
+    first, second = query.release(), query.release(ranges=True)
+    assert not first.equals(second.select(first.columns))
+    assert budget.spent == 0.5
+
+
+def test_nothing_but_what_was_drawn_is_kept(budget, monkeypatch):
+    """An adversary reads the ledger: the keys, and for each output its noisy numbers, and no column more."""
+    drawn = {}
+    real = Output.drawn
+
+    def noted(output, histograms):
+        drawn[output.name] = real(output, histograms)
+        return drawn[output.name]
+
+    monkeypatch.setattr(Output, "drawn", noted)
+    asked(budget, *(expr.alias(name) for name, expr in every_kind().items())).release(ranges=True, min_people=10**6)
+    with closing(sqlite3.connect(budget.path)) as connection:
+        (packed,) = connection.execute("SELECT answer FROM answers").fetchone()
+    found = pl.read_ipc(packed)
+    expected = [pl.Series(WARDS["ward"]), *(column for name in every_kind() for column in drawn[name])]
+    assert found.columns == [str(place) for place in range(len(expected))]
+    for column, own in zip(found.get_columns(), expected, strict=True):
+        assert_series_equal(column, own, check_names=False)
+    assert [len(drawn[name]) for name in every_kind()] == [1, 1, 1, 1, 2, *[1] * 8]
+    assert {name for name, columns in drawn.items() if columns[0].dtype == pl.Int64} >= {"people", "sum", "halves"}
+    assert drawn["counts"][0].dtype == drawn["counts of an Enum"][0].dtype == pl.List(pl.Int64)
 
 
 SAME = {
@@ -709,7 +793,7 @@ def test_an_answer_that_can_not_be_kept_is_released_and_said(budget, monkeypatch
         msg = "the disk is full"
         raise OSError(msg)
 
-    target = {"pack": "dp_polars._engines.contract.LocalEngine.packed", "keep": "dp_polars._accounting.kept.write"}
+    target = {"pack": "dp_polars._engines.contract._DrawnHere.packed", "keep": "dp_polars._accounting.kept.write"}
     with monkeypatch.context() as patch:
         patch.setattr(target[where], fail)
         released = asked(budget).release()

@@ -12,9 +12,17 @@ if TYPE_CHECKING:
     from dp_polars._engines.contract import Engine, LocalEngine
 
 
-def release_by(query: dpp.PrivateQuery, engine: Engine[Any], budget: dpp.Budget | None = None, **options: bool) -> Any:
+def release_by(
+    query: dpp.PrivateQuery,
+    engine: Engine[Any],
+    budget: dpp.Budget | None = None,
+    *,
+    fresh: bool = False,
+    **shown: object,
+) -> Any:
     """A release by an engine, charged to a budget, or to the query's."""
-    return release.release_by(query.request, engine, query.budget if budget is None else budget, **options)
+    payer, presentation = query.budget if budget is None else budget, query.request.presentation(**shown)
+    return release.release_by(query.request, engine, payer, presentation=presentation, fresh=fresh)
 
 
 def histograms_by(engine: LocalEngine, query: dpp.PrivateQuery) -> list[Histogram]:

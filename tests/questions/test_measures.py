@@ -145,9 +145,9 @@ def test_totals_are_clamped_to_62_bits(monkeypatch):
     found = noisy(totals, query.claim)
     assert 2**62 - 1000 < found[0] <= LARGEST_VALUE
     assert -LARGEST_VALUE <= found[1] < 1000 - 2**62
-    answers = query.answers([Histogram(np.zeros(3, int), totals, np.ones(3, int))])
-    low, high = answers.ends()
-    assert low.dtype == high.dtype == pl.Int64
+    drawn = query.drawn([Histogram(np.zeros(3, int), totals, np.ones(3, int))])
+    answers, low, high = query.presented(drawn, BETA)
+    assert answers.dtype == low.dtype == high.dtype == pl.Int64
 
 
 def test_noise_that_does_not_fit_is_refused_however_a_claim_is_made():

@@ -202,7 +202,7 @@ def test_no_groups():
     query = asked([0.25, 0.5])
     empty = Histogram(*(np.empty(0, np.int64) for _ in range(3)))
     assert query.draw_codes(empty).shape == (0, 2)
-    answers = query.answers([empty]).values
+    (answers,) = query.drawn([empty])
     assert (answers.dtype, len(answers)) == (query.fixed_type, 0)
 
 

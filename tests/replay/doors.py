@@ -55,7 +55,7 @@ _PLACES = [
     ("_mechanisms.key_selection:PartitionSelection", "draw", "_shown"),
     ("_mechanisms.key_selection:GaussianThreshold", "draw", "_shown_with_number"),
     # What is drawn for: an output from its histograms, or keys.
-    ("_engines.contract:Output", "drawn", "_output"),
+    ("_engines.outputs:Output", "drawn", "_output"),
     ("_questions.unlisted_keys:KeysThatAreThere", "drawn", "_keys"),
     # Time, and secrets that are part of what is asked.
     ("_accounting.budgets", "time", "_time"),
@@ -210,7 +210,7 @@ class Doors(AbstractContextManager["Doors"]):
     # --- Which output is drawn for ---
 
     def _output(self, drawn):
-        def noted(output, histograms, *, ranges):
+        def noted(output, histograms):
             own = self._listed_groups
             self._groups = list(range(len(histograms[0].sizes))) if own is None else own
             self._name, self._number = output.name, 0
@@ -219,7 +219,7 @@ class Doors(AbstractContextManager["Doors"]):
                 largest = tuple(1 if weighing is None else weighing.largest for weighing in weighings)
                 self.parts.append(Parts(output.name, tuple(map(self._cells, histograms)), largest))
             try:
-                return drawn(output, histograms, ranges=ranges)
+                return drawn(output, histograms)
             finally:
                 self._name, self._groups = "", None
 

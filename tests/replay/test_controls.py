@@ -117,13 +117,13 @@ def test_public_values_that_the_engine_takes_for_one(tmp_path, monkeypatch):
 
 
 def test_a_type_that_follows_the_data(tmp_path, monkeypatch):
-    answers = Count.answers_of_totals
+    draw = Count.drawn_of_totals
 
     def narrowed(count, totals, *columns):
-        found = answers(count, totals, *columns)
-        return found._replace(values=found.values.cast(pl.Int64 if totals[0].max(initial=0) > 1 else pl.Int32))
+        (found,) = draw(count, totals, *columns)
+        return (found.cast(pl.Int64 if totals[0].max(initial=0) > 1 else pl.Int32),)
 
-    monkeypatch.setattr(Count, "answers_of_totals", narrowed)
+    monkeypatch.setattr(Count, "drawn_of_totals", narrowed)
     found_out("len", tmp_path, said="the answers follow the rows")
 
 

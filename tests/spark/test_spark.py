@@ -696,10 +696,10 @@ def logged(log, pause):
     """A quantile that notes its draws in a file, and then takes its time."""
 
     class Logged(Quantile):
-        def answers(self, histograms, *columns):
-            drawn = super().answers(histograms, *columns)
+        def drawn(self, histograms, *columns):
+            drawn = super().drawn(histograms, *columns)
             with log.open("a") as file:
-                file.write(json.dumps([os.getpid(), drawn.values.to_list()]) + "\n")
+                file.write(json.dumps([os.getpid(), drawn[0].to_list()]) + "\n")
             time.sleep(pause)
             return drawn
 
