@@ -98,7 +98,7 @@ def _of_totals(column: Column) -> list[dict[str, Any]]:
 
 
 OWN_BOUNDS = dict.fromkeys(("max_rows", "max_groups", "max_rows_per_group"), "protect")
-_OF_ROWS = {**LOSS, **_ROWS, "mechanism": None, **OWN_BOUNDS}
+_OF_ROWS = {"within": None, **LOSS, **_ROWS, "mechanism": None, **OWN_BOUNDS}
 _OF_WEIGHTS = {"weights": None, "max_weight": None, "step": None}
 _OF_SCORES = {
     "sensitivity": MISSING, "monotonic": False, "lead": False, "lead_step": None, **LOSS, "mechanism": None
@@ -185,7 +185,7 @@ NUMBERS = {
     ),
     "mean": Ask(
         {"lower": MISSING, "upper": MISSING, "step": None},
-        _OF_ROWS,
+        {**_OF_ROWS, "rows": None},
         (0, 9),
         {},
         {"rho": 1, "contributions": 2},

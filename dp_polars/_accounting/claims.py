@@ -9,7 +9,7 @@ what is irrational is rounded so that the claim stays true: a rate down, a cost 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
@@ -154,6 +154,16 @@ class Claim:
     def rate_in(self, step: Fraction | int) -> Fraction:
         """Return the rate of scores in steps, at most the largest: a lower one is as private, and still certain."""
         return min(self.rate * step, _LARGEST_RATE)
+
+    def in_unit(self, unit: Unit, *, mechanism_asked: bool) -> Claim:
+        """Return a claim with a loss of the same number in a unit, by the better mechanism unless one was asked for.
+
+        A Gaussian stays in rho, and a lead in epsilon: they have no other loss.
+        """
+        if unit == self.loss.unit or not self.has_epsilon or self.lead:
+            return self
+        mechanism = self.mechanism if mechanism_asked else check_mechanism(self._kind, None, unit)
+        return replace(self, loss=replace(self.loss, unit=unit), mechanism=mechanism)
 
     def _check_keys(self) -> None:
         """Raise unless there is a delta where keys are shown, of people who count once in a key, and only there."""

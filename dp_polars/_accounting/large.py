@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dp_polars._accounting.terms import LARGEST
 from dp_polars._base.callers import warn
 
 if TYPE_CHECKING:
     from dp_polars._accounting.terms import Loss
-
-# Limit for both units. A rho of 20 corresponds to an even larger epsilon.
-LARGEST = 20
 
 
 class LargeLossWarning(UserWarning):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from dp_polars._base.numbers import Number, as_fraction, one_of, positive_fraction, positive_int, show
+from dp_polars._base.numbers import Number, as_fraction, given, one_of, positive_fraction, positive_int, show
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +28,9 @@ NeighboringRelation: TypeAlias = Literal["add_or_remove_one", "replace_one"]
 # What an output's bound is where it is left out, and what it may be.
 _OF_PROTECT: Literal["protect"] = "protect"
 Bound: TypeAlias = "int | Literal['protect'] | None"
+
+# Limit for both units: a larger loss protects nobody. A rho of 20 corresponds to an even larger epsilon.
+LARGEST = 20
 
 _UNITS: tuple[Unit, ...] = get_args(Unit)
 _RELATIONS: tuple[NeighboringRelation, ...] = get_args(NeighboringRelation)
@@ -59,6 +62,39 @@ class Loss:
 
     def __str__(self) -> str:
         return f"{self.unit}={show(self.value, up=True)}"
+
+
+@dataclass(frozen=True)
+class Within:
+    """How wrong an answer may be, with probability 0.95, in the place of a loss: in the unit of its `error_95`.
+
+    Parameters
+    ----------
+    value
+        Exact, at least 0.
+    rows
+        In groups of at least this many rows that count; None: in every group.
+    mechanism_asked
+        Whether the mechanism was asked for by name. Otherwise the unit of the loss chooses it.
+    unreached
+        Why no loss was found for a plain frame; None: one was found.
+    """
+
+    value: Fraction
+    rows: int | None = None
+    mechanism_asked: bool = False
+    unreached: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.value >= 0:
+            msg = f"within must be at least 0, got {show(self.value)}."
+            raise ValueError(msg)
+        if self.rows is not None:
+            object.__setattr__(self, "rows", positive_int("rows", self.rows))
+
+    def __str__(self) -> str:
+        rows = "" if self.rows is None else f", rows={self.rows}"
+        return f"within={show(self.value)}{rows}"
 
 
 @dataclass(frozen=True)
@@ -174,6 +210,8 @@ class Terms:
         The word that was given; None: the unit of the loss chooses.
     bounds
         Those of the output, on a private frame.
+    within
+        How wrong the answer may be: then the loss follows, and `loss` only says its unit. None: the loss was given.
     """
 
     loss: Loss
@@ -181,6 +219,7 @@ class Terms:
     neighboring_relation: NeighboringRelation
     mechanism: str | None = None
     bounds: Bounds = NO_BOUNDS
+    within: Within | None = None
 
     @classmethod
     def of(
@@ -191,8 +230,29 @@ class Terms:
         neighboring_relation: str = "add_or_remove_one",
         mechanism: str | None = None,
         bounds: Bounds = NO_BOUNDS,
+        *,
+        within: Number | None = None,
+        rows: int | None = None,
     ) -> Terms:
         """Return the terms of these arguments."""
-        loss, relation = Loss.of(epsilon=epsilon, rho=rho), check_relation(neighboring_relation)
-        rows = positive_int("contributions", contributions)
-        return cls(loss, Contributions(rows, rows), relation, mechanism, bounds)
+        if within is None:
+            if rows is not None:
+                msg = (
+                    f"rows must be left out without within, got {given(rows)}: it says of which groups within is "
+                    "true.\n\nHint: within=0.5, rows=1000."
+                )
+                raise TypeError(msg)
+            loss, accuracy = Loss.of(epsilon=epsilon, rho=rho), None
+        else:
+            if epsilon is not None or rho is not None:
+                msg = (
+                    f"exactly one of within, epsilon and rho must be given, got within={given(within)} and "
+                    f"{'epsilon' if rho is None else 'rho' if epsilon is None else 'both others'}.\n\n"
+                    "Hint: within says how wrong the answer may be, and the loss follows from it."
+                )
+                raise TypeError(msg)
+            accuracy = Within(as_fraction("within", within), rows, mechanism is not None)
+            # A Gaussian has no epsilon.
+            loss = Loss(Fraction(LARGEST), "rho" if mechanism == "discrete_gaussian" else "epsilon")
+        relation, most = check_relation(neighboring_relation), positive_int("contributions", contributions)
+        return cls(loss, Contributions(most, most), relation, mechanism, bounds, accuracy)

@@ -29,6 +29,7 @@ def mode(
     column: IntoColumn,
     candidates: Values | None = None,
     *,
+    within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
     counts: str = "people",
@@ -59,9 +60,14 @@ def mode(
         The public answers, at most 10⁷: a list, a range, a Series, an Arrow array or a `polars.Enum`, without nulls and
         repetitions. They may be left out where the column's type names them (Enum, Boolean). Never take them from the
         data.
+    within
+        How wrong the answer may be, in the place of a loss: with probability 0.95 it is at most this far off, in the
+        unit and the sense of `error_95` (see `PrivateQuery.explain`). The loss is the smallest of four significant
+        digits that does it. On a private frame `agg` finds it under its bounds, in the unit of its budget (in epsilon
+        without one); elsewhere it is found at once, in epsilon.
     epsilon, rho
-        The privacy loss of one person in all, over all groups, in pure DP or in zCDP: exactly one of them. An int,
-        float, Fraction or Decimal; a float is taken as the decimal that it prints as.
+        The privacy loss of one person in all, over all groups, in pure DP or in zCDP: exactly one of them, or `within`.
+        An int, float, Fraction or Decimal; a float is taken as the decimal that it prints as.
     counts
         "people" or "rows": what a private frame with a privacy unit counts. The most common destination by aircraft
         need not be the one by flights. To count rows, `protect` must bound the rows of a person, as for quantiles.
@@ -138,7 +144,7 @@ def mode(
     └──────┴───────────┘
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within)
     too_few_count = None if too_few is None else positive_int("too_few", too_few)
     if too_few_count is not None and not too_few_count < 2**31:
         msg = f"too_few must be below 2**31, got {too_few_count}."
@@ -158,6 +164,7 @@ def quantile(
     alpha: Number | Alphas,
     candidates: Values,
     *,
+    within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
     contributions: int = 1,
@@ -182,7 +189,7 @@ def quantile(
     candidates
         The public answers: a `dp_polars.grid` or a range, which take no memory, or a list, Series or Arrow array
         without nulls, NaN and repetitions, in any order. Never take them from the data.
-    epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
+    within, epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
         As for `mode`.
 
     Returns
@@ -227,7 +234,7 @@ def quantile(
     [40, 40, 40]
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within)
     # No Series: it may be a private column, given by mistake, and a message would show its values.
     if not isinstance(alpha, (list, tuple, np.ndarray)):
         return on_terms(ask_quantile(alpha, candidates, terms), terms, column)
@@ -240,6 +247,7 @@ def median(
     column: IntoColumn,
     candidates: Values,
     *,
+    within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
     contributions: int = 1,
@@ -253,7 +261,7 @@ def median(
 
     Parameters
     ----------
-    column, candidates, epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups
+    column, candidates, within, epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups
         As for `quantile`.
     max_rows_per_group
         As for `quantile`.
@@ -284,6 +292,7 @@ def median(
         column,
         0.5,
         candidates,
+        within=within,
         epsilon=epsilon,
         rho=rho,
         contributions=contributions,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -12,13 +12,14 @@ import polars as pl
 from polars.expr.name import ExprNameNameSpace
 
 from dp_polars._accounting.large import warn_if_large
-from dp_polars._accounting.terms import NO_BOUNDS, Bounds
+from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Within
 from dp_polars._base.column_types import from_numpy_dtype
 from dp_polars._base.numbers import given
 from dp_polars._base.settings import deaf
 from dp_polars._codes.encoding import code_dtype
 from dp_polars._questions.measures import Total
 from dp_polars._questions.question import HistogramQuery, OfCodes, Query, describe
+from dp_polars._questions.within import check_within, with_loss_for
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from dp_polars._accounting.terms import Terms
 
 IntoColumn: TypeAlias = "pl.Expr | str"
-_State: TypeAlias = "tuple[bytes, Query, tuple[pl.Expr, ...] | None, Bounds]"
+_State: TypeAlias = "tuple[bytes, Query, tuple[pl.Expr, ...] | None, Bounds, Within | None]"
 
 
 class PrivateExpr(pl.Expr):
@@ -43,16 +44,28 @@ class PrivateExpr(pl.Expr):
         What is asked, with its privacy claim.
     bounds
         What it overrides of the bounds of `protect`: for private frames only.
+    within
+        How wrong the answer may be, where that was asked for in the place of a loss; `agg` of a private frame finds
+        the loss anew. None: the loss was given.
     """
 
     query: Query
     bounds: Bounds
+    within: Within | None
     _columns: tuple[pl.Expr, ...] | None
 
     @classmethod
-    def _of(cls, expr: pl.Expr, query: Query, columns: tuple[pl.Expr, ...] | None, bounds: Bounds) -> PrivateExpr:
+    def _of(
+        cls,
+        expr: pl.Expr,
+        query: Query,
+        columns: tuple[pl.Expr, ...] | None,
+        bounds: Bounds,
+        within: Within | None,
+    ) -> PrivateExpr:
         private = cls.__new__(cls)
         private._pyexpr, private.query, private._columns, private.bounds = expr._pyexpr, query, columns, bounds
+        private.within = within
         return private
 
     @property
@@ -62,7 +75,7 @@ class PrivateExpr(pl.Expr):
 
     def alias(self, name: str) -> PrivateExpr:
         """Rename the answer."""
-        return self._of(super().alias(name), self.query, self._columns, self.bounds)
+        return self._of(super().alias(name), self.query, self._columns, self.bounds, self.within)
 
     def over(
         self,
@@ -82,7 +95,7 @@ class PrivateExpr(pl.Expr):
             nulls_last=nulls_last,
             mapping_strategy=mapping_strategy,
         )
-        return self._of(windowed, self.query, None, self.bounds)
+        return self._of(windowed, self.query, None, self.bounds, self.within)
 
     @property
     def name(self) -> PrivateName:
@@ -99,14 +112,18 @@ class PrivateExpr(pl.Expr):
         return f"<pre>{self._described()}</pre>"
 
     def _described(self) -> str:
-        bounds = str(self.bounds)
-        return describe(self.query) + (f"\nbounds:    {bounds}" if bounds else "")
+        bounds, within = str(self.bounds), self.within
+        if within is not None and within.unreached is not None:
+            text = f"selects:   {self.query}\nloss:      found by agg of a private frame, from {within}"
+        else:
+            text = describe(self.query) + ("" if within is None else f"\nasked:     {within}")
+        return text + (f"\nbounds:    {bounds}" if bounds else "")
 
     def __getstate__(self) -> _State:  # type: ignore[override]
-        return super().__getstate__(), self.query, self._columns, self.bounds
+        return super().__getstate__(), self.query, self._columns, self.bounds, self.within
 
     def __setstate__(self, state: _State) -> None:  # type: ignore[override]
-        plain, self.query, self._columns, self.bounds = state
+        plain, self.query, self._columns, self.bounds, self.within = state
         super().__setstate__(plain)
 
 
@@ -119,7 +136,7 @@ class PrivateName(ExprNameNameSpace):
 
     def _keep(self, renamed: pl.Expr) -> PrivateExpr:
         private = self._private
-        return PrivateExpr._of(renamed, private.query, private._columns, private.bounds)
+        return PrivateExpr._of(renamed, private.query, private._columns, private.bounds, private.within)
 
     def keep(self) -> PrivateExpr:
         """Keep the name of the root column."""
@@ -151,12 +168,26 @@ class PrivateName(ExprNameNameSpace):
 
 
 def on_terms(query: HistogramQuery, terms: Terms, *columns: IntoColumn, name: str | None = None) -> PrivateExpr:
-    """Return the private expression that asks `query` on these terms: see `as_expression`."""
-    return as_expression(query.on(terms), *columns, name=name, bounds=terms.bounds)
+    """Return the private expression that asks `query` on these terms: see `as_expression`.
+
+    Asked by `within`, it has the loss that a plain frame takes. Where there is none, a private frame may find one.
+    """
+    asked, within = query.on(terms), terms.within
+    if within is not None:
+        check_within(asked, within)
+        try:
+            asked = with_loss_for(asked, within)
+        except ValueError as error:
+            within = replace(within, unreached=str(error))
+    return as_expression(asked, *columns, name=name, bounds=terms.bounds, within=within)
 
 
 def as_expression(
-    query: Query, *columns: IntoColumn, name: str | None = None, bounds: Bounds = NO_BOUNDS
+    query: Query,
+    *columns: IntoColumn,
+    name: str | None = None,
+    bounds: Bounds = NO_BOUNDS,
+    within: Within | None = None,
 ) -> PrivateExpr:
     """Return the private expression that asks `query` about columns; it is named like the first one, or `name`."""
     exprs = [_one_output(column) for column in columns]
@@ -179,8 +210,8 @@ def as_expression(
         drawn = pl.map_batches([expr.implode() for expr in exprs], _DrawRows(query), raw, is_elementwise=True)
     # The type of a UDF must be fixed: Polars would keep one that it resolved on an earlier frame. The outermost node
     # must be native: engines may evaluate a bare UDF several times, and OpenDP aborts on one.
-    answer = deaf(_as_answer)(drawn.first(), exprs, query, bounds)  # `pl.dtype_of` is unstable to Polars
-    return PrivateExpr._of(answer if name is None else answer.alias(name), query, tuple(exprs), bounds)
+    answer = deaf(_as_answer)(drawn.first(), exprs, query, bounds, within)  # `pl.dtype_of` is unstable to Polars
+    return PrivateExpr._of(answer if name is None else answer.alias(name), query, tuple(exprs), bounds, within)
 
 
 def where_true(where: IntoColumn | None) -> tuple[pl.Expr, ...]:
@@ -244,9 +275,11 @@ def _fields_of(dtype: pl.DataType, query: Query) -> list[tuple[str, pl.DataType]
     return [(_field_of(answer), answer), (f"lead_{_field_of(lead)}", lead)]
 
 
-def _as_answer(drawn: pl.Expr, columns: Sequence[pl.Expr], query: Query, bounds: Bounds) -> pl.Expr:
+def _as_answer(
+    drawn: pl.Expr, columns: Sequence[pl.Expr], query: Query, bounds: Bounds, within: Within | None
+) -> pl.Expr:
     """Cast what was drawn to the type of the answer, which may depend on the columns', and check that type."""
-    schema = pl.map_batches(list(columns) or [pl.lit(0)], _Schema(query, bounds, bool(columns)))
+    schema = pl.map_batches(list(columns) or [pl.lit(0)], _Schema(query, bounds, bool(columns), within))
     # Errors of a UDF are lost in a schema; those of a function that renames fields are passed on.
     checked = schema.name.map_fields(_raise_if_message)
     answer = drawn.cast(pl.dtype_of(checked.struct.field(_ANSWER)), strict=False)
@@ -275,6 +308,12 @@ def refuse_bounds(bounds: Bounds) -> None:
             'Hint: frame.dp.protect("patient").agg(…), or contributions=… for the most rows that one person has.'
         )
         raise TypeError(msg)
+
+
+def refuse_unreached(within: Within | None) -> None:
+    """Refuse a question for which there is no loss on a plain frame."""
+    if within is not None and within.unreached is not None:
+        raise ValueError(within.unreached)
 
 
 # The only field of `_Schema` where there is an answer; otherwise the message is its name.
@@ -310,6 +349,7 @@ class _Schema(_OnRows):
     query: Query
     bounds: Bounds = NO_BOUNDS
     reads_column: bool = True
+    within: Within | None = None
 
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
         column = series[0]
@@ -317,6 +357,7 @@ class _Schema(_OnRows):
             if self.query.needs_people:
                 raise TypeError(_NO_PEOPLE)
             refuse_bounds(self.bounds)
+            refuse_unreached(self.within)
             answer = self.query.answer_type(*(source.dtype for source in series if self.reads_column))
             if self.query.fixed_type is None:
                 answer = pl.Struct(dict(_fields_of(answer, self.query)))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 def len(  # noqa: A001 (Polars' own name)
     *,
     where: IntoColumn | None = None,
+    within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
     contributions: int = 1,
@@ -44,9 +45,11 @@ def len(  # noqa: A001 (Polars' own name)
         A condition about the columns of a row, or the name of a Boolean column: only rows where it is true are counted.
         On a private frame it must be row by row, and the other rows take no place among those that the bounds keep.
         None: every row.
+    within
+        As for `mode`. 0 is for counts: every answer is right, with probability 0.95.
     epsilon, rho
-        The privacy loss of one person in all, over all groups: exactly one of them. `epsilon` draws discrete Laplace
-        noise, `rho` discrete Gaussian noise, both exactly.
+        The privacy loss of one person in all, over all groups: exactly one of them, or `within`. `epsilon` draws
+        discrete Laplace noise, `rho` discrete Gaussian noise, both exactly.
     contributions, neighboring_relation
         As for `mode`. On a private frame, leave them out: `protect` has them.
     mechanism
@@ -81,13 +84,14 @@ def len(  # noqa: A001 (Polars' own name)
     0
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within)
     return on_terms(Count("rows", Claim.on(terms, "number")), terms, *where_true(where), name="len")
 
 
 def n_people(
     *,
     where: IntoColumn | None = None,
+    within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
     contributions: int = 1,
@@ -103,7 +107,7 @@ def n_people(
     ----------
     where
         As for `dp_polars.len`: people are counted who have a row where it is true.
-    epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
+    within, epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
         As for `dp_polars.len`. The noise grows with the number of groups that one person may be in (`max_groups`).
         `max_rows_per_group` does nothing here.
 
@@ -127,13 +131,14 @@ def n_people(
     3
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within)
     return on_terms(Count("people", Claim.on(terms, "number")), terms, *where_true(where), name="n_people")
 
 
 def count(
     column: IntoColumn,
     *,
+    within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
     contributions: int = 1,
@@ -149,7 +154,7 @@ def count(
     ----------
     column
         The column's name, or an expression with one output, of any type.
-    epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
+    within, epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
         As for `dp_polars.len`.
 
     Returns
@@ -171,13 +176,14 @@ def count(
     20
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within)
     return on_terms(Count("values", Claim.on(terms, "number")), terms, column)
 
 
 def null_count(
     column: IntoColumn,
     *,
+    within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
     contributions: int = 1,
@@ -193,7 +199,7 @@ def null_count(
     ----------
     column
         The column's name, or an expression with one output, of any type.
-    epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
+    within, epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
         As for `dp_polars.len`. Rows where the column is not null take no place among those that the bounds keep.
 
     Returns
@@ -215,7 +221,7 @@ def null_count(
     20
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within)
     return on_terms(Count("nulls", Claim.on(terms, "number")), terms, column)
 
 
@@ -226,6 +232,7 @@ def sum(  # noqa: A001 (Polars' own name)
     step: Number | None = None,
     *,
     per_person: tuple[Number, Number] | None = None,
+    within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
     contributions: int = 1,
@@ -254,7 +261,7 @@ def sum(  # noqa: A001 (Polars' own name)
         person to [lo, hi]. A person without a value adds 0, not lo. So however many rows they have, none is dropped but
         those in groups beyond `max_groups` (or `max_rows`, if it is smaller), and the noise has the scale of the larger
         of │lo│ and │hi│ times these groups. `max_rows_per_group` must be left out. None: values are added up as rows.
-    epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
+    within, epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
         As for `dp_polars.len`. The noise has the scale of the larger bound times a person's rows.
 
     Returns
@@ -283,7 +290,7 @@ def sum(  # noqa: A001 (Polars' own name)
     125.0
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within)
     of_floats = isinstance(step, (float, np.floating, Fraction))
     ends, claim = bounds_of(lower, upper, step), Claim.on(terms, "number")
     if per_person is None:
@@ -303,6 +310,8 @@ def mean(
     upper: Number,
     step: Number | None = None,
     *,
+    within: Number | None = None,
+    rows: int | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
     contributions: int = 1,
@@ -320,6 +329,11 @@ def mean(
     ----------
     column, lower, upper, step
         As for `dp_polars.sum`.
+    within
+        As for `dp_polars.len`, in the column's unit, for groups of at least `rows` rows.
+    rows
+        With `within` only: a public number of rows with a value that the bounds keep. A group with fewer may be further
+        off, for the sum and the number of its rows have the same noise.
     epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
         As for `dp_polars.len`.
 
@@ -347,7 +361,7 @@ def mean(
     16.5
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within, rows=rows)
     query = Mean(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=2))
     return on_terms(query, terms, column)
 
@@ -355,6 +369,8 @@ def mean(
 def share(
     condition: IntoColumn,
     *,
+    within: Number | None = None,
+    rows: int | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
     contributions: int = 1,
@@ -374,6 +390,8 @@ def share(
     condition
         A condition about the columns of a row, or the name of a Boolean column. On a private frame it must be row by
         row. Rows where it is null are ignored.
+    within, rows
+        As for `dp_polars.mean`, as shares: `within=0.02`.
     epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
         As for `dp_polars.len`.
 
@@ -399,7 +417,7 @@ def share(
     0.33
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within, rows=rows)
     asked_of = condition_of("condition", condition, 'dpp.share(pl.col("age") >= 65, epsilon=…)')
     return on_terms(Share.of(Claim.on(terms, "number", draws=2)), terms, asked_of, name="share")
 
@@ -408,6 +426,7 @@ def value_counts(
     column: IntoColumn,
     candidates: Values,
     *,
+    within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
     contributions: int = 1,
@@ -423,7 +442,7 @@ def value_counts(
     ----------
     column, candidates
         As for `mode`. Candidates must be given.
-    epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
+    within, epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
         As for `dp_polars.len`. On a private frame people are counted, each for at most `max_rows_per_group` candidates
         of a group: a random subset is kept.
 
@@ -454,7 +473,7 @@ def value_counts(
     [('young', 30), ('middle', 0), ('old', 12)]
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within)
     if candidates is None:
         msg = "candidates must be given: every one of them gets a count.\n\nHint: a polars.Enum names its categories."
         raise TypeError(msg)

@@ -11,7 +11,7 @@ from dp_polars._base.numbers import one_of, positive_int
 from dp_polars._codes.candidates import Categories
 from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, on_terms
 from dp_polars._questions.of_categories import counts_people_of, weights_of
-from dp_polars._questions.tops import JOINT_FROM, TopK, check_number
+from dp_polars._questions.tops import TopK, check_number, is_joint
 
 if TYPE_CHECKING:
     from dp_polars._accounting.terms import Bound
@@ -24,6 +24,7 @@ def top_k(
     k: int,
     candidates: Values | None = None,
     *,
+    within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
     counts: str = "people",
@@ -50,7 +51,7 @@ def top_k(
         How many candidates to select: a whole number from 1 to the number of candidates.
     candidates
         As for `mode`. They may be left out where the column's type names them (Enum, Boolean).
-    epsilon, rho, counts, weights, max_weight, step, contributions, neighboring_relation, max_rows, max_groups
+    within, epsilon, rho, counts, weights, max_weight, step, contributions, neighboring_relation, max_rows, max_groups
         As for `mode`.
     max_rows_per_group
         As for `mode`.
@@ -106,9 +107,9 @@ def top_k(
     if categories.values is not None:
         check_number(number, len(categories.values))
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within)
     if mechanism is None:
-        joint = terms.loss.unit == "epsilon" and number >= JOINT_FROM
+        joint = is_joint(number, terms.loss.unit)
     else:
         words = (*mechanisms_of("choice"), "joint")
         joint = one_of("mechanism", mechanism, words, f"one of {list(words)} or None") == "joint"

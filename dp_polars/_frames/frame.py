@@ -10,6 +10,7 @@ import polars as pl
 from dp_polars._accounting.budgets import Budget
 from dp_polars._accounting.large import warn_if_large
 from dp_polars._base.numbers import plural, show
+from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames import group_keys
 from dp_polars._frames.filtered import read_by_row
@@ -343,7 +344,9 @@ class PrivateFrame(SeveralRows, Unlisted, Refusing, WithoutRows):
                 else "agg must be given at least one private answer, got none."
             )
             raise ValueError(msg)
-        query = PrivateQuery(Request.of(self._recipe, keys, asks), self._sources, self._budget)
+        engine = PolarsEngine.of(*self._sources) if self._sources else None
+        unit = "epsilon" if self._budget is None else self._budget.unit
+        query = PrivateQuery(Request.of(self._recipe, keys, asks, unit, engine), self._sources, self._budget)
         warn_if_large(query.loss)
         return query
 
@@ -456,4 +459,4 @@ def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> As
     name = name or expr.meta.output_name()
     counts_nulls = isinstance(query, Count) and query.counted == "nulls"
     columns, filtered = read_by_row(columns, name, counts_nulls=counts_nulls)
-    return Ask(name, columns, query, expr.bounds, filtered)
+    return Ask(name, columns, query, expr.bounds, filtered, expr.within)

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from polars import selectors as cs
 
-from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Loss, in_words
+from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Loss, Within, in_words
 from dp_polars._base.column_types import float_of
 from dp_polars._base.numbers import float_up, given, plural, positive_int
 from dp_polars._engines.contract import Engine, Released, Tally, Work
@@ -24,6 +24,7 @@ from dp_polars._frames.protection import OneRowEach
 from dp_polars._frames.recipe import Proved
 from dp_polars._questions.measures import Count
 from dp_polars._questions.question import Asked, HistogramQuery
+from dp_polars._questions.within import at_most, error_95, with_loss_for
 from dp_polars._rowwise.gate import row_by_row
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ _IN_SQL = {
 class Ask(Generic[AskedT]):
     """One output of a private query: its name, the columns that are asked about, what is asked, and its bounds.
 
-    Where it is `filtered`, it has been seen to that the first column is null in rows that don't count.
+    Where it is `filtered`, it has been seen to that the first column is null in rows that don't count. `within` is how
+    wrong the answer may be, where the loss follows from that.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Ask(Generic[AskedT]):
     query: AskedT
     bounds: Bounds = NO_BOUNDS
     filtered: bool = False
+    within: Within | None = None
 
     @property
     def selects(self) -> str:
@@ -251,10 +254,27 @@ class Request(AnyRequest[HistogramQuery]):
     """Answers about columns, for each public group, or for all rows together."""
 
     @classmethod
-    def of(cls, recipe: Recipe, keys: pl.DataFrame | None, asks: Iterable[Ask[HistogramQuery]]) -> Request:
-        """Return the request of these outputs, under the bounds that the recipe protects people by."""
+    def of(
+        cls,
+        recipe: Recipe,
+        keys: pl.DataFrame | None,
+        asks: Iterable[Ask[HistogramQuery]],
+        unit: Unit = "epsilon",
+        engine: Engine[Released] | None = None,
+    ) -> Request:
+        """Return the request of these outputs, under the bounds that the recipe protects people by.
+
+        Where outputs are asked `within` an error, their losses are found in `unit`; an engine tells the types of the
+        columns.
+        """
         groups = 1 if keys is None else keys.height
-        return cls(recipe, keys, tuple(replace(ask, query=_under(recipe.calibration, ask, groups)) for ask in asks))
+        asks = [ask if ask.within is None else replace(ask, query=at_most(ask.query, ask.within, unit)) for ask in asks]
+        request = cls(recipe, keys, tuple(replace(ask, query=_under(recipe.calibration, ask, groups)) for ask in asks))
+        if all(ask.within is None for ask in request.asks):
+            return request
+        types = request._types(engine)
+        found = tuple(replace(ask, query=_within(ask, types.get(ask.name, ()))) for ask in request.asks)
+        return replace(request, asks=found)
 
     @property
     def about(self) -> str:
@@ -311,8 +331,12 @@ class Request(AnyRequest[HistogramQuery]):
         return Work(self.protection.unit, keys, tuple(tallies), tuple(outputs), proved.rows)
 
     def explain(self, engine: Engine[Released] | None) -> pl.DataFrame:
-        types = {} if engine is None else {output.name: output.types for output in self.bind(engine).outputs}
+        types = self._types(engine)
         return pl.DataFrame([self._explained(ask, types.get(ask.name, ())) for ask in self.asks], _EXPLAINED)
+
+    def _types(self, engine: Engine[Released] | None) -> dict[str, Columns]:
+        """Return the types of the columns of every output, by its name; none without an engine."""
+        return {} if engine is None else {output.name: output.types for output in self.bind(engine).outputs}
 
     def protection_of(self, ask: Ask[HistogramQuery]) -> Protection:
         """Return the protection of an output, with its own bounds."""
@@ -338,15 +362,13 @@ class Request(AnyRequest[HistogramQuery]):
 
     def _explained(self, ask: Ask[HistogramQuery], types: Columns) -> dict[str, object]:
         claim = ask.query.claim
-        size = ask.query.fixed_size
-        if size is None and types:
-            size = ask.query.evidence(*types)[0].coding.size
+        size = ask.query.size_of(*types)
         return {
             "output": ask.name,
             "selects": ask.selects,
             "epsilon": float_up(claim.cost("epsilon")) if claim.has_epsilon else None,
             "rho": float_up(claim.cost("rho")),
-            "error_95": None if size is None else ask.query.error(size, 0.05, *types),
+            "error_95": error_95(ask.query, ask.within, *types),
             "error_unit": ask.query.error_unit or self.counts(ask.query),
             "mechanism": claim.mechanism,
             "candidates": size,
@@ -408,6 +430,17 @@ def _under(protection: Protection, ask: Ask[HistogramQuery], groups: int) -> His
     try:
         bounds = protection.of_output(ask.bounds).contributions(ask.query, groups)
         return ask.query.under(bounds, protection.neighboring_relation, groups)
+    except ValueError as error:
+        msg = f"Output {ask.name!r}: {error}"
+        raise ValueError(msg) from None
+
+
+def _within(ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery:
+    """Return the question of an output at the loss that it takes; errors name the output."""
+    if ask.within is None:
+        return ask.query
+    try:
+        return with_loss_for(ask.query, ask.within, *types)
     except ValueError as error:
         msg = f"Output {ask.name!r}: {error}"
         raise ValueError(msg) from None

@@ -185,6 +185,11 @@ class Count(Multiple):
         return True
 
     @property
+    def is_count(self) -> bool:
+        """Rows, values or people are counted."""
+        return True
+
+    @property
     def fixed_type(self) -> pl.DataType:
         """Type of the answers."""
         return pl.Int64()
@@ -225,6 +230,11 @@ class ValueCounts(OfCodes, Measure):
     @property
     def counts_people(self) -> bool:
         """Whether a person counts once for each candidate, where it is known who they are."""
+        return True
+
+    @property
+    def is_count(self) -> bool:
+        """Rows or people are counted."""
         return True
 
     @property

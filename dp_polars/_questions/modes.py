@@ -117,7 +117,7 @@ class Mode(OfCategories, Choice):
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float:
         """Return an error that is exceeded with probability at most `beta`: in rows, people or the weights' unit."""
-        return super().error(size if self.too_few is None else size + 1, beta, *columns)
+        return self.missed(super().error(size if self.too_few is None else size + 1, beta, *columns), *columns)
 
     @property
     def score(self) -> Score:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -62,6 +63,21 @@ class OfCategories(OfCodes):
     def step(self, *columns: pl.DataType) -> Fraction:
         """Return what a weight of one stands for: a row or a person; with weights, one step, in their unit."""
         return Fraction(1) if self.weights is None else self.weights.units(columns[1]).step
+
+    def missed(self, bound: float, *columns: pl.DataType) -> float:
+        """Return the largest error below a bound, which is reached with the probability that `error` may have.
+
+        Errors are differences of two counts, or sums of weights: whole steps. A bound stays what it is where the step
+        is not known yet.
+        """
+        step = self.step(*columns) if columns or self.weights is None else self.weights.step
+        steps = bound / float(step or 1)
+        return float((math.ceil(steps) - 1) * step) if step is not None and 0 < steps < 2**53 else bound
+
+    @property
+    def left_to_column(self) -> str | None:
+        """The candidates, or the step of the weights: in finer steps, errors have a longer tail."""
+        return "step" if self.weights is not None and self.weights.step is None else super().left_to_column
 
     @property
     def clips(self) -> str | None:

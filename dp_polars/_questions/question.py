@@ -183,12 +183,43 @@ class HistogramQuery(Query):
         """Number of codes; None where only the column's type tells it."""
         return None if self.fixed_type is None else self.evidence()[0].coding.size
 
+    def size_of(self, *columns: pl.DataType) -> int | None:
+        """Return the number of codes; None where only the column's type tells it, and it is left out."""
+        size = self.fixed_size
+        return self.evidence(*columns)[0].coding.size if size is None and columns else size
+
     @abstractmethod
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:
         """Return an error that is exceeded with probability at most `beta` where there are `size` candidates.
 
-        The columns' types may be left out where they are not known yet.
+        The columns' types may be left out where they are not known yet. None: see `error_among`.
         """
+
+    @property
+    def error_needs_rows(self) -> bool:
+        """Whether errors depend on how many rows a group has."""
+        return False
+
+    def error_among(self, rows: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
+        """Return an error that is exceeded with probability at most `beta` in a group of at least `rows` rows.
+
+        `rows` are those that count, after all bounds. None where an error does not depend on them.
+        """
+        return None
+
+    @property
+    def is_count(self) -> bool:
+        """Whether the answer is one or several whole numbers with noise, which may be 0."""
+        return False
+
+    @property
+    def left_to_column(self) -> str | None:
+        """Which argument that errors depend on is left to the column's type; None: no such one."""
+        return "candidates" if self.fixed_size is None else None
+
+    def in_unit(self, unit: Unit, *, mechanism_asked: bool) -> Self:
+        """Return the question with a loss of the same number in a unit: see `Claim.in_unit`."""
+        return self.with_claim(self.claim.in_unit(unit, mechanism_asked=mechanism_asked))
 
     @property
     def error_unit(self) -> str | None:

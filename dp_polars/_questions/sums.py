@@ -53,6 +53,11 @@ class _Clipped(Total):
         return self.units(*columns).step if columns else self.step or Fraction(1)
 
     @property
+    def left_to_column(self) -> str | None:
+        """The step: noise of the same scale in finer steps has a longer tail."""
+        return "step" if self.step is None else None
+
+    @property
     def error_unit(self) -> str:
         """What errors are measured in."""
         return "the column's unit"
@@ -264,6 +269,26 @@ class Mean(_Clipped):
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
         """Return None: the error of a mean depends on how many rows a group has."""
         return None
+
+    @property
+    def error_needs_rows(self) -> bool:
+        """The sum and the number of rows are off, whatever the number."""
+        return True
+
+    def error_among(self, rows: int, beta: float, *columns: pl.DataType) -> float:
+        """Return an error in the column's unit, in a group of at least `rows` rows.
+
+        Let the sum of n distances from the middle be S, and let noise move it by x, and n by y: of each, more than its
+        bound has a probability of beta/2. S is nh at most, h being half the distance of the bounds. So (S + x)/(n + y)
+        is off from S/n by (x − y·S/n)/(n + y), which is at most (│x│ + h·│y│)/(n − │y│). Both means lie between the
+        bounds.
+        """
+        (off, by), half_step = (
+            (noise_bound(claim, beta / 2) for claim in self.noise(*columns)),
+            self.known_step(*columns) / 2,
+        )
+        width = self.upper - self.lower
+        return float(min(width, (off * half_step + by * width / 2) / (rows - by)) if rows > by else width)
 
     def __str__(self) -> str:
         return f"mean of values from {show(self.lower)} to {show(self.upper)}"

@@ -25,7 +25,7 @@ from dp_polars._questions.measures import ValueCounts
 from dp_polars._questions.of_categories import OfCategories
 
 if TYPE_CHECKING:
-    from dp_polars._accounting.terms import NeighboringRelation
+    from dp_polars._accounting.terms import Mechanism, NeighboringRelation, Unit
     from dp_polars._base.arrays import Ints
     from dp_polars._draws.histograms import Histogram
     from dp_polars._questions.question import HistogramQuery
@@ -117,7 +117,16 @@ class TopK(OfCategories, ListQuery):
         """Return the lists of candidates that codes stand for."""
         return in_lists(self.values(*columns).gather(codes.ravel()), self.k)
 
-    def error(self, size: int, beta: float, *columns: pl.DataType) -> float:  # noqa: ARG002
+    def in_unit(self, unit: Unit, *, mechanism_asked: bool) -> TopK:
+        """Return the question with a loss of the same number in a unit; that may change rounds to one joint draw."""
+        claim = self.claim.in_unit(unit, mechanism_asked=mechanism_asked)
+        if self.is_asked:
+            return replace(self, claim=claim)
+        joint = is_joint(self.k, unit)
+        mechanism: Mechanism = "exponential" if joint else claim.mechanism
+        return replace(self, joint=joint, claim=replace(claim, mechanism=mechanism, draws=1 if joint else self.k))
+
+    def error(self, size: int, beta: float, *columns: pl.DataType) -> float:
         """Return a largest count missed, max_j (c_j − c(s_j)), that is exceeded with probability at most `beta`.
 
         In rounds, that is no more than the largest gap of a round, for the best of what is left has c_j or more: a
@@ -126,10 +135,12 @@ class TopK(OfCategories, ListQuery):
         """
         if self.joint:
             lists = math.lgamma(size + 1) - math.lgamma(size - self.k + 1)
-            return max(0.0, lists - math.log(beta)) / float(self.claim.rate) if size > 1 else 0.0
+            bound = max(0.0, lists - math.log(beta)) / float(self.claim.rate) if size > 1 else 0.0
+            return self.missed(bound, *columns)
         odds = LAWS[self.claim.mechanism].odds
         wrong = sum(odds(size - j) for j in range(self.k) if size - j > 1)
-        return max(0.0, math.log(wrong / beta)) / float(self.claim.rate) if wrong else 0.0
+        bound = max(0.0, math.log(wrong / beta)) / float(self.claim.rate) if wrong else 0.0
+        return self.missed(bound, *columns)
 
     def alternative(self, *columns: pl.DataType) -> HistogramQuery | None:
         """Return the counts of all candidates at the same loss: any ranking of them is free. None: there are none."""
@@ -166,6 +177,11 @@ class TopK(OfCategories, ListQuery):
 
     def __str__(self) -> str:
         return f"top {self.k} of {self.candidates}{self.how}" + (", jointly" if self.joint else "")
+
+
+def is_joint(k: int, unit: Unit) -> bool:
+    """Return whether the top k are drawn jointly, where no mechanism was asked for."""
+    return unit == "epsilon" and k >= JOINT_FROM
 
 
 def check_number(k: int, size: int) -> None:

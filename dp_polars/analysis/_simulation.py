@@ -20,7 +20,7 @@ from dp_polars._engines.bounding import Limits
 from dp_polars._engines.contract import Work
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._engines.polars_rows import is_a_person
-from dp_polars._expressions.expressions import PrivateExpr, refuse_bounds
+from dp_polars._expressions.expressions import PrivateExpr, refuse_bounds, refuse_unreached
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.request import Request
 from dp_polars._questions.argmax import ArgMax, ArgMaxOfOwn
@@ -278,6 +278,7 @@ def _of_expression(
         msg = f"query must be one of a private frame with a privacy unit, for a {query}."
         raise ValueError(msg)
     refuse_bounds(expr.bounds)
+    refuse_unreached(expr.within)
     # A count of rows reads no column: any will do.
     read = expr.columns or (pl.int_range(pl.len()),)
     names = [f"\0{i}" for i in range(len(read))]

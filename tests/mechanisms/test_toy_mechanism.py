@@ -123,7 +123,7 @@ def test_it_is_charged_explained_and_listed():
     budget = dpp.Budget(rho=3)
     query = FRAME.head(80).dp.protect(None, budget=budget).agg(m=dpp.mode("x", range(4), epsilon=1, mechanism=TOY))
     assert query.explain()["mechanism"].to_list() == [TOY]
-    assert query.explain()["error_95"].item() == pytest.approx(np.log(0.5964 * 3 / 0.05))
+    assert query.explain()["error_95"].item() == np.ceil(np.log(0.5964 * 3 / 0.05)) - 1
     query.release()
     (charge,) = budget.log().rows(named=True)
     assert charge["mechanism"] == TOY

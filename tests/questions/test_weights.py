@@ -71,7 +71,11 @@ def test_claim_and_error_are_in_the_unit_of_the_weights():
     row = dpp.protect("p", max_groups=1).agg(dpp.mode("x", [1, 2, 3], weights="w", max_weight=8, epsilon=2)).explain()
     by_count = dpp.protect("p", max_groups=1).agg(dpp.mode("x", [1, 2, 3], epsilon=2)).explain()
     assert row["error_unit"].item() == "the weights' unit"
-    assert row["error_95"].item() == pytest.approx(8 * by_count["error_95"].item())
+    assert row["error_95"].item() == pytest.approx(8 * math.log(20) / 2)
+    # A gap of that much or more has a probability of 0.05 at most, and the gaps are whole steps.
+    assert by_count["error_95"].item() == math.ceil(math.log(20) / 2) - 1 == 1
+    assert fine.error(3, 0.05) == 11.875
+    assert coarse.error(3, 0.05) == 8
     assert row["selects"].item() == "mode of 3 candidates by weights of up to 8"
 
 
