@@ -205,10 +205,19 @@ class Units(Weighing):
         low, high = int(self.lower / self.step), int(self.upper / self.step)
 
         def weigh(columns: Sequence[pl.Series]) -> Ints:
-            units = np.clip(self._units(columns[self.column], low, high), low, high)
-            return 2 * units - (low + high) if self.doubled else units
+            weights: Ints = self.of_units(np.clip(self._units(columns[self.column], low, high), low, high))
+            return weights
 
         return weigh
+
+    def of_units(self, units: Any, constant: Callable[[int], Any] = int) -> Any:  # noqa: ANN401
+        """Return the weights of values in whole units, by the operators of an array or of an expression.
+
+        `constant` makes a number of 64 bits of theirs.
+        """
+        if not self.doubled:
+            return units
+        return constant(2) * units - constant(int(self.lower / self.step) + int(self.upper / self.step))
 
     def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr | None:
         """Return the weights as Polars' own arithmetic: the steps of `weigher`, so that each value rounds alike.
@@ -227,7 +236,8 @@ class Units(Weighing):
             if whole is None:
                 return None
             units = whole.clip(_int64(low), _int64(high))
-        return units * _int64(2) - _int64(low + high) if self.doubled else units
+        weights: pl.Expr = self.of_units(units, _int64)
+        return weights
 
     def _whole(self, column: pl.Expr, dtype: pl.DataType, low: int, high: int) -> pl.Expr | None:
         """Return `_units` of a type without floats, as an expression."""
@@ -282,6 +292,45 @@ class Units(Weighing):
         whole, rest = (part.astype(np.int64) for part in np.divmod(wide, per))
         nearest: Ints = whole + (2 * rest + whole % 2 > per)
         return nearest
+
+
+# The largest square, in units of their step: it is held as twice that, less the largest.
+_MOST_SQUARES = 30
+
+
+@dataclass(frozen=True)
+class Squares(Units):
+    """Squares of the distances from the middle of the bounds, around half of the largest one. They are `doubled`.
+
+    With H steps between the bounds, a distance d has −H to H halves of a step. d² is rounded to whole multiples of
+    q = 2**shift, the nearest one, ties up: the smallest q with which there are at most 2**30 of them. So d² becomes t
+    from 0 to T, and the weight is 2t − T, from −T to T. All numbers on the way are below 2**61. Up to H = 2**15 nothing
+    is rounded; beyond, d² is off by at most q/2, which is less than H²/2**30.
+    """
+
+    @property
+    def shift(self) -> int:
+        """Of which power of 2 squares become multiples."""
+        steps = super().largest
+        return ((steps * steps - 1) >> _MOST_SQUARES).bit_length()
+
+    @property
+    def half(self) -> int:
+        """What is added to a square before it is rounded down."""
+        return (1 << self.shift) >> 1
+
+    @property
+    def largest(self) -> int:
+        steps = super().largest
+        return (steps * steps + self.half) >> self.shift
+
+    def of_units(self, units: Any, constant: Callable[[int], Any] = int) -> Any:  # noqa: ANN401
+        """Return the weights of values in whole units: see `Units.of_units`."""
+        distances = super().of_units(units, constant)
+        squares = distances * distances
+        if self.shift:
+            squares = (squares + constant(self.half)) // constant(1 << self.shift)
+        return constant(2) * squares - constant(self.largest)
 
 
 def _int64(value: int) -> pl.Expr:

@@ -13,7 +13,7 @@ from dp_polars._codes.candidates import Categories
 from dp_polars._codes.units import bounds_of, ends_of_person
 from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, condition_of, on_terms, where_true
 from dp_polars._questions.measures import Count, ValueCounts
-from dp_polars._questions.sums import Mean, Share, Sum, SumOfPeople
+from dp_polars._questions.sums import Deviation, Mean, Share, Sum, SumOfPeople, Variance
 
 if TYPE_CHECKING:
     from dp_polars._accounting.terms import Bound
@@ -363,6 +363,129 @@ def mean(
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
     terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within, rows=rows)
     query = Mean(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=2))
+    return on_terms(query, terms, column)
+
+
+def var(
+    column: IntoColumn,
+    lower: Number,
+    upper: Number,
+    step: Number | None = None,
+    *,
+    within: Number | None = None,
+    rows: int | None = None,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+    contributions: int = 1,
+    neighboring_relation: str = "add_or_remove_one",
+    mechanism: str | None = None,
+    max_rows: Bound = "protect",
+    max_groups: Bound = "protect",
+    max_rows_per_group: Bound = "protect",
+) -> PrivateExpr:
+    r"""Find the population variance (ddof 0) of the values of each group, clipped to public bounds, with noise.
+
+    A third of the loss pays for each of three noisy numbers: the sum of the distances from the middle of the bounds,
+    the sum of their squares, and the number of values. Polars' own `var` divides by one less than that number
+    (ddof 1): multiply by n / (n - 1), with a number of rows that you release, if you need that.
+
+    Parameters
+    ----------
+    column, lower, upper, step
+        As for `dp_polars.sum`. Wide bounds cost more than in a mean: the noise grows with the square of their distance.
+    within, rows
+        As for `dp_polars.mean`, in the column's unit, squared.
+    epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
+        As for `dp_polars.len`.
+
+    Returns
+    -------
+    PrivateExpr
+        One Float64 per group, from 0 to ((upper - lower) / 2)², which no values between the bounds exceed. In a group
+        with few values the answer is mostly noise; the range of `release(ranges=True)` shows it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `dp_polars.sum`.
+
+    Notes
+    -----
+    Nulls and NaN are ignored. Values are rounded to the step, which moves the standard deviation by at most half of it.
+    Squares have a step of their own, which follows from the bounds and the step: a row has at most 2**30 of them. Where
+    (upper - lower) / step is at most 2**15, they are exact; beyond, the variance is off by less than 2**-30 of the
+    largest one.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> df = pl.DataFrame({"days": [1, 2, 3, 90] * 1000})
+    >>> round(df.select(dpp.var("days", 0, 60, epsilon=1000)).item())
+    631
+    """
+    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within, rows=rows)
+    query = Variance(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=3))
+    return on_terms(query, terms, column)
+
+
+def std(
+    column: IntoColumn,
+    lower: Number,
+    upper: Number,
+    step: Number | None = None,
+    *,
+    within: Number | None = None,
+    rows: int | None = None,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+    contributions: int = 1,
+    neighboring_relation: str = "add_or_remove_one",
+    mechanism: str | None = None,
+    max_rows: Bound = "protect",
+    max_groups: Bound = "protect",
+    max_rows_per_group: Bound = "protect",
+) -> PrivateExpr:
+    r"""Find the population standard deviation (ddof 0) of the values of each group, clipped to bounds, with noise.
+
+    It is the root of `dp_polars.var`, from the same three noisy numbers.
+
+    Parameters
+    ----------
+    column, lower, upper, step
+        As for `dp_polars.var`.
+    within, rows
+        As for `dp_polars.mean`, in the column's unit. It holds for values of any deviation: where that is not near 0,
+        the error is far smaller.
+    epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
+        As for `dp_polars.len`.
+
+    Returns
+    -------
+    PrivateExpr
+        One Float64 per group, from 0 to (upper - lower) / 2.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `dp_polars.sum`.
+
+    Notes
+    -----
+    See `dp_polars.var`.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> df = pl.DataFrame({"days": [1, 2, 3, 90] * 1000})
+    >>> round(df.select(dpp.std("days", 0, 60, epsilon=1000)).item())
+    25
+    """
+    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within, rows=rows)
+    query = Deviation(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=3))
     return on_terms(query, terms, column)
 
 

@@ -74,4 +74,6 @@ class PrivateNamespace:
     null_count: Final = _method(lambda: functions.measures.null_count)
     sum: Final = _method(lambda: functions.measures.sum)
     mean: Final = _method(lambda: functions.measures.mean)
+    var: Final = _method(lambda: functions.measures.var)
+    std: Final = _method(lambda: functions.measures.std)
     value_counts: Final = _method(lambda: functions.measures.value_counts)

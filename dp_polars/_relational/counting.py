@@ -265,7 +265,7 @@ def _native(table: Table, work: Work, numbers: list[int], dialect: Dialect) -> T
             column, found, value = code_of(tally, table, dialect)
             listed = None if value is None else _candidates(tally, table, dialect)
             if tally.weighing is not None:
-                chosen[f"weight{i}"] = doubled(units_of(tally), _weight_of(tally, table, dialect))
+                chosen[f"weight{i}"] = doubled(units_of(tally), _weight_of(tally, table, dialect), dialect)
         if column is not None and is_one:
             needed.append(is_evidence(column, dialect))
         elif column is not None:
@@ -427,7 +427,7 @@ def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list
         of_rows = common.once(of_rows)
     parts = []
     for (name, only, people), numbers in groupings.items():
-        weights = {number: _weight(tallies[number], rows.weights[number]) for number in numbers}
+        weights = {number: _weight(tallies[number], rows.weights[number], dialect) for number in numbers}
         if people:
             loose, tight = (_one_each(part, name, only, numbers, tallies, weights, dialect) for part in split)
             found = _first(
@@ -456,9 +456,9 @@ def _column(name: str) -> Callable[[Table], Value]:
     return lambda rows: rows[name]
 
 
-def _weight(tally: Tally, name: str | None) -> Callable[[Table], Value] | None:
+def _weight(tally: Tally, name: str | None, dialect: Dialect) -> Callable[[Table], Value] | None:
     """Return what gives the weight of a row; None: one each."""
-    return None if name is None else lambda rows: doubled(units_of(tally), rows[name])
+    return None if name is None else lambda rows: doubled(units_of(tally), rows[name], dialect)
 
 
 def _split(
