@@ -191,6 +191,22 @@ NUMBERS = {
         {"rho": 1, "contributions": 2},
         _of_numbers,
     ),
+    "var": Ask(
+        {"lower": MISSING, "upper": MISSING, "step": None},
+        {**_OF_ROWS, "rows": None},
+        (0, 9),
+        {},
+        {"rho": 1, "contributions": 2},
+        _of_numbers,
+    ),
+    "std": Ask(
+        {"lower": MISSING, "upper": MISSING, "step": None},
+        {**_OF_ROWS, "rows": None},
+        (0, 9),
+        {},
+        {"epsilon": 1, "mechanism": "discrete_laplace"},
+        _of_numbers,
+    ),
     "value_counts": Ask({"candidates": MISSING}, _OF_ROWS, ([1, 2],), {}, {"rho": 1}, _of_categories),
 }
 # Numbers that read no column: functions of the package.

@@ -217,7 +217,7 @@ class Units(Weighing):
         """
         if not self.doubled:
             return units
-        return constant(2) * units - constant(int(self.lower / self.step) + int(self.upper / self.step))
+        return units * constant(2) - constant(int(self.lower / self.step) + int(self.upper / self.step))
 
     def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr | None:
         """Return the weights as Polars' own arithmetic: the steps of `weigher`, so that each value rounds alike.
@@ -330,7 +330,7 @@ class Squares(Units):
         squares = distances * distances
         if self.shift:
             squares = (squares + constant(self.half)) // constant(1 << self.shift)
-        return constant(2) * squares - constant(self.largest)
+        return squares * constant(2) - constant(self.largest)
 
 
 def _int64(value: int) -> pl.Expr:

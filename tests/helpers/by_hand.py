@@ -90,6 +90,18 @@ def around(column: str, upper: float, step: float, lower: float = 0) -> WeightOf
     return replace(plain, around=lambda units: 2 * units - plain.least - plain.most)
 
 
+def squares(column: str, upper: float, step: float, lower: float = 0) -> WeightOf:
+    """Squares of these distances around half of the largest, in the finest step of at most 2^30 to it."""
+    distances = around(column, upper, step, lower)
+    largest = (distances.most - distances.least) ** 2
+    q = next(2**k for k in range(64) if largest <= 2**30 * 2**k)
+
+    def rounded(square: int) -> int:
+        return math.floor(Fraction(square, q) + Fraction(1, 2))
+
+    return replace(distances, around=lambda units: 2 * rounded(distances.around(units) ** 2) - rounded(largest))
+
+
 def person_of(row: Row, number: int, unit: Unit | None) -> tuple[Any, ...] | None:
     """Whose a row is; None: nobody's."""
     names = (unit,) if isinstance(unit, str) else unit
