@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow as pa
 
 from dp_polars._base.extras import require
-from dp_polars._engines.contract import Engine, KeyWork
+from dp_polars._engines.contract import Drawn, Engine, KeyWork
+from dp_polars._engines.outputs import AS_DRAWN
 from dp_polars._frames.query import without_data
 from dp_polars._frames.release import release_by
 from dp_polars._frames.request import only_counted
@@ -21,17 +23,18 @@ from dp_polars.spark._counting import histograms, union
 from dp_polars.spark._people import one_row_per_person, shown_keys
 from dp_polars.spark._rows import column_of
 from dp_polars.spark._tables import Groups, distinct
-from dp_polars.spark._workers import Answer, drawing
+from dp_polars.spark._workers import Answer, drawing, presenting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructType
 
     from dp_polars._accounting.budgets import Budget
     from dp_polars._base.privacy_units import PrivacyUnit
-    from dp_polars._engines.contract import Output, Tally, Work
+    from dp_polars._engines.contract import Tally, Work
+    from dp_polars._engines.outputs import Output, Presentation, Ranges
     from dp_polars._frames.query import PrivateQuery
 
 __all__ = [
@@ -86,8 +89,8 @@ def release(
         As for `PrivateQuery.release`: numbers come with the ends of their 95 % ranges, `NAME_low` and `NAME_high`, and
         groups with few people are hidden.
     fresh
-        As for `PrivateQuery.release`. An answer that the query's budget keeps (`dataset` of `dp_polars.protect`) goes
-        through the driver, and to `path` like a new one.
+        As for `PrivateQuery.release`. What the query's budget keeps (`dataset` of `dp_polars.protect`) goes through the
+        driver, also when it is drawn; what is shown of it goes to `path`.
 
     Returns
     -------
@@ -137,15 +140,16 @@ class _SparkEngine(Engine["DataFrame"]):
             {name: _type_of(self._frame, name, is_only_counted=name in self._only_counted) for name in columns}
         )
 
-    def prepare(self, work: Work | KeyWork) -> Callable[[], DataFrame]:
+    def prepare(self, work: Work | KeyWork, presentation: Presentation = AS_DRAWN) -> Callable[[], Drawn[DataFrame]]:
         """Plan the release as a lazy frame, everything typed and nothing read: to be run once, never shown."""
         _check_unit(self._frame, work.privacy_unit)
-        planned = shown_keys(self._frame, work) if isinstance(work, KeyWork) else self._answers(work)
+        planned = shown_keys(self._frame, work) if isinstance(work, KeyWork) else self._drawn(work)
         if self._target is not None:
-            _check_names(planned)
-        return lambda: _published(planned, self._target)
+            _check_names(self._presented(planned, work, presentation))
+        return lambda: _DrawnThere(planned, partial(self._published, work=work, presentation=presentation))
 
-    def _answers(self, work: Work) -> DataFrame:
+    def _drawn(self, work: Work) -> DataFrame:
+        """Return the plan of the keys and of what is drawn for them; columns are named by their places."""
         frame = self._frame
         if work.per_person is not None:
             _check_unit(frame, work.per_person.privacy_unit)
@@ -153,46 +157,91 @@ class _SparkEngine(Engine["DataFrame"]):
                 _check_weights(tally, "n_cut")
             frame = one_row_per_person(frame, work.per_person)
         groups = Groups.of(frame, work.keys)
-        fields = [_column_types.types.StructField(name, frame.schema[name].dataType) for name in groups.columns]
+        kinds = self._kinds_of_keys(work)
         answers = [_answer(output, work) for output in work.outputs]
         for answer in answers:
-            kind = _kind(frame, answer, column_of(work.tallies[answer.output.tallies[0]]))
-            fields += [_column_types.types.StructField(name, kind) for name in answer.output.names(ranges=work.ranges)]
+            for dtype, known in zip(answer.output.drawn_types, answer.drawn, strict=True):
+                kinds.append(self._kind(answer, dtype, known, work))
+        fields = _fields(map(str, range(len(kinds))), kinds)
         found = histograms(frame, work.privacy_unit, groups, work.tallies, fresh_seed())
-        return union(groups.table, found).mapInArrow(
-            drawing(answers, [field.name for field in fields], ranges=work.ranges),
-            _column_types.types.StructType(fields),
-        )
+        return union(groups.table, found).mapInArrow(drawing(answers, fields.names), fields)
+
+    def _presented(self, drawn: DataFrame, work: Work | KeyWork, presentation: Presentation) -> DataFrame:
+        """Return the plan of what is shown of what `_drawn` planned; of keys there is one way to show them."""
+        if isinstance(work, KeyWork):
+            return drawn
+        shown = presentation.of(work.outputs, work.groups)
+        names, kinds = [] if work.keys is None else work.keys.columns, self._kinds_of_keys(work)
+        answers = [_answer(output, work) for output in work.outputs]
+        for answer, own in zip(answers, shown.names, strict=True):
+            names += own
+            kinds += [self._kind(answer, answer.output.dtype, answer.dtype, work)] * len(own)
+        return drawn.mapInArrow(presenting(answers, shown, names), _fields(names, kinds))
+
+    def _published(self, drawn: DataFrame, work: Work | KeyWork, presentation: Presentation) -> DataFrame:
+        return _published(self._presented(drawn, work, presentation), self._target)
+
+    def _kinds_of_keys(self, work: Work) -> list[DataType]:
+        return [self._frame.schema[name].dataType for name in ([] if work.keys is None else work.keys.columns)]
+
+    def _kind(self, answer: Answer, dtype: pl.DataType, known: pl.DataType, work: Work) -> DataType:
+        """Return the Spark type of a column: where it has values of the private one, its own, narrower than Polars'."""
+        # People as rows have numbers alone.
+        column = None if work.per_person else column_of(work.tallies[answer.output.tallies[0]])
+        inner = dtype.inner if isinstance(dtype, pl.List) else dtype
+        named = _column_types.made(inner.fields[0].dtype if isinstance(inner, pl.Struct) else inner)
+        if column is None or named != answer.output.types[0]:
+            return _column_types.spark_type(known)
+        return _column_types.spark_type(known, (named, self._frame.schema[column].dataType))
 
     def distinct(self, constants: pl.DataFrame) -> int:
         """Return how many rows of constants differ to Spark, in the types of the columns."""
         fields = [self._frame.schema[name] for name in constants.columns]
         return distinct(self._frame.sparkSession, constants, fields)
 
-    def packed(self, released: DataFrame) -> bytes:
-        """Return the answers as Arrow IPC, which carries Spark's own types."""
-        table = released.toArrow().replace_schema_metadata({_TYPES: released.schema.json()})
+    def unpacked(self, answer: bytes, work: Work | KeyWork, presentation: Presentation) -> Drawn[DataFrame]:
+        """Return what was drawn, from Arrow IPC."""
+        table = pa.ipc.open_stream(answer).read_all()
+        types = _column_types.types.StructType.fromJson(json.loads(table.schema.metadata[_TYPES]))
+        drawn = self._frame.sparkSession.createDataFrame(table, schema=types)
+        return _DrawnThere(drawn, partial(self._published, work=work, presentation=presentation))
+
+
+class _DrawnThere(Drawn["DataFrame"]):
+    """What is drawn by executors, when it is packed or shown first: what was packed is not drawn again.
+
+    Parameters
+    ----------
+    plan
+        The keys and what is drawn. Each run of it would draw anew.
+    published
+        What shows such rows, from disk.
+    """
+
+    def __init__(self, plan: DataFrame, published: Callable[[DataFrame], DataFrame]) -> None:
+        self._plan, self._published = plan, published
+
+    def packed(self) -> bytes:
+        """Return what was drawn as Arrow IPC, which carries Spark's own types: it goes through the driver."""
+        types = self._plan.schema
+        table = self._plan.toArrow().replace_schema_metadata({_TYPES: types.json()})
+        self._plan = self._plan.sparkSession.createDataFrame(table, schema=types)
         file = pa.BufferOutputStream()
         with pa.ipc.new_stream(file, table.schema) as stream:
             stream.write_table(table)
         packed: bytes = file.getvalue().to_pybytes()
         return packed
 
-    def unpacked(self, answer: bytes) -> DataFrame:
-        """Return answers that `packed` was given, from disk."""
-        table = pa.ipc.open_stream(answer).read_all()
-        types = _column_types.types.StructType.fromJson(json.loads(table.schema.metadata[_TYPES]))
-        return _published(self._frame.sparkSession.createDataFrame(table, schema=types), self._target)
+    def presented(self) -> DataFrame:
+        """Return what is shown, from disk: one run, where it was not packed."""
+        return self._published(self._plan)
 
 
-def _kind(frame: DataFrame, answer: Answer, column: str | None) -> DataType:
-    """Return the Spark type of answers: where they are values of the column, its own, narrower than Polars'."""
-    dtype = answer.output.dtype
-    inner = dtype.inner if isinstance(dtype, pl.List) else dtype
-    named = _column_types.made(inner.fields[0].dtype if isinstance(inner, pl.Struct) else inner)
-    if column is None or named != answer.output.types[0]:
-        return _column_types.spark_type(answer.dtype)
-    return _column_types.spark_type(answer.dtype, (named, frame.schema[column].dataType))
+def _fields(names: Iterable[str], kinds: Iterable[DataType]) -> StructType:
+    """Return columns of these names and types."""
+    return _column_types.types.StructType(
+        [_column_types.types.StructField(name, kind) for name, kind in zip(names, kinds, strict=True)]
+    )
 
 
 def _check_unit(frame: DataFrame, unit: PrivacyUnit | None) -> None:
@@ -218,7 +267,9 @@ def _answer(output: Output, work: Work) -> Answer:
             "Hint: cast them; times to microseconds."
         )
         raise TypeError(msg)
-    return Answer(output, known)
+    # Whole numbers, lists of them, or answers: Spark has all that an answer can be made of.
+    drawn = tuple(_column_types.answer_type(dtype) or dtype for dtype in output.drawn_types)
+    return Answer(output, known, drawn)
 
 
 def _check_weights(tally: Tally, asked: str) -> None:

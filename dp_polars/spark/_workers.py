@@ -24,7 +24,7 @@ from dp_polars._questions.unlisted_keys import COUNT
 if TYPE_CHECKING:
     from dp_polars._base.arrays import Ints
     from dp_polars._codes.codings import Coding
-    from dp_polars._engines.contract import Output
+    from dp_polars._engines.outputs import Output, Shown
     from dp_polars._questions.unlisted_keys import KeysThatAreThere
 
 Stage: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
@@ -37,10 +37,11 @@ _ROWS = 1 << 18
 
 @dataclass(frozen=True)
 class Answer:
-    """One output, and the type that its answers get in Spark."""
+    """One output, and the types that its answers, and what is drawn for it, get in Spark."""
 
     output: Output
     dtype: pl.DataType
+    drawn: tuple[pl.DataType, ...]
 
     @property
     def width(self) -> int:
@@ -95,19 +96,39 @@ def selecting(question: KeysThatAreThere, types: pl.Schema) -> Stage:
     return _deaf(select)
 
 
-def drawing(answers: Sequence[Answer], names: Sequence[str], *, ranges: bool = False) -> Stage:
-    """Return the stage from a histogram, sorted by group, to one row of answers per group.
+def drawing(answers: Sequence[Answer], names: Sequence[str]) -> Stage:
+    """Return the stage from a histogram, sorted by group, to one row per group: its key, and what is drawn for it.
 
-    `names` are those of the key columns and of the answers.
+    `names` are those of the columns.
     """
     widest = max(answer.width for answer in answers)
 
     def draw(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for histogram in whole_groups(batches):
             for part in _parts(histogram, max(1, _ROWS // widest)):
-                yield pa.RecordBatch.from_arrays(_draw(part, answers, ranges=ranges), names=list(names))
+                yield pa.RecordBatch.from_arrays(_draw(part, answers), names=list(names))
 
     return _deaf(draw)
+
+
+def presenting(answers: Sequence[Answer], shown: Shown, names: Sequence[str]) -> Stage:
+    """Return the stage from what `drawing` gave, or a part of it, to the same rows as they are shown.
+
+    `names` are those of the key columns and of the answers.
+    """
+
+    def present(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.num_rows:
+                columns = batch.columns
+                keys = len(columns) - sum(len(answer.drawn) for answer in answers)
+                drawn = [pl.Series(column.cast(_in_utc(column.type))) for column in columns[keys:]]
+                columns = columns[:keys]
+                for answer, own in zip(answers, shown.columns(drawn), strict=True):
+                    columns += [_in_arrow(column, answer.dtype) for column in own]
+                yield pa.RecordBatch.from_arrays(columns, names=list(names))
+
+    return _deaf(present)
 
 
 def _deaf(stage: Stage) -> Stage:
@@ -175,8 +196,8 @@ def _in_chunks(batches: Iterable[pa.RecordBatch], most_rows: int) -> Iterator[pa
         yield pa.Table.from_batches(held)
 
 
-def _draw(histogram: pa.Table, answers: Sequence[Answer], *, ranges: bool) -> list[pa.Array]:
-    """Return the keys and the answers of all groups of the table."""
+def _draw(histogram: pa.Table, answers: Sequence[Answer]) -> list[pa.Array]:
+    """Return the keys of all groups of the table, and what is drawn for them."""
     groups, tallies, codes, counts = (_numpy(histogram[name]) for name in COUNTED)
     markers = np.flatnonzero(tallies == MARKER)
     listed = groups[markers]
@@ -186,11 +207,25 @@ def _draw(histogram: pa.Table, answers: Sequence[Answer], *, ranges: bool) -> li
         for tally in answer.output.tallies:
             places = np.flatnonzero(tallies == tally)
             counted.append(_histogram(groups[places], codes[places], counts[places], listed))
-        for drawn in answer.output.drawn(counted, ranges=ranges):
-            column = drawn.cast(answer.dtype).to_arrow()
-            # Spark reads no lists with 64-bit offsets.
-            columns.append(column.cast(pa.list_(column.type.value_type)) if drawn.dtype == pl.List else column)
+        columns += map(_in_arrow, answer.output.drawn(counted), answer.drawn)
     return columns
+
+
+def _in_arrow(column: pl.Series, dtype: pl.DataType) -> pa.Array:
+    """Return a column as Spark reads it: it has no lists with 64-bit offsets."""
+    found = column.cast(dtype).to_arrow()
+    return found.cast(pa.list_(found.type.value_type)) if column.dtype == pl.List else found
+
+
+def _in_utc(kind: pa.DataType) -> pa.DataType:
+    """Return a type with times in UTC: the session's zone may be none of Polars'."""
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz and "UTC")
+    if pa.types.is_list(kind):
+        return pa.list_(_in_utc(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _in_utc(field.type)) for field in kind.fields])
+    return kind
 
 
 def _histogram(groups: Ints, codes: Ints, counts: Ints, listed: Ints) -> Histogram:

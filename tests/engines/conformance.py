@@ -1108,6 +1108,53 @@ class Conformance:
         marks = {json.loads(text)[0] for text in [*drawn, *again["flavour"], *again["price"], *again["high"]]}
         assert len(marks) == 2 * 3 * len(GROUPS)
 
+    def test_what_is_kept_is_shown_in_every_way_for_nothing(self, tmp_path, notes):
+        """With ranges or without, and of groups with enough people: the same numbers, and no row is read."""
+        budget = dpp.Budget(epsilon=9, path=tmp_path / "ledger.db")
+        frame = dpp.protect("p", max_rows=3, budget=budget, dataset="visits").group_by(GROUPS)
+        numbers = {
+            "people": dpp.n_people(epsilon=0.5),
+            "mean": dpp.mean("price", 0, 10, step=0.5, epsilon=0.5),
+            "sum": dpp.sum("weight", -2, 4, epsilon=0.5),
+            "all": dpp.value_counts("flavour", FLAVOURS, epsilon=0.5),
+        }
+        choices = {
+            "mode": dpp.mode("flavour", FLAVOURS, epsilon=0.5),
+            "led": dpp.mode("flavour", FLAVOURS, epsilon=0.5, lead=True),
+            "prices": dpp.quantile("price", [0.1, 0.9], range(11), epsilon=0.5),
+        }
+        query, keys = frame.agg(**numbers, **choices), GROUPS.columns
+
+        def shown(read=None, **how):
+            return self.to_polars(release_by(query, self.make(visits(), read), **how)).sort(keys)
+
+        plain, unread = shown(min_people=10**6), Noting(notes)
+        others = [*numbers, *choices][1:]
+        assert plain.select(pl.col(others).null_count()).row(0) == (len(GROUPS),) * len(others)
+        people = plain["people"].to_list()
+        ranged, every = shown(unread, ranges=True), shown(unread, ranges="all")
+        ends = [f"{name}_{end}" for name in numbers for end in ("low", "high")]
+        assert [name for name in every.columns if name not in plain.columns] == ends
+        assert every.schema == ranged.schema
+        assert {name: ranged.schema[name] for name in plain.columns} == plain.schema
+        assert_frame_equal(shown(unread), ranged.select(plain.columns))
+        assert_frame_equal(every.select(plain.columns), ranged.select(plain.columns))
+        assert ranged["people"].to_list() == people
+        all_numbers = len(GROUPS) * (3 + len(FLAVOURS))
+        for found, beta in ((ranged, 0.05), (every, 1 - 0.95 ** (1 / all_numbers))):
+            width = noise_bound(query.asks[0].query.claim, beta)
+            assert set(found["people"] - found["people_low"]) == set(found["people_high"] - found["people"]) == {width}
+        # By the number, and by its lower end: the largest of the groups is enough.
+        for found, ranges, sure in ((ranged, True, False), (every, "all", True)):
+            column = "people_low" if sure else "people"
+            least = max(1, found[column].max())
+            hidden = shown(unread, ranges=ranges, min_people=least, sure=sure)
+            seen = ["people", "people_low", "people_high", *keys]
+            enough = pl.when(pl.col(column) >= least).then(pl.exclude(seen)).otherwise(None)
+            assert_frame_equal(hidden, found.with_columns(enough.name.keep()))
+        assert not notes.exists()
+        assert budget.spent == 3.5
+
     # --- Answers ---
 
     def test_a_huge_loss_gives_the_true_answers_and_ranges_of_polars(self):

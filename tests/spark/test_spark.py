@@ -29,7 +29,7 @@ import dp_polars as dpp
 from dp_polars._codes.codings import Units
 from dp_polars._engines import polars_engine
 from dp_polars._engines.bounding import Limits
-from dp_polars._engines.contract import Output
+from dp_polars._engines.outputs import Output
 from dp_polars._questions.choices import Quantile
 from tests.engines.orders import Bounded, follows, joint_law
 from tests.helpers import reference
@@ -485,7 +485,9 @@ def test_a_group_without_its_key_is_not_drawn():
     """What a plan that divides a group between two tasks would give the second one."""
     query = dpp.mode("x", [1, 2], epsilon=1).query
     batch = pa.RecordBatch.from_pydict({"group": [0], "tally": [0], "code": [1], "count": [5]})
-    draw = _workers.drawing([_workers.Answer(Output("x", query, (pl.Int64(),), (0,)), pl.Int64())], ["x"])
+    draw = _workers.drawing(
+        [_workers.Answer(Output("x", query, (pl.Int64(),), (0,)), pl.Int64(), (pl.Int64(),))], ["x"]
+    )
     with pytest.raises(RuntimeError, match="Every group must come with its key"):
         list(draw([batch]))
 

@@ -1,0 +1,253 @@
+"""How a release is shown: ranges that all hold, and groups of few people hidden; refusals come before the charge."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import dp_polars as dpp
+from dp_polars._engines.outputs import beta_of_each
+from dp_polars._mechanisms.noise import noise_bound
+
+SURE = 10**9
+ROWS = pl.DataFrame(
+    {
+        "person": [1, 1, 2, 3, 3, 4, 5, 3],
+        "ward": ["A", "A", "A", "A", "B", "B", "C", "A"],
+        "x": [1, 2, 3, None, 5, 9, 9, 2],
+        "name": ["u", "v", "u", "u", "v", "v", "u", "u"],
+    }
+).with_columns(e=pl.col("name").cast(pl.Enum(["u", "v"])))
+WARDS = {"ward": ["A", "B", "C", "D"]}
+X, NAME = pl.col("x"), pl.col("name")
+
+
+def grouped(unit="person", **options):
+    bounds = {} if unit is None else {"max_rows": 3}
+    return ROWS.dp.protect(unit, **bounds, **options).group_by(WARDS)
+
+
+def every_kind(loss=SURE):
+    return {
+        "rows": dpp.len(epsilon=loss),
+        "sum": X.dp.sum(0, 9, epsilon=loss),
+        "cost": X.dp.sum(0, 9, step=0.5, epsilon=loss),
+        "mean": X.dp.mean(0, 9, epsilon=loss),
+        "counts": NAME.dp.value_counts(["u", "v"], epsilon=loss),
+        "mode": pl.col("e").dp.mode(epsilon=loss),
+        "led": NAME.dp.mode(["u", "v"], epsilon=loss, lead=True),
+        "median": X.dp.median(range(10), epsilon=loss),
+        "list": X.dp.quantile([0.25, 0.75], range(10), epsilon=loss),
+        "top": NAME.dp.top_k(2, ["u", "v"], epsilon=loss),
+    }
+
+
+# --- Few people ---
+
+
+@pytest.mark.parametrize("ranges", [False, True, "all"])
+@pytest.mark.parametrize("sure", [False, True])
+def test_all_other_outputs_of_groups_of_few_people_are_null(ranges, sure):
+    query = grouped().agg(**every_kind(), people=dpp.n_people(epsilon=SURE))
+    for least, shown in ((1, "ABC"), (2, "AB"), (3, "A"), (4, "")):
+        found = query.release(ranges=ranges, min_people=least, sure=sure)
+        assert found["people"].to_list() == [3, 2, 1, 0]
+        assert found["ward"].to_list() == ["A", "B", "C", "D"]
+        others = found.drop("ward", pl.selectors.starts_with("people"))
+        assert others.width == {False: 10, True: 20, "all": 20}[ranges]
+        for column in others.get_columns():
+            assert [*column.is_null()] == [ward not in shown for ward in "ABCD"], column.name
+    whole = query.release(ranges=ranges)
+    assert_frame_equal(found.clear(), whole.clear())  # the same columns and types
+    if ranges:
+        assert found["people_low"].to_list() == found["people_high"].to_list() == [3, 2, 1, 0]
+
+
+def test_sure_compares_the_lower_end_of_the_range_that_is_shown(tmp_path):
+    budget = dpp.Budget(epsilon=9, path=tmp_path / "ledger.db")
+    rows = pl.DataFrame({"p": range(5050), "g": np.repeat(np.arange(101), np.arange(101))})
+    frame = rows.dp.protect("p", max_rows=1, budget=budget, dataset="rows").group_by({"g": range(101)})
+    query = frame.agg(n=dpp.n_people(epsilon=0.5), s=dpp.sum("g", 0, 100, epsilon=0.5))
+    n, claim = query.release()["n"], query.asks[0].query.claim
+    all_of_them = noise_bound(claim, beta_of_each(202))
+    assert 0 < noise_bound(claim, 0.05) < all_of_them
+    for ranges, sure, off in (
+        (False, False, 0),
+        (True, False, 0),
+        ("all", False, 0),
+        (False, True, noise_bound(claim, 0.05)),
+        (True, True, noise_bound(claim, 0.05)),
+        ("all", True, all_of_them),
+    ):
+        found = query.release(ranges=ranges, min_people=50, sure=sure)
+        assert [*found["s"].is_not_null()] == [*(n - off >= 50)]
+        assert found["n"].to_list() == n.to_list()
+        assert 0 < found["s"].null_count() < 101
+    assert budget.spent == 1
+
+
+def test_it_is_the_released_number_that_counts():
+    """The noise moves people over the line in both directions: an answer that is hidden tells of no true count."""
+    rows = pl.DataFrame({"g": np.repeat(np.arange(2000), 20)})
+    query = (
+        rows.dp.protect(None)
+        .group_by({"g": range(2000)})
+        .agg(n=dpp.len(epsilon=0.1), s=dpp.sum("g", 0, 2000, epsilon=1))
+    )
+    found = query.release(min_people=20)
+    assert [*found["s"].is_null()] == [*(found["n"] < 20)]
+    assert 700 < found["s"].null_count() < 1300
+
+
+def test_where_every_row_is_a_person_len_counts_people():
+    asked = {"n": dpp.len(epsilon=SURE), "s": X.dp.sum(0, 99, epsilon=SURE)}
+    query = grouped(None).agg(**asked)
+    assert query.release(min_people=3)["n"].to_list() == [5, 2, 1, 0]
+    assert [*query.release(min_people=2)["s"].is_null()] == [False, False, True, True]
+    # After a step that leaves each person one row; n_people comes first where both are asked.
+    one_each = ROWS.dp.protect("person").group_by("person").agg(ward=pl.col("ward").min(), x=X.sum()).group_by(WARDS)
+    assert [*one_each.agg(**asked).release(min_people=2)["s"].is_null()] == [False, True, True, True]
+    both = one_each.agg(**asked, people=dpp.n_people(epsilon=SURE)).release(min_people=2)
+    assert both["people"].to_list() == [3, 1, 1, 0]
+    assert both["n"].to_list() == [3, None, None, None]
+
+
+NEEDED = r"min_people must be given where exactly one output counts the people of a group, got "
+REFUSED = {
+    "no number of people": (lambda: grouped().agg(n=dpp.len(epsilon=1)), {}, ValueError, NEEDED + "none"),
+    "of some people": (lambda: grouped().agg(n=dpp.n_people(where=X > 3, epsilon=1)), {}, ValueError, NEEDED + "none"),
+    "of some rows": (lambda: grouped(None).agg(n=dpp.len(where=X > 3, epsilon=1)), {}, ValueError, NEEDED + "none"),
+    "of values": (lambda: grouped(None).agg(n=X.dp.count(epsilon=1)), {}, ValueError, NEEDED + "none"),
+    "two numbers": (
+        lambda: grouped().agg(n=dpp.n_people(epsilon=1), m=dpp.n_people(epsilon=1)),
+        {},
+        ValueError,
+        NEEDED + r"2: \['n', 'm'\][\s\S]*Hint: one dpp.n_people",
+    ),
+    "none": (lambda: grouped().agg(n=dpp.n_people(epsilon=1)), {"min_people": 0}, ValueError, "min_people must be"),
+    "a half": (lambda: grouped().agg(n=dpp.n_people(epsilon=1)), {"min_people": 0.5}, TypeError, "min_people must be"),
+    "a truth": (lambda: grouped().agg(n=dpp.n_people(epsilon=1)), {"min_people": True}, TypeError, "min_people must"),
+    "sure of what": (
+        lambda: grouped().agg(n=dpp.n_people(epsilon=1)),
+        {"min_people": None, "sure": True},
+        ValueError,
+        r"sure must be left out without min_people[\s\S]*Hint: release\(min_people=20, sure=True\)",
+    ),
+    "sure or not": (lambda: grouped().agg(n=dpp.n_people(epsilon=1)), {"sure": 1}, TypeError, "sure must be True or F"),
+    "keys": (
+        lambda: ROWS.dp.protect("person", max_groups=1, budget=None).keys("ward", rho=1, counts=True, delta=1e-6),
+        {},
+        ValueError,
+        "min_people must be left out of a query for keys: it counts no people of groups",
+    ),
+    "n_cut": (
+        lambda: grouped().agg(n=dpp.n_people(epsilon=1), s=dpp.len(epsilon=1)).n_cut(epsilon=1),
+        {},
+        ValueError,
+        "min_people must be left out of a query for n_cut",
+    ),
+    "rows_per_person": (
+        lambda: ROWS.dp.protect("person").rows_per_person(0.5, range(9), epsilon=1),
+        {},
+        ValueError,
+        "min_people must be left out of a query for rows_per_person",
+    ),
+    "an unknown range": (
+        lambda: grouped().agg(n=dpp.n_people(epsilon=1)),
+        {"ranges": "every"},
+        ValueError,
+        r'ranges must be True, False or "all", got \'every\'\.[\s\S]*Hint: True gives each number',
+    ),
+    "a number": (lambda: grouped().agg(n=dpp.n_people(epsilon=1)), {"ranges": 1}, TypeError, "ranges must be True, Fa"),
+    "nothing": (
+        lambda: grouped().agg(n=dpp.n_people(epsilon=1)),
+        {"ranges": None},
+        TypeError,
+        "ranges must be True, F",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_can_not_be_shown_is_refused_before_the_charge(case, tmp_path):
+    make, shown, kind, message = REFUSED[case]
+    query, budget = make(), dpp.Budget(epsilon=9, delta=0.1)
+    query = dpp.PrivateQuery(query.request, query._sources, budget)
+    for release in (query.release, lambda **how: query.sink_parquet(tmp_path / "a.parquet", **how)):
+        with pytest.raises(kind, match=message):
+            release(**{"min_people": 2, **shown})
+    assert budget.spent == 0
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_file_has_what_is_shown_and_nothing_else(tmp_path):
+    budget = dpp.Budget(epsilon=10**11, path=tmp_path / "ledger.db")
+    query = grouped(budget=budget, dataset="visits").agg(**every_kind(), people=dpp.n_people(epsilon=SURE))
+    file = tmp_path / "a.parquet"
+    query.sink_parquet(file, ranges="all", min_people=3)
+    found = query.release(ranges="all", min_people=3)
+    assert_frame_equal(pl.read_parquet(file), found, categorical_as_str=True)
+    assert pl.read_parquet(file)["mean"].null_count() == 3
+    assert dpp.read_claim(file)["columns"].keys() == {*every_kind(), "people"}
+    assert budget.answers().height == 1
+    assert query.release()["mean"].null_count() == 0  # the ledger has the whole answer
+
+
+# --- Ranges that all hold ---
+
+
+def test_the_share_of_each_range_is_below_the_root():
+    """(1 − β)^n >= 0.95 in exact arithmetic, and hardly more."""
+    assert beta_of_each(1) == beta_of_each(0) == 0.05
+    for numbers in (2, 3, 7, 10, 97, 1000, 4096):
+        beta = Fraction(beta_of_each(numbers))
+        assert (1 - beta) ** numbers >= Fraction(19, 20)
+        assert (1 - beta * (1 + Fraction(1, 10**9))) ** numbers < Fraction(19, 20)
+    for numbers in (10**6, 10**9, 10**12):
+        assert beta_of_each(numbers) * numbers == pytest.approx(-math.log(0.95), rel=1e-5)
+
+
+def test_one_number_has_the_range_that_it_has_by_itself(tmp_path):
+    budget = dpp.Budget(epsilon=9, path=tmp_path / "ledger.db")
+    frame = ROWS.dp.protect("person", max_rows=3, budget=budget, dataset="visits")
+    for number, asked in enumerate((dpp.len(epsilon=0.1), X.dp.mean(0, 9, epsilon=0.1), X.dp.sum(0, 9, epsilon=0.1))):
+        query = frame.agg(asked.alias("a"), mode=NAME.dp.mode(["u", "v"], epsilon=0.1))
+        assert_frame_equal(query.release(ranges="all"), query.release(ranges=True))
+        assert budget.answers().height == number + 1
+
+
+@pytest.mark.parametrize("loss", [{"epsilon": 0.5}, {"rho": 0.05}], ids=str)
+def test_all_numbers_of_a_release_are_inside_as_often_as_is_said(loss, tmp_path):
+    """Of 4,000 releases of 12 numbers, a mean and counts among them; and each range is no wider than it must be."""
+    releases, per_release = 4000, 4
+    cells = releases * per_release
+    asked = {
+        "n": dpp.len(**loss),
+        "s": dpp.sum("x", 0, 10, **loss),
+        "m": dpp.mean("x", 0, 10, **loss),
+        "c": dpp.value_counts("x", [3, 9], **loss),
+    }
+    query = dpp.protect(None).group_by({"g": range(per_release)}).agg(**asked)
+    width = noise_bound(query.asks[0].query.claim, beta_of_each(per_release * 5))
+    one = pl.DataFrame({"g": np.repeat(np.arange(per_release), 30), "x": [3, 4] * (per_release * 15)})
+    checked = query.release(one, ranges="all")
+    assert set(checked["n_high"] - checked["n"]) == {width}
+    # The numbers of all these releases are drawn at once; what presents them is told that each has twenty.
+    many = pl.DataFrame({"g": np.repeat(np.arange(cells), 30), "x": [3, 4] * (cells * 15)})
+    budget = dpp.Budget(**{next(iter(loss)): 10}, path=tmp_path / "ledger.db")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dp_polars._engines.outputs.beta_of_each", lambda numbers: beta_of_each(numbers // releases))
+        every = many.dp.protect(None, budget=budget, dataset="many").group_by({"g": range(cells)}).agg(**asked)
+        found = every.release(ranges="all")
+    inside = pl.col("n_low").is_between(0, 30) & (pl.col("n_high") >= 30)
+    for name, true in (("n", 30), ("s", 105), ("m", 3.5)):
+        inside &= (pl.col(f"{name}_low") <= true) & (pl.col(f"{name}_high") >= true)
+    for place, true in ((0, 15), (1, 0)):
+        low, high = (pl.col(f"c_{end}").list.get(place).struct.field("count") for end in ("low", "high"))
+        inside &= (low <= true) & (high >= true)
+    whole = found.with_columns(release=pl.col("g") // per_release).group_by("release").agg(inside.all()).to_series(1)
+    error = 5 * math.sqrt(0.05 * 0.95 / releases)
+    assert 0.95 - error <= whole.mean() <= 0.995
