@@ -1179,7 +1179,7 @@ class Conformance:
             "mean": dpp.mean("amount", -1, 3, step=0.125, **huge),
             "variance": dpp.var("amount", -1, 3, step=0.125, **huge),
             "deviation": dpp.std("weight", -2, 4, rho=10**15),
-            "nulls": dpp.null_count("price", **huge),
+            "nulls": dpp.null_count("x`y", **huge),
             "share": dpp.share("late", **huge),
             "counts": dpp.value_counts("x`y", FLAVOURS, **huge),
             "counts by rho": dpp.value_counts("weight", range(3), rho=10**15),
