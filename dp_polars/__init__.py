@@ -33,8 +33,12 @@ if TYPE_CHECKING:
     from dp_polars._expressions.measures import len as len
     from dp_polars._expressions.measures import mean as mean
     from dp_polars._expressions.measures import n_people as n_people
+    from dp_polars._expressions.measures import null_count as null_count
+    from dp_polars._expressions.measures import share as share
+    from dp_polars._expressions.measures import std as std
     from dp_polars._expressions.measures import sum as sum
     from dp_polars._expressions.measures import value_counts as value_counts
+    from dp_polars._expressions.measures import var as var
     from dp_polars._expressions.namespace import PrivateNamespace as PrivateNamespace
     from dp_polars._expressions.tops import top_k as top_k
     from dp_polars._frames.claim_files import read_claim as read_claim
@@ -64,7 +68,18 @@ _HOMES = {
     "_expressions.argmax": ("argmax", "argmin"),
     "_expressions.choices": ("median", "mode", "quantile"),
     "_expressions.expressions": ("PrivateExpr",),
-    "_expressions.measures": ("count", "len", "mean", "n_people", "sum", "value_counts"),
+    "_expressions.measures": (
+        "count",
+        "len",
+        "mean",
+        "n_people",
+        "null_count",
+        "share",
+        "std",
+        "sum",
+        "value_counts",
+        "var",
+    ),
     "_expressions.namespace": ("PrivateNamespace",),
     "_expressions.tops": ("top_k",),
     "_frames.claim_files": ("read_claim",),

@@ -183,6 +183,7 @@ ASKS = {
 # Numbers with noise, which have laws and true answers of their own (tests/queries, tests/privacy).
 NUMBERS = {
     "count": Ask({}, _OF_ROWS, (), {}, {"epsilon": 1}, lambda _: [{}]),
+    "null_count": Ask({}, _OF_ROWS, (), {}, {"epsilon": 1}, lambda _: [{}]),
     "sum": Ask(
         {"lower": MISSING, "upper": MISSING, "step": None},
         {**_OF_ROWS, "per_person": None},
@@ -199,10 +200,28 @@ NUMBERS = {
         {"rho": 1, "contributions": 2},
         _of_numbers,
     ),
+    "var": Ask(
+        {"lower": MISSING, "upper": MISSING, "step": None},
+        {**_OF_ROWS, "rows": None},
+        (0, 9),
+        {},
+        {"rho": 1, "contributions": 2},
+        _of_numbers,
+    ),
+    "std": Ask(
+        {"lower": MISSING, "upper": MISSING, "step": None},
+        {**_OF_ROWS, "rows": None},
+        (0, 9),
+        {},
+        {"epsilon": 1, "mechanism": "discrete_laplace"},
+        _of_numbers,
+    ),
     "value_counts": Ask({"candidates": MISSING}, _OF_ROWS, ([1, 2],), {}, {"rho": 1}, _of_categories),
 }
 # Numbers that read no column: functions of the package.
 OF_NO_COLUMN = ("len", "n_people")
+# Numbers that are asked of a condition: functions of the package.
+OF_CONDITIONS = ("share",)
 # Questions of private frames that are no outputs of `agg`: (frame, public keys, a key column, a loss) -> each of them.
 OF_FRAMES: dict[str, Callable[[Any, Any, str, dict[str, Any]], list[dpp.PrivateQuery]]] = {
     "keys": lambda frame, _, column, loss: [
@@ -295,7 +314,11 @@ def _floats(dtype: pl.DataType) -> Column:
     halves = [i / 2 for i in range(-3, 4)]
     points = [-1.5, -0.5, 0.5, 1.25]  # 0 and -1 are in the middle of two
     tenths = [Decimal(i) / 10 for i in range(-10, 11)]
-    grids = (dpp.grid(-1, 1, step=0.1), tenths), (dpp.grid(-0.75, 1.25, step=0.5), [i / 4 for i in range(-3, 6, 2)])
+    grids = (
+        (dpp.grid(-1, 1, step=0.1), tenths),
+        (dpp.grid(-0.75, 1.25, step=0.5), [i / 4 for i in range(-3, 6, 2)]),
+        (dpp.grid(0.2, 2, per_decade=4), [0.2, 0.316, 0.562, 1, 1.78, 2]),
+    )
     values = [math.inf, -math.inf, -0.0, 0.25, 1e30, -1e30, *halves]
     if dtype == pl.Float64():
         values += [0.05, 0.15, 0.1 + 0.2, 1e300, -1e308]  # ties of decimals, and what is no float32

@@ -124,18 +124,32 @@ class NearestCoding(Coding):
 
 @dataclass(frozen=True)
 class OneCode(Coding):
-    """One code for every row that has a value, or for every row where no column is read."""
+    """One code for every row that has a value, or for every row where no column is read.
 
-    size = 1
+    With `nulls`, for every row that is null instead: NaN is no null.
+    """
+
+    nulls: bool = False
+
+    @property
+    def size(self) -> int:
+        """One."""
+        return 1
 
     def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
         """Return what gives every row its code."""
-        return lambda columns: _is_missing(columns[0]).to_numpy().astype(np.uint8)
+        is_ignored = pl.Series.is_not_null if self.nulls else _is_missing
+        return lambda columns: is_ignored(columns[0]).to_numpy().astype(np.uint8)
 
-    def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr | None:
+    def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr:
         """Return the codes as Polars' own arithmetic."""
-        has_value = column_types.has_value(columns[0], types[0]) if columns else pl.lit(value=True)
-        return (~has_value).cast(pl.UInt8)
+        return (~self.counts(columns, types)).cast(pl.UInt8)
+
+    def counts(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr:
+        """Return whether a row counts."""
+        if not columns:
+            return pl.lit(value=True)
+        return columns[0].is_null() if self.nulls else column_types.has_value(columns[0], types[0])
 
 
 def _is_missing(column: pl.Series) -> pl.Series:
@@ -191,10 +205,19 @@ class Units(Weighing):
         low, high = int(self.lower / self.step), int(self.upper / self.step)
 
         def weigh(columns: Sequence[pl.Series]) -> Ints:
-            units = np.clip(self._units(columns[self.column], low, high), low, high)
-            return 2 * units - (low + high) if self.doubled else units
+            weights: Ints = self.of_units(np.clip(self._units(columns[self.column], low, high), low, high))
+            return weights
 
         return weigh
+
+    def of_units(self, units: Any, constant: Callable[[int], Any] = int) -> Any:  # noqa: ANN401
+        """Return the weights of values in whole units, by the operators of an array or of an expression.
+
+        `constant` makes a number of 64 bits of theirs.
+        """
+        if not self.doubled:
+            return units
+        return units * constant(2) - constant(int(self.lower / self.step) + int(self.upper / self.step))
 
     def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr | None:
         """Return the weights as Polars' own arithmetic: the steps of `weigher`, so that each value rounds alike.
@@ -213,7 +236,8 @@ class Units(Weighing):
             if whole is None:
                 return None
             units = whole.clip(_int64(low), _int64(high))
-        return units * _int64(2) - _int64(low + high) if self.doubled else units
+        weights: pl.Expr = self.of_units(units, _int64)
+        return weights
 
     def _whole(self, column: pl.Expr, dtype: pl.DataType, low: int, high: int) -> pl.Expr | None:
         """Return `_units` of a type without floats, as an expression."""
@@ -268,6 +292,45 @@ class Units(Weighing):
         whole, rest = (part.astype(np.int64) for part in np.divmod(wide, per))
         nearest: Ints = whole + (2 * rest + whole % 2 > per)
         return nearest
+
+
+# The largest square, in units of their step: it is held as twice that, less the largest.
+_MOST_SQUARES = 30
+
+
+@dataclass(frozen=True)
+class Squares(Units):
+    """Squares of the distances from the middle of the bounds, around half of the largest one. They are `doubled`.
+
+    With H steps between the bounds, a distance d has −H to H halves of a step. d² is rounded to whole multiples of
+    q = 2**shift, the nearest one, ties up: the smallest q with which there are at most 2**30 of them. So d² becomes t
+    from 0 to T, and the weight is 2t − T, from −T to T. All numbers on the way are below 2**61. Up to H = 2**15 nothing
+    is rounded; beyond, d² is off by at most q/2, which is less than H²/2**30.
+    """
+
+    @property
+    def shift(self) -> int:
+        """Of which power of 2 squares become multiples."""
+        steps = super().largest
+        return ((steps * steps - 1) >> _MOST_SQUARES).bit_length()
+
+    @property
+    def half(self) -> int:
+        """What is added to a square before it is rounded down."""
+        return (1 << self.shift) >> 1
+
+    @property
+    def largest(self) -> int:
+        steps = super().largest
+        return (steps * steps + self.half) >> self.shift
+
+    def of_units(self, units: Any, constant: Callable[[int], Any] = int) -> Any:  # noqa: ANN401
+        """Return the weights of values in whole units: see `Units.of_units`."""
+        distances = super().of_units(units, constant)
+        squares = distances * distances
+        if self.shift:
+            squares = (squares + constant(self.half)) // constant(1 << self.shift)
+        return squares * constant(2) - constant(self.largest)
 
 
 def _int64(value: int) -> pl.Expr:

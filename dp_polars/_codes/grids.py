@@ -1,21 +1,22 @@
-"""Arithmetic grids of candidates, which are never materialised."""
+"""Grids of candidates: arithmetic ones, which are never materialised, and logarithmic ones, which are lists."""
 
 from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from typing import TypeAlias
+from typing import TypeAlias, overload
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from dp_polars._base import column_types
-from dp_polars._base.numbers import Number, as_fraction, given, plural
+from dp_polars._base.numbers import Number, as_fraction, given, plural, positive_int
 
 Temporal: TypeAlias = "date | datetime | timedelta | time"
 
@@ -25,6 +26,8 @@ _LARGEST_SIZE = 2**53
 _LARGEST_FLOAT = 2**1000
 # Decimal places of decimal grids: with them 64-bit multiples of the last one fit into the 38 digits of Polars.
 _MOST_PLACES = 18
+# With 254 candidates per decade, two of them are rounded to the same three digits.
+_MOST_PER_DECADE = 250
 # The units of durations, as Polars writes them, in nanoseconds.
 _UNITS = {
     "ns": 1,
@@ -107,38 +110,75 @@ class Grid:
         return plural(self.size, "grid point")
 
 
-def grid(start: Number | Temporal, stop: Number | Temporal, *, step: Number | timedelta | str) -> Grid:
-    """Return evenly spaced public candidates, both ends included, which take no memory.
+@overload
+def grid(start: Number | Temporal, stop: Number | Temporal, *, step: Number | timedelta | str) -> Grid: ...
+
+
+@overload
+def grid(start: Number, stop: Number, *, per_decade: int) -> pl.Series: ...
+
+
+def grid(
+    start: Number | Temporal,
+    stop: Number | Temporal,
+    *,
+    step: Number | timedelta | str | None = None,
+    per_decade: int | None = None,
+) -> Grid | pl.Series:
+    """Return public candidates between two ends, both included: evenly spaced ones, or with even ratios.
+
+    Evenly spaced candidates take no memory. Those with even ratios need no idea of the scale of the values: 181
+    candidates from 1 to 1e9 are at most 6 % from any value between.
 
     Parameters
     ----------
     start, stop
         The first and the last candidate: numbers (int, float, Fraction or Decimal; a float is the decimal that it
-        prints as), dates, datetimes, times or timedeltas.
+        prints as), dates, datetimes, times or timedeltas. With `per_decade`: numbers above 0.
     step
         The distance between two neighbours: a number, or for temporal ends a timedelta or a fixed Polars duration
         string ("1d" is 24 hours, "1h30m"). It must be positive, and a whole number of steps must lead from `start` to
         `stop`.
+    per_decade
+        In the place of `step`: how many candidates there are from 1 to 10, from 10 to 100 and so on, from 1 to 250.
+        They are 10^(k/per_decade) for every whole k, rounded to three significant digits, where that lies between
+        `start` and `stop`. Three digits tell hardly more of them apart.
 
     Returns
     -------
-    Grid
-        Up to 2**53 points. Answers are Int64 (or UInt64) where both numbers are integers, Decimal where one is a
-        Decimal and none a float or Fraction, else Float64; temporal answers have the type of `start`.
+    Grid or Series
+        With `step` a Grid of up to 2**53 points. Answers are Int64 (or UInt64) where both numbers are integers, Decimal
+        where one is a Decimal and none a float or Fraction, else Float64; temporal answers have the type of `start`.
+        With `per_decade` a Series in ascending order, the same on every platform. Its type follows the same rules, but
+        it is Float64 where the ends are integers and a candidate is not (from 1 to 10 there is 1.58), or beyond 64
+        bits.
 
     Raises
     ------
     TypeError
-        If the ends are not of one type, or the step does not fit them.
+        If the ends are not of one type, or the step does not fit them; if both or none of `step` and `per_decade` are
+        given.
     ValueError
-        If the step is not positive or does not land on `stop`, or there are too many points.
+        If the step is not positive or does not land on `stop`, or there are too many points; with `per_decade`, if
+        `start` is not above 0.
 
     Examples
     --------
     >>> import dp_polars as dpp
     >>> str(dpp.grid(0, 1_000_000, step=0.01))
     '100,000,001 grid points'
+    >>> dpp.grid(1, 100, per_decade=5).to_list()
+    [1.0, 1.58, 2.51, 3.98, 6.31, 10.0, 15.8, 25.1, 39.8, 63.1, 100.0]
     """
+    if (step is None) == (per_decade is None):
+        how = "neither" if step is None else "both"
+        msg = (
+            f"grid must get either step or per_decade, got {how}.\n\n"
+            "Hint: step=0.5 for even distances, per_decade=20 for even ratios."
+        )
+        raise TypeError(msg)
+    if per_decade is not None:
+        return _with_even_ratios(start, stop, positive_int("per_decade", per_decade))
     if isinstance(start, (date, timedelta, time)):
         first, last, distance, dtype = _temporal_ends(start, stop, step)
     else:
@@ -148,9 +188,7 @@ def grid(start: Number | Temporal, stop: Number | Temporal, *, step: Number | ti
     if not distance > 0:
         msg = f"step must be greater than 0, got {step!r}."
         raise ValueError(msg)
-    if not last >= first:
-        msg = f"stop must not be below start, got start={start!r} and stop={stop!r}."
-        raise ValueError(msg)
+    _check_order(start, stop, first, last)
     steps = (last - first) / distance
     if steps.denominator != 1:
         msg = (
@@ -159,6 +197,55 @@ def grid(start: Number | Temporal, stop: Number | Temporal, *, step: Number | ti
         )
         raise ValueError(msg)
     return Grid(first, distance, int(steps) + 1, dtype)
+
+
+def _check_order(start: object, stop: object, first: Fraction, last: Fraction) -> None:
+    if not last >= first:
+        msg = f"stop must not be below start, got start={start!r} and stop={stop!r}."
+        raise ValueError(msg)
+
+
+def _with_even_ratios(start: object, stop: object, per_decade: int) -> pl.Series:
+    """Return both ends and, strictly between them, 10^(k/per_decade) rounded to three significant digits."""
+    if not per_decade <= _MOST_PER_DECADE:
+        msg = (
+            f"per_decade must be at most {_MOST_PER_DECADE}, got {per_decade:,}: three digits tell hardly more "
+            "candidates apart."
+        )
+        raise ValueError(msg)
+    first, last = as_fraction("start", start), as_fraction("stop", stop)
+    if not first > 0:
+        msg = f"start must be greater than 0 with per_decade, got {start!r}.\n\nHint: step=… takes any start."
+        raise ValueError(msg)
+    _check_order(start, stop, first, last)
+    if not (first * _LARGEST_FLOAT >= 1 and last <= _LARGEST_FLOAT):
+        msg = "start and stop must lie between 2**-1000 and 2**1000 with per_decade, got others."
+        raise ValueError(msg)
+    digits = [_three_digits(place, per_decade) for place in range(per_decade)]
+    lowest, highest = (math.floor(math.log10(end.numerator) - math.log10(end.denominator)) for end in (first, last))
+    # One decade more at both ends: logarithms are rounded.
+    between = (digit * Fraction(10) ** (decade - 2) for decade in range(lowest - 1, highest + 2) for digit in digits)
+    points = sorted({first, last, *(point for point in between if first < point < last)})
+    dtype = _number_dtype([start, stop], [first, last, *points])
+    unit = column_types.tick(dtype)
+    if isinstance(dtype, pl.Decimal) and not last * 10**dtype.scale < 2**63:
+        msg = f"the points of a grid of {dtype} must fit into 64 bits."
+        raise ValueError(msg)
+    if unit is None or any((point / unit).denominator != 1 for point in points) or not last / unit < 2**64:
+        _number_dtype([start, stop, 1.0], points)  # floats hold the ends
+        return pl.Series([float(point) for point in points])
+    return _from_integers(np.array([int(point / unit) for point in points], np.uint64), dtype)
+
+
+def _three_digits(place: int, per_decade: int) -> int:
+    """Return 100·10^(place/per_decade), rounded to a whole number, for 0 <= place < per_decade: exactly.
+
+    It is the first n of which n + 1/2 is above that: (2n + 1)^d > 2^d·10^(2d + place), d = `per_decade`. No power is a
+    tie: it is a whole number, or irrational.
+    """
+    power = 2**per_decade * 10 ** (2 * per_decade + place)
+    numbers = range(100, 1000)
+    return numbers[bisect_left(numbers, True, key=lambda n: (2 * n + 1) ** per_decade > power)]
 
 
 def distance_unit(dtype: pl.DataType) -> tuple[str, int]:

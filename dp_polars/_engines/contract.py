@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
+from itertools import count
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 import polars as pl
 
+from dp_polars._codes.codings import OneCode
 from dp_polars._engines.outputs import AS_DRAWN
+from dp_polars._questions.question import Evidence
 
 if TYPE_CHECKING:
     from dp_polars._base.arrays import Ints
@@ -19,10 +22,12 @@ if TYPE_CHECKING:
     from dp_polars._draws.histograms import Histogram
     from dp_polars._engines.bounding import Limits
     from dp_polars._engines.outputs import Output, Presentation
-    from dp_polars._questions.question import Columns, Evidence
+    from dp_polars._questions.question import Columns
     from dp_polars._questions.unlisted_keys import KeysThatAreThere
 
 Released = TypeVar("Released")
+
+_OF_VALUES = Evidence(OneCode())
 
 
 class UnreadableError(Exception):
@@ -89,6 +94,28 @@ def _is_the_same(one: pl.Expr, two: pl.Expr) -> bool:
     """Return whether two expressions are the same but for their names; to `meta.eq` alone, 0.0 is -0.0."""
     one, two = one.meta.undo_aliases(), two.meta.undo_aliases()
     return one.meta.eq(two) and one.meta.serialize() == two.meta.serialize()
+
+
+def reading_values(
+    tallies: Sequence[Tally], taken: Collection[str], put: Callable[[str, str], None]
+) -> tuple[Tally, ...]:
+    """Return the tallies, for engines that run no expressions: those that count nulls read a further column instead.
+
+    `put` is called with the name of the new column, which is none of `taken`, and that of the old one: the new one must
+    have a value (an integer) exactly where the old one is null.
+    """
+    names: dict[str, str] = {}
+
+    def read(tally: Tally) -> Tally:
+        if tally.coding != OneCode(nulls=True):
+            return tally
+        (name,) = tally.columns[0].meta.root_names()
+        if name not in names:
+            names[name] = next(free for i in count() if (free := f"null{i}") not in {*taken, *names.values()})
+            put(names[name], name)
+        return replace(tally, columns=(pl.col(names[name]),), types=(pl.Int64(),), evidence=_OF_VALUES)
+
+    return tuple(map(read, tallies))
 
 
 def alike(tallies: Sequence[Tally]) -> list[list[int]]:

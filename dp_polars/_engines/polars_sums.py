@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from dp_polars._base import column_types
 from dp_polars._codes.codings import CategoryCoding, OneCode
 from dp_polars._engines.polars_rows import FEW, is_equal_by_value
 
@@ -55,7 +54,7 @@ def grouped(
         elif not isinstance(first.coding, OneCode):
             return None
         elif names:
-            read.append(column_types.has_value(pl.col(names[0]), first.types[0]).alias(f"is there {numbers[0]}"))
+            read.append(first.coding.counts([pl.col(names[0])], first.types).alias(f"is there {numbers[0]}"))
             counted = pl.col(f"is there {numbers[0]}").cast(pl.Int64)  # in 32 bits, their number could overflow
         sums.append(counted.sum().alias(f"rows {numbers[0]}"))
         for number in numbers:

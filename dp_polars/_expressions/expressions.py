@@ -218,13 +218,19 @@ def where_true(where: IntoColumn | None) -> tuple[pl.Expr, ...]:
     """Return a column that has values only where a condition is true; none without a condition."""
     if where is None:
         return ()
-    condition = pl.col(where) if isinstance(where, str) else where
-    is_one = isinstance(condition, pl.Expr) and not condition.meta.has_multiple_outputs()
-    if not is_one or isinstance(condition, PrivateExpr) or not condition.meta.root_names():
-        msg = f'where must be one condition that reads columns, got {given(where)}.\n\nHint: where=pl.col("age") >= 65.'
-        raise TypeError(msg)
+    condition = condition_of("where", where, 'where=pl.col("age") >= 65')
     # Polars gives a constant one row: so it is some column that is filtered, and has a value in every row.
     return (pl.col(condition.meta.root_names()[0]).is_null().filter(condition),)
+
+
+def condition_of(name: str, given_as: IntoColumn, example: str) -> pl.Expr:
+    """Return a condition about the columns of a row, of an argument called `name`, by itself or by its column."""
+    condition = pl.col(given_as) if isinstance(given_as, str) else given_as
+    is_one = isinstance(condition, pl.Expr) and not condition.meta.has_multiple_outputs()
+    if not is_one or isinstance(condition, PrivateExpr) or not condition.meta.root_names():
+        msg = f"{name} must be one condition that reads columns, got {given(given_as)}.\n\nHint: {example}."
+        raise TypeError(msg)
+    return condition
 
 
 def _one_output(column: IntoColumn) -> pl.Expr:

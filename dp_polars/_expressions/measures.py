@@ -1,4 +1,4 @@
-"""Private numbers as expressions: counts, sums and means with noise."""
+"""Private numbers as expressions: counts, sums, means, shares and variances with noise."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Bounds, Terms
 from dp_polars._codes.candidates import Categories
 from dp_polars._codes.units import bounds_of, ends_of_person
-from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, on_terms, where_true
+from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, condition_of, on_terms, where_true
 from dp_polars._questions.measures import Count, ValueCounts
-from dp_polars._questions.sums import Mean, Sum, SumOfPeople
+from dp_polars._questions.sums import Deviation, Mean, Share, Sum, SumOfPeople, Variance
 
 if TYPE_CHECKING:
     from dp_polars._accounting.terms import Bound
@@ -180,6 +180,51 @@ def count(
     return on_terms(Count("values", Claim.on(terms, "number")), terms, column)
 
 
+def null_count(
+    column: IntoColumn,
+    *,
+    within: Number | None = None,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+    contributions: int = 1,
+    neighboring_relation: str = "add_or_remove_one",
+    mechanism: str | None = None,
+    max_rows: Bound = "protect",
+    max_groups: Bound = "protect",
+    max_rows_per_group: Bound = "protect",
+) -> PrivateExpr:
+    r"""Count the nulls of each group, with noise. NaN is no null.
+
+    Parameters
+    ----------
+    column
+        The column's name, or an expression with one output, of any type.
+    within, epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
+        As for `dp_polars.len`. Rows where the column is not null take no place among those that the bounds keep.
+
+    Returns
+    -------
+    PrivateExpr
+        One Int64 per group, which may be negative.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> df = pl.DataFrame({"age": [40.5, None, float("nan"), 7.0] * 20})
+    >>> df.select(dpp.null_count("age", epsilon=100)).item()
+    20
+    """
+    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within)
+    return on_terms(Count("nulls", Claim.on(terms, "number")), terms, column)
+
+
 def sum(  # noqa: A001 (Polars' own name)
     column: IntoColumn,
     lower: Number,
@@ -319,6 +364,185 @@ def mean(
     terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within, rows=rows)
     query = Mean(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=2))
     return on_terms(query, terms, column)
+
+
+def var(
+    column: IntoColumn,
+    lower: Number,
+    upper: Number,
+    step: Number | None = None,
+    *,
+    within: Number | None = None,
+    rows: int | None = None,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+    contributions: int = 1,
+    neighboring_relation: str = "add_or_remove_one",
+    mechanism: str | None = None,
+    max_rows: Bound = "protect",
+    max_groups: Bound = "protect",
+    max_rows_per_group: Bound = "protect",
+) -> PrivateExpr:
+    r"""Find the population variance (ddof 0) of the values of each group, clipped to public bounds, with noise.
+
+    A third of the loss pays for each of three noisy numbers: the sum of the distances from the middle of the bounds,
+    the sum of their squares, and the number of values. Polars' own `var` divides by one less than that number
+    (ddof 1): multiply by n / (n - 1), with a number of rows that you release, if you need that.
+
+    Parameters
+    ----------
+    column, lower, upper, step
+        As for `dp_polars.sum`. Wide bounds cost more than in a mean: the noise grows with the square of their distance.
+    within, rows
+        As for `dp_polars.mean`, in the column's unit, squared.
+    epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
+        As for `dp_polars.len`.
+
+    Returns
+    -------
+    PrivateExpr
+        One Float64 per group, from 0 to ((upper - lower) / 2)², which no values between the bounds exceed. In a group
+        with few values the answer is mostly noise; the range of `release(ranges=True)` shows it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `dp_polars.sum`.
+
+    Notes
+    -----
+    Nulls and NaN are ignored. Values are rounded to the step, which moves the standard deviation by at most half of it.
+    Squares have a step of their own, which follows from the bounds and the step: a row has at most 2**30 of them. Where
+    (upper - lower) / step is at most 2**15, they are exact; beyond, the variance is off by less than 2**-30 of the
+    largest one.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> df = pl.DataFrame({"days": [1, 2, 3, 90] * 1000})
+    >>> round(df.select(dpp.var("days", 0, 60, epsilon=1000)).item())
+    631
+    """
+    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within, rows=rows)
+    query = Variance(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=3))
+    return on_terms(query, terms, column)
+
+
+def std(
+    column: IntoColumn,
+    lower: Number,
+    upper: Number,
+    step: Number | None = None,
+    *,
+    within: Number | None = None,
+    rows: int | None = None,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+    contributions: int = 1,
+    neighboring_relation: str = "add_or_remove_one",
+    mechanism: str | None = None,
+    max_rows: Bound = "protect",
+    max_groups: Bound = "protect",
+    max_rows_per_group: Bound = "protect",
+) -> PrivateExpr:
+    r"""Find the population standard deviation (ddof 0) of the values of each group, clipped to bounds, with noise.
+
+    It is the root of `dp_polars.var`, from the same three noisy numbers.
+
+    Parameters
+    ----------
+    column, lower, upper, step
+        As for `dp_polars.var`.
+    within, rows
+        As for `dp_polars.mean`, in the column's unit. It holds for values of any deviation: where that is not near 0,
+        the error is far smaller.
+    epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
+        As for `dp_polars.len`.
+
+    Returns
+    -------
+    PrivateExpr
+        One Float64 per group, from 0 to (upper - lower) / 2.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `dp_polars.sum`.
+
+    Notes
+    -----
+    See `dp_polars.var`.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> df = pl.DataFrame({"days": [1, 2, 3, 90] * 1000})
+    >>> round(df.select(dpp.std("days", 0, 60, epsilon=1000)).item())
+    25
+    """
+    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within, rows=rows)
+    query = Deviation(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=3))
+    return on_terms(query, terms, column)
+
+
+def share(
+    condition: IntoColumn,
+    *,
+    within: Number | None = None,
+    rows: int | None = None,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+    contributions: int = 1,
+    neighboring_relation: str = "add_or_remove_one",
+    mechanism: str | None = None,
+    max_rows: Bound = "protect",
+    max_groups: Bound = "protect",
+    max_rows_per_group: Bound = "protect",
+) -> PrivateExpr:
+    r"""Find the share of the rows of each group for which a condition is true, with noise.
+
+    It is the mean of the condition, true being 1 and false 0. As for `dp_polars.mean`, half of the loss pays for each of
+    two noisy numbers.
+
+    Parameters
+    ----------
+    condition
+        A condition about the columns of a row, or the name of a Boolean column. On a private frame it must be row by
+        row. Rows where it is null are ignored.
+    within, rows
+        As for `dp_polars.mean`, as shares: `within=0.02`.
+    epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
+        As for `dp_polars.len`.
+
+    Returns
+    -------
+    PrivateExpr
+        One Float64 from 0 to 1 per group, named "share". In a group with few rows the answer is mostly noise; the range
+        of `release(ranges=True)` shows it. It is a share of *rows*: with two numbers of people, divide
+        `dp_polars.n_people(where=…)` by `dp_polars.n_people()` after the release.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described. Where the condition is not Boolean, Polars raises a ComputeError with the
+        same words.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> df = pl.DataFrame({"age": [15, 30, 70, None] * 100})
+    >>> round(df.select(dpp.share(pl.col("age") >= 65, epsilon=1000)).item(), 2)
+    0.33
+    """
+    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within, rows=rows)
+    asked_of = condition_of("condition", condition, 'dpp.share(pl.col("age") >= 65, epsilon=…)')
+    return on_terms(Share.of(Claim.on(terms, "number", draws=2)), terms, asked_of, name="share")
 
 
 def value_counts(

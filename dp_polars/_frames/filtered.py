@@ -10,11 +10,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def read_by_row(columns: Sequence[pl.Expr], output: str) -> tuple[tuple[pl.Expr, ...], bool]:
+def read_by_row(
+    columns: Sequence[pl.Expr], output: str, *, counts_nulls: bool = False
+) -> tuple[tuple[pl.Expr, ...], bool]:
     """Return the columns of an output, the first one without its last `filter`, and whether it had one.
 
     No row is left out of a column: where the condition is false or null, the value is null, which every question
-    ignores before any bound. Weights of rows that are ignored do not count, so they need no filter.
+    ignores before any bound. Weights of rows that are ignored do not count, so they need no filter. A question that
+    `counts_nulls` ignores what is not null instead.
 
     Raises
     ------
@@ -30,6 +33,9 @@ def read_by_row(columns: Sequence[pl.Expr], output: str) -> tuple[tuple[pl.Expr,
     if not columns or (found := _filtered(columns[0])) is None:
         return tuple(columns), False
     value, condition = found
+    if counts_nulls:
+        is_counted = (condition & value.is_null()).fill_null(value=False)
+        return (pl.when(~is_counted).then(pl.lit(value=True)).otherwise(None),), True
     # Without `otherwise`, Polars 1 could not read it back from a pickle.
     return (pl.when(condition).then(value).otherwise(None), *columns[1:]), True
 

@@ -39,6 +39,7 @@ from dp_polars._frames.several_rows import SeveralRows
 from dp_polars._frames.sources import WithoutRows, schemas_of
 from dp_polars._frames.step import Step
 from dp_polars._frames.unlisted import Unlisted
+from dp_polars._questions.measures import Count
 from dp_polars._questions.question import of_histogram
 from dp_polars._rowwise.plans import refuse_unsafe_plan
 from dp_polars._rowwise.versions import warn_if_untested
@@ -456,5 +457,6 @@ def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> As
         )
         raise ValueError(msg)
     name = name or expr.meta.output_name()
-    columns, filtered = read_by_row(columns, name)
+    counts_nulls = isinstance(query, Count) and query.counted == "nulls"
+    columns, filtered = read_by_row(columns, name, counts_nulls=counts_nulls)
     return Ask(name, columns, query, expr.bounds, filtered, expr.within)

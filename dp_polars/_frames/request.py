@@ -60,6 +60,7 @@ _IN_SQL = {
     "rows": ': CASE WHEN condition THEN 1 END, and ask dpp.count("column")',
     "people": ': CASE WHEN condition THEN 1 ELSE 0 END, and ask dpp.sum("column", 0, 1, per_person=(0, 1))',
     "values": ": CASE WHEN condition THEN value END",
+    "nulls": ': CASE WHEN condition AND value IS NULL THEN 1 END, and ask dpp.count("column")',
 }
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # The ends of a range hold the true number with a probability of 0.95.
 BETA = 0.05
 
-What: TypeAlias = Literal["rows", "people", "values", "cut"]
+What: TypeAlias = Literal["rows", "people", "values", "nulls", "cut"]
 MeasureT = TypeVar("MeasureT", bound="Measure")
 
 
@@ -159,7 +159,7 @@ def noisy(totals: Ints, claim: Claim) -> Ints:
 
 @dataclass(frozen=True)
 class Count(Multiple):
-    """How many rows, distinct people, or rows with a value; or people over a bound, each of them one row."""
+    """How many rows, distinct people, rows with a value, or nulls; or people over a bound, each of them one row."""
 
     counted: What
     claim: Claim
@@ -199,8 +199,8 @@ class Count(Multiple):
         return pl.Int64()
 
     def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:  # noqa: ARG002
-        """Return what the histogram is of: every row, or every row with a value."""
-        return (Evidence(OneCode()),)
+        """Return what the histogram is of: every row, every row with a value, or every null."""
+        return (Evidence(OneCode(nulls=self.counted == "nulls")),)
 
     @property
     def largest(self) -> Fraction:

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from dp_polars._base import column_types
-from dp_polars._codes.codings import NearestCoding, OneCode
+from dp_polars._codes.codings import NearestCoding, OneCode, Squares
 from dp_polars._codes.encoding import FloatSteps, IntegerSteps
 from dp_polars._relational.dialects import cast, constant, ibis
 
@@ -92,11 +92,17 @@ def units(weighing: Units, value: Value, dtype: pl.DataType, dialect: Dialect, o
     return ibis.ifelse(is_evidence(value, dialect), found, integer(otherwise))
 
 
-def doubled(weighing: Units, number: Value) -> Value:
-    """Return the weight of a row from its units."""
+def doubled(weighing: Units, number: Value, dialect: Dialect) -> Value:
+    """Return the weight of a row from its units: the arithmetic of `Units.of_units`."""
     if not weighing.doubled:
         return number
-    return number * integer(2) - integer(int((weighing.lower + weighing.upper) / weighing.step))
+    distance = number * integer(2) - integer(int((weighing.lower + weighing.upper) / weighing.step))
+    if not isinstance(weighing, Squares):
+        return distance
+    square = distance * distance
+    if weighing.shift:
+        square = dialect.divide(square + integer(weighing.half), integer(1 << weighing.shift))
+    return square * integer(2) - integer(weighing.largest)
 
 
 def integer(number: int) -> Value:

@@ -18,6 +18,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from dp_polars._codes.codings import CategoryCoding, OneCode, Units
+from dp_polars._engines.contract import reading_values
 from dp_polars._mechanisms.noise import LARGEST_VALUE
 from dp_polars._relational.arithmetic import code, doubled, integer, is_evidence, units
 from dp_polars._relational.dialects import cast, constant, ibis
@@ -96,6 +97,17 @@ def code_of(tally: Tally, table: Table, dialect: Dialect) -> tuple[Value | None,
         raise TypeError(msg)
     value = comparable(column, column.type(), dialect) if found is None and column is not None else None
     return column, found, value
+
+
+def _reading_values(table: Table, tallies: Sequence[Tally]) -> tuple[Table, Sequence[Tally]]:
+    """Return tallies that count values, and the table with the columns for those that counted nulls."""
+    found: dict[str, Value] = {}
+
+    def put(new: str, old: str) -> None:
+        found[new] = ibis.ifelse(table[old].isnull(), integer(0), ibis.null("int64"))
+
+    tallies = reading_values(tallies, table.columns, put)
+    return table.mutate(**found) if found else table, tallies
 
 
 def units_of(tally: Tally) -> Units:
@@ -240,8 +252,8 @@ def _read(tally: Tally) -> tuple[str | None, Coding]:
 
 
 def _native(table: Table, work: Work, numbers: list[int], dialect: Dialect) -> Table:
+    table, tallies = _reading_values(table, [work.tallies[number] for number in numbers])
     chosen, needed = keys_of(table, work.keys, dialect), []
-    tallies = [work.tallies[number] for number in numbers]
     people = [tally.people and work.privacy_unit is not None for tally in tallies]
     if work.privacy_unit is not None:
         needed += is_somebody(table, work.privacy_unit, dialect)
@@ -253,7 +265,7 @@ def _native(table: Table, work: Work, numbers: list[int], dialect: Dialect) -> T
             column, found, value = code_of(tally, table, dialect)
             listed = None if value is None else _candidates(tally, table, dialect)
             if tally.weighing is not None:
-                chosen[f"weight{i}"] = doubled(units_of(tally), _weight_of(tally, table, dialect))
+                chosen[f"weight{i}"] = doubled(units_of(tally), _weight_of(tally, table, dialect), dialect)
         if column is not None and is_one:
             needed.append(is_evidence(column, dialect))
         elif column is not None:
@@ -337,6 +349,7 @@ def rows_of_people(
     outputs: Sequence[str | None] = (),
 ) -> Rows:
     """Return the rows of somebody in a listed group that are evidence for a tally at least."""
+    table, tallies = _reading_values(table, tallies)
     chosen = {**people_of(table, unit, dialect), **keys_of(table, keys, dialect)}
     codes, weights = dict[int, str | None](), dict[int, str | None]()
     places: dict[object, str] = {}
@@ -414,7 +427,7 @@ def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list
         of_rows = common.once(of_rows)
     parts = []
     for (name, only, people), numbers in groupings.items():
-        weights = {number: _weight(tallies[number], rows.weights[number]) for number in numbers}
+        weights = {number: _weight(tallies[number], rows.weights[number], dialect) for number in numbers}
         if people:
             loose, tight = (_one_each(part, name, only, numbers, tallies, weights, dialect) for part in split)
             found = _first(
@@ -443,9 +456,9 @@ def _column(name: str) -> Callable[[Table], Value]:
     return lambda rows: rows[name]
 
 
-def _weight(tally: Tally, name: str | None) -> Callable[[Table], Value] | None:
+def _weight(tally: Tally, name: str | None, dialect: Dialect) -> Callable[[Table], Value] | None:
     """Return what gives the weight of a row; None: one each."""
-    return None if name is None else lambda rows: doubled(units_of(tally), rows[name])
+    return None if name is None else lambda rows: doubled(units_of(tally), rows[name], dialect)
 
 
 def _split(

@@ -73,7 +73,7 @@ def _cut(held: Rows, number: int, tally: Tally, dialect: Dialect) -> Table:
         cells = rows.group_by([*by, *([] if name is None or isinstance(tally.coding, OneCode) else [name])])
         if weight is not None:
             low, high = units_of(tally).of_person
-            total = dialect.total(doubled(units_of(tally), rows[weight]), LARGEST_VALUE)
+            total = dialect.total(doubled(units_of(tally), rows[weight], dialect), LARGEST_VALUE)
             is_clipped = (total < integer(low)) | (total > integer(high))
         rows = cells.aggregate(clipped=ibis.ifelse(is_clipped, integer(1), integer(0)))
     else:

@@ -10,7 +10,7 @@ import polars as pl
 
 from dp_polars._mechanisms.noise import check_scale, noise_bound
 from dp_polars._questions.measures import Multiple
-from dp_polars._questions.sums import Mean
+from dp_polars._questions.sums import Mean, Variance
 from dp_polars.analysis._noise_laws import NoiseLaw
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _END = 0.05
 # Noisy counts that a mean's law is added up over.
 _CELLS = 2049
+# The same for each of the three draws of a variance, on either side of 0.
+_FEW_CELLS = 48
 
 
 def law_of_total(
@@ -39,6 +41,8 @@ def law_of_total(
     """
     if isinstance(question, Mean):
         return lambda claim: _of_mean(question.with_claim(claim), types, truly, bounded)
+    if isinstance(question, Variance):
+        return lambda claim: _of_variance(question.with_claim(claim), types, truly, bounded)
     if not isinstance(question, Multiple):
         msg = f"simulate: the law of a {type(question).__name__} is not known."
         raise TypeError(msg)
@@ -119,6 +123,13 @@ def _of_mean(question: Mean, types: Columns, truly: list[Ints], bounded: list[In
         above = noisy.excess(at) - noisy.excess(at_high)
         below = noisy.excess(-at) - noisy.excess(-at_low)
         errors[group] = ((above + below) / per_unit) @ shares
+    return _law_of_groups(true, errors, ends, truly[-1])
+
+
+def _law_of_groups(
+    true: NDArray[np.float64], errors: NDArray[np.float64], ends: NDArray[np.float64], counts: Ints
+) -> pl.DataFrame:
+    """Return the law of a number that a group without values lacks."""
     return pl.DataFrame(
         {
             "true_answer": true,
@@ -127,9 +138,40 @@ def _of_mean(question: Mean, types: Columns, truly: list[Ints], bounded: list[In
             "answer_5": ends[:, 0],
             "answer_95": ends[:, 1],
         }
-    ).with_columns(  # a group without values has no mean
-        pl.when(pl.Series(truly[1] > 0)).then(pl.col(name)).alias(name) for name in ("true_answer", "expected_error")
+    ).with_columns(
+        pl.when(pl.Series(counts > 0)).then(pl.col(name)).alias(name) for name in ("true_answer", "expected_error")
     )
+
+
+def _of_variance(question: Variance, types: Columns, truly: list[Ints], bounded: list[Ints]) -> pl.DataFrame:
+    """Return the law of a variance, or of its root: from all combinations of what the noise of its three draws is."""
+    claims = question.noise(*types)
+    for claim in claims:
+        check_scale(claim)
+    (off, *of_off), (by, *of_by), (more, *of_more) = (_coarse_cells(claim) for claim in claims)
+    noise = [part.ravel() for part in np.meshgrid(off, by, more, indexing="ij")]
+    law = np.einsum("i,j,k->ijk", *of_off, *of_by, *of_more).ravel()
+    true = question.of_totals(truly, *types)
+    ends, errors = np.empty((len(true), 2)), np.empty(len(true))
+    for group, totals in enumerate(zip(*(part.tolist() for part in bounded), strict=True)):
+        answers = question.of_totals([total + part for total, part in zip(totals, noise, strict=True)], *types)
+        errors[group] = law @ abs(answers - true[group])
+        order = np.argsort(answers)
+        upto = np.cumsum(law[order])
+        ends[group] = answers[order[np.searchsorted(upto, [_END, 1 - _END])]]
+    return _law_of_groups(true, errors, ends, truly[-1])
+
+
+def _coarse_cells(claim: Claim) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return means of the noise in stretches, and their probabilities: wider ones far from 0."""
+    law, reach = NoiseLaw(claim), noise_bound(claim, 1e-9)
+    ends = np.unique(np.ceil(reach * np.linspace(0, 1, _FEW_CELLS + 1) ** 2))  # each stretch ends with one of these
+    upto, above = law.up_to(ends), law.excess(ends)
+    beyond = above + ends * (1 - upto)  # E(X; X > end)
+    shares = np.append(-np.diff(1 - upto), 1 - upto[-1])
+    means = np.append(-np.diff(beyond), beyond[-1]) / np.where(shares > 0, shares, 1)
+    middle = 2 * upto[0] - 1  # P(X = 0)
+    return np.concatenate([-means[::-1], [0.0], means]), np.concatenate([shares[::-1], [middle], shares])
 
 
 def _cells(claim: Claim) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -11,7 +11,7 @@ import polars as pl
 
 from dp_polars._base import column_types
 from dp_polars._base.extras import require
-from dp_polars._codes.codings import NearestCoding, OneCode, Units
+from dp_polars._codes.codings import NearestCoding, OneCode, Squares, Units
 from dp_polars._codes.encoding import FloatSteps
 from dp_polars._mechanisms.noise import LARGEST_VALUE
 from dp_polars.spark._column_types import types
@@ -104,10 +104,14 @@ def units(weighing: Units, value: Column, dtype: pl.DataType) -> Column:
 
 
 def doubled(weighing: Units, number: Column) -> Column:
-    """Return the weight, of what `units` gave."""
+    """Return the weight, of what `units` gave: the arithmetic of `Units.of_units`."""
     if not weighing.doubled:
         return number
-    return long(2) * number - long(int(weighing.lower / weighing.step) + int(weighing.upper / weighing.step))
+    distance = long(2) * number - long(int(weighing.lower / weighing.step) + int(weighing.upper / weighing.step))
+    if not isinstance(weighing, Squares):
+        return distance
+    square = sf.shiftright(distance * distance + long(weighing.half), weighing.shift)
+    return long(2) * square - long(weighing.largest)
 
 
 def _nearest(weighing: Units, value: Column, dtype: pl.DataType, low: int, high: int) -> Column:

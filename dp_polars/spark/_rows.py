@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dp_polars._codes.codings import CategoryCoding, OneCode
+from dp_polars._engines.contract import reading_values
 from dp_polars.spark._arithmetic import clip, code, doubled, is_evidence, is_float, long, sf, units, units_of
 from dp_polars.spark._tables import Groups, with_codes
 
@@ -117,6 +118,13 @@ def read(
 
     Without `looks_up` values stand in the place of codes that a list of categories has.
     """
+    nulls: dict[str, Column] = {}
+
+    def put(new: str, old: str) -> None:
+        nulls[new] = sf.when(sf.col(quoted(old)).isNull(), long(0))
+
+    tallies = dict(zip(tallies, reading_values([*tallies.values()], frame.columns, put), strict=True))
+    frame = frame.withColumns(nulls) if nulls else frame
     names = dict.fromkeys(_name_of(column) for tally in tallies.values() for column in tally.columns)
     values = {name: f"value{i}" for i, name in enumerate(names)}
     rows = evidence(frame, privacy_unit, groups.columns, values)

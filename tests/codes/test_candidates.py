@@ -7,7 +7,7 @@ import tracemalloc
 import zoneinfo
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as clock
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from polars.testing import assert_series_equal
 
 import dp_polars as dpp
 from dp_polars._codes.candidates import MOST, Categories, Points, ordered, size_of
@@ -501,6 +502,100 @@ def test_grids_that_are_refused(arguments, error, message):
 def test_calendar_steps_are_refused_with_a_way_out(step):
     with pytest.raises(ValueError, match=r"step must be a fixed duration, got [\s\S]*Hint: months[\s\S]*pass a list"):
         dpp.grid(date(2020, 1, 1), date(2021, 1, 1), step=step)
+
+
+def _rounded(value: Decimal) -> Fraction:
+    """To three significant digits."""
+    with localcontext() as context:
+        context.prec = 3
+        return Fraction(+value)
+
+
+@pytest.mark.parametrize("per_decade", [1, 3, 20, 100, 250])
+def test_logarithmic_grids_are_powers_rounded_to_three_digits(per_decade):
+    with localcontext() as context:
+        context.prec = 60
+        powers = [Decimal(10) ** (Decimal(k) / per_decade) for k in range(-5 * per_decade, 9 * per_decade + 1)]
+    expected = [_rounded(power) for power in powers]
+    assert len(set(expected)) == len(expected)
+    assert dpp.grid(1e-5, 10**9, per_decade=per_decade).to_list() == [float(point) for point in expected]
+    inner = [float(point) for point in expected if Fraction("0.0333") < point < Fraction("7.07")]
+    assert dpp.grid(0.0333, 7.07, per_decade=per_decade).to_list() == [0.0333, *inner, 7.07]
+
+
+def test_254_candidates_per_decade_would_repeat_digits():
+    assert len({round(100 * 10 ** (k / 254)) for k in range(254)}) < 254
+    with pytest.raises(ValueError, match=r"^per_decade must be at most 250, got 251: three digits tell hardly more"):
+        dpp.grid(1, 10, per_decade=251)
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "per_decade", "expected"),
+    [
+        (1, 1000, 1, pl.Series([1, 10, 100, 1000])),
+        (100, 1000, 4, pl.Series([100, 178, 316, 562, 1000])),
+        (10, 100, 4, pl.Series([10.0, 17.8, 31.6, 56.2, 100.0])),  # not all are whole
+        (1.0, 100, 1, pl.Series([1.0, 10.0, 100.0])),
+        (5, 5, 20, pl.Series([5])),
+        (1.121, 1.3, 20, pl.Series([1.121, 1.26, 1.3])),  # 10^(1/20) is more than 1.121, but rounded to 1.12
+        (np.int8(2), 4, 1, pl.Series([2, 4])),
+        (2**63, 2**64 - 1, 2, pl.Series([2**63, 10**19, 2**64 - 1], dtype=pl.UInt64)),
+        (10**19, 10**20, 1, pl.Series([1e19, 1e20])),
+        (Fraction(1, 3), Fraction(5, 2), 2, pl.Series([1 / 3, 1.0, 2.5])),
+        (
+            Decimal("0.5"),
+            7,
+            2,
+            pl.Series([Decimal(x) for x in ("0.50", "1.00", "3.16", "7.00")], dtype=pl.Decimal(38, 2)),
+        ),
+    ],
+)
+def test_types_of_logarithmic_grids(start, stop, per_decade, expected):
+    assert_series_equal(dpp.grid(start, stop, per_decade=per_decade), expected, check_exact=True)
+
+
+@pytest.mark.parametrize(
+    ("ends", "options", "error", "message"),
+    [
+        (
+            (0, 1),
+            {"per_decade": 1},
+            ValueError,
+            r"^start must be greater than 0 with per_decade, got 0\.\n\nHint: step",
+        ),
+        ((-1, 1), {"per_decade": 1}, ValueError, "start must be greater than 0 with per_decade, got -1"),
+        ((2, 1), {"per_decade": 1}, ValueError, "stop must not be below start, got start=2 and stop=1"),
+        ((1, math.inf), {"per_decade": 1}, ValueError, "stop must be finite"),
+        ((1e-310, 1), {"per_decade": 1}, ValueError, r"must lie between 2\*\*-1000 and 2\*\*1000"),
+        ((1, 10**400), {"per_decade": 1}, ValueError, r"must lie between 2\*\*-1000 and 2\*\*1000"),
+        ((1, 10**25), {"per_decade": 1}, ValueError, "an integer of a grid of Float64 must be a float64 exactly"),
+        (
+            (Decimal(1), Decimal(10**19)),
+            {"per_decade": 1},
+            ValueError,
+            "points of a grid of Decimal.* must fit into 64",
+        ),
+        ((True, 2), {"per_decade": 1}, TypeError, "start must be a number"),
+        ((date(2020, 1, 1), date(2021, 1, 1)), {"per_decade": 1}, TypeError, "start must be a number"),
+        ((1, 2), {"per_decade": 0}, ValueError, "per_decade must be at least 1, got 0"),
+        ((1, 2), {"per_decade": 2.0}, TypeError, r"per_decade must be an integer, got 2\.0"),
+        ((1, 2), {"per_decade": 2, "step": 1}, TypeError, r"^grid must get either step or per_decade, got both\."),
+        ((1, 2), {}, TypeError, r"^grid must get either step or per_decade, got neither\.\n\nHint: step=0\.5 for"),
+    ],
+)
+def test_logarithmic_grids_that_are_refused(ends, options, error, message):
+    with pytest.raises(error, match=message):
+        dpp.grid(*ends, **options)
+
+
+def test_a_median_on_a_logarithmic_grid_needs_no_scale():
+    frame = pl.DataFrame({"x": [3, 47, 7_000_000] * 50, "y": [0.02, 0.3, 40.0] * 50})
+    asked = [
+        dpp.median(name, dpp.grid(*ends, per_decade=20), epsilon=100)
+        for name, *ends in (("x", 1, 10**9), ("y", 1e-6, 1e6))
+    ]
+    assert frame.dp.protect(None).agg(*asked).release().row(0) == (44.7, 0.316)
+    assert frame.select(asked).row(0) == (44.7, 0.316)
 
 
 def test_the_step_is_a_keyword():

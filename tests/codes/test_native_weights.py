@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 
-from dp_polars._codes.codings import OneCode, Units
+from dp_polars._codes.codings import OneCode, Squares, Units
 
 ENGINES = ("in-memory", "streaming")
 INTEGERS = [
@@ -36,8 +36,12 @@ def check(values, units):
             assert plan.collect(engine=engine)["x"].equals(expected)
 
 
-def units(low, high, step, *, doubled=False):
-    return Units(low * step, high * step, Fraction(step), doubled)
+def units(low, high, step, *, doubled=False, kind=Units):
+    return kind(low * step, high * step, Fraction(step), doubled)
+
+
+# What weights are made of the units of values.
+MADE = st.sampled_from([{}, {"doubled": True}, {"doubled": True, "kind": Squares}])
 
 
 def bounds(data):
@@ -63,6 +67,8 @@ def test_floats_at_ties_and_edges(step, dtype):
     for low, high in [(-(2**30), 2**30), (-700, 1001), (3, 7), (-7, -3)]:
         check(values, units(low, high, step))
     check(values, units(-700, 1001, step, doubled=True))
+    check(values, units(-700, 1001, step, doubled=True, kind=Squares))
+    check(values, units(-(2**29), 2**29 - 1, step, doubled=True, kind=Squares))
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -83,7 +89,7 @@ def test_floats(data):
     around = st.integers(2 * low - 4, 2 * high + 4).map(lambda n: float(n * step / 2))
     values = data.draw(st.lists(st.none() | st.floats() | around, min_size=1, max_size=20))
     column = pl.Series(values, dtype=pl.Float64).cast(dtype)
-    check(column, units(low, high, step, doubled=data.draw(st.booleans())))
+    check(column, units(low, high, step, **data.draw(MADE)))
 
 
 @given(st.data(), st.sampled_from(INTEGERS))
@@ -98,7 +104,7 @@ def test_integers(data, dtype):
     values = data.draw(
         st.lists(st.none() | near | ties | st.sampled_from(limits) | st.integers(least, most), min_size=1)
     )
-    check(pl.Series(values, dtype=dtype), units(low, high, step, doubled=data.draw(st.booleans())))
+    check(pl.Series(values, dtype=dtype), units(low, high, step, **data.draw(MADE)))
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 256, Fraction(1, 2)])
@@ -108,6 +114,7 @@ def test_every_small_integer(dtype, step):
     for low, high in [(-(2**30), 2**30), (-1, 1), (5, 9), (-300, 300)]:
         check(values, units(low, high, Fraction(step)))
         check(values, units(low, high, Fraction(step), doubled=True))
+        check(values, units(low, high, Fraction(step), doubled=True, kind=Squares))
 
 
 @pytest.mark.parametrize("dtype", [pl.Int64, pl.UInt64, pl.Int128, pl.UInt128])
@@ -137,7 +144,7 @@ def test_decimals(data):
     values = data.draw(st.lists(st.none() | digits, min_size=1, max_size=20))
     scaled = [None if value is None else Decimal(value).scaleb(-scale) for value in values]
     column = pl.Series(scaled, dtype=pl.Decimal(38, scale))
-    check(column, units(low, high, step, doubled=data.draw(st.booleans())))
+    check(column, units(low, high, step, **data.draw(MADE)))
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (-5, 5), (0, 3), (1, 2)])

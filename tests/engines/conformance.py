@@ -52,11 +52,12 @@ PAIR = ("p", "part")
 
 @dataclass(frozen=True)
 class Reveal(HistogramQuery):
-    """A query that answers with the whole histogram, and a mark that no two draws share. No private query at all."""
+    """A query that answers with one of its histograms, and a mark that no two draws share. No private query at all."""
 
     asked: HistogramQuery
     claim: Claim
     log: str | None = None  # the file where draws are noted
+    part: int = 0
 
     def __str__(self) -> str:
         return f"histogram of a {self.asked}"
@@ -87,7 +88,7 @@ class Reveal(HistogramQuery):
         return self.asked.error(size, beta)
 
     def drawn(self, histograms, *columns: pl.DataType) -> tuple[pl.Series, ...]:
-        (histogram,) = histograms
+        histogram = histograms[self.part]
         told, ends = [], np.cumsum(histogram.sizes)
         for size, end in zip(histogram.sizes.tolist(), ends.tolist(), strict=True):
             own = slice(end - size, end)
@@ -100,11 +101,10 @@ class Reveal(HistogramQuery):
         return (pl.Series(told, dtype=pl.String),)
 
 
-def revealing(query, log=None):
-    """The same query, answering with histograms."""
-    return with_asks(
-        query, (Reveal(ask.query, ask.query.claim, None if log is None else str(log)) for ask in query.asks)
-    )
+def revealing(query, log=None, parts=()):
+    """The same query, answering with histograms: of an output, the first one, or that of its place in `parts`."""
+    log, parts = None if log is None else str(log), dict(parts)
+    return with_asks(query, (Reveal(ask.query, ask.query.claim, log, parts.get(ask.name, 0)) for ask in query.asks))
 
 
 def clipped(evidence, ends):
@@ -260,7 +260,7 @@ BOUNDS = [
 OTHERS = [(-1 - p % 500, p % 7, 16 * COPIES + p % 3) for p in range(2000)] + [(-501, 2, 16 * COPIES)] * 500
 
 # Bounds of sums, and their steps.
-SUMS = [(0, 3, 1), (-4, 6, 2)]
+SUMS = [(0, 3, 1), (-4, 6, 2), (-(2**28), 2**28, 1)]  # the squares of the last one are rounded
 
 # Different values of a type that something coarser would take for one.
 NEAR: dict[str, list[Any]] = {
@@ -280,6 +280,8 @@ class Conformance:
     kinds: ClassVar[frozenset[str]] = frozenset({*COLUMNS, *UNITS})
     #: More that only a privacy unit may have.
     more_units: ClassVar[frozenset[str]] = frozenset()
+    #: Whether the engine holds NaN as null.
+    nan_is_null: ClassVar[bool] = False
 
     @abstractmethod
     def make(self, frame: pl.DataFrame, read: Callable[[], None] | None = None) -> Engine[Any]:
@@ -295,9 +297,9 @@ class Conformance:
                 known = self.kinds | self.more_units if name == "unit" else self.kinds
                 metafunc.parametrize(name, [kind for kind in table if kind in known])
 
-    def told(self, query, frame, budget=None, log=None):
+    def told(self, query, frame, budget=None, log=None, parts=()):
         """Output -> key -> code -> weight, by a release."""
-        released = self.to_polars(release_by(revealing(query, log), self.make(frame), budget))
+        released = self.to_polars(release_by(revealing(query, log, parts), self.make(frame), budget))
         names = [ask.name for ask in query.asks]
         keys = [name for name in released.columns if name not in names]
         return {
@@ -347,7 +349,12 @@ class Conformance:
         asked: dict[str, Any] = {
             "values": (dpp.count("x", epsilon=1), "x", some, False, None),
             "rows": (dpp.len(epsilon=1), "one", number, False, None),
+            "nulls": (dpp.null_count("x", epsilon=1), "null", number, False, None),
+            "nulls of another": (dpp.null_count("part", epsilon=1), "no part", number, False, None),
         }
+        parts = {}
+        if column == "Boolean":
+            asked["true"] = dpp.share("x", epsilon=1), "x", some, False, by_hand.around("x", 1, 1)
         if person is not None:
             asked["people"] = dpp.n_people(epsilon=1), "one", number, True, None
         if kind.categories is not None:
@@ -370,6 +377,21 @@ class Conformance:
             total = dpp.sum("x", lower, upper, step=step, epsilon=1)
             weigh = by_hand.weight_of("x", upper, step, lower)
             asked[f"sum of {lower} to {upper}"] = total, "x", some, False, weigh
+            parts[f"squares of {lower} to {upper}"] = 1
+            asked[f"distances of {lower} to {upper}"] = (
+                dpp.var("x", lower, upper, step=step, epsilon=10**9),
+                "x",
+                some,
+                False,
+                by_hand.around("x", upper, step, lower),
+            )
+            asked[f"squares of {lower} to {upper}"] = (
+                dpp.std("x", lower, upper, step=step, epsilon=10**9),
+                "x",
+                some,
+                False,
+                by_hand.squares("x", upper, step, lower),
+            )
             if person is not None:  # between none, one and several values of a person
                 ends = lower + step, 2 * upper - step
                 total = dpp.sum("x", lower, upper, step=step, per_person=ends, epsilon=1)
@@ -377,8 +399,11 @@ class Conformance:
                 asked[f"totals of {lower} to {upper}"] = total, "x", some, True, weigh
         bounds = {} if person is None else {"max_rows_per_group": MANY}
         query = protected({"g": [2, 1, 7]}, person, **bounds).agg(**{name: each[0] for name, each in asked.items()})
-        rows, listed = frame.with_columns(one=0).to_dicts(), [{"g": 2}, {"g": 1}, {"g": 7}]
-        for name, found in self.told(query, frame).items():
+        nulls = {new: pl.when(pl.col(of).is_null()).then(0) for new, of in (("null", "x"), ("no part", "part"))}
+        if nan and self.nan_is_null:
+            nulls["null"] = pl.when(pl.col("x").fill_nan(None).is_null()).then(0)
+        rows, listed = frame.with_columns(one=0, **nulls).to_dicts(), [{"g": 2}, {"g": 1}, {"g": 7}]
+        for name, found in self.told(query, frame, parts=parts).items():
             _, counted, code_of, people, weigh = asked[name]
             people = people and person is not None
             assert found == by_hand.histograms(
@@ -1056,6 +1081,7 @@ class Conformance:
         numbers = [
             dpp.count("price", epsilon=0.125).alias("n"),
             dpp.mean("price", 0, 10, step=0.5, epsilon=0.125).alias("mean"),
+            dpp.var("price", 0, 10, step=0.5, epsilon=0.125).alias("variance"),
         ]
         frame = dpp.protect("p", max_rows=3, budget=budget, dataset="visits").group_by(GROUPS)
         query = frame.agg(*exprs, *numbers, dpp.value_counts("flavour", FLAVOURS, epsilon=0.25).alias("all"))
@@ -1066,9 +1092,9 @@ class Conformance:
         assert again.equals(first)
         assert again.schema == first.schema
         assert not notes.exists()
-        assert budget.spent == 1.25
+        assert budget.spent == 1.375
         release_by(query, self.make(visits(), Noting(notes)), ranges=True, fresh=True)
-        assert budget.spent == 2.5
+        assert budget.spent == 2.75
         assert notes.exists()
 
     def test_every_group_is_drawn_once_for_each_output(self, tmp_path):
@@ -1151,6 +1177,10 @@ class Conformance:
             "totals": dpp.sum("weight", -2, 4, per_person=(-3, 9), **huge),
             "a row of each": dpp.len(max_rows=None, max_rows_per_group=1, **huge),
             "mean": dpp.mean("amount", -1, 3, step=0.125, **huge),
+            "variance": dpp.var("amount", -1, 3, step=0.125, **huge),
+            "deviation": dpp.std("weight", -2, 4, rho=10**15),
+            "nulls": dpp.null_count("x`y", **huge),
+            "share": dpp.share("late", **huge),
             "counts": dpp.value_counts("x`y", FLAVOURS, **huge),
             "counts by rho": dpp.value_counts("weight", range(3), rho=10**15),
             "few": dpp.mode("x`y", FLAVOURS, too_few=1000, **huge),

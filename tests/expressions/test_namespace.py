@@ -48,7 +48,7 @@ def test_mechanisms_and_grids_have_exactly_these_parameters():
         {"scores": EMPTY},
         {**LOSS, "sensitivity": EMPTY, "monotonic": False},
     )
-    assert parameters(dpp.grid) == ({"start": EMPTY, "stop": EMPTY}, {"step": EMPTY})
+    assert parameters(dpp.grid) == ({"start": EMPTY, "stop": EMPTY}, {"step": None, "per_decade": None})
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -27,6 +27,7 @@ EVERY = {
         if ask.counts
     },
     **{name: getattr(dpp, name) for name in OF_NO_COLUMN},
+    "share": lambda **more: dpp.share(X > 1, **more),
     "mode of rows": lambda **more: X.dp.mode([1, 2], counts="rows", **more),
     "several quantiles": lambda **more: X.dp.quantile([0.25, 0.5], [1, 2], **more),
     "totals": lambda **more: X.dp.sum(0, 3, per_person=(0, 5), **more),

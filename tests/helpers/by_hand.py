@@ -7,7 +7,7 @@ import math
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -64,14 +64,15 @@ class WeightOf:
     most: int
     step: Fraction
     of_person: tuple[int, int]
+    around: Callable[[int], int] = int
 
     def __call__(self, row: Row) -> int:
         value = row[self.column]
         if value is None or value != value:
             return 0
         if isinstance(value, float) and math.isinf(value):
-            return self.most if value > 0 else self.least
-        return min(max(round(Fraction(value) / self.step), self.least), self.most)
+            return self.around(self.most if value > 0 else self.least)
+        return self.around(min(max(round(Fraction(value) / self.step), self.least), self.most))
 
 
 def weight_of(
@@ -81,6 +82,24 @@ def weight_of(
     exact = Fraction(str(step))
     low, high = (int(end / exact) for end in of_person or (-upper, upper))
     return WeightOf(column, int(lower / exact), int(upper / exact), exact, (low, high))
+
+
+def around(column: str, upper: float, step: float, lower: float = 0) -> WeightOf:
+    """Distances from the middle of [lower, upper], in halves of a step."""
+    plain = weight_of(column, upper, step, lower)
+    return replace(plain, around=lambda units: 2 * units - plain.least - plain.most)
+
+
+def squares(column: str, upper: float, step: float, lower: float = 0) -> WeightOf:
+    """Squares of these distances around half of the largest, in the finest step of at most 2^30 to it."""
+    distances = around(column, upper, step, lower)
+    largest = (distances.most - distances.least) ** 2
+    q = next(2**k for k in range(64) if largest <= 2**30 * 2**k)
+
+    def rounded(square: int) -> int:
+        return math.floor(Fraction(square, q) + Fraction(1, 2))
+
+    return replace(distances, around=lambda units: 2 * rounded(distances.around(units) ** 2) - rounded(largest))
 
 
 def person_of(row: Row, number: int, unit: Unit | None) -> tuple[Any, ...] | None:

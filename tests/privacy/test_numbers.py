@@ -26,7 +26,9 @@ GROUPS, VALUES = 3, (-4, 1, 3)
 EPSILON, RHO = 0.5, 0.25
 SEEDS = 12
 # Numbers that all rows move in one direction: of a person who comes in another's place, some moves cancel.
-ONE_SIDED = ("rows", "people", "values", "positive", "negative", "positive totals")
+ONE_SIDED = ("rows", "people", "values", "nulls", "positive", "negative", "positive totals")
+# Several draws share the loss, one of them a count.
+OF_SEVERAL = ("mean", "variance", "fine variance", "deviation", "share")
 # A person counts once in each group, however many rows they have.
 OF_PEOPLE = ("people", "totals", "positive totals")
 SCHEMA = {"person": pl.String, "group": pl.Int64, "value": pl.Int64}
@@ -46,6 +48,11 @@ def asks(**loss: object) -> dict[str, dpp.PrivateExpr]:
         "totals": value.dp.sum(-4, 3, per_person=(-4, 2), **loss),
         "positive totals": value.dp.sum(-4, 3, per_person=(1, 3), **loss),
         "mean": value.dp.mean(-4, 3, **loss),
+        "variance": value.dp.var(-4, 3, **loss),
+        "fine variance": value.dp.var(-4, 3, step=Fraction(1, 2**13), **loss),
+        "deviation": value.dp.std(-4, 3, **loss),
+        "nulls": pl.when(value < 0).then(None).otherwise(value).dp.null_count(**loss),
+        "share": dpp.share(value < 2, **loss),
         "counts": value.dp.value_counts([-4, 1], **loss),
     }
 
@@ -109,12 +116,12 @@ def test_no_person_changes_a_number_by_more_than_the_loss_pays_for(bounds, monke
         cost = largest(pure[name], 1)
         assert cost <= EPSILON * (1 + 1e-12), name
         # A person of three rows attains it, where the bounds let nobody have more.
-        if name in OF_PEOPLE or (rows_of(bounds) <= 3 and name != "mean"):
+        if name in OF_PEOPLE or (rows_of(bounds) <= 3 and name not in OF_SEVERAL):
             assert cost >= EPSILON * (1 - 1e-12), name
         assert cost >= EPSILON / 9, name
         cost = largest(zcdp[name], 2) / 2
         assert cost <= RHO * (1 + 1e-12), name
-        if name in OF_PEOPLE or (rows_of(bounds) <= 3 and name not in ("mean", "counts")):
+        if name in OF_PEOPLE or (rows_of(bounds) <= 3 and name not in (*OF_SEVERAL, "counts")):
             assert cost >= RHO * (1 - 1e-12), name
 
 
@@ -126,7 +133,7 @@ def test_nor_does_a_replacement(bounds, monkeypatch):
     for name in pure:
         cost = largest(pure[name], 1, "replace_one")
         assert cost <= EPSILON * (1 + 1e-12), name
-        if rows_of(bounds) == 1 and name != "mean":
+        if rows_of(bounds) == 1 and name not in OF_SEVERAL:
             assert cost >= EPSILON * (1 - 1e-12), name
         cost = largest(zcdp[name], 2, "replace_one") / 2
         assert cost <= RHO * (1 + 1e-12), name
@@ -185,6 +192,19 @@ def test_a_mean_costs_both_of_its_halves(monkeypatch):
         )
     ]
     assert [float(np.abs(half).sum()) for half in halves] == pytest.approx([EPSILON / 2, EPSILON / 2], rel=1e-12)
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
+@pytest.mark.parametrize("name", OF_SEVERAL)
+def test_several_draws_cost_an_equal_share_each(name, relation, monkeypatch):
+    """Each is attained: by the values at the ends, and by a row alone."""
+    found, query = changes(
+        monkeypatch, {name: asks(epsilon=EPSILON)[name]}, max_rows=1, max_groups=3, neighboring_relation=relation
+    )
+    vectors, draws = found[name], query.asks[0].query.claim.draws
+    assert draws == (2 if name in ("mean", "share") else 3)
+    for part in np.split(vectors, draws, axis=1):
+        assert largest(part, 1, relation) == pytest.approx(EPSILON / draws, rel=1e-12)
 
 
 def noised(monkeypatch, rows):

@@ -20,6 +20,7 @@ from tests.registry import (
     KEYS,
     LISTS,
     NUMBERS,
+    OF_CONDITIONS,
     OF_FRAMES,
     OF_NO_COLUMN,
     OF_PEOPLE_STEPS,
@@ -29,7 +30,7 @@ from tests.registry import (
 )
 
 # Every way to ask that engines answer.
-WAYS = [*COUNTED, *NUMBERS, *OF_NO_COLUMN, *OF_FRAMES]
+WAYS = [*COUNTED, *NUMBERS, *OF_NO_COLUMN, *OF_CONDITIONS, *OF_FRAMES]
 # Those about people, for whom there must be a unit, all groups together.
 OF_PEOPLE = [way for way in OF_FRAMES if way != "keys"]
 _ROWS, _PEOPLE = 10, 4
@@ -181,6 +182,10 @@ def question(
     own = _OWN[which % len(_OWN)] if people else {}
     if name in OF_NO_COLUMN:
         return getattr(dpp, name)(where=where, **LOSSES[loss], **own)
+    if name in OF_CONDITIONS:
+        condition = pl.col(WEIGHT) > 1
+        condition = condition if where is None else condition.filter(where)
+        return getattr(dpp, name)(condition, **LOSSES[loss], **own)
     known = {**ASKS, **NUMBERS}[name].about(COLUMNS[kind])
     known = [options for options in known if people or "per_person" not in options]
     options = known[which % len(known)]

@@ -18,7 +18,7 @@ from dp_polars._frames.protection import Protection
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.measures import Count
 from tests.fuzzing.exploring import explore
-from tests.registry import ASKS, COLUMNS, NUMBERS, OF_FRAMES, OF_NO_COLUMN, UNITS
+from tests.registry import ASKS, COLUMNS, NUMBERS, OF_CONDITIONS, OF_FRAMES, OF_NO_COLUMN, UNITS
 from tests.replay.cases import cases
 from tests.replay.checks import check
 from tests.replay.test_polars import ask
@@ -174,7 +174,7 @@ def test_every_way_to_ask_is_in_the_registry():
     assert methods == {*ASKS, *NUMBERS}
     returned = {name: getattr(getattr(dpp, name), "__annotations__", {}).get("return") for name in dpp.__all__}
     functions = {name for name, kind in returned.items() if kind == "PrivateExpr"}
-    assert functions == {*methods, *OF_NO_COLUMN}
+    assert functions == {*methods, *OF_NO_COLUMN, *OF_CONDITIONS}
     owners = [PrivateQuery, *(owner for owner in dpp.PrivateFrame.__mro__ if owner is not object)]
     asked = {
         name

@@ -80,9 +80,11 @@ def medians(*candidates):
 
 def sums(*bounds):
     made = {f"s{i}": dpp.sum("x", low, high, step=step, epsilon=1) for i, (low, high, step) in enumerate(bounds)}
-    return made | {
-        f"a{i}": dpp.mean("x", low, high, step=step, epsilon=1) for i, (low, high, step) in enumerate(bounds)
-    }
+    return (
+        made
+        | {f"a{i}": dpp.mean("x", low, high, step=step, epsilon=1) for i, (low, high, step) in enumerate(bounds)}
+        | {f"v{i}": dpp.var("x", low, high, step=step, epsilon=1) for i, (low, high, step) in enumerate(bounds)}
+    )
 
 
 GRIDS_OF_FLOATS = [

@@ -82,6 +82,7 @@ class TestPostgres(Conformance):
 class TestSQLite(Conformance):
     kinds = frozenset(SQLITE)
     more_units = frozenset(MORE_OF_SQLITE)
+    nan_is_null = True
 
     def make(self, frame, read=None):
         con = ibis.sqlite.connect()
