@@ -9,7 +9,7 @@ import polars as pl
 from dp_polars._base.extras import require
 from dp_polars._base.numbers import given, positive_int, show
 from dp_polars._engines.contract import names_of_ends
-from dp_polars._expressions.expressions import PrivateExpr
+from dp_polars._expressions.expressions import PrivateExpr, refuse_several
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.quantile_lists import QuantileList
 from dp_polars.plot import _charts, _panels
@@ -97,6 +97,7 @@ def _outputs_of(query: object) -> tuple[dict[str, QuantileList], set[str], Loss,
         others = {column for ask in query.asks for column in (ask.name, *names_of_ends(ask.name))}
         loss, under = query.loss, query.request.promise
     elif isinstance(query, PrivateExpr):
+        refuse_several(query)
         name, claim = query.meta.output_name(), query.query.claim
         asks, others, loss = {name: query.query}, {name}, claim.loss
         under = f"{claim.neighboring_relation}, rows of one person: {claim.contributions.total}"
