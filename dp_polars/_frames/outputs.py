@@ -48,7 +48,7 @@ def outputs_of(
         )
         raise ValueError(msg)
     asked, answers = _tree(expr.columns[0]), _tree(named)
-    for column in _chosen(_choice(asked), columns, left_out):
+    for column in _chosen(_root(asked), columns, left_out):
         one = nodes.write(_of_column(asked, column))
         if one is None:
             msg = (
@@ -72,15 +72,15 @@ def _tree(expr: pl.Expr) -> Any:  # noqa: ANN401  # JSON
         raise ValueError(msg) from None
 
 
-def _choice(tree: object) -> object:
+def _root(tree: object) -> object:
     """Return the one choice of columns that an expression is about."""
-    first, *others = list(_choices(tree)) or [None]
+    first, *others = list(_roots(tree)) or [None]
     if first is None or any(other != first for other in others):
         raise _no_choice()
     return first
 
 
-def _choices(tree: object) -> Iterator[object]:
+def _roots(tree: object) -> Iterator[object]:
     """Yield every choice of columns in an expression; None for one of which a function makes a single column."""
     match tree:
         case {"Selector": choice}:
@@ -88,12 +88,12 @@ def _choices(tree: object) -> Iterator[object]:
         case {"Literal": _}:
             return
         case {"Function": {"input": inputs, "function": function}} if nodes.function_of(function)[0] in OF_ALL_COLUMNS:
-            yield from (None for _ in _choices(inputs))
+            yield from (None for _ in _roots(inputs))
         case dict():
-            yield from _choices([*tree.values()])
+            yield from _roots([*tree.values()])
         case list():
             for part in tree:
-                yield from _choices(part)
+                yield from _roots(part)
 
 
 def _of_column(tree: Any, name: str) -> Any:  # noqa: ANN401

@@ -174,7 +174,9 @@ def test_one_release_per_column_by_accident(column, name):
     if column.meta.eq(pl.col(["x"])) and not column.meta.has_multiple_outputs():
         pytest.skip("this Polars reads a list of one name as a name")
     # Private frames have an output for each, of what they can count: others refuse as soon as it is known.
-    with pytest.raises((ValueError, ComputeError), match=rf"the expression must have one output: with several[\s\S]*{hint}"):
+    with pytest.raises(
+        (ValueError, ComputeError), match=rf"the expression must have one output: with several[\s\S]*{hint}"
+    ):
         pl.DataFrame({"x": [1], "y": [2]}).select(ask(name, column, epsilon=1))
 
 
