@@ -79,7 +79,7 @@ class PrivateExpr(pl.Expr):
 
     def of_column(self, column: pl.Expr, name: str) -> PrivateExpr:
         """Return the same question about one column, where several are asked about."""
-        return _drawn(self.query, [column], self.bounds).alias(name)
+        return self._with(_drawn(self.query, [column], self.bounds).alias(name), _columns=(column,), _named=None)
 
     def alias(self, name: str) -> PrivateExpr:
         """Rename the answer."""
@@ -87,8 +87,13 @@ class PrivateExpr(pl.Expr):
 
     def _renamed(self, rename: Callable[[pl.Expr], pl.Expr]) -> PrivateExpr:
         named = None if self._named is None else rename(self._named)
-        plain = pl.Expr._from_pyexpr(self._pyexpr)
-        return self._of(rename(plain), self.query, self._columns, self.bounds, named)
+        return self._with(rename(pl.Expr._from_pyexpr(self._pyexpr)), _named=named)
+
+    def _with(self, expr: pl.Expr, **changes: object) -> PrivateExpr:
+        """Return another expression that knows all that this one knows, but for the changes."""
+        private = type(self).__new__(type(self))
+        vars(private).update(vars(self), **changes, _pyexpr=expr._pyexpr)
+        return private
 
     def over(
         self,
@@ -109,7 +114,7 @@ class PrivateExpr(pl.Expr):
             nulls_last=nulls_last,
             mapping_strategy=mapping_strategy,
         )
-        return self._of(windowed, self.query, None, self.bounds)
+        return self._with(windowed, _columns=None)
 
     @property
     def name(self) -> PrivateName:

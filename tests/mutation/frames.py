@@ -275,12 +275,10 @@ MUTANTS = [
     _expressions("_Schema.of", "refuse_bounds(self.bounds)", "",
         "a plain expression with bounds is released without them",
         "frames/test_bounds_of_outputs.py::test_bounds_are_refused_where_nobody_knows_who_is_a_person"),
-    _expressions("PrivateExpr._renamed", "self.bounds", "NO_BOUNDS",
+    _expressions("PrivateExpr._with", "**changes", "**changes, bounds=NO_BOUNDS",
         "an output that is renamed loses its bounds",
         "frames/test_bounds_of_outputs.py::test_bounds_travel_with_the_expression_and_not_with_its_question"),
     # --- Several columns in one answer
-    _outputs("PrivateExpr.of_column", "self.bounds", "NO_BOUNDS",
-        "one of several outputs loses the bounds that were given for all"),
     _outputs("_chosen", "name not in left_out", "True",
         "a selector asks about people and keys, too"),
     _outputs("_root", "any(other != first for other in others)", "False",
