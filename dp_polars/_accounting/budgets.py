@@ -23,6 +23,7 @@ from dp_polars._accounting.listings import frame_of_answers, frame_of_charges
 from dp_polars._accounting.locks import name_of
 from dp_polars._accounting.terms import Loss, check_delta
 from dp_polars._accounting.uninterrupted import uninterrupted
+from dp_polars._base.calls import called
 from dp_polars._base.numbers import show
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ class Budget:
     name: str | None
     _seen_delta = Fraction(0)
 
+    @called
     def __init__(
         self,
         *,

@@ -9,6 +9,7 @@ import numpy as np
 
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Bounds, Terms
+from dp_polars._base.calls import called
 from dp_polars._codes.candidates import Categories
 from dp_polars._codes.units import bounds_of, ends_of_person
 from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, on_terms, where_true
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from dp_polars._codes.candidates import Values
 
 
+@called
 def len(  # noqa: A001 (Polars' own name)
     *,
     where: IntoColumn | None = None,
@@ -85,6 +87,7 @@ def len(  # noqa: A001 (Polars' own name)
     return on_terms(Count("rows", Claim.on(terms, "number")), terms, *where_true(where), name="len")
 
 
+@called
 def n_people(
     *,
     where: IntoColumn | None = None,
@@ -131,6 +134,7 @@ def n_people(
     return on_terms(Count("people", Claim.on(terms, "number")), terms, *where_true(where), name="n_people")
 
 
+@called
 def count(
     column: IntoColumn,
     *,
@@ -175,6 +179,7 @@ def count(
     return on_terms(Count("values", Claim.on(terms, "number")), terms, column)
 
 
+@called
 def sum(  # noqa: A001 (Polars' own name)
     column: IntoColumn,
     lower: Number,
@@ -253,6 +258,7 @@ def sum(  # noqa: A001 (Polars' own name)
     return on_terms(SumOfPeople(*ends, of_floats, claim, *ends_of_person(per_person, ends[2])), terms, column)
 
 
+@called
 def mean(
     column: IntoColumn,
     lower: Number,
@@ -308,6 +314,7 @@ def mean(
     return on_terms(query, terms, column)
 
 
+@called
 def value_counts(
     column: IntoColumn,
     candidates: Values,

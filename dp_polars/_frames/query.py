@@ -10,6 +10,7 @@ import polars as pl
 
 from dp_polars._accounting.large import warn_if_large
 from dp_polars._accounting.terms import Terms
+from dp_polars._base.calls import called
 from dp_polars._base.numbers import one_of, positive_int
 from dp_polars._base.paths import expanded, replacing
 from dp_polars._engines.polars_engine import PolarsEngine
@@ -97,6 +98,7 @@ class PrivateQuery(WithoutRows):
         """
         return self.request.explain(PolarsEngine.of(*self._sources) if self._sources else None)
 
+    @called
     def n_cut(
         self, *, epsilon: Number | None = None, rho: Number | None = None, mechanism: str | None = None
     ) -> PrivateQuery:
