@@ -446,7 +446,8 @@ def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> As
     if not isinstance(expr, PrivateExpr):
         msg = (
             f"agg on a private frame must be given private answers, got {type(expr).__name__}.\n\n"
-            'Hint: pl.col("age").dp.median(…). Work on answers after the release: query.release().with_columns(…).'
+            'Hint: dp_polars.len(epsilon=…) counts rows, dp_polars.n_people(epsilon=…) people, and pl.col("age").dp '
+            "asks about a column. Work on answers after the release: query.release().with_columns(…)."
         )
         raise TypeError(msg)
     query, columns = of_histogram(expr.query, "agg on a private frame", _ARGMAX), expr.columns

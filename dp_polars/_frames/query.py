@@ -295,7 +295,8 @@ class PrivateQuery(WithoutRows):
             msg = (
                 "release must be given a frame, for the query was built without one."
                 if frame is None
-                else "release must not be given a frame: the query was built on one."
+                else "release must not be given a frame: the query was built on one.\n\n"
+                "Hint: leave it out; dp_polars.protect(…) begins a query without data."
             )
             raise TypeError(msg)
         frames = self._sources if frame is None else self.request.recipe.one_frame_each(frame)
@@ -354,7 +355,7 @@ def without_data(query: object, budget: Budget | None) -> tuple[AnyRequest[Asked
         raise TypeError(msg)
     refuse_joins(query)
     if budget is not None and query.budget is not None:
-        msg = "budget must be left out where the query has one."
+        msg = "budget must be left out where the query has one.\n\nHint: give it to protect, or here."
         raise TypeError(msg)
     return query.request, query.budget if budget is None else budget
 

@@ -338,6 +338,12 @@ class Unlisted:
         rho: Number | None,
         mechanism: str | None,
     ) -> PrivateQuery:
+        if isinstance(alpha, (list, tuple, np.ndarray)):
+            msg = (
+                f"{name}: alpha must be one number, got {given(alpha)}.\n\n"
+                f"Hint: ask for one quantile after the other, each with a part of the loss: {name}(alpha=0.5, …)."
+            )
+            raise TypeError(msg)
         terms = Terms.of(epsilon, rho, 1, self._people(name).neighboring_relation, mechanism)
         query = ask_quantile(alpha, candidates, terms)
         warn_if_large(query.claim.loss)
