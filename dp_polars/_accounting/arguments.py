@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dp_polars._accounting.locks import lock
 from dp_polars._accounting.terms import check_delta
+from dp_polars._base.callers import caller, warn
 from dp_polars._base.paths import expanded
 
 if TYPE_CHECKING:
     from fractions import Fraction
+    from types import CodeType
 
 # Names of budgets in memory, for as long as the process lives: their objects may be gone.
 _taken: set[str] = set()
+# What made budgets without a name or a path, by the text of the cell and the function in it.
+_runs: dict[tuple[str, str], list[CodeType]] = {}
 
 
 def take_name(name: str | None) -> None:
@@ -29,6 +34,29 @@ def take_name(name: str | None) -> None:
             raise ValueError(msg)
         if name is not None:
             _taken.add(name)
+
+
+def notice_again() -> None:
+    """Warn where a cell of a notebook makes a budget in memory that it made before: each of them starts full.
+
+    A cell is code that is in no file, but whose text Python has. It runs again where the same text is compiled anew. So
+    a loop, or a function that is called again, may make several.
+    """
+    code = caller().f_code
+    text = "".join(linecache.getlines(code.co_filename))
+    if not text or os.path.exists(code.co_filename):  # noqa: PTH110  # False for whatever is no path
+        return
+    with lock:
+        runs = _runs.setdefault((text, code.co_qualname), [])
+        is_new = all(run is not code for run in runs)
+        runs += [code] * is_new
+    if is_new and len(runs) > 1:
+        msg = (
+            f"this cell has made {len(runs)} budgets that have neither a name nor a path: each starts full, and what "
+            "the others have spent is forgotten.\n\n"
+            "Hint: give it a path, which keeps what was spent. With a name alone, the second one is an error."
+        )
+        warn(msg, UserWarning)
 
 
 def total_delta(delta: object) -> Fraction:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dp_polars._accounting import kept, ledger
 from dp_polars._accounting.amounts import BudgetExceededError, exact, stored, total_of
-from dp_polars._accounting.arguments import absolute, take_name, total_delta
+from dp_polars._accounting.arguments import absolute, notice_again, take_name, total_delta
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.conversions import EpsilonAt, epsilon_at
 from dp_polars._accounting.large import warn_if_large
@@ -23,6 +23,7 @@ from dp_polars._accounting.listings import frame_of_answers, frame_of_charges
 from dp_polars._accounting.locks import name_of
 from dp_polars._accounting.terms import Loss, check_delta
 from dp_polars._accounting.uninterrupted import uninterrupted
+from dp_polars._base.calls import called
 from dp_polars._base.numbers import show
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Budget:
         is refused. Without a path the ledger lives in this process only, and copies of it are refused.
     name
         A name for people. Left out, an existing ledger keeps its own. Without a path it may be given once in a process.
+        With neither, a cell of a notebook that runs again makes a full budget, and a UserWarning says so.
 
     Attributes
     ----------
@@ -111,6 +113,7 @@ class Budget:
     name: str | None
     _seen_delta = Fraction(0)
 
+    @called
     def __init__(
         self,
         *,
@@ -139,6 +142,8 @@ class Budget:
         warn_if_large(loss)
         uninterrupted(partial(self._make, head))
         self._check()
+        if self.name is None and self.path is None:
+            notice_again()
 
     @property
     def spent(self) -> Fraction:

@@ -91,6 +91,8 @@ class Categories(_Listed):
         column, of_candidates = column_types.family(dtype), column_types.family(self.values.dtype)
         if column is None or column != of_candidates:
             msg = f"candidates of type {self.values.dtype} can't be categories of a column of type {dtype}."
+            if isinstance(dtype, (pl.List, pl.Array)):
+                msg += "\n\nHint: make a row of each element first: frame.explode(…)."
             raise TypeError(msg)
         answer = column_types.released(dtype)
         if self.values.dtype == answer:
@@ -200,7 +202,12 @@ def _to_series(values: Values, name: str = "candidates") -> pl.Series:
         return series if series.dtype == pl.Object else unshared(series.to_frame()).to_series()  # objects are refused
     if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
         msg = f"{name} must be a list, a range, a Series or a NumPy or Arrow array, got {kind(values)}."
-        if isinstance(values, Iterable) and not isinstance(values, (str, bytes)):
+        if isinstance(values, pl.Expr):
+            msg += (
+                "\n\nHint: an expression has no values yet. pl.date_range(…, eager=True) has, and so has "
+                'dp_polars.grid(start, stop, step="1d").'
+            )
+        elif isinstance(values, Iterable) and not isinstance(values, (str, bytes)):
             msg += "\n\nHint: list(…) or sorted(…) makes a list."
         raise TypeError(msg)
     kinds = sorted({kind_of(value) for value in values})

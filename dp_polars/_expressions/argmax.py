@@ -10,6 +10,7 @@ import polars as pl
 
 from dp_polars._accounting.claims import Claim, range_of
 from dp_polars._accounting.terms import Loss
+from dp_polars._base.calls import called
 from dp_polars._base.numbers import given, positive_fraction
 from dp_polars._codes.multiples import check_terms
 from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, as_expression
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from dp_polars._base.numbers import Number
 
 
+@called
 def argmax(
     column: IntoColumn,
     *,
@@ -103,6 +105,7 @@ def argmax(
     return _best(column, loss, mechanism, sensitivity, monotonic, lead, lead_step, lowest=False)
 
 
+@called
 def argmin(
     column: IntoColumn,
     *,

@@ -8,6 +8,7 @@ import numpy as np
 
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Bounds, Terms
+from dp_polars._base.calls import called
 from dp_polars._base.numbers import positive_int
 from dp_polars._codes.candidates import Categories, ordered
 from dp_polars._draws.quantile_trees import levels_of
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from dp_polars._questions.quantile_lists import Alphas
 
 
+@called
 def mode(
     column: IntoColumn,
     candidates: Values | None = None,
@@ -159,6 +161,7 @@ def mode(
     return on_terms(query, terms, column, *(() if weights is None else (weights,)))
 
 
+@called
 def quantile(
     column: IntoColumn,
     alpha: Number | Alphas,
@@ -262,6 +265,7 @@ def quantile(
     return on_terms(QuantileList(alphas, ordered(candidates), claim), terms, column)
 
 
+@called
 def median(
     column: IntoColumn,
     candidates: Values,

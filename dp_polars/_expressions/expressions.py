@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dp_polars._accounting.terms import Terms
 
 IntoColumn: TypeAlias = "pl.Expr | str"
-_State: TypeAlias = "tuple[bytes, Query, tuple[pl.Expr, ...] | None, Bounds, Within | None]"
+_State: TypeAlias = "tuple[bytes, Query, tuple[pl.Expr, ...] | None, Bounds, Within | None, pl.Expr | None]"
 
 
 class PrivateExpr(pl.Expr):
@@ -37,6 +37,9 @@ class PrivateExpr(pl.Expr):
     It is a `polars.Expr` and works wherever one does. `alias`, `over` and `name.*` keep the class; every other
     operation gives a plain `Expr`. You may do anything with a private *answer* at no further cost. But a query that
     names the expression twice, as in `p - p`, may draw twice and then costs twice: collect it first.
+
+    Asked about several columns, as `pl.col("a", "b")` or a selector, it is one output for each of them in the `agg` of
+    a private frame, each with the whole loss. A plain frame refuses it: Polars raises a ComputeError.
 
     Attributes
     ----------
@@ -53,6 +56,7 @@ class PrivateExpr(pl.Expr):
     bounds: Bounds
     within: Within | None
     _columns: tuple[pl.Expr, ...] | None
+    _named: pl.Expr | None
 
     @classmethod
     def _of(
@@ -62,10 +66,11 @@ class PrivateExpr(pl.Expr):
         columns: tuple[pl.Expr, ...] | None,
         bounds: Bounds,
         within: Within | None,
+        named: pl.Expr | None = None,
     ) -> PrivateExpr:
         private = cls.__new__(cls)
         private._pyexpr, private.query, private._columns, private.bounds = expr._pyexpr, query, columns, bounds
-        private.within = within
+        private.within, private._named = within, named
         return private
 
     @property
@@ -73,9 +78,30 @@ class PrivateExpr(pl.Expr):
         """What is asked about, where it is still known; None after `over`."""
         return self._columns
 
+    @property
+    def named(self) -> pl.Expr | None:
+        """What is asked about, under the names of the answers, where that is several columns; else None."""
+        return self._named
+
+    def of_column(self, column: pl.Expr, name: str) -> PrivateExpr:
+        """Return the same question about one column, where several are asked about."""
+        return self._with(
+            _drawn(self.query, [column], self.bounds, self.within).alias(name), _columns=(column,), _named=None
+        )
+
     def alias(self, name: str) -> PrivateExpr:
         """Rename the answer."""
-        return self._of(super().alias(name), self.query, self._columns, self.bounds, self.within)
+        return self._renamed(lambda expr: expr.alias(name))
+
+    def _renamed(self, rename: Callable[[pl.Expr], pl.Expr]) -> PrivateExpr:
+        named = None if self._named is None else rename(self._named)
+        return self._with(rename(pl.Expr._from_pyexpr(self._pyexpr)), _named=named)
+
+    def _with(self, expr: pl.Expr, **changes: object) -> PrivateExpr:
+        """Return another expression that knows all that this one knows, but for the changes."""
+        private = type(self).__new__(type(self))
+        vars(private).update(vars(self), **changes, _pyexpr=expr._pyexpr)
+        return private
 
     def over(
         self,
@@ -87,6 +113,7 @@ class PrivateExpr(pl.Expr):
         mapping_strategy: WindowMappingStrategy = "group_to_rows",
     ) -> PrivateExpr:
         """Draw one answer per group and give it to each of its rows: see `polars.Expr.over`."""
+        refuse_several(self)
         windowed = super().over(
             partition_by,
             *more_exprs,
@@ -95,7 +122,7 @@ class PrivateExpr(pl.Expr):
             nulls_last=nulls_last,
             mapping_strategy=mapping_strategy,
         )
-        return self._of(windowed, self.query, None, self.bounds, self.within)
+        return self._with(windowed, _columns=None)
 
     @property
     def name(self) -> PrivateName:
@@ -117,13 +144,14 @@ class PrivateExpr(pl.Expr):
             text = f"selects:   {self.query}\nloss:      found by agg of a private frame, from {within}"
         else:
             text = describe(self.query) + ("" if within is None else f"\nasked:     {within}")
-        return text + (f"\nbounds:    {bounds}" if bounds else "")
+        several = "\ncolumns:   several, one output for each, in agg of a private frame" * (self._named is not None)
+        return text + (f"\nbounds:    {bounds}" if bounds else "") + several
 
     def __getstate__(self) -> _State:  # type: ignore[override]
-        return super().__getstate__(), self.query, self._columns, self.bounds, self.within
+        return super().__getstate__(), self.query, self._columns, self.bounds, self.within, self._named
 
     def __setstate__(self, state: _State) -> None:  # type: ignore[override]
-        plain, self.query, self._columns, self.bounds, self.within = state
+        plain, self.query, self._columns, self.bounds, self.within, self._named = state
         super().__setstate__(plain)
 
 
@@ -134,37 +162,33 @@ class PrivateName(ExprNameNameSpace):
         super().__init__(expr)
         self._private = expr
 
-    def _keep(self, renamed: pl.Expr) -> PrivateExpr:
-        private = self._private
-        return PrivateExpr._of(renamed, private.query, private._columns, private.bounds, private.within)
-
     def keep(self) -> PrivateExpr:
         """Keep the name of the root column."""
-        return self._keep(super().keep())
+        return self._private._renamed(lambda expr: expr.name.keep())
 
     def map(self, function: Callable[[str], str]) -> PrivateExpr:
         """Rename by a function of the root's name."""
-        return self._keep(super().map(function))
+        return self._private._renamed(lambda expr: expr.name.map(function))
 
     def prefix(self, prefix: str) -> PrivateExpr:
         """Add a prefix to the root's name."""
-        return self._keep(super().prefix(prefix))
+        return self._private._renamed(lambda expr: expr.name.prefix(prefix))
 
     def suffix(self, suffix: str) -> PrivateExpr:
         """Add a suffix to the root's name."""
-        return self._keep(super().suffix(suffix))
+        return self._private._renamed(lambda expr: expr.name.suffix(suffix))
 
     def to_lowercase(self) -> PrivateExpr:
         """Make the root's name lower case."""
-        return self._keep(super().to_lowercase())
+        return self._private._renamed(lambda expr: expr.name.to_lowercase())
 
     def to_uppercase(self) -> PrivateExpr:
         """Make the root's name upper case."""
-        return self._keep(super().to_uppercase())
+        return self._private._renamed(lambda expr: expr.name.to_uppercase())
 
     def replace(self, pattern: str, value: str, *, literal: bool = False) -> PrivateExpr:
         """Replace in the root's name."""
-        return self._keep(super().replace(pattern, value, literal=literal))
+        return self._private._renamed(lambda expr: expr.name.replace(pattern, value, literal=literal))
 
 
 def on_terms(query: HistogramQuery, terms: Terms, *columns: IntoColumn, name: str | None = None) -> PrivateExpr:
@@ -190,8 +214,20 @@ def as_expression(
     within: Within | None = None,
 ) -> PrivateExpr:
     """Return the private expression that asks `query` about columns; it is named like the first one, or `name`."""
-    exprs = [_one_output(column) for column in columns]
+    exprs = [_column(column) for column in columns]
     warn_if_large(query.claim.loss)
+    if not any(expr.meta.has_multiple_outputs() for expr in exprs):
+        answer = _drawn(query, exprs, bounds, within)
+        return answer if name is None else answer.alias(name)
+    if len(exprs) > 1 or not isinstance(query, HistogramQuery):
+        raise ValueError(_ONE_OUTPUT)
+    # One answer per column: for `agg` of private frames. Where Polars resolves its type, it is refused.
+    refused = pl.lit(None, pl.Struct({_ONE_OUTPUT.removesuffix("."): pl.Boolean})).name.map_fields(_raise_if_message)
+    return PrivateExpr._of(refused, query, tuple(exprs), bounds, within, exprs[0])
+
+
+def _drawn(query: Query, exprs: list[pl.Expr], bounds: Bounds, within: Within | None) -> PrivateExpr:
+    """Return the private expression about columns of one output each, named like the first one."""
     raw = query.fixed_type or (_LED_BY_COLUMN if query.has_lead else _NAMED_BY_COLUMN)
     # All groups in one call: imploded, each group is one row of a column of lists.
     if isinstance(query, Total):
@@ -211,7 +247,7 @@ def as_expression(
     # The type of a UDF must be fixed: Polars would keep one that it resolved on an earlier frame. The outermost node
     # must be native: engines may evaluate a bare UDF several times, and OpenDP aborts on one.
     answer = deaf(_as_answer)(drawn.first(), exprs, query, bounds, within)  # `pl.dtype_of` is unstable to Polars
-    return PrivateExpr._of(answer if name is None else answer.alias(name), query, tuple(exprs), bounds, within)
+    return PrivateExpr._of(answer, query, tuple(exprs), bounds, within)
 
 
 def where_true(where: IntoColumn | None) -> tuple[pl.Expr, ...]:
@@ -233,17 +269,24 @@ def condition_of(name: str, given_as: IntoColumn, example: str) -> pl.Expr:
     return condition
 
 
-def _one_output(column: IntoColumn) -> pl.Expr:
+_ONE_OUTPUT = (
+    "the expression must have one output: with several, each column would be a release of its own.\n\n"
+    'Hint: name the column, as in pl.col("name"). In the agg of a private frame several columns are several outputs, '
+    "each with the whole loss, but not with weights."
+)
+
+
+def refuse_several(expr: PrivateExpr) -> None:
+    """Refuse an expression about several columns where there can be one answer only."""
+    if expr.named is not None:
+        raise ValueError(_ONE_OUTPUT)
+
+
+def _column(column: IntoColumn) -> pl.Expr:
     expr = pl.col(column) if isinstance(column, str) else column
     if not isinstance(expr, pl.Expr):
         msg = f"the column must be a name or a Polars expression, got {type(column).__name__}."
         raise TypeError(msg)
-    if expr.meta.has_multiple_outputs():
-        msg = (
-            "the expression must have one output: with several, each column would be a release of its own.\n\n"
-            'Hint: name the column, as in pl.col("name").'
-        )
-        raise ValueError(msg)
     if isinstance(expr, PrivateExpr):
         msg = "the expression must not be a private answer itself: ask about the column."
         raise TypeError(msg)

@@ -9,6 +9,7 @@ import numpy as np
 
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Bounds, Terms
+from dp_polars._base.calls import called
 from dp_polars._codes.candidates import Categories
 from dp_polars._codes.units import bounds_of, ends_of_person
 from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, condition_of, on_terms, where_true
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from dp_polars._codes.candidates import Values
 
 
+@called
 def len(  # noqa: A001 (Polars' own name)
     *,
     where: IntoColumn | None = None,
@@ -88,6 +90,7 @@ def len(  # noqa: A001 (Polars' own name)
     return on_terms(Count("rows", Claim.on(terms, "number")), terms, *where_true(where), name="len")
 
 
+@called
 def n_people(
     *,
     where: IntoColumn | None = None,
@@ -135,6 +138,7 @@ def n_people(
     return on_terms(Count("people", Claim.on(terms, "number")), terms, *where_true(where), name="n_people")
 
 
+@called
 def count(
     column: IntoColumn,
     *,
@@ -180,6 +184,7 @@ def count(
     return on_terms(Count("values", Claim.on(terms, "number")), terms, column)
 
 
+@called
 def null_count(
     column: IntoColumn,
     *,
@@ -225,6 +230,7 @@ def null_count(
     return on_terms(Count("nulls", Claim.on(terms, "number")), terms, column)
 
 
+@called
 def sum(  # noqa: A001 (Polars' own name)
     column: IntoColumn,
     lower: Number,
@@ -304,6 +310,7 @@ def sum(  # noqa: A001 (Polars' own name)
     return on_terms(SumOfPeople(*ends, of_floats, claim, *ends_of_person(per_person, ends[2])), terms, column)
 
 
+@called
 def mean(
     column: IntoColumn,
     lower: Number,
@@ -366,6 +373,7 @@ def mean(
     return on_terms(query, terms, column)
 
 
+@called
 def var(
     column: IntoColumn,
     lower: Number,
@@ -430,6 +438,7 @@ def var(
     return on_terms(query, terms, column)
 
 
+@called
 def std(
     column: IntoColumn,
     lower: Number,
@@ -489,6 +498,7 @@ def std(
     return on_terms(query, terms, column)
 
 
+@called
 def share(
     condition: IntoColumn,
     *,
@@ -545,6 +555,7 @@ def share(
     return on_terms(Share.of(Claim.on(terms, "number", draws=2)), terms, asked_of, name="share")
 
 
+@called
 def value_counts(
     column: IntoColumn,
     candidates: Values,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Final, NoReturn, ParamSpec, cast
 
 import polars as pl
 
@@ -53,6 +53,22 @@ def _method(
     return cast("Callable[Concatenate[PrivateNamespace, P], PrivateExpr]", _Method(load))
 
 
+# What to ask where users look for another method of `.dp`.
+_A_QUANTILE = "ask a high or low quantile, .dp.quantile(0.99, …): an extreme is one person's value."
+_PEOPLE = "dp_polars.n_people(epsilon=…) counts the people of a group; other distinct values are not counted."
+_INSTEAD = {
+    **dict.fromkeys(("max", "min", "arg_max", "arg_min"), _A_QUANTILE),
+    **dict.fromkeys(("n_unique", "approx_n_unique", "n_people"), _PEOPLE),
+    **dict.fromkeys(("len", "size"), "dp_polars.len(epsilon=…) counts the rows of a group."),
+    **dict.fromkeys(("avg", "average"), ".dp.mean(lower, upper, epsilon=…)."),
+    **dict.fromkeys(("hist", "histogram", "unique_counts"), ".dp.value_counts(candidates, epsilon=…)."),
+    **dict.fromkeys(("first", "last", "item"), ".dp.mode(candidates, epsilon=…), or a quantile."),
+    "unique": 'the keys that enough people have: frame.dp.protect("patient", …).keys("column", …).',
+    "quantiles": ".dp.quantile([0.25, 0.5, 0.75], candidates, epsilon=…).",
+    "percentile": ".dp.quantile(0.9, candidates, epsilon=…).",
+}
+
+
 @share
 class PrivateNamespace:
     """The methods `.dp` of a Polars expression: private choices and numbers about that expression."""
@@ -63,6 +79,16 @@ class PrivateNamespace:
     def __repr__(self) -> str:
         asks = ", ".join(name for name in dir(self) if not name.startswith("_") and name != "expr")
         return f"<.dp of {self.expr}: {asks}>"
+
+    if not TYPE_CHECKING:  # so that a type checker knows the methods that there are
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+            else:
+                hint = _INSTEAD.get(name, "the page Which question? lists what can be asked.")
+                msg = f".dp.{name}: there is no private answer of this name.\n\nHint: {hint}"
+            raise AttributeError(msg, name=name, obj=self)
 
     mode: Final = _method(lambda: functions.choices.mode)
     median: Final = _method(lambda: functions.choices.median)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from dp_polars._base.calls import called
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -25,6 +27,7 @@ class FrameNamespace:
     def __repr__(self) -> str:
         return f"<.dp of a {type(self._frame).__name__}: protect(privacy_unit, …) takes its rows as private>"
 
+    @called
     def protect(
         self,
         privacy_unit: str | Sequence[str] | None,

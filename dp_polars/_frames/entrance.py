@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dp_polars._accounting.budgets import Budget
+from dp_polars._base.calls import called
 from dp_polars._base.numbers import given
 from dp_polars._frames.frame import PrivateFrame
 from dp_polars._frames.protection import Protection
 from dp_polars._frames.recipe import Recipe
 
 
+@called
 def protect(
     privacy_unit: str | Sequence[str] | None,
     *,

@@ -21,6 +21,7 @@ from dp_polars._frames.joins import (
     refuse_other_people,
     refuse_without_unit,
 )
+from dp_polars._frames.outputs import outputs_of
 from dp_polars._frames.owned import OwnedRows
 from dp_polars._frames.person_steps import PersonGroups, person_keys
 from dp_polars._frames.query import PrivateQuery
@@ -283,7 +284,9 @@ class PrivateFrame(SeveralRows, Unlisted, Refusing, WithoutRows):
             keyword. The loss of each is what one person loses to it in all. The relation is that of `protect`, and so
             are the bounds that an output does not override (`max_rows`, `max_groups`, `max_rows_per_group`). Where
             `filter` is the last step of the column, as in `pl.col("x").filter(pl.col("y") > 0).dp.mean(…)`, rows for
-            which it is not true are ignored like nulls, before any bound.
+            which it is not true are ignored like nulls, before any bound. Several columns (`pl.col("a", "b")`, or a
+            selector or a pattern on a frame with data) are one output each, with the whole loss each, named by their
+            columns: `name.suffix("_mean")` renames all. A selector leaves out the privacy unit and the keys.
 
         Returns
         -------
@@ -333,13 +336,20 @@ class PrivateFrame(SeveralRows, Unlisted, Refusing, WithoutRows):
         """Return the query of these outputs; refuse names that repeat."""
         flat = [item for expr in exprs for item in (expr if isinstance(expr, (list, tuple)) else [expr])]
         relation = self.protection.neighboring_relation
-        asks = tuple(_ask_of(expr, name, relation) for name, expr in [*((None, expr) for expr in flat), *named.items()])
+        left_out = {*(self.protection.unit or ()), *(() if keys is None else keys.columns)}
+        columns = self.collect_schema if self._sources else None
+        outputs = (
+            output
+            for name, expr in [*((None, expr) for expr in flat), *named.items()]
+            for output in outputs_of(expr, name, columns, left_out)
+        )
+        asks = tuple(_ask_of(expr, name, relation) for name, expr in outputs)
         taken = [ask.name for ask in asks] + ([] if keys is None else keys.columns)
         repeated = sorted({name for name in taken if taken.count(name) > 1})
         if repeated or not asks:
             msg = (
                 f"outputs must be named unlike each other and unlike the keys, got several named {repeated}.\n\n"
-                "Hint: use alias, or agg(name=…)."
+                "Hint: use alias, or agg(name=…); of several columns name.suffix(…)."
                 if repeated
                 else "agg must be given at least one private answer, got none."
             )
@@ -440,7 +450,8 @@ def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> As
     if not isinstance(expr, PrivateExpr):
         msg = (
             f"agg on a private frame must be given private answers, got {type(expr).__name__}.\n\n"
-            'Hint: pl.col("age").dp.median(…). Work on answers after the release: query.release().with_columns(…).'
+            'Hint: dp_polars.len(epsilon=…) counts rows, dp_polars.n_people(epsilon=…) people, and pl.col("age").dp '
+            "asks about a column. Work on answers after the release: query.release().with_columns(…)."
         )
         raise TypeError(msg)
     query, columns = of_histogram(expr.query, "agg on a private frame", _ARGMAX), expr.columns

@@ -33,14 +33,20 @@ def public_keys(keys: PublicKeys) -> pl.DataFrame:
         for column in columns[1:]:
             frame = frame.join(column.to_frame(), how="cross", maintain_order="left_right")
         return frame
+    if hasattr(keys, "release"):
+        msg = (
+            f"group_by: keys must be released first, got {given(keys)}: until then nobody may know which there are.\n\n"
+            'Hint: group_by(frame.keys("ward", …).release()), whose loss is charged by itself.'
+        )
+        raise TypeError(msg)
     if isinstance(keys, (pl.LazyFrame, pl.Series)) or not (
         isinstance(keys, pl.DataFrame) or hasattr(keys, "__arrow_c_stream__")
     ):
         msg = (
             "group_by: keys must be a dict (column -> public values) or a DataFrame of combinations, got "
             f"{given(keys)}: groups that are read off the rows would tell who is there.\n\n"
-            'Hint: say which values there may be: group_by({"ward": ["A", "B"]}). Names of columns, the privacy unit '
-            'among them, stand alone: group_by("patient", "ward").'
+            'Hint: say which values there may be: group_by({"ward": ["A", "B"]}); or find them, frame.keys("ward", …)'
+            '.release(). Names of columns, the privacy unit among them, stand alone: group_by("patient", "ward").'
         )
         raise TypeError(msg)
     frame = unshared(keys if isinstance(keys, pl.DataFrame) else column_types.of_arrow("keys", keys, pl.DataFrame))

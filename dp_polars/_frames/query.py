@@ -10,6 +10,7 @@ import polars as pl
 
 from dp_polars._accounting.large import warn_if_large
 from dp_polars._accounting.terms import Loss, Terms
+from dp_polars._base.calls import called
 from dp_polars._base.numbers import one_of, positive_int
 from dp_polars._base.paths import expanded, replacing
 from dp_polars._engines.polars_engine import PolarsEngine
@@ -103,6 +104,7 @@ class PrivateQuery(WithoutRows):
         """
         return self.request.explain(PolarsEngine.of(*self._sources) if self._sources else None)
 
+    @called
     def scaled_to(self, *, epsilon: Number | None = None, rho: Number | None = None) -> PrivateQuery:
         """Return this query at other losses: those of its outputs, times one factor, so that it costs this in all.
 
@@ -139,6 +141,7 @@ class PrivateQuery(WithoutRows):
         warn_if_large(loss)
         return PrivateQuery(self.request.scaled_to(loss), self._sources, self.budget)
 
+    @called
     def n_cut(
         self, *, epsilon: Number | None = None, rho: Number | None = None, mechanism: str | None = None
     ) -> PrivateQuery:
@@ -344,7 +347,8 @@ class PrivateQuery(WithoutRows):
             msg = (
                 "release must be given a frame, for the query was built without one."
                 if frame is None
-                else "release must not be given a frame: the query was built on one."
+                else "release must not be given a frame: the query was built on one.\n\n"
+                "Hint: leave it out; dp_polars.protect(…) begins a query without data."
             )
             raise TypeError(msg)
         frames = self._sources if frame is None else self.request.recipe.one_frame_each(frame)
@@ -361,7 +365,7 @@ def without_data(query: object, budget: Budget | None) -> tuple[AnyRequest[Asked
         raise TypeError(msg)
     refuse_joins(query)
     if budget is not None and query.budget is not None:
-        msg = "budget must be left out where the query has one."
+        msg = "budget must be left out where the query has one.\n\nHint: give it to protect, or here."
         raise TypeError(msg)
     return query.request, query.budget if budget is None else budget
 

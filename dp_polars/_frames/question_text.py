@@ -106,7 +106,7 @@ def _written(value: object, but: str = "") -> Any:  # noqa: ANN401  # what JSON 
     if isinstance(value, pl.Schema):
         return [kind, [[name, _written(dtype)] for name, dtype in value.items()]]
     if isinstance(value, pl.Expr):
-        return [kind, _digest(value.meta.serialize())]
+        return ["expression", _digest(value.meta.serialize())]  # whichever class: pl.when(…).then(…) has its own
     if isinstance(value, pl.Series):
         return [kind, value.name, len(value), _written(value.dtype), _digest(_ipc(value.alias("").to_frame()))]
     if isinstance(value, pl.DataFrame):

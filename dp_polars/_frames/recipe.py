@@ -371,7 +371,14 @@ def join_keys(on: object, left_on: object, right_on: object) -> tuple[tuple[str,
 
 def join_how(how: object) -> JoinHow:
     """Return how frames are joined, checked."""
-    return one_of("how", how, _HOW, '"left", "inner", "semi" or "anti"')
+    try:
+        return one_of("how", how, _HOW, '"left", "inner", "semi" or "anti"')
+    except ValueError as error:
+        msg = (
+            f'{error}\n\nHint: "left" keeps all rows of this frame. Rows of the other frame alone are nobody\'s here: '
+            "join the released answers to a public frame that has them."
+        )
+        raise ValueError(msg) from None
 
 
 def free_names(number: int, taken: Collection[str]) -> list[str]:

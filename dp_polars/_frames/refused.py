@@ -12,6 +12,7 @@ from dp_polars._rowwise.names import names
 from dp_polars._rowwise.rules import BOUNDS, PEOPLE, Rule
 
 _RELEASE = "ask for private answers with agg(…), then release() the query."
+_COMBINES = "combines the rows of several people, and would show the result without noise"
 
 # The last rule is for what no other names.
 METHODS = (
@@ -34,12 +35,23 @@ METHODS = (
     Rule(
         names(
             """
-            sum mean median quantile min max std var product count len null_count n_unique approx_n_unique describe corr
-            all height shape is_empty estimated_size
+            sum mean median quantile min max std var product null_count n_unique approx_n_unique describe corr all
+            estimated_size
             """
         ),
-        "combines the rows of several people, and would show the result without noise",
+        _COMBINES,
         _RELEASE,
+    ),
+    Rule(
+        names("count len height shape is_empty"),
+        _COMBINES,
+        "agg(dp_polars.len(epsilon=…)) counts rows, agg(dp_polars.n_people(epsilon=…)) people; then release() the "
+        "query.",
+    ),
+    Rule(
+        names("having"),
+        "chooses groups by their rows, and that there is a group would tell of people",
+        "filter the released answers: query.release().filter(…).",
     ),
     Rule(
         names("group_by_dynamic rolling partition_by pivot unstack transpose to_dummies"),

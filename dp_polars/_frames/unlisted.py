@@ -8,6 +8,7 @@ import numpy as np
 
 from dp_polars._accounting.large import warn_if_large
 from dp_polars._accounting.terms import ONE_RELEASE, Loss, Terms, check_delta
+from dp_polars._base.calls import called
 from dp_polars._base.numbers import given
 from dp_polars._engines.contract import GROUPS, ROWS, ROWS_IN_GROUP
 from dp_polars._frames import group_keys
@@ -35,6 +36,7 @@ class Unlisted:
     _sources: tuple[pl.LazyFrame, ...]
     _budget: Budget | None
 
+    @called
     def keys(
         self,
         *columns: str,
@@ -129,6 +131,7 @@ class Unlisted:
         warn_if_large(loss)
         return PrivateQuery(KeyRequest.of(self._recipe, question), self._sources, self._budget)
 
+    @called
     def rows_per_person(
         self,
         alpha: Number,
@@ -187,6 +190,7 @@ class Unlisted:
         column = ROWS if listed is None else ROWS_IN_GROUP
         return self._of_people("rows_per_person", listed, column, alpha, candidates, epsilon, rho, mechanism)
 
+    @called
     def groups_per_person(
         self,
         keys: PublicKeys,
@@ -232,6 +236,7 @@ class Unlisted:
         listed = group_keys.public_keys(keys)
         return self._of_people("groups_per_person", listed, GROUPS, alpha, candidates, epsilon, rho, mechanism)
 
+    @called
     def bounds(
         self,
         keys: PublicKeys | None,
@@ -331,6 +336,12 @@ class Unlisted:
         rho: Number | None,
         mechanism: str | None,
     ) -> PrivateQuery:
+        if isinstance(alpha, (list, tuple, np.ndarray)):
+            msg = (
+                f"{name}: alpha must be one number, got {given(alpha)}.\n\n"
+                f"Hint: ask for one quantile after the other, each with a part of the loss: {name}(alpha=0.5, …)."
+            )
+            raise TypeError(msg)
         terms = Terms.of(epsilon, rho, 1, self._people(name).neighboring_relation, mechanism)
         query = ask_quantile(alpha, candidates, terms)
         warn_if_large(query.claim.loss)

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dp_polars._accounting.large import warn_if_large
 from dp_polars._accounting.terms import Loss
+from dp_polars._base.calls import called
 from dp_polars._base.intervals import ball
 from dp_polars._base.numbers import Number, positive_fraction
 from dp_polars._base.settings import deaf
@@ -132,6 +133,7 @@ _NOISE: dict[str, tuple[Callable[[int, Fraction], NDArray[np.int64]], Callable[[
 }
 
 
+@called
 def discrete_laplace(values: ArrayLike, *, epsilon: Number, sensitivity: Number) -> int | NDArray[np.int64]:
     r"""Add discrete Laplace noise to integers: epsilon-DP, by exact sampling.
 
@@ -178,6 +180,7 @@ def discrete_laplace(values: ArrayLike, *, epsilon: Number, sensitivity: Number)
     return _noisy(array, laplace_noise(array.size, scale))
 
 
+@called
 def discrete_gaussian(values: ArrayLike, *, rho: Number, sensitivity: Number) -> int | NDArray[np.int64]:
     r"""Add discrete Gaussian noise to integers: rho-zCDP, by exact sampling.
 

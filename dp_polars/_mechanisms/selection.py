@@ -14,6 +14,7 @@ from dp_polars._accounting.large import warn_if_large
 from dp_polars._accounting.terms import Loss
 from dp_polars._base import column_types
 from dp_polars._base.arrays import lengths_from, offsets, starts
+from dp_polars._base.calls import called
 from dp_polars._base.numbers import Number
 from dp_polars._base.settings import deaf
 from dp_polars._base.words import WordSource, system_words
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from dp_polars._mechanisms.laws import RacingLaw
 
 
+@called
 def permute_and_flip(
     scores: ArrayLike, *, epsilon: Number, sensitivity: Number, monotonic: bool = False
 ) -> int | NDArray[np.int64]:
@@ -75,6 +77,7 @@ def permute_and_flip(
     )
 
 
+@called
 def exponential_mechanism(
     scores: ArrayLike,
     *,

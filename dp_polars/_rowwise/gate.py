@@ -73,10 +73,10 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
                 expr = in_full(categoricals.home(step.tree), what)
             tried = nodes.without_nan(step.tree) if names_categories else expr
             frame.select(tried).collect_schema()
-    except _RaisesError:
+    except _RaisesError as error:
         failure = trials.failure_on(frame.collect(), nodes.without_nan(categoricals.apart(tree)))
         if failure is None:
-            raise
+            raise ValueError(*error.args) from None
         msg = f"{what}: the expression must be one that Polars can run: {failure}"
         raise ValueError(msg) from None
     failure = trials.failure_on(trials.made_up(frame_schema), tried)

@@ -28,6 +28,13 @@ OF_COLUMNS = names(
     str.ends_with str.format str.starts_with str.strip_prefix str.strip_suffix
     """
 )
+# Those of them that make one column of all that are selected; the others make one of each.
+OF_ALL_COLUMNS = names(
+    """
+    all_horizontal any_horizontal as_struct coalesce list.concat max_horizontal mean_horizontal min_horizontal
+    str.concat_horizontal sum_horizontal
+    """
+)
 # Functions of one column: their further inputs must be public constants.
 OF_ONE_COLUMN = names(
     """

@@ -122,7 +122,11 @@ UNLISTED: tuple[Rule, ...] = (
         "filter the frame: frame.filter(…), frame.drop_nulls(…); or filter last: (x + 1).filter(…).dp.mean(…) in agg; "
         "explode the frame: frame.explode(…).",
     ),
-    Rule(names("bin_quantiles q_cut"), f"takes its breaks from the rows, {PEOPLE}", "cut at public breaks: cut([…])."),
+    Rule(
+        names("bin_quantiles q_cut"),
+        f"takes its breaks from the rows, {PEOPLE}",
+        "cut at public breaks: bin_intervals([…]), which Polars 1 calls cut([…]).",
+    ),
     Rule(names("random list.sample"), "draws at random, for all rows together", "keep a part by hash() % 10 == 0."),
     Rule(
         frozenset({"a Python function", "fold_horizontal"}),

@@ -20,7 +20,7 @@ from dp_polars._engines.bounding import Limits
 from dp_polars._engines.contract import Work
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._engines.polars_rows import is_a_person
-from dp_polars._expressions.expressions import PrivateExpr, refuse_bounds, refuse_unreached
+from dp_polars._expressions.expressions import PrivateExpr, refuse_bounds, refuse_several, refuse_unreached
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.request import Request
 from dp_polars._questions.argmax import ArgMax, ArgMaxOfOwn
@@ -273,6 +273,7 @@ def _of_expression(
     if expr.columns is None:
         msg = "query must not be an expression with over.\n\nHint: leave over out and give its columns as by."
         raise ValueError(msg)
+    refuse_several(expr)
     query, name = expr.query, expr.meta.output_name()
     if query.needs_people:
         msg = f"query must be one of a private frame with a privacy unit, for a {query}."

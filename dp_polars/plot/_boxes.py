@@ -1,4 +1,4 @@
-"""Released lists of five quantiles as boxes with whiskers."""
+"""Released lists of three or five quantiles as boxes, with whiskers where there are five."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import polars as pl
 from dp_polars._base.extras import require
 from dp_polars._base.numbers import given, positive_int, show
 from dp_polars._engines.outputs import names_of_ends
-from dp_polars._expressions.expressions import PrivateExpr
+from dp_polars._expressions.expressions import PrivateExpr, refuse_several
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.quantile_lists import QuantileList
 from dp_polars.plot import _charts, _panels
@@ -23,13 +23,14 @@ else:
     alt = require("altair", extra="plot")
 
 _FIVE = ("low", "box_low", "middle", "box_high", "high")
-_HINT = "dp_polars.quantile(column, [0.05, 0.25, 0.5, 0.75, 0.95], …) is such an output."
+_COLUMNS = {3: _FIVE[1:4], 5: _FIVE}
+_HINT = "dp_polars.quantile(column, [0.25, 0.5, 0.75], …) is such an output, and so is one of five quantiles."
 
 
 def box(
     released: pl.DataFrame, query: PrivateQuery | PrivateExpr, *, output: str | None = None, most: int = 30
 ) -> alt.LayerChart:
-    """Plot released lists of five quantiles as boxes with whiskers, a row per group: a figure that you can share.
+    """Plot released lists of three or five quantiles as boxes, a row per group: a figure that you can share.
 
     Groups are sorted by the middle quantile, the largest first. Nothing but the release is shown, so the figure is as
     private as that. A small group has a box as sharp as any other: also publish how many people it has.
@@ -41,7 +42,7 @@ def box(
     query
         What was asked: the query of a private frame, or the private expression of `group_by(…).agg(…)`.
     output
-        The output that is shown. None: the only list of five quantiles.
+        The output that is shown. None: the only list of three or five quantiles.
     most
         How many groups are shown at most.
 
@@ -49,7 +50,7 @@ def box(
     -------
     altair.LayerChart
         For each group a box from the second to the fourth quantile with a line at the third, and whiskers to the first
-        and the fifth.
+        and the fifth. Of three quantiles, a box from the first to the third with a line at the second, and no whiskers.
 
     Raises
     ------
@@ -79,24 +80,28 @@ def box(
         msg = f"the answers must be lists of numbers, dates or datetimes, got lists of {inner}."
         raise TypeError(msg)
     keys = [column for column in released.columns if column not in others]
-    numbers = [pl.col(name).list.get(i).alias(to) for i, to in enumerate(_FIVE)]
+    columns = _COLUMNS[lists[name].width]
+    numbers = [pl.col(name).list.get(i).alias(to) for i, to in enumerate(columns)]
     drawn = released.select(*keys, *(number if is_date else number.cast(pl.Float64) for number in numbers))
     drawn = drawn.sort("middle", descending=True, maintain_order=True).head(shown)
-    first, second, third, fourth, fifth = map(show, lists[name].alphas)
-    notes = [f"whiskers: {first} and {fifth} quantiles · box: {second} to {fourth} · line: {third}"]
+    alphas = dict(zip(columns, map(show, lists[name].alphas), strict=True))
+    notes = [f"box: {alphas['box_low']} to {alphas['box_high']} quantiles · line: {alphas['middle']}"]
+    if columns == _FIVE:
+        notes[0] += f" · whiskers: {alphas['low']} and {alphas['high']}"
     if shown < released.height:
         notes[0] += f" · the first {shown} of {released.height:,} groups"
     title = f"Private quantiles of {name} at {_charts.SYMBOLS[loss.unit]} = {float(loss.value):g}"
-    return _boxes(drawn, keys, name, _charts.title(title, *notes, under), is_date=is_date)
+    return _boxes(drawn, keys, columns, name, _charts.title(title, *notes, under), is_date=is_date)
 
 
 def _outputs_of(query: object) -> tuple[dict[str, QuantileList], set[str], Loss, str]:
-    """Return the lists of five quantiles, the names of all that is no key, the loss, and the protection in words."""
+    """Return the lists of three or five quantiles, the names of all that is no key, the loss, and who is protected."""
     if isinstance(query, PrivateQuery):
         asks: dict[str, Asked] = {ask.name: ask.query for ask in query.asks}
         others = {column for ask in query.asks for column in (ask.name, *names_of_ends(ask.name))}
         loss, under = query.loss, query.request.promise
     elif isinstance(query, PrivateExpr):
+        refuse_several(query)
         name, claim = query.meta.output_name(), query.query.claim
         asks, others, loss = {name: query.query}, {name}, claim.loss
         under = f"{claim.neighboring_relation}, rows of one person: {claim.contributions.total}"
@@ -106,37 +111,45 @@ def _outputs_of(query: object) -> tuple[dict[str, QuantileList], set[str], Loss,
     lists = {
         name: query_of_output
         for name, query_of_output in asks.items()
-        if isinstance(query_of_output, QuantileList) and query_of_output.width == len(_FIVE)
+        if isinstance(query_of_output, QuantileList) and query_of_output.width in _COLUMNS
     }
     return lists, others, loss, under
 
 
 def _the_output(lists: dict[str, QuantileList], output: str | None) -> str:
     if output is not None and output not in lists:
-        msg = f"output must be a list of five quantiles of the query, got {given(output)}.\n\nHint: {_HINT}"
+        msg = f"output must be a list of three or five quantiles of the query, got {given(output)}.\n\nHint: {_HINT}"
         raise ValueError(msg)
     if output is None and len(lists) != 1:
-        msg = f"query must have one list of five quantiles, got {len(lists)}.\n\nHint: " + (
+        msg = f"query must have one list of three or five quantiles, got {len(lists)}.\n\nHint: " + (
             f"output= one of {sorted(lists)}." if lists else _HINT
         )
         raise ValueError(msg)
     return next(iter(lists)) if output is None else output
 
 
-def _boxes(drawn: pl.DataFrame, keys: list[str], name: str, title: alt.TitleParams, *, is_date: bool) -> alt.LayerChart:
+def _boxes(
+    drawn: pl.DataFrame, keys: list[str], columns: tuple[str, ...], name: str, title: alt.TitleParams, *, is_date: bool
+) -> alt.LayerChart:
     names = _charts.names_axis(_panels.labels(drawn, keys))
-    numbers = drawn.select(pl.int_range(pl.len()).alias("rank"), *_FIVE)
+    numbers = drawn.select(pl.int_range(pl.len()).alias("rank"), *columns)
     ends: dict[str, Any] = {
         "type": "temporal" if is_date else "quantitative",
         "axis": _charts.axis(name, tickCount=6),
         "scale": alt.Scale(zero=False, padding=10, nice=False),
     }
-    base = alt.Chart(numbers).encode(y=alt.Y("rank:O", axis=names), tooltip=list(_FIVE))
+    base = alt.Chart(numbers).encode(y=alt.Y("rank:O", axis=names), tooltip=list(columns))
     black: dict[str, Any] = {"color": "black", "opacity": 1}
-    whiskers = base.mark_rule(strokeWidth=1.2, **black).encode(x=alt.X("low", **ends), x2="high")
+    whiskers = [base.mark_rule(strokeWidth=1.2, **black).encode(x=alt.X("low", **ends), x2="high")]
     ticks = {"low": (1.2, 8), "high": (1.2, 8), "middle": (3.5, 16)}
-    lines = [base.mark_tick(thickness=t, size=n, **black).encode(x=alt.X(at, **ends)) for at, (t, n) in ticks.items()]
+    lines = [
+        base.mark_tick(thickness=t, size=n, **black).encode(x=alt.X(at, **ends))
+        for at, (t, n) in ticks.items()
+        if at in columns
+    ]
     boxes = base.mark_bar(stroke="black", strokeWidth=1, height={"band": 0.62}, color=_charts.PALE).encode(
         x=alt.X("box_low", **ends), x2="box_high"
     )
-    return alt.LayerChart(layer=[whiskers, boxes, *lines], width=420, height=alt.Step(26), title=title)
+    return alt.LayerChart(
+        layer=[*(whiskers if "low" in columns else []), boxes, *lines], width=420, height=alt.Step(26), title=title
+    )

@@ -310,7 +310,8 @@ def _target(spark: SparkSession, path: str | os.PathLike[str] | None) -> str | N
         if spark.sparkContext.getCheckpointDir() is None:
             msg = (
                 "path must be given where Spark has no checkpoint directory.\n\n"
-                'Hint: spark.sparkContext.setCheckpointDir("…"), on storage that all executors reach.'
+                'Hint: release(…, path="s3://…/released"), or spark.sparkContext.setCheckpointDir("…"): on storage '
+                "that all executors reach."
             )
             raise ValueError(msg)
         return None

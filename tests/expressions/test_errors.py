@@ -13,6 +13,7 @@ import polars.selectors as cs
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from polars.exceptions import ComputeError
 from polars.testing.parametric import series
 
 import dp_polars as dpp
@@ -172,8 +173,11 @@ def test_one_release_per_column_by_accident(column, name):
     hint = r'Hint: name the column, as in pl\.col\("name"\)\.'
     if column.meta.eq(pl.col(["x"])) and not column.meta.has_multiple_outputs():
         pytest.skip("this Polars reads a list of one name as a name")
-    with pytest.raises(ValueError, match=rf"the expression must have one output: with several[\s\S]*{hint}"):
-        ask(name, column, epsilon=1)
+    # Private frames have an output for each, of what they can count: others refuse as soon as it is known.
+    with pytest.raises(
+        (ValueError, ComputeError), match=rf"the expression must have one output: with several[\s\S]*{hint}"
+    ):
+        pl.DataFrame({"x": [1], "y": [2]}).select(ask(name, column, epsilon=1))
 
 
 def test_the_column_is_a_name_or_an_expression():
@@ -181,8 +185,8 @@ def test_the_column_is_a_name_or_an_expression():
         expected = f"the column must be a name or a Polars expression, got {type(column).__name__}."
         with pytest.raises(TypeError, match=re.escape(expected)):
             dpp.mode(column, [1], epsilon=1)
-    with pytest.raises(ValueError, match="must have one output"):
-        dpp.mode("*", [1], epsilon=1)
+    with pytest.raises(ComputeError, match="must have one output"):
+        pl.DataFrame({"x": [1]}).select(dpp.mode("*", [1], epsilon=1))
 
 
 @pytest.mark.parametrize("wrap", [lambda e: e, lambda e: e.alias("y"), lambda e: e.over("g"), lambda e: e.name.keep()])

@@ -38,6 +38,7 @@ _frame = of("frames/test_frame.py")
 _filtered = of("frames/test_filtered.py")
 _cost = of("frames/test_scaled.py")
 _explain = of("frames/test_explain.py")
+_outputs = of("frames/test_outputs.py")
 
 MUTANTS = [
     # --- What is promised to a person
@@ -276,9 +277,26 @@ MUTANTS = [
     _expressions("_Schema.of", "refuse_bounds(self.bounds)", "",
         "a plain expression with bounds is released without them",
         "frames/test_bounds_of_outputs.py::test_bounds_are_refused_where_nobody_knows_who_is_a_person"),
-    _expressions("PrivateExpr.alias", "self.bounds", "NO_BOUNDS",
+    _expressions("PrivateExpr._with", "**changes", "**changes, bounds=NO_BOUNDS",
         "an output that is renamed loses its bounds",
         "frames/test_bounds_of_outputs.py::test_bounds_travel_with_the_expression_and_not_with_its_question"),
+    # --- Several columns in one answer
+    _outputs("_chosen", "name not in left_out", "True",
+        "a selector asks about people and keys, too"),
+    _outputs("_root", "any(other != first for other in others)", "False",
+        "of two choices of columns the second is taken for the first"),
+    _outputs("_roots", "nodes.function_of(function)[0] in OF_ALL_COLUMNS", "False",
+        "the largest of several columns is asked about as each column alone"),
+    _outputs("outputs_of", "one.meta.has_multiple_outputs()", "False",
+        "several fields are asked for in one answer"),
+    _outputs("outputs_of", "name is not None", "False",
+        "a keyword for several columns is dropped without a word"),
+    _outputs("as_expression", "len(exprs) > 1 or not isinstance(query, HistogramQuery)", "False",
+        "the weights of several columns are lost"),
+    _outputs("refuse_several", "expr.named is not None", "False",
+        "a law is computed of the refusal of several columns"),
+    _outputs("_frames/question_text:_written", '["expression", _digest(value.meta.serialize())]', "[kind, _digest(value.meta.serialize())]",
+        "one of several columns by pl.when is another question than the one that was written out"),
     _release("_frames:_place", "tally.counts_like(placed) and tally.weighing == placed.weighing", "tally.counts_like(placed)",
         "a sum and a count are drawn from the same numbers",
         "questions/test_sums.py::test_noise_is_in_the_unit_of_what_it_is_added_to"),

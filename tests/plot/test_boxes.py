@@ -53,6 +53,23 @@ def test_a_box_per_group(tmp_path):
     assert set().union(*map(set, data)) == COLUMNS
 
 
+def test_quartiles_are_boxes_without_whiskers(tmp_path):
+    query = asked(quartiles=pl.col("days").dp.quantile([0.25, 0.5, 0.75], range(60), epsilon=2))
+    released = query.release()
+    chart = plot.box(released, query, output="quartiles")
+    png_size(chart, tmp_path / "quartiles.png")
+    said = texts(chart)
+    assert "box: 0.25 to 0.75 quantiles · line: 0.5" in said
+    assert "whiskers" not in said
+    data = rows(chart)
+    assert set().union(*map(set, data)) == {"rank", "box_low", "middle", "box_high"}
+    ranked = released.sort(pl.col("quartiles").list.get(1), descending=True, maintain_order=True)
+    found = sorted([row["rank"], *(row[name] for name in ("box_low", "middle", "box_high"))] for row in data)
+    assert found == [[i, *map(float, three)] for i, three in enumerate(ranked["quartiles"].to_list())]
+    with pytest.raises(ValueError, match=r"query must have one list of three or five quantiles, got 2"):
+        plot.box(released, query)
+
+
 def test_boxes_of_an_expression_of_dates_and_of_many_groups(tmp_path):
     day = (pl.lit(dt.date(2024, 1, 1)) + pl.duration(days="days")).alias("day")
     expr = day.dp.quantile(FIVE, dpp.grid(dt.date(2024, 1, 1), dt.date(2024, 6, 1), step="1d"), epsilon=1)
@@ -83,13 +100,13 @@ def test_bad_boxes():
     with pytest.raises(ValueError, match="with a column 'stay' and a group"):
         plot.box(released.clear(), query)
     with pytest.raises(
-        ValueError, match=r"output must be a list of five quantiles of the query, got 'n'.\n\nHint: dp_"
+        ValueError, match=r"output must be a list of three or five quantiles of the query, got 'n'.\n\nHint: dp_"
     ):
         plot.box(released, query, output="n")
     with pytest.raises(
-        ValueError, match=r"query must have one list of five quantiles, got 0.\n\nHint: dp_polars.quantile"
+        ValueError, match=r"query must have one list of three or five quantiles, got 0.\n\nHint: dp_polars.quantile"
     ):
-        plot.box(released, dpp.quantile("days", [0.25, 0.5, 0.75], range(60), epsilon=1))
+        plot.box(released, dpp.quantile("days", [0.25, 0.75], range(60), epsilon=1))
     two = asked(other=pl.col("days").dp.quantile(FIVE, range(30), epsilon=1))
     with pytest.raises(ValueError, match=r"got 2.\n\nHint: output= one of \['other', 'stay'\]"):
         plot.box(two.release(), two)

@@ -1,0 +1,140 @@
+"""One output for each column, where a private answer of `agg` is asked about several."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+from polars.exceptions import ComputeError
+
+from dp_polars._expressions.expressions import PrivateExpr
+from dp_polars._rowwise import nodes
+from dp_polars._rowwise.names import OF_ALL_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+
+def outputs_of(
+    expr: object, name: str | None, columns: Callable[[], pl.Schema] | None, left_out: Collection[str]
+) -> Iterator[tuple[str | None, object]]:
+    """Yield the answers that an argument of `agg` stands for, each with the name that it was given there.
+
+    Parameters
+    ----------
+    expr, name
+        The argument, and its keyword, if it has one.
+    columns
+        What returns the columns of the private frame; None without data.
+    left_out
+        Which columns a selector never stands for: the privacy unit and the keys.
+
+    Raises
+    ------
+    ValueError
+        If several columns are given a keyword, what is asked about has no one choice of columns, or no column has it.
+    TypeError
+        If a selector would have to be resolved without data.
+    """
+    named = expr.named if isinstance(expr, PrivateExpr) else None
+    if named is None or not isinstance(expr, PrivateExpr) or expr.columns is None:
+        yield name, expr
+        return
+    if name is not None:
+        msg = (
+            f"agg({name}=…): the keyword must name one output, but several columns are asked about.\n\n"
+            'Hint: leave the keyword out, and rename all: pl.col("a", "b").dp.mean(…).name.suffix("_mean").'
+        )
+        raise ValueError(msg)
+    asked, answers = _tree(expr.columns[0]), _tree(named)
+    for column in _chosen(_root(asked), columns, left_out):
+        one = nodes.write(_of_column(asked, column))
+        if one is None:
+            msg = (
+                "agg: an expression of several columns must have no NaN, infinity or very long float.\n\n"
+                f"Hint: write it for one column, pl.col({column!r})."
+            )
+            raise ValueError(msg)
+        if one.meta.has_multiple_outputs():
+            raise _no_choice()
+        yield None, expr.of_column(one, nodes.without_nan(_of_column(answers, column)).meta.output_name())
+
+
+def _tree(expr: pl.Expr) -> Any:  # noqa: ANN401  # JSON
+    try:
+        return json.loads(expr.meta.serialize(format="json"))
+    except (ComputeError, RecursionError) as error:
+        msg = (
+            "agg: an expression of several columns must be one that can be inspected, got a Python function or a very "
+            f"deep one ({type(error).__name__}).\n\nHint: write it with native expressions."
+        )
+        raise ValueError(msg) from None
+
+
+def _root(tree: object) -> object:
+    """Return the one choice of columns that an expression is about."""
+    first, *others = list(_roots(tree)) or [None]
+    if first is None or any(other != first for other in others):
+        raise _no_choice()
+    return first
+
+
+def _roots(tree: object) -> Iterator[object]:
+    """Yield every choice of columns in an expression; None for one of which a function makes a single column."""
+    match tree:
+        case {"Selector": choice}:
+            yield choice
+        case {"Literal": _}:
+            return
+        case {"Function": {"input": inputs, "function": function}} if nodes.function_of(function)[0] in OF_ALL_COLUMNS:
+            yield from (None for _ in _roots(inputs))
+        case dict():
+            yield from _roots([*tree.values()])
+        case list():
+            for part in tree:
+                yield from _roots(part)
+
+
+def _of_column(tree: Any, name: str) -> Any:  # noqa: ANN401
+    """Return an expression about one column, where it was about a choice of columns."""
+    match tree:
+        case {"Selector": _}:
+            return {"Column": name}
+        case {"Literal": _}:
+            return tree
+        case dict():
+            return {key: _of_column(value, name) for key, value in tree.items()}
+        case list():
+            return [_of_column(value, name) for value in tree]
+    return tree
+
+
+def _chosen(choice: object, columns: Callable[[], pl.Schema] | None, left_out: Collection[str]) -> list[str]:
+    """Return the names of the chosen columns: as they are written, or those of a selector, in the frame's order."""
+    match choice:
+        case {"ByName": {"names": [*names], "strict": True}}:
+            return names
+    if columns is None:
+        msg = (
+            "agg: a selector, pl.all() or a pattern can't be resolved here: the query has no data yet.\n\n"
+            'Hint: name the columns, pl.col("a", "b").dp.mean(…), or protect a frame with data.'
+        )
+        raise TypeError(msg)
+    schema = columns()
+    selected = pl.LazyFrame(schema=schema).select(nodes.without_nan({"Selector": choice})).collect_schema().names()
+    if not (names := [name for name in selected if name not in left_out]):
+        msg = (
+            f"agg: a selector must stand for a column at least, got none of {schema.names()}; the privacy unit and the "
+            'keys are always left out.\n\nHint: name the columns, pl.col("a", "b").dp.mean(…).'
+        )
+        raise ValueError(msg)
+    return names
+
+
+def _no_choice() -> ValueError:
+    return ValueError(
+        "agg: an expression must be about one choice of columns, and give one output for each.\n\n"
+        'Hint: pl.col("a", "b").fill_null(0).dp.sum(…). A step that makes one column of several goes into '
+        "with_columns before."
+    )

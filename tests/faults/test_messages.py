@@ -1,0 +1,260 @@
+"""What a new user gets wrong first: every refusal says what to write instead."""
+
+import datetime as dt
+import inspect
+import linecache
+import re
+import warnings
+
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from dp_polars._base.calls import called
+
+STAYS = pl.DataFrame(
+    {
+        "patient": [1, 2, 3] * 20,
+        "ward": ["A", "B", "A"] * 20,
+        "age": [30, 40, 50] * 20,
+        "tags": [["x"], ["y"], []] * 20,
+        "day": [dt.date(2026, 1, 1)] * 60,
+    }
+)
+PUBLIC = pl.DataFrame({"ward": ["A", "B"], "beds": [10, 20]})
+DAYS = pl.date_range(dt.date(2026, 1, 1), dt.date(2026, 1, 9))
+
+
+def private():
+    return STAYS.dp.protect("patient", max_rows=3, max_groups=1)
+
+
+def keys():
+    return private().keys("ward", epsilon=1, delta=1e-6)
+
+
+AGE, TAGS = pl.col("age"), pl.col("tags")
+# What is tried -> what it says of it, and what to write instead.
+TRIED = {
+    "groups by a name": (
+        lambda: private().group_by("ward"),
+        "names of columns must include the privacy unit, got ['ward']",
+        "group_by({'ward': […]}), or find them with keys('ward', …)",
+    ),
+    "groups by an expression": (
+        lambda: private().group_by(pl.col("ward")),
+        "keys must be a dict",
+        'find them, frame.keys("ward", …).release()',
+    ),
+    "keys that are not released": (
+        lambda: private().group_by(keys()),
+        "keys must be released first, got PrivateQuery",
+        'group_by(frame.keys("ward", …).release())',
+    ),
+    "a count of Polars": (
+        lambda: private().agg(pl.len()),
+        "must be given private answers, got Expr",
+        "dp_polars.len(epsilon=…) counts rows, dp_polars.n_people(epsilon=…) people",
+    ),
+    "arithmetic on answers": (
+        lambda: private().agg(dpp.sum("age", 0, 9, epsilon=1) / dpp.len(epsilon=1)),
+        "must be given private answers, got Expr",
+        "query.release().with_columns(…)",
+    ),
+    "len of groups": (
+        lambda: private().group_by({"ward": ["A"]}).len(),
+        "combines the rows of several people",
+        "agg(dp_polars.len(epsilon=…)) counts rows, agg(dp_polars.n_people(epsilon=…)) people",
+    ),
+    "several quantiles of people": (
+        lambda: private().rows_per_person([0.5, 0.95], range(1, 9), epsilon=1),
+        "rows_per_person: alpha must be one number, got list",
+        "rows_per_person(alpha=0.5, …)",
+    ),
+    "several quantiles of groups": (
+        lambda: private().groups_per_person({"ward": ["A"]}, (0.5, 0.95), [1, 2], epsilon=1),
+        "groups_per_person: alpha must be one number, got tuple",
+        "groups_per_person(alpha=0.5, …)",
+    ),
+    "a full join": (
+        lambda: private().join(PUBLIC, on="ward", how="full"),
+        'how must be "left", "inner", "semi" or "anti", got \'full\'',
+        "join the released answers to a public frame",
+    ),
+    "candidates of an expression": (
+        lambda: pl.col("day").dp.mode(DAYS, epsilon=1),
+        "candidates must be a list, a range, a Series",
+        'pl.date_range(…, eager=True) has, and so has dp_polars.grid(start, stop, step="1d")',
+    ),
+    "keys of an expression": (
+        lambda: private().group_by({"day": DAYS}),
+        "keys of column 'day' must be a list, a range, a Series",
+        "eager=True",
+    ),
+    "lists on a plain frame": (
+        lambda: STAYS.select(TAGS.dp.mode(["x"], epsilon=1)),
+        "column 'tags', mode of 1 candidate: candidates of type String can't be categories of a column of type List",
+        "make a row of each element first: frame.explode(…)",
+    ),
+    "lists on a private frame": (
+        lambda: private().agg(TAGS.dp.value_counts(["x"], epsilon=1)),
+        "Output 'tags': candidates of type String can't be categories of a column of type List",
+        "frame.explode(…)",
+    ),
+    "a mapping that leaves values out": (
+        lambda: private().with_columns(AGE.replace_strict({30: 1})),
+        "`replace_strict` raises on some values",
+        "pass default=None",
+    ),
+    "quantiles of the rows": (
+        lambda: private().with_columns(AGE.qcut(4)),
+        "takes its breaks from the rows",
+        "bin_intervals([…]), which Polars 1 calls cut([…])",
+    ),
+    "having": (
+        lambda: private().group_by({"ward": ["A"]}).having(pl.len() > 3),
+        "chooses groups by their rows",
+        "query.release().filter(…)",
+    ),
+    "a maximum": (lambda: AGE.dp.max(), ".dp.max: there is no private answer of this name", ".dp.quantile(0.99, …)"),
+    "distinct values": (lambda: AGE.dp.n_unique(), "no private answer of this name", "dp_polars.n_people(epsilon=…)"),
+    "people of a column": (lambda: AGE.dp.n_people(), "no private answer of this name", "dp_polars.n_people(epsilon"),
+    "a histogram": (lambda: AGE.dp.hist(), "no private answer of this name", ".dp.value_counts(candidates, epsilon=…)"),
+    "another function": (lambda: AGE.dp.skew(), "no private answer of this name", "the page Which question"),
+    "a budget without a unit": (lambda: dpp.Budget(1), "Budget: too many positional arguments", "Budget(epsilon=…)"),
+    "a loss without a unit": (
+        lambda: dpp.mode("ward", ["A"], 1),
+        "mode: too many positional arguments",
+        "mode(column, candidates=…, epsilon=…), or column.dp.mode(candidates=…, epsilon=…)",
+    ),
+    "a median without candidates": (
+        lambda: AGE.dp.median(epsilon=1),
+        "median: missing a required argument: 'candidates'",
+        "column.dp.median(candidates, epsilon=…)",
+    ),
+    "a mean without bounds": (
+        lambda: AGE.dp.mean(epsilon=1),
+        "mean: missing a required argument: 'lower'",
+        "mean(column, lower, upper, step=…, epsilon=…)",
+    ),
+    "keys without delta": (
+        lambda: private().keys("ward", epsilon=1),
+        "keys: missing a required argument: 'delta'",
+        "keys(…, delta=…, epsilon=…)",
+    ),
+    "nobody protected": (
+        lambda: STAYS.dp.protect(),
+        "protect: missing a required argument: 'privacy_unit'",
+        "protect(privacy_unit)",
+    ),
+    "another keyword": (
+        lambda: dpp.n_people(eps=1),
+        "n_people: got an unexpected keyword argument 'eps'",
+        "n_people(epsilon=…)",
+    ),
+    "data given twice": (
+        lambda: private().agg(dpp.len(epsilon=1)).release(STAYS),
+        "release must not be given a frame: the query was built on one",
+        "dp_polars.protect(…) begins a query without data",
+    ),
+}
+
+
+@pytest.mark.parametrize(("tried", "said", "instead"), TRIED.values(), ids=TRIED)
+def test_a_refusal_says_what_to_write(tried, said, instead):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Polars 2.1 on qcut
+        with pytest.raises((TypeError, ValueError, AttributeError, pl.exceptions.ComputeError)) as caught:
+            tried()
+    message = str(caught.value)
+    assert said in message
+    assert instead in message.partition("Hint: ")[2]
+    assert not re.search(r"\b(FrameNamespace|Unlisted|_Both|PrivateNamespace|_RaisesError)\b", message)
+    assert not type(caught.value).__name__.startswith("_")
+
+
+def test_keys_that_were_released_are_groups():
+    assert private().group_by(pl.DataFrame({"ward": ["A"]})).agg(dpp.len(epsilon=1)).release().shape == (1, 2)
+
+
+def test_every_public_function_says_how_it_is_called():
+    functions = [getattr(dpp, name) for name in dpp.__all__ if inspect.isfunction(getattr(dpp, name))]
+    methods = [dpp.PrivateFrame.keys, dpp.PrivateFrame.bounds, dpp.PrivateQuery.n_cut, STAYS.dp.protect, dpp.Budget]
+    ours = {"discrete_gaussian", "median", "n_people", "protect", "value_counts"}
+    assert ours <= {function.__name__ for function in functions}
+    for function in [*functions, *methods]:
+        if function.__name__ in ("grid", "owned", "read_claim"):  # all of theirs is in their name
+            continue
+        with pytest.raises(TypeError, match=r"^\w+: [\s\S]*\n\nHint: \w+\("):
+            function(*range(20))
+
+
+def test_errors_of_a_function_are_its_own():
+    @called
+    def adds(one: int, other: int) -> int:
+        """Add."""
+        return one + other
+
+    assert adds(1, other=2) == 3
+    assert (adds.__name__, adds.__doc__, [*inspect.signature(adds).parameters]) == ("adds", "Add.", ["one", "other"])
+    with pytest.raises(TypeError, match="unsupported operand"):
+        adds(1, "2")
+    with pytest.raises(
+        TypeError, match=r"missing a required argument: 'other'\.\n\nHint: adds\(one, other\)\."
+    ) as caught:
+        adds(1)
+    assert caught.value.__cause__ is caught.value.__context__ is None
+
+
+# --- Budgets of a cell that runs again
+
+
+def run_cell(text, number, namespace):
+    """Run a cell as IPython does: compiled anew, under a name of no file, with its text where Python looks for it."""
+    name = f"<cell-{number}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    try:
+        exec(compile(text, name, "exec"), namespace)
+    finally:
+        del linecache.cache[name]
+
+
+AGAIN = {
+    "a budget": ("budget = dpp.Budget(epsilon=1)", True),
+    "two budgets": ("one, other = dpp.Budget(epsilon=1), dpp.Budget(rho=1)", True),
+    "a loop": ("for _ in range(3):\n    dpp.Budget(epsilon=1)", True),
+    "a name": ("budget = dpp.Budget(epsilon=1, name=f'budget {number}')", False),
+    "a path": ("budget = dpp.Budget(epsilon=1, path=folder / 'budget.db')", False),
+    "no budget": ("number", False),
+}
+
+
+@pytest.mark.parametrize(("text", "warned"), AGAIN.values(), ids=AGAIN)
+def test_a_cell_that_runs_again_is_told_that_its_budget_is_full(text, warned, tmp_path):
+    text = f"# {tmp_path}\n{text}\n"  # a text of this test alone
+    said = []
+    for number in range(3):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            run_cell(text, number, {"dpp": dpp, "folder": tmp_path, "number": f"{tmp_path} {number}"})
+        said.append([str(warning.message) for warning in caught])
+        assert all(warning.filename == f"<cell-{number}>" for warning in caught)
+    assert [len(messages) for messages in said] == ([0, 1, 1] if warned else [0, 0, 0])
+    if warned:
+        assert [messages[0][:35] for messages in said[1:]] == [
+            "this cell has made 2 budgets that h",
+            "this cell has made 3 budgets that h",
+        ]
+        assert "Hint: give it a path" in said[1][0]
+
+
+def test_a_function_that_makes_budgets_may_run_again(tmp_path):
+    namespace = {"dpp": dpp}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run_cell(f"# {tmp_path}\ndef make():\n    return dpp.Budget(epsilon=1)\n", 1, namespace)
+        run_cell("make(); make()", 2, namespace)
+        run_cell("make()", 3, namespace)
+        for _ in range(2):  # what Python has no text of, and what is in a file
+            exec(compile("dpp.Budget(epsilon=1)", "<elsewhere>", "exec"), namespace)
+            exec(compile("dpp.Budget(epsilon=1)", __file__, "exec"), namespace)
