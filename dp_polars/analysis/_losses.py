@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -128,7 +129,7 @@ def loss_for_query(
     >>> import polars as pl
     >>> import dp_polars as dpp
     >>> query = (
-    ...     dpp.protect("patient", max_groups=1)
+    ...     dpp.protect("patient", max_groups=2)
     ...     .group_by({"ward": ["A", "B"]})
     ...     .agg(
     ...         patients=dpp.n_people(epsilon=1),
@@ -137,9 +138,9 @@ def loss_for_query(
     ... )
     >>> schema = {"patient": pl.Int64, "ward": pl.String, "reason": pl.String}
     >>> public = {"ward": ["A", "B"], "reason": ["cold", "fall"]}
-    >>> rows = synthetic(schema, people=1000, rows=3000, values=public)
+    >>> rows = dpp.analysis.synthetic(schema, people=1000, rows=3000, values=public)
     >>> loss_for_query(query, rows, within={"patients": 20}).rows()
-    [('patients', 0.1429, 'epsilon'), ('reason', 0.0115, 'epsilon')]
+    [('patients', 0.2921, 'epsilon'), ('reason', 0.0245, 'epsilon')]
     """
     if not isinstance(query, PrivateQuery):
         msg = (
@@ -215,14 +216,16 @@ def _smallest(
 
 def _loss_at(place: int, digits: int) -> Fraction:
     """Return a loss by its place among all of these digits, the smallest first."""
-    first = 10 ** (digits - 1)
+    first = int("1".ljust(digits, "0"))
     decade, further = divmod(place, 9 * first)
-    return Fraction(first + further) * Fraction(10) ** (decade + _SMALLEST - digits + 1)
+    return (first + further) * Fraction(f"1e{decade + _SMALLEST - digits + 1}")
 
 
 def _place_of(loss: int, digits: int) -> int:
-    first, decade = 10 ** (digits - 1), len(str(loss)) - 1
-    return 9 * first * (decade - _SMALLEST) + int(loss * Fraction(10) ** (digits - 1 - decade)) - first
+    shown = f"{loss:.{digits - 1}e}"  # 2.000e+01
+    mantissa, _, decade = shown.replace(".", "").partition("e")
+    first = int("1".ljust(digits, "0"))
+    return 9 * first * (int(decade) - _SMALLEST) + int(mantissa) - first
 
 
 def _has_truth(counted: _Counted) -> NDArray[np.bool_]:
@@ -239,46 +242,29 @@ def _chances(counted: _Counted, within: Fraction) -> tuple[Chances, int]:
     query, types, parts = counted.query, counted.types, counted.parts
     if isinstance(query, Choice):
         return _of_choice(query, types, parts[0], within), _DIGITS
-    law: Callable[[Any], NDArray[np.float64] | float]
-    digits = _DIGITS
+    law: Callable[..., NDArray[np.float64] | float]
     if isinstance(query, ListQuery):
-        near, digits = _widened(within), _DIGITS_OF_DRAWS
-
-        def law(asked: ListQuery) -> NDArray[np.float64]:
-            return share_within(asked, types, parts[0], near)
-
+        law = partial(share_within, types=types, histogram=parts[0], within=_widened(within))
     elif isinstance(query, ValueCounts):
-        size = query.answer_width(*types)
-
-        def law(asked: ValueCounts) -> float:
-            return _of_noise(asked.noise(*types)[0], math.floor(within)) ** size
-
+        law = partial(_of_noise, types=types, most=math.floor(within), numbers=query.answer_width(*types))
     elif isinstance(query, Multiple):
-        most = math.floor(within / query.answer_step(*types))
-
-        def law(asked: Multiple) -> float:
-            return _of_noise(asked.noise(*types)[0], most)
-
+        law = partial(_of_noise, types=types, most=math.floor(within / query.answer_step(*types)), numbers=1)
     elif isinstance(query, Mean):
-        totals = [totals_of(part) for part in parts]
-
-        def law(asked: Mean) -> NDArray[np.float64]:
-            return _of_mean(asked, types, totals, _widened(within))
-
+        law = partial(_of_mean, types=types, totals=[totals_of(part) for part in parts], within=_widened(within))
     else:
         msg = f"query must be of choices, counts, sums and means, got a {query}."
         raise TypeError(msg)
 
     def chances(claim: Claim) -> NDArray[np.float64]:
         try:
-            asked = query.with_claim(claim)
+            asked: Any = query.with_claim(claim)
             for noise in asked.noise(*types) if isinstance(asked, Measure) else ():
                 check_scale(noise)
         except ValueError:  # the loss is so small that the noise does not fit into 64 bits
             return np.zeros(len(parts[0].sizes))
         return np.broadcast_to(law(asked), len(parts[0].sizes))
 
-    return chances, digits
+    return chances, _DIGITS_OF_DRAWS if isinstance(query, ListQuery) else _DIGITS
 
 
 def _widened(within: Fraction) -> float:
@@ -286,10 +272,11 @@ def _widened(within: Fraction) -> float:
     return float(within) * (1 + 1e-9)
 
 
-def _of_noise(noise: Claim, most: int) -> float:
-    """Return how probable noise of at most so much is, in either direction."""
+def _of_noise(question: Measure, types: Columns, most: int, numbers: int) -> float:
+    """Return how probable it is that the noise of all numbers of a group is at most so much, in either direction."""
+    (noise,) = question.noise(*types)
     below, upto = NoiseLaw(noise).up_to(np.array([-most - 1.0, most]))
-    return float(upto - below)
+    return float(upto - below) ** numbers
 
 
 def _of_choice(query: Choice, types: Columns, histogram: Histogram, within: Fraction) -> Chances:
@@ -297,8 +284,9 @@ def _of_choice(query: Choice, types: Columns, histogram: Histogram, within: Frac
     slots = draw.score.slots(Runs.of_counts(scored.codes, scored.weights, scored.sizes), draw.size)
     if isinstance(query, Quantile):
         near = _near(query.candidates, slots, within)
-    else:
-        near = slots.gaps.astype(np.int64) <= min(math.floor(within * draw.score.unit / step), 2**62)
+    else:  # all of a slot, or none
+        most = min(math.floor(within * draw.score.unit / step), 2**62)
+        near = (slots.gaps.astype(np.int64) <= most).astype(np.float64)
     gaps, multiplicities, ends = slots.gaps.astype(np.float64), slots.multiplicities, offsets(slots.sizes)
 
     def chances(claim: Claim) -> NDArray[np.float64]:
@@ -325,7 +313,8 @@ def _near(candidates: Ordered, slots: Slots, within: Fraction) -> NDArray[np.flo
         low = np.searchsorted(places, places[true] - reach)
         high = np.searchsorted(places, places[true] + reach, side="right")
     last = np.minimum(slots.first + slots.multiplicities, high[owner])
-    return np.maximum(last - np.maximum(slots.first, low[owner]), 0) / slots.multiplicities
+    near: NDArray[np.float64] = np.maximum(last - np.maximum(slots.first, low[owner]), 0) / slots.multiplicities
+    return near
 
 
 def _of_mean(question: Mean, types: Columns, totals: list[Ints], within: float) -> NDArray[np.float64]:

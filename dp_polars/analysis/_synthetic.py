@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import date, time, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -57,9 +57,10 @@ def synthetic(
     -------
     DataFrame
         Of these columns and types, without null, in no order. Columns are independent of each other. The person of rank
-        r has one row and, of the rows left over, a share in proportion to 1/√r, so that few people have many rows. Text,
+        r has one row and, of the rows left over, a share in proportion to 1/√r, so that a minority has many rows. Text,
         categories and booleans are as frequent as 1/r, r their place in the list, so that groups have different sizes.
-        Numbers and times lie between their smallest and largest value, most of them in the middle.
+        Numbers and times lie between their smallest and largest value, most of them in the middle: each is the mean of
+        two that are evenly spread.
 
     Raises
     ------
@@ -141,9 +142,7 @@ def _people(name: str, dtype: pl.DataType, values: Values | None, people: int) -
     return _as(name, dtype, pl.Series(range(people), dtype=pl.Int64))
 
 
-def _drawn(
-    name: str, dtype: pl.DataType, values: Values | None, rows: int, random: np.random.Generator
-) -> pl.Series:
+def _drawn(name: str, dtype: pl.DataType, values: Values | None, rows: int, random: np.random.Generator) -> pl.Series:
     """Return a value for each row."""
     chosen = _default(dtype) if values is None else values
     if column_types.family(dtype) in ("text", "boolean"):
