@@ -183,7 +183,7 @@ def _(mo):
 
 @app.cell
 def _(analysis, calls, pl, query, show):
-    law = analysis.simulate(query, calls)
+    law = analysis.simulate(query, calls, private=True)
     show(
         "How good the answers would be, exactly:",
         law.filter(pl.col("output") != "callers").select(

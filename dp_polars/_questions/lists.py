@@ -27,12 +27,15 @@ class Mistakes(NamedTuple):
         Whether the whole list is as good as the best one.
     wrong
         How far off it is, in `ListQuery.distance_unit`: on average over the list, say.
+    worst
+        How far off its worst answer is, in the same unit.
     ranks
         How many rows or people it is off, where `wrong` is about something else. None: there is no such number.
     """
 
     right: NDArray[np.bool_]
     wrong: NDArray[np.float64]
+    worst: NDArray[np.float64]
     ranks: NDArray[np.float64] | None = None
 
 

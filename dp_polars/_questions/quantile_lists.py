@@ -136,7 +136,8 @@ class QuantileList(ListQuery):
         else:
             places = self.candidates.places()
             distances = abs(places[codes] - places[true])
-        return Mistakes((misses == 0).all(axis=1), distances.mean(axis=1), misses.mean(axis=1))
+        right, ranks = (misses == 0).all(axis=1), misses.mean(axis=1)
+        return Mistakes(right, distances.mean(axis=1), distances.max(axis=1), ranks)
 
     @staticmethod
     def _rows(histogram: Histogram, codes: Ints) -> Ints:

@@ -106,7 +106,8 @@ class TopK(OfCategories, ListQuery):
         """Return the largest count, or weight, that each list misses: how far a j-th answer is below the j-th best."""
         best = counts_at(histogram, self.true_codes(histogram, *columns))
         missed = (best - counts_at(histogram, codes)).max(axis=1)
-        return Mistakes(missed == 0, missed * float(self.step(*columns)))
+        wrong = missed * float(self.step(*columns))
+        return Mistakes(missed == 0, wrong, wrong)
 
     @property
     def distance_unit(self) -> str | None:

@@ -72,7 +72,7 @@ def raises_on_twins(frame: pl.LazyFrame, place: int) -> bool:
             number = waiting.pop()
             plan.set_node(number)
             inputs = plan.get_inputs()
-            joins += _kind(plan) == "Join"
+            joins += kind_of(plan) == "Join"
             if not asked and joins == place + 1:
                 asked.update(inputs)
                 sources += inputs
@@ -101,8 +101,8 @@ def raises_on_twins(frame: pl.LazyFrame, place: int) -> bool:
 def holds_rows(frame: pl.LazyFrame) -> bool:
     """Return whether a plan that passed the gate has rows in memory: whether anything in it is not a scan of files."""
     hidden = False
-    for plan in _nodes(frame):
-        kind = _kind(plan)
+    for plan in nodes(frame):
+        kind = kind_of(plan)
         hidden |= kind is None
         if kind == "DataFrameScan" or (
             kind == "PythonScan"
@@ -117,15 +117,15 @@ def holds_rows(frame: pl.LazyFrame) -> bool:
 
 def columns_of_scans(frame: pl.LazyFrame) -> list[list[tuple[str, pl.DataType]]]:
     """Return the columns of each source of a plan, in their order."""
-    return [list(plan.get_schema().items()) for plan in _nodes(frame) if not plan.get_inputs()]
+    return [list(plan.get_schema().items()) for plan in nodes(frame) if not plan.get_inputs()]
 
 
 def holds_python_or_memory(frame: pl.LazyFrame) -> bool:
     """Return whether a plan has a source that is read by Python, or rows in memory."""
-    return bool({_kind(plan) for plan in _nodes(frame)} & {"DataFrameScan", "PythonScan"})
+    return bool({kind_of(plan) for plan in nodes(frame)} & {"DataFrameScan", "PythonScan"})
 
 
-def _nodes(frame: pl.LazyFrame) -> Iterator[Any]:
+def nodes(frame: pl.LazyFrame) -> Iterator[Any]:
     """Yield the plan as Polars shows it, at one node after the other."""
     plan = visited(frame)
     waiting = [plan.get_node()]
@@ -135,7 +135,7 @@ def _nodes(frame: pl.LazyFrame) -> Iterator[Any]:
         yield plan
 
 
-def _kind(plan: Any) -> str | None:  # noqa: ANN401
+def kind_of(plan: Any) -> str | None:  # noqa: ANN401
     """Return what a node is; None for a scan of IPC files, or of what is in memory."""
     try:
         return type(plan.view_current_node()).__name__

@@ -38,10 +38,12 @@ from dp_polars.analysis._laws import (
     score_blocks,
     share_of_best,
 )
+from dp_polars.analysis._losses import loss_for_query
 from dp_polars.analysis._planning import accuracy, loss_for, loss_for_accuracy, worst_expected_error
 from dp_polars.analysis._profile import PrivacyProfile, compose, privacy_profile
 from dp_polars.analysis._rates import as_probability, claim_of, rate_of
 from dp_polars.analysis._simulation import simulate
+from dp_polars.analysis._synthetic import synthetic
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -58,11 +60,13 @@ __all__ = [
     "expected_error",
     "loss_for",
     "loss_for_accuracy",
+    "loss_for_query",
     "privacy_loss",
     "privacy_profile",
     "probability_of_best",
     "selection_probabilities",
     "simulate",
+    "synthetic",
     "worst_expected_error",
 ]
 

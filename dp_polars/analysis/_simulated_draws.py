@@ -12,6 +12,8 @@ from dp_polars._base.arrays import slices
 from dp_polars._questions.lists import Mistakes
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from dp_polars._accounting.claims import Claim
     from dp_polars._base.arrays import Ints
     from dp_polars._draws.histograms import Histogram
@@ -55,7 +57,7 @@ def law_of_lists(
 def _of_part(question: ListQuery, types: Columns, everything: Histogram, bounded: Histogram) -> pl.DataFrame:
     """Return the row of each group: the columns of `simulate` that its law fills."""
     codes, mistakes = _draws(question, types, everything, bounded)
-    right, wrong, ranks = mistakes
+    right, wrong, _, ranks = mistakes
     if question.is_ordered:  # each answer of a list lies on a line of its own
         ends = np.sort(codes, axis=0)[[_BEYOND, DRAWS - 1 - _BEYOND]]
     else:  # from the worst list to the best
@@ -77,6 +79,14 @@ def _of_part(question: ListQuery, types: Columns, everything: Histogram, bounded
     )
 
 
+def share_within(question: ListQuery, types: Columns, histogram: Histogram, within: float) -> NDArray[np.float64]:
+    """Return in which share of `DRAWS` draws all answers of a group are this near to the true ones, shape (g,)."""
+    most = max(1, _CELLS // (DRAWS * question.width))
+    parts = [histogram.part(*ends) for ends in slices(histogram.sizes, _CELLS // DRAWS, most)]
+    mistakes = [_draws(question, types, part, part)[1] for part in parts]
+    return np.concatenate([np.empty(0), *((part.worst <= within).mean(axis=0) for part in mistakes)])
+
+
 def _draws(question: ListQuery, types: Columns, everything: Histogram, bounded: Histogram) -> tuple[Ints, Mistakes]:
     """Return `DRAWS` lists of each group, shape (draws, g, width), and how wrong they are, shape (draws, g)."""
     groups, drawn, mistakes = len(bounded.sizes), [], []
@@ -85,9 +95,10 @@ def _draws(question: ListQuery, types: Columns, everything: Histogram, bounded: 
         number = min(copies, DRAWS - start)
         drawn.append(question.draw_codes(bounded.repeated(number), *types))
         mistakes.append(question.mistakes(drawn[-1], everything.repeated(number), *types))
-    right, wrong = (np.concatenate([getattr(batch, name) for batch in mistakes]) for name in ("right", "wrong"))
-    ranks = [batch.ranks for batch in mistakes if batch.ranks is not None]
-    shape = DRAWS, groups
-    return np.concatenate(drawn).reshape(*shape, question.width), Mistakes(
-        right.reshape(shape), wrong.reshape(shape), np.concatenate(ranks).reshape(shape) if ranks else None
+    right, wrong, worst = (
+        np.concatenate([getattr(batch, name) for batch in mistakes]).reshape(DRAWS, groups)
+        for name in ("right", "wrong", "worst")
     )
+    ranks = [batch.ranks for batch in mistakes if batch.ranks is not None]
+    of_ranks = np.concatenate(ranks).reshape(DRAWS, groups) if ranks else None
+    return np.concatenate(drawn).reshape(DRAWS, groups, question.width), Mistakes(right, wrong, worst, of_ranks)

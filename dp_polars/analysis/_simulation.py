@@ -28,6 +28,7 @@ from dp_polars._questions.choices import Choice, Quantile
 from dp_polars._questions.lists import ListQuery
 from dp_polars._questions.measures import Total, ValueCounts, totals_of
 from dp_polars._questions.question import Evidence, HistogramQuery
+from dp_polars.analysis._own_rows import refuse_own_rows
 from dp_polars.analysis._simulated_choices import Histograms, of_histograms, of_own_sensitivities, of_scores
 from dp_polars.analysis._simulated_draws import law_of_lists
 from dp_polars.analysis._simulated_numbers import law_of_counts, law_of_total
@@ -80,6 +81,7 @@ def simulate(
     *,
     by: str | Sequence[str] | None = None,
     losses: Iterable[Number] | None = None,
+    private: bool = False,
 ) -> pl.DataFrame:
     """Return how good the answers of a private query would be on a *public* frame. The result is not private.
 
@@ -100,6 +102,10 @@ def simulate(
     losses
         Losses to try, above 0, each in the unit of the output's own loss: what one person would lose to that output in
         all. None: the loss that each output asks for.
+    private
+        False refuses rows, and files, that the query itself protects: a mistake that shows true answers. True takes
+        them, where they are public or you may see them anyway; the result must not be passed on then. Copies, such as
+        the same file in another folder, are not recognised.
 
     Returns
     -------
@@ -136,7 +142,8 @@ def simulate(
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as described, or a key column has the name of another column of the result.
+        If an argument is not as described, the rows are those that the query protects, or a key column has the name
+        of another column of the result.
 
     Notes
     -----
@@ -160,22 +167,17 @@ def simulate(
     >>> shown.filter(ward="A").rows()
     [('A', 0.2, 50, 35, 66), ('A', 1.0, 50, 50, 50)]
     """
-    tables = frame if isinstance(frame, tuple) else (frame,)
-    for table in tables:
-        if not isinstance(table, (pl.DataFrame, pl.LazyFrame)):
-            msg = f"frame must be a DataFrame or a LazyFrame, got {kind_of_frame(table)}"
-            raise TypeError(msg)
     if isinstance(query, PrivateQuery):
         if by is not None:
             msg = f"by must be left out for a query of a private frame, which has its keys, got {given(by)}."
             raise ValueError(msg)
-        query.request.recipe.one_frame_each(frame)
-        keys, outputs = _of_query(query, *(table.lazy() for table in tables))
+        tables = public_tables("simulate", query, "frame", frame, private=private)
+        keys, outputs = _of_query(query, *tables)
     elif isinstance(query, PrivateExpr):
         if isinstance(frame, tuple):  # it has no joins
             msg = "frame must be one frame for a private expression, got a tuple."
             raise TypeError(msg)
-        keys, outputs = _of_expression(query, frame.lazy(), by)
+        keys, outputs = _of_expression(query, _plans("frame", frame)[0], by)
     else:
         msg = f"query must be a PrivateQuery or a PrivateExpr, got {type(query).__name__}."
         raise TypeError(msg)
@@ -188,6 +190,31 @@ def simulate(
     if len({part["true_answer"].dtype for part in parts}) > 1:
         parts = [_as_text(part) for part in parts]
     return pl.concat([pl.concat([keys, part], how="horizontal") for part in parts])
+
+
+def public_tables(
+    call: str,
+    query: PrivateQuery,
+    name: str,
+    frame: pl.DataFrame | pl.LazyFrame | tuple[pl.DataFrame | pl.LazyFrame, ...],
+    *,
+    private: bool,
+) -> list[pl.LazyFrame]:
+    """Return public rows as plans, one for each table of a query; refuse those that it protects unless `private`."""
+    tables = _plans(name, frame)
+    query.request.recipe.one_frame_each(frame)
+    if not private:
+        refuse_own_rows(call, query, tables)
+    return tables
+
+
+def _plans(name: str, frame: object) -> list[pl.LazyFrame]:
+    tables = frame if isinstance(frame, tuple) else (frame,)
+    for table in tables:
+        if not isinstance(table, (pl.DataFrame, pl.LazyFrame)):
+            msg = f"{name} must be a DataFrame or a LazyFrame, got {kind_of_frame(table)}"
+            raise TypeError(msg)
+    return [table.lazy() for table in tables]
 
 
 def _positive(name: str, values: Iterable[Number]) -> list[Fraction]:
@@ -212,13 +239,7 @@ def _claims(asked: Claim, losses: list[Fraction] | None) -> Iterator[Claim]:
 
 def _of_query(query: PrivateQuery, *tables: pl.LazyFrame) -> tuple[pl.DataFrame, list[_Simulated]]:
     """Return the keys, and what gives the law of each output of a private frame."""
-    request = query.request
-    if not isinstance(request, Request):
-        msg = (
-            "query must ask for answers, got one for keys: which of them are shown depends on their people alone.\n\n"
-            "Hint: query.explain() says from how many people on a key is shown."
-        )
-        raise TypeError(msg)
+    request = request_of(query)
     # The rows are public, so their plan may hold what a private one may not: it is not checked.
     engine = PolarsEngine.of(*tables)
     work, wanted = request.bind(engine), []
@@ -234,6 +255,17 @@ def _of_query(query: PrivateQuery, *tables: pl.LazyFrame) -> tuple[pl.DataFrame,
         parts = [Histograms(next(everything), next(bounded)) for _ in tallies]
         outputs.append(_output(output.name, output.query, output.types, unit, parts))
     return pl.DataFrame() if work.keys is None else work.keys, outputs
+
+
+def request_of(query: PrivateQuery) -> Request:
+    """Return what a query asks; refuse one for keys."""
+    if not isinstance(query.request, Request):
+        msg = (
+            "query must ask for answers, got one for keys: which of them are shown depends on their people alone.\n\n"
+            "Hint: query.explain() says from how many people on a key is shown."
+        )
+        raise TypeError(msg)
+    return query.request
 
 
 def _also_counting(evidence: Sequence[Evidence]) -> list[Evidence]:

@@ -101,7 +101,7 @@ def test_a_rate_per_step_beyond_all_floats_chooses_the_best(mechanism):
     assert answer["lead True"]["lead"] in (33.0 * step, 34.0 * step)  # 34 steps, rounded down after a little noise
     assert answer["top 1"] == [2]
     assert answer["top 3"][0] == 2
-    assert simulate(frame.dp.protect(None).agg(**modes), frame)["expected_error"].to_list() == [0, 0]
+    assert simulate(frame.dp.protect(None).agg(**modes), frame, private=True)["expected_error"].to_list() == [0, 0]
 
 
 @pytest.mark.parametrize("unit", [None, "p"])
@@ -148,7 +148,7 @@ def test_top_k_by_weight(mechanism):
     assert told["error_unit"].item() == "the weights' unit"
     assert told["score_range"].item() == (6 if mechanism == "joint" else 3)
     assert told["selects"].item().startswith("top 3 of 4 candidates by weights of up to 3")
-    result = simulate(query, rows)
+    result = simulate(query, rows, private=True)
     assert result["true_answer"].item().to_list() == ["a", "b", "c"]
     assert result["error_unit"].item() == "the weights' unit"
     assert result["counted"].item() == 5  # people, each once for each candidate

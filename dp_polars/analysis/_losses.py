@@ -1,0 +1,342 @@
+"""From a query, and rows that may be looked at, to the smallest losses that make its answers good enough."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from dp_polars._accounting.terms import Loss
+from dp_polars._base.arrays import offsets, owners, slices
+from dp_polars._base.numbers import as_fraction, given
+from dp_polars._codes.grids import Grid, distance_unit
+from dp_polars._draws.scores import Runs
+from dp_polars._engines.polars_engine import PolarsEngine
+from dp_polars._frames.query import PrivateQuery
+from dp_polars._mechanisms.noise import check_scale
+from dp_polars._questions.choices import Choice, Quantile
+from dp_polars._questions.lists import ListQuery
+from dp_polars._questions.measures import Measure, Multiple, ValueCounts, totals_of
+from dp_polars._questions.sums import Mean
+from dp_polars.analysis._laws import block_probabilities
+from dp_polars.analysis._noise_laws import NoiseLaw
+from dp_polars.analysis._rates import as_probability
+from dp_polars.analysis._simulated_draws import share_within
+from dp_polars.analysis._simulated_numbers import _cells as cells_of_noise
+from dp_polars.analysis._simulation import public_tables, request_of
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from numpy.typing import NDArray
+
+    from dp_polars._accounting.claims import Claim
+    from dp_polars._base.arrays import Ints
+    from dp_polars._base.numbers import Number
+    from dp_polars._codes.candidates import Ordered
+    from dp_polars._draws.histograms import Histogram
+    from dp_polars._draws.scores import Slots
+    from dp_polars._questions.question import Columns, HistogramQuery
+
+    # At a claim, how probable it is for each group that its answer is near enough.
+    Chances: TypeAlias = Callable[[Claim], NDArray[np.float64]]
+
+# Losses are looked for from 1e-6, which does as well as none, up to what still protects anybody.
+_SMALLEST, _LARGEST = -6, 20
+# Significant digits of a loss: where chances are computed, and where they are shares of draws.
+_DIGITS, _DIGITS_OF_DRAWS = 4, 2
+# Noisy means that are looked at together, and how far from a whole number rounding may put noise.
+_MEANS = 1 << 20
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """What is drawn from for an output: one histogram or more of the rows that the bounds keep."""
+
+    query: HistogramQuery
+    types: Columns
+    parts: list[Histogram]
+
+
+def loss_for_query(
+    query: PrivateQuery,
+    rows: pl.DataFrame | pl.LazyFrame | tuple[pl.DataFrame | pl.LazyFrame, ...],
+    *,
+    share: Number = 0.95,
+    probability: Number = 0.95,
+    within: Number | Mapping[str, Number] = 0,
+    private: bool = False,
+) -> pl.DataFrame:
+    """Return the smallest loss at which enough groups get good answers on *public* rows. The result is not private.
+
+    Give it last year's published rows, or synthetic ones (`synthetic`): it reads off them which loss each output needs.
+    Nothing is released, and no budget is charged.
+
+    Parameters
+    ----------
+    query
+        A query of a private frame, with or without private rows of its own (they are not touched). Its losses say only
+        in which unit the result is.
+    rows
+        The public rows, as for `simulate`.
+    share
+        How many of the groups must get a good answer: above 0, at most 1. Groups without a true answer are left out:
+        those in which no row counts, of choices, lists and means. (Counts and sums are 0 there.)
+    probability
+        How often each of them must: strictly between 0 and 1.
+    within
+        How far a good answer may be from the true one, 0 or more, in the `error_unit` of `simulate`: in the column's
+        unit for quantiles, sums and means ("days" for dates, "seconds" for other times), in rows or people for counts
+        and modes (how many fewer have the answer than have the most common one), in the weights' unit by weight. Of
+        value counts and lists, all counts, or answers, must be that near; of a top k, the largest count missed. A dict
+        gives it for some outputs by name; it is 0 for the others.
+    private
+        As for `simulate`: False refuses the very rows that the query protects.
+
+    Returns
+    -------
+    DataFrame
+        One row per output: `output` (String), `loss` (Float64) and `loss_unit` (String: "epsilon" or "rho", that of the
+        output's own loss). `loss` is what one person would lose to that output in all, rounded up to four significant
+        digits; null where 20 is not enough, or no group has a true answer; 0 where any loss does, from 1e-6 on.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described, the rows are those that the query protects, or the query is one for keys.
+
+    Notes
+    -----
+    The true answer is that of the rows that the bounds keep, drawn once for all losses: `simulate` and `n_cut` say what
+    the bounds drop. For counts, sums and modes a larger loss never makes an answer worse: the noise has a fixed shape,
+    and with it held fixed, a smaller scale brings no worse candidate to the top. It may make a quantile worse in the
+    column's unit, though not in ranks, where far candidates have few rows between them; and a mean by a little. So the
+    search goes down from 20 in steps of a third of a decade, and stops at the first loss that is not enough.
+
+    Chances of choices are exact to float64, those of counts and sums to a few 1e-9, those of means to about 1e-4. Those
+    of lists are shares of 200 draws: such a loss has two digits, and is off by some 10 %.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> query = (
+    ...     dpp.protect("patient", max_groups=2)
+    ...     .group_by({"ward": ["A", "B"]})
+    ...     .agg(
+    ...         patients=dpp.n_people(epsilon=1),
+    ...         reason=dpp.mode("reason", ["fall", "cold"], epsilon=1),
+    ...     )
+    ... )
+    >>> schema = {"patient": pl.Int64, "ward": pl.String, "reason": pl.String}
+    >>> public = {"ward": ["A", "B"], "reason": ["cold", "fall"]}
+    >>> rows = dpp.analysis.synthetic(schema, people=1000, rows=3000, values=public)
+    >>> loss_for_query(query, rows, within={"patients": 20}).rows()
+    [('patients', 0.2921, 'epsilon'), ('reason', 0.0245, 'epsilon')]
+    """
+    if not isinstance(query, PrivateQuery):
+        msg = (
+            f"query must be a PrivateQuery, got {given(query)}.\n\n"
+            "Hint: dp_polars.protect(…).group_by(…).agg(…) makes one, of expressions too."
+        )
+        raise TypeError(msg)
+    request = request_of(query)
+    needed, often = as_fraction("share", share), as_probability("probability", probability)
+    if not 0 < needed <= 1:
+        msg = f"share must be above 0 and at most 1, got {share!r}."
+        raise ValueError(msg)
+    reach = _reach(within, [ask.name for ask in request.asks])
+    engine = PolarsEngine.of(*public_tables("loss_for_query", query, "rows", rows, private=private))
+    work = request.bind(engine)
+    histograms = engine.prepare_histograms(work)()
+    losses = []
+    for output in work.outputs:
+        counted = _Counted(output.query, output.types, [histograms[n] for n in output.tallies])
+        chances, digits = _chances(counted, reach.get(output.name, Fraction(0)))
+        groups = np.flatnonzero(_has_truth(counted))
+        losses.append(_smallest(output.query.claim, chances, groups, needed, often, digits))
+    return pl.DataFrame(
+        {
+            "output": [output.name for output in work.outputs],
+            "loss": losses,
+            "loss_unit": [output.query.claim.loss.unit for output in work.outputs],
+        },
+        schema={"output": pl.String, "loss": pl.Float64, "loss_unit": pl.String},
+    )
+
+
+def _reach(within: Number | Mapping[str, Number], names: list[str]) -> dict[str, Fraction]:
+    """Return how far a good answer may be from the true one, by the name of its output."""
+    by_name = within if isinstance(within, Mapping) else dict.fromkeys(names, within)
+    unknown = sorted(set(by_name) - set(names))
+    if unknown:
+        msg = f"within must name outputs of the query, got {unknown} where they are {names}."
+        raise ValueError(msg)
+    labels = {name: f"within[{name!r}]" if by_name is within else "within" for name in by_name}
+    reach = {name: as_fraction(labels[name], value) for name, value in by_name.items()}
+    for name, value in reach.items():
+        if not value >= 0:
+            msg = f"{labels[name]} must be 0 or more, got {by_name[name]!r}."
+            raise ValueError(msg)
+    return reach
+
+
+def _smallest(
+    claim: Claim, chances: Chances, groups: Ints, share: Fraction, probability: float, digits: int
+) -> float | None:
+    """Return the smallest loss of so many digits from which on a share of the groups has this chance."""
+    if not len(groups):
+        return None
+
+    def is_enough(place: int) -> bool:
+        at_loss = replace(claim, loss=Loss(_loss_at(place, digits), claim.loss.unit))  # the rate follows
+        return int(np.count_nonzero(chances(at_loss)[groups] >= probability)) >= share * len(groups)
+
+    step = 3 * 10 ** (digits - 1)  # a third of a decade
+    high = _place_of(_LARGEST, digits)
+    if not is_enough(high):
+        return None
+    while is_enough(low := max(high - step, 0)):
+        high = low
+        if not low:
+            return 0.0
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return float(_loss_at(high, digits))
+
+
+def _loss_at(place: int, digits: int) -> Fraction:
+    """Return a loss by its place among all of these digits, the smallest first."""
+    first = int("1".ljust(digits, "0"))
+    decade, further = divmod(place, 9 * first)
+    return (first + further) * Fraction(f"1e{decade + _SMALLEST - digits + 1}")
+
+
+def _place_of(loss: int, digits: int) -> int:
+    shown = f"{loss:.{digits - 1}e}"  # 2.000e+01
+    mantissa, _, decade = shown.replace(".", "").partition("e")
+    first = int("1".ljust(digits, "0"))
+    return 9 * first * (int(decade) - _SMALLEST) + int(mantissa) - first
+
+
+def _has_truth(counted: _Counted) -> NDArray[np.bool_]:
+    """Return which groups have a true answer."""
+    query, rows = counted.query, counted.parts[-1]
+    if isinstance(query, (Multiple, ValueCounts)):  # 0 without rows
+        return np.ones(len(rows.sizes), bool)
+    has: NDArray[np.bool_] = (query.scored(rows, *counted.types) if isinstance(query, Choice) else rows).totals > 0
+    return has
+
+
+def _chances(counted: _Counted, within: Fraction) -> tuple[Chances, int]:
+    """Return how probable good answers are, and how many digits of a loss that is good for."""
+    query, types, parts = counted.query, counted.types, counted.parts
+    if isinstance(query, Choice):
+        return _of_choice(query, types, parts[0], within), _DIGITS
+    law: Callable[..., NDArray[np.float64] | float]
+    if isinstance(query, ListQuery):
+        law = partial(share_within, types=types, histogram=parts[0], within=_widened(within))
+    elif isinstance(query, ValueCounts):
+        law = partial(_of_noise, types=types, most=math.floor(within), numbers=query.answer_width(*types))
+    elif isinstance(query, Multiple):
+        law = partial(_of_noise, types=types, most=math.floor(within / query.answer_step(*types)), numbers=1)
+    elif isinstance(query, Mean):
+        law = partial(_of_mean, types=types, totals=[totals_of(part) for part in parts], within=_widened(within))
+    else:
+        msg = f"query must be of choices, counts, sums and means, got a {query}."
+        raise TypeError(msg)
+
+    def chances(claim: Claim) -> NDArray[np.float64]:
+        try:
+            asked: Any = query.with_claim(claim)
+            for noise in asked.noise(*types) if isinstance(asked, Measure) else ():
+                check_scale(noise)
+        except ValueError:  # the loss is so small that the noise does not fit into 64 bits
+            return np.zeros(len(parts[0].sizes))
+        return np.broadcast_to(law(asked), len(parts[0].sizes))
+
+    return chances, _DIGITS_OF_DRAWS if isinstance(query, ListQuery) else _DIGITS
+
+
+def _widened(within: Fraction) -> float:
+    """Return a distance in floats that rounding of the answers does not exceed."""
+    return float(within) * (1 + 1e-9)
+
+
+def _of_noise(question: Measure, types: Columns, most: int, numbers: int) -> float:
+    """Return how probable it is that the noise of all numbers of a group is at most so much, in either direction."""
+    (noise,) = question.noise(*types)
+    below, upto = NoiseLaw(noise).up_to(np.array([-most - 1.0, most]))
+    return float(upto - below) ** numbers
+
+
+def _of_choice(query: Choice, types: Columns, histogram: Histogram, within: Fraction) -> Chances:
+    scored, draw, step = query.scored(histogram, *types), query.draw(*types), query.step(*types)
+    slots = draw.score.slots(Runs.of_counts(scored.codes, scored.weights, scored.sizes), draw.size)
+    if isinstance(query, Quantile):
+        near = _near(query.candidates, slots, within)
+    else:  # all of a slot, or none
+        most = min(math.floor(within * draw.score.unit / step), 2**62)
+        near = (slots.gaps.astype(np.int64) <= most).astype(np.float64)
+    gaps, multiplicities, ends = slots.gaps.astype(np.float64), slots.multiplicities, offsets(slots.sizes)
+
+    def chances(claim: Claim) -> NDArray[np.float64]:
+        rate, law = claim.rate_in(step), np.empty(len(gaps))
+        for start, end in pairwise(ends.tolist()):
+            part = slice(start, end)
+            law[part] = block_probabilities(gaps[part], multiplicities[part], rate, claim.mechanism)
+        of_groups: NDArray[np.float64] = np.add.reduceat(law * near, ends[:-1])
+        return of_groups
+
+    return chances
+
+
+def _near(candidates: Ordered, slots: Slots, within: Fraction) -> NDArray[np.float64]:
+    """Return which share of each slot's candidates is this near to the true quantile of its group."""
+    owner = owners(slots.sizes)
+    right = np.flatnonzero(slots.gaps == 0)
+    true = slots.first[right[np.searchsorted(owner[right], np.arange(len(slots.sizes)))]].astype(np.int64)
+    if isinstance(candidates, Grid):
+        steps = min(math.floor(within * distance_unit(candidates.dtype)[1] / candidates.step), candidates.size)
+        low, high = true - steps, true + steps + 1
+    else:
+        places, reach = candidates.places(), _widened(within)
+        low = np.searchsorted(places, places[true] - reach)
+        high = np.searchsorted(places, places[true] + reach, side="right")
+    last = np.minimum(slots.first + slots.multiplicities, high[owner])
+    near: NDArray[np.float64] = np.maximum(last - np.maximum(slots.first, low[owner]), 0) / slots.multiplicities
+    return near
+
+
+def _of_mean(question: Mean, types: Columns, totals: list[Ints], within: float) -> NDArray[np.float64]:
+    """Return how probable a near mean is: given the noisy count, it is a line in the noise of the sum, then cut."""
+    of_sum, of_count = question.noise(*types)
+    noisy, (off, shares) = NoiseLaw(of_sum), cells_of_noise(of_count)
+    low, high = float(question.lower), float(question.upper)
+    true, half_step = question.named(totals, *types).to_numpy(), float(question.units(*types).step) / 2
+    chances = np.empty(len(true))
+    for first, last in slices(np.ones(len(true), np.int64), len(true), max(1, _MEANS // len(off))):
+        distance, number, mean = (values[first:last, None] for values in (*totals, true))
+
+        def noise_at(
+            mean: Any,  # noqa: ANN401
+            number: Any = number,  # noqa: ANN401
+            distance: Any = distance,  # noqa: ANN401
+        ) -> NDArray[np.float64]:
+            at: NDArray[np.float64] = (mean - (low + high) / 2) * np.maximum(number + off, 1) / half_step - distance
+            return at
+
+        # What is cut is as near as the end where it is cut. Whole numbers are not missed by rounding.
+        above = np.where(mean + within >= high, np.inf, np.floor(noise_at(mean + within) + _ROUNDING))
+        below = np.where(mean - within <= low, -np.inf, np.ceil(noise_at(mean - within) - _ROUNDING) - 1)
+        chances[first:last] = (noisy.up_to(above) - noisy.up_to(below)) @ shares
+    return chances
