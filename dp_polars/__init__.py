@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dp_polars._expressions.choices import mode as mode
     from dp_polars._expressions.choices import quantile as quantile
     from dp_polars._expressions.expressions import PrivateExpr as PrivateExpr
+    from dp_polars._expressions.first_above import first_above as first_above
     from dp_polars._expressions.measures import count as count
     from dp_polars._expressions.measures import len as len
     from dp_polars._expressions.measures import mean as mean
@@ -68,6 +69,7 @@ _HOMES = {
     "_expressions.argmax": ("argmax", "argmin"),
     "_expressions.choices": ("median", "mode", "quantile"),
     "_expressions.expressions": ("PrivateExpr",),
+    "_expressions.first_above": ("first_above",),
     "_expressions.measures": (
         "count",
         "len",

@@ -54,7 +54,7 @@ class Ask:
     counts
         Whether it counts rows: private frames and engines can be asked it.
     mechanisms
-        The words that it knows.
+        The words that it knows; none where it takes epsilon alone.
     """
 
     positional: dict[str, Any]
@@ -140,6 +140,21 @@ ASKS = {
             )
         ],
         mechanisms=("permute_and_flip", "exponential", "joint"),
+    ),
+    "first_above": Ask(
+        {"candidates": MISSING},
+        {"threshold": MISSING, **LOSS, "counts": "people", "lead": False, **_ROWS, **OWN_BOUNDS},
+        ([1, 2],),
+        {"threshold": 3},
+        {"threshold": 2.5, "epsilon": 1, "lead": True},
+        lambda column: [
+            {"threshold": 2, **one}
+            for one in [
+                *_of_categories(column, {"counts": "rows"}, {"lead": True}, {"threshold": 0.5}),
+                *(one for one in _of_points(column) if isinstance(one["candidates"], dpp.Grid)),
+            ]
+        ],
+        mechanisms=(),
     ),
     "median": Ask(
         {"candidates": MISSING},
@@ -590,6 +605,15 @@ TRUE_ANSWERS = {
         lambda: S.cast(pl.Enum(["a", "b", "c"])).filter(S != "c").dp.top_k(2, mechanism="joint", **SURE),
         lambda g: ["b", "a"] if g % 3 == 1 else ["a", "b"],
     ),
+    "first above": (lambda: X.dp.first_above(range(-10, 61), threshold=10, **SURE), lambda g: g),
+    "first above on a grid": (
+        lambda: (X + 0).dp.first_above(dpp.grid(-10, 60, step=0.5), threshold=9.5, **SURE),
+        lambda g: g,
+    ),
+    "none above": (
+        lambda: X.dp.first_above([*range(60, -11, -1)], threshold=15.5, **SURE).fill_null(-99),
+        lambda _: -99,
+    ),
     "argmax": (lambda: V.dp.argmax(sensitivity=1, **SURE), lambda g: g % ROWS),
     "argmin": (lambda: (-V).dp.argmin(sensitivity=1, **SURE), lambda g: g % ROWS),
     "argmax by sensitivities": (lambda: V.dp.argmax(sensitivity=V.abs() + 1, **SURE), lambda g: g % ROWS),
@@ -606,6 +630,10 @@ TRUE_ANSWERS = {
             .cast(pl.Struct({"answer": pl.String, "lead": pl.Int64}))
         ).str.replace(r"\d\}", "_"),
         lambda g: f'{{"answer":"{"abc"[g % 3]}","lead":1_',
+    ),
+    "lead of a first above": (
+        lambda: _as_text(S.dp.first_above(["c", "a", "b"], threshold=9.5, lead=True, **SURE)).str.replace(r"\d\}", "_"),
+        lambda g: f'{{"answer":"{"abc"[g % 3]}","lead":_',
     ),
     "lead of an argmax": (
         lambda: _as_text(V.dp.argmax(sensitivity=1, lead=True, lead_step=2, **SURE)),

@@ -36,6 +36,7 @@ _BETTER: dict[Kind, dict[Unit, Mechanism]] = {
     "choice": {"epsilon": "permute_and_flip", "rho": "exponential"},
     "number": {"epsilon": "discrete_laplace", "rho": "discrete_gaussian"},
     "keys": {"epsilon": "partition_selection", "rho": "discrete_gaussian_threshold"},
+    "threshold": {"epsilon": "first_above", "rho": "first_above"},  # which a claim refuses in rho
 }
 
 # The racing floats hold rates inside these bounds (`_mechanisms/racing.py`).
@@ -78,10 +79,12 @@ class Claim:
         What one person loses in all, over all groups: the loss that the caller asked for.
     mechanism
         "permute_and_flip" or "exponential", of a choice; "discrete_laplace" or "discrete_gaussian", of a number;
-        "partition_selection" (loss in epsilon) or "discrete_gaussian_threshold" (loss in rho), of keys.
+        "partition_selection" (loss in epsilon) or "discrete_gaussian_threshold" (loss in rho), of keys; "first_above"
+        (loss in epsilon), of the first candidate above a threshold.
     score_range
         R: the most that one row (one person, for counts of people; one neighbour, for scores of the caller's own)
-        can change the difference of two scores, or a number that gets noise, under `neighboring_relation`. For a
+        can change the difference of two scores, or a number that gets noise, under `neighboring_relation`. For the
+        first above a threshold it is 2, or 3 under "replace_one": the noise of the threshold moves, too. For a
         list of quantiles it is 1, or 2 under "replace_one": a draw whose scores have another range R has the rate λ/R.
     contributions
         How one person's rows may spread over the groups.
@@ -94,7 +97,7 @@ class Claim:
         Under "replace_one": R where the row that goes and the one that comes are in one group, as a share of
         `score_range`. From 1/2, where one row alone moves a number as far, to 1; in between, of a choice only.
     lead
-        Whether a choice is released with its lead. That changes nothing in epsilon. In rho it is charged as whatever
+        Whether a choice is released with its lead, or the first above a threshold with how far it is above. That changes nothing in epsilon. In rho it is charged as whatever
         has the same epsilon.
     delta
         δ, from 0 to below 1: spent in addition to the loss, over all groups. Above 0 for keys, and 0 for all others.
@@ -128,6 +131,12 @@ class Claim:
         if not self.has_epsilon and self.loss.unit == "epsilon":
             msg = "a discrete Gaussian has no epsilon: give its loss as rho."
             raise ValueError(msg)
+        if self._kind == "threshold" and self.loss.unit == "rho":
+            msg = (
+                f"the first above a threshold must be asked for with epsilon, got {self.loss}: it is drawn with noise "
+                "of pure differential privacy.\n\nHint: epsilon=…, which a budget in rho takes too."
+            )
+            raise ValueError(msg)
         if self._kind == "keys" and self.has_epsilon and self.loss.unit == "rho":
             msg = (
                 f"{self.mechanism.replace('_', ' ')} must have its loss in epsilon, got rho.\n\n"
@@ -136,7 +145,7 @@ class Claim:
             raise ValueError(msg)
         positive_fraction("score_range", self.score_range)
         positive_int("draws", self.draws)
-        if self.lead and self._kind != "choice":
+        if self.lead and self._kind not in ("choice", "threshold"):
             msg = f"a lead must be that of a choice, got the mechanism {self.mechanism!r}."
             raise ValueError(msg)
         if self.neighboring_relation is not None:
@@ -256,8 +265,14 @@ class Claim:
             raise ValueError(msg)
         if unit == self.loss.unit and distance == 1:
             return self.loss.value
-        x = self.rate * self.score_range * distance
-        return self.draws * scaled_cost(unit, self.charged_as, x, self.contributions, self.same_group)
+        x, spread = self.rate * self.score_range * distance, self.contributions
+        if self._kind == "threshold" and self.neighboring_relation == "replace_one" and (
+            spread.per_group > 1 or distance > 1
+        ):
+            # A group that loses i rows and gets j has the losses i + 2j one way and 2i + j the other (`docs/claims.md`).
+            # Of one row each, two groups make 3 together; of several, it is all groups together that are pure.
+            spread = Contributions(spread.total, spread.total)
+        return self.draws * scaled_cost(unit, self.charged_as, x, spread, self.same_group)
 
     def delta_of(self, distance: int | Fraction = 1) -> Fraction:
         """Return the delta of `distance` people together, which comes on top of what they lose: never below the truth.

@@ -27,9 +27,9 @@ _SECANTS = 30
 
 HALF, ALL = Fraction(1, 2), Fraction(1)
 
-# One candidate of each group, a number with noise, or the keys that enough people have. Keys spend a delta: they can't
-# be shown without one.
-Kind: TypeAlias = Literal["choice", "number", "keys"]
+# One candidate of each group, the first one of an order that reaches a threshold, a number with noise, or the keys that
+# enough people have. Keys spend a delta: they can't be shown without one.
+Kind: TypeAlias = Literal["choice", "threshold", "number", "keys"]
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def pure_rho(x: Fraction) -> Fraction:
     α goes to 1. It is less than x²/2 (Bun & Steinke 2016, arXiv 1605.02065, Proposition 1.4), and than x.
 
     Discrete Laplace noise between two neighbouring integers is randomized response: no Laplace curve holds for it. For
-    a choice with its lead only the pure loss is known. A key shown by partition selection is (x, δ)-DP: with
+    a choice with its lead, and of the first above a threshold, only the pure loss is known. A key shown by partition selection is (x, δ)-DP: with
     probability 1 − δ it is as x-DP (Kairouz, Oh & Viswanath 2015), and so has this rho, δ-approximately (Bun & Steinke
     2016, section 8).
     """
@@ -189,6 +189,7 @@ PROOFS: dict[Mechanism, Proof] = {
     "discrete_gaussian": Proof("number", GAUSSIAN_CURVE),
     "partition_selection": Proof("keys", PURE_CURVE),
     "discrete_gaussian_threshold": Proof("keys", GAUSSIAN_CURVE),
+    "first_above": Proof("threshold", PURE_CURVE),
 }
 
 

@@ -22,6 +22,7 @@ Mechanism: TypeAlias = Literal[
     "discrete_gaussian",
     "partition_selection",
     "discrete_gaussian_threshold",
+    "first_above",
 ]
 NeighboringRelation: TypeAlias = Literal["add_or_remove_one", "replace_one"]
 

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dp_polars._expressions import argmax as argmax
     from dp_polars._expressions import choices as choices
+    from dp_polars._expressions import first_above as first_above
     from dp_polars._expressions import measures as measures
     from dp_polars._expressions import tops as tops
 
 
-_ON_DEMAND = ("argmax", "choices", "measures", "tops")
+_ON_DEMAND = ("argmax", "choices", "first_above", "measures", "tops")
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -93,6 +93,7 @@ class PrivateNamespace:
     mode: Final = _method(lambda: functions.choices.mode)
     median: Final = _method(lambda: functions.choices.median)
     quantile: Final = _method(lambda: functions.choices.quantile)
+    first_above: Final = _method(lambda: functions.first_above.first_above)
     top_k: Final = _method(lambda: functions.tops.top_k)
     argmax: Final = _method(lambda: functions.argmax.argmax)
     argmin: Final = _method(lambda: functions.argmax.argmin)

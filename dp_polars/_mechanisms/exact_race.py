@@ -68,7 +68,7 @@ def first_arrival(
     winner, best = -1, None
     for position, word in words_drawn.items():
         uniform = Uniform(word, 64, words)
-        time = arrival(_wait(multiplicities[position], uniform), position)
+        time = arrival(wait_of(multiplicities[position], uniform), position)
         if best is None or is_less(time, best):
             winner, best = position, time
     if not far or far_word is None or best is None:
@@ -78,7 +78,7 @@ def first_arrival(
     # once that is too late, all of them are.
     left = {position: multiplicities[position] for position in far}
     nearest = min(far, key=gap)
-    wait = _wait(sum(left.values()), Uniform(far_word, 64, words))
+    wait = wait_of(sum(left.values()), Uniform(far_word, 64, words))
     while is_less(arrival(wait, nearest), best):
         position = _uniform_position(left, words)
         time = arrival(wait, position)
@@ -115,7 +115,7 @@ def first_and_lead(
         The unit of the lead, in that of the gaps.
     """
     uniforms = {position: Uniform(word, 64, words) for position, word in words_drawn.items()}
-    waits = {position: _wait(multiplicities[position], uniform) for position, uniform in uniforms.items()}
+    waits = {position: wait_of(multiplicities[position], uniform) for position, uniform in uniforms.items()}
     times = {position: _log_arrival(law, wait, rate * gap(position)) for position, wait in waits.items()}
     winner = _earliest(times)
     first = times.pop(winner)
@@ -143,14 +143,14 @@ def _earliest(times: Mapping[int, Real]) -> int:
     return first
 
 
-def _wait(count: int, uniform: Uniform) -> Real:
+def wait_of(count: int, uniform: Uniform) -> Real:
     """Return the shortest of `count` independent waits, as a function of one uniform."""
     return lambda bits: -(-uniform(bits)).log1p() / count
 
 
 def _next_wait(wait: Real, count: int, uniform: Uniform) -> Real:
     """Return the shortest of `count` independent waits that are known to be longer than `wait`."""
-    more = _wait(count, uniform)
+    more = wait_of(count, uniform)
     return lambda bits: wait(bits) + more(bits)
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import ALL
+from dp_polars._accounting.terms import check_relation
 from dp_polars._base.arrays import owners
 from dp_polars._codes.candidates import Categories
 from dp_polars._codes.codings import CategoryCoding, OneCode
@@ -298,6 +299,13 @@ class ValueCounts(OfCodes, Measure):
 
     def __str__(self) -> str:
         return f"counts of {self.candidates}"
+
+
+def counts_at_loss(claim: Claim, values: pl.Series) -> ValueCounts:
+    """Return the counts of all candidates at the loss of another claim, and under its bounds."""
+    noise = check_mechanism("number", None, claim.loss.unit)
+    counts = ValueCounts(Categories.of(values), replace(claim, mechanism=noise, draws=1, lead=False))
+    return counts.under(claim.contributions, check_relation(str(claim.neighboring_relation)))
 
 
 def checked(query: MeasureT) -> MeasureT:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, check_mechanism
-from dp_polars._accounting.terms import check_relation
+from dp_polars._accounting.claims import Claim
 from dp_polars._codes.candidates import Categories
 from dp_polars._codes.units import Weights
 from dp_polars._draws.drawing import Draw, of_parts
@@ -21,7 +20,7 @@ from dp_polars._draws.scores import CountScore
 from dp_polars._mechanisms.laws import LAWS
 from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._questions.lists import ListQuery, Mistakes, in_lists
-from dp_polars._questions.measures import ValueCounts
+from dp_polars._questions.measures import counts_at_loss
 from dp_polars._questions.of_categories import OfCategories
 
 if TYPE_CHECKING:
@@ -147,11 +146,7 @@ class TopK(OfCategories, ListQuery):
         """Return the counts of all candidates at the same loss: any ranking of them is free. None: there are none."""
         if self.weights is not None or (self.candidates.values is None and not columns):
             return None
-        claim, noise = self.claim, check_mechanism("number", None, self.claim.loss.unit)
-        counts = ValueCounts(Categories.of(self.values(*columns)), replace(claim, mechanism=noise, draws=1))
-        relation = check_relation(str(claim.neighboring_relation))
-        most, same_group = counts.range_of(relation), counts.same_group_of(relation)
-        return replace(counts, claim=replace(counts.claim, score_range=most, same_group=same_group))
+        return counts_at_loss(self.claim, self.values(*columns))
 
     def note(self, size: int, alternative: HistogramQuery | None) -> str | None:
         """Return why this mechanism was chosen, and whether to rank noisy counts instead."""

@@ -124,7 +124,7 @@ def of_histograms(question: Choice, types: Columns, scored: Histograms, counts: 
     everything, bounded = question.scored(everything, *types), question.scored(bounded, *types)
     codes, truly, sizes = everything.codes, everything.weights, everything.sizes
     seen = np.zeros_like(truly)
-    seen[_positions(everything, bounded)] = bounded.weights
+    seen[positions_of(everything, bounded)] = bounded.weights
     draw = question.draw(*types)
     all_runs, bounded_runs = (Runs.of_counts(codes, weights, sizes) for weights in (truly, seen))
     true_slots, slots = (draw.score.slots(runs, draw.size) for runs in (all_runs, bounded_runs))
@@ -167,7 +167,7 @@ def _distances(candidates: Ordered, first: Ints, multiplicities: Ints, true: Int
     return abs((upto[first + multiplicities] - upto[first]) / multiplicities - places[true])
 
 
-def _positions(everything: Histogram, part: Histogram) -> Ints:
+def positions_of(everything: Histogram, part: Histogram) -> Ints:
     """Return where the pairs of a part stand in the whole."""
     bits = np.uint64(int(everything.codes.max(initial=0)).bit_length())
 

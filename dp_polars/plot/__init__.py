@@ -55,6 +55,7 @@ _MECHANISMS = {
     "permute_and_flip": "permute-and-flip",
     "exponential": "exponential mechanism",
     LAPLACE: "report-noisy-max, Laplace noise",
+    "first_above": "first above a threshold",
     **_panels.NOISE,
 }
 _BOTH: tuple[Comparable, ...] = ("permute_and_flip", "exponential")

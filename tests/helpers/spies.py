@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from dp_polars._base import words
 from dp_polars._draws import quantile_trees
 from dp_polars._expressions import expressions
-from dp_polars._questions import argmax, choices, modes, tops
+from dp_polars._questions import argmax, choices, first_above, modes, tops
 
 
 @dataclass
@@ -47,6 +47,7 @@ def forbid(monkeypatch) -> None:
     for module, name in (
         (choices, "draw_from_rows"),
         (choices, "draw_groups"),
+        (first_above, "first_above_groups"),
         (modes, "lead_groups"),
         (modes, "lead_from_rows"),
         (quantile_trees, "_draw_one"),

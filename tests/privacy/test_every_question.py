@@ -19,6 +19,7 @@ import dp_polars as dpp
 
 RELATIONS = ["add_or_remove_one", "replace_one"]
 LOSSES = [{"epsilon": 2}, {"rho": 1}]
+ABOVE = ("first_above",)
 CHOICES, NOISE = ("permute_and_flip", "exponential"), ("discrete_laplace", "discrete_gaussian")
 # Near 1 the bound on choices is attained, at 2 and above other spreads of what is only pure.
 ORDERS = (1.0001, 1.2, 2, 5, 30, 1000)
@@ -104,6 +105,38 @@ def of_modes(query, rows, constant=None, by=1):
     return law(scores.max(axis=1, keepdims=True) - scores, rate, query.claim.mechanism)
 
 
+def first_above_law(counts, threshold, rate, leads=6):
+    """Logs of the chance of each answer with each lead, and of none, of several groups, shape (groups, answers).
+
+    With u = exp(−rate·z), uniform, a candidate reaches the threshold with the chance min(1, u·exp(rate·(q − T))), and
+    ℓ more with that of T + ℓ. These are pieces of lines, so products of them are polynomials between their kinks.
+    """
+    counts = np.asarray(counts, float)
+    steps = np.append(np.arange(leads), np.inf)
+    slopes = np.exp(rate * (counts[:, :, None] - threshold - steps))
+    kinks = 1 / slopes[:, :, :-1].reshape(len(counts), -1)
+    ends = np.sort(np.concatenate([np.minimum(kinks, 1), np.tile([0.0, 1.0], (len(counts), 1))], axis=1), axis=1)
+    at, weights = np.polynomial.legendre.leggauss(counts.shape[1] // 2 + 2)
+    half = np.diff(ends, axis=1)[:, :, None] / 2
+    u = (ends[:, :-1, None] + half * (1 + at)).reshape(len(counts), -1)
+    weights = (half * weights).reshape(len(counts), -1)
+    reached = np.minimum(1, slopes[:, :, :, None] * u[:, None, None])
+    passed = np.cumprod(1 - reached[:, :, 0], axis=1)
+    before = np.concatenate([np.ones_like(passed[:, :1]), passed[:, :-1]], axis=1)
+    chances = ((reached[:, :, :-1] - reached[:, :, 1:]) * (before * weights[:, None])[:, :, None]).sum(axis=-1)
+    none = (passed[:, -1] * weights).sum(axis=-1)
+    return np.log(np.concatenate([chances.reshape(len(counts), -1), none[:, None]], axis=1))
+
+
+def of_first_above(query, rows):
+    return first_above_law(rows, float(query.threshold), float(query.claim.rate), 6 if query.has_lead else 1)
+
+
+def first_above(*arguments, mechanism, **options):
+    assert mechanism == "first_above"
+    return X.dp.first_above(*arguments, **options)
+
+
 def of_tops(query, rows):
     rate, size = float(query.claim.rate), rows.shape[1]
     lists = list(itertools.permutations(range(size), query.k))
@@ -182,6 +215,17 @@ QUESTIONS = {
         partial(X.dp.mode, [1, 2], counts="rows", **WEIGHED),
         CHOICES,
         partial(of_counts, partial(of_modes, by=2), by=2),
+    ),
+    "first above, people": (partial(first_above, [1, 2, 3], threshold=1), ABOVE, partial(of_counts, of_first_above)),
+    "first above with its lead, people": (
+        partial(first_above, [1, 2], threshold=0.5, lead=True),
+        ABOVE,
+        partial(of_counts, of_first_above),
+    ),
+    "first above, rows": (
+        partial(first_above, [1, 2], threshold=2, counts="rows", lead=True),
+        ABOVE,
+        partial(of_counts, of_first_above),
     ),
     "top 1, people": (partial(X.dp.top_k, 1, [1, 2, 3]), (*CHOICES, "joint"), partial(of_counts, of_tops)),
     "top 2, people": (partial(X.dp.top_k, 2, [1, 2, 3]), (*CHOICES, "joint"), partial(of_counts, of_tops)),
@@ -267,7 +311,7 @@ def test_no_question_is_charged_less_than_it_costs(name, relation):
     ask, mechanisms, table_by = QUESTIONS[name]
     attained = {}
     for loss, mechanism in itertools.product(LOSSES, mechanisms):
-        if mechanism == "discrete_gaussian" and "epsilon" in loss:
+        if {"discrete_gaussian": "epsilon", "first_above": "rho"}.get(mechanism) in loss:
             continue
         for query, (total, per_group, groups, of_person), people in asked(
             name, partial(ask, mechanism=mechanism, **loss), relation

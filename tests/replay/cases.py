@@ -192,9 +192,10 @@ def question(
     if "per_person" in options and "max_rows_per_group" in own:
         own = {}
     options = {**options, **own}
-    # A lead is free in pure differential privacy alone.
+    # A lead is free, and the first above a threshold is drawn, in pure differential privacy alone.
+    is_pure = options.get("lead") or name == "first_above"
     x = pl.col("x") if where is None else pl.col("x").filter(where)
-    return getattr(x.dp, name)(**options, **LOSSES[0 if options.get("lead") else loss])
+    return getattr(x.dp, name)(**options, **LOSSES[0 if is_pure else loss])
 
 
 def kinds_of(way: str) -> list[str]:

@@ -200,7 +200,7 @@ def check_recorded(case: Case, query: dpp.PrivateQuery, one: Sequence[Call], oth
         _check_spread(call, ask.query.claim, change, times, in_range, people=people)
         claim = ask.query.claim
         charged = claim.charged_as if claim.lead else call.mechanism
-        moved = list(_moved(call, theirs, change))
+        moved = list(_moved(call, theirs, change)) if call.kind != "above" else list(_moved_above(call, change))
         costs[ask.name][0] += call.draws * sum(moved, Fraction(0))
         costs[ask.name][1] += call.draws * sum((scaled_cost("rho", charged, x, _ONE) for x in moved), Fraction(0))
     for name, (epsilon, rho) in costs.items():
@@ -242,7 +242,7 @@ def _check_spread(
         assert len(change) <= bounds.total, "more keys move than a person counts for"
         return
     # The most that a row, or a person who counts once for each code, adds to an input.
-    if call.alpha is not None or call.kind == "list":
+    if call.alpha is not None or call.kind in ("list", "above"):
         most = Fraction(1)
     elif call.kind == "number":
         most = call.unit / in_range
@@ -279,6 +279,23 @@ def _moved(call: Call, other: Call, change: dict[Any, int]) -> Iterator[Fraction
         else:
             moves = [*own.values(), *([0] * (len(own) < call.size))]
             yield call.rate * (max(moves) - min(moves))
+
+
+def _moved_above(call: Call, change: dict[Any, int]) -> Iterator[Fraction]:
+    """The losses of a first above a threshold, of groups or of several together: the worse one of the two ways.
+
+    A group whose counts rise by up to j and fall by up to i has the losses i + 2j one way and 2i + j the other.
+    """
+    groups = {group for group, _ in change}
+    moves = [[n for (place, _), n in change.items() if place == group] for group in groups]
+    ways = [(max(0, -min(own)), max(0, *own)) for own in moves]
+    if any(max(way) > 1 for way in ways):  # what is known of rows of one group is their pure loss
+        ways = [(sum(i for i, _ in ways), sum(j for _, j in ways))]
+    else:  # a group that loses one and a group that gets one are as one group that does both
+        numbers = [sum(way == kind for way in ways) for kind in ((1, 1), (1, 0), (0, 1))]
+        pairs = min(numbers[1:])
+        ways = [(1, 1)] * (numbers[0] + pairs) + [(1, 0)] * (max(numbers[1:]) - pairs)
+    yield from (call.rate * (i + j + max(i, j)) for i, j in ways)
 
 
 def _scores(call: Call, counts: list[int]) -> list[int]:

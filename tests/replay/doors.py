@@ -44,6 +44,7 @@ _PLACES = [
     ("_questions.choices", "draw_from_rows", "_choice_of_rows"),
     ("_questions.modes", "lead_groups", "_lead"),
     ("_questions.modes", "lead_from_rows", "_lead_of_rows"),
+    ("_questions.first_above", "first_above_groups", "_above"),
     ("_questions.tops", "peel", "_rounds"),
     ("_questions.tops", "draw_jointly", "_jointly"),
     ("_draws.quantile_trees:TreeDraw", "groups", "_list"),
@@ -102,7 +103,7 @@ class Call:
     output, number
         For which output it draws, and which of its draws it is.
     kind
-        "choice", "rounds", "jointly", "list", "number", "keys" or "row".
+        "choice", "above", "rounds", "jointly", "list", "number", "keys" or "row".
     mechanism, rate, draws
         As it draws; `draws` at this rate each.
     alpha
@@ -274,6 +275,18 @@ class Doors(AbstractContextManager["Doors"]):
     def _lead_of_rows(self, _):
         lead = self._lead(None)
         return lambda draw, codes, lengths: lead(draw, _histogram(codes, lengths, draw.size))
+
+    def _above(self, _):
+        def first_above_groups(search, histogram):
+            groups = self._own(len(histogram.sizes))
+            number = self._called(
+                "above", "first_above", search.rate, groups, self._cells(histogram), size=search.size
+            )  # fmt: skip
+            codes = [self.word("code", number, group) % (search.size + 1) - 1 for group in groups]
+            leads = [-1 if code < 0 else self.word("lead", number, code) % 7 for code in codes]
+            return np.array(codes, np.int64), np.array(leads, np.int64)
+
+        return first_above_groups
 
     def _several(self, kind):
         def drawn(draw, histogram, k):

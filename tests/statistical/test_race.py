@@ -104,7 +104,7 @@ def test_a_far_path_at_another_rate_is_found(factor, mechanism, monkeypatch):
 
 
 def drawn_afresh(wait, count, uniform):
-    return exact_race._wait(count, uniform)
+    return exact_race.wait_of(count, uniform)
 
 
 def never(wait, count, uniform):
