@@ -83,24 +83,31 @@ class PrivateQuery(WithoutRows):
         Returns
         -------
         DataFrame
-            One row per output, and the same columns for all queries: the first four and the last four are what Polars
-            prints. `output`, `selects`, `error_95` (with probability 0.95 the answer of a group is
-            at most this far from the best one, or from the true number, counting the rows that the bounds keep; all
-            answers of a list of quantiles are, with that probability; null for means, where it depends on the group's
-            rows, and `note` says it for two sizes; for keys, from how many people on a key is shown with that
-            probability) and
-            `error_unit` ("people", "rows", "the column's unit" or "the weights' unit"; a lead, which `selects` tells
-            of, has the same), `mechanism`, `candidates` (null where only the column's type names them and no data is
-            bound, and for keys; 1 for a number), `neighboring_relation`, `privacy_unit`, `bounds` (those on a person's
-            rows that the output has, as text; null without any, and for keys), `score_range` (R of one person's
-            row, or of one person where people are counted; of a list of quantiles 1 or 2, see `dp_polars.quantile`),
-            `rate` (λ), `delta` (spent in addition to the loss: above 0 for keys alone), `groups` (null for keys),
-            `epsilon` and `rho` (the loss of one person over all groups, in
-            both units; a discrete Gaussian has no epsilon) and `note`: where noise grows with the number of groups;
-            under which bounds rows are dropped or totals clipped, which `error_95` leaves out;
-            why this mechanism was chosen, and whether another question would do better. The first row's ends with what
-            the whole release costs, also as an ε at δ = 10⁻⁶, and names the other unit where its budgets charge less by
-            a tenth or more.
+            One row per output, and the same columns for all queries. Polars prints the first four and the last four:
+            `output`, `selects`, `error_95`, `error_unit`, and `groups`, `epsilon`, `rho`, `note`.
+
+            `error_95`: with probability 0.95 the answer of a group is at most this far from the best one, or from the
+            true number, counting the rows that the bounds keep; all answers of a list of quantiles are, with that
+            probability. Null for means, whose error depends on how many rows the group has: `note` gives it for 1,000
+            and 100 rows. Where a mean was asked `within` an error, it is that for groups of at least `rows` rows. For
+            keys, it is from how many people on a key is shown with probability 0.95.
+
+            `error_unit`: "people", "rows", "the column's unit" or "the weights' unit"; a lead, which `selects` tells
+            of, has the same.
+
+            `epsilon`, `rho`: the loss of one person over all groups, in both units; a discrete Gaussian has no epsilon.
+            `delta` (0 for all but keys) is spent in addition.
+
+            `note`: where noise grows with the number of groups; under which bounds rows are dropped or totals clipped,
+            which `error_95` leaves out; why this mechanism was chosen, and whether another question would do better.
+            The first row's ends with what the whole release costs, also as an ε at δ = 10⁻⁶, and names the other unit
+            where its budgets charge less by a tenth or more.
+
+            The others are `mechanism`, `candidates` (null where only the column's type names them and no data is bound,
+            and for keys; 1 for a number), `neighboring_relation`, `privacy_unit`, `bounds` (those on a person's rows
+            that the output has, as text; null without any, and for keys), `score_range` (R of one person's row, or of
+            one person where people are counted; of a list of quantiles 1 or 2, see `dp_polars.quantile`) and `rate`
+            (λ). `groups` is null for keys.
         """
         return self.request.explain(PolarsEngine.of(*self._sources) if self._sources else None)
 
