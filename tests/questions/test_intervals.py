@@ -272,6 +272,7 @@ def test_the_answer_and_its_ends_have_the_exact_joint_law(loss, mechanism):
 
 # --- As users meet them -----------------------------------------------------------------------------------------------
 
+DAYS = [dt.date(2020, 1, 1) + dt.timedelta(i) for i in range(60)]
 FRAME = pl.DataFrame({"p": range(900), "g": ["a", "b", "b"] * 300, "x": [i % 60 for i in range(900)]})
 
 
@@ -280,11 +281,10 @@ def private(**options):
 
 
 def test_ends_are_columns_of_every_release_in_the_columns_own_unit():
-    days = [dt.date(2020, 1, 1) + dt.timedelta(i) for i in range(60)]
-    frame = private().with_columns(day=pl.lit(days[0]) + pl.duration(days=X))
-    query = frame.group_by({"g": ["a", "b", "c"]}).agg(
+    frame = FRAME.with_columns(pl.Series("day", DAYS * 15))
+    query = frame.dp.protect("p", max_groups=1, max_rows_per_group=1).group_by({"g": ["a", "b", "c"]}).agg(
         n=dpp.n_people(epsilon=1),
-        day=pl.col("day").dp.median(dpp.grid(days[0], days[-1], step="1d"), interval=0.95, epsilon=8),
+        day=pl.col("day").dp.median(dpp.grid(DAYS[0], DAYS[-1], step="1d"), interval=0.95, epsilon=8),
         part=dpp.quantile(X / 4, 0.25, dpp.grid(0, 15, step=0.25), interval=0.9, rho=3),
     )
     for ranges in (False, True):
