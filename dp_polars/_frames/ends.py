@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def with_ends(released: pl.DataFrame, asks: Iterable[Ask[Asked]]) -> pl.DataFrame:
     """Return a release with the ends of the 95 % ranges of counts and sums, where it has none.
 
-    How far noise goes is public, so nothing is drawn. Means and value counts get none: how far a mean may be off depends
-    on its noisy count, which is not shown, and value counts are lists.
+    How far noise goes is public, so nothing is drawn. Means and value counts get none: how far a mean may be off
+    depends on its noisy count, which is not shown, and value counts are lists.
 
     Parameters
     ----------

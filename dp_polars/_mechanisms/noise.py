@@ -105,8 +105,8 @@ def check_scale(claim: Claim) -> None:
 
 
 def noise_bound(claim: Claim, beta: float) -> int:
-    """Return the smallest w with P(|noise| > w) <= beta, for beta from 1e-9 to 1/2; one more or less above 2**40."""
-    scale = float(max(1 / claim.rate, Fraction(1, 64)))  # of a smaller scale too, P(|noise| > 0) is below 1e-9
+    """Return the smallest w with P(|noise| > w) <= beta, for beta from 1e-15 to 1/2; one more or less above 2**40."""
+    scale = float(max(1 / claim.rate, Fraction(1, 64)))  # of a smaller scale too, P(|noise| > 0) is below 1e-15
     return _NOISE[claim.mechanism][1](scale, beta)
 
 
@@ -119,8 +119,8 @@ def _laplace_bound(scale: float, beta: float) -> int:
 def _gaussian_bound(scale: float, beta: float) -> int:
     if scale > 2**12:
         # By Euler and Maclaurin, the sum from w + 1 on is the integral from w + 1/2 on, less some 1e-7 of it at most.
-        return math.ceil(scale * NormalDist().inv_cdf(1 - beta / 2) - 0.5)
-    weights = np.exp(-(np.arange(math.ceil(9 * scale) + 2) ** 2) / (2 * scale**2))
+        return math.ceil(-scale * NormalDist().inv_cdf(beta / 2) - 0.5)
+    weights = np.exp(-(np.arange(math.ceil(10 * scale) + 2) ** 2) / (2 * scale**2))
     tails = 2 * np.cumsum(weights[::-1])[::-1] / (2 * weights.sum() - 1)
     return int(np.count_nonzero(tails[1:] > beta))
 
