@@ -240,8 +240,9 @@ class PrivateQuery(WithoutRows):
         Returns
         -------
         DataFrame
-            The public keys, each once and in their given order, then one column per output. Groups without rows are
-            answered like any other. Rows of other keys are ignored.
+            The public keys, each once and in their given order, then one column per output, and after a quantile that
+            was asked for with an interval its ends, `NAME_low` and `NAME_high`. Groups without rows are answered like
+            any other. Rows of other keys are ignored.
 
         Raises
         ------

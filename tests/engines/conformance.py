@@ -1190,6 +1190,8 @@ class Conformance:
             "top of rows": dpp.mode("x`y", FLAVOURS, counts="rows", **huge),
             "top 2 by weight": dpp.top_k("x`y", 2, FLAVOURS, weights="weight", max_weight=6, **huge),
             "price": dpp.median("price", dpp.grid(0, 10**6, step=0.01), **huge),
+            # Of nobody the answer is any candidate, and its ends are those of the candidates.
+            "middle": dpp.quantile("price", 0.51, dpp.grid(0, 10**6, step=0.01), interval=0.95, **huge),
         }
         lists = {
             "prices": dpp.quantile("price", shares, dpp.grid(0, 1_000, step=0.000_001), **huge),

@@ -7,6 +7,7 @@ _scores = of("draws/test_scores.py")
 _drawing = of("draws/test_drawing.py")
 _encoding = of("codes/test_encoding.py")
 _choices = of("questions/test_queries.py questions/test_weights.py")
+_intervals = of("questions/test_intervals.py")
 _categories = of("questions/test_weights.py")
 _modes = of("questions/test_weights.py")
 _codings = of("questions/test_sums.py")
@@ -129,6 +130,32 @@ MUTANTS = [
     _choices("Choice.draw", "self.claim.rate_in(self.step(*columns))", "self.claim.rate",
         "weights in steps are drawn as if in units",
         "questions/test_weights.py::test_a_draw_counts_steps_and_its_rate_is_for_steps"),
+    _intervals("QuantileWithInterval.public_rows", "(max(1, below), max(1, above))", "(below, above)",
+        "a group without rows has no best candidate to aim at",
+        "questions/test_intervals.py::test_public_rows_shift_the_rank_by_the_bound_of_one_draw"),
+    _intervals("QuantileWithInterval.public_rows", "(den - num, num)", "(num, den - num)",
+        "the ends are shifted by less than the error of a draw",
+        "questions/test_intervals.py::test_public_rows_shift_the_rank_by_the_bound_of_one_draw"),
+    _intervals("QuantileWithInterval.public_rows", "float(1 - self.probability) / 2", "float(1 - self.probability)",
+        "each end alone misses as often as both may",
+        "questions/test_intervals.py::test_public_rows_shift_the_rank_by_the_bound_of_one_draw"),
+    _intervals("QuantileWithInterval.drawn", "draw.size - 1, above", "0, above",
+        "the high end is a second low one",
+        "questions/test_intervals.py::test_the_answer_and_its_ends_have_the_exact_joint_law"),
+    _intervals("QuantileWithInterval.drawn", "np.minimum.reduce([answers, *ends])", "ends[0]",
+        "an answer lies below its low end",
+        "questions/test_intervals.py::test_the_answer_and_its_ends_have_the_exact_joint_law"),
+    _intervals("QuantileWithInterval.with_claim", "max(query.public_rows) <= _MOST_ROWS", "True",
+        "the ranks of the ends don't fit into 64 bits",
+        "questions/test_intervals.py::test_a_loss_for_which_the_ends_would_be_out_of_sight_is_refused"),
+    _intervals("ask_quantile", "draws=3", "draws=1", "the ends are not paid for",
+        "questions/test_intervals.py::test_an_interval_costs_what_was_asked_for_and_each_draw_a_third"),
+    _intervals("Histogram.with_rows_at", "np.cumsum(self.sizes) if code else starts(self.sizes)", "starts(self.sizes)",
+        "rows at the last candidate stand before all others",
+        "questions/test_intervals.py::test_rows_are_added_at_the_first_or_the_last_code_of_every_group"),
+    _intervals("HistogramQuery.has_ends", "self.has_interval or (ranges and self.has_ranges)",
+        "ranges and self.has_ranges", "ends that were paid for are not released",
+        "questions/test_intervals.py::test_ends_are_columns_of_every_release_in_the_columns_own_unit"),
     _modes("Mode.draw", "draw if self.too_few is None else replace(draw, size=draw.size + 1)", "draw",
         "the candidate for too few can't be drawn", "questions/test_weights.py::test_too_few_is_a_weight"),
     _modes("Mode.scored", "self.too_few / self.step(*columns)", "self.too_few",

@@ -466,3 +466,18 @@ def test_outputs_have_bounds_of_their_own(loss):
     assert measurement.map(3) == (3 if loss == "epsilon" else 9) * 2**21
     released = measurement(rows)
     assert released.rows() == [(0, 2, 8 + 6), (1, 1, 8)]
+
+
+@pytest.mark.parametrize("loss", [{"epsilon": 1}, {"rho": 1}], ids=str)
+def test_an_interval_costs_its_three_draws(loss):
+    query = dpp.protect(None).agg(x=X.dp.median(range(9), interval=0.95, **loss))
+    measurement = as_measurement(query)
+    assert measurement.map(1) == 1.0
+    claim = query.asks[0].query.claim
+    assert claim.draws == 3
+    assert measurement.map(2) == pytest.approx(float(claim.cost(claim.loss.unit, 2)))
+    released = measurement(pl.DataFrame({"x": [4] * 1000}))
+    assert released.columns == ["x", "x_low", "x_high"]
+    assert released.row(0) == (4, 4, 4)
+    half = make_private_query(frame_domain(), symmetric_distance(), query, 0.5)
+    assert half.map(1) == 0.5

@@ -272,6 +272,7 @@ def test_the_answer_and_its_ends_have_the_exact_joint_law(loss, mechanism):
 
 # --- As users meet them -----------------------------------------------------------------------------------------------
 
+DAYS = [dt.date(2020, 1, 1) + dt.timedelta(i) for i in range(60)]
 FRAME = pl.DataFrame({"p": range(900), "g": ["a", "b", "b"] * 300, "x": [i % 60 for i in range(900)]})
 
 
@@ -280,12 +281,15 @@ def private(**options):
 
 
 def test_ends_are_columns_of_every_release_in_the_columns_own_unit():
-    days = [dt.date(2020, 1, 1) + dt.timedelta(i) for i in range(60)]
-    frame = private().with_columns(day=pl.lit(days[0]) + pl.duration(days=X))
-    query = frame.group_by({"g": ["a", "b", "c"]}).agg(
-        n=dpp.n_people(epsilon=1),
-        day=pl.col("day").dp.median(dpp.grid(days[0], days[-1], step="1d"), interval=0.95, epsilon=8),
-        part=dpp.quantile(X / 4, 0.25, dpp.grid(0, 15, step=0.25), interval=0.9, rho=3),
+    frame = FRAME.with_columns(pl.Series("day", DAYS * 15))
+    query = (
+        frame.dp.protect("p", max_groups=1, max_rows_per_group=1)
+        .group_by({"g": ["a", "b", "c"]})
+        .agg(
+            n=dpp.n_people(epsilon=1),
+            day=pl.col("day").dp.median(dpp.grid(DAYS[0], DAYS[-1], step="1d"), interval=0.95, epsilon=8),
+            part=dpp.quantile(X / 4, 0.25, dpp.grid(0, 15, step=0.25), interval=0.9, rho=3),
+        )
     )
     for ranges in (False, True):
         released = query.release(ranges=ranges)
@@ -400,3 +404,11 @@ def test_a_loss_for_which_the_ends_would_be_out_of_sight_is_refused():
     drawn = query.drawn([Histogram(np.array([7]), np.array([2**38]), np.array([1, 0, 0]))])
     assert [len(column) for column in drawn] == [3, 3, 3]
     assert replace(query.claim, draws=1).rate > query.claim.rate
+
+
+def test_hidden_groups_have_no_ends():
+    asked = {"people": dpp.n_people(epsilon=1000), "m": X.dp.median(range(60), interval=0.95, epsilon=1)}
+    released = private().group_by({"g": ["a", "c"]}).agg(**asked).release(min_people=20)
+    assert released["people"].to_list() == [300, 0]
+    assert released.drop_nulls()["g"].to_list() == ["a"]
+    assert released.row(1)[2:] == (None, None, None)
