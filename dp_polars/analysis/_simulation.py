@@ -152,13 +152,13 @@ def simulate(
     Notes
     -----
     The laws are exact for the histogram that is counted: those of choices to float64 (see `selection_probabilities`),
-    those of counts and sums to a few 1e-9, those of means to about 1e-4. That of a first above a threshold is integrated
-    over the noise of the threshold, to about 1e-13. Lists are drawn 200 times instead: a mean is
-    off by some 7 % of the standard deviation of one draw, and ends of ranges are those of the draws. Where a person of
-    the public frame has more rows or groups than the query's bounds allow, a random subset of them counts, as in a
-    release: then the result holds for one such draw of the bounds, and `left_out` says how much they dropped. Errors
-    are measured on all rows. It takes some 0.1 ms per choice, loss and group, and some milliseconds
-    per mean and per first above a threshold.
+    those of counts and sums to a few 1e-9, those of means to about 1e-4, those of variances to about 1e-3 of the error.
+    That of a first above a threshold is integrated over the noise of the threshold, to about 1e-13. Lists are drawn
+    200 times instead: a mean is off by some 7 % of the standard deviation of one draw, and ends of ranges are those of
+    the draws. Where a person of the public frame has more rows or groups than the query's bounds allow, a random subset
+    of them counts, as in a release: then the result holds for one such draw of the bounds, and `left_out` says how much
+    they dropped. Errors are measured on all rows. It takes some 0.1 ms per choice, loss and group, some milliseconds
+    per mean and per first above a threshold, and some tenths of a second per variance.
 
     Examples
     --------

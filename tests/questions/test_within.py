@@ -13,7 +13,6 @@ import dp_polars as dpp
 from dp_polars import analysis
 from dp_polars._accounting.terms import Loss
 from dp_polars._mechanisms.noise import noise_bound
-from dp_polars._questions import sums
 from dp_polars._questions.within import check_within, error_95, with_loss_for
 from tests.questions.test_measures import tail
 
@@ -90,7 +89,7 @@ def test_the_error_of_a_mean_by_enumeration():
     for rows in range(least, least + 4):
         for total in range(-4 * rows, 4 * rows + 1):  # in halves of a step: from −4 to 4 a row
             for x, y in itertools.product((-off, 0, off), range(-by, by + 1)):
-                noisy = query._mean(np.array([total + x]), np.array([rows + y]), 1.0)[0]
+                noisy = query.of_totals([np.array([total + x]), np.array([rows + y])])[0]
                 worst = max(worst, abs(noisy - total / rows))
     assert 0.7 * bound < worst <= bound + 1e-9
     assert bound < high - low
@@ -108,15 +107,13 @@ def test_more_rows_have_smaller_errors_and_so_has_a_larger_loss():
 
 
 @pytest.mark.parametrize("loss", [{"epsilon": 2}, {"rho": 0.5}], ids=str)
-def test_the_error_of_a_mean_is_how_far_its_range_goes(loss, monkeypatch):
+def test_the_error_of_a_mean_is_how_far_its_range_goes(loss):
     """Without noise, the number of rows is `rows`: then the range reaches as far as the error says."""
-    monkeypatch.setattr(sums, "noisy", lambda total, _: total)
     query = dpp.mean("x", -2, 8, step=1, **loss).query
     rows = 400
     totals = np.arange(-10 * rows, 10 * rows + 1, rows)
-    answers = query.answers_of_totals([totals, np.full(len(totals), rows)], pl.Int64())
-    low, high = answers.ends()
-    reach = np.maximum(high - answers.values, answers.values - low).to_numpy()
+    answers, low, high = query.presented([pl.Series(totals), pl.Series([rows] * len(totals))], 0.05, pl.Int64())
+    reach = np.maximum(high - answers, answers - low)
     bound = query.error_among(rows, 0.05, pl.Int64())
     assert (reach <= bound + 1e-9).all()
     assert reach.max() > 0.8 * bound

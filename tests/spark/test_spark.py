@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
-from dp_polars._codes.codings import Units
+from dp_polars._codes.codings import Squares, Units
 from dp_polars._engines import polars_engine
 from dp_polars._engines.bounding import Limits
 from dp_polars._engines.outputs import Output
@@ -375,9 +375,10 @@ def test_a_row_weighs_on_spark_what_it_weighs_on_polars(spark, few_tasks, kind):
     dtype = _column_types.polars_type(spark.createDataFrame([], f"value {kind}").schema["value"].dataType)
     values = values_of(kind, dtype)
     asked = [
-        Units(Fraction(lower), Fraction(upper), Fraction(step), doubled)
+        made(Fraction(lower), Fraction(upper), Fraction(step), doubled)
         for lower, upper, step in UNITS[kind]
-        for doubled in (False, True)
+        for made, doubled in ((Units, False), (Units, True), (Squares, True))
+        if made is Units or (upper - lower) / step <= 2**30
     ]
     rows = to_spark(spark, values.alias("value").to_frame(), f"value {kind}")
     weighed = to_polars(
@@ -398,6 +399,9 @@ def test_a_row_weighs_on_spark_what_it_weighs_on_polars(spark, few_tasks, kind):
                 clipped = min(max(Fraction(value), units.lower), units.upper)
                 nearest = round(clipped / units.step)  # ties to even
                 whole = 2 * nearest - int((units.lower + units.upper) / units.step) if units.doubled else nearest
+                if isinstance(units, Squares):
+                    square, q = whole**2, 1 << units.shift
+                    whole = 2 * math.floor(Fraction(square, q) + Fraction(1, 2)) - units.largest
                 assert whole == weight, (value, units)
 
 
