@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import cache
+
+from dp_polars._base.callers import warn
 
 TESTED = ("1.36.1", "2.1.x")
 _NEWEST = (2, 1)
@@ -18,4 +19,4 @@ def warn_if_untested(version: str) -> None:
             "there, so that a row's result depends on other rows.\n\n"
             "Hint: use a tested version for what you publish, or a newer dp_polars."
         )
-        warnings.warn(msg, UserWarning, stacklevel=4)
+        warn(msg, UserWarning)

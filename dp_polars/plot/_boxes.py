@@ -50,7 +50,7 @@ def box(
     -------
     altair.LayerChart
         For each group a box from the second to the fourth quantile with a line at the third, and whiskers to the first
-        and the fifth. Of three quantiles, a box from the first to the third with a line at the second, and no whiskers.
+        and the fifth. Three quantiles are a box from the first to the third, with a line at the second.
 
     Raises
     ------

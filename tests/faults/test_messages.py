@@ -4,13 +4,16 @@ import datetime as dt
 import inspect
 import linecache
 import re
+import tomllib
 import warnings
 
 import polars as pl
 import pytest
+from packaging.requirements import Requirement
 
 import dp_polars as dpp
 from dp_polars._base.calls import called
+from tests.helpers.places import ROOT
 
 STAYS = pl.DataFrame(
     {
@@ -103,8 +106,8 @@ TRIED = {
     ),
     "a mapping that leaves values out": (
         lambda: private().with_columns(AGE.replace_strict({30: 1})),
-        "`replace_strict` raises on some values",
-        "pass default=None",
+        "`replace_strict` needs Polars 2" if pl.__version__.startswith("1.") else "`replace_strict` raises on some",
+        "install Polars 2" if pl.__version__.startswith("1.") else "pass default=None",
     ),
     "quantiles of the rows": (
         lambda: private().with_columns(AGE.qcut(4)),
@@ -204,6 +207,14 @@ def test_errors_of_a_function_are_its_own():
     ) as caught:
         adds(1)
     assert caught.value.__cause__ is caught.value.__context__ is None
+
+
+def test_the_extra_of_spark_takes_no_pandas_that_pyspark_warns_of():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (pandas,) = [Requirement(text) for text in extras["spark"] if text.startswith("pandas")]
+    assert [pandas.specifier.contains(version) for version in ("2.1.0", "2.2.0", "2.3.3", "3.0.0", "3.1.1")] == [
+        *(False, True, True, False, False)
+    ]
 
 
 # --- Budgets of a cell that runs again

@@ -13,7 +13,19 @@ _large = of("accounting/test_large.py")
 _locks = of("accounting/test_budgets.py")
 _uninterrupted = of("accounting/test_interruptions.py")
 
+_messages = of("faults/test_messages.py")
+
 MUTANTS = [
+    # --- What new users are told
+    _messages("notice_again", "is_new and len(runs) > 1", "len(runs) > 2",
+        "a cell that runs again forgets what was spent, and a loop is told of it",
+        "faults/test_messages.py::test_a_cell_that_runs_again_is_told_that_its_budget_is_full"),
+    _messages("notice_again", "all(run is not code for run in runs)", "code not in runs",
+        "a cell that runs again is taken for itself, as equal code",
+        "faults/test_messages.py::test_a_cell_that_runs_again_is_told_that_its_budget_is_full"),
+    _messages("called", "error.__traceback__.tb_next is not None", "False",
+        "an error of a function is shown as one of its call",
+        "faults/test_messages.py::test_errors_of_a_function_are_its_own"),
     # --- Claims
     _costs("_rho_of_spread", "groups * rho_of(x * contributions.per_group) + rho_of(x * contributions.rest)",
         "contributions.total * rho_of(x)",
