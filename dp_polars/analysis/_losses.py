@@ -115,11 +115,12 @@ def loss_for_query(
 
     Notes
     -----
-    The true answer is that of the rows that the bounds keep, drawn once for all losses: `simulate` and `n_cut` say what
-    the bounds drop. For counts, sums and modes a larger loss never makes an answer worse: the noise has a fixed shape,
-    and with it held fixed, a smaller scale brings no worse candidate to the top. It may make a quantile worse in the
-    column's unit, though not in ranks, where far candidates have few rows between them; and a mean by a little. So the
-    search goes down from 20 in steps of a third of a decade, and stops at the first loss that is not enough.
+    The true answer is that of the rows that the bounds keep, drawn once for all losses: `simulate` and `n_cut` say
+    what the bounds drop. Where they drop any, the result differs a little from call to call. For counts, sums and
+    modes a larger loss never makes an answer worse: the noise has a fixed shape, and with it held fixed, a smaller
+    scale brings no worse candidate to the top. It may make a quantile worse in the column's unit, though not in
+    ranks, where far candidates have few rows between them; and a mean by a little. So the search goes down from 20
+    in steps of a third of a decade, and stops at the first loss that is not enough.
 
     Chances of choices are exact to float64, those of counts and sums to a few 1e-9, those of means to about 1e-4. Those
     of lists are shares of 200 draws: such a loss has two digits, and is off by some 10 %.
@@ -162,7 +163,7 @@ def loss_for_query(
         counted = _Counted(output.query, output.types, [histograms[n] for n in output.tallies])
         chances, digits = _chances(counted, reach.get(output.name, Fraction(0)))
         groups = np.flatnonzero(_has_truth(counted))
-        losses.append(_smallest(output.query.claim, chances, groups, needed, often, digits))
+        losses.append(_smallest_loss(output.query.claim, chances, groups, needed, often, digits))
     return pl.DataFrame(
         {
             "output": [output.name for output in work.outputs],
@@ -189,10 +190,10 @@ def _reach(within: Number | Mapping[str, Number], names: list[str]) -> dict[str,
     return reach
 
 
-def _smallest(
+def _smallest_loss(
     claim: Claim, chances: Chances, groups: Ints, share: Fraction, probability: float, digits: int
 ) -> float | None:
-    """Return the smallest loss of so many digits from which on a share of the groups has this chance."""
+    """Return the smallest loss, with this number of digits, from which on a share of the groups has this chance."""
     if not len(groups):
         return None
 
@@ -273,7 +274,7 @@ def _widened(within: Fraction) -> float:
 
 
 def _of_noise(question: Measure, types: Columns, most: int, numbers: int) -> float:
-    """Return how probable it is that the noise of all numbers of a group is at most so much, in either direction."""
+    """Return how probable it is that no noise of a group's numbers is above a bound, in either direction."""
     (noise,) = question.noise(*types)
     below, upto = NoiseLaw(noise).up_to(np.array([-most - 1.0, most]))
     return float(upto - below) ** numbers
@@ -283,10 +284,10 @@ def _of_choice(query: Choice, types: Columns, histogram: Histogram, within: Frac
     scored, draw, step = query.scored(histogram, *types), query.draw(*types), query.step(*types)
     slots = draw.score.slots(Runs.of_counts(scored.codes, scored.weights, scored.sizes), draw.size)
     if isinstance(query, Quantile):
-        near = _near(query.candidates, slots, within)
+        good = _shares_within(query.candidates, slots, within)
     else:  # all of a slot, or none
         most = min(math.floor(within * draw.score.unit / step), 2**62)
-        near = (slots.gaps.astype(np.int64) <= most).astype(np.float64)
+        good = (slots.gaps.astype(np.int64) <= most).astype(np.float64)
     gaps, multiplicities, ends = slots.gaps.astype(np.float64), slots.multiplicities, offsets(slots.sizes)
 
     def chances(claim: Claim) -> NDArray[np.float64]:
@@ -294,13 +295,13 @@ def _of_choice(query: Choice, types: Columns, histogram: Histogram, within: Frac
         for start, end in pairwise(ends.tolist()):
             part = slice(start, end)
             law[part] = block_probabilities(gaps[part], multiplicities[part], rate, claim.mechanism)
-        of_groups: NDArray[np.float64] = np.add.reduceat(law * near, ends[:-1])
+        of_groups: NDArray[np.float64] = np.add.reduceat(law * good, ends[:-1])
         return of_groups
 
     return chances
 
 
-def _near(candidates: Ordered, slots: Slots, within: Fraction) -> NDArray[np.float64]:
+def _shares_within(candidates: Ordered, slots: Slots, within: Fraction) -> NDArray[np.float64]:
     """Return which share of each slot's candidates is this near to the true quantile of its group."""
     owner = owners(slots.sizes)
     right = np.flatnonzero(slots.gaps == 0)
@@ -313,8 +314,8 @@ def _near(candidates: Ordered, slots: Slots, within: Fraction) -> NDArray[np.flo
         low = np.searchsorted(places, places[true] - reach)
         high = np.searchsorted(places, places[true] + reach, side="right")
     last = np.minimum(slots.first + slots.multiplicities, high[owner])
-    near: NDArray[np.float64] = np.maximum(last - np.maximum(slots.first, low[owner]), 0) / slots.multiplicities
-    return near
+    shares: NDArray[np.float64] = np.maximum(last - np.maximum(slots.first, low[owner]), 0) / slots.multiplicities
+    return shares
 
 
 def _of_mean(question: Mean, types: Columns, totals: list[Ints], within: float) -> NDArray[np.float64]:

@@ -56,11 +56,11 @@ def synthetic(
     Returns
     -------
     DataFrame
-        Of these columns and types, without null, in no order. Columns are independent of each other. The person of rank
-        r has one row and, of the rows left over, a share in proportion to 1/√r, so that a minority has many rows. Text,
-        categories and booleans are as frequent as 1/r, r their place in the list, so that groups have different sizes.
-        Numbers and times lie between their smallest and largest value, most of them in the middle: each is the mean of
-        two that are evenly spread.
+        With these columns and types, without null, in no order. Columns are independent of each other. The
+        person of rank r has one row and, of the rows left over, a share in proportion to 1/√r, so that a
+        minority has many rows. Text, categories and booleans are as frequent as 1/r, r their place in the list,
+        so that groups have different sizes. Numbers and times lie between their smallest and largest value,
+        most of them in the middle: each is the mean of two that are evenly spread.
 
     Raises
     ------

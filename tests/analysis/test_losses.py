@@ -14,6 +14,7 @@ from dp_polars import analysis
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Loss
 from tests.helpers import reference
+from tests.registry import ASKS, COLUMNS, COUNTED, NUMBERS, WEIGHT
 
 GROUPS = ["a", "b", "c"]
 
@@ -166,7 +167,7 @@ def test_sums_are_in_the_columns_unit():
 
 @pytest.mark.parametrize("within", [0, 0.5, 2])
 def test_means_by_enumeration(within):
-    values = {"a": [0, 1, 2, 9, 10, 12], "b": [5] * 3, "c": [-3, 10]}
+    values = {"a": [0, 1, 2, 9, 10, 12], "b": [1] * 3, "c": [-3, 10]}
     rows = pl.DataFrame([(g, x) for g, all_of in values.items() for x in all_of], schema=["g", "x"], orient="row")
     loss = loss_of(dpp.mean("x", 0, 10, epsilon=1), rows, within=within, unit=None, probability=0.8, share=0.6)
 
@@ -379,3 +380,27 @@ def test_no_rows_are_kept_and_nothing_is_charged():
         analysis.loss_for_query(query, people(COUNTS), within=9)
     )
     assert budget.spent == 0
+
+
+@pytest.mark.parametrize("name", [*COUNTED, *NUMBERS])
+@pytest.mark.parametrize("kind", ["Boolean", "Int64", "Float64", "wide Decimal", "Enum", "Datetime in UTC", "Duration"])
+def test_every_question_as_simulate_says(kind, name):
+    column, known = COLUMNS[kind], {**ASKS, **NUMBERS}[name]
+    values = pl.Series("x", (column.values * 40)[:40] + column.values[:1] * 12 + [None], dtype=column.dtype)
+    rows = pl.DataFrame(
+        {"p": range(53), WEIGHT: [1, 2, 3, 0, 2] * 10 + [1] * 3, "g": ["a"] * 40 + ["b"] * 13}
+    ).with_columns(values)
+    frame = dpp.protect("p", max_rows=1).group_by({"g": GROUPS})
+    for given in known.about(column):
+        query = frame.agg(getattr(pl.col("x").dp, name)(**given, epsilon=1))
+        loss = only(analysis.loss_for_query(query, rows, share=1, probability=0.9))
+
+        def chances(value, query=query):
+            return analysis.simulate(query, rows, losses=[value])["probability_true"].drop_nulls().to_list()
+
+        if name == "mean":
+            assert loss is None or loss > 0
+        elif name == "top_k" or isinstance(given.get("alpha"), list):  # by draws
+            assert min(chances(loss or (20 if loss is None else 1e-6))) > 0.75 or loss is None
+        else:
+            assert_smallest(loss, chances, share=1, probability=0.9)

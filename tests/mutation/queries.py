@@ -24,6 +24,8 @@ _units = of("questions/test_sums.py questions/test_weights.py")
 _histograms = of("questions/test_weights.py draws/test_drawing.py")
 _candidates = of("codes/test_candidates.py")
 _simulated = of("analysis/test_simulated_lists.py")
+_losses = of("analysis/test_losses.py")
+_own_rows = of("analysis/test_own_rows.py")
 
 MUTANTS = [
     # --- Weights as Polars' own arithmetic
@@ -367,4 +369,43 @@ MUTANTS = [
     _simulated("_draws", "bounded.repeated", "everything.repeated",
         "simulated lists are drawn from rows that the bounds drop: errors look smaller than they are",
         "analysis/test_simulated_lists.py::test_lists_are_drawn_from_the_rows_that_bounds_keep"),
+    # --- What loss a query needs
+    _losses("analysis/_losses:_smallest_loss", "int(np.count_nonzero(chances(at_loss)[groups] >= probability)) >= share * len(groups)",
+        "int(np.count_nonzero(chances(at_loss)[groups] >= probability)) > share * len(groups)",
+        "a share of the groups that is reached exactly is not enough",
+        "analysis/test_losses.py::test_share_and_within_are_exact"),
+    _losses("analysis/_losses:_smallest_loss", "float(_loss_at(high, digits))", "float(_loss_at(low, digits))",
+        "the loss is rounded down, and is not enough", "analysis/test_losses.py::test_a_mode_by_enumeration"),
+    _losses("_has_truth", "return np.ones(len(rows.sizes), bool)", "pass",
+        "a group without rows has no true count",
+        "analysis/test_losses.py::test_groups_without_rows_have_no_true_answer_but_a_count"),
+    _losses("_of_noise", "float(upto - below) ** numbers", "float(upto - below)",
+        "one of many counts that is near is enough", "analysis/test_losses.py::test_counts_by_enumeration"),
+    _losses("_of_noise", "-most - 1.0", "-most",
+        "noise of exactly -within is not near", "analysis/test_losses.py::test_counts_by_enumeration"),
+    _losses("analysis/_losses:_of_mean", "mean - within <= low", "mean < low",
+        "a mean that is cut at its bounds is not near", "analysis/test_losses.py::test_means_by_enumeration"),
+    _losses("analysis/_losses:_of_mean", "noise_at(mean + within) + _ROUNDING", "noise_at(mean + within) - _ROUNDING",
+        "a mean is missed by rounding", "analysis/test_losses.py::test_means_by_enumeration"),
+    _losses("_shares_within", "true + steps + 1", "true + steps",
+        "the farthest candidate above is not near", "analysis/test_losses.py::test_a_quantile_by_enumeration"),
+    _losses("_of_choice", "within * draw.score.unit / step", "within * draw.score.unit",
+        "weights are compared in steps with a distance in their unit",
+        "analysis/test_losses.py::test_weights_have_a_unit"),
+    of("analysis/test_losses.py")("share_within", "part.worst <= within", "part.wrong <= within",
+        "of a list the mean error is near, not each answer",
+        "analysis/test_losses.py::test_lists_of_quantiles_by_releases"),
+    # --- The rows that a query protects are not public
+    _own_rows("_marks", "yield from _addresses(pl.DataFrame._from_pydf(plan.view_current_node().df))", "pass",
+        "simulate shows the rows in memory that its query protects",
+        "analysis/test_own_rows.py::test_the_rows_in_memory_are_refused"),
+    _own_rows("_marks", "yield from map(_path, files_of_scan(scan))", "pass",
+        "simulate shows the IPC files that its query protects",
+        "analysis/test_own_rows.py::test_the_files_are_refused"),
+    _own_rows("_path", "os.path.realpath(str(path))", "str(path)",
+        "a link to the private file is taken for another file",
+        "analysis/test_own_rows.py::test_the_files_are_refused"),
+    _own_rows("public_tables", "not private", "private",
+        "the rows that a query protects are taken for public ones",
+        "analysis/test_own_rows.py::test_the_rows_in_memory_are_refused"),
 ]
