@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
+from tests.helpers.first_above_laws import log_law
 
 RELATIONS = ["add_or_remove_one", "replace_one"]
 LOSSES = [{"epsilon": 2}, {"rho": 1}]
@@ -105,31 +106,8 @@ def of_modes(query, rows, constant=None, by=1):
     return law(scores.max(axis=1, keepdims=True) - scores, rate, query.claim.mechanism)
 
 
-def first_above_law(counts, threshold, rate, leads=6):
-    """Logs of the chance of each answer with each lead, and of none, of several groups, shape (groups, answers).
-
-    With u = exp(−rate·z), uniform, a candidate reaches the threshold with the chance min(1, u·exp(rate·(q − T))), and
-    ℓ more with that of T + ℓ. These are pieces of lines, so products of them are polynomials between their kinks.
-    """
-    counts = np.asarray(counts, float)
-    steps = np.append(np.arange(leads), np.inf)
-    slopes = np.exp(rate * (counts[:, :, None] - threshold - steps))
-    kinks = 1 / slopes[:, :, :-1].reshape(len(counts), -1)
-    ends = np.sort(np.concatenate([np.minimum(kinks, 1), np.tile([0.0, 1.0], (len(counts), 1))], axis=1), axis=1)
-    at, weights = np.polynomial.legendre.leggauss(counts.shape[1] // 2 + 2)
-    half = np.diff(ends, axis=1)[:, :, None] / 2
-    u = (ends[:, :-1, None] + half * (1 + at)).reshape(len(counts), -1)
-    weights = (half * weights).reshape(len(counts), -1)
-    reached = np.minimum(1, slopes[:, :, :, None] * u[:, None, None])
-    passed = np.cumprod(1 - reached[:, :, 0], axis=1)
-    before = np.concatenate([np.ones_like(passed[:, :1]), passed[:, :-1]], axis=1)
-    chances = ((reached[:, :, :-1] - reached[:, :, 1:]) * (before * weights[:, None])[:, :, None]).sum(axis=-1)
-    none = (passed[:, -1] * weights).sum(axis=-1)
-    return np.log(np.concatenate([chances.reshape(len(counts), -1), none[:, None]], axis=1))
-
-
 def of_first_above(query, rows):
-    return first_above_law(rows, float(query.threshold), float(query.claim.rate), 6 if query.has_lead else 1)
+    return log_law(rows, float(query.threshold), float(query.claim.rate), 6 if query.has_lead else 1)
 
 
 def first_above(*arguments, mechanism, **options):
