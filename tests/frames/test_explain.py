@@ -27,7 +27,8 @@ NOTHING = "No row is dropped. The error is that of the noise alone."
 
 def every_kind(**loss):
     frame = dpp.protect("p", max_rows=2, max_groups=3)
-    known = {name: one for name, one in (ASKS | NUMBERS).items() if name not in ("argmax", "argmin")}
+    others = {"argmax", "argmin", *(["first_above"] if "rho" in loss else [])}
+    known = {name: one for name, one in (ASKS | NUMBERS).items() if name not in others}
     answers = [getattr(X.dp, name)(*one.arguments, **one.options, **loss) for name, one in known.items()]
     queries = [frame.group_by(KEYS).agg(one) for one in (*answers, dpp.len(**loss), dpp.n_people(**loss))]
     for name, made in OF_FRAMES.items():
