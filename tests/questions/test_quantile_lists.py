@@ -265,7 +265,7 @@ def test_true_codes_and_mistakes_are_those_of_each_quantile():
     some = counts.sum(axis=1) > 0
     for answers in ([0, 0, 0], [1, 2, 2], [0, 3, 3], [3, 3, 3]):
         codes = np.tile(answers, (len(counts), 1))
-        right, wrong, ranks = query.mistakes(codes, histogram)
+        right, wrong, worst, ranks = query.mistakes(codes, histogram)
         for group in np.flatnonzero(some).tolist():
             scores = [np.array(scores_of(counts[group], alpha)) for alpha in alphas]
             assert [each[code] for each, code in zip(scores, true[group], strict=True)] == [0, 0, 0]
@@ -274,7 +274,8 @@ def test_true_codes_and_mistakes_are_those_of_each_quantile():
             ]
             assert ranks[group] == pytest.approx(np.mean(missed))
             assert right[group] == (max(missed) == 0)
-            assert wrong[group] == pytest.approx(np.abs(places[answers] - places[true[group]]).mean())
+            distances = np.abs(places[answers] - places[true[group]])
+            assert (wrong[group], worst[group]) == (pytest.approx(distances.mean()), distances.max())
 
 
 def test_distances_are_in_the_unit_that_is_said():
