@@ -177,6 +177,7 @@ def _(mo):
 
     `simulate` computes the exact errors of every output in every region.
     It is not private: give it public or synthetic rows, such as these.
+    It refuses the rows that the query protects, unless `private=True` says that we know.
     The west has few calls, so its answers are hopeless at this loss.
     """)
 

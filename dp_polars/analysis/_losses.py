@@ -23,12 +23,12 @@ from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms.noise import check_scale
 from dp_polars._questions.choices import Choice, Quantile
 from dp_polars._questions.lists import ListQuery
-from dp_polars._questions.measures import Measure, Multiple, ValueCounts, totals_of
+from dp_polars._questions.measures import Measure, Multiple, Total, ValueCounts, noisy, totals_of
 from dp_polars._questions.sums import Mean
 from dp_polars.analysis._laws import block_probabilities
 from dp_polars.analysis._noise_laws import NoiseLaw
 from dp_polars.analysis._rates import as_probability
-from dp_polars.analysis._simulated_draws import share_within
+from dp_polars.analysis._simulated_draws import DRAWS, share_within
 from dp_polars.analysis._simulated_numbers import _cells as cells_of_noise
 from dp_polars.analysis._simulation import public_tables, request_of
 
@@ -252,6 +252,8 @@ def _chances(counted: _Counted, within: Fraction) -> tuple[Chances, int]:
         law = partial(_of_noise, types=types, most=math.floor(within / query.answer_step(*types)), numbers=1)
     elif isinstance(query, Mean):
         law = partial(_of_mean, types=types, totals=[totals_of(part) for part in parts], within=_widened(within))
+    elif isinstance(query, Total):
+        law = partial(_of_draws, types=types, totals=[totals_of(part) for part in parts], within=_widened(within))
     else:
         msg = f"query must be of choices, counts, sums and means, got a {query}."
         raise TypeError(msg)
@@ -265,7 +267,8 @@ def _chances(counted: _Counted, within: Fraction) -> tuple[Chances, int]:
             return np.zeros(len(parts[0].sizes))
         return np.broadcast_to(law(asked), len(parts[0].sizes))
 
-    return chances, _DIGITS_OF_DRAWS if isinstance(query, ListQuery) else _DIGITS
+    has_law = isinstance(query, (ValueCounts, Multiple, Mean))
+    return chances, _DIGITS if has_law else _DIGITS_OF_DRAWS
 
 
 def _widened(within: Fraction) -> float:
@@ -341,3 +344,11 @@ def _of_mean(question: Mean, types: Columns, totals: list[Ints], within: float) 
         below = np.where(mean - within <= low, -np.inf, np.ceil(noise_at(mean - within) - _ROUNDING) - 1)
         chances[first:last] = (noisy.up_to(above) - noisy.up_to(below)) @ shares
     return chances
+
+
+def _of_draws(question: Total, types: Columns, totals: list[Ints], within: float) -> NDArray[np.float64]:
+    """Return in which share of `DRAWS` draws a number is near."""
+    drawn = [noisy(np.tile(total, DRAWS), claim) for total, claim in zip(totals, question.noise(*types), strict=True)]
+    true, answers = (question.named(numbers, *types).to_numpy() for numbers in (totals, drawn))
+    shares: NDArray[np.float64] = (abs(answers.reshape(DRAWS, len(true)) - true) <= within).mean(axis=0)
+    return shares

@@ -13,6 +13,9 @@ import dp_polars as dpp
 from dp_polars import analysis
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Loss
+from dp_polars._engines.polars_engine import PolarsEngine
+from dp_polars._questions.measures import Total
+from dp_polars.analysis import _losses
 from tests.helpers import reference
 from tests.registry import ASKS, COLUMNS, COUNTED, NUMBERS, WEIGHT
 
@@ -398,9 +401,49 @@ def test_every_question_as_simulate_says(kind, name):
         def chances(value, query=query):
             return analysis.simulate(query, rows, losses=[value])["probability_true"].drop_nulls().to_list()
 
-        if name == "mean":
+        at_loss = chances({None: 20, 0: 1e-6}.get(loss, loss))
+        if not at_loss:  # of means, which have no such probability
             assert loss is None or loss > 0
         elif name == "top_k" or isinstance(given.get("alpha"), list):  # by draws
-            assert min(chances(loss or (20 if loss is None else 1e-6))) > 0.75 or loss is None
+            assert loss is None or min(at_loss) > 0.75
         else:
             assert_smallest(loss, chances, share=1, probability=0.9)
+
+
+class WithoutALaw(Total):
+    """A mean that is not known as one."""
+
+    def __init__(self, mean):
+        self.mean, self.claim = mean, mean.claim
+
+    def __str__(self):
+        return "number without a law"
+
+    def with_claim(self, claim):
+        return type(self)(self.mean.with_claim(claim))
+
+    def noise(self, *columns):
+        return self.mean.noise(*columns)
+
+    def named(self, totals, *columns):
+        return self.mean.named(totals, *columns)
+
+
+WithoutALaw.__abstractmethods__ = frozenset()
+
+
+def test_numbers_without_a_law_are_drawn():
+    rows = pl.DataFrame({"x": np.random.default_rng(3).integers(0, 30, 300)})
+    query = dpp.protect(None).agg(dpp.mean("x", 0, 30, epsilon=1))
+    engine = PolarsEngine.of(rows.lazy())
+    work = query.request.bind(engine)
+    histograms, (output,) = engine.prepare_histograms(work)(), work.outputs
+    found = {}
+    for question in (output.query, WithoutALaw(output.query)):
+        counted = _losses._Counted(question, output.types, histograms)
+        chances, digits = _losses._chances(counted, Fraction(1))
+        assert _losses._has_truth(counted).tolist() == [True]
+        found[digits] = _losses._smallest_loss(output.query.claim, chances, np.array([0]), Fraction(1), 0.95, digits)
+        assert chances(replace(output.query.claim, loss=Loss(Fraction(1, 10**6), "epsilon"))).item() < 0.3
+    assert found.keys() == {2, 4}
+    assert 0.7 < found[2] / found[4] < 1.4

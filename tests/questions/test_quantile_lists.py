@@ -274,8 +274,8 @@ def test_true_codes_and_mistakes_are_those_of_each_quantile():
             ]
             assert ranks[group] == pytest.approx(np.mean(missed))
             assert right[group] == (max(missed) == 0)
-            apart = np.abs(places[answers] - places[true[group]])
-            assert (wrong[group], worst[group]) == pytest.approx((apart.mean(), apart.max()))
+            distances = np.abs(places[answers] - places[true[group]])
+            assert (wrong[group], worst[group]) == (pytest.approx(distances.mean()), distances.max())
 
 
 def test_distances_are_in_the_unit_that_is_said():
