@@ -26,6 +26,7 @@ _candidates = of("codes/test_candidates.py")
 _simulated = of("analysis/test_simulated_lists.py")
 _losses = of("analysis/test_losses.py")
 _own_rows = of("analysis/test_own_rows.py")
+_within = of("questions/test_within.py frames/test_within.py expressions/test_within.py")
 
 MUTANTS = [
     # --- Weights as Polars' own arithmetic
@@ -267,6 +268,44 @@ MUTANTS = [
     _sums("Mean.answers_of_totals", "noisy(total, claim)", "noisy(total, claim) * (total != 0)",
         "means of nobody get no noise",
         "statistical/test_number_draws.py::test_where_nobody_is_there_is_as_much_noise"),
+    # --- How wrong an answer may be
+    _within("within:with_loss_for", "found.claim.loss.value > LARGEST", "False", "within may take any loss"),
+    _within("within:with_loss_for", "1000 + digits", "1000 + digits // 2 * 2", "losses are tried two by two"),
+    _within("within:with_loss_for", "error <= float(within.value)", "error < float(within.value)",
+        "an error of just within is refused, at a larger loss"),
+    _within("within:with_loss_for", "found = at(place)", "found = at(place - 1)", "the loss is one unit too small"),
+    _within("within:with_loss_for", "query.left_to_column is not None and not columns", "False",
+        "the step of an unknown column is guessed"),
+    _within("within:with_loss_for", "error_at(place - 1) is None", "False", "a loss of next to nothing is found for an "
+        "error that nothing exceeds"),
+    _within("within:at_most", "largest.in_unit(unit, mechanism_asked=within.mechanism_asked)", "largest",
+        "a budget in rho is charged for losses in epsilon"),
+    _within("within:error_95", "query.error_among(within.rows, BETA, *columns)", "query.error_among(1, BETA, *columns)",
+        "a mean is asked for groups of one row"),
+    _within("within:error_95", "query.error(size, BETA, *columns)", "query.error(size, BETA)",
+        "the error does not see the column's step"),
+    _within("within:check_within", "not query.is_count", "False", "a mode may be asked to be right for sure"),
+    _within("Claim.in_unit", "self.lead", "False", "a lead is charged in rho"),
+    _within("Claim.in_unit", "self.mechanism if mechanism_asked else check_mechanism(self._kind, None, unit)",
+        "check_mechanism(self._kind, None, unit)", "a mechanism by name is another one under rho"),
+    _within("TopK.in_unit", "self.is_asked", "False", "a mechanism by name is another one under rho"),
+    _within("TopK.in_unit", "joint = is_joint(self.k, unit)", "joint = self.joint",
+        "a budget in rho pays for a joint draw that rounds would beat"),
+    _within("OfCategories.missed", "math.ceil(steps) - 1", "math.ceil(steps)", "error_95 of a mode is one too many"),
+    _within("OfCategories.missed", "math.ceil(steps) - 1", "math.ceil(steps) - 2", "error_95 of a mode is one too few"),
+    _within("OfCategories.missed", "step = self.step(*columns) if columns or self.weights is None else self.weights.step",
+        "step = Fraction(1)", "errors of weights are whole numbers"),
+    _within("Mean.error_among", "off * half_step + by * width / 2", "off * half_step",
+        "the number of rows of a mean has no noise"),
+    _within("Mean.error_among", "rows - by", "rows", "noise takes no rows away from a mean"),
+    _within("Mean.error_among", "beta / 2", "beta", "each half of a mean may be off as often as both",
+        "questions/test_within.py::test_the_error_of_a_mean_is_how_far_its_range_goes"),
+    _within("on_terms", "with_loss_for(asked, within)", "asked", "a plain frame pays 20"),
+    _within("_Schema.of", "refuse_unreached(self.within)", "", "a plain frame pays 20 where nothing is reached"),
+    _within("frame:_ask_of", "expr.within", "None", "a private frame takes the loss of a plain one"),
+    _within("PrivateFrame._ask", "self._budget.unit", '"epsilon"', "a budget in rho is charged for losses in epsilon"),
+    _within("Request.of", "request._types(engine)", "{}", "the column's step is not looked at"),
+    _within("Terms.of", "epsilon is not None or rho is not None", "False", "within hides a loss that was given"),
     # --- Lists of quantiles
     _lists("choices:quantile", "levels_of(len(alphas))", "max(levels_of(len(alphas)) - 1, 1)",
         "the last level of a tree is free",
