@@ -212,7 +212,7 @@ class Work:
         columns = drawn.get_columns()
         keys = [column.alias(name) for column, name in zip(columns, names, strict=False)]
         shown = presentation.of(self.outputs, self.groups).columns(columns[len(names) :])
-        return pl.DataFrame([*keys, *(column for own in shown for column in own)])
+        return pl.DataFrame([*keys, *(column for columns in shown for column in columns)])
 
 
 @dataclass(frozen=True)

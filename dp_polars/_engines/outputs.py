@@ -78,7 +78,7 @@ class Presentation:
     sure: bool = False
 
     def of(self, outputs: Sequence[Output], groups: int) -> Shown:
-        """Return the presentation of the outputs of so many groups."""
+        """Return the presentation of the outputs, for this number of groups."""
         numbers = groups * sum(
             output.query.answer_width(*output.types) for output in outputs if output.query.has_ranges
         )
@@ -129,7 +129,7 @@ class Shown:
             return shown
         at = [output.name for output in self.outputs].index(self.presentation.people)
         enough = self._number(at, parts[at]) >= self.presentation.min_people
-        return [own if number == at else [_only(enough, one) for one in own] for number, own in enumerate(shown)]
+        return [part if place == at else [_only(enough, one) for one in part] for place, part in enumerate(shown)]
 
     def _number(self, at: int, drawn: Sequence[pl.Series]) -> pl.Series:
         """Return the number of people that counts: what was drawn, or the lower end of its range."""

@@ -227,7 +227,15 @@ class PrivateQuery(WithoutRows):
             noise, of the rows that the bounds keep, lies between them with probability 0.95 at least. That follows from
             the noise alone, and costs nothing. No range tells of rows that the bounds drop: counts and sums are too low
             where people have more than the bounds of `protect` keep, and their ranges are, too. `n_cut` asks how many
-            people have more.
+            people have more. "all": wider ranges, which hold together. With probability 0.95 at least, all numbers of
+            the release are inside, in all groups; each count of a list is one of them.
+        min_people
+            If given, the other outputs of a group, and their ranges, are null where its released number of people is
+            lower; a list is null as a whole. The query must have exactly one `n_people` without `where` (where every
+            row is a person, `len` without `where`). It hides what is mostly noise, and protects nobody further.
+        sure
+            Whether it is the lower end of that number's range that must be `min_people` or more: of the 95 % range, or
+            with `ranges="all"` of the wider one.
         engine
             Polars' engine: "auto", "in-memory" or "streaming".
         partitions
@@ -252,10 +260,15 @@ class PrivateQuery(WithoutRows):
             If the engine fails on the private rows, or they can't be read; the charge stays.
         TypeError, ValueError
             If the frame is missing or has other columns than the query needs, or if a file was rewritten since its
-            columns were found out, or since `protect`. Nothing is charged then.
+            columns were found out, or since `protect`; if an argument is not as described, or nothing counts the people
+            for `min_people`. Nothing is charged then.
 
         Notes
         -----
+        `ranges`, `min_people` and `sure` are no part of the question. Where the data has a name (`dataset` of
+        `dp_polars.protect`), the budget keeps what was drawn, of all groups: released again with other ones, the same
+        numbers are shown in another way, and nothing is charged. Without a name each release draws, and is charged.
+
         The columns' types are taken as public. If they would be inferred from values (pandas' object columns, a CSV
         file without a schema), state them beforehand.
         """

@@ -173,9 +173,9 @@ class _SparkEngine(Engine["DataFrame"]):
         shown = presentation.of(work.outputs, work.groups)
         names, kinds = [] if work.keys is None else work.keys.columns, self._kinds_of_keys(work)
         answers = [_answer(output, work) for output in work.outputs]
-        for answer, own in zip(answers, shown.names, strict=True):
-            names += own
-            kinds += [self._kind(answer, answer.output.dtype, answer.dtype, work)] * len(own)
+        for answer, of_answer in zip(answers, shown.names, strict=True):
+            names += of_answer
+            kinds += [self._kind(answer, answer.output.dtype, answer.dtype, work)] * len(of_answer)
         return drawn.mapInArrow(presenting(answers, shown, names), _fields(names, kinds))
 
     def _published(self, drawn: DataFrame, work: Work | KeyWork, presentation: Presentation) -> DataFrame:

@@ -124,8 +124,8 @@ def presenting(answers: Sequence[Answer], shown: Shown, names: Sequence[str]) ->
                 keys = len(columns) - sum(len(answer.drawn) for answer in answers)
                 drawn = [pl.Series(column.cast(_in_utc(column.type))) for column in columns[keys:]]
                 columns = columns[:keys]
-                for answer, own in zip(answers, shown.columns(drawn), strict=True):
-                    columns += [_in_arrow(column, answer.dtype) for column in own]
+                for answer, found in zip(answers, shown.columns(drawn), strict=True):
+                    columns += [_in_arrow(column, answer.dtype) for column in found]
                 yield pa.RecordBatch.from_arrays(columns, names=list(names))
 
     return _deaf(present)

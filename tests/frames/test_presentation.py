@@ -221,7 +221,7 @@ def test_one_number_has_the_range_that_it_has_by_itself(tmp_path):
 
 @pytest.mark.parametrize("loss", [{"epsilon": 0.5}, {"rho": 0.05}], ids=str)
 def test_all_numbers_of_a_release_are_inside_as_often_as_is_said(loss, tmp_path):
-    """Of 4,000 releases of 12 numbers, a mean and counts among them; and each range is no wider than it must be."""
+    """Of 4,000 releases of 20 numbers, means and counts among them."""
     releases, per_release = 4000, 4
     cells = releases * per_release
     asked = {
