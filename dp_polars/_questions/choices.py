@@ -203,10 +203,10 @@ class QuantileWithInterval(Quantile):
 
     def note(self, size: int, alternative: HistogramQuery | None) -> str:  # noqa: ARG002
         """Return what the ends cost."""
-        alone = error_bound(size, 0.05, replace(self.claim, draws=1)) / self.score.unit
+        bound = error_bound(size, 0.05, replace(self.claim, draws=1)) / self.score.unit
         return (
             "The answer and the ends of its interval are three draws that share the loss equally: error_95 is of each, "
-            f"and {alone:.3g} without the interval."
+            f"and {bound:.3g} without the interval."
         )
 
     def __str__(self) -> str:
