@@ -426,10 +426,10 @@ class Variance(_Average):
         Let n distances have the mean m and the mean square s, and let noise move their sum by x, that of the squares by
         y·q/2 and n by z. With H the largest distance and T·q the largest square, the mean moves by
         δ = (x − z·m)/(n + z), the mean square by (y·q/2 − z·(s − T·q/2))/(n + z), and the variance by the latter less
-        2·m·δ + δ². What z adds to this, but for δ², is z·(2·m² − s + T·q/2)/(n + z), where s is at most T·q and at least
-        m² − q/2, and │m│ at most H. So the variance moves by (q/2·│y│ + 2·H·│x│ + (H² + (T + 1)·q/2)·│z│)/(n − │z│) and
-        δ² at most, and δ is at most (│x│ + H·│z│)/(n − │z│). Roots of two numbers differ by the root of their difference
-        at most.
+        2·m·δ + δ². What z adds to this, but for δ², is z·(2·m² − s + T·q/2)/(n + z). Here s is at most T·q and at least
+        m² − q/2, and │m│ is at most H. So δ is at most (│x│ + H·│z│)/(n − │z│), and the variance moves by δ² and
+        (q/2·│y│ + 2·H·│x│ + (H² + (T + 1)·q/2)·│z│)/(n − │z│) at most. Roots of two numbers differ by the root of their
+        difference at most.
         """
         off, of_squares, by = (noise_bound(claim, beta / 3) for claim in self.noise(*columns))
         if rows <= by:
