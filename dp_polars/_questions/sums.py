@@ -410,14 +410,14 @@ class Variance(_Average):
         x = (q/2)·Q/(2·S²). So it is smallest at an end of x, and largest at the x that is nearest to the top.
         """
         (distance, squares, count), (off, of_squares, by) = totals, bounds
-        far, near = abs(distance) + off, np.maximum(abs(distance) - off, 0)
-        few, many = np.maximum(count - by, 1), np.maximum(count + by, 1)
+        farthest, nearest = abs(distance) + off, np.maximum(abs(distance) - off, 0)
+        fewest, most_rows = np.maximum(count - by, 1), np.maximum(count + by, 1)
         low, high = squares - of_squares, squares + of_squares
-        least = [self.of_totals([far, low, number], *columns) for number in (few, many)]
+        least = [self.of_totals([farthest, low, number], *columns) for number in (fewest, most_rows)]
         slope = high * (2.0 ** self.squares(*columns).shift / 2)
         # With infinity for a top beyond all numbers, or where there is none.
-        top = np.divide(2.0 * near * near, slope, out=np.full(len(count), np.inf), where=slope > 0)
-        most = self.of_totals([near, high, np.clip(top, few, many)], *columns)
+        top = np.divide(2.0 * nearest * nearest, slope, out=np.full(len(count), np.inf), where=slope > 0)
+        most = self.of_totals([nearest, high, np.clip(top, fewest, most_rows)], *columns)
         return np.minimum.reduce(least), most
 
     def error_among(self, rows: int, beta: float, *columns: pl.DataType) -> float:

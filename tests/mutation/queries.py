@@ -223,7 +223,7 @@ MUTANTS = [
         "privacy/test_numbers.py::test_several_draws_cost_an_equal_share_each"),
     _variances("Variance._extremes", "np.maximum(abs(distance) - off, 0)", "abs(distance)",
         "the range of a variance forgets that its mean may be nearer to the middle"),
-    _variances("Variance._extremes", "np.clip(top, few, many)", "many",
+    _variances("Variance._extremes", "np.clip(top, fewest, most_rows)", "most_rows",
         "the range of a variance is that of two corners"),
     _variances("Variance.error_among", "2 * steps * off", "steps * off",
         "the error of a variance forgets half of its mean's"),
