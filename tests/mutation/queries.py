@@ -262,7 +262,7 @@ MUTANTS = [
     _measures("Total.drawn_of_totals", "noisy(*one)", "noisy(*one) * (one[0] != 0)",
         "groups without rows, and means of nobody, get no noise",
         "statistical/test_number_draws.py::test_where_nobody_is_there_is_as_much_noise"),
-    _sums("Mean.presented", "noise_bound(claim, beta / 2)", "noise_bound(claim, 2 * beta)",
+    _sums("_Average.presented", "noise_bound(claim, beta / len(claims))", "noise_bound(claim, 2 * beta)",
         "both parts of a mean are off as often as the range of one number may be",
         "frames/test_presentation.py::test_all_numbers_of_a_release_are_inside_as_often_as_is_said "
         "questions/test_measures.py::test_ranges_cover_the_true_number_as_often_as_they_say"),
