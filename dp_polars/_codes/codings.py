@@ -310,7 +310,7 @@ class Squares(Units):
 
     @property
     def shift(self) -> int:
-        """Of which power of 2 squares become multiples."""
+        """The power of 2 whose multiples squares become: q = 2**shift."""
         steps = super().largest
         return ((steps * steps - 1) >> _MOST_SQUARES).bit_length()
 

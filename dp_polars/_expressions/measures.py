@@ -515,8 +515,8 @@ def share(
 ) -> PrivateExpr:
     r"""Find the share of the rows of each group for which a condition is true, with noise.
 
-    It is the mean of the condition, true being 1 and false 0. As for `dp_polars.mean`, half of the loss pays for each of
-    two noisy numbers.
+    It is the mean of the condition, true being 1 and false 0: half of the loss pays for a noisy sum, half for a noisy
+    number of rows.
 
     Parameters
     ----------

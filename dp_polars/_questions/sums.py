@@ -410,14 +410,14 @@ class Variance(_Average):
         x = (q/2)·Q/(2·S²). So it is smallest at an end of x, and largest at the x that is nearest to the top.
         """
         (distance, squares, count), (off, of_squares, by) = totals, bounds
-        far, near = abs(distance) + off, np.maximum(abs(distance) - off, 0)
-        few, many = np.maximum(count - by, 1), np.maximum(count + by, 1)
+        farthest, nearest = abs(distance) + off, np.maximum(abs(distance) - off, 0)
+        fewest, most_rows = np.maximum(count - by, 1), np.maximum(count + by, 1)
         low, high = squares - of_squares, squares + of_squares
-        least = [self.of_totals([far, low, number], *columns) for number in (few, many)]
+        least = [self.of_totals([farthest, low, number], *columns) for number in (fewest, most_rows)]
         slope = high * (2.0 ** self.squares(*columns).shift / 2)
         # With infinity for a top beyond all numbers, or where there is none.
-        top = np.divide(2.0 * near * near, slope, out=np.full(len(count), np.inf), where=slope > 0)
-        most = self.of_totals([near, high, np.clip(top, few, many)], *columns)
+        top = np.divide(2.0 * nearest * nearest, slope, out=np.full(len(count), np.inf), where=slope > 0)
+        most = self.of_totals([nearest, high, np.clip(top, fewest, most_rows)], *columns)
         return np.minimum.reduce(least), most
 
     def error_among(self, rows: int, beta: float, *columns: pl.DataType) -> float:
@@ -426,10 +426,10 @@ class Variance(_Average):
         Let n distances have the mean m and the mean square s, and let noise move their sum by x, that of the squares by
         y·q/2 and n by z. With H the largest distance and T·q the largest square, the mean moves by
         δ = (x − z·m)/(n + z), the mean square by (y·q/2 − z·(s − T·q/2))/(n + z), and the variance by the latter less
-        2·m·δ + δ². What z adds to this, but for δ², is z·(2·m² − s + T·q/2)/(n + z), where s is at most T·q and at least
-        m² − q/2, and │m│ at most H. So the variance moves by (q/2·│y│ + 2·H·│x│ + (H² + (T + 1)·q/2)·│z│)/(n − │z│) and
-        δ² at most, and δ is at most (│x│ + H·│z│)/(n − │z│). Roots of two numbers differ by the root of their difference
-        at most.
+        2·m·δ + δ². What z adds to this, but for δ², is z·(2·m² − s + T·q/2)/(n + z). Here s is at most T·q and at least
+        m² − q/2, and │m│ is at most H. So δ is at most (│x│ + H·│z│)/(n − │z│), and the variance moves by δ² and
+        (q/2·│y│ + 2·H·│x│ + (H² + (T + 1)·q/2)·│z│)/(n − │z│) at most. Roots of two numbers differ by the root of their
+        difference at most.
         """
         off, of_squares, by = (noise_bound(claim, beta / 3) for claim in self.noise(*columns))
         if rows <= by:

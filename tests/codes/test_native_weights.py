@@ -184,11 +184,13 @@ def test_what_a_plan_does_around_it_changes_nothing():
         pl.Series([True, None, False]),
     ],
 )
-def test_whether_there_is_a_value(values):
-    one = OneCode()
+@pytest.mark.parametrize("nulls", [False, True])
+def test_whether_there_is_a_value_or_a_null(values, nulls):
+    one = OneCode(nulls)
     code = one.expression([pl.col("x")], [values.dtype])
     for engine in ENGINES:
         found = values.alias("x").to_frame().lazy().select(code).collect(engine=engine)["x"]
         assert found.dtype == pl.UInt8
         assert found.to_list() == one.encoder()([values]).tolist()
+        assert not nulls or (found == 0).to_list() == values.is_null().to_list()  # NaN is none
     assert pl.select(one.expression([], [])).item() == 0

@@ -410,6 +410,16 @@ class Conformance:
                 rows, listed, counted, code_of, unit=person, people=people, weigh=weigh
             ), name
 
+    def test_rows_with_a_value_take_no_place_among_nulls(self):
+        frame = pl.DataFrame({"p": [i % 20 for i in range(200)], "x": [None if i < 40 else i for i in range(200)]})
+        asked = {"nulls": dpp.null_count("x", epsilon=1), "values": dpp.count("x", epsilon=1)}
+        found = self.told(protected(max_rows=1).agg(**asked), frame)
+        assert found == {"nulls": {(): {0: 20}}, "values": {(): {0: 20}}}
+        private = protected(max_rows=2)
+        for name, cut in (("nulls", 0), ("values", 20)):
+            (one,) = self.told(private.agg(asked[name]).n_cut(epsilon=1), frame).values()
+            assert one[()].get(0, 0) == cut
+
     @pytest.mark.parametrize("grouped", [True, False])
     def test_rows_and_people_are_counted_as_by_the_reference(self, person, grouped):
         frame, keys = visits(), GROUPS if grouped else None

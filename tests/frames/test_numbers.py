@@ -381,3 +381,36 @@ def test_a_budget_in_rho_pays_for_a_lead_what_its_epsilon_costs():
     query = rows.dp.protect("p", budget=budget).agg(dpp.mode("x", ["a", "b"], lead=True, epsilon=1))
     query.release()
     assert pure_rho(1) <= budget.spent <= pure_rho(1) * (1 + Fraction(1, 2**90))
+
+
+# --- Shares
+
+
+def test_a_share_is_the_mean_of_a_condition():
+    frame = pl.DataFrame({"x": [1, 2, 3, None, 5], "is old": [True, None, True, False, True]})
+    for ask, expected in (("is old", 0.75), (pl.col("x") > 2, 0.5), (pl.col("x").is_null(), 0.2)):
+        expr = dpp.share(ask, epsilon=SURE)
+        for found in (frame.select(expr), frame.dp.protect(None).agg(expr).release()):
+            assert found.schema == {"share": pl.Float64()}
+            assert found.item() == expected
+    share = dpp.share("is old", epsilon=1).query
+    assert share.claim == dpp.mean(pl.col("is old").cast(pl.Int8), 0, 1, epsilon=1).query.claim
+    assert share.noise(pl.Boolean()) == dpp.mean("x", 0, 1, epsilon=1).query.noise(pl.Int8())
+    assert dpp.share("is old", within=0.1, rows=1000).query.error_among(1000, 0.05) <= 0.1
+
+
+@pytest.mark.parametrize("condition", [True, None, pl.lit(value=True), pl.all() > 1, dpp.len(epsilon=1)], ids=str)
+def test_a_share_is_of_one_condition_about_columns(condition):
+    with pytest.raises(
+        TypeError, match=r"^condition must be one condition that reads columns, got [\s\S]*Hint: dpp\.share"
+    ):
+        dpp.share(condition, epsilon=1)
+
+
+def test_a_share_is_of_booleans():
+    frame = pl.DataFrame({"x": [0, 1]})
+    message = "share of rows: the condition must be Boolean, got a column of type Int64"
+    with pytest.raises(pl.exceptions.ComputeError, match=message):
+        frame.select(dpp.share("x", epsilon=1))
+    with pytest.raises(TypeError, match="Output 'share': the condition must be Boolean"):
+        frame.dp.protect(None).agg(dpp.share("x", epsilon=1)).release()

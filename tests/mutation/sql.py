@@ -19,6 +19,10 @@ _engine = of("sql/test_counting.py", needs="ibis")
 _tables = of("sql/test_public_values.py", needs="ibis")
 
 MUTANTS = [
+    _counting("_relational/counting:_reading_values", "table[old].isnull()", "table[old].notnull()",
+        "values are counted in the place of nulls", "sql/test_conformance.py::TestDuckDB -k codes_of_the_reference"),
+    _arithmetic("_relational/arithmetic:doubled", "integer(weighing.half)", "integer(0)",
+        "squares are rounded down in a database", "sql/test_arithmetic.py -k weights"),
     # --- What is kept of a person
     _counting("_marked", "at[of] <= most[of]", "at[of] <= most[of] + 1",
         "who is over a bound on rows keeps one more", _BOUNDS),

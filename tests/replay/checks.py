@@ -310,7 +310,8 @@ def _scores(call: Call, counts: list[int]) -> list[int]:
 def check_parts(parts: Sequence[Parts]) -> None:
     """Raise unless the histograms of one output are of the same rows: a sum, and how many there are to divide it by."""
     for part in parts:
-        number = part.cells[part.largest.index(1)]
+        *_, number = part.cells  # the count is the last of them
+        assert part.largest[-1] == 1
         for cells, largest in zip(part.cells, part.largest, strict=True):
             assert cells.keys() == number.keys(), "the parts of an answer keep rows of different cells"
             assert all(abs(n) <= largest * number[cell] for cell, n in cells.items()), "the parts keep different rows"
