@@ -85,9 +85,8 @@ class PrivateExpr(pl.Expr):
 
     def of_column(self, column: pl.Expr, name: str) -> PrivateExpr:
         """Return the same question about one column, where several are asked about."""
-        return self._with(
-            _drawn(self.query, [column], self.bounds, self.within).alias(name), _columns=(column,), _named=None
-        )
+        one = _drawn(self.query, [column], self.bounds, self.within)
+        return self._with(one.alias(name), _columns=(column,), _named=None)
 
     def alias(self, name: str) -> PrivateExpr:
         """Rename the answer."""

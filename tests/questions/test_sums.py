@@ -246,6 +246,7 @@ def test_a_mean_of_decimals_between_fractions(lower):
             ValueError,
             "neighboring_relation must be",
         ),
+        (lambda: pl.select(x=1).select(dpp.sum(pl.all(), 0, 1, epsilon=1)), pl.exceptions.ComputeError, "one output"),
         (lambda: dpp.sum(3, 0, 1, epsilon=1), TypeError, "the column must be a name"),
     ],
 )
