@@ -31,7 +31,10 @@ import opendp.extras.polars as theirs
 def check():
     dp = pl.col("x").dp
     assert dp.expr.meta.eq(pl.col("x"))
-    ours = {"mode", "top_k", "median", "quantile", "argmax", "argmin", "sum", "mean", "count", "value_counts"}
+    ours = {
+        "mode", "top_k", "first_above", "median", "quantile", "argmax", "argmin", "sum", "mean", "count",
+        "value_counts",
+    }
     assert {name for name in dir(dp) if not name.startswith("_")} == ours | {
         name for name in dir(theirs.DPExpr) if not name.startswith("_")
     } | {"expr"}
