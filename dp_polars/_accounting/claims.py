@@ -97,8 +97,8 @@ class Claim:
         Under "replace_one": R where the row that goes and the one that comes are in one group, as a share of
         `score_range`. From 1/2, where one row alone moves a number as far, to 1; in between, of a choice only.
     lead
-        Whether a choice is released with its lead, or the first above a threshold with how far it is above. That changes nothing in epsilon. In rho it is charged as whatever
-        has the same epsilon.
+        Whether a choice is released with its lead, or the first above a threshold with its own. That changes nothing in
+        epsilon. In rho it is charged as whatever has the same epsilon.
     delta
         δ, from 0 to below 1: spent in addition to the loss, over all groups. Above 0 for keys, and 0 for all others.
 
@@ -257,7 +257,7 @@ class Claim:
 
         For the first above a threshold, a group that loses i rows and gets j has the losses i + 2j one way and 2i + j
         the other (`docs/claims.md`). Where a person replaces another, groups of one row are as pairs that lose 3 either
-        way. Of several rows, it is known of all groups together alone that they lose no more than 3 for each.
+        way. Where a group has several rows, only of all groups together it is known that they lose at most 3 for each.
         """
         spread = self.contributions
         is_one_way = self._kind == "threshold" and self.neighboring_relation == "replace_one"

@@ -127,7 +127,8 @@ def simulate(
           else null. It says little about a small group, whose few ranks are far apart.
         - `answer_5`, `answer_95`: the private answer is at least the one, and at most the other, with probability 0.95
           each. The order is that of the candidates for a quantile (for a list, of each answer) and for a first above a
-          threshold (null comes last), that of numbers for a number (for value counts, of each count); for modes and argmax, from the worst answer to the best.
+          threshold (null comes last), that of numbers for a number (for value counts, of each count); for modes and
+          argmax, from the worst answer to the best.
         - `counted`, `left_out` (Int64): how many rows or people count, and how many don't: the bounds dropped them, or
           they are rows without a person, each of which is taken for one person. (In a mode that counts people, and in
           value counts, a person counts for each of their candidates.)
@@ -145,13 +146,13 @@ def simulate(
     Notes
     -----
     The laws are exact for the histogram that is counted: those of choices to float64 (see `selection_probabilities`),
-    those of counts and sums to a few 1e-9, those of means to about 1e-4. That of a first above a threshold is integrated
-    over the noise of the threshold, to about 1e-13. Lists are drawn 200 times instead: a mean is
-    off by some 7 % of the standard deviation of one draw, and ends of ranges are those of the draws. Where a person of
-    the public frame has more rows or groups than the query's bounds allow, a random subset of them counts, as in a
-    release: then the result holds for one such draw of the bounds, and `left_out` says how much they dropped. Errors
-    are measured on all rows. It takes some 0.1 ms per choice, loss and group, and some milliseconds
-    per mean and per first above a threshold.
+    those of counts and sums to a few 1e-9, those of means to about 1e-4. The law of a first above a threshold is
+    integrated over the noise of the threshold, to about 1e-13. Lists are drawn 200 times instead: a mean is off by some
+    7 % of the standard deviation of one draw, and ends of ranges are those of the draws. Where a person of the public
+    frame has more rows or groups than the query's bounds allow, a random subset of them counts, as in a release: then
+    the result holds for one such draw of the bounds, and `left_out` says how much they dropped. Errors are measured on
+    all rows. It takes some 0.1 ms per choice, loss and group, and some milliseconds per mean and per first above a
+    threshold.
 
     Examples
     --------
