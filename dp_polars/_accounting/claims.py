@@ -36,7 +36,7 @@ _BETTER: dict[Kind, dict[Unit, Mechanism]] = {
     "choice": {"epsilon": "permute_and_flip", "rho": "exponential"},
     "number": {"epsilon": "discrete_laplace", "rho": "discrete_gaussian"},
     "keys": {"epsilon": "partition_selection", "rho": "discrete_gaussian_threshold"},
-    "threshold": {"epsilon": "first_above", "rho": "first_above"},  # which a claim refuses in rho
+    "threshold": {"epsilon": "first_above", "rho": "first_above"},
 }
 
 # The racing floats hold rates inside these bounds (`_mechanisms/racing.py`).
@@ -79,8 +79,8 @@ class Claim:
         What one person loses in all, over all groups: the loss that the caller asked for.
     mechanism
         "permute_and_flip" or "exponential", of a choice; "discrete_laplace" or "discrete_gaussian", of a number;
-        "partition_selection" (loss in epsilon) or "discrete_gaussian_threshold" (loss in rho), of keys; "first_above"
-        (loss in epsilon), of the first candidate above a threshold.
+        "partition_selection" (loss in epsilon) or "discrete_gaussian_threshold" (loss in rho), of keys; "first_above",
+        of the first candidate above a threshold.
     score_range
         R: the most that one row (one person, for counts of people; one neighbour, for scores of the caller's own)
         can change the difference of two scores, or a number that gets noise, under `neighboring_relation`. For the
@@ -97,8 +97,8 @@ class Claim:
         Under "replace_one": R where the row that goes and the one that comes are in one group, as a share of
         `score_range`. From 1/2, where one row alone moves a number as far, to 1; in between, of a choice only.
     lead
-        Whether a choice is released with its lead, or the first above a threshold with how far it is above. That changes nothing in epsilon. In rho it is charged as whatever
-        has the same epsilon.
+        Whether a choice is released with its lead, or the first above a threshold with its own. That changes nothing in
+        epsilon. In rho it is charged as whatever has the same epsilon.
     delta
         δ, from 0 to below 1: spent in addition to the loss, over all groups. Above 0 for keys, and 0 for all others.
 
@@ -131,12 +131,6 @@ class Claim:
         if not self.has_epsilon and self.loss.unit == "epsilon":
             msg = "a discrete Gaussian has no epsilon: give its loss as rho."
             raise ValueError(msg)
-        if self._kind == "threshold" and self.loss.unit == "rho":
-            msg = (
-                f"the first above a threshold must be asked for with epsilon, got {self.loss}: it is drawn with noise "
-                "of pure differential privacy.\n\nHint: epsilon=…, which a budget in rho takes too."
-            )
-            raise ValueError(msg)
         if self._kind == "keys" and self.has_epsilon and self.loss.unit == "rho":
             msg = (
                 f"{self.mechanism.replace('_', ' ')} must have its loss in epsilon, got rho.\n\n"
@@ -154,7 +148,7 @@ class Claim:
         self._check_keys()
         self._check_same_group()
         share = self.loss.value / self.draws
-        x = scaled_rate(self.loss.unit, self.charged_as, share, self.contributions, self.same_group)
+        x = scaled_rate(self.loss.unit, self.charged_as, share, self._spread(), self.same_group)
         object.__setattr__(self, "rate", check_rate(x / self.score_range, self.loss))
 
     def __str__(self) -> str:
@@ -265,14 +259,20 @@ class Claim:
             raise ValueError(msg)
         if unit == self.loss.unit and distance == 1:
             return self.loss.value
-        x, spread = self.rate * self.score_range * distance, self.contributions
-        if self._kind == "threshold" and self.neighboring_relation == "replace_one" and (
-            spread.per_group > 1 or distance > 1
-        ):
-            # A group that loses i rows and gets j has the losses i + 2j one way and 2i + j the other (`docs/claims.md`).
-            # Of one row each, two groups make 3 together; of several, it is all groups together that are pure.
-            spread = Contributions(spread.total, spread.total)
-        return self.draws * scaled_cost(unit, self.charged_as, x, spread, self.same_group)
+        x = self.rate * self.score_range * distance
+        return self.draws * scaled_cost(unit, self.charged_as, x, self._spread(distance), self.same_group)
+
+    def _spread(self, distance: int | Fraction = 1) -> Contributions:
+        """Return how the rows of a person, or of `distance` people, are taken to spread over the groups.
+
+        For the first above a threshold, a group that loses i rows and gets j has the losses i + 2j one way and 2i + j
+        the other (`docs/claims.md`). Where a person replaces another, groups of one row are as pairs that lose 3 either
+        way. Where a group has several rows, only of all groups together it is known that they lose at most 3 for each.
+        """
+        spread = self.contributions
+        is_one_way = self._kind == "threshold" and self.neighboring_relation == "replace_one"
+        several = spread.per_group > 1 or distance > 1
+        return Contributions(spread.total, spread.total) if is_one_way and several else spread
 
     def delta_of(self, distance: int | Fraction = 1) -> Fraction:
         """Return the delta of `distance` people together, which comes on top of what they lose: never below the truth.

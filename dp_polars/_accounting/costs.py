@@ -129,9 +129,9 @@ def pure_rho(x: Fraction) -> Fraction:
     α goes to 1. It is less than x²/2 (Bun & Steinke 2016, arXiv 1605.02065, Proposition 1.4), and than x.
 
     Discrete Laplace noise between two neighbouring integers is randomized response: no Laplace curve holds for it. For
-    a choice with its lead, and of the first above a threshold, only the pure loss is known. A key shown by partition selection is (x, δ)-DP: with
-    probability 1 − δ it is as x-DP (Kairouz, Oh & Viswanath 2015), and so has this rho, δ-approximately (Bun & Steinke
-    2016, section 8).
+    a choice with its lead, and for the first above a threshold, only the pure loss is known. A key shown by partition
+    selection is (x, δ)-DP: with probability 1 − δ it is as x-DP (Kairouz, Oh & Viswanath 2015), and so has this rho,
+    δ-approximately (Bun & Steinke 2016, section 8).
     """
     if x == 0:
         return Fraction(0)

@@ -96,13 +96,17 @@ def first_above(
     >>> import polars as pl
     >>> import dp_polars as dpp
     >>> df = pl.DataFrame({"week": [1] * 20 + [2] * 40 + [3] * 400 + [4] * 900})
-    >>> df.select(
-    ...     dpp.first_above("week", range(1, 53), threshold=200, epsilon=1)
-    ... ).item()
+    >>> df.select(dpp.first_above("week", range(1, 53), threshold=200, epsilon=1)).item()
     3
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
     terms = Terms.of(epsilon, rho, contributions, neighboring_relation, bounds=bounds)
+    if terms.loss.unit != "epsilon":
+        msg = (
+            f"the first above a threshold must be asked for with epsilon, got {terms.loss}: it is drawn with noise of "
+            "pure differential privacy.\n\nHint: epsilon=…, which a budget in rho takes too."
+        )
+        raise ValueError(msg)
     query = FirstAbove(
         as_threshold(threshold),
         candidates if isinstance(candidates, Grid) else Categories.of(candidates),

@@ -26,8 +26,8 @@ import numpy as np
 from dp_polars._base.arrays import owners, run_starts
 from dp_polars._base.intervals import ball
 from dp_polars._mechanisms.exact_race import Uniform, floor_of, is_less, wait_of
-from dp_polars._mechanisms.leading import LARGEST_LEAD
 from dp_polars._mechanisms.laws import Floats
+from dp_polars._mechanisms.leading import LARGEST_LEAD
 from dp_polars._mechanisms.racing import V_STEP, leading_bits
 
 if TYPE_CHECKING:

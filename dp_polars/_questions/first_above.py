@@ -132,8 +132,8 @@ class FirstAbove(OfCodes):
         """Return what both errors are, and whether to look at noisy counts instead."""
         above, below = self.errors(size, 0.05)
         notes = [
-            f"With probability 0.95 no candidate that was passed over had {above:.3g} more than the threshold, and with "
-            f"probability 0.95 the answer has at most {below:.3g} less."
+            f"With probability 0.95 no candidate that was passed over had {above:.3g} more than the threshold, and "
+            f"with probability 0.95 the answer has at most {below:.3g} less."
         ]
         if alternative is not None:
             noise = alternative.claim

@@ -8,9 +8,11 @@ kink. What is beyond s = 45 has the probability e^−45.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,7 +45,7 @@ def law_of_first_above(question: FirstAbove, types: Columns, histograms: Histogr
     """Return what gives the law of the answers at a claim, a row per group: the columns of `simulate` that it fills.
 
     An answer's error is how far it is below the threshold, or one before it is above, whichever is more: 0 of the true
-    answer. Of all rows, whether the bounds keep them or not.
+    answer. It is measured on all rows, also those that the bounds drop.
     """
     everything, bounded = histograms
     search = question.search(*types)
@@ -58,7 +60,7 @@ def law_of_first_above(question: FirstAbove, types: Columns, histograms: Histogr
     bounds = offsets(runs.sizes)
 
     def law(claim: Claim) -> pl.DataFrame:
-        parts = [slice(begin, end) for begin, end in zip(bounds[:-1], bounds[1:], strict=True)]
+        parts = [slice(begin, end) for begin, end in pairwise(bounds)]
         groups = [
             _of_group(first[part], runs.multiplicities[part], truly[part], seen[part], search.threshold, claim.rate)
             for part in parts
@@ -82,25 +84,25 @@ def _of_group(
     first: Ints, m: Ints, truly: Ints, seen: Ints, threshold: Fraction, rate: Fraction
 ) -> tuple[int, float, float, int, int]:
     """Return the true code, how probable it is, the mean error, and the codes at both ends of the range; −1: none."""
-    aim = float(threshold)
-    # Of candidates that reach the threshold truly, the first one of a run is apart: only it is right.
-    parts = np.where((truly >= aim) & (m > 1), 2, 1)
+    aim, least = float(threshold), math.ceil(threshold)
+    # The first one of a run that truly reaches the threshold is apart: only it is right.
+    parts = np.where((truly >= least) & (m > 1), 2, 1)
     are_later = np.zeros(int(parts.sum()), bool)
     are_later[np.cumsum(parts)[parts == 2] - 1] = True
     first, m, truly, seen, parts = (np.repeat(column, parts) for column in (first, m, truly, seen, parts))
     first = first + are_later
     m = np.where(parts == 1, m, np.where(are_later, m - 1, 1))
 
-    integral = _Integral.of(float(rate) * (aim - seen), m)
+    integral = _Integral.of(np.multiply(aim - seen, float(rate), dtype=np.float64), m)
     law = integral.law()
     passed = np.maximum.accumulate(np.append(0.0, truly - aim))
     errors = np.maximum(passed, np.append(aim - truly, 0.0))
-    reached = np.append(truly >= aim, True)
+    reached = np.append(truly >= least, True)
     right = int(np.argmax(reached))
     codes = np.append(first, -1)
-    low, high = (integral.at_share(share, law) for share in _SHARES)
-    ends = (int(codes[run] + place) if run < len(m) else -1 for run, place in (low, high))
-    return int(codes[right]), min(float(law[right]), 1.0), float(law @ errors), *ends
+    ends = (integral.at_share(share, law) for share in _SHARES)
+    low, high = (int(codes[run]) + place for run, place in ends)
+    return int(codes[right]), min(float(law[right]), 1.0), float(law @ errors), low, high
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,8 @@ def simulate(
           else null. It says little about a small group, whose few ranks are far apart.
         - `answer_5`, `answer_95`: the private answer is at least the one, and at most the other, with probability 0.95
           each. The order is that of the candidates for a quantile (for a list, of each answer) and for a first above a
-          threshold (null comes last), that of numbers for a number (for value counts, of each count); for modes and argmax, from the worst answer to the best.
+          threshold (null comes last), that of numbers for a number (for value counts, of each count); for modes and
+          argmax, from the worst answer to the best.
         - `counted`, `left_out` (Int64): how many rows or people count, and how many don't: the bounds dropped them, or
           they are rows without a person, each of which is taken for one person. (In a mode that counts people, and in
           value counts, a person counts for each of their candidates.)

@@ -6,6 +6,7 @@ To run it for an engine: derive a class named `Test…` from `Conformance` and s
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
 import math
 import os
@@ -447,6 +448,28 @@ class Conformance:
             own = [counts[tuple(key)].get(FLAVOURS.index(flavour), 0) for flavour in found]
             assert sorted(found) == FLAVOURS
             assert own == sorted(own, reverse=True)
+
+    def test_the_first_above_a_threshold_is_the_true_one_at_a_large_loss(self, person):
+        thresholds = [0.5, 1.5, 3.5, 10**6]
+        asked = {
+            f"{name} {threshold}": dpp.first_above(column, candidates, threshold=threshold, lead=True, epsilon=10**7)
+            for name, column, candidates in (("list", "flavour", FLAVOURS), ("grid", "price", dpp.grid(0, 10, step=1)))
+            for threshold in thresholds
+        }
+        frame, listed = visits(), GROUPS.to_dicts()
+        released = self.to_polars(release_by(protected(GROUPS, person).agg(**asked), self.make(frame)))
+        assert len(released) == len(GROUPS)
+        people = person is not None
+        for name, column, points, code_of in (
+            ("list", "flavour", FLAVOURS, by_hand.category_code(FLAVOURS)),
+            ("grid", "price", [*range(11)], by_hand.nearest_code(range(11))),
+        ):
+            counts = by_hand.histograms(frame.to_dicts(), listed, column, code_of, unit=person, people=people)
+            for row, threshold in itertools.product(released.rows(named=True), thresholds):
+                own = counts[tuple(row[key] for key in GROUPS.columns)]
+                above = [(point, own[i] - threshold) for i, point in enumerate(points) if own.get(i, 0) >= threshold]
+                first = {"answer": above[0][0], "lead": int(above[0][1])} if above else {"answer": None, "lead": None}
+                assert row[f"{name} {threshold}"] == first
 
     def test_keys_of_every_type_name_their_groups(self, key):
         dtype, values = KEYS[key]

@@ -304,7 +304,7 @@ MUTANTS = [
         "error that nothing exceeds"),
     _within("within:at_most", "largest.in_unit(unit, mechanism_asked=within.mechanism_asked)", "largest",
         "a budget in rho is charged for losses in epsilon"),
-    _within("within:error_95", "query.error_among(within.rows, BETA, *columns)", "query.error_among(1, BETA, *columns)",
+    _within("within:error_95", "query.error_among(rows, BETA, *columns)", "query.error_among(1, BETA, *columns)",
         "a mean is asked for groups of one row"),
     _within("within:error_95", "query.error(size, BETA, *columns)", "query.error(size, BETA)",
         "the error does not see the column's step"),

@@ -48,6 +48,29 @@ def test_privacy_maps(ask):
     assert pure(ROWS).shape == gaussian(ROWS).shape == (1, 1)
 
 
+@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
+def test_the_first_above_a_threshold(relation):
+    expr = dpp.first_above("x", [1, 2], threshold=2, epsilon=0.5, neighboring_relation=relation, lead=True)
+    pure, in_rho = (
+        adapter.as_measurement(expr, output_measure=m()) for m in (max_divergence, zero_concentrated_divergence)
+    )
+    for distance in range(1, 6):
+        assert pure.map(distance) == 0.5 * distance
+        exact = pure_rho(Fraction(distance, 2))
+        assert exact <= in_rho.map(distance) <= exact * (1 + Fraction(1, 2**50))
+    assert pure(ROWS).unnest("x").columns == ["answer", "lead"]
+    # In several groups, under replace_one: of one person pairs of groups are pure, of two people all of them together.
+    frame = dpp.protect("person", max_groups=3, neighboring_relation=relation).group_by({"g": range(5)})
+    query = frame.agg(dpp.first_above("x", [1, 2], threshold=2, epsilon=0.5), dpp.len(rho=0.125, max_rows_per_group=1))
+    measurement = adapter.as_measurement(query)
+    one = 3 * pure_rho(Fraction(1, 6))
+    two = 3 * pure_rho(Fraction(2, 6)) if relation == "add_or_remove_one" else pure_rho(Fraction(1))
+    assert measurement.map(1) == pytest.approx(float(one) + 0.125)
+    assert measurement.map(2) == pytest.approx(float(two) + 4 * 0.125)
+    space = adapter.frame_domain(), measurement.input_metric
+    assert adapter.make_private_query(*space, query, 0.05).map(1) == pytest.approx(0.05)
+
+
 @pytest.mark.parametrize("mechanism", ["permute_and_flip", "exponential"])
 def test_a_mode_with_its_lead(mechanism):
     expr = dpp.mode("x", [1, 2], epsilon=0.5, mechanism=mechanism, lead=True)

@@ -32,7 +32,7 @@ def check():
     dp = pl.col("x").dp
     assert dp.expr.meta.eq(pl.col("x"))
     ours = {"mode", "top_k", "median", "quantile", "argmax", "argmin", "sum", "mean", "count", "value_counts"}
-    ours |= {"null_count", "var", "std"}
+    ours |= {"null_count", "var", "std", "first_above"}
     assert {name for name in dir(dp) if not name.startswith("_")} == ours | {
         name for name in dir(theirs.DPExpr) if not name.startswith("_")
     } | {"expr"}

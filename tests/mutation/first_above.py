@@ -1,0 +1,45 @@
+"""Mutants of the first above a threshold: its claim, its draw and its exact path."""
+# fmt: off
+
+from tests.mutation.mutant import of
+
+_above = of("questions/test_first_above.py")
+_NEAR = "mechanisms/test_thresholds.py"
+_LAW = "statistical/test_first_above_draws.py"
+
+MUTANTS = [
+    # --- The claim
+    _above("FirstAbove.range_of", "3", "2", "one who takes the place of another costs as much as one who comes",
+        "privacy/test_first_above.py::test_all_small_data_sets"),
+    _above("FirstAbove.range_of", "2", "1", "the noise of the threshold costs nothing",
+        "privacy/test_first_above.py::test_densities_of_neighbouring_scores_stay_within_epsilon"),
+    _above("FirstAbove.counts_people", "self.of_people", "True", "people are counted where rows are asked for"),
+    _above("Claim._spread", "spread.per_group > 1 or distance > 1", "False",
+        "groups of several rows are charged in rho as if they came in pairs",
+        "questions/test_first_above.py -k several_groups"),
+    _above("PROOFS", '"threshold", PURE_CURVE', '"threshold", LAPLACE_CURVE',
+        "it is charged in rho as permute-and-flip", "questions/test_first_above.py -k charged_as"),
+    _above("_expressions:first_above", 'terms.loss.unit != "epsilon"', "False", "it is asked for in rho",
+        "questions/test_first_above.py -k epsilon_only"),
+    _above("FirstAbove.errors", "(1, size)", "(1, 1)", "the error does not grow with the candidates",
+        "questions/test_first_above.py -k both_errors"),
+    # --- The draw
+    _above("count_runs", "upto[ends - 1] = size", "", "candidates after the last occupied one are never answers",
+        "questions/test_first_above.py::test_runs_of_one_count"),
+    _above("_Search.first", "_chance(hazards.high * m) * (1 + _SLACK)", "_chance(hazards.high) * (1 + _SLACK)",
+        "a run is reached as seldom as one candidate", f"{_LAW}::test_answers_and_leads_have_their_joint_law"),
+    _above("_Search.first", "_waits(of_thresholds).at(owner)", "_waits(of_runs)",
+        "every run has a threshold of its own", f"{_LAW}::test_answers_and_leads_have_their_joint_law"),
+    _above("thresholds:_SLACK", "-40", "-70", "floats decide what they can't", _NEAR),
+    _above("_exact_place", "-number * hazard(bits)", "-hazard(bits)",
+        "where floats can't decide, a run is reached as seldom as one candidate", _NEAR),
+    _above("_exact_place", "number > 1", "False", "where floats can't decide, a run's first candidate is answered", _NEAR),
+    _above("_Search._exactly", "missing if is_above else _zero", "_zero",
+        "where floats can't decide, a lead is the noise alone", f"{_LAW} -k 'far_above or exact_path'"),
+    # --- Its law on public rows
+    _above("_of_group", "np.maximum(passed, np.append(aim - truly, 0.0))", "np.append(aim - truly, 0.0)",
+        "candidates that are passed over are no error", "questions/test_first_above.py -k simulated_law"),
+    _above("_Integral.of", "np.union1d(np.arange(0, _FAR + _WIDTH, _WIDTH), kinks)",
+        "np.arange(0, _FAR + _WIDTH, _WIDTH)",
+        "the integral is wrong around counts above the threshold", "questions/test_first_above.py -k simulated_law"),
+]
