@@ -84,8 +84,8 @@ class PrivateQuery(WithoutRows):
             One row per output: `output`, `selects`, `epsilon` and `rho` (the loss of one person over all groups, in
             both units; a discrete Gaussian has no epsilon), `error_95` (with probability 0.95 the answer of a group is
             at most this far from the best one, or from the true number, counting the rows that the bounds keep; all
-            answers of a list of quantiles are, with that probability; null for means, where it depends on the group's
-            rows) and
+            answers of a list of quantiles are, with that probability; of a mean asked with `within`, in groups of at
+            least `rows` rows, and null for other means, where it depends on the group's rows) and
             `error_unit` ("people", "rows", "the column's unit" or "the weights' unit"; a lead, which `selects` tells
             of, has the same), `mechanism`, `candidates` (null where only the column's type names them and no data is
             bound; 1 for a number), `groups`, `neighboring_relation`, `privacy_unit`, `bounds` (those on a person's rows
