@@ -321,7 +321,7 @@ MUTANTS = [
         "step = Fraction(1)", "errors of weights are whole numbers"),
     _within("Mean.error_among", "off * half_step + by * width / 2", "off * half_step",
         "the number of rows of a mean has no noise"),
-    _within("Mean.error_among", "rows - by", "rows", "noise takes no rows away from a mean"),
+    _within("Mean.error_among", "rows - by", "rows + by", "noise takes no rows away from a mean"),
     _within("Mean.error_among", "beta / 2", "beta", "each half of a mean may be off as often as both",
         "questions/test_within.py::test_the_error_of_a_mean_is_how_far_its_range_goes"),
     _within("on_terms", "with_loss_for(asked, within)", "asked", "a plain frame pays 20"),
