@@ -394,6 +394,17 @@ def test_one_draw_is_shown_in_every_way(budget):
     assert budget.answers().height == 2
 
 
+def test_what_can_not_be_shown_is_kept_all_the_same(budget, monkeypatch):
+    """A full disk where the answer goes: it was paid for, so it is asked for once more for nothing."""
+    with monkeypatch.context() as patch:
+        patch.setattr("dp_polars._engines.outputs.Shown.columns", lambda *_: 1 / 0)
+        with pytest.raises(dpp.ReleaseError):
+            asked(budget).release()
+    assert budget.spent == 0.125
+    assert asked(budget).release(ranges=True).columns == ["ward", "x"]
+    assert budget.spent == 0.125
+
+
 def test_without_a_name_another_way_is_another_charge(budget):
     grid = X.dp.median(dpp.grid(0, 50, step=1e-9), epsilon=0.125)
     query = asked(budget, grid, dpp.len(epsilon=0.125), dataset=None)

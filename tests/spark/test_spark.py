@@ -972,12 +972,25 @@ def test_failures_show_no_rows_and_publish_nothing(visits, tmp_path, to_file):
 def test_moments_are_the_same_in_every_zone_of_the_session(spark, tmp_path, zone):
     moments = [dt.datetime(2021, 1, day, tzinfo=dt.UTC) for day in (1, 2, 4)]
     rows = to_spark(spark, pl.DataFrame({"moment": moments[1:2] * 9}))
-    query = dpp.protect(None).agg(dpp.median("moment", moments, epsilon=1000))
+    budget = dpp.Budget(epsilon=10_000, path=tmp_path / "ledger.db")
+    query = dpp.protect(None, budget=budget, dataset="moments").agg(
+        dpp.median("moment", moments, epsilon=1000),
+        n=dpp.len(epsilon=1000),
+        both=dpp.quantile("moment", [0.1, 0.9], moments, epsilon=1000),
+        led=dpp.mode("moment", moments, epsilon=1000, lead=True),
+    )
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
-        released = dp_polars.spark.release(query, rows, path=tmp_path / "released").select(sf.unix_seconds("moment"))
-        assert released.first()[0] == moments[1].timestamp()
+        for number, shown in enumerate(({}, {"ranges": "all", "min_people": 9}, {"fresh": True})):
+            released = dp_polars.spark.release(query, rows, path=tmp_path / f"released {number}", **shown)
+            columns = [sf.unix_seconds(name) for name in ("moment", "led.answer")]
+            columns += [sf.unix_seconds(sf.col("both")[place]) for place in (0, 1)]
+            assert [*released.select(*columns).first()] == [moments[1].timestamp()] * 4
+            assert released.schema["both"].dataType.elementType == released.schema["moment"].dataType
+        assert budget.spent == 8000
+        hidden = dp_polars.spark.release(query, rows, path=tmp_path / "hidden", min_people=10).first()
+        assert [*hidden] == [None, 9, None, None]
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
 
