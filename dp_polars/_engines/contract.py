@@ -101,17 +101,18 @@ def reading_values(
 ) -> tuple[Tally, ...]:
     """Return the tallies, for engines that run no expressions: those that count nulls read a further column instead.
 
-    `put` is called with the name of the new column, which is none of `taken`, and that of the old one: the new one must
-    have a value (an integer) exactly where the old one is null.
+    `put` is called with the name of the new column, which is none of `taken` in any case, and that of the old one: the
+    new one must have a value (an integer) exactly where the old one is null.
     """
     names: dict[str, str] = {}
+    used = {name.lower() for name in taken}  # to most engines, names of other case are the same
 
     def read(tally: Tally) -> Tally:
         if tally.coding != OneCode(nulls=True):
             return tally
         (name,) = tally.columns[0].meta.root_names()
         if name not in names:
-            names[name] = next(free for i in count() if (free := f"null{i}") not in {*taken, *names.values()})
+            names[name] = next(free for i in count() if (free := f"null{i}") not in {*used, *names.values()})
             put(names[name], name)
         return replace(tally, columns=(pl.col(names[name]),), types=(pl.Int64(),), evidence=_OF_VALUES)
 

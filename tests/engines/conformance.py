@@ -413,9 +413,18 @@ class Conformance:
 
     def test_rows_with_a_value_take_no_place_among_nulls(self):
         frame = pl.DataFrame({"p": [i % 20 for i in range(200)], "x": [None if i < 40 else i for i in range(200)]})
-        asked = {"nulls": dpp.null_count("x", epsilon=1), "values": dpp.count("x", epsilon=1)}
+        frame = frame.with_columns(
+            pl.when(pl.col("x").is_null()).then(1).alias("NULL0")
+        )  # a name of ours, but for case
+        asked = {
+            "nulls": dpp.null_count("x", epsilon=1),
+            "values": dpp.count("x", epsilon=1),
+            "others": dpp.count("NULL0", epsilon=1),
+        }
         found = self.told(protected(max_rows=1).agg(**asked), frame)
-        assert found == {"nulls": {(): {0: 20}}, "values": {(): {0: 20}}}
+        assert found == {"nulls": {(): {0: 20}}, "values": {(): {0: 20}}, "others": {(): {0: 20}}}
+        (one,) = self.told(protected(unit=None).agg(dpp.null_count("NULL0", epsilon=1)), frame).values()
+        assert one == {(): {0: 160}}
         private = protected(max_rows=2)
         for name, cut in (("nulls", 0), ("values", 20)):
             (one,) = self.told(private.agg(asked[name]).n_cut(epsilon=1), frame).values()
