@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Bounds, Terms
+from dp_polars._base.calls import called
 from dp_polars._codes.candidates import Categories
 from dp_polars._codes.grids import Grid
 from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, on_terms
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from dp_polars._codes.candidates import Values
 
 
+@called
 def first_above(
     column: IntoColumn,
     candidates: Values,

@@ -22,14 +22,17 @@ from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms.noise import check_scale
 from dp_polars._questions.choices import Choice, Quantile
+from dp_polars._questions.first_above import FirstAbove
 from dp_polars._questions.lists import ListQuery
 from dp_polars._questions.measures import Measure, Multiple, Total, ValueCounts, noisy, totals_of
 from dp_polars._questions.sums import Mean
 from dp_polars.analysis._laws import block_probabilities
 from dp_polars.analysis._noise_laws import NoiseLaw
 from dp_polars.analysis._rates import as_probability
+from dp_polars.analysis._simulated_choices import Histograms
 from dp_polars.analysis._simulated_draws import DRAWS, share_within
 from dp_polars.analysis._simulated_numbers import _cells as cells_of_noise
+from dp_polars.analysis._simulated_thresholds import NEAR, law_of_first_above
 from dp_polars.analysis._simulation import public_tables, request_of
 
 if TYPE_CHECKING:
@@ -96,8 +99,9 @@ def loss_for_query(
         How far a good answer may be from the true one, 0 or more, in the `error_unit` of `simulate`: in the column's
         unit for quantiles, sums and means ("days" for dates, "seconds" for other times), in rows or people for counts
         and modes (how many fewer have the answer than have the most common one), in the weights' unit by weight. Of
-        value counts and lists, all counts, or answers, must be that near; of a top k, the largest count missed. A dict
-        gives it for some outputs by name; it is 0 for the others.
+        value counts and lists, all counts, or answers, must be that near; of a top k, the largest count missed. Of a
+        first above a threshold, how far its count is below, or one that was passed over above it; only the true one is
+        within 0. A dict gives it for some outputs by name; it is 0 for the others.
     private
         As for `simulate`: False refuses the very rows that the query protects.
 
@@ -232,7 +236,7 @@ def _place_of(loss: int, digits: int) -> int:
 def _has_truth(counted: _Counted) -> NDArray[np.bool_]:
     """Return which groups have a true answer."""
     query, rows = counted.query, counted.parts[-1]
-    if isinstance(query, (Multiple, ValueCounts)):  # 0 without rows
+    if isinstance(query, (Multiple, ValueCounts, FirstAbove)):  # 0, or none, without rows
         return np.ones(len(rows.sizes), bool)
     has: NDArray[np.bool_] = (query.scored(rows, *counted.types) if isinstance(query, Choice) else rows).totals > 0
     return has
@@ -243,6 +247,9 @@ def _chances(counted: _Counted, within: Fraction) -> tuple[Chances, int]:
     query, types, parts = counted.query, counted.types, counted.parts
     if isinstance(query, Choice):
         return _of_choice(query, types, parts[0], within), _DIGITS
+    if isinstance(query, FirstAbove):
+        of_groups = law_of_first_above(query, types, Histograms(parts[0], parts[0]), _widened(within))
+        return lambda claim: of_groups(claim)[NEAR].to_numpy(), _DIGITS
     law: Callable[..., NDArray[np.float64] | float]
     if isinstance(query, ListQuery):
         law = partial(share_within, types=types, histogram=parts[0], within=_widened(within))

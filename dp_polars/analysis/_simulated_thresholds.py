@@ -41,11 +41,18 @@ _CELLS = 1 << 18
 _SHARES = (0.05 * (1 - 1e-12), 0.95 * (1 - 1e-12))
 
 
-def law_of_first_above(question: FirstAbove, types: Columns, histograms: Histograms) -> Callable[[Claim], pl.DataFrame]:
+# What says how probable near answers are: no column of `simulate`.
+NEAR = "probability_near"
+
+
+def law_of_first_above(
+    question: FirstAbove, types: Columns, histograms: Histograms, within: float = 0
+) -> Callable[[Claim], pl.DataFrame]:
     """Return what gives the law of the answers at a claim, a row per group: the columns of `simulate` that it fills.
 
     An answer's error is how far it is below the threshold, or one before it is above, whichever is more: 0 of the true
-    answer. It is measured on all rows, also those that the bounds drop.
+    answer. It is measured on all rows, also those that the bounds drop. `NEAR` is how probable the true answer is, and
+    any other one whose error is at most `within`, where that is above 0.
     """
     everything, bounded = histograms
     search = question.search(*types)
@@ -62,12 +69,14 @@ def law_of_first_above(question: FirstAbove, types: Columns, histograms: Histogr
     def law(claim: Claim) -> pl.DataFrame:
         parts = [slice(begin, end) for begin, end in pairwise(bounds)]
         groups = [
-            _of_group(first[part], runs.multiplicities[part], truly[part], seen[part], search.threshold, claim.rate)
+            _of_group(
+                *(first[part], runs.multiplicities[part], truly[part], seen[part]), search.threshold, claim.rate, within
+            )
             for part in parts
         ]
-        columns = list(zip(*groups, strict=True)) or [()] * 5
+        columns = list(zip(*groups, strict=True)) or [()] * 6
         true, low, high = (question.named(np.array(columns[i], np.int64), *types) for i in (0, 3, 4))
-        numbers = {"probability_true": columns[1], "expected_error": columns[2]}
+        numbers = {"probability_true": columns[1], "expected_error": columns[2], NEAR: columns[5]}
         return pl.DataFrame(
             {
                 "true_answer": true,
@@ -81,9 +90,12 @@ def law_of_first_above(question: FirstAbove, types: Columns, histograms: Histogr
 
 
 def _of_group(
-    first: Ints, m: Ints, truly: Ints, seen: Ints, threshold: Fraction, rate: Fraction
-) -> tuple[int, float, float, int, int]:
-    """Return the true code, how probable it is, the mean error, and the codes at both ends of the range; −1: none."""
+    first: Ints, m: Ints, truly: Ints, seen: Ints, threshold: Fraction, rate: Fraction, within: float
+) -> tuple[int, float, float, int, int, float]:
+    """Return the true code, how probable it is, the mean error, the codes at both ends of the range, and `NEAR`.
+
+    −1 is the code of no candidate.
+    """
     aim, least = float(threshold), math.ceil(threshold)
     # The first one of a run that truly reaches the threshold is apart: only it is right.
     parts = np.where((truly >= least) & (m > 1), 2, 1)
@@ -102,7 +114,8 @@ def _of_group(
     codes = np.append(first, -1)
     ends = (integral.at_share(share, law) for share in _SHARES)
     low, high = (int(codes[run]) + place for run, place in ends)
-    return int(codes[right]), min(float(law[right]), 1.0), float(law @ errors), low, high
+    near = float(law[errors <= within].sum()) if within else float(law[right])
+    return int(codes[right]), min(float(law[right]), 1.0), float(law @ errors), low, high, min(near, 1.0)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._questions.measures import Total
 from dp_polars.analysis import _losses
 from tests.helpers import reference
+from tests.helpers.first_above_laws import log_law
 from tests.registry import ASKS, COLUMNS, COUNTED, NUMBERS, WEIGHT
 
 GROUPS = ["a", "b", "c"]
@@ -217,6 +218,26 @@ def test_top_k_by_releases(terms, k):
         max(best - truth[value] for best, value in zip(ranked, answer, strict=False)) for answer in drawn.to_list()
     ]
     assert 0.87 < np.mean([miss <= 5 for miss in missed]) < 0.995
+
+
+@pytest.mark.parametrize(("within", "good"), [(0, [2]), (1, [2, 3, 5]), (3, [0, 2, 3, 5])])
+def test_a_first_above_by_its_exact_law(within, good):
+    """Of the counts 1, 0, 4, 5 and 0 the errors are 3, 4, 0, 0 and 4, and 1 of none; only the third is the true one."""
+    rows = pl.DataFrame({"p": range(10), "x": [0] * 1 + [2] * 4 + [3] * 5})
+    loss = loss_of(
+        dpp.first_above("x", range(5), threshold=4, epsilon=1),
+        rows,
+        unit=None,
+        by=False,
+        within=within,
+        share=1,
+        probability=0.6,
+    )
+
+    def chances(value):
+        return [np.exp(log_law([[1, 0, 4, 5, 0]], 4, float(value) / 2, 1)[0])[good].sum()]
+
+    assert_smallest(loss, chances, share=1, probability=0.6)
 
 
 def test_lists_of_quantiles_by_releases():

@@ -37,6 +37,8 @@ def keys():
 
 
 AGE, TAGS = pl.col("age"), pl.col("tags")
+# Without the methods that OpenDP adds to `.dp` where another test has loaded it.
+OF_AGE = dpp.PrivateNamespace(AGE)
 # What is tried -> what it says of it, and what to write instead.
 TRIED = {
     "groups by a name": (
@@ -119,11 +121,11 @@ TRIED = {
         "chooses groups by their rows",
         "query.release().filter(…)",
     ),
-    "a maximum": (lambda: AGE.dp.max(), ".dp.max: there is no private answer of this name", ".dp.quantile(0.99, …)"),
-    "distinct values": (lambda: AGE.dp.n_unique(), "no private answer of this name", "dp_polars.n_people(epsilon=…)"),
-    "people of a column": (lambda: AGE.dp.n_people(), "no private answer of this name", "dp_polars.n_people(epsilon"),
-    "a histogram": (lambda: AGE.dp.hist(), "no private answer of this name", ".dp.value_counts(candidates, epsilon=…)"),
-    "another function": (lambda: AGE.dp.skew(), "no private answer of this name", "the page Which question"),
+    "a maximum": (lambda: OF_AGE.max(), ".dp.max: there is no private answer of this name", ".dp.quantile(0.99, …)"),
+    "distinct values": (lambda: OF_AGE.n_unique(), "no private answer of this name", "dp_polars.n_people(epsilon=…)"),
+    "people of a column": (lambda: OF_AGE.n_people(), "no private answer of this name", "dp_polars.n_people(epsilon"),
+    "a histogram": (lambda: OF_AGE.hist(), "no private answer of this name", ".dp.value_counts(candidates, epsilon=…)"),
+    "another function": (lambda: OF_AGE.skew(), "no private answer of this name", "the page Which question"),
     "a budget without a unit": (lambda: dpp.Budget(1), "Budget: too many positional arguments", "Budget(epsilon=…)"),
     "a loss without a unit": (
         lambda: dpp.mode("ward", ["A"], 1),
@@ -131,12 +133,12 @@ TRIED = {
         "mode(column, candidates=…, epsilon=…), or column.dp.mode(candidates=…, epsilon=…)",
     ),
     "a median without candidates": (
-        lambda: AGE.dp.median(epsilon=1),
+        lambda: OF_AGE.median(epsilon=1),
         "median: missing a required argument: 'candidates'",
         "column.dp.median(candidates, epsilon=…)",
     ),
     "a mean without bounds": (
-        lambda: AGE.dp.mean(epsilon=1),
+        lambda: OF_AGE.mean(epsilon=1),
         "mean: missing a required argument: 'lower'",
         "mean(column, lower, upper, step=…, epsilon=…)",
     ),

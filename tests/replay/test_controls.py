@@ -162,7 +162,7 @@ def test_an_order_that_follows_the_data(tmp_path, monkeypatch):
 
     monkeypatch.setattr(contract.Work, "assemble", sorted_or_not)
     several = {"only": lambda case: len(case.groups or ()) > 1}
-    found_out("count", tmp_path, **several, said="the answers follow the rows")
+    found_out("mode", tmp_path, **several, said="the answers follow the rows")
 
 
 # --- What enters both checks ---
