@@ -266,10 +266,8 @@ class Claim:
         if unit == self.loss.unit and distance == 1:
             return self.loss.value
         x, spread = self.rate * self.score_range * distance, self.contributions
-        if (
-            self._kind == "threshold"
-            and self.neighboring_relation == "replace_one"
-            and (spread.per_group > 1 or distance > 1)
+        if self._kind == "threshold" and self.neighboring_relation == "replace_one" and (
+            spread.per_group > 1 or distance > 1
         ):
             # A group that loses i rows and gets j has the losses i + 2j one way and 2i + j the other (`docs/claims.md`).
             # Of one row each, two groups make 3 together; of several, it is all groups together that are pure.

@@ -96,7 +96,9 @@ def first_above(
     >>> import polars as pl
     >>> import dp_polars as dpp
     >>> df = pl.DataFrame({"week": [1] * 20 + [2] * 40 + [3] * 400 + [4] * 900})
-    >>> df.select(dpp.first_above("week", range(1, 53), threshold=200, epsilon=1)).item()
+    >>> df.select(
+    ...     dpp.first_above("week", range(1, 53), threshold=200, epsilon=1)
+    ... ).item()
     3
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)

@@ -368,8 +368,8 @@ def _on_cpu(engine: object) -> _Engine:
     """Return the name of an engine on which the steps of private frames were tried."""
     if isinstance(engine, pl.GPUEngine) or (isinstance(engine, str) and engine == "gpu"):
         msg = (
-            f"engine must be one of {list(_ENGINES)}, got {given(engine)}: whether a step looks at other rows was tried "
-            "on the CPU's engines alone.\n\nHint: leave it out."
+            f"engine must be one of {list(_ENGINES)}, got {given(engine)}: whether a step looks at other rows was "
+            "tried on the CPU's engines alone.\n\nHint: leave it out."
         )
         raise ValueError(msg)
     return one_of("engine", engine, _ENGINES)

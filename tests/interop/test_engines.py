@@ -1,7 +1,7 @@
 """Polars' GPU engine, an affinity to it, and `collect_async`: what runs on the CPU, and what is refused.
 
-No GPU is needed. cuDF's executor is a function that Polars hands the optimized plan. One that reads the plan in the same
-way stands in its place. What a real one computes is not tested here.
+No GPU is needed. cuDF's executor is a function that Polars hands the optimized plan. One that reads the plan in the
+same way stands in its place. What a real one computes is not tested here.
 """
 
 import asyncio
