@@ -168,6 +168,47 @@ def test_the_page_on_steps_is_what_the_tables_give():
         assert rule.instead.replace("|", r"\|") in written
 
 
+WRONG = re.compile(r"^```py\n(?P<code>[\s\S]*?)^```\n\n(?P<what>[^\n]*)$", re.MULTILINE)
+REFUSED, ALLOWED = "**Refused**, before anything is spent.", "**Nothing can refuse this.**"
+
+
+def run_rules(page):
+    """Run right and wrong lines in their order: what is wrong is refused for nothing, or it runs, as the page says."""
+    namespace = {"__name__": "__main__"}
+    blocks = sorted([*BLOCK.finditer(page), *WRONG.finditer(page)], key=lambda match: match.start())
+    assert len(blocks) == len(re.findall(r"^```\w+$", page, re.MULTILINE))
+    for match in blocks:
+        if match.re is BLOCK:
+            run_block(match, page, namespace)
+            continue
+        spent = namespace["budget"].spent
+        try:
+            run_block(match, page, dict(namespace))
+        except (AttributeError, TypeError, ValueError) as error:
+            assert match["what"] == REFUSED, f"{match['code']} raises {error!r}"
+            assert "Hint: " in str(error)
+            assert namespace["budget"].spent == spent
+        else:
+            assert match["what"] == ALLOWED, f"{match['code']} runs"
+
+
+def test_the_rules_for_assistants(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "assistants.md").read_text(encoding="utf-8")
+    run_rules(page)
+    *rules, last = re.findall(r"^## (.*)$", page, re.MULTILINE)
+    assert last.startswith("Before you")
+    for rule in rules:
+        section = page.partition(f"## {rule}\n")[2].partition("\n## ")[0]
+        assert [*WRONG.finditer(section)]
+        assert [*BLOCK.finditer(section)]
+    short = (ROOT / "docs" / "static" / "llms.txt").read_text(encoding="utf-8")
+    assert re.findall(r"^- ([^\[].*)\.$", short, re.MULTILINE) == rules
+    linked = re.findall(r"\]\(([^)]*)\)", short)
+    assert linked
+    assert [name for name in linked if not (ROOT / "docs" / name.replace(".html", ".md")).is_file()] == []
+
+
 STATION = re.compile(r"^\| (\d+) \| \w+ \| \[`([\w.]+)`\]\(\.\./(dp_polars/[\w/]+\.py)\) \|", re.MULTILINE)
 
 
@@ -222,6 +263,18 @@ def test_what_a_block_needs_is_there_where_it_is_required(monkeypatch):
     monkeypatch.setenv("REQUIRE_SQL", "1")
     with pytest.raises(AssertionError, match="ibis is not installed"):
         run_page(page)
+
+
+def test_a_wrong_line_that_is_marked_wrongly_is_found():
+    page = "```python\nimport types\nbudget = types.SimpleNamespace(spent=0)\n```\n\n```py\n{}\n```\n\n{}\n"
+    refusal = "raise ValueError('no\\n\\nHint: yes')"
+    run_rules(page.format(refusal, REFUSED))
+    run_rules(page.format("1 + 1", ALLOWED))
+    charged = f"budget.spent = 1; {refusal}"
+    wrong = [(refusal, ALLOWED), ("1 + 1", REFUSED), (charged, REFUSED), ("raise ValueError", REFUSED), ("1", "What?")]
+    for code, what in wrong:
+        with pytest.raises(AssertionError):
+            run_rules(page.format(code, what))
 
 
 def test_a_wide_line_is_found():
