@@ -401,9 +401,6 @@ def test_a_null_answer_keeps_its_row(tmp_path):
     query = protect("p", max_groups=1, max_rows_per_group=1).group_by({"ward": ["A", "B", "C"]}).agg(**asked)
     released = pl.DataFrame({"ward": ["A", "B", "C"], "people": [0, 9, 5], "visits": [None, 9, 5], "top": [None] * 3})
     chart = plot.answers(released.cast({"top": pl.String}), query, sort="keys")
-    for panel in chart.to_dict()["hconcat"]:
-        for layer in panel.get("layer", [panel]):
-            assert layer["encoding"]["y"]["scale"]["domain"] == [0, 1, 2]
     chart.save(tmp_path / "answers.svg")
     drawn = (tmp_path / "answers.svg").read_text(encoding="utf-8")
     heights = re.findall(r'aria-label="[^"]*rank: 1;[^"]*"[^>]*translate\([^,]*,([\d.]+)\)', drawn)
