@@ -690,7 +690,7 @@ MUTANTS = [
     _recipe("join_of", 'public.collect(engine=by_name("auto"))', "public.collect()",
         "a setting of the process decides where the public frame of a join is made",
         "interop/test_engines.py::test_a_private_frame_takes_no_notice_of_the_affinity"),
-    _recipe("_broken", 'collect(engine="in-memory")', "collect()",
+    _recipe("_broken", 'engine="in-memory"', "",
         "a setting of the process decides where a step on one person's rows is tried",
         "interop/test_engines.py::test_a_private_frame_takes_no_notice_of_the_affinity"),
     # --- Files, readers, and numbers beyond floats
