@@ -32,4 +32,5 @@ html_theme_options = {
 }
 html_sidebars = {"**": ["globaltoc.html"]}
 html_static_path = ["static"]
+html_extra_path = ["static/llms.txt"]  # to the root, where programs look for it
 html_css_files = ["wide.css"]

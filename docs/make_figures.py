@@ -1,11 +1,17 @@
 """Figures of the docs and the README that come from no other script.
 
-python docs/make_figures.py
+python docs/make_figures.py [PAGE]
+
+Those of a page are made by the page: its blocks are run, and a figure after a block is the `chart` that it leaves. With
+the name of a page, such as gallery.md, only these are made.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import sys
+import tempfile
 from pathlib import Path
 
 import altair as alt
@@ -17,6 +23,9 @@ from dp_polars import analysis, plot
 
 HERE = Path(__file__).parent / "figures"
 STATION = re.compile(r"^\| (\d+) \| (\w+) \| \[`([\w.]+)`\]\(\.\./(dp_polars/[\w/]+\.py)\) \|", re.MULTILINE)
+# A block of a page, and the figure that follows it.
+BLOCK = re.compile(r"^```python\n([\s\S]*?)^```$(?:\n+!\[[^\]]*\]\((figures/[\w/]+\.svg)\)$)?", re.MULTILINE)
+PAGES = ["index.md", "gallery.md"]
 BLUE, ORANGE = "#0072B2", "#D55E00"
 
 
@@ -191,8 +200,27 @@ def rooms() -> alt.LayerChart:
     return alt.LayerChart(layer=layers, width=860, height=380)
 
 
+def of_page(page: str) -> None:
+    """Run the blocks of a page in an empty folder, and save the charts that it shows."""
+    path, namespace, here = HERE.parent / page, {"__name__": "__main__"}, Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            for code, figure in BLOCK.findall(path.read_text(encoding="utf-8")):
+                exec(compile(code, page, "exec"), namespace)
+                if figure:
+                    chart = namespace["chart"]
+                    chart.save(path.parent / figure)
+        finally:
+            os.chdir(here)
+
+
 def main() -> None:
-    HERE.mkdir(exist_ok=True)
+    (HERE / "gallery").mkdir(parents=True, exist_ok=True)
+    for page in sys.argv[1:] or PAGES:
+        of_page(page)
+    if sys.argv[1:]:
+        return
     at_one, at_several = simulations()
     at_one.save(HERE / "simulation.png", scale_factor=1.5)
     at_several.save(HERE / "simulation_by_loss.png", scale_factor=1.5)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dp_polars._expressions.choices import median as median
     from dp_polars._expressions.choices import mode as mode
     from dp_polars._expressions.choices import quantile as quantile
+    from dp_polars._expressions.columns import col as col
     from dp_polars._expressions.expressions import PrivateExpr as PrivateExpr
     from dp_polars._expressions.first_above import first_above as first_above
     from dp_polars._expressions.measures import count as count
@@ -68,6 +69,7 @@ _HOMES = {
     "_accounting.terms": ("Loss",),
     "_expressions.argmax": ("argmax", "argmin"),
     "_expressions.choices": ("median", "mode", "quantile"),
+    "_expressions.columns": ("col",),
     "_expressions.expressions": ("PrivateExpr",),
     "_expressions.first_above": ("first_above",),
     "_expressions.measures": (

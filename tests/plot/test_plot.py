@@ -396,6 +396,18 @@ def datasets(chart):
     return list(chart.to_dict()["datasets"].values())
 
 
+def test_a_null_answer_keeps_its_row(tmp_path):
+    asked = {"people": dpp.n_people(epsilon=1), "visits": dpp.len(epsilon=1), "top": dpp.mode("x", ["u"], epsilon=1)}
+    query = protect("p", max_groups=1, max_rows_per_group=1).group_by({"ward": ["A", "B", "C"]}).agg(**asked)
+    released = pl.DataFrame({"ward": ["A", "B", "C"], "people": [0, 9, 5], "visits": [None, 9, 5], "top": [None] * 3})
+    chart = plot.answers(released.cast({"top": pl.String}), query, sort="keys")
+    chart.save(tmp_path / "answers.svg")
+    drawn = (tmp_path / "answers.svg").read_text(encoding="utf-8")
+    heights = re.findall(r'aria-label="[^"]*rank: 1;[^"]*"[^>]*translate\([^,]*,([\d.]+)\)', drawn)
+    assert len(heights) >= 3
+    assert np.ptp([float(height) for height in heights]) < 11  # half a row; a text's baseline is a little lower
+
+
 def test_answers_of_many_groups_and_of_one(tmp_path):
     _, chart, _ = answered(most=2)
     assert "the first 2 of 3 groups, 1 are left out" in texts(chart)
