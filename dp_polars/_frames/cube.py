@@ -1,4 +1,4 @@
-"""A released cube: noisy counts of all combinations of public values, from which many questions are answered for free."""
+"""A released cube: noisy counts of all combinations of public values, which answer many questions for free."""
 
 from __future__ import annotations
 
@@ -120,9 +120,13 @@ class Cube:
         Examples
         --------
         >>> import polars as pl
-        >>> visits = pl.DataFrame({"ward": ["A", "B"] * 500, "year": [2024] * 600 + [2025] * 400})
+        >>> visits = pl.DataFrame(
+        ...     {"ward": ["A", "B"] * 500, "year": [2024] * 600 + [2025] * 400}
+        ... )
         >>> private = visits.dp.protect(None)
-        >>> cube = private.cube({"ward": ["A", "B"], "year": [2024, 2025]}, epsilon=50).release()
+        >>> cube = private.cube(
+        ...     {"ward": ["A", "B"], "year": [2024, 2025]}, epsilon=50
+        ... ).release()
         >>> cube.count(pl.col("year") == 2024)
         Number(value=600, low=600, high=600)
         """
@@ -155,9 +159,13 @@ class Cube:
         Examples
         --------
         >>> import polars as pl
-        >>> visits = pl.DataFrame({"ward": ["A", "B"] * 500, "year": [2024] * 600 + [2025] * 400})
+        >>> visits = pl.DataFrame(
+        ...     {"ward": ["A", "B"] * 500, "year": [2024] * 600 + [2025] * 400}
+        ... )
         >>> private = visits.dp.protect(None)
-        >>> cube = private.cube({"ward": ["A", "B"], "year": [2024, 2025]}, epsilon=50).release()
+        >>> cube = private.cube(
+        ...     {"ward": ["A", "B"], "year": [2024, 2025]}, epsilon=50
+        ... ).release()
         >>> cube.counts(by="year").rows()
         [(2024, 600, 600, 600), (2025, 400, 400, 400)]
         """
@@ -202,9 +210,13 @@ class Cube:
         Examples
         --------
         >>> import polars as pl
-        >>> visits = pl.DataFrame({"ward": ["A", "B"] * 500, "year": [2024] * 600 + [2025] * 400})
+        >>> visits = pl.DataFrame(
+        ...     {"ward": ["A", "B"] * 500, "year": [2024] * 600 + [2025] * 400}
+        ... )
         >>> private = visits.dp.protect(None)
-        >>> cube = private.cube({"ward": ["A", "B"], "year": [2024, 2025]}, epsilon=50).release()
+        >>> cube = private.cube(
+        ...     {"ward": ["A", "B"], "year": [2024, 2025]}, epsilon=50
+        ... ).release()
         >>> cube.share(pl.col("year") == 2025, by="ward").rows()
         [('A', 0.4, 0.4, 0.4), ('B', 0.4, 0.4, 0.4)]
         """
@@ -218,9 +230,7 @@ class Cube:
         return Number(value, low, high)
 
     @called
-    def top(
-        self, dimension: str, *where: pl.Expr, by: str | Sequence[str] | None = None, k: int = 1
-    ) -> pl.DataFrame:
+    def top(self, dimension: str, *where: pl.Expr, by: str | Sequence[str] | None = None, k: int = 1) -> pl.DataFrame:
         """Return the k values of a dimension with the largest counts, the largest first.
 
         Parameters
@@ -253,9 +263,13 @@ class Cube:
         Examples
         --------
         >>> import polars as pl
-        >>> visits = pl.DataFrame({"ward": ["A", "B"] * 500, "year": [2024] * 600 + [2025] * 400})
+        >>> visits = pl.DataFrame(
+        ...     {"ward": ["A", "B"] * 500, "year": [2024] * 600 + [2025] * 400}
+        ... )
         >>> private = visits.dp.protect(None)
-        >>> cube = private.cube({"ward": ["A", "B"], "year": [2024, 2025]}, epsilon=50).release()
+        >>> cube = private.cube(
+        ...     {"ward": ["A", "B"], "year": [2024, 2025]}, epsilon=50
+        ... ).release()
         >>> cube.top("year", by="ward").rows()
         [('A', 2024, 300, 300, 300), ('B', 2024, 300, 300, 300)]
         """
@@ -341,7 +355,7 @@ class Cube:
         return tuple(map(known.index, listed))
 
     def _mask(self, where: Sequence[pl.Expr]) -> Mask:
-        """Return for which cells all filters are true: an axis for each dimension, of length 1 where none is over it."""
+        """Return for which cells all filters are true: an axis per dimension, of length 1 where none is over it."""
         mask: Mask = np.ones((1,) * len(self._sizes), np.bool_)
         for filter_ in where:
             mask = mask & self._true_where(filter_)
@@ -391,8 +405,8 @@ class Cube:
         each = math.prod(self._sizes[axis] for axis in others)
         found = []
         for mask in masks:
-            parts = (np.where(mask, counts, 0), np.broadcast_to(np.where(mask, each, 0), counts.shape))
-            found.append(_Sums(*(_summed(part, by) for part in parts), best.noise))
+            cells = np.broadcast_to(np.where(mask, each, 0), counts.shape)
+            found.append(_Sums(_summed(np.where(mask, counts, 0), by), _summed(cells, by), best.noise))
         return found
 
     def _named(self, by: Sequence[int], name: str, numbers: Sequence[Ints | pl.Series]) -> pl.DataFrame:
@@ -514,15 +528,13 @@ def read_cube(path: str | os.PathLike[str]) -> Cube:
     if CLAIM_KEY in metadata and _CUBE_KEY in metadata:
         about = json.loads(metadata[_CUBE_KEY])
         frame = pl.DataFrame(read)
-        noises = [
-            (tuple(one["axes"]), Noise(one["mechanism"], Fraction(one["rate"]))) for one in about["histograms"]
-        ]
+        noises = [(tuple(one["axes"]), Noise(one["mechanism"], Fraction(one["rate"]))) for one in about["histograms"]]
         sizes = about["sizes"]
         expected = sum(math.prod(sizes[axis] for axis in axes) for axes, _ in noises)
         if (frame.width, frame.height, frame.columns[-1]) == (len(sizes) + 1, expected, COUNT):
             cube = cube_of(frame, sizes, noises, metadata[CLAIM_KEY].decode())
-            if frame[COUNT].dtype == pl.Int64 and not frame[COUNT].has_nulls():
-                if cube._table(cube._histograms).equals(frame):
-                    return cube
+            is_counts = frame[COUNT].dtype == pl.Int64 and not frame[COUNT].has_nulls()
+            if is_counts and cube._table(cube._histograms).equals(frame):
+                return cube
     msg = f"the file must have been written by Cube.write, and not changed since, got {str(path)!r}."
     raise ValueError(msg)

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from dp_polars._questions.question import Columns, HistogramQuery
 
 _SEVERAL_CELLS = (
-    'cube: counts="people" must be asked where a person is in one cell: an answer adds up cells, and would count a person '
-    "once for each of theirs.\n\n"
+    'cube: counts="people" must be asked where a person is in one cell: an answer adds up cells, and would count a '
+    "person once for each of theirs.\n\n"
     'Hint: protect(…, max_groups=1) keeps one random cell of each person; or counts="rows", with bounds on their rows.'
 )
 _MARGINALS = "marginals must be a list of tuples of names of dimensions"
@@ -69,12 +69,12 @@ class CubeWork(Work):
 
     def assemble(self, histograms: Sequence[Histogram]) -> pl.DataFrame:
         """Draw once for each cell, and once for each cell of each marginal: in one column, one after the other."""
-        drawn = []
+        drawn: list[pl.Series] = []
         for output, axes in zip(self.outputs, self.axes, strict=True):
             cells = totals_of(histograms[output.tallies[0]]).reshape(self.sizes)
             others = tuple(axis for axis in range(cells.ndim) if axis not in axes)
-            drawn += output.query.drawn_of_totals([cells.sum(axis=others).reshape(-1)])
-        return pl.concat(drawn, rechunk=True).alias("0").to_frame()
+            drawn += cast("Count", output.query).drawn_of_totals([cells.sum(axis=others).reshape(-1)])
+        return pl.DataFrame({"0": pl.concat(drawn, rechunk=True)})
 
     def presented(self, drawn: pl.DataFrame, presentation: Presentation) -> pl.DataFrame:  # noqa: ARG002
         """Return the combinations with what was drawn for them, as `cube.table` has them."""
@@ -117,13 +117,14 @@ class CubeRequest(Request):
         query = query.with_claim(replace(query.claim, loss=share))
         asks = []
         for axes in (tuple(range(len(sizes))), *marginals):
-            name = COUNT if len(axes) == len(sizes) else f"count by {', '.join(keys.columns[axis] for axis in axes)}"
+            names = ", ".join(keys.columns[axis] for axis in axes)
+            name = COUNT if len(axes) == len(sizes) else f"count by {names}" if names else "count of all"
             groups = math.prod(sizes[axis] for axis in axes)
             bounds = protection.contributions(query, cells)
             if query.counts_people and bounds.total > 1:
                 raise ValueError(_SEVERAL_CELLS)
             bounds = Contributions(bounds.total, min(bounds.total, bounds.per_group * (cells // groups)))
-            asks.append(Ask(name.strip(), (), query.under(bounds, protection.neighboring_relation, groups)))
+            asks.append(Ask(name, (), query.under(bounds, protection.neighboring_relation, groups)))
         return cls(recipe, keys, tuple(asks), sizes, marginals)
 
     @property
@@ -195,7 +196,7 @@ class CubeQuery(PrivateQuery):
         """
         return cube_from(self, self._released(frame, AS_DRAWN, engine, partitions, fresh))
 
-    def sink_parquet(self, *args: object, **kwargs: object) -> NoReturn:  # type: ignore[override]  # noqa: ARG002
+    def sink_parquet(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
         """Raise: a cube is released, and then written."""
         msg = "a cube must be released, and then written.\n\nHint: query.release().write(path)."
         raise TypeError(msg)
@@ -272,7 +273,9 @@ class Cubes:
         ...     }
         ... )
         >>> private = visits.dp.protect("patient", max_groups=1)
-        >>> cube = private.cube({"ward": ["A", "B"], "flu": [True, False]}, epsilon=50).release()
+        >>> cube = private.cube(
+        ...     {"ward": ["A", "B"], "flu": [True, False]}, epsilon=50
+        ... ).release()
         >>> cube.count(pl.col("flu")).value
         200
         >>> cube.share(pl.col("flu"), by="ward").rows()

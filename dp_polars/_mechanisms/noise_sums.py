@@ -6,8 +6,8 @@ are symmetric and log-concave, so φ is real, and here it is positive and falls 
     P_N(w) = (2w + 1)/N + (2/N)·Σ φ(t)^m·sin((w + ½)t)/sin(t/2),   t = 2πj/N, j from 1 to (N − 1)/2
 
 is the probability that S lies within ±w of a multiple of N. That is too large by P(|S| >= N − w) at most, which a
-Chernoff bound keeps below `_TAIL` by the choice of N. The terms beyond some j are left out: with sin(t/2) >= t/π they add
-up to at most φ(t)^m·(1 + ln N) there, also below `_TAIL`. Angles are below 10⁵, and powers of φ above exp(−32): so
+Chernoff bound keeps below `_TAIL` by the choice of N. The terms beyond some j are left out: with sin(t/2) >= t/π they
+add up to at most φ(t)^m·(1 + ln N) there, also below `_TAIL`. Angles are below 10⁵, and powers of φ above exp(−32): so
 rounding adds less than 1e-10. `_SLACK` covers all three.
 """
 
@@ -36,8 +36,8 @@ _TAIL = 1e-11
 _SLACK = 1e-9
 # A higher rate has less noise, and of this one a draw is other than 0 with a probability below 1e-27.
 _HIGHEST_RATE = 64.0
-# Below this standard deviation a discrete Gaussian is summed up. From it on, φ is a sum of bells around the multiples of
-# 2π (Poisson): all but three of them together are below exp(−39) of it.
+# Below this standard deviation a discrete Gaussian is summed up. From it on, φ is a sum of bells around the multiples
+# of 2π (Poisson): all but three of them together are below exp(−39) of it.
 _SMALL = 1
 # Standard deviations to each side of which a mean of many draws is off with a probability of about 0.05 (or a half).
 _NEAR = (1.8, 2.4)
@@ -56,7 +56,7 @@ class Noise:
 
     @cached_property
     def variance(self) -> float:
-        """The variance of one draw; of a discrete Gaussian that is not small an upper bound, off by 1e-6 of it at most."""
+        """The variance of one draw; of a discrete Gaussian that is not small an upper bound, off by 1e-6 of it."""
         if self.mechanism == "discrete_laplace":
             return float(0.5 / np.sinh(self._rate / 2) ** 2)
         weights, squares = self._weights
@@ -75,13 +75,16 @@ class Noise:
     def log_characteristic(self, t: Floats) -> Floats:
         """Return ln φ(t), for t from 0 to π: relative to itself, off by some units in the last place."""
         if self.mechanism == "discrete_laplace":
-            return -np.log1p((np.sin(t / 2) / math.sinh(self._rate / 2)) ** 2)
+            laplace: Floats = -np.log1p((np.sin(t / 2) / math.sinh(self._rate / 2)) ** 2)
+            return laplace
         weights, squares = self._weights
         if not len(weights):
             beside = -2 * math.pi / self._rate**2  # the bells on both sides, as shares of that in the middle
             shares = np.exp(beside * (math.pi - t)) + np.exp(beside * (math.pi + t))
-            return -((t / self._rate) ** 2) / 2 + np.log1p(shares) - math.log1p(2 * math.exp(beside * math.pi))
-        return np.log1p(-4 * (np.sin(np.outer(t / 2, np.sqrt(squares))) ** 2 @ weights))
+            bells: Floats = -((t / self._rate) ** 2) / 2 + np.log1p(shares) - math.log1p(2 * math.exp(beside * math.pi))
+            return bells
+        summed: Floats = np.log1p(-4 * (np.sin(np.outer(t / 2, np.sqrt(squares))) ** 2 @ weights))
+        return summed
 
     def chernoff(self, number: int, beta: float) -> float:
         """Return an x with P(|S| >= x) <= beta, for the sum of so many draws."""
@@ -109,7 +112,7 @@ def sum_bounds(noise: Noise, numbers: Ints, beta: float) -> Ints:
 
 @lru_cache(maxsize=1 << 16)
 def sum_bound(noise: Noise, number: int, beta: float) -> int:
-    """Return the smallest w with P(|S| > w) <= beta, S being the sum of so many draws; at most one more if too close."""
+    """Return the smallest w with P(|S| > w) <= beta, S being the sum of so many draws: see `sum_bounds`."""
     if number == 0:
         return 0
     if number == 1:
@@ -117,7 +120,7 @@ def sum_bound(noise: Noise, number: int, beta: float) -> int:
     most = math.ceil(noise.chernoff(number, _TAIL))
     period = 2 * most + 1
     points = _points(noise, number, period)
-    t = np.arange(1, points + 1) * (2 * math.pi / period)
+    t: Floats = np.arange(1.0, points + 1) * (2 * math.pi / period)
     weights = np.exp(number * noise.log_characteristic(t)) / np.sin(t / 2)
 
     def holds(w: int) -> bool:
