@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal, NoReturn, cast
 
+import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim
@@ -15,6 +16,7 @@ from dp_polars._accounting.large import warn_if_large
 from dp_polars._accounting.terms import Contributions, Loss, Terms
 from dp_polars._base.calls import called
 from dp_polars._base.numbers import given, one_of, plural
+from dp_polars._draws.histograms import Histogram
 from dp_polars._engines.contract import Engine, Released, Work
 from dp_polars._engines.outputs import AS_DRAWN, Presentation
 from dp_polars._frames import group_keys
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from dp_polars._accounting.budgets import Budget
     from dp_polars._base.numbers import Number
     from dp_polars._codes.candidates import Values
-    from dp_polars._draws.histograms import Histogram
     from dp_polars._frames.recipe import Recipe
     from dp_polars._frames.sources import PrivateRows
     from dp_polars._questions.question import Columns, HistogramQuery
@@ -71,9 +72,8 @@ class CubeWork(Work):
         """Draw once for each cell, and once for each cell of each marginal: in one column, one after the other."""
         drawn: list[pl.Series] = []
         for output, axes in zip(self.outputs, self.axes, strict=True):
-            cells = totals_of(histograms[output.tallies[0]]).reshape(self.sizes)
-            others = tuple(axis for axis in range(cells.ndim) if axis not in axes)
-            drawn += cast("Count", output.query).drawn_of_totals([cells.sum(axis=others).reshape(-1)])
+            (tally,) = output.tallies
+            drawn += output.drawn([_marginal(histograms[tally], self.sizes, axes)])
         return pl.DataFrame({"0": pl.concat(drawn, rechunk=True)})
 
     def presented(self, drawn: pl.DataFrame, presentation: Presentation) -> pl.DataFrame:  # noqa: ARG002
@@ -88,6 +88,16 @@ class CubeWork(Work):
             parts.append((axes, counts[start:stop]))
             start = stop
         return pl.concat([joint, table(dimensions, parts)], rechunk=False)
+
+
+def _marginal(cells: Histogram, sizes: tuple[int, ...], axes: tuple[int, ...]) -> Histogram:
+    """Return the sums of the cells of a histogram over all dimensions but some."""
+    if len(axes) == len(sizes):
+        return cells
+    others = tuple(axis for axis in range(len(sizes)) if axis not in axes)
+    sums = totals_of(cells).reshape(sizes).sum(axis=others).reshape(-1)
+    groups = np.flatnonzero(sums)
+    return Histogram.of_cells(groups, np.zeros_like(groups), sums[groups], len(sums))
 
 
 @dataclass(frozen=True)

@@ -184,7 +184,7 @@ class _CubeEngine(_OnSpark[pl.DataFrame], LocalEngine):
         planned = reduce(_sql.DataFrame.unionAll, parts)
 
         def count() -> list[Histogram]:
-            cells = cast("pl.DataFrame", pl.from_arrow(planned.toArrow()))
+            cells = _collected(planned)
             found = []
             for number in range(len(work.tallies)):
                 own = cells.filter(pl.col("tally") == number)
@@ -197,6 +197,11 @@ class _CubeEngine(_OnSpark[pl.DataFrame], LocalEngine):
     def prepare_people_by_key(self, work: KeyWork) -> NoReturn:
         """Raise: it counts the cells of cubes alone."""
         raise NotImplementedError
+
+
+def _collected(counted: DataFrame) -> pl.DataFrame:
+    """Return counts as they come to the driver."""
+    return cast("pl.DataFrame", pl.from_arrow(counted.toArrow()))
 
 
 class _SparkEngine(_OnSpark["DataFrame"]):
