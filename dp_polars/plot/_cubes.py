@@ -19,7 +19,7 @@ else:
     alt = require("altair", extra="plot")
 
 _WIDTH, _HEIGHT, _IN_A_ROW = 220, 130, 3
-# Values with at most so many characters are written upright.
+# Values with at most this number of characters are written upright.
 _SHORT = 7
 
 
@@ -63,7 +63,9 @@ def cube(
 
     Examples
     --------
-    >>> visits = pl.DataFrame({"ward": ["A", "B"] * 500, "year": [2024] * 600 + [2025] * 400})
+    >>> visits = pl.DataFrame(
+    ...     {"ward": ["A", "B"] * 500, "year": [2024] * 600 + [2025] * 400}
+    ... )
     >>> private = visits.dp.protect(None)
     >>> released = private.cube(
     ...     {"ward": ["A", "B"], "year": [2024, 2025]}, epsilon=1

@@ -10,9 +10,9 @@ from tests.helpers.needs import need
 
 need("opendp")
 
-from opendp.mod import disable_features, enable_features  # noqa: E402
+from opendp.mod import disable_features, enable_features
 
-from dp_polars.opendp import as_measurement  # noqa: E402
+from dp_polars.opendp import as_measurement
 
 FRAME = pl.DataFrame({"p": range(60), "g": ["A", "B", "B"] * 20, "y": [1, 2, 3, 4] * 15})
 DIMENSIONS = {"g": ["A", "B"], "y": [1, 2, 3, 4]}

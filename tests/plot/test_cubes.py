@@ -5,7 +5,6 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-import dp_polars as dpp
 from tests.helpers.needs import need
 
 need("altair")
