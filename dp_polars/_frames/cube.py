@@ -7,7 +7,7 @@ import math
 import os
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
 import polars as pl
@@ -175,6 +175,12 @@ class Cube:
             raise ValueError(msg)
         (counts,) = self._sums(axes, [self._mask(where)])
         return self._named(axes, COUNT, counts.ends(BETA))
+
+    @overload
+    def share(self, condition: pl.Expr, *where: pl.Expr, by: None = ...) -> Number[float | None]: ...
+
+    @overload
+    def share(self, condition: pl.Expr, *where: pl.Expr, by: str | Sequence[str]) -> pl.DataFrame: ...
 
     @called
     def share(

@@ -298,7 +298,8 @@ class Cubes:
                 f'{given(dimensions)}.\n\nHint: cube({{"hospital": ["A", "B"], "year": range(2015, 2026)}}, epsilon=1).'
             )
             raise TypeError(msg)
-        keys = group_keys.public_keys(dimensions)
+        columns = group_keys.columns_of(dimensions)
+        keys = group_keys.product(columns)
         if taken := [name for name in keys.columns if name in TAKEN]:
             msg = f"cube: no dimension may be named like a column of its answers, got {taken}.\n\nHint: rename it."
             raise ValueError(msg)
@@ -306,7 +307,7 @@ class Cubes:
         # Where every row is a person, rows are people.
         what: Literal["people", "rows"] = "rows" if protection.privacy_unit is None else counts
         query = Count(what, Claim.on(Terms.of(epsilon, rho), "number"))
-        sizes = tuple(keys[name].n_unique() for name in keys.columns)
+        sizes = tuple(map(len, columns))
         request = CubeRequest.over(self._recipe, keys, sizes, _axes(marginals, keys.columns), query)
         if any(ask.query.claim.rate * _LARGEST_SCALE < 1 for ask in request.asks):
             msg = f"cube: the noise must have a scale of at most 2**32, got more for {request.loss}."

@@ -78,8 +78,6 @@ def cube(
     panels, name = [by] if isinstance(by, str) else list(by or ()), COUNT if share is None else SHARE
     names = [*panels, along]
     found = cube.counts(*where, by=names) if share is None else cube.share(share, *where, by=names)
-    if not isinstance(found, pl.DataFrame):  # there is a dimension
-        raise TypeError
     places = cube.dimensions[along]
     size, shown = len(places), positive_int("most", most)
     every = found.height // size

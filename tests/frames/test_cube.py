@@ -96,7 +96,7 @@ def test_rows_are_counted_up_to_the_bounds(visits, listed):
         (((YEAR > 2021) | (pl.col("hospital") == "A"),), (YEAR > 2021) | (pl.col("hospital") == "A")),
         ((YEAR.is_in([2020, 2023]) & ~(DIAGNOSIS == "flu"),), YEAR.is_in([2020, 2023]) & (DIAGNOSIS != "flu")),
         ((YEAR.replace_strict({2021: True, 2022: False}, default=None),), YEAR == 2021),
-        ((YEAR == YEAR.max(),), YEAR == 2024),
+        ((YEAR.eq(YEAR.max()),), YEAR == 2024),
         ((YEAR.max().eq(2024),), pl.lit(value=True)),
         ((pl.lit(value=False),), pl.lit(value=False)),
     ],
