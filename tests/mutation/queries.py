@@ -329,7 +329,7 @@ MUTANTS = [
     _within("frame:_ask_of", "expr.within", "None", "a private frame takes the loss of a plain one"),
     _within("PrivateFrame._ask", "self._budget.unit", '"epsilon"', "a budget in rho is charged for losses in epsilon"),
     _within("Request.of", "request._types(engine)", "{}", "the column's step is not looked at"),
-    _within("Terms.of", "epsilon is not None or rho is not None", "False", "within hides a loss that was given"),
+    _within("Terms.of", "len(named) != 1", "not named", "within hides a loss that was given"),
     _sums("_Average.presented", "noise_bound(claim, beta / len(claims))", "noise_bound(claim, 2 * beta)",
         "both parts of a mean are off as often as the range of one number may be",
         "frames/test_presentation.py::test_all_numbers_of_a_release_are_inside_as_often_as_is_said "
