@@ -241,8 +241,8 @@ class Terms:
         if len(named) != 1:
             msg = (
                 f"exactly one of within, epsilon and rho must be given, got {' and '.join(named) or 'none'}.\n\n"
-                "Hint: within=10 says how wrong the answer may be, and the loss follows from it; epsilon=1.0 is for pure "
-                "differential privacy, rho=0.1 for zero-concentrated."
+                "Hint: within=10 says how wrong the answer may be, and the loss follows from it; epsilon=1.0 is for "
+                "pure differential privacy, rho=0.1 for zero-concentrated."
             )
             raise TypeError(msg)
         if within is not None:
