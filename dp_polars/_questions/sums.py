@@ -328,17 +328,14 @@ class Mean(_Average):
     def error_among(self, rows: int, beta: float, *columns: pl.DataType) -> float:
         """Return an error in the column's unit, in a group of at least `rows` rows.
 
-        Let the sum of n distances from the middle be S, and let noise move it by x, and n by y: of each, more than its
-        bound has a probability of beta/2. S is nh at most, h being half the distance of the bounds. So (S + x)/(n + y)
-        is off from S/n by (x − y·S/n)/(n + y), which is at most (│x│ + h·│y│)/(n − │y│). Both means lie between the
-        bounds.
+        Let the sum of n ≥ 1 distances from the middle be S, and let noise move it by x, and n by y: of each, more than
+        its bound has a probability of beta/2. What is divided by is n + z, the larger one of n + y and 1, so │z│ ≤ │y│.
+        The answer A is clipped to ±h, h being half the distance of the bounds. If A > S/n, it is not −h that was
+        clipped to: S + x ≥ A·(n + z). So n·(A − S/n) ≤ x − A·z ≤ │x│ + h·│y│. The other side is the same, turned round.
         """
-        (off, by), half_step = (
-            (noise_bound(claim, beta / 2) for claim in self.noise(*columns)),
-            self.known_step(*columns) / 2,
-        )
+        off, by = (noise_bound(claim, beta / 2) for claim in self.noise(*columns))
         width = self.upper - self.lower
-        return float(min(width, (off * half_step + by * width / 2) / (rows - by)) if rows > by else width)
+        return float(min(width, (off * self.known_step(*columns) + by * width) / (2 * rows)))
 
     def __str__(self) -> str:
         return f"mean of values from {show(self.lower)} to {show(self.upper)}"

@@ -41,7 +41,7 @@ def test_the_report_is_near_the_truth_and_says_what_is_cut(example, flights, tmp
     example["main"](tmp_path)
     said = capsys.readouterr().out
     assert (tmp_path / "flights.png").stat().st_size > 20_000
-    assert "spent=6.8483 (delta 0.000001), remaining=0.1517" in said
+    assert "spent=6.8183 (delta 0.000001), remaining=0.1817" in said
     known = flights.drop_nulls("tailnum")
     of_planes = known.group_by("tailnum").agg(pl.len(), airports=pl.col("origin").n_unique())
     assert of_planes["airports"].max() == 3
@@ -66,7 +66,7 @@ def test_the_numbers_of_the_report(example, flights):
     assert flights.drop_nulls("tailnum")["origin"].value_counts()["count"].min() > 100_000  # where delays are that near
     released = query.release(ranges=True)
     query.n_cut(epsilon=0.3).release()
-    assert budget.remaining == Fraction("0.1517")
+    assert budget.remaining == Fraction("0.1817")
     true = (
         flights.drop_nulls("tailnum")
         .group_by("origin")
