@@ -29,20 +29,20 @@ if TYPE_CHECKING:
     from dp_polars._expressions.choices import mode as mode
     from dp_polars._expressions.choices import quantile as quantile
     from dp_polars._expressions.columns import col as col
+    from dp_polars._expressions.counts import count as count
+    from dp_polars._expressions.counts import len as len
+    from dp_polars._expressions.counts import n_people as n_people
+    from dp_polars._expressions.counts import null_count as null_count
+    from dp_polars._expressions.counts import value_counts as value_counts
     from dp_polars._expressions.expressions import PrivateExpr as PrivateExpr
     from dp_polars._expressions.first_above import first_above as first_above
-    from dp_polars._expressions.measures import count as count
-    from dp_polars._expressions.measures import len as len
-    from dp_polars._expressions.measures import mean as mean
-    from dp_polars._expressions.measures import n_people as n_people
-    from dp_polars._expressions.measures import null_count as null_count
-    from dp_polars._expressions.measures import share as share
-    from dp_polars._expressions.measures import std as std
-    from dp_polars._expressions.measures import sum as sum
-    from dp_polars._expressions.measures import value_counts as value_counts
-    from dp_polars._expressions.measures import var as var
     from dp_polars._expressions.namespace import PrivateNamespace as PrivateNamespace
     from dp_polars._expressions.tops import top_k as top_k
+    from dp_polars._expressions.values import mean as mean
+    from dp_polars._expressions.values import share as share
+    from dp_polars._expressions.values import std as std
+    from dp_polars._expressions.values import sum as sum
+    from dp_polars._expressions.values import var as var
     from dp_polars._frames.claim_files import read_claim as read_claim
     from dp_polars._frames.cube import Cube as Cube
     from dp_polars._frames.cube import Number as Number
@@ -74,22 +74,12 @@ _HOMES = {
     "_expressions.argmax": ("argmax", "argmin"),
     "_expressions.choices": ("median", "mode", "quantile"),
     "_expressions.columns": ("col",),
+    "_expressions.counts": ("count", "len", "n_people", "null_count", "value_counts"),
     "_expressions.expressions": ("PrivateExpr",),
     "_expressions.first_above": ("first_above",),
-    "_expressions.measures": (
-        "count",
-        "len",
-        "mean",
-        "n_people",
-        "null_count",
-        "share",
-        "std",
-        "sum",
-        "value_counts",
-        "var",
-    ),
     "_expressions.namespace": ("PrivateNamespace",),
     "_expressions.tops": ("top_k",),
+    "_expressions.values": ("mean", "share", "std", "sum", "var"),
     "_frames.claim_files": ("read_claim",),
     "_frames.cube": ("Cube", "Number", "read_cube"),
     "_frames.cubes": ("CubeQuery",),

@@ -232,28 +232,43 @@ class Terms:
         mechanism: str | None = None,
         bounds: Bounds = NO_BOUNDS,
         *,
-        within: Number | None = None,
+        within: Number | None,
         rows: int | None = None,
     ) -> Terms:
-        """Return the terms of these arguments."""
-        if within is None:
-            if rows is not None:
-                msg = (
-                    f"rows must be left out without within, got {given(rows)}: it says of which groups within is "
-                    "true.\n\nHint: within=0.5, rows=1000."
-                )
-                raise TypeError(msg)
-            loss, accuracy = Loss.of(epsilon=epsilon, rho=rho), None
-        else:
-            if epsilon is not None or rho is not None:
-                msg = (
-                    f"exactly one of within, epsilon and rho must be given, got within={given(within)} and "
-                    f"{'epsilon' if rho is None else 'rho' if epsilon is None else 'both others'}.\n\n"
-                    "Hint: within says how wrong the answer may be, and the loss follows from it."
-                )
-                raise TypeError(msg)
+        """Return the terms of these arguments, of which one says the loss, or how wrong the answer may be."""
+        given_ones = {"within": within, "epsilon": epsilon, "rho": rho}
+        named = [name for name, value in given_ones.items() if value is not None]
+        if len(named) != 1:
+            msg = (
+                f"exactly one of within, epsilon and rho must be given, got {' and '.join(named) or 'none'}.\n\n"
+                "Hint: within=10 says how wrong the answer may be, and the loss follows from it; epsilon=1.0 is for "
+                "pure differential privacy, rho=0.1 for zero-concentrated."
+            )
+            raise TypeError(msg)
+        if within is not None:
             accuracy = Within(as_fraction("within", within), rows, mechanism is not None)
             # A Gaussian has no epsilon.
             loss = Loss(Fraction(LARGEST), "rho" if mechanism == "discrete_gaussian" else "epsilon")
+            return cls.at(loss, contributions, neighboring_relation, mechanism, bounds, accuracy)
+        if rows is not None:
+            msg = (
+                f"rows must be left out without within, got {given(rows)}: it says of which groups within is "
+                "true.\n\nHint: within=0.5, rows=1000."
+            )
+            raise TypeError(msg)
+        loss = Loss.of(epsilon=epsilon, rho=rho)
+        return cls.at(loss, contributions, neighboring_relation, mechanism, bounds)
+
+    @classmethod
+    def at(
+        cls,
+        loss: Loss,
+        contributions: int = 1,
+        neighboring_relation: str = "add_or_remove_one",
+        mechanism: str | None = None,
+        bounds: Bounds = NO_BOUNDS,
+        within: Within | None = None,
+    ) -> Terms:
+        """Return the terms of a loss and these arguments."""
         relation, most = check_relation(neighboring_relation), positive_int("contributions", contributions)
-        return cls(loss, Contributions(most, most), relation, mechanism, bounds, accuracy)
+        return cls(loss, Contributions(most, most), relation, mechanism, bounds, within)

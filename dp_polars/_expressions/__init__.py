@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dp_polars._expressions import argmax as argmax
     from dp_polars._expressions import choices as choices
+    from dp_polars._expressions import counts as counts
     from dp_polars._expressions import first_above as first_above
-    from dp_polars._expressions import measures as measures
     from dp_polars._expressions import tops as tops
+    from dp_polars._expressions import values as values
 
 
-_ON_DEMAND = ("argmax", "choices", "first_above", "measures", "tops")
+_ON_DEMAND = ("argmax", "choices", "counts", "first_above", "tops", "values")
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dp_polars._accounting.claims import Claim
-from dp_polars._accounting.terms import Bounds, Terms
+from dp_polars._accounting.terms import Bounds, Loss, Terms
 from dp_polars._base.calls import called
 from dp_polars._codes.candidates import Categories
 from dp_polars._codes.grids import Grid
@@ -102,7 +102,7 @@ def first_above(
     3
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, bounds=bounds)
+    terms = Terms.at(Loss.of(epsilon=epsilon, rho=rho), contributions, neighboring_relation, bounds=bounds)
     if terms.loss.unit != "epsilon":
         msg = (
             f"the first above a threshold must be asked for with epsilon, got {terms.loss}: it is drawn with noise of "

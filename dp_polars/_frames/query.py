@@ -193,7 +193,7 @@ class PrivateQuery(WithoutRows):
         >>> 0 <= query.n_cut(epsilon=10).release().item() <= 4
         True
         """
-        request, terms = self.request, Terms.of(epsilon, rho, mechanism=mechanism)
+        request, terms = self.request, Terms.at(Loss.of(epsilon=epsilon, rho=rho), mechanism=mechanism)
         if not isinstance(request, Request) or isinstance(request, PeopleRequest):
             msg = (
                 f"n_cut must be asked of answers about columns, got a query for {self.asks[0].name}: nobody is cut in "

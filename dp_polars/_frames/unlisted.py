@@ -342,7 +342,8 @@ class Unlisted:
                 f"Hint: ask for one quantile after the other, each with a part of the loss: {name}(alpha=0.5, …)."
             )
             raise TypeError(msg)
-        terms = Terms.of(epsilon, rho, 1, self._people(name).neighboring_relation, mechanism)
+        loss = Loss.of(epsilon=epsilon, rho=rho)
+        terms = Terms.at(loss, 1, self._people(name).neighboring_relation, mechanism)
         query = ask_quantile(alpha, candidates, terms)
         warn_if_large(query.claim.loss)
         request = PeopleRequest.over(self._recipe, listed, {name: (column, query)})

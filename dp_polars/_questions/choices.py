@@ -205,8 +205,8 @@ class QuantileWithInterval(Quantile):
         """Return what the ends cost."""
         bound = error_bound(size, 0.05, replace(self.claim, draws=1)) / self.score.unit
         return (
-            "The answer and the ends of its interval are three draws that share the loss equally: error_95 is of each, "
-            f"and {bound:.3g} without the interval."
+            "Three draws share the loss equally, for the answer and both ends: error_95 is of each, and "
+            f"{bound:.3g} without the interval."
         )
 
     def __str__(self) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from dp_polars._accounting.claims import Claim
-from dp_polars._base.numbers import positive_fraction, show
+from dp_polars._base.numbers import as_fraction, positive_fraction, show
 from dp_polars._codes.candidates import Categories
 from dp_polars._codes.codings import CategoryCoding, Coding, NearestCoding
 from dp_polars._codes.grids import Grid
@@ -131,10 +131,7 @@ class FirstAbove(OfCodes):
     def note(self, size: int, alternative: HistogramQuery | None) -> str:
         """Return what both errors are, and whether to look at noisy counts instead."""
         above, below = self.errors(size, 0.05)
-        notes = [
-            f"With probability 0.95 no candidate that was passed over had {above:.3g} more than the threshold, and "
-            f"with probability 0.95 the answer has at most {below:.3g} less."
-        ]
+        notes = []
         if alternative is not None:
             noise = alternative.claim
             if noise_bound(noise, 0.05 / size) < self.error(size, 0.05):
@@ -143,6 +140,11 @@ class FirstAbove(OfCodes):
                     f"candidates of a group, so at the same loss none of its {size:,} counts is off by more than "
                     f"{noise_bound(noise, 0.05 / size):.3g}, with probability 0.95, and they show all of them."
                 )
+        more, less = (show(as_fraction("error", bound), 3, up=True) for bound in (above, below))
+        notes.append(
+            f"Passes over no candidate with {more} more than the threshold, and answers none with over {less} less: "
+            "each with probability 0.95."
+        )
         return " ".join(notes)
 
     def __str__(self) -> str:

@@ -21,11 +21,11 @@ from dp_polars._draws.scores import Runs
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms.noise import check_scale
+from dp_polars._questions.averages import Mean
 from dp_polars._questions.choices import Choice, Quantile
 from dp_polars._questions.first_above import FirstAbove
 from dp_polars._questions.lists import ListQuery
 from dp_polars._questions.measures import Measure, Multiple, Total, ValueCounts, noisy, totals_of
-from dp_polars._questions.sums import Mean
 from dp_polars.analysis._laws import block_probabilities
 from dp_polars.analysis._noise_laws import NoiseLaw
 from dp_polars.analysis._rates import as_probability

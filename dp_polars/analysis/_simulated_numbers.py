@@ -9,8 +9,9 @@ import numpy as np
 import polars as pl
 
 from dp_polars._mechanisms.noise import check_scale, noise_bound
+from dp_polars._questions.averages import Mean
 from dp_polars._questions.measures import Multiple
-from dp_polars._questions.sums import Mean, Variance
+from dp_polars._questions.variances import Variance
 from dp_polars.analysis._noise_laws import NoiseLaw
 
 if TYPE_CHECKING:

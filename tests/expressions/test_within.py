@@ -112,10 +112,10 @@ def test_a_private_frame_finds_a_loss_where_a_plain_one_has_none():
         (
             lambda: dpp.len(within=1, epsilon=1),
             TypeError,
-            "exactly one of within, epsilon and rho.*within=1 and epsilon",
+            "exactly one of within, epsilon and rho.*got within and epsilon",
         ),
-        (lambda: dpp.len(within=1, rho=1), TypeError, "got within=1 and rho"),
-        (lambda: dpp.len(within=1, rho=1, epsilon=1), TypeError, "got within=1 and both others"),
+        (lambda: dpp.len(within=1, rho=1), TypeError, "got within and rho"),
+        (lambda: dpp.len(within=1, rho=1, epsilon=1), TypeError, "got within and epsilon and rho"),
         (lambda: dpp.len(within=-1), ValueError, "within must be at least 0, got -1"),
         (lambda: dpp.len(within=float("nan")), ValueError, "within must be finite"),
         (lambda: dpp.len(within="1"), TypeError, "within must be a number"),

@@ -98,7 +98,7 @@ for call in (
         print(str(error).splitlines()[0])
 """
     both = "scale must be left out where epsilon, rho or another argument of dp_polars is given: it is OpenDP's."
-    none = "exactly one of epsilon and rho must be given, got neither."
+    none = "exactly one of within, epsilon and rho must be given, got none."
     assert succeed(script).splitlines() == [both] * 3 + [none] * 3
 
 
@@ -135,9 +135,10 @@ for call in (
     try:
         call()
     except TypeError as error:
-        print(str(error).partition(",")[0])
+        print(str(error).partition(":")[0].partition(", got")[0])
 """
-    both, none = "must be left out where epsilon", "exactly one of epsilon and rho must be given"
+    both = "must be left out where epsilon, rho or another argument of dp_polars is given"
+    none = "exactly one of within, epsilon and rho must be given"
     expected = [f"{name} {both}" for name in ("scale", "bounds", "signed") for _ in "12"]
     assert succeed(script).splitlines() == expected + [none] * 4
 
@@ -217,7 +218,7 @@ for call in (lambda: pl.col("x").dp.median([1]), lambda: pl.col("x").dp.quantile
 assert not hasattr(pl.col("x").dp, "len")
 assert not any(name.partition(".")[0] == "opendp" for name in sys.modules)
 """
-    message = "exactly one of epsilon and rho must be given, got neither."
+    message = "exactly one of within, epsilon and rho must be given, got none."
     assert succeed(script).splitlines() == [message] * 2
 
 

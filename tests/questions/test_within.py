@@ -79,23 +79,25 @@ def test_weights_err_in_whole_steps_and_are_bounded_where_the_step_is_not_known(
 # --- Means
 
 
-def test_the_error_of_a_mean_by_enumeration():
-    """All sums and numbers of some rows, and all noise that is as likely as it says: the largest error, and no more."""
-    query = dpp.mean("x", -4, 4, step=2, epsilon=8).query
+@pytest.mark.parametrize("loss", [{"epsilon": 8}, {"rho": 4}], ids=str)
+def test_the_error_of_a_mean_by_enumeration(loss):
+    """All sums of some rows, and all noise that is as likely as it says: the largest error, and no more."""
+    query = dpp.mean("x", -4, 4, step=2, **loss).query
     off, by = (noise_bound(claim, 0.025) for claim in query.noise())
-    least = 2 * by + 3
-    bound = query.error_among(least, 0.05)
-    worst, low, high = 0.0, -4, 4
-    for rows in range(least, least + 4):
-        for total in range(-4 * rows, 4 * rows + 1):  # in halves of a step: from −4 to 4 a row
-            for x, y in itertools.product((-off, 0, off), range(-by, by + 1)):
-                noisy = query.of_totals([np.array([total + x]), np.array([rows + y])])[0]
-                worst = max(worst, abs(noisy - total / rows))
-    assert 0.7 * bound < worst <= bound + 1e-9
-    assert bound < high - low
-    # Where all rows may be noise, nothing is known.
-    assert query.error_among(by, 0.05) == query.error_among(1, 0.05) == 8
-    assert query.error_among(by + 1, 0.05) <= 8
+    assert by > 0
+    attained = 0
+    for rows in range(1, 40):
+        bound = query.error_among(rows, 0.05)
+        totals = np.arange(-4 * rows, 4 * rows + 1)  # in halves of a step: from −4 to 4 a row
+        worst = max(
+            np.abs(query.of_totals([totals + x, np.full(len(totals), rows + y)]) - totals / rows).max()
+            for x, y in itertools.product(range(-off, off + 1), range(-by, by + 1))
+        )
+        assert worst <= bound + 1e-9
+        attained += worst > bound - 1e-9
+    assert attained > 30
+    # Where all of it may be noise, nothing is known.
+    assert query.error_among(1, 0.05) == 8
 
 
 def test_more_rows_have_smaller_errors_and_so_has_a_larger_loss():
@@ -104,19 +106,6 @@ def test_more_rows_have_smaller_errors_and_so_has_a_larger_loss():
     assert errors[-1] < 0.001
     by_loss = [dpp.mean("x", 0, 30, step=1, rho=rho).query.error_among(99, 0.05) for rho in (0.01, 0.1, 1, 10)]
     assert by_loss == sorted(by_loss, reverse=True)
-
-
-@pytest.mark.parametrize("loss", [{"epsilon": 2}, {"rho": 0.5}], ids=str)
-def test_the_error_of_a_mean_is_how_far_its_range_goes(loss):
-    """Without noise, the number of rows is `rows`: then the range reaches as far as the error says."""
-    query = dpp.mean("x", -2, 8, step=1, **loss).query
-    rows = 400
-    totals = np.arange(-10 * rows, 10 * rows + 1, rows)
-    answers, low, high = query.presented([pl.Series(totals), pl.Series([rows] * len(totals))], 0.05, pl.Int64())
-    reach = np.maximum(high - answers, answers - low)
-    bound = query.error_among(rows, 0.05, pl.Int64())
-    assert (reach <= bound + 1e-9).all()
-    assert reach.max() > 0.8 * bound
 
 
 def test_a_mean_has_the_step_of_its_column():
