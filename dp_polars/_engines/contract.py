@@ -213,7 +213,8 @@ class Work:
         columns = drawn.get_columns()
         keys = [column.alias(name) for column, name in zip(columns, names, strict=False)]
         shown = presentation.of(self.outputs, self.groups).columns(columns[len(names) :])
-        return pl.DataFrame([*keys, *(column for columns in shown for column in columns)])
+        # By their names: of a list of columns, Polars would name that without a name itself.
+        return pl.DataFrame({column.name: column for column in [*keys, *(one for part in shown for one in part)]})
 
 
 @dataclass(frozen=True)

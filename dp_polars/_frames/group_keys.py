@@ -79,7 +79,7 @@ def product(columns: Sequence[pl.Series]) -> pl.DataFrame:
 
 def in_types_of(keys: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     """Return the keys in the types of the private columns that they group by; text where that is a Categorical."""
-    columns = []
+    columns = {}
     for column in keys.get_columns():
         if column.name not in schema:
             msg = f"the frame must have the key column {column.name!r}, got the columns {list(schema)}."
@@ -89,7 +89,7 @@ def in_types_of(keys: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
             raise TypeError(NO_FLOATS.format(f"the key column {column.name!r}", dtype))
         key_type = column_types.released(dtype)
         try:
-            columns.append(column if column.dtype == key_type else _cast(column, key_type))
+            columns[column.name] = column if column.dtype == key_type else _cast(column, key_type)
         except TypeError:
             msg = f"keys of column {column.name!r} must be values of its type, {dtype}, got {column.dtype}."
             raise TypeError(msg) from None
@@ -101,9 +101,9 @@ def _cast(column: pl.Series, dtype: pl.DataType) -> pl.Series:
     distinct = column.unique(maintain_order=True)
     translated = Categories(distinct).for_column(dtype)
     return (
-        column.to_frame()
-        .join(pl.DataFrame({column.name: distinct, "": translated}), on=column.name, how="left", maintain_order="left")
-        .get_column("")
+        column.to_frame("given")
+        .join(pl.DataFrame({"given": distinct, "held": translated}), on="given", how="left", maintain_order="left")
+        .get_column("held")
         .alias(column.name)
     )
 

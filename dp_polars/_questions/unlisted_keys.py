@@ -133,11 +133,9 @@ class KeysThatAreThere(Asked):
             Shape (n,): the number of people who have each, at least 1.
         """
         shown, noisy = self.drawn(keys.get_columns(), people)
-        columns = keys.select(self.columns).get_columns()
-        if self.counts:
-            columns.append(pl.Series(COUNT, noisy))
-        left = pl.DataFrame(columns).filter(pl.Series(shown)).sort(self.columns)
-        return pl.DataFrame([_anew(column) for column in left.get_columns()])
+        counted = [pl.Series(COUNT, noisy)] if self.counts else []
+        left = keys.select(self.columns).with_columns(counted).filter(pl.Series(shown)).sort(self.columns)
+        return pl.DataFrame({column.name: _anew(column) for column in left.get_columns()})
 
     def __str__(self) -> str:
         names = ", ".join(map(repr, self.columns))

@@ -60,7 +60,7 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as described, or `released` has no row.
+        If an argument is not as described, `released` has no row, or an output or a key is named like the end of a bar.
 
     Examples
     --------
@@ -91,14 +91,22 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort
     if not released.height:
         msg = "released must have a row, got none."
         raise ValueError(msg)
-    others = {column for name in names for column in (name, *names_of_ends(name))}
+    listed = [] if query.request.keys is None else query.request.keys.columns
+    others = {column for name in names for column in (name, *names_of_ends(name))}.difference(listed)
     keys = [name for name in released.columns if name not in others]
     points = [ask.name for ask in query.asks if _is_on_a_line(ask, released.schema[ask.name])]
+    taken = sorted({end for name in points for end in names_of_ends(name)}.intersection([*names, *listed]))
+    if taken:
+        msg = (
+            f"outputs and keys must not be named like the ends of a bar, got {taken}: the bar would be drawn from them."
+            "\n\nHint: name them otherwise in the query."
+        )
+        raise ValueError(msg)
     words = [ask for ask in query.asks if ask.name not in points]
     if order == "largest" and points:
         released = released.sort(points[0], descending=True, nulls_last=True, maintain_order=True)
     ranged = with_ends(released, query.asks)
-    bare = [name for name in points if names_of_ends(name)[0] not in ranged.columns]
+    bare = [name for name in points if not {*names_of_ends(name)} <= {*ranged.columns}]
     part = ranged.head(shown).with_columns(
         *(pl.lit(None, pl.Float64).alias(end) for name in bare for end in names_of_ends(name)),
         *(_as_words(ask, released).alias(ask.name) for ask in words),

@@ -83,7 +83,7 @@ def box(
     columns = _COLUMNS[lists[name].width]
     numbers = [pl.col(name).list.get(i).alias(to) for i, to in enumerate(columns)]
     drawn = released.select(*keys, *(number if is_date else number.cast(pl.Float64) for number in numbers))
-    drawn = drawn.sort("middle", descending=True, maintain_order=True).head(shown)
+    drawn = drawn.sort("middle", descending=True, nulls_last=True, maintain_order=True).head(shown)
     alphas = dict(zip(columns, map(show, lists[name].alphas), strict=True))
     notes = [f"box: {alphas['box_low']} to {alphas['box_high']} quantiles · line: {alphas['middle']}"]
     if columns == _FIVE:

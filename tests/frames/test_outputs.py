@@ -282,3 +282,17 @@ def test_polars_makes_one_column_of_all_that_are_selected_where_we_say_so(name, 
 
 def test_every_function_of_several_columns_was_tried():
     assert {name for name in OF_COLUMNS if "." not in name} | OF_ALL_COLUMNS <= set(OF_SEVERAL)
+
+
+def test_columns_without_a_name_keep_it_as_outputs_and_as_keys():
+    rows = pl.DataFrame({"": ["x"] * 300 + ["y"] * 300, "a": range(600)})
+    private = rows.dp.protect("a", max_groups=1, max_rows=1)
+    for kinds in (["y", "x"], pl.Enum(["y", "x"])):
+        released = private.group_by({"": kinds}).agg(column_0=dpp.len(epsilon=50)).release()
+        assert released.columns == ["", "column_0"]
+        assert released[""].to_list() == ["y", "x"]
+    released = private.agg(pl.col("").dp.count(epsilon=50), column_0=dpp.len(epsilon=50)).release(ranges=True)
+    assert released.columns == ["", "_low", "_high", "column_0", "column_0_low", "column_0_high"]
+    shown = private.keys("", rho=1, delta=0.01, counts=True).release()
+    assert shown.columns == ["", "count"]
+    assert shown[""].to_list() == ["x", "y"]

@@ -53,6 +53,14 @@ def test_a_box_per_group(tmp_path):
     assert set().union(*map(set, data)) == COLUMNS
 
 
+def test_groups_that_are_hidden_come_last():
+    query = asked(people=dpp.n_people(epsilon=9))
+    released = query.release(min_people=100)
+    assert released["stay"].is_null().to_list() == [False, False, False, True]
+    data = rows(plot.box(released, query, most=3))
+    assert len([row for row in data if row["middle"] is not None]) == 3
+
+
 def test_quartiles_are_boxes_without_whiskers(tmp_path):
     query = asked(quartiles=pl.col("days").dp.quantile([0.25, 0.5, 0.75], range(60), epsilon=2))
     released = query.release()

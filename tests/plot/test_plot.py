@@ -521,6 +521,32 @@ def test_bad_answers():
         plot.answers(released, asked, most=0)
 
 
+@pytest.mark.parametrize("as_key", [True, False])
+def test_no_bar_is_drawn_from_what_is_named_like_its_ends(as_key):
+    private = pl.DataFrame({"ward_low": [1], "ward_high": [2], "x": [5]}).dp.protect(None)
+    if as_key:
+        query = private.group_by({"ward_low": [1], "ward_high": [2]}).agg(ward=pl.col("x").dp.sum(0, 9, epsilon=1))
+    else:
+        query = private.agg(ward=dpp.len(epsilon=1), ward_low=dpp.len(epsilon=1), ward_high=dpp.len(epsilon=1))
+    with pytest.raises(ValueError, match=r"like the ends of a bar, got \['ward_high', 'ward_low'\]"):
+        plot.answers(query.release(), query)
+
+
+def test_keys_named_like_the_ends_of_words_name_the_groups():
+    private = pl.DataFrame({"drug_low": [7711, 7722], "drug": ["A", "B"]}).dp.protect(None)
+    query = private.group_by({"drug_low": [7711, 7722]}).agg(
+        pl.col("drug").dp.mode(["A", "B"], epsilon=1), n=dpp.len(epsilon=1)
+    )
+    chart = plot.answers(query.release(), query)
+    assert "7711" in json.dumps(chart.to_dict())
+
+
+def test_a_range_that_lacks_an_end_is_none():
+    released, _, asked = answered()
+    means = [ask.name for ask in asked.asks if f"{ask.name}_low" in released.columns]
+    plot.answers(released.drop(f"{name}_high" for name in means), asked).to_dict()
+
+
 def test_simulation_of_numbers(tmp_path):
     asked = (
         protect(None)
