@@ -43,6 +43,10 @@ if TYPE_CHECKING:
     from dp_polars._expressions.namespace import PrivateNamespace as PrivateNamespace
     from dp_polars._expressions.tops import top_k as top_k
     from dp_polars._frames.claim_files import read_claim as read_claim
+    from dp_polars._frames.cube import Cube as Cube
+    from dp_polars._frames.cube import Number as Number
+    from dp_polars._frames.cube import read_cube as read_cube
+    from dp_polars._frames.cubes import CubeQuery as CubeQuery
     from dp_polars._frames.entrance import protect as protect
     from dp_polars._frames.frame import PrivateFrame as PrivateFrame
     from dp_polars._frames.owned import OwnedRows as OwnedRows
@@ -85,6 +89,8 @@ _HOMES = {
     "_expressions.namespace": ("PrivateNamespace",),
     "_expressions.tops": ("top_k",),
     "_frames.claim_files": ("read_claim",),
+    "_frames.cube": ("Cube", "Number", "read_cube"),
+    "_frames.cubes": ("CubeQuery",),
     "_frames.entrance": ("protect",),
     "_frames.frame": ("PrivateFrame",),
     "_frames.owned": ("OwnedRows", "owned"),

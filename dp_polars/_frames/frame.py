@@ -13,6 +13,7 @@ from dp_polars._base.numbers import plural, show
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames import group_keys
+from dp_polars._frames.cubes import Cubes
 from dp_polars._frames.filtered import read_by_row
 from dp_polars._frames.joins import (
     OwnedJoin,
@@ -59,7 +60,7 @@ FrameT = TypeVar("FrameT", bound="PrivateFrame")
 _ARGMAX = "a mode or a quantile, or dp.argmax on a frame of public candidates with their scores."
 
 
-class PrivateFrame(SeveralRows, Unlisted, Refusing, WithoutRows):
+class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows):
     """Rows about people, of which only the answers of `agg` can be released. Made by `protect`.
 
     Every method gives a new frame. The steps before `agg` must be row by row, which is proved for each whole

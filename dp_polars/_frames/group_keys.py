@@ -14,6 +14,8 @@ from dp_polars._base.public import unshared
 from dp_polars._codes.candidates import MOST, NO_FLOATS, Categories, size_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dp_polars._codes.candidates import Values
 
 # Column -> its public values (their cross product), or a frame of combinations (also an Arrow table).
@@ -29,10 +31,7 @@ def public_keys(keys: PublicKeys) -> pl.DataFrame:
         _check_size(math.prod(max(1, size_of(values)) for values in keys.values()))  # before any of them is built
         columns = [_values(name, values) for name, values in keys.items()]
         _check_size(math.prod(len(column) for column in columns))
-        frame = columns[0].to_frame()
-        for column in columns[1:]:
-            frame = frame.join(column.to_frame(), how="cross", maintain_order="left_right")
-        return frame
+        return product(columns)
     if hasattr(keys, "release"):
         msg = (
             f"group_by: keys must be released first, got {given(keys)}: until then nobody may know which there are.\n\n"
@@ -62,6 +61,14 @@ def public_keys(keys: PublicKeys) -> pl.DataFrame:
         raise ValueError(msg)
     for column in frame.get_columns():
         _values(column.name, column.unique())
+    return frame
+
+
+def product(columns: Sequence[pl.Series]) -> pl.DataFrame:
+    """Return all combinations of the values of columns, the last one running fastest."""
+    frame = columns[0].to_frame()
+    for column in columns[1:]:
+        frame = frame.join(column.to_frame(), how="cross", maintain_order="left_right")
     return frame
 
 

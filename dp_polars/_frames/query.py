@@ -24,6 +24,7 @@ from dp_polars._frames.sources import PrivateRows, Source, WithoutRows, sources_
 if TYPE_CHECKING:
     from collections.abc import Callable
     from fractions import Fraction
+    from typing import Self
 
     from polars._typing import EngineType
 
@@ -112,7 +113,7 @@ class PrivateQuery(WithoutRows):
         return self.request.explain(PolarsEngine.of(*self._sources) if self._sources else None)
 
     @called
-    def scaled_to(self, *, epsilon: Number | None = None, rho: Number | None = None) -> PrivateQuery:
+    def scaled_to(self, *, epsilon: Number | None = None, rho: Number | None = None) -> Self:
         """Return this query at other losses: those of its outputs, times one factor, so that it costs this in all.
 
         Nothing is read or charged, and rows and budget stay. So do bounds, mechanisms, and the delta of keys. An output
@@ -146,7 +147,7 @@ class PrivateQuery(WithoutRows):
         """
         loss = Loss.of(epsilon=epsilon, rho=rho)
         warn_if_large(loss)
-        return PrivateQuery(self.request.scaled_to(loss), self._sources, self.budget)
+        return type(self)(self.request.scaled_to(loss), self._sources, self.budget)
 
     @called
     def n_cut(

@@ -33,6 +33,7 @@ from dp_polars._mechanisms.inversion import DiscreteGaussian, DiscreteLaplace, t
 
 if TYPE_CHECKING:
     from dp_polars._accounting.claims import Claim
+    from dp_polars._accounting.terms import Mechanism
 
 # int64; Python integers in an array of objects where one is huge, which happens with a probability below 2**-2000.
 _Whole: TypeAlias = "NDArray[Any]"
@@ -107,8 +108,13 @@ def check_scale(claim: Claim) -> None:
 
 def noise_bound(claim: Claim, beta: float) -> int:
     """Return the smallest w with P(|noise| > w) <= beta, for beta from 1e-15 to 1/2; one more or less above 2**40."""
-    scale = float(max(1 / claim.rate, Fraction(1, 64)))  # of a smaller scale too, P(|noise| > 0) is below 1e-15
-    return _NOISE[claim.mechanism][1](scale, beta)
+    return noise_bound_at(claim.mechanism, claim.rate, beta)
+
+
+def noise_bound_at(mechanism: Mechanism, rate: Fraction, beta: float) -> int:
+    """Return what `noise_bound` does, for noise at a rate."""
+    scale = float(max(1 / rate, Fraction(1, 64)))  # of a smaller scale too, P(|noise| > 0) is below 1e-15
+    return _NOISE[mechanism][1](scale, beta)
 
 
 def _laplace_bound(scale: float, beta: float) -> int:

@@ -21,6 +21,7 @@ from dp_polars._engines.contract import Work
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._engines.polars_rows import is_a_person
 from dp_polars._expressions.expressions import PrivateExpr, refuse_bounds, refuse_several, refuse_unreached
+from dp_polars._frames.cubes import CubeRequest
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.request import Request
 from dp_polars._questions.argmax import ArgMax, ArgMaxOfOwn
@@ -94,7 +95,7 @@ def simulate(
     ----------
     query
         A query of a private frame, with or without private rows of its own (they are not touched), or a private
-        expression (without `over`).
+        expression (without `over`). Of a cube it is the count in each cell, at the loss of that histogram.
     frame
         The public rows, with the columns that the query needs. Where the query joins private or owned rows, a tuple of
         public frames that stand for all of them, in the order of the joins.
@@ -265,14 +266,14 @@ def _of_query(query: PrivateQuery, *tables: pl.LazyFrame) -> tuple[pl.DataFrame,
 
 
 def request_of(query: PrivateQuery) -> Request:
-    """Return what a query asks; refuse one for keys."""
+    """Return what a query asks, of a cube the count in each cell; refuse one for keys."""
     if not isinstance(query.request, Request):
         msg = (
             "query must ask for answers, got one for keys: which of them are shown depends on their people alone.\n\n"
             "Hint: query.explain() says from how many people on a key is shown."
         )
         raise TypeError(msg)
-    return query.request
+    return query.request.cells if isinstance(query.request, CubeRequest) else query.request
 
 
 def _also_counting(evidence: Sequence[Evidence]) -> list[Evidence]:

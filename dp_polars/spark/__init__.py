@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 
 import polars as pl
 import pyarrow as pa
 
 from dp_polars._base.extras import require
-from dp_polars._engines.contract import Drawn, Engine, KeyWork
+from dp_polars._draws.histograms import Histogram
+from dp_polars._engines.contract import Drawn, Engine, KeyWork, LocalEngine, Released
 from dp_polars._engines.outputs import AS_DRAWN
+from dp_polars._frames.cubes import CubeQuery, cube_from
 from dp_polars._frames.query import without_data
 from dp_polars._frames.release import release_by
 from dp_polars._frames.request import only_counted
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from dp_polars._base.privacy_units import PrivacyUnit
     from dp_polars._engines.contract import Tally, Work
     from dp_polars._engines.outputs import Output, Presentation, Ranges
+    from dp_polars._frames.cube import Cube
     from dp_polars._frames.query import PrivateQuery
 
 __all__ = [
@@ -54,6 +57,24 @@ def __dir__() -> list[str]:
     return __all__
 
 
+@overload
+def release(query: CubeQuery, frame: DataFrame, *, budget: Budget | None = ..., fresh: bool = ...) -> Cube: ...
+
+
+@overload
+def release(
+    query: PrivateQuery,
+    frame: DataFrame,
+    *,
+    budget: Budget | None = ...,
+    path: str | os.PathLike[str] | None = ...,
+    ranges: Ranges = ...,
+    min_people: int | None = ...,
+    sure: bool = ...,
+    fresh: bool = ...,
+) -> DataFrame: ...
+
+
 def release(
     query: PrivateQuery,
     frame: DataFrame,
@@ -64,7 +85,7 @@ def release(
     min_people: int | None = None,
     sure: bool = False,
     fresh: bool = False,
-) -> DataFrame:
+) -> DataFrame | Cube:
     """Release all outputs of a query once, from the rows of a Spark DataFrame, charged before a row is read.
 
     Contribution bounds, distinct people, counts and sums are native Spark SQL; the executors draw, many groups at
@@ -99,6 +120,9 @@ def release(
         Modes have the column's type, quantiles the candidates' (unsigned integers a wider one). Counts are bigint,
         means double, sums bigint, decimal or double, value counts an array of structs `value` and `count`.
 
+        Of `cube`, a `Cube`: the executors count, and the driver draws. `path`, `ranges`, `min_people` and `sure` are
+        left out then, and no checkpoint directory is needed.
+
     Raises
     ------
     BudgetExceededError
@@ -110,8 +134,14 @@ def release(
     """
     request, payer = without_data(query, budget)
     _check(frame)
-    engine = _SparkEngine(frame, path, only_counted(request))
     presentation = request.presentation(ranges, min_people, sure)
+    if isinstance(query, CubeQuery):
+        if path is not None:
+            msg = "path must be left out for a cube, which comes to the driver.\n\nHint: cube.write(path)."
+            raise ValueError(msg)
+        here = _CubeEngine(frame, only_counted(request))
+        return cube_from(query, release_by(request, here, payer, presentation=presentation, fresh=fresh))
+    engine = _SparkEngine(frame, path, only_counted(request))
     return release_by(request, engine, payer, presentation=presentation, fresh=fresh)
 
 
@@ -123,22 +153,67 @@ def _check(frame: object) -> None:
         raise TypeError(msg)
 
 
-class _SparkEngine(Engine["DataFrame"]):
-    """The rows of a Spark DataFrame: native SQL counts and bounds, the executors draw, the answers land on disk."""
+class _OnSpark(Engine[Released]):
+    """The rows of a Spark DataFrame."""
 
     rows_are = "the Spark DataFrame"
-    counts_per_person = True
 
-    def __init__(
-        self, frame: DataFrame, path: str | os.PathLike[str] | None, only_counted: Collection[str] = ()
-    ) -> None:
-        self._frame, self._target, self._only_counted = frame, _target(frame.sparkSession, path), only_counted
+    def __init__(self, frame: DataFrame, only_counted: Collection[str] = ()) -> None:
+        self._frame, self._only_counted = frame, only_counted
 
     def schema(self, columns: Collection[str]) -> pl.Schema:
         """Return the Polars types of these columns."""
         return pl.Schema(
             {name: _type_of(self._frame, name, is_only_counted=name in self._only_counted) for name in columns}
         )
+
+    def distinct(self, constants: pl.DataFrame) -> int:
+        """Return how many rows of constants differ to Spark, in the types of the columns."""
+        fields = [self._frame.schema[name] for name in constants.columns]
+        return distinct(self._frame.sparkSession, constants, fields)
+
+
+class _CubeEngine(_OnSpark[pl.DataFrame], LocalEngine):
+    """Native SQL counts and bounds; the counts of all groups come to the driver, which draws."""
+
+    def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
+        """Plan the counts as a lazy frame, everything typed and nothing read: to be run once, never shown."""
+        _check_unit(self._frame, work.privacy_unit)
+        listed = Groups.of(self._frame, work.keys)
+        parts = histograms(self._frame, work.privacy_unit, listed, work.tallies, fresh_seed())
+        planned = reduce(_sql.DataFrame.unionAll, parts)
+
+        def count() -> list[Histogram]:
+            cells = _collected(planned)
+            found = []
+            for number in range(len(work.tallies)):
+                own = cells.filter(pl.col("tally") == number)
+                groups, codes, counts = (own[name].to_numpy() for name in ("group", "code", "count"))
+                found.append(Histogram.of_pairs(groups, codes, counts, work.groups))
+            return found
+
+        return count
+
+    def prepare_people_by_key(self, work: KeyWork) -> NoReturn:
+        """Raise: it counts the cells of cubes alone."""
+        raise NotImplementedError
+
+
+def _collected(counted: DataFrame) -> pl.DataFrame:
+    """Return counts as they come to the driver."""
+    return cast("pl.DataFrame", pl.from_arrow(counted.toArrow()))
+
+
+class _SparkEngine(_OnSpark["DataFrame"]):
+    """Native SQL counts and bounds, the executors draw, the answers land on disk."""
+
+    counts_per_person = True
+
+    def __init__(
+        self, frame: DataFrame, path: str | os.PathLike[str] | None, only_counted: Collection[str] = ()
+    ) -> None:
+        super().__init__(frame, only_counted)
+        self._target = _target(frame.sparkSession, path)
 
     def prepare(self, work: Work | KeyWork, presentation: Presentation = AS_DRAWN) -> Callable[[], Drawn[DataFrame]]:
         """Plan the release as a lazy frame, everything typed and nothing read: to be run once, never shown."""
@@ -193,11 +268,6 @@ class _SparkEngine(Engine["DataFrame"]):
         if column is None or named != answer.output.types[0]:
             return _column_types.spark_type(known)
         return _column_types.spark_type(known, (named, self._frame.schema[column].dataType))
-
-    def distinct(self, constants: pl.DataFrame) -> int:
-        """Return how many rows of constants differ to Spark, in the types of the columns."""
-        fields = [self._frame.schema[name] for name in constants.columns]
-        return distinct(self._frame.sparkSession, constants, fields)
 
     def unpacked(self, answer: bytes, work: Work | KeyWork, presentation: Presentation) -> Drawn[DataFrame]:
         """Return what was drawn, from Arrow IPC."""

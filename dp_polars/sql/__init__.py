@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import secrets
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from dp_polars._base.extras import require
 from dp_polars._base.settings import deaf
 from dp_polars._draws.histograms import Histogram
 from dp_polars._engines.contract import LocalEngine
+from dp_polars._frames.cubes import CubeQuery, cube_from
 from dp_polars._frames.query import without_data
 from dp_polars._frames.release import release_by
 from dp_polars._frames.request import only_counted
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from dp_polars._base.privacy_units import PrivacyUnit
     from dp_polars._engines.contract import KeyWork, Work
     from dp_polars._engines.outputs import Ranges
+    from dp_polars._frames.cube import Cube
     from dp_polars._frames.query import PrivateQuery
 
 __all__ = [
@@ -48,6 +50,26 @@ def __dir__() -> list[str]:
     return __all__
 
 
+@overload
+def release(
+    query: CubeQuery, table: Table, *, budget: Budget | None = ..., fresh: bool = ..., untested: bool = ...
+) -> Cube: ...
+
+
+@overload
+def release(
+    query: PrivateQuery,
+    table: Table,
+    *,
+    budget: Budget | None = ...,
+    ranges: Ranges = ...,
+    min_people: int | None = ...,
+    sure: bool = ...,
+    fresh: bool = ...,
+    untested: bool = ...,
+) -> pl.DataFrame: ...
+
+
 def release(
     query: PrivateQuery,
     table: Table,
@@ -58,7 +80,7 @@ def release(
     sure: bool = False,
     fresh: bool = False,
     untested: bool = False,
-) -> pl.DataFrame:
+) -> pl.DataFrame | Cube:
     """Release all outputs of a query once, from the rows of an Ibis table, charged before a row is read.
 
     The database makes all histograms by one SELECT: codes, contribution bounds, distinct people, counts and sums
@@ -91,7 +113,8 @@ def release(
     -------
     DataFrame
         The public keys, each once and in their given order, then one column per output, as `PrivateQuery.release` has
-        it; of `keys`, those that are shown, sorted.
+        it; of `keys`, those that are shown, sorted. Of `cube`, a `Cube`; `ranges`, `min_people` and `sure` are left out
+        then.
 
     Raises
     ------
@@ -126,7 +149,8 @@ def release(
     request, payer = without_data(query, budget)
     engine = _SqlEngine(table, only_counted(request), untested=untested)
     presentation = request.presentation(ranges, min_people, sure)
-    return release_by(request, engine, payer, presentation=presentation, fresh=fresh)
+    released = release_by(request, engine, payer, presentation=presentation, fresh=fresh)
+    return cube_from(query, released) if isinstance(query, CubeQuery) else released
 
 
 class _SqlEngine(LocalEngine):

@@ -32,7 +32,7 @@ from tests.registry import (
 # Every way to ask that engines answer.
 WAYS = [*COUNTED, *NUMBERS, *OF_NO_COLUMN, *OF_CONDITIONS, *OF_FRAMES]
 # Those about people, for whom there must be a unit, all groups together.
-OF_PEOPLE = [way for way in OF_FRAMES if way != "keys"]
+OF_PEOPLE = [way for way in OF_FRAMES if way not in ("keys", "cube")]
 _ROWS, _PEOPLE = 10, 4
 _NAN = -1
 LOSSES: list[dict[str, Any]] = [{"epsilon": 1}, {"rho": Fraction(1, 2)}]
@@ -248,7 +248,7 @@ def cases(draw: st.DrawFn, way: str, kinds: Collection[str], units: Collection[s
     if unit is not None and not couples:  # one row each, within all bounds
         base = tuple({row[0]: row for row in base}.values())
     bounds = draw(_bounds(way)) if unit is not None else {}
-    is_grouped = way == "groups_per_person" or (way != "keys" and draw(st.integers(0, 3)) > 0)
+    is_grouped = way in ("groups_per_person", "cube") or (way != "keys" and draw(st.integers(0, 3)) > 0)
     asked = [(way, draw(st.integers(0, 20)), draw(st.integers(0, 1)))]
     if way not in OF_FRAMES:
         more = [name for name in WAYS if name not in OF_FRAMES and kind in kinds_of(name)]

@@ -6,6 +6,7 @@ import difflib
 import io
 import itertools
 import logging
+import pickle
 import re
 import warnings
 from collections import defaultdict
@@ -88,6 +89,9 @@ def look(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         finally:
             logger.removeHandler(logs)
             logger.setLevel(level)
+    if isinstance(found.get("answers"), dpp.Cube):
+        cube = found["answers"]
+        found |= {"answers": cube.to_frame(), "cube": (repr(cube), pickle.dumps(cube))}
     if isinstance(found.get("answers"), pl.DataFrame):
         found["answers"] = seen(found["answers"])
     return {
@@ -183,12 +187,15 @@ def check_recorded(case: Case, query: dpp.PrivateQuery, one: Sequence[Call], oth
     known = {ask.name: ask for ask in query.asks}
     (only, *_) = known
     costs: dict[str, list[Fraction]] = {name: [Fraction(0), Fraction(0)] for name in known}
-    groups = 1 if case.groups is None or case.asked[0][0] in OF_PEOPLE else len(case.groups)
+    groups_of = dict.fromkeys(known, 1 if case.groups is None or case.asked[0][0] in OF_PEOPLE else len(case.groups))
+    if case.asked[0][0] == "cube":
+        groups_of = dict(query.explain().select("output", "groups").rows())
     for (name, number), call in draws.items():
         theirs = of_other[name, number]
         assert replace(call, inputs={}) == replace(theirs, inputs={}), "how it is drawn follows the rows"
         # Keys that nobody listed are no output with a name.
         ask = known[name or only]
+        groups = groups_of[ask.name]
         assert call.groups == (() if call.kind == "keys" else tuple(range(groups))), "a group is not drawn once"
         cells = {*call.inputs, *theirs.inputs}
         change = {cell: theirs.inputs.get(cell, 0) - call.inputs.get(cell, 0) for cell in cells}

@@ -80,6 +80,7 @@ _SPARK = [
     ("spark", "drawing", "_stage"),
     ("spark._people", "selecting", "_stage"),
     ("spark", "_published", "_planned"),
+    ("spark", "_collected", "_planned"),
 ]
 _WORKERS = [("spark._workers", "_histogram", "_listed")]
 # Bytes of people's rows that Polars groups at once, where more become parts: those of a few rows.
@@ -511,9 +512,9 @@ class Doors(AbstractContextManager["Doors"]):
         return made
 
     def _planned(self, published):
-        def noted(drawn, target):
+        def noted(drawn, *target):
             self.plans.append(drawn._jdf.queryExecution().analyzed().toString())
-            return published(drawn, target)
+            return published(drawn, *target)
 
         return noted
 

@@ -73,14 +73,22 @@ def ask(case: Case, form: str, engine: str, parts: int | None, end: str, folder,
     rows = rows_given()
     found |= {"words": repr(query), "loss": query.loss, "explained": query.explain().rows()}
     options = {"ranges": case.ranges, "engine": engine, "partitions": parts}
-    if end == "written" and "128" not in case.key:  # Arrow, which writes the file, has no integers of 128 bits
+    if isinstance(query, dpp.CubeQuery):
+        del options["ranges"]
+        if end == "written" and "128" not in case.key:
+            query.release(rows, **options).write(folder / "answers.parquet")
+            found["file"] = (folder / "answers.parquet").read_bytes()
+            return found
+    elif end == "written" and "128" not in case.key:  # Arrow, which writes the file, has no integers of 128 bits
         query.sink_parquet(folder / "answers.parquet", rows, **options)
         found["file"] = (folder / "answers.parquet").read_bytes()
         return found
     found["answers"] = query.release(rows, **options)
     if end == "kept":
-        again = query.release(rows_given(), **options)
-        found |= {"again": again.equals(found["answers"]), "charged": budget.log().rows(), "file": ledger.read_bytes()}
+        again, first = query.release(rows_given(), **options), found["answers"]
+        if isinstance(query, dpp.CubeQuery):
+            again, first = again.to_frame(), first.to_frame()
+        found |= {"again": again.equals(first), "charged": budget.log().rows(), "file": ledger.read_bytes()}
     return found
 
 

@@ -61,7 +61,8 @@ def ask(case, engine, asked, side):
     asked.clear()
     table = engine.table(case.frame(side))
     query = case.query(dpp.protect)
-    return {"answers": dpp.sql.release(query, table, ranges=case.ranges), "asked": list(asked)}
+    ranges = {} if isinstance(query, dpp.CubeQuery) else {"ranges": case.ranges}
+    return {"answers": dpp.sql.release(query, table, **ranges), "asked": list(asked)}
 
 
 def holds_in(engine, asked, answered):

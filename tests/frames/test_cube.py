@@ -1,0 +1,545 @@
+"""Cubes: what they answer, with which ranges, what they refuse, and what they carry."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gc
+import itertools
+import json
+import math
+import pickle
+import re
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+from pyarrow import parquet
+
+import dp_polars as dpp
+from dp_polars._frames.cube import Histogram, cube_of
+from dp_polars._mechanisms.noise_sums import Noise, sum_bound
+from dp_polars.analysis import simulate
+from tests.registry import ENGINES
+
+HOSPITALS, YEARS, DIAGNOSES = ["A", "B", "C"], range(2020, 2025), ["flu", "cold"]
+DIMENSIONS = {"hospital": HOSPITALS, "year": YEARS, "diagnosis": DIAGNOSES}
+SURE = {"epsilon": 10_000}
+YEAR, DIAGNOSIS = pl.col("year"), pl.col("diagnosis")
+
+
+@pytest.fixture
+def visits():
+    """Of 4,000 patients, each with one to three rows in one cell; some with null or unlisted values."""
+    rng = np.random.default_rng(28)
+    people = pl.DataFrame(
+        {
+            "patient": range(4000),
+            "hospital": rng.choice([*HOSPITALS, "D", None], 4000),
+            "year": rng.integers(2019, 2026, 4000),
+            "diagnosis": rng.choice([*DIAGNOSES, "mumps", None], 4000),
+        }
+    )
+    return people.select(pl.all().repeat_by(1 + pl.col("patient") % 3)).explode(pl.all())
+
+
+@pytest.fixture
+def cube(visits):
+    return visits.dp.protect("patient", max_groups=1).cube(DIMENSIONS, **SURE).release()
+
+
+@pytest.fixture
+def listed(visits):
+    """The rows that count, one of each person."""
+    rows = visits.filter(
+        pl.col("hospital").is_in(HOSPITALS), YEAR.is_in(list(YEARS)), DIAGNOSIS.is_in(DIAGNOSES)
+    )
+    return rows.unique()
+
+
+def made(counts, mechanism="discrete_laplace", rate=Fraction(1), marginals=(), **dimensions):
+    """A cube of these counts, as a release would make it."""
+    keys = pl.DataFrame(itertools.product(*dimensions.values()), list(dimensions), orient="row")
+    sizes = [len(values) for values in dimensions.values()]
+    claim = {"protection": "nobody", "loss": "epsilon=1", "columns": {str(i): {} for i in range(1 + len(marginals))}}
+    noises = [(tuple(range(len(sizes))), Noise(mechanism, rate))]
+    return cube_of(keys.with_columns(count=pl.Series(counts, dtype=pl.Int64)), sizes, noises, json.dumps(claim))
+
+
+# --- What it answers ---
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("partitions", [None, 3])
+def test_counts_are_those_of_people_in_listed_cells(visits, listed, engine, partitions):
+    query = visits.lazy().dp.protect("patient", max_groups=1).cube(DIMENSIONS, **SURE)
+    cube = query.release(engine=engine, partitions=partitions)
+    everything = pl.DataFrame(itertools.product(*DIMENSIONS.values()), list(DIMENSIONS), orient="row")
+    counted = listed.group_by(list(DIMENSIONS)).agg(count=pl.len().cast(pl.Int64))
+    expected = everything.join(counted, on=list(DIMENSIONS), how="left", maintain_order="left").fill_null(0)
+    assert_frame_equal(cube.to_frame(), expected)
+
+
+def test_rows_are_counted_up_to_the_bounds(visits, listed):
+    cube = visits.dp.protect("patient", max_rows=3).cube(DIMENSIONS, counts="rows", **SURE).release()
+    assert cube.count().value == listed.select((1 + pl.col("patient") % 3).sum()).item()
+    one = visits.dp.protect("patient", max_groups=1, max_rows_per_group=1).cube(DIMENSIONS, counts="rows", **SURE)
+    assert one.release().count().value == listed.height
+
+
+@pytest.mark.parametrize(
+    ("where", "true"),
+    [
+        ((), pl.lit(value=True)),
+        ((YEAR == 2024,), YEAR == 2024),
+        ((YEAR == 2024, DIAGNOSIS == "flu"), (YEAR == 2024) & (DIAGNOSIS == "flu")),
+        (((YEAR > 2021) | (pl.col("hospital") == "A"),), (YEAR > 2021) | (pl.col("hospital") == "A")),
+        ((YEAR.is_in([2020, 2023]) & ~(DIAGNOSIS == "flu"),), YEAR.is_in([2020, 2023]) & (DIAGNOSIS != "flu")),
+        ((YEAR.replace_strict({2021: True, 2022: False}, default=None),), YEAR == 2021),
+        ((YEAR == YEAR.max(),), YEAR == 2024),
+        ((YEAR.max() == 2024,), pl.lit(value=True)),
+        ((pl.lit(value=False),), pl.lit(value=False)),
+    ],
+    ids=str,
+)
+def test_filters_and_roll_ups(cube, listed, where, true):
+    rows = listed.filter(true)
+    assert cube.count(*where).value == rows.height
+    for by in ("hospital", ["year"], ["diagnosis", "hospital"], ["year", "diagnosis", "hospital"]):
+        names = [by] if isinstance(by, str) else by
+        found = cube.counts(*where, by=by)
+        assert found.schema == {
+            **{name: {"year": pl.Int64()}.get(name, pl.String()) for name in names},
+            **dict.fromkeys(["count", "count_low", "count_high"], pl.Int64()),
+        }
+        keys = pl.DataFrame(itertools.product(*(DIMENSIONS[name] for name in names)), names, orient="row")
+        assert_frame_equal(found.select(names), keys)
+        expected = rows.group_by(names).agg(count=pl.len().cast(pl.Int64))
+        expected = keys.join(expected, on=names, how="left", maintain_order="left").fill_null(0)
+        assert_frame_equal(found.select([*names, "count"]), expected)
+
+
+def test_shares_are_of_the_count_with_the_condition_left_out(cube, listed):
+    flu = DIAGNOSIS == "flu"
+    for where in ((), (YEAR >= 2023,)):
+        rows = listed.filter(*where)
+        expected = rows.group_by("hospital").agg(share=flu.mean()).sort("hospital")
+        assert_frame_equal(cube.share(flu, *where, by="hospital").select("hospital", "share"), expected)
+        assert math.isclose(cube.share(flu, *where).value, rows.select(flu.mean()).item())
+    found = cube.share(YEAR == 2020, DIAGNOSIS == "flu", by=["year", "hospital"])
+    assert found.filter(YEAR == 2020)["share"].to_list() == [1.0] * 3
+    assert found.filter(YEAR != 2020)["share"].to_list() == [0.0] * 12
+    assert found.columns == ["year", "hospital", "share", "share_low", "share_high"]
+
+
+def test_the_top_is_ranked_by_count_and_equal_counts_by_the_order_of_values():
+    cube = made([5, 9, 9, 1, 7, 7, 7, 8], a=["x", "y"], b=[40, 30, 20, 10])
+    assert cube.top("b", by="a", k=3).select("a", "b", "count").rows() == [
+        *(("x", 30, 9), ("x", 20, 9), ("x", 40, 5)),
+        *(("y", 10, 8), ("y", 40, 7), ("y", 30, 7)),
+    ]
+    assert cube.top("b").select("b", "count").rows() == [(30, 16)]
+    assert cube.top("b", pl.col("a") == "y", k=99)["b"].to_list() == [10, 40, 30, 20]
+    assert cube.top("a", by=["b"], k=2)["a"].to_list() == ["y", "x", "x", "y", "x", "y", "y", "x"]
+    assert_frame_equal(cube.top("b", k=4).sort("b"), cube.counts(by="b").sort("b"))
+
+
+def test_parts_add_up_to_their_sum_and_counts_stay_negative():
+    cube = made([-3, 5, -2, 4, 0, -8], a=["x", "y"], b=[1, 2, 3])
+    assert cube.counts(by="a")["count"].to_list() == [0, -4]
+    assert cube.counts(by="b")["count"].to_list() == [1, 5, -10]
+    assert cube.counts(by="b")["count"].sum() == cube.count().value == -4
+    assert cube.count(pl.col("b") == 3).value == -10
+
+
+def test_sums_of_large_numbers_are_exact():
+    large = 2**50 + 1
+    cube = made([large, -3, large, large], a=[0, 1], b=[0, 1])
+    assert cube.count().value == 3 * large - 3
+
+
+# --- Ranges ---
+
+
+@pytest.mark.parametrize("mechanism", ["discrete_laplace", "discrete_gaussian"])
+def test_each_range_is_that_of_the_sum_of_its_cells_noises(mechanism):
+    cube, noise = made(range(24), mechanism, Fraction(1, 3), a=[0, 1], b=[0, 1, 2], c=range(4)), None
+    noise = Noise(mechanism, Fraction(1, 3))
+
+    def off(cells):
+        return sum_bound(noise, cells, 0.05)
+
+    number = cube.count(pl.col("c") < 3, pl.col("a") == 0)
+    assert (number.value - number.low, number.high - number.value) == (off(9), off(9))
+    found = cube.counts(pl.col("c") <= pl.col("b"), by=["b"])  # 2, 4 and 6 cells
+    for end, sign in (("count_low", -1), ("count_high", 1)):
+        assert ((found[end] - found["count"]) * sign).to_list() == [off(2), off(4), off(6)]
+    nothing = cube.count(pl.lit(value=False))
+    assert nothing == (0, 0, 0)
+    assert off(2) < off(4) < off(6) < off(9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", [{"epsilon": 0.5}, {"rho": 0.1}], ids=str)
+@pytest.mark.parametrize("marginals", [None, [("hospital",), ("year", "hospital"), ()]], ids=str)
+def test_ranges_hold_the_number_without_noise_95_times_of_100(visits, listed, loss, marginals):
+    private = visits.dp.protect("patient", max_groups=1)
+    query = private.cube(DIMENSIONS, marginals=marginals, **loss)
+    sure = private.cube(DIMENSIONS, **SURE).release()
+    asks = [
+        lambda cube: cube.count(YEAR > 2021),
+        lambda cube: cube.count(),
+        lambda cube: cube.counts(by="hospital").select("count", "count_low", "count_high").row(1),
+        lambda cube: cube.counts(DIAGNOSIS == "flu", by=["year", "hospital"]).rows()[4][2:],
+        lambda cube: cube.share(DIAGNOSIS == "flu", YEAR < 2022),
+        lambda cube: cube.share(DIAGNOSIS == "flu", by="year").rows()[2][1:],
+    ]
+    truths = [ask(sure)[0] for ask in asks]
+    inside, releases = np.zeros(len(asks)), 1000
+    for _ in range(releases):
+        cube = query.release()
+        for i, ask in enumerate(asks):
+            _, low, high = ask(cube)
+            inside[i] += low <= truths[i] <= high
+    # Below 0.9 by chance: once in 10⁹ times.
+    assert (inside / releases > 0.91).all(), inside
+    # Ranges of counts are no wider than they must be, but for the steps of whole numbers.
+    assert (inside[:4] / releases < 0.99).all(), inside
+
+
+def test_a_share_is_unknown_where_the_whole_is_not_above_0_and_stays_within_0_and_1():
+    cube = made([3, -5, 0, 0, -4, 10, 8, -1], a=[0, 1, 2, 3], b=[0, 1])
+    found = cube.share(pl.col("b") == 0, by="a")
+    assert found["share"].to_list() == [None, None, 0.0, 1.0]
+    assert (found["share_low"] >= 0).all()
+    assert (found["share_high"] <= 1).all()
+    assert (found["share_low"] <= found["share_high"]).all()
+    assert found.filter(pl.col("a") < 2).select("share_low", "share_high").rows() == [(0.0, 1.0)] * 2
+    # Worst corners, each part at √0.95.
+    off = sum_bound(Noise("discrete_laplace", Fraction(1)), 1, 1 - math.sqrt(0.95))
+    (part, rest) = made([100, 300], b=[0, 1]).count(pl.col("b") == 0).value, 300
+    share = made([100, 300], b=[0, 1]).share(pl.col("b") == 0)
+    assert math.isclose(share.low, (part - off) / (part - off + rest + off))
+    assert math.isclose(share.high, (part + off) / (part + off + rest - off))
+    assert share.value == 0.25
+
+
+# --- Marginals ---
+
+
+def test_each_answer_comes_from_the_histogram_whose_sum_has_the_least_noise(visits):
+    private = visits.dp.protect("patient", max_groups=1)
+    cube = private.cube(DIMENSIONS, marginals=[("year", "hospital"), ("hospital",), ()], epsilon=1).release()
+    assert [one.axes for one in cube._histograms] == [(0, 1, 2), (0, 1), (0,), ()]
+    joint, pairs, hospitals, everything = (one.counts.to_numpy() for one in cube._histograms)
+    assert cube.count().value == everything[0]
+    assert cube.counts(by="hospital")["count"].to_list() == hospitals.tolist()
+    assert cube.counts(by=["hospital", "year"])["count"].to_list() == pairs.tolist()
+    assert cube.counts(by="year")["count"].to_list() == pairs.reshape(3, 5).sum(axis=0).tolist()
+    assert cube.counts(YEAR > 2021, by="hospital")["count"].to_list() == pairs.reshape(3, 5)[:, 2:].sum(axis=1).tolist()
+    assert cube.count(DIAGNOSIS == "flu").value == joint.reshape(3, 5, 2)[:, :, 0].sum()
+    # A share takes both counts from one histogram.
+    flu = joint.reshape(3, 5, 2).sum(axis=1)
+    assert np.allclose(cube.share(DIAGNOSIS == "flu", by="hospital")["share"], flu[:, 0] / flu.sum(axis=1))
+    width = cube.count()
+    assert width.high - width.value == sum_bound(cube._histograms[3].noise, 1, 0.05)
+
+
+def test_a_marginal_that_is_noisier_than_the_sum_of_its_cells_is_not_used():
+    # A person has up to 30 rows that may meet in one marginal cell, but not in one of two.
+    private = pl.DataFrame({"p": [1], "a": [0], "b": [0]}).dp.protect("p", max_groups=40, max_rows_per_group=1)
+    dimensions = {"a": range(20), "b": range(2)}
+    cube = private.cube(dimensions, counts="rows", marginals=[("b",), ("a",)], rho=1).release()
+    noises = [one.noise.variance for one in cube._histograms]
+    assert noises[1] > 20 * noises[0] * 0.99  # 20 rows of a person: 400/1 against the sum of 20 cells
+    assert cube.counts(by="a")["count"].to_list() == (
+        cube._histograms[0].counts.to_numpy().reshape(20, 2).sum(axis=1).tolist()
+        if noises[2] > 2 * noises[0]
+        else cube._histograms[2].counts.to_list()
+    )
+
+
+def test_marginals_share_the_loss_equally_and_are_charged_once(visits, tmp_path):
+    budget = dpp.Budget(epsilon=10, path=tmp_path / "ledger.db")
+    private = visits.dp.protect("patient", max_groups=1, budget=budget)
+    query = private.cube(DIMENSIONS, marginals=[("year",), ("hospital",)], epsilon=Fraction(3, 2))
+    assert [ask.query.claim.loss.value for ask in query.asks] == [Fraction(1, 2)] * 3
+    cube = query.release()
+    assert budget.spent == dpp.Budget(epsilon=2, path=tmp_path / "other.db").spent + Fraction(3, 2)
+    for _ in range(3):
+        cube.counts(by="year")
+    assert budget.log().height == 3
+    assert query.explain()["groups"].to_list() == [30, 5, 3]
+    assert query.explain()["output"].to_list() == ["count", "count by year", "count by hospital"]
+    assert [str(ask.query.claim.loss) for ask in query.scaled_to(epsilon=6).asks] == ["epsilon=2"] * 3
+    assert isinstance(query.scaled_to(epsilon=1), dpp.CubeQuery)
+
+
+def test_with_marginals_true_counts_follow_from_the_cells(visits):
+    private = visits.dp.protect("patient", max_rows=2)
+    marginals = [("hospital",), ("diagnosis", "year"), ()]
+    cube = private.cube(DIMENSIONS, counts="rows", marginals=marginals, **SURE).release()
+    cells = cube._histograms[0].counts.to_numpy().reshape(3, 5, 2)
+    for one in cube._histograms:
+        others = tuple({0, 1, 2} - set(one.axes))
+        assert one.counts.to_list() == cells.sum(axis=others).ravel().tolist()
+
+
+# --- Types, and other ways to release ---
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        ([dt.date(2026, 1, 1), dt.date(2026, 1, 2)], pl.Date),
+        ([True, False], pl.Boolean),
+        (["u", "v"], pl.Enum(["v", "u"])),
+        (["u", "v"], pl.Categorical),
+        ([Decimal("0.5"), Decimal("1.25")], pl.Decimal(10, 2)),
+        ([-1, 3], pl.Int8),
+        ([dt.datetime(2026, 1, 1, tzinfo=dt.UTC), dt.datetime(2027, 1, 1, tzinfo=dt.UTC)], pl.Datetime("us", "UTC")),
+        ([dt.time(1), dt.time(2)], pl.Time),
+        ([dt.timedelta(1), dt.timedelta(2)], pl.Duration("ms")),
+    ],
+    ids=str,
+)
+def test_dimensions_have_the_type_of_their_column_in_memory_and_in_files(values, dtype, tmp_path):
+    rows = pl.DataFrame({"k": pl.Series([values[0]] * 3 + [values[1]] * 2 + [None], dtype=dtype)})
+    cube = rows.dp.protect(None).cube({"k": values}, **SURE).release()
+    expected = pl.String() if dtype == pl.Categorical else rows.schema["k"]
+    cube.write(tmp_path / "cube.parquet")
+    for each in (cube, dpp.read_cube(tmp_path / "cube.parquet"), pickle.loads(pickle.dumps(cube))):
+        assert each.dimensions["k"].dtype == expected
+        assert each.counts(by="k").select("k", "count").rows() == [(values[0], 3), (values[1], 2)]
+        assert each.count(pl.col("k") == pl.lit(values[1])).value == 2
+
+
+def test_a_query_without_data_is_released_from_a_frame(visits, listed):
+    query = dpp.protect("patient", max_groups=1).filter(YEAR < 2023).cube(DIMENSIONS, **SURE)
+    assert query.release(visits).count().value == listed.filter(YEAR < 2023).height
+    with pytest.raises(TypeError, match="release must be given a frame"):
+        query.release()
+
+
+def test_answers_are_kept_and_fresh_ones_are_charged(visits, tmp_path):
+    budget = dpp.Budget(epsilon=10, path=tmp_path / "ledger.db")
+    private = visits.dp.protect("patient", max_groups=1, budget=budget, dataset="visits")
+
+    def ask(marginals=None, **options):
+        return private.cube(DIMENSIONS, epsilon=1, marginals=marginals).release(**options)
+
+    first = ask()
+    assert_frame_equal(ask().to_frame(), first.to_frame())
+    assert budget.spent == 1
+    assert not ask(fresh=True).to_frame().equals(first.to_frame())
+    assert budget.spent == 2
+    with_marginals = ask([("year",)])
+    assert budget.spent == 3
+    again = ask([("year",)])
+    assert budget.spent == 3
+    assert again.counts(by="year").equals(with_marginals.counts(by="year"))
+    assert not with_marginals.to_frame().equals(first.to_frame())
+    # The same cells by group_by are another question.
+    private.group_by(DIMENSIONS).agg(count=dpp.n_people(epsilon=1)).release()
+    assert budget.spent == 4
+
+
+def test_simulate_takes_it_as_the_count_in_each_cell(visits):
+    for marginals in (None, [("year",)]):
+        query = dpp.protect("patient", max_groups=1).cube(DIMENSIONS, marginals=marginals, epsilon=2)
+        found = simulate(query, visits)
+        loss = 2 if marginals is None else 1
+        same = dpp.protect("patient", max_groups=1).group_by(DIMENSIONS).agg(count=dpp.n_people(epsilon=loss))
+        assert_frame_equal(found, simulate(same, visits))
+
+
+def test_who_is_cut_may_be_asked(visits):
+    query = visits.dp.protect("patient", max_groups=1, max_rows_per_group=1).cube(DIMENSIONS, counts="rows", epsilon=1)
+    people = visits.filter(
+        pl.col("hospital").is_in(HOSPITALS), YEAR.is_in(list(YEARS)), DIAGNOSIS.is_in(DIAGNOSES)
+    )
+    true = people.group_by("patient").len().filter(pl.col("len") > 1).height
+    assert abs(query.n_cut(epsilon=100).release().item() - true) <= 1
+
+
+# --- What it carries ---
+
+
+def test_a_cube_carries_nothing_but_what_was_released(tmp_path):
+    secret = "Tuberculosis"
+    rows = pl.DataFrame(
+        {"patient": ["Ada-Lovelace", "Alan-Turing"] * 50, "diagnosis": ["flu", secret] * 50, "cost": [77_777_777] * 100}
+    )
+    budget = dpp.Budget(epsilon=10, path=tmp_path / "ledger.db")
+    private = rows.dp.protect("patient", max_groups=1, budget=budget)
+    cube = private.cube({"diagnosis": ["flu", "cold"]}, epsilon=1, marginals=[()]).release()
+    cube.write(tmp_path / "cube.parquet")
+    seen = [pickle.dumps(cube), (tmp_path / "cube.parquet").read_bytes(), repr(cube).encode()]
+    seen += [str(cube.claim).encode(), repr(vars(cube)).encode()]
+    for found in seen:
+        for private_value in (secret, "Ada-Lovelace", "Alan-Turing", "77777777", "ledger.db"):
+            assert private_value.encode() not in found
+    reached, left = {}, [cube]
+    while left:
+        one = left.pop()
+        if id(one) not in reached and not isinstance(one, (type, type(gc))) and not callable(one):
+            reached[id(one)] = one
+            left += gc.get_referents(one)
+    kinds = {type(one).__name__ for one in reached.values()}
+    assert kinds.isdisjoint({"DataFrame", "LazyFrame", "CubeQuery", "CubeRequest", "Budget", "PrivateFrame"}), kinds
+    values = [one for one in reached.values() if isinstance(one, pl.Series)]
+    assert sorted(map(len, values)) == [1, 2, 2]
+
+
+def test_what_was_written_is_read(visits, tmp_path):
+    private, path = visits.dp.protect("patient", max_groups=1), tmp_path / "cube.parquet"
+    for marginals in (None, [("year",), ("hospital", "diagnosis"), ()]):
+        cube = private.cube(DIMENSIONS, marginals=marginals, rho=0.3).release()
+        cube.write(path)
+        again = dpp.read_cube(path)
+        assert_frame_equal(again.to_frame(), cube.to_frame())
+        for by in ("hospital", ["diagnosis", "hospital"], ["diagnosis", "year"]):
+            assert_frame_equal(again.counts(YEAR > 2021, by=by), cube.counts(YEAR > 2021, by=by))
+            assert_frame_equal(again.share(YEAR > 2021, by=by), cube.share(YEAR > 2021, by=by))
+        assert again.count() == cube.count()
+        assert repr(again) == repr(cube)
+        assert again.claim == cube.claim == dpp.read_claim(path)
+    assert pl.read_parquet(path).height == 30 + 5 + 6 + 1
+    assert again.claim["columns"]["count by hospital, diagnosis"]["loss"]["exact"] == "3/40"
+    assert [file.name for file in tmp_path.iterdir()] == ["cube.parquet"]
+
+
+def test_a_failed_write_leaves_the_old_file(cube, tmp_path, monkeypatch):
+    path = tmp_path / "cube.parquet"
+    cube.write(path)
+    before = path.read_bytes()
+
+    def fails(*_):
+        msg = "disk"
+        raise OSError(msg)
+
+    monkeypatch.setattr(parquet, "write_table", fails)
+    with pytest.raises(OSError, match="disk"):
+        cube.write(path)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["cube.parquet"]
+
+
+@pytest.mark.parametrize("change", ["values", "nulls", "rows", "columns", "order", "none"])
+def test_a_file_that_is_no_cube_or_was_changed_is_refused(cube, tmp_path, change):
+    path = tmp_path / "cube.parquet"
+    cube.write(path)
+    table = parquet.read_table(path)
+    frame = pl.DataFrame(table)
+    frame = {
+        "values": frame.with_columns(hospital=pl.when(YEAR == 2020).then(pl.lit("Z")).otherwise("hospital")),
+        "nulls": frame.with_columns(count=pl.when(YEAR != 2020).then("count")),
+        "rows": frame[:-1],
+        "columns": frame.drop("year"),
+        "order": frame.sort("year"),
+        "none": frame,
+    }[change]
+    metadata = {} if change == "none" else table.schema.metadata
+    parquet.write_table(frame.to_arrow().replace_schema_metadata(metadata), path)
+    with pytest.raises(ValueError, match=r"must have been written by Cube\.write"):
+        dpp.read_cube(path)
+
+
+def test_repr_says_what_it_is(cube):
+    assert repr(cube) == (
+        "<Cube: one person per 'patient', add_or_remove_one, max_groups=1, epsilon=10000\n"
+        "  hospital: 3 values ('A', 'B', 'C')\n"
+        "  year: 5 values (2020, 2021, 2022, 2023, …)\n"
+        "  diagnosis: 2 values ('flu', 'cold')\n"
+        "  count: number of people, 30 cells, discrete_laplace, standard deviation 1.79e-14\n"
+        "  ask: count(…), counts(by=…), share(…), top(…), to_frame(), write(path)>"
+    )
+
+
+def test_a_histogram_of_a_cube_can_not_be_changed(cube):
+    with pytest.raises(AttributeError):
+        cube._histograms = ()
+    with pytest.raises(AttributeError):
+        cube._histograms[0].counts = pl.Series([1])
+    assert isinstance(cube._histograms[0], Histogram)
+    cube.dimensions["year"] = pl.Series([1])
+    assert cube.dimensions["year"].to_list() == list(YEARS)
+
+
+# --- What is refused ---
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "message"),
+    [
+        (lambda c: c.count(pl.col("age") > 3), ValueError, "a filter must be one expression over the dimensions"),
+        (lambda c: c.count(pl.col("count") > 3), ValueError, "got the column 'count'"),
+        (lambda c: c.count(pl.all() == 3), ValueError, "several columns"),
+        (lambda c: c.count(pl.col("year", "hospital").is_null()), ValueError, "several columns"),
+        (lambda c: c.count(YEAR), TypeError, "must be true or false"),
+        (lambda c: c.count(YEAR.filter(YEAR > 2021) == 2022), TypeError, "must be true or false"),
+        (lambda c: c.count(True), TypeError, "must be a Polars expression"),
+        (lambda c: c.count("year"), TypeError, "must be a Polars expression"),
+        (lambda c: c.counts(by="age"), ValueError, "by must name dimensions of the cube"),
+        (lambda c: c.counts(by=[]), ValueError, "by must name a dimension"),
+        (lambda c: c.counts(by=["year", "year"]), ValueError, "each dimension once"),
+        (lambda c: c.counts(by=[3]), ValueError, "by must name dimensions of the cube"),
+        (lambda c: c.top("age"), ValueError, "dimension must name dimensions"),
+        (lambda c: c.top("year", by=["year"]), ValueError, "must leave out the dimension that is ranked"),
+        (lambda c: c.top("year", k=0), ValueError, "k must be"),
+        (lambda c: c.share("flu"), TypeError, "must be a Polars expression"),
+        (lambda c: c.counts("year"), TypeError, "Hint: counts"),
+    ],
+)
+def test_questions_that_it_can_not_answer_say_so(cube, ask, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        ask(cube)
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "message"),
+    [
+        (lambda f: f.cube(["year"], epsilon=1), TypeError, "dimensions must be a dict"),
+        (lambda f: f.cube({}, epsilon=1), ValueError, "at least one column"),
+        (lambda f: f.cube({"count": [1]}, epsilon=1), ValueError, "named like a column of its answers"),
+        (lambda f: f.cube({"share_low": [1]}, epsilon=1), ValueError, "named like a column of its answers"),
+        (lambda f: f.cube({"year": range(4000), "hospital": range(4000)}, epsilon=1), ValueError, "at most 10,000,000"),
+        (lambda f: f.cube({"year": [2020, 2020]}, epsilon=1), ValueError, "year"),
+        (lambda f: f.cube({"age": [1]}, epsilon=1), ValueError, "'age'"),
+        (lambda f: f.cube({"year": [2020]}), TypeError, "epsilon"),
+        (lambda f: f.cube({"year": [2020]}, epsilon=1, rho=1), TypeError, "epsilon"),
+        (lambda f: f.cube({"year": [2020]}, epsilon=1, counts="visits"), ValueError, "counts must be"),
+        (lambda f: f.cube(DIMENSIONS, epsilon=1, marginals=("year",)), TypeError, "marginals must be a list"),
+        (lambda f: f.cube(DIMENSIONS, epsilon=1, marginals=[("age",)]), ValueError, "'age'"),
+        (lambda f: f.cube(DIMENSIONS, epsilon=1, marginals=[("year", "year")]), ValueError, "a dimension twice"),
+        (lambda f: f.cube(DIMENSIONS, epsilon=1, marginals=[("year",), ("year",)]), ValueError, "it twice"),
+        (lambda f: f.cube(DIMENSIONS, epsilon=1, marginals=[tuple(DIMENSIONS)]), ValueError, "all dimensions"),
+        (lambda f: f.cube(DIMENSIONS, epsilon=1e-12), ValueError, "scale"),
+        (lambda f: f.cube({"year": [2020]}, epsilon=1).release(ranges=True), TypeError, "ranges"),
+        (lambda f: f.cube({"year": [2020]}, epsilon=1).sink_parquet("x"), TypeError, r"release().write(path)"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_the_charge(visits, tmp_path, ask, error, message):
+    budget = dpp.Budget(epsilon=10, path=tmp_path / "ledger.db")
+    with pytest.raises(error, match=re.escape(message)):
+        ask(visits.dp.protect("patient", max_groups=1, budget=budget))
+    assert budget.spent == 0
+
+
+def test_people_who_may_be_in_several_cells_are_not_counted(visits):
+    with pytest.raises(ValueError, match=r"cube: counts=\"people\" must be asked where a person is in one cell") as raised:
+        visits.dp.protect("patient", max_groups=2).cube(DIMENSIONS, epsilon=1)
+    assert "Hint: protect(…, max_groups=1)" in str(raised.value)
+    visits.dp.protect("patient", max_groups=2).cube({"year": [2020]}, epsilon=1)  # there is one cell
+    visits.dp.protect("patient", max_rows=1).cube(DIMENSIONS, epsilon=1)
+    one_each = visits.dp.protect("patient").group_by("patient").agg(pl.col("year").min())
+    assert one_each.cube({"year": YEARS}, epsilon=1).asks[0].query.claim.contributions.total == 1
+    every_row = visits.dp.protect(None).cube(DIMENSIONS, **SURE)
+    assert every_row.explain()["error_unit"].to_list() == ["people"]
+
+
+def test_rows_of_a_person_must_be_bounded(visits):
+    with pytest.raises(ValueError, match="the rows of one person must be bounded"):
+        visits.dp.protect("patient", max_groups=2).cube(DIMENSIONS, counts="rows", epsilon=1)

@@ -1,0 +1,130 @@
+"""What one person moves in a cube: every way to fill small ones, and what is drawn for it."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from tests.registry import RELATIONS
+
+DIMENSIONS = {"a": [0, 1], "b": [0, 1, 2]}
+SHAPE = (2, 3)
+MARGINALS = [("a",), ("b",), ()]
+AXES = [(0, 1), (0,), (1,), ()]
+BOUNDS = [
+    {"max_rows": 3},
+    {"max_groups": 2, "max_rows_per_group": 2},
+    {"max_groups": 3, "max_rows_per_group": 1},
+    {"max_rows": 3, "max_rows_per_group": 2},
+    {"max_groups": 1, "max_rows_per_group": 3},
+]
+
+
+def of_one_person(bounds):
+    """Every number of rows in each cell that the bounds leave a person."""
+    total = bounds.get("max_rows", 99)
+    groups, each = bounds.get("max_groups", 6), bounds.get("max_rows_per_group", bounds.get("max_rows"))
+    found = []
+    for rows in itertools.product(range(each + 1), repeat=6):
+        if sum(rows) <= total and sum(n > 0 for n in rows) <= groups:
+            found.append(np.array(rows).reshape(SHAPE))
+    return found
+
+
+def changes(bounds, relation):
+    people = of_one_person(bounds)
+    return people if relation == "add_or_remove_one" else [b - a for a, b in itertools.product(people, repeat=2)]
+
+
+def costs(query, change, unit):
+    """What each histogram loses to a change of the cells, by the law of its noise."""
+    for ask, axes in zip(query.asks, AXES, strict=False):
+        moved = change.sum(axis=tuple({0, 1} - set(axes)))
+        claim = ask.query.claim
+        if unit == "epsilon":
+            assert claim.mechanism == "discrete_laplace"
+            yield claim.rate * int(abs(moved).sum())
+        else:
+            assert claim.mechanism == "discrete_gaussian"
+            yield claim.rate**2 * int((moved**2).sum()) / 2
+
+
+@pytest.mark.parametrize("bounds", BOUNDS, ids=str)
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("unit", ["epsilon", "rho"])
+@pytest.mark.parametrize("marginals", [None, MARGINALS], ids=["cells", "marginals"])
+def test_no_person_moves_a_histogram_by_more_than_its_share_and_one_by_nearly_all(bounds, relation, unit, marginals):
+    private = dpp.protect("p", **bounds, neighboring_relation=relation)
+    query = private.cube(DIMENSIONS, counts="rows", marginals=marginals, **{unit: 2})
+    share = Fraction(2, 4 if marginals else 1)
+    found = [list(costs(query, change, unit)) for change in changes(bounds, relation)]
+    most = [max(own) for own in zip(*found, strict=True)]
+    assert query.loss.value == 2
+    # Of a dimension of three values, two spreads may have to share one: then a replacement moves it by less.
+    least = Fraction(999, 1000) if relation == "add_or_remove_one" else Fraction(6, 10)
+    assert all(share * least < each <= share for each in most), most
+    assert most[0] > share * Fraction(999, 1000)
+    assert max(map(sum, found)) <= 2
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("unit", ["epsilon", "rho"])
+def test_people_are_in_one_cell(relation, unit):
+    for private in (
+        dpp.protect("p", max_groups=1, neighboring_relation=relation),
+        dpp.protect("p", max_rows=1, neighboring_relation=relation),
+        dpp.protect("p", neighboring_relation=relation).group_by("p").agg(pl.col("a", "b").min()),
+        dpp.protect(None, neighboring_relation=relation),
+    ):
+        query = private.cube(DIMENSIONS, marginals=MARGINALS, **{unit: 1})
+        found = [list(costs(query, change, unit)) for change in changes({"max_rows": 1}, relation)]
+        most = [max(own) for own in zip(*found, strict=True)]
+        assert all(Fraction(999, 4000) < each <= Fraction(1, 4) for each in most), most
+
+
+def test_the_bounds_hold_for_the_cells_and_for_every_marginal():
+    # One person everywhere, and many with one row each: whatever the bounds drop is dropped from all histograms.
+    many = pl.DataFrame({"p": range(1, 7), "a": [0, 0, 0, 1, 1, 1], "b": [0, 1, 2, 0, 1, 2]})
+    one = pl.concat([many.with_columns(p=pl.lit(0, pl.Int64))] * 5)
+    for bounds in BOUNDS:
+        private = pl.concat([many, one]).dp.protect("p", **bounds)
+        cube = private.cube(DIMENSIONS, counts="rows", marginals=MARGINALS, epsilon=10**6).release()
+        cells = cube.to_frame()["count"].to_numpy().reshape(SHAPE) - 1
+        assert any((cells == kept).all() for kept in of_one_person(bounds))
+        assert cells.sum() == min(bounds.get("max_rows", 99), bounds.get("max_groups", 6) * cells.max())
+        for histogram, axes in zip(cube._histograms, AXES, strict=True):
+            sums = (cells + 1).sum(axis=tuple({0, 1} - set(axes)))
+            assert histogram.counts.to_list() == sums.ravel().tolist()
+
+
+@pytest.mark.parametrize("unit", ["epsilon", "rho"])
+def test_each_cell_of_each_histogram_has_noise_of_its_share(unit):
+    # Nobody is there, so all that is released is noise: against its exact law, by χ².
+    nobody = pl.DataFrame({"a": [], "b": []}, schema={"a": pl.Int64, "b": pl.Int64})
+    dimensions = {"a": range(1500), "b": range(1500)}
+    private = nobody.dp.protect(None)
+    cube = private.cube(dimensions, marginals=[("a",), ("b",)], **{unit: 1.5}).release()
+    joint, *others = cube._histograms
+    marginal = pl.concat([one.counts for one in others])
+    for counts in (joint.counts, marginal):
+        assert _chi_square(counts, unit, 0.5) < 6
+        assert min(_chi_square(counts, unit, loss) for loss in (0.35, 0.65)) > 6  # negative controls: 0.7 and 1.3 of it
+    assert abs(np.corrcoef(joint.counts.to_numpy()[:-1], joint.counts.to_numpy()[1:])[0, 1]) < 0.005
+
+
+def _chi_square(counts, unit, loss):
+    """By how many standard deviations χ² is above its mean: above 6 with a probability below 1e-6."""
+    x = np.arange(-200, 201)
+    law = np.exp(-abs(x) * loss) if unit == "epsilon" else np.exp(-(x**2) * loss)
+    law /= law.sum()
+    bins = np.clip(x, -4, 4)
+    wanted = np.array([law[bins == each].sum() for each in range(-4, 5)]) * len(counts)
+    found = np.bincount(np.clip(counts.to_numpy(), -4, 4) + 4, minlength=9)
+    is_used = wanted > 5
+    degrees = is_used.sum() - 1
+    return (((found - wanted) ** 2 / wanted)[is_used].sum() - degrees) / np.sqrt(2 * degrees)
