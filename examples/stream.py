@@ -35,7 +35,7 @@ from dp_polars._base.words import system_words
 from dp_polars._mechanisms.thresholds import CountRuns, first_reached
 
 EPSILON = Fraction(1)
-# Of epsilon, what a guess spends on the number of all rows.
+# The part of epsilon that pays for the number of all rows, which the first guess needs.
 FOR_TOTAL = Fraction(1, 50)
 HARD = (40, 200)  # how many hard questions
 THRESHOLDS = (0.001, 0.01, 0.02, 0.04)  # as shares of the rows
