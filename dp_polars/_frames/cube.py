@@ -402,10 +402,10 @@ class Cube:
         sizes = [size if axis in best.axes else 1 for axis, size in enumerate(self._sizes)]
         others = tuple(axis for axis in best.axes if axis not in needed)
         counts = best.counts.to_numpy().reshape(sizes).sum(axis=others, keepdims=True)
-        each = math.prod(self._sizes[axis] for axis in others)
+        together = math.prod(self._sizes[axis] for axis in others)
         found = []
         for mask in masks:
-            cells = np.broadcast_to(np.where(mask, each, 0), counts.shape)
+            cells = np.broadcast_to(np.where(mask, together, 0), counts.shape)
             found.append(_Sums(_summed(np.where(mask, counts, 0), by), _summed(cells, by), best.noise))
         return found
 

@@ -87,7 +87,7 @@ class Noise:
         return summed
 
     def chernoff(self, number: int, beta: float) -> float:
-        """Return an x with P(|S| >= x) <= beta, for the sum of so many draws."""
+        """Return an x with P(|S| >= x) <= beta, for the sum of this number of draws."""
         if self.mechanism == "discrete_gaussian":  # subgaussian: Canonne, Kamath & Steinke 2020, Corollary 17
             return math.sqrt(2 * number * math.log(2 / beta)) / self._rate
         s = self._rate * np.geomspace(1e-4, 0.999, 200)  # the bound holds at each
@@ -112,7 +112,7 @@ def sum_bounds(noise: Noise, numbers: Ints, beta: float) -> Ints:
 
 @lru_cache(maxsize=1 << 16)
 def sum_bound(noise: Noise, number: int, beta: float) -> int:
-    """Return the smallest w with P(|S| > w) <= beta, S being the sum of so many draws: see `sum_bounds`."""
+    """Return the smallest w with P(|S| > w) <= beta, S being the sum of the draws: see `sum_bounds`."""
     if number == 0:
         return 0
     if number == 1:
@@ -130,9 +130,9 @@ def sum_bound(noise: Noise, number: int, beta: float) -> int:
     # `high` holds always: at first by Chernoff's bound. The brackets only make it faster.
     low, high = -1, most
     for deviations in _NEAR:
-        near = min(most, math.floor(deviations * math.sqrt(number * noise.variance)))
-        if low < near < high:
-            low, high = (low, near) if holds(near) else (near, high)
+        tried = min(most, math.floor(deviations * math.sqrt(number * noise.variance)))
+        if low < tried < high:
+            low, high = (low, tried) if holds(tried) else (tried, high)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)

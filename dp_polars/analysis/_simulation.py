@@ -95,7 +95,7 @@ def simulate(
     ----------
     query
         A query of a private frame, with or without private rows of its own (they are not touched), or a private
-        expression (without `over`). Of a cube it is the count in each cell, at the loss of that histogram.
+        expression (without `over`). For a cube it is the count in each cell, at the loss of that histogram.
     frame
         The public rows, with the columns that the query needs. Where the query joins private or owned rows, a tuple of
         public frames that stand for all of them, in the order of the joins.

@@ -27,6 +27,7 @@ from dp_polars.plot import _charts, _panels
 from dp_polars.plot._answers import answers
 from dp_polars.plot._boxes import box
 from dp_polars.plot._charts import lines
+from dp_polars.plot._cubes import cube
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +46,7 @@ __all__ = [
     "answers",
     "box",
     "budget",
+    "cube",
     "error_curve",
     "lines",
     "probabilities",

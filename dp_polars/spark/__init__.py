@@ -120,8 +120,8 @@ def release(
         Modes have the column's type, quantiles the candidates' (unsigned integers a wider one). Counts are bigint,
         means double, sums bigint, decimal or double, value counts an array of structs `value` and `count`.
 
-        Of `cube`, a `Cube`: the executors count, and the driver draws. `path`, `ranges`, `min_people` and `sure` are
-        left out then, and no checkpoint directory is needed.
+        A query of `cube` gives a `Cube`: the executors count, and the driver draws. `path`, `ranges`, `min_people` and
+        `sure` are left out then, and no checkpoint directory is needed.
 
     Raises
     ------
@@ -187,8 +187,8 @@ class _CubeEngine(_OnSpark[pl.DataFrame], LocalEngine):
             cells = _collected(planned)
             found = []
             for number in range(len(work.tallies)):
-                own = cells.filter(pl.col("tally") == number)
-                groups, codes, counts = (own[name].to_numpy() for name in ("group", "code", "count"))
+                part = cells.filter(pl.col("tally") == number)
+                groups, codes, counts = (part[name].to_numpy() for name in ("group", "code", "count"))
                 found.append(Histogram.of_pairs(groups, codes, counts, work.groups))
             return found
 

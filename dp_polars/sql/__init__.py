@@ -113,8 +113,8 @@ def release(
     -------
     DataFrame
         The public keys, each once and in their given order, then one column per output, as `PrivateQuery.release` has
-        it; of `keys`, those that are shown, sorted. Of `cube`, a `Cube`; `ranges`, `min_people` and `sure` are left out
-        then.
+        it; of `keys`, those that are shown, sorted. A query of
+        `cube` gives a `Cube`; `ranges`, `min_people` and `sure` are left out then.
 
     Raises
     ------

@@ -40,6 +40,8 @@ _filtered = of("frames/test_filtered.py")
 _cost = of("frames/test_scaled.py")
 _explain = of("frames/test_explain.py")
 _outputs = of("frames/test_outputs.py")
+_cubes = of("privacy/test_cubes.py")
+_cube = of("frames/test_cube.py")
 
 MUTANTS = [
     # --- What is promised to a person
@@ -741,4 +743,36 @@ MUTANTS = [
     _claims("Claim.rate_in", "min(self.rate * step, _LARGEST_RATE)", "self.rate * step",
         "a release at a huge loss over wide steps fails after the charge",
         "questions/test_weights.py::test_a_rate_per_step_beyond_all_floats_chooses_the_best"),
+    # --- Cubes
+    _cubes("CubeRequest.over", "min(bounds.total, bounds.per_group * (cells // groups))", "bounds.per_group",
+        "a person's rows that meet in one count of a marginal are charged as if they were in several",
+        "privacy/test_cubes.py::test_no_person_moves_a_histogram_by_more_than_its_share_and_one_by_nearly_all"),
+    _cubes("CubeRequest.over", "query.claim.loss.value / (1 + len(marginals))", "query.claim.loss.value",
+        "each marginal costs as much as all together",
+        "privacy/test_cubes.py::test_no_person_moves_a_histogram_by_more_than_its_share_and_one_by_nearly_all"),
+    _cubes("CubeRequest.over", "query.counts_people and bounds.total > 1", "False",
+        "a sum of cells counts a person several times",
+        "frames/test_cube.py::test_people_who_may_be_in_several_cells_are_not_counted"),
+    _cubes("CubeRequest.over", "query.under(bounds, protection.neighboring_relation, groups)",
+        "query.under(bounds, protection.neighboring_relation, 1)",
+        "a replacement that changes two cells is charged as one that changes one",
+        "privacy/test_cubes.py::test_no_person_moves_a_histogram_by_more_than_its_share_and_one_by_nearly_all"),
+    _cubes("CubeWork.assemble", "output.drawn([_marginal(histograms[tally], self.sizes, axes)])",
+        "[pl.Series(totals_of(_marginal(histograms[tally], self.sizes, axes)))]",
+        "a cube has no noise",
+        "privacy/test_cubes.py::test_each_cell_of_each_histogram_has_noise_of_its_share"),
+    _cube("CubeRequest.presentation", "min_people is not None", "False",
+        "a threshold of people is ignored without a word", "sql/test_cubes.py"),
+    _cube("_shares", "beta_of_each(2)", "BETA",
+        "both parts of a share hold less often than 95 times of 100",
+        "frames/test_cube.py::test_a_share_is_unknown_where_the_whole_is_not_above_0_and_stays_within_0_and_1"),
+    _cube("Cube._sums", "one.noise.variance * len(one.counts)", "one.noise.variance",
+        "answers come from the cells though a marginal has less noise",
+        "frames/test_cube.py::test_each_answer_comes_from_the_histogram_whose_sum_has_the_least_noise"),
+    _cube("Cube._sums", "np.where(mask, together, 0)", "np.where(mask, 1, 0)",
+        "ranges are those of fewer cells than are added up",
+        "frames/test_cube.py::test_each_range_is_that_of_the_sum_of_its_cells_noises"),
+    _cube("read_cube", "is_counts and cube._table(cube._histograms).equals(frame)", "is_counts",
+        "rows of a file that were moved are counts of other cells",
+        "frames/test_cube.py::test_a_file_that_is_no_cube_or_was_changed_is_refused"),
 ]

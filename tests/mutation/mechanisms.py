@@ -3,6 +3,7 @@
 
 from tests.mutation.mutant import of
 
+_noise_sums = of("mechanisms/test_noise_sums.py")
 _racing = of("mechanisms/test_racing.py mechanisms/test_exact_race.py")
 _exact = of("mechanisms/test_exact_race.py")
 _selection = of("mechanisms/test_selection.py")
@@ -300,4 +301,17 @@ MUTANTS = [
     _integers("_mechanisms:_place_of", "uniform_below(np.array([len(places)]), words)[0]", "0",
         "among many integer scores a rare best score always gives its first place",
         "mechanisms/test_integer_scores.py::test_a_rare_best_score_wins_at_each_of_its_places"),
+    # --- Sums of noise
+    _noise_sums("sum_bound", "1 - beta + _SLACK", "1 - beta - 0.002",
+        "ranges of sums hold less often than 95 times of 100",
+        "mechanisms/test_noise_sums.py::test_few_draws_against_their_convolution"),
+    _noise_sums("sum_bound", "math.ceil(noise.chernoff(number, _TAIL))", "math.ceil(noise.chernoff(number, 0.01))",
+        "sums that are far off are counted as near ones",
+        "mechanisms/test_noise_sums.py::test_few_draws_against_their_convolution"),
+    _noise_sums("_points", "math.log(_TAIL / (1 + math.log(period)))", "-2",
+        "too few terms say how far off a sum is",
+        "mechanisms/test_noise_sums.py::test_few_draws_against_their_convolution"),
+    _noise_sums("Noise.log_characteristic", "np.log1p(shares)", "0.0",
+        "whole-number noise is taken for that of a continuous bell",
+        "mechanisms/test_noise_sums.py::test_up_to_a_million_draws_against_their_convolution"),
 ]

@@ -29,11 +29,11 @@ def of_one_person(bounds):
     """Every number of rows in each cell that the bounds leave a person."""
     total = bounds.get("max_rows", 99)
     groups, each = bounds.get("max_groups", 6), bounds.get("max_rows_per_group", bounds.get("max_rows"))
-    found = []
-    for rows in itertools.product(range(each + 1), repeat=6):
-        if sum(rows) <= total and sum(n > 0 for n in rows) <= groups:
-            found.append(np.array(rows).reshape(SHAPE))
-    return found
+    return [
+        np.array(rows).reshape(SHAPE)
+        for rows in itertools.product(range(each + 1), repeat=6)
+        if sum(rows) <= total and sum(n > 0 for n in rows) <= groups
+    ]
 
 
 def changes(bounds, relation):
