@@ -10,7 +10,7 @@ import math
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
@@ -112,7 +112,7 @@ def facts_of_request(request: AnyRequest[Asked], sources: Sequence[Source], at_d
     plans = [source.unread for source in sources if source.unread is not None]
     engine = PolarsEngine.of(*plans) if plans else None
     steps = request.recipe.steps
-    frames = [step.public for step in _all_steps(steps) if isinstance(step, Join)]
+    frames = [step.public for step in _with_further(steps) if isinstance(step, Join)]
     bounds = {name: str(number) for name, number in request.protection.bounds.items()}
     for ask in request.asks:
         bounds |= {f"{name} of {ask.name}": str(number) for name, number in ask.bounds.given.items()}
@@ -125,7 +125,7 @@ def facts_of_request(request: AnyRequest[Asked], sources: Sequence[Source], at_d
         or [{"columns": None, "files": None, "before": None} for _ in request.recipe.origins],
         "keys": None if request.keys is None else _keys(request.keys),
         "public_frames": list(map(_public_frame, frames)),
-        "steps": list(map(_step, _all_steps(steps))),
+        "steps": list(map(_step, steps)),
         "outputs": _outputs(request, engine),
     }
 
@@ -196,17 +196,17 @@ def _public_frame(frame: pl.DataFrame) -> str:
     return f"{plural(frame.height, 'row')} of {columns} (SHA-256 of it as Arrow IPC: {sha256_of(ipc_of(frame))})"
 
 
-def _all_steps(steps: Iterable[Step]) -> Iterator[Step]:
-    """Yield steps, and before a join of private rows those on its other side."""
+def _with_further(steps: Iterable[Step]) -> Iterator[Step]:
+    """Yield steps, and those on the other side of joins of private rows."""
     for step in steps:
         if isinstance(step, Joining):
-            yield from _all_steps(step.further_steps)
+            yield from _with_further(step.further_steps)
         yield step
 
 
 def _step(step: Step) -> str:
     """Return a step in words: what it says is public, for it stands after `protect`."""
-    arguments: list[Any] = []
+    arguments: list[object] = []
     if isinstance(step, (Expressions, PersonGroups)):
         arguments = [*(step.keys if isinstance(step, PersonGroups) else ()), *step.expressions]
     elif isinstance(step, EachColumn):
@@ -215,7 +215,9 @@ def _step(step: Step) -> str:
         arguments = [f"{old}: {new}" for old, new in step.mapping.items()]
     elif isinstance(step, Join):
         arguments = [f"a public frame, how={step.how!r}, on {', '.join(step.left_on)}"]
-    text = " ".join(f"{step.name}({', '.join(map(str, arguments))})".split())
+    elif isinstance(step, Joining) and step.further_steps:
+        arguments = [f"after its steps {', '.join(map(_step, step.further_steps))}"]
+    text = " ".join(f"{step.name}({', '.join(map(str, arguments))})".split()).removesuffix("()")
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 

@@ -17,6 +17,7 @@ from dp_polars._statements.statement import Statement
 
 if TYPE_CHECKING:
     from dp_polars._accounting import ledger
+    from dp_polars._statements.facts import Facts
 
 
 @called
@@ -83,7 +84,7 @@ def statement(
         for charge, where in zip(charges, recorded, strict=True)
         if charge.mechanism in OF_KEYS or of_release.get(where, "answers") != "answers"
     ]
-    unit = {"person": None, "why": "not known, for nothing is charged yet.", "relation": None, "notes": []}
+    unit: Facts = {"person": None, "why": "not known, for nothing is charged yet.", "relation": None, "notes": []}
     if head.charges and head.neighboring_relation is not None:
         unit = unit_facts(head.privacy_unit, head.neighboring_relation)
     return Statement.of(

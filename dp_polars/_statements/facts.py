@@ -9,6 +9,7 @@ from fractions import Fraction
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import polars as pl
 
 from dp_polars._accounting.amounts import exact
@@ -120,7 +121,8 @@ def _candidates(query: Asked, types: Sequence[pl.DataType]) -> str | None:
     if candidates is None:
         return None
     if isinstance(candidates, Grid):
-        return repr(candidates)
+        first, last = candidates.take(np.array([0, candidates.size - 1])).to_list()
+        return f"{candidates}, evenly from {first} to {last}"
     values: pl.Series | None = candidates.values
     if values is None and types:
         values = candidates.for_column(types[0])

@@ -118,8 +118,8 @@ def _domain(facts: Facts) -> Iterator[Part]:
         return
     yield "Every data set with the columns below is in the domain, whatever its rows are, and however many."
     yield (
-        "That keys, candidates and bounds are public, and that one person's rows do not depend on another's, is the word "
-        "of those who asked."
+        "That keys, candidates and bounds are public, and that one person's rows do not depend on another's, is the "
+        "word of those who asked."
     )
     for release, one in _releases(facts):
         for number, table in enumerate(one["tables"], 1):
@@ -236,7 +236,7 @@ def _composition(facts: Facts) -> Iterator[Part]:
         outputs = " + ".join(amount(output["loss"]) for output in one["outputs"])
         yield f"{release}{outputs} cost {amount(one['loss'])} in all."
     if any(output["mechanism"] in _OF_KEYS for _, one in _releases(facts) for output in one["outputs"]):
-        yield "The δ is for keys that nobody listed: one that a single person has is shown with at most that probability."
+        yield "The δ is for keys that nobody listed: one of a single person is shown with that probability at most."
     ledger = facts["ledger"]
     if ledger is None:
         yield "No budget: what else was released of the same people is not recorded."
