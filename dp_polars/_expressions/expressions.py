@@ -148,7 +148,7 @@ class PrivateExpr(pl.Expr):
         """
         from dp_polars._expressions.statements import statement_of_expression
 
-        name = self.meta.output_name(raise_if_undetermined=False) or "several columns"
+        name = "several columns" if self._named is not None else self.meta.output_name()
         return statement_of_expression(name, self.query, self.bounds, self.within, known, at_delta)
 
     def __repr__(self) -> str:

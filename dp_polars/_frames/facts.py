@@ -9,6 +9,7 @@ import json
 import math
 from datetime import UTC, datetime
 from fractions import Fraction
+from itertools import zip_longest
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
 
@@ -24,7 +25,7 @@ from dp_polars._frames.person_steps import PersonGroups
 from dp_polars._frames.protection import OneRowEach
 from dp_polars._frames.recipe import EachColumn, Expressions, Join, Joining, Rename
 from dp_polars._frames.request import Request
-from dp_polars._rowwise.plan_kinds import kinds_of_steps
+from dp_polars._rowwise.plan_kinds import steps_and_urls
 from dp_polars._statements.facts import NOT_RECORDED, loss_facts, number_facts, output_facts, software
 from dp_polars._statements.known import AT_DELTA, checked
 from dp_polars._statements.statement import Statement
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from dp_polars._accounting import ledger
     from dp_polars._accounting.budgets import Budget
     from dp_polars._base.numbers import Number
+    from dp_polars._frames.recipe import Origin
     from dp_polars._frames.request import AnyRequest
-    from dp_polars._frames.sources import Source
     from dp_polars._frames.step import Step
     from dp_polars._questions.question import Asked
     from dp_polars._statements.facts import Facts
@@ -49,7 +50,7 @@ _LONGEST = 500
 
 def statement_of_query(
     request: AnyRequest[Asked],
-    sources: Sequence[Source],
+    sources: Sequence[pl.LazyFrame],
     budget: Budget | None,
     known: Mapping[str, object],
     at_delta: Number = AT_DELTA,
@@ -107,10 +108,9 @@ def _amount(unit: str, value: str, delta: str | None) -> Facts:
     return {"unit": unit, **number_facts(Fraction(value)), "delta": number_facts(Fraction(delta or 0))}
 
 
-def facts_of_request(request: AnyRequest[Asked], sources: Sequence[Source], at_delta: Number = AT_DELTA) -> Facts:
-    """Return the facts of one release; there are sources where data are bound."""
-    plans = [source.unread for source in sources if source.unread is not None]
-    engine = PolarsEngine.of(*plans) if plans else None
+def facts_of_request(request: AnyRequest[Asked], sources: Sequence[pl.LazyFrame], at_delta: Number = AT_DELTA) -> Facts:
+    """Return the facts of one release; `sources` are the plans of all origins, where data are bound."""
+    engine = PolarsEngine.of(*sources) if sources else None
     steps = request.recipe.steps
     frames = [step.public for step in _with_further(steps) if isinstance(step, Join)]
     bounds = {name: str(number) for name, number in request.protection.bounds.items()}
@@ -121,8 +121,7 @@ def facts_of_request(request: AnyRequest[Asked], sources: Sequence[Source], at_d
         "asks": "keys" if isinstance(request, KeyRequest) else "people" if _is_of_people(request) else "answers",
         "protection": _protection(request),
         "bounds": {} if _is_of_people(request) else bounds,
-        "tables": [_table(source) for source in sources]
-        or [{"columns": None, "files": None, "before": None} for _ in request.recipe.origins],
+        "tables": [_table(*table) for table in zip_longest(request.recipe.origins, sources)],
         "keys": None if request.keys is None else _keys(request.keys),
         "public_frames": list(map(_public_frame, frames)),
         "steps": list(map(_step, steps)),
@@ -167,16 +166,17 @@ def _protection(request: AnyRequest[Asked]) -> str:
     )
 
 
-def _table(source: Source) -> Facts:
+def _table(origin: Origin, source: pl.LazyFrame | None) -> Facts:
     """Return the columns of private rows, the names of their files, and the kinds of steps that were done to them."""
-    if source.unread is None:
+    if source is None:
         return {"columns": None, "files": None, "before": None}
-    schema = source.unread.collect_schema()
-    names = pl.DataFrame({"file": [PurePath(file).name for file in source.files]}, {"file": pl.String})
+    # As they were at `protect`: a statement may be written when they are gone.
+    before, urls = steps_and_urls(source)
+    files = pl.Series([PurePath(path).name for path, *_ in origin.files] + urls, dtype=pl.String)
     return {
-        "columns": {name: _type(dtype) for name, dtype in schema.items()},
-        "files": f"{listed(names)} ({plural(names.height, 'file')})" if names.height else None,
-        "before": kinds_of_steps(source.unread),
+        "columns": {name: _type(dtype) for name, dtype in source.collect_schema().items()},
+        "files": f"{listed(files.to_frame())} ({plural(len(files), 'file')})" if len(files) else None,
+        "before": before,
     }
 
 

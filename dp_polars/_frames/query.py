@@ -152,13 +152,10 @@ class PrivateQuery(WithoutRows):
 
     def described(self, at_delta: Number) -> dict[str, Any]:
         """Return the facts of one release, for the statement of a ledger."""
-        return facts_of_request(self.request, self._own_sources(), at_delta)
-
-    def _own_sources(self) -> list[Source]:
-        return self._sources_of(None) if self.has_rows else []
+        return facts_of_request(self.request, self._sources, at_delta)
 
     def _stated(self, known: Known, at_delta: Number, state: Literal["planned", "released"]) -> Statement:
-        return statement_of_query(self.request, self._own_sources(), self.budget, known, at_delta, state=state)
+        return statement_of_query(self.request, self._sources, self.budget, known, at_delta, state=state)
 
     @called
     def scaled_to(self, *, epsilon: Number | None = None, rho: Number | None = None) -> PrivateQuery:

