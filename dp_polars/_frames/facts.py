@@ -1,6 +1,6 @@
 """The facts of a private query for its statement: what it asks, of whom, and what of it is public.
 
-Nothing here reads a row. Of the plan before `protect` it is said of which kinds its steps are, and no more.
+Nothing here reads a row. The steps of the plan before `protect` are told by their kinds alone.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ _SOURCES = (None, "Cache", "DataFrameScan", "PythonScan")
 def steps_and_urls(frame: pl.LazyFrame) -> tuple[list[str] | None, list[str]]:
     """Return the kinds of a plan's steps, sorted, each once, and the names of files that it reads from URLs.
 
-    It returns no literal, no column, no number of steps and no query of a URL, which may hold a password. The kinds are None where files are gone without which
-    Polars shows no plan.
+    It returns no literal, no column and no number of steps, and no query of a URL, which may hold a password. The
+    kinds are None where files are gone without which Polars shows no plan.
     """
     kinds, urls = set[str](), list[str]()
     try:

@@ -73,13 +73,13 @@ class Statement:
 
     def to_markdown(self) -> str:
         """Return the statement as a page of Markdown, with every text of keys, names and arguments escaped."""
-        lines = [f"# {_marked(self._title)}", "", _marked(state_of(self.facts))]
+        lines = [f"# {_for_markdown(self._title)}", "", _for_markdown(state_of(self.facts))]
         for heading, fields in self._sections():
             lines += ["", f"## {heading}"]
             for label, parts in fields:
                 lines += ["", f"**{label}**"]
                 for part in parts:
-                    lines += _table_of_marks(part) if isinstance(part, Table) else ["", _marked(part)]
+                    lines += _markdown_table(part) if isinstance(part, Table) else ["", _for_markdown(part)]
         return "\n".join(lines) + "\n"
 
     def to_html(self) -> str:
@@ -213,13 +213,13 @@ def _scalar(value: object) -> str:
     return text.replace("e", ".0e") if "e" in text and "." not in text else text
 
 
-def _marked(text: str) -> str:
+def _for_markdown(text: str) -> str:
     """Return a text for Markdown, on one line, that shows as it is."""
     return _MARKS.sub(lambda found: f"\\{found[0]}", html.escape(" ".join(text.split()), quote=False))
 
 
-def _table_of_marks(table: Table) -> list[str]:
-    rows = [table.headers, tuple("---" for _ in table.headers), *(map(_marked, row) for row in table.rows)]
+def _markdown_table(table: Table) -> list[str]:
+    rows = [table.headers, tuple("---" for _ in table.headers), *(map(_for_markdown, row) for row in table.rows)]
     return ["", *(f"| {' | '.join(row)} |" for row in rows)]
 
 

@@ -211,7 +211,7 @@ def _loss_details(facts: Facts) -> Iterator[Part]:
 
 def _model(facts: Facts) -> Iterator[Part]:  # noqa: ARG001
     yield (
-        "Whoever runs the release reads the rows as they are, and is trusted with them. Only drawn answers leave; "
+        "Those who run the release read the rows as they are, and are trusted with them. Only drawn answers leave; "
         "those who see these need not be trusted."
     )
 

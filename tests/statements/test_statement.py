@@ -19,7 +19,7 @@ import dp_polars as dpp
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._rowwise.plan_kinds import steps_and_urls
 from dp_polars._statements.known import FIELDS
-from dp_polars._statements.statement import _marked, _yaml
+from dp_polars._statements.statement import _for_markdown, _yaml
 from tests.helpers.needs import need
 from tests.helpers.places import ROOT
 from tests.registry import ASKS, NUMBERS
@@ -328,7 +328,7 @@ def test_every_text_is_escaped():
     assert {line.replace(r"\|", "").count("|") for line in rows} == {8}
     record = record_of(statement)
     assert record["deployment"]["basic"]["name"] == NASTY[0]
-    assert _marked("add_or_remove_one") == "add_or_remove_one"
+    assert _for_markdown("add_or_remove_one") == "add_or_remove_one"
 
 
 # --- Nothing private ---
@@ -346,7 +346,8 @@ def test_nothing_depends_on_private_rows_or_on_literals_before_protect(tmp_path)
             .sort("age")
         )
         # Types that hold words, too.
-        typed = frame.with_columns(kind=pl.lit(word).cast(pl.Enum([word])), one=pl.struct(x=pl.col("ward")))
+        enum = pl.lit(word).cast(pl.Enum([word]))
+        typed = frame.with_columns(kind=enum, one=pl.struct(x=enum))
         in_memory = typed.lazy().filter(pl.col("ward") == word).select("patient", "kind", "one")
         budget = dpp.Budget(epsilon=9, name=f"secrets {number}")
         private = before.dp.protect("patient", max_groups=1, max_rows=2, budget=budget)
