@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from dp_polars._mechanisms.noise import discrete_laplace as discrete_laplace
     from dp_polars._mechanisms.selection import exponential_mechanism as exponential_mechanism
     from dp_polars._mechanisms.selection import permute_and_flip as permute_and_flip
+    from dp_polars._report import report as report
     from dp_polars._statements.statement import Statement as Statement
 
 __version__ = "0.1.0"
@@ -95,6 +96,7 @@ _HOMES = {
     "_frames.statements": ("statement",),
     "_mechanisms.noise": ("discrete_gaussian", "discrete_laplace"),
     "_mechanisms.selection": ("exponential_mechanism", "permute_and_flip"),
+    "_report": ("report",),
     "_statements.statement": ("Statement",),
     "_base.extras": ("MissingExtraError",),
     "_codes.grids": ("Grid", "grid"),

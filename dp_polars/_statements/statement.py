@@ -87,10 +87,10 @@ class Statement:
 
         It needs nothing else: no style, no script, no network.
         """
-        lines = ['<section class="dp-statement">', f"<h1>{html.escape(self._title)}</h1>"]
+        lines = ['<section class="dp-statement">', f"<h2>{html.escape(self._title)}</h2>"]
         lines.append(f"<p>{html.escape(state_of(self.facts))}</p>")
         for heading, fields in self._sections():
-            lines += [f"<h2>{heading}</h2>", "<dl>"]
+            lines += [f"<h3>{heading}</h3>", "<dl>"]
             for label, parts in fields:
                 lines.append(f"<dt>{label}</dt>")
                 lines += [f"<dd>{_html(part)}</dd>" for part in parts]
