@@ -114,8 +114,8 @@ def report(
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<style>{_STYLE}</style></head><body>",
         f"<h1>{title}</h1>",
-        "<p>These numbers are about people. They are published in a way that limits what anybody can learn from them about "
-        "one person: even whether that person is among these people. The statement at the end says how far.</p>",
+        "<p>These numbers are about people. They are published in a way that limits what anybody can learn from them "
+        "about one person: even whether that person is among these people. The statement at the end says how far.</p>",
         *_table(shown, query),
         _figure(released, query),
         "<h2>What the numbers mean</h2>",
@@ -195,8 +195,8 @@ def _words(query: PrivateQuery) -> Iterator[str]:
         "another one that is nearly as good. Asking anew would give other numbers."
     )
     yield (
-        "<strong>A range in brackets</strong> says how wrong: in 95 of 100 cases or more, the number without noise lies "
-        "in it. It tells of the noise alone, and not of mistakes in the data, or of people who are missing in them."
+        "<strong>A range in brackets</strong> says how wrong: in 95 of 100 cases or more, the number without noise "
+        "lies in it. It tells of the noise alone, and not of mistakes in the data, or of people who are missing in them."
     )
     for ask in query.asks:
         if isinstance(ask.query, QuantileWithInterval):
@@ -208,11 +208,11 @@ def _words(query: PrivateQuery) -> Iterator[str]:
             "person with many is counted, or a total is cut. Counts and sums are too low then, and no range says so."
         )
     yield (
-        "<strong>Small groups say little.</strong> The noise of a count is as large for ten people as for ten "
-        "thousand. A number that is no larger than its range is wide may come from nobody at all, and a count may even be below 0. A dash "
-        "(–) is an answer that is not shown, because the group seemed too small."
+        "<strong>Small groups say little.</strong> The noise of a count is as large for ten people as for ten thousand. "
+        "A number that is no larger than its range is wide may come from nobody at all, and a count may even be below 0. "
+        "A dash (–) is an answer that is not shown, because the group seemed too small."
     )
     yield (
-        "<strong>What they are not.</strong> They are no numbers about single persons, and differences that are smaller "
-        "than the ranges are no findings."
+        "<strong>What they are not.</strong> They are no numbers about single persons, and differences that are "
+        "smaller than the ranges are no findings."
     )

@@ -143,8 +143,8 @@ class PrivateExpr(pl.Expr):
         --------
         >>> import dp_polars as dpp
         >>> statement = dpp.median("age", range(121), epsilon=1).statement(name="Median age")
-        >>> statement.facts["unit"]["is_known"]
-        False
+        >>> statement.facts["unit"]["why"]
+        'not known, for a plain expression does not know whose a row is.'
         """
         from dp_polars._expressions.statements import statement_of_expression
 

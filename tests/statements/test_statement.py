@@ -240,6 +240,7 @@ def test_variants_and_losses():
         assert ("Definition 8.1" in details) == (variant == "Custom")
         facts = one.statement(at_delta=1e-9).facts["loss"]
         assert (Fraction(facts["exact"]), Fraction(facts["delta"]["exact"])) == (one.loss.value, one.delta)
+        assert Fraction(str(facts["value"])) >= one.loss.value
         assert facts["at_delta"]["exact"] == "1/1000000000"
     assert (
         "epsilon = 1/3"
