@@ -196,7 +196,7 @@ def _words(query: PrivateQuery) -> Iterator[str]:
     )
     yield (
         "<strong>A range in brackets</strong> says how wrong: in 95 of 100 cases or more, the number without noise "
-        "lies in it. It tells of the noise alone, and not of mistakes in the data, or of people who are missing in them."
+        "lies in it. It tells of the noise alone, and not of mistakes in the data, or of people missing in them."
     )
     for ask in query.asks:
         if isinstance(ask.query, QuantileWithInterval):
@@ -208,9 +208,9 @@ def _words(query: PrivateQuery) -> Iterator[str]:
             "person with many is counted, or a total is cut. Counts and sums are too low then, and no range says so."
         )
     yield (
-        "<strong>Small groups say little.</strong> The noise of a count is as large for ten people as for ten thousand. "
-        "A number that is no larger than its range is wide may come from nobody at all, and a count may even be below 0. "
-        "A dash (–) is an answer that is not shown, because the group seemed too small."
+        "<strong>Small groups say little.</strong> The noise of a count is as large for ten people as for ten "
+        "thousand. A number that is no larger than its range is wide may come from nobody at all, and a count may even "
+        "be below 0. A dash (–) is an answer that is not shown, because the group seemed too small."
     )
     yield (
         "<strong>What they are not.</strong> They are no numbers about single persons, and differences that are "
