@@ -55,10 +55,13 @@ if TYPE_CHECKING:
     from dp_polars._frames.query import PrivateQuery as PrivateQuery
     from dp_polars._frames.release import KeptAnswerWarning as KeptAnswerWarning
     from dp_polars._frames.release import ReleaseError as ReleaseError
+    from dp_polars._frames.statements import statement as statement
     from dp_polars._mechanisms.noise import discrete_gaussian as discrete_gaussian
     from dp_polars._mechanisms.noise import discrete_laplace as discrete_laplace
     from dp_polars._mechanisms.selection import exponential_mechanism as exponential_mechanism
     from dp_polars._mechanisms.selection import permute_and_flip as permute_and_flip
+    from dp_polars._report import report as report
+    from dp_polars._statements.statement import Statement as Statement
 
 __version__ = "0.1.0"
 
@@ -88,8 +91,11 @@ _HOMES = {
     "_frames.owned": ("OwnedRows", "owned"),
     "_frames.query": ("PrivateQuery",),
     "_frames.release": ("KeptAnswerWarning", "ReleaseError"),
+    "_frames.statements": ("statement",),
     "_mechanisms.noise": ("discrete_gaussian", "discrete_laplace"),
     "_mechanisms.selection": ("exponential_mechanism", "permute_and_flip"),
+    "_report": ("report",),
+    "_statements.statement": ("Statement",),
     "_base.extras": ("MissingExtraError",),
     "_codes.grids": ("Grid", "grid"),
 }

@@ -229,6 +229,15 @@ class Budget:
         """
         return frame_of_answers(self._in_ledger(lambda connection, _: list(kept.read(connection))))
 
+    def charged(self) -> tuple[ledger.Head, list[ledger.Charge]]:
+        """Return all that the ledger holds of charges, read whole at one moment; a ValueError if it is damaged."""
+
+        def read(connection: sqlite3.Connection, head: ledger.Head) -> tuple[ledger.Head, list[ledger.Charge]]:
+            ledger.check(connection, head)
+            return head, list(ledger.read_charges(connection, head))
+
+        return self._in_ledger(read)
+
     def kept(self, question: Question) -> tuple[StoredAnswer, bytes] | None:
         """Return the newest answer that is kept to a question, as bytes, if there is one."""
         return self._in_ledger(lambda connection, _: kept.find(connection, question.text))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 import numpy as np
 import polars as pl
@@ -20,12 +20,15 @@ from dp_polars._codes.encoding import code_dtype
 from dp_polars._questions.measures import Total
 from dp_polars._questions.question import HistogramQuery, OfCodes, Query, describe
 from dp_polars._questions.within import check_within, with_loss_for
+from dp_polars._statements.known import AT_DELTA, Known
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from polars._typing import IntoExpr, WindowMappingStrategy
 
     from dp_polars._accounting.terms import Terms
+    from dp_polars._base.numbers import Number
+    from dp_polars._statements.statement import Statement
 
 IntoColumn: TypeAlias = "pl.Expr | str"
 _State: TypeAlias = "tuple[bytes, Query, tuple[pl.Expr, ...] | None, Bounds, Within | None, pl.Expr | None]"
@@ -127,6 +130,25 @@ class PrivateExpr(pl.Expr):
     def name(self) -> PrivateName:
         """The namespace that renames: see `polars.Expr.name`."""
         return PrivateName(self)
+
+    def statement(self, *, at_delta: Number = AT_DELTA, **known: Unpack[Known]) -> Statement:
+        """Return the privacy statement of one evaluation, which says what a plain expression can't know.
+
+        It knows its question, its loss and its mechanism; neither who is a person, nor the data, the groups, the rest
+        of the query, how often it is evaluated, or a budget. The query of a private frame knows all that:
+        `PrivateQuery.statement` has the same arguments.
+
+        Examples
+        --------
+        >>> import dp_polars as dpp
+        >>> statement = dpp.median("age", range(121), epsilon=1).statement(name="Median age")
+        >>> statement.facts["unit"]["why"]
+        'not known, for a plain expression does not know whose a row is.'
+        """
+        from dp_polars._expressions.statements import statement_of_expression
+
+        name = "several columns" if self._named is not None else self.meta.output_name()
+        return statement_of_expression(name, self.query, self.bounds, self.within, known, at_delta)
 
     def __repr__(self) -> str:
         return f"<PrivateExpr\n{self._described()}>"

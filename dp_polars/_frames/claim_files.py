@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from dp_polars._base.paths import expanded
+from dp_polars._statements.statement import Statement
 
 if TYPE_CHECKING:
     from dp_polars._engines.contract import KeyWork, Work
 
 #: The name in the file's metadata.
 CLAIM_KEY = b"dp_polars.claim"
+#: The name in the claim.
+STATEMENT = "statement"
 
 
 def refuse_wide_integers(work: Work | KeyWork) -> None:
@@ -42,7 +45,7 @@ def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
         `date` (ISO), `protection` (who is a person, and the bounds), `groups` (their number), `loss` (of one person to
         the whole file) and `columns`: name -> `selects`, `mechanism`, `loss` (`unit`, `value`, None beyond all floats,
         and the `exact` ratio), `delta` (of keys alone), `neighboring_relation`, `privacy_unit`,
-        `bounds` (name -> number, of those that the output has).
+        `bounds` (name -> number, of those that the output has). `statement` is the `Statement` of the release.
 
     Raises
     ------
@@ -56,4 +59,4 @@ def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
         msg = f"the file must have been written by PrivateQuery.sink_parquet, got {str(path)!r} without a claim."
         raise ValueError(msg)
     claim: dict[str, Any] = json.loads(metadata[CLAIM_KEY])
-    return claim
+    return {**claim, STATEMENT: Statement(claim[STATEMENT])}

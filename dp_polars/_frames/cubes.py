@@ -306,7 +306,7 @@ class Cubes:
         protection = self._recipe.calibration
         # Where every row is a person, rows are people.
         what: Literal["people", "rows"] = "rows" if protection.privacy_unit is None else counts
-        query = Count(what, Claim.on(Terms.of(epsilon, rho), "number"))
+        query = Count(what, Claim.on(Terms.at(Loss.of(epsilon=epsilon, rho=rho)), "number"))
         sizes = tuple(map(len, columns))
         request = CubeRequest.over(self._recipe, keys, sizes, _axes(marginals, keys.columns), query)
         if any(ask.query.claim.rate * _LARGEST_SCALE < 1 for ask in request.asks):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, Unpack, get_args
 
 import polars as pl
 
@@ -15,11 +15,13 @@ from dp_polars._base.numbers import given, one_of, positive_int
 from dp_polars._base.paths import expanded, replacing
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames import whole_cost
-from dp_polars._frames.claim_files import CLAIM_KEY, refuse_wide_integers
+from dp_polars._frames.claim_files import CLAIM_KEY, STATEMENT, refuse_wide_integers
+from dp_polars._frames.facts import facts_of_request, statement_of_query
 from dp_polars._frames.people import CutRequest, PeopleRequest
 from dp_polars._frames.release import prepare, release_by
 from dp_polars._frames.request import Request
 from dp_polars._frames.sources import PrivateRows, Source, WithoutRows, sources_of
+from dp_polars._statements.known import AT_DELTA, Known
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from dp_polars._frames.protection import Protection
     from dp_polars._frames.request import AnyRequest, Ask
     from dp_polars._questions.question import Asked
+    from dp_polars._statements.statement import Statement
 
 _Engine: TypeAlias = Literal["auto", "in-memory", "streaming"]
 _ENGINES: tuple[_Engine, ...] = get_args(_Engine)
@@ -111,6 +114,49 @@ class PrivateQuery(WithoutRows):
             (λ). `groups` is null for keys.
         """
         return self.request.explain(PolarsEngine.of(*self._sources) if self._sources else None)
+
+    @called
+    def statement(self, *, at_delta: Number = AT_DELTA, **known: Unpack[Known]) -> Statement:
+        """Return the privacy statement of this query, for those who publish, sign and review its release.
+
+        Nothing is read of the rows, or charged. It says "planned": a query does not know whether it was released.
+
+        Parameters
+        ----------
+        at_delta
+            The δ at which the loss is also given as an ε.
+        **known
+            What only people know, by the names of the public registry's schema: `name`, `data_curators`,
+            `description`, `intended_use`, `data_product_region`, `data_product_sector`, `publication_date`, `actors`,
+            `justification` and others; an error lists them. What the package knows as well is never replaced: the text
+            stands after it.
+
+        Returns
+        -------
+        Statement
+            With `to_markdown`, `to_html` and `to_yaml`. Names of files stand in it, and the steps after `protect`; the
+            steps before it by their kinds alone. With a budget, it says what is charged there so far.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is no field, or no value that the field takes, or if the budget's ledger is damaged.
+
+        Examples
+        --------
+        >>> import dp_polars as dpp
+        >>> query = dpp.protect("patient", max_groups=1).agg(dpp.n_people(epsilon=1))
+        >>> query.statement(name="Patients").facts["loss"]["variant"]
+        'Pure DP'
+        """
+        return self._stated(known, at_delta, "planned")
+
+    def described(self, at_delta: Number) -> dict[str, Any]:
+        """Return the facts of one release, for the statement of a ledger."""
+        return facts_of_request(self.request, self._sources, at_delta)
+
+    def _stated(self, known: Known, at_delta: Number, state: Literal["planned", "released"]) -> Statement:
+        return statement_of_query(self.request, self._sources, self.budget, known, at_delta, state=state)
 
     @called
     def scaled_to(self, *, epsilon: Number | None = None, rho: Number | None = None) -> Self:
@@ -351,7 +397,8 @@ class PrivateQuery(WithoutRows):
         if not target.parent.is_dir() or target.is_dir():
             msg = f"path must be a file in an existing folder, got {str(path)!r}."
             raise (IsADirectoryError if target.is_dir() else FileNotFoundError)(msg)
-        claim = json.dumps(self.request.statement()).encode()
+        statement = self._stated({}, AT_DELTA, "released")
+        claim = json.dumps({**self.request.statement(), STATEMENT: statement.written}).encode()
         # Opened before anything is charged, so that a folder that can't be written costs nothing.
         with replacing(target) as file:
             released = self._released(frame, presentation, engine, partitions, fresh, refuse_wide_integers)

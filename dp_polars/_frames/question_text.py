@@ -8,18 +8,17 @@ another.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from functools import cached_property, partial
 from importlib import import_module
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from dp_polars._accounting.kept import Question
+from dp_polars._base.digests import ipc_of, sha256_of
 from dp_polars._frames.recipe import Joining
 
 if TYPE_CHECKING:
@@ -102,15 +101,15 @@ def _written(value: object, but: str = "") -> Any:  # noqa: ANN401  # what JSON 
     if isinstance(value, (tuple, list)):
         return [kind, [_written(one) for one in value]]
     if isinstance(value, pl.DataType):
-        return ["type", str(value), _digest(pl.LazyFrame(schema={"": value}).serialize())]
+        return ["type", str(value), sha256_of(pl.LazyFrame(schema={"": value}).serialize())]
     if isinstance(value, pl.Schema):
         return [kind, [[name, _written(dtype)] for name, dtype in value.items()]]
     if isinstance(value, pl.Expr):
-        return ["expression", _digest(value.meta.serialize())]  # whichever class: pl.when(…).then(…) has its own
+        return ["expression", sha256_of(value.meta.serialize())]  # whichever class: pl.when(…).then(…) has its own
     if isinstance(value, pl.Series):
-        return [kind, value.name, len(value), _written(value.dtype), _digest(_ipc(value.alias("").to_frame()))]
+        return [kind, value.name, len(value), _written(value.dtype), sha256_of(ipc_of(value.alias("").to_frame()))]
     if isinstance(value, pl.DataFrame):
-        return [kind, value.height, _written(value.schema), _digest(_ipc(value))]
+        return [kind, value.height, _written(value.schema), sha256_of(ipc_of(value))]
     if is_dataclass(value) and not isinstance(value, type) and not _hidden(value):
         names = [field.name for field in fields(value) if field.name != but]
         return [kind, [[name, _written(getattr(value, name))] for name in names]]
@@ -133,14 +132,3 @@ def _hidden(value: Any) -> set[str]:  # noqa: ANN401  # a dataclass
 
 def _kind(value: object) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}"
-
-
-def _ipc(frame: pl.DataFrame) -> bytes:
-    """Return a frame as Arrow IPC, the same bytes however its values lie in memory."""
-    file = BytesIO()
-    frame.rechunk().write_ipc(file, compat_level=pl.CompatLevel.oldest())
-    return file.getvalue()
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

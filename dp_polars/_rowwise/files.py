@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Identity: TypeAlias = "tuple[str, int, int, int, int, int]"
 
-_REMOTE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+REMOTE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 # Stores of objects without links: two keys of one bucket are two objects.
 _STORES = frozenset({"abfs", "abfss", "adl", "az", "azure", "gcs", "gs", "s3", "s3a"})
 
@@ -37,7 +37,7 @@ def refuse_repeated_files(files: Sequence[str]) -> None:
     path. Files elsewhere are taken for different where they are different objects of one bucket. One name can't
     repeat by itself.
     """
-    if any(map(_REMOTE.match, files)):
+    if any(map(REMOTE.match, files)):
         different = len(files) == 1 or _are_different_objects(files)
     else:
         different = _are_different_files(files)
@@ -53,7 +53,7 @@ def identities(files: Iterable[str]) -> tuple[Identity, ...]:
     return tuple(
         (str(path.absolute()), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         for file in files
-        if not _REMOTE.match(file)
+        if not REMOTE.match(file)
         for path, status in _local(file)
     )
 
@@ -91,7 +91,7 @@ def mark_of_files(files: Iterable[str]) -> str:
     The size of a file is left out: it depends on its rows, and the mark is public.
     """
     files = tuple(files)
-    marks: set[tuple[object, ...]] = {(file,) for file in files if _REMOTE.match(file)}
+    marks: set[tuple[object, ...]] = {(file,) for file in files if REMOTE.match(file)}
     marks |= {(path, inode, changed) for path, _, inode, _, changed, _ in identities(files)}
     return hashlib.sha256(ascii(sorted(marks, key=ascii)).encode()).hexdigest()
 
@@ -113,7 +113,7 @@ def files_of_scan(scan: dict[str, Any]) -> list[str]:
     for path in sources.get("Paths", []):
         name = next(iter(path.values()))  # {"inner": …}, or before Polars 2 {"Local": …} or {"Cloud": {"uri": …}}
         files.append(name["uri"] if isinstance(name, dict) else name)
-    if not files or any(map(_REMOTE.match, files)):
+    if not files or any(map(REMOTE.match, files)):
         return files + ["memory://"] * len(sources.get("Buffers", []))
     # With a schema nothing is read, and the format does not matter.
     same = pl.scan_parquet(

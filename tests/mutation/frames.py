@@ -42,6 +42,7 @@ _explain = of("frames/test_explain.py")
 _outputs = of("frames/test_outputs.py")
 _cubes = of("privacy/test_cubes.py")
 _cube = of("frames/test_cube.py")
+_statements = of("statements/test_statement.py::test_nothing_depends_on_private_rows_or_on_literals_before_protect")
 
 MUTANTS = [
     # --- What is promised to a person
@@ -298,7 +299,7 @@ MUTANTS = [
         "the weights of several columns are lost"),
     _outputs("refuse_several", "expr.named is not None", "False",
         "a law is computed of the refusal of several columns"),
-    _outputs("_frames/question_text:_written", '["expression", _digest(value.meta.serialize())]', "[kind, _digest(value.meta.serialize())]",
+    _outputs("_frames/question_text:_written", '["expression", sha256_of(value.meta.serialize())]', "[kind, sha256_of(value.meta.serialize())]",
         "one of several columns by pl.when is another question than the one that was written out"),
     _release("_frames:_place", "tally.counts_like(placed) and tally.weighing == placed.weighing", "tally.counts_like(placed)",
         "a sum and a count are drawn from the same numbers",
@@ -784,4 +785,41 @@ MUTANTS = [
     _cube("read_cube", "is_counts and cube._table(cube._histograms).equals(frame)", "is_counts",
         "rows of a file that were moved are counts of other cells",
         "frames/test_cube.py::test_a_file_that_is_no_cube_or_was_changed_is_refused"),
+    # --- Statements
+    _statements("steps_and_urls", "urlsplit(path).path", "path",
+        "a password in a URL is published", "statements/test_statement.py::test_names_of_files"),
+    _statements("_frames/facts:_type", "isinstance(dtype, pl.Enum)", "False",
+        "the words of an Enum that a step before protect made are published"),
+    _statements("_frames/facts:_type", "str(dtype.base_type()) if dtype.is_nested() else str(dtype)", "str(dtype)",
+        "the words of an Enum in a struct are published"),
+    _statements("_frames/facts:_table", "PurePath(path).name", "path",
+        "the folders of private files are published", "statements/test_statement.py::test_names_of_files"),
+    _statements("_matched", "recorded[place] == NOT_RECORDED and (one.what, one.mechanism, Fraction(one.loss), Fraction(one.delta)) == sought",
+        "(one.what, one.mechanism, Fraction(one.loss), Fraction(one.delta)) == sought",
+        "a query that was released once is stated twice",
+        "statements/test_statement.py::test_queries_that_were_not_charged_are_refused"),
+    _statements("_matched", "head.charges and promised != (head.privacy_unit, head.neighboring_relation)", "False",
+        "a query of other people is stated as charged",
+        "statements/test_statement.py::test_queries_that_were_not_charged_are_refused"),
+    _statements("_frames/statements:statement", "Fraction(head.spent_delta)", "Fraction(0)",
+        "a delta that was spent is not stated",
+        "statements/test_statement.py::test_a_ledger_with_its_queries_is_told_in_full"),
+    _statements("loss_facts", "_VARIANTS[unit, delta > 0]", "_VARIANTS[unit, False]",
+        "a release that spends a delta is stated as pure",
+        "statements/test_statement.py::test_variants_and_losses"),
+    _statements("number_facts", "float_up(value)", "math.floor(value * 1000) / 1000",
+        "a loss is stated too low", "statements/test_statement.py::test_variants_and_losses"),
+    _statements("_for_markdown", 'html.escape(" ".join(text.split()), quote=False)', '" ".join(text.split())',
+        "a key is run as a script in Markdown", "statements/test_statement.py::test_every_text_is_escaped"),
+    _statements("_html", "html.escape(part)", "part",
+        "a key is run as a script in HTML", "statements/test_statement.py::test_every_text_is_escaped"),
+    _statements("_html", "html.escape(cell)", "cell",
+        "a name of an output is run as a script in HTML", "statements/test_statement.py::test_every_text_is_escaped"),
+    _statements("_statements/statement:_scalar", "json.dumps(value, ensure_ascii=False)", "value",
+        "a date is no text in YAML", "statements/test_statement.py::test_yaml_reads_what_was_written"),
+    _statements("_statements/statement:_scalar", 'text.replace("e", ".0e") if "e" in text and "." not in text else text', "text",
+        "a small delta is a text in YAML", "statements/test_statement.py::test_yaml_reads_what_was_written"),
+    _statements("tier_of", "min(lacking, default=4) - 1", "3",
+        "a record that lacks fields claims the highest tier",
+        "statements/test_statement.py::test_the_tier_is_that_of_what_is_stated"),
 ]

@@ -1,0 +1,241 @@
+"""The facts of a private query for its statement: what it asks, of whom, and what of it is public.
+
+Nothing here reads a row. The steps of the plan before `protect` are told by their kinds alone.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime
+from fractions import Fraction
+from itertools import zip_longest
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Literal
+
+import polars as pl
+
+from dp_polars._accounting.terms import in_words
+from dp_polars._base.digests import ipc_of, listed, sha256_of
+from dp_polars._base.numbers import plural
+from dp_polars._engines.polars_engine import PolarsEngine
+from dp_polars._frames.keys import KeyRequest
+from dp_polars._frames.people import CutRequest, PeopleRequest
+from dp_polars._frames.person_steps import PersonGroups
+from dp_polars._frames.protection import OneRowEach
+from dp_polars._frames.recipe import EachColumn, Expressions, Join, Joining, Rename
+from dp_polars._frames.request import Request
+from dp_polars._rowwise.plan_kinds import steps_and_urls
+from dp_polars._statements.facts import NOT_RECORDED, loss_facts, number_facts, output_facts, software
+from dp_polars._statements.known import AT_DELTA, checked
+from dp_polars._statements.statement import Statement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from dp_polars._accounting import ledger
+    from dp_polars._accounting.budgets import Budget
+    from dp_polars._base.numbers import Number
+    from dp_polars._frames.recipe import Origin
+    from dp_polars._frames.request import AnyRequest
+    from dp_polars._frames.step import Step
+    from dp_polars._questions.question import Asked
+    from dp_polars._statements.facts import Facts
+
+# Mechanisms that show keys nobody listed: they alone spend a δ.
+OF_KEYS = ("partition_selection", "discrete_gaussian_threshold")
+# How much of one step is written.
+_LONGEST = 500
+
+
+def statement_of_query(
+    request: AnyRequest[Asked],
+    sources: Sequence[pl.LazyFrame],
+    budget: Budget | None,
+    known: Mapping[str, object],
+    at_delta: Number = AT_DELTA,
+    *,
+    state: Literal["planned", "released"] = "planned",
+) -> Statement:
+    """Return the statement of one query; what its budget was charged for before stands in it, too."""
+    release = facts_of_request(request, sources, at_delta)
+    ledger = None
+    if budget is not None:
+        head, charges = budget.charged()
+        asked = [charge.what for charge in charges if charge.mechanism in OF_KEYS]
+        ledger = ledger_facts(head, charges, [""] * len(charges), asked)
+    protection = request.protection
+    return Statement.of(
+        {
+            **software(),
+            "state": state,
+            "known": checked(known),
+            "loss": release["loss"],
+            "unit": unit_facts(protection.privacy_unit, protection.neighboring_relation),
+            "releases": [release],
+            "ledger": ledger,
+        }
+    )
+
+
+def ledger_facts(
+    head: ledger.Head, charges: Sequence[ledger.Charge], recorded: Sequence[str], asked_before: Sequence[str]
+) -> Facts:
+    """Return what a ledger holds; `recorded` says of each charge in which release its query stands."""
+    entries = [
+        {
+            "when": f"{datetime.fromtimestamp(charge.microseconds // 10**6, UTC):%Y-%m-%d %H:%M} UTC",
+            "what": charge.what,
+            "mechanism": charge.mechanism,
+            "loss": _amount(head.unit, charge.loss, charge.delta),
+            "recorded": where,
+        }
+        for charge, where in zip(charges, recorded, strict=True)
+    ]
+    return {
+        "total": _amount(head.unit, head.total, head.delta),
+        "spent": _amount(head.unit, head.spent, head.spent_delta),
+        "charges": head.charges,
+        "digest": head.last_digest or None,
+        "delta_for": [charge.what for charge in charges if Fraction(charge.delta)],
+        "asked_before": list(asked_before),
+        "unrecorded": recorded.count(NOT_RECORDED),
+        "entries": entries,
+    }
+
+
+def _amount(unit: str, value: str, delta: str | None) -> Facts:
+    return {"unit": unit, **number_facts(Fraction(value)), "delta": number_facts(Fraction(delta or 0))}
+
+
+def facts_of_request(request: AnyRequest[Asked], sources: Sequence[pl.LazyFrame], at_delta: Number = AT_DELTA) -> Facts:
+    """Return the facts of one release; `sources` are the plans of all origins, where data are bound."""
+    engine = PolarsEngine.of(*sources) if sources else None
+    steps = request.recipe.steps
+    frames = [step.public for step in _with_further(steps) if isinstance(step, Join)]
+    bounds = {name: str(number) for name, number in request.protection.bounds.items()}
+    for ask in request.asks:
+        bounds |= {f"{name} of {ask.name}": str(number) for name, number in ask.bounds.given.items()}
+    return {
+        "loss": loss_facts(request.loss.unit, request.loss.value, request.delta, at_delta),
+        "asks": "keys" if isinstance(request, KeyRequest) else "people" if _is_of_people(request) else "answers",
+        "protection": _protection(request),
+        "bounds": {} if _is_of_people(request) else bounds,
+        "tables": [_table(*table) for table in zip_longest(request.recipe.origins, sources)],
+        "keys": None if request.keys is None else _keys(request.keys),
+        "public_frames": list(map(_public_frame, frames)),
+        "steps": list(map(_step, steps)),
+        "outputs": _outputs(request, engine),
+    }
+
+
+def unit_facts(unit: str | None, relation: str) -> Facts:
+    """Return who is a person: `unit` is the privacy unit as a ledger has it, None where every row is a person."""
+    if unit is None:
+        return {"person": "every row is a person of its own", "relation": relation, "notes": []}
+    names = json.loads(unit) if unit.startswith("[") else [unit]
+    notes = ["A person may have any number of rows. Rows without a privacy unit (null or NaN) are dropped."]
+    if len(names) == 1:
+        return {"person": f"all rows with one value of {names[0]!r}", "relation": relation, "notes": notes}
+    notes.append("What is promised is promised to one combination, not to all rows that share one of its values.")
+    person = f"all rows with one combination of values of {' and '.join(map(repr, names))}"
+    return {"person": person, "relation": relation, "notes": notes}
+
+
+def _is_of_people(request: AnyRequest[Asked]) -> bool:
+    return isinstance(request, PeopleRequest)
+
+
+def _protection(request: AnyRequest[Asked]) -> str:
+    """Return in a sentence how much of one person counts."""
+    if isinstance(request, CutRequest):
+        return "Each person counts once at most, whatever rows they have."
+    if isinstance(request, PeopleRequest):
+        return "Each person is one value, whatever rows they have."
+    if isinstance(request, KeyRequest):
+        return f"A person counts for {plural(request.asks[0].query.keys_per_person, 'key')} at most."
+    protection = request.protection
+    if isinstance(protection, OneRowEach):
+        return "Each person has one row at most after the steps."
+    if protection.unit is None:
+        return "Each person is one row."
+    bounds = [f"{ask.name}: {in_words(request.bounds_of(ask)) or 'whatever rows a person has'}" for ask in request.asks]
+    return (
+        f"What counts of one person is at most this. {'; '.join(bounds)}. Beyond that, rows or groups of the person "
+        "are dropped at random."
+    )
+
+
+def _table(origin: Origin, source: pl.LazyFrame | None) -> Facts:
+    """Return the columns of private rows, the names of their files, and the kinds of steps that were done to them."""
+    if source is None:
+        return {"columns": None, "files": None, "before": None}
+    # As they were at `protect`: a statement may be written when they are gone.
+    before, urls = steps_and_urls(source)
+    files = pl.Series([PurePath(path).name for path, *_ in origin.files] + urls, dtype=pl.String)
+    return {
+        "columns": {name: _type(dtype) for name, dtype in source.collect_schema().items()},
+        "files": f"{listed(files.to_frame())} ({plural(len(files), 'file')})" if len(files) else None,
+        "before": before,
+    }
+
+
+def _type(dtype: pl.DataType) -> str:
+    """Return a type without what an Enum or a nested type holds: a literal before `protect` may have made it."""
+    if isinstance(dtype, pl.Enum):
+        return "Enum"
+    return str(dtype.base_type()) if dtype.is_nested() else str(dtype)
+
+
+def _keys(keys: pl.DataFrame) -> Facts:
+    return {"columns": keys.columns, "number": keys.height, "values": listed(keys)}
+
+
+def _public_frame(frame: pl.DataFrame) -> str:
+    columns = ", ".join(frame.columns)
+    return f"{plural(frame.height, 'row')} of {columns} (SHA-256 of it as Arrow IPC: {sha256_of(ipc_of(frame))})"
+
+
+def _with_further(steps: Iterable[Step]) -> Iterator[Step]:
+    """Yield steps, and those on the other side of joins of private rows."""
+    for step in steps:
+        if isinstance(step, Joining):
+            yield from _with_further(step.further_steps)
+        yield step
+
+
+def _step(step: Step) -> str:
+    """Return a step in words: what it says is public, for it stands after `protect`."""
+    arguments: list[object] = []
+    if isinstance(step, (Expressions, PersonGroups)):
+        arguments = [*(step.keys if isinstance(step, PersonGroups) else ()), *step.expressions]
+    elif isinstance(step, EachColumn):
+        arguments = [argument for columns, values in step.columns for argument in (columns, *values)]
+    elif isinstance(step, Rename) and not callable(step.mapping):
+        arguments = [f"{old}: {new}" for old, new in step.mapping.items()]
+    elif isinstance(step, Join):
+        arguments = [f"a public frame, how={step.how!r}, on {', '.join(step.left_on)}"]
+    elif isinstance(step, Joining) and step.further_steps:
+        arguments = [f"after its steps {', '.join(map(_step, step.further_steps))}"]
+    text = " ".join(f"{step.name}({', '.join(map(str, arguments))})".split()).removesuffix("()")
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _outputs(request: AnyRequest[Asked], engine: PolarsEngine | None) -> list[Facts]:
+    types = {}
+    if engine is not None and isinstance(request, Request):
+        types = {output.name: output.types for output in request.bind(engine).outputs}
+    explained = request.explain(engine).rows(named=True)
+    facts = []
+    for ask, row in zip(request.asks, explained, strict=True):
+        columns = ", ".join(" ".join(str(column).split()) for column in ask.columns)
+        selects = f"{ask.selects}, of {columns}" if columns else ask.selects
+        error = row["error_95"]
+        facts.append(
+            {
+                **output_facts(ask.name, ask.query, selects, types.get(ask.name, ())),
+                "error_95": error if error is not None and math.isfinite(error) else None,
+                **{name: row[name] for name in ("error_unit", "bounds", "note")},
+            }
+        )
+    return facts

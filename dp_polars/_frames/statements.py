@@ -1,0 +1,141 @@
+"""The statement of all that a ledger has charged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Unpack
+
+from dp_polars._accounting.budgets import Budget
+from dp_polars._base.calls import called
+from dp_polars._base.numbers import Number, given
+from dp_polars._frames.facts import OF_KEYS, ledger_facts, unit_facts
+from dp_polars._frames.query import PrivateQuery
+from dp_polars._statements.facts import NOT_RECORDED, loss_facts, software
+from dp_polars._statements.known import AT_DELTA, Known, checked
+from dp_polars._statements.statement import Statement
+
+if TYPE_CHECKING:
+    from dp_polars._accounting import ledger
+    from dp_polars._statements.facts import Facts
+
+
+@called
+def statement(
+    budget: Budget,
+    queries: Sequence[PrivateQuery] = (),
+    *,
+    at_delta: Number = AT_DELTA,
+    **known: Unpack[Known],
+) -> Statement:
+    r"""Return the privacy statement of all that a budget was charged for.
+
+    A ledger holds the unit, the relation, the sums, and of each output a text, its mechanism, its loss and the time.
+    Everything else is known of `queries` alone. Nothing is read of the rows, or charged.
+
+    Parameters
+    ----------
+    budget
+        Its ledger is read whole.
+    queries
+        The queries that were released, once for each release. Each of their outputs must stand in the ledger, by its
+        text, mechanism and loss. What stands there and in no query is "not recorded".
+    at_delta
+        The δ at which the sum of all losses is also given as an ε.
+    **known
+        What only people know: see `PrivateQuery.statement`.
+
+    Returns
+    -------
+    Statement
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an output of a query is not in the ledger, a query has another privacy unit or relation than the ledger, the
+        ledger is damaged, or an argument is not as described.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> budget = dpp.Budget(epsilon=1, name="visits")
+    >>> visits = pl.DataFrame({"patient": [1, 1, 2]})
+    >>> query = visits.dp.protect("patient", budget=budget).agg(dpp.n_people(epsilon=0.5))
+    >>> released = query.release()
+    >>> dpp.statement(budget, [query]).facts["loss"]["exact"]
+    '1/2'
+    """
+    if not isinstance(budget, Budget):
+        msg = (
+            f"budget must be a Budget, got {given(budget)}.\n\nHint: one query without a budget has query.statement()."
+        )
+        raise TypeError(msg)
+    for query in queries:
+        if not isinstance(query, PrivateQuery):
+            msg = f"queries must be queries of private frames, got {given(query)}.\n\nHint: [private.agg(…)]."
+            raise TypeError(msg)
+    head, charges = budget.charged()
+    recorded = _matched(queries, head, charges)
+    releases = [query.described(at_delta) for query in queries]
+    of_release = {f"release {number}": one["asks"] for number, one in enumerate(releases, 1)}
+    asked_before = [
+        charge.what
+        for charge, where in zip(charges, recorded, strict=True)
+        if charge.mechanism in OF_KEYS or of_release.get(where, "answers") != "answers"
+    ]
+    unit: Facts = {"person": None, "why": "not known, for nothing is charged yet.", "relation": None, "notes": []}
+    if head.charges and head.neighboring_relation is not None:
+        unit = unit_facts(head.privacy_unit, head.neighboring_relation)
+    return Statement.of(
+        {
+            **software(),
+            "state": "charged",
+            "known": checked(known),
+            "loss": loss_facts(budget.unit, Fraction(head.spent), Fraction(head.spent_delta), at_delta),
+            "unit": unit,
+            "releases": releases,
+            "ledger": ledger_facts(head, charges, recorded, asked_before),
+        }
+    )
+
+
+def _matched(queries: Sequence[PrivateQuery], head: ledger.Head, charges: Sequence[ledger.Charge]) -> list[str]:
+    """Return in which release the query of each charge stands; refuse an output that no charge is left for."""
+    recorded = [NOT_RECORDED] * len(charges)
+    for number, query in enumerate(queries, 1):
+        promised = (query.protection.privacy_unit, query.protection.neighboring_relation)
+        if head.charges and promised != (head.privacy_unit, head.neighboring_relation):
+            msg = (
+                f"queries must have the privacy unit and the relation of the ledger, {head.privacy_unit!r} and "
+                f"{head.neighboring_relation!r}, got {promised[0]!r} and {promised[1]!r}."
+            )
+            raise ValueError(msg)
+        for ask in query.asks:
+            claim = ask.query.claim
+            place = None
+            if claim.has_epsilon or head.unit == "rho":
+                sought = (
+                    str(ask),
+                    claim.mechanism,
+                    claim.cost("rho" if head.unit == "rho" else "epsilon"),
+                    claim.delta,
+                )
+                place = next(
+                    (
+                        place
+                        for place, one in enumerate(charges)
+                        if recorded[place] == NOT_RECORDED
+                        and (one.what, one.mechanism, Fraction(one.loss), Fraction(one.delta)) == sought
+                    ),
+                    None,
+                )
+            if place is None:
+                msg = (
+                    f"queries must have been charged to this budget: output {ask.name!r} ({ask}, {claim}) is not in "
+                    "the ledger, or not as often as it was given.\n\n"
+                    "Hint: budget.log() lists what is. Give each query once for each of its releases."
+                )
+                raise ValueError(msg)
+            recorded[place] = f"release {number}"
+    return recorded

@@ -1,0 +1,218 @@
+"""A page about one release for readers who never heard of differential privacy."""
+
+from __future__ import annotations
+
+import html
+import os
+from importlib.util import find_spec
+from io import StringIO
+from typing import TYPE_CHECKING, Unpack
+
+import polars as pl
+
+from dp_polars._base.calls import called
+from dp_polars._base.numbers import Number, given, show
+from dp_polars._base.paths import expanded, replacing
+from dp_polars._engines.outputs import names_of_ends
+from dp_polars._frames.ends import with_ends
+from dp_polars._frames.query import PrivateQuery
+from dp_polars._questions.choices import QuantileWithInterval
+from dp_polars._statements.known import AT_DELTA, Known
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# Rows of a release that the page shows.
+_MOST = 1000
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 1rem/1.5 system-ui, sans-serif; max-width: 62rem; margin: 0 auto; padding: 1rem; overflow-wrap: anywhere; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; margin: 1rem 0; overflow-wrap: normal; }
+th, td { border-bottom: 1px solid GrayText; padding: .3rem .7rem; text-align: left; vertical-align: top; }
+.range { font-size: .85em; white-space: nowrap; }
+figure { background: white; margin: 1rem 0; padding: .5rem; overflow-x: auto; }
+figure svg { max-width: 100%; height: auto; }
+dt { font-weight: 600; margin-top: .8rem; }
+dd { margin: .2rem 0 .2rem 1rem; overflow-x: auto; }
+.dp-statement { border-top: 2px solid GrayText; margin-top: 2rem; }
+@media print {
+  :root { color-scheme: light; }
+  body { max-width: none; padding: 0; font-size: 10pt; }
+  .wide, dd, figure { overflow: visible; }
+  tr, figure { break-inside: avoid; }
+  thead { display: table-header-group; }
+}
+"""
+
+
+@called
+def report(
+    released: pl.DataFrame,
+    query: PrivateQuery,
+    path: str | os.PathLike[str] = "report.html",
+    *,
+    at_delta: Number = AT_DELTA,
+    **known: Unpack[Known],
+) -> Path:
+    r"""Write a release as one page of HTML for everybody: table, figure, what the numbers mean, and the statement.
+
+    The page needs no network. It shows the release, what follows from it, and the statement of the query, and no more:
+    it is as private as these. Every text of keys, names and arguments is escaped.
+
+    Parameters
+    ----------
+    released
+        What `query.release()` returned, or a part of its rows; with or without `ranges`. 1,000 rows are shown at most.
+    query
+        The query that was released.
+    path
+        The file; `~` is the home folder. One that is there is replaced.
+    at_delta, **known
+        As for `PrivateQuery.statement`; `name` is the title.
+
+    Returns
+    -------
+    Path
+        The file. Its figure is that of `plot.answers`; without the extra `plot` the page has none, and says so.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `released` is no release of this query, or another argument is not as described.
+    OSError
+        If the file can't be written.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> visits = pl.DataFrame({"patient": range(90), "ward": ["A", "A", "B"] * 30})
+    >>> private = visits.dp.protect("patient", max_groups=1)
+    >>> query = private.group_by({"ward": ["A", "B"]}).agg(people=dpp.n_people(epsilon=1))
+    >>> report(query.release(), query, "report.html", name="People by ward").name
+    'report.html'
+    """
+    if not isinstance(query, PrivateQuery):
+        msg = f"query must be a PrivateQuery, got {given(query)}."
+        raise TypeError(msg)
+    if not isinstance(released, pl.DataFrame):
+        msg = f"released must be what query.release() returned, got {given(released)}."
+        raise TypeError(msg)
+    are_keys = _are_keys(query)
+    missing = [ask.name for ask in query.asks if ask.name not in released.columns and not are_keys]
+    if missing:
+        msg = f"released must be the release of this query, it lacks {missing}."
+        raise ValueError(msg)
+    statement = query.statement(at_delta=at_delta, **known)
+    title = html.escape(known.get("name", "Private answers"))
+    shown = released if are_keys else with_ends(released, query.asks)
+    lines = [
+        "<!DOCTYPE html>",
+        f'<html lang="en"><head><meta charset="utf-8"><title>{title}</title>',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<style>{_STYLE}</style></head><body>",
+        f"<h1>{title}</h1>",
+        "<p>These numbers are about people. They are published in a way that limits what anybody can learn from them "
+        "about one person: even whether that person is among these people. The statement at the end says how far.</p>",
+        *_table(shown, query),
+        _figure(released, query),
+        "<h2>What the numbers mean</h2>",
+        *(f"<p>{text}</p>" for text in _words(query)),
+        statement.to_html(),
+        "</body></html>",
+    ]
+    target = expanded(path)
+    with replacing(target) as file:
+        file.write("\n".join(lines).encode())
+    return target
+
+
+def _are_keys(query: PrivateQuery) -> bool:
+    """Return whether a query asks which keys there are: its release has no column of its output's name."""
+    return query.asks[0].query.claim.delta > 0
+
+
+def _table(shown: pl.DataFrame, query: PrivateQuery) -> Iterator[str]:
+    """Yield the release as a table: a number, and its range behind it."""
+    ends = {end for ask in query.asks for end in names_of_ends(ask.name)} & {*shown.columns}
+    columns = [name for name in shown.columns if name not in ends]
+    yield '<div class="wide"><table><thead><tr>'
+    yield "".join(f'<th scope="col">{html.escape(name)}</th>' for name in columns)
+    yield "</tr></thead><tbody>"
+    for row in shown.head(_MOST).iter_rows(named=True):
+        cells = []
+        for name in columns:
+            cell, (low, high) = html.escape(_text(row[name])), names_of_ends(name)
+            if low in ends and row[low] is not None:
+                cell += (
+                    f' <span class="range">({html.escape(_text(row[low]))} to {html.escape(_text(row[high]))})</span>'
+                )
+            cells.append(f"<td>{cell}</td>")
+        yield f"<tr>{''.join(cells)}</tr>"
+    yield "</tbody></table></div>"
+    if shown.height > _MOST:
+        yield f"<p>The first {_MOST:,} of {shown.height:,} rows are shown.</p>"
+
+
+def _text(value: object) -> str:
+    """Return an answer or a key for readers."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool | str):
+        return str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    if isinstance(value, list):
+        return ", ".join(map(_text, value))
+    if isinstance(value, dict):
+        first, second = map(_text, value.values())
+        return f"{first} (ahead by {second})" if "lead" in value else f"{first}: {second}"
+    return str(value)
+
+
+def _figure(released: pl.DataFrame, query: PrivateQuery) -> str:
+    """Return the figure as an SVG in the page, or why there is none."""
+    if not released.height or _are_keys(query):
+        return "<p>There is no figure of a list of keys, or of no rows.</p>"
+    if not (find_spec("altair") and find_spec("vl_convert")):
+        return "<p>There is no figure, for the extra <code>plot</code> of dp_polars is not installed.</p>"
+    from dp_polars.plot import answers
+
+    svg = StringIO()
+    answers(released, query).save(svg, format="svg")
+    return f"<figure>{svg.getvalue()}</figure>"
+
+
+def _words(query: PrivateQuery) -> Iterator[str]:
+    """Yield what the numbers mean, and what they don't, in HTML."""
+    yield (
+        "<strong>They are a little wrong, on purpose.</strong> Before a number left the computer that holds the data, "
+        "chance changed it (this is called noise). A choice, such as the most common value, may for the same reason be "
+        "another one that is nearly as good. Asking anew would give other numbers."
+    )
+    yield (
+        "<strong>A range in brackets</strong> says how wrong: in 95 of 100 cases or more, the number without noise "
+        "lies in it. It tells of the noise alone, and not of mistakes in the data, or of people missing in them."
+    )
+    for ask in query.asks:
+        if isinstance(ask.query, QuantileWithInterval):
+            cases = html.escape(f"{ask.name}: in {show(100 * ask.query.probability)} of 100 cases")
+            yield f"<strong>The range of {cases}</strong> or more, it holds the value of the people without noise."
+    if query.request.drops():
+        yield (
+            "<strong>Some data do not count.</strong> So that no person weighs too much, only a part of the rows of a "
+            "person with many is counted, or a total is cut. Counts and sums are too low then, and no range says so."
+        )
+    yield (
+        "<strong>Small groups say little.</strong> The noise of a count is as large for ten people as for ten "
+        "thousand. A number that is no larger than its range is wide may come from nobody at all, and a count may even "
+        "be below 0. A dash (–) is an answer that is not shown, because the group seemed too small."
+    )
+    yield (
+        "<strong>What they are not.</strong> They are no numbers about single persons, and differences that are "
+        "smaller than the ranges are no findings."
+    )

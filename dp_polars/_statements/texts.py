@@ -1,0 +1,354 @@
+"""The texts of a statement: each field of the registry's schema, filled with what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from dp_polars._base.numbers import as_fraction, plural, show
+from dp_polars._statements.facts import NOT_RECORDED
+from dp_polars._statements.known import FIELDS, TO_BE_STATED
+
+if TYPE_CHECKING:
+    from dp_polars._statements.facts import Facts
+    from dp_polars._statements.known import Field
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of texts under headers."""
+
+    headers: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def lines(self) -> list[str]:
+        """Return each row as a text."""
+        return [
+            "; ".join(f"{header}: {cell}" for header, cell in zip(self.headers, row, strict=True) if cell)
+            for row in self.rows
+        ]
+
+
+Part: TypeAlias = "str | Table"
+
+_STATES = {
+    "planned": "Planned: a query does not know whether it was released.",
+    "released": "Released into the file that carries this statement.",
+    "charged": "Charged: everything that the ledger holds was paid for before a row was read.",
+    "asked": "A plain expression: every evaluation is a release, and nothing counts them.",
+}
+_MECHANISMS = {
+    "permute_and_flip": "Permute-and-flip (McKenna & Sheldon 2020, arXiv 2010.12603): one candidate of each group.",
+    "exponential": "The exponential mechanism, with its bounded range: one candidate of each group.",
+    "discrete_laplace": "Discrete Laplace noise on whole numbers (Ghosh, Roughgarden & Sundararajan 2009).",
+    "discrete_gaussian": "Discrete Gaussian noise on whole numbers (Canonne, Kamath & Steinke 2020, arXiv 2004.00010).",
+    "partition_selection": "Optimal partition selection (Desfontaines et al. 2022, arXiv 2006.03684): which keys are "
+    "shown.",
+    "discrete_gaussian_threshold": "Discrete Gaussian noise on numbers of people, and a threshold: which keys are "
+    "shown.",
+    "first_above": "The first candidate above a threshold, with discrete Laplace noise on counts and threshold.",
+}
+_RELATIONS = {
+    "add_or_remove_one": "Two data sets are neighbours if one is the other without all rows of {person}.",
+    "replace_one": "Two data sets are neighbours if all rows of {person} in one are replaced by those of another one.",
+}
+_OF_KEYS = ("partition_selection", "discrete_gaussian_threshold")
+_NOT_KNOWN = "Not known"
+
+
+def stated(facts: Facts, field: Field) -> list[Part]:
+    """Return what stands in a field: what the package knows, then what people say, or that it is to be stated."""
+    known = facts["known"].get(field.name, field.usual)
+    found: list[Part] = list(_OF_FIELD[field.name](facts)) if field.name in _OF_FIELD else []
+    if known is not None:
+        return [*found, *map(str, known if isinstance(known, list) else [known])]
+    if found and field.name not in _ALSO_PEOPLES:
+        return found
+    if field.kind in ("text", "texts"):
+        return [*found, f"{_ALSO_PEOPLES.get(field.name, '')}{TO_BE_STATED}"]
+    return found
+
+
+def tier_of(facts: Facts) -> int:
+    """Return the highest tier all of whose fields are stated."""
+    if "tier" in facts["known"]:
+        return int(facts["known"]["tier"])
+    lacking = [
+        field.tier
+        for field in FIELDS
+        if field.tier is not None
+        and (not (parts := stated(facts, field)) or any(str(part).endswith(TO_BE_STATED) for part in parts))
+    ]
+    return max(1, min(lacking, default=4) - 1)
+
+
+def state_of(facts: Facts) -> str:
+    """Return whether it was released."""
+    return _STATES[facts["state"]]
+
+
+def amount(loss: Facts) -> str:
+    """Return a loss exactly."""
+    text = f"{loss['unit']} = {_exactly(loss)}"
+    return f"{text}, delta = {_exactly(loss['delta'])}" if loss["delta"]["exact"] != "0" else text
+
+
+def _exactly(number: Facts) -> str:
+    """Return a number as a decimal or a short ratio; a long ratio stands behind what it is about."""
+    text = str(number["text"])
+    return f"{text} (exactly {number['exact']})" if text.startswith("about ") else text
+
+
+def _releases(facts: Facts) -> Iterator[tuple[str, Facts]]:
+    """Yield what begins a text about each release, and the release."""
+    many = len(facts["releases"]) > 1
+    for number, release in enumerate(facts["releases"], 1):
+        yield f"Release {number}: " if many else "", release
+
+
+def _variant(facts: Facts) -> Iterator[Part]:
+    if facts["loss"] is not None:
+        yield facts["loss"]["variant"]
+
+
+def _domain(facts: Facts) -> Iterator[Part]:
+    if facts["state"] == "asked":
+        yield f"{_NOT_KNOWN}: the data, for a plain expression has none."
+        return
+    yield "Every data set with the columns below is in the domain, whatever its rows are, and however many."
+    yield (
+        "That keys, candidates and bounds are public, and that one person's rows do not depend on another's, is the "
+        "word of those who asked."
+    )
+    for release, one in _releases(facts):
+        for number, table in enumerate(one["tables"], 1):
+            name = f"{release}Table {number}" if len(one["tables"]) > 1 else f"{release}The table"
+            if table["columns"] is None:
+                yield f"{name}: columns are {_NOT_KNOWN.lower()}, for no data are bound."
+            else:
+                columns = ", ".join(f"{column} ({dtype})" for column, dtype in table["columns"].items())
+                yield f"{name} has the columns {columns}."
+        if one["keys"] is not None:
+            yield f"{release}{_keys(one['keys'])}"
+    yield from _unrecorded(facts, "Columns and keys")
+
+
+def _keys(keys: Facts) -> str:
+    return f"{plural(keys['number'], 'public group')}, by {', '.join(keys['columns'])}: {keys['values']}."
+
+
+def _unprotected(facts: Facts) -> Iterator[Part]:
+    yield (
+        "The questions themselves: names and losses of outputs, bounds, steps after protect, and names and types of "
+        "columns."
+    )
+    for release, one in _releases(facts):
+        if one["keys"] is not None:
+            yield f"{release}Keys. {_keys(one['keys'])} They are public, or were released before."
+        for output in one["outputs"]:
+            if output["candidates"] is not None:
+                yield f"{release}Candidates of {output['name']}: {output['candidates']}."
+        if one["bounds"]:
+            yield f"{release}Bounds on what counts of a person: {_bounds(one['bounds'])}."
+        for frame in one["public_frames"]:
+            yield f"{release}A public frame that is joined: {frame}."
+        for table in one["tables"]:
+            if table["files"] is not None:
+                yield f"{release}Files, by name: {table['files']}."
+    if facts["state"] == "asked":
+        yield f"{_NOT_KNOWN}: what else the query releases in which the expression stands, its groups among it."
+    yield from _unrecorded(facts, "Keys, candidates, bounds, joined public frames and files")
+    yield "How long a release takes, and how much memory."
+
+
+def _bounds(bounds: Facts) -> str:
+    return ", ".join(f"{name}={value}" for name, value in bounds.items())
+
+
+def _unit(facts: Facts) -> Iterator[Part]:
+    unit = facts["unit"]
+    yield f"One person: {unit['why'] if unit['person'] is None else unit['person'] + '.'}"
+
+
+def _unit_details(facts: Facts) -> Iterator[Part]:
+    unit = facts["unit"]
+    if unit["relation"] is None:
+        yield f"{_NOT_KNOWN}: which data sets are neighbours."
+    else:
+        yield f"{_RELATIONS[unit['relation']].format(person='one person')} ({unit['relation']})"
+    yield from unit["notes"]
+    for release, one in _releases(facts):
+        yield f"{release}{one['protection']}"
+
+
+def _loss(facts: Facts) -> Iterator[Part]:
+    if facts["loss"] is not None:
+        yield amount(facts["loss"])
+
+
+def _loss_details(facts: Facts) -> Iterator[Part]:
+    loss = facts["loss"]
+    if loss is None:
+        yield f"{_NOT_KNOWN}: {facts['no_loss']}"
+        return
+    what = "one evaluation" if facts["state"] == "asked" else "all that is stated here"
+    yield f"One person loses {amount(loss)} to {what}."
+    if loss["definition"]:
+        yield loss["definition"]
+    yield loss["means"]
+    at = loss["at_delta"]
+    shown = f"no finite ε at δ = {at['text']}"
+    if at["epsilon"] is not None:
+        shown = f"ε = {show(as_fraction('epsilon', at['epsilon']), 4, up=True)} at δ = {at['text']}"
+    yield f"As (ε, δ)-DP it is {shown}."
+    if facts["ledger"] is not None and facts["state"] == "charged":
+        yield (
+            f"The budget is {amount(facts['ledger']['total'])} in all. That bound holds however the questions were "
+            "chosen; the sum so far is the loss of questions, and of losses, that were fixed beforehand."
+        )
+
+
+def _model(facts: Facts) -> Iterator[Part]:  # noqa: ARG001
+    yield (
+        "Those who run the release read the rows as they are, and are trusted with them. Only drawn answers leave; "
+        "those who see these need not be trusted."
+    )
+
+
+def _post_processing(facts: Facts) -> Iterator[Part]:  # noqa: ARG001
+    yield (
+        "Ranges, and groups that are left out because their noisy number of people is small, follow from what was "
+        "drawn and from public values. They cost nothing."
+    )
+
+
+def _composition(facts: Facts) -> Iterator[Part]:
+    if facts["state"] == "asked":
+        yield (
+            f"{_NOT_KNOWN}: how often the expression is evaluated, for how many groups, and what else is asked. Each "
+            "evaluation costs its loss, and no budget adds them up."
+        )
+        return
+    yield "Losses add up, over outputs and over releases, also where a question depends on an earlier answer."
+    yield "The loss of an output is that of one person over all groups together."
+    for release, one in _releases(facts):
+        outputs = " + ".join(amount(output["loss"]) for output in one["outputs"])
+        yield f"{release}{outputs} cost {amount(one['loss'])} in all."
+    if any(output["mechanism"] in _OF_KEYS for _, one in _releases(facts) for output in one["outputs"]):
+        yield "The δ is for keys that nobody listed: one of a single person is shown with that probability at most."
+    ledger = facts["ledger"]
+    if ledger is None:
+        yield "No budget: what else was released of the same people is not recorded."
+        return
+    yield (
+        f"A budget of {amount(ledger['total'])} pays before a row is read. Charged when this was written: "
+        f"{amount(ledger['spent'])}, by {plural(ledger['charges'], 'output')}."
+    )
+    if ledger["delta_for"]:
+        yield f"Its δ was spent by {', '.join(ledger['delta_for'])}: by keys that nobody listed."
+    yield f"SHA-256 of the ledger's last entry: {ledger['digest'] or 'none, for nothing is charged'}."
+    if ledger["entries"]:
+        rows = tuple(
+            (one["when"], one["what"], one["mechanism"], amount(one["loss"]), one["recorded"])
+            for one in ledger["entries"]
+        )
+        yield Table(("charged", "output", "mechanism", "loss", "its query"), rows)
+
+
+def _before(facts: Facts) -> Iterator[Part]:
+    for release, one in _releases(facts):
+        for table in one["tables"]:
+            kinds = table["before"]
+            if kinds is None:
+                yield f"{release}Steps before protect: {_NOT_KNOWN.lower()}, for no data are bound, or files are gone."
+            elif kinds:
+                yield f"{release}Steps before protect, of these kinds: {', '.join(kinds)}. What they say is not shown."
+            else:
+                yield f"{release}No step before protect."
+        if one["steps"] is not None:
+            steps = "; ".join(one["steps"])
+            yield (
+                f"{release}Steps after protect, each on the rows of one person: {steps}."
+                if steps
+                else f"{release}No step after protect."
+            )
+    ledger = facts["ledger"]
+    if ledger is not None and ledger["asked_before"]:
+        yield f"Keys and bounds that were asked of the rows, and charged: {'; '.join(ledger['asked_before'])}."
+    if facts["state"] == "asked":
+        yield f"{_NOT_KNOWN}: the steps of the query in which the expression stands."
+    yield from _unrecorded(facts, "Steps")
+
+
+def _mechanisms(facts: Facts) -> Iterator[Part]:
+    rows = [
+        (
+            *(release + output["name"], output["selects"], output["mechanism"], amount(output["loss"])),
+            *(_rate(output), _error(output), output.get("note") or ""),
+        )
+        for release, one in _releases(facts)
+        for output in one["outputs"]
+    ]
+    if rows:
+        yield Table(("output", "what is asked", "mechanism", "loss", "rate", "error", "note"), tuple(rows))
+    used = {output["mechanism"] for _, one in _releases(facts) for output in one["outputs"]}
+    used |= {one["mechanism"] for one in (facts["ledger"] or {"entries": []})["entries"] if facts["state"] == "charged"}
+    yield from (text for name, text in _MECHANISMS.items() if name in used)
+    versions = facts["versions"]
+    yield (
+        f"By dp_polars {versions['dp_polars']} with Polars {versions['polars']} and Python {versions['python']}, on "
+        f"{facts['date']}."
+    )
+    yield (
+        "Every draw is exact: losses, rates and sums are rational or whole numbers, and where floats can't decide a "
+        "draw, more digits do. Random words are AES-256 in counter mode under a key of the operating system."
+    )
+    yield (
+        "Time is not protected: nobody who must not see the rows may time a release, or watch the terminal. A message "
+        "of an error never holds a value of a row."
+    )
+
+
+def _rate(output: Facts) -> str:
+    rate = f"rate {output['rate']:.4g}"
+    if output["scale"] is not None:
+        what = "standard deviation" if "gaussian" in output["mechanism"] else "scale"
+        rate += f", {what} {output['scale']:.4g}"
+    draws = f", {output['draws']} draws" if output["draws"] > 1 else ""
+    return f"{rate}, range {output['score_range']}{draws}"
+
+
+def _error(output: Facts) -> str:
+    if output.get("error_95") is None:
+        return "depends on rows that are private: see the note" if output.get("note") else "not known without data"
+    return f"at most {output['error_95']:.4g} ({output['error_unit']}) with 95 %"
+
+
+def _unrecorded(facts: Facts, what: str) -> Iterator[Part]:
+    """Yield that a ledger holds none of this, for outputs whose query was not given."""
+    ledger = facts["ledger"]
+    if facts["state"] == "charged" and ledger is not None and ledger["unrecorded"]:
+        yield f"{what} of {plural(ledger['unrecorded'], 'output')} in the ledger: {NOT_RECORDED}."
+
+
+_OF_FIELD = {
+    "variant_name": _variant,
+    "data_domain": _domain,
+    "unprotected_quantities": _unprotected,
+    "privacy_unit": _unit,
+    "privacy_parameters": _loss,
+    "privacy_unit_details": _unit_details,
+    "privacy_parameters_details": _loss_details,
+    "model_name_details": _model,
+    "post_processing": _post_processing,
+    "composition": _composition,
+    "preprocessing_and_hyperparameter_tuning": _before,
+    "mechanisms": _mechanisms,
+}
+# Fields of which people know a part that the package can't: what it begins with.
+_ALSO_PEOPLES = {
+    "post_processing": "What is done with the answers afterwards: ",
+    "preprocessing_and_hyperparameter_tuning": "How bounds, keys and losses were chosen, and what was looked at: ",
+    "mechanisms": "How the rows are secured, and who may read them: ",
+}
