@@ -99,9 +99,9 @@ def loss_for_query(
         How far a good answer may be from the true one, 0 or more, in the `error_unit` of `simulate`: in the column's
         unit for quantiles, sums and means ("days" for dates, "seconds" for other times), in rows or people for counts
         and modes (how many fewer have the answer than have the most common one), in the weights' unit by weight. Of
-        value counts and lists, all counts, or answers, must be that near; of a top k, the largest count missed. Of a
-        first above a threshold, how far its count is below, or one that was passed over above it; only the true one is
-        within 0. A dict gives it for some outputs by name; it is 0 for the others.
+        value counts and lists, all counts, or answers, must be that near; of a top k, the largest count missed; of a
+        first above a threshold, how far its count is below, or one that was passed over above it (only the true one is
+        within 0). A dict gives it for some outputs by name; it is 0 for the others.
     private
         As for `simulate`: False refuses the very rows that the query protects.
 

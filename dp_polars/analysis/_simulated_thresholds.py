@@ -114,8 +114,9 @@ def _of_group(
     codes = np.append(first, -1)
     ends = (integral.at_share(share, law) for share in _SHARES)
     low, high = (int(codes[run]) + place for run, place in ends)
-    near = float(law[errors <= within].sum()) if within else float(law[right])
-    return int(codes[right]), min(float(law[right]), 1.0), float(law @ errors), low, high, min(near, 1.0)
+    is_near = errors <= within if within else np.arange(len(law)) == right
+    ends = low, high, min(float(law[is_near].sum()), 1.0)
+    return int(codes[right]), min(float(law[right]), 1.0), float(law @ errors), *ends
 
 
 @dataclass(frozen=True)
