@@ -115,8 +115,8 @@ def _of_group(
     ends = (integral.at_share(share, law) for share in _SHARES)
     low, high = (int(codes[run]) + place for run, place in ends)
     is_near = errors <= within if within else np.arange(len(law)) == right
-    ends = low, high, min(float(law[is_near].sum()), 1.0)
-    return int(codes[right]), min(float(law[right]), 1.0), float(law @ errors), *ends
+    chances = min(float(law[right]), 1.0), min(float(law[is_near].sum()), 1.0)
+    return int(codes[right]), chances[0], float(law @ errors), low, high, chances[1]
 
 
 @dataclass(frozen=True)
