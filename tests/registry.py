@@ -254,18 +254,19 @@ OF_FRAMES: dict[str, Callable[[Any, Any, str, dict[str, Any]], list[dpp.PrivateQ
         frame.bounds(keys, 0.5, candidates=range(1, 5), **loss),
         frame.bounds(keys, candidates=[1, 2, 4], **loss),
     ],
-    "cube": lambda frame, keys, column, loss: [
+    "cube": lambda frame, keys, _, loss: [
         frame.cube(
-            {column: keys[column], **more},
+            {**listed, **more},
             counts="people" if frame.protection.max_groups == 1 else "rows",
             marginals=marginals,
             **loss,
         )
+        for listed in [keys.to_dict() if isinstance(keys, pl.DataFrame) else keys]
         for more, marginals in (
             ({}, None),
             ({WEIGHT: [1, 2, 5]}, [(WEIGHT,), ()]),
-            ({WEIGHT: [0, 2]}, [(column,)]),
-            ({WEIGHT: [5, 1]}, [(column,), (WEIGHT,)]),
+            ({WEIGHT: [0, 2]}, [tuple(listed)]),
+            ({WEIGHT: [5, 1]}, [tuple(listed), (WEIGHT,)]),
         )
     ],
     "n_cut": lambda frame, keys, _, loss: [
