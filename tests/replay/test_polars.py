@@ -72,6 +72,7 @@ def ask(case: Case, form: str, engine: str, parts: int | None, end: str, folder,
     query = case.query(protect, further if form == "bound" else None)
     rows = rows_given()
     found |= {"words": repr(query), "loss": query.loss, "explained": query.explain().rows()}
+    found["stated"] = query.statement().facts | {"ledger": None}
     options = {"ranges": case.ranges, "engine": engine, "partitions": parts}
     if isinstance(query, dpp.CubeQuery):
         del options["ranges"]
