@@ -72,10 +72,10 @@ class _Counted:
 def loss_for_query(
     query: PrivateQuery,
     rows: pl.DataFrame | pl.LazyFrame | tuple[pl.DataFrame | pl.LazyFrame, ...],
-    *,
     share: Number = 0.95,
     probability: Number = 0.95,
     within: Number | Mapping[str, Number] = 0,
+    *,
     private: bool = False,
 ) -> pl.DataFrame:
     """Return the smallest loss at which enough groups get good answers on *public* rows. The result is not private.
