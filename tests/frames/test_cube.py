@@ -100,7 +100,7 @@ def test_rows_are_counted_up_to_the_bounds(visits, listed):
         ((YEAR.max().eq(2024),), pl.lit(value=True)),
         ((pl.lit(value=False),), pl.lit(value=False)),
     ],
-    ids=str,
+    ids=["all", "one", "two filters", "or", "is_in", "replaced", "the last year", "true for all", "none"],
 )
 def test_filters_and_roll_ups(cube, listed, where, true):
     rows = listed.filter(true)
