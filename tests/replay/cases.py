@@ -33,6 +33,8 @@ from tests.registry import (
 WAYS = [*COUNTED, *NUMBERS, *OF_NO_COLUMN, *OF_CONDITIONS, *OF_FRAMES]
 # Those about people, for whom there must be a unit, all groups together.
 OF_PEOPLE = [way for way in OF_FRAMES if way not in ("keys", "cube")]
+# Where no expressions are run, conditions are columns.
+ONLY_KINDS = dict.fromkeys(OF_CONDITIONS, frozenset({"Boolean"}))
 _ROWS, _PEOPLE = 10, 4
 _NAN = -1
 LOSSES: list[dict[str, Any]] = [{"epsilon": 1}, {"rho": Fraction(1, 2)}]
@@ -183,7 +185,7 @@ def question(
     if name in OF_NO_COLUMN:
         return getattr(dpp, name)(where=where, **LOSSES[loss], **own)
     if name in OF_CONDITIONS:
-        condition = pl.col(WEIGHT) > 1
+        condition = pl.col("x") if kind == "Boolean" else pl.col(WEIGHT) > 1
         condition = condition if where is None else condition.filter(where)
         return getattr(dpp, name)(condition, **LOSSES[loss], **own)
     known = {**ASKS, **NUMBERS}[name].about(COLUMNS[kind])

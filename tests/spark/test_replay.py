@@ -10,7 +10,7 @@ import pytest
 import dp_polars as dpp
 from tests.fuzzing.exploring import explore
 from tests.replay import doors
-from tests.replay.cases import WAYS, cases
+from tests.replay.cases import ONLY_KINDS, WAYS, cases
 from tests.replay.checks import check
 from tests.replay.doors import Doors
 from tests.spark.tools import DDL, MARKS, ddl, need_spark, to_polars, to_spark
@@ -45,7 +45,7 @@ def test_answers_follow_from_the_outputs_and_inputs_move_as_claimed(way, spark, 
         answered.append(check(case, partial(ask, case, spark), partial(Doors, folder=tmp_path)))
 
     # Few, for each takes seconds: so a person has many rows in each, and in many groups.
-    few = cases(way, DDL, DDL).filter(lambda case: len(case.one) > 4 and case.base)
+    few = cases(way, ONLY_KINDS.get(way, DDL), DDL).filter(lambda case: len(case.one) > 4 and case.base)
     if way not in ("keys", "rows_per_person"):
         few = few.filter(lambda case: case.groups is not None)
     explore(holds, few, examples=1)
