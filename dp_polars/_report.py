@@ -28,20 +28,28 @@ _MOST = 1000
 _STYLE = """
 :root { color-scheme: light dark; }
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 62rem; margin: 0 auto; padding: 1rem; overflow-wrap: anywhere; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; margin: 1rem 0; overflow-wrap: normal; }
-th, td { border-bottom: 1px solid GrayText; padding: .3rem .7rem; text-align: left; vertical-align: top; }
+p, dd { max-width: 44rem; }
+.wide, figure, dd { overflow-x: auto; }
+table { border-collapse: collapse; margin: 1rem 0; overflow-wrap: break-word; font-size: .9rem; }
+th, td { border-bottom: 1px solid #8888; padding: .3rem .7rem; text-align: left; vertical-align: top; }
+th { border-bottom-width: 2px; }
 .range { font-size: .85em; white-space: nowrap; }
-figure { background: white; margin: 1rem 0; padding: .5rem; overflow-x: auto; }
-figure svg { max-width: 100%; height: auto; }
+figure { background: white; margin: 1rem 0; padding: .5rem; }
+figure svg { display: block; height: auto; margin-bottom: 1rem; }
 dt { font-weight: 600; margin-top: .8rem; }
-dd { margin: .2rem 0 .2rem 1rem; overflow-x: auto; }
+dd { margin: .2rem 0 .2rem 1rem; }
+dd:has(table) { max-width: none; }
 .dp-statement { border-top: 2px solid GrayText; margin-top: 2rem; }
 @media print {
   :root { color-scheme: light; }
+  @page { margin: 1cm; }
   body { max-width: none; padding: 0; font-size: 10pt; }
-  .wide, dd, figure { overflow: visible; }
-  tr, figure { break-inside: avoid; }
+  .wide, figure, dd { overflow: visible; }
+  table { font-size: 8pt; overflow-wrap: anywhere; }
+  th, td { padding: .2rem .4rem; }
+  figure svg { max-width: 100%; max-height: 26cm; }
+  tr, svg { break-inside: avoid; }
+  h1, h2, h3, dt { break-after: avoid; }
   thead { display: table-header-group; }
 }
 """
@@ -144,16 +152,28 @@ def _table(shown: pl.DataFrame, query: PrivateQuery) -> Iterator[str]:
     for row in shown.head(_MOST).iter_rows(named=True):
         cells = []
         for name in columns:
-            cell, (low, high) = html.escape(_text(row[name])), names_of_ends(name)
-            if low in ends and row[low] is not None:
-                cell += (
-                    f' <span class="range">({html.escape(_text(row[low]))} to {html.escape(_text(row[high]))})</span>'
-                )
-            cells.append(f"<td>{cell}</td>")
+            low, high = names_of_ends(name)
+            cells.append(f"<td>{_cell(row[name], row[low], row[high]) if low in ends else _cell(row[name])}</td>")
         yield f"<tr>{''.join(cells)}</tr>"
     yield "</tbody></table></div>"
     if shown.height > _MOST:
         yield f"<p>The first {_MOST:,} of {shown.height:,} rows are shown.</p>"
+
+
+def _cell(value: object, low: object = None, high: object = None) -> str:
+    """Return an answer with its range, or a key, in HTML; an answer of many parts has one line for each."""
+    if isinstance(value, list):
+        none = [None] * len(value)
+        ends = (low, high) if isinstance(low, list) and isinstance(high, list) else (none, none)
+        return "<br>".join(map(_cell, value, *ends))
+    if isinstance(value, dict) and "lead" not in value:  # of value counts: the value, and the range of its count
+        first, second = value.values()
+        ends = ([*end.values()][1] if isinstance(end, dict) else end for end in (low, high))
+        return f"{html.escape(_text(first))}: {_cell(second, *ends)}"
+    said = html.escape(_text(value))
+    if low is None or high is None:
+        return said
+    return f'{said} <span class="range">({html.escape(_text(low))} to {html.escape(_text(high))})</span>'
 
 
 def _text(value: object) -> str:
@@ -166,11 +186,9 @@ def _text(value: object) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    if isinstance(value, list):
-        return ", ".join(map(_text, value))
     if isinstance(value, dict):
-        first, second = map(_text, value.values())
-        return f"{first} (ahead by {second})" if "lead" in value else f"{first}: {second}"
+        answer, lead = map(_text, value.values())
+        return f"{answer} (ahead by {lead})"
     return str(value)
 
 
@@ -180,11 +198,14 @@ def _figure(released: pl.DataFrame, query: PrivateQuery) -> str:
         return "<p>There is no figure of a list of keys, or of no rows.</p>"
     if not (find_spec("altair") and find_spec("vl_convert")):
         return "<p>There is no figure, for the extra <code>plot</code> of dp_polars is not installed.</p>"
-    from dp_polars.plot import answers
+    from dp_polars.plot._answers import answers_in_rows
 
-    svg = StringIO()
-    answers(released, query).save(svg, format="svg")
-    return f"<figure>{svg.getvalue()}</figure>"
+    rows = []
+    for chart in answers_in_rows(released, query):
+        svg = StringIO()
+        chart.save(svg, format="svg")
+        rows.append(svg.getvalue())
+    return f"<figure>{''.join(rows)}</figure>"
 
 
 def _words(query: PrivateQuery) -> Iterator[str]:

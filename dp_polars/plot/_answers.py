@@ -29,6 +29,8 @@ _Sort: TypeAlias = Literal["largest", "keys"]
 _SORTS: tuple[_Sort, ...] = get_args(_Sort)
 # How much of a list is written.
 _MOST_LISTED = 5
+# Pixels of a row of panels on a page, without the names of the groups.
+_PAGE = 520
 
 
 def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort: str = "largest") -> alt.HConcatChart:
@@ -79,6 +81,18 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort
     ... )
     >>> chart = answers(query.release(), query, sort="keys")
     """
+    return _drawn(released, query, most, sort)[0]
+
+
+def answers_in_rows(released: pl.DataFrame, query: PrivateQuery) -> list[alt.HConcatChart]:
+    """Return the figure of `answers` as figures below one another that fit a page; the first has the title."""
+    return _drawn(released, query, 30, "largest", _PAGE)
+
+
+def _drawn(
+    released: pl.DataFrame, query: PrivateQuery, most: int, sort: str, widest: int | None = None
+) -> list[alt.HConcatChart]:
+    """Return the figure, or where it is wider than `widest` pixels without names its rows of panels."""
     if not isinstance(query, PrivateQuery):
         msg = f"query must be a PrivateQuery, got {type(query).__name__}."
         raise TypeError(msg)
@@ -116,8 +130,13 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort
         *_notes(query, released, part.height, points, bare),
         query.request.promise,
     )
-    panels = _panels.answers(part, keys, points, [ask.name for ask in words])
-    return alt.HConcatChart(hconcat=panels, spacing=24, title=title)
+    rows: list[tuple[list[str], list[str]]] = [(points, [ask.name for ask in words])]
+    if widest is not None:
+        rows = list(_panels.in_rows(part, *rows[0], widest))
+    return [
+        alt.HConcatChart(hconcat=_panels.answers(part, keys, *row), spacing=24, **({} if number else {"title": title}))
+        for number, row in enumerate(rows)
+    ]
 
 
 def _is_on_a_line(ask: Ask[Asked], dtype: pl.DataType) -> bool:
