@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import polars as pl
 from polars import selectors as cs
@@ -81,18 +81,25 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort
     ... )
     >>> chart = answers(query.release(), query, sort="keys")
     """
-    return _drawn(released, query, most, sort)[0]
+    notes, panels = _drawn(released, query, most, sort)
+    title = _charts.title(
+        f"Private answers at {_charts.SYMBOLS[query.loss.unit]} = {float(query.loss.value):g}",
+        *(" · ".join(line) for line in notes if line),
+        query.request.promise,
+    )
+    return alt.HConcatChart(hconcat=panels[0], spacing=24, title=title)
 
 
-def answers_in_rows(released: pl.DataFrame, query: PrivateQuery) -> list[alt.HConcatChart]:
-    """Return the figure of `answers` as figures below one another that fit a page; the first has the title."""
-    return _drawn(released, query, 30, "largest", _PAGE)
+def answers_of_a_page(released: pl.DataFrame, query: PrivateQuery) -> tuple[list[str], list[alt.HConcatChart]]:
+    """Return the notes of `answers`, and its panels as figures that stand below one another and fit a page."""
+    notes, rows = _drawn(released, query, 30, "largest", _PAGE)
+    return [note for line in notes for note in line], [alt.HConcatChart(hconcat=row, spacing=24) for row in rows]
 
 
 def _drawn(
     released: pl.DataFrame, query: PrivateQuery, most: int, sort: str, widest: int | None = None
-) -> list[alt.HConcatChart]:
-    """Return the figure, or where it is wider than `widest` pixels without names its rows of panels."""
+) -> tuple[list[list[str]], list[list[Any]]]:
+    """Return lines of notes, and rows of panels: one row, or rows no wider than `widest` pixels without names."""
     if not isinstance(query, PrivateQuery):
         msg = f"query must be a PrivateQuery, got {type(query).__name__}."
         raise TypeError(msg)
@@ -125,18 +132,10 @@ def _drawn(
         *(pl.lit(None, pl.Float64).alias(end) for name in bare for end in names_of_ends(name)),
         *(_as_words(ask, released).alias(ask.name) for ask in words),
     )
-    title = _charts.title(
-        f"Private answers at {_charts.SYMBOLS[query.loss.unit]} = {float(query.loss.value):g}",
-        *_notes(query, released, part.height, points, bare),
-        query.request.promise,
-    )
-    rows: list[tuple[list[str], list[str]]] = [(points, [ask.name for ask in words])]
-    if widest is not None:
-        rows = list(_panels.in_rows(part, *rows[0], widest))
-    return [
-        alt.HConcatChart(hconcat=_panels.answers(part, keys, *row), spacing=24, **({} if number else {"title": title}))
-        for number, row in enumerate(rows)
-    ]
+    texts = [ask.name for ask in words]
+    rows = [(points, texts)] if widest is None else _panels.in_rows(part, points, texts, widest)
+    notes = _notes(query, released, part.height, points, bare)
+    return notes, [_panels.answers(part, keys, *row) for row in rows]
 
 
 def _is_on_a_line(ask: Ask[Asked], dtype: pl.DataType) -> bool:
@@ -174,7 +173,7 @@ def _as_text(column: pl.Expr, dtype: object) -> pl.Expr:
     return column.dt.to_string("polars") if isinstance(dtype, pl.Duration) else column.cast(pl.String)
 
 
-def _notes(query: PrivateQuery, released: pl.DataFrame, shown: int, points: list[str], bare: list[str]) -> list[str]:
+def _notes(query: PrivateQuery, released: pl.DataFrame, shown: int, points: list[str], bare: list[str]) -> list[list[str]]:
     """Return the lines under the title: what dots and bars are, and what is left out."""
     intervals = {ask.name: ask.query for ask in query.asks if isinstance(ask.query, QuantileWithInterval)}
     legend = ["dot: released, with noise"] if points else []
@@ -194,9 +193,5 @@ def _notes(query: PrivateQuery, released: pl.DataFrame, shown: int, points: list
     long = [ask.name for ask in query.asks if ask.name in lists.columns and lists[ask.name].item()]
     if long:
         left_out.append(f"only {_MOST_LISTED} of a list: {', '.join(long)}")
-    lines = [" · ".join(legend), " · ".join(left_out)]
-    if query.request.drops():
-        lines.append(
-            "ranges are of the noise alone: counts and sums are too low where people have more than the bounds keep"
-        )
-    return [line for line in lines if line]
+    dropped = "ranges are of the noise alone: counts and sums are too low where people have more than the bounds keep"
+    return [legend, left_out, [dropped] if query.request.drops() else []]

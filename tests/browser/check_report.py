@@ -175,6 +175,8 @@ def look(driver: webdriver.Chrome, width: int, scheme: str, media: str, screensh
 
 
 def check(driver: webdriver.Chrome, path: Path, screenshots: Path | None) -> list[str]:
+    driver.get("about:blank")
+    requests(driver)  # those of the browser's first page
     driver.get(path.as_uri())
     scripts, images, silent, title = driver.execute_script(SAFE)
     wrong = []
