@@ -117,6 +117,7 @@ def report(
         msg = f"released must be the release of this query, it lacks {missing}."
         raise ValueError(msg)
     statement = query.statement(at_delta=at_delta, **known)
+    person = statement.facts["unit"]["person"]
     title = html.escape(known.get("name", "Private answers"))
     shown = released if are_keys else with_ends(released, query.asks)
     lines = [
@@ -125,8 +126,8 @@ def report(
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<style>{_STYLE}</style></head><body>",
         f"<h1>{title}</h1>",
-        "<p>These numbers are about people. Each was changed a little, at random, before it was published. That limits "
-        "what anybody can learn from them about any one person, even whether the person is in the data.</p>",
+        "<p>These numbers are about people. Each was changed at random before it was published. That limits what "
+        f"anybody can learn from them about one person. What counts as one person: {html.escape(person)}.</p>",
         *_table(shown, query),
         _figure(released, query),
         "<h2>What the numbers mean</h2>",

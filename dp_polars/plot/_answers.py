@@ -173,7 +173,9 @@ def _as_text(column: pl.Expr, dtype: object) -> pl.Expr:
     return column.dt.to_string("polars") if isinstance(dtype, pl.Duration) else column.cast(pl.String)
 
 
-def _notes(query: PrivateQuery, released: pl.DataFrame, shown: int, points: list[str], bare: list[str]) -> list[list[str]]:
+def _notes(
+    query: PrivateQuery, released: pl.DataFrame, shown: int, points: list[str], bare: list[str]
+) -> list[list[str]]:
     """Return the lines under the title: what dots and bars are, and what is left out."""
     intervals = {ask.name: ask.query for ask in query.asks if isinstance(ask.query, QuantileWithInterval)}
     legend = ["dot: released, with noise"] if points else []

@@ -78,6 +78,7 @@ def test_a_page_that_is_whole_and_escaped(tmp_path):
         "noise",
         "Privacy statement",
         "<i>who</i>",
+        "What counts as one person: all rows with one value of 'patient'.",
         "at least 75 of 100",
     ):
         assert said in texts, said
