@@ -86,7 +86,8 @@ def report(
     Returns
     -------
     Path
-        The file. Its figure is that of `plot.answers`; without the extra `plot` the page has none, and says so.
+        The file. Its figure has the panels of `plot.answers`, below one another where they are too wide for a page;
+        without the extra `plot` the page has none, and says so.
 
     Raises
     ------
@@ -174,8 +175,8 @@ def _cell(value: object, low: object = None, high: object = None) -> str:
         return "<br>".join(map(_cell, value, *ends))
     if isinstance(value, dict) and "lead" not in value:  # of value counts: the value, and the range of its count
         first, second = value.values()
-        ends = ([*end.values()][1] if isinstance(end, dict) else end for end in (low, high))
-        return f"{html.escape(_text(first))}: {_cell(second, *ends)}"
+        counts = ([*end.values()][1] if isinstance(end, dict) else end for end in (low, high))
+        return f"{html.escape(_text(first))}: {_cell(second, *counts)}"
     said = html.escape(_text(value))
     if low is None or high is None:
         return said

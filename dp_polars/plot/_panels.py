@@ -186,7 +186,8 @@ def in_rows(
 
 def _width(released: pl.DataFrame, name: str) -> int:
     """Return the width of a panel of words."""
-    return min(_WIDEST, 30 + 7 * max(len(name), *released[name].str.len_chars().to_list()))
+    lengths: list[int] = released[name].str.len_chars().to_list()
+    return min(_WIDEST, 30 + 7 * max(len(name), *lengths))
 
 
 def labels(part: pl.DataFrame, keys: list[str]) -> list[str]:
