@@ -48,8 +48,9 @@ const inside = (element) => scrolling && element.closest(scrolling);
 return [
   ...(page > width ? [`the page is ${page} px wide`] : []),
   ...all.filter((element) => !inside(element) && box(element).right > width + 1).map(name),
-  ...all.filter((element) => !inside(element) && !element.closest('svg') && element.scrollWidth > element.clientWidth + 1)
-    .filter((element) => getComputedStyle(element).display !== 'inline').map(name),
+  ...all.filter((element) => !inside(element) && !element.closest('svg'))
+    .filter((element) => element.scrollWidth > element.clientWidth + 1 && getComputedStyle(element).display !== 'inline')
+    .map(name),
 ];
 """
 )
