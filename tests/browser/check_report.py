@@ -49,7 +49,8 @@ return [
   ...(page > width ? [`the page is ${page} px wide`] : []),
   ...all.filter((element) => !inside(element) && box(element).right > width + 1).map(name),
   ...all.filter((element) => !inside(element) && !element.closest('svg'))
-    .filter((element) => element.scrollWidth > element.clientWidth + 1 && getComputedStyle(element).display !== 'inline')
+    .filter((element) => element.scrollWidth > element.clientWidth + 1)
+    .filter((element) => getComputedStyle(element).display !== 'inline')
     .map(name),
 ];
 """
