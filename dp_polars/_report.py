@@ -28,20 +28,31 @@ _MOST = 1000
 _STYLE = """
 :root { color-scheme: light dark; }
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 62rem; margin: 0 auto; padding: 1rem; overflow-wrap: anywhere; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; margin: 1rem 0; overflow-wrap: normal; }
-th, td { border-bottom: 1px solid GrayText; padding: .3rem .7rem; text-align: left; vertical-align: top; }
+p, dd { max-width: 44rem; }
+.wide, figure, dd { overflow-x: auto; }
+table { border-collapse: collapse; margin: 1rem 0; overflow-wrap: break-word; font-size: .9rem; }
+th, td { border-bottom: 1px solid #8888; padding: .3rem .7rem; text-align: left; vertical-align: top; }
+th { border-bottom-width: 2px; }
 .range { font-size: .85em; white-space: nowrap; }
-figure { background: white; margin: 1rem 0; padding: .5rem; overflow-x: auto; }
-figure svg { max-width: 100%; height: auto; }
+figure { background: white; color-scheme: light; color: black; margin: 1rem 0; padding: .5rem; }
+figcaption { font-size: .9rem; margin-bottom: 1rem; position: sticky; left: 0; }
+figure svg { display: block; height: auto; margin-bottom: 1rem; }
 dt { font-weight: 600; margin-top: .8rem; }
-dd { margin: .2rem 0 .2rem 1rem; overflow-x: auto; }
+dd { margin: .2rem 0 .2rem 1rem; }
+dd:has(table) { max-width: none; }
 .dp-statement { border-top: 2px solid GrayText; margin-top: 2rem; }
 @media print {
   :root { color-scheme: light; }
+  @page { margin: 1cm; }
   body { max-width: none; padding: 0; font-size: 10pt; }
-  .wide, dd, figure { overflow: visible; }
-  tr, figure { break-inside: avoid; }
+  .wide, figure, dd { overflow: visible; }
+  table { font-size: 8pt; overflow-wrap: anywhere; }
+  th, td { padding: .2rem .4rem; }
+  .dp-statement th, .dp-statement td:nth-child(3) { overflow-wrap: normal; }
+  .dp-statement td { min-width: 3.5rem; }
+  figure svg { max-width: 100%; max-height: 26cm; }
+  tr, svg { break-inside: avoid; }
+  h1, h2, h3, dt { break-after: avoid; }
   thead { display: table-header-group; }
 }
 """
@@ -75,7 +86,8 @@ def report(
     Returns
     -------
     Path
-        The file. Its figure is that of `plot.answers`; without the extra `plot` the page has none, and says so.
+        The file. Its figure has the panels of `plot.answers`, below one another where they are too wide for a page;
+        without the extra `plot` the page has none, and says so.
 
     Raises
     ------
@@ -106,6 +118,7 @@ def report(
         msg = f"released must be the release of this query, it lacks {missing}."
         raise ValueError(msg)
     statement = query.statement(at_delta=at_delta, **known)
+    person = statement.facts["unit"]["person"]
     title = html.escape(known.get("name", "Private answers"))
     shown = released if are_keys else with_ends(released, query.asks)
     lines = [
@@ -114,12 +127,14 @@ def report(
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<style>{_STYLE}</style></head><body>",
         f"<h1>{title}</h1>",
-        "<p>These numbers are about people. They are published in a way that limits what anybody can learn from them "
-        "about one person: even whether that person is among these people. The statement at the end says how far.</p>",
+        "<p>These numbers are about people. Each was changed at random before it was published. That limits what "
+        f"anybody can learn from them about one person. What counts as one person: {html.escape(person)}.</p>",
         *_table(shown, query),
         _figure(released, query),
         "<h2>What the numbers mean</h2>",
         *(f"<p>{text}</p>" for text in _words(query)),
+        "<p>The rest of this page is the privacy statement. It is for experts who want to check what was done: it says "
+        "exactly how much the numbers can reveal about one person, and what is not protected.</p>",
         statement.to_html(),
         "</body></html>",
     ]
@@ -144,16 +159,28 @@ def _table(shown: pl.DataFrame, query: PrivateQuery) -> Iterator[str]:
     for row in shown.head(_MOST).iter_rows(named=True):
         cells = []
         for name in columns:
-            cell, (low, high) = html.escape(_text(row[name])), names_of_ends(name)
-            if low in ends and row[low] is not None:
-                cell += (
-                    f' <span class="range">({html.escape(_text(row[low]))} to {html.escape(_text(row[high]))})</span>'
-                )
-            cells.append(f"<td>{cell}</td>")
+            low, high = names_of_ends(name)
+            cells.append(f"<td>{_cell(row[name], row[low], row[high]) if low in ends else _cell(row[name])}</td>")
         yield f"<tr>{''.join(cells)}</tr>"
     yield "</tbody></table></div>"
     if shown.height > _MOST:
         yield f"<p>The first {_MOST:,} of {shown.height:,} rows are shown.</p>"
+
+
+def _cell(value: object, low: object = None, high: object = None) -> str:
+    """Return an answer with its range, or a key, in HTML; an answer of many parts has one line for each."""
+    if isinstance(value, list):
+        none = [None] * len(value)
+        ends = (low, high) if isinstance(low, list) and isinstance(high, list) else (none, none)
+        return "<br>".join(map(_cell, value, *ends))
+    if isinstance(value, dict) and "lead" not in value:  # of value counts: the value, and the range of its count
+        first, second = value.values()
+        counts = ([*end.values()][1] if isinstance(end, dict) else end for end in (low, high))
+        return f"{html.escape(_text(first))}: {_cell(second, *counts)}"
+    said = html.escape(_text(value))
+    if low is None or high is None:
+        return said
+    return f'{said} <span class="range">({html.escape(_text(low))} to {html.escape(_text(high))})</span>'
 
 
 def _text(value: object) -> str:
@@ -166,53 +193,66 @@ def _text(value: object) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    if isinstance(value, list):
-        return ", ".join(map(_text, value))
     if isinstance(value, dict):
-        first, second = map(_text, value.values())
-        return f"{first} (ahead by {second})" if "lead" in value else f"{first}: {second}"
+        answer, lead = map(_text, value.values())
+        return f"{answer} (ahead by {lead})"
     return str(value)
 
 
 def _figure(released: pl.DataFrame, query: PrivateQuery) -> str:
     """Return the figure as an SVG in the page, or why there is none."""
     if not released.height or _are_keys(query):
-        return "<p>There is no figure of a list of keys, or of no rows.</p>"
+        return "<p>There is no figure, because this is a list of groups or has no rows.</p>"
     if not (find_spec("altair") and find_spec("vl_convert")):
-        return "<p>There is no figure, for the extra <code>plot</code> of dp_polars is not installed.</p>"
-    from dp_polars.plot import answers
+        return "<p>There is no figure, because the extra <code>plot</code> of dp_polars is not installed.</p>"
+    from dp_polars.plot._answers import answers_of_a_page
 
-    svg = StringIO()
-    answers(released, query).save(svg, format="svg")
-    return f"<figure>{svg.getvalue()}</figure>"
+    notes, charts = answers_of_a_page(released, query)
+    drawings = []
+    for chart in charts:
+        svg = StringIO()
+        chart.save(svg, format="svg")
+        drawings.append(svg.getvalue())
+    caption = "<br>".join(html.escape(note[0].upper() + note[1:]) + "." for note in notes)
+    return f"<figure><figcaption>{caption}</figcaption>{''.join(drawings)}</figure>"
 
 
 def _words(query: PrivateQuery) -> Iterator[str]:
     """Yield what the numbers mean, and what they don't, in HTML."""
     yield (
-        "<strong>They are a little wrong, on purpose.</strong> Before a number left the computer that holds the data, "
-        "chance changed it (this is called noise). A choice, such as the most common value, may for the same reason be "
-        "another one that is nearly as good. Asking anew would give other numbers."
+        "<strong>The numbers are a little wrong, on purpose.</strong> Before a number was published, a random amount "
+        "was added to it or taken away. This is called noise, and it hides what any one person contributed. Where the "
+        "answer is one of several possible values, such as the most common one or a median, chance may have picked "
+        "another value that is nearly as good. The same question, asked again, would get slightly different answers."
     )
     yield (
-        "<strong>A range in brackets</strong> says how wrong: in 95 of 100 cases or more, the number without noise "
-        "lies in it. It tells of the noise alone, and not of mistakes in the data, or of people missing in them."
+        "<strong>The range in brackets says how wrong a number may be.</strong> In at least 95 of 100 cases, the "
+        "number without noise lies in it. The range covers the noise alone. It does not cover mistakes in the data, or "
+        "people who are missing from the data."
     )
     for ask in query.asks:
         if isinstance(ask.query, QuantileWithInterval):
-            cases = html.escape(f"{ask.name}: in {show(100 * ask.query.probability)} of 100 cases")
-            yield f"<strong>The range of {cases}</strong> or more, it holds the value of the people without noise."
+            yield (
+                f"<strong>The range of {html.escape(ask.name)}</strong> holds the value without noise in at least "
+                f"{show(100 * ask.query.probability)} of 100 cases."
+            )
+    if any(ask.query.claim.lead for ask in query.asks):
+        yield (
+            "<strong>“Ahead by”</strong> says how far the answer was in front of the next best one. This number has "
+            "noise too. Where it is small, another answer may be the true best one."
+        )
     if query.request.drops():
         yield (
-            "<strong>Some data do not count.</strong> So that no person weighs too much, only a part of the rows of a "
-            "person with many is counted, or a total is cut. Counts and sums are too low then, and no range says so."
+            "<strong>Some data are not counted.</strong> So that no person has too much influence, only some of the "
+            "rows of a person with many rows are used, or a person's total is cut off at a limit. Where that happens, "
+            "counts and sums are too low, and the ranges do not show it."
         )
     yield (
         "<strong>Small groups say little.</strong> The noise of a count is as large for ten people as for ten "
-        "thousand. A number that is no larger than its range is wide may come from nobody at all, and a count may even "
-        "be below 0. A dash (–) is an answer that is not shown, because the group seemed too small."
+        "thousand. A number that is smaller than the width of its range may come from nobody at all, and a count may "
+        "even be below 0. A dash (–) is an answer that is not shown, because the group seemed too small."
     )
     yield (
-        "<strong>What they are not.</strong> They are no numbers about single persons, and differences that are "
-        "smaller than the ranges are no findings."
+        "<strong>What the numbers are not.</strong> No number is about a single person. A difference between two "
+        "numbers that is smaller than their ranges may be noise alone."
     )

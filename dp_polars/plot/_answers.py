@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import polars as pl
 from polars import selectors as cs
@@ -29,6 +29,8 @@ _Sort: TypeAlias = Literal["largest", "keys"]
 _SORTS: tuple[_Sort, ...] = get_args(_Sort)
 # How much of a list is written.
 _MOST_LISTED = 5
+# Pixels of a row of panels on a page, without the names of the groups.
+_PAGE = 520
 
 
 def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort: str = "largest") -> alt.HConcatChart:
@@ -79,6 +81,25 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort
     ... )
     >>> chart = answers(query.release(), query, sort="keys")
     """
+    notes, panels = _drawn(released, query, most, sort)
+    title = _charts.title(
+        f"Private answers at {_charts.SYMBOLS[query.loss.unit]} = {float(query.loss.value):g}",
+        *(" · ".join(line) for line in notes if line),
+        query.request.promise,
+    )
+    return alt.HConcatChart(hconcat=panels[0], spacing=24, title=title)
+
+
+def answers_of_a_page(released: pl.DataFrame, query: PrivateQuery) -> tuple[list[str], list[alt.HConcatChart]]:
+    """Return the notes of `answers`, and its panels as figures that stand below one another and fit a page."""
+    notes, rows = _drawn(released, query, 30, "largest", _PAGE)
+    return [note for line in notes for note in line], [alt.HConcatChart(hconcat=row, spacing=24) for row in rows]
+
+
+def _drawn(
+    released: pl.DataFrame, query: PrivateQuery, most: int, sort: str, widest: int | None = None
+) -> tuple[list[list[str]], list[list[Any]]]:
+    """Return lines of notes, and rows of panels: one row, or rows no wider than `widest` pixels without names."""
     if not isinstance(query, PrivateQuery):
         msg = f"query must be a PrivateQuery, got {type(query).__name__}."
         raise TypeError(msg)
@@ -111,13 +132,10 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort
         *(pl.lit(None, pl.Float64).alias(end) for name in bare for end in names_of_ends(name)),
         *(_as_words(ask, released).alias(ask.name) for ask in words),
     )
-    title = _charts.title(
-        f"Private answers at {_charts.SYMBOLS[query.loss.unit]} = {float(query.loss.value):g}",
-        *_notes(query, released, part.height, points, bare),
-        query.request.promise,
-    )
-    panels = _panels.answers(part, keys, points, [ask.name for ask in words])
-    return alt.HConcatChart(hconcat=panels, spacing=24, title=title)
+    texts = [ask.name for ask in words]
+    rows = [(points, texts)] if widest is None else _panels.in_rows(part, points, texts, widest)
+    notes = _notes(query, released, part.height, points, bare)
+    return notes, [_panels.answers(part, keys, *row) for row in rows]
 
 
 def _is_on_a_line(ask: Ask[Asked], dtype: pl.DataType) -> bool:
@@ -155,7 +173,9 @@ def _as_text(column: pl.Expr, dtype: object) -> pl.Expr:
     return column.dt.to_string("polars") if isinstance(dtype, pl.Duration) else column.cast(pl.String)
 
 
-def _notes(query: PrivateQuery, released: pl.DataFrame, shown: int, points: list[str], bare: list[str]) -> list[str]:
+def _notes(
+    query: PrivateQuery, released: pl.DataFrame, shown: int, points: list[str], bare: list[str]
+) -> list[list[str]]:
     """Return the lines under the title: what dots and bars are, and what is left out."""
     intervals = {ask.name: ask.query for ask in query.asks if isinstance(ask.query, QuantileWithInterval)}
     legend = ["dot: released, with noise"] if points else []
@@ -175,9 +195,5 @@ def _notes(query: PrivateQuery, released: pl.DataFrame, shown: int, points: list
     long = [ask.name for ask in query.asks if ask.name in lists.columns and lists[ask.name].item()]
     if long:
         left_out.append(f"only {_MOST_LISTED} of a list: {', '.join(long)}")
-    lines = [" · ".join(legend), " · ".join(left_out)]
-    if query.request.drops():
-        lines.append(
-            "ranges are of the noise alone: counts and sums are too low where people have more than the bounds keep"
-        )
-    return [line for line in lines if line]
+    dropped = "ranges are of the noise alone: counts and sums are too low where people have more than the bounds keep"
+    return [legend, left_out, [dropped] if query.request.drops() else []]

@@ -16,6 +16,8 @@ from dp_polars._engines.outputs import names_of_ends
 from dp_polars.plot import _charts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import altair as alt
     from numpy.typing import NDArray
 else:
@@ -35,6 +37,8 @@ _MOST_HIGH_ROWS = 30
 _HOPELESS, _NOUGHT = 5, 200
 # The widest column of words, in pixels; what is longer ends in "…".
 _WIDEST = 420
+# The width of a column of numbers.
+_NUMBERS = 210
 
 
 def _row_height(groups: int) -> tuple[int, int]:
@@ -150,19 +154,40 @@ def answers(released: pl.DataFrame, keys: list[str], numbers: list[str], texts: 
         points = ranked.select("rank", *(column.alias(to) for column, to in zip(columns, _RANGE, strict=True)))
         axis = _charts.axis(name, tickCount=5)
         x: dict[str, Any] = {"type": "temporal" if is_date else "quantitative", "axis": axis}
-        base = alt.Chart(points, width=210, height=height).encode(y=rows(), tooltip=list(_RANGE))
+        base = alt.Chart(points, width=_NUMBERS, height=height).encode(y=rows(), tooltip=list(_RANGE))
         bar = base.mark_rule(strokeWidth=7, color=_charts.PALE).encode(
             x=alt.X("low", scale=alt.Scale(zero=False, padding=8), **x), x2="high"
         )
         dot = base.mark_point(size=55, filled=True, color=_charts.COLORS[1], opacity=1).encode(x=alt.X("number", **x))
         panels.append(alt.LayerChart(layer=[bar, dot]))
     for name in texts:
-        words = ranked.select("rank", text=name)
-        width = min(_WIDEST, 30 + 7 * max(len(name), *words["text"].str.len_chars().to_list()))
+        words, width = ranked.select("rank", text=name), _width(released, name)
         no_frame = alt.ViewBackground(stroke=None)
         chart = alt.Chart(words, width=width, height=height, title=_charts.heading(name), view=no_frame)
         panels.append(chart.mark_text(fontSize=12, limit=width).encode(y=rows(), text="text:N", x=alt.value(width / 2)))
     return panels
+
+
+def in_rows(
+    released: pl.DataFrame, numbers: list[str], texts: list[str], widest: int
+) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield the numbers and the texts of each row of panels that is no wider than `widest`, or has one panel."""
+    row: tuple[list[str], list[str]] = ([], [])
+    total = 0
+    for place, name in (*((0, name) for name in numbers), *((1, name) for name in texts)):
+        width = _width(released, name) if place else _NUMBERS
+        if total and total + width > widest:
+            yield row
+            row, total = ([], []), 0
+        row[place].append(name)
+        total += width
+    yield row
+
+
+def _width(released: pl.DataFrame, name: str) -> int:
+    """Return the width of a panel of words."""
+    lengths: list[int] = released[name].str.len_chars().to_list()
+    return min(_WIDEST, 30 + 7 * max(len(name), *lengths))
 
 
 def labels(part: pl.DataFrame, keys: list[str]) -> list[str]:
