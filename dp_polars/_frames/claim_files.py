@@ -45,7 +45,8 @@ def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
         `date` (ISO), `protection` (who is a person, and the bounds), `groups` (their number), `loss` (of one person to
         the whole file) and `columns`: name -> `selects`, `mechanism`, `loss` (`unit`, `value`, None beyond all floats,
         and the `exact` ratio), `delta` (of keys alone), `neighboring_relation`, `privacy_unit`,
-        `bounds` (name -> number, of those that the output has). `statement` is the `Statement` of the release.
+        `bounds` (name -> number, of those that the output has). `statement` is the `Statement` of the release; a file
+        of `Cube.write` has none, for `CubeQuery.statement` gives it.
 
     Raises
     ------
@@ -59,4 +60,6 @@ def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
         msg = f"the file must have been written by PrivateQuery.sink_parquet, got {str(path)!r} without a claim."
         raise ValueError(msg)
     claim: dict[str, Any] = json.loads(metadata[CLAIM_KEY])
-    return {**claim, STATEMENT: Statement(claim[STATEMENT])}
+    if STATEMENT in claim:
+        claim[STATEMENT] = Statement(claim[STATEMENT])
+    return claim

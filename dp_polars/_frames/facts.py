@@ -181,10 +181,10 @@ def _table(origin: Origin, source: pl.LazyFrame | None) -> Facts:
 
 
 def _type(dtype: pl.DataType) -> str:
-    """Return a type without what an Enum or a nested type holds: a literal before `protect` may have made it."""
-    if isinstance(dtype, pl.Enum):
-        return "Enum"
-    return str(dtype.base_type()) if dtype.is_nested() else str(dtype)
+    """Return a type without what an Enum, a Categorical or a nested type holds: a literal may have made or named it."""
+    if isinstance(dtype, (pl.Enum, pl.Categorical)) or dtype.is_nested():
+        return str(dtype.base_type())
+    return str(dtype)
 
 
 def _keys(keys: pl.DataFrame) -> Facts:

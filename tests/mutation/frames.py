@@ -788,9 +788,9 @@ MUTANTS = [
     # --- Statements
     _statements("steps_and_urls", "urlsplit(path).path", "path",
         "a password in a URL is published", "statements/test_statement.py::test_names_of_files"),
-    _statements("_frames/facts:_type", "isinstance(dtype, pl.Enum)", "False",
+    _statements("_frames/facts:_type", "isinstance(dtype, (pl.Enum, pl.Categorical))", "False",
         "the words of an Enum that a step before protect made are published"),
-    _statements("_frames/facts:_type", "str(dtype.base_type()) if dtype.is_nested() else str(dtype)", "str(dtype)",
+    _statements("_frames/facts:_type", "dtype.is_nested()", "False",
         "the words of an Enum in a struct are published"),
     _statements("_frames/facts:_table", "PurePath(path).name", "path",
         "the folders of private files are published", "statements/test_statement.py::test_names_of_files"),

@@ -152,7 +152,9 @@ def test_statements_of_all_that_the_examples_ask(name, package, queries, asked, 
     for one in released:
         record = is_whole(one.statement(**KNOWN))
         assert record["deployment"]["privacy_loss"]["privacy_parameters"]["epsilon"] == float(one.loss.value)
-    for one in expressions[:: max(1, len(expressions) // 10)]:
+    # A plain frame finds no loss for some that are asked by their error.
+    known = [one for one in expressions if one.within is None or one.within.unreached is None]
+    for one in known[:: max(1, len(known) // 10)]:
         is_whole(one.statement(**KNOWN))
     budgets = {id(one.budget): one.budget for one in released if one.budget is not None}
     for budget in budgets.values():
