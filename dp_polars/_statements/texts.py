@@ -47,7 +47,8 @@ _MECHANISMS = {
     "shown.",
     "discrete_gaussian_threshold": "Discrete Gaussian noise on numbers of people, and a threshold: which keys are "
     "shown.",
-    "first_above": "The first candidate above a threshold, with discrete Laplace noise on counts and threshold.",
+    "first_above": "Online selection with exponential noise on each count and on the threshold: the first candidate "
+    "above the threshold.",
 }
 _RELATIONS = {
     "add_or_remove_one": "Two data sets are neighbours if one is the other without all rows of {person}.",

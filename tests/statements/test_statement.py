@@ -16,8 +16,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dp_polars as dpp
+from dp_polars._accounting.costs import PROOFS
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._rowwise.plan_kinds import steps_and_urls
+from dp_polars._statements import texts
 from dp_polars._statements.known import FIELDS
 from dp_polars._statements.statement import _for_markdown, _yaml
 from tests.helpers.needs import need
@@ -546,6 +548,13 @@ def test_a_plain_expression_says_what_it_can_not_know():
     by_scores = pl.col("x").dp.argmax(sensitivity=1, epsilon=1).statement().to_markdown()
     assert "Not known: which data sets are neighbours" in by_scores
     assert "calibrated to the sensitivity that the caller gave" in by_scores
+
+
+def test_every_mechanism_is_described():
+    assert {*texts._MECHANISMS} == {*PROOFS}
+    above = dpp.first_above("week", range(9), threshold=5, epsilon=1).statement().to_markdown()
+    assert "exponential noise" in above
+    assert "Laplace" not in above
 
 
 # --- Files ---
