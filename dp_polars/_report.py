@@ -15,6 +15,7 @@ from dp_polars._base.numbers import Number, given, show
 from dp_polars._base.paths import expanded, replacing
 from dp_polars._engines.outputs import names_of_ends
 from dp_polars._frames.ends import with_ends
+from dp_polars._frames.keys import KeyRequest
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.choices import QuantileWithInterval
 from dp_polars._statements.known import AT_DELTA, Known
@@ -146,7 +147,7 @@ def report(
 
 def _are_keys(query: PrivateQuery) -> bool:
     """Return whether a query asks which keys there are: its release has no column of its output's name."""
-    return query.asks[0].query.claim.delta > 0
+    return isinstance(query.request, KeyRequest)
 
 
 def _table(shown: pl.DataFrame, query: PrivateQuery) -> Iterator[str]:

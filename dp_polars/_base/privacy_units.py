@@ -36,6 +36,13 @@ def text_of(unit: PrivacyUnit | None) -> str | None:
     return unit[0] if is_name else json.dumps(unit, ensure_ascii=False)
 
 
+def unit_of_text(text: str | None) -> PrivacyUnit | None:
+    """Return the privacy unit that `text_of` wrote."""
+    if text is None:
+        return None
+    return tuple(json.loads(text)) if text.startswith("[") else (text,)
+
+
 def shown(unit: PrivacyUnit) -> str:
     """Return a privacy unit as a user writes it in `protect`."""
     return repr(unit[0] if len(unit) == 1 else list(unit))

@@ -63,15 +63,10 @@ class CubeWork(Work):
     sizes: tuple[int, ...] = ()
     marginals: tuple[tuple[int, ...], ...] = ()
 
-    @property
-    def axes(self) -> list[tuple[int, ...]]:
-        """The positions of the dimensions of each output."""
-        return [tuple(range(len(self.sizes))), *self.marginals]
-
     def assemble(self, histograms: Sequence[Histogram]) -> pl.DataFrame:
         """Draw once for each cell, and once for each cell of each marginal: in one column, one after the other."""
         drawn: list[pl.Series] = []
-        for output, axes in zip(self.outputs, self.axes, strict=True):
+        for output, axes in zip(self.outputs, _of_outputs(self.sizes, self.marginals), strict=True):
             (tally,) = output.tallies
             drawn += output.drawn([_marginal(histograms[tally], self.sizes, axes)])
         return pl.DataFrame({"0": pl.concat(drawn, rechunk=True)})
@@ -88,6 +83,11 @@ class CubeWork(Work):
             parts.append((axes, counts[start:stop]))
             start = stop
         return pl.concat([joint, table(dimensions, parts)], rechunk=False)
+
+
+def _of_outputs(sizes: tuple[int, ...], marginals: tuple[tuple[int, ...], ...]) -> list[tuple[int, ...]]:
+    """Return the positions of the dimensions of each output: all of them first, then those of marginals."""
+    return [tuple(range(len(sizes))), *marginals]
 
 
 def _marginal(cells: Histogram, sizes: tuple[int, ...], axes: tuple[int, ...]) -> Histogram:
@@ -126,7 +126,7 @@ class CubeRequest(Request):
         share = Loss(query.claim.loss.value / (1 + len(marginals)), query.claim.loss.unit)
         query = query.with_claim(replace(query.claim, loss=share))
         asks = []
-        for axes in (tuple(range(len(sizes))), *marginals):
+        for axes in _of_outputs(sizes, marginals):
             names = ", ".join(keys.columns[axis] for axis in axes)
             name = COUNT if len(axes) == len(sizes) else f"count by {names}" if names else "count of all"
             groups = math.prod(sizes[axis] for axis in axes)
@@ -163,12 +163,12 @@ class CubeRequest(Request):
     def cube(self, released: pl.DataFrame) -> Cube:
         """Return the cube of what `CubeWork.presented` gave."""
         noises = [Noise(ask.query.claim.mechanism, ask.query.claim.rate) for ask in self.asks]
-        axes = (tuple(range(len(self.sizes))), *self.marginals)
-        return cube_of(released, self.sizes, list(zip(axes, noises, strict=True)), json.dumps(self.statement()))
+        noises_of = list(zip(_of_outputs(self.sizes, self.marginals), noises, strict=True))
+        return cube_of(released, self.sizes, noises_of, json.dumps(self.claim_for_json()))
 
     def _errors(self, ask: Ask[HistogramQuery], types: Columns) -> dict[str, object]:
-        at = self.asks.index(ask)
-        groups = math.prod(self.sizes[axis] for axis in self.marginals[at - 1]) if at else self.groups
+        axes = _of_outputs(self.sizes, self.marginals)[self.asks.index(ask)]
+        groups = math.prod(self.sizes[axis] for axis in axes)
         return super()._errors(ask, types) | {"groups": groups}
 
 

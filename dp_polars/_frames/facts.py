@@ -5,7 +5,6 @@ Nothing here reads a row. The steps of the plan before `protect` are told by the
 
 from __future__ import annotations
 
-import json
 import math
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -15,9 +14,11 @@ from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
+from dp_polars._accounting.claims import mechanisms_of
 from dp_polars._accounting.terms import in_words
 from dp_polars._base.digests import ipc_of, listed, sha256_of
 from dp_polars._base.numbers import plural
+from dp_polars._base.privacy_units import unit_of_text
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames.keys import KeyRequest
 from dp_polars._frames.people import CutRequest, PeopleRequest
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
     from dp_polars._questions.question import Asked
     from dp_polars._statements.facts import Facts
 
-# Mechanisms that show keys nobody listed: they alone spend a δ.
-OF_KEYS = ("partition_selection", "discrete_gaussian_threshold")
 # How much of one step is written.
 _LONGEST = 500
 
@@ -62,7 +61,7 @@ def statement_of_query(
     ledger = None
     if budget is not None:
         head, charges = budget.charged()
-        asked = [charge.what for charge in charges if charge.mechanism in OF_KEYS]
+        asked = [charge.what for charge in charges if charge.mechanism in mechanisms_of("keys")]
         ledger = ledger_facts(head, charges, [""] * len(charges), asked)
     protection = request.protection
     return Statement.of(
@@ -131,9 +130,9 @@ def facts_of_request(request: AnyRequest[Asked], sources: Sequence[pl.LazyFrame]
 
 def unit_facts(unit: str | None, relation: str) -> Facts:
     """Return who is a person: `unit` is the privacy unit as a ledger has it, None where every row is a person."""
-    if unit is None:
+    names = unit_of_text(unit)
+    if names is None:
         return {"person": "every row is a person of its own", "relation": relation, "notes": []}
-    names = json.loads(unit) if unit.startswith("[") else [unit]
     notes = ["A person may have any number of rows. Rows without a privacy unit (null or NaN) are dropped."]
     if len(names) == 1:
         return {"person": f"all rows with one value of {names[0]!r}", "relation": relation, "notes": notes}
@@ -222,9 +221,7 @@ def _step(step: Step) -> str:
 
 
 def _outputs(request: AnyRequest[Asked], engine: PolarsEngine | None) -> list[Facts]:
-    types = {}
-    if engine is not None and isinstance(request, Request):
-        types = {output.name: output.types for output in request.bind(engine).outputs}
+    types = request.types(engine) if isinstance(request, Request) else {}
     explained = request.explain(engine).rows(named=True)
     facts = []
     for ask, row in zip(request.asks, explained, strict=True):

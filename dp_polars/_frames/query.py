@@ -398,7 +398,7 @@ class PrivateQuery(WithoutRows):
             msg = f"path must be a file in an existing folder, got {str(path)!r}."
             raise (IsADirectoryError if target.is_dir() else FileNotFoundError)(msg)
         statement = self._stated({}, AT_DELTA, "released")
-        claim = json.dumps({**self.request.statement(), STATEMENT: statement.written}).encode()
+        claim = json.dumps({**self.request.claim_for_json(), STATEMENT: statement.written}).encode()
         # Opened before anything is charged, so that a folder that can't be written costs nothing.
         with replacing(target) as file:
             released = self._released(frame, presentation, engine, partitions, fresh, refuse_wide_integers)

@@ -242,7 +242,7 @@ class AnyRequest(ABC, Generic[AskedT]):
             "rho": float_up(claim.cost("rho")),
         }
 
-    def statement(self) -> dict[str, object]:
+    def claim_for_json(self) -> dict[str, object]:
         """Return the claim as JSON takes it: what `read_claim` returns."""
         columns = {}
         for ask in self.asks:
@@ -326,7 +326,7 @@ class Request(AnyRequest[HistogramQuery]):
         request = cls(recipe, keys, tuple(replace(ask, query=_under(recipe.calibration, ask, groups)) for ask in asks))
         if all(ask.within is None for ask in request.asks):
             return request
-        types = request._types(engine)
+        types = request.types(engine)
         found = tuple(replace(ask, query=_within(ask, types.get(ask.name, ()))) for ask in request.asks)
         return replace(request, asks=found)
 
@@ -386,10 +386,10 @@ class Request(AnyRequest[HistogramQuery]):
         return Work(self.protection.unit, keys, tuple(tallies), tuple(outputs), proved.rows)
 
     def _explanations(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
-        types = self._types(engine)
+        types = self.types(engine)
         return [self._explained(ask) | self._errors(ask, types.get(ask.name, ())) for ask in self.asks]
 
-    def _types(self, engine: Engine[Released] | None) -> dict[str, Columns]:
+    def types(self, engine: Engine[Released] | None) -> dict[str, Columns]:
         """Return the types of the columns of every output, by its name; none without an engine."""
         return {} if engine is None else {output.name: output.types for output in self.bind(engine).outputs}
 

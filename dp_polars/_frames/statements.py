@@ -7,9 +7,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Unpack
 
 from dp_polars._accounting.budgets import Budget
+from dp_polars._accounting.claims import mechanisms_of
 from dp_polars._base.calls import called
 from dp_polars._base.numbers import Number, given
-from dp_polars._frames.facts import OF_KEYS, ledger_facts, unit_facts
+from dp_polars._frames.facts import ledger_facts, unit_facts
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._statements.facts import NOT_RECORDED, loss_facts, software
 from dp_polars._statements.known import AT_DELTA, Known, checked
@@ -17,6 +18,7 @@ from dp_polars._statements.statement import Statement
 
 if TYPE_CHECKING:
     from dp_polars._accounting import ledger
+    from dp_polars._accounting.terms import Unit
     from dp_polars._statements.facts import Facts
 
 
@@ -76,13 +78,13 @@ def statement(
             msg = f"queries must be queries of private frames, got {given(query)}.\n\nHint: [private.agg(…)]."
             raise TypeError(msg)
     head, charges = budget.charged()
-    recorded = _matched(queries, head, charges)
+    recorded = _matched(queries, budget.unit, head, charges)
     releases = [query.described(at_delta) for query in queries]
     of_release = {f"release {number}": one["asks"] for number, one in enumerate(releases, 1)}
     asked_before = [
         charge.what
         for charge, where in zip(charges, recorded, strict=True)
-        if charge.mechanism in OF_KEYS or of_release.get(where, "answers") != "answers"
+        if charge.mechanism in mechanisms_of("keys") or of_release.get(where, "answers") != "answers"
     ]
     unit: Facts = {"person": None, "why": "not known, for nothing is charged yet.", "relation": None, "notes": []}
     if head.charges and head.neighboring_relation is not None:
@@ -100,9 +102,14 @@ def statement(
     )
 
 
-def _matched(queries: Sequence[PrivateQuery], head: ledger.Head, charges: Sequence[ledger.Charge]) -> list[str]:
+def _matched(
+    queries: Sequence[PrivateQuery], unit: Unit, head: ledger.Head, charges: Sequence[ledger.Charge]
+) -> list[str]:
     """Return in which release the query of each charge stands; refuse an output that no charge is left for."""
     recorded = [NOT_RECORDED] * len(charges)
+    left: dict[tuple[object, ...], list[int]] = {}
+    for place, one in reversed([*enumerate(charges)]):
+        left.setdefault((one.what, one.mechanism, Fraction(one.loss), Fraction(one.delta)), []).append(place)
     for number, query in enumerate(queries, 1):
         promised = (query.protection.privacy_unit, query.protection.neighboring_relation)
         if head.charges and promised != (head.privacy_unit, head.neighboring_relation):
@@ -113,29 +120,15 @@ def _matched(queries: Sequence[PrivateQuery], head: ledger.Head, charges: Sequen
             raise ValueError(msg)
         for ask in query.asks:
             claim = ask.query.claim
-            place = None
-            if claim.has_epsilon or head.unit == "rho":
-                sought = (
-                    str(ask),
-                    claim.mechanism,
-                    claim.cost("rho" if head.unit == "rho" else "epsilon"),
-                    claim.delta,
-                )
-                place = next(
-                    (
-                        place
-                        for place, one in enumerate(charges)
-                        if recorded[place] == NOT_RECORDED
-                        and (one.what, one.mechanism, Fraction(one.loss), Fraction(one.delta)) == sought
-                    ),
-                    None,
-                )
-            if place is None:
+            places = []
+            if claim.has_epsilon or unit == "rho":
+                places = left.get((str(ask), claim.mechanism, claim.cost(unit), claim.delta), [])
+            if not places:
                 msg = (
                     f"queries must have been charged to this budget: output {ask.name!r} ({ask}, {claim}) is not in "
                     "the ledger, or not as often as it was given.\n\n"
                     "Hint: budget.log() lists what is. Give each query once for each of its releases."
                 )
                 raise ValueError(msg)
-            recorded[place] = f"release {number}"
+            recorded[places.pop()] = f"release {number}"
     return recorded

@@ -19,7 +19,8 @@ from dp_polars._draws.leads import type_with_lead, with_lead
 from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._mechanisms.thresholds import LARGEST_THRESHOLD
 from dp_polars._questions.measures import counts_at_loss
-from dp_polars._questions.question import HistogramQuery, OfCodes
+from dp_polars._questions.of_categories import OfPeopleOrRows
+from dp_polars._questions.question import HistogramQuery
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class FirstAbove(OfCodes):
+class FirstAbove(OfPeopleOrRows):
     """The first candidate, in the order of the codes, with a count of at least about `threshold`; null if none has.
 
     Let λ be the rate, and let a group lose i rows (or people) and get j. Then its answers on both sides, with their
@@ -44,16 +45,6 @@ class FirstAbove(OfCodes):
     candidates: Categories | Grid
     claim: Claim
     of_people: bool = True
-
-    @property
-    def counts_people(self) -> bool:
-        """Whether a person counts once for each candidate, where it is known who they are."""
-        return self.of_people
-
-    @property
-    def bounds_people(self) -> bool:
-        """Whether the range also bounds one person's effect on a group."""
-        return self.of_people
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
         """Return R of one row, or person: see the class."""

@@ -19,18 +19,10 @@ if TYPE_CHECKING:
     from dp_polars._codes.codings import Coding
 
 
-class OfCategories(OfCodes):
-    """A question about candidates that people have, or rows, or that weigh something.
+class OfPeopleOrRows(OfCodes):
+    """A question about candidates that people have, or rows: `of_people` says which."""
 
-    With `weights`, R is that of counts times their largest, `weights.most`. A row adds at most that to one candidate.
-    Where people count, a person's sum for a candidate in a group is clipped to [0, most]: so one person more adds
-    between 0 and `most` to every sum, whatever the rows, where without weights it is 0 or 1 to every count. Loss and
-    rate are in the unit of the weights; histograms count whole steps, hence `step` in the rate of a draw.
-    """
-
-    candidates: Categories
     of_people: bool
-    weights: Weights | None
 
     @property
     def counts_people(self) -> bool:
@@ -41,6 +33,19 @@ class OfCategories(OfCodes):
     def bounds_people(self) -> bool:
         """Whether the range also bounds one person's effect on a group."""
         return self.of_people
+
+
+class OfCategories(OfPeopleOrRows):
+    """A question about candidates that people have, or rows, or that weigh something.
+
+    With `weights`, R is that of counts times their largest, `weights.most`. A row adds at most that to one candidate.
+    Where people count, a person's sum for a candidate in a group is clipped to [0, most]: so one person more adds
+    between 0 and `most` to every sum, whatever the rows, where without weights it is 0 or 1 to every count. Loss and
+    rate are in the unit of the weights; histograms count whole steps, hence `step` in the rate of a draw.
+    """
+
+    candidates: Categories
+    weights: Weights | None
 
     @property
     def most(self) -> Fraction:

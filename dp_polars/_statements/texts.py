@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from dp_polars._accounting.claims import mechanisms_of
 from dp_polars._base.numbers import as_fraction, plural, show
 from dp_polars._statements.facts import NOT_RECORDED
 from dp_polars._statements.known import FIELDS, TO_BE_STATED
@@ -54,7 +55,6 @@ _RELATIONS = {
     "add_or_remove_one": "Two data sets are neighbours if one is the other without all rows of {person}.",
     "replace_one": "Two data sets are neighbours if all rows of {person} in one are replaced by those of another one.",
 }
-_OF_KEYS = ("partition_selection", "discrete_gaussian_threshold")
 _NOT_KNOWN = "Not known"
 
 
@@ -236,7 +236,7 @@ def _composition(facts: Facts) -> Iterator[Part]:
     for release, one in _releases(facts):
         outputs = " + ".join(amount(output["loss"]) for output in one["outputs"])
         yield f"{release}{outputs} cost {amount(one['loss'])} in all."
-    if any(output["mechanism"] in _OF_KEYS for _, one in _releases(facts) for output in one["outputs"]):
+    if any(output["mechanism"] in mechanisms_of("keys") for _, one in _releases(facts) for output in one["outputs"]):
         yield "The δ is for keys that nobody listed: one of a single person is shown with that probability at most."
     ledger = facts["ledger"]
     if ledger is None:

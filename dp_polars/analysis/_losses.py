@@ -31,7 +31,7 @@ from dp_polars.analysis._noise_laws import NoiseLaw
 from dp_polars.analysis._rates import as_probability
 from dp_polars.analysis._simulated_choices import Histograms
 from dp_polars.analysis._simulated_draws import DRAWS, share_within
-from dp_polars.analysis._simulated_numbers import _cells as cells_of_noise
+from dp_polars.analysis._simulated_numbers import cells_of_noise
 from dp_polars.analysis._simulated_thresholds import NEAR, law_of_first_above
 from dp_polars.analysis._simulation import public_tables, request_of
 

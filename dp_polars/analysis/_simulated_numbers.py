@@ -105,7 +105,7 @@ def _of_mean(question: Mean, types: Columns, truly: list[Ints], bounded: list[In
     noisy = NoiseLaw(claims[0])
     low, high = float(question.lower), float(question.upper)
     middle, unit = (low + high) / 2, float(question.units(*types).step) / 2
-    off, shares = _cells(claims[1])
+    off, shares = cells_of_noise(claims[1])
     true = question.named(truly, *types).to_numpy()
     ends, errors = np.empty((len(true), 2)), np.empty(len(true))
     for group, (distance, count) in enumerate(zip(*(part.tolist() for part in bounded), strict=True)):
@@ -175,7 +175,7 @@ def _coarse_cells(claim: Claim) -> tuple[NDArray[np.float64], NDArray[np.float64
     return np.concatenate([-means[::-1], [0.0], means]), np.concatenate([shares[::-1], [middle], shares])
 
 
-def _cells(claim: Claim) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def cells_of_noise(claim: Claim) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return values of the noise of a count, and their probabilities: one each, or the middles of even stretches."""
     reach = noise_bound(claim, 1e-9)
     width = -(-(2 * reach + 1) // _CELLS)

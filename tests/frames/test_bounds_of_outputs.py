@@ -69,7 +69,7 @@ def test_an_output_is_as_if_protect_had_its_bounds(name):
                 bound for bound in theirs if bound != "max_rows_per_group" or not query.asks[0].query.bounds_people
             ]
             assert shown == {bound: str(theirs[bound]) for bound in matter}
-            columns = query.request.statement()["columns"]
+            columns = query.request.claim_for_json()["columns"]
             assert columns["a"]["bounds"] == {bound: theirs[bound] for bound in matter}
             assert json.loads(json.dumps(columns)) == columns
         tried += 1
@@ -169,8 +169,8 @@ def test_what_takes_no_bounds():
             ask()
     people = private.rows_per_person(0.5, [1, 2], epsilon=1)
     assert people.explain()["bounds"].to_list() == [None]
-    assert people.request.statement()["columns"]["rows_per_person"]["bounds"] == {}
-    assert private.keys("g", epsilon=1, delta=1e-3).request.statement()["columns"]["keys"]["bounds"] == {}
+    assert people.request.claim_for_json()["columns"]["rows_per_person"]["bounds"] == {}
+    assert private.keys("g", epsilon=1, delta=1e-3).request.claim_for_json()["columns"]["keys"]["bounds"] == {}
 
 
 def test_the_charge_and_its_text_are_those_of_the_output():

@@ -135,7 +135,7 @@ def test_explain_and_statements_name_the_unit_as_the_ledger_does():
     query = protected().agg(dpp.len(epsilon=1))
     assert query.explain()["privacy_unit"].to_list() == [TEXT]
     assert protected(max_groups=1).keys("cents", epsilon=1, delta=1e-3).explain()["privacy_unit"].to_list() == [TEXT]
-    assert [each["privacy_unit"] for each in query.request.statement()["columns"].values()] == [TEXT]
+    assert [each["privacy_unit"] for each in query.request.claim_for_json()["columns"].values()] == [TEXT]
     assert "one person per ['month', 'patient']" in repr(protected())
     assert pickle.loads(pickle.dumps(dpp.protect(UNIT).agg(dpp.len(max_rows=1, epsilon=1)))).protection.unit == (
         "month",

@@ -13,7 +13,7 @@ MUTANTS = [
         "privacy/test_first_above.py::test_all_small_data_sets"),
     _above("FirstAbove.range_of", "2", "1", "the noise of the threshold costs nothing",
         "privacy/test_first_above.py::test_densities_of_neighbouring_scores_stay_within_epsilon"),
-    _above("FirstAbove.counts_people", "self.of_people", "True", "people are counted where rows are asked for"),
+    _above("OfPeopleOrRows.counts_people", "self.of_people", "True", "people are counted where rows are asked for"),
     _above("Claim._spread", "spread.per_group > 1 or distance > 1", "False",
         "groups of several rows are charged in rho as if they came in pairs",
         "questions/test_first_above.py -k several_groups"),
