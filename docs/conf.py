@@ -34,3 +34,4 @@ html_sidebars = {"**": ["globaltoc.html"]}
 html_static_path = ["static"]
 html_extra_path = ["static/llms.txt"]  # to the root, where programs look for it
 html_css_files = ["wide.css"]
+html_js_files = ["stack.js"]

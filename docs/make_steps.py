@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -153,12 +155,45 @@ def _code(names: Iterable[str]) -> str:
     return ", ".join(name if name.startswith("a ") else f"`{name}`" for name in names)
 
 
+def _marked(text: str) -> str:
+    """Return a hint in which what is Python stands as code: from each word on, the most words that can be parsed."""
+    words, marked = text.split(" "), []
+    while words:
+        for end in range(len(words), 0, -1):
+            code = " ".join(words[:end])
+            after = code[len(code.rstrip(".,;:")) :]
+            code = code.removesuffix(after)
+            if _is_code(code):
+                marked.append(f"`{code}`{after}")
+                break
+        else:
+            end = 1
+            marked.append(words[0])
+        words = words[end:]
+    return " ".join(marked)
+
+
+def _is_code(text: str) -> bool:
+    """Whether a text is Python and calls, reads or sets something; `…` stands for anything."""
+    try:
+        (statement,) = ast.parse(text.replace("…", "...")).body
+    except (SyntaxError, ValueError):
+        return False
+    if not isinstance(statement, ast.Expr):
+        return isinstance(statement, ast.Assign)
+    nodes = list(ast.walk(statement.value))
+    # `a in b`, `a and b`, `a, b` and `use (a)` are English here.
+    is_english = isinstance(statement.value, ast.Tuple) or any(isinstance(node, (ast.BoolOp, ast.In)) for node in nodes)
+    is_english |= re.match(r"\w+ \(", text) is not None
+    return not is_english and any(isinstance(node, (ast.Attribute, ast.Call, ast.Subscript)) for node in nodes)
+
+
 def _table(rules: tuple[Rule, ...]) -> str:
     rows = ["| Step | Why not | Instead |", "|---|---|---|"]
     for rule in rules:
         ways = sorted({way for name in rule.steps for way in written(name)})
         steps = LABELS.get(rule.steps) or (_code(ways) if ways else "" if rule.condition else "any other")
-        cells = [f"{steps} {rule.condition}".strip(), rule.why, rule.instead]
+        cells = [f"{steps} {rule.condition}".strip(), rule.why, _marked(rule.instead)]
         rows.append("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |")
     return "\n".join(rows) + "\n"
 

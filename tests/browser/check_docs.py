@@ -23,7 +23,7 @@ BLOCKS = "return document.querySelectorAll('pre').length"
 
 
 def main() -> None:
-    pages = sorted(Path(sys.argv[1]).resolve().glob("*.html"))
+    pages = sorted(Path(sys.argv[1]).resolve().rglob("*.html"))
     options = webdriver.ChromeOptions()
     options.add_argument(f"--user-data-dir={tempfile.mkdtemp()}")
     for flag in ("headless=new", "no-sandbox", "disable-gpu", "no-first-run", "disable-sync"):
