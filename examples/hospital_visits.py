@@ -121,7 +121,7 @@ def main(folder: Path) -> None:
     except ImportError:
         return
     plot.answers(released, query).save(folder / "report.png", scale_factor=2)
-    print(f"\nThe figure to hand on: {folder / 'report.png'}")
+    print(f"\nThe figure to share: {folder / 'report.png'}")
 
 
 if __name__ == "__main__":

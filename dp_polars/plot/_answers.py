@@ -180,9 +180,9 @@ def _notes(
     intervals = {ask.name: ask.query for ask in query.asks if isinstance(ask.query, QuantileWithInterval)}
     legend = ["dot: released, with noise"] if points else []
     if not {*points} <= {*intervals, *bare}:
-        legend.append("bar: holds the number without noise with probability 95 %")
+        legend.append("bar: the exact number lies in it with probability 95 %")
     legend += [
-        f"bar of {name}: holds the quantile with probability {show(100 * interval.probability)} %"
+        f"bar of {name}: the quantile lies in it with probability {show(100 * interval.probability)} %"
         for name, interval in intervals.items()
         if name in points
     ]

@@ -485,12 +485,12 @@ def test_lists_are_words_and_intervals_are_bars(tmp_path):
     assert words[1:3] == ["7, 14, 22", "a, b"]
     assert re.fullmatch("a: 600, b: 300(, [cdefg]: 0){3}, …", words[3])
     for text in (
-        "bar of middle: holds the quantile with probability 95 %",
-        "bar of day: holds the quantile with probability 90 %",
+        "bar of middle: the quantile lies in it with probability 95 %",
+        "bar of day: the quantile lies in it with probability 90 %",
         "only 5 of a list: each",
     ):
         assert text in said
-    assert "number without noise" not in said  # there is none
+    assert "exact number" not in said  # there is none
     shown = pl.DataFrame({"pauses": [[dt.timedelta(minutes=5), dt.timedelta(hours=1)]]})
     asked = protect(None).agg(pauses=pl.col("pause").dp.quantile([0.25, 0.5], pauses, epsilon=1))
     assert [row["text"] for row in rows(plot.answers(shown, asked))] == ["5m, 1h"]
