@@ -21,7 +21,8 @@ BAD_WORDS = {
     "who as a noun": re.compile(r"\b(?:[Ff]or|[Oo]f|[Ff]rom|[Bb]y|[Ww]ith|out) who\b|[;:] who\b"),
     "a phrase that says less than its plain form": re.compile(
         r"holds the number without noise|[Cc]an nobody list|the budget can't pay|to hand on|[Nn]obody adds up"
-        r"|quotes nothing|A word is new|for a twentieth|must be at least one value|this is there already|Other tools' work"
+        r"|quotes nothing|A word is new|for a twentieth|must be at least one value|this is there already"
+        r"|Other tools' work"
     ),
     "beside": re.compile(r"\bbeside\b", re.IGNORECASE),
 }
