@@ -11,6 +11,7 @@ from dp_polars._base.extras import require
 from dp_polars._base.numbers import one_of, positive_int, show
 from dp_polars._engines.outputs import names_of_ends
 from dp_polars._frames.ends import with_ends
+from dp_polars._frames.keys import KeyRequest
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.choices import QuantileWithInterval
 from dp_polars._questions.measures import Total
@@ -106,6 +107,12 @@ def _drawn(
     shown, names = positive_int("most", most), [ask.name for ask in query.asks]
     order = one_of("sort", sort, _SORTS)
     missing = [name for name in names if name not in released.columns]
+    if isinstance(query.request, KeyRequest):
+        msg = (
+            "query must have answers for groups, got a query of keys, whose release is the list of them.\n\n"
+            "Hint: report(released, query) shows it as a table; private.group_by(released) asks about these keys."
+        )
+        raise ValueError(msg)
     if missing:
         msg = f"released must be the release of this query, it lacks {missing}."
         raise ValueError(msg)

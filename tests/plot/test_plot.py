@@ -541,6 +541,13 @@ def test_keys_named_like_the_ends_of_words_name_the_groups():
     assert "7711" in json.dumps(chart.to_dict())
 
 
+def test_a_list_of_keys_has_no_answers_to_draw():
+    query = pl.DataFrame({"person": range(9), "town": ["a"] * 9}).dp.protect("person", max_groups=1)
+    query = query.keys("town", epsilon=9, delta=1e-3)
+    with pytest.raises(ValueError, match=r"^query must have answers for groups, got a query of keys"):
+        plot.answers(query.release(), query)
+
+
 def test_a_range_that_lacks_an_end_is_none():
     released, _, asked = answered()
     means = [ask.name for ask in asked.asks if f"{ask.name}_low" in released.columns]
