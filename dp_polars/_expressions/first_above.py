@@ -102,14 +102,14 @@ def first_above(
     3
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    if epsilon is None or rho is not None:
-        got = "no loss" if rho is None else f"rho={rho}"
+    loss = None if epsilon is None and rho is None else Loss.of(epsilon=epsilon, rho=rho)
+    if loss is None or loss.unit != "epsilon":
         msg = (
-            f"the first above a threshold must be asked for with epsilon, got {got}: it is drawn with noise of pure "
-            "differential privacy.\n\nHint: epsilon=1.0, which a budget in rho takes too."
+            f"the first above a threshold must be asked for with epsilon, got {loss or 'no loss'}: it is drawn with "
+            "noise of pure differential privacy.\n\nHint: epsilon=1.0, which a budget in rho takes too."
         )
-        raise (TypeError if rho is None else ValueError)(msg)
-    terms = Terms.at(Loss.of(epsilon=epsilon, rho=None), contributions, neighboring_relation, bounds=bounds)
+        raise (ValueError if loss else TypeError)(msg)
+    terms = Terms.at(loss, contributions, neighboring_relation, bounds=bounds)
     query = FirstAbove(
         as_threshold(threshold),
         candidates if isinstance(candidates, Grid) else Categories.of(candidates),
