@@ -89,6 +89,8 @@ class Budget:
     The digests in the ledger find accidents, not forgers. An older copy put back in its place is found only
     by a process that has seen the newer one.
 
+    Proof: :doc:`/proofs/composition`.
+
     References
     ----------
     Sums bound the loss of questions that are chosen as one goes along: Rogers, Roth, Ullman & Vadhan 2016

@@ -113,6 +113,10 @@ class Claim:
     ------
     TypeError, ValueError
         If a field is not as described, or the rate lies beyond 2**±1000.
+
+    Notes
+    -----
+    Proof: :doc:`/proofs/spreads`.
     """
 
     loss: Loss

@@ -86,6 +86,8 @@ def argmax(
     probability 1 − β, the chosen row has q_i >= q_j − 2·t·D_j for all j: it is near the best row by *that* row's
     sensitivity, not the largest one. All pairs of rows of a group are compared.
 
+    Proofs: :doc:`/proofs/permute-and-flip`, :doc:`/proofs/ranges`, :doc:`/proofs/leads`.
+
     Examples
     --------
     >>> import polars as pl
@@ -133,6 +135,10 @@ def argmin(
     ------
     TypeError, ValueError
         As for `mode`.
+
+    Notes
+    -----
+    Proofs: :doc:`/proofs/permute-and-flip`, :doc:`/proofs/ranges`, :doc:`/proofs/leads`.
 
     Examples
     --------

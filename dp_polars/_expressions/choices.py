@@ -125,6 +125,8 @@ def mode(
     score is the count, R = 1 per row (McKenna & Sheldon 2020, arXiv 2010.12603). `DataFrame.group_by` takes its keys
     from the data, which publishes that each group exists. Where that is private, use `LazyFrame.dp.protect`.
 
+    Proofs: :doc:`/proofs/permute-and-flip`, :doc:`/proofs/exponential`, :doc:`/proofs/ranges`, :doc:`/proofs/leads`.
+
     Examples
     --------
     >>> import polars as pl
@@ -237,6 +239,8 @@ def quantile(
     Rows that equal an answer are divided by a random second digit of 20 bits, which is never published. The claim's
     `draws` are the levels; its `rate` is for a range of 1, and a draw whose score has the range R has rate/R.
 
+    Proof: :doc:`/proofs/quantiles`.
+
     Examples
     --------
     >>> import polars as pl
@@ -303,6 +307,8 @@ def median(
     Notes
     -----
     As for `quantile`; R = 2 per row.
+
+    Proof: :doc:`/proofs/quantiles`.
 
     Examples
     --------

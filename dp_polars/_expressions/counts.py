@@ -70,6 +70,8 @@ def len(  # noqa: A001 (Polars' own name)
     Roughgarden & Sundararajan 2012; Canonne, Kamath & Steinke 2020, arXiv 2004.00010). Gaussian noise is smaller where
     the rows in one group are bounded, as on a private frame.
 
+    Proof: :doc:`/proofs/numbers`.
+
     Examples
     --------
     >>> import polars as pl
@@ -120,6 +122,10 @@ def n_people(
         If an argument is not as described. On a plain frame, Polars raises a ComputeError, since an expression does not
         know who is a person.
 
+    Notes
+    -----
+    Proof: :doc:`/proofs/numbers`.
+
     Examples
     --------
     >>> import polars as pl
@@ -166,6 +172,10 @@ def count(
     TypeError, ValueError
         If an argument is not as described.
 
+    Notes
+    -----
+    Proof: :doc:`/proofs/numbers`.
+
     Examples
     --------
     >>> import polars as pl
@@ -211,6 +221,10 @@ def null_count(
     ------
     TypeError, ValueError
         If an argument is not as described.
+
+    Notes
+    -----
+    Proof: :doc:`/proofs/numbers`.
 
     Examples
     --------
@@ -265,6 +279,8 @@ def value_counts(
     -----
     The noise does not grow with the number of candidates: one row changes one count. Rankings, shares and charts of the
     counts cost nothing more.
+
+    Proof: :doc:`/proofs/numbers`.
 
     Examples
     --------

@@ -93,6 +93,8 @@ def first_above(
     A run of candidates with one count, such as 0, is drawn as one, exactly. So time and memory grow with the candidates
     that somebody has.
 
+    Proof: :doc:`/proofs/first-above`.
+
     Examples
     --------
     >>> import polars as pl

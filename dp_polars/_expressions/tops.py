@@ -94,6 +94,8 @@ def top_k(
     The rounds: McKenna & Sheldon 2020 (arXiv 2010.12603); Durfee & Rogers 2019 (arXiv 1905.04273). The joint
     mechanism: Gillenwater et al. 2022 (arXiv 2201.12333).
 
+    Proof: :doc:`/proofs/top-k`.
+
     Examples
     --------
     >>> import polars as pl

@@ -78,6 +78,8 @@ def sum(  # noqa: A001 (Polars' own name)
     -----
     Nulls and NaN are ignored. Sums are exact below 2**62 steps: 2**32 rows with the largest bounds.
 
+    Proof: :doc:`/proofs/numbers`.
+
     Examples
     --------
     >>> import polars as pl
@@ -150,6 +152,8 @@ def mean(
     -----
     Nulls and NaN are ignored.
 
+    Proof: :doc:`/proofs/numbers`.
+
     Examples
     --------
     >>> import polars as pl
@@ -215,6 +219,8 @@ def var(
     (upper - lower) / step is at most 2**15, they are exact; beyond, the variance is off by less than 2**-30 of the
     largest one.
 
+    Proof: :doc:`/proofs/numbers`.
+
     Examples
     --------
     >>> import polars as pl
@@ -275,6 +281,8 @@ def std(
     -----
     See `dp_polars.var`.
 
+    Proof: :doc:`/proofs/numbers`.
+
     Examples
     --------
     >>> import polars as pl
@@ -331,6 +339,10 @@ def share(
     TypeError, ValueError
         If an argument is not as described. Where the condition is not Boolean, Polars raises a ComputeError with the
         same words.
+
+    Notes
+    -----
+    Proof: :doc:`/proofs/numbers`.
 
     Examples
     --------

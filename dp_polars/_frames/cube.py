@@ -81,6 +81,10 @@ class Cube:
     from the one histogram whose sum has the least noise, and answers from different histograms may differ by that.
 
     Filters are Polars expressions over the dimensions. Several must all be true, and null is not true.
+
+    Notes
+    -----
+    Proof: :doc:`/proofs/cubes`.
     """
 
     _dimensions: tuple[pl.Series, ...]

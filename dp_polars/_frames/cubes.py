@@ -271,6 +271,8 @@ class Cubes:
         With T rows of a person in all and m in a cell at most, of each marginal T of them may be in one of its cells,
         though not more than m for each cell that it adds up: its noise is calibrated to that.
 
+        Proof: :doc:`/proofs/cubes`.
+
         Examples
         --------
         >>> import polars as pl

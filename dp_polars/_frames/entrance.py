@@ -67,6 +67,8 @@ def protect(
     What stays the caller's word: that keys, candidates and bounds are public, and that the given frame holds one
     person's rows independently of all others'.
 
+    Proof: :doc:`/proofs/contributions`.
+
     Examples
     --------
     >>> import polars as pl

@@ -63,6 +63,10 @@ def owned(frame: pl.LazyFrame | pl.DataFrame | None = None, *, dataset: str | No
         If an argument is not as described, or the plan holds a step that looks at several rows; of one that must
         include the columns of the join, `join` says so.
 
+    Notes
+    -----
+    Proof: :doc:`/proofs/contributions`.
+
     Examples
     --------
     >>> import polars as pl

@@ -230,6 +230,8 @@ class PrivateQuery(WithoutRows):
         It says how many people are cut, not how many rows they lose: that has no bound. `analysis.simulate` says that
         of public rows (`left_out`).
 
+        Proof: :doc:`/proofs/contributions`.
+
         Examples
         --------
         >>> import polars as pl

@@ -92,6 +92,8 @@ class Unlisted:
         & Steinke 2020, arXiv 2004.00010; Bun & Steinke 2016, arXiv 1605.02065, Definition 8.1). "replace_one" counts
         2·g keys.
 
+        Proof: :doc:`/proofs/keys`.
+
         Examples
         --------
         >>> import polars as pl
@@ -176,6 +178,8 @@ class Unlisted:
         -----
         To count only what an answer will be asked of, do its steps first: a filter, `drop_nulls`.
 
+        Proof: :doc:`/proofs/contributions`.
+
         Examples
         --------
         >>> import polars as pl
@@ -219,6 +223,10 @@ class Unlisted:
         ------
         TypeError, ValueError
             As for `rows_per_person` and `group_by`.
+
+        Notes
+        -----
+        Proof: :doc:`/proofs/contributions`.
 
         Examples
         --------
@@ -280,6 +288,8 @@ class Unlisted:
         becomes the largest one: see how many people are cut with `PrivateQuery.n_cut`.
 
         To count only what an answer will be asked of, do its steps first: a filter, `drop_nulls`.
+
+        Proof: :doc:`/proofs/contributions`.
 
         Examples
         --------

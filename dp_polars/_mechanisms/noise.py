@@ -170,6 +170,8 @@ def discrete_laplace(values: ArrayLike, *, epsilon: Number, sensitivity: Number)
     Values and answers are clamped to ±(2**62 − 1), which costs no privacy. The noise itself reaches that with a
     probability below exp(−4095).
 
+    Proof: :doc:`/proofs/numbers`.
+
     Examples
     --------
     >>> import dp_polars as dpp
@@ -215,6 +217,8 @@ def discrete_gaussian(values: ArrayLike, *, rho: Number, sensitivity: Number) ->
     P(noise = x) is proportional to exp(−x²/(2·variance)) with variance = sensitivity²/(2·rho), exactly (Canonne, Kamath
     & Steinke 2020, arXiv 2004.00010). Values and answers are clamped to ±(2**62 − 1), which costs no privacy. The noise
     itself reaches that with a probability below exp(−2**22).
+
+    Proof: :doc:`/proofs/numbers`.
 
     Examples
     --------

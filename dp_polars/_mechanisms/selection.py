@@ -66,6 +66,8 @@ def permute_and_flip(
     McKenna & Sheldon 2020, arXiv 2010.12603: the rate is epsilon/R, and the probability of every candidate is the real
     number that Lemma 1 (Appendix A) gives for it.
 
+    Proofs: :doc:`/proofs/permute-and-flip`, :doc:`/proofs/race`.
+
     Examples
     --------
     >>> import dp_polars as dpp
@@ -110,6 +112,8 @@ def exponential_mechanism(
     Notes
     -----
     McSherry & Talwar 2007. The probability of a candidate is proportional to exp(epsilon/R · score), exactly.
+
+    Proofs: :doc:`/proofs/exponential`, :doc:`/proofs/race`.
 
     Examples
     --------

@@ -272,6 +272,10 @@ def privacy_profile(epsilon: Number, mechanism: Mechanism | None = None) -> Priv
     PrivacyProfile
         With the methods `delta(epsilon)`, `epsilon(delta)` and `compose(times)`.
 
+    Notes
+    -----
+    Proof: :doc:`/proofs/composition`.
+
     Examples
     --------
     >>> profile = privacy_profile(1)
@@ -305,6 +309,10 @@ def compose(releases: Iterable[Release], *, delta: Number) -> float:
         discrete Laplace noise as randomized response (of all of a person's rows together, where there may be several in
         a group: no spread of them is worse). With a discrete Gaussian among the releases, all compose by zCDP, and
         delta 0 gives infinity. Deltas that releases of keys spend are taken off `delta` first.
+
+    Notes
+    -----
+    Proof: :doc:`/proofs/composition`.
 
     Examples
     --------

@@ -94,3 +94,14 @@ def test_columns_that_are_read_alike_are_encoded_once():
     ]
     assert len(polars_engine._made(tallies)) == 3  # codes; whole steps; distances from the middle
     assert [as_frame(each)["count"].item() for each in count(frame, ("p",), None, tallies)] == [3, 3, 0, 2, 2]
+
+
+@pytest.mark.parametrize("most", [(7, 2), (2, 7)])
+def test_each_weight_of_a_person_has_a_bound_of_its_own(most):
+    """One person has 8 days in A, three others have one each in B: 7 of the 8 count, or 2, by the bound of the output."""
+    rows = pl.DataFrame({"p": [0, 0, 1, 2, 3], "ward": list("AABBB"), "days": [4, 4, 1, 1, 1]})
+    asks = {
+        f"by {bound}": dpp.mode("ward", ["A", "B"], weights="days", max_weight=bound, epsilon=10**6) for bound in most
+    }
+    found = rows.dp.protect("p", max_rows=2).agg(**asks).release().row(0)
+    assert found == tuple("A" if bound == 7 else "B" for bound in most)

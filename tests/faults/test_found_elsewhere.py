@@ -1,11 +1,14 @@
-"""Faults that audits of other libraries found in 2026, and what each would do here (docs/found-elsewhere.md)."""
+"""Faults that audits of other libraries found, and what each would do here (docs/found-elsewhere.md)."""
 
 from __future__ import annotations
 
+import datetime as dt
 import math
+import pickle
 import re
 import warnings
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -13,6 +16,12 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars import analysis
+from dp_polars._accounting import conversions
+from dp_polars._base.intervals import ball, lower, precision, upper
+from dp_polars._base.numbers import as_fraction
+from dp_polars._draws.histograms import Histogram
+from dp_polars._mechanisms import key_selection
+from dp_polars._mechanisms.noise import gaussian_noise, laplace_noise
 from dp_polars._rowwise.gate import row_by_row
 from dp_polars.opendp import make_selection
 from tests.helpers import reference
@@ -20,6 +29,9 @@ from tests.helpers.needs import need
 from tests.helpers.noised import record
 from tests.registry import MECHANISMS
 from tests.statistical.goodness import check_sampler, fits, tally
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NAN = math.nan
 
@@ -255,3 +267,387 @@ def test_far_scores_have_probabilities_all_the_same():
     assert law[0] == 1
     answer = dpp.permute_and_flip([[-800, -801]] * 1000, epsilon=2, sensitivity=1)
     assert set(answer.tolist()) == {0, 1}
+
+
+# --- dp_accounting: the Rényi accountant ignores how often an exponential mechanism runs -----------------------------
+
+
+def exact_epsilon(p: float, q: float, times: int, delta: float) -> float:
+    """The least epsilon at `delta` of `times` independent coins, heads with probability p or q: by all their counts."""
+    heads = np.arange(times + 1)
+    ways = np.array([math.lgamma(times + 1) - math.lgamma(k + 1) - math.lgamma(times - k + 1) for k in heads.tolist()])
+    first, second = (ways + heads * math.log(c) + (times - heads) * math.log1p(-c) for c in (p, q))
+    low, high = 0.0, times * abs(math.log(p / q) - math.log1p(-p) + math.log1p(-q))
+    for _ in range(60):
+        middle = (low + high) / 2
+        over = float(np.maximum(np.exp(first) - np.exp(middle + second), 0).sum())
+        low, high = (middle, high) if over > delta else (low, middle)
+    return high
+
+
+@pytest.mark.parametrize("times", [2, 10, 100])
+def test_a_hundred_releases_are_not_charged_as_one(times):
+    """Two candidates whose scores are (0, 0), or (1, −1), at epsilon = 0.1: the true loss of all is above that of one.
+
+    The fault charges the loss of one, whatever `times` is: about 0.1, where a hundred lose more than 1.
+    """
+    epsilon, delta = 0.1, 1e-11
+    first, second = (
+        float(reference.law(scores, rate=Fraction(epsilon) / 2, mechanism="exponential")[0])
+        for scores in ([0, 0], [1, -1])
+    )
+    assert math.log(second / (1 - second)) == pytest.approx(epsilon)
+    true = max(exact_epsilon(*pair, times, delta) for pair in ((first, second), (second, first)))
+    assert true > epsilon >= analysis.compose([(epsilon, "exponential")], delta=delta)  # what the fault says
+    assert true <= analysis.compose([(epsilon, "exponential")] * times, delta=delta)
+    asked = dpp.mode("x", ["a", "b"], epsilon=epsilon, mechanism="exponential", neighboring_relation="replace_one")
+    assert asked.query.claim.cost("rho") >= reference.bounded_range_rho(Fraction(1, 10))
+    budget = dpp.Budget(rho=1)
+    frame = pl.DataFrame({"x": ["a"]}).dp.protect(None, budget=budget, neighboring_relation="replace_one")
+    query = frame.agg(asked)
+    spent = []
+    for _ in range(times):
+        query.release()
+        spent.append(budget.spent)
+    assert spent == [asked.query.claim.cost("rho") * n for n in range(1, times + 1)]
+    assert true <= budget.epsilon_at(delta).spent
+
+
+# --- smartnoise-sdk #621: a logarithm was missing in the formula of composition --------------------------------------
+
+
+def test_a_hundred_counts_cost_what_they_lose_and_hardly_more():
+    """Counts with discrete Laplace noise lose ±epsilon, as randomized response does: so the truth is a binomial sum.
+
+    Kairouz et al.'s formula lies above it. Without its logarithm it is useless, and what is left is the plain sum.
+    """
+    need("dp_accounting")
+    epsilon, times, delta = 0.1, 100, 1e-6
+    heads = 1 / (1 + math.exp(-epsilon))
+    true = exact_epsilon(heads, 1 - heads, times, delta)
+    left = times * epsilon * math.tanh(epsilon / 2)
+    formula, without = (left + epsilon * math.sqrt(2 * times * term) for term in (math.log(1 / delta), 1 / delta))
+    ours = analysis.compose([dpp.len(epsilon=epsilon).query.claim] * times, delta=delta)
+    assert true <= ours <= 1.001 * true
+    assert ours < formula < times * epsilon < without
+
+
+# --- opendp #2820: a delta of zCDP was rounded down ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rho", "epsilon"),
+    [(0.05, 0.25), (5e-30, 1e-13), *((rho, rho * times) for rho in (1e-9, 0.02, 1.0, 7.0) for times in (1.5, 3, 11))],
+)
+def test_the_delta_of_zcdp_is_the_next_float_above_its_formula(rho, epsilon, monkeypatch):
+    """The first two are those of the report: one unit too low, and an order so large that α − 1 is rounded.
+
+    With one order to choose from, the formula has one true value. The float below the answer would be too low; a float
+    is the decimal that it prints as.
+    """
+    monkeypatch.setattr(conversions, "_ORDERS", np.ones(1))
+    exact = Fraction(rho), Fraction(epsilon)
+    found = conversions.zcdp_delta(*exact)
+    with precision(2000):
+        a = Fraction(float((exact[1] - exact[0]) / (2 * exact[0])))  # α − 1
+        power = ((ball(a * ((1 + a) * exact[0] - exact[1]))).exp() * ball(a / (1 + a)) ** ball(1 + a)) / ball(a)
+        assert ball(as_fraction("delta", math.nextafter(found, 0))) < power <= ball(as_fraction("delta", found))
+
+
+# --- opendp #2802: the exponent of a tail bound was rounded down -----------------------------------------------------
+
+
+@pytest.mark.parametrize(("variance", "reached"), [(Fraction(3, 31), 10), (Fraction(10), 72), (Fraction(513, 10), 172)])
+def test_a_threshold_is_as_exact_as_its_delta(variance, reached):
+    """Deltas down to 1e-225, the report's, just above and just below a tail: their thresholds differ by one.
+
+    x²/(2σ²) is no float there. One that is rounded moves the tail by 1e-14 or more, and both deltas to one side.
+    """
+    with precision(400):
+        weights = [(-ball(Fraction(x * x) / (2 * variance))).exp() for x in range(reached + 600)]
+        tail = sum(weights[reached:]) / (2 * sum(weights) - 1)  # what is left out is below 1e-400 of it
+        above, below = upper(tail * (1 + ball(Fraction(1, 10**30)))), lower(tail * (1 - ball(Fraction(1, 10**30))))
+    assert below < above < 1e-100
+    assert float(below) == float(above)
+    assert key_selection.threshold_for(variance, above, 1) == reached + 1
+    assert key_selection.threshold_for(variance, below, 1) == reached + 2
+
+
+# --- opendp #2922: the delta of a threshold left out what is exactly at the threshold --------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", [{"epsilon": 1}, {"rho": 0.5}], ids=str)
+def test_keys_of_one_person_are_shown_as_seldom_as_delta_says(loss):
+    """100,000 people with a key of their own: the report's, of which 1.3 % were shown where delta said 0.5 %."""
+    delta, number = Fraction(1, 100), 100_000
+    selection = dpp.protect("p", max_groups=1).keys("k", delta=delta, **loss).asks[0].query.selection
+    if "epsilon" in loss:
+        chance = float(delta)
+        others = [chance * math.exp(-1), chance * math.e]
+    else:
+        steps = np.arange(-60, 61)
+        weights = np.exp(-(steps**2) / (2 * float(selection.variance)))
+        chance, *others = (
+            float(weights[steps >= selection.threshold - lone].sum() / weights.sum()) for lone in (1, 0, 2)
+        )
+    assert chance <= float(delta) < max(others)
+    shown, _ = selection.draw(np.ones(number, np.int64))
+    counts = [number - int(shown.sum()), int(shown.sum())]
+    assert fits(counts, [1 - chance, chance])
+    assert not any(fits(counts, [1 - other, other]) for other in others)
+
+
+# --- smartnoise-sdk #622, PipelineDP #551: values were clipped in a copy, or only after they were added up -----------
+
+
+@pytest.mark.parametrize("number", [dpp.sum, dpp.mean, dpp.var, dpp.std])
+def test_what_gets_noise_is_made_of_clipped_values(number, monkeypatch):
+    """A million in a column of numbers from 0 to 1 counts as 1; the fault adds it to what gets noise."""
+    frame = pl.DataFrame({"x": [0.25, 0.5, 0.75, 1e6, -1e6]})
+    found = []
+    for rows in (frame, frame.with_columns(pl.col("x").clip(0, 1))):
+        drawn = record(monkeypatch)
+        rows.dp.protect(None).agg(number("x", 0, 1, step=1 / 4, epsilon=1)).release()
+        found.append([values for each in drawn for values in each.values.tolist()])
+    assert found[0] == found[1]
+    assert max(map(abs, found[0])) <= 5 * 4**2 * 2
+
+
+@pytest.mark.parametrize("unit", [None, "p"])
+def test_values_are_clipped_before_they_are_added_up(unit, monkeypatch):
+    """One of 100 rows is 1,000, and 1 is the most that a row adds. What is clipped afterwards moves by 99."""
+    rows = pl.DataFrame({"p": range(100), "x": [1000] + [0] * 99})
+    found = []
+    for frame in (rows, rows[1:]):
+        drawn = record(monkeypatch)
+        bounds = {} if unit is None else {"max_rows": 1}
+        frame.dp.protect(unit, **bounds).agg(pl.col("x").dp.sum(0, 1, epsilon=1)).release()
+        found.append(drawn[0])
+    moved = abs(found[0].scaled - found[1].scaled).item()
+    assert moved == 1 == float(found[0].claim.cost("epsilon"))
+    late = (frame["x"].sum() for frame in (rows, rows[1:]))
+    assert abs(np.subtract(*(min(total, len(rows)) for total in late))) > 1  # so there is something to find
+
+
+# --- PipelineDP #552: a loss was divided among numbers that one bound holds for together -----------------------------
+
+
+@pytest.mark.parametrize("loss", [{"epsilon": 1}, {"rho": 0.5}], ids=str)
+def test_a_hundred_groups_have_the_noise_of_one(loss, monkeypatch):
+    """A person is in one group of the hundred: the fault takes a hundred times the noise."""
+    rates = []
+    for groups in (1, 100):
+        drawn = record(monkeypatch)
+        frame = pl.DataFrame({"p": range(100), "g": range(100), "x": range(100)}).dp.protect("p", max_rows=1)
+        frame.group_by({"g": [*range(groups)]}).agg(pl.col("x").dp.sum(0, 1, **loss)).release()
+        rates.append([each.claim.rate for each in drawn])
+        assert sum(each.claim.cost(next(iter(loss))) for each in drawn) == Fraction(next(iter(loss.values())))
+    assert rates == [[1], [1]]
+
+
+# --- smartnoise-sdk #572: whether a quantile crashed told how many rows there are ------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("alpha", [0.5, 0.999])
+def test_one_row_more_is_no_crash(mechanism, alpha):
+    """The report's 1,491 and 1,492 zeros beside a one: exp of the scores is above 0, or 0 and a crash."""
+    for zeros in (1491, 1492):
+        frame = pl.DataFrame({"x": [0] * zeros + [1]})
+        asked = pl.col("x").dp.quantile(alpha, [0, 1], epsilon=1, mechanism=mechanism)
+        found = {frame.select(asked).item() for _ in range(20)}
+        assert found <= {0, 1}
+        assert found == {0} or alpha > 0.9
+    with np.errstate(under="ignore"):
+        assert [math.exp(-zeros / 2) > 0 for zeros in (1491, 1492)] == [False, False]
+
+
+# --- opendp #2837, #2937: numbers that wrap around -------------------------------------------------------------------
+
+
+def test_a_sum_of_dates_does_not_wrap_around(monkeypatch):
+    """The report's 108,882 and 108,883 rows of one day: the second sum of 32 bits is negative."""
+    day = dt.date(2024, 1, 1)
+    found = []
+    for number in (108_882, 108_883):
+        drawn = record(monkeypatch)
+        days = pl.DataFrame({"d": pl.repeat(day, number, eager=True).to_physical()})
+        assert days["d"].dtype == pl.Int32
+        days.dp.protect(None).agg(pl.col("d").dp.sum(0, 20_000, epsilon=1)).release()
+        found.append(drawn[0].values.item())
+    assert found == [19_723 * 108_882, 19_723 * 108_883]
+    assert np.array(found).astype(np.int32).tolist() == [19_723 * 108_882, 19_723 * 108_883 - 2**32]
+
+
+@pytest.mark.parametrize("dtype", [pl.Int8, pl.UInt8, pl.Int16, pl.UInt16, pl.Int32, pl.UInt32])
+def test_sums_and_sums_of_weights_are_wider_than_their_columns(dtype, monkeypatch):
+    largest = min(pl.select(dtype.max()).item(), 2**30)
+    frame = pl.DataFrame({"w": [largest] * 11, "x": ["a"] * 6 + ["b"] * 5}, schema_overrides={"w": dtype})
+    drawn = record(monkeypatch)
+    frame.dp.protect(None).agg(pl.col("w").dp.sum(0, largest, epsilon=1)).release()
+    assert drawn[0].values.tolist() == [11 * largest]
+    asked = dpp.mode("x", ["b", "a"], weights="w", max_weight=largest, epsilon=10**6)
+    assert frame.dp.protect(None).agg(asked).release().item() == "a"
+
+
+def test_counts_beyond_32_bits_are_what_they_are():
+    """2³¹ rows of one value beat 2³¹ − 1 of another: as 32 bits with a sign they are the fewest."""
+    counts = np.array([2**31 - 1, 1, 2**31 - 1, 2**32 + 1], np.int64)
+    found = Histogram.of_pairs(np.zeros(4, np.int64), np.array([0, 1, 1, 2]), counts, 1)
+    assert found.weights.tolist() == [2**31 - 1, 2**31, 2**32 + 1]
+    assert found.weights.astype(np.int32).argmax() == 0
+    asked = dpp.mode("x", ["a", "b"], epsilon=10**6).query
+    two = Histogram(found.codes[:2], found.weights[:2], np.array([2]))
+    assert asked.drawn([two], pl.String())[0].to_list() == ["b"]
+
+
+# --- opendp #2708: the last one of many got no noise -----------------------------------------------------------------
+
+
+def every_place_varies(draw: Callable[[], np.ndarray], times: int = 64) -> bool:
+    """Whether no place has the same answer each time. By chance, one of few answers has with 2⁻⁶³."""
+    return bool(np.ptp([draw() for _ in range(times)], axis=0).all())
+
+
+@pytest.mark.parametrize("count", [1, 2, 9, 2**14, 2**14 + 1])
+@pytest.mark.parametrize("noise", [laplace_noise, gaussian_noise])
+def test_the_last_number_has_noise_as_all_others(noise, count):
+    """As the report's test does: 64 draws of which the last place must not always be the same."""
+    places = np.unique([0, 1, count // 2, count - 2, count - 1]) % count
+
+    def draw() -> np.ndarray:
+        return noise(count, Fraction(100))[places]
+
+    def without_the_last() -> np.ndarray:
+        return draw() * (places != count - 1)
+
+    assert every_place_varies(draw)
+    assert not every_place_varies(without_the_last)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_the_last_candidate_and_the_last_group_are_drawn_as_all_others(mechanism):
+    """Scores that are equal: each of three candidates wins in each group, and equally often."""
+    frame = pl.DataFrame({"g": range(30_000), "x": "none"})
+    asked = pl.col("x").dp.mode(["a", "b", "c"], epsilon=1, mechanism=mechanism)
+
+    def places(rows: pl.DataFrame) -> np.ndarray:
+        return rows.group_by("g").agg(asked).sort("g")["x"].replace_strict({"a": 0, "b": 1, "c": 2}).to_numpy()
+
+    assert fits(tally(places(frame), [0] * 3), [1 / 3] * 3)
+    assert every_place_varies(lambda: places(frame[:3]))
+
+
+# --- opendp #2639: a biased sampler, which a test with too few samples let pass --------------------------------------
+
+
+def faulty_quotient(x: Fraction, k: int) -> Fraction:
+    """x/k as the library for rational numbers had it: (a/b)/k with (b // g)·k below, g the divisor of a and k."""
+    g = math.gcd(x.numerator, k) if x else 1
+    return Fraction(x.numerator // g, (x.denominator // g) * k)
+
+
+def coin(x: Fraction, quotient: Callable[[Fraction, int], Fraction]) -> float:
+    """The chance of heads of the coin exp(−x), as Canonne, Kamath & Steinke flip it: by coins of x/1, x/2, x/3, …"""
+    chance, here = 0.0, 1.0
+    for k in range(1, 40):
+        further = min(1.0, float(quotient(x, k)))
+        chance += here * (1 - further) * (k % 2)
+        here *= further
+    return chance
+
+
+def laplace_law(scale: int, quotient: Callable[[Fraction, int], Fraction], far: int) -> np.ndarray:
+    """P(noise = x) for x from −far to far, what is beyond at the ends: remainders by such coins, then by exp(−1)."""
+    remainder = np.array([coin(Fraction(u, scale), quotient) for u in range(scale)])
+    size = np.concatenate([remainder * math.exp(-v) for v in range(60)])
+    law = np.concatenate([size[:0:-1], size])
+    law /= law.sum()
+    middle = len(size) - 1
+    inside = law[middle - far : middle + far + 1].copy()
+    inside[0] += law[: middle - far].sum()
+    inside[-1] += law[middle + far + 1 :].sum()
+    return inside
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", [3, 6, 15])
+def test_a_sampler_with_the_faulty_division_would_be_found_out(scale):
+    """2/3 divided by 2 was 1/2. A thousand samples, as many as the test had, would have let it pass here as well."""
+    far, number = 4 * scale, 400_000
+    true, faulty = (laplace_law(scale, quotient, far) for quotient in (lambda x, k: x / k, faulty_quotient))
+    weights = np.exp(-abs(np.arange(-far, far + 1)) / scale)
+    weights[[0, -1]] /= 1 - math.exp(-1 / scale)
+    assert true == pytest.approx(weights / weights.sum(), rel=1e-9)
+    ours = np.clip(laplace_noise(number, Fraction(scale)), -far, far) + far
+    assert fits(tally(ours, true), true)
+    drawn = np.random.default_rng(0).choice(2 * far + 1, number, p=faulty / faulty.sum())
+    assert not fits(tally(drawn, true), true)
+    assert fits(tally(drawn[:1000], true), true)
+
+
+# --- qsv #2228: answers have noise, but which values there are comes from the rows -----------------------------------
+
+SECRET = "Little-Hampstead-on-Sea"
+
+
+def held(frame: pl.DataFrame) -> bytes:
+    """All bytes that a frame holds, also those that no row shows."""
+    arrays = (chunk for column in frame.to_arrow(compat_level=pl.CompatLevel.newest()) for chunk in column.chunks)
+    return b"".join(bytes(buffer) for array in arrays for buffer in array.buffers() if buffer is not None)
+
+
+@pytest.mark.parametrize("dtype", [pl.String, pl.Categorical])
+def test_a_value_that_is_not_released_is_nowhere_in_an_answer(dtype):
+    """One person lives where nobody else does: no type, category or buffer of an answer names the place."""
+    towns = pl.Series(["Oslo"] * 5000 + [SECRET], dtype=dtype)
+    protected = pl.DataFrame({"p": range(5001), "town": towns}).dp.protect("p", max_rows=1)
+    budget = {"delta": Fraction(1, 10**12), "epsilon": 1}
+    answers = [
+        protected.keys("town", **budget).release(),
+        protected.group_by({"town": ["Oslo", "Bern"]}).agg(n=dpp.len(epsilon=1)).release(),
+        protected.agg(dpp.mode("town", ["Oslo", "Bern"], epsilon=1)).release(),
+        protected.agg(dpp.value_counts("town", ["Oslo", "Bern"], epsilon=1)).release(),
+        pl.DataFrame({"town": towns}).select(pl.col("town").dp.mode(["Oslo", "Bern"], epsilon=1)),
+    ]
+    assert answers[0]["town"].to_list() == ["Oslo"]
+    shown = [repr(query).encode() for query in (protected, protected.agg(dpp.len(epsilon=1)))]
+    assert not any(SECRET.encode() in each for each in [*map(held, answers), *map(pickle.dumps, answers), *shown])
+    assert all(each.schema.get("town", pl.String) == pl.String for each in answers[:3])  # no categories
+    if dtype == pl.String:  # so there is something to find: a text stays when its row goes
+        assert SECRET.encode() in held(pl.DataFrame({"town": towns.filter(towns != SECRET)}))
+
+
+@pytest.mark.parametrize("ask", [dpp.mode, dpp.value_counts, dpp.top_k])
+def test_candidates_are_not_read_from_the_rows(ask):
+    with pytest.raises((TypeError, ValueError)):
+        pl.DataFrame({"x": ["a"]}).dp.protect(None).agg(ask("x", epsilon=1)).release()
+
+
+# --- DuckDB's extension `privacy`: what is not declared is public, and delta may be 1/N ------------------------------
+
+
+def test_nothing_is_public_because_nobody_said_what_it_is():
+    """Who is a person must be said, a column of that name be there, and a row of nobody counts for nothing."""
+    frame = pl.DataFrame({"p": [1, None, None], "x": [1, 1, 1]})
+    with pytest.raises(TypeError, match="missing a required argument: 'privacy_unit'"):
+        frame.dp.protect()
+    with pytest.raises(ValueError, match="must have the privacy unit 'q' as a column"):
+        frame.dp.protect("q")
+    protected = frame.dp.protect("p", max_rows=5)
+    assert protected.agg(n=dpp.len(epsilon=10**6)).release().item() == 1
+    with pytest.raises(ValueError, match="both private frames must have a privacy unit"):
+        protected.join(frame.dp.protect(None), on="x")
+
+
+def test_no_delta_follows_from_the_number_of_rows():
+    claims = set()
+    for people in (10, 1000):
+        protected = pl.DataFrame({"p": range(people), "k": "a"}).dp.protect("p", max_groups=1)
+        with pytest.raises(TypeError, match="missing a required argument: 'delta'"):
+            protected.keys("k", epsilon=1)
+        query = protected.keys("k", epsilon=1, delta=Fraction(1, 1000))
+        claims.add(query.asks[0].query.claim)
+        claims.add(protected.agg(dpp.n_people(epsilon=1)).asks[0].query.claim)
+    assert len(claims) == 2  # one of each kind

@@ -32,7 +32,7 @@ from queue import Queue
 from typing import TYPE_CHECKING
 
 from tests.helpers.places import ROOT
-from tests.mutation import accounting, first_above, frames, mechanisms, queries, rowwise, sql
+from tests.mutation import accounting, first_above, frames, mechanisms, opendp, queries, report, rowwise, spark, sql
 from tests.mutation.fitting import MisfitError, defined, mutated
 from tests.mutation.renaming import rename
 
@@ -48,6 +48,9 @@ MUTANTS = [
     *queries.MUTANTS,
     *frames.MUTANTS,
     *rowwise.MUTANTS,
+    *opendp.MUTANTS,
+    *report.MUTANTS,
+    *spark.MUTANTS,
     *sql.MUTANTS,
 ]
 # A test that hangs is a test that fails; pytest-timeout ends what Python can end, the rest is killed.
@@ -163,8 +166,8 @@ def tried(tree: Path, mutant: Mutant, sound: set[str]) -> tuple[str, str]:
     """Return what becomes of a mutant, and the test that kills it; `sound` are tests that pass without a mutant."""
     if mutant.equivalent:
         return "equivalent", mutant.equivalent
-    if mutant.needs and find_spec(mutant.needs) is None:
-        return "not run", f"{mutant.needs} is not installed"
+    if missing := [name for name in mutant.needs.split() if not (find_spec(name) or shutil.which(name))]:
+        return "not run", f"{' and '.join(missing)} is not installed"
     file, changed = mutated(mutant)
     path = tree / "dp_polars" / file
     text = path.read_text(encoding="utf-8")

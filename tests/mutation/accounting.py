@@ -12,6 +12,7 @@ _ledger = of("accounting/test_budgets.py")
 _large = of("accounting/test_large.py")
 _locks = of("accounting/test_budgets.py")
 _uninterrupted = of("accounting/test_interruptions.py")
+_numbers = of("base/test_numbers.py")
 
 _messages = of("faults/test_messages.py")
 
@@ -304,4 +305,22 @@ MUTANTS = [
     _locks("_after_fork_in_child", "while _descriptors: os.close(_descriptors.pop())", "",
         "a child keeps the lock of a parent that died",
         "accounting/test_budgets.py::test_a_fork_does_not_keep_the_lock_of_a_parent_that_dies"),
+    # --- Numbers that users give and see
+    _numbers("float_up", 'as_fraction("value", rounded) >= value', "True",
+        "what users see of a loss is below it", "base/test_numbers.py::test_a_float_that_is_not_below"),
+    _numbers("nearest_float_up", "Fraction(nearest) >= value", "True",
+        "OpenDP is told of less than is lost", "base/test_numbers.py::test_the_smallest_float_that_is_not_below"),
+    _numbers("as_fraction", "Fraction(str(value))", "Fraction(value)",
+        "0.1 is more than 1/10, so that ten tenths do not fit", "base/test_numbers.py::test_ten_tenths_are_one"),
+    _numbers("as_fraction", "value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)", "True",
+        "NaN is a loss", "base/test_numbers.py::test_what_is_not_finite"),
+    _numbers("positive_fraction", "not exact > 0", "exact < 0", "0 is a loss", "base/test_numbers.py::test_what_is_not_positive"),
+    _numbers("numbers:show", "ROUND_CEILING if up else ROUND_HALF_EVEN", "ROUND_HALF_EVEN",
+        "people read less than a release costs", "base/test_numbers.py::test_costs_for_people_are_never_below_the_truth"),
+    _conversions("intervals:upper", "value.upper()", "value.mid()",
+        "what is rounded up may be below the truth", "accounting/test_conversions.py faults/test_found_elsewhere.py -k 'zcdp or conver'"),
+    _conversions("zcdp_delta", "float_above(log.max(ball(_UNDERFLOW)).exp())", "float(log.max(ball(_UNDERFLOW)).exp())",
+        "the delta of zCDP is one float too low", "faults/test_found_elsewhere.py -k zcdp_is_the_next_float"),
+    _conversions("amounts:exact", "10**20 % value.denominator", "False",
+        "a remainder that is no decimal is cut", "accounting/test_budgets.py accounting/test_deltas.py"),
 ]

@@ -25,7 +25,7 @@ class Mutant:
     equivalent
         Why no test can fail, where that is so. Such a mutant is listed so that nobody looks at it again.
     needs
-        A module that the tests need; they are not run where it is missing.
+        Modules and commands that the tests need, apart by spaces; they are not run where one is missing.
     """
 
     function: str

@@ -483,4 +483,23 @@ MUTANTS = [
     _own_rows("public_tables", "not private", "private",
         "the rows that a query protects are taken for public ones",
         "analysis/test_own_rows.py::test_the_rows_in_memory_are_refused"),
+    # --- Candidates, and answers in steps
+    of("codes/test_candidates.py")("_three_digits", "2 * n + 1", "2 * n",
+        "candidates with even ratios are not the nearest ones of three digits",
+        "codes/test_candidates.py::test_logarithmic_grids_are_powers_rounded_to_three_digits"),
+    of("codes/test_candidates.py")("as_grid", "len(steps) > 1 or step >= 2**63", "step >= 2**63",
+        "uneven candidates become even ones", "codes/test_candidates.py::test_other_lists_are_points"),
+    of("codes/test_candidates.py")("grids:grid", "steps.denominator != 1", "False",
+        "the last candidate is not the one that was given", "codes/test_candidates.py::test_grids_that_are_refused"),
+    of("questions/test_sums.py")("in_steps", "np.clip(units, -most, most)", "units",
+        "an answer beyond its type wraps around",
+        "questions/test_sums.py::test_sums_that_their_type_can_not_hold_are_its_ends"),
+    of("questions/test_sums.py")("type_in_steps", "scale = max(_places(step), column.scale if isinstance(column, pl.Decimal) else 0)",
+        "scale = column.scale if isinstance(column, pl.Decimal) else 0",
+        "an answer is rounded to whole numbers", "questions/test_sums.py::test_answers_have_the_columns_type_and_unit"),
+    # --- Laws of what is simulated
+    of("analysis/test_simulated_numbers.py")("NoiseLaw.__init__", "2 * from_here_on[0] - weights[0]", "2 * from_here_on[0]",
+        "the law of noise counts 0 twice", "analysis/test_simulated_numbers.py::test_the_law_of_noise_by_enumeration"),
+    of("analysis/test_simulated_numbers.py")("NoiseLaw.up_to", "-x - 1", "-x",
+        "half of the noise is moved by one", "analysis/test_simulated_numbers.py::test_the_law_of_noise_by_enumeration"),
 ]

@@ -1,12 +1,15 @@
 """Reports: one page without a network, for everybody, in which every text is escaped."""
 
 import re
+from decimal import Decimal
+from fractions import Fraction
 from html.parser import HTMLParser
 
 import polars as pl
 import pytest
 
 import dp_polars as dpp
+from dp_polars._frames.ends import with_ends
 from tests.helpers.needs import is_here
 
 NASTY = ["<script>alert(1)</script>", "</svg><img src=x onerror=y>", "a & b"]
@@ -85,6 +88,44 @@ def test_a_page_that_is_whole_and_escaped(tmp_path):
     assert "@media print" in texts
 
 
+def test_no_name_and_no_value_is_run_as_html(tmp_path):
+    """Every text that a caller can choose, or that keys and candidates hold, is an `i` of its own."""
+    rows = ROWS.select(pl.col("patient").alias("<i>unit"), pl.lit("<i>key").alias("<i>of"), days="days")
+    private = rows.dp.protect("<i>unit", max_groups=1, max_rows_per_group=1)
+    query = private.group_by({"<i>of": ["<i>key", "<i>other"]}).agg(
+        pl.col("days").dp.median(range(31), interval=0.75, epsilon=10_000).alias("<i>interval"),
+        pl.col("<i>of").dp.value_counts(["<i>key", "<i>candidate"], epsilon=10_000).alias("<i>counts"),
+        pl.col("<i>of").dp.mode(["<i>key"], lead=True, epsilon=10_000).alias("<i>mode"),
+        dpp.len(epsilon=10_000).alias("<i>len"),
+    )
+    reader = read(dpp.report(query.release(ranges=True), query, tmp_path / "page.html", name="<i>title"))
+    assert "i" not in reader.tags
+    texts = " ".join(reader.texts)
+    for word in ("unit", "of", "key", "other", "candidate", "interval", "counts", "mode", "len", "title"):
+        assert f"<i>{word}" in texts
+
+
+@pytest.mark.parametrize("delta", ["1e-7", "1e-9"])
+def test_ranges_and_delta_are_those_of_the_query(tmp_path, delta):
+    """Also where a release has no ranges: those of counts follow from the noise, low end first."""
+    query = ROWS.dp.protect("patient", max_groups=1).agg(people=dpp.n_people(rho=Fraction(1, 10_000)))
+    released = query.release()
+    number, low, high = with_ends(released, query.asks).row(0)
+    assert low < number < high
+    path = dpp.report(released, query, tmp_path / "page.html", at_delta=Decimal(delta))
+    assert f"{number:,} ({low:,.4g} to {high:,.4g})" in " ".join(" ".join(read(path).texts).split())
+    page = path.read_text(encoding="utf-8")
+    assert query.statement(at_delta=Decimal(delta)).to_html() in page
+    assert query.statement().to_html() not in page
+
+
+def test_a_lead_is_explained(tmp_path):
+    for lead in (False, True):
+        query = ROWS.dp.protect("patient", max_rows=1).agg(dpp.mode("days", [1, 3, 5], lead=lead, epsilon=1))
+        page = dpp.report(query.release(), query, tmp_path / "page.html").read_text(encoding="utf-8")
+        assert ("how far the answer was in front of the next best one" in page) == lead
+
+
 def test_rows_that_are_dropped_are_told(tmp_path):
     for bounds, told in (({}, True), ({"max_groups": 3, "max_rows_per_group": None}, False)):
         private = ROWS.dp.protect("patient", **{"max_groups": 1, **bounds})
@@ -132,3 +173,10 @@ def test_what_is_no_release_is_refused(tmp_path):
     with pytest.raises(TypeError, match="'nmae' must be left out"):
         dpp.report(released, query, tmp_path / "page.html", nmae="x")
     assert not list(tmp_path.iterdir())
+
+
+def test_another_querys_release_is_refused_without_a_figure_too(tmp_path, monkeypatch):
+    monkeypatch.setattr("dp_polars._report.find_spec", lambda _: None)
+    query = asked()
+    with pytest.raises(ValueError, match=r"it lacks \['mean'\]"):
+        dpp.report(query.release().drop("mean"), query, tmp_path / "page.html")
