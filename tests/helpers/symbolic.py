@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import z3
-
 import numpy as np
+import z3
 
 
 def larger(a, b):

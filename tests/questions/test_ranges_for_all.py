@@ -13,11 +13,11 @@ from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import polars as pl
 import pytest
 import z3
 
-import numpy as np
 from dp_polars._accounting.claims import Claim, range_of
 from dp_polars._accounting.terms import Loss
 from dp_polars._codes.candidates import Categories, ordered
