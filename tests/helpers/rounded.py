@@ -22,7 +22,7 @@ U, U32 = Fraction(1, 2**53), Fraction(1, 2**24)
 BITS = 128
 
 
-class Done(Exception):
+class DoneError(Exception):
     """What was to be seen is seen: the code need not go on."""
 
 
@@ -158,7 +158,7 @@ class Rounded(np.lib.mixins.NDArrayOperatorsMixin):
         watcher = next(x for x in operands if isinstance(x, Rounded) and x.seen is not None)
         watcher.seen.append(operands)
         if len(watcher.seen) >= watcher.room:
-            raise Done
+            raise DoneError
         return np.array([False])
 
     _less = _less_equal = _greater = _greater_equal = _see
