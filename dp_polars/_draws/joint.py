@@ -46,6 +46,8 @@ _STEPS = 1 << 19
 # What each term of an arrival time may be off by, relative, with room to spare: NumPy's log and log1p are accurate to 4
 # units in the last place.
 _SLACK = 2.0**-46
+# What a logarithm may be off by, relative: 16 times as much.
+_LOG_SLACK = 2.0**-46
 
 
 @dataclass(frozen=True)
@@ -122,8 +124,8 @@ class _Steps:
         running = np.cumsum(factors) - factors  # modulo 2**64: differences are right
         at_first = _at_least(self.ranking, self.top) - np.arange(k)
         running += np.repeat(units[at_first].sum(axis=1) - running[begins], self.sizes)
-        # For n up to `size`, a float's ln is off by at most 4 units in the last place, and the rounding by half a unit.
-        off = (k + 2) * (2.0**-bits + 2.0**-49 * math.log(size + 1))
+        # For n up to `size`, what a float's ln is off by, and half a unit for the rounding.
+        off = (k + 2) * (2.0**-bits + _LOG_SLACK * math.log(size + 1))
         return np.ldexp(running.astype(np.float64), -bits) + logs[added] - logs[before], off
 
     def multiplicity(self, block: int) -> int:

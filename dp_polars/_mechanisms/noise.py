@@ -51,10 +51,10 @@ _DIRECT_BITS = 32
 # The error of float(E·scale), with room to spare. U lies between word and word + 1 units of 2**-64, and the word is
 # rounded to a float: for words of at least 2**46, ln(U) is off by at most 2**-46 + 2**-53. NumPy's logarithm (4 units
 # in the last place: 2**-50 relative), the float of the scale and the product (2**-53 each) make it 2**-49 relative.
-# In all: scale·2**-45 and 2**-48 relative.
+# In all: scale·2**-45 and 2**-46 relative, which holds if the logarithm is eight times as far off, too.
 _SMALLEST_WORD = np.uint64(2**46)
 _SLACK = 2.0**-45
-_RELATIVE_SLACK = 2.0**-48
+_RELATIVE_SLACK = 2.0**-46
 # Floors that floats decide are below 45·2**_DIRECT_BITS. From here on, 19 more bits of a split scale might not fit.
 _HUGE = 2**43
 
