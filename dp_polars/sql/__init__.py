@@ -19,6 +19,7 @@ from dp_polars._relational.counting import ABSENT, histograms
 from dp_polars._relational.dialects import DUCKDB, POSTGRES, Common, Statement, cast, unknown
 from dp_polars._relational.people import in_polars, one_row_per_person, people_by_key
 from dp_polars._relational.sqlite import SQLITE
+from dp_polars._relational.steps import refuse_unsafe_steps
 from dp_polars._relational.tables import public_table
 
 if TYPE_CHECKING:
@@ -52,7 +53,13 @@ def __dir__() -> list[str]:
 
 @overload
 def release(
-    query: CubeQuery, table: Table, *, budget: Budget | None = ..., fresh: bool = ..., untested: bool = ...
+    query: CubeQuery,
+    table: Table,
+    *,
+    budget: Budget | None = ...,
+    fresh: bool = ...,
+    untested: bool = ...,
+    unchecked: bool = ...,
 ) -> Cube: ...
 
 
@@ -67,6 +74,7 @@ def release(
     sure: bool = ...,
     fresh: bool = ...,
     untested: bool = ...,
+    unchecked: bool = ...,
 ) -> pl.DataFrame: ...
 
 
@@ -80,6 +88,7 @@ def release(
     sure: bool = False,
     fresh: bool = False,
     untested: bool = False,
+    unchecked: bool = False,
 ) -> pl.DataFrame | Cube:
     """Release all outputs of a query once, from the rows of an Ibis table, charged before a row is read.
 
@@ -148,6 +157,8 @@ def release(
     """
     request, payer = without_data(query, budget)
     engine = _SqlEngine(table, only_counted(request), untested=untested)
+    if not unchecked:
+        refuse_unsafe_steps(table, request.protection.unit, engine.mark())
     presentation = request.presentation(ranges, min_people, sure)
     released = release_by(request, engine, payer, presentation=presentation, fresh=fresh)
     return cube_from(query, released) if isinstance(query, CubeQuery) else released
