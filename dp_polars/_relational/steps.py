@@ -30,7 +30,7 @@ Node: TypeAlias = Any
 _MICROSECONDS = 6
 
 
-def refuse_unsafe_steps(table: Any, unit: PrivacyUnit | None, backend: str) -> None:  # noqa: ANN401
+def refuse_unsafe_steps(table: Any, unit: PrivacyUnit | None, backend: str) -> list[Node]:  # noqa: ANN401
     """Refuse a table expression in which one person's rows may depend on those of others.
 
     Parameters
@@ -41,6 +41,11 @@ def refuse_unsafe_steps(table: Any, unit: PrivacyUnit | None, backend: str) -> N
         The columns that say whose a row is. None: each row is a person, so a step must make at most one row of each.
     backend
         What Ibis calls the engine.
+
+    Returns
+    -------
+    list
+        Columns of texts by which a step tells people apart: a collation must not take two of them for one.
 
     Raises
     ------
@@ -59,7 +64,7 @@ def refuse_unsafe_steps(table: Any, unit: PrivacyUnit | None, backend: str) -> N
             "Hint: make a view of its first steps."
         )
         raise ValueError(msg) from None
-    gate.finish()
+    return gate.finish()
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,8 @@ class _Gate:
         self.backend, self.has_unit = backend, has_unit
         self.whose: dict[object, _Whose] = {}  # by table
         self.public: set[object] = set()
+        self.units: list[Node] = []  # columns of tables that say whose a row is
+        self.brings_together = False  # whether a step does that with the rows of a person
         self.seen: set[tuple[Node, _Whose]] = set()  # a part may stand in an expression many times
 
     # --- Relations
@@ -123,6 +130,8 @@ class _Gate:
             table = node if kind == "InMemoryTable" else node.name
             if self.whose.setdefault(table, whose) != whose:
                 self.refuse(rules.TWICE, f"the table {node.name!r}")
+            if whose.is_known:
+                self.units += [node.fields[name] for name in whose.columns]
         elif kind in rules.SAME_ROWS:
             self.rows(node.parent, whose)
         elif kind in rules.ONE_BY_ONE:
@@ -136,10 +145,11 @@ class _Gate:
         else:
             self.refuse_unlisted(node)
 
-    def finish(self) -> None:
-        """Refuse a table in memory that stands for public rows and for private ones."""
+    def finish(self) -> list[Node]:
+        """Refuse a table in memory that stands for public rows and for private ones; return the columns of texts."""
         if self.public & self.whose.keys():
             self.refuse(rules.PUBLIC_TWICE, shown("JoinChain"))
+        return [column for column in self.units if column.dtype.is_string()] if self.brings_together else []
 
     def one_by_one(self, node: Node, kind: str, whose: _Whose) -> None:
         """Refuse a step on each row that has an expression of another kind."""
@@ -175,6 +185,7 @@ class _Gate:
         elif not self.has_unit or not whose.is_known:
             self.refuse(rules.SET_OF_PEOPLE, shown(kind), _computed(whose))
         else:
+            self.brings_together = True
             self.refuse_inexact(node.fields.values(), kind)
         for parent in (node.parent,) if kind == "Distinct" else (node.left, node.right):
             self.rows(parent, whose)
@@ -184,6 +195,7 @@ class _Gate:
         below = whose.before(node, node.parent, [node.groups.get(name) for name in whose.columns])
         if not self.has_unit or not below.is_known:
             self.refuse(rules.GROUPS if self.has_unit else rules.NO_UNIT, shown("Aggregate"), _computed(whose))
+        self.brings_together = True
         self.values(node.groups.values(), self.place(node.parent, below))
         self.refuse_inexact(node.groups.values(), "Aggregate")
         self.values(node.metrics.values(), replace(self.place(node.parent, below), in_group=True))
@@ -206,6 +218,7 @@ class _Gate:
             if columns[link.table] is None:
                 self.refuse_private(link, whose)
             else:
+                self.brings_together = True
                 self.refuse_inexact(people or (), "JoinChain")
         self.values(node.values.values(), _Place(tables, None if people is None else tuple(people)))
         for table in tables:
@@ -296,6 +309,7 @@ class _Gate:
             self.refuse(rules.NESTED, shown(kind))
         if place.people is None or not {*place.people} <= {*node.group_by}:
             self.refuse(rules.WINDOWS if self.has_unit else rules.NO_UNIT, shown(kind))
+        self.brings_together = True
         inside = replace(place, inside=True)
         self.values([*node.group_by, *(key.arg for key in node.order_by)], inside)
         self.refuse_inexact(node.group_by, kind)
@@ -305,7 +319,7 @@ class _Gate:
         if kind in rules.ALONG_ORDER or (node.start, node.end) != (None, None):
             # Rows that are the same in all columns come in any order: one that is the same for all outputs.
             columns = {column for relation in place.relations for column in relation.fields.values()}
-            self.refuse_ties(node.order_by, columns, kind)
+            self.refuse_ties(node.order_by, columns - {*node.group_by}, kind)
             place.orders.add(tuple(node.order_by))
             if len(place.orders) > 1:
                 self.refuse(rules.SEVERAL_ORDERS, shown(kind))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, overload
 
 from dp_polars._base.extras import require
@@ -44,6 +44,7 @@ _ibis: Any = require("ibis", extra="sql")
 
 TESTED = {dialect.name: dialect for dialect in (DUCKDB, POSTGRES, SQLITE)}
 _SECRET_BITS = 64
+_TEXTS = ["a", "A", "a ", "á", "a\u0301"]  # what collations take for one
 
 
 def __dir__() -> list[str]:
@@ -158,7 +159,8 @@ def release(
     request, payer = without_data(query, budget)
     engine = _SqlEngine(table, only_counted(request), untested=untested)
     if not unchecked:
-        refuse_unsafe_steps(table, request.protection.unit, engine.mark())
+        for column in refuse_unsafe_steps(table, request.protection.unit, engine.mark()):
+            engine.refuse_collation(column)
     presentation = request.presentation(ranges, min_people, sure)
     released = release_by(request, engine, payer, presentation=presentation, fresh=fresh)
     return cube_from(query, released) if isinstance(query, CubeQuery) else released
@@ -256,6 +258,24 @@ class _SqlEngine(LocalEngine):
         counted = listed.aggregate(count=cast(listed.count(), "int64"))
         statement = Statement.of(self._backend, counted, self._dialect)
         return int(self._dialect.fetch(self._backend, statement)["count"][0])
+
+    @deaf  # what drivers warn of may tell of rows
+    def refuse_collation(self, column: Any) -> None:  # noqa: ANN401
+        """Refuse a column of texts, of which the engine takes two for one where steps compare them. Reads no row."""
+        none = column.rel.to_expr().select(column.name).filter(_ibis.literal(value=False))
+        texts = [_ibis.literal(text).cast(column.dtype).name(column.name).as_table() for text in _TEXTS]
+        # SQLite takes the collation of the first table.
+        compared = reduce(_ibis.union, [none, *texts]).group_by(column.name).aggregate()
+        statement = Statement.of(
+            self._backend, compared.aggregate(count=cast(compared.count(), "int64")), self._dialect
+        )
+        self._backend._run_pre_execute_hooks(none)  # what Ibis itself holds as tables
+        if self._dialect.fetch(self._backend, statement)["count"][0] < len(_TEXTS):
+            msg = (
+                f"table: the privacy unit {column.name!r} must be compared byte by byte where steps bring rows "
+                f"together, but the engine takes some of {_TEXTS} for one.\n\nHint: a column without a collation."
+            )
+            raise ValueError(msg)
 
     def _histograms(self, work: Work, places: Sequence[tuple[int, str]], statement: Statement) -> list[Histogram]:
         """Run the statement of all tallies."""
