@@ -29,12 +29,12 @@ OF_COLUMNS = (
     | DIVISIONS
     | names(
         """
-        Abs Add Alias And Array BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Capitalize Cast Clip Coalesce Date DateDelta
-        DateDiff DayOfWeekIndex DayOfWeekName EndsWith ExtractDay ExtractDayOfYear ExtractEpochSeconds ExtractHour
+        Abs Add And Array BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Capitalize Cast Clip Coalesce Date DateDelta
+        DayOfWeekIndex DayOfWeekName EndsWith ExtractDay ExtractDayOfYear ExtractEpochSeconds ExtractHour
         ExtractIsoYear ExtractMicrosecond ExtractMillisecond ExtractMinute ExtractMonth ExtractQuarter ExtractSecond
         ExtractWeekOfYear ExtractYear Greatest Hash HexDigest IfElse IsInf IsNan IsNull LStrip Least Literal Lowercase
         Multiply Negate Not NotNull Or RStrip Reverse SearchedCase Sign StartsWith StringConcat StringContains
-        StringFind StringLength Strip StructColumn StructField Subtract Time TimestampDelta TimestampDiff TryCast
+        StringFind StringLength Strip StructColumn StructField Subtract Time TimestampDelta TryCast
         Uppercase Xor
         """
     )
@@ -44,7 +44,7 @@ OF_ONE_COLUMN = (
     names(
         """
         Bucket DateAdd DateSub DateTruncate LPad Power RPad RegexExtract RegexReplace RegexSearch Repeat StrRight
-        Strftime StringReplace StringSQLILike StringSQLLike StringSlice Substring TimeTruncate TimestampAdd
+        Strftime StringReplace StringSQLILike StringSQLLike StringSlice Substring TimestampAdd
         TimestampSub TimestampTruncate Translate
         """
     )

@@ -273,7 +273,7 @@ class _SqlEngine(LocalEngine):
         if self._dialect.fetch(self._backend, statement)["count"][0] < len(_TEXTS):
             msg = (
                 f"table: the privacy unit {column.name!r} must be compared byte by byte where steps bring rows "
-                f"together, but the engine takes some of {_TEXTS} for one.\n\nHint: a column without a collation."
+                f"together, but the engine takes some of {_TEXTS!a} for one.\n\nHint: a column without a collation."
             )
             raise ValueError(msg)
 
