@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, overload
 
 from dp_polars._base.extras import require
@@ -19,6 +19,7 @@ from dp_polars._relational.counting import ABSENT, histograms
 from dp_polars._relational.dialects import DUCKDB, POSTGRES, Common, Statement, cast, unknown
 from dp_polars._relational.people import in_polars, one_row_per_person, people_by_key
 from dp_polars._relational.sqlite import SQLITE
+from dp_polars._relational.steps import refuse_unsafe_steps
 from dp_polars._relational.tables import public_table
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ _ibis: Any = require("ibis", extra="sql")
 
 TESTED = {dialect.name: dialect for dialect in (DUCKDB, POSTGRES, SQLITE)}
 _SECRET_BITS = 64
+_TEXTS = ["a", "A", "a ", "á", "a\u0301"]  # what collations take for one
 
 
 def __dir__() -> list[str]:
@@ -52,7 +54,13 @@ def __dir__() -> list[str]:
 
 @overload
 def release(
-    query: CubeQuery, table: Table, *, budget: Budget | None = ..., fresh: bool = ..., untested: bool = ...
+    query: CubeQuery,
+    table: Table,
+    *,
+    budget: Budget | None = ...,
+    fresh: bool = ...,
+    untested: bool = ...,
+    unchecked: bool = ...,
 ) -> Cube: ...
 
 
@@ -67,6 +75,7 @@ def release(
     sure: bool = ...,
     fresh: bool = ...,
     untested: bool = ...,
+    unchecked: bool = ...,
 ) -> pl.DataFrame: ...
 
 
@@ -80,6 +89,7 @@ def release(
     sure: bool = False,
     fresh: bool = False,
     untested: bool = False,
+    unchecked: bool = False,
 ) -> pl.DataFrame | Cube:
     """Release all outputs of a query once, from the rows of an Ibis table, charged before a row is read.
 
@@ -148,6 +158,9 @@ def release(
     """
     request, payer = without_data(query, budget)
     engine = _SqlEngine(table, only_counted(request), untested=untested)
+    if not unchecked:
+        for column in refuse_unsafe_steps(table, request.protection.unit, engine.mark()):
+            engine.refuse_collation(column)
     presentation = request.presentation(ranges, min_people, sure)
     released = release_by(request, engine, payer, presentation=presentation, fresh=fresh)
     return cube_from(query, released) if isinstance(query, CubeQuery) else released
@@ -245,6 +258,24 @@ class _SqlEngine(LocalEngine):
         counted = listed.aggregate(count=cast(listed.count(), "int64"))
         statement = Statement.of(self._backend, counted, self._dialect)
         return int(self._dialect.fetch(self._backend, statement)["count"][0])
+
+    @deaf  # what drivers warn of may tell of rows
+    def refuse_collation(self, column: Any) -> None:  # noqa: ANN401
+        """Refuse a column of texts, of which the engine takes two for one where steps compare them. Reads no row."""
+        none = column.rel.to_expr().select(column.name).filter(_ibis.literal(value=False))
+        texts = [_ibis.literal(text).cast(column.dtype).name(column.name).as_table() for text in _TEXTS]
+        # SQLite takes the collation of the first table.
+        compared = reduce(_ibis.union, [none, *texts]).group_by(column.name).aggregate()
+        statement = Statement.of(
+            self._backend, compared.aggregate(count=cast(compared.count(), "int64")), self._dialect
+        )
+        self._backend._run_pre_execute_hooks(none)  # what Ibis itself holds as tables
+        if self._dialect.fetch(self._backend, statement)["count"][0] < len(_TEXTS):
+            msg = (
+                f"table: the privacy unit {column.name!r} must be compared byte by byte where steps bring rows "
+                f"together, but the engine takes some of {_TEXTS!a} for one.\n\nHint: a column without a collation."
+            )
+            raise ValueError(msg)
 
     def _histograms(self, work: Work, places: Sequence[tuple[int, str]], statement: Statement) -> list[Histogram]:
         """Run the statement of all tallies."""

@@ -1,0 +1,258 @@
+"""The table of rules for steps in Ibis: what is taken, what is refused, why, and what to write instead.
+
+Names are those of `ibis.expr.operations`; what is in no list here is refused, also what a later Ibis will add.
+"""
+
+from __future__ import annotations
+
+from dp_polars._rowwise.names import names
+from dp_polars._rowwise.rules import COMBINES, PEOPLE, RAISES, Rule
+
+# --- What looks at one row ------------------------------------------------------------------------------------------
+
+COMPARISONS = names(
+    "Equals NotEquals Greater GreaterEqual Less LessEqual IdenticalTo Between InValues NullIf SimpleCase"
+)
+DIVISIONS = names("Divide FloorDivide Modulus")
+# Without digits, Ibis casts what comes out to Int64.
+ROUNDINGS = names("Ceil Floor Round")
+# What they take without raising on any engine: the ends that `clip` must keep to.
+DOMAINS: dict[str, tuple[float, float]] = {
+    "Exp": (-700.0, 700.0),
+    "Ln": (5e-324, float("inf")),
+    "Log10": (5e-324, float("inf")),
+    "Log2": (5e-324, float("inf")),
+    "Sqrt": (0.0, float("inf")),
+}
+OF_COLUMNS = (
+    COMPARISONS
+    | DIVISIONS
+    | names(
+        """
+        Abs Add And Array BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Capitalize Cast Clip Coalesce Date DateDelta
+        DayOfWeekIndex DayOfWeekName EndsWith ExtractDay ExtractDayOfYear ExtractEpochSeconds ExtractHour
+        ExtractIsoYear ExtractMicrosecond ExtractMillisecond ExtractMinute ExtractMonth ExtractQuarter ExtractSecond
+        ExtractWeekOfYear ExtractYear Greatest Hash HexDigest IfElse IsInf IsNan IsNull LStrip Least Literal Lowercase
+        Multiply Negate Not NotNull Or RStrip Reverse SearchedCase Sign StartsWith StringConcat StringContains
+        StringFind StringLength Strip StructColumn StructField Subtract Time TimestampDelta TryCast
+        Uppercase Xor
+        """
+    )
+)
+# Functions of one column: what else they are given must be a constant.
+OF_ONE_COLUMN = (
+    names(
+        """
+        Bucket DateAdd DateSub DateTruncate LPad Power RPad RegexExtract RegexReplace RegexSearch Repeat StrRight
+        Strftime StringReplace StringSQLILike StringSQLLike StringSlice Substring TimestampAdd
+        TimestampSub TimestampTruncate Translate
+        """
+    )
+    | ROUNDINGS
+    | DOMAINS.keys()
+)
+TO_SEVERAL_ROWS = names("Unnest")
+
+# --- What looks at the rows of one person ---------------------------------------------------------------------------
+
+OF_ANY_ORDER = names("All Any Count CountDistinct CountStar Max Min Sum")
+ENDS = names("First Last")
+RANKS = names("CumeDist DenseRank MinRank PercentRank")
+ALONG_ORDER = names("Lag Lead RowNumber") | ENDS
+OF_PEOPLE = OF_ANY_ORDER | RANKS | ALONG_ORDER
+
+TABLES = names("DatabaseTable InMemoryTable")
+SAME_ROWS = names("AliasedRelation JoinReference SelfReference")
+ONE_BY_ONE = names("DropColumns DropNull FillNull Filter Project Sort TableUnnest")
+SETS = names("Difference Distinct Intersection Union")
+JOINS = names("anti cross inner left semi")
+# Types whose equal values are the same, as Ibis asks for them.
+EXACT = names("binary boolean date integer string time timestamp uuid")
+# Engines whose `try_cast` gives null; that of Postgres raises.
+TRIES = names("duckdb")
+FILTERING_JOINS = names("anti semi")
+
+# --- What is refused ------------------------------------------------------------------------------------------------
+
+_UNIT = "after protect('person', …): "
+_CONSTANT = f"use a public constant; or, {_UNIT}group by that column, too, or take over(group_by='person')."
+
+REFUSED = (
+    Rule(
+        names("SQLQueryResult SQLStringView"),
+        "is a text that we don't look into",
+        "write its steps in Ibis; or make a view of it, and take con.table(…), if its rows are those of one person.",
+    ),
+    Rule(
+        names("Limit"),
+        f"keeps rows by their place among the others, {PEOPLE}",
+        "leave it out: protect bounds how many rows of a person count; or filter by what the row itself holds.",
+    ),
+    Rule(
+        names("RandomScalar RandomUUID Sample"),
+        "draws at random, and a statement may do so several times for one row",
+        "keep a part by a hash: table.filter(table.person.hash() % 10 == 0).",
+    ),
+    Rule(names("DateNow TimestampNow"), "differs whenever it is read", "use a constant: ibis.date('2026-01-31')."),
+    Rule(names("RowID"), f"depends on the place of a row among the others, {PEOPLE}", "leave it out."),
+    Rule(
+        names("ScalarSubquery"),
+        COMBINES,
+        _CONSTANT,
+    ),
+    Rule(
+        names("ExistsSubquery InSubquery"),
+        f"looks a value up in other rows, {PEOPLE}",
+        "give a list of constants: isin([1, 2]); or use semi_join, on the privacy unit or with an ibis.memtable.",
+    ),
+    Rule(
+        names(
+            """
+            ApproxCountDistinct ApproxMedian ApproxMultiQuantile ApproxQuantile BitAnd BitOr BitXor Correlation
+            CountDistinctStar Covariance Kurtosis Mean Median MultiQuantile Quantile StandardDev Variance
+            """
+        ),
+        f"is rounded or estimated by the order of the rows, {PEOPLE}",
+        "of one person's rows, use sums of integers and counts: x.sum() / x.count().nullif(0).",
+    ),
+    Rule(
+        names("ArgMax ArgMin Arbitrary ArrayCollect GroupConcat Mode NTile NthValue"),
+        f"follows the order of the rows, {PEOPLE}",
+        "of one person's rows, take x.first(order_by=[…]), ordered by all columns that it reads.",
+    ),
+    Rule(
+        names(
+            "ArrayIndex DateFromYMD StringToDate StringToTime StringToTimestamp TimeFromHMS TimestampFromUNIX "
+            "TimestampFromYMDHMS"
+        ),
+        RAISES,
+        "make such a column in a view, where what does not fit is null.",
+    ),
+)
+UNKNOWN = Rule(
+    frozenset(),
+    "is not known to look at its own row alone",
+    "use what the page In a database lists.",
+)
+PYTHON = Rule(frozenset(), "can't be inspected, and may combine rows", "write it with Ibis' expressions.")
+
+_FOLLOWED = "and hand the unit on unchanged: a step may rename it, but not compute it."
+NO_UNIT = Rule(
+    frozenset(),
+    COMBINES,
+    f"name the privacy unit in protect, and group by it, {_FOLLOWED}",
+)
+GROUPS = Rule(
+    frozenset(),
+    COMBINES,
+    f"group by all columns of the privacy unit, {_FOLLOWED} Groups of several people are asked about by the query: "
+    "group_by({…}).",
+)
+WINDOWS = Rule(
+    frozenset(),
+    COMBINES,
+    f"give over all columns of the privacy unit, over(group_by='person'), {_FOLLOWED}",
+)
+JOINED = Rule(
+    frozenset(),
+    f"brings rows together, {PEOPLE}",
+    "join tables of people by equality of all columns of the privacy unit, each of one type on both sides, "
+    f"{_FOLLOWED} An ibis.memtable on the right is taken as public.",
+)
+OTHER_JOINS = Rule(
+    frozenset(),
+    f"keeps rows of the right side, or picks one of several, {PEOPLE}",
+    "join by how='inner', 'left', 'semi' or 'anti', or 'cross' with public rows.",
+)
+SET_OF_PEOPLE = Rule(
+    frozenset(),
+    f"compares a row with the others, {PEOPLE}",
+    f"leave it out: protect bounds how many rows of a person count; or name the privacy unit, {_FOLLOWED}",
+)
+TWICE = Rule(
+    frozenset(),
+    "reads a table twice, with other columns as the privacy unit: a row would belong to several people",
+    "take the same columns for the unit, unchanged, wherever the table is read.",
+)
+PUBLIC_TWICE = Rule(
+    frozenset(),
+    f"takes one ibis.memtable for public and for private rows, {PEOPLE}",
+    "join it by the privacy unit.",
+)
+SEVERAL_ROWS = Rule(
+    frozenset(),
+    "makes several rows out of one, or may read a row twice",
+    "name the privacy unit, whose rows protect bounds; to look values up, use substitute({…}) or cases(…).",
+)
+INEXACT = Rule(
+    frozenset(),
+    "takes integers, booleans, texts, dates, times, UUIDs and bytes here: equal values of other types may differ",
+    "leave such columns out with select, or make integers of them: (t.x * 100).clip(0, 10**6).round().",
+)
+NOT_INTEGERS = Rule(
+    frozenset(),
+    f"adds integers alone here: other sums are rounded by the order of the rows, {PEOPLE}",
+    "(t.x * 100).clip(0, 10**6).round().sum().",
+)
+NO_ORDER = Rule(
+    frozenset(),
+    f"follows the order of the rows, in which ties may come otherwise by other rows, {PEOPLE}",
+    "order by columns that ties can't show through: of first and last in a group, those that it reads; in over, all "
+    "columns of the table (select the few that you need first).",
+)
+SEVERAL_ORDERS = Rule(
+    frozenset(),
+    f"has several orders in one step, in which equal rows may come otherwise each time, {PEOPLE}",
+    "take a step for each order.",
+)
+NESTED = Rule(frozenset(), "can't stand in another window or group", "make its column in the step before.")
+PARAMETER = Rule(
+    frozenset(),
+    f"takes a parameter from the rows, and {RAISES}",
+    "pass it as a constant.",
+)
+CASTS = Rule(
+    frozenset(),
+    RAISES,
+    "make floats and decimals fit first: x.clip(0, 10**6).cast('int64'); on DuckDB, use try_cast.",
+)
+ZEROS = Rule(frozenset(), RAISES, "divide by a constant, or by x.nullif(0).")
+OUTSIDE = Rule(frozenset(), RAISES, "keep to what it takes by clip: x.clip(1, 100).ln(), x.clip(0, 100).round().")
+POWERS = Rule(frozenset(), RAISES, "give the exponent as a whole number of 0 or more, or multiply.")
+MIXED = Rule(
+    frozenset(),
+    f"compares texts with what is none, and {RAISES}",
+    "compare texts with texts: t.code == '5', or cast the other side to 'string'.",
+)
+
+# How users write what is not written as it is called.
+SHOWN = {
+    "Aggregate": "`.group_by(…).aggregate(…)`",
+    "CountStar": "`.count()`",
+    "DateNow": "`ibis.today()`",
+    "DenseRank": "`ibis.dense_rank()`",
+    "Divide": "`/`",
+    "ExistsSubquery": "`.any()` of another table",
+    "FloorDivide": "`//`",
+    "InSubquery": "`.isin(…)` of another table",
+    "JoinChain": "`.join(…)`",
+    "Limit": "`.limit(…)` (or head)",
+    "MinRank": "`ibis.rank()`",
+    "Modulus": "`%`",
+    "Power": "`**`",
+    "Project": "`select` or `mutate`",
+    "RandomScalar": "`ibis.random()`",
+    "RandomUUID": "`ibis.uuid()`",
+    "RowNumber": "`ibis.row_number()`",
+    "SQLQueryResult": "`con.sql(…)`",
+    "SQLStringView": "`.sql(…)`",
+    "ScalarSubquery": "a reduction inside an expression",
+    "StringSQLILike": "`.ilike(…)`",
+    "StringSQLLike": "`.like(…)`",
+    "StandardDev": "`.std()`",
+    "StringToDate": "`.as_date(…)`",
+    "StringToTimestamp": "`.as_timestamp(…)`",
+    "TableUnnest": "`.unnest(…)`",
+    "TimestampNow": "`ibis.now()`",
+    "Variance": "`.var()`",
+}
