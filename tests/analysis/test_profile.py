@@ -188,16 +188,65 @@ def test_no_delta_is_rounded_to_zero(mechanism):
 @given(st.fractions(Fraction(1, 1000), 20), st.fractions(Fraction(1, 100), 30), st.floats(1e-320, 0.9))
 @settings(max_examples=30)
 def test_zcdp_is_rounded_up(rho, gap, delta):
-    def log_delta(a, epsilon):
-        return ball(a * ((1 + a) * rho - epsilon)) - ball(a).log() - ball(1 + a) * ball(1 + 1 / a).log()
+    orders = []
 
-    # What is proved holds at one of the orders that are searched, in exact numbers.
-    proved, wanted = conversions.zcdp_delta(rho, rho + gap), conversions.zcdp_epsilon(rho, delta)
+    def moment(a):
+        orders.append(a)
+        return a * (1 + a) * ball(rho)
+
+    def log_delta(epsilon):  # at the order that the search ends with, in more digits
+        a = ball(Fraction(float(orders[-1])))
+        return ball(rho) * a * (1 + a) - a * ball(epsilon) - a.log() - (1 + a) * (1 + 1 / a).log()
+
+    proved = conversions.renyi_delta(moment, rho, rho + gap)
+    assert proved == conversions.zcdp_delta(rho, rho + gap)
     with precision(300):
-        orders = [Fraction(x) for x in (float(gap / (2 * rho)) * conversions._ORDERS).tolist()]
-        assert any(log_delta(a, rho + gap) <= ball(as_fraction("delta", proved)).log() for a in orders) or proved == 1
-        orders = [Fraction(x) for x in (math.sqrt(-math.log(delta) / float(rho)) * conversions._ORDERS).tolist()]
-        assert any(log_delta(a, as_fraction("epsilon", wanted)) <= ball(Fraction(delta)).log() for a in orders)
+        assert log_delta(rho + gap) <= ball(as_fraction("delta", proved)).log() or proved == 1
+    wanted = conversions.renyi_epsilon(moment, rho, delta)
+    assert wanted == conversions.zcdp_epsilon(rho, delta)
+    with precision(300):
+        assert log_delta(as_fraction("epsilon", wanted)) <= ball(Fraction(delta)).log()
+
+
+def divergence(losses, masses, order):
+    """Return ln E e^((order − 1)·loss) over the first of a pair, which is (order − 1) times its Rényi divergence."""
+    logs = (order - 1) * losses + np.log(masses)
+    return logs.max() + math.log(np.exp(logs - logs.max()).sum())
+
+
+@pytest.mark.parametrize("mechanism", [*MECHANISMS, "discrete_laplace"])
+@pytest.mark.parametrize("x", [0.01, 0.5, 3, 20])
+def test_divergences_are_those_of_the_pairs_or_by_rho(mechanism, x):
+    """The moments of the pairs against their losses on a fine grid, which can only be worse than they are."""
+    step = x / 4000
+    masses = _rounded_losses(mechanism, x, step)
+    losses, first = np.array(list(masses)) * step, np.array(list(masses.values()))
+    losses, first = losses[first > 0], first[first > 0]
+    profile = analysis.PrivacyProfile.of([noise_claim(mechanism, epsilon=x)] * 3)
+    for order in (1.001, 1.3, 2, 7, 60, 900):
+        exact, by_rho = divergence(losses, first, order), (order - 1) * order * float(profile.rho) / 3
+        with precision(200):
+            found = float(profile._log_moment(ball(Fraction(order) - 1))) / 3
+        assert found == pytest.approx(min(exact, by_rho), rel=1e-4)
+        assert found <= (order - 1) * x
+    with precision(200):  # bounded range has a smaller rho than its pair, and at large orders the pair is less
+        small, large = (float(profile._log_moment(ball(Fraction(a)))) / 3 / a for a in (1, 1000))
+    assert large <= x * (1 + 1e-12)
+    assert small <= 2 * float(profile.rho) / 3 * (1 + 1e-12)
+
+
+def test_divergences_prove_less_than_rho_where_delta_is_tiny_or_losses_are_large():
+    flips = analysis.PrivacyProfile.of([(0.1, "permute_and_flip")] * 100)
+    assert flips.epsilon(1e-12) == pytest.approx(6.97780, abs=1e-4)
+    assert conversions.zcdp_epsilon(flips.rho, 1e-12) == pytest.approx(7.38176, abs=1e-4)
+    mixed = [*[(0.1, "permute_and_flip")] * 100, (8, "exponential")]
+    assert analysis.compose(mixed, delta=1e-12) == pytest.approx(14.6366, abs=1e-3)
+    # One large loss, and noise that has rho only.
+    claims = [noise_claim("discrete_gaussian", rho=0.1), noise_claim("discrete_laplace", epsilon=8)]
+    profile = analysis.PrivacyProfile.of(claims)
+    assert profile.epsilon(1e-6) < 8 + conversions.zcdp_epsilon(Fraction(1, 10), 1e-6) + 1e-9
+    assert profile.epsilon(1e-6) < 0.8 * conversions.zcdp_epsilon(profile.rho, 1e-6)
+    assert profile.delta(profile.epsilon(1e-6)) == pytest.approx(1e-6, rel=1e-3)
 
 
 def test_composed_twice():
