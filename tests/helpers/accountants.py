@@ -47,9 +47,7 @@ class Part:
         }[self.kind]
         unit = "rho" if self.kind == "gaussian" else "epsilon"
         delta = KEYS_DELTA if self.kind == "keys" else Fraction(0)
-        return Claim(
-            Loss(self.loss, unit), mechanism, Fraction(score_range), bounds, "add_or_remove_one", delta=delta
-        )
+        return Claim(Loss(self.loss, unit), mechanism, Fraction(score_range), bounds, "add_or_remove_one", delta=delta)
 
     @property
     def pure(self) -> float:
@@ -157,9 +155,7 @@ class Plan:
         total = sum(part.width * part.times for part in self.parts)
         # Steps at least as fine as its default, 1e-4, and as those of this package, unless there would be too many.
         step = max(min(1e-4, min(part.width for part in self.parts) / 1000), total / 400_000)
-        return [
-            self._composed(step, spread) for spread in (SPREADS if "rows" in self.kinds else SPREADS[:1])
-        ]
+        return [self._composed(step, spread) for spread in (SPREADS if "rows" in self.kinds else SPREADS[:1])]
 
     def _composed(self, step: float, spread: Sequence[int]) -> Any:
         result = None
@@ -222,13 +218,16 @@ def plans() -> Iterator[tuple[Plan, float]]:
     pairs = [
         Plan((Part(one, _size(one, x), times), Part(other, _size(other, 3 * x), 4)))
         for (one, other), (x, times) in itertools.product(
-            itertools.permutations(_KINDS[:6], 2), ((Fraction(1, 10), 30), (Fraction(1, 4), 6), (Fraction(1), 2), (Fraction(1, 50), 10))
+            itertools.permutations(_KINDS[:6], 2),
+            ((Fraction(1, 10), 30), (Fraction(1, 4), 6), (Fraction(1), 2), (Fraction(1, 50), 10)),
         )
     ]
     rest = [
         Plan(tuple(Part(kind, _size(kind, x), times) for kind in _KINDS[:-1] if kind not in left_out))
         for x, times, left_out in itertools.product(
-            (Fraction(1, 20), Fraction(1, 5), Fraction(1, 2), Fraction(1)), (1, 4), ((), ("gaussian",), ("sum",), ("sum", "gaussian"))
+            (Fraction(1, 20), Fraction(1, 5), Fraction(1, 2), Fraction(1)),
+            (1, 4),
+            ((), ("gaussian",), ("sum",), ("sum", "gaussian")),
         )
     ]
     every = itertools.product((*single, *rest, *pairs), DELTAS)

@@ -284,6 +284,8 @@ MUTANTS = [
     _conversions("pure_epsilon", "1 + least", "(1 + least) ** 2",
         "an epsilon at a delta is below what randomized response has",
         "accounting/test_deltas.py analysis/test_profile.py"),
+    _conversions("_log_share", "-a.log() - (1 + a) * (1 / a).log1p()", "-2 * (1 + a).log() - (1 + a) * (1 / a).log1p()",
+        "a delta of Rényi divergences is below the truth", "accounting/test_deltas.py analysis/test_profile.py"),
     _conversions("renyi_epsilon", "float_above(_least(lambda a: (log_moment(a) + _log_share(a) + log) / a, around))",
         "float(_least(lambda a: (log_moment(a) + _log_share(a) + log) / a, around)) * 0.999",
         "an epsilon of zCDP is rounded down", "accounting/test_deltas.py analysis/test_profile.py"),
