@@ -23,8 +23,8 @@ _LARGEST = Fraction(2**500)
 _UNDERFLOW = -1000
 
 # Any order α > 1 gives a proof (Canonne, Kamath & Steinke 2020, arXiv 2004.00010, Proposition 12 and Corollary 13), so
-# a search needs no certainty. It goes by thirds, so many times, between such multiples of the α − 1 that is about the
-# best for Gaussian noise (the logarithms of them). What has a pure loss too may be best at a much larger one.
+# a search needs no certainty. It takes 40 steps, by thirds, between two multiples of the α − 1 that is about the best
+# for Gaussian noise (their logarithms). What has a pure loss, too, may have its best order far above.
 _THIRDS, _FARTHEST = 40, (-2.0, 6.0)
 
 # a > 0 -> a times a bound on the Rényi divergence of order 1 + a.

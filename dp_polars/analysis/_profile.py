@@ -11,8 +11,9 @@ Viswanath 2015, arXiv 1311.0776). Pairs that dominate compose, adaptively too (Z
 
 A discrete Gaussian has no pure epsilon. How many steps of its whole numbers a row is worth, a claim does not say, and
 the continuous one with the same x (shift over deviation) is no bound: at x = 1 it has δ(0) = 0.383, and noise on
-counts 0.399. A continuous one with c·x is: see `_widened`. Gaussians compose to one. Rényi divergences of all pairs add
-up, and prove more where δ is tiny.
+counts 0.399. A continuous one with c·x is: see `_widest_of`. Gaussians compose to one.
+
+Rényi divergences of all pairs add up, and prove more where δ is tiny.
 """
 
 from __future__ import annotations
@@ -244,7 +245,8 @@ class PrivacyProfile:
             return 0.0
         if self._is_single():
             with precision(_BITS):
-                proved = min(proved, _pair_of(self.parts[0][0]).epsilon(pure, exact))
+                mechanism, loss, _ = self.parts[0]
+                proved = min(proved, _pair_of(mechanism).epsilon(loss, exact))
         elif wanted >= _SMALLEST_DELTA:
             proved = min(proved, float(_composed(self.parts).get_epsilon_for_delta(wanted)) * _SLACK)
         return proved if pure is None else min(float_up(pure), proved)
@@ -268,7 +270,7 @@ class PrivacyProfile:
         return not any(PROOFS[mechanism].curve.is_pure for mechanism, _, _ in self.parts)
 
     def _shift(self) -> float:
-        """Return the shift of the continuous Gaussian that dominates all Gaussian parts: 0 without, infinity unknown."""
+        """Return the shift of the continuous Gaussian that dominates the Gaussian parts; infinity if none is known."""
         return _shift_of(self.parts)
 
     def _pure(self) -> Fraction | None:
@@ -373,36 +375,35 @@ def compose(releases: Iterable[Release], *, delta: Number) -> float:
 # Six lattices are looked at one by one; the others are finer. Up to this x; below the first, all of them are fine.
 _STEPS_APART, _SMALLEST_X, _LARGEST_X = 6, 0.005, 3.0
 _MOST_GAUSSIANS = 10**8
-# Thresholds beyond so many deviations are left out.
+# Thresholds beyond this number of deviations are left out.
 _TAIL = 13.5
 
 
 def _shift_of(parts: Parts) -> float:
-    """Return the shift of the Gaussian that dominates all Gaussian parts: norms of shifts, each widened."""
-    squares = 0.0
-    for mechanism, loss, n in parts:
-        if mechanism == "discrete_gaussian":
-            squares += n * _widened(float_up(loss)) ** 2
-        elif not PROOFS[mechanism].curve.is_pure:  # keys: of their noise only the rho is used
-            return math.inf
-    many = sum(n for _, _, n in parts) > _MOST_GAUSSIANS
-    return math.inf if many else math.sqrt(squares) * _SLACK
+    """Return the shift of the continuous Gaussian that dominates the Gaussian parts: the norm of theirs, widened."""
+    gaussians = [part for part in parts if not PROOFS[part[0]].curve.is_pure]
+    if any(mechanism != "discrete_gaussian" for mechanism, _, _ in gaussians):  # keys: only their rho is used
+        return math.inf
+    if sum(n for _, _, n in gaussians) > _MOST_GAUSSIANS:
+        return math.inf
+    return math.sqrt(sum(n * _widest_of(float_up(loss)) ** 2 for _, loss, n in gaussians)) * _SLACK
 
 
 @lru_cache(maxsize=1024)
-def _widened(x: float) -> float:
+def _widest_of(x: float) -> float:
     """Return the shift, over the deviation, of a continuous Gaussian that dominates a discrete one with shift x.
 
-    Discrete noise of deviation σ steps tells k from k + 1 by thresholds alone, as its density is log-concave. Let q(k)
-    be the point beyond which a normal variable is as often as the noise is at k or above. If no q(k + 1) − q(k) is more
-    than c/σ, the trade-off curve, linear between thresholds, lies above that of a Gaussian with shift c/σ; and for any
-    number of steps above that with so many times c/σ. So whatever numbers a person moves, and by how much each, c times
-    the norm of their shifts is enough. x is some whole number of steps over σ; of up to six steps all q are computed.
+    Let σ be the deviation of the noise in steps. Its density is log-concave, so thresholds are the best tests between
+    the noise and the noise plus one. Let q(k) be the point beyond which a normal variable is as often as the noise is
+    at k or above. If no q(k + 1) − q(k) is more than c/σ, the trade-off curve, which is linear between thresholds, lies
+    above that of a Gaussian with shift c/σ; and for a shift of n steps above that with n·c/σ. So c times the norm of
+    all shifts is enough, whatever numbers a person moves, and by how much each. x is some whole number of steps over
+    σ: for one to six of them all q are computed.
 
-    Of Δ steps, more than six: let X be normal around the true number with variance σ² − t², and Y a discrete Gaussian
-    around X with variance t². By Poisson's formula Y is the noise but for a factor within exp(±4.1·exp(−2π²t²)). So
-    the noise is a function of X, whose shift is x/√(1 − t²x²/Δ²). With t² = Δ²/12 that is x/√(1 − x²/12), and for all
-    Δ coordinates that may be moved the factors are within 1e-32 of one. For a small x, t² = 4Δ² does for each Δ.
+    For Δ > 6 steps, let X be normal around the true number with variance σ² − t², and Y a discrete Gaussian around X
+    with variance t². By Poisson's formula Y is the noise but for a factor within exp(±4.1·exp(−2π²t²)). So the noise
+    is a function of X, whose shift is x/√(1 − t²x²/Δ²). With t² = Δ²/12 that is x/√(1 − x²/12), and for all Δ
+    coordinates that may be moved the factors are within 1e-32 of one. For a small x, t² = 4Δ² does for each Δ.
 
     Tails beyond, of at most 1e-38, and such factors add less than `_TAILS` to the delta of up to 10⁸ releases.
     """
