@@ -7,7 +7,13 @@ w·exp((s − x)/2)/2: for the exponential mechanism w = 1/(1 − exp(−x)); fo
 1/2 at x and exp(−x)/2 at −x. Discrete Laplace noise between two neighbouring integers is randomized response: atoms
 of 1/(1 + exp(−x)) at x and 1/(1 + exp(x)) at −x, which dominate whatever has the pure epsilon x (Kairouz, Oh &
 Viswanath 2015, arXiv 1311.0776). Pairs that dominate compose, adaptively too (Zhu, Dong & Wang 2022, arXiv
-2106.08567). A discrete Gaussian has no pure epsilon: it composes by its rho alone.
+2106.08567).
+
+A discrete Gaussian has no pure epsilon. How many steps of its whole numbers a row is worth, a claim does not say, and
+the continuous one with the same x (shift over deviation) is no bound: at x = 1 it has δ(0) = 0.383, and noise on
+counts 0.399. A continuous one with c·x is: see `_widest_of`. Gaussians compose to one.
+
+Rényi divergences of all pairs add up, and prove more where δ is tiny.
 """
 
 from __future__ import annotations
@@ -18,19 +24,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from dp_polars._accounting.claims import Claim, check_mechanism
-from dp_polars._accounting.conversions import delta_left, float_above, pure_epsilon, zcdp_delta, zcdp_epsilon
+from dp_polars._accounting.conversions import (
+    delta_left,
+    float_above,
+    pure_epsilon,
+    renyi_delta,
+    renyi_epsilon,
+    zcdp_delta,
+    zcdp_epsilon,
+)
 from dp_polars._accounting.costs import (
     BOUNDED_RANGE_CURVE,
     HALF,
     LAPLACE_CURVE,
     PROOFS,
     PURE_CURVE,
-    gaussian_rho,
+    Curve,
     scaled_cost,
 )
 from dp_polars._accounting.terms import ONE_RELEASE, Mechanism, check_delta
@@ -52,6 +67,8 @@ _SMALLEST_DELTA = 1e-10
 _SLACK, _BITS = 1 + 1e-12, 128
 # Steps of the grid of losses: up to the smallest pure epsilon, and at most up to their sum.
 _STEPS, _MOST_STEPS = 500, 500_000
+# Deviations of a Gaussian's privacy loss that the grid holds; and what is added to a delta for what is left out.
+_WIDTH, _TAILS = 20, 1e-24
 
 
 @dataclass(frozen=True)
@@ -68,6 +85,9 @@ class _Pair:
         The least δ at an epsilon t below x, from t − x and x.
     epsilon
         The least epsilon at a δ above 0, from x and δ.
+    moment
+        The mean of exp(a·(s − x)) over the losses s, from a and x: exp(a·(D − x)), where D is the Rényi divergence of
+        order 1 + a.
     are_worst_filled
         Whether no spread of a person's rows is worse than full groups and a rest (`docs/claims.md`).
     """
@@ -76,6 +96,7 @@ class _Pair:
     atoms: Callable[[float], tuple[float, float]]
     delta: Callable[[arb, arb], arb]
     epsilon: Callable[[Fraction, Fraction], float]
+    moment: Callable[[arb, arb], arb]
     are_worst_filled: bool = True
 
 
@@ -91,18 +112,21 @@ _PAIRS = {
         lambda x: (math.exp(-x) / 2, 0.5),
         lambda below, _: -(below / 2).expm1(),
         lambda pure, delta: _epsilon_by(ball(delta), pure),
+        lambda a, x: 1 + a / (1 + 2 * a) * (-(1 + 2 * a) * x).expm1(),
     ),
     BOUNDED_RANGE_CURVE: _Pair(
         lambda x: 1 / -math.expm1(-x),
         lambda _: (0.0, 0.0),
         lambda below, x: (below / 2).expm1() ** 2 / -(-x).expm1(),
         lambda pure, delta: _epsilon_by((ball(delta) * -ball(-pure).expm1()).sqrt(), pure),
+        lambda a, x: (-(1 + 2 * a) * x).expm1() / ((1 + 2 * a) * (-x).expm1()),
     ),
     PURE_CURVE: _Pair(
         lambda _: 0.0,
         lambda x: (math.exp(-x) / (1 + math.exp(-x)), 1 / (1 + math.exp(-x))),
         lambda below, x: -below.expm1() / (1 + (-x).exp()),
         pure_epsilon,
+        lambda a, x: (1 + (-(1 + 2 * a) * x).exp()) / (1 + (-x).exp()),
         are_worst_filled=False,
     ),
 }
@@ -118,7 +142,7 @@ class PrivacyProfile:
     ----------
     parts
         (mechanism, pure epsilon of one release, how many such releases), once for each kind of release. A
-        discrete Gaussian has its rho in place of the pure epsilon.
+        discrete Gaussian has the shift over the deviation of its noise in place of the pure epsilon.
     rho
         What all releases cost in rho. Their parts may cost more: those of a person's spread rows are put together.
     spent_delta
@@ -184,16 +208,17 @@ class PrivacyProfile:
     def _delta_of_losses(self, exact: Fraction) -> float:
         """Return the least delta that is proved for the losses, without what is spent on keys."""
         pure = self._pure()
-        if pure is None:
-            return zcdp_delta(self.rho, exact)
-        if exact >= pure:
+        if pure is not None and exact >= pure:
             return 0.0
+        proved = min(zcdp_delta(self.rho, exact), renyi_delta(self._log_moment, self.rho, exact))
+        if self._shift() == math.inf:
+            return proved
+        if self._is_gaussian():
+            return min(proved, _gaussian_delta(self._shift(), float(exact)))
         if self._is_single():
-            proved = self._delta_of_one(exact)
-        else:
-            composed = float(_composed(self.parts).get_delta_for_epsilon(_below(exact))) * _SLACK
-            proved = max(composed, _SMALLEST_DELTA)
-        return min(proved, zcdp_delta(self.rho, exact))
+            return min(proved, self._delta_of_one(exact))
+        composed = float(_composed(self.parts).get_delta_for_epsilon(_below(exact))) * _SLACK
+        return min(proved, max(composed, _SMALLEST_DELTA))
 
     def _delta_of_one(self, exact: Fraction) -> float:
         """Return the delta of one dominating pair, at an epsilon below the pure one."""
@@ -209,28 +234,55 @@ class PrivacyProfile:
     def _epsilon_of_losses(self, exact: Fraction) -> float:
         """Return the least epsilon that is proved at a delta, without what is spent on keys."""
         pure, wanted = self._pure(), _below(exact)
-        if pure is None:
-            return zcdp_epsilon(self.rho, wanted) if wanted > 0 else math.inf
         if wanted <= 0:
-            return float_up(pure)
+            return math.inf if pure is None else float_up(pure)
+        proved = min(zcdp_epsilon(self.rho, wanted), renyi_epsilon(self._log_moment, self.rho, wanted))
+        if self._shift() == math.inf:
+            return proved
+        if self._is_gaussian():
+            return min(proved, _gaussian_epsilon(self._shift(), wanted))
         if self._is_single() and wanted >= self._delta_of_losses(Fraction(0)):
             return 0.0
-        proved = zcdp_epsilon(self.rho, wanted)
         if self._is_single():
             with precision(_BITS):
-                proved = min(proved, _pair_of(self.parts[0][0]).epsilon(pure, exact))
+                mechanism, loss, _ = self.parts[0]
+                proved = min(proved, _pair_of(mechanism).epsilon(loss, exact))
         elif wanted >= _SMALLEST_DELTA:
             proved = min(proved, float(_composed(self.parts).get_epsilon_for_delta(wanted)) * _SLACK)
-        return min(float_up(pure), proved)
+        return proved if pure is None else min(float_up(pure), proved)
+
+    def _log_moment(self, a: arb) -> arb:
+        """Return `a` times a bound on the Rényi divergence of order 1 + a: of each part its pair's, or by its rho."""
+        total = ball(Fraction(0))
+        for mechanism, loss, n in self.parts:
+            curve = PROOFS[mechanism].curve
+            log = a * (1 + a) * ball(_rho_of(curve, loss))
+            if curve.is_pure:
+                x = ball(loss)
+                log = log.min(a * x + _pair_of(mechanism).moment(a, x).log())
+            total += n * log
+        return total
 
     def _is_single(self) -> bool:
         return len(self.parts) == 1 and self.parts[0][2] == 1
+
+    def _is_gaussian(self) -> bool:
+        return not any(PROOFS[mechanism].curve.is_pure for mechanism, _, _ in self.parts)
+
+    def _shift(self) -> float:
+        """Return the shift of the continuous Gaussian that dominates the Gaussian parts; infinity if none is known."""
+        return _shift_of(self.parts)
 
     def _pure(self) -> Fraction | None:
         """Return the sum of the pure losses; None where there is none."""
         if not all(PROOFS[mechanism].curve.is_pure for mechanism, _, _ in self.parts):
             return None
         return sum((loss * n for _, loss, n in self.parts), Fraction(0))
+
+
+@lru_cache(maxsize=1024)
+def _rho_of(curve: Curve, loss: Fraction) -> Fraction:
+    return curve.rho(loss)
 
 
 def _pair_of(mechanism: Mechanism) -> _Pair:
@@ -248,9 +300,7 @@ def _worst_spread(claim: Claim) -> list[tuple[Fraction, int]]:
     if claim.same_group == HALF:  # the rows of the old person and of the new one, each moving half of the range
         row, people = row / 2, 2
     parts = ((row * spread.per_group, people * spread.full_groups), (row * spread.rest, people))
-    if not claim.has_epsilon:
-        return [(gaussian_rho(x), times) for x, times in parts if x]
-    if spread.per_group > 1 and not _pair_of(claim.charged_as).are_worst_filled:
+    if claim.has_epsilon and spread.per_group > 1 and not _pair_of(claim.charged_as).are_worst_filled:
         return [(row * spread.total, people)]
     return [(x, times) for x, times in parts if x]
 
@@ -300,15 +350,23 @@ def compose(releases: Iterable[Release], *, delta: Number) -> float:
     Returns
     -------
     float
-        The smallest that any of three proofs gives: the sum of the pure losses; zCDP (Canonne, Kamath & Steinke 2020,
-        arXiv 2004.00010, Corollary 13), with a rho of y − 1 − ln y, y = epsilon/(exp(epsilon) − 1), for the exponential
-        mechanism (Harrison & Manurangsi 2026, arXiv 2510.25746), epsilon + exp(−epsilon) − 1 for permute-and-flip and
-        epsilon·tanh(epsilon/2) for discrete Laplace noise; and, for delta from 1e-10 on, the privacy loss distributions
-        of the dominating pairs, rounded up to a grid and composed by Google's ``dp_accounting`` (extra ``accounting``):
-        permute-and-flip as the Laplace mechanism of the same epsilon, the exponential mechanism by its profile,
-        discrete Laplace noise as randomized response (of all of a person's rows together, where there may be several in
-        a group: no spread of them is worse). With a discrete Gaussian among the releases, all compose by zCDP, and
-        delta 0 gives infinity. Deltas that releases of keys spend are taken off `delta` first.
+        The smallest that any of these proofs gives:
+
+        - the sum of the pure losses;
+        - zCDP (Canonne, Kamath & Steinke 2020, arXiv 2004.00010, Corollary 13), with a rho of y − 1 − ln y,
+          y = epsilon/(exp(epsilon) − 1), for the exponential mechanism (Harrison & Manurangsi 2026, arXiv 2510.25746),
+          epsilon + exp(−epsilon) − 1 for permute-and-flip and epsilon·tanh(epsilon/2) for discrete Laplace noise;
+        - the Rényi divergences of the dominating pairs (the same paper, Proposition 12);
+        - for delta from 1e-10 on, the privacy loss distributions of the dominating pairs, rounded up to a grid and
+          composed by Google's ``dp_accounting`` (extra ``accounting``): permute-and-flip as the Laplace mechanism of
+          the same epsilon, the exponential mechanism by its profile, discrete Laplace noise as randomized response (of
+          all of a person's rows together, where there may be several in a group: no spread of them is worse), discrete
+          Gaussian noise as a continuous one that is a little narrower;
+        - for discrete Gaussians alone, the profile of that one at every delta (Balle & Wang 2018, arXiv 1805.06530).
+
+        With a discrete Gaussian among the releases, delta 0 gives infinity. One that finds keys, or of a rho above 4.5,
+        leaves zCDP and Rényi divergences. Deltas that releases of keys spend are taken off `delta` first.
+        `tests/analysis/test_never_above.py` compares 1,000 lists with what other accountants prove.
 
     Notes
     -----
@@ -322,6 +380,81 @@ def compose(releases: Iterable[Release], *, delta: Number) -> float:
     return PrivacyProfile.of(releases).epsilon(delta)
 
 
+# Six lattices are looked at one by one; the others are finer. Up to this x; below the first, all of them are fine.
+_STEPS_APART, _SMALLEST_X, _LARGEST_X = 6, 0.005, 3.0
+_MOST_GAUSSIANS = 10**8
+# Thresholds beyond this number of deviations are left out.
+_TAIL = 13.5
+
+
+def _shift_of(parts: Parts) -> float:
+    """Return the shift of the continuous Gaussian that dominates the Gaussian parts: the norm of theirs, widened."""
+    gaussians = [part for part in parts if not PROOFS[part[0]].curve.is_pure]
+    if any(mechanism != "discrete_gaussian" for mechanism, _, _ in gaussians):  # keys: only their rho is used
+        return math.inf
+    if sum(n for _, _, n in gaussians) > _MOST_GAUSSIANS:
+        return math.inf
+    return math.sqrt(sum(n * _widest_of(float_up(loss)) ** 2 for _, loss, n in gaussians)) * _SLACK
+
+
+@lru_cache(maxsize=1024)
+def _widest_of(x: float) -> float:
+    """Return the shift, over the deviation, of a continuous Gaussian that dominates a discrete one with shift x.
+
+    Let σ be the deviation of the noise in steps. Its density is log-concave, so thresholds are the best tests between
+    the noise and the noise plus one. Let q(k) be the point beyond which a normal variable is as often as the noise is
+    at k or above. If no q(k + 1) − q(k) is more than c/σ, the trade-off curve, which is linear between thresholds, lies
+    above that of a Gaussian with shift c/σ; and for a shift of n steps above that with n·c/σ. So c times the norm of
+    all shifts is enough, whatever numbers a person moves, and by how much each. x is some whole number of steps over
+    σ: for one to six of them all q are computed.
+
+    For Δ > 6 steps, let X be normal around the true number with variance σ² − t², and Y a discrete Gaussian around X
+    with variance t². By Poisson's formula Y is the noise but for a factor within exp(±4.1·exp(−2π²t²)). So the noise
+    is a function of X, whose shift is x/√(1 − t²x²/Δ²). With t² = Δ²/12 that is x/√(1 − x²/12), and for all Δ
+    coordinates that may be moved the factors are within 1e-32 of one. For a small x, t² = 4Δ² does for each Δ.
+
+    Tails beyond, of at most 1e-38, and such factors add less than `_TAILS` to the delta of up to 10⁸ releases.
+    """
+    if x > _LARGEST_X:
+        return math.inf
+    if x < _SMALLEST_X:
+        return x / math.sqrt(1 - 4 * x**2) * _SLACK
+    widest = x / math.sqrt(1 - x**2 / 12)
+    for steps in range(1, _STEPS_APART + 1):
+        h = x / steps
+        last = math.ceil(_TAIL / h) + 2
+        masses = np.exp(-((np.arange(2 * last) * h) ** 2) / 2)
+        above = np.cumsum(masses[::-1])[::-1][: last + 1]  # at k and above, for k = 0, 1, …
+        points = np.array([-NormalDist().inv_cdf(p) for p in (above[1:] / (above[0] + above[1])).tolist()])
+        widest = max(widest, steps * float(np.diff(points, prepend=-points[0]).max()))
+    return widest * (1 + 1e-9)
+
+
+def _gaussian_delta(shift: float, epsilon: float) -> float:
+    """Return the delta of Gaussian noise (Balle & Wang 2018, arXiv 1805.06530, Theorem 8), rounded up."""
+    with precision(_BITS):
+        mu, t = ball(Fraction(shift)), ball(Fraction(epsilon))
+        root = ball(Fraction(2)).sqrt()
+        below, beyond = ((t / mu - mu / 2) / root).erfc() / 2, ((t / mu + mu / 2) / root).erfc() / 2
+        return min(1.0, float_above(below - t.exp() * beyond) * _SLACK + _TAILS)
+
+
+def _gaussian_epsilon(shift: float, delta: float) -> float:
+    """Return an epsilon at which Gaussian noise has at most that delta."""
+    if delta <= 2 * _TAILS:
+        return math.inf
+    if _gaussian_delta(shift, 0.0) <= delta:
+        return 0.0
+    low, high = 0.0, shift**2 / 2 + shift * math.sqrt(-2 * math.log(delta / 2)) + 1  # at which it is at most that
+    while high - low > 1e-13 * high:
+        middle = (low + high) / 2
+        if _gaussian_delta(shift, middle) <= delta:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
 def _below(value: Fraction) -> float:
     return -float_up(-value)
 
@@ -329,14 +462,17 @@ def _below(value: Fraction) -> float:
 @lru_cache(maxsize=16)
 def _composed(parts: Parts) -> Any:  # noqa: ANN401 (dp_accounting has no types)
     """Return dp_accounting's privacy loss distribution of all parts together, pessimistic."""
-    library = require("dp_accounting.pld.privacy_loss_distribution", extra="accounting").PrivacyLossDistribution
-    total = float(sum(loss * n for _, loss, n in parts))
-    step = max(float(min(loss for _, loss, _ in parts)) / _STEPS, total / _MOST_STEPS)
-    result = None
-    for mechanism, loss, n in parts:
+    library = require("dp_accounting.pld.privacy_loss_distribution", extra="accounting")
+    shift, pure = _shift_of(parts), [part for part in parts if PROOFS[part[0]].curve.is_pure]
+    total = float(sum(loss * n for _, loss, n in pure)) + _WIDTH * shift
+    step = max(float(min(loss for _, loss, _ in pure)) / _STEPS, total / _MOST_STEPS)
+    result = library.identity(value_discretization_interval=step)
+    if shift:
+        result = library.from_gaussian_mechanism(1 / shift, value_discretization_interval=step)
+    for mechanism, loss, n in pure:
         masses = _rounded_losses(mechanism, float(loss), step)
-        several = library.create_from_rounded_probability(masses, 0.0, step).self_compose(n)
-        result = several if result is None else result.compose(several)
+        several = library.PrivacyLossDistribution.create_from_rounded_probability(masses, 0.0, step).self_compose(n)
+        result = result.compose(several)
     return result
 
 

@@ -188,16 +188,65 @@ def test_no_delta_is_rounded_to_zero(mechanism):
 @given(st.fractions(Fraction(1, 1000), 20), st.fractions(Fraction(1, 100), 30), st.floats(1e-320, 0.9))
 @settings(max_examples=30)
 def test_zcdp_is_rounded_up(rho, gap, delta):
-    def log_delta(a, epsilon):
-        return ball(a * ((1 + a) * rho - epsilon)) - ball(a).log() - ball(1 + a) * ball(1 + 1 / a).log()
+    orders = []
 
-    # What is proved holds at one of the orders that are searched, in exact numbers.
-    proved, wanted = conversions.zcdp_delta(rho, rho + gap), conversions.zcdp_epsilon(rho, delta)
+    def moment(a):
+        orders.append(a)
+        return a * (1 + a) * ball(rho)
+
+    def log_delta(epsilon):  # at the order that the search ends with, in more digits
+        a = ball(Fraction(float(orders[-1])))
+        return ball(rho) * a * (1 + a) - a * ball(epsilon) - a.log() - (1 + a) * (1 + 1 / a).log()
+
+    proved = conversions.renyi_delta(moment, rho, rho + gap)
+    assert proved == conversions.zcdp_delta(rho, rho + gap)
     with precision(300):
-        orders = [Fraction(x) for x in (float(gap / (2 * rho)) * conversions._ORDERS).tolist()]
-        assert any(log_delta(a, rho + gap) <= ball(as_fraction("delta", proved)).log() for a in orders) or proved == 1
-        orders = [Fraction(x) for x in (math.sqrt(-math.log(delta) / float(rho)) * conversions._ORDERS).tolist()]
-        assert any(log_delta(a, as_fraction("epsilon", wanted)) <= ball(Fraction(delta)).log() for a in orders)
+        assert log_delta(rho + gap) <= ball(as_fraction("delta", proved)).log() or proved == 1
+    wanted = conversions.renyi_epsilon(moment, rho, delta)
+    assert wanted == conversions.zcdp_epsilon(rho, delta)
+    with precision(300):
+        assert log_delta(as_fraction("epsilon", wanted)) <= ball(Fraction(delta)).log()
+
+
+def divergence(losses, masses, order):
+    """Return ln E e^((order − 1)·loss) over the first of a pair, which is (order − 1) times its Rényi divergence."""
+    logs = (order - 1) * losses + np.log(masses)
+    return logs.max() + math.log(np.exp(logs - logs.max()).sum())
+
+
+@pytest.mark.parametrize("mechanism", [*MECHANISMS, "discrete_laplace"])
+@pytest.mark.parametrize("x", [0.01, 0.5, 3, 20])
+def test_divergences_are_those_of_the_pairs_or_by_rho(mechanism, x):
+    """The moments of the pairs against their losses on a fine grid, which can only be worse than they are."""
+    step = x / 4000
+    masses = _rounded_losses(mechanism, x, step)
+    losses, first = np.array(list(masses)) * step, np.array(list(masses.values()))
+    losses, first = losses[first > 0], first[first > 0]
+    profile = analysis.PrivacyProfile.of([noise_claim(mechanism, epsilon=x)] * 3)
+    for order in (1.001, 1.3, 2, 7, 60, 900):
+        exact, by_rho = divergence(losses, first, order), (order - 1) * order * float(profile.rho) / 3
+        with precision(200):
+            found = float(profile._log_moment(ball(Fraction(order) - 1))) / 3
+        assert found == pytest.approx(min(exact, by_rho), rel=1e-4)
+        assert found <= (order - 1) * x
+    with precision(200):  # bounded range has a smaller rho than its pair, and at large orders the pair is less
+        small, large = (float(profile._log_moment(ball(Fraction(a)))) / 3 / a for a in (1, 1000))
+    assert large <= x * (1 + 1e-12)
+    assert small <= 2 * float(profile.rho) / 3 * (1 + 1e-12)
+
+
+def test_divergences_prove_less_than_rho_where_delta_is_tiny_or_losses_are_large():
+    flips = analysis.PrivacyProfile.of([(0.1, "permute_and_flip")] * 100)
+    assert flips.epsilon(1e-12) == pytest.approx(6.97780, abs=1e-4)
+    assert conversions.zcdp_epsilon(flips.rho, 1e-12) == pytest.approx(7.38176, abs=1e-4)
+    mixed = [*[(0.1, "permute_and_flip")] * 100, (8, "exponential")]
+    assert analysis.compose(mixed, delta=1e-12) == pytest.approx(14.6366, abs=1e-3)
+    # One large loss, and noise that has rho only.
+    claims = [noise_claim("discrete_gaussian", rho=0.1), noise_claim("discrete_laplace", epsilon=8)]
+    profile = analysis.PrivacyProfile.of(claims)
+    assert profile.epsilon(1e-6) < 8 + conversions.zcdp_epsilon(Fraction(1, 10), 1e-6) + 1e-9
+    assert profile.epsilon(1e-6) < 0.8 * conversions.zcdp_epsilon(profile.rho, 1e-6)
+    assert profile.delta(profile.epsilon(1e-6)) == pytest.approx(1e-6, rel=1e-3)
 
 
 def test_composed_twice():
@@ -340,24 +389,83 @@ def test_the_rounded_losses_of_laplace_noise_are_those_of_a_pair_no_better(x, st
         assert profile.delta(t) - 1e-12 <= np.maximum(first - math.exp(t) * second, 0).sum() <= profile.delta(t) + step
 
 
-@pytest.mark.parametrize("rho", [0.02, 0.5])
-def test_a_discrete_gaussian_composes_by_its_rho(rho):
+def gaussians(x, steps):
+    """Return discrete Gaussian noise with and without a shift of so many steps, x deviations."""
+    deviation = steps / x
+    z = np.arange(-math.ceil(14 * deviation) - steps, math.ceil(14 * deviation) + 2 * steps + 1)
+    pair = [np.exp(-((z - shift) ** 2) / (2 * deviation**2)) for shift in (0, steps)]
+    return [p / p.sum() for p in pair]
+
+
+@pytest.mark.parametrize("x", [0.0049, 0.0051, 0.02, 0.1, 0.4, 1, 1.7, 2.5, 3, 3.5])
+def test_no_lattice_of_a_discrete_gaussian_loses_more_than_its_profile(x):
+    """By the exact laws on whole numbers: also of numbers of steps that the proof does not look at one by one."""
+    profile = analysis.PrivacyProfile.of([noise_claim("discrete_gaussian", rho=Fraction(str(x)) ** 2 / 2)])
+    closest = 0.0
+    for steps in (1, 2, 3, 5, 6, 7, 8, 12, 30):
+        p, q = gaussians(x, steps)
+        for t in np.linspace(0, x**2 / 2 + 6 * x, 25):
+            exact, proved = np.maximum(p - math.exp(t) * q, 0).sum(), profile.delta(t)
+            assert exact <= proved * (1 + 1e-10) + 1e-15
+            closest = max(closest, exact / proved if exact > 1e-9 else 0)
+    # Never far above the truth: near t = 0 noise on counts attains it.
+    assert closest > (0.999 if x < 1 else 0.9)
+    # What the truth is not below: a continuous Gaussian of the same x would be too little.
+    p, q = gaussians(x, 1)
+    assert np.maximum(p - q, 0).sum() > math.erf(x / 2 / math.sqrt(2)) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(("rho", "times"), [(0.02, 1), (0.02, 50), (0.5, 7), (0.0001, 3)])
+def test_discrete_gaussians_compose_to_one(rho, times):
     claim = noise_claim("discrete_gaussian", rho=rho)
-    profile = analysis.PrivacyProfile.of([claim])
+    profile = analysis.PrivacyProfile.of([claim]).compose(times)
     assert profile.epsilon(0) == math.inf
-    assert profile.rho <= Fraction(str(rho))
-    assert float(profile.rho) == pytest.approx(rho)
-    sigma = 1 / math.sqrt(2 * rho)
-    x = np.arange(-200, 200)
-    p, q = np.exp(-(x**2) / (2 * sigma**2)), np.exp(-((x - 1) ** 2) / (2 * sigma**2))
-    for t in np.linspace(0, 6, 9):
-        assert (np.maximum(p - math.exp(t) * q, 0).sum() / p.sum()) <= profile.delta(t)
+    assert float(profile.rho) == pytest.approx(times * rho)
+    x = math.sqrt(2 * rho)
+    least, most = (_profile._gaussian_epsilon(math.sqrt(times) * s, 1e-6) for s in (x, x * (1 + x**2 / 18)))
+    assert least <= profile.epsilon(1e-6) <= most
+    assert profile.epsilon(1e-6) < (1 if rho == 0.5 else 0.96) * conversions.zcdp_epsilon(profile.rho, 1e-6)
+    assert profile.delta(profile.epsilon(1e-6)) == pytest.approx(1e-6, rel=1e-6)
+    assert profile.epsilon(1e-300) > profile.epsilon(1e-12) > profile.epsilon(1e-6)
     assert 0 < profile.delta(100) < 1e-20
-    assert profile.compose(7).epsilon(1e-6) == pytest.approx(conversions.zcdp_epsilon(7 * profile.rho, 1e-6))
+    assert profile.epsilon(0.9) == 0
+    need("dp_accounting")
     mixed = analysis.PrivacyProfile.of([claim, (0.3, "exponential"), noise_claim("discrete_laplace", epsilon=0.2)])
     assert mixed.epsilon(0) == math.inf
     assert float(mixed.rho) == pytest.approx(rho + float(bounded_range_rho(0.3)) + 0.2 * math.tanh(0.1))
-    assert analysis.compose([claim], delta=1e-6) == profile.epsilon(1e-6)
+    alone = [analysis.compose([one], delta=1e-6) for one in (claim, (0.3, "exponential"))]
+    assert max(alone) < mixed.epsilon(1e-6) < sum(alone) + 0.2
+
+
+def test_two_gaussians_and_a_count_by_exact_convolution():
+    need("dp_accounting")
+    x, epsilon = 0.5, 0.7
+    claims = [noise_claim("discrete_gaussian", rho=Fraction(1, 8))] * 2 + [
+        noise_claim("discrete_laplace", epsilon=epsilon)
+    ]
+    profile = analysis.PrivacyProfile.of(claims)
+    for steps in (1, 2, 4):
+        p, q = gaussians(x, steps)
+        kept = (p > 1e-18) & (q > 1e-18)
+        one = np.log(p[kept] / q[kept]), p[kept]
+        epsilons = np.array([0.0, 0.5, 1, 2, 3, 4])
+        exact = deltas([one, one, response(epsilon)], epsilons)
+        proved = np.array([profile.delta(t) for t in epsilons])
+        assert (exact <= proved * (1 + 1e-9)).all()
+        assert (proved < 1.1 * exact)[:4].all()
+
+
+def test_what_has_rho_only_composes_by_it():
+    """The noise of keys, shifts that are large, and very many releases."""
+    keys = dpp.protect("p", max_groups=1).keys("g", rho=0.1, delta=1e-8).asks[0].query.claim
+    profile = analysis.PrivacyProfile.of([keys])
+    left = float((Fraction(1, 10**6) - keys.delta) / (1 - keys.delta))
+    assert profile.epsilon(1e-6) == pytest.approx(conversions.zcdp_epsilon(profile.rho, left), rel=1e-12)
+    assert profile.delta(5) == pytest.approx(float(keys.delta) + conversions.zcdp_delta(profile.rho, Fraction(5)))
+    large = analysis.PrivacyProfile.of([noise_claim("discrete_gaussian", rho=5)])
+    assert large.epsilon(1e-6) == conversions.zcdp_epsilon(large.rho, 1e-6)
+    many = analysis.PrivacyProfile.of([noise_claim("discrete_gaussian", rho=Fraction(1, 10**9))]).compose(10**9)
+    assert many.epsilon(1e-6) == conversions.zcdp_epsilon(many.rho, 1e-6)
 
 
 def test_claims_of_noise_compose_over_groups_and_draws():

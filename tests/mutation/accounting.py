@@ -285,8 +285,10 @@ MUTANTS = [
     _conversions("pure_epsilon", "1 + least", "(1 + least) ** 2",
         "an epsilon at a delta is below what randomized response has",
         "accounting/test_deltas.py analysis/test_profile.py"),
-    _conversions("zcdp_epsilon", "float_above(ball((1 + a) * rho) + log / ball(a))",
-        "float(((1 + a) * rho)) + float(log / ball(a)) * 0.999",
+    _conversions("_log_share", "-a.log() - (1 + a) * (1 / a).log1p()", "-2 * (1 + a).log() - (1 + a) * (1 / a).log1p()",
+        "a delta of Rényi divergences is below the truth", "accounting/test_deltas.py analysis/test_profile.py"),
+    _conversions("renyi_epsilon", "float_above(_least(lambda a: (log_moment(a) + _log_share(a) + log) / a, around))",
+        "float(_least(lambda a: (log_moment(a) + _log_share(a) + log) / a, around)) * 0.999",
         "an epsilon of zCDP is rounded down", "accounting/test_deltas.py analysis/test_profile.py"),
     # --- Answers that are kept
     _kept("find", "not isinstance(answer, bytes) or hashlib.sha256(answer).hexdigest() != values[-1]", "False",

@@ -23,6 +23,7 @@ _views = of("rowwise/test_plans.py frames/test_frame.py")
 _files = of("rowwise/test_plans.py")
 _recipe = of("frames/test_steps.py")
 _profile = of("analysis/test_profile.py")
+_lattices = "analysis/test_profile.py::test_no_lattice_of_a_discrete_gaussian_loses_more_than_its_profile"
 
 MUTANTS = [
     # --- Steps on one person's rows
@@ -271,6 +272,26 @@ MUTANTS = [
     _profile("PrivacyProfile._epsilon_of_losses", "float_up(pure), proved", "round(float(pure), 12), proved",
         "a sum of sevenths is rounded down",
         "analysis/test_profile.py::test_nor_are_sums_at_a_delta_so_small_that_nothing_else_is_proved"),
+    _profile("_widest_of", "widest * (1 + 1e-9)", "x",
+        "a discrete Gaussian is taken for the continuous one", _lattices),
+    _profile("_widest_of", "range(1, _STEPS_APART + 1)", "range(2, _STEPS_APART + 1)",
+        "noise of which a row is worth one step is taken for finer noise", _lattices),
+    _profile("_widest_of", "x / math.sqrt(1 - 4 * x**2) * _SLACK", "x",
+        "a fine discrete Gaussian is taken for the continuous one", _lattices),
+    _profile("_gaussian_epsilon", "if _gaussian_delta(shift, middle) <= delta: high = middle\nelse: low = middle",
+        "high = middle", "an epsilon is looked for below the true one", "analysis/test_never_above.py -k convolution"),
+    _profile("_shift_of", "n * _widest_of(float_up(loss)) ** 2", "_widest_of(float_up(loss)) ** 2",
+        "many Gaussians compose as one", "analysis/test_profile.py::test_discrete_gaussians_compose_to_one"),
+    _profile("_shift_of", 'mechanism != "discrete_gaussian"', "False",
+        "more is taken of the noise of keys than its rho",
+        "analysis/test_profile.py::test_what_has_rho_only_composes_by_it"),
+    _profile("PrivacyProfile._log_moment", "total += n * log", "total += log",
+        "the divergences of many releases do not add up",
+        "analysis/test_profile.py::test_divergences_are_those_of_the_pairs_or_by_rho"),
+    _profile("analysis/_profile:_PAIRS", "1 + a / (1 + 2 * a) * (-(1 + 2 * a) * x).expm1()",
+        "1 + (1 + a) / (1 + 2 * a) * (-(1 + 2 * a) * x).expm1()",
+        "permute-and-flip has too small a divergence",
+        "analysis/test_profile.py::test_divergences_are_those_of_the_pairs_or_by_rho"),
     _profile("PrivacyProfile.of", '"rho", chosen', '"rho", "exponential"',
         "permute-and-flip composes as bounded range"),
     _profile("_profile:_PAIRS", "_epsilon_by(ball(delta), pure)",
@@ -280,7 +301,7 @@ MUTANTS = [
     _profile("PrivacyProfile.of", "times * release.draws", "times", "a mean composes as one draw"),
     _profile("_worst_spread", "people * spread.full_groups", "people",
         "a person's losses in several groups do not compose"),
-    _profile("_worst_spread", "spread.per_group > 1 and not _pair_of(claim.charged_as).are_worst_filled", "False",
+    _profile("_worst_spread", "claim.has_epsilon and spread.per_group > 1 and not _pair_of(claim.charged_as).are_worst_filled", "False",
         "full groups are taken for the worst spread of randomized response",
         "analysis/test_profile.py::test_no_spread_of_rows_loses_more_than_is_composed"),
     _profile("_worst_spread", "row, people = row / 2, 2", "row, people = row / 2, 1",
