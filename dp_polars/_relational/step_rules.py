@@ -29,7 +29,7 @@ OF_COLUMNS = (
     | DIVISIONS
     | names(
         """
-        Abs Add And Array BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Capitalize Cast Clip Coalesce Date DateDelta
+        Abs Add Alias And Array BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Capitalize Cast Clip Coalesce Date DateDelta
         DayOfWeekIndex DayOfWeekName EndsWith ExtractDay ExtractDayOfYear ExtractEpochSeconds ExtractHour
         ExtractIsoYear ExtractMicrosecond ExtractMillisecond ExtractMinute ExtractMonth ExtractQuarter ExtractSecond
         ExtractWeekOfYear ExtractYear Greatest Hash HexDigest IfElse IsInf IsNan IsNull LStrip Least Literal Lowercase

@@ -113,7 +113,7 @@ class _Gate:
         self.backend, self.has_unit = backend, has_unit
         self.whose: dict[object, _Whose] = {}  # by table
         self.public: set[object] = set()
-        self.units: list[Node] = []  # columns of tables that say whose a row is
+        self.units: list[Node] = []  # columns that say whose a row is, where they begin
         self.brings_together = False  # whether a step does that with the rows of a person
         self.seen: set[tuple[Node, _Whose]] = set()  # a part may stand in an expression many times
 
@@ -130,8 +130,7 @@ class _Gate:
             table = node if kind == "InMemoryTable" else node.name
             if self.whose.setdefault(table, whose) != whose:
                 self.refuse(rules.TWICE, f"the table {node.name!r}")
-            if whose.is_known:
-                self.units += [node.fields[name] for name in whose.columns]
+            self.begin(node, whose)
         elif kind in rules.SAME_ROWS:
             self.rows(node.parent, whose)
         elif kind in rules.ONE_BY_ONE:
@@ -175,8 +174,15 @@ class _Gate:
                 outputs |= dict.fromkeys((node.column_name, node.offset))
                 expressions = [node.column]
         below = whose.before(node, node.parent, [outputs[name] for name in whose.columns] if whose.is_known else ())
+        if not below.is_known:
+            self.begin(node, whose)
         self.values(expressions, self.place(node.parent, below))
         self.rows(node.parent, below)
+
+    def begin(self, node: Node, whose: _Whose) -> None:
+        """Note the columns of the unit, which are what a table holds or a step computes."""
+        if whose.is_known:
+            self.units += [node.fields[name] for name in whose.columns]
 
     def set_of_rows(self, node: Node, kind: str, whose: _Whose) -> None:
         """Refuse a comparison of rows of several people."""
@@ -226,6 +232,7 @@ class _Gate:
             if known is not None:
                 self.rows(table, _Whose(known))
             elif table == node.first:
+                self.begin(node, whose)
                 self.rows(table, _Whose(whose.columns, node) if whose.is_known else whose)
 
     def refuse_private(self, link: Node, whose: _Whose) -> None:
@@ -264,7 +271,7 @@ class _Gate:
             if not place.in_group:
                 self.refuse(rules.GROUPS if self.has_unit else rules.NO_UNIT, shown(kind))
             self.of_group(node, kind, place)
-        elif kind in rules.TO_SEVERAL_ROWS and not place.in_group:
+        elif kind in rules.TO_SEVERAL_ROWS and not place.in_group and not place.inside:
             self.refuse_several_rows(kind)
             self.values(node.args, place)
         elif kind in rules.OF_COLUMNS | rules.OF_ONE_COLUMN:
@@ -323,6 +330,8 @@ class _Gate:
             place.orders.add(tuple(node.order_by))
             if len(place.orders) > 1:
                 self.refuse(rules.SEVERAL_ORDERS, shown(kind))
+            if not all(_is_constant(end.value) for end in (node.start, node.end) if end is not None):
+                self.refuse(rules.PARAMETER, shown(kind))
             if node.how != "rows" or getattr(node.func, "order_by", ()):
                 self.refuse(rules.UNKNOWN, shown(kind))
 
