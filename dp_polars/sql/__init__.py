@@ -105,9 +105,9 @@ def release(
         first, row by row.
     table
         The private rows: an Ibis table expression of DuckDB, Postgres or SQLite. Its steps must look at one row, or at
-        the rows of one person, which is checked; a view is not looked into. A person, a key and a value are what the database holds for them; in SQLite, null where that is of
-        another type than the column. Let it be deterministic: where nobody is bounded, it is read once for each
-        grouping.
+        the rows of one person, which is checked; a view is not looked into. A person, a key and a value are what the
+        database holds for them; in SQLite, null where that is of another type than the column. Let it be deterministic:
+        where nobody is bounded, it is read once for each grouping.
     budget
         What is charged, where the query itself has none.
     ranges, min_people, sure

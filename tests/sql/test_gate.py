@@ -21,7 +21,7 @@ import ibis.expr.operations as ops  # noqa: E402
 from ibis.common.exceptions import IbisError  # noqa: E402
 
 from dp_polars._relational import step_rules  # noqa: E402
-from dp_polars._relational.steps import _Gate, _Whose, name_of, refuse_unsafe_steps  # noqa: E402
+from dp_polars._relational.steps import _Gate, _Whose, operation_of, refuse_unsafe_steps  # noqa: E402
 
 pytestmark = MARKS
 
@@ -290,8 +290,8 @@ def test_what_needs_a_person_is_refused_without_one(duckdb, case):
 def test_every_operation_that_is_listed_is_tried(duckdb):
     tables = duckdb.both()
     results = [steps(tables[0]) for steps in BY_ROW.values()] + [steps(*tables) for steps in BY_PERSON.values()]
-    tried = {name_of(node) for result in results for node in result.op().find(ops.Node)}
-    listed = step_rules.OF_COLUMNS | step_rules.OF_ONE_COLUMN | step_rules.OF_PEOPLE | step_rules.ONE_BY_ONE
+    tried = {operation_of(node) for result in results for node in result.op().find(ops.Node)}
+    listed = step_rules.OF_A_ROW | step_rules.WITH_CONSTANTS | step_rules.OF_PEOPLE | step_rules.ONE_BY_ONE
     listed |= step_rules.SETS | step_rules.TABLES | step_rules.TO_SEVERAL_ROWS
     assert listed - tried == set()
     assert {name for rule in step_rules.REFUSED for name in rule.steps} <= set(dir(ops))
@@ -355,6 +355,10 @@ REFUSED_EVERYWHERE = {
     "a maximum deep inside": (
         lambda t, _: t.mutate(z=ibis.ifelse(t.b, t.i, (t.i + t.i.max()).abs())),
         r"`\.max\(…\)` combines several rows",
+    ),
+    "a maximum of a join": (
+        lambda t, u: t.join(u, "p").select("p", z=lambda joined: joined.y.max()),
+        "combines several rows",
     ),
     "another table's number": (lambda t, u: t.mutate(z=u.y.max().as_scalar()), "a reduction inside an expression"),
     "another table's values": (lambda t, u: t.filter(t.p.isin(u.p)), r"`\.isin\(…\)` of another table looks"),
