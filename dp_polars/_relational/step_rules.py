@@ -24,12 +24,12 @@ DOMAINS: dict[str, tuple[float, float]] = {
     "Log2": (5e-324, float("inf")),
     "Sqrt": (0.0, float("inf")),
 }
-OF_COLUMNS = (
+OF_A_ROW = (
     COMPARISONS
     | DIVISIONS
     | names(
         """
-        Abs Add And Array BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Capitalize Cast Clip Coalesce Date DateDelta
+        Abs Add Alias And Array BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Capitalize Cast Clip Coalesce Date DateDelta
         DayOfWeekIndex DayOfWeekName EndsWith ExtractDay ExtractDayOfYear ExtractEpochSeconds ExtractHour
         ExtractIsoYear ExtractMicrosecond ExtractMillisecond ExtractMinute ExtractMonth ExtractQuarter ExtractSecond
         ExtractWeekOfYear ExtractYear Greatest Hash HexDigest IfElse IsInf IsNan IsNull LStrip Least Literal Lowercase
@@ -40,7 +40,7 @@ OF_COLUMNS = (
     )
 )
 # Functions of one column: what else they are given must be a constant.
-OF_ONE_COLUMN = (
+WITH_CONSTANTS = (
     names(
         """
         Bucket DateAdd DateSub DateTruncate LPad Power RPad RegexExtract RegexReplace RegexSearch Repeat StrRight

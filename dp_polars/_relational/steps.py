@@ -113,7 +113,7 @@ class _Gate:
         self.backend, self.has_unit = backend, has_unit
         self.whose: dict[object, _Whose] = {}  # by table
         self.public: set[object] = set()
-        self.units: list[Node] = []  # columns of tables that say whose a row is
+        self.units: list[Node] = []  # columns that say whose a row is, where they begin
         self.brings_together = False  # whether a step does that with the rows of a person
         self.seen: set[tuple[Node, _Whose]] = set()  # a part may stand in an expression many times
 
@@ -124,14 +124,13 @@ class _Gate:
         if (node, whose) in self.seen:
             return
         self.seen.add((node, whose))
-        kind = name_of(node)
+        kind = operation_of(node)
         if kind in rules.TABLES:
             # To Ibis, one table under two namespaces is two.
             table = node if kind == "InMemoryTable" else node.name
             if self.whose.setdefault(table, whose) != whose:
                 self.refuse(rules.TWICE, f"the table {node.name!r}")
-            if whose.is_known:
-                self.units += [node.fields[name] for name in whose.columns]
+            self.begin(node, whose)
         elif kind in rules.SAME_ROWS:
             self.rows(node.parent, whose)
         elif kind in rules.ONE_BY_ONE:
@@ -175,8 +174,15 @@ class _Gate:
                 outputs |= dict.fromkeys((node.column_name, node.offset))
                 expressions = [node.column]
         below = whose.before(node, node.parent, [outputs[name] for name in whose.columns] if whose.is_known else ())
+        if not below.is_known:
+            self.begin(node, whose)
         self.values(expressions, self.place(node.parent, below))
         self.rows(node.parent, below)
+
+    def begin(self, node: Node, whose: _Whose) -> None:
+        """Note the columns of the unit, which are what a table holds or a step computes."""
+        if whose.is_known:
+            self.units += [node.fields[name] for name in whose.columns]
 
     def set_of_rows(self, node: Node, kind: str, whose: _Whose) -> None:
         """Refuse a comparison of rows of several people."""
@@ -226,14 +232,15 @@ class _Gate:
             if known is not None:
                 self.rows(table, _Whose(known))
             elif table == node.first:
+                self.begin(node, whose)
                 self.rows(table, _Whose(whose.columns, node) if whose.is_known else whose)
 
     def refuse_private(self, link: Node, whose: _Whose) -> None:
         """Refuse a table of a join that is not in memory, and one that makes several rows where each is a person."""
         table = link.table
-        while name_of(table) in rules.SAME_ROWS:
+        while operation_of(table) in rules.SAME_ROWS:
             table = table.parent
-        if name_of(table) != "InMemoryTable":
+        if operation_of(table) != "InMemoryTable":
             self.refuse(rules.JOINED if self.has_unit else rules.NO_UNIT, shown("JoinChain"), _computed(whose))
         if link.how not in rules.FILTERING_JOINS:
             self.refuse_several_rows("JoinChain")
@@ -254,7 +261,7 @@ class _Gate:
         if not isinstance(node, _ops.Node) or (node, place.inside) in place.seen:
             return
         place.seen.add((node, place.inside))
-        kind = name_of(node)
+        kind = operation_of(node)
         if kind == "Field":
             if node.rel not in place.relations or (place.in_group and not place.inside):
                 self.refuse(rules.UNKNOWN, "a column of another table")
@@ -264,10 +271,10 @@ class _Gate:
             if not place.in_group:
                 self.refuse(rules.GROUPS if self.has_unit else rules.NO_UNIT, shown(kind))
             self.of_group(node, kind, place)
-        elif kind in rules.TO_SEVERAL_ROWS and not place.in_group:
+        elif kind in rules.TO_SEVERAL_ROWS and not place.in_group and not place.inside:
             self.refuse_several_rows(kind)
             self.values(node.args, place)
-        elif kind in rules.OF_COLUMNS | rules.OF_ONE_COLUMN:
+        elif kind in rules.OF_A_ROW | rules.WITH_CONSTANTS:
             self.of_row(node, kind)
             for value in _flat(node.args):
                 self.value(value, place)
@@ -292,7 +299,7 @@ class _Gate:
                 if value not in place.relations:
                     self.refuse(rules.UNKNOWN, "rows of another table")
             else:
-                self.value(value.arg if name_of(value) == "SortKey" else value, inside)
+                self.value(value.arg if operation_of(value) == "SortKey" else value, inside)
         if kind in {"CountDistinct", "Max", "Min"}:
             self.refuse_inexact([node.arg], kind)
         if kind == "Sum" and not (node.arg.dtype.is_integer() or node.arg.dtype.is_boolean()):
@@ -302,7 +309,7 @@ class _Gate:
 
     def window(self, node: Node, place: _Place) -> None:
         """Refuse a window over rows of several people, or one whose values don't follow from a person's rows."""
-        kind = name_of(node.func)
+        kind = operation_of(node.func)
         if kind not in rules.OF_PEOPLE:
             self.refuse_unlisted(node.func)
         if place.inside or place.in_group:
@@ -323,12 +330,14 @@ class _Gate:
             place.orders.add(tuple(node.order_by))
             if len(place.orders) > 1:
                 self.refuse(rules.SEVERAL_ORDERS, shown(kind))
+            if not all(_is_constant(end.value) for end in (node.start, node.end) if end is not None):
+                self.refuse(rules.PARAMETER, shown(kind))
             if node.how != "rows" or getattr(node.func, "order_by", ()):
                 self.refuse(rules.UNKNOWN, shown(kind))
 
     def of_row(self, node: Node, kind: str) -> None:
         """Refuse a function of one row that raises on values that a column may well have."""
-        if kind in rules.OF_ONE_COLUMN and not all(map(_is_constant, _flat(node.args[1:]))):
+        if kind in rules.WITH_CONSTANTS and not all(map(_is_constant, _flat(node.args[1:]))):
             self.refuse(rules.PARAMETER, shown(kind))
         compared = (node.base, *node.cases) if kind == "SimpleCase" else node.args
         if kind in rules.COMPARISONS and _mixes_texts([value for value in _flat(compared) if _is_value(value)]):
@@ -336,7 +345,7 @@ class _Gate:
         if kind in rules.DIVISIONS and not _is_never_zero(node.right):
             self.refuse(rules.ZEROS, shown(kind))
         if kind == "Power" and not (
-            name_of(node.right) == "Literal"
+            operation_of(node.right) == "Literal"
             and node.right.dtype.is_integer()
             and node.right.value is not None
             and node.right.value >= 0
@@ -371,7 +380,7 @@ class _Gate:
         self.refuse_inexact(ordered, kind)
 
     def refuse_unlisted(self, node: Node) -> NoReturn:
-        kind = name_of(node)
+        kind = operation_of(node)
         if not kind:
             self.refuse(rules.PYTHON, f"`{type(node).__name__}(…)`")
         self.refuse(next((rule for rule in rules.REFUSED if kind in rule.steps), rules.UNKNOWN), shown(kind))
@@ -426,7 +435,7 @@ class _Equal:
 _INT64 = (-(2**63), 2**63 - 1)
 
 
-def name_of(node: Node) -> str:
+def operation_of(node: Node) -> str:
     """Return what Ibis calls an operation; nothing for a function of the user's, whatever its name."""
     name = type(node).__name__
     return name if getattr(_ops, name, None) is type(node) else ""
@@ -439,7 +448,7 @@ def shown(kind: str) -> str:
 
 
 def _computed(whose: _Whose) -> str:
-    return "" if whose.is_known else f" ({shown(name_of(whose.computed_by))} after it computes the privacy unit)"
+    return "" if whose.is_known else f" ({shown(operation_of(whose.computed_by))} after it computes the privacy unit)"
 
 
 def _flat(values: Iterable[object]) -> Iterator[Node]:
@@ -456,7 +465,7 @@ def _is_value(node: Node) -> bool:
 
 def _is_constant(node: Node) -> bool:
     """Return whether a value is the same for all rows; what is no value of Ibis is."""
-    return not _is_value(node) or not node.find(lambda part: name_of(part) not in {"Literal", "Cast", "Negate"})
+    return not _is_value(node) or not node.find(lambda part: operation_of(part) not in {"Literal", "Cast", "Negate"})
 
 
 def _fields(node: Node) -> list[Node]:
@@ -479,26 +488,26 @@ def _mixes_texts(values: Sequence[Node]) -> bool:
     """Return whether texts of rows meet what is no text: an engine may cast them."""
     texts = [value for value in values if value.dtype.is_string()]
     others = [value for value in values if not (value.dtype.is_string() or value.dtype.is_null())]
-    return bool(others) and not all(name_of(value) == "Literal" for value in texts)
+    return bool(others) and not all(operation_of(value) == "Literal" for value in texts)
 
 
 def _is_never_zero(node: Node) -> bool:
-    if name_of(node) == "NullIf":
-        return name_of(node.null_if_expr) == "Literal" and node.null_if_expr.value == 0
-    return name_of(node) == "Literal" and bool(node.value)
+    if operation_of(node) == "NullIf":
+        return operation_of(node.null_if_expr) == "Literal" and node.null_if_expr.value == 0
+    return operation_of(node) == "Literal" and bool(node.value)
 
 
 def _is_within(node: Node, ends: tuple[float, float]) -> bool:
     """Return whether a value is clipped to these ends; what comes after may round it."""
-    while name_of(node) in rules.ROUNDINGS or (name_of(node) == "Cast" and node.to.is_decimal()):
+    while operation_of(node) in rules.ROUNDINGS or (operation_of(node) == "Cast" and node.to.is_decimal()):
         node = node.args[0]
-    if name_of(node) != "Clip":
+    if operation_of(node) != "Clip":
         return False
     found = []
     for value, none in ((node.lower, -inf), (node.upper, inf)):
         if value is None:
             found.append(none)
-        elif name_of(value) == "Literal" and value.value is not None:
+        elif operation_of(value) == "Literal" and value.value is not None:
             found.append(value.value)
         else:
             return False
@@ -516,7 +525,7 @@ def _ends(kind: Any) -> tuple[int, int]:  # noqa: ANN401
 def _fits(node: Node, to: Any) -> bool:  # noqa: ANN401
     """Return whether a type holds all values that are cast to it."""
     kind = node.dtype
-    if kind.copy(nullable=True) == to.copy(nullable=True) or kind.is_null() or name_of(node) == "Literal":
+    if kind.copy(nullable=True) == to.copy(nullable=True) or kind.is_null() or operation_of(node) == "Literal":
         return True
     if to.is_string():
         return _is_exact(kind) or kind.is_numeric()

@@ -104,10 +104,10 @@ def release(
         without row operations (filter, with_columns, select, join, and expressions inside `agg`): do those in Ibis
         first, row by row.
     table
-        The private rows: an Ibis table expression of DuckDB, Postgres or SQLite, one person's rows independent of all
-        others'. A person, a key and a value are what the database holds for them; in SQLite, null where that is of
-        another type than the column. Let it be deterministic: where nobody is bounded, it is read once for each
-        grouping.
+        The private rows: an Ibis table expression of DuckDB, Postgres or SQLite. Its steps must look at one row, or at
+        the rows of one person, which is checked; a view is not looked into. A person, a key and a value are what the
+        database holds for them; in SQLite, null where that is of another type than the column. Let it be deterministic:
+        where nobody is bounded, it is read once for each grouping.
     budget
         What is charged, where the query itself has none.
     ranges, min_people, sure
@@ -118,6 +118,9 @@ def release(
     untested
         Whether to take other engines that Ibis speaks to. Whether they divide, round and compare as the tested ones is
         then your word: where they don't, a person may count for more than what is charged.
+    unchecked
+        Whether to take any steps in Ibis. That each person's rows follow from that person's rows alone is then your
+        word: where they don't, one person changes the rows of others, and the loss has no bound.
 
     Returns
     -------
@@ -133,8 +136,8 @@ def release(
     ReleaseError
         If the database fails on the private rows; the charge stays, and nothing is published.
     TypeError, ValueError
-        If the query or the table is not as described, or the engine is not one of the tested ones. Nothing is charged
-        then.
+        If the query or the table is not as described, a step in Ibis is not known to look at one row or one person, or
+        the engine is not one of the tested ones. Nothing is charged then.
 
     Notes
     -----

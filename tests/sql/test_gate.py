@@ -21,7 +21,7 @@ import ibis.expr.operations as ops  # noqa: E402
 from ibis.common.exceptions import IbisError  # noqa: E402
 
 from dp_polars._relational import step_rules  # noqa: E402
-from dp_polars._relational.steps import name_of, refuse_unsafe_steps  # noqa: E402
+from dp_polars._relational.steps import _Gate, _Whose, operation_of, refuse_unsafe_steps  # noqa: E402
 
 pytestmark = MARKS
 
@@ -59,7 +59,7 @@ BY_ROW = {
     "quotients": lambda t: t.select("p", a=t.i / 3, b=t.i // 3, c=t.i % 7, d=t.x / t.i.nullif(0), e=t.i**2),
     "filters": lambda t: t.filter(((t.x > 1) & t.b) | (t.i != 0), ~t.b, t.i <= 5, t.i >= -5),
     "comparisons": lambda t: t.filter((t.i == 3) ^ (t.x < 1), t.i.isin([0, 3]), t.q.between(1, 2)),
-    "a name of a condition": lambda t: t.filter((t.i == 3).name("three")),
+    "names inside": lambda t: t.filter((t.i == 3).name("three")).select(z=t.i.name("one") + 1),
     "nothing compared": lambda t: t.select(a=t.i.identical_to(t.q), b=t.s.isnull(), c=t.s.notnull()),
     "NaN": lambda t: t.select(a=t.x.isnan(), b=t.x.isinf()),
     "several columns": lambda t: t.select(
@@ -290,8 +290,8 @@ def test_what_needs_a_person_is_refused_without_one(duckdb, case):
 def test_every_operation_that_is_listed_is_tried(duckdb):
     tables = duckdb.both()
     results = [steps(tables[0]) for steps in BY_ROW.values()] + [steps(*tables) for steps in BY_PERSON.values()]
-    tried = {name_of(node) for result in results for node in result.op().find(ops.Node)}
-    listed = step_rules.OF_COLUMNS | step_rules.OF_ONE_COLUMN | step_rules.OF_PEOPLE | step_rules.ONE_BY_ONE
+    tried = {operation_of(node) for result in results for node in result.op().find(ops.Node)}
+    listed = step_rules.OF_A_ROW | step_rules.WITH_CONSTANTS | step_rules.OF_PEOPLE | step_rules.ONE_BY_ONE
     listed |= step_rules.SETS | step_rules.TABLES | step_rules.TO_SEVERAL_ROWS
     assert listed - tried == set()
     assert {name for rule in step_rules.REFUSED for name in rule.steps} <= set(dir(ops))
@@ -305,7 +305,7 @@ def test_no_engine_raises_on_a_row_of_what_is_accepted(engine):
         try:
             refuse(result, ("p",) if "p" in result.columns else None, engine.name)
             rows_of(engine.owner, steps(*made.both([], [])))
-        except Exception:  # noqa: BLE001, S112
+        except Exception:
             continue
         rows_of(engine.owner, result)
         ran += 1
@@ -329,6 +329,13 @@ def sql_on(table):
     return ops.SQLStringView(table.op(), "SELECT 1 AS p", ibis.schema({"p": "int32"})).to_expr()
 
 
+def framed(table):
+    """A frame that begins so many rows before as a column says."""
+    window = table.i.sum().over(rows=(-1, 0), group_by="p", order_by=["i", "q"]).op()
+    begin = ops.WindowBoundary(table.q.op(), preceding=True)
+    return table.mutate(z=window.copy(start=begin).to_expr())
+
+
 MEMORY = ibis.memtable(pl.DataFrame({"p": [1, 2], "q": [1, 2]}))
 # Steps -> what the error says of them, by row and, where it is another thing, by person.
 REFUSED_EVERYWHERE = {
@@ -349,6 +356,10 @@ REFUSED_EVERYWHERE = {
         lambda t, _: t.mutate(z=ibis.ifelse(t.b, t.i, (t.i + t.i.max()).abs())),
         r"`\.max\(…\)` combines several rows",
     ),
+    "a maximum of a join": (
+        lambda t, u: t.join(u, "p").select("p", z=lambda joined: joined.y.max()),
+        "combines several rows",
+    ),
     "another table's number": (lambda t, u: t.mutate(z=u.y.max().as_scalar()), "a reduction inside an expression"),
     "another table's values": (lambda t, u: t.filter(t.p.isin(u.p)), r"`\.isin\(…\)` of another table looks"),
     "another table's rows": (lambda t, u: t.filter((t.p == u.p).any()), r"`\.any\(\)` of another table looks"),
@@ -357,7 +368,7 @@ REFUSED_EVERYWHERE = {
     "a running sum": (lambda t, _: t.mutate(z=t.i.cumsum(order_by="d")), r"`\.sum\(…\)` combines several rows"),
     "groups of several people": (lambda t, _: t.group_by("q").aggregate(p=t.p.min()), "combines several rows"),
     "one group": (lambda t, _: t.aggregate(p=t.p.max()), r"`\.group_by\(…\)\.aggregate\(…\)` combines several rows"),
-    "counts of values": (lambda t, _: t.p.value_counts(), "combines several rows"),
+    "counts of values": (lambda t, _: t.q.value_counts().rename(p="q_count"), "combines several rows"),
     "a right join": (lambda t, u: t.right_join(u, "p").select("p"), r"`\.join\(…\)` keeps rows of the right side"),
     "an outer join": (lambda t, u: t.outer_join(u, "p").select("p"), r"\(how='outer'\)"),
     "a join by nearest": (lambda t, u: t.asof_join(u, t.i > u.y, "p"), r"\(how='asof'\)"),
@@ -377,7 +388,10 @@ REFUSED_EVERYWHERE = {
     "what is not listed": (lambda t, _: t.mutate(z=t.s.levenshtein("a")), r"`\.levenshtein\(…\)` is not known to look"),
     "a cast that may fail": (lambda t, _: t.mutate(z=t.s.cast("int64")), r"`\.cast\(…\)` raises on some values"),
     "a narrower cast": (lambda t, _: t.mutate(z=t.i.cast("int32")), r"`\.cast\(…\)` raises"),
-    "a cast of floats": (lambda t, _: t.mutate(z=t.x.cast("int64")), r"x\.clip\(0, 10\*\*6\)\.cast"),
+    "a cast of floats": (
+        lambda t, _: t.mutate(z=t.x.cast("int64")),
+        r"`\.cast\(…\)` raises[\s\S]*x\.clip\(0, 10\*\*6\)\.cast",
+    ),
     "a cast of times": (lambda t, _: t.mutate(z=t.ts.cast("timestamp(9)")), r"`\.cast\(…\)` raises"),
     "a cast that is clipped too wide": (
         lambda t, _: t.mutate(z=t.x.clip(0, 2.0**63).cast("int64")),
@@ -388,7 +402,7 @@ REFUSED_EVERYWHERE = {
     "a floor": (lambda t, _: t.mutate(z=t.x.floor()), r"`\.floor\(…\)` raises"),
     "a whole quotient of floats": (lambda t, _: t.mutate(z=t.x // 3), r"`//` raises"),
     "a division": (lambda t, _: t.mutate(z=t.x / t.i), r"`/` raises[\s\S]*x\.nullif\(0\)"),
-    "a division by zero": (lambda t, _: t.mutate(z=t.i % 0), "`%` raises"),
+    "a division by zero": (lambda t, _: t.mutate(z=t.x / 0), "`/` raises"),
     "a division by what is not one": (lambda t, _: t.mutate(z=t.i / t.q.nullif(1)), "`/` raises"),
     "a logarithm": (lambda t, _: t.mutate(z=t.x.ln()), r"`\.ln\(…\)` raises"),
     "a root of what may be negative": (lambda t, _: t.mutate(z=t.x.clip(-1).sqrt()), r"`\.sqrt\(…\)` raises"),
@@ -398,7 +412,7 @@ REFUSED_EVERYWHERE = {
     "a date in a text": (lambda t, _: t.mutate(z=t.s.as_date("%Y")), r"`\.as_date\(…\)` raises"),
     "a length from the rows": (lambda t, _: t.mutate(z=t.s.substr(1, t.q)), "takes a parameter from the rows"),
     "a pattern from the rows": (lambda t, _: t.filter(t.s.re_search(t.s)), "takes a parameter from the rows"),
-    "texts and dates": (lambda t, _: t.filter(t.s == t.d), "compares texts with what is none|not comparable"),
+    "texts and dates": (lambda t, _: t.filter(t.s.isin([1, 2])), "compares texts with what is none"),
     "a constant row": (lambda *_: ibis.literal(1, "int32").name("p").as_table(), "is not known to look"),
 }
 REFUSED_BY_ROW = {
@@ -408,13 +422,16 @@ REFUSED_BY_ROW = {
     "a union": (lambda t, _: t.union(t), r"`\.union\(…\)` makes several rows out of one, or may read a row twice"),
     "distinct rows": (lambda t, _: t.distinct(), r"`\.distinct\(…\)` compares a row with the others"),
     "a join with public rows": (lambda t, _: t.join(MEMORY, "q"), r"makes several rows[\s\S]*substitute"),
-    "all public rows": (lambda t, _: t.cross_join(MEMORY.select(z="q")), "makes several rows"),
+    "all public rows": (lambda t, _: t.cross_join(YEARS), "makes several rows"),
     "private rows as public ones": (lambda *_: MEMORY.semi_join(MEMORY.view(), "q"), "for public and for private rows"),
-    "groups by the person": (lambda t, _: t.group_by("p").aggregate(n=t.count()), "name the privacy unit in protect"),
+    "groups by the person": (
+        lambda t, _: t.group_by("p").aggregate(n=t.count()),
+        r"combines[\s\S]*name the privacy unit in protect",
+    ),
 }
 REFUSED_BY_PERSON = {
     "a unit that is computed after groups": (
-        lambda t, _: t.group_by("q").aggregate(n=t.count()).mutate(p=ibis._.q),
+        lambda t, _: t.group_by("q").aggregate(n=t.count()).mutate(p=ibis._.n),
         r"combines several rows",
     ),
     "a unit that is computed of one": (
@@ -463,7 +480,7 @@ REFUSED_BY_PERSON = {
         r"`\.max\(…\)` combines several rows",
     ),
     "a union of computed people": (
-        lambda t, _: t.select("p", "i").union(t.select("i", p=t.p + 1)),
+        lambda t, _: t.select("i", p="q").union(t.select("i", p=-t.q)),
         "reads a table twice, with other columns",
     ),
     "private rows as public ones": (
@@ -515,6 +532,14 @@ REFUSED_BY_PERSON = {
         ),
         "is not known to look at its own row",
     ),
+    "a frame from the rows": (
+        lambda t, _: framed(shorter(t, "q")),
+        "takes a parameter from the rows",
+    ),
+    "several rows in a window": (
+        lambda t, _: t.mutate(z=ibis.array([t.i]).unnest().max().over(group_by="p")),
+        r"`\.unnest\(…\)` is not known",
+    ),
     "a shift from the rows": (
         lambda t, _: shorter(t).mutate(z=ibis._.i.lag(ibis._.i).over(group_by="p", order_by="i")),
         "takes a parameter from the rows",
@@ -535,11 +560,7 @@ def test_what_is_not_by_person_is_refused_by_name(duckdb, case):
 
 
 def check_refused(duckdb, steps, unit, message, known):
-    try:
-        result = steps(*duckdb.both())
-    except IbisError as error:  # Ibis itself refuses some
-        assert "not comparable" in str(error)
-        return
+    result = steps(*duckdb.both())
     with pytest.raises(ValueError, match=rf"^table: .*({message})") as caught:
         refuse(result, unit)
     said = str(caught.value)
@@ -568,7 +589,7 @@ def test_a_unit_of_several_columns_is_followed_as_a_whole(duckdb):
         table.join(table.view(), "p"),
         swapped,
     ):
-        with pytest.raises(ValueError, match="^table: "):
+        with pytest.raises(ValueError, match=r"^table: "):
             refuse(odd, unit)
 
 
@@ -581,18 +602,16 @@ def test_a_table_under_two_namespaces_is_one(duckdb):
 
 def test_parts_that_stand_in_an_expression_many_times_are_walked_once(duckdb):
     table, _ = duckdb.both()
-    value = table.i
-    for _ in range(60):
-        value = value + value
-    rows = table.select("p", z=value)
-    for _ in range(12):
+    rows = table.select("p", "i")
+    for _ in range(40):
         rows = rows.union(rows)
     refuse(rows)
 
 
 def test_a_very_deep_expression_is_refused(duckdb):
     table, _ = duckdb.both()
-    for i in range(600):
+    table = table.select("p", "i")
+    for i in range(400):
         table = table.filter(table.i != i).mutate(i=table.i + 1)
     with pytest.raises(
         ValueError, match=r"^table: the expression must be one that can be inspected[\s\S]*Hint: make a view"
@@ -661,6 +680,8 @@ def test_steps_need_a_unit_whose_texts_are_told_apart(backend, collation):
         lambda t: t.mutate(x=t.x.max().over(group_by="p")),
         lambda t: t.distinct(),
         lambda t: t.semi_join(t.view(), "p"),
+        # What SQLite computes has no collation.
+        *([lambda t: t.fill_null({"p": "-"}).distinct()] if backend == "duckdb" else []),
     ):
         assert dpp.sql.release(ASKED["p"], steps(con.table("plain"))).item() == 2
         with pytest.raises(
@@ -742,37 +763,53 @@ def random_steps(tables, chance):
     return table
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_random_steps_that_are_accepted_leave_other_people_alone(duckdb, seed):
-    """One person is there or not. What is accepted leaves the rows of all others as they are; what isn't, at times."""
-    chance, names = random.Random(seed), ("p", "q", "i")
-    kinds = dict.fromkeys(names, "BIGINT")
-    accepted = refused = harmful = 0
-    while accepted < 60:
-        rows = [
-            [
-                (chance.choice([1, 2, 3, None]), chance.randrange(1, 4), chance.randrange(3))
-                for _ in range(chance.randrange(9))
-            ]
-            for _ in range(2)
+    """One person is there or not. What is accepted leaves the rows of all others as they are; what isn't, at times.
+
+    A unit that is another column renamed means other people: those of that column.
+    """
+    chance = random.Random(seed)
+
+    def tables(data):  # two tables are two to Ibis, whatever they hold
+        kinds = [{**dict.fromkeys("pqi", "BIGINT"), f"of{number}": "BIGINT"} for number in range(2)]
+        return [
+            duckdb.table(kind, [(*row, 0) for row in rows]).select(*"pqi")
+            for kind, rows in zip(kinds, data, strict=True)
         ]
-        shape = chance.random()
-        results = []
-        for person in (None, 3):
-            data = [[row for row in table if person is None or row[0] != person] for table in rows]
-            tables = [
-                duckdb.table(kinds | {f"of{n}": "BIGINT"}, [(*row, 0) for row in each]).select(*names)
-                for n, each in enumerate(data)
-            ]
-            results.append(random_steps(tables, random.Random(shape)))
+
+    samples = [
+        [
+            [(chance.choice([1, 2, 3, None]), chance.randrange(1, 4), chance.randrange(3)) for _ in range(8)]
+            for _ in "ab"
+        ]
+        for _ in range(4)
+    ]
+    accepted = refused = harmful = 0
+    while accepted < 15:
+        shape, data = chance.random(), chance.choice(samples)
+        there = tables(data)
         try:
-            refuse(results[0])
-            passes = True
+            result = random_steps(there, random.Random(shape))
+        except IbisError:  # an ambiguous name
+            continue
+        gate, passes = _Gate("duckdb", has_unit=True), True
+        try:
+            gate.rows(result.op(), _Whose(("p",)))
         except ValueError:
             passes = False
-        others = [rows_of(duckdb.con, table.filter(table.p.notnull(), table.p != 3)) for table in results]
+        whose = [gate.whose.get(table.op().parent.name, _Whose(("p",))) for table in there]
+        if passes and not all(one.is_known for one in whose):
+            continue
+        places = [0 if not passes else "pqi".index(one.columns[0]) for one in whose]
+        without = tables([[row for row in rows if row[at] != 3] for rows, at in zip(data, places, strict=True)])
+        results = [result, random_steps(without, random.Random(shape))]
+        try:
+            others = [rows_of(duckdb.con, table.filter(table.p.notnull(), table.p != 3)) for table in results]
+        except IbisError:  # it has no words for what it made itself
+            continue
         same = others[0] == others[1]
         accepted, refused, harmful = accepted + passes, refused + (not passes), harmful + (not same)
-        assert same or not passes, duckdb.con.compile(results[0])
-    assert harmful > 5
+        assert same or not passes, duckdb.con.compile(result)
+    assert harmful > 3
     assert refused > harmful
