@@ -48,7 +48,8 @@ The bounds of `protect` would not hold then.
 So each expression is inspected as a whole, and what is not known to be row by row is refused.
 The error says why, and what to write instead.
 This was tested on Polars {tested}; on a newer Polars, a private frame warns once.
-The fast tests also run on the newest pre-release of Polars, where that is newer than its newest release; what fails there does not hold up a change.
+The fast tests also run on the newest pre-release of Polars, where that is newer than its newest release.
+What fails there does not hold up a change.
 
 No value in a row may raise an error either, because the error would reveal that a row has it.
 So a private frame changes what it takes: what does not fit becomes null.

@@ -11,7 +11,7 @@ MUTANTS = [
     # --- What a reader's browser runs
     _report("_report:_cell", "html.escape(_text(value))", "_text(value)", "a key is run as HTML", _PAGE),
     _report("_report:_cell", "html.escape(_text(first))", "_text(first)", "a value of counts is run as HTML"),
-    _report("_report:_table", "html.escape(name)", "name", "the name of a column is run as HTML", _PAGE),
+    _report("_report:_table", "html.escape(name)", "name", "the name of a column is run as HTML"),
     _report("_report:report", 'html.escape(known.get("name", "Private answers"))', 'known.get("name", "Private answers")',
         "the title is run as HTML", _PAGE),
     _report("_report:report", "html.escape(person)", "person", "the name of the privacy unit is run as HTML"),
@@ -20,9 +20,10 @@ MUTANTS = [
     _report("_report:_words", "html.escape(ask.name)", "ask.name", "the name of an interval is run as HTML"),
     # --- What it says
     _report("_report:report", "ask.name not in released.columns and not are_keys", "False",
-        "another query's release is shown as this one's", "statements/test_report.py::test_what_is_no_release_is_refused"),
+        "another query's release is shown as this one's",
+        "statements/test_report.py::test_another_querys_release_is_refused_without_a_figure_too"),
     _report("_report:report", "released if are_keys else with_ends(released, query.asks)", "released",
-        "the ranges are left out", _PAGE),
+        "the ranges are left out", "statements/test_report.py::test_ranges_and_delta_are_those_of_the_query"),
     _report("_report:report", "statement.to_html()", '""', "the privacy statement is left out", _PAGE),
     _report("_report:report", "at_delta=at_delta", "", "another delta is stated than was asked for"),
     _report("_report:_cell", "html.escape(_text(low))", "html.escape(_text(high))", "a range begins at its end"),

@@ -18,6 +18,7 @@ _dialects = of("sql/test_seams.py", needs="ibis")
 _engine = of("sql/test_counting.py", needs="ibis")
 _tables = of("sql/test_public_values.py", needs="ibis")
 _steps = of("sql/test_gate.py -k refused_by_name", needs="ibis")
+_sqlite = of("sql/test_sqlite.py", needs="ibis")
 
 MUTANTS = [
     _counting("_relational/counting:_reading_values", "table[old].isnull()", "table[old].notnull()",
@@ -195,4 +196,25 @@ MUTANTS = [
         "every release keeps the same rows", "sql/test_counting.py::test_every_release_has_a_secret_of_its_own"),
     _dialects("_order_duckdb", 'secret, "uint64"', '0, "uint64"',
         "every release keeps the same rows in DuckDB", _BOUNDS),
+    # --- SQLite, whose columns hold values of any type
+    _sqlite("sqlite:_held", 'stored == "text"', 'stored != "null"',
+        "a value of another type counts as a text", "sql/test_sqlite.py::test_what_counts_of_a_column_is_of_its_type"),
+    _sqlite("sqlite:_held", '(stored == "real") & (value == whole)', 'stored == "real"',
+        "a float counts as the integer below it", "sql/test_sqlite.py::test_what_counts_of_a_column_is_of_its_type"),
+    _sqlite("sqlite:_check_relation", "name not in declared", "False",
+        "the first row's person decides the type of a column",
+        "sql/test_sqlite.py::test_types_that_ibis_finds_in_the_first_row_are_refused"),
+    _sqlite("sqlite:_check_relation", "isinstance(relation, (_ops.SQLQueryResult, _ops.SQLStringView))", "False",
+        "the first row's person decides the types of SQL in text", "sql/test_sqlite.py::test_sql_in_text_is_refused"),
+    _sqlite("sqlite:_admit", "table.op().find(_ops.Impure)", "False",
+        "a person is drawn twice, and counts for more than the bounds",
+        "sql/test_sqlite.py::test_tables_that_draw_at_random_are_refused"),
+    _sqlite("sqlite:_admit", 'encoding != "UTF-8"', "False",
+        "texts of another encoding are compared by its bytes", "sql/test_sqlite.py::test_databases_of_another_encoding_are_refused"),
+    _sqlite("_ExactSum.finalize", "max(-self.largest, min(self.total, self.largest))", "self.total",
+        "a sum beyond 64 bits tells of the rows by an error", "sql/test_sqlite.py::test_the_largest_integers_are_added_up"),
+    _sqlite("sqlite:SQLITE", 'binary=lambda text: cast(text, "binary")', "binary=lambda text: text",
+        "a collation merges two people", "sql/test_sqlite.py::test_no_collation_merges_people_values_or_keys"),
+    _sqlite("sqlite:_double", "_float_of(ibis.literal(float(number).hex()))", "ibis.literal(float(number))",
+        "a public float is a neighbouring one", "sql/test_sqlite.py::test_constant_floats_are_exact"),
 ]

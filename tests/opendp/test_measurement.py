@@ -307,6 +307,13 @@ def test_domains_and_measures_that_are_refused():
         as_measurement(median(epsilon=1), output_measure=approximate(max_divergence()))
 
 
+def test_a_metric_that_is_not_the_querys_is_refused():
+    """What is claimed for one relation, or for people, is not charged for another."""
+    for metric in (change_one_distance(), symmetric_id_distance("id"), linf_distance(T=int)):
+        with pytest.raises(ValueError, match=r"^input_metric must be SymmetricDistance\(\), which is what"):
+            make_private_query(frame_domain(), metric, median(epsilon=1), 1)
+
+
 @pytest.mark.parametrize("d_in", [-1, math.nan, math.inf, 1.5, 2**32])
 def test_distances_that_are_none(d_in):
     with pytest.raises((ValueError, TypeError)):
