@@ -23,7 +23,7 @@ BAD_WORDS = {
 }
 BAD_NAMES = {"own", "kept", "told", "made", "few", "alone", "near", "each"}
 
-PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 CODE = [path for folder in ("dp_polars", "examples", "docs") for path in (ROOT / folder).rglob("*.py")]
 
 
