@@ -91,8 +91,8 @@ def multiplicative_weights(
     A part of epsilon pays for the number of rows, once. The rest is shared by at most `hard` tests. A test looks at
     both signed errors of the guess, question after question, until one is at least about the threshold: the first
     above a threshold of counts that a row moves by at most 1 each, but not all the same way. At a rate λ it costs 3λ
-    (docs/claims.md). By how much it was above comes with it at no cost, and that is the noisy answer. The next test
-    has a new noisy threshold. Losses add up, for questions and guesses that depend on earlier answers, too.
+    (docs/proofs/first-above.md). By how much it was above comes with it at no cost, and that is the noisy answer. The
+    next test has a new noisy threshold. Losses add up, for questions and guesses that depend on earlier answers, too.
 
     The guess depends on what was published alone, so floats may compute it. Scores are whole numbers, and the test
     draws exactly. Its new weights are the old ones times e^η within the question and 1 outside, made to add up again;

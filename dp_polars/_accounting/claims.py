@@ -270,8 +270,9 @@ class Claim:
         """Return how the rows of a person, or of `distance` people, are taken to spread over the groups.
 
         For the first above a threshold, a group that loses i rows and gets j has the losses i + 2j one way and 2i + j
-        the other (`docs/claims.md`). Where a person replaces another, groups of one row are as pairs that lose 3 either
-        way. Where a group has several rows, only of all groups together it is known that they lose at most 3 for each.
+        the other (`docs/proofs/first-above.md`). Where a person replaces another, groups of one row are as pairs that
+        lose 3 either way. Where a group has several rows, only of all groups together it is known that they lose at
+        most 3 for each.
         """
         spread = self.contributions
         is_one_way = self._kind == "threshold" and self.neighboring_relation == "replace_one"

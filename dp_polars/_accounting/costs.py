@@ -102,8 +102,8 @@ def _rho_of_spread(mechanism: Mechanism, x: Fraction, contributions: Contributio
 
     Costs that are convex are largest where groups are filled. Where they are not (`pure_rho` above x ≈ 2.4), the cost
     of a row grows with those in its group; so as few groups as can hold all rows are the worst case. Among these it is
-    full groups and a rest, or (an upper bound: parts of rows count, too) groups that are all alike. `docs/claims.md`
-    has the proof.
+    full groups and a rest, or (an upper bound: parts of rows count, too) groups that are all alike:
+    `docs/proofs/spreads.md`.
     """
     curve, groups = PROOFS[mechanism].curve, contributions.full_groups
     rho_of = curve.rho
@@ -131,7 +131,7 @@ def pure_rho(x: Fraction) -> Fraction:
     Discrete Laplace noise between two neighbouring integers is randomized response: no Laplace curve holds for it. For
     a choice with its lead, and for the first above a threshold, only the pure loss is known. A key shown by partition
     selection is (x, δ)-DP: with probability 1 − δ it is as x-DP (Kairouz, Oh & Viswanath 2015), and so has this rho,
-    δ-approximately (Bun & Steinke 2016, section 8).
+    δ-approximately (Bun & Steinke 2016, section 8). `docs/proofs/composition.md` has the proof.
     """
     if x == 0:
         return Fraction(0)
@@ -143,8 +143,9 @@ def laplace_rho(x: Fraction) -> Fraction:
     """Return x + exp(−x) − 1, rounded up: the rho of a Laplace mechanism with epsilon x.
 
     It is the tight one (Harrison & Manurangsi 2026, arXiv 2510.25746), and permute-and-flip's trade-off curve is never
-    worse than that mechanism's (`docs/claims.md`). That one has no bounded range: neither x²/8 nor `bounded_range_rho`
-    holds for it, though Ding et al. 2021 (arXiv 2105.07260, Proposition 8 and Corollary 10) say so.
+    worse than that mechanism's: `docs/proofs/permute-and-flip.md` proves both. That one has no bounded range: neither
+    x²/8 nor `bounded_range_rho` holds for it, though Ding et al. 2021 (arXiv 2105.07260, Proposition 8 and Corollary
+    10) say so.
     """
     if x == 0:
         return Fraction(0)
@@ -156,7 +157,7 @@ def bounded_range_rho(x: Fraction) -> Fraction:
     """Return y − 1 − ln y for y = x/(exp(x) − 1), rounded up: the rho of whatever has bounded range x.
 
     Harrison & Manurangsi 2026 (arXiv 2510.25746): it is attained as the order goes to 1. It is x²/8 − x⁴/576 + … for
-    a small x, never above x²/8 (Cesar & Rogers 2021), and less than x for a large one.
+    a small x, never above x²/8 (Cesar & Rogers 2021), and less than x for a large one: `docs/proofs/exponential.md`.
     """
     if x == 0:
         return Fraction(0)

@@ -33,7 +33,7 @@ class RacingLaw:
     """What a race must know of a mechanism.
 
     The log-density of −log g(W) must not fall faster than a slope of 1. So a choice at the rate ε/R is ε-DP, with its
-    lead as well (`docs/claims.md`, "The lead is free").
+    lead as well (`docs/proofs/leads.md`).
 
     Parameters
     ----------

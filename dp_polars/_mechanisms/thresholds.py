@@ -2,7 +2,7 @@
 
 z is exponential with the rate λ, once in each group, and so is ν_i of each candidate. The answer is the first i with
 q_i + ν_i >= T + z, or none. How far it is above may be published, too: with exponential noise it costs nothing
-(`docs/claims.md`, "The first above a threshold").
+(`docs/proofs/first-above.md`).
 
 A run of m candidates with one count is one draw. Given z, each of them reaches the threshold with the probability
 p = exp(−λ·max(0, T + z − q)). With h = −log(1 − p) and a standard exponential E, the first one that does is the

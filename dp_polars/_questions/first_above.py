@@ -35,7 +35,7 @@ class FirstAbove(OfPeopleOrRows):
     """The first candidate, in the order of the codes, with a count of at least about `threshold`; null if none has.
 
     Let λ be the rate, and let a group lose i rows (or people) and get j. Then its answers on both sides, with their
-    leads, differ by a loss of at most λ·(i + 2j) one way and λ·(2i + j) the other way: `docs/claims.md` has the proof.
+    leads, differ by a loss of at most λ·(i + 2j) one way and λ·(2i + j) the other way: `docs/proofs/first-above.md`.
     So R is 2 for a row that comes or goes, and 3 for one that takes the place of another, in the same group or in
     another one. A person who counts once for each candidate moves all counts of a group by 0 or 1 in one direction,
     and is as one row.

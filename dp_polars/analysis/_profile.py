@@ -1,7 +1,7 @@
 """Privacy profiles: delta as a function of epsilon, of one release and of many.
 
 Let x be the pure epsilon of a release. Permute-and-flip's trade-off curve is never worse than a Laplace mechanism's
-with the same epsilon (docs/claims.md), and the exponential mechanism has bounded range x (Dong, Durfee & Rogers 2020,
+with the same epsilon (docs/proofs), and the exponential mechanism has bounded range x (Dong, Durfee & Rogers 2020,
 arXiv 1909.13830). So the pairs of distributions that dominate them have privacy losses on [−x, x] with the density
 w·exp((s − x)/2)/2: for the exponential mechanism w = 1/(1 − exp(−x)); for permute-and-flip w = 1/2, and two atoms,
 1/2 at x and exp(−x)/2 at −x. Discrete Laplace noise between two neighbouring integers is randomized response: atoms
@@ -89,7 +89,7 @@ class _Pair:
         The mean of exp(a·(s − x)) over the losses s, from a and x: exp(a·(D − x)), where D is the Rényi divergence of
         order 1 + a.
     are_worst_filled
-        Whether no spread of a person's rows is worse than full groups and a rest (`docs/claims.md`).
+        Whether no spread of a person's rows is worse than full groups and a rest (`docs/proofs/spreads.md`).
     """
 
     weight: Callable[[float], float]
@@ -292,7 +292,7 @@ def _pair_of(mechanism: Mechanism) -> _Pair:
 def _worst_spread(claim: Claim) -> list[tuple[Fraction, int]]:
     """Return the losses of one draw whose pairs dominate it, and how often each, however a person's rows spread.
 
-    For both choices, full groups and a rest are the worst (`docs/claims.md`). For randomized response they are not: two
+    For both choices, full groups and a rest are the worst (`docs/proofs`). For randomized response they are not: two
     groups of 2 rows may be worse than 3 rows and 1. All rows of a person in one group are worse than any spread, as
     nothing of the same pure loss is.
     """

@@ -127,8 +127,7 @@ def as_measurement(
     kf(dλRm) + f(dλRr) for permute-and-flip, f(x) = x + exp(−x) − 1 (that of the Laplace mechanism; both: Harrison &
     Manurangsi 2026, arXiv 2510.25746). That permute-and-flip has a bounded range (Ding et al. 2021, arXiv 2105.07260,
     Proposition 8) is false. Discrete Laplace noise, a lead, a first above a threshold and keys cost x·tanh(x/2) in a
-    group, Gaussian noise x²/2. Under "replace_one" rho may differ: the page on claims of the documentation has all
-    formulas.
+    group, Gaussian noise x²/2. Under "replace_one" rho may differ: :doc:`/proofs/spreads` has all formulas.
 
     A loss such as 0.3 is 3/10 in this package, and the nearest float64, slightly less, in OpenDP. The measurement then
     runs at the smaller loss, so that exact splits of a budget fit.

@@ -1,4 +1,4 @@
-"""Claims: rates never above, and costs never below, what the formulas of the docs (claims.md) give."""
+"""Claims: rates never above, and costs never below, what the formulas of the docs (proofs/spreads.md) give."""
 
 import copy
 import itertools
@@ -211,7 +211,7 @@ def test_a_rho_costs_more_epsilon_over_several_groups(loss, contributions):
     mechanism=st.sampled_from(MECHANISMS),
 )
 def test_the_cost_of_several_people(loss, distance, contributions, mechanism):
-    """By the formulas of docs/claims.md, in floats: distance people move a score as far as one whose range is so."""
+    """By the formulas of the proofs, in floats: distance people move a score as far as one whose range is so."""
     made = claim(loss, "epsilon", mechanism, contributions=contributions)
     assert made.cost("epsilon", distance) == loss * distance
     assert made.cost("rho", distance) <= made.cost("rho") * max(distance, distance**2) * (1 + HAIR)

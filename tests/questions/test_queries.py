@@ -37,7 +37,7 @@ def argmax(**arguments):
     return X.dp.argmax(**arguments).query
 
 
-# The rates of docs/claims.md, computed here by hand.
+# The rates of docs/proofs/ranges.md, computed here by hand.
 
 
 @pytest.mark.parametrize(
