@@ -39,6 +39,8 @@ MUTANTS = [
         _BY + "DiscreteGaussian.reach"),
     _lemmas("_coins", "z *= z", "z *= z * (1 + 2.0**-30)", "one more operation, which nobody reckoned with",
         _BY + "noise._COIN_SLACK"),
+    _lemmas("noise_sums:_SLACK", "1e-9", "1e-10", _FALSE,
+        _BY + "noise_sums._SLACK"),
     _ranges("CountScore.range", '1 if relation == "add_or_remove_one" else 2', "1", "R of a replaced row is that of one"),
     _ranges("_gap", "-upto", "-2 * upto", "a score that moves further than R says"),
     _ranges("QuantileScore.range", "2 * self.alpha.denominator if groups == 1 else 2 * one", "one if groups == 1 else 2 * one",
