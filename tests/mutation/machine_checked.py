@@ -47,8 +47,6 @@ MUTANTS = [
     _ranges("_gap", "-upto", "-2 * upto", "a score that moves further than R says"),
     _ranges("QuantileScore.range", "2 * self.alpha.denominator if groups == 1 else 2 * one", "one if groups == 1 else 2 * one",
         "R of a replaced row in one group is that of one that comes"),
-    _ranges("QuantileScore.dense_gaps", "self.alpha.denominator * counts", "self.alpha.numerator * counts",
-        "rows below a candidate are counted with another weight than R says"),
     _ranges("Total.range_of", "groups == 1 and self.is_one_sided", "groups == 1",
         "values of both signs cancel"),
     _ranges("SumOfPeople.largest", "max(abs(self.lowest), abs(self.highest))", "abs(self.lowest)",
