@@ -68,7 +68,7 @@ class Blocks:
     ----------
     gaps
         Shape (n,): integers, or floats that are off by at most 2**-48 of themselves (those that were rounded once are
-        off by 2**-53) or by 2**-46/rate; zero for at least one block of each group.
+        off by 2**-53) and by 2**-46/rate in addition; zero for at least one block of each group.
     starts
         Shape (g,), strictly ascending: no group is empty.
     exact

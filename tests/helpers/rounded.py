@@ -308,7 +308,7 @@ def min_of(a, b):
     return b if a is None else a.min(b)
 
 
-def worst(ratio, box, enough, along=None, boxes=4000):
+def worst(ratio, box, enough, along=None, boxes=2000):
     """Return whether `ratio` is below `enough` on the whole box, and how many parts of it that took.
 
     A part on which that is not proved is cut in two, along its widest side (of those named by `along`). Where it is

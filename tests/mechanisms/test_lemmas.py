@@ -20,11 +20,11 @@ from flint import arb, ctx
 
 from dp_polars._base.intervals import ball
 from dp_polars._draws import joint
-from dp_polars._mechanisms import key_selection, leading, noise, racing, thresholds
+from dp_polars._mechanisms import key_selection, leading, noise, noise_sums, racing, thresholds
 from dp_polars._mechanisms.inversion import DiscreteGaussian, DiscreteLaplace
 from dp_polars._mechanisms.laws import LAWS
 from tests.helpers import machine_checked, rounded
-from tests.helpers.rounded import U32, ULPS, DoneError, Rounded, Slack, U, worst
+from tests.helpers.rounded import U32, ULPS, DoneError, Rounded, Slack, U, min_of, worst
 
 ONE = Fraction(1)
 STEP = Fraction(1, 2**53)
@@ -405,6 +405,47 @@ def selection_floats(exponent, log_delta):
     return share(absolute.max(relative), key_selection._SLACK)
 
 
+# --- Sums of noise
+
+
+def most_points(mechanism, number, rate):
+    """Return how many terms `noise_sums.sum_bound` adds up, at most: real numbers of draws are allowed."""
+    draws, least, largest = ball(number[1]), ball(rate[0]), ball(rate[1])
+    tail = ball(Fraction(noise_sums._TAIL))
+    if mechanism == "discrete_gaussian":
+        furthest = (2 * draws * (2 / tail).log()).sqrt() / least
+    else:  # by some of the points at which the code takes the bound
+        furthest = None
+        for share_of_rate in np.geomspace(1e-4, 0.999, 200)[::10].tolist():
+            s = least * ball(Fraction(share_of_rate))
+            generating = -(-(((s / 2).sinh() / (least / 2).sinh()) ** 2)).log1p()
+            bound = (draws * generating + (2 / tail).log()) / s
+            furthest = min_of(furthest, bound)
+    half = furthest + 2
+    period = 2 * half + 1
+    enough = ((1 + period.log()) / tail).log() / ball(number[0])  # of −ln φ
+    if mechanism == "discrete_gaussian":
+        # ln φ is at most −t²/(2·rate²) + ln 2, for rates of at most 1.
+        t = largest * (2 * (enough + arb(2).log())).sqrt() if rate[1] <= 1 else arb.pi()
+    else:
+        sine = (largest / 2).sinh() * enough.expm1().sqrt()
+        t = 2 * sine.asin() if sine < 1 else arb.pi()
+    return (t * period / (2 * arb.pi()) + 2).min(half)
+
+
+def sums(mechanism):
+    """By 1/sin(t/2) <= π/t a term counts 1/j at most, and its angle, off by 4u of itself, is πj at most."""
+
+    def ratio(number, rate):
+        points, u = most_points(mechanism, number, rate), ball(U)
+        harmonic = 1 + points.log()
+        weights = (ball(Fraction(1, 2**40)) + 2 * function_slack()) * harmonic
+        rounding = weights + 4 * arb.pi() * u * points + 2 * points * u * harmonic + 4 * u
+        return share(rounding + 2 * ball(Fraction(noise_sums._TAIL)), noise_sums._SLACK)
+
+    return ratio
+
+
 LEMMAS = [
     *(
         Lemma(
@@ -551,6 +592,20 @@ LEMMAS = [
         gaps_of_own,
         (),
     ),
+    *(
+        Lemma(
+            "noise_sums._SLACK",
+            f"`sum_bound` ({mechanism.replace('_', ' ')}): the probability is off by at most the slack",
+            f"2 to 10⁷ draws, rates from {low} to {high}",
+            sums(mechanism),
+            ((2, 10**7), sides),
+        )
+        for mechanism, low, high, sides in (
+            ("discrete_laplace", "2⁻⁵⁰", "64", (Fraction(1, 2**50), 64)),
+            ("discrete_gaussian", "2⁻⁵⁰", "1", (Fraction(1, 2**50), 1)),
+            ("discrete_gaussian", "1", "64", (1, 64)),
+        )
+    ),
     Lemma(
         "key_selection._SLACK",
         "`PartitionSelection.floats`: π is off by at most the slack times 1 + π",
@@ -586,6 +641,16 @@ def test_lemma(number):
     assert slack(number) >= 1
     too_small = Fraction(1, 2**40) if slack(number) == MOST_SLACK else Fraction(1, 2 * slack(number))
     assert not is_proved(LEMMAS[number], too_small)
+
+
+@pytest.mark.parametrize("mechanism", ["discrete_laplace", "discrete_gaussian"])
+def test_sums_have_no_more_terms_than_the_lemma_says(mechanism):
+    for number in (2, 3, 10, 1000, 10**7):
+        for rate in (Fraction(1, 2**30), Fraction(1, 1000), Fraction(1, 3), Fraction(1), Fraction(8)):
+            law = noise_sums.Noise(mechanism, rate)
+            period = 2 * math.ceil(law.chernoff(number, noise_sums._TAIL)) + 1
+            points = noise_sums._points(law, number, period)
+            assert points <= most_points(mechanism, (number, number), (rate, rate))
 
 
 @pytest.mark.slow

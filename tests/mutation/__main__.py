@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING
 
 from tests.helpers.places import ROOT
 from tests.mutation import accounting, first_above, frames, mechanisms, opendp, queries, report, rowwise, spark, sql
+from tests.mutation import accounting, first_above, frames, machine_checked, mechanisms, queries, rowwise, sql
 from tests.mutation.fitting import MisfitError, defined, mutated
 from tests.mutation.renaming import rename
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 MUTANTS = [
     *accounting.MUTANTS,
     *first_above.MUTANTS,
+    *machine_checked.MUTANTS,
     *mechanisms.MUTANTS,
     *queries.MUTANTS,
     *frames.MUTANTS,

@@ -1,0 +1,58 @@
+"""Mutants of constants that lemmas prove, and of ranges that z3 proves."""
+# fmt: off
+
+from tests.mutation.mutant import of
+
+_lemmas = of("mechanisms/test_lemmas.py")
+_ranges = of("questions/test_ranges_for_all.py::test_no_neighbours_exceed_the_range_and_some_attain_it")
+_BY = "mechanisms/test_lemmas.py -k "
+_FALSE = "an error bound is a little too small"
+
+MUTANTS = [
+    _lemmas("racing:_SLACK", "-38", "-43", _FALSE,
+        _BY + "racing._SLACK"),
+    _lemmas("racing:FAR", "45.0", "44.0", "a far coin is more than 64 bits tell",
+        _BY + "racing.FAR"),
+    _lemmas("_FIRST_SLACK", "-14", "-16", _FALSE,
+        _BY + "racing._FIRST_SLACK"),
+    _lemmas("leading:_SLACK", "-40", "-44", _FALSE,
+        _BY + "leading._SLACK"),
+    _lemmas("leading:_RELATIVE_SLACK", "-46", "-49", _FALSE,
+        _BY + "leading._SLACK"),
+    _lemmas("noise:_SLACK", "-45", "-54", _FALSE,
+        _BY + "noise._SLACK"),
+    _lemmas("_COIN_SLACK", "-40", "-46", _FALSE,
+        _BY + "noise._COIN_SLACK"),
+    _lemmas("thresholds:_SLACK", "-40", "-49", _FALSE,
+        _BY + "thresholds._SLACK"),
+    _lemmas("joint:_SLACK", "-46", "-52", _FALSE,
+        _BY + "joint._SLACK"),
+    _lemmas("_LOG_SLACK", "-46", "-51", _FALSE,
+        _BY + "joint._LOG_SLACK"),
+    _lemmas("key_selection:_SLACK", "-37", "-42", _FALSE,
+        _BY + "key_selection._SLACK"),
+    _lemmas("DiscreteLaplace.reach", "45", "44", "the table ends before 64 bits do",
+        _BY + "DiscreteLaplace.reach"),
+    _lemmas("DiscreteGaussian.reach", "45", "44", "the table ends before 64 bits do",
+        _BY + "DiscreteGaussian.reach"),
+    _lemmas("_coins", "size.astype(np.float64)", "size.astype(np.float32).astype(np.float64)",
+        "a distance loses half of its digits",
+        _BY + "noise._COIN_SLACK"),
+    _lemmas("_sharp_times", "np.exp(exponents)", "np.exp(exponents.astype(np.float32))",
+        "half of the digits are lost before the race is decided",
+        _BY + "racing._SLACK"),
+    _lemmas("noise_sums:_SLACK", "1e-9", "1e-10", _FALSE,
+        _BY + "noise_sums._SLACK"),
+    _ranges("CountScore.range", '1 if relation == "add_or_remove_one" else 2', "1", "R of a replaced row is that of one"),
+    _ranges("_gap", "-upto", "-2 * upto", "a score that moves further than R says"),
+    _ranges("QuantileScore.range", "2 * self.alpha.denominator if groups == 1 else 2 * one", "one if groups == 1 else 2 * one",
+        "R of a replaced row in one group is that of one that comes"),
+    _ranges("Total.range_of", "groups == 1 and self.is_one_sided", "groups == 1",
+        "values of both signs cancel"),
+    _ranges("SumOfPeople.largest", "max(abs(self.lowest), abs(self.highest))", "abs(self.lowest)",
+        "R of totals is that of their lower end"),
+    _ranges("TopK.range_of", "2 if self.joint and self.k > 1 else 1", "1", "the joint top k has R of a mode"),
+    _ranges("FirstAbove.range_of", "3", "2", "a row in the place of another costs as much as one that comes"),
+    _ranges("Squares.largest", "steps * steps + self.half", "steps * steps - (1 << self.shift)", "R of squares is one step short"),
+    _ranges("range_of", "2 * exact", "exact", "scores that move apart are taken to move together"),
+]
