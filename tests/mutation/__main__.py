@@ -32,8 +32,19 @@ from queue import Queue
 from typing import TYPE_CHECKING
 
 from tests.helpers.places import ROOT
-from tests.mutation import accounting, first_above, frames, mechanisms, opendp, queries, report, rowwise, spark, sql
-from tests.mutation import accounting, first_above, frames, machine_checked, mechanisms, queries, rowwise, sql
+from tests.mutation import (
+    accounting,
+    first_above,
+    frames,
+    machine_checked,
+    mechanisms,
+    opendp,
+    queries,
+    report,
+    rowwise,
+    spark,
+    sql,
+)
 from tests.mutation.fitting import MisfitError, defined, mutated
 from tests.mutation.renaming import rename
 
