@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     import polars as pl
+    import pyarrow as pa
     from numpy.typing import NDArray
 
 ibis: Any = require("ibis", extra="sql")
@@ -121,22 +122,37 @@ class Common:
 
 @dataclass(frozen=True)
 class Statement:
-    """A SELECT of integers, and of texts where keys are found: as Ibis has it, and as it is sent."""
+    """A SELECT of integers, and of texts where keys are found.
+
+    Parameters
+    ----------
+    table
+        As Ibis has it.
+    sql
+        As it is sent.
+    named
+        The tables that it names, each with its SELECT, in the order in which they name each other.
+    last
+        The SELECT itself, without them.
+    """
 
     table: Table
     sql: str
+    named: Sequence[tuple[str, str]]
+    last: str
 
     @classmethod
     def of(cls, backend: Backend, table: Table, dialect: Dialect, common: Common | None = None) -> Statement:
         """Return what Ibis makes of a table expression; a TypeError where the engine has no words for it."""
-        named = {} if common is None else common.tables
+        tables = {} if common is None else common.tables
         try:
-            texts = [f"{name} {dialect.once} ({dialect.compile(backend, one)})" for name, one in named.items()]
-            sql = dialect.compile(backend, table)
-            return cls(table, f"WITH {', '.join(texts)} SELECT * FROM ({sql}) AS counted" if texts else sql)
+            named = [(name, dialect.compile(backend, one)) for name, one in tables.items()]
+            last = dialect.compile(backend, table)
         except _errors.IbisError as error:
             msg = f"{backend.name} must know all that a release needs, got: {error}"
             raise TypeError(msg) from None
+        texts = ", ".join(f"{name} {dialect.once} ({one})" for name, one in named)
+        return cls(table, f"WITH {texts} SELECT * FROM ({last}) AS counted" if named else last, named, last)
 
     @property
     def columns(self) -> Sequence[str]:
@@ -226,6 +242,9 @@ class Dialect:
         Integers of 64 bits, the largest total -> their exact sum, but at most so far from 0. No row makes it raise.
     compile
         Connection, rows -> the SELECT of them.
+    ticks
+        Dates and times -> the integers that they are in Polars: days, microseconds, nanoseconds of the day. No value
+        raises. None: Ibis takes them apart.
     copies
         Rows, all their columns that say anything -> the rows with numbers, `copy`, that tell equal rows apart.
     once
@@ -253,6 +272,7 @@ class Dialect:
     remainder: Callable[[Value, Value], Value] = _remainder
     total: Callable[[Value, int], Value] = _total
     compile: Callable[[Backend, Table], str] = _compile
+    ticks: Callable[[Value], Value] | None = None
     copies: Callable[[Table, Sequence[str]], Table] = _copies
     once: str = "AS MATERIALIZED"
     fields: Callable[[Backend, Sequence[pl.Series]], tuple[Table, Sequence[Value]]] | None = None
@@ -334,19 +354,23 @@ def by_column(statement: Statement, rows: Sequence[tuple[Any, ...]]) -> dict[str
 
 def _fetch(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
     table = _ops.SQLQueryResult(statement.sql, statement.table.schema(), backend).to_expr()
-    found = backend.to_pyarrow(table, limit=None)
+    return by_arrow(statement, backend.to_pyarrow(table, limit=None))
+
+
+def by_arrow(statement: Statement, found: pa.Table) -> dict[str, NDArray[Any]]:
+    """Return the columns of an Arrow table."""
     columns = {name: found[name].to_numpy() for name in statement.columns}
     return {name: values if values.dtype == object else values.astype(np.int64) for name, values in columns.items()}
 
 
-def _types(**families: str) -> dict[str, str]:
+def types_of(**families: str) -> dict[str, str]:
     """Return type -> what Ibis must take it for."""
     return {kind: family for family, kinds in families.items() for kind in kinds.split(", ")}
 
 
 DUCKDB = Dialect(
     name="duckdb",
-    types=_types(
+    types=types_of(
         boolean="BOOLEAN",
         integer="TINYINT, SMALLINT, INTEGER, BIGINT",
         floating="FLOAT, DOUBLE",
@@ -376,7 +400,7 @@ DUCKDB = Dialect(
 )
 POSTGRES = Dialect(
     name="postgres",
-    types=_types(
+    types=types_of(
         boolean="boolean",
         integer="smallint, integer, bigint",
         floating="real, double precision",

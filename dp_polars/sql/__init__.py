@@ -16,6 +16,7 @@ from dp_polars._frames.release import release_by
 from dp_polars._frames.request import only_counted
 from dp_polars._relational.column_types import check_types, must_have, schema_of
 from dp_polars._relational.counting import ABSENT, histograms
+from dp_polars._relational.datafusion import DATAFUSION
 from dp_polars._relational.dialects import DUCKDB, POSTGRES, Common, Statement, cast, unknown
 from dp_polars._relational.people import in_polars, one_row_per_person, people_by_key
 from dp_polars._relational.sqlite import SQLITE
@@ -41,7 +42,7 @@ __all__ = [
 
 _ibis: Any = require("ibis", extra="sql")
 
-TESTED = {dialect.name: dialect for dialect in (DUCKDB, POSTGRES, SQLITE)}
+TESTED = {dialect.name: dialect for dialect in (DATAFUSION, DUCKDB, POSTGRES, SQLITE)}
 _SECRET_BITS = 64
 
 
