@@ -134,12 +134,15 @@ class Statement:
         The tables that it names, each with its SELECT, in the order in which they name each other.
     last
         The SELECT itself, without them.
+    tables
+        Those that it names, as Ibis has them.
     """
 
     table: Table
     sql: str
     named: Sequence[tuple[str, str]]
     last: str
+    tables: Sequence[Table]
 
     @classmethod
     def of(cls, backend: Backend, table: Table, dialect: Dialect, common: Common | None = None) -> Statement:
@@ -149,10 +152,35 @@ class Statement:
             named = [(name, dialect.compile(backend, one)) for name, one in tables.items()]
             last = dialect.compile(backend, table)
         except _errors.IbisError as error:
-            msg = f"{backend.name} must know all that a release needs, got: {error}"
-            raise TypeError(msg) from None
+            found = re.search(r"'(\w+)' operation", str(error))  # which Ibis has no word for on this engine
+            raise TypeError(lacks(backend.name, found[1] if found else str(error))) from None
         texts = ", ".join(f"{name} {dialect.once} ({one})" for name, one in named)
-        return cls(table, f"WITH {texts} SELECT * FROM ({last}) AS counted" if named else last, named, last)
+        sql = f"WITH {texts} SELECT * FROM ({last}) AS counted" if named else last
+        return cls(table, sql, named, last, tuple(tables.values()))
+
+    def prepare(self, backend: Backend, dialect: Dialect) -> None:
+        """Let the engine find out whether it can run this; a TypeError, with the name of what it lacks, if not."""
+        try:
+            dialect.prepare(backend, self.sql)
+        except Exception as error:
+            # Its own words quote the statement, and so the secret.
+            missing = self._missing(backend, dialect)
+            raise TypeError(lacks(backend.name, missing) if missing else _must_know(backend.name, error)) from None
+
+    def _missing(self, backend: Backend, dialect: Dialect) -> str | None:
+        """Return the first function by name that the engine can't run with nulls; None: it can run each."""
+        for table in (*self.tables, self.table):
+            for node in table.op().find(_ops.ScalarUDF):
+                constants = [
+                    arg if isinstance(arg, _ops.Literal) else _ops.Literal(None, arg.dtype.copy(nullable=True))
+                    for arg in node.args
+                ]
+                asked = type(node)(*constants).to_expr().name("found").as_table()
+                try:
+                    dialect.prepare(backend, dialect.compile(backend, asked))
+                except Exception:  # noqa: BLE001
+                    return f"function {node.__func_name__!r}"
+        return None
 
     @property
     def columns(self) -> Sequence[str]:
@@ -164,6 +192,15 @@ class Statement:
     def is_of_integers(self) -> bool:
         """Whether no text is selected."""
         return all(kind.is_integer() for kind in self.table.schema().types)
+
+
+def lacks(name: str, missing: str) -> str:
+    """Return what an error says of an engine that lacks something."""
+    return f"{name} must know all that a release needs, but has no {missing}."
+
+
+def _must_know(name: str, error: Exception) -> str:
+    return f"{name} must know all that a release needs, got {type(error).__name__}."
 
 
 def _compile(backend: Backend, table: Table) -> str:
@@ -423,6 +460,14 @@ POSTGRES = Dialect(
 )
 
 
+def _divide_exactly(number: Value, by: Value) -> Value:
+    """Return the quotient that `%` leaves its remainder of, by floats: exact up to 2**51.
+
+    Engines round the remainders of negative numbers towards 0 or down: `_nearest` takes either.
+    """
+    return cast(((number - number % by) / by).round(), "int64")
+
+
 def unknown(name: str) -> Dialect:
     """Return the ways of an engine that is not tested: Ibis' own, whatever they are."""
     return Dialect(
@@ -431,8 +476,9 @@ def unknown(name: str) -> Dialect:
         unit_types=frozenset(),
         way_out="",
         describe=lambda *_: {},
-        prepare=lambda *_: None,
-        divide=lambda number, by: number // by,
+        # Which is how Ibis finds the types of what it selects.
+        prepare=lambda backend, sql: backend.sql(sql),
+        divide=_divide_exactly,
         binary=lambda text: text,
         order=_order,
         fetch=_fetch,

@@ -229,12 +229,7 @@ class _SqlEngine(LocalEngine):
 
     def _prepared(self, statement: Statement) -> Statement:
         """Return a statement that the engine can run; a TypeError where it can't."""
-        try:
-            self._dialect.prepare(self._backend, statement.sql)
-        except Exception as error:
-            # Its own words quote the statement, and so the secret.
-            msg = f"{self._dialect.name} must know all that a release needs, got {type(error).__name__}."
-            raise TypeError(msg) from None
+        statement.prepare(self._backend, self._dialect)
         return statement
 
     @deaf  # what drivers warn of may tell of rows

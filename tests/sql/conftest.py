@@ -169,6 +169,14 @@ class Made:
             sql = "SELECT schema, name FROM pragma_table_list"
         return sorted(self.reader.raw_sql(sql).fetchall())
 
+    def rename(self, old, new):
+        """Give a table another name."""
+        statements = [f'ALTER TABLE "{old}" RENAME TO "{new}"']
+        if self.name == "datafusion":  # which can't
+            statements = [f'CREATE TABLE "{new}" AS SELECT * FROM "{old}"', f'DROP TABLE "{old}"']
+        for statement in statements:
+            self.owner.raw_sql(statement)
+
     def view(self, sql):
         """A view of an owner, seen by a reader."""
         name = f"view{next(NUMBERS)}"
