@@ -13,7 +13,7 @@ from dp_polars._engines.bounding import Limits
 from dp_polars._frames.request import only_counted
 from tests.helpers.runs import histograms_by, release_by
 from tests.helpers.tallies import as_frame
-from tests.sql.tools import MARKS, histograms_of, need_ibis
+from tests.sql.tools import MARKS, histograms_of, need_ibis, untested
 
 need_ibis()
 
@@ -21,7 +21,7 @@ import ibis  # noqa: E402
 
 from dp_polars._relational import counting, dialects  # noqa: E402
 from dp_polars._relational.dialects import Statement  # noqa: E402
-from dp_polars.sql import TESTED, _SqlEngine  # noqa: E402
+from dp_polars.sql import _SqlEngine  # noqa: E402
 
 pytestmark = MARKS
 
@@ -259,20 +259,17 @@ def test_an_engine_that_is_not_tested_is_taken_on_ones_word(engine, monkeypatch)
         dpp.protect("person", max_rows_per_group=most).group_by({"g": range(5)}).agg(**asked) for most in (3, 1000)
     )
     expected = {name: one for name, one, _ in histograms_of(frame, table, free)}
-    monkeypatch.setattr("dp_polars.sql.TESTED", {"another": None})
+    words = untested(monkeypatch, engine.name)
     with pytest.raises(ValueError, match=r"tested engines \['another'\], got [\s\S]*Hint: untested=True"):
         dpp.sql.release(bounded, table)
+    lacks = {"sqlite": ".*", "postgres": "HexDigest", "datafusion": "HexDigest"}.get(engine.name)
+    if lacks is not None:  # said before a charge
+        with pytest.raises(TypeError, match=rf"{engine.name} must know all that a release needs, but has no {lacks}"):
+            dpp.sql.release(bounded, table, untested=True)
     if engine.name == "sqlite":  # for which Ibis takes no text apart
-        with pytest.raises(TypeError, match=r"sqlite must know all that a release needs, but has no "):
-            dpp.sql.release(bounded, table, untested=True)
         return
-    if engine.name in ("postgres", "datafusion"):  # for which Ibis has no hash: free, and said before a charge
-        with pytest.raises(TypeError, match=rf"{engine.name} must know all that a release needs, but has no HexDigest"):
-            dpp.sql.release(bounded, table, untested=True)
-        # And to find out about a statement, Ibis makes a view of it, which a reader of Postgres may not.
-        words = {"order": lambda person, says, secret: says[0], "prepare": TESTED[engine.name].prepare}
-        unknown = dialects.unknown
-        monkeypatch.setattr("dp_polars.sql.unknown", lambda name: replace(unknown(name), **words))
+    if lacks is not None:
+        words["order"] = lambda person, says, secret: says[0]
     assert dpp.sql.release(bounded, table, untested=True).height == 5
     sql = _SqlEngine(table, untested=True)
     work = free.request.bind(sql)

@@ -208,7 +208,7 @@ SETTINGS = {
                    "SET datafusion.sql_parser.parse_float_as_decimal = true",
                    "SET datafusion.sql_parser.map_string_types_to_utf8view = false",
                    "SET datafusion.sql_parser.default_null_ordering = 'nulls_first'",
-                   "SET datafusion.sql_parser.dialect = 'generic'", "SET datafusion.optimizer.max_passes = 0"],
+                   "SET datafusion.sql_parser.dialect = 'generic'", "SET datafusion.optimizer.skip_failed_rules = true"],
 }  # fmt: skip
 
 
