@@ -219,7 +219,9 @@ def _by_comparing(thresholds: Thresholds, value: Value, dtype: pl.DataType, dial
     if not len(values):
         return integer(below)
     are_floats = values.dtype.kind == "f"
-    place = _double(value, dtype) if are_floats else physical(value, dtype, int(values[0]), int(values[-1]) + 1, dialect)
+    place = (
+        _double(value, dtype) if are_floats else physical(value, dtype, int(values[0]), int(values[-1]) + 1, dialect)
+    )
     constants = [dialect.double(point) if are_floats else integer(point) for point in values.tolist()]
 
     def tree(first: int, end: int) -> Value:

@@ -60,7 +60,6 @@ def _total(numbers: Value, largest: int) -> Value:
 
 def _compile(backend: Backend, table: Table) -> str:
     """Return the SELECT; for the division of integers, which `/` is here, Ibis has no word."""
-
     tree = backend.compiler.to_sqlglot(table)
     for node in list(tree.find_all(_sql.Anonymous)):
         if node.name == _QUOTIENT:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ibis: Any = require("ibis", extra="sql")
 _errors: Any = require("ibis.common.exceptions", extra="sql")
 _ops: Any = require("ibis.expr.operations", extra="sql")
+_identifier: Any = require("sqlglot.expressions", extra="sql").to_identifier
 
 # A column or a scalar, a table, a connection of Ibis, which has no types of its own for mypy here.
 Value: TypeAlias = Any
@@ -167,7 +168,9 @@ class Statement:
         except _errors.IbisError as error:
             found = re.search(r"'(\w+)' operation", str(error))  # which Ibis has no word for on this engine
             raise TypeError(lacks(backend.name, found[1] if found else str(error))) from None
-        texts = ", ".join(f"{name} {dialect.once} ({one})" for name, one in named)
+        # Snowflake takes a name without quotes for another one.
+        quoted = [(_identifier(name, quoted=True).sql(backend.dialect), one) for name, one in named]
+        texts = ", ".join(f"{name} {dialect.once} ({one})" for name, one in quoted)
         sql = f"WITH {texts} SELECT * FROM ({last}) AS counted" if named else last
         return cls(table, sql, named, last, tuple(tables.values()))
 
@@ -191,7 +194,7 @@ class Statement:
                 asked = type(node)(*constants).to_expr().name("found").as_table()
                 try:
                     dialect.prepare(backend, dialect.compile(backend, asked))
-                except Exception:  # noqa: BLE001
+                except Exception:
                     return f"function {node.__func_name__!r}"
         return None
 

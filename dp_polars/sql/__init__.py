@@ -95,10 +95,10 @@ def release(
         without row operations (filter, with_columns, select, join, and expressions inside `agg`): do those in Ibis
         first, row by row.
     table
-        The private rows: an Ibis table expression of DuckDB, Postgres or SQLite, one person's rows independent of all
-        others'. A person, a key and a value are what the database holds for them; in SQLite, null where that is of
-        another type than the column. Let it be deterministic: where nobody is bounded, it is read once for each
-        grouping.
+        The private rows: an Ibis table expression of DuckDB, Postgres, SQLite or DataFusion, one person's rows
+        independent of all others'. A person, a key and a value are what the database holds for them; in SQLite, null
+        where that is of another type than the column. Let it be deterministic: where nobody is bounded, it is read once
+        for each grouping.
     budget
         What is charged, where the query itself has none.
     ranges, min_people, sure
@@ -107,8 +107,9 @@ def release(
     fresh
         As for `PrivateQuery.release`: whether to draw anew, and charge, where the query's budget keeps an answer.
     untested
-        Whether to take other engines that Ibis speaks to. Whether they divide, round and compare as the tested ones is
-        then your word: where they don't, a person may count for more than what is charged.
+        Whether to take other engines that Ibis speaks to. What one of them lacks is named before the charge. Whether
+        they divide, round and compare as the tested ones is then your word: where they don't, a person may count for
+        more than what is charged.
 
     Returns
     -------

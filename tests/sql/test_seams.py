@@ -60,7 +60,11 @@ OF_DATAFUSION = {
         "got timestamp.ms.[\\s\\S]*Hint: cast it in Ibis first",
         dt.datetime(2020, 1, 1),
     ),
-    "times in microseconds": ("arrow_cast('12:00', 'Time64(Microsecond)')", "got time64.us.[\\s\\S]*in a view", dt.time(12)),
+    "times in microseconds": (
+        "arrow_cast('12:00', 'Time64(Microsecond)')",
+        "got time64.us.[\\s\\S]*in a view",
+        dt.time(12),
+    ),
     "dates in milliseconds": ("arrow_cast('2020-01-01', 'Date64')", "got date64.ms.", dt.date(2020, 1, 1)),
     "a list": ("make_array(1)", "got array<int64>"),
     "bytes": ("CAST('a' AS BYTEA)", "got binary"),
@@ -208,7 +212,8 @@ SETTINGS = {
                    "SET datafusion.sql_parser.parse_float_as_decimal = true",
                    "SET datafusion.sql_parser.map_string_types_to_utf8view = false",
                    "SET datafusion.sql_parser.default_null_ordering = 'nulls_first'",
-                   "SET datafusion.sql_parser.dialect = 'generic'", "SET datafusion.optimizer.skip_failed_rules = true"],
+                   "SET datafusion.sql_parser.dialect = 'generic'",
+                   "SET datafusion.optimizer.skip_failed_rules = true"],
 }  # fmt: skip
 
 

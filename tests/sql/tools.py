@@ -153,8 +153,8 @@ def histograms_of(frame, table, query):
 def untested(monkeypatch, name):
     """Take a tested engine for one that is not; return its words that are not those of any engine, to add to.
 
-    How it finds out about a statement stays: Ibis makes a view in Postgres, which a reader may not, and asks DuckDB 2 in
-    a way that it no longer has.
+    How it finds out about a statement stays: Ibis makes a view in Postgres, which a reader may not, and asks DuckDB 2
+    in a way that it no longer has.
     """
     from dp_polars import sql
 
