@@ -140,8 +140,8 @@ def _conditions(value: Value, dtype: pl.DataType, dialect: Dialect) -> list[Valu
 def _told_apart(value: Value, dtype: pl.DataType, dialect: Dialect) -> Value:
     """Return what is equal only where the key is: integers, but for texts and decimals."""
     if dtype in _TIMES:
-        ends = pl.Series(_TIMES[dtype][1:], dtype=dtype).to_physical().to_list()
-        return physical(value, dtype, *ends, dialect)
+        low, high = pl.Series(_TIMES[dtype][1:], dtype=dtype).to_physical().to_list()
+        return physical(value, dtype, low, high, dialect)
     if dtype == pl.Boolean:
         return physical(value, dtype, 0, 1, dialect)
     return cast(value, "int64") if dtype.is_integer() else comparable(value, value.type(), dialect)

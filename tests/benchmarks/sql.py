@@ -1,9 +1,9 @@
 """Releases in a database beside the same queries without privacy: ratios of times in one run, and memory.
 
-    python tests/benchmarks/sql.py [--engine duckdb postgres datafusion] [--rows 1_000_000 10_000_000] [--repeat 3] [--only WORD]
+    python tests/benchmarks/sql.py [--engine duckdb postgres datafusion] [--rows 10_000_000] [--repeat 3] [--only WORD]
 
-DuckDB runs in this process, on a file in a temporary folder; so does DataFusion, on a Parquet file of the same rows, which
-DuckDB writes. Postgres is a cluster of its own (tests/sql/conftest.py).
+DuckDB runs in this process, on a file in a temporary folder; so does DataFusion, on a Parquet file of the same rows.
+Postgres is a cluster of its own (tests/sql/conftest.py).
 Each turn runs the query without privacy and then the release. Memory is what this process has resident at most while a
 release runs, above what it had before the first; with DuckDB its engine is in it.
 """
