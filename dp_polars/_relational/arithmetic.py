@@ -47,7 +47,7 @@ def code(coding: Coding, value: Value, dtype: pl.DataType | None, dialect: Diale
         return None
     steps, last = coding.steps, coding.size - 1
     if isinstance(steps, IntegerSteps):
-        place = physical(value, dtype, steps.low, steps.high) - integer(steps.low)
+        place = physical(value, dtype, steps.low, steps.high, dialect) - integer(steps.low)
         if steps.whole != 1:
             place = place * integer(steps.whole)
         if steps.shift:
@@ -83,10 +83,10 @@ def units(weighing: Units, value: Value, dtype: pl.DataType, dialect: Dialect, o
         found = _units_of_floats(weighing, _double(value, dtype), low, high, dialect)
     elif weighing.step < tick:
         steps = weighing.ticks(tick)
-        found = physical(value, dtype, low // steps, -(-high // steps)) * integer(steps)
+        found = physical(value, dtype, low // steps, -(-high // steps), dialect) * integer(steps)
     else:
         per = int(weighing.step / tick)
-        found = _nearest(physical(value, dtype, low * per, high * per), per, dialect)
+        found = _nearest(physical(value, dtype, low * per, high * per, dialect), per, dialect)
     if not (dtype.is_integer() and weighing.step == tick):  # of which the physical integer is clipped to these bounds
         found = _clip(found, integer(low), integer(high))
     return ibis.ifelse(is_evidence(value, dialect), found, integer(otherwise))
@@ -136,14 +136,15 @@ def _double(value: Value, dtype: pl.DataType) -> Value:
     return cast(value, "float64")
 
 
-def physical(value: Value, dtype: pl.DataType, low: int, high: int) -> Value:
+def physical(value: Value, dtype: pl.DataType, low: int, high: int, dialect: Dialect) -> Value:
     """Return the physical integer of a value, clipped to bounds of 64 bits, of which it can hold a part or all."""
     low, high = (min(max(end, int(_INT64.min)), int(_INT64.max)) for end in (low, high))
     if dtype == pl.Boolean:
         return _clip(ibis.ifelse(value, integer(1), integer(0)), integer(low), integer(high))
-    if dtype.is_integer():
+    ticks = dialect.ticks if dtype.is_temporal() else None
+    if dtype.is_integer() or ticks is not None:
         # As cases, whose range DuckDB knows: it then counts in an array. It knows no range of `greatest`.
-        number, least, most = cast(value, "int64"), integer(low), integer(high)
+        number, least, most = cast(value, "int64") if ticks is None else ticks(value), integer(low), integer(high)
         return ibis.cases((number < least, least), (number > most, most), else_=number)
     if isinstance(dtype, pl.Decimal):
         return _of_decimals(value, dtype.scale, low, high)
@@ -218,7 +219,9 @@ def _by_comparing(thresholds: Thresholds, value: Value, dtype: pl.DataType, dial
     if not len(values):
         return integer(below)
     are_floats = values.dtype.kind == "f"
-    place = _double(value, dtype) if are_floats else physical(value, dtype, int(values[0]), int(values[-1]) + 1)
+    place = (
+        _double(value, dtype) if are_floats else physical(value, dtype, int(values[0]), int(values[-1]) + 1, dialect)
+    )
     constants = [dialect.double(point) if are_floats else integer(point) for point in values.tolist()]
 
     def tree(first: int, end: int) -> Value:

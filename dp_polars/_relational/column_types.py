@@ -64,10 +64,15 @@ def _polars_type(name: str, kind: Any) -> pl.DataType:  # noqa: ANN401
         return known
     msg = (
         f"the column {name!r} must be text, a signed integer of at most 64 bits, a float, a decimal of known digits, a "
-        f"boolean, a date, a time or a timestamp without a time zone, got {kind}."
+        f"boolean, a date, a time or a timestamp without a time zone, got {_called(kind)}."
     )
     hint = next((hint for kinds, hint in _HINTS.items() if isinstance(kind, kinds)), None)
     raise TypeError(msg if hint is None else f"{msg}\n\nHint: {hint}")
+
+
+def _called(kind: Any) -> Any:  # noqa: ANN401
+    """Return a type as Ibis calls it where there may be nulls, without the mark of a column that has none."""
+    return kind.copy(nullable=True)
 
 
 def check_types(dialect: Dialect, table: Any, found: dict[str, str], unit: PrivacyUnit) -> None:  # noqa: ANN401
@@ -82,6 +87,6 @@ def check_types(dialect: Dialect, table: Any, found: dict[str, str], unit: Priva
         types = sorted({*dialect.types, *(dialect.unit_types if name in unit else ())})
         msg = (
             f"{what} must have one of {dialect.name}'s types {', '.join(types)}, got {kind} "
-            f"({table.schema()[name]} in Ibis).\n\nHint: {dialect.way_out}"
+            f"({_called(table.schema()[name])} in Ibis).\n\nHint: {dialect.way_out}"
         )
         raise TypeError(msg)

@@ -148,9 +148,9 @@ def _person_of(unit: Value, dialect: Dialect) -> Value:
     kind = unit.type()
     if kind.is_string():
         return dialect.binary(unit)
-    if kind.is_floating():  # -0.0 is 0.0
+    if kind.is_floating():  # -0.0 is 0.0, also where it is less to the engine
         zero = constant("0", kind)
-        return ibis.ifelse(unit == zero, zero, unit)
+        return ibis.ifelse(unit.abs() == zero, zero, unit)
     return unit
 
 

@@ -9,6 +9,7 @@ import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     import polars as pl
+    import pyarrow as pa
     from numpy.typing import NDArray
 
 ibis: Any = require("ibis", extra="sql")
 _errors: Any = require("ibis.common.exceptions", extra="sql")
 _ops: Any = require("ibis.expr.operations", extra="sql")
+_identifier: Any = require("sqlglot.expressions", extra="sql").to_identifier
 
 # A column or a scalar, a table, a connection of Ibis, which has no types of its own for mypy here.
 Value: TypeAlias = Any
@@ -83,7 +86,7 @@ def _order_postgres(person: Sequence[Value], says: Sequence[Value], secret: int)
     return _hash_text(cast(place, "string"), seed)
 
 
-def _order(person: Sequence[Value], says: Sequence[Value], secret: int) -> Value:
+def _order(digest: Callable[[Value], Value], person: Sequence[Value], says: Sequence[Value], secret: int) -> Value:
     # Integers come before the person, whose text may hold anything: a person's rows have different texts. Those of
     # several keys may be equal: then the keys themselves tell their order. Columns of a person are hashed in turn,
     # since ("a", "bc") and ("ab", "c") would be one text.
@@ -91,7 +94,19 @@ def _order(person: Sequence[Value], says: Sequence[Value], secret: int) -> Value
     for value in says:
         text = text + cast(value, "string") + ibis.literal(":")
     for value in person:
-        text = (text + cast(value, "string")).hexdigest("md5")
+        text = digest(text + cast(value, "string"))
+    return text
+
+
+# What makes the MD5 digest of a text, one function after the other, where Ibis has no word for it.
+_DIGESTS = {"bigquery": ["md5", "to_hex"], "snowflake": ["md5"], "trino": ["to_utf8", "md5", "to_hex"]}
+
+
+def _digest(name: str, text: Value) -> Value:
+    if name not in _DIGESTS:
+        return text.hexdigest("md5")
+    for step in _DIGESTS[name]:
+        text = function(step, (None,), "string")(text)
     return text
 
 
@@ -121,22 +136,67 @@ class Common:
 
 @dataclass(frozen=True)
 class Statement:
-    """A SELECT of integers, and of texts where keys are found: as Ibis has it, and as it is sent."""
+    """A SELECT of integers, and of texts where keys are found.
+
+    Parameters
+    ----------
+    table
+        As Ibis has it.
+    sql
+        As it is sent.
+    named
+        The tables that it names, each with its SELECT, in the order in which they name each other.
+    last
+        The SELECT itself, without them.
+    tables
+        Those that it names, as Ibis has them.
+    """
 
     table: Table
     sql: str
+    named: Sequence[tuple[str, str]]
+    last: str
+    tables: Sequence[Table]
 
     @classmethod
     def of(cls, backend: Backend, table: Table, dialect: Dialect, common: Common | None = None) -> Statement:
         """Return what Ibis makes of a table expression; a TypeError where the engine has no words for it."""
-        named = {} if common is None else common.tables
+        tables = {} if common is None else common.tables
         try:
-            texts = [f"{name} {dialect.once} ({dialect.compile(backend, one)})" for name, one in named.items()]
-            sql = dialect.compile(backend, table)
-            return cls(table, f"WITH {', '.join(texts)} SELECT * FROM ({sql}) AS counted" if texts else sql)
+            named = [(name, dialect.compile(backend, one)) for name, one in tables.items()]
+            last = dialect.compile(backend, table)
         except _errors.IbisError as error:
-            msg = f"{backend.name} must know all that a release needs, got: {error}"
-            raise TypeError(msg) from None
+            found = re.search(r"'(\w+)' operation", str(error))  # which Ibis has no word for on this engine
+            raise TypeError(lacks(backend.name, found[1] if found else str(error))) from None
+        # Snowflake takes a name without quotes for another one.
+        quoted = [(_identifier(name, quoted=True).sql(backend.dialect), one) for name, one in named]
+        texts = ", ".join(f"{name} {dialect.once} ({one})" for name, one in quoted)
+        sql = f"WITH {texts} SELECT * FROM ({last}) AS counted" if named else last
+        return cls(table, sql, named, last, tuple(tables.values()))
+
+    def prepare(self, backend: Backend, dialect: Dialect) -> None:
+        """Let the engine find out whether it can run this; a TypeError, with the name of what it lacks, if not."""
+        try:
+            dialect.prepare(backend, self.sql)
+        except Exception as error:
+            # Its own words quote the statement, and so the secret.
+            missing = self._missing(backend, dialect)
+            raise TypeError(lacks(backend.name, missing) if missing else _must_know(backend.name, error)) from None
+
+    def _missing(self, backend: Backend, dialect: Dialect) -> str | None:
+        """Return the first function by name that the engine can't run with nulls; None: it can run each."""
+        for table in (*self.tables, self.table):
+            for node in table.op().find(_ops.ScalarUDF):
+                constants = [
+                    arg if isinstance(arg, _ops.Literal) else _ops.Literal(None, arg.dtype.copy(nullable=True))
+                    for arg in node.args
+                ]
+                asked = type(node)(*constants).to_expr().name("found").as_table()
+                try:
+                    dialect.prepare(backend, dialect.compile(backend, asked))
+                except Exception:
+                    return f"function {node.__func_name__!r}"
+        return None
 
     @property
     def columns(self) -> Sequence[str]:
@@ -148,6 +208,15 @@ class Statement:
     def is_of_integers(self) -> bool:
         """Whether no text is selected."""
         return all(kind.is_integer() for kind in self.table.schema().types)
+
+
+def lacks(name: str, missing: str) -> str:
+    """Return what an error says of an engine that lacks something."""
+    return f"{name} must know all that a release needs, but has no {missing}."
+
+
+def _must_know(name: str, error: Exception) -> str:
+    return f"{name} must know all that a release needs, got {type(error).__name__}."
 
 
 def _compile(backend: Backend, table: Table) -> str:
@@ -226,6 +295,9 @@ class Dialect:
         Integers of 64 bits, the largest total -> their exact sum, but at most so far from 0. No row makes it raise.
     compile
         Connection, rows -> the SELECT of them.
+    ticks
+        Dates and times -> the integers that they are in Polars: days, microseconds, nanoseconds of the day. No value
+        raises. None: Ibis takes them apart.
     copies
         Rows, all their columns that say anything -> the rows with numbers, `copy`, that tell equal rows apart.
     once
@@ -253,6 +325,7 @@ class Dialect:
     remainder: Callable[[Value, Value], Value] = _remainder
     total: Callable[[Value, int], Value] = _total
     compile: Callable[[Backend, Table], str] = _compile
+    ticks: Callable[[Value], Value] | None = None
     copies: Callable[[Table, Sequence[str]], Table] = _copies
     once: str = "AS MATERIALIZED"
     fields: Callable[[Backend, Sequence[pl.Series]], tuple[Table, Sequence[Value]]] | None = None
@@ -334,19 +407,23 @@ def by_column(statement: Statement, rows: Sequence[tuple[Any, ...]]) -> dict[str
 
 def _fetch(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
     table = _ops.SQLQueryResult(statement.sql, statement.table.schema(), backend).to_expr()
-    found = backend.to_pyarrow(table, limit=None)
+    return by_arrow(statement, backend.to_pyarrow(table, limit=None))
+
+
+def by_arrow(statement: Statement, found: pa.Table) -> dict[str, NDArray[Any]]:
+    """Return the columns of an Arrow table."""
     columns = {name: found[name].to_numpy() for name in statement.columns}
     return {name: values if values.dtype == object else values.astype(np.int64) for name, values in columns.items()}
 
 
-def _types(**families: str) -> dict[str, str]:
+def types_of(**families: str) -> dict[str, str]:
     """Return type -> what Ibis must take it for."""
     return {kind: family for family, kinds in families.items() for kind in kinds.split(", ")}
 
 
 DUCKDB = Dialect(
     name="duckdb",
-    types=_types(
+    types=types_of(
         boolean="BOOLEAN",
         integer="TINYINT, SMALLINT, INTEGER, BIGINT",
         floating="FLOAT, DOUBLE",
@@ -376,7 +453,7 @@ DUCKDB = Dialect(
 )
 POSTGRES = Dialect(
     name="postgres",
-    types=_types(
+    types=types_of(
         boolean="boolean",
         integer="smallint, integer, bigint",
         floating="real, double precision",
@@ -399,18 +476,30 @@ POSTGRES = Dialect(
 )
 
 
+def _divide_exactly(number: Value, by: Value) -> Value:
+    """Return the quotient that `%` leaves its remainder of, by floats: exact up to 2**51.
+
+    Engines round the remainders of negative numbers towards 0 or down: `_nearest` takes either.
+    """
+    return cast(((number - number % by) / by).round(), "int64")
+
+
 def unknown(name: str) -> Dialect:
     """Return the ways of an engine that is not tested: Ibis' own, whatever they are."""
+    # Sums of 64 bits may wrap around, or raise. BigQuery has no other decimals as wide.
+    wide = "decimal(38, 9)" if name == "bigquery" else "decimal(38, 0)"
     return Dialect(
         name=name,
         types={},
         unit_types=frozenset(),
         way_out="",
         describe=lambda *_: {},
-        prepare=lambda *_: None,
-        divide=lambda number, by: number // by,
+        # Which is how Ibis finds the types of what it selects.
+        prepare=lambda backend, sql: backend.sql(sql),
+        divide=_divide_exactly,
         binary=lambda text: text,
-        order=_order,
+        order=partial(_order, partial(_digest, name)),
         fetch=_fetch,
+        total=lambda numbers, largest: _total(cast(numbers, wide), largest),
         once="AS",
     )

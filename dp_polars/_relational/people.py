@@ -130,18 +130,20 @@ def _conditions(value: Value, dtype: pl.DataType, dialect: Dialect) -> list[Valu
     """Return what must hold of a key: that there is one."""
     conditions = [is_evidence(value, dialect)]
     if dtype in _TIMES:
-        kind, first, last = _TIMES[dtype]
-        conditions += [value >= constant(str(first), kind), value <= constant(str(last), kind)]
+        kind, *ends = _TIMES[dtype]
+        values = (value, *(constant(str(end), kind) for end in ends))
+        number, first, last = (comparable(one, one.type(), dialect) for one in values)
+        conditions += [number >= first, number <= last]
     return conditions
 
 
 def _told_apart(value: Value, dtype: pl.DataType, dialect: Dialect) -> Value:
     """Return what is equal only where the key is: integers, but for texts and decimals."""
     if dtype in _TIMES:
-        ends = pl.Series(_TIMES[dtype][1:], dtype=dtype).to_physical().to_list()
-        return physical(value, dtype, *ends)
+        low, high = pl.Series(_TIMES[dtype][1:], dtype=dtype).to_physical().to_list()
+        return physical(value, dtype, low, high, dialect)
     if dtype == pl.Boolean:
-        return physical(value, dtype, 0, 1)
+        return physical(value, dtype, 0, 1, dialect)
     return cast(value, "int64") if dtype.is_integer() else comparable(value, value.type(), dialect)
 
 

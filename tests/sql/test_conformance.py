@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from tests.engines.conformance import SECRET, Conformance, Failing
+from tests.sql.conftest import datafusion
 from tests.sql.tools import (
+    DATAFUSION,
     DUCKDB,
     MARKS,
+    MORE_OF_DATAFUSION,
     MORE_OF_DUCKDB,
     MORE_OF_POSTGRES,
     MORE_OF_SQLITE,
     POSTGRES,
     SQLITE,
     need_ibis,
+    to_datafusion,
     to_duckdb,
     to_postgres,
     to_sqlite,
@@ -47,6 +52,27 @@ class TestDuckDB(Conformance):
 
             con.con.create_function("noted", noted_by_python, side_effects=True)
             con.raw_sql("CREATE VIEW seen AS SELECT * FROM " + table.get_name() + " WHERE noted(rowid)")
+            table = con.table("seen")
+        return _SqlEngine(table)
+
+
+class TestDataFusion(Conformance):
+    kinds = frozenset(DATAFUSION)
+    more_units = frozenset(MORE_OF_DATAFUSION)
+
+    def make(self, frame, read=None):
+        con = datafusion()
+        table = to_datafusion(con, frame)
+        if read is not None:
+
+            def noted_by_python(numbers):
+                read()
+                return pa.array([True] * len(numbers))
+
+            from datafusion import udf
+
+            con.con.register_udf(udf(noted_by_python, [pa.int64()], pa.bool_(), "volatile", "noted"))
+            con.raw_sql("CREATE VIEW seen AS SELECT * FROM " + table.get_name() + " WHERE noted(p)")
             table = con.table("seen")
         return _SqlEngine(table)
 

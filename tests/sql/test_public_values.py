@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import dp_polars as dpp
-from tests.sql.tools import MARKS, NUMBERS, need_ibis
+from tests.sql.tools import MARKS, NUMBERS, need_ibis, untested
 
 need_ibis()
 
@@ -85,7 +85,7 @@ def test_an_untested_engine_that_takes_two_for_one_is_refused_for_free(kind, mon
     con = ibis.duckdb.connect()
     con.raw_sql("CREATE TABLE visits AS SELECT 'a' AS k FROM range(7)")
     con.raw_sql("SET default_collation = 'nocase'")
-    monkeypatch.setattr("dp_polars.sql.TESTED", {})
+    untested(monkeypatch, "duckdb")
     budget, frame = dpp.Budget(epsilon=1), dpp.protect(None)
     words = ["b", "a", "c", "A"]
     query = (

@@ -218,15 +218,32 @@ def test_what_is_no_table_of_ibis_is_refused():
         dpp.sql.release(query, pl.DataFrame({"x": [1]}))
 
 
-def test_a_statement_that_the_engine_can_not_run_is_free_and_not_shown(engine, monkeypatch):
+def test_what_the_engine_lacks_is_named_before_the_charge(engine, monkeypatch):
     table, budget = engine.table(pl.DataFrame({"p": [1], "x": [1]})), dpp.Budget(epsilon=1)
     no_such = ibis.udf.scalar.builtin(name="no_such_function", signature=(("int64",), "int64"))(lambda x: ...)
     monkeypatch.setattr("dp_polars._relational.counting.integer", lambda number: no_such(number))
     query = dpp.protect("p").agg(dpp.n_people(epsilon=1))
-    with pytest.raises(TypeError, match=f"{engine.name} must know all that a release needs") as caught:
+    message = f"{engine.name} must know all that a release needs, but has no function 'no_such_function'."
+    with pytest.raises(TypeError, match=f"^{message}$") as caught:
         dpp.sql.release(query, table, budget=budget)
-    assert "no_such" not in str(caught.value)
     assert caught.value.__cause__ is None
+    assert budget.spent == 0
+
+
+def test_what_else_an_engine_says_of_a_statement_is_not_shown(engine, monkeypatch):
+    """It quotes the statement, and so the secret."""
+    table, budget = engine.table(pl.DataFrame({"p": [1], "x": [1]})), dpp.Budget(epsilon=1)
+    own = TESTED[engine.name]
+
+    def prepare(backend, sql):
+        if table.get_name() in sql:
+            raise RuntimeError(sql)
+        own.prepare(backend, sql)
+
+    monkeypatch.setitem(TESTED, engine.name, replace(own, prepare=prepare))
+    query = dpp.protect("p", max_rows=1).agg(dpp.median("x", [1, 2, 4], epsilon=1))
+    with pytest.raises(TypeError, match=rf"^{engine.name} must know all that a release needs, got RuntimeError\.$"):
+        dpp.sql.release(query, table, budget=budget)
     assert budget.spent == 0
 
 

@@ -13,8 +13,10 @@ from tests.replay.cases import ONLY_KINDS, WAYS, cases
 from tests.replay.checks import check
 from tests.replay.doors import Doors, known_dialects
 from tests.sql.tools import (
+    DATAFUSION,
     DUCKDB,
     MARKS,
+    MORE_OF_DATAFUSION,
     MORE_OF_DUCKDB,
     MORE_OF_POSTGRES,
     MORE_OF_SQLITE,
@@ -31,6 +33,7 @@ KINDS = {
     "duckdb": (DUCKDB, MORE_OF_DUCKDB),
     "postgres": (POSTGRES, MORE_OF_POSTGRES),
     "sqlite": (SQLITE, MORE_OF_SQLITE),
+    "datafusion": (DATAFUSION, MORE_OF_DATAFUSION),
 }
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import polars as pl
 import polars.selectors as cs
+import pyarrow as pa
 import pytest
 
 from dp_polars._engines.polars_engine import PolarsEngine
@@ -44,12 +46,28 @@ POSTGRES = {
     "Datetime": "timestamp",
     "Time": "time",
 }
+DATAFUSION = {
+    "Boolean": "BOOLEAN",
+    "Int8": "TINYINT",
+    "Int16": "SMALLINT",
+    "Int32": "INTEGER",
+    "Int64": "BIGINT",
+    "Float32": "REAL",
+    "Float64": "DOUBLE",
+    "Decimal": "DECIMAL(10,2)",
+    "wide Decimal": "DECIMAL(38,6)",
+    "String": "VARCHAR",
+    "Date": "DATE",
+    "Datetime": "TIMESTAMP(6)",
+    "Time": "TIME",
+}
 SQLITE = {"Boolean": "BOOLEAN", "Int64": "INTEGER", "Float64": "REAL", "String": "TEXT"}
 # What only a privacy unit may have.
 MORE_OF_DUCKDB = {"UInt64": "UBIGINT", "Int128": "HUGEINT", "Binary": "BLOB", "Datetime in UTC": "TIMESTAMPTZ"}
 MORE_OF_POSTGRES = {"Binary": "bytea", "Datetime in UTC": "timestamptz"}
 MORE_OF_SQLITE = {"Binary": "BLOB"}
-TYPES = {"duckdb": DUCKDB, "postgres": POSTGRES, "sqlite": SQLITE}
+MORE_OF_DATAFUSION = {"UInt64": "BIGINT UNSIGNED", "Binary": "BYTEA", "Datetime in UTC": "TIMESTAMP WITH TIME ZONE"}
+TYPES = {"duckdb": DUCKDB, "postgres": POSTGRES, "sqlite": SQLITE, "datafusion": DATAFUSION}
 MARKS = [
     pytest.mark.slow,
     # One worker of pytest-xdist runs all of this, so that Postgres starts once.
@@ -111,6 +129,15 @@ def to_sqlite(owner, reader, frame):
     return reader.table(name)
 
 
+def to_datafusion(con, frame):
+    """A table of DataFusion with the rows of a frame, in several partitions."""
+    name = f"rows{next(NUMBERS)}"
+    batches = frame.to_arrow().combine_chunks().to_batches(max_chunksize=frame.height // 3 + 1)
+    empty = frame.clear().to_arrow().to_batches() or [pa.RecordBatch.from_pylist([], frame.to_arrow().schema)]
+    con.con.register_record_batches(name, [[batch] for batch in batches or empty])
+    return con.table(name)
+
+
 def histograms_of(frame, table, query):
     """The histograms of all outputs, by Polars and by the engine of a table."""
     from dp_polars.sql import _SqlEngine
@@ -121,3 +148,17 @@ def histograms_of(frame, table, query):
     both = [each.prepare_histograms(work)() for each, work in zip((by_polars, in_sql), works, strict=True)]
     for output in works[0].outputs:
         yield output.name, *([as_frame(own[tally]) for tally in output.tallies] for own in both)
+
+
+def untested(monkeypatch, name):
+    """Take a tested engine for one that is not; return its words that are not those of any engine, to add to.
+
+    How it finds out about a statement stays: Ibis makes a view in Postgres, which a reader may not, and asks DuckDB 2
+    in a way that it no longer has.
+    """
+    from dp_polars import sql
+
+    words, unknown = {"prepare": sql.TESTED[name].prepare}, sql.unknown
+    monkeypatch.setattr("dp_polars.sql.TESTED", {"another": None})
+    monkeypatch.setattr("dp_polars.sql.unknown", lambda name: replace(unknown(name), **words))
+    return words

@@ -1,0 +1,141 @@
+"""The ways of DataFusion, which runs in this process on Arrow's columns."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from dp_polars._base.extras import require
+from dp_polars._relational.dialects import Dialect, by_arrow, cast, constant, function, ibis, types_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from numpy.typing import NDArray
+
+    from dp_polars._relational.dialects import Backend, Statement, Table, Value
+
+_sql: Any = require("sqlglot.expressions", extra="sql")
+
+_QUOTIENT = "dp_polars_quotient"
+_ZONED = "timestamp with a time zone"
+_arrow_cast = function("arrow_cast", (None, "string"), "int64")
+_md5 = function("md5", (None,), "string")
+_quotient_of = function(_QUOTIENT, ("int64", "int64"), "int64")
+
+
+def _ticks(value: Value) -> Value:
+    return _arrow_cast(value, "Int64")
+
+
+def _said(value: Value) -> Value:
+    """Return a text of a value. No value raises: dates and times that have no name in a calendar come as integers."""
+    kind = value.type()
+    if kind.is_string() or kind.is_binary():
+        return _md5(value)
+    return cast(_ticks(value) if kind.is_temporal() else value, "string")
+
+
+def _order(person: Sequence[Value], says: Sequence[Value], secret: int) -> Value:
+    texts = [ibis.literal(f"{secret}"), *(_said(value) for value in (*says, person[0]))]
+    place = _md5(_joined(len(texts))(ibis.literal(":"), *texts))
+    for value in person[1:]:
+        place = _md5(_joined(2)(ibis.literal(":"), place, _said(value)))
+    return place
+
+
+@cache
+def _joined(texts: int) -> Callable[..., Value]:
+    return function("concat_ws", ["string"] * (1 + texts), "string")
+
+
+def _total(numbers: Value, largest: int) -> Value:
+    """Return an exact sum, clamped: one of 64 bits wraps around."""
+    wide = "decimal(38, 0)"
+    low, high = (constant(str(end), wide) for end in (-largest, largest))
+    return cast(ibis.greatest(low, ibis.least(cast(numbers, wide).sum(), high)), "int64")
+
+
+def _compile(backend: Backend, table: Table) -> str:
+    """Return the SELECT; for the division of integers, which `/` is here, Ibis has no word."""
+    tree = backend.compiler.to_sqlglot(table)
+    for node in list(tree.find_all(_sql.Anonymous)):
+        if node.name == _QUOTIENT:
+            number, by = (_sql.Paren(this=side) for side in node.expressions)
+            node.replace(_sql.Paren(this=_sql.Div(this=number, expression=by, typed=True, safe=False)))
+    sql: str = tree.sql(backend.dialect)
+    return sql
+
+
+def _describe(backend: Backend, table: Table, columns: Collection[str]) -> dict[str, str]:
+    """Return the types as Arrow has them."""
+    schema = backend.con.sql(backend.compile(table.select(*columns), limit=None)).schema() if columns else ()
+    return {one.name: _ZONED if getattr(one.type, "tz", None) else str(one.type) for one in schema}
+
+
+def _prepare(backend: Backend, sql: str) -> None:
+    backend.con.sql(sql)  # which plans it; it is run when its rows are asked for
+
+
+def _fetch(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
+    """Compute each table that is named, in turn, and then the statement.
+
+    DataFusion itself would compute one anew wherever it is named: of rows that are drawn, or of the first ones that
+    come, a person would then count for more than the bounds.
+    """
+    context, made = backend.con, []
+    try:
+        for name, sql in statement.named:
+            context.register_view(name, context.sql(sql).cache())
+            made.append(name)
+        found = context.sql(statement.last)
+        # Without their schemas: parts of a union differ in whether a column may be null.
+        parts = [pa.RecordBatch.from_arrays(part.columns, statement.columns) for part in found.collect()]
+        schema = pa.schema([(name, kind.type) for name, kind in zip(statement.columns, found.schema(), strict=True)])
+        return by_arrow(statement, pa.Table.from_batches(parts, schema))
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        msg = "DataFusion has panicked."
+        raise RuntimeError(msg) from None  # which is no error to Python, and so would not be shielded
+    finally:
+        for name in made:
+            context.deregister_table(name)
+
+
+DATAFUSION = Dialect(
+    name="datafusion",
+    types=types_of(
+        boolean="bool",
+        integer="int8, int16, int32, int64",
+        floating="float, double",
+        decimal="decimal128",
+        string="string, large_string, string_view",
+        date="date32[day]",
+        time="time64[ns]",
+        timestamp="timestamp[us]",
+    ),
+    unit_types=frozenset(
+        {
+            *("uint8", "uint16", "uint32", "uint64", "binary", "large_binary", "binary_view"),
+            *("timestamp[s]", "timestamp[ms]", "timestamp[ns]", _ZONED),
+        }
+    ),
+    way_out="cast it in Ibis first: timestamps to timestamp(6); or, what Ibis has no type for, in a view.",
+    describe=_describe,
+    prepare=_prepare,
+    divide=_quotient_of,
+    # Which Arrow compares byte by byte anyway; but bytes that are no text are not taken for one on their way here.
+    binary=lambda text: cast(text, "binary"),
+    order=_order,
+    fetch=_fetch,
+    oldest=(51, 0),
+    # To Arrow -0.0 is less than 0.0.
+    double=lambda number: constant(number + 0.0, "float64"),
+    total=_total,
+    compile=_compile,
+    ticks=_ticks,
+    once="AS",
+)

@@ -1,0 +1,129 @@
+"""SQL for engines that can't be reached from here: it is compiled for every way to ask, and nothing of it is run.
+
+What is seen: Ibis has a word for all that a release needs, its SQL is of the engine's grammar as sqlglot knows it, it
+writes nothing, and the functions in it are those of the engine's own documentation.
+"""
+
+from __future__ import annotations
+
+import re
+
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from dp_polars._frames.request import only_counted
+from tests.fuzzing.exploring import explore
+from tests.replay.cases import ONLY_KINDS, WAYS, cases
+from tests.sql.tools import DUCKDB, MARKS, need_ibis
+
+need_ibis()
+
+import ibis  # noqa: E402
+import sqlglot  # noqa: E402
+from ibis.backends.sql import compilers  # noqa: E402
+from ibis.expr import operations as ops  # noqa: E402
+
+from dp_polars._relational import dialects  # noqa: E402
+from dp_polars.sql import _SqlEngine  # noqa: E402
+
+pytestmark = MARKS
+
+NAMES = ["bigquery", "snowflake", "trino"]
+# By each engine's own documentation: of all of them, and of each.
+SHARED = {"ABS", "CEIL", "COALESCE", "CONCAT", "COUNT", "GREATEST", "LEAST", "MAX", "MD5", "MIN", "ROUND", "ROW_NUMBER",
+          "SPLIT", "SUM"}  # fmt: skip
+FUNCTIONS = {
+    "bigquery": {"ARRAY_LENGTH", "COUNTIF", "DATE", "DATE_DIFF", "EXTRACT", "GENERATE_ARRAY", "IEEE_DIVIDE", "IF",
+                 "IS_NAN", "LOGICAL_AND", "MOD", "SAFE_OFFSET", "TIMESTAMP_TRUNC", "TO_HEX", "UNIX_SECONDS"},
+    "snowflake": {"ARRAY_GENERATE_RANGE", "ARRAY_SIZE", "ARRAY_TO_STRING", "COUNT_IF", "DATEDIFF", "DATE_FROM_PARTS",
+                  "DATE_PART", "DATE_TRUNC", "FLATTEN", "GET", "IFF", "NULLIF", "PARSE_JSON"},
+    "trino": {"BOOL_AND", "CARDINALITY", "DATE_DIFF", "DATE_FORMAT", "DATE_TRUNC", "ELEMENT_AT", "EXTRACT", "FORMAT",
+              "FROM_ISO8601_DATE", "IF", "IS_NAN", "SEQUENCE", "TO_HEX", "TO_UNIXTIME", "TO_UTF8"},
+}  # fmt: skip
+# What a parenthesis follows, too: types, words of the grammar, and names that sqlglot gives to what is unnested.
+WORDS = {"CAST", "DECIMAL", "EXISTS", "FILTER", "TABLE", "TIMESTAMP", "UNNEST", "_U", "_U_2"}
+
+
+class Offline:
+    """What stands for a connection: it compiles as Ibis' backend does, and notes what it would be asked."""
+
+    version = "1.0"
+
+    def __init__(self, name):
+        self.name, self.asked = name, []
+        self.compiler = getattr(compilers, name).compiler
+        self.dialect = self.compiler.dialect
+
+    def compile(self, table, limit=None):
+        return self.compiler.to_sqlglot(table.unbind()).sql(dialect=self.dialect)
+
+    def sql(self, sql):
+        self.asked.append(sql)
+
+    def _run_pre_execute_hooks(self, table):
+        pass
+
+    def table(self, frame):
+        return ops.DatabaseTable("visits", ibis.Schema.from_polars(frame.schema), self).to_expr()
+
+
+def compiled(name, query, frame):
+    """The statement of a query."""
+    backend = Offline(name)
+    table = backend.table(frame)
+    with pytest.raises(ValueError, match=r"tested engines \[[\s\S]*Hint: untested=True"):
+        _SqlEngine(table)
+    engine = _SqlEngine(table, only_counted(query.request), untested=True)
+    engine.prepare(query.request.bind(engine))
+    (sql,) = backend.asked
+    return sql
+
+
+def check(name, sql):
+    """See that it is one SELECT of the engine's, of functions that it has, and that all names mean a table."""
+    (tree,) = sqlglot.parse(sql, read=getattr(compilers, name).compiler.dialect)
+    assert isinstance(tree, sqlglot.exp.Query)
+    assert not list(tree.find_all(sqlglot.exp.Create, sqlglot.exp.Drop, sqlglot.exp.DML, sqlglot.exp.Command))
+    named = [one.args["alias"].this for one in tree.find_all(sqlglot.exp.CTE)]
+    asked = [one.this for one in tree.find_all(sqlglot.exp.Table)]
+    made, read = ({name for name in names if name.name.startswith("dp_polars")} for names in (named, asked))
+    assert made == read
+    assert all(name.quoted for name in made | read)
+    outside = re.sub(r"'(?:[^'\\]|''|\\.)*'", "''", sql)  # of what is quoted
+    called = {word.upper() for word in re.findall(r"\b([A-Za-z_][A-Za-z_0-9]*)\(", outside)}
+    assert called <= SHARED | FUNCTIONS[name] | WORDS
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_to_ask_is_compiled_and_not_run(name, way):
+    def holds(case):
+        check(name, compiled(name, case.query(dpp.protect), case.frame(0)))
+
+    explore(holds, cases(way, ONLY_KINDS.get(way, frozenset(DUCKDB)), frozenset(DUCKDB)), examples=4, shrinks=False)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_ibis_has_no_word_for_is_named_and_free(name, monkeypatch):
+    """As MD5 is for Ibis on these engines: without a word of ours, bounds on people can't be kept."""
+    monkeypatch.setattr(dialects, "_DIGESTS", {})
+    budget, frame = dpp.Budget(epsilon=1), pl.DataFrame({"p": [1], "x": [1]})
+    query = dpp.protect("p", max_rows=1).agg(dpp.median("x", [1, 2], epsilon=1))
+    with pytest.raises(TypeError, match=f"^{name} must know all that a release needs, but has no HexDigest.$"):
+        dpp.sql.release(query, Offline(name).table(frame), budget=budget, untested=True)
+    assert budget.spent == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_function_that_the_engine_refuses_is_named_and_free(name, monkeypatch):
+    def sql(_, text):
+        if "MD5(" in text.upper():
+            raise RuntimeError(text)
+
+    monkeypatch.setattr(Offline, "sql", sql)
+    budget, frame = dpp.Budget(epsilon=1), pl.DataFrame({"p": [1], "x": [1]})
+    query = dpp.protect("p", max_rows=1).agg(dpp.median("x", [1, 2], epsilon=1))
+    with pytest.raises(TypeError, match=f"^{name} must know all that a release needs, but has no function 'md5'.$"):
+        dpp.sql.release(query, Offline(name).table(frame), budget=budget, untested=True)
+    assert budget.spent == 0
