@@ -277,9 +277,10 @@ def test_a_panic_of_datafusion_is_shielded_and_leaves_no_table(monkeypatch):
         raise PanicException(msg)
 
     query = dpp.protect("p", max_rows=1).agg(n=dpp.len(epsilon=1))
-    with monkeypatch.context() as patch, pytest.raises(dpp.ReleaseError) as caught:
+    with monkeypatch.context() as patch:
         patch.setattr("datafusion.DataFrame.collect", panic)
-        dpp.sql.release(query, table, budget=budget)
+        with pytest.raises(dpp.ReleaseError) as caught:
+            dpp.sql.release(query, table, budget=budget)
     assert caught.value.__cause__ is caught.value.__context__ is None
     assert budget.spent == 1
     assert con.raw_sql(listed).to_pydict() == before
