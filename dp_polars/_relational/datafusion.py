@@ -85,11 +85,11 @@ def _fetch(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
     DataFusion itself would compute one anew wherever it is named: of rows that are drawn, or of the first ones that
     come, a person would then count for more than the bounds.
     """
-    context, made = backend.con, []
+    context, registered = backend.con, []
     try:
         for name, sql in statement.named:
             context.register_view(name, context.sql(sql).cache())
-            made.append(name)
+            registered.append(name)
         found = context.sql(statement.last)
         # Without their schemas: parts of a union differ in whether a column may be null.
         parts = [pa.RecordBatch.from_arrays(part.columns, statement.columns) for part in found.collect()]
@@ -101,7 +101,7 @@ def _fetch(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
         msg = "DataFusion has panicked."
         raise RuntimeError(msg) from None  # which is no error to Python, and so would not be shielded
     finally:
-        for name in made:
+        for name in registered:
             context.deregister_table(name)
 
 

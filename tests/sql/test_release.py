@@ -18,7 +18,8 @@ from tests.helpers import reference
 from tests.helpers.runs import histograms_by
 from tests.helpers.spies import fix_words
 from tests.helpers.tallies import as_frame
-from tests.sql.tools import MARKS, histograms_of, need_ibis
+from tests.sql.conftest import datafusion
+from tests.sql.tools import MARKS, histograms_of, need_ibis, to_datafusion
 from tests.statistical.goodness import check_sampler
 
 need_ibis()
@@ -259,6 +260,30 @@ def test_warnings_of_a_driver_are_not_shown(monkeypatch):
     con.raw_sql("CREATE TABLE visits AS SELECT range AS p FROM range(9)")
     query = dpp.protect(None).agg(n=dpp.len(epsilon=10**6))
     assert dpp.sql.release(query, con.table("visits")).item() == 9
+
+
+def test_a_panic_of_datafusion_is_shielded_and_leaves_no_table(monkeypatch):
+    """It is no Exception to Python, and quotes values."""
+    con = datafusion()
+    table = to_datafusion(con, pl.DataFrame({"p": [1, 1, 2]}))
+    listed, budget = "SELECT table_name FROM information_schema.tables ORDER BY 1", dpp.Budget(epsilon=1)
+    before = con.raw_sql(listed).to_pydict()
+
+    class PanicException(BaseException):
+        pass
+
+    def panic(_):
+        msg = "Ada is 36"
+        raise PanicException(msg)
+
+    query = dpp.protect("p", max_rows=1).agg(n=dpp.len(epsilon=1))
+    with monkeypatch.context() as patch:
+        patch.setattr("datafusion.DataFrame.collect", panic)
+        with pytest.raises(dpp.ReleaseError) as caught:
+            dpp.sql.release(query, table, budget=budget)
+    assert caught.value.__cause__ is caught.value.__context__ is None
+    assert budget.spent == 1
+    assert con.raw_sql(listed).to_pydict() == before
 
 
 def test_ranges_come_along(engine):
