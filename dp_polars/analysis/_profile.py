@@ -401,17 +401,8 @@ def _shift_of(parts: Parts) -> float:
 def _widest_of(x: float) -> float:
     """Return the shift, over the deviation, of a continuous Gaussian that dominates a discrete one with shift x.
 
-    Let σ be the deviation of the noise in steps. Its density is log-concave, so thresholds are the best tests between
-    the noise and the noise plus one. Let q(k) be the point beyond which a normal variable is as often as the noise is
-    at k or above. If no q(k + 1) − q(k) is more than c/σ, the trade-off curve, which is linear between thresholds, lies
-    above that of a Gaussian with shift c/σ; and for a shift of n steps above that with n·c/σ. So c times the norm of
-    all shifts is enough, whatever numbers a person moves, and by how much each. x is some whole number of steps over
-    σ: for one to six of them all q are computed.
-
-    For Δ > 6 steps, let X be normal around the true number with variance σ² − t², and Y a discrete Gaussian around X
-    with variance t². By Poisson's formula Y is the noise but for a factor within exp(±4.1·exp(−2π²t²)). So the noise
-    is a function of X, whose shift is x/√(1 − t²x²/Δ²). With t² = Δ²/12 that is x/√(1 − x²/12), and for all Δ
-    coordinates that may be moved the factors are within 1e-32 of one. For a small x, t² = 4Δ² does for each Δ.
+    docs/proofs/composition.md, Theorem 6: the largest of the differences of normal quantiles that it names, for one to
+    six steps; of what it has for more; and for a small x of its other bound.
 
     Tails beyond, of at most 1e-38, and such factors add less than `_TAILS` to the delta of up to 10⁸ releases.
     """

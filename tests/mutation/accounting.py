@@ -321,7 +321,7 @@ MUTANTS = [
         "people read less than a release costs", "base/test_numbers.py::test_costs_for_people_are_never_below_the_truth"),
     of("base/test_intervals.py")("intervals:upper", "value.upper()", "value.mid()", "what is rounded up may be below the truth"),
     of("base/test_intervals.py")("intervals:lower", "value.lower()", "value.mid()", "what is rounded down may be above the truth"),
-    _conversions("zcdp_delta", "float_above(log.max(ball(_UNDERFLOW)).exp())", "float(log.max(ball(_UNDERFLOW)).exp())",
+    _conversions("renyi_delta", "float_above(log.max(ball(_UNDERFLOW)).exp())", "float(log.max(ball(_UNDERFLOW)).exp())",
         "the delta of zCDP is one float too low", "faults/test_found_elsewhere.py -k zcdp_is_the_next_float"),
     _conversions("amounts:exact", "10**20 % value.denominator", "False",
         "a remainder that is no decimal is cut", "accounting/test_budgets.py accounting/test_deltas.py"),
