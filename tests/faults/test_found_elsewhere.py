@@ -345,7 +345,7 @@ def test_the_delta_of_zcdp_is_the_next_float_above_its_formula(rho, epsilon, mon
     With one order to choose from, the formula has one true value. The float below the answer would be too low; a float
     is the decimal that it prints as.
     """
-    monkeypatch.setattr(conversions, "_ORDERS", np.ones(1))
+    monkeypatch.setattr(conversions, "_FARTHEST", (0.0, 0.0))
     exact = Fraction(rho), Fraction(epsilon)
     found = conversions.zcdp_delta(*exact)
     with precision(2000):

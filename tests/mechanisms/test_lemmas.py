@@ -469,7 +469,7 @@ LEMMAS = [
     *(
         Lemma(
             "racing._FIRST_SLACK",
-            f"`_rule_out` in float32 ({name}): who is ruled out comes later",
+            f"`_rule_out` in float32 ({name}): a candidate that is ruled out comes later",
             "the first 32 bits of V from 1 to 2³² − 2, 1 to 2⁶³ candidates, rate·gap from 0 to FAR",
             first_pass(is_plain),
             ((1, 2**32 - 2), M, NEAR),
