@@ -140,7 +140,7 @@ _FOLLOWED = "and hand the unit on unchanged: a step may rename it, but not compu
 NO_UNIT = Rule(
     frozenset(),
     COMBINES,
-    f"name the privacy unit in protect, and group by it, {_FOLLOWED}",
+    "name the privacy unit in protect, and group by it, join on it or give it to over(group_by=…).",
 )
 GROUPS = Rule(
     frozenset(),
