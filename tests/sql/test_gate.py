@@ -196,7 +196,9 @@ def run(con, sql):
 def rows_of(con, table):
     """The rows of an expression, in no order."""
     con._run_pre_execute_hooks(table)
-    return Counter(map(repr, run(con, con.compile(table, limit=None))))
+    sql = con.compile(table, limit=None)
+    # Its driver does not take years before the first.
+    return Counter(map(repr, run(con, f"SELECT CAST(r AS text) FROM ({sql}) AS r" if con.name == "postgres" else sql)))
 
 
 class Made:
@@ -575,6 +577,15 @@ def test_try_cast_is_taken_where_it_does_not_raise(duckdb):
     for backend in ("postgres", "sqlite", "mssql"):
         with pytest.raises(ValueError, match=r"`\.try_cast\(…\)` raises on some values"):
             refuse(result, ("p",), backend)
+
+
+def test_fields_of_structs_are_taken_where_they_do_not_raise(duckdb):
+    """Ibis writes them as casts of JSON for Postgres, which can't cast null."""
+    table, _ = duckdb.both()
+    result = table.select("p", "q", "i").pivot_longer(["q", "i"])
+    refuse(result, ("p",), "duckdb")
+    with pytest.raises(ValueError, match=r"table: a field of a struct .* raises on null on this engine"):
+        refuse(result, ("p",), "postgres")
 
 
 def test_a_unit_of_several_columns_is_followed_as_a_whole(duckdb):
