@@ -68,8 +68,9 @@ SETS = names("Difference Distinct Intersection Union")
 JOINS = names("anti cross inner left semi")
 # Types whose equal values are the same, as Ibis asks for them.
 EXACT = names("binary boolean date integer string time timestamp uuid")
-# Engines whose `try_cast` gives null; that of Postgres raises.
-TRIES = names("duckdb")
+# Where operations that raise on other engines don't: Postgres has a cast for `try_cast`, and JSON for a struct, of
+# which it can't cast null.
+ON_SOME_ENGINES = {"StructField": names("duckdb"), "TryCast": names("duckdb")}
 FILTERING_JOINS = names("anti semi")
 
 # --- What is refused ------------------------------------------------------------------------------------------------
@@ -140,7 +141,7 @@ _FOLLOWED = "and hand the unit on unchanged: a step may rename it, but not compu
 NO_UNIT = Rule(
     frozenset(),
     COMBINES,
-    f"name the privacy unit in protect, and group by it, {_FOLLOWED}",
+    "name the privacy unit in protect, and group by it, join on it or give it to over(group_by=…).",
 )
 GROUPS = Rule(
     frozenset(),
@@ -216,6 +217,11 @@ CASTS = Rule(
     RAISES,
     "make floats and decimals fit first: x.clip(0, 10**6).cast('int64'); on DuckDB, use try_cast.",
 )
+STRUCTS = Rule(
+    frozenset(),
+    "of a struct (which pivot_longer makes) raises on null on this engine, and the error would tell of it",
+    "take the columns one by one, and union what comes out.",
+)
 ZEROS = Rule(frozenset(), RAISES, "divide by a constant, or by x.nullif(0).")
 OUTSIDE = Rule(frozenset(), RAISES, "keep to what it takes by clip: x.clip(1, 100).ln(), x.clip(0, 100).round().")
 POWERS = Rule(frozenset(), RAISES, "give the exponent as a whole number of 0 or more, or multiply.")
@@ -247,6 +253,7 @@ SHOWN = {
     "SQLQueryResult": "`con.sql(…)`",
     "SQLStringView": "`.sql(…)`",
     "ScalarSubquery": "a reduction inside an expression",
+    "StructField": "a field",
     "StringSQLILike": "`.ilike(…)`",
     "StringSQLLike": "`.like(…)`",
     "StandardDev": "`.std()`",

@@ -356,8 +356,9 @@ class _Gate:
         rounded = node.args[0] if kind in rules.ROUNDINGS | {"FloorDivide"} and node.dtype.is_integer() else None
         if rounded is not None and not rounded.dtype.is_integer() and not _is_within(rounded, _INT64):
             self.refuse(rules.OUTSIDE, shown(kind))
-        if (kind == "Cast" and not _fits(node.arg, node.to)) or (kind == "TryCast" and self.backend not in rules.TRIES):
-            self.refuse(rules.CASTS, shown(kind))
+        raises = self.backend not in rules.ON_SOME_ENGINES.get(kind, {self.backend})
+        if raises or (kind == "Cast" and not _fits(node.arg, node.to)):
+            self.refuse(rules.STRUCTS if kind == "StructField" else rules.CASTS, shown(kind))
 
     # --- Refusals
 

@@ -196,7 +196,9 @@ def run(con, sql):
 def rows_of(con, table):
     """The rows of an expression, in no order."""
     con._run_pre_execute_hooks(table)
-    return Counter(map(repr, run(con, con.compile(table, limit=None))))
+    sql = con.compile(table, limit=None)
+    # Its driver does not take years before the first.
+    return Counter(map(repr, run(con, f"SELECT CAST(r AS text) FROM ({sql}) AS r" if con.name == "postgres" else sql)))
 
 
 class Made:
@@ -577,6 +579,15 @@ def test_try_cast_is_taken_where_it_does_not_raise(duckdb):
             refuse(result, ("p",), backend)
 
 
+def test_fields_of_structs_are_taken_where_they_do_not_raise(duckdb):
+    """Ibis writes them as casts of JSON for Postgres, which can't cast null."""
+    table, _ = duckdb.both()
+    result = table.select("p", "q", "i").pivot_longer(["q", "i"])
+    refuse(result, ("p",), "duckdb")
+    with pytest.raises(ValueError, match=r"table: a field of a struct .* raises on null on this engine"):
+        refuse(result, ("p",), "postgres")
+
+
 def test_a_unit_of_several_columns_is_followed_as_a_whole(duckdb):
     table, _ = duckdb.both()
     unit = ("p", "q")
@@ -664,13 +675,16 @@ def test_views_and_files_pass_and_sql_in_text_passes_unchecked(duckdb, tmp_path)
     assert dpp.sql.release(ASKED["p"], sql_of(table), unchecked=True).item() == 1
 
 
-@pytest.mark.parametrize("collation", ["NOCASE", "NOACCENT", "NOCASE.NOACCENT", "RTRIM"])
-@pytest.mark.parametrize("backend", ["duckdb", "sqlite"])
+@pytest.mark.parametrize(
+    ("backend", "collation"),
+    [
+        *(("duckdb", name) for name in ("NOCASE", "NOACCENT", "NOCASE.NOACCENT")),
+        *(("sqlite", name) for name in ("NOCASE", "RTRIM")),
+    ],
+)
 def test_steps_need_a_unit_whose_texts_are_told_apart(backend, collation):
     """To such a column 'ann' and 'Ann' are one: a group by it has rows of both."""
     con = getattr(ibis, backend).connect()
-    if (collation == "RTRIM") == (backend == "duckdb") and collation != "NOCASE":
-        pytest.skip("a collation of the other engine")
     for name, kind in (("plain", "TEXT"), ("odd", f"TEXT COLLATE {collation}")):
         run(con, f"CREATE TABLE {name} (p {kind}, x BIGINT)")
         run(con, f"INSERT INTO {name} VALUES ('ann', 1), ('Ann', 2)")
