@@ -1,0 +1,330 @@
+"""The planner: a thin view of `dp_polars._planner`. Run it with `python -m dp_polars plan FILE`."""
+
+import marimo
+
+app = marimo.App(width="full", app_title="Plan a private release")
+
+
+@app.cell
+def _():
+    from html import escape
+
+    import marimo as mo
+    import polars as pl
+
+    from dp_polars._planner import page
+    from dp_polars._planner.plan import Plan, Question, draft, dropped_by_bounds, field_of, own_values, questions_of
+    from dp_polars._planner.schema import DEMO, likely_unit, schema_of
+
+    return (
+        DEMO,
+        Plan,
+        Question,
+        draft,
+        dropped_by_bounds,
+        escape,
+        field_of,
+        likely_unit,
+        mo,
+        own_values,
+        page,
+        pl,
+        questions_of,
+        schema_of,
+    )
+
+
+@app.cell
+def _(DEMO, escape, mo, schema_of):
+    file = mo.cli_args().get("file")
+    try:
+        schema, fault = (DEMO if file is None else schema_of(file)), ""
+    except ValueError as error_:
+        schema, fault = None, str(error_)
+    mo.stop(
+        schema is None, mo.callout(mo.Html(f"<div style='white-space: pre-line'>{escape(fault)}</div>"), kind="danger")
+    )
+    # What was picked before: fields that are drawn anew begin with it.
+    picked = {}
+    if file is None:
+        picked |= {
+            "value diagnosis": "flu\nasthma\nfracture\nother",
+            "value age": "0..120",
+            "value days": "0..60 by 0.5",
+        }
+    return file, picked, schema
+
+
+@app.cell
+def _(likely_unit, mo, schema):
+    EACH = "every row is another person"
+    unit = mo.ui.dropdown(
+        options={**{name: name for name in schema}, EACH: EACH}, value=likely_unit(schema), full_width=True
+    )
+    return EACH, unit
+
+
+@app.cell
+def _(EACH, file, mo, pl, questions_of, schema, unit):
+    # Nobody picked a unit: the package says what is missing.
+    who = "person" if unit.value is None else None if unit.value == EACH else unit.value
+    asks = questions_of(schema, who)
+    if who is None:
+        del asks["how many people"]
+    usual = ["how many rows" if who is None else "how many people"]
+    if file is None and who is not None:
+        usual += ["diagnosis: most common value", "age: median", "days: mean"]
+    usual = [title for title in usual if title in asks]
+    others = [name for name, dtype in schema.items() if name != who and not dtype.is_nested() and dtype != pl.Binary]
+    groups = mo.ui.multiselect(
+        options=others, value=["ward"] if file is None and "ward" in others else [], full_width=True
+    )
+    questions = mo.ui.multiselect(options=asks, value=usual, full_width=True)
+    return groups, questions, who
+
+
+@app.cell
+def _(groups, mo, own_values, picked, schema):
+    key_texts = mo.ui.dictionary(
+        {
+            name: mo.ui.text_area(
+                value=picked.get(f"key {name}", own_values(schema[name])),
+                placeholder="public values, one a line; or 1..12",
+                rows=4,
+                full_width=True,
+            )
+            for name in groups.value
+        }
+    )
+    return (key_texts,)
+
+
+@app.cell
+def _(mo, own_values, picked, questions, schema):
+    asked_columns = dict.fromkeys(q.column for q in questions.value if q.column is not None and q.ask != "share")
+
+    def value_field(name):
+        dtype = schema[name]
+        value = picked.get(f"value {name}", own_values(dtype))
+        if dtype.is_numeric() or dtype.is_temporal():
+            return mo.ui.text(value=value, placeholder="for example 0..120, or 0..30 by 0.5", full_width=True)
+        return mo.ui.text_area(value=value, placeholder="public values, one a line", rows=4, full_width=True)
+
+    value_texts = mo.ui.dictionary({name: value_field(name) for name in asked_columns})
+    return (value_texts,)
+
+
+@app.cell
+def _(mo):
+    BOUNDS = [1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50]
+    max_groups = mo.ui.slider(steps=[1, 2, 3, 4, 5, 7, 10, 15, 20], value=1, show_value=True, full_width=True)
+    max_rows = mo.ui.slider(steps=BOUNDS, value=3, show_value=True, full_width=True)
+    rows_each = mo.ui.slider(steps=[1, 1.5, 2, 3, 5, 10, 20, 50], value=3, show_value=True, full_width=True)
+    skew = mo.ui.slider(start=0, stop=1.5, step=0.1, value=0.5, show_value=True, full_width=True)
+    SIZES = [20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 50_000, 100_000]
+    smallest = mo.ui.slider(steps=SIZES, value=200, show_value=True, full_width=True)
+    relative = mo.ui.slider(steps=[1, 2, 5, 10, 20, 50], value=10, show_value=True, full_width=True)
+    by_loss = mo.ui.switch(value=False, label="type losses instead")
+    loss_unit = mo.ui.radio(options={"ε": "epsilon", "ρ": "rho"}, value="ε", inline=True)
+    return BOUNDS, by_loss, loss_unit, max_groups, max_rows, relative, rows_each, skew, smallest
+
+
+@app.cell
+def _(Plan, by_loss, field_of, file, mo, picked, questions, schema, smallest, value_texts):
+    measured = Plan(schema, file, values=value_texts.value, rows=smallest.value)
+
+    def accuracy(question):
+        if by_loss.value:
+            return mo.ui.text(value=picked.get(f"loss {field_of(question)}", "0.1"), full_width=True)
+        steps = measured.steps(question)
+        last = picked.get(f"within {field_of(question)}")
+        value = last if last in steps else measured.usual(question)
+        return mo.ui.slider(steps=steps, value=value, show_value=True, full_width=True)
+
+    accuracies = mo.ui.dictionary({field_of(question): accuracy(question) for question in questions.value})
+    return (accuracies,)
+
+
+@app.cell
+def _(
+    Plan,
+    accuracies,
+    by_loss,
+    draft,
+    field_of,
+    file,
+    key_texts,
+    loss_unit,
+    max_groups,
+    max_rows,
+    picked,
+    questions,
+    schema,
+    smallest,
+    value_texts,
+    who,
+):
+    picked.update({f"key {name}": text for name, text in key_texts.value.items()})
+    picked.update({f"value {name}": text for name, text in value_texts.value.items()})
+    how = "loss" if by_loss.value else "within"
+    picked.update({f"{how} {name}": value for name, value in accuracies.value.items()})
+    plan = Plan(
+        schema,
+        file,
+        who,
+        key_texts.value,
+        value_texts.value,
+        {question: accuracies.value[field_of(question)] for question in questions.value},
+        by_loss.value,
+        loss_unit.value,
+        max_groups.value,
+        max_rows.value,
+        smallest.value,
+    )
+    drafted = draft(plan)
+    return drafted, plan
+
+
+@app.cell
+def _(BOUNDS, dropped_by_bounds, escape, key_texts, max_groups, max_rows, page, plan, rows_each, skew, who):
+    def of_bounds():
+        if who is None:
+            return "<p class='dp-quiet'>Each person has one row here: no row is dropped.</p>"
+        tried = sorted({1, 2, 3, 5, max_groups.value}) if key_texts.value else [None]
+        try:
+            frame = dropped_by_bounds(
+                plan,
+                people=1000,
+                rows_each=rows_each.value,
+                skew=skew.value,
+                max_groups=tried,
+                max_rows_per_group=BOUNDS,
+            )
+        except (TypeError, ValueError) as error:
+            return f"<p class='dp-quiet'>No synthetic people can be made: {escape(str(error))}</p>"
+        return page.dropped(
+            frame, max_groups=max_groups.value if key_texts.value else None, max_rows_per_group=max_rows.value
+        )
+
+    dropping = of_bounds()
+    return (dropping,)
+
+
+@app.cell
+def _(drafted, page):
+    drawn = "" if drafted.query is None else "".join(page.figures(drafted.query))
+    return (drawn,)
+
+
+@app.cell
+def _(
+    accuracies,
+    by_loss,
+    drafted,
+    drawn,
+    dropping,
+    escape,
+    field_of,
+    file,
+    groups,
+    key_texts,
+    loss_unit,
+    max_groups,
+    max_rows,
+    mo,
+    page,
+    plan,
+    questions,
+    relative,
+    rows_each,
+    schema,
+    skew,
+    smallest,
+    unit,
+    value_texts,
+    who,
+):
+    wrong, query = drafted.messages, drafted.query
+    title = "synthetic rows" if file is None else file
+    units = {"mean": "in the column's unit", "sum": "in the column's unit", "share": "as a share", "median": "rows"}
+    names = {question: name for name, question in plan.named().items()}
+
+    def step(number, heading, *parts):
+        return f"<section><h2><b>{number}</b>{heading}</h2>{''.join(parts)}</section>"
+
+    def asked_field(question):
+        what = names[question] if by_loss.value else f"{names[question]}: off by at most"
+        note = "" if by_loss.value else units.get(question.ask, "rows" if question.ask == "len" else "people")
+        return page.fielded(what, accuracies[field_of(question)], page.message(wrong, field_of(question)), note)
+
+    left = [
+        step(
+            1,
+            "Who is protected?",
+            page.fielded("The column that tells people apart", unit, page.message(wrong, "unit")),
+        ),
+        step(
+            2,
+            "For which groups?",
+            page.fielded("Columns; none: one group of all rows", groups, page.message(wrong, "keys")),
+            *(
+                page.fielded(f"Public values of {name}", field, page.message(wrong, f"key {name}"))
+                for name, field in key_texts.items()
+            ),
+        ),
+        step(
+            3,
+            "What do you want to publish?",
+            page.fielded("Questions", questions, page.message(wrong, "questions")),
+            *(
+                page.fielded(f"Public values or ends of {name}", field, "", "From what you know, never from the rows.")
+                for name, field in value_texts.items()
+            ),
+        ),
+        step(
+            4,
+            "How wrong may an answer be?",
+            "<p class='dp-quiet'>With probability 95 %, an answer is no further off. The loss follows from it.</p>",
+            *(asked_field(question) for question in questions.value),
+            page.fielded("Rows of the smallest group that matters, about", smallest),
+            page.fielded("Unit of the budget", loss_unit),
+            str(by_loss),
+        ),
+        step(
+            5,
+            "How much of one person counts?",
+            page.fielded("Groups, at most (max_groups)", max_groups) if key_texts.value else "",
+            page.fielded("Rows in each group, at most (max_rows_per_group)", max_rows),
+            "<p class='dp-quiet'>Smaller bounds cost less, and drop more. Try them on synthetic people:</p>",
+            page.fielded("Rows of a person, on average", rows_each),
+            page.fielded("People with many visits: 0 none, 1.5 a few have most of the rows", skew),
+            dropping,
+        )
+        if who is not None
+        else "",
+    ]
+    if query is None:
+        right = ["<section><h2>There is no query yet</h2><p>The messages at the fields say why.</p></section>"]
+    else:
+        right = [
+            f"<section><h2>What it costs</h2>{page.costs(query)}{page.message(wrong, 'cost')}</section>",
+            "<section><h2>How many people must a group have?</h2>",
+            page.fielded("For an error of at most, in % of the largest answer", relative),
+            page.outputs(query, relative.value / 100),
+            f"</section><section><h2>How good is it?</h2><div class='dp-figures'>{drawn}</div></section>",
+            "<section><h2>The code</h2><p class='dp-quiet'>It runs as it stands.</p>",
+            mo.md(f"```python\n{drafted.code}```").text,
+            str(mo.download(drafted.code.encode(), "release.py", label="release.py")),
+            "</section><section><details><summary>The draft of the statement</summary>",
+            page.statement(query, f"Answers from {title}"),
+            "</details></section>",
+        ]
+    mo.Html(
+        f"<style>{page.STYLE}</style><div class='dp-planner'><header><h1>Plan a private release</h1>"
+        f"<p>Of <strong>{escape(title)}</strong>. Only the names and types of its columns were read, and no row.</p>"
+        f"{page.columns(schema)}</header><div>{''.join(left)}</div><div>{''.join(right)}</div></div>"
+    )
+
+
+if __name__ == "__main__":
+    app.run()

@@ -1,0 +1,171 @@
+"""The planner's page: parts of it in HTML, with every text escaped."""
+
+from __future__ import annotations
+
+import html
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from dp_polars import plot
+from dp_polars._base.numbers import as_fraction, show
+from dp_polars.analysis import best_by_gap, error_by_size, size_needed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import altair as alt
+
+    from dp_polars._frames.query import PrivateQuery
+
+# Lines that one figure can tell apart, and its width in pixels: with its axis it fits a window of 400.
+_MOST_LINES, _WIDTH = 6, 270
+_SIZES = [factor * 10**power for power in range(1, 5) for factor in (1, 2, 5)] + [10**5]
+_SURE = 0.95
+
+STYLE = """
+.dp-planner { --line: #8884; font-size: .95rem; line-height: 1.45; overflow-wrap: anywhere; max-width: 1240px;
+  margin: 0 auto; display: grid; grid-template-columns: minmax(0, 27rem) minmax(0, 1fr); gap: 1.2rem 2rem; }
+.dp-planner header { grid-column: 1 / -1; }
+.dp-planner h1 { font-size: 1.5rem; line-height: 1.2; margin: 0 0 .2rem; font-weight: 700; }
+.dp-planner h2 { font-size: 1.02rem; margin: 0 0 .35rem; font-weight: 650; }
+.dp-planner h2 b { color: #0072B2; margin-right: .3rem; }
+.dp-planner p { margin: .2rem 0 .4rem; }
+.dp-planner .dp-quiet { color: #5a6270; font-size: .86rem; }
+.dp-planner section { border: 1px solid var(--line); border-radius: .5rem; padding: .8rem .9rem; margin-bottom: .9rem; }
+.dp-planner .dp-field { margin: .55rem 0 .2rem; }
+.dp-planner .dp-name { font-weight: 600; font-size: .88rem; display: block; margin-bottom: .1rem; }
+.dp-planner .dp-wrong { border-left: 3px solid #D55E00; background: #D55E0014; padding: .3rem .6rem; margin: .25rem 0 .5rem;
+  white-space: pre-line; font-size: .86rem; }
+.dp-planner .dp-scroll { overflow-x: auto; }
+.dp-planner table { border-collapse: collapse; width: 100%; font-size: .88rem; overflow-wrap: normal; }
+.dp-planner th, .dp-planner td { text-align: right; padding: .25rem .45rem; border-bottom: 1px solid var(--line); }
+.dp-planner th:first-child, .dp-planner td:first-child { text-align: left; }
+.dp-planner th { font-weight: 600; vertical-align: bottom; }
+.dp-planner .dp-cost { display: flex; flex-wrap: wrap; gap: .3rem 1.6rem; align-items: baseline; }
+.dp-planner .dp-cost strong { font-size: 1.45rem; }
+.dp-planner .dp-figures { display: flex; flex-wrap: wrap; gap: .8rem 1.2rem; }
+.dp-planner figure { margin: 0; background: white; color: black; max-width: 100%; overflow-x: auto; }
+.dp-planner figcaption { font-weight: 600; font-size: .88rem; max-width: 20rem; margin-bottom: .3rem; }
+.dp-planner figure svg { display: block; max-width: 100%; height: auto; }
+.dp-planner mark { background: #F0E442; color: black; padding: 0 .2rem; }
+.dp-planner details > summary { cursor: pointer; font-weight: 600; }
+.dp-planner .codehilite pre, .dp-planner pre { white-space: pre; overflow-x: auto; font-size: .8rem; margin: .3rem 0; }
+.dp-planner .dp-statement h2 { font-size: 1.02rem; } .dp-planner .dp-statement h3 { font-weight: 650; margin-top: .8rem; }
+.dp-planner .dp-statement { font-size: .86rem; margin: .6rem 0 0; max-height: 30rem; overflow: auto; }
+.dp-planner .dp-statement dt { font-weight: 600; margin-top: .5rem; } .dp-planner .dp-statement dd { margin-left: .8rem; }
+@media (max-width: 900px) { .dp-planner { grid-template-columns: minmax(0, 1fr); } }
+"""
+
+
+def message(messages: Mapping[str, str], *fields: str) -> str:
+    """Return what the package says of these fields."""
+    return "".join(
+        f'<div class="dp-wrong" role="alert">{html.escape(messages[name])}</div>' for name in fields if name in messages
+    )
+
+
+def fielded(name: str, element: object, wrong: str = "", note: str = "") -> str:
+    """Return a field with its name above it, and with what is wrong below."""
+    quiet = f'<div class="dp-quiet">{html.escape(note)}</div>' if note else ""
+    return f'<div class="dp-field"><span class="dp-name">{html.escape(name)}</span>{element}{quiet}{wrong}</div>'
+
+
+def columns(schema: pl.Schema) -> str:
+    """Return the names and types of columns, folded."""
+    rows = "".join(
+        f"<tr><td>{html.escape(name)}</td><td>{html.escape(str(dtype))}</td></tr>" for name, dtype in schema.items()
+    )
+    number = f"{len(schema)} column{'s' * (len(schema) != 1)}"
+    return f'<details><summary>{number}</summary><div class="dp-scroll"><table>{rows}</table></div></details>'
+
+
+def costs(query: PrivateQuery) -> str:
+    """Return what the release costs one person, in both units."""
+    explained = query.explain()
+    parts = []
+    for unit, symbol in (("epsilon", "ε"), ("rho", "ρ")):
+        if explained[unit].null_count():
+            parts.append(f"<span>no {symbol}</span>")
+        else:
+            parts.append(f"<span><strong>{symbol} = {_number(explained[unit].sum())}</strong></span>")
+    return (
+        f'<div class="dp-cost">{"or ".join(parts)}</div>'
+        '<p class="dp-quiet">What one person may lose in all: the smaller, the better protected. Both say the same, in '
+        "different units.</p>"
+    )
+
+
+def outputs(query: PrivateQuery, relative: float) -> str:
+    """Return a table: what each output costs, how far off it is, and how large a group must be."""
+    needed = size_needed(query, relative)
+    rows = []
+    for one, size in zip(query.explain().iter_rows(named=True), needed.iter_rows(named=True), strict=True):
+        error = "?" if one["error_95"] is None else f"± {_number(one['error_95'])}"
+        unit = "" if one["error_unit"] == "the column's unit" else f" {one['error_unit']}"
+        people = "?" if size["size"] is None else f"{size['size']:,} {size['size_unit']}"
+        if one["error_95"] is None:
+            error, unit = "by size", ""
+        epsilon = "–" if one["epsilon"] is None else _number(one["epsilon"])
+        cells = (one["output"], f"{error}{unit}", people, epsilon, _number(one["rho"]))
+        rows.append("".join(f"<td>{html.escape(cell)}</td>" for cell in cells))
+    head = "".join(f"<th>{cell}</th>" for cell in ("output", "error", "a group must have", "ε", "ρ"))
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    return f'<div class="dp-scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def figures(query: PrivateQuery) -> Iterator[str]:
+    """Yield the figures of a query: its errors by the size of a group, and the right top by its lead."""
+    errors = _first(error_by_size(query, _SIZES))
+    if errors["relative"].count():
+        yield figure("How far off, by the size of a group", plot.error_by_size(errors, width=_WIDTH))
+    modes = [row for row in query.explain().iter_rows(named=True) if row["selects"].startswith("mode of")]
+    if modes:
+        most = max(2.0, *(2 * (row["error_95"] or 1) for row in modes))
+        gaps = _first(best_by_gap(query, [round(most * i / 40, 2) for i in range(41)]))
+        sure = gaps.filter(pl.col("probability") >= _SURE).group_by("output", maintain_order=True).first()
+        told = "; ".join(f"{row['output']}: from {_number(row['gap'])} on" for row in sure.iter_rows(named=True))
+        chart = plot.best_by_gap(gaps, width=_WIDTH)
+        yield figure(
+            "Is the top one right? By how far it leads", chart, f"In 95 % of releases, {told}." if told else ""
+        )
+
+
+def _first(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of the first outputs, as many as one figure can tell apart."""
+    return frame.filter(pl.col("output").is_in(frame["output"].unique(maintain_order=True)[:_MOST_LINES].to_list()))
+
+
+def figure(title: str, chart: alt.LayerChart, note: str = "") -> str:
+    """Return a chart as an SVG with a title."""
+    drawn: Any = StringIO()
+    chart.save(drawn, format="svg")
+    quiet = f'<div class="dp-quiet">{html.escape(note)}</div>' if note else ""
+    return f"<figure><figcaption>{html.escape(title)}</figcaption>{drawn.getvalue()}{quiet}</figure>"
+
+
+def dropped(frame: pl.DataFrame, *, max_groups: int | None, max_rows_per_group: int) -> str:
+    """Return a figure of what bounds drop of the rows of synthetic people, and what these ones drop."""
+    chosen = frame.filter(
+        pl.col("max_groups").eq_missing(max_groups) & (pl.col("max_rows_per_group") == max_rows_per_group)
+    )
+    rows, people = chosen.select("rows_dropped", "people_cut").row(0)
+    told = f"At your bounds: {rows:.0%} of these rows are dropped, and {people:.0%} of these people lose some."
+    return figure("What the bounds drop, of synthetic people", plot.dropped(frame, width=_WIDTH), told)
+
+
+def statement(query: PrivateQuery, title: str) -> str:
+    """Return the draft of the statement, with what is missing marked."""
+    drafted = query.statement(name=title).to_html()
+    return drafted.replace("TO BE STATED", "<mark>TO BE STATED</mark>")
+
+
+def _number(value: float) -> str:
+    """Return a number in four significant digits, rounded up."""
+    return f"{value:,.0f}" if value >= 1000 else show(as_fraction("number", value), 4, up=True)
+
+
+def joined(parts: Sequence[str]) -> str:
+    """Return parts of the page in one string."""
+    return "".join(parts)
