@@ -117,7 +117,7 @@ def _(mo, own_values, picked, questions, schema):
 @app.cell
 def _(mo):
     BOUNDS = [1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50]
-    max_groups = mo.ui.slider(steps=[1, 2, 3, 4, 5, 7, 10, 15, 20], value=1, show_value=True, full_width=True)
+    max_groups = mo.ui.slider(steps=[1, 2, 3, 4, 5, 7, 10, 15, 20], value=2, show_value=True, full_width=True)
     max_rows = mo.ui.slider(steps=BOUNDS, value=3, show_value=True, full_width=True)
     rows_each = mo.ui.slider(steps=[1, 1.5, 2, 3, 5, 10, 20, 50], value=3, show_value=True, full_width=True)
     skew = mo.ui.slider(start=0, stop=1.5, step=0.1, value=0.5, show_value=True, full_width=True)
@@ -246,83 +246,98 @@ def _(
 ):
     wrong, query = drafted.messages, drafted.query
     title = "synthetic rows" if file is None else file
-    units = {"mean": "in the column's unit", "sum": "in the column's unit", "share": "as a share", "median": "rows"}
-    names = {question: name for name, question in plan.named().items()}
+    losses = {} if query is None else {one["output"]: one["epsilon"] for one in query.explain().iter_rows(named=True)}
 
-    def step(number, heading, *parts):
-        return f"<section><h2><b>{number}</b>{heading}</h2>{''.join(parts)}</section>"
+    def section(heading, *parts, number=None):
+        return f"<section>{page.heading(heading, number)}{''.join(parts)}</section>"
 
-    def asked_field(question):
-        what = names[question] if by_loss.value else f"{names[question]}: off by at most"
-        note = "" if by_loss.value else units.get(question.ask, "rows" if question.ask == "len" else "people")
-        return page.fielded(what, accuracies[field_of(question)], page.message(wrong, field_of(question)), note)
+    def asked_field(name, question):
+        field = accuracies[field_of(question)]
+        unit_ = {"mean": "", "sum": "", "share": "", "median": " rows", "len": " rows"}.get(question.ask, " people")
+        what = name if by_loss.value else f"{name}: off by at most {field.value:,}{unit_}"
+        loss = losses.get(name)
+        note = "" if loss is None else f"costs ε = {loss:.4g}"
+        return page.fielded(what, field, page.message(wrong, field_of(question)), note)
 
     left = [
-        step(
-            1,
+        section(
             "Who is protected?",
             page.fielded("The column that tells people apart", unit, page.message(wrong, "unit")),
+            number=1,
         ),
-        step(
-            2,
+        section(
             "For which groups?",
-            page.fielded("Columns; none: one group of all rows", groups, page.message(wrong, "keys")),
+            page.fielded("Columns (none: one group of all rows)", groups, page.message(wrong, "keys")),
             *(
                 page.fielded(f"Public values of {name}", field, page.message(wrong, f"key {name}"))
                 for name, field in key_texts.items()
             ),
+            number=2,
         ),
-        step(
-            3,
+        section(
             "What do you want to publish?",
             page.fielded("Questions", questions, page.message(wrong, "questions")),
-            *(
-                page.fielded(f"Public values or ends of {name}", field, "", "From what you know, never from the rows.")
-                for name, field in value_texts.items()
-            ),
+            *(page.fielded(f"Public values, or ends, of {name}", field) for name, field in value_texts.items()),
+            "<p class='dp-quiet'>Take them from what you know, never from the rows.</p>" if value_texts.value else "",
+            number=3,
         ),
-        step(
-            4,
-            "How wrong may an answer be?",
-            "<p class='dp-quiet'>With probability 95 %, an answer is no further off. The loss follows from it.</p>",
-            *(asked_field(question) for question in questions.value),
-            page.fielded("Rows of the smallest group that matters, about", smallest),
-            page.fielded("Unit of the budget", loss_unit),
-            str(by_loss),
-        ),
-        step(
-            5,
+        section(
             "How much of one person counts?",
             page.fielded("Groups, at most (max_groups)", max_groups) if key_texts.value else "",
             page.fielded("Rows in each group, at most (max_rows_per_group)", max_rows),
-            "<p class='dp-quiet'>Smaller bounds cost less, and drop more. Try them on synthetic people:</p>",
+            "<p class='dp-quiet'>Smaller bounds cost less and drop more. Try them on synthetic people:</p>",
             page.fielded("Rows of a person, on average", rows_each),
-            page.fielded("People with many visits: 0 none, 1.5 a few have most of the rows", skew),
+            page.fielded("People with many rows: from 0 (none) to 1.5 (they have most of the rows)", skew),
             dropping,
+            number=4,
         )
         if who is not None
         else "",
+        section(
+            "How wrong may an answer be?",
+            "<p class='dp-quiet'>With probability 95 %, it is no further off. The loss follows from that.</p>"
+            if not by_loss.value
+            else "",
+            *(asked_field(name, question) for name, question in plan.named().items()),
+            page.fielded("Rows of the smallest group that matters, about", smallest),
+            page.fielded("Unit of the budget", loss_unit),
+            f"{by_loss}",
+            number=4 if who is None else 5,
+        ),
     ]
     if query is None:
-        right = ["<section><h2>There is no query yet</h2><p>The messages at the fields say why.</p></section>"]
+        right = [section("There is no query yet", "<p>The messages at the fields say why.</p>")]
+        bar = "no query yet"
     else:
+        bar = " · ".join(f"{symbol} = {amount}" for symbol, amount in page.cost(query).items())
         right = [
-            f"<section><h2>What it costs</h2>{page.costs(query)}{page.message(wrong, 'cost')}</section>",
-            "<section><h2>How many people must a group have?</h2>",
-            page.fielded("For an error of at most, in % of the largest answer", relative),
-            page.outputs(query, relative.value / 100),
-            f"</section><section><h2>How good is it?</h2><div class='dp-figures'>{drawn}</div></section>",
-            "<section><h2>The code</h2><p class='dp-quiet'>It runs as it stands.</p>",
-            mo.md(f"```python\n{drafted.code}```").text,
-            str(mo.download(drafted.code.encode(), "release.py", label="release.py")),
-            "</section><section><details><summary>The draft of the statement</summary>",
-            page.statement(query, f"Answers from {title}"),
-            "</details></section>",
+            section("What does it cost?", page.costs(query), page.message(wrong, "cost")),
+            section(
+                "How many people must a group have?",
+                page.fielded(f"For an error of at most {relative.value} %", relative),
+                "<p class='dp-quiet'>That is of the group's size, or of the distance between the ends of a mean.</p>",
+                page.outputs(query, relative.value / 100),
+            ),
+            section("How good is it?", f"<div class='dp-figures'>{drawn}</div>"),
+            section(
+                "The code",
+                "<p class='dp-quiet'>It runs as it stands.</p>",
+                f"<div class='dp-code'>{mo.md(f'```python{chr(10)}{drafted.code}```').text}</div>",
+                f"{mo.download(drafted.code.encode(), 'release.py', label='release.py')}",
+            ),
+            section(
+                "The statement",
+                "<details><summary>A draft, with what is missing</summary>",
+                page.statement(query, f"Answers from {title}"),
+                "</details>",
+            ),
         ]
     mo.Html(
-        f"<style>{page.STYLE}</style><div class='dp-planner'><header><h1>Plan a private release</h1>"
+        f"<style>{page.STYLE}</style><div class='dp-planner'><header>"
+        "<div class='dp-title' role='heading' aria-level='1'>Plan a private release</div>"
         f"<p>Of <strong>{escape(title)}</strong>. Only the names and types of its columns were read, and no row.</p>"
-        f"{page.columns(schema)}</header><div>{''.join(left)}</div><div>{''.join(right)}</div></div>"
+        f"{page.columns(schema)}</header><div>{''.join(left)}</div><div class='dp-seen'>{''.join(right)}</div>"
+        f"<div class='dp-bar'>{bar}</div></div>"
     )
 
 

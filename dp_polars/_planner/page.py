@@ -13,50 +13,69 @@ from dp_polars._base.numbers import as_fraction, show
 from dp_polars.analysis import best_by_gap, error_by_size, size_needed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     import altair as alt
 
     from dp_polars._frames.query import PrivateQuery
 
-# Lines that one figure can tell apart, and its width in pixels: with its axis it fits a window of 400.
-_MOST_LINES, _WIDTH = 6, 270
+# Lines that one figure can tell apart, and its width in pixels: with axes two fit next to each other.
+_MOST_LINES, _WIDTH = 6, 215
 _SIZES = [factor * 10**power for power in range(1, 5) for factor in (1, 2, 5)] + [10**5]
 _SURE = 0.95
 
 STYLE = """
-.dp-planner { --line: #8884; font-size: .95rem; line-height: 1.45; overflow-wrap: anywhere; max-width: 1240px;
-  margin: 0 auto; display: grid; grid-template-columns: minmax(0, 27rem) minmax(0, 1fr); gap: 1.2rem 2rem; }
+.dp-planner { --line: #8884; font-size: .95rem; line-height: 1.45; overflow-wrap: break-word; max-width: 1240px;
+  margin: 0 auto; display: grid; grid-template-columns: minmax(0, 25rem) minmax(0, 1fr); gap: 1rem 1.5rem; }
 .dp-planner header { grid-column: 1 / -1; }
-.dp-planner h1 { font-size: 1.5rem; line-height: 1.2; margin: 0 0 .2rem; font-weight: 700; }
-.dp-planner h2 { font-size: 1.02rem; margin: 0 0 .35rem; font-weight: 650; }
-.dp-planner h2 b { color: #0072B2; margin-right: .3rem; }
+.dp-planner .dp-title { font-size: 1.5rem; line-height: 1.2; margin-bottom: .2rem; font-weight: 700; }
+.dp-planner .dp-head { font-size: 1.02rem; margin-bottom: .35rem; font-weight: 650; }
+.dp-planner .dp-head b { color: #0072B2; margin-right: .35rem; }
 .dp-planner p { margin: .2rem 0 .4rem; }
 .dp-planner .dp-quiet { color: #5a6270; font-size: .86rem; }
-.dp-planner section { border: 1px solid var(--line); border-radius: .5rem; padding: .8rem .9rem; margin-bottom: .9rem; }
+.dp-planner section { border: 1px solid var(--line); border-radius: .5rem; padding: .8rem .9rem; margin-bottom: .8rem; }
 .dp-planner .dp-field { margin: .55rem 0 .2rem; }
 .dp-planner .dp-name { font-weight: 600; font-size: .88rem; display: block; margin-bottom: .1rem; }
-.dp-planner .dp-wrong { border-left: 3px solid #D55E00; background: #D55E0014; padding: .3rem .6rem; margin: .25rem 0 .5rem;
-  white-space: pre-line; font-size: .86rem; }
+.dp-planner .dp-wrong { border-left: 3px solid #D55E00; background: #D55E0014; padding: .3rem .6rem;
+  margin: .25rem 0 .5rem; white-space: pre-line; font-size: .86rem; overflow-wrap: anywhere; }
 .dp-planner .dp-scroll { overflow-x: auto; }
-.dp-planner table { border-collapse: collapse; width: 100%; font-size: .88rem; overflow-wrap: normal; }
-.dp-planner th, .dp-planner td { text-align: right; padding: .25rem .45rem; border-bottom: 1px solid var(--line); }
-.dp-planner th:first-child, .dp-planner td:first-child { text-align: left; }
+.dp-planner table { border-collapse: collapse; width: 100%; font-size: .86rem; }
+.dp-planner th, .dp-planner td { text-align: right; padding: .25rem .35rem; border-bottom: 1px solid var(--line); }
+.dp-planner th:first-child, .dp-planner td:first-child { text-align: left; overflow-wrap: anywhere; min-width: 5rem; }
 .dp-planner th { font-weight: 600; vertical-align: bottom; }
-.dp-planner .dp-cost { display: flex; flex-wrap: wrap; gap: .3rem 1.6rem; align-items: baseline; }
-.dp-planner .dp-cost strong { font-size: 1.45rem; }
-.dp-planner .dp-figures { display: flex; flex-wrap: wrap; gap: .8rem 1.2rem; }
-.dp-planner figure { margin: 0; background: white; color: black; max-width: 100%; overflow-x: auto; }
-.dp-planner figcaption { font-weight: 600; font-size: .88rem; max-width: 20rem; margin-bottom: .3rem; }
+.dp-planner .dp-cost { display: flex; flex-wrap: wrap; gap: .2rem 1rem; align-items: baseline; }
+.dp-planner .dp-cost strong { font-size: 1.4rem; }
+.dp-planner .dp-figures { display: flex; flex-wrap: wrap; gap: .8rem 1rem; }
+.dp-planner figure { margin: 0; background: white; color: black; max-width: 100%; width: 19rem; flex: 1 1 16rem; }
+.dp-planner figcaption { font-weight: 600; font-size: .88rem; margin-bottom: .3rem; }
 .dp-planner figure svg { display: block; max-width: 100%; height: auto; }
 .dp-planner mark { background: #F0E442; color: black; padding: 0 .2rem; }
-.dp-planner details > summary { cursor: pointer; font-weight: 600; }
-.dp-planner .codehilite pre, .dp-planner pre { white-space: pre; overflow-x: auto; font-size: .8rem; margin: .3rem 0; }
-.dp-planner .dp-statement h2 { font-size: 1.02rem; } .dp-planner .dp-statement h3 { font-weight: 650; margin-top: .8rem; }
+.dp-planner summary { cursor: pointer; font-weight: 600; }
+.dp-planner pre { white-space: pre; overflow-x: auto; font-size: .8rem !important; margin: .3rem 0; }
 .dp-planner .dp-statement { font-size: .86rem; margin: .6rem 0 0; max-height: 30rem; overflow: auto; }
-.dp-planner .dp-statement dt { font-weight: 600; margin-top: .5rem; } .dp-planner .dp-statement dd { margin-left: .8rem; }
-@media (max-width: 900px) { .dp-planner { grid-template-columns: minmax(0, 1fr); } }
+.dp-planner .dp-statement h2, .dp-planner .dp-statement h3 { font-size: 1rem; font-weight: 650; margin-top: .8rem; }
+.dp-planner .dp-statement dt { font-weight: 600; margin-top: .5rem; }
+.dp-planner .dp-statement dd { margin-left: .8rem; }
+.dp-planner .dp-bar { display: none; }
+@media (min-width: 901px) {
+  .dp-planner .dp-seen { position: sticky; top: 0; align-self: start; max-height: 100vh; overflow-y: auto; }
+}
+@media (max-width: 900px) {
+  .dp-planner { grid-template-columns: minmax(0, 1fr); gap: 0; }
+  .dp-planner .dp-bar { display: block; position: sticky; bottom: 0; background: #0072B2; color: white; z-index: 2;
+    padding: .35rem .8rem; border-radius: .5rem .5rem 0 0; font-weight: 600; }
+}
+@media (max-width: 500px) {
+  .dp-planner section { padding: .7rem .6rem; }
+  .dp-planner .dp-wide { display: none; }
+}
 """
+
+
+def heading(text: str, number: int | None = None) -> str:
+    """Return the heading of a section: no element of headings, which the notebook would list at its side."""
+    before = "" if number is None else f"<b>{number}</b>"
+    return f'<div class="dp-head" role="heading" aria-level="2">{before}{html.escape(text)}</div>'
 
 
 def message(messages: Mapping[str, str], *fields: str) -> str:
@@ -81,19 +100,22 @@ def columns(schema: pl.Schema) -> str:
     return f'<details><summary>{number}</summary><div class="dp-scroll"><table>{rows}</table></div></details>'
 
 
-def costs(query: PrivateQuery) -> str:
+def cost(query: PrivateQuery) -> dict[str, str]:
     """Return what the release costs one person, in both units."""
     explained = query.explain()
-    parts = []
-    for unit, symbol in (("epsilon", "ε"), ("rho", "ρ")):
-        if explained[unit].null_count():
-            parts.append(f"<span>no {symbol}</span>")
-        else:
-            parts.append(f"<span><strong>{symbol} = {_number(explained[unit].sum())}</strong></span>")
+    return {
+        symbol: "none" if explained[unit].null_count() else _number(explained[unit].sum())
+        for unit, symbol in (("epsilon", "ε"), ("rho", "ρ"))
+    }
+
+
+def costs(query: PrivateQuery) -> str:
+    """Return what the release costs one person, in both units, for readers."""
+    both = (f"<strong>{symbol} = {amount}</strong>" for symbol, amount in cost(query).items())
     return (
-        f'<div class="dp-cost">{"or ".join(parts)}</div>'
-        '<p class="dp-quiet">What one person may lose in all: the smaller, the better protected. Both say the same, in '
-        "different units.</p>"
+        f'<div class="dp-cost">{" or ".join(both)}</div>'
+        '<p class="dp-quiet">This is what one person may lose in all: the smaller, the better protected. '
+        "Both units say the same of this release.</p>"
     )
 
 
@@ -102,17 +124,14 @@ def outputs(query: PrivateQuery, relative: float) -> str:
     needed = size_needed(query, relative)
     rows = []
     for one, size in zip(query.explain().iter_rows(named=True), needed.iter_rows(named=True), strict=True):
-        error = "?" if one["error_95"] is None else f"± {_number(one['error_95'])}"
         unit = "" if one["error_unit"] == "the column's unit" else f" {one['error_unit']}"
-        people = "?" if size["size"] is None else f"{size['size']:,} {size['size_unit']}"
-        if one["error_95"] is None:
-            error, unit = "by size", ""
+        error = "by size" if one["error_95"] is None else f"± {_number(one['error_95'])}{unit}"
+        least = "?" if size["size"] is None else f"{size['size']:,} {size['size_unit']}"
         epsilon = "–" if one["epsilon"] is None else _number(one["epsilon"])
-        cells = (one["output"], f"{error}{unit}", people, epsilon, _number(one["rho"]))
-        rows.append("".join(f"<td>{html.escape(cell)}</td>" for cell in cells))
-    head = "".join(f"<th>{cell}</th>" for cell in ("output", "error", "a group must have", "ε", "ρ"))
-    body = "".join(f"<tr>{row}</tr>" for row in rows)
-    return f'<div class="dp-scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+        cells = [f"<td>{html.escape(cell)}</td>" for cell in (one["output"], least, error, epsilon)]
+        rows.append(f'<tr>{"".join(cells)}<td class="dp-wide">{_number(one["rho"])}</td></tr>')
+    head = "<th>output</th><th>a group must have</th><th>error</th><th>ε</th><th class='dp-wide'>ρ</th>"
+    return f'<div class="dp-scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
 
 
 def figures(query: PrivateQuery) -> Iterator[str]:
@@ -164,8 +183,3 @@ def statement(query: PrivateQuery, title: str) -> str:
 def _number(value: float) -> str:
     """Return a number in four significant digits, rounded up."""
     return f"{value:,.0f}" if value >= 1000 else show(as_fraction("number", value), 4, up=True)
-
-
-def joined(parts: Sequence[str]) -> str:
-    """Return parts of the page in one string."""
-    return "".join(parts)

@@ -15,7 +15,7 @@ from dp_polars._accounting.budgets import Budget
 from dp_polars._base.column_types import family
 from dp_polars._base.numbers import show
 from dp_polars._frames.query import PrivateQuery
-from dp_polars._planner.texts import Written, as_code, call, ends, indented, one, several
+from dp_polars._planner.texts import Written, call, ends, laid_out, one, several
 from dp_polars.analysis import dropped, synthetic
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class Plan:
             low, high = (0, 1) if found is None else found[:2]
             if isinstance(low, (int, float)) and isinstance(high, (int, float)) and low < high:
                 largest = high - low if question.ask == "mean" else max(abs(low), abs(high)) * self.rows
-        return [float(f"{share * largest:.3g}") for share in _SHARES]
+        return [int(step) if step == int(step) else step for step in (float(f"{s * largest:.3g}") for s in _SHARES)]
 
     def usual(self, question: Question) -> float:
         """Return how far off an answer may be, where nobody has said so yet: a tenth of a group that matters."""
@@ -201,7 +201,7 @@ def draft(plan: Plan) -> Draft:
     query = _query(plan, messages)
     if query is None:
         return Draft(None, messages, "")
-    total = Budget(**{query.loss.unit: query.loss.value}, name=_stem(plan))  # that of the code, without its file
+    total = Budget(**{query.loss.unit: query.loss.value})  # that of the code, without its file
     query = PrivateQuery(query.request, (pl.LazyFrame(schema=plan.schema),), total)
     return Draft(query, messages, code_of(plan, query))
 
@@ -306,53 +306,42 @@ def _asked(
 
 def code_of(plan: Plan, query: PrivateQuery) -> str:
     """Return a whole script that asks the query of the file, and releases it."""
-    stem = _stem(plan)
-    source = _synthetic_code(plan) if plan.file is None else call("pl.scan_parquet", plan.file)
-    total = Written(None, show(query.loss.value, up=True))
-    budget = call("dpp.Budget", **{query.loss.unit: total}, path=f"{stem}-budget.db", name=stem)
-    released = {ask.name for ask in query.asks}
-    outputs = {
-        name: Written(None, call(f"dpp.{question.ask}", *plain, **named))
-        for name, question in plan.named().items()
-        if name in released
-        for plain, named in [plan.arguments(question)]
-    }
-    protect = call(
-        "rows.dp.protect",
-        plan.unit,
-        budget=Written(None, "budget"),
-        **plan.bounds(),
-        dataset=Written(None, as_code(stem)),
-    )
+    stem, loss = _stem(plan), query.loss
+    budget = call("dpp.Budget", **{loss.unit: Written(None, show(loss.value, up=True))}, path=f"{stem}-budget.db")
+    questions = plan.named()
+    outputs = {}
+    for ask in query.asks:
+        plain, named = plan.arguments(questions[ask.name])
+        outputs[ask.name] = Written(None, call(f"dpp.{questions[ask.name].ask}", *plain, **named))
+    protect = call("rows.dp.protect", plan.unit, budget=Written(None, "budget"), **plan.bounds(), dataset=stem)
     steps = [protect, *([call(".group_by", plan.public_keys())] if plan.keys else []), call(".agg", **outputs)]
-    query_code = "query = (\n" + "\n".join(map(indented, steps)) + "\n)"
+    source = _synthetic_code(plan) if plan.file is None else laid_out(call("pl.scan_parquet", plan.file), "rows = ")
     body = "\n".join(
         [
-            "# What one person may lose in all. The file remembers what is spent.",
-            f"budget = {budget}",
-            f"rows = {source}",
-            query_code,
-            'print(query.explain().select("output", "error_95", "error_unit", "epsilon", "rho"))',
-            "# Charged once: `dataset` names these rows, and to ask again is free.",
+            "# What one person may lose in all: the file remembers what is spent.",
+            laid_out(budget, "budget = "),
+            source,
+            "query = (",
+            *(laid_out(step, indent="    ") for step in steps),
+            ")",
+            'shown = ["output", "error_95", "error_unit", "epsilon", "rho"]',
+            "print(query.explain().select(shown))",
+            "# It is charged once: for this data set, the same question is then free.",
             "print(query.release(ranges=True))",
         ]
     )
-    modules = [
-        name for name in ("datetime", "decimal") if f"{name}." in body or (name == "decimal" and "Decimal(" in body)
-    ]
-    imports = ["import datetime"] * ("datetime" in modules) + ["from decimal import Decimal"] * ("decimal" in modules)
-    analysis = "from dp_polars import analysis\n" * (plan.file is None)
-    head = "\n".join([*imports, *([""] if imports else []), "import polars as pl", "", "import dp_polars as dpp"])
-    return f"{head}\n{analysis}\n{body}\n"
+    standard = ["import datetime"] * ("datetime." in body) + ["from decimal import Decimal"] * ("Decimal(" in body)
+    imports = [*standard, ""] * bool(standard) + ["import polars as pl", "", "import dp_polars as dpp"]
+    imports += ["from dp_polars import analysis"] * (plan.file is None)
+    return "\n".join([*imports, "", body, ""])
 
 
 def _synthetic_code(plan: Plan) -> str:
     """Return the code that makes synthetic rows of the schema, with the public values that were typed."""
-    types = {name: Written(None, f"pl.{dtype}") for name, dtype in plan.schema.items()}
     texts = {**plan.values, **plan.keys}
     values = {name: several(text, plan.schema[name]) for name, text in texts.items() if text.strip()}
-    made = call("analysis.synthetic", types, people=5000, rows=15_000, values=values, privacy_unit=plan.unit)
-    return f"{made}.lazy()"
+    made = call("analysis.synthetic", dict(plan.schema), people=5000, rows=15_000, values=values)
+    return laid_out(made, "rows = ", after=".lazy()")
 
 
 def dropped_by_bounds(

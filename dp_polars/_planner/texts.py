@@ -7,23 +7,38 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
-from typing import NamedTuple
+from keyword import iskeyword
+from typing import NamedTuple, TypeAlias
 
 import polars as pl
 
 from dp_polars._codes.grids import grid
 
-_WIDTH = 84
-_INDENT = " " * 4
+# Characters of a line of code, so that it fits next to the fields.
+_WIDTH = 72
 # Two ends, and a step: 0..120, or 0..30 by 0.5.
-_RANGE = re.compile(r"\s*(?P<first>[^.\s]\S*?|\S+?)\s*\.\.\s*(?P<last>\S+)(?:\s+(?:by|step)\s+(?P<step>\S+))?\s*")
+_RANGE = re.compile(r"\s*(?P<first>\S+?)\s*\.\.\s*(?P<last>\S+)(?:\s+(?:by|step)\s+(?P<step>\S+))?\s*")
+
+
+Code: TypeAlias = "str | Bracket"
+
+
+class Bracket(NamedTuple):
+    """Code in brackets, each part with what stands before it: in one line, or in lines of their own."""
+
+    begin: str
+    parts: list[tuple[str, Code]]
+    end: str
+
+    def __str__(self) -> str:
+        return f"{self.begin}{', '.join(f'{before}{code}' for before, code in self.parts)}{self.end}"
 
 
 class Written(NamedTuple):
     """A value with the code that makes it."""
 
     value: object
-    code: str
+    code: Code
 
 
 class Ends(NamedTuple):
@@ -34,60 +49,43 @@ class Ends(NamedTuple):
     step: object
 
 
-def as_code(value: object) -> str:
+def as_code(value: object) -> Code:
     """Return a value as Python writes it, text in double quotes."""
     if isinstance(value, Written):
         return value.code
     if isinstance(value, str):
         text = repr(value)
-        return text if '"' in value else f'"{text[1:-1]}"'.replace("\\'", "'")
+        return text if '"' in value else f'"{text[1:-1]}"'
     if isinstance(value, list):
-        return _wrapped("[", [as_code(each) for each in value], "]")
+        return Bracket("[", [("", as_code(each)) for each in value], "]")
     if isinstance(value, Mapping):
-        return _wrapped("{", [f"{as_code(name)}: {as_code(each)}" for name, each in value.items()], "}")
-    return repr(value)
+        return Bracket("{", [(f"{as_code(name)}: ", as_code(each)) for name, each in value.items()], "}")
+    if isinstance(value, pl.Enum):
+        return call("pl.Enum", value.categories.to_list())
+    return f"pl.{value}" if isinstance(value, pl.DataType) else repr(value)
 
 
-def call(name: str, /, *arguments: object, **named: object) -> str:
-    """Return the code of a call, broken into lines where it is long."""
-    plain = [as_code(each) for each in arguments]
-    if all(key.isidentifier() and not _is_keyword(key) for key in named):
-        return _wrapped(f"{name}(", [*plain, *(f"{key}={as_code(each)}" for key, each in named.items())], ")")
-    return _wrapped(f"{name}(", [*plain, f"**{as_code(named)}"], ")")
+def call(name: str, /, *arguments: object, **named: object) -> Bracket:
+    """Return the code of a call. Names that Python doesn't take are those of a dict."""
+    parts = [("", as_code(each)) for each in arguments]
+    if all(key.isidentifier() and not iskeyword(key) for key in named):
+        return Bracket(f"{name}(", [*parts, *((f"{key}=", as_code(each)) for key, each in named.items())], ")")
+    return Bracket(f"{name}(", [*parts, ("**", as_code(named))], ")")
 
 
-def _is_keyword(name: str) -> bool:
-    try:
-        ast.parse(f"f({name}=1)")
-    except SyntaxError:
-        return True
-    return False
-
-
-def _wrapped(begin: str, parts: list[str], end: str) -> str:
-    """Return parts in brackets: in one line, or in lines of their own."""
-    line = f"{begin}{', '.join(parts)}{end}"
-    if len(line) <= _WIDTH - 24 and "\n" not in line:
+def laid_out(code: Code, before: str = "", indent: str = "", after: str = "") -> str:
+    """Return code in lines that are no longer than they must be, with what stands before and after it."""
+    line = f"{indent}{before}{code}{after}"
+    if isinstance(code, str) or len(line) <= _WIDTH:
         return line
-    return "\n".join([begin, *(indented(f"{part},") for part in _filled(parts)), end])
-
-
-def _filled(parts: list[str]) -> list[str]:
-    """Return parts of a long list with several in a line."""
-    if len(parts) <= 12 or any("\n" in part or "=" in part for part in parts):
-        return parts
-    lines = [parts[0]]
-    for part in parts[1:]:
-        if len(lines[-1]) + len(part) + 2 <= _WIDTH - 24:
-            lines[-1] += f", {part}"
+    deeper, lines = indent + " " * 4, [f"{indent}{before}{code.begin}"]
+    is_list = all(isinstance(part, str) and not prefix for prefix, part in code.parts)
+    for prefix, part in code.parts:
+        if is_list and len(lines) > 1 and len(lines[-1]) + len(part) + 2 <= _WIDTH:
+            lines[-1] += f" {part},"
         else:
-            lines.append(part)
-    return lines
-
-
-def indented(code: str) -> str:
-    """Return code one step further to the right."""
-    return "\n".join(_INDENT + line for line in code.split("\n"))
+            lines.append(laid_out(part, prefix, deeper, ","))
+    return "\n".join([*lines, f"{indent}{code.end}{after}"])
 
 
 def one(text: str, dtype: pl.DataType) -> object:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import product
@@ -188,11 +187,10 @@ def best_by_gap(query: PrivateQuery, gaps: Iterable[Number]) -> pl.DataFrame:
                 "Hint: give candidates=…, or ask a private frame that has data."
             )
             raise ValueError(msg)
-        others, step = size - 1 + (mode.too_few is not None), mode.step(*types)
-        rate, law = mode.claim.rate_in(step), mode.claim.mechanism
+        others, claim = size - 1 + (mode.too_few is not None), mode.claim
         for gap in numbers:
-            gaps_in_steps = np.array([0.0, math.floor(gap / step)])
-            best = block_probabilities(gaps_in_steps, [1, others], rate, law)[0] if others else 1.0
+            blocks = np.array([0.0, float(gap)]), [1, others]
+            best = block_probabilities(*blocks, claim.rate, claim.mechanism)[0] if others else 1.0
             rows.append((ask.name, float(gap), mode.error_unit or unit, float(best)))
     if not rows:
         msg = "query must have a mode among its outputs.\n\nHint: dp_polars.mode(…)."
@@ -340,7 +338,7 @@ def _smallest(question: HistogramQuery, types: Columns, goal: Fraction) -> int |
 
     def is_enough(size: int) -> bool:
         error = _error(question, size, types)
-        return error is not None and error <= goal * as_fraction("largest", _largest(question, size))
+        return error is not None and error / _largest(question, size) <= float(goal)
 
     low, high = 0, 1
     while not is_enough(high):
