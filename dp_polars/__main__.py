@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
+import runpy
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -55,14 +55,13 @@ def _plan(file: str | None, port: int | None, *, opens: bool) -> int:
             print(error, file=sys.stderr)
             return 1
     notebook = Path(__file__).parent / "_planner" / "notebook.py"
-    command = [sys.executable, "-m", "marimo", "run", str(notebook), "--host", "127.0.0.1"]
+    command = ["marimo", "run", str(notebook), "--host", "127.0.0.1"]
     command += [] if port is None else ["--port", str(port)]
     command += [] if opens else ["--headless"]
     command += [] if file is None else ["--", "--file", file]
-    try:
-        return subprocess.run(command, check=False).returncode
-    except KeyboardInterrupt:
-        return 0
+    sys.argv = command  # in this process: who ends it, ends the server
+    runpy.run_module("marimo", run_name="__main__", alter_sys=True)
+    return 0
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ def cost(query: PrivateQuery) -> dict[str, str]:
     """Return what the release costs one person, in both units."""
     explained = query.explain()
     return {
-        symbol: "none" if explained[unit].null_count() else _number(explained[unit].sum())
+        symbol: "none" if explained[unit].null_count() else _number(float(explained[unit].sum()))
         for unit, symbol in (("epsilon", "ε"), ("rho", "ρ"))
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -201,7 +202,8 @@ def draft(plan: Plan) -> Draft:
     query = _query(plan, messages)
     if query is None:
         return Draft(None, messages, "")
-    total = Budget(**{query.loss.unit: query.loss.value})  # that of the code, without its file
+    loss = query.loss
+    total = Budget(epsilon=loss.value) if loss.unit == "epsilon" else Budget(rho=loss.value)  # that of the code
     query = PrivateQuery(query.request, (pl.LazyFrame(schema=plan.schema),), total)
     return Draft(query, messages, code_of(plan, query))
 
@@ -269,7 +271,7 @@ def _groups(plan: Plan, frame: PrivateFrame, messages: dict[str, str]) -> Privat
         def values(name: str = name, text: str = text) -> object:
             listed = several(text, plan.schema[name])
             public = listed.value if isinstance(listed, Written) else listed
-            frame.group_by({name: public}).agg(probe)  # type: ignore[dict-item]  # it says what does not fit
+            frame.group_by({name: public}).agg(probe)  # it says what does not fit
             return public
 
         found[name] = _tried(messages, f"key {name}", values)
@@ -294,10 +296,12 @@ def _asked(
     try:
         return together(asked)
     except (TypeError, ValueError):
-        names, good = plan.named(), {}
-        for name, expression in asked.items():
-            alone = _tried(messages, field_of(names[name]), lambda name=name, each=expression: together({name: each}))
-            good |= {} if alone is None else {name: expression}
+        names = plan.named()
+        alone = {
+            name: _tried(messages, field_of(names[name]), partial(together, {name: expression}))
+            for name, expression in asked.items()
+        }
+        good = {name: asked[name] for name, query in alone.items() if query is not None}
     if not good:
         return None
     query: PrivateQuery | None = _tried(messages, "questions", lambda: together(good))
@@ -359,7 +363,7 @@ def dropped_by_bounds(
         {name: plan.schema[name] for name in columns},
         people=people,
         rows=round(people * rows_each),
-        values={name: each for name, each in values.items() if name != plan.unit},  # type: ignore[misc]
+        values={name: each for name, each in values.items() if name != plan.unit},
         privacy_unit=plan.unit,
         skew=skew,
     )

@@ -89,7 +89,7 @@ def laid_out(code: Code, before: str = "", indent: str = "", after: str = "") ->
 
 
 def one(text: str, dtype: pl.DataType) -> object:
-    """Return the value of a line for a column of this type; the text itself where it is none: the package refuses it."""
+    """Return the value of a line for a column of this type; the text itself where it is none, to be refused."""
     text = text.strip()
     if text in ("null", "None"):
         return None

@@ -43,7 +43,9 @@ def test_errors_are_those_of_explain_and_shares_of_the_largest_answer(amounts):
         name, size = row["output"], row["size"]
         explained = known[name]
         assert row["error_unit"] == explained["error_unit"]
-        assert row["size_unit"] == ("rows" if name in {"rows", "age", "total", "mean", "share", "deviation"} else "people")
+        assert row["size_unit"] == (
+            "rows" if name in {"rows", "age", "total", "mean", "share", "deviation"} else "people"
+        )
         if name in {"mean", "share", "deviation"}:
             width = {"mean": 40, "share": 1, "deviation": 15}[name]
             assert explained["error_95"] is None
@@ -149,7 +151,9 @@ def test_bounds_drop_what_they_drop_on_average():
 
 def test_the_mean_is_that_of_releases():
     rows = analysis.synthetic({"p": pl.Int64, "w": pl.Enum(["A", "B", "C"])}, people=300, rows=2400)
-    query = dpp.protect("p", max_groups=2, max_rows_per_group=2).group_by({"w": ["A", "B", "C"]}).agg(dpp.len(epsilon=1))
+    query = (
+        dpp.protect("p", max_groups=2, max_rows_per_group=2).group_by({"w": ["A", "B", "C"]}).agg(dpp.len(epsilon=1))
+    )
     (share,) = analysis.dropped(rows, "p", by="w", max_groups=[2], max_rows_per_group=[2])["rows_dropped"]
     drawn = [analysis.simulate(query, rows)["left_out"].sum() / 2400 for _ in range(20)]
     assert sum(drawn) / 20 == pytest.approx(share, abs=0.01)
@@ -179,8 +183,16 @@ def test_skew_makes_people_unequal(skew):
         (lambda q: analysis.best_by_gap(PRIVATE.agg(dpp.len(epsilon=1)), [1]), TypeError, "must have a mode"),
         (lambda q: analysis.dropped([1], "p"), TypeError, "frame must be a DataFrame"),
         (lambda q: analysis.dropped(pl.DataFrame({"p": [1]}), "q"), ValueError, "must name columns of the frame"),
-        (lambda q: analysis.dropped(pl.DataFrame({"p": [1]}), "p", max_groups=[0]), ValueError, r"max_groups\[0\] must"),
-        (lambda q: analysis.synthetic({"p": pl.Int64}, people=2, rows=2, skew=5), ValueError, "skew must be from 0 to 4"),
+        (
+            lambda q: analysis.dropped(pl.DataFrame({"p": [1]}), "p", max_groups=[0]),
+            ValueError,
+            r"max_groups\[0\] must",
+        ),
+        (
+            lambda q: analysis.synthetic({"p": pl.Int64}, people=2, rows=2, skew=5),
+            ValueError,
+            "skew must be from 0 to 4",
+        ),
         (lambda q: analysis.synthetic({"p": pl.Int64}, people=2, rows=2, skew="x"), TypeError, "skew must be a number"),
     ],
 )

@@ -47,7 +47,9 @@ def test_errors_by_size_are_drawn_in_percent(tmp_path):
 
 def test_what_is_not_known_is_left_out():
     bare = dpp.protect("patient", max_groups=1).agg(dpp.mode("ward", epsilon=1), dpp.n_people(epsilon=1))
-    assert points(plot.error_by_size(analysis.error_by_size(bare, [10, 20])))["output"].unique().to_list() == ["n_people"]
+    assert points(plot.error_by_size(analysis.error_by_size(bare, [10, 20])))["output"].unique().to_list() == [
+        "n_people"
+    ]
 
 
 def test_the_right_top_is_drawn_by_its_lead(tmp_path):
