@@ -118,11 +118,11 @@ def _(mo, own_values, picked, questions, schema):
 def _(mo):
     BOUNDS = [1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50]
     max_groups = mo.ui.slider(steps=[1, 2, 3, 4, 5, 7, 10, 15, 20], value=2, show_value=True, full_width=True)
-    max_rows = mo.ui.slider(steps=BOUNDS, value=3, show_value=True, full_width=True)
+    max_rows = mo.ui.slider(steps=BOUNDS, value=2, show_value=True, full_width=True)
     rows_each = mo.ui.slider(steps=[1, 1.5, 2, 3, 5, 10, 20, 50], value=3, show_value=True, full_width=True)
     skew = mo.ui.slider(start=0, stop=1.5, step=0.1, value=0.5, show_value=True, full_width=True)
     SIZES = [20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 50_000, 100_000]
-    smallest = mo.ui.slider(steps=SIZES, value=200, show_value=True, full_width=True)
+    smallest = mo.ui.slider(steps=SIZES, value=500, show_value=True, full_width=True)
     relative = mo.ui.slider(steps=[1, 2, 5, 10, 20, 50], value=10, show_value=True, full_width=True)
     by_loss = mo.ui.switch(value=False, label="type losses instead")
     loss_unit = mo.ui.radio(options={"ε": "epsilon", "ρ": "rho"}, value="ε", inline=True)
@@ -186,11 +186,12 @@ def _(
 
 
 @app.cell
-def _(BOUNDS, dropped_by_bounds, escape, key_texts, max_groups, max_rows, page, plan, rows_each, skew, who):
+def _(BOUNDS, drafted, dropped_by_bounds, escape, key_texts, max_groups, max_rows, page, plan, rows_each, skew, who):
     def of_bounds():
         if who is None:
             return "<p class='dp-quiet'>Each person has one row here: no row is dropped.</p>"
-        tried = sorted({1, 2, 3, 5, max_groups.value}) if key_texts.value else [None]
+        most = 1 if drafted.query is None else drafted.query.request.groups
+        tried = [None] if not key_texts.value else sorted({max_groups.value, *(g for g in (1, 2, 3, 5) if g <= most)})
         try:
             frame = dropped_by_bounds(
                 plan,
@@ -254,7 +255,7 @@ def _(
     def asked_field(name, question):
         field = accuracies[field_of(question)]
         unit_ = {"mean": "", "sum": "", "share": "", "median": " rows", "len": " rows"}.get(question.ask, " people")
-        what = name if by_loss.value else f"{name}: off by at most {field.value:,}{unit_}"
+        what = name if by_loss.value else f"{name}: off by at most {field.value:,g}{unit_}"
         loss = losses.get(name)
         note = "" if loss is None else f"costs ε = {loss:.4g}"
         return page.fielded(what, field, page.message(wrong, field_of(question)), note)

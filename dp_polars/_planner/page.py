@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ STYLE = """
 .dp-planner .dp-quiet { color: #5a6270; font-size: .86rem; }
 .dp-planner section { border: 1px solid var(--line); border-radius: .5rem; padding: .8rem .9rem; margin-bottom: .8rem; }
 .dp-planner .dp-field { margin: .55rem 0 .2rem; }
+.dp-planner marimo-slider { overflow-wrap: normal; word-break: keep-all; }
 .dp-planner .dp-name { font-weight: 600; font-size: .88rem; display: block; margin-bottom: .1rem; }
 .dp-planner .dp-wrong { border-left: 3px solid #D55E00; background: #D55E0014; padding: .3rem .6rem;
   margin: .25rem 0 .5rem; white-space: pre-line; font-size: .86rem; overflow-wrap: anywhere; }
@@ -51,9 +53,9 @@ STYLE = """
 .dp-planner figure svg { display: block; max-width: 100%; height: auto; }
 .dp-planner mark { background: #F0E442; color: black; padding: 0 .2rem; }
 .dp-planner summary { cursor: pointer; font-weight: 600; }
-.dp-planner pre { white-space: pre; overflow-x: auto; font-size: .8rem !important; margin: .3rem 0; }
+.dp-planner pre { white-space: pre; overflow-x: auto; font-size: .78rem !important; margin: .3rem 0; }
 .dp-planner .dp-statement { font-size: .86rem; margin: .6rem 0 0; max-height: 30rem; overflow: auto; }
-.dp-planner .dp-statement h2, .dp-planner .dp-statement h3 { font-size: 1rem; font-weight: 650; margin-top: .8rem; }
+.dp-planner .dp-part { font-size: 1rem; font-weight: 650; margin-top: .8rem; }
 .dp-planner .dp-statement dt { font-weight: 600; margin-top: .5rem; }
 .dp-planner .dp-statement dd { margin-left: .8rem; }
 .dp-planner .dp-bar { display: none; }
@@ -115,7 +117,7 @@ def costs(query: PrivateQuery) -> str:
     return (
         f'<div class="dp-cost">{" or ".join(both)}</div>'
         '<p class="dp-quiet">This is what one person may lose in all: the smaller, the better protected. '
-        "Both units say the same of this release.</p>"
+        "A budget is in one of these units.</p>"
     )
 
 
@@ -141,14 +143,14 @@ def figures(query: PrivateQuery) -> Iterator[str]:
         yield figure("How far off, by the size of a group", plot.error_by_size(errors, width=_WIDTH))
     modes = [row for row in query.explain().iter_rows(named=True) if row["selects"].startswith("mode of")]
     if modes:
-        most = max(2.0, *(2 * (row["error_95"] or 1) for row in modes))
-        gaps = _first(best_by_gap(query, [round(most * i / 40, 2) for i in range(41)]))
+        step = math.ceil(max(row["error_95"] or 1 for row in modes) / 20)
+        gaps = _first(best_by_gap(query, range(0, 41 * step, step)))
         sure = gaps.filter(pl.col("probability") >= _SURE).group_by("output", maintain_order=True).first()
-        told = "; ".join(f"{row['output']}: from {_number(row['gap'])} on" for row in sure.iter_rows(named=True))
-        chart = plot.best_by_gap(gaps, width=_WIDTH)
-        yield figure(
-            "Is the top one right? By how far it leads", chart, f"In 95 % of releases, {told}." if told else ""
-        )
+        told = [
+            f"{row['output']} is right in 95 % of releases if it leads by {row['gap']:,.0f}."
+            for row in sure.rows(named=True)
+        ]
+        yield figure("Is the top one right? By how far it leads", plot.best_by_gap(gaps, width=_WIDTH), " ".join(told))
 
 
 def _first(frame: pl.DataFrame) -> pl.DataFrame:
@@ -177,6 +179,9 @@ def dropped(frame: pl.DataFrame, *, max_groups: int | None, max_rows_per_group: 
 def statement(query: PrivateQuery, title: str) -> str:
     """Return the draft of the statement, with what is missing marked."""
     drafted = query.statement(name=title).to_html()
+    for level in ("2", "3"):  # no elements of headings: see `heading`
+        plain = f'<div role="heading" aria-level="{level}" class="dp-part">'
+        drafted = drafted.replace(f"<h{level}>", plain).replace(f"</h{level}>", "</div>")
     return drafted.replace("TO BE STATED", "<mark>TO BE STATED</mark>")
 
 

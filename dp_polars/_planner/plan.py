@@ -53,7 +53,7 @@ _KINDS = {
     "len": _Kind("how many rows", None),
     "mode": _Kind("most common value", _is_category),
     "value_counts": _Kind("how many have each value", _is_category),
-    "top_k": _Kind(f"top {_K} values", _is_category),
+    "top_k": _Kind(f"top {_K} values", lambda dtype: _is_category(dtype) and dtype != pl.Boolean),
     "median": _Kind("median", lambda dtype: family(dtype) is not None and not _is_text(dtype)),
     "mean": _Kind("mean", lambda dtype: dtype.is_numeric()),
     "sum": _Kind("sum", lambda dtype: dtype.is_numeric()),
@@ -145,8 +145,12 @@ class Plan:
                 plain += [low, high]
                 named |= {} if step is None else {"step": step}
             else:
-                plain += [*([_K] if ask == "top_k" else []), several(text, dtype)]
+                values = several(text, dtype)
+                most = len(values) if isinstance(values, (list, range)) else _K
+                plain += [*([min(_K, most) or 1] if ask == "top_k" else []), values]
         wanted = self.questions[question]
+        if isinstance(wanted, float) and wanted.is_integer():
+            wanted = int(wanted)
         if self.by_loss:
             return plain, named | {self.loss_unit: one(wanted, pl.Float64()) if isinstance(wanted, str) else wanted}
         in_groups = {"rows": self.rows} if ask in ("mean", "share") else {}
@@ -322,7 +326,7 @@ def code_of(plan: Plan, query: PrivateQuery) -> str:
     source = _synthetic_code(plan) if plan.file is None else laid_out(call("pl.scan_parquet", plan.file), "rows = ")
     body = "\n".join(
         [
-            "# What one person may lose in all: the file remembers what is spent.",
+            "# What one person may lose in all. The file remembers what is spent.",
             laid_out(budget, "budget = "),
             source,
             "query = (",
@@ -330,7 +334,7 @@ def code_of(plan: Plan, query: PrivateQuery) -> str:
             ")",
             'shown = ["output", "error_95", "error_unit", "epsilon", "rho"]',
             "print(query.explain().select(shown))",
-            "# It is charged once: for this data set, the same question is then free.",
+            "# It is charged once: the same question about this data set is free.",
             "print(query.release(ranges=True))",
         ]
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from keyword import iskeyword
 from typing import NamedTuple, TypeAlias
 
@@ -15,7 +16,7 @@ import polars as pl
 from dp_polars._codes.grids import grid
 
 # Characters of a line of code, so that it fits next to the fields.
-_WIDTH = 72
+_WIDTH = 76
 # Two ends, and a step: 0..120, or 0..30 by 0.5.
 _RANGE = re.compile(r"\s*(?P<first>\S+?)\s*\.\.\s*(?P<last>\S+)(?:\s+(?:by|step)\s+(?P<step>\S+))?\s*")
 
@@ -114,11 +115,16 @@ def _readers(dtype: pl.DataType) -> tuple[Callable[[str], object], ...]:
     of_type: dict[object, Callable[[str], object]] = {
         pl.Boolean: _boolean,
         pl.Date: date.fromisoformat,
-        pl.Datetime: datetime.fromisoformat,
+        pl.Datetime: partial(_datetime, zone=getattr(dtype, "time_zone", None)),
         pl.Time: time.fromisoformat,
     }
     reader = of_type.get(dtype.base_type())
     return () if reader is None else (reader,)
+
+
+def _datetime(text: str, zone: str | None) -> datetime:
+    read = datetime.fromisoformat(text)
+    return read.replace(tzinfo=UTC) if zone == "UTC" and read.tzinfo is None else read
 
 
 def _boolean(text: str) -> bool:

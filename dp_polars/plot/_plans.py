@@ -52,12 +52,12 @@ def error_by_size(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
         "relative",
         "output",
         x_title=f"{units} in the group",
-        y_title="error (95 %), in % of the largest answer",
+        y_title="error, % of the largest answer",
         log_x=True,
         log_y=True,
         y_domain=(100 * _LEAST, 100),
         width=width,
-        height=round(width * 2 / 3),
+        height=max(round(width * 2 / 3), 190),
     )
 
 
@@ -93,10 +93,10 @@ def best_by_gap(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
         "probability",
         "output",
         x_title=f"lead of the most common value ({' or '.join(frame['gap_unit'].unique(maintain_order=True))})",
-        y_title="it is the answer, at least in % of releases",
+        y_title="right top one, % of releases",
         y_domain=(0, 100),
         width=width,
-        height=round(width * 2 / 3),
+        height=max(round(width * 2 / 3), 190),
     )
 
 
@@ -144,7 +144,7 @@ def dropped(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
         x_title="rows of a person in a group that count, at most",
         y_title="% of rows that are dropped",
         width=width,
-        height=round(width * 2 / 3),
+        height=max(round(width * 2 / 3), 190),
     )
 
 
