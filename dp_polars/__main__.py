@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     plan = commands.add_parser(
         "plan",
         help="plan a private release in the browser",
-        description="Plan a private release in the browser. Of FILE only the names and types of its columns are read.",
+        description="Plan a private release in the browser. It reads the names and types of the columns of FILE, and nothing else.",
     )
     plan.add_argument(
         "file", nargs="?", metavar="FILE", help="a Parquet file; without it, a synthetic table is planned"
@@ -59,7 +59,7 @@ def _plan(file: str | None, port: int | None, *, opens: bool) -> int:
     command += [] if port is None else ["--port", str(port)]
     command += [] if opens else ["--headless"]
     command += [] if file is None else ["--", "--file", file]
-    sys.argv = command  # in this process: who ends it, ends the server
+    sys.argv = command  # in this process, so that the server ends with it
     runpy.run_module("marimo", run_name="__main__", alter_sys=True)
     return 0
 

@@ -146,11 +146,11 @@ def figures(query: PrivateQuery) -> Iterator[str]:
         step = math.ceil(max(row["error_95"] or 1 for row in modes) / 20)
         gaps = _first(best_by_gap(query, range(0, 41 * step, step)))
         sure = gaps.filter(pl.col("probability") >= _SURE).group_by("output", maintain_order=True).first()
-        told = [
+        said = [
             f"{row['output']} is right in 95 % of releases if it leads by {row['gap']:,.0f}."
             for row in sure.rows(named=True)
         ]
-        yield figure("Is the top one right? By how far it leads", plot.best_by_gap(gaps, width=_WIDTH), " ".join(told))
+        yield figure("Is the top one right? By how far it leads", plot.best_by_gap(gaps, width=_WIDTH), " ".join(said))
 
 
 def _first(frame: pl.DataFrame) -> pl.DataFrame:
@@ -172,8 +172,8 @@ def dropped(frame: pl.DataFrame, *, max_groups: int | None, max_rows_per_group: 
         pl.col("max_groups").eq_missing(max_groups) & (pl.col("max_rows_per_group") == max_rows_per_group)
     )
     rows, people = chosen.select("rows_dropped", "people_cut").row(0)
-    told = f"At your bounds: {rows:.0%} of these rows are dropped, and {people:.0%} of these people lose some."
-    return figure("What the bounds drop, of synthetic people", plot.dropped(frame, width=_WIDTH), told)
+    said = f"At your bounds: {rows:.0%} of these rows are dropped, and {people:.0%} of these people lose some."
+    return figure("What the bounds drop, of synthetic people", plot.dropped(frame, width=_WIDTH), said)
 
 
 def statement(query: PrivateQuery, title: str) -> str:

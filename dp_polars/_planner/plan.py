@@ -249,17 +249,17 @@ def _frame(plan: Plan) -> PrivateFrame:
 
 def _expressions(plan: Plan, messages: dict[str, str]) -> dict[str, PrivateExpr]:
     """Return the outputs whose arguments fit, by name."""
-    made = {}
+    expressions = {}
     for name, question in plan.named().items():
 
         def expression(question: Question = question) -> PrivateExpr:
             plain, named = plan.arguments(question)
-            values = [each.value if isinstance(each, Written) else each for each in plain]
+            values = [item.value if isinstance(item, Written) else item for item in plain]
             asked: PrivateExpr = getattr(dpp, question.ask)(*values, **named)
             return asked
 
-        made[name] = _tried(messages, field_of(question), expression)
-    return {name: each for name, each in made.items() if each is not None}
+        expressions[name] = _tried(messages, field_of(question), expression)
+    return {name: expression for name, expression in expressions.items() if expression is not None}
 
 
 def _groups(plan: Plan, frame: PrivateFrame, messages: dict[str, str]) -> PrivateFrame | PrivateGroupBy | None:
@@ -301,11 +301,11 @@ def _asked(
         return together(asked)
     except (TypeError, ValueError):
         names = plan.named()
-        alone = {
+        queries = {
             name: _tried(messages, field_of(names[name]), partial(together, {name: expression}))
             for name, expression in asked.items()
         }
-        good = {name: asked[name] for name, query in alone.items() if query is not None}
+        good = {name: asked[name] for name, query in queries.items() if query is not None}
     if not good:
         return None
     query: PrivateQuery | None = _tried(messages, "questions", lambda: together(good))
@@ -348,8 +348,8 @@ def _synthetic_code(plan: Plan) -> str:
     """Return the code that makes synthetic rows of the schema, with the public values that were typed."""
     texts = {**plan.values, **plan.keys}
     values = {name: several(text, plan.schema[name]) for name, text in texts.items() if text.strip()}
-    made = call("analysis.synthetic", dict(plan.schema), people=5000, rows=15_000, values=values)
-    return laid_out(made, "rows = ", after=".lazy()")
+    rows = call("analysis.synthetic", dict(plan.schema), people=5000, rows=15_000, values=values)
+    return laid_out(rows, "rows = ", after=".lazy()")
 
 
 def dropped_by_bounds(
@@ -367,7 +367,7 @@ def dropped_by_bounds(
         {name: plan.schema[name] for name in columns},
         people=people,
         rows=round(people * rows_each),
-        values={name: each for name, each in values.items() if name != plan.unit},
+        values={name: listed for name, listed in values.items() if name != plan.unit},
         privacy_unit=plan.unit,
         skew=skew,
     )

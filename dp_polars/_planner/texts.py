@@ -58,9 +58,9 @@ def as_code(value: object) -> Code:
         text = repr(value)
         return text if '"' in value else f'"{text[1:-1]}"'
     if isinstance(value, list):
-        return Bracket("[", [("", as_code(each)) for each in value], "]")
+        return Bracket("[", [("", as_code(item)) for item in value], "]")
     if isinstance(value, Mapping):
-        return Bracket("{", [(f"{as_code(name)}: ", as_code(each)) for name, each in value.items()], "}")
+        return Bracket("{", [(f"{as_code(name)}: ", as_code(item)) for name, item in value.items()], "}")
     if isinstance(value, pl.Enum):
         return call("pl.Enum", value.categories.to_list())
     return f"pl.{value}" if isinstance(value, pl.DataType) else repr(value)
@@ -68,9 +68,9 @@ def as_code(value: object) -> Code:
 
 def call(name: str, /, *arguments: object, **named: object) -> Bracket:
     """Return the code of a call. Names that Python doesn't take are those of a dict."""
-    parts = [("", as_code(each)) for each in arguments]
+    parts = [("", as_code(item)) for item in arguments]
     if all(key.isidentifier() and not iskeyword(key) for key in named):
-        return Bracket(f"{name}(", [*parts, *((f"{key}=", as_code(each)) for key, each in named.items())], ")")
+        return Bracket(f"{name}(", [*parts, *((f"{key}=", as_code(item)) for key, item in named.items())], ")")
     return Bracket(f"{name}(", [*parts, ("**", as_code(named))], ")")
 
 
@@ -152,8 +152,8 @@ def several(text: str, dtype: pl.DataType) -> object:
     if isinstance(first, int) and isinstance(last, int) and step is None:
         return range(first, last + 1) if first else Written(range(last + 1), f"range({last + 1})")
     step = ("1d" if dtype == pl.Date else 1) if step is None else step
-    made = grid(first, last, step=step)  # type: ignore[call-overload]  # it says what does not fit
-    return Written(made, call("dpp.grid", first, last, step=step))
+    points = grid(first, last, step=step)  # type: ignore[call-overload]  # it says what does not fit
+    return Written(points, call("dpp.grid", first, last, step=step))
 
 
 def _is_text(dtype: pl.DataType) -> bool:

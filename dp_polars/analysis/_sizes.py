@@ -50,11 +50,11 @@ def error_by_size(query: PrivateQuery, sizes: Iterable[int]) -> pl.DataFrame:
     DataFrame
         One row per output and size: `output` (String), `size` (Int64), `size_unit` (String: "rows" or "people"),
         `error_95` (Float64) and `error_unit` as in `PrivateQuery.explain`, and `relative` (Float64): that error as a
-        share of the largest answer that a group of this size may have. That is the size for counts; the size times the
-        larger bound for sums, times the largest weight by weight. Of quantiles and modes, whose errors are in rows or
-        people, it is the size. Of means and their like it is the distance between the smallest and the largest answer.
-        Above 1 an answer says nothing. Errors are null where only the column's type names the candidates, and the query
-        has no rows.
+        share of the largest answer that a group of this size may have. For counts this is the size, for sums the size
+        times the larger bound. For quantiles and modes, whose errors are in rows or people, it is the size (by weight,
+        times the largest weight). For means and their like it is the distance between the smallest and the largest
+        answer. Above 1 an answer says nothing. Errors are null where only the column's type names the candidates and
+        the query has no rows.
 
     Raises
     ------
@@ -236,8 +236,8 @@ def dropped(
 
     Notes
     -----
-    Of a person with G groups, min(g, G) are kept, all subsets being equally probable, and of n rows in a kept group
-    min(n, m). So the mean number of rows kept is min(1, g/G)·Σ min(n, m).
+    A person with G groups keeps min(g, G) of them, all subsets being equally probable, and min(n, m) of the n rows in
+    such a group. So the mean number of rows kept is min(1, g/G)·Σ min(n, m).
 
     Examples
     --------
@@ -276,16 +276,16 @@ def dropped(
         .agg(
             pl.len().alias("\0groups"),
             pl.col("\0n").sum(),
-            *(kept.sum().alias(f"\0{bound}") for bound, kept in least.items()),
+            *(rows_kept.sum().alias(f"\0{bound}") for bound, rows_kept in least.items()),
         )
         .collect()
     )
     n, number = people["\0n"].to_numpy().astype(float), people["\0groups"].to_numpy()
     results = []
     for most, bound in product(groups, rows):
-        kept = people[f"\0{bound}"].to_numpy() * (1.0 if most is None else np.minimum(1.0, most / number))
-        cut = kept < n
-        shares = (float(1 - kept.sum() / n.sum()), float(cut.mean())) if len(n) else (None, None)
+        left = people[f"\0{bound}"].to_numpy() * (1.0 if most is None else np.minimum(1.0, most / number))
+        cut = left < n
+        shares = (float(1 - left.sum() / n.sum()), float(cut.mean())) if len(n) else (None, None)
         results.append((most, bound, *shares))
     columns = {
         "max_groups": pl.Int64,
@@ -329,8 +329,8 @@ def _largest(question: HistogramQuery, size: int) -> float:
     if isinstance(question, Average):
         low, high = question.ends
         return high - low
-    each = question.largest if isinstance(question, Sum) else Fraction(1)
-    return float(size * (question.most if isinstance(question, OfCategories) else each))
+    most = question.largest if isinstance(question, Sum) else Fraction(1)
+    return float(size * (question.most if isinstance(question, OfCategories) else most))
 
 
 def _smallest(question: HistogramQuery, types: Columns, goal: Fraction) -> int | None:

@@ -286,9 +286,9 @@ def test_a_line_is_a_value_of_the_type_or_the_text_itself(text, dtype, value):
 def test_two_ends_are_a_range_or_a_grid():
     assert several("1..3", pl.Int8()) == range(1, 4)
     assert several("0..120", pl.Float64()) == Written(range(121), "range(121)")
-    made = several("0..1 by 0.25", pl.Float64())
-    assert str(made.code) == "dpp.grid(0, 1, step=0.25)"
-    assert made.value == dpp.grid(0, 1, step=0.25)
+    points = several("0..1 by 0.25", pl.Float64())
+    assert str(points.code) == "dpp.grid(0, 1, step=0.25)"
+    assert points.value == dpp.grid(0, 1, step=0.25)
     assert ends("-5..-1.5 step 0.5", pl.Float64()) == (-5, -1.5, 0.5)
     assert several("0..3", pl.String()) == ["0..3"]
     assert several("a\n\n b \n", pl.String()) == ["a", "b"]

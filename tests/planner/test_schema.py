@@ -1,4 +1,4 @@
-"""Of a file only its footer is read, and of the footer only names and types."""
+"""Only the footer of a file is read, and only names and types of the footer."""
 
 import builtins
 import random
@@ -72,8 +72,8 @@ def test_no_byte_before_the_footer_is_read(tmp_path, monkeypatch):
 
 
 def test_number_of_rows_and_statistics_change_nothing(tmp_path):
-    few, many = (schema_of(str(written(tmp_path / f"{height}.parquet", height))) for height in (3, 9000))
-    assert few == many
+    first, second = (schema_of(str(written(tmp_path / f"{height}.parquet", height))) for height in (3, 9000))
+    assert first == second
     table = pa.table({"p": [1, 2], "kind": pa.array(["secret", "x"]).dictionary_encode()})
     pq.write_table(table, tmp_path / "arrow.parquet")
     assert schema_of(str(tmp_path / "arrow.parquet")) == pl.Schema({"p": pl.Int64, "kind": pl.Categorical()})
