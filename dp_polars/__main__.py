@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     plan = commands.add_parser(
         "plan",
         help="plan a private release in the browser",
-        description="Plan a private release in the browser. It reads the names and types of the columns of FILE, and nothing else.",
+        description="Plan a private release in the browser. Only the names and types of the columns of FILE are read.",
     )
     plan.add_argument(
         "file", nargs="?", metavar="FILE", help="a Parquet file; without it, a synthetic table is planned"

@@ -77,7 +77,7 @@ def error_by_size(query: PrivateQuery, sizes: Iterable[int]) -> pl.DataFrame:
     rows = []
     for ask, types, unit in _outputs(query):
         for size in numbers:
-            error, scale = _error(ask.query, size, types), _largest(ask.query, size)
+            error, scale = _error(ask.query, size, types), _largest_answer(ask.query, size)
             relative = None if error is None else error / scale
             rows.append((ask.name, size, unit, error, ask.query.error_unit or unit, relative))
     schema = {
@@ -324,7 +324,7 @@ def _error(question: HistogramQuery, size: int, types: Columns) -> float | None:
     return question.error_among(size, BETA, *types) if question.error_needs_rows else error_95(question, None, *types)
 
 
-def _largest(question: HistogramQuery, size: int) -> float:
+def _largest_answer(question: HistogramQuery, size: int) -> float:
     """Return the largest answer that a group of this size may have, or the distance between the ends of all answers."""
     if isinstance(question, Average):
         low, high = question.ends
@@ -338,7 +338,7 @@ def _smallest(question: HistogramQuery, types: Columns, goal: Fraction) -> int |
 
     def is_enough(size: int) -> bool:
         error = _error(question, size, types)
-        return error is not None and error / _largest(question, size) <= float(goal)
+        return error is not None and error / _largest_answer(question, size) <= float(goal)
 
     low, high = 0, 1
     while not is_enough(high):

@@ -93,10 +93,8 @@ class Planner:
 
     def type(self, name: str, text: str) -> None:
         element = self.inside(name, "input, textarea")
-        element.click()
-        self.driver.execute_script("arguments[0].select()", element)
-        element.send_keys(text)
-        element.send_keys(Keys.TAB)
+        keys = ActionChains(self.driver).click(element)
+        keys.key_down(Keys.CONTROL).send_keys("a").key_up(Keys.CONTROL).send_keys(text, Keys.TAB).perform()
 
     def choose(self, name: str, *options: str) -> None:
         self.inside(name, "button").click()

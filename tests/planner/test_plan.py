@@ -262,6 +262,7 @@ def test_steps_and_usual_accuracies_follow_the_ends():
         ("None", pl.Int8(), None),
         ("'null'", pl.String(), "null"),
         ("'broken", pl.String(), "'broken"),
+        (r"'a\'b'", pl.String(), "a'b"),
         (" a b ", pl.String(), "a b"),
         ("3", pl.String(), "3"),
         ("3", pl.Int8(), 3),
