@@ -58,7 +58,7 @@ def _plan(file: str | None, port: int | None, *, opens: bool) -> int:
     command = ["marimo", "run", str(notebook), "--host", "127.0.0.1"]
     command += [] if port is None else ["--port", str(port)]
     command += [] if opens else ["--headless"]
-    command += [] if file is None else ["--", "--file", file]
+    command += [] if file is None else ["--", "--file", f"path:{file}"]  # marimo would read a number, or an option
     sys.argv = command  # in this process, so that the server ends with it
     runpy.run_module("marimo", run_name="__main__", alter_sys=True)
     return 0

@@ -36,7 +36,8 @@ def _():
 
 @app.cell
 def _(DEMO, escape, mo, schema_of):
-    file = mo.cli_args().get("file")
+    path = mo.cli_args().get("file")
+    file = None if path is None else path.removeprefix("path:")
     try:
         schema, fault = (DEMO if file is None else schema_of(file)), ""
     except ValueError as error_:
@@ -65,7 +66,7 @@ def _(likely_unit, mo, schema):
 
 
 @app.cell
-def _(EACH, file, mo, pl, questions_of, schema, unit):
+def _(EACH, file, mo, picked, pl, questions_of, schema, unit):
     # Nobody picked a unit: the package says what is missing.
     who = "person" if unit.value is None else None if unit.value == EACH else unit.value
     asks = questions_of(schema, who)
@@ -74,13 +75,12 @@ def _(EACH, file, mo, pl, questions_of, schema, unit):
     usual = ["how many rows" if who is None else "how many people"]
     if file is None and who is not None:
         usual += ["diagnosis: most common value", "age: median", "days: mean"]
-    usual = [title for title in usual if title in asks]
+    usual = [title for title in picked.get("questions", usual) if title in asks]
     others = [name for name, dtype in schema.items() if name != who and not dtype.is_nested() and dtype != pl.Binary]
-    groups = mo.ui.multiselect(
-        options=others, value=["ward"] if file is None and "ward" in others else [], full_width=True
-    )
+    by = [name for name in picked.get("groups", ["ward"] if file is None else []) if name in others]
+    groups = mo.ui.multiselect(options=others, value=by, full_width=True)
     questions = mo.ui.multiselect(options=asks, value=usual, full_width=True)
-    return groups, questions, who
+    return asks, groups, questions, who
 
 
 @app.cell
@@ -149,10 +149,12 @@ def _(Plan, by_loss, field_of, file, mo, picked, questions, schema, smallest, va
 def _(
     Plan,
     accuracies,
+    asks,
     by_loss,
     draft,
     field_of,
     file,
+    groups,
     key_texts,
     loss_unit,
     max_groups,
@@ -164,6 +166,7 @@ def _(
     value_texts,
     who,
 ):
+    picked["groups"], picked["questions"] = groups.value, [name for name, q in asks.items() if q in questions.value]
     picked.update({f"key {name}": text for name, text in key_texts.value.items()})
     picked.update({f"value {name}": text for name, text in value_texts.value.items()})
     how = "loss" if by_loss.value else "within"
@@ -213,7 +216,7 @@ def _(BOUNDS, drafted, dropped_by_bounds, escape, key_texts, max_groups, max_row
 
 @app.cell
 def _(drafted, page):
-    drawn = "" if drafted.query is None else "".join(page.figures(drafted.query))
+    drawn = "" if drafted.query is None else "".join(page.figures(drafted, drafted.query))
     return (drawn,)
 
 
@@ -247,7 +250,7 @@ def _(
 ):
     wrong, query = drafted.messages, drafted.query
     title = "synthetic rows" if file is None else file
-    losses = {} if query is None else {one["output"]: one["epsilon"] for one in query.explain().iter_rows(named=True)}
+    losses = {one["output"]: one["epsilon"] for one in drafted.explained}
 
     def section(heading, *parts, number=None):
         return f"<section>{page.heading(heading, number)}{''.join(parts)}</section>"
@@ -310,14 +313,14 @@ def _(
         right = [section("There is no query yet", "<p>The messages at the fields say why.</p>")]
         bar = "no query yet"
     else:
-        bar = " · ".join(f"{symbol} = {amount}" for symbol, amount in page.cost(query).items())
+        bar = " · ".join(f"{symbol} = {amount}" for symbol, amount in page.cost(drafted).items())
         right = [
-            section("What does it cost?", page.costs(query), page.message(wrong, "cost")),
+            section("What does it cost?", page.costs(drafted), page.message(wrong, "cost")),
             section(
                 "How many people must a group have?",
                 page.fielded(f"For an error of at most {relative.value} %", relative),
                 "<p class='dp-quiet'>That is of the group's size, or of the distance between the ends of a mean.</p>",
-                page.outputs(query, relative.value / 100),
+                page.outputs(drafted, query, relative.value / 100),
             ),
             section("How good is it?", f"<div class='dp-figures'>{drawn}</div>"),
             section(

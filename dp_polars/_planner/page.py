@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import html
 import math
-from io import StringIO
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from dp_polars import plot
+from dp_polars._base.extras import require
 from dp_polars._base.numbers import as_fraction, show
 from dp_polars.analysis import best_by_gap, error_by_size, size_needed
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import altair as alt
 
     from dp_polars._frames.query import PrivateQuery
+    from dp_polars._planner.plan import Draft
 
 # Lines that one figure can tell apart, and its width in pixels: with axes two fit next to each other.
 _MOST_LINES, _WIDTH = 6, 215
@@ -102,18 +104,17 @@ def columns(schema: pl.Schema) -> str:
     return f'<details><summary>{number}</summary><div class="dp-scroll"><table>{rows}</table></div></details>'
 
 
-def cost(query: PrivateQuery) -> dict[str, str]:
+def cost(drafted: Draft) -> dict[str, str]:
     """Return what the release costs one person, in both units."""
-    explained = query.explain()
-    return {
-        symbol: "none" if explained[unit].null_count() else _number(float(explained[unit].sum()))
-        for unit, symbol in (("epsilon", "ε"), ("rho", "ρ"))
+    losses = {
+        symbol: [output[unit] for output in drafted.explained] for unit, symbol in (("epsilon", "ε"), ("rho", "ρ"))
     }
+    return {symbol: "none" if None in found else _number(sum(found)) for symbol, found in losses.items()}
 
 
-def costs(query: PrivateQuery) -> str:
+def costs(drafted: Draft) -> str:
     """Return what the release costs one person, in both units, for readers."""
-    both = (f"<strong>{symbol} = {amount}</strong>" for symbol, amount in cost(query).items())
+    both = (f"<strong>{symbol} = {amount}</strong>" for symbol, amount in cost(drafted).items())
     return (
         f'<div class="dp-cost">{" or ".join(both)}</div>'
         '<p class="dp-quiet">This is what one person may lose in all: the smaller, the better protected. '
@@ -121,11 +122,11 @@ def costs(query: PrivateQuery) -> str:
     )
 
 
-def outputs(query: PrivateQuery, relative: float) -> str:
+def outputs(drafted: Draft, query: PrivateQuery, relative: float) -> str:
     """Return a table: what each output costs, how far off it is, and how large a group must be."""
     needed = size_needed(query, relative)
     rows = []
-    for one, size in zip(query.explain().iter_rows(named=True), needed.iter_rows(named=True), strict=True):
+    for one, size in zip(drafted.explained, needed.iter_rows(named=True), strict=True):
         unit = "" if one["error_unit"] == "the column's unit" else f" {one['error_unit']}"
         error = "by size" if one["error_95"] is None else f"± {_number(one['error_95'])}{unit}"
         least = "?" if size["size"] is None else f"{size['size']:,} {size['size_unit']}"
@@ -136,12 +137,12 @@ def outputs(query: PrivateQuery, relative: float) -> str:
     return f'<div class="dp-scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
 
 
-def figures(query: PrivateQuery) -> Iterator[str]:
+def figures(drafted: Draft, query: PrivateQuery) -> Iterator[str]:
     """Yield the figures of a query: its errors by the size of a group, and the right top by its lead."""
     errors = _first(error_by_size(query, _SIZES))
     if errors["relative"].count():
         yield figure("How far off, by the size of a group", plot.error_by_size(errors, width=_WIDTH))
-    modes = [row for row in query.explain().iter_rows(named=True) if row["selects"].startswith("mode of")]
+    modes = [row for row in drafted.explained if row["selects"].startswith("mode of")]
     if modes:
         step = math.ceil(max(row["error_95"] or 1 for row in modes) / 20)
         gaps = _first(best_by_gap(query, range(0, 41 * step, step)))
@@ -160,10 +161,15 @@ def _first(frame: pl.DataFrame) -> pl.DataFrame:
 
 def figure(title: str, chart: alt.LayerChart, note: str = "") -> str:
     """Return a chart as an SVG with a title."""
-    drawn: Any = StringIO()
-    chart.save(drawn, format="svg")
     quiet = f'<div class="dp-quiet">{html.escape(note)}</div>' if note else ""
-    return f"<figure><figcaption>{html.escape(title)}</figcaption>{drawn.getvalue()}{quiet}</figure>"
+    return f"<figure><figcaption>{html.escape(title)}</figcaption>{_drawn(chart.to_json())}{quiet}</figure>"
+
+
+@lru_cache(32)
+def _drawn(spec: str) -> str:
+    """Return the SVG of a chart; one that has not changed is not drawn again."""
+    svg: str = require("vl_convert", extra="plan").vegalite_to_svg(spec)
+    return svg
 
 
 def dropped(frame: pl.DataFrame, *, max_groups: int | None, max_rows_per_group: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -192,7 +192,12 @@ class Draft:
 
     query: PrivateQuery | None
     messages: Mapping[str, str]
-    code: str
+    code: str = ""
+
+    @cached_property
+    def explained(self) -> list[dict[str, Any]]:
+        """What `explain` says of every output."""
+        return [] if self.query is None else self.query.explain().rows(named=True)
 
 
 def field_of(question: Question) -> str:
@@ -205,7 +210,7 @@ def draft(plan: Plan) -> Draft:
     messages: dict[str, str] = {}
     query = _query(plan, messages)
     if query is None:
-        return Draft(None, messages, "")
+        return Draft(None, messages)
     loss = query.loss
     total = Budget(epsilon=loss.value) if loss.unit == "epsilon" else Budget(rho=loss.value)  # that of the code
     query = PrivateQuery(query.request, (pl.LazyFrame(schema=plan.schema),), total)

@@ -140,7 +140,7 @@ def test_the_command_runs_the_notebook_for_this_machine_alone(tmp_path, monkeypa
     assert arguments[:2] == ["marimo", "run"]
     assert Path(arguments[2]).samefile(Path(planner_schema.__file__).parent / "notebook.py")
     assert arguments[3:5] == ["--host", "127.0.0.1"]
-    assert arguments[-3:] == ["--", "--file", path]
+    assert arguments[-3:] == ["--", "--file", f"path:{path}"]
     assert ("--headless" in arguments) == bool(more)
     assert "4000" in arguments or not more
 
