@@ -252,8 +252,9 @@ def _(
     title = "synthetic rows" if file is None else file
     losses = {one["output"]: one["epsilon"] for one in drafted.explained}
 
-    def section(heading, *parts, number=None):
-        return f"<section>{page.heading(heading, number)}{''.join(parts)}</section>"
+    # What is not wanted is hidden and not left out: fields that move up would be taken for others.
+    def section(heading, *parts, number=None, hidden=False):
+        return f"<section{' hidden' * hidden}>{page.heading(heading, number)}{''.join(parts)}</section>"
 
     def asked_field(name, question):
         field = accuracies[field_of(question)]
@@ -287,16 +288,15 @@ def _(
         ),
         section(
             "How much of one person counts?",
-            page.fielded("Groups, at most (max_groups)", max_groups) if key_texts.value else "",
+            f"<div{' hidden' * (not key_texts.value)}>{page.fielded('Groups, at most (max_groups)', max_groups)}</div>",
             page.fielded("Rows in each group, at most (max_rows_per_group)", max_rows),
             "<p class='dp-quiet'>Smaller bounds cost less and drop more. Try them on synthetic people:</p>",
             page.fielded("Rows of a person, on average", rows_each),
             page.fielded("People with many rows: from 0 (none) to 1.5 (they have most of the rows)", skew),
             dropping,
             number=4,
-        )
-        if who is not None
-        else "",
+            hidden=who is None,
+        ),
         section(
             "How wrong may an answer be?",
             "<p class='dp-quiet'>With probability 95 %, it is no further off. The loss follows from that.</p>"

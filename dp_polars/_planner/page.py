@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import html
+import json
 import math
 from functools import lru_cache
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import polars as pl
 
@@ -37,7 +39,7 @@ STYLE = """
 .dp-planner p { margin: .2rem 0 .4rem; }
 .dp-planner .dp-quiet { color: #5a6270; font-size: .86rem; }
 .dp-planner section { border: 1px solid var(--line); border-radius: .5rem; padding: .8rem .9rem; margin-bottom: .8rem; }
-.dp-planner .dp-field { margin: .55rem 0 .2rem; }
+.dp-planner .dp-field { display: block; margin: .55rem 0 .2rem; }
 .dp-planner marimo-slider { overflow-wrap: normal; word-break: keep-all; }
 .dp-planner .dp-name { font-weight: 600; font-size: .88rem; display: block; margin-bottom: .1rem; }
 .dp-planner .dp-wrong { border-left: 3px solid #D55E00; background: #D55E0014; padding: .3rem .6rem;
@@ -90,9 +92,15 @@ def message(messages: Mapping[str, str], *fields: str) -> str:
 
 
 def fielded(name: str, element: object, wrong: str = "", note: str = "") -> str:
-    """Return a field with its name above it, and with what is wrong below."""
+    """Return a field with its name above it, and with what is wrong below.
+
+    Every element has a tag of its own. Otherwise a field that is drawn in the place of another one would keep what that
+    one showed.
+    """
+    drawn = f"{element}"
+    tag = f"dp-{crc32(drawn.encode()):08x}"
     quiet = f'<div class="dp-quiet">{html.escape(note)}</div>' if note else ""
-    return f'<div class="dp-field"><span class="dp-name">{html.escape(name)}</span>{element}{quiet}{wrong}</div>'
+    return f'<{tag} class="dp-field"><span class="dp-name">{html.escape(name)}</span>{drawn}{quiet}{wrong}</{tag}>'
 
 
 def columns(schema: pl.Schema) -> str:
@@ -162,7 +170,8 @@ def _first(frame: pl.DataFrame) -> pl.DataFrame:
 def figure(title: str, chart: alt.LayerChart, note: str = "") -> str:
     """Return a chart as an SVG with a title."""
     quiet = f'<div class="dp-quiet">{html.escape(note)}</div>' if note else ""
-    return f"<figure><figcaption>{html.escape(title)}</figcaption>{_drawn(chart.to_json())}{quiet}</figure>"
+    svg = _drawn(json.dumps(chart.to_dict(validate=False)))
+    return f"<figure><figcaption>{html.escape(title)}</figcaption>{svg}{quiet}</figure>"
 
 
 @lru_cache(32)

@@ -14,6 +14,7 @@ import base64
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -59,9 +60,19 @@ return [
 ];
 """
 )
+# What every slider shows at its side, by the name of its field.
+SHOWN = (
+    DEEP
+    + """
+const text = (root) => root.nodeType === 3 ? root.data : root.nodeName === 'STYLE' ? ''
+  : [...(root.shadowRoot ? [root.shadowRoot] : []), ...root.childNodes].map(text).join(' ');
+return deep(document, '.dp-field').filter((one) => deep(one, '[role=slider]').length).map((one) =>
+  [one.querySelector('.dp-name').textContent, text(deep(one, 'marimo-slider')[0]).trim().split(/\\s+/).pop()]);
+"""
+)
 BAR = DEEP + "const one = deep(document, '.dp-bar')[0].getBoundingClientRect(); return [one.height, one.bottom];"
 HEIGHT = 1000
-WARDS = ["north", "south", 'it\'s "west"']
+WARDS = ["north", "south", "o'east"]
 
 
 class Planner:
@@ -147,7 +158,7 @@ def check(planner: Planner, folder: Path, intact: bytes, width: int, pictures: P
     if planner.driver.execute_script(NUMBER, ".dp-wrong"):
         wrong.append(f"a message is left: {planner.text('.dp-wrong')}")
     took = planner.move("age_median", Keys.ARROW_RIGHT, 3)
-    took += planner.move("days_mean", Keys.ARROW_LEFT, 2)
+    took += planner.move("days_mean", Keys.ARROW_RIGHT, 2)
     took += planner.move("Rows in each group", Keys.ARROW_RIGHT)
     print(f"{width} px: a slider takes {min(took):.2f} to {max(took):.2f} s until the page tells the cost")
     planner.wait("other people", lambda: "At your bounds" in planner.text("figure"))
@@ -162,6 +173,7 @@ def check(planner: Planner, folder: Path, intact: bytes, width: int, pictures: P
     wrong += [f"the statement lacks {words!r}" for words in ("TO BE STATED", "Pure DP") if words not in stated]
     if "people" not in planner.text(".dp-seen td") or "ρ" not in planner.cost():
         wrong.append(f"the table or the cost is not there: {planner.cost()}")
+    wrong += mismatches(dict(driver.execute_script(SHOWN)), planner.code())
     wrong += driver.execute_script(WIDE)
     height, bottom = driver.execute_script(BAR)
     if (width < 900) != (height > 0 and bottom <= HEIGHT + 1):
@@ -176,14 +188,25 @@ def check(planner: Planner, folder: Path, intact: bytes, width: int, pictures: P
     return [f"{width} px: {what}" for what in wrong]
 
 
+def mismatches(shown: dict[str, str], code: str) -> list[str]:
+    """Return which sliders show another number than the one that counts."""
+    wanted = {name: re.search(r"off by at most ([0-9.,]+)", name) for name in shown}
+    numbers = {name: found[1].replace(",", "") for name, found in wanted.items() if found}
+    numbers["Groups, at most (max_groups)"] = re.search(r"max_groups=(\d+)", code)[1]
+    numbers["Rows in each group, at most (max_rows_per_group)"] = re.search(r"max_rows_per_group=(\d+)", code)[1]
+    if len(shown) != len(numbers) + 4 or len(numbers) != 6:
+        return [f"there are other sliders than expected: {shown}"]
+    return [f"{name} shows {shown[name]}" for name, number in numbers.items() if float(shown[name]) != float(number)]
+
+
 def picture(planner: Planner, path: Path, width: int) -> None:
-    """Save the page from its top, as high as a page of the documentation may show it."""
-    driver, height = planner.driver, 1400 if width > 900 else 1000
-    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    """Save the page: from its top, or where it is narrow, the sliders and the cost at the lower edge."""
+    driver, is_wide = planner.driver, width > 900
+    metrics = {"width": width, "height": 1180 if is_wide else 800, "deviceScaleFactor": 1, "mobile": False}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    if width > 900:
-        driver.execute_script("document.activeElement.blur()")
-        driver.execute_script(DEEP + "deep(document, '.dp-planner')[0].scrollIntoView()")
+    driver.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
+    place = "header" if is_wide else "section:nth-of-type(5)"
+    driver.execute_script(DEEP + "deep(document, arguments[0])[0].scrollIntoView()", f".dp-planner {place}")
     time.sleep(1)
     path.write_bytes(base64.b64decode(driver.execute_cdp_cmd("Page.captureScreenshot", {})["data"]))
 

@@ -246,14 +246,15 @@ def test_nothing_picked_is_no_query():
 def test_steps_and_usual_accuracies_follow_the_ends():
     plan = full()
     assert plan.usual(Question("n_people")) == 50
-    assert plan.steps(Question("mean", "age"))[6] == plan.usual(Question("mean", "age")) == 6
-    assert plan.steps(Question("sum", "age"))[6] == 120 * 500 * 0.05
+    assert plan.steps(Question("mean", "age"))[12] == plan.usual(Question("mean", "age")) == 6
+    assert plan.steps(Question("sum", "age"))[12] == 120 * 500 * 0.05
     assert plan.usual(Question("share", "smoker")) == 0.05
-    assert full(values={}).steps(Question("mean", "age"))[-1] == 0.3
+    assert full(values={}).steps(Question("mean", "age"))[-1] == 0.4
     for question in plan.questions:
         steps = plan.steps(question)
         assert steps == sorted(set(steps))
         assert plan.usual(question) in steps
+        assert len(steps) == 21
 
 
 @pytest.mark.parametrize(
