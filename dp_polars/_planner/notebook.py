@@ -289,7 +289,10 @@ def _(
         section(
             "How much of one person counts?",
             f"<div{' hidden' * (not key_texts.value)}>{page.fielded('Groups, at most (max_groups)', max_groups)}</div>",
-            page.fielded("Rows in each group, at most (max_rows_per_group)", max_rows),
+            page.fielded(
+                "Rows in each group, at most (max_rows_per_group)" if key_texts.value else "Rows, at most (max_rows)",
+                max_rows,
+            ),
             "<p class='dp-quiet'>Smaller bounds cost less and drop more. Try them on synthetic people:</p>",
             page.fielded("Rows of a person, on average", rows_each),
             page.fielded("People with many rows: from 0 (none) to 1.5 (they have most of the rows)", skew),

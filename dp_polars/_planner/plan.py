@@ -27,30 +27,8 @@ if TYPE_CHECKING:
 # How far off answers may be: what sliders go through, in people or rows, and as shares of the largest answer. Both have
 # as many steps: marimo takes a slider that is drawn in the place of another one for the same, at the same step.
 _COUNTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 2000, 5000, 10_000)
-_SHARES = (
-    0.0005,
-    0.001,
-    0.0015,
-    0.002,
-    0.003,
-    0.005,
-    0.007,
-    0.01,
-    0.015,
-    0.02,
-    0.03,
-    0.04,
-    0.05,
-    0.07,
-    0.1,
-    0.12,
-    0.15,
-    0.2,
-    0.25,
-    0.3,
-    0.4,
-)
-_USUAL = 12
+_SHARES = tuple(count * 1e-4 for count in (*_COUNTS[3:16], 1000, 1200, 1500, 2000, 2500, 3000, 4000, 5000))
+_USUAL = 0.05
 _K = 3
 
 
@@ -206,8 +184,9 @@ class Plan:
 
     def usual(self, question: Question) -> float:
         """Return how far off an answer may be, where nobody has said so yet: a tenth of a group that matters."""
-        goal = self.rows / 10 if question.ask not in ("mean", "sum", "share") else self.steps(question)[_USUAL]
-        return min(self.steps(question), key=lambda step: abs(step - goal))
+        steps = self.steps(question)
+        goal = self.rows / 10 if question.ask not in ("mean", "sum", "share") else steps[_SHARES.index(_USUAL)]
+        return min(steps, key=lambda step: abs(step - goal))
 
 
 @dataclass(frozen=True)
