@@ -99,16 +99,18 @@ class Planner:
 
     def inside(self, name: str, selector: str) -> object:
         element = self.wait(f"the field {name!r}", lambda: self.driver.execute_script(INSIDE, name, selector))
-        self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
+        # By the keyboard: a field that is drawn anew may move away from under a click.
+        self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'}); arguments[0].focus()", element)
         return element
 
     def type(self, name: str, text: str) -> None:
-        element = self.inside(name, "input, textarea")
-        keys = ActionChains(self.driver).click(element)
+        self.inside(name, "input, textarea")
+        keys = ActionChains(self.driver)
         keys.key_down(Keys.CONTROL).send_keys("a").key_up(Keys.CONTROL).send_keys(text, Keys.TAB).perform()
 
     def choose(self, name: str, *options: str) -> None:
-        self.inside(name, "button").click()
+        self.inside(name, "button")
+        ActionChains(self.driver).send_keys(Keys.ENTER).perform()
         for option in options:
             self.wait(f"the option {option!r}", lambda text=option: self.driver.execute_script(OPTION, text)).click()
             time.sleep(0.3)
@@ -116,7 +118,7 @@ class Planner:
 
     def move(self, name: str, key: str, times: int = 1) -> list[float]:
         """Move a slider by its keys, and return how long it took, each time, until the page told another cost."""
-        self.inside(name, "[role=slider]").click()
+        self.inside(name, "[role=slider]")
         took = []
         for _ in range(times):
             before, begin = self.cost(), time.monotonic()
@@ -163,7 +165,7 @@ def check(planner: Planner, folder: Path, intact: bytes, width: int, pictures: P
     print(f"{width} px: a slider takes {min(took):.2f} to {max(took):.2f} s until the page tells the cost")
     planner.wait("other people", lambda: "At your bounds" in planner.text("figure"))
     before = planner.text("figure")
-    planner.inside("People with many rows", "[role=slider]").click()
+    planner.inside("People with many rows", "[role=slider]")
     ActionChains(driver).send_keys(*[Keys.ARROW_RIGHT] * 4).perform()
     planner.wait("another figure of what the bounds drop", lambda: planner.text("figure") != before)
     figures = driver.execute_script(NUMBER, "figure svg")
@@ -204,9 +206,8 @@ def picture(planner: Planner, path: Path, width: int) -> None:
     driver, is_wide = planner.driver, width > 900
     metrics = {"width": width, "height": 1180 if is_wide else 800, "deviceScaleFactor": 1, "mobile": False}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    driver.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
-    place = "header" if is_wide else "section:nth-of-type(5)"
-    driver.execute_script(DEEP + "deep(document, arguments[0])[0].scrollIntoView()", f".dp-planner {place}")
+    place, block = (".dp-title", "end") if is_wide else ("section:nth-of-type(5)", "start")
+    driver.execute_script(DEEP + "deep(document, arguments[0])[0].scrollIntoView({block: arguments[1]})", place, block)
     time.sleep(1)
     path.write_bytes(base64.b64decode(driver.execute_cdp_cmd("Page.captureScreenshot", {})["data"]))
 
