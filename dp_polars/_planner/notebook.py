@@ -53,7 +53,23 @@ def _(DEMO, escape, mo, schema_of):
             "value age": "0..120",
             "value days": "0..60 by 0.5",
         }
-    return file, picked, schema
+    texts_changed, set_texts_changed = mo.state(0)
+    picks_changed, set_picks_changed = mo.state(0)
+
+    def remember(key, value, changed=set_picks_changed):
+        """Return the value that a field begins with, and what remembers another one.
+
+        Such fields are no `mo.ui.dictionary`: of two changes at once it would lose the first.
+        """
+        picked[key] = value
+
+        def on_change(new):
+            picked[key] = new
+            changed(lambda number: number + 1)
+
+        return {"value": value, "on_change": on_change, "full_width": True}
+
+    return file, picked, picks_changed, remember, schema, set_texts_changed, texts_changed
 
 
 @app.cell
@@ -84,34 +100,30 @@ def _(EACH, file, mo, picked, pl, questions_of, schema, unit):
 
 
 @app.cell
-def _(groups, mo, own_values, picked, schema):
-    key_texts = mo.ui.dictionary(
-        {
-            name: mo.ui.text_area(
-                value=picked.get(f"key {name}", own_values(schema[name])),
-                placeholder="public values, one a line; or 1..12",
-                rows=4,
-                full_width=True,
-            )
-            for name in groups.value
-        }
-    )
-    return (key_texts,)
+def _(groups, mo, own_values, picked, remember, schema):
+    key_fields = {
+        name: mo.ui.text_area(
+            **remember(f"key {name}", picked.get(f"key {name}", own_values(schema[name]))),
+            placeholder="public values, one a line; or 1..12",
+            rows=4,
+        )
+        for name in groups.value
+    }
+    return (key_fields,)
 
 
 @app.cell
-def _(mo, own_values, picked, questions, schema):
-    asked_columns = dict.fromkeys(q.column for q in questions.value if q.column is not None and q.ask != "share")
-
+def _(mo, own_values, picked, questions, remember, schema, set_texts_changed):
     def value_field(name):
         dtype = schema[name]
-        value = picked.get(f"value {name}", own_values(dtype))
+        first = remember(f"value {name}", picked.get(f"value {name}", own_values(dtype)), set_texts_changed)
         if dtype.is_numeric() or dtype.is_temporal():
-            return mo.ui.text(value=value, placeholder="for example 0..120, or 0..30 by 0.5", full_width=True)
-        return mo.ui.text_area(value=value, placeholder="public values, one a line", rows=4, full_width=True)
+            return mo.ui.text(**first, placeholder="for example 0..120, or 0..30 by 0.5")
+        return mo.ui.text_area(**first, placeholder="public values, one a line", rows=4)
 
-    value_texts = mo.ui.dictionary({name: value_field(name) for name in asked_columns})
-    return (value_texts,)
+    asked_columns = dict.fromkeys(q.column for q in questions.value if q.column is not None and q.ask != "share")
+    value_fields = {name: value_field(name) for name in asked_columns}
+    return (value_fields,)
 
 
 @app.cell
@@ -130,19 +142,21 @@ def _(mo):
 
 
 @app.cell
-def _(Plan, by_loss, field_of, file, mo, picked, questions, schema, smallest, value_texts):
-    measured = Plan(schema, file, values=value_texts.value, rows=smallest.value)
+def _(Plan, by_loss, field_of, file, mo, picked, questions, remember, schema, smallest, texts_changed, value_fields):
+    texts_changed()
+    values = {name: picked[f"value {name}"] for name in value_fields}
+    measured = Plan(schema, file, values=values, rows=smallest.value)
 
     def accuracy(question):
+        typed, moved = f"loss {field_of(question)}", f"within {field_of(question)}"
         if by_loss.value:
-            return mo.ui.text(value=picked.get(f"loss {field_of(question)}", "0.1"), full_width=True)
+            return mo.ui.text(**remember(typed, picked.get(typed, "0.1")))
         steps = measured.steps(question)
-        last = picked.get(f"within {field_of(question)}")
-        value = last if last in steps else measured.usual(question)
-        return mo.ui.slider(steps=steps, value=value, show_value=True, full_width=True)
+        value = picked[moved] if picked.get(moved) in steps else measured.usual(question)
+        return mo.ui.slider(steps=steps, show_value=True, **remember(moved, value))
 
-    accuracies = mo.ui.dictionary({field_of(question): accuracy(question) for question in questions.value})
-    return (accuracies,)
+    accuracies = {question: accuracy(question) for question in questions.value}
+    return accuracies, values
 
 
 @app.cell
@@ -155,29 +169,28 @@ def _(
     field_of,
     file,
     groups,
-    key_texts,
+    key_fields,
     loss_unit,
     max_groups,
     max_rows,
     picked,
+    picks_changed,
     questions,
     schema,
     smallest,
-    value_texts,
+    values,
     who,
 ):
     picked["groups"], picked["questions"] = groups.value, [name for name, q in asks.items() if q in questions.value]
-    picked.update({f"key {name}": text for name, text in key_texts.value.items()})
-    picked.update({f"value {name}": text for name, text in value_texts.value.items()})
+    picks_changed()
     how = "loss" if by_loss.value else "within"
-    picked.update({f"{how} {name}": value for name, value in accuracies.value.items()})
     plan = Plan(
         schema,
         file,
         who,
-        key_texts.value,
-        value_texts.value,
-        {question: accuracies.value[field_of(question)] for question in questions.value},
+        {name: picked[f"key {name}"] for name in key_fields},
+        values,
+        {question: picked[f"{how} {field_of(question)}"] for question in accuracies},
         by_loss.value,
         loss_unit.value,
         max_groups.value,
@@ -189,12 +202,12 @@ def _(
 
 
 @app.cell
-def _(BOUNDS, drafted, dropped_by_bounds, escape, key_texts, max_groups, max_rows, page, plan, rows_each, skew, who):
+def _(BOUNDS, drafted, dropped_by_bounds, escape, key_fields, max_groups, max_rows, page, plan, rows_each, skew, who):
     def of_bounds():
         if who is None:
             return "<p class='dp-quiet'>Each person has one row here: no row is dropped.</p>"
         most = 1 if drafted.query is None else drafted.query.request.groups
-        tried = [None] if not key_texts.value else sorted({max_groups.value, *(g for g in (1, 2, 3, 5) if g <= most)})
+        tried = [None] if not key_fields else sorted({max_groups.value, *(g for g in (1, 2, 3, 5) if g <= most)})
         try:
             frame = dropped_by_bounds(
                 plan,
@@ -207,7 +220,7 @@ def _(BOUNDS, drafted, dropped_by_bounds, escape, key_texts, max_groups, max_row
         except (TypeError, ValueError) as error:
             return f"<p class='dp-quiet'>No synthetic people can be made: {escape(str(error))}</p>"
         return page.dropped(
-            frame, max_groups=max_groups.value if key_texts.value else None, max_rows_per_group=max_rows.value
+            frame, max_groups=max_groups.value if key_fields else None, max_rows_per_group=max_rows.value
         )
 
     dropping = of_bounds()
@@ -231,7 +244,7 @@ def _(
     field_of,
     file,
     groups,
-    key_texts,
+    key_fields,
     loss_unit,
     max_groups,
     max_rows,
@@ -245,7 +258,7 @@ def _(
     skew,
     smallest,
     unit,
-    value_texts,
+    value_fields,
     who,
 ):
     wrong, query = drafted.messages, drafted.query
@@ -257,9 +270,9 @@ def _(
         return f"<section{' hidden' * hidden}>{page.heading(heading, number)}{''.join(parts)}</section>"
 
     def asked_field(name, question):
-        field = accuracies[field_of(question)]
+        field = accuracies[question]
         unit_ = {"mean": "", "sum": "", "share": "", "median": " rows", "len": " rows"}.get(question.ask, " people")
-        what = name if by_loss.value else f"{name}: off by at most {field.value:,g}{unit_}"
+        what = name if by_loss.value else f"{name}: off by at most {plan.questions[question]:,g}{unit_}"
         loss = losses.get(name)
         note = "" if loss is None else f"costs ε = {loss:.4g}"
         return page.fielded(what, field, page.message(wrong, field_of(question)), note)
@@ -275,22 +288,22 @@ def _(
             page.fielded("Columns (none: one group of all rows)", groups, page.message(wrong, "keys")),
             *(
                 page.fielded(f"Public values of {name}", field, page.message(wrong, f"key {name}"))
-                for name, field in key_texts.items()
+                for name, field in key_fields.items()
             ),
             number=2,
         ),
         section(
             "What do you want to publish?",
             page.fielded("Questions", questions, page.message(wrong, "questions")),
-            *(page.fielded(f"Public values, or ends, of {name}", field) for name, field in value_texts.items()),
-            "<p class='dp-quiet'>Take them from what you know, never from the rows.</p>" if value_texts.value else "",
+            *(page.fielded(f"Public values, or ends, of {name}", field) for name, field in value_fields.items()),
+            "<p class='dp-quiet'>Take them from what you know, never from the rows.</p>" if value_fields else "",
             number=3,
         ),
         section(
             "How much of one person counts?",
-            f"<div{' hidden' * (not key_texts.value)}>{page.fielded('Groups, at most (max_groups)', max_groups)}</div>",
+            f"<div{' hidden' * (not key_fields)}>{page.fielded('Groups, at most (max_groups)', max_groups)}</div>",
             page.fielded(
-                "Rows in each group, at most (max_rows_per_group)" if key_texts.value else "Rows, at most (max_rows)",
+                "Rows in each group, at most (max_rows_per_group)" if key_fields else "Rows, at most (max_rows)",
                 max_rows,
             ),
             "<p class='dp-quiet'>Smaller bounds cost less and drop more. Try them on synthetic people:</p>",
