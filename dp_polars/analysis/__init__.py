@@ -43,6 +43,7 @@ from dp_polars.analysis._planning import accuracy, loss_for, loss_for_accuracy, 
 from dp_polars.analysis._profile import PrivacyProfile, compose, privacy_profile
 from dp_polars.analysis._rates import as_probability, claim_of, rate_of
 from dp_polars.analysis._simulation import simulate
+from dp_polars.analysis._sizes import best_by_gap, dropped, error_by_size, size_needed
 from dp_polars.analysis._synthetic import synthetic
 
 if TYPE_CHECKING:
@@ -55,7 +56,10 @@ if TYPE_CHECKING:
 __all__ = [
     "PrivacyProfile",
     "accuracy",
+    "best_by_gap",
     "compose",
+    "dropped",
+    "error_by_size",
     "error_quantile",
     "expected_error",
     "loss_for",
@@ -66,6 +70,7 @@ __all__ = [
     "probability_of_best",
     "selection_probabilities",
     "simulate",
+    "size_needed",
     "synthetic",
     "worst_expected_error",
 ]

@@ -11,16 +11,18 @@ import numpy as np
 import polars as pl
 
 from dp_polars._base import column_types
-from dp_polars._base.numbers import given, positive_int
+from dp_polars._base.numbers import as_fraction, given, positive_int
 from dp_polars._codes.candidates import Categories, ordered
 from dp_polars._codes.grids import grid
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dp_polars._base.numbers import Number
     from dp_polars._codes.candidates import Values
 
 _SEED = 0
+_MOST_SKEW = 4
 _TEXTS = tuple("abcdefghij")
 _FIRST, _LAST = date(2024, 1, 1), date(2024, 12, 31)
 
@@ -32,6 +34,7 @@ def synthetic(
     rows: int,
     values: Mapping[str, Values] | None = None,
     privacy_unit: str | Sequence[str] | None = None,
+    skew: Number = 0.5,
 ) -> pl.DataFrame:
     """Return synthetic rows to try a query on before any is private: they follow from public things alone.
 
@@ -52,13 +55,16 @@ def synthetic(
     privacy_unit
         The column, or columns, that tell people apart. None: the first one. Theirs are whole numbers from 0 on, or such
         numbers as text; of other types, `values` must give as many as there are people.
+    skew
+        How unequal people are, from 0 to 4. At 0 rows fall to people at random. At 0.5 a minority has many rows, at 1
+        or more a few people have most of them.
 
     Returns
     -------
     DataFrame
         With these columns and types, without null, in no order. Columns are independent of each other. The
-        person of rank r has one row and, of the rows left over, a share in proportion to 1/√r, so that a
-        minority has many rows. Text, categories and booleans are as frequent as 1/r, r their place in the list,
+        person of rank r has one row and, of the rows left over, a share in proportion to 1/r^skew, so that
+        some have many rows. Text, categories and booleans are as frequent as 1/r, r their place in the list,
         so that groups have different sizes. Numbers and times lie between their smallest and largest value,
         most of them in the middle: each is the mean of two that are evenly spread.
 
@@ -80,6 +86,10 @@ def synthetic(
     if not positive_int("rows", rows) >= people:
         msg = f"rows must be at least people, {people:,}, for each has one, got {rows:,}."
         raise ValueError(msg)
+    inequality = as_fraction("skew", skew)
+    if not 0 <= inequality <= _MOST_SKEW:
+        msg = f"skew must be from 0 to {_MOST_SKEW}, got {skew!r}."
+        raise ValueError(msg)
     chosen = {} if values is None else values
     if not isinstance(chosen, Mapping):
         msg = f"values must be a dict of columns and their public values, got {given(values)}."
@@ -91,7 +101,7 @@ def synthetic(
             msg = f"{name} must name columns of the schema, got {missing} where they are {list(types)}."
             raise ValueError(msg)
     random = np.random.default_rng(_SEED)
-    weights = 1 / np.sqrt(np.arange(1, people + 1))
+    weights = np.arange(1, people + 1) ** -float(inequality)
     others = random.choice(people, rows - people, p=weights / weights.sum())
     owner = random.permutation(np.append(np.arange(people), others))
     return pl.DataFrame(

@@ -28,6 +28,7 @@ from dp_polars.plot._answers import answers
 from dp_polars.plot._boxes import box
 from dp_polars.plot._charts import lines
 from dp_polars.plot._cubes import cube
+from dp_polars.plot._plans import best_by_gap, dropped, error_by_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,9 +45,12 @@ else:
 
 __all__ = [
     "answers",
+    "best_by_gap",
     "box",
     "budget",
     "cube",
+    "dropped",
+    "error_by_size",
     "error_curve",
     "lines",
     "probabilities",

@@ -1,0 +1,68 @@
+"""The command line: `python -m dp_polars plan FILE` opens the planner in the browser."""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+_NEEDED = ("marimo", "altair", "vl_convert")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command, and return its exit code.
+
+    Parameters
+    ----------
+    arguments
+        Those of the command line; None: its own.
+    """
+    parser = argparse.ArgumentParser(prog="python -m dp_polars", description="Private answers from Polars frames.")
+    commands = parser.add_subparsers(dest="command", title="commands")
+    plan = commands.add_parser(
+        "plan",
+        help="plan a private release in the browser",
+        description="Plan a private release in the browser. Only the names and types of the columns of FILE are read.",
+    )
+    plan.add_argument(
+        "file", nargs="?", metavar="FILE", help="a Parquet file; without it, a synthetic table is planned"
+    )
+    plan.add_argument("--port", type=int, help="the port at 127.0.0.1; without it, a free one")
+    plan.add_argument("--no-browser", action="store_true", help="only print the address, and open no browser")
+    given = parser.parse_args(arguments)
+    if given.command is None:
+        parser.print_help()
+        return 0
+    return _plan(given.file, given.port, opens=not given.no_browser)
+
+
+def _plan(file: str | None, port: int | None, *, opens: bool) -> int:
+    missing = [package for package in _NEEDED if find_spec(package) is None]
+    if missing:
+        print(
+            f"plan needs {', '.join(missing)}, which can't be imported.\n\nHint: pip install 'dp-polars[plan]'",
+            file=sys.stderr,
+        )
+        return 1
+    from dp_polars._planner.schema import schema_of
+
+    if file is not None:
+        try:
+            schema_of(file)
+        except ValueError as error:
+            print(error, file=sys.stderr)
+            return 1
+    notebook = Path(__file__).parent / "_planner" / "notebook.py"
+    command = ["marimo", "run", str(notebook), "--host", "127.0.0.1"]
+    command += [] if port is None else ["--port", str(port)]
+    command += [] if opens else ["--headless"]
+    command += [] if file is None else ["--", "--file", f"path:{file}"]  # marimo would read a number, or an option
+    sys.argv = command  # in this process, so that the server ends with it
+    runpy.run_module("marimo", run_name="__main__", alter_sys=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,205 @@
+"""The planner's page: parts of it in HTML, with every text escaped."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import polars as pl
+
+from dp_polars import plot
+from dp_polars._base.extras import require
+from dp_polars._base.numbers import as_fraction, show
+from dp_polars.analysis import best_by_gap, error_by_size, size_needed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import altair as alt
+
+    from dp_polars._frames.query import PrivateQuery
+    from dp_polars._planner.plan import Draft
+
+# Lines that one figure can tell apart, and its width in pixels: with axes two fit next to each other.
+_MOST_LINES, _WIDTH = 6, 215
+_SIZES = [factor * 10**power for power in range(1, 5) for factor in (1, 2, 5)] + [10**5]
+_SURE = 0.95
+
+STYLE = """
+.dp-planner { --line: #8884; font-size: .95rem; line-height: 1.45; overflow-wrap: break-word; max-width: 1240px;
+  margin: 0 auto; display: grid; grid-template-columns: minmax(0, 25rem) minmax(0, 1fr); gap: 1rem 1.5rem; }
+.dp-planner header { grid-column: 1 / -1; }
+.dp-planner .dp-title { font-size: 1.5rem; line-height: 1.2; margin-bottom: .2rem; font-weight: 700; }
+.dp-planner .dp-head { font-size: 1.02rem; margin-bottom: .35rem; font-weight: 650; }
+.dp-planner .dp-head b { color: #0072B2; margin-right: .35rem; }
+.dp-planner p { margin: .2rem 0 .4rem; }
+.dp-planner .dp-quiet { color: #5a6270; font-size: .86rem; }
+.dp-planner section { border: 1px solid var(--line); border-radius: .5rem; padding: .8rem .9rem; margin-bottom: .8rem; }
+.dp-planner .dp-field { display: block; margin: .55rem 0 .2rem; }
+.dp-planner marimo-slider { overflow-wrap: normal; word-break: keep-all; }
+.dp-planner .dp-name { font-weight: 600; font-size: .88rem; display: block; margin-bottom: .1rem; }
+.dp-planner .dp-wrong { border-left: 3px solid #D55E00; background: #D55E0014; padding: .3rem .6rem;
+  margin: .25rem 0 .5rem; white-space: pre-line; font-size: .86rem; overflow-wrap: anywhere; }
+.dp-planner .dp-scroll { overflow-x: auto; }
+.dp-planner table { border-collapse: collapse; width: 100%; font-size: .86rem; }
+.dp-planner th, .dp-planner td { text-align: right; padding: .25rem .35rem; border-bottom: 1px solid var(--line); }
+.dp-planner th:first-child, .dp-planner td:first-child { text-align: left; overflow-wrap: anywhere; min-width: 5rem; }
+.dp-planner th { font-weight: 600; vertical-align: bottom; }
+.dp-planner .dp-cost { display: flex; flex-wrap: wrap; gap: .2rem 1rem; align-items: baseline; }
+.dp-planner .dp-cost strong { font-size: 1.4rem; }
+.dp-planner .dp-figures { display: flex; flex-wrap: wrap; gap: .8rem 1rem; }
+.dp-planner figure { margin: 0; background: white; color: black; max-width: 100%; width: 19rem; flex: 1 1 16rem; }
+.dp-planner figcaption { font-weight: 600; font-size: .88rem; margin-bottom: .3rem; }
+.dp-planner figure svg { display: block; max-width: 100%; height: auto; }
+.dp-planner mark { background: #F0E442; color: black; padding: 0 .2rem; }
+.dp-planner summary { cursor: pointer; font-weight: 600; }
+.dp-planner pre { white-space: pre; overflow-x: auto; font-size: .78rem !important; margin: .3rem 0; }
+.dp-planner .dp-statement { font-size: .86rem; margin: .6rem 0 0; max-height: 30rem; overflow: auto; }
+.dp-planner .dp-part { font-size: 1rem; font-weight: 650; margin-top: .8rem; }
+.dp-planner .dp-statement dt { font-weight: 600; margin-top: .5rem; }
+.dp-planner .dp-statement dd { margin-left: .8rem; }
+.dp-planner .dp-bar { display: none; }
+@media (min-width: 901px) {
+  .dp-planner .dp-seen { position: sticky; top: 0; align-self: start; max-height: 100vh; overflow-y: auto; }
+}
+@media (max-width: 900px) {
+  .dp-planner { grid-template-columns: minmax(0, 1fr); gap: 0; }
+  .dp-planner .dp-bar { display: block; position: sticky; bottom: 0; background: #0072B2; color: white; z-index: 2;
+    padding: .35rem .8rem; border-radius: .5rem .5rem 0 0; font-weight: 600; }
+}
+@media (max-width: 500px) {
+  .dp-planner section { padding: .7rem .6rem; }
+  .dp-planner .dp-wide { display: none; }
+}
+"""
+
+
+def heading(text: str, number: int | None = None) -> str:
+    """Return the heading of a section: no element of headings, which the notebook would list at its side."""
+    before = "" if number is None else f"<b>{number}</b>"
+    return f'<div class="dp-head" role="heading" aria-level="2">{before}{html.escape(text)}</div>'
+
+
+def message(messages: Mapping[str, str], *fields: str) -> str:
+    """Return what the package says of these fields."""
+    return "".join(
+        f'<div class="dp-wrong" role="alert">{html.escape(messages[name])}</div>' for name in fields if name in messages
+    )
+
+
+def fielded(name: str, element: object, wrong: str = "", note: str = "") -> str:
+    """Return a field with its name above it, and with what is wrong below.
+
+    Every element has a tag of its own. Otherwise a field that is drawn in the place of another one would keep what that
+    one showed.
+    """
+    drawn = f"{element}"
+    tag = f"dp-{crc32(drawn.encode()):08x}"
+    quiet = f'<div class="dp-quiet">{html.escape(note)}</div>' if note else ""
+    return f'<{tag} class="dp-field"><span class="dp-name">{html.escape(name)}</span>{drawn}{quiet}{wrong}</{tag}>'
+
+
+def columns(schema: pl.Schema) -> str:
+    """Return the names and types of columns, folded."""
+    rows = "".join(
+        f"<tr><td>{html.escape(name)}</td><td>{html.escape(str(dtype))}</td></tr>" for name, dtype in schema.items()
+    )
+    number = f"{len(schema)} column{'s' * (len(schema) != 1)}"
+    return f'<details><summary>{number}</summary><div class="dp-scroll"><table>{rows}</table></div></details>'
+
+
+def cost(drafted: Draft) -> dict[str, str]:
+    """Return what the release costs one person, in both units."""
+    losses = {
+        symbol: [output[unit] for output in drafted.explained] for unit, symbol in (("epsilon", "ε"), ("rho", "ρ"))
+    }
+    return {symbol: "none" if None in found else _number(sum(found)) for symbol, found in losses.items()}
+
+
+def costs(drafted: Draft) -> str:
+    """Return what the release costs one person, in both units, for readers."""
+    both = (f"<strong>{symbol} = {amount}</strong>" for symbol, amount in cost(drafted).items())
+    return (
+        f'<div class="dp-cost">{" or ".join(both)}</div>'
+        '<p class="dp-quiet">This is what one person may lose in all: the smaller, the better protected. '
+        "A budget is in one of these units.</p>"
+    )
+
+
+def outputs(drafted: Draft, query: PrivateQuery, relative: float) -> str:
+    """Return a table: what each output costs, how far off it is, and how large a group must be."""
+    needed = size_needed(query, relative)
+    rows = []
+    for one, size in zip(drafted.explained, needed.iter_rows(named=True), strict=True):
+        unit = "" if one["error_unit"] == "the column's unit" else f" {one['error_unit']}"
+        error = "by size" if one["error_95"] is None else f"± {_number(one['error_95'])}{unit}"
+        least = "?" if size["size"] is None else f"{size['size']:,} {size['size_unit']}"
+        epsilon = "–" if one["epsilon"] is None else _number(one["epsilon"])
+        cells = [f"<td>{html.escape(cell)}</td>" for cell in (one["output"], least, error, epsilon)]
+        rows.append(f'<tr>{"".join(cells)}<td class="dp-wide">{_number(one["rho"])}</td></tr>')
+    head = "<th>output</th><th>a group must have</th><th>error</th><th>ε</th><th class='dp-wide'>ρ</th>"
+    return f'<div class="dp-scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def figures(drafted: Draft, query: PrivateQuery) -> Iterator[str]:
+    """Yield the figures of a query: its errors by the size of a group, and the right top by its lead."""
+    errors = _first(error_by_size(query, _SIZES))
+    if errors["relative"].count():
+        yield figure("How far off, by the size of a group", plot.error_by_size(errors, width=_WIDTH))
+    modes = [row for row in drafted.explained if row["selects"].startswith("mode of")]
+    if modes:
+        step = math.ceil(max(row["error_95"] or 1 for row in modes) / 20)
+        gaps = _first(best_by_gap(query, range(0, 41 * step, step)))
+        sure = gaps.filter(pl.col("probability") >= _SURE).group_by("output", maintain_order=True).first()
+        said = [
+            f"{row['output']} is right in 95 % of releases if it leads by {row['gap']:,.0f}."
+            for row in sure.rows(named=True)
+        ]
+        yield figure("Is the top one right? By how far it leads", plot.best_by_gap(gaps, width=_WIDTH), " ".join(said))
+
+
+def _first(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of the first outputs, as many as one figure can tell apart."""
+    return frame.filter(pl.col("output").is_in(frame["output"].unique(maintain_order=True)[:_MOST_LINES].to_list()))
+
+
+def figure(title: str, chart: alt.LayerChart, note: str = "") -> str:
+    """Return a chart as an SVG with a title."""
+    quiet = f'<div class="dp-quiet">{html.escape(note)}</div>' if note else ""
+    svg = _drawn(json.dumps(chart.to_dict(validate=False)))
+    return f"<figure><figcaption>{html.escape(title)}</figcaption>{svg}{quiet}</figure>"
+
+
+@lru_cache(32)
+def _drawn(spec: str) -> str:
+    """Return the SVG of a chart; one that has not changed is not drawn again."""
+    svg: str = require("vl_convert", extra="plan").vegalite_to_svg(spec)
+    return svg
+
+
+def dropped(frame: pl.DataFrame, *, max_groups: int | None, max_rows_per_group: int) -> str:
+    """Return a figure of what bounds drop of the rows of synthetic people, and what these ones drop."""
+    chosen = frame.filter(
+        pl.col("max_groups").eq_missing(max_groups) & (pl.col("max_rows_per_group") == max_rows_per_group)
+    )
+    rows, people = chosen.select("rows_dropped", "people_cut").row(0)
+    said = f"At your bounds: {rows:.0%} of these rows are dropped, and {people:.0%} of these people lose some."
+    return figure("What the bounds drop, of synthetic people", plot.dropped(frame, width=_WIDTH), said)
+
+
+def statement(query: PrivateQuery, title: str) -> str:
+    """Return the draft of the statement, with what is missing marked."""
+    drafted = query.statement(name=title).to_html()
+    for level in ("2", "3"):  # no elements of headings: see `heading`
+        plain = f'<div role="heading" aria-level="{level}" class="dp-part">'
+        drafted = drafted.replace(f"<h{level}>", plain).replace(f"</h{level}>", "</div>")
+    return drafted.replace("TO BE STATED", "<mark>TO BE STATED</mark>")
+
+
+def _number(value: float) -> str:
+    """Return a number in four significant digits, rounded up."""
+    return f"{value:,.0f}" if value >= 1000 else show(as_fraction("number", value), 4, up=True)

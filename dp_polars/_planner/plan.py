@@ -1,0 +1,382 @@
+"""A plan: what was picked, as a query on a frame without rows, and as the code that asks it of the file."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import polars as pl
+
+import dp_polars as dpp
+from dp_polars._accounting.budgets import Budget
+from dp_polars._base.column_types import family
+from dp_polars._base.numbers import show
+from dp_polars._frames.query import PrivateQuery
+from dp_polars._planner.texts import Written, call, ends, laid_out, one, several
+from dp_polars.analysis import dropped, synthetic
+
+if TYPE_CHECKING:
+    from dp_polars._accounting.terms import Unit
+    from dp_polars._expressions.expressions import PrivateExpr
+    from dp_polars._frames.frame import PrivateFrame, PrivateGroupBy
+
+# How far off answers may be: what sliders go through, in people or rows, and as shares of the largest answer. Both have
+# as many steps: marimo takes a slider that is drawn in the place of another one for the same, at the same step.
+_COUNTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 2000, 5000, 10_000)
+_SHARES = tuple(count * 1e-4 for count in (*_COUNTS[3:16], 1000, 1200, 1500, 2000, 2500, 3000, 4000, 5000))
+_USUAL = 0.05
+_K = 3
+
+
+class Question(NamedTuple):
+    """What is asked of a column, or of the rows themselves (None)."""
+
+    ask: str
+    column: str | None = None
+
+
+class _Kind(NamedTuple):
+    """A way to ask: how users read it, and of which columns."""
+
+    title: str
+    fits: Callable[[pl.DataType], bool] | None
+
+
+def _is_category(dtype: pl.DataType) -> bool:
+    return family(dtype) in ("text", "boolean") or dtype.is_integer()
+
+
+_KINDS = {
+    "n_people": _Kind("how many people", None),
+    "len": _Kind("how many rows", None),
+    "mode": _Kind("most common value", _is_category),
+    "value_counts": _Kind("how many have each value", _is_category),
+    "top_k": _Kind(f"top {_K} values", lambda dtype: _is_category(dtype) and dtype != pl.Boolean),
+    "median": _Kind("median", lambda dtype: family(dtype) is not None and not _is_text(dtype)),
+    "mean": _Kind("mean", lambda dtype: dtype.is_numeric()),
+    "sum": _Kind("sum", lambda dtype: dtype.is_numeric()),
+    "share": _Kind("share that is true", lambda dtype: dtype == pl.Boolean),
+}
+
+
+def _is_text(dtype: pl.DataType) -> bool:
+    return family(dtype) in ("text", "boolean")
+
+
+def questions_of(schema: pl.Schema, unit: str | None) -> dict[str, Question]:
+    """Return all that can be asked of columns of these types, by how users read it."""
+    asked = {kind.title: Question(ask) for ask, kind in _KINDS.items() if kind.fits is None}
+    for name, dtype in schema.items():
+        if name == unit:
+            continue
+        fitting = ((ask, kind) for ask, kind in _KINDS.items() if kind.fits is not None and kind.fits(dtype))
+        asked |= {f"{name}: {kind.title}": Question(ask, name) for ask, kind in fitting}
+    return asked
+
+
+def own_values(dtype: pl.DataType) -> str:
+    """Return the public values that a type names by itself, one a line."""
+    if isinstance(dtype, pl.Enum):
+        return "\n".join(dtype.categories)
+    return "false\ntrue" if dtype == pl.Boolean else ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was picked.
+
+    Parameters
+    ----------
+    schema
+        The types of the columns of the file.
+    file
+        Its path; None: rows are synthetic.
+    unit
+        The column that tells people apart; None: every row is another person.
+    keys, values
+        What was typed for the columns that groups are made by, and for those that are asked about: public values.
+    questions
+        What is asked, each with how far off it may be, or with its loss as it was typed.
+    by_loss
+        Whether these are losses.
+    loss_unit
+        "epsilon" or "rho".
+    max_groups, max_rows_per_group
+        How much of one person counts.
+    rows
+        A public number of rows that the groups which matter have.
+    """
+
+    schema: pl.Schema
+    file: str | None = None
+    unit: str | None = None
+    keys: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = field(default_factory=dict)
+    questions: Mapping[Question, object] = field(default_factory=dict)
+    by_loss: bool = False
+    loss_unit: Unit = "epsilon"
+    max_groups: int = 1
+    max_rows_per_group: int = 1
+    rows: int = 200
+
+    def named(self) -> dict[str, Question]:
+        """Return the questions by the names of their outputs."""
+        taken: dict[str, Question] = {}
+        for question in self.questions:
+            short = {"n_people": "people", "len": "rows"}.get(question.ask, question.ask)
+            name = short if question.column is None else f"{question.column}_{short}"
+            while name in taken or name in self.keys:
+                name += "_"
+            taken[name] = question
+        return taken
+
+    def arguments(self, question: Question) -> tuple[list[object], dict[str, object]]:
+        """Return the arguments of a question, as they were typed."""
+        ask, column = question
+        plain: list[object] = [] if column is None else [column]
+        named: dict[str, object] = {}
+        if column is not None and ask != "share":
+            text, dtype = self.values.get(column, ""), self.schema[column]
+            if ask in ("mean", "sum"):
+                found = ends(text, dtype)
+                low, high, step = (one(text, dtype) or None, None, None) if found is None else found
+                plain += [low, high]
+                named |= {} if step is None else {"step": step}
+            else:
+                values = several(text, dtype)
+                most = len(values) if isinstance(values, (list, range)) else _K
+                plain += [*([min(_K, most) or 1] if ask == "top_k" else []), values]
+        wanted = self.questions[question]
+        if isinstance(wanted, float) and wanted.is_integer():
+            wanted = int(wanted)
+        if self.by_loss:
+            return plain, named | {self.loss_unit: one(wanted, pl.Float64()) if isinstance(wanted, str) else wanted}
+        in_groups = {"rows": self.rows} if ask in ("mean", "share") else {}
+        return plain, named | {"within": wanted} | in_groups
+
+    def bounds(self) -> dict[str, int]:
+        """Return the bounds on a person's rows, as `protect` takes them."""
+        if self.unit is None:
+            return {}
+        if not self.keys:
+            return {"max_rows": self.max_rows_per_group}
+        return {"max_groups": self.max_groups, "max_rows_per_group": self.max_rows_per_group}
+
+    def public_keys(self) -> dict[str, object]:
+        """Return the public values of the columns that groups are made by."""
+        return {name: several(text, self.schema[name]) for name, text in self.keys.items()}
+
+    def steps(self, question: Question) -> list[float]:
+        """Return how far off an answer may be, for a slider: from the best to the worst."""
+        largest: float = 1
+        if question.ask not in ("mean", "sum", "share"):
+            return [*_COUNTS]
+        if question.column is not None and question.ask != "share":
+            found = ends(self.values.get(question.column, ""), self.schema[question.column])
+            low, high = (0, 1) if found is None else found[:2]
+            if isinstance(low, (int, float)) and isinstance(high, (int, float)) and low < high:
+                largest = high - low if question.ask == "mean" else max(abs(low), abs(high)) * self.rows
+        return [int(step) if step == int(step) else step for step in (float(f"{s * largest:.3g}") for s in _SHARES)]
+
+    def usual(self, question: Question) -> float:
+        """Return how far off an answer may be, where nobody has said so yet: a tenth of a group that matters."""
+        steps = self.steps(question)
+        goal = self.rows / 10 if question.ask not in ("mean", "sum", "share") else steps[_SHARES.index(_USUAL)]
+        return min(steps, key=lambda step: abs(step - goal))
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What becomes of a plan: a query where there can be one, what is wrong, field by field, and the code."""
+
+    query: PrivateQuery | None
+    messages: Mapping[str, str]
+    code: str = ""
+
+    @cached_property
+    def explained(self) -> list[dict[str, Any]]:
+        """What `explain` says of every output."""
+        return [] if self.query is None else self.query.explain().rows(named=True)
+
+
+def field_of(question: Question) -> str:
+    """Return the name of the field of a question."""
+    return f"question {question.ask} {question.column}"
+
+
+def draft(plan: Plan) -> Draft:
+    """Return the query of a plan, and what the package says of each field that it refuses. It reads no row."""
+    messages: dict[str, str] = {}
+    query = _query(plan, messages)
+    if query is None:
+        return Draft(None, messages)
+    loss = query.loss
+    total = Budget(epsilon=loss.value) if loss.unit == "epsilon" else Budget(rho=loss.value)  # that of the code
+    query = PrivateQuery(query.request, (pl.LazyFrame(schema=plan.schema),), total)
+    return Draft(query, messages, code_of(plan, query))
+
+
+def _stem(plan: Plan) -> str:
+    return "synthetic" if plan.file is None else PurePath(plan.file).stem or "rows"
+
+
+def _query(plan: Plan, messages: dict[str, str]) -> PrivateQuery | None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        frame = _tried(messages, "unit", lambda: _frame(plan))
+        if frame is None:
+            return None
+        asked = _expressions(plan, messages)
+        groups = _groups(plan, frame, messages)
+        if groups is None:
+            return None
+        query = _asked(plan, groups, asked, messages)
+    if query is not None and caught:
+        messages["cost"] = "\n\n".join(str(one.message) for one in caught)
+    return query
+
+
+def _tried(messages: dict[str, str], name: str, make: Callable[[], Any]) -> Any:  # noqa: ANN401
+    """Return what is made, or None: then the message of the package stands at the field."""
+    try:
+        return make()
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+        messages[name] = str(error)
+    return None
+
+
+def _frame(plan: Plan) -> PrivateFrame:
+    rows = pl.LazyFrame(schema=plan.schema)
+    any_budget = Budget(epsilon=1) if plan.loss_unit == "epsilon" else Budget(rho=1)  # it only decides the unit
+    return rows.dp.protect(plan.unit, budget=any_budget, **plan.bounds())  # type: ignore[attr-defined,no-any-return]
+
+
+def _expressions(plan: Plan, messages: dict[str, str]) -> dict[str, PrivateExpr]:
+    """Return the outputs whose arguments fit, by name."""
+    expressions = {}
+    for name, question in plan.named().items():
+
+        def expression(question: Question = question) -> PrivateExpr:
+            plain, named = plan.arguments(question)
+            values = [item.value if isinstance(item, Written) else item for item in plain]
+            asked: PrivateExpr = getattr(dpp, question.ask)(*values, **named)
+            return asked
+
+        expressions[name] = _tried(messages, field_of(question), expression)
+    return {name: expression for name, expression in expressions.items() if expression is not None}
+
+
+def _groups(plan: Plan, frame: PrivateFrame, messages: dict[str, str]) -> PrivateFrame | PrivateGroupBy | None:
+    """Return what is asked: the frame, or its public groups."""
+    if not plan.keys:
+        return frame
+    probe: Any = (
+        dpp.len(epsilon=1, max_groups=1, max_rows_per_group=1) if plan.unit is None else dpp.n_people(epsilon=1)
+    )
+    found = {}
+    for name, text in plan.keys.items():
+
+        def values(name: str = name, text: str = text) -> object:
+            listed = several(text, plan.schema[name])
+            public = listed.value if isinstance(listed, Written) else listed
+            frame.group_by({name: public}).agg(probe)  # it says what does not fit
+            return public
+
+        found[name] = _tried(messages, f"key {name}", values)
+    if any(public is None for public in found.values()):
+        return None
+    groups: PrivateGroupBy | None = _tried(messages, "keys", lambda: frame.group_by(found))
+    return groups
+
+
+def _asked(
+    plan: Plan, groups: PrivateFrame | PrivateGroupBy, asked: dict[str, PrivateExpr], messages: dict[str, str]
+) -> PrivateQuery | None:
+    """Return the query of all outputs that can be asked; what is wrong with the others stands at their fields."""
+
+    def together(chosen: dict[str, PrivateExpr]) -> PrivateQuery:
+        query = groups.agg(**chosen)
+        query.request.presentation(ranges=True)
+        return query
+
+    if not asked:
+        return None
+    try:
+        return together(asked)
+    except (TypeError, ValueError):
+        names = plan.named()
+        queries = {
+            name: _tried(messages, field_of(names[name]), partial(together, {name: expression}))
+            for name, expression in asked.items()
+        }
+        good = {name: asked[name] for name, query in queries.items() if query is not None}
+    if not good:
+        return None
+    query: PrivateQuery | None = _tried(messages, "questions", lambda: together(good))
+    return query
+
+
+def code_of(plan: Plan, query: PrivateQuery) -> str:
+    """Return a whole script that asks the query of the file, and releases it."""
+    stem, loss = _stem(plan), query.loss
+    budget = call("dpp.Budget", **{loss.unit: Written(None, show(loss.value, up=True))}, path=f"{stem}-budget.db")
+    questions = plan.named()
+    outputs = {}
+    for ask in query.asks:
+        plain, named = plan.arguments(questions[ask.name])
+        outputs[ask.name] = Written(None, call(f"dpp.{questions[ask.name].ask}", *plain, **named))
+    protect = call("rows.dp.protect", plan.unit, budget=Written(None, "budget"), **plan.bounds(), dataset=stem)
+    steps = [protect, *([call(".group_by", plan.public_keys())] if plan.keys else []), call(".agg", **outputs)]
+    source = _synthetic_code(plan) if plan.file is None else laid_out(call("pl.scan_parquet", plan.file), "rows = ")
+    body = "\n".join(
+        [
+            "# What one person may lose in all. The file remembers what is spent.",
+            laid_out(budget, "budget = "),
+            source,
+            "query = (",
+            *(laid_out(step, indent="    ") for step in steps),
+            ")",
+            'shown = ["output", "error_95", "error_unit", "epsilon", "rho"]',
+            "print(query.explain().select(shown))",
+            "# It is charged once: the same question about this data set is free.",
+            "print(query.release(ranges=True))",
+        ]
+    )
+    standard = ["import datetime"] * ("datetime." in body) + ["from decimal import Decimal"] * ("Decimal(" in body)
+    imports = [*standard, ""] * bool(standard) + ["import polars as pl", "", "import dp_polars as dpp"]
+    imports += ["from dp_polars import analysis"] * (plan.file is None)
+    return "\n".join([*imports, "", body, ""])
+
+
+def _synthetic_code(plan: Plan) -> str:
+    """Return the code that makes synthetic rows of the schema, with the public values that were typed."""
+    texts = {**plan.values, **plan.keys}
+    values = {name: several(text, plan.schema[name]) for name, text in texts.items() if text.strip()}
+    rows = call("analysis.synthetic", dict(plan.schema), people=5000, rows=15_000, values=values)
+    return laid_out(rows, "rows = ", after=".lazy()")
+
+
+def dropped_by_bounds(
+    plan: Plan, *, people: int, rows_each: float, skew: float, max_groups: list[int], max_rows_per_group: list[int]
+) -> pl.DataFrame:
+    """Return what bounds drop of the rows of synthetic people: see `dp_polars.analysis.dropped`."""
+    if plan.unit is None:
+        msg = "privacy_unit must be given, for each person has one row otherwise: bounds drop nothing."
+        raise ValueError(msg)
+    columns = [name for name in plan.schema if name == plan.unit or name in plan.keys]
+    values = {
+        name: listed.value if isinstance(listed, Written) else listed for name, listed in plan.public_keys().items()
+    }
+    rows = synthetic(
+        {name: plan.schema[name] for name in columns},
+        people=people,
+        rows=round(people * rows_each),
+        values={name: listed for name, listed in values.items() if name != plan.unit},
+        privacy_unit=plan.unit,
+        skew=skew,
+    )
+    return dropped(rows, plan.unit, by=list(plan.keys), max_groups=max_groups, max_rows_per_group=max_rows_per_group)

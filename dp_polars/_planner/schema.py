@@ -1,0 +1,86 @@
+"""What the planner reads of a file: the names and types of its columns, from its footer, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import re
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+# The mark at both ends of a Parquet file, and its last bytes: the length of the footer, and the mark.
+_MARK, _END = b"PAR1", b"\0\0\0\0PAR1"
+# Bytes of a footer: more are no schema of a table.
+_LARGEST = 2**28
+
+# What a synthetic plan is about.
+DEMO = pl.Schema(
+    {
+        "patient": pl.Int64(),
+        "ward": pl.Enum(["north", "south", "east", "west"]),
+        "diagnosis": pl.String(),
+        "age": pl.Int16(),
+        "days": pl.Float64(),
+        "smoker": pl.Boolean(),
+        "admitted": pl.Date(),
+    }
+)
+_WORDS = "person|people|patient|customer|client|user|member|employee|student|subject|household|account|citizen|pid|uid"
+# Names of a column that tells people apart, the likeliest first.
+_LIKELY = tuple(
+    re.compile(pattern)
+    for pattern in (rf"({_WORDS})s?", rf"({_WORDS})s?[ _.-]?(id|no|nr|num|number|key|code)", rf".*({_WORDS}).*", "id")
+)
+
+
+def schema_of(path: str) -> pl.Schema:
+    """Return the names and types of the columns of a Parquet file.
+
+    Only the bytes of the footer are read from the file. They also hold the number of rows and the smallest and largest
+    values of columns, which are private: nobody looks at them, and no message of the reader is shown.
+    """
+    try:
+        with Path(path).expanduser().open("rb") as file:
+            footer = _footer(file)
+    except OSError as error:
+        msg = f"FILE must be a file that can be opened, got {path!r}: {error.strerror or type(error).__name__}."
+        raise ValueError(msg) from None
+    try:
+        schema = pl.Schema(pl.read_parquet_schema(BytesIO(footer)))
+    except (pl.exceptions.PolarsError, OSError, ValueError, TypeError):
+        schema = pl.Schema()
+    if not schema:
+        msg = (
+            f"FILE must be a Parquet file whose footer can be read, got {path!r}: it is damaged, encrypted or of "
+            'another kind.\n\nHint: frame.write_parquet("visits.parquet") writes one.'
+        )
+        raise ValueError(msg)
+    return schema
+
+
+def _footer(file: BinaryIO) -> bytes:
+    """Return a Parquet file without its rows: the footer between two marks; nothing where there is none."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - len(_END)))
+    end = file.read(len(_END))
+    length = int.from_bytes(end[:4], "little")
+    if end[4:] != _MARK or not length <= min(size - len(_END), _LARGEST):
+        return b""
+    file.seek(size - len(_END) - length)
+    return _MARK + file.read(length) + end
+
+
+def likely_unit(schema: pl.Schema) -> str | None:
+    """Return the column that is most likely to tell people apart, by its name and type; None where there is none."""
+    names = [
+        name
+        for name, dtype in schema.items()
+        if dtype.is_integer() or isinstance(dtype, (pl.String, pl.Categorical, pl.Binary))
+    ]
+    found = (name for pattern in _LIKELY for name in names if pattern.fullmatch(name.lower()))
+    return next(found, None)

@@ -1,0 +1,351 @@
+"""How large a group must be, how far ahead a candidate, and what bounds drop: what a plan is chosen by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from dp_polars._base.column_types import has_value
+from dp_polars._base.numbers import as_fraction, given, kind_of_frame, positive_fraction, positive_int
+from dp_polars._engines.polars_engine import PolarsEngine
+from dp_polars._engines.polars_rows import is_a_person
+from dp_polars._frames.query import PrivateQuery
+from dp_polars._questions.averages import Average
+from dp_polars._questions.measures import BETA
+from dp_polars._questions.modes import Mode
+from dp_polars._questions.of_categories import OfCategories
+from dp_polars._questions.sums import Sum
+from dp_polars._questions.within import error_95
+from dp_polars.analysis._laws import block_probabilities
+from dp_polars.analysis._simulation import request_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dp_polars._base.numbers import Number
+    from dp_polars._frames.request import Ask
+    from dp_polars._questions.question import Columns, HistogramQuery
+
+# The largest group that is looked for.
+_MOST = 2**53
+
+
+def error_by_size(query: PrivateQuery, sizes: Iterable[int]) -> pl.DataFrame:
+    """Return how far off every output is at most in groups of these sizes. It reads no row.
+
+    Parameters
+    ----------
+    query
+        A query of a private frame, with or without rows. Its losses count.
+    sizes
+        How many rows of a group count, after all bounds, or how many people, where an output counts people: at least 1.
+
+    Returns
+    -------
+    DataFrame
+        One row per output and size: `output` (String), `size` (Int64), `size_unit` (String: "rows" or "people"),
+        `error_95` (Float64) and `error_unit` as in `PrivateQuery.explain`, and `relative` (Float64): that error as a
+        share of the largest answer that a group of this size may have. For counts this is the size, for sums the size
+        times the larger bound. For quantiles and modes, whose errors are in rows or people, it is the size (by weight,
+        times the largest weight). For means and their like it is the distance between the smallest and the largest
+        answer. Above 1 an answer says nothing. Errors are null where only the column's type names the candidates and
+        the query has no rows.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described, or the query is one for keys.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> query = dpp.protect("patient", max_groups=1, max_rows_per_group=1).agg(
+    ...     people=dpp.n_people(within=10),
+    ...     days=dpp.mean("days", 0, 30, step=1, epsilon=1),
+    ... )
+    >>> errors = error_by_size(query, [100, 1000])
+    >>> errors.select("output", "size", "error_95", pl.col("relative").round(3)).rows()[1:3]
+    [('people', 1000, 10.0, 0.01), ('days', 100, 2.155, 0.072)]
+    """
+    numbers = [positive_int(f"sizes[{i}]", size) for i, size in enumerate(_several("sizes", sizes))]
+    rows = []
+    for ask, types, unit in _outputs(query):
+        for size in numbers:
+            error, scale = _error(ask.query, size, types), _largest_answer(ask.query, size)
+            relative = None if error is None else error / scale
+            rows.append((ask.name, size, unit, error, ask.query.error_unit or unit, relative))
+    schema = {
+        "output": pl.String,
+        "size": pl.Int64,
+        "size_unit": pl.String,
+        "error_95": pl.Float64,
+        "error_unit": pl.String,
+        "relative": pl.Float64,
+    }
+    return pl.DataFrame(rows, schema, orient="row")
+
+
+def size_needed(query: PrivateQuery, relative: Number = Fraction(1, 10)) -> pl.DataFrame:
+    """Return how many people, or rows, a group must have for a small relative error. It reads no row.
+
+    Parameters
+    ----------
+    query
+        As for `error_by_size`.
+    relative
+        What `relative` of `error_by_size` may be at most: above 0.
+
+    Returns
+    -------
+    DataFrame
+        One row per output: `output` (String), `size` (Int64) and `size_unit` (String: "rows" or "people"), those that
+        the bounds keep. In every group of this size or more, the error is that small with probability 0.95. Null where
+        the error is not known, or no group of 2⁵³ is large enough.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described, or the query is one for keys.
+
+    Notes
+    -----
+    An error in rows, people or the column's unit does not depend on the group, so its share of the largest answer falls
+    like one over the size. That of a mean never grows with the size. So all sizes from the smallest one on will do,
+    which bisection finds.
+
+    Examples
+    --------
+    >>> import dp_polars as dpp
+    >>> query = dpp.protect("patient", max_groups=1).agg(people=dpp.n_people(within=10))
+    >>> size_needed(query, 0.05).rows()
+    [('people', 200, 'people')]
+    """
+    goal = positive_fraction("relative", relative)
+    rows = [(ask.name, _smallest(ask.query, types, goal), unit) for ask, types, unit in _outputs(query)]
+    return pl.DataFrame(rows, {"output": pl.String, "size": pl.Int64, "size_unit": pl.String}, orient="row")
+
+
+def best_by_gap(query: PrivateQuery, gaps: Iterable[Number]) -> pl.DataFrame:
+    """Return how probable the most common candidate is at least, by how far it leads. It reads no row.
+
+    Parameters
+    ----------
+    query
+        A query of a private frame with a mode among its outputs; the others are left out.
+    gaps
+        How many more people (or rows, or how much more weight) the most common candidate of a group has than every
+        other one, 0 or more, counting what the bounds keep.
+
+    Returns
+    -------
+    DataFrame
+        One row per mode and gap: `output` (String), `gap` (Float64), `gap_unit` (String: "people", "rows" or "the
+        weights' unit") and `probability` (Float64): that the most common candidate is the answer. It is exact where all
+        other candidates are equally common, and larger for all other counts with this gap.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described, no output is a mode, or only the column's type names its candidates and the
+        query has no rows.
+
+    Notes
+    -----
+    With coins p = exp(−λ·gap), permute-and-flip answers the best candidate with probability ∫₀¹ ∏(1 − p_i·t) dt and the
+    exponential mechanism with 1/(1 + Σp_i), over all others. Both fall as a coin grows. So at a gap of g or more, the
+    worst case is that all coins are exp(−λ·g).
+
+    Examples
+    --------
+    >>> import dp_polars as dpp
+    >>> query = dpp.protect("patient", max_groups=1).agg(
+    ...     dpp.mode("reason", ["fall", "flu", "cold"], epsilon=0.1)
+    ... )
+    >>> best_by_gap(query, [0, 10, 50])["probability"].round(3).to_list()
+    [0.333, 0.677, 0.993]
+    """
+    numbers = [as_fraction(f"gaps[{i}]", gap) for i, gap in enumerate(_several("gaps", gaps))]
+    for gap in numbers:
+        if not gap >= 0:
+            msg = f"gaps must be 0 or more, got {float(gap):g}."
+            raise ValueError(msg)
+    rows = []
+    for ask, types, unit in _outputs(query):
+        mode = ask.query
+        if not isinstance(mode, Mode):
+            continue
+        size = mode.size_of(*types)
+        if size is None:
+            msg = (
+                f"Output {ask.name!r}: candidates must be known, and only the column's type names them.\n\n"
+                "Hint: give candidates=…, or ask a private frame that has data."
+            )
+            raise ValueError(msg)
+        others, claim = size - 1 + (mode.too_few is not None), mode.claim
+        for gap in numbers:
+            blocks = np.array([0.0, float(gap)]), [1, others]
+            best = block_probabilities(*blocks, claim.rate, claim.mechanism)[0] if others else 1.0
+            rows.append((ask.name, float(gap), mode.error_unit or unit, float(best)))
+    if not rows:
+        msg = "query must have a mode among its outputs.\n\nHint: dp_polars.mode(…)."
+        raise TypeError(msg)
+    schema = {"output": pl.String, "gap": pl.Float64, "gap_unit": pl.String, "probability": pl.Float64}
+    return pl.DataFrame(rows, schema, orient="row")
+
+
+def dropped(
+    frame: pl.DataFrame | pl.LazyFrame,
+    privacy_unit: str | Sequence[str],
+    *,
+    by: str | Sequence[str] = (),
+    max_groups: Iterable[int | None] = (None,),
+    max_rows_per_group: Iterable[int | None] = (None,),
+) -> pl.DataFrame:
+    """Return what share of *public* rows bounds would drop, and whose. The result is not private.
+
+    Give it last year's published rows, or synthetic ones: see `synthetic`, whose `skew` says how unequal people are.
+
+    Parameters
+    ----------
+    frame
+        The public rows.
+    privacy_unit
+        The column, or columns, that tell people apart. Rows of null and NaN people are left out.
+    by
+        The columns that groups are made by. Rows with a null there are in no group, and left out.
+    max_groups, max_rows_per_group
+        The bounds to try, each at least 1, as lists: all combinations are. None: no bound.
+
+    Returns
+    -------
+    DataFrame
+        One row per combination: `max_groups`, `max_rows_per_group` (Int64), `rows_dropped` (Float64), the mean share of
+        rows that are dropped, over the random subsets that may be kept, and `people_cut` (Float64), the share of people
+        who lose a row. Both are null without rows.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described.
+
+    Notes
+    -----
+    A person with G groups keeps min(g, G) of them, all subsets being equally probable, and min(n, m) of the n rows in
+    such a group. So the mean number of rows kept is min(1, g/G)·Σ min(n, m).
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> visits = pl.DataFrame({"patient": [1, 1, 1, 2], "ward": ["A", "A", "B", "A"]})
+    >>> dropped(
+    ...     visits, "patient", by="ward", max_groups=[1, 2], max_rows_per_group=[1]
+    ... ).rows()
+    [(1, 1, 0.5, 0.5), (2, 1, 0.25, 0.5)]
+    """
+    if not isinstance(frame, (pl.DataFrame, pl.LazyFrame)):
+        msg = f"frame must be a DataFrame or a LazyFrame, got {kind_of_frame(frame)}"
+        raise TypeError(msg)
+    unit, keys = ([names] if isinstance(names, str) else list(names) for names in (privacy_unit, by))
+    schema = frame.collect_schema()
+    missing = [name for name in (*unit, *keys) if name not in schema]
+    if missing or not unit:
+        msg = (
+            f"privacy_unit and by must name columns of the frame, got {missing or unit} where they are {list(schema)}."
+        )
+        raise ValueError(msg)
+    groups, rows = (
+        [
+            None if bound is None else positive_int(f"{name}[{i}]", bound)
+            for i, bound in enumerate(_several(name, given))
+        ]
+        for name, given in (("max_groups", max_groups), ("max_rows_per_group", max_rows_per_group))
+    )
+    counted = frame.lazy().filter(
+        is_a_person(tuple(unit), schema), *(has_value(pl.col(key), schema[key]) for key in keys)
+    )
+    per_group = counted.group_by(*unit, *(key for key in keys if key not in unit)).agg(pl.len().alias("\0n"))
+    least = {bound: pl.col("\0n") if bound is None else pl.min_horizontal("\0n", bound) for bound in rows}
+    people = (
+        per_group.group_by(unit)
+        .agg(
+            pl.len().alias("\0groups"),
+            pl.col("\0n").sum(),
+            *(rows_kept.sum().alias(f"\0{bound}") for bound, rows_kept in least.items()),
+        )
+        .collect()
+    )
+    n, number = people["\0n"].to_numpy().astype(float), people["\0groups"].to_numpy()
+    results = []
+    for most, bound in product(groups, rows):
+        left = people[f"\0{bound}"].to_numpy() * (1.0 if most is None else np.minimum(1.0, most / number))
+        cut = left < n
+        shares = (float(1 - left.sum() / n.sum()), float(cut.mean())) if len(n) else (None, None)
+        results.append((most, bound, *shares))
+    columns = {
+        "max_groups": pl.Int64,
+        "max_rows_per_group": pl.Int64,
+        "rows_dropped": pl.Float64,
+        "people_cut": pl.Float64,
+    }
+    return pl.DataFrame(results, columns, orient="row")
+
+
+def _several(name: str, values: object) -> list[object]:
+    """Return the values of a list; refuse none at all."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        msg = f"{name} must be a list of numbers, got {given(values)}."
+        raise TypeError(msg)
+    listed = list(values)
+    if not listed:
+        msg = f"{name} must not be empty."
+        raise ValueError(msg)
+    return listed
+
+
+def _outputs(query: PrivateQuery) -> Iterator[tuple[Ask[HistogramQuery], Columns, str]]:
+    """Yield the outputs of a query, each with the types of its columns (none without rows) and what it counts."""
+    if not isinstance(query, PrivateQuery):
+        msg = f"query must be a PrivateQuery, got {given(query)}."
+        raise TypeError(msg)
+    request = request_of(query)
+    types = request.types(PolarsEngine.of(*query._sources) if query.has_rows else None)
+    for ask in request.asks:
+        yield ask, types.get(ask.name, ()), request.counts(ask.query)
+
+
+def _error(question: HistogramQuery, size: int, types: Columns) -> float | None:
+    """Return how far off an answer is at most, with probability 0.95, in a group of this size."""
+    return question.error_among(size, BETA, *types) if question.error_needs_rows else error_95(question, None, *types)
+
+
+def _largest_answer(question: HistogramQuery, size: int) -> float:
+    """Return the largest answer that a group of this size may have, or the distance between the ends of all answers."""
+    if isinstance(question, Average):
+        low, high = question.ends
+        return high - low
+    most = question.largest if isinstance(question, Sum) else Fraction(1)
+    return float(size * (question.most if isinstance(question, OfCategories) else most))
+
+
+def _smallest(question: HistogramQuery, types: Columns, goal: Fraction) -> int | None:
+    """Return the smallest group whose relative error is at most a goal; None: there is none, or it isn't known."""
+
+    def is_enough(size: int) -> bool:
+        error = _error(question, size, types)
+        return error is not None and error / _largest_answer(question, size) <= float(goal)
+
+    low, high = 0, 1
+    while not is_enough(high):
+        low, high = high, 2 * high
+        if high > _MOST:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high

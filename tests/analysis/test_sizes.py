@@ -1,0 +1,201 @@
+"""How large a group must be, how far ahead a mode, and what bounds drop: against exact numbers and by brute force."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from dp_polars import analysis
+from tests.helpers import reference
+
+PRIVATE = dpp.protect("patient", max_groups=1, max_rows_per_group=2)
+
+
+def outputs(**amounts):
+    return PRIVATE.group_by({"ward": ["A", "B", "C"]}).agg(
+        people=dpp.n_people(**amounts),
+        rows=dpp.len(**amounts),
+        top=dpp.mode("reason", ["fall", "flu", "cold"], **amounts),
+        by_cost=dpp.mode("reason", ["fall", "flu"], weights="cost", max_weight=500, step=1, **amounts),
+        age=dpp.median("age", range(121), **amounts),
+        total=dpp.sum("days", -10, 30, step=0.5, **amounts),
+        per_person=dpp.sum("days", 0, 30, step=0.5, per_person=(0, 90), **amounts),
+        mean=dpp.mean("days", -10, 30, step=0.5, **amounts),
+        share=dpp.share("smoker", **amounts),
+        deviation=dpp.std("days", 0, 30, step=0.5, **amounts),
+        counts=dpp.value_counts("reason", ["fall", "flu"], **amounts),
+        three=dpp.top_k("reason", 2, ["fall", "flu", "cold"], **amounts),
+    )
+
+
+@pytest.mark.parametrize("amounts", [{"epsilon": 1}, {"rho": 0.1}])
+def test_errors_are_those_of_explain_and_shares_of_the_largest_answer(amounts):
+    query, sizes = outputs(**amounts), [7, 1000, 100_000]
+    errors = analysis.error_by_size(query, sizes)
+    assert errors["output"].unique(maintain_order=True).to_list() == [ask.name for ask in query.asks]
+    assert errors["size"].to_list() == sizes * len(query.asks)
+    known = {row["output"]: row for row in query.explain().iter_rows(named=True)}
+    largest = {"total": 30, "per_person": 90, "by_cost": 500}
+    for row in errors.iter_rows(named=True):
+        name, size = row["output"], row["size"]
+        explained = known[name]
+        assert row["error_unit"] == explained["error_unit"]
+        assert row["size_unit"] == (
+            "rows" if name in {"rows", "age", "total", "mean", "share", "deviation"} else "people"
+        )
+        if name in {"mean", "share", "deviation"}:
+            width = {"mean": 40, "share": 1, "deviation": 15}[name]
+            assert explained["error_95"] is None
+            assert row["relative"] == pytest.approx(row["error_95"] / width)
+        else:
+            assert row["error_95"] == explained["error_95"]
+            assert row["relative"] == pytest.approx(row["error_95"] / (size * largest.get(name, 1)))
+    # The note of explain has the error of a mean at 1,000 rows, in three digits, rounded up.
+    (at_1000,) = errors.filter(output="mean", size=1000)["error_95"]
+    noted = float(known["mean"]["note"].split("1,000 rows: ±")[1].split(";")[0])
+    assert at_1000 <= noted <= at_1000 * 1.01
+
+
+@pytest.mark.parametrize("relative", [0.5, Fraction(1, 10), 0.013])
+def test_the_size_that_is_needed_is_the_smallest_that_does(relative):
+    query = outputs(epsilon=0.7)
+    needed = analysis.size_needed(query, relative)
+    assert needed["output"].to_list() == [ask.name for ask in query.asks]
+    for row in needed.iter_rows(named=True):
+        sizes = [size for size in (row["size"] - 1, row["size"], row["size"] + 1, 3 * row["size"]) if size]
+        of_output = analysis.error_by_size(query, sizes).filter(output=row["output"])
+        assert of_output["size_unit"].unique().to_list() == [row["size_unit"]]
+        for size, found in of_output.select("size", "relative").rows():
+            assert (found <= float(relative)) == (size >= row["size"])
+
+
+def test_an_accuracy_that_was_asked_for_says_how_many_people_that_takes():
+    query = dpp.protect("patient", max_groups=1).agg(people=dpp.n_people(within=30))
+    assert analysis.size_needed(query, 0.1).rows() == [("people", 300, "people")]
+    assert analysis.size_needed(query, 10**-18).rows() == [("people", None, "people")]
+
+
+def test_what_only_the_type_tells_is_not_known_without_rows():
+    private = dpp.protect("patient", max_groups=1)
+    bare = private.agg(dpp.mode("ward", epsilon=1))
+    assert analysis.error_by_size(bare, [10]).row(0) == ("ward", 10, "people", None, "people", None)
+    assert analysis.size_needed(bare).row(0) == ("ward", None, "people")
+    with pytest.raises(ValueError, match="Output 'ward': candidates must be known"):
+        analysis.best_by_gap(bare, [1])
+    typed = pl.LazyFrame(schema={"patient": pl.Int64, "ward": pl.Enum(["A", "B"])})
+    query = typed.dp.protect("patient", max_groups=1).agg(dpp.mode("ward", epsilon=1))
+    assert analysis.size_needed(query).item(0, "size") > 1
+    assert analysis.best_by_gap(query, [0])["probability"].item() == 0.5
+
+
+@pytest.mark.parametrize("amounts", [{"epsilon": 0.5}, {"rho": 0.02}])
+@pytest.mark.parametrize("candidates", [["fall"], ["fall", "flu"], ["fall", "flu", "cold", "none"]])
+@pytest.mark.parametrize("too_few", [None, 3])
+def test_the_right_top_is_at_least_as_probable_as_that(amounts, candidates, too_few):
+    query = PRIVATE.agg(top=dpp.mode("reason", candidates, too_few=too_few, **amounts))
+    claim = query.asks[0].query.claim
+    others = len(candidates) - 1 + (too_few is not None)
+    found = analysis.best_by_gap(query, [0, 1, 2.5, 6])
+    assert found["gap"].to_list() == [0, 1, 2.5, 6]
+    assert found["gap_unit"].unique().to_list() == ["people"]
+    for gap, probability in found.select("gap", "probability").rows():
+        # Exact where all others are equal, and a lower bound where they are further behind.
+        for behind in itertools.combinations_with_replacement([gap, gap + 1, gap + 4], min(others, 3)):
+            rest = [*behind, *[gap] * (others - len(behind))]
+            (exact, *_) = reference.floats(
+                reference.law([20, *(20 - one for one in rest)], rate=claim.rate, mechanism=claim.mechanism)
+            )
+            assert probability <= exact + 1e-12
+            if set(rest) <= {gap}:
+                assert probability == pytest.approx(exact, rel=1e-12)
+
+
+def test_gaps_of_weights_are_in_their_unit():
+    query = PRIVATE.agg(
+        dpp.mode("reason", ["fall", "flu"], weights="cost", max_weight=500, step=10, epsilon=1), dpp.n_people(epsilon=1)
+    )
+    found = analysis.best_by_gap(query, [1000, 1500])
+    assert found["gap_unit"].to_list() == ["the weights' unit"] * 2
+    # One of two that is 1,000 behind: coin p = exp(-1000/500), chosen instead with probability p/2.
+    assert found["probability"].to_list() == pytest.approx([1 - math.exp(-2) / 2, 1 - math.exp(-3) / 2])
+
+
+def test_bounds_drop_what_they_drop_on_average():
+    visits = pl.DataFrame(
+        {
+            "p": [1] * 6 + [2] * 3 + [3] + [None] * 4 + [4] * 2,
+            "ward": ["A", "A", "A", "B", "B", "C", "A", "B", "C", "A", "A", "B", "C", "A", None, "B"],
+        }
+    )
+    groups, rows = [None, 1, 2, 5], [None, 1, 2]
+    found = analysis.dropped(visits, "p", by="ward", max_groups=groups, max_rows_per_group=rows)
+    assert found.columns == ["max_groups", "max_rows_per_group", "rows_dropped", "people_cut"]
+    people = {1: [3, 2, 1], 2: [1, 1, 1], 3: [1], 4: [1]}
+    expected = []
+    for g, m in itertools.product(groups, rows):
+        kept = cut = 0
+        for sizes in people.values():
+            subsets = list(itertools.combinations(sizes, min(g or 9, len(sizes))))
+            mean = sum(sum(min(n, m or 9) for n in subset) for subset in subsets) / len(subsets)
+            kept, cut = kept + mean, cut + (mean < sum(sizes))
+        expected.append((g, m, pytest.approx(1 - kept / 11), cut / 4))
+    assert found.rows() == expected
+    assert analysis.dropped(visits.lazy(), ["p"], max_rows_per_group=[2]).rows() == [
+        (None, 2, pytest.approx(5 / 12), 0.5)
+    ]
+    assert analysis.dropped(visits.clear(), "p").rows() == [(None, None, None, None)]
+
+
+def test_the_mean_is_that_of_releases():
+    rows = analysis.synthetic({"p": pl.Int64, "w": pl.Enum(["A", "B", "C"])}, people=300, rows=2400)
+    query = (
+        dpp.protect("p", max_groups=2, max_rows_per_group=2).group_by({"w": ["A", "B", "C"]}).agg(dpp.len(epsilon=1))
+    )
+    (share,) = analysis.dropped(rows, "p", by="w", max_groups=[2], max_rows_per_group=[2])["rows_dropped"]
+    drawn = [analysis.simulate(query, rows)["left_out"].sum() / 2400 for _ in range(20)]
+    assert sum(drawn) / 20 == pytest.approx(share, abs=0.01)
+    assert 0.2 < share < 0.8
+
+
+@pytest.mark.parametrize("skew", [0, 0.5, 1, 1.5])
+def test_skew_makes_people_unequal(skew):
+    rows = analysis.synthetic({"p": pl.Int64}, people=1000, rows=5000, skew=skew)
+    counts = rows["p"].value_counts()["count"].sort(descending=True)
+    top = counts[:50].sum() / 5000
+    weights = [rank**-skew for rank in range(1, 1001)]
+    assert top == pytest.approx((50 + 4000 * sum(weights[:50]) / sum(weights)) / 5000, abs=0.06)
+    assert rows.equals(analysis.synthetic({"p": pl.Int64}, people=1000, rows=5000)) == (skew == 0.5)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        (lambda q: analysis.error_by_size(q, []), ValueError, "sizes must not be empty"),
+        (lambda q: analysis.error_by_size(q, [0]), ValueError, r"sizes\[0\] must be"),
+        (lambda q: analysis.error_by_size(q, 5), TypeError, "sizes must be a list of numbers"),
+        (lambda q: analysis.error_by_size("q", [5]), TypeError, "query must be a PrivateQuery"),
+        (lambda q: analysis.size_needed(PRIVATE.keys("ward", epsilon=1, delta=1e-6)), TypeError, "one for keys"),
+        (lambda q: analysis.size_needed(q, 0), ValueError, "relative must be"),
+        (lambda q: analysis.best_by_gap(q, [-1]), ValueError, "gaps must be 0 or more, got -1"),
+        (lambda q: analysis.best_by_gap(PRIVATE.agg(dpp.len(epsilon=1)), [1]), TypeError, "must have a mode"),
+        (lambda q: analysis.dropped([1], "p"), TypeError, "frame must be a DataFrame"),
+        (lambda q: analysis.dropped(pl.DataFrame({"p": [1]}), "q"), ValueError, "must name columns of the frame"),
+        (
+            lambda q: analysis.dropped(pl.DataFrame({"p": [1]}), "p", max_groups=[0]),
+            ValueError,
+            r"max_groups\[0\] must",
+        ),
+        (
+            lambda q: analysis.synthetic({"p": pl.Int64}, people=2, rows=2, skew=5),
+            ValueError,
+            "skew must be from 0 to 4",
+        ),
+        (lambda q: analysis.synthetic({"p": pl.Int64}, people=2, rows=2, skew="x"), TypeError, "skew must be a number"),
+    ],
+)
+def test_what_does_not_fit_is_refused(wrong, error, message):
+    with pytest.raises(error, match=message):
+        wrong(outputs(epsilon=1))

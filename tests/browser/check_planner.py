@@ -1,0 +1,298 @@
+"""The planner in a real browser: from a schema to code that runs, at 1,280 and 400 px.
+
+    python tests/browser/check_planner.py [--pictures FOLDER]
+
+Needs chromium and chromedriver (Debian: chromium, chromium-driver). The planner's file has rows that can't be read, and
+exits non-zero where a message, a cost, a figure or the code is not what it should be, where the page is too wide, asks
+the network or complains.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import polars as pl
+from selenium import webdriver
+from selenium.common.exceptions import JavascriptException, WebDriverException
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.keys import Keys
+
+# Elements of the page, those inside web components too; of a field by the beginning of its name.
+DEEP = """
+const deep = (root, selector) => [...root.querySelectorAll('*')].flatMap((element) => [
+  ...(element.matches(selector) ? [element] : []),
+  ...(element.shadowRoot ? deep(element.shadowRoot, selector) : []),
+]);
+const field = (name) => deep(document, '.dp-field')
+  .find((one) => one.querySelector('.dp-name').textContent.startsWith(name));
+"""
+INSIDE = DEEP + "const one = field(arguments[0]); return one && deep(one, arguments[1])[0];"
+WRONG = DEEP + "const one = field(arguments[0])?.querySelector('.dp-wrong'); return one ? one.textContent : '';"
+TEXT = DEEP + "return deep(document, arguments[0]).map((one) => one.textContent).join(' ');"
+NUMBER = DEEP + "return deep(document, arguments[0]).length;"
+OPTION = DEEP + "return deep(document, '[role=option]').find((one) => one.textContent.trim() === arguments[0]);"
+# What stands out of the window, but for what scrolls in its own box.
+WIDE = (
+    DEEP
+    + """
+const [root, width] = [document.documentElement, document.documentElement.clientWidth];
+const inside = (one) => one.closest('.dp-scroll, pre, figure, .dp-statement');
+return [
+  ...(root.scrollWidth > width ? [`the page is ${root.scrollWidth} px wide`] : []),
+  ...deep(document, '.dp-planner *').filter((one) => !inside(one) && one.getBoundingClientRect().right > width + 1)
+    .map((one) => `${one.tagName} ${one.className} ${one.textContent.slice(0, 40)}`),
+];
+"""
+)
+# What every slider shows at its side, by the name of its field.
+SHOWN = (
+    DEEP
+    + """
+const text = (root) => root.nodeType === 3 ? root.data : root.nodeName === 'STYLE' ? ''
+  : [...(root.shadowRoot ? [root.shadowRoot] : []), ...root.childNodes].map(text).join(' ');
+return deep(document, '.dp-field').filter((one) => deep(one, '[role=slider]').length).map((one) =>
+  [one.querySelector('.dp-name').textContent, text(deep(one, 'marimo-slider')[0]).trim().split(/\\s+/).pop()]);
+"""
+)
+BAR = DEEP + "const one = deep(document, '.dp-bar')[0].getBoundingClientRect(); return [one.height, one.bottom];"
+HEIGHT = 1000
+WARDS = ["north", "south", "o'east"]
+
+
+class Planner:
+    """The page, by the names of its fields."""
+
+    def __init__(self, driver: webdriver.Chrome) -> None:
+        self.driver = driver
+
+    def wait(self, what: str, condition: Callable[[], object], seconds: float = 60) -> object:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            with contextlib.suppress(WebDriverException, JavascriptException):
+                if found := condition():
+                    return found
+            time.sleep(0.05)
+        msg = f"{what} did not come within {seconds:.0f} s; messages: {self.text('.dp-wrong')!r}"
+        raise TimeoutError(msg)
+
+    def text(self, selector: str) -> str:
+        return self.driver.execute_script(TEXT, selector)
+
+    def cost(self) -> str:
+        return self.text(".dp-cost")
+
+    def inside(self, name: str, selector: str) -> object:
+        element = self.wait(f"the field {name!r}", lambda: self.driver.execute_script(INSIDE, name, selector))
+        # By the keyboard: a field that is drawn anew may move away from under a click.
+        self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'}); arguments[0].focus()", element)
+        return element
+
+    def type(self, name: str, text: str) -> None:
+        self.inside(name, "input, textarea")
+        keys = ActionChains(self.driver)
+        keys.key_down(Keys.CONTROL).send_keys("a").key_up(Keys.CONTROL).send_keys(text, Keys.TAB).perform()
+
+    def choose(self, name: str, *options: str) -> None:
+        self.inside(name, "button")
+        ActionChains(self.driver).send_keys(Keys.ENTER).perform()
+        for option in options:
+            self.wait(f"the option {option!r}", lambda text=option: self.driver.execute_script(OPTION, text)).click()
+            time.sleep(0.3)
+        ActionChains(self.driver).send_keys(Keys.ESCAPE).perform()
+
+    def move(self, name: str, key: str, times: int = 1) -> list[float]:
+        """Move a slider by its keys, and return how long it took, each time, until the page told another cost."""
+        self.inside(name, "[role=slider]")
+        took = []
+        for _ in range(times):
+            before, begin = self.cost(), time.monotonic()
+            ActionChains(self.driver).send_keys(key).perform()
+            self.wait(f"another cost by {name!r}", lambda before=before: self.cost() not in ("", before))
+            took.append(time.monotonic() - begin)
+        return took
+
+    def says(self, name: str, words: str) -> None:
+        self.wait(f"{words!r} at the field {name!r}", lambda: words in self.driver.execute_script(WRONG, name))
+
+    def code(self) -> str:
+        return self.text(".dp-code code")
+
+
+def check(planner: Planner, folder: Path, intact: bytes, width: int, pictures: Path | None) -> list[str]:
+    """Go the whole way at a width, and return what is wrong."""
+    driver, path = planner.driver, folder / "visits.parquet"
+    metrics = {"width": width, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    wrong: list[str] = []
+    # The first code is there before anything is picked: the number of people, by the likely column.
+    planner.wait("the first code", lambda: "people=dpp.n_people(within=50)" in planner.code(), 120)
+    planner.wait("the first cost", lambda: "ε = 0.0" in planner.cost())
+    planner.choose("Columns (none", "ward")
+    planner.says("Public values of ward", "keys of column 'ward' must not be empty")
+    planner.type("Public values of ward", "\n".join([*WARDS, "null"]))
+    planner.says("Public values of ward", "keys of column 'ward' must not contain null")
+    planner.type("Public values of ward", "\n".join(WARDS))
+    planner.wait("the code with groups", lambda: "group_by" in planner.code())
+    planner.choose("Questions", "reason: most common value", "age: median", "days: mean")
+    planner.says("age_median", "candidates must not be empty")
+    planner.type("Public values, or ends, of age", "young")
+    planner.says("age_median", "candidates of a quantile must be numbers or times, got String")
+    planner.type("Public values, or ends, of age", "0..120")
+    planner.type("Public values, or ends, of reason", "fall\nflu\ncold")
+    planner.type("Public values, or ends, of days", "0..30 by 0.5")
+    planner.wait("all outputs", lambda: all(name in planner.code() for name in ("age_med", "reason_m", "days_m")))
+    if planner.driver.execute_script(NUMBER, ".dp-wrong"):
+        wrong.append(f"a message is left: {planner.text('.dp-wrong')}")
+    took = planner.move("age_median", Keys.ARROW_RIGHT, 3)
+    took += planner.move("days_mean", Keys.ARROW_RIGHT, 2)
+    took += planner.move("Rows in each group", Keys.ARROW_RIGHT)
+    print(f"{width} px: a slider takes {min(took):.2f} to {max(took):.2f} s until the page tells the cost")
+    planner.wait("other people", lambda: "At your bounds" in planner.text("figure"))
+    before = planner.text("figure")
+    planner.inside("People with many rows", "[role=slider]")
+    ActionChains(driver).send_keys(*[Keys.ARROW_RIGHT] * 4).perform()
+    planner.wait("another figure of what the bounds drop", lambda: planner.text("figure") != before)
+    figures = driver.execute_script(NUMBER, "figure svg")
+    if figures != 3:
+        wrong.append(f"{figures} figures instead of 3")
+    stated = planner.text(".dp-statement")
+    wrong += [f"the statement lacks {words!r}" for words in ("TO BE STATED", "Pure DP") if words not in stated]
+    if "people" not in planner.text(".dp-seen td") or "ρ" not in planner.cost():
+        wrong.append(f"the table or the cost is not there: {planner.cost()}")
+    wrong += mismatches(dict(driver.execute_script(SHOWN)), planner.code())
+    wrong += driver.execute_script(WIDE)
+    height, bottom = driver.execute_script(BAR)
+    if (width < 900) != (height > 0 and bottom <= HEIGHT + 1):
+        wrong.append(f"the bar with the cost is {height} px high and ends at {bottom} px")
+    if pictures is not None:
+        picture(planner, pictures / f"planner-{width}.png", width)
+    code = planner.code()
+    path.write_bytes(intact)  # now, for the first time, there are rows to read
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode or not all(f"│ {ward}" in done.stdout for ward in WARDS):
+        wrong.append(f"the code did not run:\n{code}\n{done.stdout}\n{done.stderr}")
+    return [f"{width} px: {what}" for what in wrong]
+
+
+def mismatches(shown: dict[str, str], code: str) -> list[str]:
+    """Return which sliders show another number than the one that counts."""
+    wanted = {name: re.search(r"off by at most ([0-9.,]+)", name) for name in shown}
+    numbers = {name: found[1].replace(",", "") for name, found in wanted.items() if found}
+    numbers["Groups, at most (max_groups)"] = re.search(r"max_groups=(\d+)", code)[1]
+    numbers["Rows in each group, at most (max_rows_per_group)"] = re.search(r"max_rows_per_group=(\d+)", code)[1]
+    if len(shown) != len(numbers) + 4 or len(numbers) != 6:
+        return [f"there are other sliders than expected: {shown}"]
+    return [f"{name} shows {shown[name]}" for name, number in numbers.items() if float(shown[name]) != float(number)]
+
+
+def picture(planner: Planner, path: Path, width: int) -> None:
+    """Save the page: from its top, or where it is narrow, the sliders and the cost at the lower edge."""
+    driver, is_wide = planner.driver, width > 900
+    metrics = {"width": width, "height": 1180 if is_wide else 800, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    place, block = (".dp-title", "end") if is_wide else ("section:nth-of-type(5)", "start")
+    driver.execute_script(DEEP + "deep(document, arguments[0])[0].scrollIntoView({block: arguments[1]})", place, block)
+    time.sleep(1)
+    path.write_bytes(base64.b64decode(driver.execute_cdp_cmd("Page.captureScreenshot", {})["data"]))
+
+
+def write(path: Path) -> bytes:
+    """Write a file of visits whose rows can't be read, and return the one that it was."""
+    n = 6000
+    pl.DataFrame(
+        {
+            "patient": [number // 3 for number in range(n)],
+            "ward": [WARDS[number % 7 % 3] for number in range(n)],
+            "reason": [["fall", "flu", "cold", "secret"][number % 11 % 4] for number in range(n)],
+            "age": [number * number % 99 for number in range(n)],
+            "days": [number % 41 / 2 for number in range(n)],
+        }
+    ).write_parquet(path)
+    intact = path.read_bytes()
+    begin = len(intact) - 8 - int.from_bytes(intact[-8:-4], "little")
+    path.write_bytes(b"\xaa" * begin + intact[begin:])
+    with contextlib.suppress(pl.exceptions.PolarsError, OSError):
+        sys.exit(f"the rows can be read: {pl.read_parquet(path).height}")
+    return intact
+
+
+def answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as response:
+            return response.status == 200
+    except OSError:
+        return False
+
+
+def browser() -> webdriver.Chrome:
+    options = webdriver.ChromeOptions()
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    options.add_argument(f"--user-data-dir={tempfile.mkdtemp()}")
+    for flag in ("headless=new", "no-sandbox", "disable-gpu", "no-first-run", "disable-sync"):
+        options.add_argument(f"--{flag}")
+    options.add_argument("--disable-background-networking")
+    options.add_argument("--disable-component-update")
+    options.add_argument(f"--window-size=1280,{HEIGHT}")
+    return webdriver.Chrome(options, Service("/usr/bin/chromedriver"))
+
+
+def at_width(width: int, pictures: Path | None) -> list[str]:
+    folder = Path(tempfile.mkdtemp())
+    intact = write(folder / "visits.parquet")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "dp_polars", "plan", "visits.parquet", "--no-browser", "--port", str(port)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])}
+    server = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    try:
+        driver = browser()
+        try:
+            planner = Planner(driver)
+            planner.wait("the planner", lambda: answers(url))
+            driver.get("about:blank")
+            driver.get_log("performance")
+            driver.get(url)
+            wrong = check(planner, folder, intact, width, pictures)
+            messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
+            asked = {m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"}
+            wrong += [f"asked for {one}" for one in asked if urlsplit(one).scheme == "http" and not one.startswith(url)]
+            wrong += [f"asked for {one}" for one in asked if urlsplit(one).scheme in ("https", "ws", "wss")]
+            wrong += [f"console: {one['message']}" for one in driver.get_log("browser") if one["level"] == "SEVERE"]
+        finally:
+            driver.quit()
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait(20)
+    return wrong
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pictures", type=Path)
+    arguments = parser.parse_args()
+    wrong = [what for width in (1280, 400) for what in at_width(width, arguments.pictures)]
+    if wrong:
+        sys.exit("\n".join(wrong))
+    print("from a schema to code that runs, at both widths")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,379 @@
+"""From what was picked to a query, to messages at fields, and to code that runs as it stands."""
+
+import datetime as dt
+import os
+import subprocess
+import sys
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from tests.helpers.needs import need
+
+need("altair")
+need("vl_convert")
+
+from dp_polars._planner import page
+from dp_polars._planner.plan import (
+    Draft,
+    Plan,
+    Question,
+    draft,
+    dropped_by_bounds,
+    field_of,
+    own_values,
+    questions_of,
+)
+from dp_polars._planner.schema import DEMO, likely_unit
+from dp_polars._planner.texts import Written, as_code, call, ends, laid_out, one, several
+
+SCHEMA = pl.Schema(
+    {
+        "patient": pl.Int64(),
+        "ward": pl.Enum(["north", "south"]),
+        "diagnosis": pl.String(),
+        "kind": pl.Categorical(),
+        "age": pl.Int16(),
+        "days": pl.Float64(),
+        "cost": pl.Decimal(12, 2),
+        "smoker": pl.Boolean(),
+        "admitted": pl.Date(),
+        "seen": pl.Datetime("us", "UTC"),
+        "class": pl.Int8(),
+        'it\'s "odd" {x}': pl.String(),
+        "tags": pl.List(pl.String()),
+    }
+)
+VALUES = {
+    "ward": own_values(SCHEMA["ward"]),
+    "diagnosis": "flu\nit's \"none\"\n'null'",
+    "kind": "a b c\nd",
+    "age": "0..120",
+    "days": "0..30 by 0.5",
+    "cost": "0..500 by 0.01",
+    "smoker": own_values(SCHEMA["smoker"]),
+    "admitted": "2026-01-01..2026-12-31",
+    "seen": "2026-01-01..2026-12-31 by 1d",
+    "class": "1..5",
+    'it\'s "odd" {x}': "back\\slash\n{brace}",
+}
+
+
+def rows(height=600):
+    """Rows of that schema, with nulls and with values and groups that nobody listed."""
+    number = pl.int_range(height, eager=True)
+    odd = 'it\'s "odd" {x}'
+    frame = pl.DataFrame(
+        {
+            "patient": number // 3,
+            "ward": ["north", "south", None] * (height // 3),
+            "diagnosis": ["flu", 'it\'s "none"', "cancer"] * (height // 3),
+            "kind": ["a b c", "d"] * (height // 2),
+            "age": number % 99,
+            "days": (number % 61) / 2,
+            "cost": number % 700,
+            "smoker": number % 2 == 0,
+            "admitted": [dt.date(2026, 3, 1) + dt.timedelta(int(day) % 200) for day in number],
+            "seen": [dt.datetime(2026, 3, 1) + dt.timedelta(int(day) % 200) for day in number],
+            "class": number % 5 + 1,
+            odd: ["back\\slash", "{brace}", "x"] * (height // 3),
+            "tags": [["x"]] * height,
+        }
+    )
+    return frame.cast({name: dtype for name, dtype in SCHEMA.items() if name != "tags"})
+
+
+def run(code, folder):
+    script = folder / "release.py"
+    script.write_text(code, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    return subprocess.run(
+        [sys.executable, "-W", "error", script.name],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    ).stdout
+
+
+def full(file="visits.parquet", **picked):
+    """Everything that can be asked of the columns of that schema."""
+    plan = Plan(SCHEMA, file, "patient", {"ward": VALUES["ward"]}, VALUES, max_groups=2, max_rows_per_group=2, rows=500)
+    questions = {asked: plan.usual(asked) for asked in questions_of(SCHEMA, "patient").values()}
+    return Plan(**{**vars(plan), "questions": questions, **picked})
+
+
+def test_every_question_becomes_code_that_runs(tmp_path):
+    plan = full()
+    assert len(plan.questions) == 37
+    drafted = draft(plan)
+    assert {name: text for name, text in drafted.messages.items() if name != "cost"} == {}
+    rows().write_parquet(tmp_path / "visits.parquet")
+    said = run(drafted.code, tmp_path)
+    # What the page promises is what the code asks: losses, errors, keys.
+    asked = {}
+    exec(drafted.code.split("shown =")[0].replace('"visits', f'"{tmp_path}/visits'), asked)
+    columns = ["output", "selects", "error_95", "epsilon", "rho", "bounds"]
+    assert asked["query"].explain().select(columns).equals(drafted.query.explain().select(columns))
+    assert f"shape: ({len(plan.questions)}, 5)" in said
+    # A second run is free: the ledger keeps the answers.
+    assert run(drafted.code, tmp_path) == said
+    assert all(len(line) <= 100 for line in drafted.code.splitlines())
+
+
+@pytest.mark.parametrize("unit", ["patient", 'it\'s "odd" {x}', None])
+@pytest.mark.parametrize("loss_unit", ["epsilon", "rho"])
+def test_losses_may_be_typed(tmp_path, unit, loss_unit):
+    asked = {
+        Question("len"): "0.5",
+        Question("mode", "ward"): "1/3",
+        Question("mean", "class"): "0.25",
+        Question("median", "admitted"): ".5",
+    }
+    plan = Plan(SCHEMA, 'it\'s "odd".parquet', unit, {}, VALUES, asked, by_loss=True, loss_unit=loss_unit)
+    drafted = draft(plan)
+    assert [*drafted.messages] == [field_of(Question("mode", "ward"))]
+    assert f"{loss_unit} must be a number" in drafted.messages[field_of(Question("mode", "ward"))]
+    assert [ask.name for ask in drafted.query.asks] == ["rows", "class_mean", "admitted_median"]
+    assert drafted.query.loss == dpp.Loss(Fraction(5, 4), loss_unit)
+    rows().write_parquet(tmp_path / 'it\'s "odd".parquet')
+    assert "shape: (1, " in run(drafted.code, tmp_path)
+    assert ("within" in drafted.code) is False
+
+
+def test_synthetic_rows_need_no_file(tmp_path):
+    plan = Plan(DEMO, None, "patient", {"ward": own_values(DEMO["ward"])}, {"age": "0..120"}, max_groups=2)
+    asked = {
+        Question("n_people"): 20,
+        Question("median", "age"): 50,
+        Question("len"): 20,
+        Question("share", "smoker"): 0.1,
+    }
+    drafted = draft(Plan(**{**vars(plan), "questions": asked}))
+    assert drafted.messages == {}
+    assert "shape: (4, " in run(drafted.code, tmp_path)
+
+
+def test_names_of_outputs_are_apart():
+    plan = full(keys={"ward": "north\nsouth", "kind": "d"})
+    names = [*plan.named()]
+    assert len(names) == len({*names, *plan.keys}) - 2
+    clash = Plan(
+        pl.Schema({"people": pl.Int64(), "rows": pl.Boolean()}),
+        "f.parquet",
+        "people",
+        {"rows": "true\nfalse"},
+        {},
+        {Question("n_people"): 10, Question("len"): 10},
+        max_rows_per_group=1,
+    )
+    assert [*clash.named()] == ["people", "rows_"]
+    assert draft(clash).messages == {}
+
+
+@pytest.mark.parametrize(
+    ("picked", "where", "said"),
+    [
+        ({"unit": "person"}, "unit", "the frame must have the privacy unit 'person' as a column, got the columns"),
+        ({"keys": {"ward": "north\nnull"}}, "key ward", "keys of column 'ward' must not contain null"),
+        ({"keys": {"ward": "north\neast"}}, "key ward", "keys of column 'ward' must be values of its type"),
+        ({"keys": {"age": "x"}}, "key age", "keys of column 'age' must be values of its type, Int16, got String"),
+        ({"keys": {"diagnosis": ""}}, "key diagnosis", "keys of column 'diagnosis' must not be empty"),
+        ({"keys": {"class": "1\n1"}}, "key class", "must not repeat, got 1 more than once"),
+        ({"values": {"diagnosis": ""}}, field_of(Question("mode", "diagnosis")), "candidates must not be empty"),
+        (
+            {"values": {"class": "x"}},
+            field_of(Question("mode", "class")),
+            "can't be categories of a column of type Int8",
+        ),
+        ({"values": {"age": "young"}}, field_of(Question("median", "age")), "candidates of a quantile must be numbers"),
+        ({"values": {}}, field_of(Question("mean", "days")), "lower must be a number"),
+        ({"values": {"days": "0..x"}}, field_of(Question("mean", "days")), "upper must be a number"),
+        ({"values": {"days": "30..0 by 1"}}, field_of(Question("mean", "days")), "lower must be below upper"),
+        (
+            {"values": {"days": "0..30"}},
+            field_of(Question("sum", "days")),
+            "step must be given for a column of type Float64",
+        ),
+        ({"values": {"age": "0..120 by 0"}}, field_of(Question("median", "age")), "step must be"),
+    ],
+)
+def test_what_does_not_fit_is_said_at_its_field(picked, where, said):
+    questions = [
+        Question("n_people"),
+        Question("mode", "diagnosis"),
+        Question("mode", "class"),
+        Question("median", "age"),
+        Question("mean", "days"),
+        Question("sum", "days"),
+    ]
+    fine = full()
+    values = {**VALUES, "class": "1..5", **picked.get("values", {})}
+    if picked.get("values") == {}:
+        values = {}
+    plan = full(**{**picked, "values": values, "questions": {asked: fine.questions[asked] for asked in questions}})
+    drafted = draft(plan)
+    assert said in drafted.messages[where]
+    if where.startswith(("unit", "key")):
+        assert (drafted.query, drafted.code) == (None, "")
+    else:  # the others are asked all the same
+        assert "people" in [ask.name for ask in drafted.query.asks]
+        left_out = {name for name, asked in plan.named().items() if field_of(asked) in drafted.messages}
+        assert {ask.name for ask in drafted.query.asks} == {*plan.named()} - left_out
+        assert left_out
+        assert not any(name in drafted.code for name in left_out)
+
+
+def test_an_accuracy_that_nobody_can_afford_is_refused_at_its_slider():
+    asked = {Question("n_people"): 10, Question("mean", "days"): 0.01}
+    drafted = draft(full(questions=asked))
+    assert "a loss above 20 protects nobody" in drafted.messages[field_of(Question("mean", "days"))]
+    assert [ask.name for ask in drafted.query.asks] == ["people"]
+    costly = draft(full(questions={asked: 3 for asked in full().questions if asked.ask in ("median", "value_counts")}))
+    assert "protects nobody" in costly.messages["cost"]
+
+
+def test_nothing_picked_is_no_query():
+    assert draft(full(questions={})) == draft(full(questions={}, keys={}))
+    assert draft(full(questions={})).query is None
+
+
+def test_steps_and_usual_accuracies_follow_the_ends():
+    plan = full()
+    assert plan.usual(Question("n_people")) == 50
+    assert plan.steps(Question("mean", "age"))[12] == plan.usual(Question("mean", "age")) == 6
+    assert plan.steps(Question("sum", "age"))[12] == 120 * 500 * 0.05
+    assert plan.usual(Question("share", "smoker")) == 0.05
+    assert full(values={}).steps(Question("mean", "age"))[-1] == 0.5
+    for question in plan.questions:
+        steps = plan.steps(question)
+        assert steps == sorted(set(steps))
+        assert plan.usual(question) in steps
+        assert len(steps) == 21
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype", "value"),
+    [
+        ("null", pl.String(), None),
+        ("None", pl.Int8(), None),
+        ("'null'", pl.String(), "null"),
+        ("'broken", pl.String(), "'broken"),
+        (r"'a\'b'", pl.String(), "a'b"),
+        (" a b ", pl.String(), "a b"),
+        ("3", pl.String(), "3"),
+        ("3", pl.Int8(), 3),
+        ("3.5", pl.Float32(), 3.5),
+        ("3.50", pl.Decimal(8, 2), Decimal("3.50")),
+        ("x", pl.Int8(), "x"),
+        ("True", pl.Boolean(), True),
+        ("no", pl.Boolean(), "no"),
+        ("2026-02-03", pl.Date(), dt.date(2026, 2, 3)),
+        ("2026-02-30", pl.Date(), "2026-02-30"),
+        ("2026-02-03 04:05", pl.Datetime(), dt.datetime(2026, 2, 3, 4, 5)),
+        ("2026-02-03", pl.Datetime("ms", "UTC"), dt.datetime(2026, 2, 3, tzinfo=dt.UTC)),
+        ("04:05", pl.Time(), dt.time(4, 5)),
+        ("1h", pl.Duration(), "1h"),
+    ],
+)
+def test_a_line_is_a_value_of_the_type_or_the_text_itself(text, dtype, value):
+    read = one(text, dtype)
+    assert (read, type(read)) == (value, type(value))
+
+
+def test_two_ends_are_a_range_or_a_grid():
+    assert several("1..3", pl.Int8()) == range(1, 4)
+    assert several("0..120", pl.Float64()) == Written(range(121), "range(121)")
+    points = several("0..1 by 0.25", pl.Float64())
+    assert str(points.code) == "dpp.grid(0, 1, step=0.25)"
+    assert points.value == dpp.grid(0, 1, step=0.25)
+    assert ends("-5..-1.5 step 0.5", pl.Float64()) == (-5, -1.5, 0.5)
+    assert several("0..3", pl.String()) == ["0..3"]
+    assert several("a\n\n b \n", pl.String()) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "plain",
+        "it's",
+        'a "quote"',
+        "both ' and \"",
+        "back\\slash\n\t\0",
+        "\u2028 é {x}",
+        "",
+        ["a, b", 'c"'],
+        {"a b": [1, None]},
+    ],
+)
+def test_code_of_a_value_is_that_value(value):
+    assert eval(laid_out(as_code(value))) == value
+    many = [value] * 40
+    broken = laid_out(as_code(many), "x = ")
+    assert eval(broken.removeprefix("x = ")) == many
+
+
+def test_calls_take_any_names():
+    asked = laid_out(call("dict", **{"class": "a" * 40, "b c": "b" * 40}))
+    assert eval(asked) == {"class": "a" * 40, "b c": "b" * 40}
+    assert str(call("f", 1, x="y")) == 'f(1, x="y")'
+
+
+def test_bounds_are_tried_on_synthetic_people():
+    frame = dropped_by_bounds(full(), people=300, rows_each=5, skew=1, max_groups=[1, 2], max_rows_per_group=[1, 50])
+    assert frame["rows_dropped"].is_between(0, 1).all()
+    assert frame.filter(max_groups=1, max_rows_per_group=1)["rows_dropped"].item() > 0.5
+    with pytest.raises(ValueError, match="privacy_unit must be given"):
+        dropped_by_bounds(full(unit=None), people=3, rows_each=1, skew=0, max_groups=[1], max_rows_per_group=[1])
+
+
+def test_the_page_escapes_what_it_shows():
+    evil = "<script>alert(1)</script>"
+    schema = pl.Schema({"patient": pl.Int64(), evil: pl.Enum([evil, "b"])})
+    asked = {Question("mode", evil): 20, Question("n_people"): 20}
+    plan = Plan(schema, evil, "patient", {evil: own_values(schema[evil])}, {evil: own_values(schema[evil])}, asked)
+    drafted = draft(plan)
+    shown = [
+        page.columns(schema),
+        page.message({"unit": evil}, "unit"),
+        page.fielded(evil, "", note=evil),
+        page.outputs(drafted, drafted.query, 0.1),
+        *page.figures(drafted, drafted.query),
+        page.statement(drafted.query, evil),
+    ]
+    assert not any("<script>" in part for part in shown)
+    assert all("&lt;script&gt;" in part for part in shown)
+    assert "<mark>TO BE STATED</mark>" in shown[-1]
+
+
+def test_the_page_says_what_a_group_must_have():
+    drafted = draft(full(questions={Question("n_people"): 20, Question("mode", "ward"): 30}))
+    assert "<td>200 people</td>" in page.outputs(drafted, drafted.query, 0.1)
+    whole = {"ε": drafted.query.loss.value, "ρ": drafted.query.explain()["rho"].sum()}
+    assert {symbol: float(said) for symbol, said in page.cost(drafted).items()} == pytest.approx(whole, rel=1e-3)
+    gaussian = Draft(dpp.protect("p").agg(dpp.n_people(rho=0.1)), {})
+    assert page.cost(gaussian) == {"ε": "none", "ρ": "0.1"}
+
+
+@pytest.mark.parametrize(
+    ("names", "unit"),
+    [
+        (["ward", "Patient"], "Patient"),
+        (["ward", "customer_id", "id"], "customer_id"),
+        (["id", "age"], "id"),
+        (["ward", "age"], None),
+        (["new_patient_code", "n"], "new_patient_code"),
+    ],
+)
+def test_the_likely_unit(names, unit):
+    assert likely_unit(pl.Schema(dict.fromkeys(names, pl.Int64()))) == unit
+    assert likely_unit(pl.Schema(dict.fromkeys(names, pl.Float64()))) is None
+
+
+def test_the_notebook_is_where_the_command_looks_for_it():
+    assert (Path(dpp.__file__).parent / "_planner" / "notebook.py").is_file()

@@ -1,0 +1,153 @@
+"""Only the footer of a file is read, and only names and types of the footer."""
+
+import builtins
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dp_polars import __main__ as command
+from dp_polars._planner import schema as planner_schema
+from dp_polars._planner.schema import schema_of
+
+TYPES = {"patient": pl.Int64, "ward": pl.Enum(["A", "B"]), "kind": pl.Categorical(), "tags": pl.List(pl.Int8)}
+
+
+def written(path, height=5000):
+    frame = pl.DataFrame(
+        {"patient": range(height), "ward": ["A"] * height, "kind": ["secret"] * height, "tags": [[1]] * height}
+    ).cast({"ward": pl.Enum(["A", "B"]), "kind": pl.Categorical(), "tags": pl.List(pl.Int8)})
+    frame.write_parquet(path, row_group_size=max(1, height // 3))
+    return path
+
+
+def footer_at(data):
+    return len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+
+
+@pytest.mark.parametrize("fill", [0x00, 0xAA, 0xFF])
+def test_rows_that_cannot_be_read_do_not_matter(tmp_path, fill):
+    path = written(tmp_path / "visits.parquet")
+    data = path.read_bytes()
+    begin = footer_at(data)
+    assert begin > 1000
+    path.write_bytes(bytes([fill]) * begin + data[begin:])
+    with pytest.raises((pl.exceptions.PolarsError, OSError)):
+        pl.read_parquet(path)
+    assert schema_of(str(path)) == pl.Schema(TYPES)
+
+
+def test_no_byte_before_the_footer_is_read(tmp_path, monkeypatch):
+    path = written(tmp_path / "visits.parquet")
+    begin, read = footer_at(path.read_bytes()), []
+
+    class Watched:
+        def __init__(self, file):
+            self.file = file
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            self.file.close()
+
+        def seek(self, *place):
+            return self.file.seek(*place)
+
+        def read(self, size):
+            read.append((self.file.tell(), size))
+            return self.file.read(size)
+
+    opened = builtins.open
+    monkeypatch.setattr(Path, "open", lambda self, mode: Watched(opened(self, mode)))
+    assert schema_of(str(path)) == pl.Schema(TYPES)
+    assert read
+    assert all(place >= begin for place, _ in read)
+    assert sum(size for _, size in read) == path.stat().st_size - begin  # each once
+
+
+def test_number_of_rows_and_statistics_change_nothing(tmp_path):
+    first, second = (schema_of(str(written(tmp_path / f"{height}.parquet", height))) for height in (3, 9000))
+    assert first == second
+    table = pa.table({"p": [1, 2], "kind": pa.array(["secret", "x"]).dictionary_encode()})
+    pq.write_table(table, tmp_path / "arrow.parquet")
+    assert schema_of(str(tmp_path / "arrow.parquet")) == pl.Schema({"p": pl.Int64, "kind": pl.Categorical()})
+    assert "secret" not in str(schema_of(str(tmp_path / "arrow.parquet")))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"PAR1", b"a,b\n1,2\n", b"PAR1" + b"x" * 60 + (40).to_bytes(4, "little") + b"PAR1", b"PARE" * 40],
+    ids=["empty", "mark", "csv", "junk", "encrypted"],
+)
+def test_other_files_are_refused(tmp_path, data):
+    path = tmp_path / "visits.parquet"
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match="FILE must be a Parquet file whose footer can be read"):
+        schema_of(str(path))
+
+
+def test_a_damaged_footer_is_refused_or_gives_names_and_types(tmp_path):
+    path = written(tmp_path / "visits.parquet", 10)
+    data, chance = path.read_bytes(), random.Random(5)
+    begin, refused = footer_at(data), 0
+    for _ in range(300):
+        broken = bytearray(data)
+        for _ in range(3):
+            broken[chance.randrange(begin, len(data) - 8)] = chance.randrange(256)
+        path.write_bytes(broken)
+        try:
+            schema_of(str(path))
+        except ValueError as error:
+            refused += 1
+            assert "FILE must be a Parquet file" in str(error)  # noqa: PT017
+    assert refused > 50
+
+
+@pytest.mark.parametrize(("name", "why"), [("missing.parquet", "No such file"), ("", "Is a directory")])
+def test_a_file_that_is_not_there(tmp_path, name, why):
+    with pytest.raises(ValueError, match=rf"FILE must be a file that can be opened, got .*{why}"):
+        schema_of(str(tmp_path / name))
+
+
+def test_the_command_says_what_is_wrong(tmp_path, capsys, monkeypatch):
+    assert command.main([]) == 0
+    assert "plan" in capsys.readouterr().out
+    monkeypatch.setattr(command, "find_spec", lambda package: None if package == "marimo" else package)
+    assert command.main(["plan"]) == 1
+    assert "pip install 'dp-polars[plan]'" in capsys.readouterr().err
+    monkeypatch.setattr(command, "find_spec", lambda package: package)
+    assert command.main(["plan", str(tmp_path / "no.parquet")]) == 1
+    assert "FILE must be a file that can be opened" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        command.main(["plan", "--port", "x"])
+
+
+@pytest.mark.parametrize("more", [[], ["--no-browser", "--port", "4000"]])
+def test_the_command_runs_the_notebook_for_this_machine_alone(tmp_path, monkeypatch, more):
+    path, ran = str(written(tmp_path / "visits.parquet")), []
+    monkeypatch.setattr(command, "find_spec", lambda package: package)
+    monkeypatch.setattr(command.runpy, "run_module", lambda name, **_: ran.append((name, list(sys.argv))))
+    monkeypatch.setattr(sys, "argv", ["dp_polars"])
+    assert command.main(["plan", path, *more]) == 0
+    ((name, arguments),) = ran
+    assert name == "marimo"
+    assert arguments[:2] == ["marimo", "run"]
+    assert Path(arguments[2]).samefile(Path(planner_schema.__file__).parent / "notebook.py")
+    assert arguments[3:5] == ["--host", "127.0.0.1"]
+    assert arguments[-3:] == ["--", "--file", f"path:{path}"]
+    assert ("--headless" in arguments) == bool(more)
+    assert "4000" in arguments or not more
+
+
+def test_help_needs_no_extra():
+    program = (
+        "import sys; sys.modules['marimo'] = sys.modules['altair'] = None; import dp_polars.__main__ as m; m.main([])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "python -m dp_polars" in done.stdout
