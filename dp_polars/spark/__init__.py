@@ -92,8 +92,9 @@ def release(
     """Release all outputs of a query once, from the rows of a Spark DataFrame, charged before a row is read.
 
     Contribution bounds, distinct people, counts and sums are native Spark SQL; the executors draw, many groups at
-    once, with their own operating system's randomness. The answers are on disk when this returns: nothing draws them
-    again.
+    once, with their own operating system's randomness. Where there are at most 262,144 cells, groups times
+    candidates, their counts come to the driver, which draws in the same way. The answers are on disk when this returns:
+    nothing draws them again.
 
     Parameters
     ----------
@@ -102,8 +103,10 @@ def release(
         without row operations (filter, with_columns, select, join, and expressions inside `agg`): do those in Spark
         first, row by row.
     frame
-        The private rows. No person's rows may depend on another's; we don't check this. A person, a key and a value are
-        what Spark holds for them, without collations. It is read up to twice, so it must be deterministic.
+        The private rows. We check none of the steps that made them in Spark: each must look at one row at a time, or at
+        rows of one person. After others (a `dropDuplicates`, a `limit`, a window, a join with a table that holds other
+        people) one person may count for more than what is charged. A person, a key and a value are what Spark holds for
+        them, without collations. It is read up to twice, so it must be deterministic.
     budget
         What is charged, where the query itself has none.
     path
