@@ -185,16 +185,16 @@ class _CubeEngine(_OnSpark[pl.DataFrame], LocalEngine):
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
         """Plan the counts as a lazy frame, everything typed and nothing read: to be run once, never shown."""
         _check_unit(self._frame, work.privacy_unit)
-        return _counting(self._frame, Groups.of(self._frame, work.keys), work)
+        return _collecting(self._frame, Groups.of(self._frame, work.keys), work)
 
     def prepare_people_by_key(self, work: KeyWork) -> NoReturn:
         """Raise: it counts the cells of cubes alone."""
         raise NotImplementedError
 
 
-def _counting(frame: DataFrame, groups: Groups, work: Work) -> Callable[[], list[Histogram]]:
+def _collecting(frame: DataFrame, listed: Groups, work: Work) -> Callable[[], list[Histogram]]:
     """Return what has the counts of all groups come to the driver. Each cell comes once."""
-    parts = histograms(frame, work.privacy_unit, groups, work.tallies, fresh_seed(), to_driver=True)
+    parts = histograms(frame, work.privacy_unit, listed, work.tallies, fresh_seed(), to_driver=True)
     planned = reduce(_sql.DataFrame.unionAll, parts)
 
     def count() -> list[Histogram]:
@@ -202,8 +202,8 @@ def _counting(frame: DataFrame, groups: Groups, work: Work) -> Callable[[], list
         found = []
         for number in range(len(work.tallies)):
             part = cells.filter(pl.col("tally") == number)
-            numbers = (part[name].to_numpy() for name in ("group", "code", "count"))
-            found.append(Histogram.of_pairs(*numbers, work.groups))
+            groups, codes, counts = (part[name].to_numpy() for name in ("group", "code", "count"))
+            found.append(Histogram.of_pairs(groups, codes, counts, work.groups))
         return found
 
     return count
@@ -228,14 +228,25 @@ class _SparkEngine(_OnSpark["DataFrame"]):
     def prepare(self, work: Work | KeyWork, presentation: Presentation = AS_DRAWN) -> Callable[[], Drawn[DataFrame]]:
         """Plan the release as a lazy frame, everything typed and nothing read: to be run once, never shown."""
         _check_unit(self._frame, work.privacy_unit)
+        published = partial(self._published, work=work, presentation=presentation)
         if isinstance(work, KeyWork):
             keys = shown_keys(self._frame, work)
-            names, draw = keys.columns, lambda: keys
-        else:
-            names, draw = self._shown(work, presentation)[-1].names, self._drawn(work)
-        if self._target is not None:
-            _check_names(self._frame.sparkSession, names)
-        return lambda: _DrawnThere(draw(), partial(self._published, work=work, presentation=presentation))
+            self._check_names(keys.columns)
+            return lambda: _DrawnThere(keys, published)
+        draw = self._drawn(work)
+        self._check_names(self._shown(work, presentation)[-1].names)
+        return lambda: _DrawnThere(draw(), published)
+
+    def _check_names(self, names: Sequence[str]) -> None:
+        """Refuse columns that a Parquet file can't have side by side."""
+        is_case_sensitive = self._frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+        if self._target is None or is_case_sensitive or len({name.lower() for name in names}) == len(names):
+            return
+        msg = (
+            f"keys and outputs must have names that differ by more than case, got {names}.\n\n"
+            "Hint: rename one, or set spark.sql.caseSensitive to true."
+        )
+        raise ValueError(msg)
 
     def _drawn(self, work: Work) -> Callable[[], DataFrame]:
         """Return what gives the plan of the keys and of what is drawn for them; columns are named by their places."""
@@ -253,7 +264,7 @@ class _SparkEngine(_OnSpark["DataFrame"]):
                 kinds.append(self._kind(answer, dtype, known, work))
         fields = _fields(map(str, range(len(kinds))), kinds)
         if work.groups * sum(tally.coding.size for tally in work.tallies) <= _MOST_CELLS:
-            return partial(self._drawn_here, work, _counting(frame, groups, work), answers, fields)
+            return partial(self._drawn_here, work, _collecting(frame, groups, work), answers, fields)
         found = histograms(frame, work.privacy_unit, groups, work.tallies, fresh_seed())
         planned = union(groups.table, found).mapInArrow(drawing(answers, fields.names), fields)
         return lambda: planned
@@ -432,17 +443,6 @@ def _target(spark: SparkSession, path: str | os.PathLike[str] | None) -> str | N
         msg = f"path must be a folder that does not exist yet, got {target!r}."
         raise ValueError(msg)
     return target
-
-
-def _check_names(spark: SparkSession, names: Sequence[str]) -> None:
-    """Refuse columns that a Parquet file can't have side by side."""
-    is_case_sensitive = spark.conf.get("spark.sql.caseSensitive") == "true"
-    if not is_case_sensitive and len({name.lower() for name in names}) < len(names):
-        msg = (
-            f"keys and outputs must have names that differ by more than case, got {names}.\n\n"
-            "Hint: rename one, or set spark.sql.caseSensitive to true."
-        )
-        raise ValueError(msg)
 
 
 def _published(drawn: DataFrame, target: str | None) -> DataFrame:
