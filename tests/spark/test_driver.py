@@ -78,8 +78,8 @@ def test_each_cell_comes_to_the_driver_once(spark, monkeypatch, unit):
     monkeypatch.setattr(_counting, "_are_few", lambda *_: True)
     rows = to_spark(spark, ROWS, DDL).repartition(5)
     limits = Limits() if unit is None else Limits(groups=1)
-    outputs = [dpp.median("x", POINTS, epsilon=1).query, dpp.mode("x", [0.5, 1.5], epsilon=1).query]
-    tallies = [tally_of(ROWS, "x", query, limits) for query in outputs]
+    median, mode = dpp.median("x", POINTS, epsilon=1).query, dpp.mode("g", ["A", "B"], epsilon=1).query
+    tallies = [tally_of(ROWS, "x", median, limits), tally_of(ROWS, "g", mode, limits)]
     parts = _counting.histograms(rows, unit and (unit,), _tables.Groups.of(rows, None), tallies, to_driver=True)
     cells = pl.concat(map(to_polars, parts))
     assert len(cells) == cells.select("tally", "group", "code").n_unique() == 4 + 2
