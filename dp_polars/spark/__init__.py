@@ -25,10 +25,10 @@ from dp_polars.spark._counting import histograms, union
 from dp_polars.spark._people import one_row_per_person, shown_keys
 from dp_polars.spark._rows import column_of
 from dp_polars.spark._tables import Groups, distinct
-from dp_polars.spark._workers import Answer, drawing, presenting
+from dp_polars.spark._workers import Answer, drawing, in_arrow, presenting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dp_polars._accounting.budgets import Budget
     from dp_polars._base.privacy_units import PrivacyUnit
     from dp_polars._engines.contract import Tally, Work
-    from dp_polars._engines.outputs import Output, Presentation, Ranges
+    from dp_polars._engines.outputs import Output, Presentation, Ranges, Shown
     from dp_polars._frames.cube import Cube
     from dp_polars._frames.query import PrivateQuery
 
@@ -46,6 +46,9 @@ __all__ = [
 
 _sql: Any = require("pyspark.sql", extra="spark")
 
+# Up to how many cells, of all groups and codes, the counts come to the driver, which draws: a second shuffle and Python
+# workers would take longer. It is what one task draws at once.
+_MOST_CELLS = 1 << 18
 # Where Arrow's schema holds Spark's.
 _TYPES = b"spark"
 # Where Spark keeps the type of a text column whose texts it pads, or whose length it checks.
@@ -89,8 +92,9 @@ def release(
     """Release all outputs of a query once, from the rows of a Spark DataFrame, charged before a row is read.
 
     Contribution bounds, distinct people, counts and sums are native Spark SQL; the executors draw, many groups at
-    once, with their own operating system's randomness. The answers are on disk when this returns: nothing draws them
-    again.
+    once, with their own operating system's randomness. Where there are at most 262,144 cells, groups times
+    candidates, their counts come to the driver, which draws in the same way. The answers are on disk when this returns:
+    nothing draws them again.
 
     Parameters
     ----------
@@ -99,8 +103,10 @@ def release(
         without row operations (filter, with_columns, select, join, and expressions inside `agg`): do those in Spark
         first, row by row.
     frame
-        The private rows. No person's rows may depend on another's; we don't check this. A person, a key and a value are
-        what Spark holds for them, without collations. It is read up to twice, so it must be deterministic.
+        The private rows. We check none of the steps that made them in Spark: each must look at one row at a time, or at
+        rows of one person. After others (a `dropDuplicates`, a `limit`, a window, a join with a table that holds other
+        people) one person may count for more than what is charged. A person, a key and a value are what Spark holds for
+        them, without collations. It is read up to twice, so it must be deterministic.
     budget
         What is charged, where the query itself has none.
     path
@@ -179,24 +185,28 @@ class _CubeEngine(_OnSpark[pl.DataFrame], LocalEngine):
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
         """Plan the counts as a lazy frame, everything typed and nothing read: to be run once, never shown."""
         _check_unit(self._frame, work.privacy_unit)
-        listed = Groups.of(self._frame, work.keys)
-        parts = histograms(self._frame, work.privacy_unit, listed, work.tallies, fresh_seed())
-        planned = reduce(_sql.DataFrame.unionAll, parts)
-
-        def count() -> list[Histogram]:
-            cells = _collected(planned)
-            found = []
-            for number in range(len(work.tallies)):
-                part = cells.filter(pl.col("tally") == number)
-                groups, codes, counts = (part[name].to_numpy() for name in ("group", "code", "count"))
-                found.append(Histogram.of_pairs(groups, codes, counts, work.groups))
-            return found
-
-        return count
+        return _collecting(self._frame, Groups.of(self._frame, work.keys), work)
 
     def prepare_people_by_key(self, work: KeyWork) -> NoReturn:
         """Raise: it counts the cells of cubes alone."""
         raise NotImplementedError
+
+
+def _collecting(frame: DataFrame, listed: Groups, work: Work) -> Callable[[], list[Histogram]]:
+    """Return what has the counts of all groups come to the driver. Each cell comes once."""
+    parts = histograms(frame, work.privacy_unit, listed, work.tallies, fresh_seed(), to_driver=True)
+    planned = reduce(_sql.DataFrame.unionAll, parts)
+
+    def count() -> list[Histogram]:
+        cells = _collected(planned)
+        found = []
+        for number in range(len(work.tallies)):
+            part = cells.filter(pl.col("tally") == number)
+            groups, codes, counts = (part[name].to_numpy() for name in ("group", "code", "count"))
+            found.append(Histogram.of_pairs(groups, codes, counts, work.groups))
+        return found
+
+    return count
 
 
 def _collected(counted: DataFrame) -> pl.DataFrame:
@@ -218,13 +228,28 @@ class _SparkEngine(_OnSpark["DataFrame"]):
     def prepare(self, work: Work | KeyWork, presentation: Presentation = AS_DRAWN) -> Callable[[], Drawn[DataFrame]]:
         """Plan the release as a lazy frame, everything typed and nothing read: to be run once, never shown."""
         _check_unit(self._frame, work.privacy_unit)
-        planned = shown_keys(self._frame, work) if isinstance(work, KeyWork) else self._drawn(work)
-        if self._target is not None:
-            _check_names(self._presented(planned, work, presentation))
-        return lambda: _DrawnThere(planned, partial(self._published, work=work, presentation=presentation))
+        published = partial(self._published, work=work, presentation=presentation)
+        if isinstance(work, KeyWork):
+            keys = shown_keys(self._frame, work)
+            self._check_names(keys.columns)
+            return lambda: _DrawnThere(keys, published)
+        draw = self._drawn(work)
+        self._check_names(self._shown(work, presentation)[-1].names)
+        return lambda: _DrawnThere(draw(), published)
 
-    def _drawn(self, work: Work) -> DataFrame:
-        """Return the plan of the keys and of what is drawn for them; columns are named by their places."""
+    def _check_names(self, names: Sequence[str]) -> None:
+        """Refuse columns that a Parquet file can't have side by side."""
+        is_case_sensitive = self._frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+        if self._target is None or is_case_sensitive or len({name.lower() for name in names}) == len(names):
+            return
+        msg = (
+            f"keys and outputs must have names that differ by more than case, got {names}.\n\n"
+            "Hint: rename one, or set spark.sql.caseSensitive to true."
+        )
+        raise ValueError(msg)
+
+    def _drawn(self, work: Work) -> Callable[[], DataFrame]:
+        """Return what gives the plan of the keys and of what is drawn for them; columns are named by their places."""
         frame = self._frame
         if work.per_person is not None:
             _check_unit(frame, work.per_person.privacy_unit)
@@ -238,20 +263,40 @@ class _SparkEngine(_OnSpark["DataFrame"]):
             for dtype, known in zip(answer.output.drawn_types, answer.drawn, strict=True):
                 kinds.append(self._kind(answer, dtype, known, work))
         fields = _fields(map(str, range(len(kinds))), kinds)
+        if work.groups * sum(tally.coding.size for tally in work.tallies) <= _MOST_CELLS:
+            return partial(self._drawn_here, work, _collecting(frame, groups, work), answers, fields)
         found = histograms(frame, work.privacy_unit, groups, work.tallies, fresh_seed())
-        return union(groups.table, found).mapInArrow(drawing(answers, fields.names), fields)
+        planned = union(groups.table, found).mapInArrow(drawing(answers, fields.names), fields)
+        return lambda: planned
+
+    def _drawn_here(
+        self, work: Work, count: Callable[[], list[Histogram]], answers: Sequence[Answer], fields: StructType
+    ) -> DataFrame:
+        """Draw on the driver, and return the rows that `drawing` would give."""
+        drawn = work.assemble(count())
+        known = [dtype for answer in answers for dtype in answer.drawn]
+        keys = drawn.width - len(known)
+        columns = [column.to_arrow() for column in drawn.get_columns()[:keys]]
+        columns += map(in_arrow, drawn.get_columns()[keys:], known)
+        table = pa.table(columns, names=fields.names)
+        return self._frame.sparkSession.createDataFrame(table, schema=fields).coalesce(1)
 
     def _presented(self, drawn: DataFrame, work: Work | KeyWork, presentation: Presentation) -> DataFrame:
         """Return the plan of what is shown of what `_drawn` planned; of keys there is one way to show them."""
         if isinstance(work, KeyWork):
             return drawn
+        answers, shown, fields = self._shown(work, presentation)
+        return drawn.mapInArrow(presenting(answers, shown, fields.names), fields)
+
+    def _shown(self, work: Work, presentation: Presentation) -> tuple[list[Answer], Shown, StructType]:
+        """Return what is shown of what is drawn, and as which columns."""
         shown = presentation.of(work.outputs, work.groups)
         names, kinds = [] if work.keys is None else work.keys.columns, self._kinds_of_keys(work)
         answers = [_answer(output, work) for output in work.outputs]
         for answer, of_answer in zip(answers, shown.names, strict=True):
             names += of_answer
             kinds += [self._kind(answer, answer.output.dtype, answer.dtype, work)] * len(of_answer)
-        return drawn.mapInArrow(presenting(answers, shown, names), _fields(names, kinds))
+        return answers, shown, _fields(names, kinds)
 
     def _published(self, drawn: DataFrame, work: Work | KeyWork, presentation: Presentation) -> DataFrame:
         return _published(self._presented(drawn, work, presentation), self._target)
@@ -398,17 +443,6 @@ def _target(spark: SparkSession, path: str | os.PathLike[str] | None) -> str | N
         msg = f"path must be a folder that does not exist yet, got {target!r}."
         raise ValueError(msg)
     return target
-
-
-def _check_names(drawn: DataFrame) -> None:
-    """Refuse columns that a Parquet file can't have side by side."""
-    is_case_sensitive = drawn.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
-    if not is_case_sensitive and len({name.lower() for name in drawn.columns}) < len(drawn.columns):
-        msg = (
-            f"keys and outputs must have names that differ by more than case, got {drawn.columns}.\n\n"
-            "Hint: rename one, or set spark.sql.caseSensitive to true."
-        )
-        raise ValueError(msg)
 
 
 def _published(drawn: DataFrame, target: str | None) -> DataFrame:

@@ -30,11 +30,14 @@ def histograms(
     groups: Groups,
     tallies: Sequence[Tally],
     seed: int | None = None,
+    *,
+    to_driver: bool = False,
 ) -> list[DataFrame]:
     """Return the columns `group`, `tally`, `code` and `count` (all LongType); the counts of a triple add up.
 
     One pass over the rows serves all tallies for which it matters whose a row is, another one all others. Sums of
     weights come once per triple, exact and then clamped to ±LARGEST_VALUE, which is what their noise is added to.
+    With `to_driver` every triple comes once, however many rows there are.
     """
     by_person: dict[int, Tally] = {}
     others: dict[int, Tally] = {}
@@ -45,15 +48,19 @@ def histograms(
         rows, asked = read(frame, privacy_unit, groups, others, looks_up=False)
         rows = rows.withColumns({one.keeps: one.is_evidence for one in asked})
         # The native query itself first; keys and categories see only its result.
-        found.append(_histogram(rows, groups, asked, is_uncounted=_is_uncounted(frame, groups, asked)))
+        is_uncounted = not to_driver and _is_uncounted(frame, groups, asked)
+        found.append(_histogram(rows, groups, asked, is_uncounted=is_uncounted, to_driver=to_driver))
     if by_person:
         rows, asked = read(frame, privacy_unit, groups, by_person)
         rows = bounded(groups.in_groups(rows), asked, fresh_seed() if seed is None else seed)
-        found.append(_histogram(rows, groups, asked, is_uncounted=_is_uncounted(frame, groups, asked)))
+        is_uncounted = not to_driver and _is_uncounted(frame, groups, asked)
+        found.append(_histogram(rows, groups, asked, is_uncounted=is_uncounted, to_driver=to_driver))
     return found
 
 
-def _histogram(rows: DataFrame, groups: Groups, tallies: Sequence[Asked], *, is_uncounted: bool) -> DataFrame:
+def _histogram(
+    rows: DataFrame, groups: Groups, tallies: Sequence[Asked], *, is_uncounted: bool, to_driver: bool
+) -> DataFrame:
     """Count the rows that stay, for all tallies at once; uncounted rows are returned themselves, with a count of 1."""
     by = ["group"] if "group" in rows.columns else groups.names
     # All tallies of one code share their cells.
@@ -101,6 +108,8 @@ def _histogram(rows: DataFrame, groups: Groups, tallies: Sequence[Asked], *, is_
             encoding({n: (one.code or "", one.tally.coding, one.tally.types[0]) for n, one in codings.items()}),
             "group long, tally long, code long, count long",
         )
+        if to_driver:  # where values have no codes until then, there may be as many as rows
+            rows = rows.groupBy("group", "tally", "code").agg(sf.sum("count").alias("count"))
     return rows.select("group", "tally", "code", "count")
 
 

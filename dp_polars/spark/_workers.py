@@ -125,7 +125,7 @@ def presenting(answers: Sequence[Answer], shown: Shown, names: Sequence[str]) ->
                 drawn = [pl.Series(column.cast(_in_utc(column.type))) for column in columns[keys:]]
                 columns = columns[:keys]
                 for answer, found in zip(answers, shown.columns(drawn), strict=True):
-                    columns += [_in_arrow(column, answer.dtype) for column in found]
+                    columns += [in_arrow(column, answer.dtype) for column in found]
                 yield pa.RecordBatch.from_arrays(columns, names=list(names))
 
     return _deaf(present)
@@ -207,11 +207,11 @@ def _draw(histogram: pa.Table, answers: Sequence[Answer]) -> list[pa.Array]:
         for tally in answer.output.tallies:
             places = np.flatnonzero(tallies == tally)
             counted.append(_histogram(groups[places], codes[places], counts[places], listed))
-        columns += map(_in_arrow, answer.output.drawn(counted), answer.drawn)
+        columns += map(in_arrow, answer.output.drawn(counted), answer.drawn)
     return columns
 
 
-def _in_arrow(column: pl.Series, dtype: pl.DataType) -> pa.Array:
+def in_arrow(column: pl.Series, dtype: pl.DataType) -> pa.Array:
     """Return a column as Spark reads it: it has no lists with 64-bit offsets."""
     found = column.cast(dtype).to_arrow()
     return found.cast(pa.list_(found.type.value_type)) if column.dtype == pl.List else found

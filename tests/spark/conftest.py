@@ -44,6 +44,14 @@ def spark(tmp_path_factory):
 
 
 @pytest.fixture
+def on_executors(monkeypatch):
+    """Histograms of any size are drawn by executors."""
+    import dp_polars.spark
+
+    monkeypatch.setattr(dp_polars.spark, "_MOST_CELLS", 0)
+
+
+@pytest.fixture
 def few_tasks(spark):
     """Small plans in few tasks, where it does not matter how many there are."""
     spark.conf.set("spark.sql.shuffle.partitions", 2)

@@ -14,6 +14,7 @@ need_spark()
 
 from pyspark import cloudpickle  # noqa: E402
 
+import dp_polars.spark  # noqa: E402
 from dp_polars.spark import _SparkEngine  # noqa: E402
 
 pytestmark = MARKS
@@ -30,7 +31,7 @@ def reading(read):
     return stage
 
 
-@pytest.mark.usefixtures("few_tasks")
+@pytest.mark.usefixtures("few_tasks", "on_executors")
 class TestSpark(Conformance):
     kinds = frozenset(DDL)
     path = None
@@ -60,3 +61,10 @@ class TestSpark(Conformance):
             super().test_a_huge_loss_gives_the_true_answers_and_ranges_of_polars()
         finally:
             self.spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+
+
+@pytest.mark.usefixtures("few_tasks")
+class TestSparkDrawnByTheDriver(TestSpark):
+    @pytest.fixture(autouse=True)
+    def _on_the_driver(self, monkeypatch, on_executors):
+        monkeypatch.setattr(dp_polars.spark, "_MOST_CELLS", 10**9)

@@ -34,8 +34,11 @@ def ask(case, spark, side):
 
 
 @pytest.mark.usefixtures("few_tasks")
+@pytest.mark.parametrize("where", ["driver", "executors"])
 @pytest.mark.parametrize("way", WAYS)
-def test_answers_follow_from_the_outputs_and_inputs_move_as_claimed(way, spark, tmp_path):
+def test_answers_follow_from_the_outputs_and_inputs_move_as_claimed(way, where, spark, tmp_path, request):
+    if where == "executors":
+        request.getfixturevalue("on_executors")
     # The classes of the suite are not importable on the executors.
     cloudpickle.register_pickle_by_value(doors)
     importlib.import_module("dp_polars.spark")

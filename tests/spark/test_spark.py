@@ -48,7 +48,8 @@ from pyspark.sql import functions as sf  # noqa: E402
 import dp_polars.spark  # noqa: E402
 from dp_polars.spark import _arithmetic, _bounding, _column_types, _counting, _tables, _workers  # noqa: E402
 
-pytestmark = MARKS
+# What the driver draws is in `test_driver.py`.
+pytestmark = [*MARKS, pytest.mark.usefixtures("on_executors")]
 
 
 @pytest.fixture(scope="module", autouse=True)
