@@ -92,6 +92,10 @@ def is_there(what):
     return importlib.metadata.version(name) == version if version else is_here(name)
 
 
+def test_the_readme_is_short_enough_to_finish():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
 WIDEST = 88
 ANY_BLOCK = re.compile(
     r"^(?P<indent> *)(?P<fence>`{3,})(?!\{)[^`\n]*\n(?P<lines>[\s\S]*?)^(?P=indent)(?P=fence) *$", re.MULTILINE
