@@ -263,7 +263,8 @@ def _(
 ):
     wrong, query = drafted.messages, drafted.query
     title = "synthetic rows" if file is None else file
-    losses = {one["output"]: one["epsilon"] for one in drafted.explained}
+    symbol = {"epsilon": "ε", "rho": "ρ"}[loss_unit.value]
+    losses = {one["output"]: one[loss_unit.value] for one in drafted.explained}
 
     # What is not wanted is hidden and not left out: fields that move up would be taken for others.
     def section(heading, *parts, number=None, hidden=False):
@@ -274,7 +275,7 @@ def _(
         unit_ = {"mean": "", "sum": "", "share": "", "median": " rows", "len": " rows"}.get(question.ask, " people")
         what = name if by_loss.value else f"{name}: off by at most {plan.questions[question]:,g}{unit_}"
         loss = losses.get(name)
-        note = "" if loss is None else f"costs ε = {loss:.4g}"
+        note = "" if loss is None else f"costs {symbol} = {loss:.4g}"
         return page.fielded(what, field, page.message(wrong, field_of(question)), note)
 
     left = [
@@ -329,7 +330,7 @@ def _(
         right = [section("There is no query yet", "<p>The messages at the fields say why.</p>")]
         bar = "no query yet"
     else:
-        bar = " · ".join(f"{symbol} = {amount}" for symbol, amount in page.cost(drafted).items())
+        bar = " · ".join(f"{name} = {amount}" for name, amount in page.cost(drafted).items())
         right = [
             section("What does it cost?", page.costs(drafted), page.message(wrong, "cost")),
             section(

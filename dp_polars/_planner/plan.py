@@ -274,9 +274,7 @@ def _groups(plan: Plan, frame: PrivateFrame, messages: dict[str, str]) -> Privat
     """Return what is asked: the frame, or its public groups."""
     if not plan.keys:
         return frame
-    probe: Any = (
-        dpp.len(epsilon=1, max_groups=1, max_rows_per_group=1) if plan.unit is None else dpp.n_people(epsilon=1)
-    )
+    probe: Any = dpp.len(epsilon=1) if plan.unit is None else dpp.n_people(epsilon=1)
     found = {}
     for name, text in plan.keys.items():
 

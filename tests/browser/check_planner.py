@@ -32,6 +32,7 @@ from selenium.common.exceptions import JavascriptException, WebDriverException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select
 
 # Elements of the page, those inside web components too; of a field by the beginning of its name.
 DEEP = """
@@ -187,7 +188,25 @@ def check(planner: Planner, folder: Path, intact: bytes, width: int, pictures: P
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode or not all(f"│ {ward}" in done.stdout for ward in WARDS):
         wrong.append(f"the code did not run:\n{code}\n{done.stdout}\n{done.stderr}")
+    other_units(planner)
     return [f"{width} px: {what}" for what in wrong]
+
+
+def other_units(planner: Planner) -> None:
+    """Type losses, take rho, and then take every row for another person: the code follows."""
+    driver = planner.driver
+    driver.execute_script(DEEP + "deep(document, '[role=switch]')[0].click()")
+    planner.wait("typed losses", lambda: "people=dpp.n_people(epsilon=0.1)" in planner.code())
+    planner.type("people", "much")
+    planner.says("people", "epsilon must be a number (int, float, Fraction or Decimal), got 'much'")
+    planner.type("people", "0.3")
+    planner.wait("the loss", lambda: "people=dpp.n_people(epsilon=0.3)" in planner.code())
+    driver.execute_script(DEEP + "deep(field('Unit of the budget'), '[role=radio], input')[1].click()")
+    planner.wait("losses in rho", lambda: "people=dpp.n_people(rho=0.3)" in planner.code())
+    Select(planner.inside("The column that tells", "select")).select_by_visible_text("every row is another person")
+    planner.wait("no unit", lambda: "rows.dp.protect(None, budget=budget" in planner.code())
+    assert "n_people" not in planner.code(), "there are no people to count"
+    assert "reason_mode=dpp.mode(" in planner.code(), "the other questions are lost"
 
 
 def mismatches(shown: dict[str, str], code: str) -> list[str]:
@@ -207,6 +226,7 @@ def picture(planner: Planner, path: Path, width: int) -> None:
     metrics = {"width": width, "height": 1180 if is_wide else 800, "deviceScaleFactor": 1, "mobile": False}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     place, block = (".dp-title", "end") if is_wide else ("section:nth-of-type(5)", "start")
+    driver.execute_script(DEEP + "deep(document, '[role=slider]').forEach((one) => one.blur());")
     driver.execute_script(DEEP + "deep(document, arguments[0])[0].scrollIntoView({block: arguments[1]})", place, block)
     time.sleep(1)
     path.write_bytes(base64.b64decode(driver.execute_cdp_cmd("Page.captureScreenshot", {})["data"]))

@@ -159,6 +159,15 @@ def test_synthetic_rows_need_no_file(tmp_path):
     assert "shape: (4, " in run(drafted.code, tmp_path)
 
 
+def test_groups_may_have_a_person_in_each_row(tmp_path):
+    asked = {Question("len"): 20, Question("mode", "diagnosis"): 50}
+    drafted = draft(full(unit=None, questions=asked))
+    assert drafted.messages == {}
+    assert 'protect(None, budget=budget, dataset="visits")' in drafted.code
+    rows().write_parquet(tmp_path / "visits.parquet")
+    assert "shape: (2, " in run(drafted.code, tmp_path)
+
+
 def test_names_of_outputs_are_apart():
     plan = full(keys={"ward": "north\nsouth", "kind": "d"})
     names = [*plan.named()]
