@@ -232,10 +232,10 @@ class _SparkEngine(_OnSpark["DataFrame"]):
         if isinstance(work, KeyWork):
             keys = shown_keys(self._frame, work)
             self._check_names(keys.columns)
-            return lambda: _DrawnThere(keys, published)
-        draw = self._drawn(work)
+            return lambda: _DrawnThere(keys, keys.schema, published)
+        draw, types = self._drawn(work)
         self._check_names(self._shown(work, presentation)[-1].names)
-        return lambda: _DrawnThere(draw(), published)
+        return lambda: _DrawnThere(draw(), types, published)
 
     def _check_names(self, names: Sequence[str]) -> None:
         """Refuse columns that a Parquet file can't have side by side."""
@@ -248,8 +248,8 @@ class _SparkEngine(_OnSpark["DataFrame"]):
         )
         raise ValueError(msg)
 
-    def _drawn(self, work: Work) -> Callable[[], DataFrame]:
-        """Return what gives the plan of the keys and of what is drawn for them; columns are named by their places."""
+    def _drawn(self, work: Work) -> tuple[Callable[[], DataFrame | pa.Table], StructType]:
+        """Return what gives the keys and what is drawn for them, as a plan or here; columns are named by places."""
         frame = self._frame
         if work.per_person is not None:
             _check_unit(frame, work.per_person.privacy_unit)
@@ -264,29 +264,28 @@ class _SparkEngine(_OnSpark["DataFrame"]):
                 kinds.append(self._kind(answer, dtype, known, work))
         fields = _fields(map(str, range(len(kinds))), kinds)
         if work.groups * sum(tally.coding.size for tally in work.tallies) <= _MOST_CELLS:
-            return partial(self._drawn_here, work, _collecting(frame, groups, work), answers, fields)
+            return partial(_drawn_here, work, _collecting(frame, groups, work), answers, fields.names), fields
         found = histograms(frame, work.privacy_unit, groups, work.tallies, fresh_seed())
         planned = union(groups.table, found).mapInArrow(drawing(answers, fields.names), fields)
-        return lambda: planned
+        return lambda: planned, fields
 
-    def _drawn_here(
-        self, work: Work, count: Callable[[], list[Histogram]], answers: Sequence[Answer], fields: StructType
+    def _presented(
+        self, drawn: DataFrame | pa.Table, types: StructType, work: Work | KeyWork, presentation: Presentation
     ) -> DataFrame:
-        """Draw on the driver, and return the rows that `drawing` would give."""
-        drawn = work.assemble(count())
-        known = [dtype for answer in answers for dtype in answer.drawn]
-        keys = drawn.width - len(known)
-        columns = [column.to_arrow() for column in drawn.get_columns()[:keys]]
-        columns += map(in_arrow, drawn.get_columns()[keys:], known)
-        table = pa.table(columns, names=fields.names)
-        return self._frame.sparkSession.createDataFrame(table, schema=fields).coalesce(1)
-
-    def _presented(self, drawn: DataFrame, work: Work | KeyWork, presentation: Presentation) -> DataFrame:
-        """Return the plan of what is shown of what `_drawn` planned; of keys there is one way to show them."""
+        """Return what is shown of what `_drawn` gave, as a plan; of keys there is one way to show them."""
         if isinstance(work, KeyWork):
-            return drawn
+            return self._here(drawn, types) if isinstance(drawn, pa.Table) else drawn
         answers, shown, fields = self._shown(work, presentation)
-        return drawn.mapInArrow(presenting(answers, shown, fields.names), fields)
+        stage = presenting(answers, shown, fields.names)
+        if not isinstance(drawn, pa.Table):
+            return drawn.mapInArrow(stage, fields)
+        batches = list(stage(drawn.combine_chunks().to_batches()))
+        return self._here(pa.Table.from_batches(batches) if batches else [], fields)
+
+    def _here(self, rows: pa.Table | list[Any], types: StructType) -> DataFrame:
+        """Return rows of this process as a frame, small ones in one task."""
+        frame = self._frame.sparkSession.createDataFrame(rows, schema=types)
+        return frame.coalesce(1) if len(rows) <= _MOST_CELLS else frame
 
     def _shown(self, work: Work, presentation: Presentation) -> tuple[list[Answer], Shown, StructType]:
         """Return what is shown of what is drawn, and as which columns."""
@@ -298,8 +297,10 @@ class _SparkEngine(_OnSpark["DataFrame"]):
             kinds += [self._kind(answer, answer.output.dtype, answer.dtype, work)] * len(of_answer)
         return answers, shown, _fields(names, kinds)
 
-    def _published(self, drawn: DataFrame, work: Work | KeyWork, presentation: Presentation) -> DataFrame:
-        return _published(self._presented(drawn, work, presentation), self._target)
+    def _published(
+        self, drawn: DataFrame | pa.Table, types: StructType, work: Work | KeyWork, presentation: Presentation
+    ) -> DataFrame:
+        return _published(self._presented(drawn, types, work, presentation), self._target)
 
     def _kinds_of_keys(self, work: Work) -> list[DataType]:
         return [self._frame.schema[name].dataType for name in ([] if work.keys is None else work.keys.columns)]
@@ -318,29 +319,47 @@ class _SparkEngine(_OnSpark["DataFrame"]):
         """Return what was drawn, from Arrow IPC."""
         table = pa.ipc.open_stream(answer).read_all()
         types = _column_types.types.StructType.fromJson(json.loads(table.schema.metadata[_TYPES]))
-        drawn = self._frame.sparkSession.createDataFrame(table, schema=types)
-        return _DrawnThere(drawn, partial(self._published, work=work, presentation=presentation))
+        return _DrawnThere(table, types, partial(self._published, work=work, presentation=presentation))
+
+
+def _drawn_here(
+    work: Work, count: Callable[[], list[Histogram]], answers: Sequence[Answer], names: Sequence[str]
+) -> pa.Table:
+    """Draw on the driver, and return the rows that `drawing` would give."""
+    drawn = work.assemble(count())
+    known = [dtype for answer in answers for dtype in answer.drawn]
+    keys = drawn.width - len(known)
+    columns = [column.to_arrow() for column in drawn.get_columns()[:keys]]
+    columns += map(in_arrow, drawn.get_columns()[keys:], known)
+    return pa.table(columns, names=names)
 
 
 class _DrawnThere(Drawn["DataFrame"]):
-    """What is drawn by executors, when it is packed or shown first: what was packed is not drawn again.
+    """What was drawn on the driver, or is drawn by executors when it is packed or shown first.
 
     Parameters
     ----------
-    plan
-        The keys and what is drawn. Each run of it would draw anew.
+    drawn
+        The keys and what is drawn: rows, or a plan, of which each run would draw anew. What was packed is rows.
+    types
+        The types of these columns in Spark.
     published
-        What shows such rows, from disk.
+        What shows such rows of such types, from disk.
     """
 
-    def __init__(self, plan: DataFrame, published: Callable[[DataFrame], DataFrame]) -> None:
-        self._plan, self._published = plan, published
+    def __init__(
+        self,
+        drawn: DataFrame | pa.Table,
+        types: StructType,
+        published: Callable[[DataFrame | pa.Table, StructType], DataFrame],
+    ) -> None:
+        self._drawn, self._types, self._published = drawn, types, published
 
     def packed(self) -> bytes:
         """Return what was drawn as Arrow IPC, which carries Spark's own types: it goes through the driver."""
-        types = self._plan.schema
-        table = self._plan.toArrow().replace_schema_metadata({_TYPES: types.json()})
-        self._plan = self._plan.sparkSession.createDataFrame(table, schema=types)
+        if not isinstance(self._drawn, pa.Table):
+            self._drawn = self._drawn.toArrow()
+        table = self._drawn.replace_schema_metadata({_TYPES: self._types.json()})
         file = pa.BufferOutputStream()
         with pa.ipc.new_stream(file, table.schema) as stream:
             stream.write_table(table)
@@ -349,7 +368,7 @@ class _DrawnThere(Drawn["DataFrame"]):
 
     def presented(self) -> DataFrame:
         """Return what is shown, from disk: one run, where it was not packed."""
-        return self._published(self._plan)
+        return self._published(self._drawn, self._types)
 
 
 def _fields(names: Iterable[str], kinds: Iterable[DataType]) -> StructType:
