@@ -92,5 +92,7 @@ def owned(frame: pl.LazyFrame | pl.DataFrame | None = None, *, dataset: str | No
             msg += "\n\nHint: a private frame has its own privacy unit: private.join(other, on=…) takes it as it is."
         raise TypeError(msg)
     plan = frame.lazy()
-    readings = refuse_unsafe_plan(plan, (), "owned", is_owned=True)  # looked at again when the columns of the join are known
+    readings = refuse_unsafe_plan(
+        plan, (), "owned", is_owned=True
+    )  # looked at again when the columns of the join are known
     return OwnedRows((plan,), Origin(dataset, identities(files_of(readings))))

@@ -39,11 +39,15 @@ REFUSED = {
     ),
     "swapped names": lambda v: concat(v(), v().rename(SWAPPED).select("patient", "doctor", "ward", "cents")),
     "a computed column": lambda v: concat(v(), v().with_columns(patient=doctor + 0)),
-    "two computed columns": lambda v: concat(v().with_columns(patient=patient + 0), v().with_columns(patient=doctor + 0)),
+    "two computed columns": lambda v: concat(
+        v().with_columns(patient=patient + 0), v().with_columns(patient=doctor + 0)
+    ),
     "a computed column of what was swapped": lambda v: concat(
         v(), v().rename(SWAPPED).select("patient", "doctor", "ward", "cents")
     ).with_columns(patient=patient + 0),
-    "what is cached": lambda v: v().cache().join(v().cache().filter(pl.col("cents") > 5), left_on="patient", right_on="doctor"),
+    "what is cached": lambda v: (
+        v().cache().join(v().cache().filter(pl.col("cents") > 5), left_on="patient", right_on="doctor")
+    ),
     "a filter of each": lambda v: concat(
         v().filter(pl.col("cents") > 5), v().filter(pl.col("cents") < 7).with_columns(patient="doctor")
     ),
@@ -130,9 +134,7 @@ def test_a_table_that_is_read_twice_has_one_unit(tmp_path, name, source):
 def test_the_same_unit_may_be_read_twice(tmp_path, name, source):
     if name == "another table" and source in {ipc}:
         STAFF.write_ipc(tmp_path / "staff.arrow")
-        plan = source(VISITS, tmp_path)().join(
-            pl.scan_ipc(tmp_path / "staff.arrow"), left_on="patient", right_on="id"
-        )
+        plan = source(VISITS, tmp_path)().join(pl.scan_ipc(tmp_path / "staff.arrow"), left_on="patient", right_on="id")
     else:
         plan = ACCEPTED[name](source(VISITS, tmp_path))
     plan.dp.protect("patient")
@@ -189,6 +191,11 @@ def test_names_in_memory_are_seen_through():
     visits.lazy().join(unit.lazy(), left_on="patient", right_on="who").dp.protect("patient")
     # A row of another table may name the same people.
     visits.lazy().join(STAFF.lazy(), left_on="patient", right_on="id").dp.protect("patient")
+    # Each piece counts.
+    pieces = pl.concat([VISITS.clone(), pl.concat([VISITS], rechunk=True)], rechunk=False)
+    last = pieces[VISITS.height :].rename(SWAPPED).select(VISITS.columns)
+    with pytest.raises(ValueError, match=TWICE):
+        concat(pieces.lazy(), last.lazy()).dp.protect("patient")
     # What is null may be shared by columns that differ.
     nulls = VISITS.with_columns(pl.when(doctor > 2).then(doctor).alias("doctor"))
     shared = nulls.with_columns(patient=doctor + 1)
@@ -213,7 +220,9 @@ def test_one_row_makes_rows_of_one_person(name):
     lists = pl.LazyFrame({"patient": [[1, 2], [3]], "cents": [5, 6]})
     plan = {
         "explode": lists.explode("patient"),
-        "unpivot": VISITS.lazy().unpivot(["patient", "doctor"], index="cents", value_name="who").rename({"who": "patient"}),
+        "unpivot": VISITS.lazy()
+        .unpivot(["patient", "doctor"], index="cents", value_name="who")
+        .rename({"who": "patient"}),
         "a unit that is computed from what is exploded": lists.explode("patient").with_columns(patient=patient + 1),
     }[name]
     with pytest.raises(ValueError, match=f"^protect: .*{SEVERAL}"):
@@ -246,6 +255,12 @@ def test_one_that_is_computed_has_one_plan():
     joined(plan, plan)
     with pytest.raises(ValueError, match=f"^join: {TWICE}"):
         joined(plan, VISITS.lazy().with_columns(patient=patient * doctor))
+
+
+def test_a_unit_that_is_computed_twice_is_not_known():
+    once = [VISITS.lazy().with_columns(patient=of + 0) for of in (patient, doctor)]
+    with pytest.raises(ValueError, match=TWICE):
+        concat(*once).with_columns(patient=patient + 1).dp.protect("patient")
 
 
 @pytest.mark.parametrize("source", SOURCES)
