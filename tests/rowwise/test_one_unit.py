@@ -293,6 +293,6 @@ def test_arrow_tables_and_datasets_are_seen_when_they_are_released(tmp_path):
         query.release((dataset, pl.scan_parquet(tmp_path / "visits.parquet").rename(SWAPPED)))
     for same in (table, dataset, pyarrow.dataset.dataset(table)):
         assert query.release((same, same)).shape == (1, 1)
+    memory = pyarrow.dataset.dataset(pa.table(table))
     with pytest.raises(ValueError, match=f"^join: {TWICE}"):
-        memory = pyarrow.dataset.dataset(pa.table(table))
         query.release((memory, pl.scan_pyarrow_dataset(memory).rename(SWAPPED)))
