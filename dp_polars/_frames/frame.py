@@ -38,7 +38,7 @@ from dp_polars._frames.recipe import (
 from dp_polars._frames.refused import Refusing
 from dp_polars._frames.request import Ask, Request
 from dp_polars._frames.several_rows import SeveralRows
-from dp_polars._frames.sources import WithoutRows, schemas_of
+from dp_polars._frames.sources import WithoutRows, schemas_of, sources_of
 from dp_polars._frames.step import Step
 from dp_polars._frames.unlisted import Unlisted
 from dp_polars._questions.measures import Count
@@ -329,7 +329,9 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows):
             )
             raise TypeError(msg)
         recipe = self._recipe.then(step, *schemas_of(other._sources))
-        return type(self)(recipe, (*self._sources, *other._sources), self._budget)
+        sources = (*self._sources, *other._sources)
+        sources_of(sources, recipe.origins if sources else ())  # refuses a table of two units
+        return type(self)(recipe, sources, self._budget)
 
     def _ask(
         self, keys: pl.DataFrame | None, exprs: Sequence[PrivateExpr], named: dict[str, PrivateExpr]
@@ -385,7 +387,7 @@ def _owned_join(
         raise ValueError(msg)
     left, right = join_keys(on, left_on, right_on)
     for plan in other._sources:
-        refuse_unsafe_plan(plan, right, "join")
+        refuse_unsafe_plan(plan, right, "join", is_owned=True)
     return OwnedJoin(left, right, join_how(how), other.origin)
 
 

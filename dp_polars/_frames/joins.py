@@ -124,7 +124,7 @@ class OwnedJoin(_ByColumns):
 
     @property
     def origins(self) -> tuple[Origin, ...]:
-        return (replace(self.owned, keys=self.right_on),)
+        return (replace(self.owned, keys=self.right_on, is_owned=True),)
 
     def further(self, *sources: pl.Schema) -> Proved:
         for schema in sources:

@@ -10,7 +10,7 @@ from dp_polars._base.numbers import given, kind_of_frame
 from dp_polars._frames.recipe import Origin
 from dp_polars._frames.sources import WithoutRows
 from dp_polars._rowwise.files import identities
-from dp_polars._rowwise.plans import refuse_unsafe_plan
+from dp_polars._rowwise.plans import files_of, refuse_unsafe_plan
 
 if TYPE_CHECKING:
     from typing import NoReturn
@@ -92,5 +92,7 @@ def owned(frame: pl.LazyFrame | pl.DataFrame | None = None, *, dataset: str | No
             msg += "\n\nHint: a private frame has its own privacy unit: private.join(other, on=…) takes it as it is."
         raise TypeError(msg)
     plan = frame.lazy()
-    files = refuse_unsafe_plan(plan, (), "owned")  # looked at again when the columns of the join are known
-    return OwnedRows((plan,), Origin(dataset, identities(files)))
+    readings = refuse_unsafe_plan(
+        plan, (), "owned", is_owned=True
+    )  # looked at again when the columns of the join are known
+    return OwnedRows((plan,), Origin(dataset, identities(files_of(readings))))

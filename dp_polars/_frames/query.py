@@ -424,7 +424,7 @@ class PrivateQuery(WithoutRows):
             )
             raise TypeError(msg)
         frames = self._sources if frame is None else self.request.recipe.one_frame_each(frame)
-        return sources_of(frames, [origin.keys for origin in self.request.recipe.origins])
+        return sources_of(frames, self.request.recipe.origins)
 
 
 def _on_cpu(engine: object) -> _Engine:

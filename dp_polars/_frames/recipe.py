@@ -42,12 +42,14 @@ ONLY_FILTERS = frozenset({"semi", "anti"})
 class Origin:
     """Where rows come from: the name of the data, if any, and what its files were when they were protected.
 
-    `keys` are the columns that say whose a row is; None where every row is a person.
+    `keys` are the columns that say whose a row is; None where every row is a person. Owned rows belong to all who name
+    them by these.
     """
 
     dataset: str | None = None
     files: tuple[Identity, ...] = ()
     keys: tuple[str, ...] | None = None
+    is_owned: bool = False
 
 
 class Joining(Step):

@@ -13,7 +13,8 @@ import polars as pl
 from dp_polars._base.numbers import kind_of_frame
 from dp_polars._rowwise import plan_rules
 from dp_polars._rowwise.files import files_of_arrow, refuse_filter_of_arrow, refuse_repeated_files
-from dp_polars._rowwise.plans import refuse_rewritten_files, refuse_unsafe_plan
+from dp_polars._rowwise.one_unit import Reading, Whose, refuse_two_units
+from dp_polars._rowwise.plans import files_of, refuse_rewritten_files, refuse_unsafe_plan
 from dp_polars._rowwise.views import holds_rows
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from dp_polars._frames.recipe import Origin
     from dp_polars._rowwise.files import Identity
     from dp_polars._rowwise.plan_people import Keys
 
@@ -37,7 +39,11 @@ class Source:
 
     unread: pl.LazyFrame | None
     read: Callable[[], pl.LazyFrame]
-    files: tuple[str, ...] = ()
+    readings: tuple[Reading, ...] = ()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return files_of(self.readings)
 
     def refuse_rewritten_files(self, known: tuple[Identity, ...] | None) -> None:
         """Refuse a plan whose files are others than they were, at `protect` or when their columns were found out."""
@@ -45,7 +51,7 @@ class Source:
             refuse_rewritten_files(self.unread, self.files, known)
 
 
-def source_of(frame: PrivateRows, keys: Keys) -> Source:
+def source_of(frame: PrivateRows, keys: Keys, *, is_owned: bool = False) -> Source:
     """Return private rows without reading them; refuse a plan whose steps look at rows of several people.
 
     `keys` are the columns that say whose a row is; None where every row is a person.
@@ -54,15 +60,16 @@ def source_of(frame: PrivateRows, keys: Keys) -> Source:
         frame = frame.lazy()
     if isinstance(frame, pl.LazyFrame):
         plan = frame
-        files = refuse_unsafe_plan(plan, keys)
-        return Source(plan, lambda: plan, files)
+        return Source(plan, lambda: plan, refuse_unsafe_plan(plan, keys, is_owned=is_owned))
+    whose = Whose(keys, is_owned=is_owned)
     datasets = sys.modules.get("pyarrow.dataset")  # who has a dataset has imported it
     if datasets is not None and isinstance(frame, datasets.Dataset):
         refuse_filter_of_arrow(frame)
+        files = files_of_arrow(frame)
         if keys is None:
-            refuse_repeated_files(files_of_arrow(frame))
+            refuse_repeated_files(files)
         dataset = pl.scan_pyarrow_dataset(frame)
-        return Source(dataset, lambda: dataset)
+        return Source(dataset, lambda: dataset, (Reading(whose, tuple(files), None if files else frame),))
     if hasattr(frame, "__arrow_c_stream__") and not isinstance(frame, pl.Series):
         import pyarrow as pa
 
@@ -87,7 +94,7 @@ def source_of(frame: PrivateRows, keys: Keys) -> Source:
                 _READ.add(frame)
             return _lazy(stream.read_all())
 
-        return Source(_lazy(stream.schema.empty_table()), read)
+        return Source(_lazy(stream.schema.empty_table()), read, (Reading(whose, memory=frame),))
     msg = (
         "private rows must be a LazyFrame, a DataFrame, a pyarrow dataset or an object with Arrow's C stream, got "
         f"{kind_of_frame(frame)}"
@@ -100,8 +107,11 @@ def schemas_of(sources: Iterable[pl.LazyFrame]) -> tuple[pl.Schema, ...]:
     return tuple(source.collect_schema() for source in sources)
 
 
-def sources_of(frames: Iterable[PrivateRows], keys: Iterable[Keys]) -> list[Source]:
-    """Return the rows of several tables without reading them; refuse a reader that would have to be read twice."""
+def sources_of(frames: Iterable[PrivateRows], origins: Iterable[Origin]) -> list[Source]:
+    """Return the rows of several tables without reading them.
+
+    Refuse a reader that would have to be read twice, and a table whose rows would belong to several people.
+    """
     frames = list(frames)
     once = [id(frame) for frame in frames if type(frame).__name__ == "RecordBatchReader"]
     if len({*once}) < len(once):
@@ -110,7 +120,9 @@ def sources_of(frames: Iterable[PrivateRows], keys: Iterable[Keys]) -> list[Sour
             "Hint: release its read_all(), a Table, which can be read again."
         )
         raise ValueError(msg)
-    return [source_of(frame, of) for frame, of in zip(frames, keys, strict=True)]
+    sources = [source_of(frame, of.keys, is_owned=of.is_owned) for frame, of in zip(frames, origins, strict=True)]
+    refuse_two_units([reading for source in sources for reading in source.readings], "join")
+    return sources
 
 
 class WithoutRows:

@@ -37,12 +37,15 @@ def refuse_repeated_files(files: Sequence[str]) -> None:
     path. Files elsewhere are taken for different where they are different objects of one bucket. One name can't
     repeat by itself.
     """
-    if any(map(REMOTE.match, files)):
-        different = len(files) == 1 or _are_different_objects(files)
-    else:
-        different = _are_different_files(files)
-    if not different:
+    if not are_different(files):
         raise ValueError(plan_rules.MAY_REPEAT.message("protect", "a scan of several files"))
+
+
+def are_different(files: Sequence[str]) -> bool:
+    """Return whether no two of these files, as paths or URLs, may be one."""
+    if any(map(REMOTE.match, files)):
+        return len(files) == 1 or _are_different_objects(files)
+    return _are_different_files(files)
 
 
 def identities(files: Iterable[str]) -> tuple[Identity, ...]:

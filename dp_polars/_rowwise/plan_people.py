@@ -8,6 +8,7 @@ or for owned rows all columns of their join: these columns are followed from the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import polars as pl
@@ -15,6 +16,7 @@ import polars as pl
 from dp_polars._rowwise import nodes, person_rules, plan_rules
 from dp_polars._rowwise.gate import shown
 from dp_polars._rowwise.nodes import Step
+from dp_polars._rowwise.one_unit import Whose
 from dp_polars._rowwise.person_trials import refuse_company
 
 if TYPE_CHECKING:
@@ -31,8 +33,8 @@ _OPTIONS_OF_JOINS = 6
 class PlanPeople:
     """Looks at the steps of a plan that bring rows together."""
 
-    def __init__(self, plan: Any, call: str) -> None:  # noqa: ANN401
-        self.plan, self.call = plan, call
+    def __init__(self, plan: Any, call: str, number: int) -> None:  # noqa: ANN401
+        self.plan, self.call, self.number = plan, call, number
         self.joins = 0
         self.are_there = False  # steps on people's rows, among those that were looked at
 
@@ -57,6 +59,24 @@ class PlanPeople:
         else:
             names = [[*keys] if kind in _SAME_COLUMNS else [None]] * len(inputs)
         return [self._there(value, columns) for value, columns in zip(inputs, names, strict=True)]
+
+    def whose(self, node: Any, number: int, inputs: Sequence[int], after: Whose) -> list[Whose]:  # noqa: ANN401
+        """Return which columns of each input say whose a row is, also before a step that computes them."""
+        below = [after] * len(inputs)
+        if after.columns is None:
+            return below
+        self.plan.set_node(number)
+        for place, names in enumerate(self.followed(node, inputs, after.columns)):
+            if names is not None:
+                below[place] = replace(after, columns=names)
+                continue
+            if type(node).__name__ == "MapFunction" and node.function[0] in {"explode", "unpivot"}:
+                self._refuse(plan_rules.SEVERAL_UNITS, node.function[0])
+            self.plan.set_node(inputs[place])
+            is_second = after.computed_by is not None
+            columns = None if is_second else tuple(self.plan.get_schema())
+            below[place] = Whose(columns, (self.number, number))
+        return below
 
     def _there(self, number: int, names: Sequence[str | None]) -> Keys:
         self.plan.set_node(number)

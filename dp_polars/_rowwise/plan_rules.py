@@ -67,6 +67,19 @@ UNRESOLVED = Rule(
 # Steps on the rows of one person, which are taken with a unit.
 _LATER = "do it after `protect`, where values are made one of a kind first."
 _WHOSE = "without the privacy unit, or before a step that changes it (for owned rows: all columns of their join)"
+TWICE = Rule(
+    frozenset({"a table that is read twice"}),
+    "has one privacy unit: otherwise a row belongs to several people, and goes with each of them",
+    "take the same columns for the unit, unchanged, wherever the table is read; rows of the table that is protected "
+    "can't be owned rows.",
+    condition="with other columns as the privacy unit, in one plan or in the frames of a join",
+)
+SEVERAL_UNITS = Rule(
+    names("explode unpivot"),
+    "makes rows of several people out of one: it goes with each of them",
+    "name a column that stays as it is as the privacy unit.",
+    condition="of the privacy unit, or of a row whose unit is computed later",
+)
 GROUPS = Rule(
     names("GroupBy"),
     COMBINES,
@@ -187,6 +200,8 @@ PLANS = (
     REWRITTEN,
     NO_COLUMNS,
     UNRESOLVED,
+    TWICE,
+    SEVERAL_UNITS,
     Rule(
         frozenset({"Slice", "a scan with n_rows", "a scan with skip_rows_after_header", "a scan with skip_rows"})
         | {"a scan with skip_lines"},

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
+
+import polars as pl
 
 from dp_polars._rowwise import nodes, plan_rules, rules
 from dp_polars._rowwise.files import (
@@ -23,6 +26,7 @@ from dp_polars._rowwise.files import (
 from dp_polars._rowwise.gate import Gate
 from dp_polars._rowwise.lenient import SWITCHES
 from dp_polars._rowwise.nodes import Step
+from dp_polars._rowwise.one_unit import Reading, Whose, refuse_two_units
 from dp_polars._rowwise.plan_people import PlanPeople
 from dp_polars._rowwise.views import (
     columns_of_scans,
@@ -37,8 +41,6 @@ from dp_polars._rowwise.views import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import polars as pl
-
     from dp_polars._rowwise.files import Identity
     from dp_polars._rowwise.plan_people import Keys
 
@@ -52,7 +54,9 @@ _HIDDEN = "a step that Polars does not show"
 _STRICT_CAST = 0
 
 
-def refuse_unsafe_plan(frame: pl.LazyFrame, keys: Keys = None, call: str = "protect") -> tuple[str, ...]:
+def refuse_unsafe_plan(
+    frame: pl.LazyFrame, keys: Keys = None, call: str = "protect", *, is_owned: bool = False
+) -> tuple[Reading, ...]:
     """Refuse a plan in which one row may depend on other rows, but for those of the same person.
 
     Scans (files, memory, pyarrow datasets without a filter), row-by-row projections, filters and sorts pass. A sort
@@ -71,28 +75,39 @@ def refuse_unsafe_plan(frame: pl.LazyFrame, keys: Keys = None, call: str = "prot
         rows, and only then may a plan make several rows out of one, be a vertical concat, or read a file twice.
     call
         What the user called, to begin messages with.
+    is_owned
+        Whether the rows belong to all who name them.
 
     Returns
     -------
     tuple
-        The files that the plan reads.
+        The tables that the plan reads.
 
     Raises
     ------
     ValueError
         If the plan has a step that may look at other rows, one that raises on what does not fit, or one that Polars
-        does not show; if it may read a file twice; or if its columns can't be found out.
+        does not show; if it reads a table twice with other columns as the unit, or, where every row is a person, may
+        read a file twice; or if its columns can't be found out.
     """
     plan = visited(frame)
-    gate = _PlanGate(plan, call, several_rows=keys is not None)
-    gate.check_node(plan.get_node(), keys)
+    whose = Whose(keys if keys and not is_owned else None, is_owned=is_owned)
+    gate = _PlanGate(plan, call, several_rows=keys is not None, number=id(frame))
+    gate.check_node(plan.get_node(), keys, whose)
     gate.check_hidden_scans(frame)
     if any(raises_on_twins(frame, place) for place in range(gate.people.joins)):
         raise ValueError(plan_rules.VALIDATED.message(call, "`join`"))
     if keys is None:
         # A plan shows what Polars made of a concat: since Polars 2 that is one scan of all files.
-        refuse_repeated_files(gate.files)
-    return tuple(gate.files)
+        refuse_repeated_files(files_of(gate.readings))
+    else:
+        refuse_two_units(gate.readings, call)
+    return tuple(gate.readings)
+
+
+def files_of(readings: Sequence[Reading]) -> tuple[str, ...]:
+    """Return the files of the tables that a plan reads."""
+    return tuple(file for reading in readings for file in reading.files)
 
 
 def refuse_rewritten_files(
@@ -110,21 +125,33 @@ def refuse_rewritten_files(
         raise ValueError(plan_rules.REWRITTEN.message("release", "a file that was rewritten"))
 
 
+def _reading(node: Any, whose: Whose) -> Reading:  # noqa: ANN401
+    """Return what a source reads."""
+    match type(node).__name__:
+        case "Scan":
+            return Reading(whose, tuple(map(str, node.paths)))
+        case "DataFrameScan":
+            return Reading(whose, memory=pl.DataFrame._from_pydf(node.df))
+    dataset = dataset_of(node.options[0])
+    files = tuple(files_of_arrow(dataset))
+    return Reading(whose, files, None if files else dataset)
+
+
 class _PlanGate(Gate):
     listed = rules.LISTED + plan_rules.BEFORE_PROTECT
 
-    def __init__(self, plan: Any, call: str, *, several_rows: bool) -> None:  # noqa: ANN401
+    def __init__(self, plan: Any, call: str, *, several_rows: bool, number: int) -> None:  # noqa: ANN401
         super().__init__(call)
         self.plan = plan
-        self.people = PlanPeople(plan, call)
+        self.people = PlanPeople(plan, call, number)
         self.keys: Keys = None  # in the rows that the next expression is on
         self.several_rows = several_rows
         self.hidden = ""
-        self.files: list[str] = []
+        self.readings: list[Reading] = []
         self.in_memory = False
 
-    def check_node(self, number: int, keys: Keys) -> None:
-        """Refuse the node, or one that it reads from; `keys` say whose a row is that comes out of it."""
+    def check_node(self, number: int, keys: Keys, whose: Whose) -> None:
+        """Refuse the node, or one that it reads from; `keys` and `whose` say whose a row is that comes out of it."""
         self.plan.set_node(number)
         inputs = self.plan.get_inputs()
         if not self.plan.get_schema():
@@ -135,16 +162,20 @@ class _PlanGate(Gate):
             self.hidden = str(error)
             if inputs:
                 self._refuse(_HIDDEN, self.hidden)
+            self.readings.append(Reading(whose))
             return
         self._check_kind(node)
+        if not inputs:
+            self.readings.append(_reading(node, whose))
         expressions = self.plan.get_exprs()
         below = self.people.followed(node, inputs, keys)
         if type(node).__name__ == "GroupBy":
             self.people.check_groups(node, inputs[0], below[0])
         elif type(node).__name__ == "Join":
             self.people.check_join(node, inputs, below)
-        for value, of in zip(inputs, below, strict=True):
-            self.check_node(value, of)
+        owners = self.people.whose(node, number, inputs, whose)
+        for value, of, of_whom in zip(inputs, below, owners, strict=True):
+            self.check_node(value, of, of_whom)
         if type(node).__name__ in _OF_PEOPLE:
             return
         if inputs:
@@ -168,12 +199,17 @@ class _PlanGate(Gate):
         scans = None if self.in_memory else serialized_scans(frame)  # which would hold in full what is in memory
         if scans is None:
             self._refuse(_HIDDEN, self.hidden)
+        files = []
         for scan in scans:
             if not {"Ipc", "Parquet"}.issuperset(scan["scan_type"]):
                 self._refuse(_HIDDEN, self.hidden)
             options = scan["unified_scan_args"]
             self._check_rows(options["pre_slice"], options["row_index"])
-            self.files += files_of_scan(scan)
+            files.append(tuple(files_of_scan(scan)))
+        # Polars may have made one scan of several: then each may read all files.
+        if len(files) != len(self.readings):
+            files = [tuple(file for several in files for file in several)] * len(self.readings)
+        self.readings = [replace(one, files=of) for one, of in zip(self.readings, files, strict=True)]
 
     def _check_kind(self, node: Any) -> None:  # noqa: ANN401
         kind = type(node).__name__
@@ -190,16 +226,14 @@ class _PlanGate(Gate):
             self.in_memory = True
         elif kind == "PythonScan" and (dataset := dataset_of(node.options[0])) is not None:
             refuse_filter_of_arrow(dataset)
-            self.files += files_of_arrow(dataset)
         elif kind == "Union" and not self.several_rows:
             self._refuse("a concat")
         elif kind not in _BY_ROW | _OF_PEOPLE or getattr(node, "slice", None) is not None:
             self._refuse(kind)
 
     def _check_files(self, paths: Sequence[object]) -> None:
-        """Note the files; say that one is not there before anything is paid for it."""
+        """Say that a file is not there before anything is paid for it."""
         for path in map(str, paths):
-            self.files.append(path)
             if not re.search(r"://|[*?\[]", path) and not Path(path).exists():
                 msg = f"the plan given to {self.what} must read files that exist, got {path!r}."
                 raise FileNotFoundError(msg)

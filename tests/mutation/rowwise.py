@@ -19,6 +19,7 @@ _plans = of("rowwise/test_plans.py")
 _plan_rules = of("rowwise/test_plans.py")
 _PEOPLE = "rowwise/test_plan_people.py"
 _plan_people = of(_PEOPLE)
+_one_unit = of("rowwise/test_one_unit.py")
 _views = of("rowwise/test_plans.py frames/test_frame.py")
 _files = of("rowwise/test_plans.py")
 _recipe = of("frames/test_steps.py")
@@ -156,7 +157,7 @@ MUTANTS = [
         "a window before protect passes", "rowwise/test_plans.py::test_refused_with_the_reason"),
     _plans("_PlanGate.check_node", "for value, of in zip(inputs, below, strict=True): self.check_node(value, of)", "",
         "only the last step of a plan is looked at", "rowwise/test_plans.py::test_refused_with_the_reason"),
-    _plans("refuse_unsafe_plan", "refuse_repeated_files(gate.files)", "pass",
+    _plans("refuse_unsafe_plan", "refuse_repeated_files(files_of(gate.readings))", "pass",
         "a file is read twice where every row is a person",
         "rowwise/test_plans.py::test_no_file_may_be_read_twice_where_every_row_is_a_person"),
     _plans("_PlanGate.check_hidden_scans", 'self._check_rows(options["pre_slice"], options["row_index"])', "pass",
@@ -214,6 +215,32 @@ MUTANTS = [
     _views("visited", "(Exception, exceptions.PanicException)", "exceptions.PanicException",
         "an error while the schema is found out shows a row",
         "rowwise/test_plans.py::test_a_file_without_a_schema_says_nothing_of_its_rows"),
+    # --- One table, one unit
+    _one_unit("refuse_unsafe_plan", "refuse_two_units(gate.readings, call)", "pass",
+        "a plan reads a table with two units"),
+    _one_unit("sources_of", 'refuse_two_units([reading for source in sources for reading in source.readings], "join")',
+        "pass", "private frames of one table have two units"),
+    _one_unit("PrivateFrame._joined", "sources_of(sources, recipe.origins if sources else ())", "pass",
+        "a join of one table with two units is refused at its release alone"),
+    _one_unit("Reading.has_unit_of", "one.is_owned and two.is_owned", "True",
+        "rows of a private table are owned"),
+    _one_unit("Reading.has_unit_of", "one.computed_by != two.computed_by", "False",
+        "two units that are computed of all columns count as one"),
+    _one_unit("Reading._is_column_of", "not places.isdisjoint(others) if places and others else name == of_other",
+        "name == of_other", "a column that was renamed in memory counts as the unit of that name"),
+    _one_unit("Reading.may_be_one_with", "if self.files and other.files:", "if False:",
+        "no file is recognised"),
+    _one_unit("_places", "piece.buffers()[1:2]", "piece.buffers()[:2]",
+        "columns that share what is null count as one"),
+    _one_unit("_pieces", "column.get_chunks()", "column.get_chunks()[:1]", "only the first piece is looked at",
+        "rowwise/test_one_unit.py::test_names_in_memory_are_seen_through"),
+    _one_unit("PlanPeople.whose", 'self._refuse(plan_rules.SEVERAL_UNITS, node.function[0])', "pass",
+        "a row that is exploded belongs to several people"),
+    _one_unit("PlanPeople.whose", "columns = None if is_second else tuple(self.plan.get_schema())",
+        "columns = tuple(self.plan.get_schema())", "a column that is computed twice counts as known",
+        "rowwise/test_one_unit.py::test_a_unit_that_is_computed_twice_is_not_known"),
+    _one_unit("_PlanGate.check_hidden_scans", "len(files) != len(self.readings)", "True",
+        "each scan of IPC files counts as one of all of them"),
     # --- Files, and what is refused by what it is
     _files("_are_different_files", "identity & seen", "identity <= seen",
         "a URL that may be either of two files passes beside one of them, whose rows count twice",

@@ -1,0 +1,98 @@
+"""One table, one unit: a table that is read twice must have the same columns as the privacy unit both times.
+
+Otherwise a row belongs to two people, as the visit of a patient and as that of a doctor: one who leaves takes a row of
+the other along, and no bound counts that. Files are recognised by what they are, frames in memory by where their
+columns are. Nothing is known of two files that hold the same rows, or of a copy in memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from dp_polars._rowwise import plan_rules
+from dp_polars._rowwise.files import are_different
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True)
+class Whose:
+    """The columns that say whose a row is, in the order of the privacy unit.
+
+    `computed_by`: the step that computes one of them, and its plan. They are all columns before that step then. None:
+    a second step computes one of these, so that nothing is known.
+    """
+
+    columns: tuple[str, ...] | None
+    computed_by: tuple[int, int] | None = None
+    is_owned: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """One place where a table is read: its files, or a frame or an Arrow table in memory."""
+
+    whose: Whose
+    files: tuple[str, ...] = ()
+    memory: Any = None
+
+    def may_be_one_with(self, other: Reading) -> bool:
+        """Return whether both may read one table."""
+        if self.files and other.files:
+            return not are_different([*dict.fromkeys(self.files), *dict.fromkeys(other.files)])
+        if self.memory is None or other.memory is None:
+            return False
+        return self.memory is other.memory or not _all_places(self.memory).isdisjoint(_all_places(other.memory))
+
+    def has_unit_of(self, other: Reading) -> bool:
+        """Return whether the same columns say whose a row is, if both read one table."""
+        one, two = self.whose, other.whose
+        if one.is_owned or two.is_owned:  # an owned row belongs to all who name it
+            return one.is_owned and two.is_owned
+        if one.columns is None or two.columns is None or one.computed_by != two.computed_by:
+            return False
+        if len(one.columns) != len(two.columns):
+            return False
+        return all(map(self._is_column_of, [other] * len(one.columns), one.columns, two.columns))
+
+    def _is_column_of(self, other: Reading, name: str, of_other: str) -> bool:
+        """Return whether a column is one of another reading. In memory it may have got another name before."""
+        places, others = _places(self.memory, name), _places(other.memory, of_other)
+        return not places.isdisjoint(others) if places and others else name == of_other
+
+
+def refuse_two_units(readings: Iterable[Reading], call: str) -> None:
+    """Refuse a table that is read twice if other columns are the privacy unit there."""
+    for one, other in combinations(readings, 2):
+        if not one.has_unit_of(other) and one.may_be_one_with(other):
+            raise ValueError(plan_rules.TWICE.message(call, "a table that is read twice"))
+
+
+def _places(table: Any, name: str) -> frozenset[int]:  # noqa: ANN401
+    """Return where the values of a column begin in memory, which is also where those of a slice do.
+
+    Where it is null is left out: columns that differ in their values may share that.
+    """
+    pieces = [] if table is None else _pieces(table, name)
+    return frozenset(buffer.address for piece in pieces if len(piece) for buffer in piece.buffers()[1:2] if buffer)
+
+
+def _all_places(table: Any) -> frozenset[int]:  # noqa: ANN401
+    names = table.columns if isinstance(table, pl.DataFrame) else getattr(table, "column_names", ())
+    return frozenset[int]().union(*(_places(table, name) for name in names))
+
+
+def _pieces(table: Any, name: str) -> list[Any]:  # noqa: ANN401
+    """Return the pieces of a column as Arrow has them, without a copy; none of a type that Arrow does not have."""
+    if not isinstance(table, pl.DataFrame):
+        return list(table.column(name).chunks) if hasattr(table, "column_names") else []
+    column = table.get_column(name)
+    if column.dtype in (pl.Int128, pl.UInt128, pl.Object):
+        return []
+    column = column.to_physical() if isinstance(column.dtype, pl.Categorical) else column
+    return [piece.to_arrow(compat_level=pl.CompatLevel.newest()) for piece in column.get_chunks()]

@@ -1,0 +1,298 @@
+"""One table, one unit: no row belongs to two people because its table is read twice."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset
+import pytest
+
+import dp_polars as dpp
+
+VISITS = pl.DataFrame({"patient": [1, 2, 3], "doctor": [2, 3, 4], "ward": ["A", "B", "A"], "cents": [5, 6, 7]})
+STAFF = pl.DataFrame({"id": [2, 3, 4], "grade": ["x", "y", "x"]})
+SWAPPED = {"patient": "doctor", "doctor": "patient"}
+patient, doctor = pl.col("patient"), pl.col("doctor")
+TWICE = r"a table that is read twice has one privacy unit: otherwise a row belongs to several people[^\0]*\n\nHint: "
+SEVERAL = r"makes rows of several people out of one[^\0]*\n\nHint: "
+
+
+def concat(one, other):
+    return pl.concat([one, other], how="vertical")
+
+
+# Plans whose unit is the patient.
+REFUSED = {
+    "a join with other columns": lambda v: v().join(v(), left_on="patient", right_on="doctor"),
+    "an anti join": lambda v: v().join(v(), left_on="patient", right_on="doctor", how="anti"),
+    "a join with groups": lambda v: v().join(
+        v().group_by("doctor").agg(n=pl.len()), left_on="patient", right_on="doctor"
+    ),
+    "a join with a window": lambda v: v().join(
+        v().select(who="doctor", n=pl.len().over("doctor")), left_on="patient", right_on="who"
+    ),
+    "a concat with another name": lambda v: concat(
+        v().select("patient", "cents"), v().select("cents", patient="doctor").select("patient", "cents")
+    ),
+    "swapped names": lambda v: concat(v(), v().rename(SWAPPED).select("patient", "doctor", "ward", "cents")),
+    "a computed column": lambda v: concat(v(), v().with_columns(patient=doctor + 0)),
+    "two computed columns": lambda v: concat(
+        v().with_columns(patient=patient + 0), v().with_columns(patient=doctor + 0)
+    ),
+    "a computed column of what was swapped": lambda v: concat(
+        v(), v().rename(SWAPPED).select("patient", "doctor", "ward", "cents")
+    ).with_columns(patient=patient + 0),
+    "what is cached": lambda v: (
+        v().cache().join(v().cache().filter(pl.col("cents") > 5), left_on="patient", right_on="doctor")
+    ),
+    "a filter of each": lambda v: concat(
+        v().filter(pl.col("cents") > 5), v().filter(pl.col("cents") < 7).with_columns(patient="doctor")
+    ),
+}
+ACCEPTED = {
+    "a join with itself": lambda v: v().join(v().filter(pl.col("cents") > 5), on="patient", how="semi"),
+    "a join of groups": lambda v: v().join(v().group_by("patient").agg(n=pl.len()), on="patient"),
+    "another name for a time": lambda v: v().join(
+        v().rename({"patient": "who"}).select("who", "ward"), left_on="patient", right_on="who"
+    ),
+    "a concat": lambda v: concat(v(), v().filter(pl.col("cents") > 5)),
+    "one that is computed after a concat": lambda v: concat(v(), v()).with_columns(patient=doctor + patient),
+    "one that is renamed after a concat": lambda v: concat(v(), v()).select("cents", patient="doctor"),
+    "another table": lambda v: v().join(STAFF.lazy(), left_on="patient", right_on="id"),
+}
+
+
+def in_memory(frame, folder):
+    return frame.lazy
+
+
+def clones(frame, folder):
+    return lambda: frame.clone().lazy()
+
+
+def slices(frame, folder):
+    numbers = itertools.count()
+    longer = pl.concat([frame.head(1), frame], rechunk=True)
+    return lambda: longer.slice(0 if next(numbers) else 1).lazy()
+
+
+def in_pieces(frame, folder):
+    several = pl.concat([frame[:1].clone(), frame[1:]], rechunk=False)
+    return lambda: several.select(pl.all()).lazy()
+
+
+def parquet(frame, folder):
+    frame.write_parquet(folder / "visits.parquet")
+    return lambda: pl.scan_parquet(folder / "visits.parquet")
+
+
+def links(frame, folder):
+    frame.write_parquet(folder / "visits.parquet")
+    (folder / "link.parquet").symlink_to(folder / "visits.parquet")
+    names = itertools.cycle(["visits.parquet", "link.parquet"])
+    return lambda: pl.scan_parquet(folder / next(names))
+
+
+def patterns(frame, folder):
+    frame.write_parquet(folder / "visits.parquet")
+    frame.write_parquet(folder / "visits2.parquet")
+    names = itertools.cycle(["visits.parquet", "vis*.parquet"])
+    return lambda: pl.scan_parquet(folder / next(names), glob=True)
+
+
+def ipc(frame, folder):
+    frame.write_ipc(folder / "visits.arrow")
+    return lambda: pl.scan_ipc(folder / "visits.arrow")
+
+
+def csv(frame, folder):
+    frame.write_csv(folder / "visits.csv")
+    return lambda: pl.scan_csv(folder / "visits.csv", schema=frame.schema)
+
+
+def arrow(frame, folder):
+    frame.write_parquet(folder / "visits.parquet")
+    return lambda: pl.scan_pyarrow_dataset(pyarrow.dataset.dataset(str(folder / "visits.parquet")))
+
+
+SOURCES = [in_memory, clones, slices, in_pieces, parquet, links, patterns, ipc, csv, arrow]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_table_that_is_read_twice_has_one_unit(tmp_path, name, source):
+    table = source(VISITS, tmp_path)
+    with pytest.raises(ValueError, match=f"^protect: {TWICE}"):
+        REFUSED[name](table).dp.protect("patient")
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_the_same_unit_may_be_read_twice(tmp_path, name, source):
+    if name == "another table" and source in {ipc}:
+        STAFF.write_ipc(tmp_path / "staff.arrow")
+        plan = source(VISITS, tmp_path)().join(pl.scan_ipc(tmp_path / "staff.arrow"), left_on="patient", right_on="id")
+    else:
+        plan = ACCEPTED[name](source(VISITS, tmp_path))
+    plan.dp.protect("patient")
+
+
+def people_changed(plan, all_rows):
+    """By person: whose rows of the plan change if all rows go in which that person is the unit of any reading."""
+
+    def found(rows):
+        out = plan(lambda: rows.lazy()).collect()
+        return {who: Counter(map(repr, out.filter(patient == who).rows())) for who in range(1, 5)}
+
+    before = found(all_rows)
+    return {
+        who: [
+            other
+            for other, rows in found(all_rows.filter(patient != who, doctor != who)).items()
+            if other != who and rows != before[other]
+        ]
+        for who in range(1, 5)
+    }
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_does_change_others(name):
+    """For each refused plan some small table has a person who takes another one's rows along."""
+    tables = [
+        pl.DataFrame({"patient": p, "doctor": d, "ward": ["A"] * 3, "cents": [5, 6, 7]})
+        for p in itertools.product((1, 2, 3), repeat=3)
+        for d in itertools.product((2, 3), repeat=3)
+    ]
+    assert any(any(people_changed(REFUSED[name], rows).values()) for rows in tables[:60])
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_what_is_accepted_changes_nobody_else(name):
+    """Here a person's rows are those of the patient, or of what the plan computes from a row."""
+    plan = ACCEPTED[name]
+    unit = {"one that is computed after a concat": doctor + patient, "one that is renamed after a concat": doctor}
+    whose = unit.get(name, patient)
+    for p, d in itertools.product(itertools.product((1, 2), repeat=3), itertools.product((1, 2), repeat=3)):
+        rows = pl.DataFrame({"patient": p, "doctor": d, "ward": ["A", "B", "A"], "cents": [5, 6, 7]})
+        before = plan(lambda rows=rows: rows.lazy()).collect()
+        for who in range(1, 5):
+            after = plan(lambda rows=rows, who=who: rows.filter(whose != who).lazy()).collect()
+            assert Counter(after.rows()) == Counter(before.filter(patient != who).rows())
+
+
+def test_names_in_memory_are_seen_through():
+    visits, renamed = VISITS, VISITS.rename(SWAPPED)
+    unit = VISITS.rename({"patient": "who"})
+    with pytest.raises(ValueError, match=TWICE):
+        concat(visits.lazy(), renamed.select(visits.columns).lazy()).dp.protect("patient")
+    visits.lazy().join(unit.lazy(), left_on="patient", right_on="who").dp.protect("patient")
+    # A row of another table may name the same people.
+    visits.lazy().join(STAFF.lazy(), left_on="patient", right_on="id").dp.protect("patient")
+    # Each piece counts.
+    pieces = pl.concat([VISITS.clone(), pl.concat([VISITS], rechunk=True)], rechunk=False)
+    last = pieces[VISITS.height :].rename(SWAPPED).select(VISITS.columns)
+    with pytest.raises(ValueError, match=TWICE):
+        concat(pieces.lazy(), last.lazy()).dp.protect("patient")
+    # What is null may be shared by columns that differ.
+    nulls = VISITS.with_columns(pl.when(doctor > 2).then(doctor).alias("doctor"))
+    shared = nulls.with_columns(patient=doctor + 1)
+    with pytest.raises(ValueError, match=TWICE):
+        concat(nulls.lazy(), shared.lazy()).dp.protect("patient")
+
+
+@pytest.mark.parametrize("dtype", [pl.String, pl.Boolean, pl.Categorical, pl.Date, pl.Int8])
+def test_columns_of_every_type_are_found_in_memory(dtype):
+    visits = VISITS.with_columns((patient - 1 if dtype == pl.Boolean else patient).cast(pl.Int32))
+    if dtype in (pl.String, pl.Categorical):
+        visits = visits.with_columns(patient.cast(pl.String), doctor.cast(pl.String))
+    visits = visits.with_columns(patient.cast(dtype), doctor.cast(dtype))
+    same = visits.clone().select("patient", "doctor").lazy()
+    concat(visits.lazy().select("patient", "doctor"), same).dp.protect("patient")
+    with pytest.raises(ValueError, match=TWICE):
+        concat(visits.lazy().select("patient"), same.select(patient="doctor")).dp.protect("patient")
+
+
+@pytest.mark.parametrize("name", ["explode", "unpivot", "a unit that is computed from what is exploded"])
+def test_one_row_makes_rows_of_one_person(name):
+    lists = pl.LazyFrame({"patient": [[1, 2], [3]], "cents": [5, 6]})
+    plan = {
+        "explode": lists.explode("patient"),
+        "unpivot": VISITS.lazy()
+        .unpivot(["patient", "doctor"], index="cents", value_name="who")
+        .rename({"who": "patient"}),
+        "a unit that is computed from what is exploded": lists.explode("patient").with_columns(patient=patient + 1),
+    }[name]
+    with pytest.raises(ValueError, match=f"^protect: .*{SEVERAL}"):
+        plan.dp.protect("patient")
+    assert plan.collect().group_by("cents").agg(patient.n_unique()).get_column("patient").max() == 2
+    lists.with_columns(patient="cents", codes="patient").explode("codes").dp.protect("patient")
+
+
+def joined(one, other):
+    return one.dp.protect("patient", max_rows=3).join(other.dp.protect("patient"), on="patient", how="semi")
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_private_frames_of_one_table_have_one_unit(tmp_path, source):
+    table = source(VISITS, tmp_path)
+    of_doctors = table().drop("patient").rename({"doctor": "patient"})
+    with pytest.raises(ValueError, match=f"^join: {TWICE}"):
+        joined(table(), of_doctors)
+    joined(table(), table().filter(pl.col("cents") > 5))
+    later = dpp.protect("patient", max_rows=3).join(dpp.protect("patient"), on="patient", how="semi")
+    query = later.agg(dpp.len(epsilon=1000))
+    with pytest.raises(ValueError, match=f"^join: {TWICE}"):
+        query.release((table(), of_doctors))
+    rows = table()
+    assert query.release((rows, table())).item() == rows.collect().height
+
+
+def test_one_that_is_computed_has_one_plan():
+    plan = VISITS.lazy().with_columns(patient=patient + doctor)
+    joined(plan, plan)
+    with pytest.raises(ValueError, match=f"^join: {TWICE}"):
+        joined(plan, VISITS.lazy().with_columns(patient=patient * doctor))
+
+
+def test_a_unit_that_is_computed_twice_is_not_known():
+    once = [VISITS.lazy().with_columns(patient=of + 0) for of in (patient, doctor)]
+    with pytest.raises(ValueError, match=TWICE):
+        concat(*once).with_columns(patient=patient + 1).dp.protect("patient")
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_rows_of_a_private_table_are_not_owned(tmp_path, source):
+    table = source(VISITS, tmp_path)
+    items = dpp.owned(table().select("ward", n="cents"))
+    private = table().dp.protect("patient", max_rows=3)
+    with pytest.raises(ValueError, match=f"^join: {TWICE}"):
+        private.join(items, on="ward")
+    later = dpp.protect("patient", max_rows=3).join(dpp.owned(), on="ward").agg(dpp.len(epsilon=1))
+    with pytest.raises(ValueError, match=f"^join: {TWICE}"):
+        later.release((table(), table().select("ward", n="cents")))
+    # An owned table may be read twice: each row belongs to all who name it.
+    other = STAFF.lazy()
+    private.join(dpp.owned(other), left_on="doctor", right_on="id").join(
+        dpp.owned(other), left_on="ward", right_on="grade", how="semi"
+    )
+
+
+def test_arrow_tables_and_datasets_are_seen_when_they_are_released(tmp_path):
+    query = dpp.protect("patient", max_rows=3).join(dpp.protect("patient"), on="patient", how="semi")
+    query = query.agg(dpp.len(epsilon=1))
+    table = VISITS.to_arrow()
+    swapped = table.rename_columns(["doctor", "patient", "ward", "cents"])
+    VISITS.write_parquet(tmp_path / "visits.parquet")
+    dataset = pyarrow.dataset.dataset(str(tmp_path / "visits.parquet"))
+    with pytest.raises(ValueError, match=f"^join: {TWICE}"):
+        query.release((table, swapped))
+    with pytest.raises(ValueError, match=f"^join: {TWICE}"):
+        query.release((dataset, pl.scan_parquet(tmp_path / "visits.parquet").rename(SWAPPED)))
+    for same in (table, dataset, pyarrow.dataset.dataset(table)):
+        assert query.release((same, same)).shape == (1, 1)
+    memory = pyarrow.dataset.dataset(pa.table(table))
+    with pytest.raises(ValueError, match=f"^join: {TWICE}"):
+        query.release((memory, pl.scan_pyarrow_dataset(memory).rename(SWAPPED)))
