@@ -128,7 +128,9 @@ class _Gate:
         self.seen.add((node, whose))
         kind = operation_of(node)
         if kind in rules.TABLES:
-            cached = getattr(node.source, "_cache_name_to_entry", {}).get(node.name) if kind == "DatabaseTable" else None
+            cached = (
+                getattr(node.source, "_cache_name_to_entry", {}).get(node.name) if kind == "DatabaseTable" else None
+            )
             if cached is not None:
                 self.rows(cached.orig_op, whose)
                 return
