@@ -175,6 +175,11 @@ TWICE = Rule(
     "reads a table twice, with other columns as the privacy unit: a row would belong to several people",
     "take the same columns for the unit, unchanged, wherever the table is read.",
 )
+SEVERAL_UNITS = Rule(
+    frozenset(),
+    "makes rows of several people out of one, of which the privacy unit is computed: it goes with each of them",
+    "compute the unit before, or take a column for it that stays as it is.",
+)
 PUBLIC_TWICE = Rule(
     frozenset(),
     f"takes one ibis.memtable for public and for private rows, {PEOPLE}",

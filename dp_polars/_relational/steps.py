@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from dp_polars._base.extras import require
 from dp_polars._relational import step_rules as rules
 from dp_polars._relational.column_types import must_have
+from dp_polars._rowwise.one_unit import Reading, Whose
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -126,8 +128,14 @@ class _Gate:
         self.seen.add((node, whose))
         kind = operation_of(node)
         if kind in rules.TABLES:
-            # To Ibis, one table under two namespaces is two.
-            table = node if kind == "InMemoryTable" else node.name
+            cached = (
+                getattr(node.source, "_cache_name_to_entry", {}).get(node.name) if kind == "DatabaseTable" else None
+            )
+            if cached is not None:
+                self.rows(cached.orig_op, whose)
+                return
+            # To Ibis, one table under two namespaces is two, or in two cases, of which some engines see one.
+            table = node if kind == "InMemoryTable" else node.name.casefold()
             if self.whose.setdefault(table, whose) != whose:
                 self.refuse(rules.TWICE, f"the table {node.name!r}")
             self.begin(node, whose)
@@ -146,7 +154,12 @@ class _Gate:
 
     def finish(self) -> list[Node]:
         """Refuse a table in memory that stands for public rows and for private ones; return the columns of texts."""
-        if self.public & self.whose.keys():
+        private = [_in_memory(node, of) for node, of in self.whose.items() if not isinstance(node, str)]
+        public = [_in_memory(node, _Whose(())) for node in self.public]
+        for one, other in combinations(private, 2):
+            if not one.has_unit_of(other) and one.may_be_one_with(other):
+                self.refuse(rules.TWICE, "an ibis.memtable")
+        if any(one.may_be_one_with(other) for one in private for other in public):
             self.refuse(rules.PUBLIC_TWICE, shown("JoinChain"))
         return [column for column in self.units if column.dtype.is_string()] if self.brings_together else []
 
@@ -176,6 +189,9 @@ class _Gate:
         below = whose.before(node, node.parent, [outputs[name] for name in whose.columns] if whose.is_known else ())
         if not below.is_known:
             self.begin(node, whose)
+            several = next(iter(node.find(_ops.Unnest, filter=lambda part: part is node or _is_value(part))), None)
+            if kind == "TableUnnest" or several is not None:
+                self.refuse(rules.SEVERAL_UNITS, shown("Unnest"))
         self.values(expressions, self.place(node.parent, below))
         self.rows(node.parent, below)
 
@@ -222,7 +238,7 @@ class _Gate:
             if link.how not in rules.JOINS:
                 self.refuse(rules.OTHER_JOINS, shown("JoinChain"), f" (how={link.how!r})")
             if columns[link.table] is None:
-                self.refuse_private(link, whose)
+                self.refuse_private(link, whose, is_known=people is not None)
             else:
                 self.brings_together = True
                 self.refuse_inexact(people or (), "JoinChain")
@@ -235,7 +251,7 @@ class _Gate:
                 self.begin(node, whose)
                 self.rows(table, _Whose(whose.columns, node) if whose.is_known else whose)
 
-    def refuse_private(self, link: Node, whose: _Whose) -> None:
+    def refuse_private(self, link: Node, whose: _Whose, *, is_known: bool) -> None:
         """Refuse a table of a join that is not in memory, and one that makes several rows where each is a person."""
         table = link.table
         while operation_of(table) in rules.SAME_ROWS:
@@ -244,6 +260,8 @@ class _Gate:
             self.refuse(rules.JOINED if self.has_unit else rules.NO_UNIT, shown("JoinChain"), _computed(whose))
         if link.how not in rules.FILTERING_JOINS:
             self.refuse_several_rows("JoinChain")
+            if self.has_unit and not is_known:
+                self.refuse(rules.SEVERAL_UNITS, shown("JoinChain"))
         self.public.add(table)
 
     def place(self, relation: Node, whose: _Whose) -> _Place:
@@ -390,6 +408,11 @@ class _Gate:
         who = "person's rows follow from that person's" if self.has_unit else "row follows from one row"
         msg = f"{rule.message('table', step, details)} If you know that each {who}: unchecked=True."
         raise ValueError(msg)
+
+
+def _in_memory(node: Node, whose: _Whose) -> Reading:
+    """Return one place where an ibis.memtable is read."""
+    return Reading(Whose(whose.columns, whose.computed_by), memory=node.data.obj)
 
 
 class _Equal:

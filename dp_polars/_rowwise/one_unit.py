@@ -29,7 +29,7 @@ class Whose:
     """
 
     columns: tuple[str, ...] | None
-    computed_by: tuple[int, int] | None = None
+    computed_by: object = None
     is_owned: bool = False
 
 

@@ -201,7 +201,6 @@ PLANS = (
     NO_COLUMNS,
     UNRESOLVED,
     TWICE,
-    SEVERAL_UNITS,
     Rule(
         frozenset({"Slice", "a scan with n_rows", "a scan with skip_rows_after_header", "a scan with skip_rows"})
         | {"a scan with skip_lines"},
@@ -238,6 +237,7 @@ PLANS = (
         "name the privacy unit, whose rows `protect` bounds.",
         condition="without a privacy unit",
     ),
+    SEVERAL_UNITS,
     Rule(
         frozenset({"row_index", "hint_sorted", "a scan with a row index", "a sort by a constant"}),
         f"depends on the order of the rows, {PEOPLE}",

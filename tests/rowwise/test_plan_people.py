@@ -187,11 +187,11 @@ REFUSED = {
     ),
     "the unit is exploded after groups": (
         lambda v, _: v.group_by("p", "ward").len().with_columns(p=pl.concat_list("p")).explode("p"),
-        f"`group_by` {COMBINES}",
+        "`explode` makes rows of several people out of one",
     ),
     "the unit is unpivoted after groups": (
         lambda v, _: v.group_by("p", "small").len().unpivot(["p"], index="len", value_name="q").rename({"q": "p"}),
-        f"`group_by` {COMBINES}",
+        "`unpivot` makes rows of several people out of one",
     ),
     "the unit is unnested after groups": (
         lambda v, _: v.group_by("p", "ward").len().select(pl.struct(p="len")).unnest("p"),

@@ -44,6 +44,7 @@ ROWS = [
 ]
 OF_PEOPLE = [(1, 5, "Rome"), (1, 7, "Oslo"), (2, 5, "Rome"), (4, 0, None), (None, 1, "Rome"), (3, None, "Oslo")]
 PUBLIC = ibis.memtable(pl.DataFrame({"q": [1, 2, 2], "name": ["one", "two", "zwei"]}))
+FRAME = pl.DataFrame({"p": pl.Series([1, 2], dtype=pl.Int32), "q": pl.Series([2, 1], dtype=pl.Int32)})
 YEARS = ibis.memtable(pl.DataFrame({"year": [2023, 2024]}))
 SMALL = (0, 100)
 
@@ -172,6 +173,10 @@ BY_PERSON = {
     "longer": lambda t, _: t.select("p", "q", "i").mutate(i=t.i).pivot_longer(["q", "i"]),
     "words": lambda t, _: t.select("p", words=ibis.array([t.s, t.s.upper()])).unnest("words", offset="place"),
     "nobody has a name": lambda t, _: t.fill_null({"p": 9}).group_by("p").aggregate(n=ibis._.count()),
+    "cached": lambda t, _: t.group_by("p").aggregate(n=t.count()).cache().filter(ibis._.n > 1),
+    "one frame in memory twice": lambda t, _: t.semi_join(
+        ibis.memtable(FRAME).union(ibis.memtable(FRAME).filter(ibis._.q > 1)), "p"
+    ),
     "a bucket as a person": lambda t, _: t.mutate(p=t.i % 2).group_by("p").aggregate(n=ibis._.count()),
 }
 # The unit is computed of each row there: whom a row counts for follows from that row.
@@ -454,7 +459,38 @@ REFUSED_BY_PERSON = {
     ),
     "a unit that is unnested": (
         lambda t, _: t.group_by("p").agg(n=t.count()).mutate(a=ibis.array([1, 2])).drop("p").rename(p="a").unnest("p"),
-        r"\(`\.unnest\(…\)` after it computes the privacy unit\)",
+        r"`\.unnest\(…\)` makes rows of several people out of one",
+    ),
+    **{
+        f"one row of two people, {name}": (steps, "makes rows of several people out of one")
+        for name, steps in {
+            "unnested": lambda t, _: t.select("i", p=ibis.array([t.p, t.q])).unnest("p"),
+            "unnested in a projection": lambda t, _: t.select("i", p=ibis.array([t.p, t.q]).unnest()),
+            "longer": lambda t, _: t.select("p", "q", "i").pivot_longer(["p", "q"], values_to="z").select("i", p="z"),
+            "by an unnested place": lambda t, _: t.select("i", a=ibis.array([t.p, t.q]).unnest()).mutate(
+                p=ibis._.a + 0
+            ),
+            "by public rows": lambda t, _: t.join(PUBLIC, "q").mutate(p=ibis._.name.length()),
+            "by public rows or none": lambda t, _: t.left_join(PUBLIC, "q").select("i", p=ibis._.name.length()),
+            "by all public rows": lambda t, _: t.cross_join(YEARS).mutate(p=ibis._.p + ibis._.year),
+        }.items()
+    },
+    "a table under two cases": (
+        lambda t, _: t.select("p", "i").union(t.op().source.table(t.get_name().upper()).select(p="q", i="i")),
+        "reads a table twice, with other columns as the privacy unit",
+    ),
+    "two tables of one frame in memory": (
+        lambda *_: ibis.memtable(FRAME).select("p").union(ibis.memtable(FRAME.clone()).select(p="q")),
+        "an ibis.memtable reads a table twice, with other columns as the privacy unit",
+    ),
+    "two tables of one frame in memory, one of them public": (
+        lambda *_: ibis.memtable(FRAME).join(ibis.memtable(FRAME.select("q")), "q").select("p"),
+        "takes one ibis.memtable for public and for private rows",
+    ),
+    "a cached mean": (lambda t, _: t.mutate(z=t.i.mean()).cache().filter(ibis._.i > 0), "is rounded or estimated"),
+    "a cached table with another unit": (
+        lambda t, _: t.select("p", "i").union(t.cache().select(p="q", i="i")),
+        "reads a table twice, with other columns as the privacy unit",
     ),
     "a unit from another table": (
         lambda t, u: t.join(u, t.q == u.y).select(u.p, "i"),
