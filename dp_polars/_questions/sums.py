@@ -20,6 +20,7 @@ from dp_polars._questions.question import Evidence
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dp_polars._accounting.terms import NeighboringRelation
     from dp_polars._base.arrays import Ints
 
 
@@ -104,6 +105,15 @@ class Sum(Clipped, Multiple):
         """Whether no row takes away."""
         return self.lower >= 0
 
+    @property
+    def span(self) -> Fraction:
+        """The most that one row in the place of another changes, in the column's unit: one without a value adds 0."""
+        return max(self.upper, Fraction(0)) - min(self.lower, Fraction(0))
+
+    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
+        """Return what one row changes. In one group, a row that goes and one that comes change the same sum."""
+        return self.span if relation == "replace_one" and groups == 1 else super().range_of(relation, groups)
+
     def _in_steps(self, step: Fraction) -> Claim:
         """Return the claim of the noise in whole units of a step."""
         return replace(self.claim, score_range=self.claim.score_range / step)
@@ -135,8 +145,8 @@ class SumOfPeople(Sum):
 
     With [lo, hi] the bounds of a total, a person who comes or goes changes the sum of a group by at most
     max(│lo│, │hi│), whatever rows they have: by their total, for a person without a value adds 0. Under "replace_one"
-    and in one group, the change is the difference of two numbers from {0} ∪ [lo, hi]: if these have one sign, it is no
-    larger than the largest of them. So all of it is as for a row of a `Sum` from lo to hi.
+    and in one group, the change is the difference of two numbers from {0} ∪ [lo, hi]. So all of it is as for a row of a
+    `Sum` from lo to hi.
 
     Parameters
     ----------
@@ -184,6 +194,11 @@ class SumOfPeople(Sum):
     def adds_up(self) -> bool:
         """Whether no person takes away."""
         return self.lowest >= 0
+
+    @property
+    def span(self) -> Fraction:
+        """The most that one person in the place of another changes, in the column's unit."""
+        return max(self.highest, Fraction(0)) - min(self.lowest, Fraction(0))
 
     @property
     def clips(self) -> str:

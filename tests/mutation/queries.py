@@ -196,6 +196,8 @@ MUTANTS = [
         "questions/test_totals.py::test_one_person_changes_a_group_by_their_total"),
     _sums("SumOfPeople.largest", "max(abs(self.lowest), abs(self.highest))", "self.highest - self.lowest",
         "a total that is never 0 is charged by the width of its bounds", "privacy/test_numbers.py::test_no_person_changes_a_number_by_more_than_the_loss_pays_for"),
+    _sums("SumOfPeople.span", "max(self.highest, Fraction(0))", "self.highest",
+        "a person without a value is forgotten", "questions/test_totals.py::test_one_person_changes_a_group_by_their_total"),
     _sums("SumOfPeople.is_one_sided", "self.lowest >= 0 or self.highest <= 0", "super().is_one_sided",
         "under replace_one, totals of both signs are charged as of one sign",
         "questions/test_totals.py::test_one_person_changes_a_group_by_their_total privacy/test_numbers.py -k 'one_person or replacement'"),

@@ -291,10 +291,10 @@ def numbers():
     negative = Sum(Fraction(-50), Fraction(-10), Fraction(5), False, NOISE)
     yield from of_weights("sum from −50 to −10 in steps of 5", negative, ends_of(negative), 5)
     two_sided = Sum(Fraction(-20), Fraction(50), Fraction(1), False, NOISE)
-    yield from of_weights("sum from −20 to 50", two_sided, ends_of(two_sided), most=70)
+    yield from of_weights("sum from −20 to 50", two_sided, ends_of(two_sided), exchanged=70)
     by_person = SumOfPeople(rows, Fraction(9), Fraction(1), False, NOISE, people, Fraction(40))
     yield from of_weights(
-        "sum of people's totals from −2 to 40", by_person, by_person.units(pl.Int64()).of_person, most=42
+        "sum of people's totals from −2 to 40", by_person, by_person.units(pl.Int64()).of_person, exchanged=42
     )
     mean = Mean(Fraction(-20), Fraction(50), Fraction(1), NOISE)
     yield from of_weights("mean from −20 to 50: the distances", mean, ends_of(mean), 1 / mean.changes(pl.Int64())[0])
@@ -347,8 +347,11 @@ def square_ends(weighing, weight, value, low, high):
     return -weighing.largest, weighing.largest
 
 
-def of_weights(name, query, ends, step=1, most=None):
-    """Yield the cases of a number that rows (or people) weigh in on: one that does not count weighs nothing."""
+def of_weights(name, query, ends, step=1, exchanged=None):
+    """Yield the cases of a number that rows (or people) weigh in on: one that does not count weighs nothing.
+
+    `exchanged` is the most that a row in the place of another changes, where several groups are charged more.
+    """
     least, highest = ends
     come, go = z3.Ints("come go")
     holds = [z3.Or(w == 0, z3.And(w >= least, w <= highest)) for w in (come, go)]
@@ -356,8 +359,8 @@ def of_weights(name, query, ends, step=1, most=None):
     for relation, largest, change, attained in (
         ("add or remove", query.range_of(ADD), come, None),
         ("replace, in two groups", query.range_of(REPLACE), size_of(come) + size_of(go), None),
-        ("replace, one group", query.range_of(REPLACE, 1), come - go, most),
-        ("replace, in the same of several groups", query.range_of(REPLACE) * share, come - go, most),
+        ("replace, one group", query.range_of(REPLACE, 1), come - go, None),
+        ("replace, in the same of several groups", query.range_of(REPLACE) * share, come - go, exchanged),
     ):
         yield Case(name, relation, Fraction(largest) / Fraction(step), change, holds, most=attained)
 

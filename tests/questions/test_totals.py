@@ -80,7 +80,8 @@ def test_types_and_steps(dtype, values, step, ends, answer, type_):
         ((2, 5), "replace_one", 1, 5, 1),
         ((-5, -2), "replace_one", 1, 5, 1),
         ((0, 5), "replace_one", 3, 10, Fraction(1, 2)),
-        ((-2, 5), "replace_one", 1, 10, 1),
+        ((-2, 5), "replace_one", 1, 7, 1),
+        ((-7, 5), "replace_one", 1, 12, 1),
         ((-2, 5), "replace_one", 3, 10, 1),
     ],
 )
