@@ -38,15 +38,15 @@ def main() -> None:
     parser.add_argument("--only", default="")
     arguments = parser.parse_args()
     folder = arguments.folder.resolve()
-    pages = [page for page in sorted(folder.rglob("*.html")) if arguments.only in str(page.relative_to(folder))]
+    found = (page.relative_to(folder) for page in sorted(folder.rglob("*.html")))
+    pages = [page for page in found if page.parts[0] != "_static" and arguments.only in str(page)]
     driver = chrome()
     cut, blocks, tables = [], 0, 0
     try:
         for width in WIDTHS:
             resize(driver, width)
-            for page in pages:
-                name = page.relative_to(folder)
-                driver.get(page.as_uri())
+            for name in pages:
+                driver.get((folder / name).as_uri())
                 seen = driver.execute_script(SEEN)
                 blocks, tables = blocks + seen[0], tables + seen[1]
                 cut += [f"{width} px: {name}: {what}" for what in driver.execute_script(CUT)]
