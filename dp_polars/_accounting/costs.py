@@ -67,10 +67,7 @@ def scaled_cost(
 ) -> Fraction:
     """Return the cost of a release whose rate times range is `x`, rounded up where it is irrational.
 
-    A number that one row moves as far as two do (`same_group` is a half): in a group that loses i rows and gets j, it
-    moves by at most max(i, j) of them, which costs no more than i and j do in two groups. So two people's spreads add
-    up. A score that is a choice's, in between: i ≥ j rows cost at most j/m times what m rows on both sides do, and
-    (i − j)/m times what m on one side do, as costs are convex; there are at most T rows on each side.
+    `docs/proofs/spreads.md` proves it: Theorem 2, and where rows are replaced (`same_group`), Theorem 4.
     """
     if unit == "epsilon":
         return x * contributions.total
@@ -98,13 +95,7 @@ def scaled_rate(
 
 
 def _rho_of_spread(mechanism: Mechanism, x: Fraction, contributions: Contributions) -> Fraction:
-    """Return the most that one person's rows lose, however they spread over groups.
-
-    Costs that are convex are largest where groups are filled. Where they are not (`pure_rho` above x ≈ 2.4), the cost
-    of a row grows with those in its group; so as few groups as can hold all rows are the worst case. Among these it is
-    full groups and a rest, or (an upper bound: parts of rows count, too) groups that are all alike:
-    `docs/proofs/spreads.md`.
-    """
+    """Return the most that one person's rows lose, however they spread (`docs/proofs/spreads.md`, Theorem 2)."""
     curve, groups = PROOFS[mechanism].curve, contributions.full_groups
     rho_of = curve.rho
     filled = groups * rho_of(x * contributions.per_group) + rho_of(x * contributions.rest)
@@ -124,14 +115,10 @@ def gaussian_rho(x: Fraction) -> Fraction:
 def pure_rho(x: Fraction) -> Fraction:
     """Return x·tanh(x/2), rounded up: the rho of whatever is x-DP, and no less for all that is known.
 
-    Randomized response dominates it (Kairouz, Oh & Viswanath 2015, arXiv 1311.0776). Its Rényi divergence of order α is
-    ln(cosh((α − 1/2)x)/cosh(x/2))/(α − 1). As ln cosh √s is concave, that is at most α·x·tanh(x/2), which it attains as
-    α goes to 1. It is less than x²/2 (Bun & Steinke 2016, arXiv 1605.02065, Proposition 1.4), and than x.
-
-    Discrete Laplace noise between two neighbouring integers is randomized response: no Laplace curve holds for it. For
-    a choice with its lead, and for the first above a threshold, only the pure loss is known. A key shown by partition
-    selection is (x, δ)-DP: with probability 1 − δ it is as x-DP (Kairouz, Oh & Viswanath 2015), and so has this rho,
-    δ-approximately (Bun & Steinke 2016, section 8). `docs/proofs/composition.md` has the proof.
+    It is the rho of randomized response, and less than x²/2 (Bun & Steinke 2016, arXiv 1605.02065, Proposition 1.4) and
+    than x: `docs/proofs/composition.md`, Theorem 1. Discrete Laplace noise between two neighbouring integers is
+    randomized response. For a choice with its lead, and for the first above a threshold, only the pure loss is known.
+    A key shown by partition selection has this rho δ-approximately (`docs/proofs/keys.md`).
     """
     if x == 0:
         return Fraction(0)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, Unpack
 
-import numpy as np
 import polars as pl
 from polars.expr.name import ExprNameNameSpace
 
@@ -17,13 +15,24 @@ from dp_polars._base.column_types import from_numpy_dtype
 from dp_polars._base.numbers import given
 from dp_polars._base.settings import deaf
 from dp_polars._codes.encoding import code_dtype
+from dp_polars._expressions.on_rows import (
+    ANSWER,
+    LED_BY_COLUMN,
+    NAMED_BY_COLUMN,
+    AnswerType,
+    DrawCodes,
+    DrawRows,
+    DrawTotals,
+    Encode,
+    Weigh,
+    raise_if_message,
+)
 from dp_polars._questions.measures import Total
 from dp_polars._questions.question import HistogramQuery, OfCodes, Query, describe
 from dp_polars._questions.within import check_within, with_loss_for
 from dp_polars._statements.known import AT_DELTA, Known
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from polars._typing import IntoExpr, WindowMappingStrategy
 
     from dp_polars._accounting.terms import Terms
@@ -243,28 +252,28 @@ def as_expression(
     if len(exprs) > 1 or not isinstance(query, HistogramQuery):
         raise ValueError(_ONE_OUTPUT)
     # One answer per column: for `agg` of private frames. Where Polars resolves its type, it is refused.
-    refused = pl.lit(None, pl.Struct({_ONE_OUTPUT.removesuffix("."): pl.Boolean})).name.map_fields(_raise_if_message)
+    refused = pl.lit(None, pl.Struct({_ONE_OUTPUT.removesuffix("."): pl.Boolean})).name.map_fields(raise_if_message)
     return PrivateExpr._of(refused, query, tuple(exprs), bounds, within, exprs[0])
 
 
 def _drawn(query: Query, exprs: list[pl.Expr], bounds: Bounds, within: Within | None) -> PrivateExpr:
     """Return the private expression about columns of one output each, named like the first one."""
-    raw = query.fixed_type or (_LED_BY_COLUMN if query.has_lead else _NAMED_BY_COLUMN)
+    raw = query.fixed_type or (LED_BY_COLUMN if query.has_lead else NAMED_BY_COLUMN)
     # All groups in one call: imploded, each group is one row of a column of lists.
     if isinstance(query, Total):
         # Sums need no lists. The column's first value is passed on for its type only.
-        parts = (_Weigh(query, part) for part in range(query.parts))
+        parts = (Weigh(query, part) for part in range(query.parts))
         totals = [pl.map_batches(exprs, weigh, pl.Int64, is_elementwise=True).sum() for weigh in parts] if exprs else []
         inputs = [*totals, *(expr.first() for expr in exprs)] if exprs else [pl.len().cast(pl.Int64)]
-        drawn = pl.map_batches(inputs, _DrawTotals(query), raw, is_elementwise=True)
+        drawn = pl.map_batches(inputs, DrawTotals(query), raw, is_elementwise=True)
     elif len(exprs) == 1 and exprs[0].meta.is_column() and isinstance(query, OfCodes) and query.fixed_size:
         # Codes implode faster than values. But below a node that changes the length (a filter), Polars would encode
         # group by group.
         code_type = from_numpy_dtype(code_dtype(query.fixed_size))
-        codes = pl.map_batches(exprs, _Encode(query), code_type, is_elementwise=True)
-        drawn = pl.map_batches([codes.implode()], _DrawCodes(query), raw, is_elementwise=True)
+        codes = pl.map_batches(exprs, Encode(query), code_type, is_elementwise=True)
+        drawn = pl.map_batches([codes.implode()], DrawCodes(query), raw, is_elementwise=True)
     else:
-        drawn = pl.map_batches([expr.implode() for expr in exprs], _DrawRows(query), raw, is_elementwise=True)
+        drawn = pl.map_batches([expr.implode() for expr in exprs], DrawRows(query), raw, is_elementwise=True)
     # The type of a UDF must be fixed: Polars would keep one that it resolved on an earlier frame. The outermost node
     # must be native: engines may evaluate a bare UDF several times, and OpenDP aborts on one.
     answer = deaf(_as_answer)(drawn.first(), exprs, query, bounds, within)  # `pl.dtype_of` is unstable to Polars
@@ -314,39 +323,14 @@ def _column(column: IntoColumn) -> pl.Expr:
     return expr
 
 
-# What a draw gives where only the column's type names the candidates (Enum, Boolean).
-_ONE_ANSWER = {"text": pl.String(), "flag": pl.Boolean(), "whole": pl.Int64(), "real": pl.Float64()}
-_LISTS = {"texts": pl.List(pl.String), "flags": pl.List(pl.Boolean)}
-_NAMED_BY_COLUMN = pl.Struct({**_ONE_ANSWER, **_LISTS})
-# The same with a lead, whose type the column's may tell too.
-_LED_BY_COLUMN = pl.Struct({**_ONE_ANSWER, "lead_text": pl.String, "lead_whole": pl.Int64, "lead_real": pl.Float64})
-
-
-def _field_of(dtype: pl.DataType) -> str:
-    """Return the field that holds answers of a type."""
-    if isinstance(dtype, pl.List):
-        return "flags" if dtype.inner == pl.Boolean else "texts"
-    if dtype == pl.Boolean:
-        return "flag"
-    return "real" if dtype.is_float() else "whole" if dtype.is_integer() else "text"
-
-
-def _fields_of(dtype: pl.DataType, query: Query) -> list[tuple[str, pl.DataType]]:
-    """Return which fields of a draw hold the answers, and of which type, where the column's type tells them."""
-    if not (query.has_lead and isinstance(dtype, pl.Struct)):
-        return [(_field_of(dtype), dtype)]
-    answer, lead = pl.Schema(dtype.to_schema()).dtypes()
-    return [(_field_of(answer), answer), (f"lead_{_field_of(lead)}", lead)]
-
-
 def _as_answer(
     drawn: pl.Expr, columns: Sequence[pl.Expr], query: Query, bounds: Bounds, within: Within | None
 ) -> pl.Expr:
     """Cast what was drawn to the type of the answer, which may depend on the columns', and check that type."""
-    schema = pl.map_batches(list(columns) or [pl.lit(0)], _Schema(query, bounds, bool(columns), within))
+    schema = pl.map_batches(list(columns) or [pl.lit(0)], AnswerType(query, bounds, bool(columns), within))
     # Errors of a UDF are lost in a schema; those of a function that renames fields are passed on.
-    checked = schema.name.map_fields(_raise_if_message)
-    answer = drawn.cast(pl.dtype_of(checked.struct.field(_ANSWER)), strict=False)
+    checked = schema.name.map_fields(raise_if_message)
+    answer = drawn.cast(pl.dtype_of(checked.struct.field(ANSWER)), strict=False)
     if query.fixed_type is not None:
         return answer
     if query.has_lead:  # named once only: an expression that is named twice may be drawn twice
@@ -355,173 +339,3 @@ def _as_answer(
     name = columns[0].meta.output_name(raise_if_undetermined=False)
     only = answer.struct[0]
     return only.name.keep() if name is None else only.alias(name)
-
-
-_NO_PEOPLE = (
-    "it must be asked of a private frame that knows who is a person.\n\n"
-    'Hint: frame.dp.protect("patient", max_groups=1).agg(…).'
-)
-
-
-_NO_INTERVAL = (
-    "an interval must be asked of a private frame: a plain expression has one column of answers, and the ends of an "
-    "interval are two more.\n\n"
-    'Hint: frame.dp.protect("patient", max_rows=…).agg(…); or leave interval out.'
-)
-
-
-def refuse_bounds(bounds: Bounds) -> None:
-    """Refuse bounds where nobody knows who is a person."""
-    if bounds.given:
-        msg = (
-            f"{', '.join(bounds.given)} must be left out here: a person's rows are bounded on private frames only, for "
-            "a plain frame does not know who is a person.\n\n"
-            'Hint: frame.dp.protect("patient").agg(…), or contributions=… for the most rows that one person has.'
-        )
-        raise TypeError(msg)
-
-
-def refuse_unreached(within: Within | None) -> None:
-    """Refuse a question for which there is no loss on a plain frame."""
-    if within is not None and within.unreached is not None:
-        raise ValueError(within.unreached)
-
-
-# The only field of `_Schema` where there is an answer; otherwise the message is its name.
-_ANSWER = "answer"
-
-
-def _raise_if_message(field_name: str) -> str:
-    """Raise the message of `_Schema`, if there is one.
-
-    A message travels as a field name: Polars loses what a UDF raises while a schema is resolved, but it passes on what
-    a function that renames fields raises, and such a function sees field names only.
-    """
-    if field_name != _ANSWER:
-        raise TypeError(field_name)
-    return field_name
-
-
-class _OnRows(ABC):
-    """What Polars calls with columns, in threads of its own."""
-
-    def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
-        return deaf(self.of)(series)
-
-    @abstractmethod
-    def of(self, series: Sequence[pl.Series]) -> pl.Series:
-        """Return what becomes of the columns."""
-
-
-@dataclass(frozen=True)
-class _Schema(_OnRows):
-    """Says, from two dummy rows of the columns' types, what type the answer has, or why there can't be one."""
-
-    query: Query
-    bounds: Bounds = NO_BOUNDS
-    reads_column: bool = True
-    within: Within | None = None
-
-    def of(self, series: Sequence[pl.Series]) -> pl.Series:
-        column = series[0]
-        try:
-            if self.query.needs_people:
-                raise TypeError(_NO_PEOPLE)
-            if self.query.has_interval:
-                raise TypeError(_NO_INTERVAL)
-            refuse_bounds(self.bounds)
-            refuse_unreached(self.within)
-            answer = self.query.answer_type(*(source.dtype for source in series if self.reads_column))
-            if self.query.fixed_type is None:
-                answer = pl.Struct(dict(_fields_of(answer, self.query)))
-            schema = {_ANSWER: answer}
-        except (TypeError, ValueError) as error:
-            where = f"column {column.name!r}, " if self.reads_column else ""
-            message = f"{where}{self.query}: {error}".removesuffix(".")  # Polars ends it
-            schema = {message: pl.Boolean()}
-        return pl.Series(column.name, [None] * len(column), dtype=pl.Struct(schema))
-
-
-@dataclass(frozen=True)
-class _Encode(_OnRows):
-    """Values -> codes, row by row."""
-
-    query: OfCodes
-
-    def of(self, series: Sequence[pl.Series]) -> pl.Series:
-        coding = self.query.coding(*(column.dtype for column in series))
-        return pl.Series(series[0].name, coding.encoder()(series))
-
-
-@dataclass(frozen=True)
-class _DrawCodes(_OnRows):
-    """Codes of the rows of each group, a column of lists -> answers of the query's own type."""
-
-    query: OfCodes
-
-    def of(self, series: Sequence[pl.Series]) -> pl.Series:
-        codes, lengths = _flatten(series[0])
-        return self.query.answers_of_codes(codes.to_numpy(), None, lengths)
-
-
-@dataclass(frozen=True)
-class _DrawRows(_OnRows):
-    """Rows of each group, columns of lists -> answers of the query's own type."""
-
-    query: Query
-
-    def of(self, series: Sequence[pl.Series]) -> pl.Series:
-        columns, lengths = zip(*map(_flatten, series), strict=True)
-        if any((other != lengths[0]).any() for other in lengths[1:]):
-            msg = (
-                "the columns of one question must have a value for every row, got one that has more or fewer.\n\n"
-                "Hint: filter both, the column and its weights, by the same condition."
-            )
-            raise ValueError(msg)
-        return _raw(self.query.answers_of_rows(columns, lengths[0]), self.query)
-
-
-@dataclass(frozen=True)
-class _Weigh(_OnRows):
-    """Values -> weights in one histogram, row by row; 0 for rows that do not count."""
-
-    query: Total
-    part: int
-
-    def of(self, series: Sequence[pl.Series]) -> pl.Series:
-        evidence = self.query.evidence(*(column.dtype for column in series))[self.part]
-        codes, weights = evidence.of_rows(series)
-        weights = (codes == 0) * (1 if weights is None else weights)
-        return pl.Series(series[0].name, weights.astype(np.int64))
-
-
-@dataclass(frozen=True)
-class _DrawTotals(_OnRows):
-    """Sums of weights of each group, and a value for the column's type -> answers of the query's own type."""
-
-    query: Total
-
-    def of(self, series: Sequence[pl.Series]) -> pl.Series:
-        parts = self.query.parts
-        totals = [total.fill_null(0).to_numpy() for total in series[:parts]]
-        types = [column.dtype for column in series[parts:]]
-        (answers,) = self.query.presented(self.query.drawn_of_totals(totals, *types), None, *types)
-        return _raw(answers, self.query)
-
-
-def _raw(answers: pl.Series, query: Query) -> pl.Series:
-    """Return answers in the type that a draw has, which is fixed when the expression is built."""
-    if query.fixed_type is not None:
-        return answers.cast(query.fixed_type)
-    raw = (_LED_BY_COLUMN if query.has_lead else _NAMED_BY_COLUMN).to_schema()
-    columns = answers.struct.unnest().get_columns() if query.has_lead else [answers]
-    drawn = {}
-    for (name, _), column in zip(_fields_of(answers.dtype, query), columns, strict=True):
-        drawn[name] = column.cast(raw[name])
-    fields = [drawn.get(name, pl.lit(None, dtype)).alias(name) for name, dtype in raw.items()]
-    return pl.select(pl.struct(fields)).to_series()
-
-
-def _flatten(lists: pl.Series) -> tuple[pl.Series, NDArray[np.int64]]:
-    """Return the values of a column of lists, one after the other, and how many each list has."""
-    return lists.explode(empty_as_null=False), lists.list.len().to_numpy().astype(np.int64)

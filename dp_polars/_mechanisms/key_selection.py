@@ -96,13 +96,7 @@ class PartitionSelection(KeySelection):
 
     Notes
     -----
-    *Privacy of all keys together.* Let D' be D with one more person, who counts for at most g keys, a random subset of
-    theirs. Given the subset, the decisions about different keys are independent, those about other keys have the same
-    law, and each of the g is (ε, δ)-indistinguishable: one person more is one step of the recurrence. So all together
-    are (gε, 1 − (1 − δ)^g)-indistinguishable (Kairouz, Oh & Viswanath 2015, arXiv 1311.0776, Theorem 3.4). D does not
-    depend on the subset, and a mixture of laws that are indistinguishable from one law is so too. A replaced person
-    takes away one of at most g keys each, and adds to at most g: 2g keys in the place of g. In zCDP, each key is
-    δ-approximately ε·tanh(ε/2)-zCDP, so all are (1 − (1 − δ)^g)-approximately gε·tanh(ε/2)-zCDP.
+    What all keys of a person lose together is proved in `docs/proofs/keys.md`, Theorem 1.
     """
 
     epsilon: Fraction
@@ -193,22 +187,8 @@ class GaussianThreshold(KeySelection):
 
     Notes
     -----
-    *Privacy.* With σ² = g/(2ρ) and the threshold of g keys at δ, all keys together are δ-approximately ρ-zCDP (Bun &
-    Steinke 2016, arXiv 1605.02065, Definition 8.1): there are events E of the release on D and E' of that on D', each
-    of probability at least 1 − δ, so that, given them, the Rényi divergences of every order α are at most ρα both ways.
-
-    Let D' be D with one more person, who counts for at most g keys, a random subset S of theirs. Given S, let L be
-    those keys of S that nobody in D has, and C the others. E' says that no key of L is shown, and that g − |L| more
-    coins are heads: each is so with the probability 1 − q, q = P(1 + noise >= threshold), with which a key of L is not
-    shown. So E' has probability (1 − q)^g >= 1 − δ, whatever S is; E needs g such coins. Given both, the keys of L are
-    not shown, on D as they have no one. Their noise is independent of that of the other keys, of which those of C have
-    one person more: |C| <= g Gaussians moved by 1 are |C|/(2σ²)-zCDP <= ρ (Canonne, Kamath & Steinke 2020, Theorem 14),
-    and what is shown, noisy numbers too, is made from them. Rényi divergence is jointly quasi-convex: of two mixtures
-    over S with the same weights it is no larger, and the events left the weights as they were.
-
-    Where a person is replaced, S is a pair of subsets. E is about those keys of the old person that neither the new one
-    nor anybody else has, and E' about those of the new person. At most 2g other keys differ by 1: σ² = 2g/(2ρ), and the
-    threshold is that of g keys.
+    With σ² = g/(2ρ) and the threshold of g keys at δ, all keys together are δ-approximately ρ-zCDP; where a person is
+    replaced, with σ² = 2g/(2ρ) and the same threshold (`docs/proofs/keys.md`, Theorem 3).
     """
 
     variance: Fraction

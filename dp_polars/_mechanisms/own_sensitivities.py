@@ -1,8 +1,8 @@
 """Selection by scores that have public sensitivities of their own (Raskhodnikova & Smith 2016, arXiv 1504.07912).
 
 Row i has the score q_i, which one person moves by at most the public D_i. With c_i = (best q) − q_i + t·D_i it is raced
-by the score s_i = −max_j (c_i − c_j)/(D_i + D_j), which is at most 0, and 0 for the row with the least c. A person
-changes c_i − c_j by at most D_i + D_j, so each quotient by at most 1, and so s_i: its sensitivity is 1, and R = 2.
+by the score s_i = −max_j (c_i − c_j)/(D_i + D_j), which is at most 0, and 0 for the row with the least c. Its
+sensitivity is 1, and R = 2 (`docs/proofs/ranges.md`, Theorem 3).
 
 t is public: it depends on the rate and on how many rows a group offers. If s_i >= −a for a <= t, then
 q_i >= q_j − 2·t·D_j for every j, because c_i <= c_j + a·(D_i + D_j). The t here is the a that is missed with a

@@ -39,14 +39,10 @@ JOINT_FROM = 5
 class TopK(OfCategories, ListQuery):
     """The k most common of the candidates, best first, by people where they are known, or by rows.
 
-    In rounds: k draws without replacement, each at its share of the loss and with the R of a mode. A person moves the
-    counts of those that are left in one direction, whichever were drawn before; so each round costs its share, and
-    rounds add up, also where each depends on those before (adaptive composition).
+    In rounds: k draws without replacement, each at its share of the loss and with the R of a mode.
 
-    `joint`: one draw among all lists (`joint.py`), by the score −max_j (c_j − c(s_j)), c_j the j-th highest count. A
-    row, or a person who counts once for each candidate, moves every count by 0 or 1 in one direction, hence every c_j
-    and every c(s_j) too; so each difference, and their maximum, moves by at most 1 in either direction, and R = 2. If
-    k is 1, the scores of two candidates differ by their counts alone: R = 1.
+    `joint`: one draw among all lists (`joint.py`), by the score −max_j (c_j − c(s_j)), c_j the j-th highest count. It
+    has R = 2; if k is 1, R = 1. `docs/proofs/top-k.md` proves both.
 
     With weights, read sums for counts and `weights.most` for 1.
 

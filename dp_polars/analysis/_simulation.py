@@ -20,7 +20,8 @@ from dp_polars._engines.bounding import Limits
 from dp_polars._engines.contract import Work
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._engines.polars_rows import is_a_person
-from dp_polars._expressions.expressions import PrivateExpr, refuse_bounds, refuse_several, refuse_unreached
+from dp_polars._expressions.expressions import PrivateExpr, refuse_several
+from dp_polars._expressions.on_rows import refuse_bounds, refuse_unreached
 from dp_polars._frames.cubes import CubeRequest
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.request import Request

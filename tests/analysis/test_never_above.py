@@ -11,6 +11,7 @@ from dp_polars import Budget, analysis
 from tests.helpers import accountants
 from tests.helpers.accountants import BOUNDS, GRIDS, REASONS, STEPS, Part, Plan
 from tests.helpers.needs import need
+from tests.helpers.pairs import deltas, gaussians, losses_of, response
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +49,11 @@ def test_the_number_of_steps_decides():
     need("dp_accounting")
     ten, one = (Plan((Part(kind, Fraction(1), 3),)) for kind in ("sum", "count"))
     told, delta = ten.by_distributions(1e-3), 1e-3
-    assert convolved([response(1.0)] * 3, told) > 1.1 * delta
+    assert deltas([response(1.0)] * 3, told) > 1.1 * delta
     assert one.profile.epsilon(delta) == pytest.approx(ten.profile.epsilon(delta))
     # One step of a coarse Gaussian loses less than several of a fine one, with the same rho.
     told = Plan((Part("gaussian", Fraction(2), 1),)).by_distributions(1e-3)
-    assert convolved([gaussian(2.0, 10)], told) > 1.1 * delta
+    assert deltas([losses_of(*gaussians(2.0, 10))], told) > 1.1 * delta
 
 
 def test_what_two_accountants_say_of_a_hundred_exponential_mechanisms():
@@ -109,37 +110,11 @@ def test_a_budget_knows_sums_only(table):
 # Never below the truth: small plans by exact convolution
 
 
-def convolved(losses, epsilon):
-    """The δ of independent pairs: of each, its privacy losses and their probabilities."""
-    total, mass = np.zeros(1), np.ones(1)
-    for values, probabilities in losses:
-        total, mass = np.add.outer(total, values).ravel(), np.multiply.outer(mass, probabilities).ravel()
-    return float((mass * np.maximum(-np.expm1(epsilon - total), 0)).sum())
-
-
-def response(x):
-    p = 1 / (1 + math.exp(-x))
-    return np.array([x, -x]), np.array([p, 1 - p])
-
-
-def pair(p, q):
-    """The privacy losses of two laws, each once, and their probabilities; very rare ones are left out."""
-    kept = (p > 1e-17) & (q > 1e-17)
-    losses, where = np.unique(np.round(np.log(p[kept] / q[kept]), 11), return_inverse=True)
-    return losses - 1e-11, np.bincount(where, p[kept])
-
-
 def laplace(x, steps):
     """Discrete Laplace noise, shifted by so many steps, with the pure loss x."""
     z = np.arange(-40 * steps - 40, 41 * steps + 40)
     rate = x / steps
-    return pair(*(np.exp(-rate * np.abs(z - shift)) * math.tanh(rate / 2) for shift in (0, steps)))
-
-
-def gaussian(x, steps):
-    z = np.arange(-math.ceil(10 * steps / x) - steps, math.ceil(10 * steps / x) + 2 * steps)
-    p, q = (np.exp(-(((z - shift) * x / steps) ** 2) / 2) for shift in (0, steps))
-    return pair(p / p.sum(), q / q.sum())
+    return losses_of(*(np.exp(-rate * np.abs(z - shift)) * math.tanh(rate / 2) for shift in (0, steps)))
 
 
 def choices(mechanism, x):
@@ -149,7 +124,7 @@ def choices(mechanism, x):
             analysis.selection_probabilities(np.array([first, lead]), epsilon=x, mechanism=mechanism, monotonic=True)
             for first in (0.0, 1.0)
         )
-        yield from (pair(before, after), pair(after, before))
+        yield from (losses_of(before, after), losses_of(after, before))
 
 
 def truths(part):
@@ -163,7 +138,7 @@ def truths(part):
         case "sum":
             yield from ([laplace(x * n / STEPS, n)] for n in (1, STEPS))
         case "gaussian":
-            yield from ([gaussian(math.sqrt(2 * x), n)] for n in (1, 3))
+            yield from ([losses_of(*gaussians(math.sqrt(2 * x), n))] for n in (1, 3))
         case "rows":
             yield from ([laplace(x * n / BOUNDS.total, 1) for n in spread] for spread in accountants.SPREADS)
 
@@ -189,10 +164,10 @@ def test_no_plan_costs_less_than_exact_convolution_says(kinds, x):
         if math.prod(len(values) for values, _ in groups) > 2_000_000:  # of the finest lattices
             continue
         for epsilon in np.linspace(0, float(loss) * len(kinds), 7)[:-1]:
-            exact = convolved(groups, epsilon)
+            exact = deltas(groups, epsilon)
             proved = profile.delta(epsilon)
             assert exact <= proved * (1 + 1e-9) + 1e-14
             closest = max(closest, exact / proved)
             if 1e-8 < exact < 1:
-                assert convolved(groups, profile.epsilon(exact)) <= exact * (1 + 1e-6)
+                assert deltas(groups, profile.epsilon(exact)) <= exact * (1 + 1e-6)
     assert closest > 0.5  # a bound that says nothing would not be below, either

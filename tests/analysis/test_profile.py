@@ -20,6 +20,7 @@ from dp_polars._base.numbers import as_fraction
 from dp_polars.analysis import _profile
 from dp_polars.analysis._profile import _rounded_losses
 from tests.helpers.needs import need
+from tests.helpers.pairs import deltas, gaussians, losses_of, response
 from tests.helpers.reference import bounded_range_rho
 from tests.registry import MECHANISMS
 
@@ -389,14 +390,6 @@ def test_the_rounded_losses_of_laplace_noise_are_those_of_a_pair_no_better(x, st
         assert profile.delta(t) - 1e-12 <= np.maximum(first - math.exp(t) * second, 0).sum() <= profile.delta(t) + step
 
 
-def gaussians(x, steps):
-    """Return discrete Gaussian noise with and without a shift of so many steps, x deviations."""
-    deviation = steps / x
-    z = np.arange(-math.ceil(14 * deviation) - steps, math.ceil(14 * deviation) + 2 * steps + 1)
-    pair = [np.exp(-((z - shift) ** 2) / (2 * deviation**2)) for shift in (0, steps)]
-    return [p / p.sum() for p in pair]
-
-
 @pytest.mark.parametrize("x", [0.0049, 0.0051, 0.02, 0.1, 0.4, 1, 1.7, 2.5, 3, 3.5])
 def test_no_lattice_of_a_discrete_gaussian_loses_more_than_its_profile(x):
     """By the exact laws on whole numbers: also of numbers of steps that the proof does not look at one by one."""
@@ -445,9 +438,7 @@ def test_two_gaussians_and_a_count_by_exact_convolution():
     ]
     profile = analysis.PrivacyProfile.of(claims)
     for steps in (1, 2, 4):
-        p, q = gaussians(x, steps)
-        kept = (p > 1e-18) & (q > 1e-18)
-        one = np.log(p[kept] / q[kept]), p[kept]
+        one = losses_of(*gaussians(x, steps))
         epsilons = np.array([0.0, 0.5, 1, 2, 3, 4])
         exact = deltas([one, one, response(epsilon)], epsilons)
         proved = np.array([profile.delta(t) for t in epsilons])
@@ -517,19 +508,6 @@ def test_claims_of_noise_compose_over_groups_and_draws():
     assert analysis.compose([mean], delta=0) == 1
     gaussian = analysis.PrivacyProfile.of([noise_claim("discrete_gaussian", (7, 3), draws=2, rho=Fraction(1, 4))])
     assert float(gaussian.rho) == pytest.approx(0.25)
-
-
-def deltas(losses, epsilons):
-    """Deltas of independent pairs: of each, its privacy losses and their probabilities."""
-    total, mass = np.zeros(1), np.ones(1)
-    for values, probabilities in losses:
-        total, mass = np.add.outer(total, values).ravel(), np.multiply.outer(mass, probabilities).ravel()
-    return np.array([(mass * np.maximum(-np.expm1(t - total), 0)).sum() for t in epsilons])
-
-
-def response(x):
-    p = 1 / (1 + math.exp(-x))
-    return np.array([x, -x]), np.array([p, 1 - p])
 
 
 def partitions(total, largest):

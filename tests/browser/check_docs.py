@@ -1,48 +1,64 @@
-"""The built documentation in a real browser: no code block is cut at a window of 1,280 px.
+"""The built documentation in a real browser: nothing is cut at 1,280 px, and no page scrolls sideways at 400 px.
 
-    python tests/browser/check_docs.py build/docs
+    python tests/browser/check_docs.py build/docs [--pictures FOLDER] [--only WORD]
 
-Needs chromium and chromedriver (Debian: chromium, chromium-driver). Exits non-zero where a block is cut.
+Exits non-zero where a code block or a table is cut at 1,280 px, or a page is wider than the window at either width.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
-import tempfile
 from pathlib import Path
 
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
+from chrome import chrome, picture, resize
 
-WIDTH = 1280
+WIDTHS = (1280, 400)
+# What is cut, by its longest line or its columns. On a phone, code and what scrolls in its own box may be wide.
 CUT = """
-return [...document.querySelectorAll('pre')].filter((block) => block.scrollWidth > block.clientWidth)
-  .map((block) => block.textContent.split('\\n').sort((a, b) => b.length - a.length)[0]);
+const [root, wide] = [document.documentElement, window.innerWidth > 720];
+const longest = (text) => text.split('\\n').sort((a, b) => b.length - a.length)[0];
+const box = (table) => table.closest('.pst-scrollable-table-container') ?? table.parentElement;
+const cut = (element) => element.scrollWidth > element.clientWidth + 1;
+return [
+  ...(root.scrollWidth > root.clientWidth ? [`the page is ${root.scrollWidth} px wide`] : []),
+  ...[...document.querySelectorAll('pre')].filter((block) => wide && cut(block)).map((one) => longest(one.textContent)),
+  ...[...document.querySelectorAll('article table')].filter((one) => cut(box(one)) || cut(one))
+    .map((one) => `a table of ${one.dataset.columns || longest(one.textContent)}`),
+];
 """
-BLOCKS = "return document.querySelectorAll('pre').length"
+SEEN = "return [document.querySelectorAll('pre').length, document.querySelectorAll('article table').length]"
+HEIGHT = "return document.documentElement.scrollHeight"
 
 
 def main() -> None:
-    pages = sorted(Path(sys.argv[1]).resolve().rglob("*.html"))
-    options = webdriver.ChromeOptions()
-    options.add_argument(f"--user-data-dir={tempfile.mkdtemp()}")
-    for flag in ("headless=new", "no-sandbox", "disable-gpu", "no-first-run", "disable-sync"):
-        options.add_argument(f"--{flag}")
-    options.add_argument("--disable-background-networking")
-    options.add_argument("--disable-component-update")
-    options.add_argument(f"--window-size={WIDTH},900")
-    driver = webdriver.Chrome(options, Service("/usr/bin/chromedriver"))
-    cut, blocks = [], 0
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--pictures", type=Path)
+    parser.add_argument("--only", default="")
+    arguments = parser.parse_args()
+    folder = arguments.folder.resolve()
+    found = (page.relative_to(folder) for page in sorted(folder.rglob("*.html")))
+    pages = [page for page in found if page.parts[0] != "_static" and arguments.only in str(page)]
+    driver = chrome()
+    cut, blocks, tables = [], 0, 0
     try:
-        for page in pages:
-            driver.get(page.as_uri())
-            blocks += driver.execute_script(BLOCKS)
-            cut += [f"{page.name}: {line}" for line in driver.execute_script(CUT)]
+        for width in WIDTHS:
+            resize(driver, width)
+            for name in pages:
+                driver.get((folder / name).as_uri())
+                seen = driver.execute_script(SEEN)
+                blocks, tables = blocks + seen[0], tables + seen[1]
+                cut += [f"{width} px: {name}: {what}" for what in driver.execute_script(CUT)]
+                if arguments.pictures is not None:
+                    clip = {"x": 0, "y": 0, "width": width, "height": driver.execute_script(HEIGHT), "scale": 1}
+                    found = picture(driver, captureBeyondViewport=True, clip=clip)
+                    (arguments.pictures / f"{str(name).replace('/', '-')}-{width}.png").write_bytes(found)
     finally:
         driver.quit()
-    if cut or not blocks:
-        sys.exit("\n".join([f"{len(cut)} of {blocks} code blocks are cut at {WIDTH} px; their longest lines:", *cut]))
-    print(f"none of {blocks} code blocks is cut at {WIDTH} px")
+    if cut or not blocks or not tables:
+        sys.exit("\n".join([f"{len(cut)} of {blocks} code blocks, {tables} tables and their pages are cut:", *cut]))
+    print(f"none of {len(pages)} pages is cut at {WIDTHS} px, with {blocks} code blocks and {tables} tables")
 
 
 if __name__ == "__main__":

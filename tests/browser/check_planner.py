@@ -2,49 +2,43 @@
 
     python tests/browser/check_planner.py [--pictures FOLDER]
 
-Needs chromium and chromedriver (Debian: chromium, chromium-driver). The planner's file has rows that can't be read, and
-exits non-zero where a message, a cost, a figure or the code is not what it should be, where the page is too wide, asks
-the network or complains.
+The planner's file has rows that can't be read. Exits non-zero where a message, a cost, a figure or the code is not what
+it should be, where the page is too wide, asks the network or complains.
 """
 
 from __future__ import annotations
 
 import argparse
-import base64
 import contextlib
-import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import polars as pl
+from chrome import DEEP, answers, chrome, free_port, picture, requests, resize
 from selenium import webdriver
 from selenium.common.exceptions import JavascriptException, WebDriverException
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
-# Elements of the page, those inside web components too; of a field by the beginning of its name.
-DEEP = """
-const deep = (root, selector) => [...root.querySelectorAll('*')].flatMap((element) => [
-  ...(element.matches(selector) ? [element] : []),
-  ...(element.shadowRoot ? deep(element.shadowRoot, selector) : []),
-]);
+# A field by the beginning of its name.
+FIELD = (
+    DEEP
+    + """
 const field = (name) => deep(document, '.dp-field')
   .find((one) => one.querySelector('.dp-name').textContent.startsWith(name));
 """
-INSIDE = DEEP + "const one = field(arguments[0]); return one && deep(one, arguments[1])[0];"
-WRONG = DEEP + "const one = field(arguments[0])?.querySelector('.dp-wrong'); return one ? one.textContent : '';"
+)
+INSIDE = FIELD + "const one = field(arguments[0]); return one && deep(one, arguments[1])[0];"
+WRONG = FIELD + "const one = field(arguments[0])?.querySelector('.dp-wrong'); return one ? one.textContent : '';"
 TEXT = DEEP + "return deep(document, arguments[0]).map((one) => one.textContent).join(' ');"
 NUMBER = DEEP + "return deep(document, arguments[0]).length;"
 OPTION = DEEP + "return deep(document, '[role=option]').find((one) => one.textContent.trim() === arguments[0]);"
@@ -138,8 +132,7 @@ class Planner:
 def check(planner: Planner, folder: Path, intact: bytes, width: int, pictures: Path | None) -> list[str]:
     """Go the whole way at a width, and return what is wrong."""
     driver, path = planner.driver, folder / "visits.parquet"
-    metrics = {"width": width, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False}
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    resize(driver, width, HEIGHT)
     wrong: list[str] = []
     # The first code is there before anything is picked: the number of people, by the likely column.
     planner.wait("the first code", lambda: "people=dpp.n_people(within=50)" in planner.code(), 120)
@@ -182,7 +175,7 @@ def check(planner: Planner, folder: Path, intact: bytes, width: int, pictures: P
     if (width < 900) != (height > 0 and bottom <= HEIGHT + 1):
         wrong.append(f"the bar with the cost is {height} px high and ends at {bottom} px")
     if pictures is not None:
-        picture(planner, pictures / f"planner-{width}.png", width)
+        save(driver, pictures / f"planner-{width}.png", width)
     code = planner.code()
     path.write_bytes(intact)  # now, for the first time, there are rows to read
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
@@ -220,16 +213,15 @@ def mismatches(shown: dict[str, str], code: str) -> list[str]:
     return [f"{name} shows {shown[name]}" for name, number in numbers.items() if float(shown[name]) != float(number)]
 
 
-def picture(planner: Planner, path: Path, width: int) -> None:
+def save(driver: webdriver.Chrome, path: Path, width: int) -> None:
     """Save the page: from its top, or where it is narrow, the sliders and the cost at the lower edge."""
-    driver, is_wide = planner.driver, width > 900
-    metrics = {"width": width, "height": 1180 if is_wide else 800, "deviceScaleFactor": 1, "mobile": False}
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    is_wide = width > 900
+    resize(driver, width, 1180 if is_wide else 800)
     place, block = (".dp-title", "end") if is_wide else ("section:nth-of-type(5)", "start")
     driver.execute_script(DEEP + "deep(document, '[role=slider]').forEach((one) => one.blur());")
     driver.execute_script(DEEP + "deep(document, arguments[0])[0].scrollIntoView({block: arguments[1]})", place, block)
     time.sleep(1)
-    path.write_bytes(base64.b64decode(driver.execute_cdp_cmd("Page.captureScreenshot", {})["data"]))
+    path.write_bytes(picture(driver))
 
 
 def write(path: Path) -> bytes:
@@ -252,47 +244,24 @@ def write(path: Path) -> bytes:
     return intact
 
 
-def answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=2) as response:
-            return response.status == 200
-    except OSError:
-        return False
-
-
-def browser() -> webdriver.Chrome:
-    options = webdriver.ChromeOptions()
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    options.add_argument(f"--user-data-dir={tempfile.mkdtemp()}")
-    for flag in ("headless=new", "no-sandbox", "disable-gpu", "no-first-run", "disable-sync"):
-        options.add_argument(f"--{flag}")
-    options.add_argument("--disable-background-networking")
-    options.add_argument("--disable-component-update")
-    options.add_argument(f"--window-size=1280,{HEIGHT}")
-    return webdriver.Chrome(options, Service("/usr/bin/chromedriver"))
-
-
 def at_width(width: int, pictures: Path | None) -> list[str]:
     folder = Path(tempfile.mkdtemp())
     intact = write(folder / "visits.parquet")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "dp_polars", "plan", "visits.parquet", "--no-browser", "--port", str(port)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])}
     server = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
     try:
-        driver = browser()
+        driver = chrome(height=HEIGHT)
         try:
             planner = Planner(driver)
             planner.wait("the planner", lambda: answers(url))
             driver.get("about:blank")
-            driver.get_log("performance")
+            requests(driver)  # those of the browser's first page
             driver.get(url)
             wrong = check(planner, folder, intact, width, pictures)
-            messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
-            asked = {m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"}
+            asked = set(requests(driver))
             wrong += [f"asked for {one}" for one in asked if urlsplit(one).scheme == "http" and not one.startswith(url)]
             wrong += [f"asked for {one}" for one in asked if urlsplit(one).scheme in ("https", "ws", "wss")]
             wrong += [f"console: {one['message']}" for one in driver.get_log("browser") if one["level"] == "SEVERE"]

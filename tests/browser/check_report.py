@@ -2,23 +2,21 @@
 
     python tests/browser/check_report.py [--screenshots FOLDER]
 
-Needs chromium and chromedriver (Debian: chromium, chromium-driver). Exits non-zero where the page asks the network,
-runs a script, is too wide, is cut, or has text that is hard to read.
+Exits non-zero where the page asks the network, runs a script, is too wide, is cut, or has text that is hard to read.
 """
 
 from __future__ import annotations
 
 import argparse
 import base64
-import json
 import sys
 import tempfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import polars as pl
+from chrome import chrome, picture, requests, resize
 from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 
 import dp_polars as dpp
 
@@ -141,16 +139,9 @@ def write(path: Path) -> None:
     dpp.report(released, query, path, name=f"Visits by ward {SCRIPT}", description="Patients of 2026, by ward.")
 
 
-def requests(driver: webdriver.Chrome) -> list[str]:
-    """Return the addresses that the browser asked for since the last call."""
-    messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
-    return [one["params"]["request"]["url"] for one in messages if one["method"] == "Network.requestWillBeSent"]
-
-
 def look(driver: webdriver.Chrome, width: int, scheme: str, media: str, screenshots: Path | None) -> list[str]:
     """Return what is wrong with the page as it stands at a width, in a scheme, on a screen or in print."""
-    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    resize(driver, width)
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
     on_paper = media == "print"
@@ -174,9 +165,8 @@ def look(driver: webdriver.Chrome, width: int, scheme: str, media: str, screensh
     if screenshots is not None:
         for top in range(0, driver.execute_script(HEIGHT), PART):
             clip = {"x": 0, "y": top, "width": width, "height": PART, "scale": 1}
-            options = {"captureBeyondViewport": True, "clip": clip}
-            picture = driver.execute_cdp_cmd("Page.captureScreenshot", options)["data"]
-            (screenshots / f"{media}-{scheme}-{width}-{top}.png").write_bytes(base64.b64decode(picture))
+            found = picture(driver, captureBeyondViewport=True, clip=clip)
+            (screenshots / f"{media}-{scheme}-{width}-{top}.png").write_bytes(found)
     return [f"{where}: {what}" for what in wrong]
 
 
@@ -207,16 +197,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--screenshots", type=Path)
     arguments = parser.parse_args()
-    options = webdriver.ChromeOptions()
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    options.add_argument(f"--user-data-dir={tempfile.mkdtemp()}")
-    for flag in ("headless=new", "no-sandbox", "disable-gpu", "no-first-run", "disable-sync"):
-        options.add_argument(f"--{flag}")
-    options.add_argument("--disable-background-networking")
-    options.add_argument("--disable-component-update")
     path = Path(tempfile.mkdtemp()) / "report.html"
     write(path)
-    driver = webdriver.Chrome(options, Service("/usr/bin/chromedriver"))
+    driver = chrome()
     try:
         wrong = check(driver, path, arguments.screenshots)
     finally:

@@ -2,7 +2,7 @@
 
     python tests/browser/check_tour.py [--screenshot FILE]
 
-Needs chromium and chromedriver (Debian: chromium, chromium-driver). Exits non-zero where something does not move.
+Exits non-zero where something does not move.
 """
 
 from __future__ import annotations
@@ -10,31 +10,20 @@ from __future__ import annotations
 import argparse
 import contextlib
 import re
-import socket
 import subprocess
 import sys
-import tempfile
 import time
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+from chrome import DEEP, answers, chrome, free_port
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 TOUR = Path(__file__).parents[2] / "examples" / "tour.py"
-# The elements of the page, those inside web components too. One script each time: an element that is kept from
-# one call to the next may have been drawn anew in between.
-DEEP = """
-const deep = (root, selector) => [...root.querySelectorAll('*')].flatMap((element) => [
-  ...(element.matches(selector) ? [element] : []),
-  ...(element.shadowRoot ? deep(element.shadowRoot, selector) : []),
-]);
-"""
 SLIDER = DEEP + "return deep(document, '[role=slider]')[0];"
 FIGURE = (
     DEEP
@@ -55,14 +44,6 @@ def wait(what: str, condition: Callable[[], object], seconds: float = 120) -> ob
         time.sleep(0.5)
     msg = f"{what} did not come within {seconds:.0f} s"
     raise TimeoutError(msg)
-
-
-def answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=2) as response:
-            return response.status == 200
-    except OSError:
-        return False
 
 
 def check(driver: webdriver.Chrome, url: str, screenshot: Path | None) -> None:
@@ -103,22 +84,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--screenshot", type=Path)
     arguments = parser.parse_args()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "marimo", "run", str(TOUR), "--headless", "--no-token", "--port", str(port)]
-    options = webdriver.ChromeOptions()
-    options.add_argument(f"--user-data-dir={tempfile.mkdtemp()}")
-    for flag in ("headless=new", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-sync"):
-        options.add_argument(f"--{flag}")
-    options.add_argument("--disable-background-networking")
-    options.add_argument("--disable-component-update")
-    options.add_argument("--window-size=1100,900")
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
     try:
         wait("the notebook", lambda: answers(url))
-        driver = webdriver.Chrome(options, Service("/usr/bin/chromedriver"))
+        driver = chrome(1100)
         try:
             check(driver, url, arguments.screenshot)
         finally:

@@ -17,7 +17,7 @@ from polars.exceptions import ComputeError
 from polars.testing.parametric import series
 
 import dp_polars as dpp
-from dp_polars._expressions.expressions import _DrawRows
+from dp_polars._expressions.on_rows import DrawRows
 from tests.registry import ASKS, COLUMNS, COUNTED, ENGINES, ask
 
 X = pl.col("x")
@@ -371,7 +371,7 @@ def test_rows_do_not_change_a_message(misfit, engine):
 @pytest.mark.parametrize(("expr", "dtype", "message"), MISFITS.values(), ids=MISFITS)
 def test_the_types_are_checked_again_at_run_time(expr, dtype, message):
     """Should Polars not have told: what makes codes and draws refuses the same types in the same words."""
-    draw = _DrawRows(expr.query)
+    draw = DrawRows(expr.query)
     lists = pl.Series("x", [], dtype=dtype).implode()
     with pytest.raises((TypeError, ValueError), match=re.escape(message.rpartition(": ")[2])):
         draw([lists])

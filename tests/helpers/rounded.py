@@ -219,19 +219,17 @@ class Rounded(np.lib.mixins.NDArrayOperatorsMixin):
     _true_divide = _divide
 
     def _maximum(self, x, y):
-        x, y = self._both(x, y)
-        relative = None
-        if None not in (x.relative, y.relative) and x.value.low >= 0 and y.value.low >= 0:
-            relative = x.relative.max(y.relative)
-        value = Span(x.value.low.max(y.value.low), x.value.high.max(y.value.high))
-        return Rounded(value, relative, x.absolute.max(y.absolute), unit=x.unit, seen=self.seen, room=self.room)
+        return self._extreme(x, y, lambda a, b: a.max(b))
 
     def _minimum(self, x, y):
+        return self._extreme(x, y, lambda a, b: a.min(b))
+
+    def _extreme(self, x, y, of):
         x, y = self._both(x, y)
         relative = None
         if None not in (x.relative, y.relative) and x.value.low >= 0 and y.value.low >= 0:
             relative = x.relative.max(y.relative)
-        value = Span(x.value.low.min(y.value.low), x.value.high.min(y.value.high))
+        value = Span(of(x.value.low, y.value.low), of(x.value.high, y.value.high))
         return Rounded(value, relative, x.absolute.max(y.absolute), unit=x.unit, seen=self.seen, room=self.room)
 
     def _clip(self, x, least, largest):

@@ -26,8 +26,8 @@ class Calls:
 def watch(monkeypatch) -> Calls:
     """Record every call from now on."""
     calls = Calls()
-    for name in ("_Encode", "_DrawCodes", "_DrawRows"):
-        record = calls.encoded if name == "_Encode" else calls.drawn
+    for name in ("Encode", "DrawCodes", "DrawRows"):
+        record = calls.encoded if name == "Encode" else calls.drawn
         original = getattr(expressions, name).__call__
 
         def recorded(self, series, *, return_dtype=None, original=original, record=record):

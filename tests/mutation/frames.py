@@ -278,7 +278,7 @@ MUTANTS = [
         "an output is charged by the bounds of `protect`, and keeps as many rows as its own", "frames/test_bounds_of_outputs.py::test_an_output_is_as_if_protect_had_its_bounds"),
     _frame("_ask_of", "expr.bounds", "NO_BOUNDS",
         "the bounds of an output are forgotten", "frames/test_bounds_of_outputs.py::test_an_output_is_as_if_protect_had_its_bounds"),
-    _expressions("_Schema.of", "refuse_bounds(self.bounds)", "",
+    _expressions("AnswerType.of", "refuse_bounds(self.bounds)", "",
         "a plain expression with bounds is released without them",
         "frames/test_bounds_of_outputs.py::test_bounds_are_refused_where_nobody_knows_who_is_a_person"),
     _expressions("PrivateExpr._with", "**changes", "**changes, bounds=NO_BOUNDS",

@@ -16,8 +16,6 @@ _asked_keys = of("privacy/test_keys.py")
 _errors = of("analysis/test_facts.py questions/test_queries.py")
 _words = of("base/test_words.py")
 _integers = of("mechanisms/test_integer_scores.py")
-_RACES = "statistical/test_race.py"
-_DRAWS = "statistical/test_noise_draws.py"
 
 MUTANTS = [
     # --- The race

@@ -327,7 +327,7 @@ MUTANTS = [
     _within("Mean.error_among", "beta / 2", "beta", "each half of a mean may be off as often as both",
         "questions/test_within.py::test_the_error_of_a_mean_by_enumeration"),
     _within("on_terms", "with_loss_for(asked, within)", "asked", "a plain frame pays 20"),
-    _within("_Schema.of", "refuse_unreached(self.within)", "", "a plain frame pays 20 where nothing is reached"),
+    _within("AnswerType.of", "refuse_unreached(self.within)", "", "a plain frame pays 20 where nothing is reached"),
     _within("frame:_ask_of", "expr.within", "None", "a private frame takes the loss of a plain one"),
     _within("PrivateFrame._ask", "self._budget.unit", '"epsilon"', "a budget in rho is charged for losses in epsilon"),
     _within("Request.of", "request.types(engine)", "{}", "the column's step is not looked at"),

@@ -5,7 +5,6 @@ from tests.mutation.mutant import of
 
 _gate = of("rowwise/test_gate.py")
 _conditions = of("rowwise/test_gate.py")
-_rules = of("rowwise/test_gate.py")
 _lenient = of("rowwise/test_gate.py")
 _steps = of("rowwise/test_gate.py")
 _trials = of("rowwise/test_trials.py rowwise/test_gate.py")
