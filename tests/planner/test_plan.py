@@ -27,6 +27,7 @@ from dp_polars._planner.plan import (
     field_of,
     own_values,
     questions_of,
+    values_field_of,
 )
 from dp_polars._planner.schema import DEMO, likely_unit
 from dp_polars._planner.texts import Written, as_code, call, ends, laid_out, one, several
@@ -194,22 +195,22 @@ def test_names_of_outputs_are_apart():
         ({"keys": {"age": "x"}}, "key age", "keys of column 'age' must be values of its type, Int16, got String"),
         ({"keys": {"diagnosis": ""}}, "key diagnosis", "keys of column 'diagnosis' must not be empty"),
         ({"keys": {"class": "1\n1"}}, "key class", "must not repeat, got 1 more than once"),
-        ({"values": {"diagnosis": ""}}, field_of(Question("mode", "diagnosis")), "candidates must not be empty"),
+        ({"values": {"diagnosis": ""}}, "value diagnosis", "candidates must not be empty"),
         (
             {"values": {"class": "x"}},
-            field_of(Question("mode", "class")),
+            "value class",
             "can't be categories of a column of type Int8",
         ),
-        ({"values": {"age": "young"}}, field_of(Question("median", "age")), "candidates of a quantile must be numbers"),
-        ({"values": {}}, field_of(Question("mean", "days")), "lower must be a number"),
-        ({"values": {"days": "0..x"}}, field_of(Question("mean", "days")), "upper must be a number"),
-        ({"values": {"days": "30..0 by 1"}}, field_of(Question("mean", "days")), "lower must be below upper"),
+        ({"values": {"age": "young"}}, "value age", "candidates of a quantile must be numbers"),
+        ({"values": {}}, "value days", "lower must be a number"),
+        ({"values": {"days": "0..x"}}, "value days", "upper must be a number"),
+        ({"values": {"days": "30..0 by 1"}}, "value days", "lower must be below upper"),
         (
             {"values": {"days": "0..30"}},
-            field_of(Question("sum", "days")),
+            "value days",
             "step must be given for a column of type Float64",
         ),
-        ({"values": {"age": "0..120 by 0"}}, field_of(Question("median", "age")), "step must be"),
+        ({"values": {"age": "0..120 by 0"}}, "value age", "step must be"),
     ],
 )
 def test_what_does_not_fit_is_said_at_its_field(picked, where, said):
@@ -232,7 +233,7 @@ def test_what_does_not_fit_is_said_at_its_field(picked, where, said):
         assert (drafted.query, drafted.code) == (None, "")
     else:  # the others are asked all the same
         assert "people" in [ask.name for ask in drafted.query.asks]
-        left_out = {name for name, asked in plan.named().items() if field_of(asked) in drafted.messages}
+        left_out = {name for name, asked in plan.named().items() if values_field_of(asked) in drafted.messages}
         assert {ask.name for ask in drafted.query.asks} == {*plan.named()} - left_out
         assert left_out
         assert not any(name in drafted.code for name in left_out)
