@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import runpy
+import secrets
 import socket
 import sys
 from importlib.util import find_spec
@@ -59,8 +60,10 @@ def _plan(file: str | None, port: int | None, *, opens: bool) -> int:
         print(f"--port must be one that is free, got {port}: {why}.", file=sys.stderr)
         return 1
     notebook = Path(__file__).parent / "_planner" / "notebook.py"
+    command = ["marimo", "run", str(notebook), "--host", "127.0.0.1"]
     # The token is in the address. Without it, any page in the browser, or user of the machine, could ask what it shows.
-    command = ["marimo", "run", str(notebook), "--host", "127.0.0.1", "--token"]
+    # The one of `--token` is Python's hash of the notebook: PYTHONHASHSEED would give it away.
+    command += ["--token", "--token-password", secrets.token_hex(16)]
     command += [] if port is None else ["--port", str(port)]
     command += [] if opens else ["--headless"]
     command += [] if file is None else ["--", "--file", f"path:{file}"]  # marimo would read a number, or an option

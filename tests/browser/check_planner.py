@@ -260,6 +260,12 @@ def address(server: subprocess.Popen[str]) -> str:
     raise TimeoutError(msg)
 
 
+def listens(port: int) -> int:
+    """Return 0 if somebody listens at a port."""
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port))
+
+
 def strangers(port: int) -> list[str]:
     """Return which ways in are open to those who don't know the token, such as another page in the browser."""
     wrong = []
@@ -310,6 +316,7 @@ def at_width(width: int, pictures: Path | None) -> list[str]:
         try:
             planner = Planner(driver)
             with_token = address(server)
+            planner.wait("the server", lambda: not listens(port))
             wrong = strangers(port)
             driver.get("about:blank")
             driver.get_log("performance")

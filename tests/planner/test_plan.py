@@ -160,6 +160,24 @@ def test_synthetic_rows_need_no_file(tmp_path):
     assert "shape: (4, " in run(drafted.code, tmp_path)
 
 
+def test_synthetic_rows_have_the_people_that_were_picked(tmp_path):
+    asked = {Question("n_people"): 20, Question("len"): 20}
+    drafted = draft(Plan(DEMO, None, "diagnosis", {}, {}, asked))
+    assert 'privacy_unit="diagnosis"' in drafted.code
+    assert "shape: (2, " in run(drafted.code, tmp_path)
+    people = {}
+    exec(drafted.code.split("query =")[0].replace("synthetic-budget", f"{tmp_path}/other"), people)
+    assert people["rows"].collect()["diagnosis"].n_unique() == 5000
+
+
+def test_names_that_can_not_be_seen_are_quoted():
+    names = ["", " a", "a\nb", "\u202ea", "'a'", "é b.c"]
+    shown = [page.shown(name) for name in names]
+    assert [name == seen for name, seen in zip(names, shown, strict=True)] == [False] * 5 + [True]
+    assert all(seen.isprintable() for seen in shown)
+    assert len(set(shown)) == len(names)
+
+
 def test_groups_may_have_a_person_in_each_row(tmp_path):
     asked = {Question("len"): 20, Question("mode", "diagnosis"): 50}
     drafted = draft(full(unit=None, questions=asked))
@@ -250,7 +268,7 @@ def test_an_accuracy_that_nobody_can_afford_is_refused_at_its_slider():
 
 def test_nothing_picked_is_no_query():
     assert draft(full(questions={})) == draft(full(questions={}, keys={}))
-    assert draft(full(questions={})).query is None
+    assert draft(full(questions={})) == Draft(None, {"questions": "Pick at least one question."})
 
 
 def test_steps_and_usual_accuracies_follow_the_ends():
