@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import runpy
+import secrets
+import socket
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -54,14 +56,31 @@ def _plan(file: str | None, port: int | None, *, opens: bool) -> int:
         except ValueError as error:
             print(error, file=sys.stderr)
             return 1
+    if port is not None and (why := _taken(port)):
+        print(f"--port must be one that is free, got {port}: {why}.", file=sys.stderr)
+        return 1
     notebook = Path(__file__).parent / "_planner" / "notebook.py"
     command = ["marimo", "run", str(notebook), "--host", "127.0.0.1"]
+    # The token is in the address. Without it, any page in the browser, or user of the machine, could ask what it shows.
+    # The one of `--token` is Python's hash of the notebook: PYTHONHASHSEED would give it away.
+    command += ["--token", "--token-password", secrets.token_hex(16)]
     command += [] if port is None else ["--port", str(port)]
     command += [] if opens else ["--headless"]
     command += [] if file is None else ["--", "--file", f"path:{file}"]  # marimo would read a number, or an option
     sys.argv = command  # in this process, so that the server ends with it
     runpy.run_module("marimo", run_name="__main__", alter_sys=True)
     return 0
+
+
+def _taken(port: int) -> str | None:
+    """Return why a port can't be listened at; None if it can."""
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind(("127.0.0.1", port))
+        except (OSError, OverflowError) as error:
+            return getattr(error, "strerror", None) or str(error)
+    return None
 
 
 if __name__ == "__main__":

@@ -8,18 +8,27 @@ app = marimo.App(width="full", app_title="Plan a private release")
 @app.cell
 def _():
     from html import escape
+    from pathlib import PurePath
 
     import marimo as mo
     import polars as pl
 
     from dp_polars._planner import page
-    from dp_polars._planner.plan import Plan, Question, draft, dropped_by_bounds, field_of, own_values, questions_of
+    from dp_polars._planner.plan import (
+        Plan,
+        draft,
+        dropped_by_bounds,
+        field_of,
+        own_values,
+        questions_of,
+        values_field_of,
+    )
     from dp_polars._planner.schema import DEMO, likely_unit, schema_of
 
     return (
         DEMO,
         Plan,
-        Question,
+        PurePath,
         draft,
         dropped_by_bounds,
         escape,
@@ -31,6 +40,7 @@ def _():
         pl,
         questions_of,
         schema_of,
+        values_field_of,
     )
 
 
@@ -73,29 +83,35 @@ def _(DEMO, escape, mo, schema_of):
 
 
 @app.cell
-def _(likely_unit, mo, schema):
+def _(likely_unit, mo, page, schema):
     EACH = "every row is another person"
+    likely = likely_unit(schema)
     unit = mo.ui.dropdown(
-        options={**{name: name for name in schema}, EACH: EACH}, value=likely_unit(schema), full_width=True
+        options={**{page.shown(name): name for name in schema}, EACH: EACH},
+        value=None if likely is None else page.shown(likely),
+        full_width=True,
     )
     return EACH, unit
 
 
 @app.cell
-def _(EACH, file, mo, picked, pl, questions_of, schema, unit):
+def _(EACH, file, mo, page, picked, pl, questions_of, schema, unit):
     # Nobody picked a unit: the package says what is missing.
     who = "person" if unit.value is None else None if unit.value == EACH else unit.value
-    asks = questions_of(schema, who)
-    if who is None:
-        del asks["how many people"]
+    asks = {page.shown(title): question for title, question in questions_of(schema, who).items()}
     usual = ["how many rows" if who is None else "how many people"]
     if file is None and who is not None:
         usual += ["diagnosis: most common value", "age: median", "days: mean"]
-    usual = [title for title in picked.get("questions", usual) if title in asks]
-    others = [name for name, dtype in schema.items() if name != who and not dtype.is_nested() and dtype != pl.Binary]
-    by = [name for name in picked.get("groups", ["ward"] if file is None else []) if name in others]
-    groups = mo.ui.multiselect(options=others, value=by, full_width=True)
-    questions = mo.ui.multiselect(options=asks, value=usual, full_width=True)
+    usual = [title for title in picked.get("questions", usual) if title in asks] or usual
+    others = {
+        page.shown(name): name
+        for name, dtype in schema.items()
+        if name != who and not dtype.is_nested() and dtype != pl.Binary
+    }
+    by = [title for title, name in others.items() if name in picked.get("groups", ["ward"] if file is None else [])]
+    # Without a limit marimo offers to pick all: of 200 columns, some hundred questions.
+    groups = mo.ui.multiselect(options=others, value=by, full_width=True, max_selections=5)
+    questions = mo.ui.multiselect(options=asks, value=usual, full_width=True, max_selections=30)
     return asks, groups, questions, who
 
 
@@ -113,12 +129,17 @@ def _(groups, mo, own_values, picked, remember, schema):
 
 
 @app.cell
-def _(mo, own_values, picked, questions, remember, schema, set_texts_changed):
+def _(mo, own_values, picked, pl, questions, remember, schema, set_texts_changed):
     def value_field(name):
         dtype = schema[name]
         first = remember(f"value {name}", picked.get(f"value {name}", own_values(dtype)), set_texts_changed)
-        if dtype.is_numeric() or dtype.is_temporal():
+        if dtype.is_temporal():
+            day = "2026-01-01..2026-12-31"
+            return mo.ui.text(**first, placeholder="one time a line" if dtype == pl.Time else f"for example {day}")
+        if dtype.is_numeric() and not dtype.is_integer():
             return mo.ui.text(**first, placeholder="for example 0..120, or 0..30 by 0.5")
+        if dtype.is_integer():
+            return mo.ui.text_area(**first, placeholder="for example 0..120; or values, one a line", rows=1)
         return mo.ui.text_area(**first, placeholder="public values, one a line", rows=4)
 
     asked_columns = dict.fromkeys(q.column for q in questions.value if q.column is not None and q.ask != "share")
@@ -228,17 +249,11 @@ def _(BOUNDS, drafted, dropped_by_bounds, escape, key_fields, max_groups, max_ro
 
 
 @app.cell
-def _(drafted, page):
-    drawn = "" if drafted.query is None else "".join(page.figures(drafted, drafted.query))
-    return (drawn,)
-
-
-@app.cell
 def _(
+    PurePath,
     accuracies,
     by_loss,
     drafted,
-    drawn,
     dropping,
     escape,
     field_of,
@@ -250,6 +265,7 @@ def _(
     max_rows,
     mo,
     page,
+    picked,
     plan,
     questions,
     relative,
@@ -259,10 +275,11 @@ def _(
     smallest,
     unit,
     value_fields,
+    values_field_of,
     who,
 ):
     wrong, query = drafted.messages, drafted.query
-    title = "synthetic rows" if file is None else file
+    title = "synthetic rows" if file is None else PurePath(file).name
     symbol = {"epsilon": "ε", "rho": "ρ"}[loss_unit.value]
     losses = {one["output"]: one[loss_unit.value] for one in drafted.explained}
 
@@ -273,9 +290,12 @@ def _(
     def asked_field(name, question):
         field = accuracies[question]
         unit_ = {"mean": "", "sum": "", "share": "", "median": " rows", "len": " rows"}.get(question.ask, " people")
-        what = name if by_loss.value else f"{name}: off by at most {plan.questions[question]:,g}{unit_}"
+        called = page.shown(name)
+        what = called if by_loss.value else f"{called}: off by at most {plan.questions[question]:,g}{unit_}"
         loss = losses.get(name)
         note = "" if loss is None else f"costs {symbol} = {loss:.4g}"
+        if values_field_of(question) in wrong and name not in losses:
+            note = f"not asked yet: see the public values of {page.shown(question.column or name)}"
         return page.fielded(what, field, page.message(wrong, field_of(question)), note)
 
     left = [
@@ -288,7 +308,7 @@ def _(
             "For which groups?",
             page.fielded("Columns (none: one group of all rows)", groups, page.message(wrong, "keys")),
             *(
-                page.fielded(f"Public values of {name}", field, page.message(wrong, f"key {name}"))
+                page.fielded(f"Public values of {page.shown(name)}", field, page.message(wrong, f"key {name}"))
                 for name, field in key_fields.items()
             ),
             number=2,
@@ -296,7 +316,12 @@ def _(
         section(
             "What do you want to publish?",
             page.fielded("Questions", questions, page.message(wrong, "questions")),
-            *(page.fielded(f"Public values, or ends, of {name}", field) for name, field in value_fields.items()),
+            *(
+                page.fielded(
+                    f"Public values, or ends, of {page.shown(name)}", field, page.message(wrong, f"value {name}")
+                )
+                for name, field in value_fields.items()
+            ),
             "<p class='dp-quiet'>Take them from what you know, never from the rows.</p>" if value_fields else "",
             number=3,
         ),
@@ -327,39 +352,48 @@ def _(
         ),
     ]
     if query is None:
-        right = [section("There is no query yet", "<p>The messages at the fields say why.</p>")]
         bar = "no query yet"
     else:
         bar = " · ".join(f"{name} = {amount}" for name, amount in page.cost(drafted).items())
-        right = [
-            section("What does it cost?", page.costs(drafted), page.message(wrong, "cost")),
-            section(
-                "How many people must a group have?",
-                page.fielded(f"For an error of at most {relative.value} %", relative),
-                "<p class='dp-quiet'>That is of the group's size, or of the distance between the ends of a mean.</p>",
-                page.outputs(drafted, query, relative.value / 100),
-            ),
-            section("How good is it?", f"<div class='dp-figures'>{drawn}</div>"),
-            section(
-                "The code",
-                "<p class='dp-quiet'>It runs as it stands.</p>",
-                f"<div class='dp-code'>{mo.md(f'```python{chr(10)}{drafted.code}```').text}</div>",
-                f"{mo.download(drafted.code.encode(), 'release.py', label='release.py')}",
-            ),
-            section(
-                "The statement",
-                "<details><summary>A draft, with what is missing</summary>",
-                page.statement(query, f"Answers from {title}"),
-                "</details>",
-            ),
-        ]
-    mo.Html(
-        f"<style>{page.STYLE}</style><div class='dp-planner'><header>"
-        "<div class='dp-title' role='heading' aria-level='1'>Plan a private release</div>"
-        f"<p>Of <strong>{escape(title)}</strong>. Only the names and types of its columns were read, and no row.</p>"
-        f"{page.columns(schema)}</header><div>{''.join(left)}</div><div class='dp-seen'>{''.join(right)}</div>"
-        f"<div class='dp-bar'>{bar}</div></div>"
-    )
+        cost = section("What does it cost?", page.costs(drafted), page.message(wrong, "cost"))
+        needed = section(
+            "How many people must a group have?",
+            page.fielded(f"For an error of at most {relative.value} %", relative),
+            "<p class='dp-quiet'>That is of the group's size, or of the distance between the ends of a mean.</p>",
+            page.outputs(drafted, query, relative.value / 100),
+        )
+        code = section(
+            "The code",
+            "<p class='dp-quiet'>It runs as it stands.</p>",
+            f"<div class='dp-code'>{mo.md(f'```python{chr(10)}{drafted.code}```').text}</div>",
+            f"{mo.download(drafted.code.encode(), 'release.py', label='release.py')}",
+        )
+        stated = section(
+            "The statement",
+            "<details><summary>A draft, with what is missing</summary>",
+            page.statement(query, f"Answers from {title}"),
+            "</details>",
+        )
+
+    def whole(figures):
+        if query is None:
+            seen = section("There is no query yet", "<p>The messages at the fields say why.</p>")
+        else:
+            good = section("How good is it?", f"<div class='dp-figures'>{figures}</div>")
+            seen = f"{cost}{needed}{good}{code}{stated}"
+        return mo.Html(
+            f"<style>{page.STYLE}</style><div class='dp-planner'><header>"
+            "<div class='dp-title' role='heading' aria-level='1'>Plan a private release</div>"
+            f"<p>Of <strong>{escape(title)}</strong>. "
+            "Only the names and types of its columns were read, and no row.</p>"
+            f"{page.columns(schema)}</header><div>{''.join(left)}</div><div class='dp-seen'>{seen}</div>"
+            f"<div class='dp-bar'>{bar}</div></div>"
+        )
+
+    # The numbers come first, with the figures from before: to draw takes longer than to calculate.
+    mo.output.replace(whole(picked.get("figures", "")))
+    picked["figures"] = "" if query is None else "".join(page.figures(drafted, query))
+    mo.output.replace(whole(picked["figures"]))
 
 
 if __name__ == "__main__":

@@ -45,6 +45,8 @@ STYLE = """
 .dp-planner .dp-wrong { border-left: 3px solid #D55E00; background: #D55E0014; padding: .3rem .6rem;
   margin: .25rem 0 .5rem; white-space: pre-line; font-size: .86rem; overflow-wrap: anywhere; }
 .dp-planner .dp-scroll { overflow-x: auto; }
+.dp-planner header .dp-scroll { max-height: 20rem; }
+.dp-planner header td:last-child { overflow-wrap: anywhere; }
 .dp-planner table { border-collapse: collapse; width: 100%; font-size: .86rem; }
 .dp-planner th, .dp-planner td { text-align: right; padding: .25rem .35rem; border-bottom: 1px solid var(--line); }
 .dp-planner th:first-child, .dp-planner td:first-child { text-align: left; overflow-wrap: anywhere; min-width: 5rem; }
@@ -78,6 +80,11 @@ STYLE = """
 """
 
 
+def shown(name: str) -> str:
+    """Return a name as readers see it: quoted where signs of it can't be seen."""
+    return name if name.isprintable() and name == name.strip(" '\"") != "" else repr(name)
+
+
 def heading(text: str, number: int | None = None) -> str:
     """Return the heading of a section: no element of headings, which the notebook would list at its side."""
     before = "" if number is None else f"<b>{number}</b>"
@@ -106,7 +113,8 @@ def fielded(name: str, element: object, wrong: str = "", note: str = "") -> str:
 def columns(schema: pl.Schema) -> str:
     """Return the names and types of columns, folded."""
     rows = "".join(
-        f"<tr><td>{html.escape(name)}</td><td>{html.escape(str(dtype))}</td></tr>" for name, dtype in schema.items()
+        f"<tr><td>{html.escape(shown(name))}</td><td>{html.escape(str(dtype))}</td></tr>"
+        for name, dtype in schema.items()
     )
     number = f"{len(schema)} column{'s' * (len(schema) != 1)}"
     return f'<details><summary>{number}</summary><div class="dp-scroll"><table>{rows}</table></div></details>'
@@ -139,7 +147,7 @@ def outputs(drafted: Draft, query: PrivateQuery, relative: float) -> str:
         error = "by size" if one["error_95"] is None else f"± {_number(one['error_95'])}{unit}"
         least = "?" if size["size"] is None else f"{size['size']:,} {size['size_unit']}"
         epsilon = "–" if one["epsilon"] is None else _number(one["epsilon"])
-        cells = [f"<td>{html.escape(cell)}</td>" for cell in (one["output"], least, error, epsilon)]
+        cells = [f"<td>{html.escape(cell)}</td>" for cell in (shown(one["output"]), least, error, epsilon)]
         rows.append(f'<tr>{"".join(cells)}<td class="dp-wide">{_number(one["rho"])}</td></tr>')
     head = "<th>output</th><th>a group must have</th><th>error</th><th>ε</th><th class='dp-wide'>ρ</th>"
     return f'<div class="dp-scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +16,7 @@ from dp_polars._accounting.budgets import Budget
 from dp_polars._base.column_types import family
 from dp_polars._base.numbers import show
 from dp_polars._frames.query import PrivateQuery
-from dp_polars._planner.texts import Written, call, ends, laid_out, one, several
+from dp_polars._planner.texts import Written, call, ends, laid_out, one, public, several
 from dp_polars.analysis import dropped, synthetic
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ _KINDS = {
     "mode": _Kind("most common value", _is_category),
     "value_counts": _Kind("how many have each value", _is_category),
     "top_k": _Kind(f"top {_K} values", lambda dtype: _is_category(dtype) and dtype != pl.Boolean),
-    "median": _Kind("median", lambda dtype: family(dtype) is not None and not _is_text(dtype)),
+    "median": _Kind("median", lambda dtype: family(dtype) is not None and not _is_text(dtype) and dtype != pl.Duration),
     "mean": _Kind("mean", lambda dtype: dtype.is_numeric()),
     "sum": _Kind("sum", lambda dtype: dtype.is_numeric()),
     "share": _Kind("share that is true", lambda dtype: dtype == pl.Boolean),
@@ -69,7 +69,11 @@ def _is_text(dtype: pl.DataType) -> bool:
 
 def questions_of(schema: pl.Schema, unit: str | None) -> dict[str, Question]:
     """Return all that can be asked of columns of these types, by how users read it."""
-    asked = {kind.title: Question(ask) for ask, kind in _KINDS.items() if kind.fits is None}
+    asked = {
+        kind.title: Question(ask)
+        for ask, kind in _KINDS.items()
+        if kind.fits is None and not (unit is None and ask == "n_people")
+    }
     for name, dtype in schema.items():
         if name == unit:
             continue
@@ -135,7 +139,7 @@ class Plan:
         return taken
 
     def arguments(self, question: Question) -> tuple[list[object], dict[str, object]]:
-        """Return the arguments of a question, as they were typed."""
+        """Return the arguments of a question, as they were typed, but for its accuracy or loss."""
         ask, column = question
         plain: list[object] = [] if column is None else [column]
         named: dict[str, object] = {}
@@ -150,13 +154,15 @@ class Plan:
                 values = several(text, dtype)
                 most = len(values) if isinstance(values, (list, range)) else _K
                 plain += [*([min(_K, most) or 1] if ask == "top_k" else []), values]
+        return plain, named
+
+    def amount(self, question: Question) -> dict[str, object]:
+        """Return how far off an answer may be, or its loss as it was typed."""
         wanted = self.questions[question]
-        if isinstance(wanted, float) and wanted.is_integer():
-            wanted = int(wanted)
         if self.by_loss:
-            return plain, named | {self.loss_unit: one(wanted, pl.Float64()) if isinstance(wanted, str) else wanted}
-        in_groups = {"rows": self.rows} if ask in ("mean", "share") else {}
-        return plain, named | {"within": wanted} | in_groups
+            return {self.loss_unit: one(wanted, pl.Float64()) if isinstance(wanted, str) else wanted}
+        in_groups = {"rows": self.rows} if question.ask in ("mean", "share") else {}
+        return {"within": int(wanted) if isinstance(wanted, float) and wanted.is_integer() else wanted} | in_groups
 
     def bounds(self) -> dict[str, int]:
         """Return the bounds on a person's rows, as `protect` takes them."""
@@ -208,6 +214,12 @@ def field_of(question: Question) -> str:
     return f"question {question.ask} {question.column}"
 
 
+def values_field_of(question: Question) -> str:
+    """Return the name of the field of the public values that a question is about; its own where there are none."""
+    is_alone = question.column is None or question.ask == "share"
+    return field_of(question) if is_alone else f"value {question.column}"
+
+
 def draft(plan: Plan) -> Draft:
     """Return the query of a plan, and what the package says of each field that it refuses. It reads no row."""
     messages: dict[str, str] = {}
@@ -257,17 +269,26 @@ def _frame(plan: Plan) -> PrivateFrame:
 
 def _expressions(plan: Plan, messages: dict[str, str]) -> dict[str, PrivateExpr]:
     """Return the outputs whose arguments fit, by name."""
-    expressions = {}
-    for name, question in plan.named().items():
+    asked = {name: _fitting(plan, question, messages) for name, question in plan.named().items()}
+    return {name: expression for name, expression in asked.items() if expression is not None}
 
-        def expression(question: Question = question) -> PrivateExpr:
-            plain, named = plan.arguments(question)
-            values = [item.value if isinstance(item, Written) else item for item in plain]
-            asked: PrivateExpr = getattr(dpp, question.ask)(*values, **named)
-            return asked
 
-        expressions[name] = _tried(messages, field_of(question), expression)
-    return {name: expression for name, expression in expressions.items() if expression is not None}
+def _fitting(
+    plan: Plan, question: Question, messages: dict[str, str], agg: Callable[[PrivateExpr], object] | None = None
+) -> PrivateExpr | None:
+    """Return the output of a question, and ask it; where a usual loss doesn't help, the public values don't fit."""
+
+    def asked(amount: Mapping[str, object]) -> PrivateExpr:
+        plain, named = plan.arguments(question)
+        expression: PrivateExpr = getattr(dpp, question.ask)(*map(public, plain), **named, **amount)
+        if agg is not None:
+            agg(expression)
+        return expression
+
+    if _tried(messages, values_field_of(question), lambda: asked({plan.loss_unit: 1})) is None:
+        return None
+    expression: PrivateExpr | None = _tried(messages, field_of(question), lambda: asked(plan.amount(question)))
+    return expression
 
 
 def _groups(plan: Plan, frame: PrivateFrame, messages: dict[str, str]) -> PrivateFrame | PrivateGroupBy | None:
@@ -279,13 +300,12 @@ def _groups(plan: Plan, frame: PrivateFrame, messages: dict[str, str]) -> Privat
     for name, text in plan.keys.items():
 
         def values(name: str = name, text: str = text) -> object:
-            listed = several(text, plan.schema[name])
-            public = listed.value if isinstance(listed, Written) else listed
-            frame.group_by({name: public}).agg(probe)  # it says what does not fit
-            return public
+            listed = public(several(text, plan.schema[name]))
+            frame.group_by({name: listed}).agg(probe)  # it says what does not fit
+            return listed
 
         found[name] = _tried(messages, f"key {name}", values)
-    if any(public is None for public in found.values()):
+    if any(listed is None for listed in found.values()):
         return None
     groups: PrivateGroupBy | None = _tried(messages, "keys", lambda: frame.group_by(found))
     return groups
@@ -302,16 +322,18 @@ def _asked(
         return query
 
     if not asked:
+        if not plan.questions:
+            messages["questions"] = "Pick at least one question."
         return None
     try:
         return together(asked)
     except (TypeError, ValueError):
         names = plan.named()
-        queries = {
-            name: _tried(messages, field_of(names[name]), partial(together, {name: expression}))
-            for name, expression in asked.items()
+        checked = {
+            name: _fitting(plan, names[name], messages, lambda output, name=name: together({name: output}))
+            for name in asked
         }
-        good = {name: asked[name] for name, query in queries.items() if query is not None}
+        good = {name: output for name, output in checked.items() if output is not None}
     if not good:
         return None
     query: PrivateQuery | None = _tried(messages, "questions", lambda: together(good))
@@ -326,6 +348,7 @@ def code_of(plan: Plan, query: PrivateQuery) -> str:
     outputs = {}
     for ask in query.asks:
         plain, named = plan.arguments(questions[ask.name])
+        named |= plan.amount(questions[ask.name])
         outputs[ask.name] = Written(None, call(f"dpp.{questions[ask.name].ask}", *plain, **named))
     protect = call("rows.dp.protect", plan.unit, budget=Written(None, "budget"), **plan.bounds(), dataset=stem)
     steps = [protect, *([call(".group_by", plan.public_keys())] if plan.keys else []), call(".agg", **outputs)]
@@ -339,9 +362,10 @@ def code_of(plan: Plan, query: PrivateQuery) -> str:
             *(laid_out(step, indent="    ") for step in steps),
             ")",
             'shown = ["output", "error_95", "error_unit", "epsilon", "rho"]',
-            "print(query.explain().select(shown))",
-            "# It is charged once: the same question about this data set is free.",
-            "print(query.release(ranges=True))",
+            "with pl.Config(tbl_cols=-1, tbl_rows=-1, tbl_width_chars=160):",
+            "    print(query.explain().select(shown))",
+            "    # It is charged once: the same question about this data set is free.",
+            "    print(query.release(ranges=True))",
         ]
     )
     standard = ["import datetime"] * ("datetime." in body) + ["from decimal import Decimal"] * ("Decimal(" in body)
@@ -354,7 +378,8 @@ def _synthetic_code(plan: Plan) -> str:
     """Return the code that makes synthetic rows of the schema, with the public values that were typed."""
     texts = {**plan.values, **plan.keys}
     values = {name: several(text, plan.schema[name]) for name, text in texts.items() if text.strip()}
-    rows = call("analysis.synthetic", dict(plan.schema), people=5000, rows=15_000, values=values)
+    unit = {} if plan.unit is None else {"privacy_unit": plan.unit}
+    rows = call("analysis.synthetic", dict(plan.schema), people=5000, rows=15_000, values=values, **unit)
     return laid_out(rows, "rows = ", after=".lazy()")
 
 
@@ -366,9 +391,7 @@ def dropped_by_bounds(
         msg = "privacy_unit must be given, for each person has one row otherwise: bounds drop nothing."
         raise ValueError(msg)
     columns = [name for name in plan.schema if name == plan.unit or name in plan.keys]
-    values = {
-        name: listed.value if isinstance(listed, Written) else listed for name, listed in plan.public_keys().items()
-    }
+    values = {name: public(listed) for name, listed in plan.public_keys().items()}
     rows = synthetic(
         {name: plan.schema[name] for name in columns},
         people=people,

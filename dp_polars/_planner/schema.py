@@ -49,6 +49,8 @@ def schema_of(path: str) -> pl.Schema:
             footer = _footer(file)
     except OSError as error:
         msg = f"FILE must be a file that can be opened, got {path!r}: {error.strerror or type(error).__name__}."
+        if isinstance(error, IsADirectoryError) or any(sign in path for sign in "*?["):
+            msg += "\n\nHint: of several files with the same columns, give any one."
         raise ValueError(msg) from None
     try:
         schema = pl.Schema(pl.read_parquet_schema(BytesIO(footer)))
@@ -57,7 +59,7 @@ def schema_of(path: str) -> pl.Schema:
     if not schema:
         msg = (
             f"FILE must be a Parquet file whose footer can be read, got {path!r}: it is damaged, encrypted or of "
-            'another kind.\n\nHint: frame.write_parquet("visits.parquet") writes one.'
+            'another kind.\n\nHint: pl.scan_csv("visits.csv").sink_parquet("visits.parquet") makes one of a CSV file.'
         )
         raise ValueError(msg)
     return schema

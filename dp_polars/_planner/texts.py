@@ -42,6 +42,11 @@ class Written(NamedTuple):
     code: Code
 
 
+def public(value: object) -> object:
+    """Return a value without the code that makes it."""
+    return value.value if isinstance(value, Written) else value
+
+
 class Ends(NamedTuple):
     """Two ends and a step that were typed; what is missing is None."""
 
@@ -57,6 +62,8 @@ def as_code(value: object) -> Code:
     if isinstance(value, str):
         text = repr(value)
         return text if '"' in value else f'"{text[1:-1]}"'
+    if isinstance(value, Decimal):
+        return f'Decimal("{value}")'
     if isinstance(value, list):
         return Bracket("[", [("", as_code(item)) for item in value], "]")
     if isinstance(value, Mapping):

@@ -22,7 +22,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import polars as pl
-from chrome import DEEP, answers, chrome, free_port, picture, requests, resize
+from chrome import DEEP, chrome, free_port, picture, requests, resize
 from selenium import webdriver
 from selenium.common.exceptions import JavascriptException, WebDriverException
 from selenium.webdriver.common.action_chains import ActionChains
@@ -144,9 +144,9 @@ def check(planner: Planner, folder: Path, intact: bytes, width: int, pictures: P
     planner.type("Public values of ward", "\n".join(WARDS))
     planner.wait("the code with groups", lambda: "group_by" in planner.code())
     planner.choose("Questions", "reason: most common value", "age: median", "days: mean")
-    planner.says("age_median", "candidates must not be empty")
+    planner.says("Public values, or ends, of age", "candidates must not be empty")
     planner.type("Public values, or ends, of age", "young")
-    planner.says("age_median", "candidates of a quantile must be numbers or times, got String")
+    planner.says("Public values, or ends, of age", "candidates of a quantile must be numbers or times, got String")
     planner.type("Public values, or ends, of age", "0..120")
     planner.type("Public values, or ends, of reason", "fall\nflu\ncold")
     planner.type("Public values, or ends, of days", "0..30 by 0.5")
@@ -244,6 +244,42 @@ def write(path: Path) -> bytes:
     return intact
 
 
+def address(server: subprocess.Popen[str]) -> str:
+    """Return the address that the planner prints, with its token."""
+    for line in server.stdout or ():
+        if found := re.search(r"http://[^\s\x1b]+(?:\x1b\[[0-9;]*m|\S)*", line):
+            return re.sub(r"\x1b\[[0-9;]*m", "", found[0])
+    msg = "the planner printed no address"
+    raise TimeoutError(msg)
+
+
+def listens(port: int) -> int:
+    """Return 0 if somebody listens at a port."""
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port))
+
+
+def strangers(port: int) -> list[str]:
+    """Return which ways in are open to those who don't know the token, such as another page in the browser."""
+    wrong = []
+    for path in ("/", "/ws?session_id=s_strange", "/api/version", "/public/notebook.py"):
+        key = base64.b64encode(b"0" * 16).decode()
+        upgrade = (
+            f"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n"
+        )
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as asked:
+            head = f"GET {path} HTTP/1.1\r\nHost: stranger.example\r\nOrigin: http://stranger.example\r\n"
+            asked.sendall(f"{head}{upgrade if path.startswith('/ws') else ''}\r\n".encode())
+            status = asked.recv(200).split(b"\r\n")[0].decode()
+            data = b""
+            if " 101 " in status:
+                with contextlib.suppress(TimeoutError):
+                    data = asked.recv(10_000)
+        if " 200 " in status or b"kernel-ready" in data:
+            wrong.append(f"{path} is open without the token: {status}")
+    return wrong
+
+
 def at_width(width: int, pictures: Path | None) -> list[str]:
     folder = Path(tempfile.mkdtemp())
     intact = write(folder / "visits.parquet")
@@ -251,16 +287,20 @@ def at_width(width: int, pictures: Path | None) -> list[str]:
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "dp_polars", "plan", "visits.parquet", "--no-browser", "--port", str(port)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])}
-    server = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    server = subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+    )
     try:
         driver = chrome(height=HEIGHT)
         try:
             planner = Planner(driver)
-            planner.wait("the planner", lambda: answers(url))
+            with_token = address(server)
+            planner.wait("the server", lambda: not listens(port))
+            wrong = strangers(port)
             driver.get("about:blank")
             requests(driver)  # those of the browser's first page
-            driver.get(url)
-            wrong = check(planner, folder, intact, width, pictures)
+            driver.get(with_token.replace("localhost", "127.0.0.1"))
+            wrong += check(planner, folder, intact, width, pictures)
             asked = set(requests(driver))
             wrong += [f"asked for {one}" for one in asked if urlsplit(one).scheme == "http" and not one.startswith(url)]
             wrong += [f"asked for {one}" for one in asked if urlsplit(one).scheme in ("https", "ws", "wss")]

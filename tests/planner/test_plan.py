@@ -27,6 +27,7 @@ from dp_polars._planner.plan import (
     field_of,
     own_values,
     questions_of,
+    values_field_of,
 )
 from dp_polars._planner.schema import DEMO, likely_unit
 from dp_polars._planner.texts import Written, as_code, call, ends, laid_out, one, several
@@ -159,6 +160,24 @@ def test_synthetic_rows_need_no_file(tmp_path):
     assert "shape: (4, " in run(drafted.code, tmp_path)
 
 
+def test_synthetic_rows_have_the_people_that_were_picked(tmp_path):
+    asked = {Question("n_people"): 20, Question("len"): 20}
+    drafted = draft(Plan(DEMO, None, "diagnosis", {}, {}, asked))
+    assert 'privacy_unit="diagnosis"' in drafted.code
+    assert "shape: (2, " in run(drafted.code, tmp_path)
+    people = {}
+    exec(drafted.code.split("query =")[0].replace("synthetic-budget", f"{tmp_path}/other"), people)
+    assert people["rows"].collect()["diagnosis"].n_unique() == 5000
+
+
+def test_names_that_can_not_be_seen_are_quoted():
+    names = ["", " a", "a\nb", "\u202ea", "'a'", "é b.c"]
+    shown = [page.shown(name) for name in names]
+    assert [name == seen for name, seen in zip(names, shown, strict=True)] == [False] * 5 + [True]
+    assert all(seen.isprintable() for seen in shown)
+    assert len(set(shown)) == len(names)
+
+
 def test_groups_may_have_a_person_in_each_row(tmp_path):
     asked = {Question("len"): 20, Question("mode", "diagnosis"): 50}
     drafted = draft(full(unit=None, questions=asked))
@@ -194,22 +213,22 @@ def test_names_of_outputs_are_apart():
         ({"keys": {"age": "x"}}, "key age", "keys of column 'age' must be values of its type, Int16, got String"),
         ({"keys": {"diagnosis": ""}}, "key diagnosis", "keys of column 'diagnosis' must not be empty"),
         ({"keys": {"class": "1\n1"}}, "key class", "must not repeat, got 1 more than once"),
-        ({"values": {"diagnosis": ""}}, field_of(Question("mode", "diagnosis")), "candidates must not be empty"),
+        ({"values": {"diagnosis": ""}}, "value diagnosis", "candidates must not be empty"),
         (
             {"values": {"class": "x"}},
-            field_of(Question("mode", "class")),
+            "value class",
             "can't be categories of a column of type Int8",
         ),
-        ({"values": {"age": "young"}}, field_of(Question("median", "age")), "candidates of a quantile must be numbers"),
-        ({"values": {}}, field_of(Question("mean", "days")), "lower must be a number"),
-        ({"values": {"days": "0..x"}}, field_of(Question("mean", "days")), "upper must be a number"),
-        ({"values": {"days": "30..0 by 1"}}, field_of(Question("mean", "days")), "lower must be below upper"),
+        ({"values": {"age": "young"}}, "value age", "candidates of a quantile must be numbers"),
+        ({"values": {}}, "value days", "lower must be a number"),
+        ({"values": {"days": "0..x"}}, "value days", "upper must be a number"),
+        ({"values": {"days": "30..0 by 1"}}, "value days", "lower must be below upper"),
         (
             {"values": {"days": "0..30"}},
-            field_of(Question("sum", "days")),
+            "value days",
             "step must be given for a column of type Float64",
         ),
-        ({"values": {"age": "0..120 by 0"}}, field_of(Question("median", "age")), "step must be"),
+        ({"values": {"age": "0..120 by 0"}}, "value age", "step must be"),
     ],
 )
 def test_what_does_not_fit_is_said_at_its_field(picked, where, said):
@@ -232,7 +251,7 @@ def test_what_does_not_fit_is_said_at_its_field(picked, where, said):
         assert (drafted.query, drafted.code) == (None, "")
     else:  # the others are asked all the same
         assert "people" in [ask.name for ask in drafted.query.asks]
-        left_out = {name for name, asked in plan.named().items() if field_of(asked) in drafted.messages}
+        left_out = {name for name, asked in plan.named().items() if values_field_of(asked) in drafted.messages}
         assert {ask.name for ask in drafted.query.asks} == {*plan.named()} - left_out
         assert left_out
         assert not any(name in drafted.code for name in left_out)
@@ -249,7 +268,7 @@ def test_an_accuracy_that_nobody_can_afford_is_refused_at_its_slider():
 
 def test_nothing_picked_is_no_query():
     assert draft(full(questions={})) == draft(full(questions={}, keys={}))
-    assert draft(full(questions={})).query is None
+    assert draft(full(questions={})) == Draft(None, {"questions": "Pick at least one question."})
 
 
 def test_steps_and_usual_accuracies_follow_the_ends():

@@ -1,7 +1,9 @@
 """Only the footer of a file is read, and only names and types of the footer."""
 
 import builtins
+import json
 import random
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -109,10 +111,38 @@ def test_a_damaged_footer_is_refused_or_gives_names_and_types(tmp_path):
     assert refused > 50
 
 
-@pytest.mark.parametrize(("name", "why"), [("missing.parquet", "No such file"), ("", "Is a directory")])
-def test_a_file_that_is_not_there(tmp_path, name, why):
-    with pytest.raises(ValueError, match=rf"FILE must be a file that can be opened, got .*{why}"):
+@pytest.mark.parametrize(
+    ("name", "why", "is_several"),
+    [("missing.parquet", "No such file", False), ("*.parquet", "No such file", True), ("", "Is a directory", True)],
+)
+def test_a_file_that_is_not_there(tmp_path, name, why, is_several):
+    with pytest.raises(ValueError, match=rf"FILE must be a file that can be opened, got .*{why}") as refused:
         schema_of(str(tmp_path / name))
+    assert ("Hint: of several files with the same columns, give any one." in str(refused.value)) == is_several
+
+
+def test_metadata_of_a_file_are_neither_read_nor_shown(tmp_path):
+    table = pa.table({"p": [1, 2]}, metadata={"note": "secret"})
+    plain = table.replace_schema_metadata(None)
+    index = {"index_columns": [{"kind": "range", "start": 0, "stop": 987654, "step": 1}]}
+    pandas = table.replace_schema_metadata({"pandas": json.dumps(index)})
+    found = []
+    for number, one in enumerate((plain, table, pandas)):
+        pq.write_table(one, tmp_path / f"{number}.parquet")
+        found.append(schema_of(str(tmp_path / f"{number}.parquet")))
+    assert found == [pl.Schema({"p": pl.Int64})] * 3
+
+
+def test_a_port_that_is_taken_is_refused(capsys, monkeypatch):
+    monkeypatch.setattr(command, "find_spec", lambda package: package)
+    monkeypatch.setattr(command.runpy, "run_module", lambda *_, **__: pytest.fail("it was started"))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        for wrong in (port, 70_000):
+            assert command.main(["plan", "--port", f"{wrong}"]) == 1
+            assert f"--port must be one that is free, got {wrong}: " in capsys.readouterr().err
 
 
 def test_the_command_says_what_is_wrong(tmp_path, capsys, monkeypatch):
@@ -135,11 +165,17 @@ def test_the_command_runs_the_notebook_for_this_machine_alone(tmp_path, monkeypa
     monkeypatch.setattr(command.runpy, "run_module", lambda name, **_: ran.append((name, list(sys.argv))))
     monkeypatch.setattr(sys, "argv", ["dp_polars"])
     assert command.main(["plan", path, *more]) == 0
-    ((name, arguments),) = ran
+    name, arguments = ran[0]
     assert name == "marimo"
     assert arguments[:2] == ["marimo", "run"]
     assert Path(arguments[2]).samefile(Path(planner_schema.__file__).parent / "notebook.py")
     assert arguments[3:5] == ["--host", "127.0.0.1"]
+    # No other page in the browser, or user of the machine, knows the token.
+    place = arguments.index("--token-password") + 1
+    assert len(set(arguments[place])) > 5
+    assert len(arguments[place]) == 32
+    assert command.main(["plan", path, *more]) == 0
+    assert ran[1][1][place] != arguments[place]
     assert arguments[-3:] == ["--", "--file", f"path:{path}"]
     assert ("--headless" in arguments) == bool(more)
     assert "4000" in arguments or not more
