@@ -574,7 +574,7 @@ def test_try_cast_is_taken_where_it_does_not_raise(duckdb):
     table, _ = duckdb.both()
     result = table.mutate(z=table.s.try_cast("int64"))
     refuse(result, ("p",), "duckdb")
-    for backend in ("postgres", "sqlite", "mssql"):
+    for backend in ("postgres", "sqlite", "datafusion", "mssql"):
         with pytest.raises(ValueError, match=r"`\.try_cast\(…\)` raises on some values"):
             refuse(result, ("p",), backend)
 
