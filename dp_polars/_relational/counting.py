@@ -499,10 +499,10 @@ def _split(
         place = dialect.order([crowded[name] for name in person], [crowded["group"]], common.secret ^ _OF_GROUPS)
         crowded = crowded.mutate(place=place)
         until = ibis.cumulative_window(group_by=person, order_by=["place", "group"])
+        every = len(bounds) == 1  # of the rows is evidence for it
         crowded = crowded.mutate(
             **{
-                f"stays{i}": crowded.count(where=crowded[f"has{i}"] > 0 if i in codes else None).over(until)
-                <= limits.groups
+                f"stays{i}": _place(None if every or i not in codes else crowded[f"has{i}"] > 0, until) <= limits.groups
                 for (_, limits), i in bounds.items()
                 if limits.groups is not None
             }
@@ -573,18 +573,21 @@ def _marked(tight: Table, bounds: Mapping[tuple[str | None, Limits], int], says:
     for what, owner in (("rows_per_group", [*person_in(tight), "group"]), ("rows", person_in(tight))):
         most = {of: most for of in bounds if (most := getattr(of[1], what)) is not None}
         if most:
+            if len(bounds) == 1:
+                tight = tight.filter(tight[name] for name in keeps)
             until = ibis.cumulative_window(group_by=owner, order_by=order_by)
             at = {}
             for name, limits in most:
                 # Where all rows of the owner stay or go until here, their number in the order is that among these.
                 is_whole = limits.groups is limits.rows_per_group is None or what == "rows_per_group"
-                keeps_this = tight[f"keeps{bounds[name, limits]}"]
-                at[name, limits] = (
-                    ibis.row_number().over(until) + 1
-                    if name is None and is_whole
-                    else cast(keeps_this, "int32").sum().over(until)
-                )
+                every = len(bounds) == 1 or (name is None and is_whole)
+                at[name, limits] = _place(None if every else tight[f"keeps{bounds[name, limits]}"], until)
             tight = tight.mutate(
                 **{f"keeps{bounds[of]}": tight[f"keeps{bounds[of]}"] & (at[of] <= most[of]) for of in most}
             )
     return tight
+
+
+def _place(counts: Value | None, until: Value) -> Value:
+    """Return how many rows of a window count until here (None: all), by what takes engines the least time."""
+    return ibis.row_number().over(until) + 1 if counts is None else cast(counts, "int32").sum().over(until)

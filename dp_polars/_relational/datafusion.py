@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from dp_polars._base.extras import require
@@ -23,6 +24,7 @@ _QUOTIENT = "dp_polars_quotient"
 _ZONED = "timestamp with a time zone"
 _arrow_cast = function("arrow_cast", (None, "string"), "int64")
 _md5 = function("md5", (None,), "string")
+_range = function("range", ("int64", "int64"), "array<int64>")
 _quotient_of = function(_QUOTIENT, ("int64", "int64"), "int64")
 
 
@@ -39,11 +41,44 @@ def _said(value: Value) -> Value:
 
 
 def _order(person: Sequence[Value], says: Sequence[Value], secret: int) -> Value:
+    numbers = [number for value in (*says, *person) if (number := _number(value)) is not None]
+    if len(numbers) == len(says) + len(person):
+        return _mixed(numbers, secret)
     texts = [ibis.literal(f"{secret}"), *(_said(value) for value in (*says, person[0]))]
     place = _md5(_joined(len(texts))(ibis.literal(":"), *texts))
     for value in person[1:]:
         place = _md5(_joined(2)(ibis.literal(":"), place, _said(value)))
     return place
+
+
+def _number(value: Value) -> Value | None:
+    """Return the integer of 64 bits that a value is, without an error for any; None: it is not one."""
+    kind = value.type()
+    if kind.is_temporal():
+        return _ticks(value)
+    return cast(value, "int64") if kind.is_signed_integer() else None
+
+
+def _mixed(numbers: Sequence[Value], secret: int) -> Value:
+    """Return a hash of integers: SplitMix64's bits of their sum, each times a secret factor.
+
+    All wraps around in 64 bits. Texts of MD5 would take four times as long to be made and sorted.
+    """
+    seeds = np.random.SeedSequence(secret).generate_state(1 + len(numbers), np.uint64).astype(np.int64).tolist()
+    mixed = constant(seeds[0], "int64")
+    for number, factor in zip(numbers, seeds[1:], strict=True):
+        mixed = mixed + number * constant(factor | 1, "int64")
+    # G. L. Steele et al. (2014): Fast splittable pseudorandom number generators, without the last step, for low bits.
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        high = (mixed >> constant(shift, "int64")) & constant(2 ** (64 - shift) - 1, "int64")
+        mixed = (mixed ^ high) * constant(factor - 2**64, "int64")
+    return mixed
+
+
+def _copies(rows: Table, _: Sequence[str]) -> Table:
+    """Return the rows, numbered among equal ones: to group them is ten times as fast as a window."""
+    distinct = rows.group_by(rows.columns).aggregate(copies=rows.count())
+    return distinct.mutate(copy=_range(constant(0, "int64"), distinct["copies"]).unnest()).drop("copies")
 
 
 @cache
@@ -137,5 +172,6 @@ DATAFUSION = Dialect(
     total=_total,
     compile=_compile,
     ticks=_ticks,
+    copies=_copies,
     once="AS",
 )

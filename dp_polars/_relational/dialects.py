@@ -484,6 +484,16 @@ def _divide_exactly(number: Value, by: Value) -> Value:
     return cast(((number - number % by) / by).round(), "int64")
 
 
+def _ticks_bigquery(value: Value) -> Value:
+    """Return the ticks of dates and times; Ibis would ask for the UNIX_SECONDS of a DATETIME, which has none."""
+    kind = value.type()
+    if kind.is_date():
+        return value.delta(constant("1970-01-01", "date"), unit="day")
+    if kind.is_time():
+        return value.delta(constant("00:00:00", "time"), unit="microsecond") * constant(1000, "int64")
+    return value.delta(constant("1970-01-01 00:00:00", "timestamp"), unit="microsecond")
+
+
 def unknown(name: str) -> Dialect:
     """Return the ways of an engine that is not tested: Ibis' own, whatever they are."""
     # Sums of 64 bits may wrap around, or raise. BigQuery has no other decimals as wide.
@@ -502,4 +512,5 @@ def unknown(name: str) -> Dialect:
         fetch=_fetch,
         total=lambda numbers, largest: _total(cast(numbers, wide), largest),
         once="AS",
+        ticks=_ticks_bigquery if name == "bigquery" else None,
     )

@@ -71,6 +71,8 @@ EXACT = names("binary boolean date integer string time timestamp uuid")
 # Where operations that raise on other engines don't: Postgres has a cast for `try_cast`, and JSON for a struct, of
 # which it can't cast null.
 ON_SOME_ENGINES = {"StructField": names("duckdb"), "TryCast": names("duckdb")}
+# What makes nanoseconds of timestamps in DataFusion, which raises before 1677 and after 2262.
+IN_NANOSECONDS = names("ExtractEpochSeconds ExtractMicrosecond ExtractMillisecond ExtractMinute ExtractSecond")
 FILTERING_JOINS = names("anti semi")
 
 # --- What is refused ------------------------------------------------------------------------------------------------
@@ -227,9 +229,10 @@ STRUCTS = Rule(
     "of a struct (which pivot_longer makes) raises on null on this engine, and the error would tell of it",
     "take the columns one by one, and union what comes out.",
 )
+TIMES = Rule(frozenset(), RAISES, "filter by what is there: t.at.hour() and t.at.date() don't raise.")
 ZEROS = Rule(frozenset(), RAISES, "divide by a constant, or by x.nullif(0).")
 OUTSIDE = Rule(frozenset(), RAISES, "keep to what it takes by clip: x.clip(1, 100).ln(), x.clip(0, 100).round().")
-POWERS = Rule(frozenset(), RAISES, "give the exponent as a whole number of 0 or more, or multiply.")
+POWERS = Rule(frozenset(), RAISES, "give a whole exponent of 0 or more; or multiply, as integers in DataFusion.")
 MIXED = Rule(
     frozenset(),
     f"compares texts with what is none, and {RAISES}",

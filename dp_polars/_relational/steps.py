@@ -374,6 +374,11 @@ class _Gate:
         rounded = node.args[0] if kind in rules.ROUNDINGS | {"FloorDivide"} and node.dtype.is_integer() else None
         if rounded is not None and not rounded.dtype.is_integer() and not _is_within(rounded, _INT64):
             self.refuse(rules.OUTSIDE, shown(kind))
+        if self.backend == "datafusion":
+            if kind in rules.IN_NANOSECONDS and node.arg.dtype.is_timestamp():
+                self.refuse(rules.TIMES, shown(kind))
+            if kind == "Power" and node.left.dtype.is_integer():  # which raises beyond 64 bits, as no product does
+                self.refuse(rules.POWERS, shown(kind))
         raises = self.backend not in rules.ON_SOME_ENGINES.get(kind, {self.backend})
         if raises or (kind == "Cast" and not _fits(node.arg, node.to)):
             self.refuse(rules.STRUCTS if kind == "StructField" else rules.CASTS, shown(kind))

@@ -18,6 +18,7 @@ _dialects = of("sql/test_seams.py", needs="ibis")
 _engine = of("sql/test_counting.py", needs="ibis")
 _tables = of("sql/test_public_values.py", needs="ibis")
 _steps = of("sql/test_gate.py -k refused_by_name", needs="ibis")
+_datafusion = of("sql/test_seams.py -k datafusion", needs="datafusion")
 _sqlite = of("sql/test_sqlite.py", needs="ibis")
 
 MUTANTS = [
@@ -32,15 +33,18 @@ MUTANTS = [
         "who has one row too many in a group keeps it", _BOUNDS),
     _counting("_relational/counting:_split", "pairs[column] > smallest[what]", "pairs[column] > smallest[what] + 1",
         "who has one group, or one row, too many keeps it", _BOUNDS),
-    _counting("_relational/counting:_split", 'crowded.count(where=crowded[f"has{i}"] > 0 if i in codes else None).over(until)',
-        'crowded.count(where=crowded[f"has{i}"] > 0 if i in codes else None).over(until) - 1',
+    _counting("_relational/counting:_split", '<= limits.groups\n', '<= limits.groups + 1\n',
         "a person keeps one group more", _BOUNDS),
-    _counting("_relational/counting:_split", 'crowded[f"has{i}"] > 0 if i in codes else None', "None",
+    _counting("_relational/counting:_split", 'None if every or i not in codes else crowded[f"has{i}"] > 0', "None",
         "a group without evidence for an output takes a place among its groups", _TOGETHER),
     _counting("_marked", '("rows_per_group", [*person_in(tight), "group"])', '("rows_per_group", [*person_in(tight), "group", "place"])',
         "max_rows_per_group is not enforced", _BOUNDS),
     _counting("_marked", '("rows", person_in(tight))', '("rows", [*person_in(tight), "place"])',
         "max_rows is not enforced", _BOUNDS),
+    _counting("_marked", "tight = tight.filter(tight[name] for name in keeps)", "pass",
+        "rows that a bound per group dropped take a place among all rows of a person", _ALL),
+    _counting("_relational/counting:_place", "+ 1 if", "+ 0 if",
+        "a person keeps one row more", _BOUNDS),
     _counting("_marked", "[has(tight, name)]", "[]",
         "a row that is no evidence for an output takes a place among its rows", _TOGETHER),
     _counting("_relational/counting:_split", 'says.append("copy")', "",
@@ -225,4 +229,19 @@ MUTANTS = [
         "a collation merges two people", "sql/test_sqlite.py::test_no_collation_merges_people_values_or_keys"),
     _sqlite("sqlite:_double", "_float_of(ibis.literal(float(number).hex()))", "ibis.literal(float(number))",
         "a public float is a neighbouring one", "sql/test_sqlite.py::test_constant_floats_are_exact"),
+    # --- DataFusion
+    _datafusion("_relational/datafusion:_total", 'ibis.greatest(low, ibis.least(cast(numbers, wide).sum(), high))', "numbers.sum()",
+        "a sum in DataFusion wraps around", "sql/test_counting.py -k 'sums_beyond and datafusion'"),
+    _datafusion("_relational/datafusion:_fetch", "context.sql(sql).cache()", "context.sql(sql)",
+        "rows that are drawn are drawn anew for each table that names them", "sql/test_counting.py -k 'drawn_at_random and datafusion'"),
+    _datafusion("_relational/datafusion:_copies", '_range(constant(0, "int64"), distinct["copies"]).unnest()', 'constant(0, "int64")',
+        "equal rows of a person become one in DataFusion", "sql/test_conformance.py -k 'random_subset and DataFusion'"),
+    _datafusion("_relational/datafusion:_mixed", "mixed ^ high", "mixed",
+        "rows of a person are ordered by a line", "sql/test_seams.py -k 'orders_are and datafusion'"),
+    _datafusion("_relational/datafusion:_mixed", "np.random.SeedSequence(secret)", "np.random.SeedSequence(0)",
+        "each release keeps the same rows", "sql/test_counting.py -k 'no_more_than_the_bounds and datafusion'"),
+    _datafusion("_relational/datafusion:_ticks", '_arrow_cast(value, "Int64")', 'cast(value, "int64")',
+        "times in DataFusion are not their ticks", "sql/test_arithmetic.py -k datafusion"),
+    _datafusion("_relational/counting:_person_of", "ibis.ifelse(unit.abs() == zero, zero, unit)", "unit",
+        "0.0 and -0.0 are two people in DataFusion", "sql/test_people.py -k datafusion"),
 ]

@@ -26,7 +26,7 @@ from dp_polars._relational.steps import _Gate, _Whose, operation_of, refuse_unsa
 pytestmark = MARKS
 
 VISITS = {"p": "INTEGER", "q": "INTEGER", "x": "DOUBLE PRECISION", "i": "BIGINT", "s": "VARCHAR", "b": "BOOLEAN"}
-VISITS |= {"d": "DATE", "ts": "TIMESTAMP"}
+VISITS |= {"d": "DATE", "ts": "TIMESTAMP(6)"}
 PEOPLE = {"p": "INTEGER", "y": "BIGINT", "city": "VARCHAR"}
 DAY, NOON = dt.date(2024, 2, 29), dt.datetime(2024, 2, 29, 12, 30)
 # Ties, equal rows, nobody, and what functions stumble over.
@@ -195,6 +195,8 @@ def run(con, sql):
         with con.begin() as cursor:
             found = cursor.execute(sql)
             return found.fetchall() if found.description else []
+    if con.name == "datafusion":
+        return con.con.sql(sql).collect()
     return con.con.execute(sql).fetchall()
 
 
@@ -316,7 +318,7 @@ def test_no_engine_raises_on_a_row_of_what_is_accepted(engine):
             continue
         rows_of(engine.owner, result)
         ran += 1
-    assert ran > {"duckdb": 90, "postgres": 70, "sqlite": 70}[engine.name]
+    assert ran > {"duckdb": 90, "postgres": 70, "sqlite": 70, "datafusion": 80}[engine.name]
 
 
 # --- What is refused ------------------------------------------------------------------------------------------------
@@ -610,9 +612,26 @@ def test_try_cast_is_taken_where_it_does_not_raise(duckdb):
     table, _ = duckdb.both()
     result = table.mutate(z=table.s.try_cast("int64"))
     refuse(result, ("p",), "duckdb")
-    for backend in ("postgres", "sqlite", "mssql"):
+    for backend in ("postgres", "sqlite", "datafusion", "mssql"):
         with pytest.raises(ValueError, match=r"`\.try_cast\(…\)` raises on some values"):
             refuse(result, ("p",), backend)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        *(lambda t, part=part: getattr(t.ts, part)() for part in ("minute", "second", "millisecond", "microsecond")),
+        lambda t: t.ts.epoch_seconds(),
+        lambda t: t.i**2,
+    ],
+)
+def test_what_leaves_64_bits_in_datafusion_alone_is_refused_there(duckdb, steps):
+    """It raises for times that nanoseconds don't reach, and for powers."""
+    table, _ = duckdb.both()
+    refuse(table.mutate(z=steps(table)), ("p",), "duckdb")
+    refuse(table.mutate(h=table.ts.hour(), m=table.ts.time().minute(), x=table.x**2), ("p",), "datafusion")
+    with pytest.raises(ValueError, match="raises on some values"):
+        refuse(table.mutate(z=steps(table)), ("p",), "datafusion")
 
 
 def test_fields_of_structs_are_taken_where_they_do_not_raise(duckdb):
