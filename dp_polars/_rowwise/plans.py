@@ -91,7 +91,8 @@ def refuse_unsafe_plan(
         read a file twice; or if its columns can't be found out.
     """
     plan = visited(frame)
-    whose = Whose(keys if keys and not is_owned else None, is_owned=is_owned)
+    has_unit = bool(keys) and not is_owned and {*keys} <= {*plan.get_schema()}  # that it is not there is said later
+    whose = Whose(keys if has_unit else None, is_owned=is_owned)
     gate = _PlanGate(plan, call, several_rows=keys is not None, number=id(frame))
     gate.check_node(plan.get_node(), keys, whose)
     gate.check_hidden_scans(frame)
@@ -100,7 +101,7 @@ def refuse_unsafe_plan(
     if keys is None:
         # A plan shows what Polars made of a concat: since Polars 2 that is one scan of all files.
         refuse_repeated_files(files_of(gate.readings))
-    else:
+    elif has_unit:
         refuse_two_units(gate.readings, call)
     return tuple(gate.readings)
 
