@@ -9,10 +9,12 @@ it should be, where the page is too wide, asks the network or complains.
 from __future__ import annotations
 
 import argparse
+import base64
 import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
