@@ -196,7 +196,7 @@ def other_units(planner: Planner) -> None:
     planner.says("people", "epsilon must be a number (int, float, Fraction or Decimal), got 'much'")
     planner.type("people", "0.3")
     planner.wait("the loss", lambda: "people=dpp.n_people(epsilon=0.3)" in planner.code())
-    driver.execute_script(DEEP + "deep(field('Unit of the budget'), '[role=radio], input')[1].click()")
+    driver.execute_script(FIELD + "deep(field('Unit of the budget'), '[role=radio], input')[1].click()")
     planner.wait("losses in rho", lambda: "people=dpp.n_people(rho=0.3)" in planner.code())
     Select(planner.inside("The column that tells", "select")).select_by_visible_text("every row is another person")
     planner.wait("no unit", lambda: "rows.dp.protect(None, budget=budget" in planner.code())
