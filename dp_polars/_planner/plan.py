@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -329,15 +329,16 @@ def _asked(
         return together(asked)
     except (TypeError, ValueError):
         names = plan.named()
-        checked = {
-            name: _fitting(plan, names[name], messages, lambda output, name=name: together({name: output}))
-            for name in asked
-        }
+        checked = {name: _fitting(plan, names[name], messages, partial(_one_of, together, name)) for name in asked}
         good = {name: output for name, output in checked.items() if output is not None}
     if not good:
         return None
     query: PrivateQuery | None = _tried(messages, "questions", lambda: together(good))
     return query
+
+
+def _one_of(together: Callable[[dict[str, PrivateExpr]], object], name: str, output: PrivateExpr) -> object:
+    return together({name: output})
 
 
 def code_of(plan: Plan, query: PrivateQuery) -> str:

@@ -357,9 +357,9 @@ class _DrawnThere(Drawn["DataFrame"]):
 
     def packed(self) -> bytes:
         """Return what was drawn as Arrow IPC, which carries Spark's own types: it goes through the driver."""
-        if not isinstance(self._drawn, pa.Table):
-            self._drawn = self._drawn.toArrow()
-        table = self._drawn.replace_schema_metadata({_TYPES: self._types.json()})
+        rows = self._drawn if isinstance(self._drawn, pa.Table) else self._drawn.toArrow()
+        self._drawn = rows
+        table = rows.replace_schema_metadata({_TYPES: self._types.json()})
         file = pa.BufferOutputStream()
         with pa.ipc.new_stream(file, table.schema) as stream:
             stream.write_table(table)

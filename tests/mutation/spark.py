@@ -45,7 +45,7 @@ MUTANTS = [
     _release("spark:_published", "drawn.checkpoint(eager=True)", "drawn",
         "every look at a release draws anew",
         "spark/test_spark.py::test_an_undisturbed_release_draws_each_group_once"),
-    _release("_DrawnThere.packed", "self._plan = self._plan.sparkSession.createDataFrame(table, schema=types)", "pass",
+    _release("_DrawnThere.packed", "self._drawn = rows", "pass",
         "what is kept is another draw than what is published",
         "spark/test_spark.py::test_a_kept_answer_goes_where_a_new_one_goes"),
     _release("spark:_check_unit", '"collate" in kind', "False",
