@@ -91,7 +91,9 @@ def refuse_unsafe_plan(
         read a file twice; or if its columns can't be found out.
     """
     plan = visited(frame)
-    has_unit = bool(keys) and not is_owned and {*keys} <= {*plan.get_schema()}  # that it is not there is said later
+    has_unit = (
+        keys is not None and keys != () and not is_owned and {*keys} <= {*plan.get_schema()}
+    )  # that it is not there is said later
     whose = Whose(keys if has_unit else None, is_owned=is_owned)
     gate = _PlanGate(plan, call, several_rows=keys is not None, number=id(frame))
     gate.check_node(plan.get_node(), keys, whose)

@@ -192,15 +192,15 @@ def test_names_in_memory_are_seen_through():
     # A row of another table may name the same people.
     visits.lazy().join(STAFF.lazy(), left_on="patient", right_on="id").dp.protect("patient")
     # Each piece counts.
-    pieces = pl.concat([VISITS.clone(), pl.concat([VISITS], rechunk=True)], rechunk=False)
+    pieces = pl.concat([VISITS.clone(), VISITS.sort("cents")], rechunk=False)
     last = pieces[VISITS.height :].rename(SWAPPED).select(VISITS.columns)
     with pytest.raises(ValueError, match=TWICE):
         concat(pieces.lazy(), last.lazy()).dp.protect("patient")
     # What is null may be shared by columns that differ.
     nulls = VISITS.with_columns(pl.when(doctor > 2).then(doctor).alias("doctor"))
-    shared = nulls.with_columns(patient=doctor + 1)
+    shared = [nulls.select("ward", patient=of) for of in (doctor, doctor + 1)]
     with pytest.raises(ValueError, match=TWICE):
-        concat(nulls.lazy(), shared.lazy()).dp.protect("patient")
+        concat(*(frame.lazy() for frame in shared)).dp.protect("patient")
 
 
 @pytest.mark.parametrize("dtype", [pl.String, pl.Boolean, pl.Categorical, pl.Date, pl.Int8])
