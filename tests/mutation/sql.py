@@ -241,8 +241,6 @@ MUTANTS = [
         "rows of a person are ordered by a line", "sql/test_seams.py -k 'orders_are and datafusion'"),
     _datafusion("_relational/datafusion:_mixed", "np.random.SeedSequence(secret)", "np.random.SeedSequence(0)",
         "each release keeps the same rows", "sql/test_counting.py -k 'no_more_than_the_bounds and datafusion'"),
-    _datafusion("_relational/datafusion:_ticks", '_arrow_cast(value, "Int64")', 'cast(value, "int64")',
-        "times in DataFusion are not their ticks", "sql/test_arithmetic.py -k datafusion"),
     _datafusion("_relational/counting:_person_of", "ibis.ifelse(unit.abs() == zero, zero, unit)", "unit",
         "0.0 and -0.0 are two people in DataFusion", "sql/test_people.py -k datafusion"),
 ]
