@@ -51,6 +51,7 @@ WITH_CONSTANTS = (
     | ROUNDINGS
     | DOMAINS.keys()
 )
+PATTERNS = names("StringSQLILike StringSQLLike")
 TO_SEVERAL_ROWS = names("Unnest")
 
 # --- What looks at the rows of one person ---------------------------------------------------------------------------
@@ -233,6 +234,7 @@ TIMES = Rule(frozenset(), RAISES, "filter by what is there: t.at.hour() and t.at
 ZEROS = Rule(frozenset(), RAISES, "divide by a constant, or by x.nullif(0).")
 OUTSIDE = Rule(frozenset(), RAISES, "keep to what it takes by clip: x.clip(1, 100).ln(), x.clip(0, 100).round().")
 POWERS = Rule(frozenset(), RAISES, "give a whole exponent of 0 or more; or multiply, as integers in DataFusion.")
+ESCAPES = Rule(frozenset(), RAISES, "end the pattern in no backslash: x.endswith('\\\\') looks for one.")
 MIXED = Rule(
     frozenset(),
     f"compares texts with what is none, and {RAISES}",

@@ -369,6 +369,8 @@ class _Gate:
             and node.right.value >= 0
         ):
             self.refuse(rules.POWERS, shown(kind))
+        if kind in rules.PATTERNS and not _is_whole_pattern(node.pattern):
+            self.refuse(rules.ESCAPES, shown(kind))
         if kind in rules.DOMAINS and not _is_within(node.arg, rules.DOMAINS[kind]):
             self.refuse(rules.OUTSIDE, shown(kind))
         rounded = node.args[0] if kind in rules.ROUNDINGS | {"FloorDivide"} and node.dtype.is_integer() else None
@@ -549,6 +551,14 @@ def _ends(kind: Any) -> tuple[int, int]:  # noqa: ANN401
         return kind.bounds.lower, kind.bounds.upper
     largest = 10 ** (kind.precision - (kind.scale or 0)) - 1
     return -largest, largest
+
+
+def _is_whole_pattern(node: Node) -> bool:
+    """Return whether no backslash is left over at the end: Postgres raises where a text is compared as far as there."""
+    if operation_of(node) != "Literal":
+        return False
+    pattern: str = node.value or ""
+    return (len(pattern) - len(pattern.rstrip("\\"))) % 2 == 0
 
 
 def _fits(node: Node, to: Any) -> bool:  # noqa: ANN401

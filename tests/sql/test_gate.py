@@ -376,6 +376,8 @@ REFUSED_EVERYWHERE = {
     "names by chance": (lambda t, _: t.mutate(z=ibis.uuid()), r"`ibis\.uuid\(\)` draws at random"),
     "now": (lambda t, _: t.filter(t.ts < ibis.now()), r"`ibis\.now\(\)` differs whenever"),
     "today": (lambda t, _: t.filter(t.d < ibis.today()), r"`ibis\.today\(\)` differs whenever"),
+    "half an escape": (lambda t, _: t.filter(t.s.like("a\\")), r"`\.like\(…\)` raises on some values"),
+    "a pattern of two texts": (lambda t, _: t.filter(t.s.ilike(ibis.literal("a") + "b")), "raises on some values"),
     "a mean": (lambda t, _: t.mutate(z=t.x - t.x.mean()), r"`\.mean\(…\)` is rounded"),
     "a mean in a condition": (lambda t, _: t.filter(t.x > t.x.mean()), "a reduction inside an expression combines"),
     "a maximum deep inside": (
