@@ -405,12 +405,14 @@ def test_no_row_decides_whether_others_of_its_row_group_are_read(unit, engine, t
 @pytest.mark.parametrize("before", [True, False])
 def test_no_row_decides_whether_others_are_read_where_a_scan_stands_twice(before, engine, tmp_path):
     """The same filtered rows on both sides of a join: Polars makes one scan of them, which must have no filter."""
-    pl.DataFrame({"p": [1, 2, 3, 4], "x": [1, 2**62, 3, 4]}).write_parquet(tmp_path / "x.parquet", row_group_size=2)
+    for name in ("x", "owned"):
+        frame = pl.DataFrame({"p": [1, 2, 3, 4], "x": [1, 2**62, 3, 4]})
+        frame.write_parquet(tmp_path / f"{name}.parquet", row_group_size=2)
     scan, large = pl.scan_parquet(tmp_path / "x.parquet"), pl.col("x") * 2 > 0
     rows = scan.filter(large).dp.protect("p", max_rows=1) if before else scan.dp.protect("p", max_rows=1).filter(large)
     query = rows.join(rows, on="p", how="inner").agg(n=dpp.len(epsilon=1000))
     assert query.release(engine=engine).item() == 3
-    owned = dpp.owned(scan.filter(large).select("x", k="x"))
+    owned = dpp.owned(pl.scan_parquet(tmp_path / "owned.parquet").filter(large).select("x", k="x"))
     lines = rows.join(owned, on="x", how="inner").join(owned, on="x", how="inner")
     assert lines.agg(n=dpp.len(epsilon=1000)).release(engine=engine).item() == 3
 

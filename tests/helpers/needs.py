@@ -20,6 +20,7 @@ PACKAGES = {
     "LAKES": ["deltalake", "pyiceberg"],
     "OPENDP": ["opendp"],
     "PANDAS": ["pandas"],
+    "PLAN": ["marimo"],
     "PLOT": ["altair", "vl_convert"],
     "POSTGRES": ["psycopg"],  # and a server
     "SPARK": ["pyspark"],  # and Java
