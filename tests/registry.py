@@ -302,10 +302,13 @@ OF_PEOPLE_STEPS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def ask(name: str, column: pl.Expr | str = "x", *arguments: Any, **options: Any) -> dpp.PrivateExpr:
-    """The expression of this name about a column, with the arguments given, or else those of the registry."""
+    """The expression of this name about a column, with the arguments given, or else those of the registry.
+
+    Not by `.dp`: where OpenDP is loaded, a call without a loss is a question of its own (tests/opendp/test_sharing.py).
+    """
     known = ASKS[name]
     expr = pl.col(column) if isinstance(column, str) else column
-    return getattr(expr.dp, name)(*(arguments or known.arguments), **{**known.options, **options})
+    return getattr(dpp.PrivateNamespace(expr), name)(*(arguments or known.arguments), **{**known.options, **options})
 
 
 # --- Columns --------------------------------------------------------------------------------------------------------
