@@ -543,6 +543,9 @@ class Conformance:
         assert found["mode"] == {(k,): dict.fromkeys(xs, n) for k, xs in each.items()}
         assert found["rows"] == {(k,): {0: n * len(xs)} for k, xs in each.items()}
         assert found["total"] == {(k,): {0: n * min(sum(xs), 3)} for k, xs in each.items()}
+        for names in (["people"], ["people", "mode"]):  # where nothing is bounded, they are counted in another way
+            of_people = protected(keys, unit, max_rows_per_group=MANY).agg(**{name: asks[name] for name in names})
+            assert self.told(of_people, frame) == {name: found[name] for name in names}
         bounded = self.told(protected(keys, unit, max_groups=3, max_rows_per_group=1).agg(**asks), frame)
         for name in ("people", "rows"):
             assert sum(sum(cells.values()) for cells in bounded[name].values()) == 3 * n

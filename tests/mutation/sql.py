@@ -94,8 +94,6 @@ MUTANTS = [
         "[is_evidence(table[name], dialect) for name in unit[:1]]",
         "who lacks a column is somebody", _COLUMNS),
     _counting("_native", "len(person) > 1", "False", "people are told apart by one column", _COLUMNS),
-    _counting("_goes_with", "one.weighing is not None or several", "one.weighing is not None",
-        "people are told apart by one column where outputs are counted together", _COLUMNS),
     # --- Keys, and quantiles over people
     _people("_relational:people_by_key", "rows.distinct()", "rows",
         "a person counts for a key as often as they have it",
