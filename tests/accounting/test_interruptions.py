@@ -207,6 +207,15 @@ def test_interruptions_by_the_clock(path):
     assert (run.stdout, run.stderr) == ("True True True\n", "")
 
 
+@pytest.fixture
+def signals_that_end_no_wait():
+    """As Polars sets it at its first query, whenever that is."""
+    signal.siginterrupt(signal.SIGINT, False)
+    yield
+    signal.siginterrupt(signal.SIGINT, True)
+
+
+@pytest.mark.usefixtures("signals_that_end_no_wait")
 def test_who_waits_for_a_busy_ledger_is_interrupted_at_once_and_pays_nothing(tmp_path):
     budget, started = Budget(epsilon=1, path=tmp_path / "ledger.db"), time.monotonic()
     main = threading.main_thread().ident
