@@ -99,7 +99,7 @@ def page() -> str:
         HEAD.format(tested=tested),
         "## Which methods does a private frame have?\n",
         f"{_code(methods)}.\n",
-        "Their parameters are on the page [API](api.md).\n",
+        "Their parameters are on the page [Private frames](api/frames.md).\n",
         "## Which expressions does it take?\n",
         f"- Columns, selectors, constants, names, casts, `pl.when`, `fill_nan`; {_code(sorted(OPERATORS))}.",
         f"- Functions: {_code(flat)}.",
