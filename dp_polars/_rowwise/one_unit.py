@@ -82,13 +82,15 @@ def refuse_two_units(readings: Iterable[Reading], call: str) -> None:
 def _places(table: Any, name: str) -> frozenset[int]:  # noqa: ANN401
     """Return where the values of a column begin in memory, which is also where those of a slice do.
 
-    Where it is null is left out: columns that differ in their values may share that.
+    Where it is null is left out: columns that differ in their values may share that. Nested columns are no unit: all of
+    them counts.
     """
     if isinstance(table, pl.DataFrame) and table.schema[name] in (pl.Int128, pl.UInt128):  # Arrow has no such type
         # Where a slice of it begins: it is taken for another column.
         return frozenset(piece._s.as_single_ptr() for piece in table.get_column(name).get_chunks() if len(piece))
     pieces = [] if table is None else _pieces(table, name)
-    return frozenset(buffer.address for piece in pieces if len(piece) for buffer in piece.buffers()[1:2] if buffer)
+    buffers = (piece.buffers()[1 : None if piece.type.num_fields else 2] for piece in pieces if len(piece))
+    return frozenset(buffer.address for several in buffers for buffer in several if buffer)
 
 
 def _all_places(table: Any) -> frozenset[int]:  # noqa: ANN401

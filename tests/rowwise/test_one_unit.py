@@ -216,6 +216,23 @@ def test_columns_of_every_type_are_found_in_memory(dtype):
         concat(visits.lazy().select("patient"), same.select(patient="doctor")).dp.protect("patient")
 
 
+@pytest.mark.parametrize("nested", [pl.struct, pl.concat_list, pl.concat_arr])
+def test_tables_of_nested_columns_are_found_in_memory(nested):
+    visits = VISITS.select(both=nested("patient", "doctor"))
+    renamed = visits.rename({"both": "two"}).lazy()
+    parts = {
+        pl.struct: lambda name, place: pl.col(name).struct[place],
+        pl.concat_list: lambda name, place: pl.col(name).list.get(place, null_on_oob=True),
+        pl.concat_arr: lambda name, place: pl.col(name).arr.get(place, null_on_oob=True),
+    }
+    one, other = (
+        rows.select(patient=parts[nested](name, place))
+        for rows, name, place in ((visits.lazy(), "both", 0), (renamed, "two", 1))
+    )
+    with pytest.raises(ValueError, match=TWICE):
+        concat(one, other).dp.protect("patient")
+
+
 @pytest.mark.parametrize("name", ["explode", "unpivot", "a unit that is computed from what is exploded"])
 def test_one_row_makes_rows_of_one_person(name):
     lists = pl.LazyFrame({"patient": [[1, 2], [3]], "cents": [5, 6]})
