@@ -12,9 +12,9 @@ import polars as pl
 
 from dp_polars._base.numbers import kind_of_frame
 from dp_polars._rowwise import plan_rules
-from dp_polars._rowwise.files import files_of_arrow, refuse_filter_of_arrow, refuse_repeated_files
+from dp_polars._rowwise.files import refuse_filter_of_arrow, refuse_repeated_files
 from dp_polars._rowwise.one_unit import Reading, Whose, refuse_two_units
-from dp_polars._rowwise.plans import files_of, refuse_rewritten_files, refuse_unsafe_plan
+from dp_polars._rowwise.plans import files_of, reading_of_arrow, refuse_rewritten_files, refuse_unsafe_plan
 from dp_polars._rowwise.views import holds_rows
 
 if TYPE_CHECKING:
@@ -65,11 +65,11 @@ def source_of(frame: PrivateRows, keys: Keys, *, is_owned: bool = False) -> Sour
     datasets = sys.modules.get("pyarrow.dataset")  # who has a dataset has imported it
     if datasets is not None and isinstance(frame, datasets.Dataset):
         refuse_filter_of_arrow(frame)
-        files = files_of_arrow(frame)
+        reading = reading_of_arrow(frame, whose)
         if keys is None:
-            refuse_repeated_files(files)
+            refuse_repeated_files(reading.files)
         dataset = pl.scan_pyarrow_dataset(frame)
-        return Source(dataset, lambda: dataset, (Reading(whose, tuple(files), None if files else frame),))
+        return Source(dataset, lambda: dataset, (reading,))
     if hasattr(frame, "__arrow_c_stream__") and not isinstance(frame, pl.Series):
         import pyarrow as pa
 

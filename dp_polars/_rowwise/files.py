@@ -145,6 +145,12 @@ def files_of_arrow(dataset: Any) -> list[str]:  # noqa: ANN401
     return files
 
 
+def names_of_csv(dataset: Any) -> tuple[str, ...]:  # noqa: ANN401
+    """Return the names that a pyarrow dataset gives to the columns of its CSV files; none where the files have them."""
+    scan = getattr(getattr(dataset, "format", None), "default_fragment_scan_options", None)
+    return tuple(getattr(getattr(scan, "read_options", None), "column_names", ()))
+
+
 def refuse_filter_of_arrow(dataset: object) -> None:
     """Refuse a pyarrow dataset with a filter of its own.
 

@@ -35,11 +35,15 @@ class Whose:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """One place where a table is read: its files, or a frame or an Arrow table in memory."""
+    """One place where a table is read: its files, or a frame, an Arrow table or a dataset in memory.
+
+    `order` are the columns of a CSV file in their order, where the reader may have named them.
+    """
 
     whose: Whose
     files: tuple[str, ...] = ()
     memory: Any = None
+    order: tuple[str, ...] = ()
 
     def may_be_one_with(self, other: Reading) -> bool:
         """Return whether both may read one table."""
@@ -61,7 +65,9 @@ class Reading:
         return all(map(self._is_column_of, [other] * len(one.columns), one.columns, two.columns))
 
     def _is_column_of(self, other: Reading, name: str, of_other: str) -> bool:
-        """Return whether a column is one of another reading. In memory it may have got another name before."""
+        """Return whether a column is one of another reading, where names may be others: in memory, or of a CSV file."""
+        if self.order or other.order:
+            return any(pair == (name, of_other) for pair in zip(self.order, other.order, strict=False))
         places, others = _places(self.memory, name), _places(other.memory, of_other)
         return not places.isdisjoint(others) if places and others else name == of_other
 
@@ -76,23 +82,35 @@ def refuse_two_units(readings: Iterable[Reading], call: str) -> None:
 def _places(table: Any, name: str) -> frozenset[int]:  # noqa: ANN401
     """Return where the values of a column begin in memory, which is also where those of a slice do.
 
-    Where it is null is left out: columns that differ in their values may share that.
+    Where it is null is left out: columns that differ in their values may share that. Nested columns are no unit: all of
+    them counts.
     """
+    if isinstance(table, pl.DataFrame) and table.schema[name] in (pl.Int128, pl.UInt128):  # Arrow has no such type
+        # Where a slice of it begins: it is taken for another column.
+        return frozenset(piece._s.as_single_ptr() for piece in table.get_column(name).get_chunks() if len(piece))
     pieces = [] if table is None else _pieces(table, name)
-    return frozenset(buffer.address for piece in pieces if len(piece) for buffer in piece.buffers()[1:2] if buffer)
+    buffers = (piece.buffers()[1 : None if piece.type.num_fields else 2] for piece in pieces if len(piece))
+    return frozenset(buffer.address for several in buffers for buffer in several if buffer)
 
 
 def _all_places(table: Any) -> frozenset[int]:  # noqa: ANN401
-    names = table.columns if isinstance(table, pl.DataFrame) else getattr(table, "column_names", ())
+    names = table.columns if isinstance(table, pl.DataFrame) else getattr(_of_arrow(table), "column_names", ())
     return frozenset[int]().union(*(_places(table, name) for name in names))
+
+
+def _of_arrow(table: Any) -> Any:  # noqa: ANN401
+    """Return the table of a dataset in memory, without a copy; anything else as it is."""
+    return table.to_table() if type(table).__name__ == "InMemoryDataset" else table
 
 
 def _pieces(table: Any, name: str) -> list[Any]:  # noqa: ANN401
     """Return the pieces of a column as Arrow has them, without a copy; none of a type that Arrow does not have."""
     if not isinstance(table, pl.DataFrame):
-        return list(table.column(name).chunks) if hasattr(table, "column_names") else []
+        table = _of_arrow(table)
+        column = table.column(name) if hasattr(table, "column_names") else None
+        return [] if column is None else list(getattr(column, "chunks", [column]))
     column = table.get_column(name)
-    if column.dtype in (pl.Int128, pl.UInt128, pl.Object):
+    if column.dtype == pl.Object:
         return []
     column = column.to_physical() if isinstance(column.dtype, pl.Categorical) else column
     return [piece.to_arrow(compat_level=pl.CompatLevel.newest()) for piece in column.get_chunks()]

@@ -75,7 +75,8 @@ class PlanPeople:
             self.plan.set_node(inputs[place])
             is_second = after.computed_by is not None
             columns = None if is_second else tuple(self.plan.get_schema())
-            below[place] = Whose(columns, (self.number, number))
+            # One step may compute several columns, each of which is the unit of another branch.
+            below[place] = Whose(columns, (self.number, number, after.columns))
         return below
 
     def _there(self, number: int, names: Sequence[str | None]) -> Keys:

@@ -20,6 +20,7 @@ from dp_polars._rowwise.files import (
     files_of_arrow,
     files_of_scan,
     identities,
+    names_of_csv,
     refuse_filter_of_arrow,
     refuse_repeated_files,
 )
@@ -39,7 +40,7 @@ from dp_polars._rowwise.views import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from dp_polars._rowwise.files import Identity
     from dp_polars._rowwise.plan_people import Keys
@@ -128,16 +129,21 @@ def refuse_rewritten_files(
         raise ValueError(plan_rules.REWRITTEN.message("release", "a file that was rewritten"))
 
 
-def _reading(node: Any, whose: Whose) -> Reading:  # noqa: ANN401
+def _reading(node: Any, columns: Iterable[str], whose: Whose) -> Reading:  # noqa: ANN401
     """Return what a source reads."""
     match type(node).__name__:
         case "Scan":
-            return Reading(whose, tuple(map(str, node.paths)))
+            order = tuple(columns) if node.scan_type[0] == "csv" else ()
+            return Reading(whose, tuple(map(str, node.paths)), order=order)
         case "DataFrameScan":
             return Reading(whose, memory=pl.DataFrame._from_pydf(node.df))
-    dataset = dataset_of(node.options[0])
+    return reading_of_arrow(dataset_of(node.options[0]), whose)
+
+
+def reading_of_arrow(dataset: Any, whose: Whose) -> Reading:  # noqa: ANN401
+    """Return what a pyarrow dataset reads."""
     files = tuple(files_of_arrow(dataset))
-    return Reading(whose, files, None if files else dataset)
+    return Reading(whose, files, None if files else dataset, names_of_csv(dataset))
 
 
 class _PlanGate(Gate):
@@ -169,7 +175,7 @@ class _PlanGate(Gate):
             return
         self._check_kind(node)
         if not inputs:
-            self.readings.append(_reading(node, whose))
+            self.readings.append(_reading(node, self.plan.get_schema(), whose))
         expressions = self.plan.get_exprs()
         below = self.people.followed(node, inputs, keys)
         if type(node).__name__ == "GroupBy":

@@ -7,6 +7,7 @@ from collections import Counter
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.dataset
 import pytest
 
@@ -203,7 +204,7 @@ def test_names_in_memory_are_seen_through():
         concat(*(frame.lazy() for frame in shared)).dp.protect("patient")
 
 
-@pytest.mark.parametrize("dtype", [pl.String, pl.Boolean, pl.Categorical, pl.Date, pl.Int8])
+@pytest.mark.parametrize("dtype", [pl.String, pl.Boolean, pl.Categorical, pl.Date, pl.Int8, pl.Int128])
 def test_columns_of_every_type_are_found_in_memory(dtype):
     visits = VISITS.with_columns((patient - 1 if dtype == pl.Boolean else patient).cast(pl.Int32))
     if dtype in (pl.String, pl.Categorical):
@@ -213,6 +214,23 @@ def test_columns_of_every_type_are_found_in_memory(dtype):
     concat(visits.lazy().select("patient", "doctor"), same).dp.protect("patient")
     with pytest.raises(ValueError, match=TWICE):
         concat(visits.lazy().select("patient"), same.select(patient="doctor")).dp.protect("patient")
+
+
+@pytest.mark.parametrize("nested", [pl.struct, pl.concat_list, pl.concat_arr])
+def test_tables_of_nested_columns_are_found_in_memory(nested):
+    visits = VISITS.select(both=nested("patient", "doctor"))
+    renamed = visits.rename({"both": "two"}).lazy()
+    parts = {
+        pl.struct: lambda name, place: pl.col(name).struct[place],
+        pl.concat_list: lambda name, place: pl.col(name).list.get(place, null_on_oob=True),
+        pl.concat_arr: lambda name, place: pl.col(name).arr.get(place, null_on_oob=True),
+    }
+    one, other = (
+        rows.select(patient=parts[nested](name, place))
+        for rows, name, place in ((visits.lazy(), "both", 0), (renamed, "two", 1))
+    )
+    with pytest.raises(ValueError, match=TWICE):
+        concat(one, other).dp.protect("patient")
 
 
 @pytest.mark.parametrize("name", ["explode", "unpivot", "a unit that is computed from what is exploded"])
@@ -248,6 +266,49 @@ def test_private_frames_of_one_table_have_one_unit(tmp_path, source):
         query.release((table(), of_doctors))
     rows = table()
     assert query.release((rows, table())).item() == rows.collect().height
+
+
+def test_columns_of_csv_files_are_told_apart_by_their_places(tmp_path):
+    VISITS.write_csv(tmp_path / "visits.csv")
+
+    def scan(*names, **options):
+        return pl.scan_csv(tmp_path / "visits.csv", **options).select(names)
+
+    def dataset(*names):
+        read = pyarrow.csv.ReadOptions(column_names=names, skip_rows=1)
+        csv = pyarrow.dataset.CsvFileFormat(read_options=read)
+        return pl.scan_pyarrow_dataset(pyarrow.dataset.dataset(str(tmp_path / "visits.csv"), format=csv))
+
+    types = dict.fromkeys(["patient", "doctor", "ward", "cents"], pl.String)
+    names, swapped = [*types], ["doctor", "patient", "ward", "cents"]
+    pairs = [
+        (scan("patient", new_columns=names), scan("patient", new_columns=swapped)),
+        (scan("patient"), scan("patient", with_column_names=lambda _: swapped)),
+        (scan("patient", schema=types), scan("patient", schema=dict.fromkeys(swapped, pl.String))),
+        (
+            scan("patient", has_header=False, new_columns=names),
+            scan("patient", has_header=False, new_columns=swapped),
+        ),
+        (dataset(*names), dataset(*swapped)),
+        (scan("patient"), dataset(*swapped)),
+    ]
+    for one, other in pairs:
+        with pytest.raises(ValueError, match=f"^join: {TWICE}"):
+            joined(one, other)
+        with pytest.raises(ValueError, match=TWICE):
+            one.join(other, on="patient").dp.protect("patient")
+    joined(scan("patient"), scan("patient", new_columns=["patient", "x", "y", "z"]))
+    joined(dataset(*names), dataset(*names))
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_one_step_may_compute_two_units(cached):
+    plan = VISITS.lazy().with_columns(one=patient + 1, two=doctor + 1)
+    plan = plan.cache() if cached else plan
+    with pytest.raises(ValueError, match=TWICE):
+        concat(*(plan.select("cents", patient=of) for of in ("one", "two"))).dp.protect("patient")
+    if cached:
+        concat(*(plan.select("cents", patient="one") for _ in range(2))).dp.protect("patient")
 
 
 def test_one_that_is_computed_has_one_plan():
@@ -293,6 +354,12 @@ def test_arrow_tables_and_datasets_are_seen_when_they_are_released(tmp_path):
         query.release((dataset, pl.scan_parquet(tmp_path / "visits.parquet").rename(SWAPPED)))
     for same in (table, dataset, pyarrow.dataset.dataset(table)):
         assert query.release((same, same)).shape == (1, 1)
+    with pytest.raises(ValueError, match=f"^join: {TWICE}"):
+        query.release((pyarrow.dataset.dataset(table), pyarrow.dataset.dataset(swapped)))
+    batch, of_doctors = (columns.combine_chunks().to_batches()[0] for columns in (table, swapped))
+    assert query.release((batch, batch)).shape == (1, 1)
+    with pytest.raises(ValueError, match=f"^join: {TWICE}"):
+        query.release((batch, of_doctors))
     memory = pyarrow.dataset.dataset(pa.table(table))
     with pytest.raises(ValueError, match=f"^join: {TWICE}"):
         query.release((memory, pl.scan_pyarrow_dataset(memory).rename(SWAPPED)))
