@@ -30,6 +30,14 @@ DEMO = pl.Schema(
         "admitted": pl.Date(),
     }
 )
+# What is picked of it at first.
+DEMO_PICKS = {
+    "groups": ["ward"],
+    "questions": ["how many people", "diagnosis: most common value", "age: median", "days: mean"],
+    "value diagnosis": "flu\nasthma\nfracture\nother",
+    "value age": "0..120",
+    "value days": "0..60 by 0.5",
+}
 _WORDS = "person|people|patient|customer|client|user|member|employee|student|subject|household|account|citizen|pid|uid"
 # Names of a column that tells people apart, the likeliest first.
 _LIKELY = tuple(
