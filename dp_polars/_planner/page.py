@@ -43,6 +43,8 @@ STYLE = """
 .dp-planner .dp-quiet { color: #5a6270; font-size: .86rem; }
 .dp-planner section { border: 1px solid var(--line); border-radius: .5rem; padding: .8rem .9rem; margin-bottom: .8rem; }
 .dp-planner .dp-field { display: block; margin: .55rem 0 .2rem; }
+.dp-planner .dp-field:focus-within, .dp-planner marimo-switch:focus-within { outline: 2px solid #0072B2;
+  outline-offset: 2px; border-radius: .2rem; }
 .dp-planner marimo-slider { overflow-wrap: normal; word-break: keep-all; }
 .dp-planner .dp-name { font-weight: 600; font-size: .88rem; display: block; margin-bottom: .1rem; }
 .dp-planner .dp-wrong { border-left: 3px solid #D55E00; background: #D55E0014; padding: .3rem .6rem;
