@@ -51,7 +51,7 @@ def schema_of(path: str) -> pl.Schema:
 
     Only the bytes of the footer are read from the file. They also hold the number of rows and the smallest and largest
     values of columns, which are private: nobody looks at them, and no message of the reader is shown. What a writer
-    noted beside a type is left out for the same reason.
+    noted with a type is left out for the same reason.
     """
     try:
         with Path(path).expanduser().open("rb") as file:
@@ -89,7 +89,7 @@ def _footer(file: BinaryIO) -> bytes:
 
 
 def _without_notes(dtype: Any) -> pl.DataType:  # noqa: ANN401
-    """Return a type without what a writer noted beside extension types in it: any text, also of the rows."""
+    """Return a type without what a writer noted with extension types in it: any text, also of the rows."""
     if isinstance(dtype, pl.Struct):
         return pl.Struct({field.name: _without_notes(field.dtype) for field in dtype.fields})
     if isinstance(dtype, pl.Array):

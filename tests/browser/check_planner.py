@@ -190,12 +190,13 @@ def check(planner: Planner, folder: Path, intact: bytes, width: int, pictures: P
     if "people" not in planner.text(".dp-seen td") or "ρ" not in planner.cost():
         wrong.append(f"the table or the cost is not there: {planner.cost()}")
     wrong += mismatches(dict(driver.execute_script(SHOWN)), planner.code())
-    wrong += driver.execute_script(WIDE) + tabbed(planner)
+    wrong += driver.execute_script(WIDE)
     height, bottom = driver.execute_script(BAR)
     if (width < 900) != (height > 0 and bottom <= HEIGHT + 1):
         wrong.append(f"the bar with the cost is {height} px high and ends at {bottom} px")
     if pictures is not None:
         save(driver, pictures / f"planner-{width}.png", width)
+    wrong += tabbed(planner)  # it scrolls
     code = planner.code()
     path.write_bytes(intact)  # now, for the first time, there are rows to read
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)

@@ -154,7 +154,7 @@ class _Noted(pa.ExtensionType):
 
 
 @pytest.mark.filterwarnings("ignore:.*xtension")
-def test_what_a_writer_noted_beside_a_type_is_not_shown(tmp_path):
+def test_what_a_writer_noted_with_a_type_is_not_shown(tmp_path):
     noted = pa.ExtensionArray.from_storage(_Noted(), pa.array([1, 2]))
     inside = pa.StructArray.from_arrays([pa.FixedSizeListArray.from_arrays(noted, 1)], ["x"])
     listed = pa.ListArray.from_arrays(pa.array([0, 1, 2]), noted)
