@@ -6,7 +6,7 @@ import html
 import json
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import polars as pl
@@ -14,6 +14,7 @@ import polars as pl
 from dp_polars import plot
 from dp_polars._base.extras import require
 from dp_polars._base.numbers import as_fraction, show
+from dp_polars._planner.plan import dropped_by_bounds, field_of, title_of, values_field_of
 from dp_polars.analysis import best_by_gap, error_by_size, size_needed
 
 if TYPE_CHECKING:
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
     import altair as alt
 
     from dp_polars._frames.query import PrivateQuery
-    from dp_polars._planner.plan import Draft
+    from dp_polars._planner.plan import Draft, Plan, Question
 
+BOUNDS = [1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50]
+_SYMBOLS = {"epsilon": "ε", "rho": "ρ"}
 # Lines that one figure can tell apart, and its width in pixels: with axes two fit next to each other.
 _MOST_LINES, _WIDTH = 6, 215
 _SIZES = [factor * 10**power for power in range(1, 5) for factor in (1, 2, 5)] + [10**5]
@@ -40,6 +43,8 @@ STYLE = """
 .dp-planner .dp-quiet { color: #5a6270; font-size: .86rem; }
 .dp-planner section { border: 1px solid var(--line); border-radius: .5rem; padding: .8rem .9rem; margin-bottom: .8rem; }
 .dp-planner .dp-field { display: block; margin: .55rem 0 .2rem; }
+.dp-planner .dp-field:focus-within, .dp-planner marimo-switch:focus-within { outline: 2px solid #0072B2;
+  outline-offset: 2px; border-radius: .2rem; }
 .dp-planner marimo-slider { overflow-wrap: normal; word-break: keep-all; }
 .dp-planner .dp-name { font-weight: 600; font-size: .88rem; display: block; margin-bottom: .1rem; }
 .dp-planner .dp-wrong { border-left: 3px solid #D55E00; background: #D55E0014; padding: .3rem .6rem;
@@ -91,6 +96,16 @@ def heading(text: str, number: int | None = None) -> str:
     return f'<div class="dp-head" role="heading" aria-level="2">{before}{html.escape(text)}</div>'
 
 
+def section(title: str, *parts: str, number: int | None = None, hidden: bool = False) -> str:
+    """Return a part of the page with its heading."""
+    return f"<section{' hidden' * hidden}>{heading(title, number)}{''.join(parts)}</section>"
+
+
+def quiet(text: str) -> str:
+    """Return a sentence that explains a field."""
+    return f'<p class="dp-quiet">{html.escape(text)}</p>'
+
+
 def message(messages: Mapping[str, str], *fields: str) -> str:
     """Return what the package says of these fields."""
     return "".join(
@@ -110,6 +125,41 @@ def fielded(name: str, element: object, wrong: str = "", note: str = "") -> str:
     return f'<{tag} class="dp-field"><span class="dp-name">{html.escape(name)}</span>{drawn}{quiet}{wrong}</{tag}>'
 
 
+def each_fielded(before: str, kind: str, fields: Mapping[str, object], wrong: Mapping[str, str]) -> Iterator[str]:
+    """Yield the fields of columns."""
+    for name, field in fields.items():
+        yield fielded(f"{before} {shown(name)}", field, message(wrong, f"{kind} {name}"))
+
+
+def accuracies(plan: Plan, drafted: Draft, fields: Mapping[Question, object]) -> Iterator[str]:
+    """Yield the fields of how far off answers may be, or of their losses, each with what it costs."""
+    losses = {one["output"]: one[plan.loss_unit] for one in drafted.explained}
+    for name, question in plan.named().items():
+        unit = {"mean": "", "sum": "", "share": "", "median": " rows", "len": " rows"}.get(question.ask, " people")
+        what = shown(name) if plan.by_loss else f"{shown(name)}: off by at most {plan.questions[question]:,g}{unit}"
+        loss = losses.get(name)
+        note = "" if loss is None else f"costs {_SYMBOLS[plan.loss_unit]} = {loss:.4g}"
+        if values_field_of(question) in drafted.messages and name not in losses:
+            note = f"not asked yet: see the public values of {shown(question.column or name)}"
+        yield fielded(what, fields[question], message(drafted.messages, field_of(question)), note)
+
+
+def may_group(dtype: pl.DataType) -> bool:
+    """Return whether a column of this type is offered for groups."""
+    return not dtype.is_nested() and dtype != pl.Binary
+
+
+def example(dtype: pl.DataType) -> tuple[str, int | None]:
+    """Return an example of public values of a type, and how many lines their field has; None: one alone."""
+    if dtype == pl.Time:
+        return "one time a line", None
+    if dtype.is_temporal():
+        return "for example 2026-01-01..2026-12-31", None
+    if dtype.is_integer():
+        return "for example 0..120; or values, one a line", 1
+    return ("for example 0..120, or 0..30 by 0.5", None) if dtype.is_numeric() else ("public values, one a line", 4)
+
+
 def columns(schema: pl.Schema) -> str:
     """Return the names and types of columns, folded."""
     rows = "".join(
@@ -122,9 +172,7 @@ def columns(schema: pl.Schema) -> str:
 
 def cost(drafted: Draft) -> dict[str, str]:
     """Return what the release costs one person, in both units."""
-    losses = {
-        symbol: [output[unit] for output in drafted.explained] for unit, symbol in (("epsilon", "ε"), ("rho", "ρ"))
-    }
+    losses = {symbol: [output[unit] for output in drafted.explained] for unit, symbol in _SYMBOLS.items()}
     return {symbol: "none" if None in found else _number(sum(found)) for symbol, found in losses.items()}
 
 
@@ -153,8 +201,11 @@ def outputs(drafted: Draft, query: PrivateQuery, relative: float) -> str:
     return f'<div class="dp-scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
 
 
-def figures(drafted: Draft, query: PrivateQuery) -> Iterator[str]:
+def figures(drafted: Draft) -> Iterator[str]:
     """Yield the figures of a query: its errors by the size of a group, and the right top by its lead."""
+    query = drafted.query
+    if query is None:
+        return
     errors = _first(error_by_size(query, _SIZES))
     if errors["relative"].count():
         yield figure("How far off, by the size of a group", plot.error_by_size(errors, width=_WIDTH))
@@ -164,8 +215,8 @@ def figures(drafted: Draft, query: PrivateQuery) -> Iterator[str]:
         gaps = _first(best_by_gap(query, range(0, 41 * step, step)))
         sure = gaps.filter(pl.col("probability") >= _SURE).group_by("output", maintain_order=True).first()
         said = [
-            f"{row['output']} is right in 95 % of releases if it leads by {row['gap']:,.0f}."
-            for row in sure.rows(named=True)
+            f"{one['output']} is right in 95 % of releases if the top one leads by {one['gap']:,.0f} {one['gap_unit']}."
+            for one in sure.rows(named=True)
         ]
         yield figure("Is the top one right? By how far it leads", plot.best_by_gap(gaps, width=_WIDTH), " ".join(said))
 
@@ -189,14 +240,61 @@ def _drawn(spec: str) -> str:
     return svg
 
 
-def dropped(frame: pl.DataFrame, *, max_groups: int | None, max_rows_per_group: int) -> str:
-    """Return a figure of what bounds drop of the rows of synthetic people, and what these ones drop."""
-    chosen = frame.filter(
-        pl.col("max_groups").eq_missing(max_groups) & (pl.col("max_rows_per_group") == max_rows_per_group)
-    )
-    rows, people = chosen.select("rows_dropped", "people_cut").row(0)
+def dropped(plan: Plan, drafted: Draft, rows_each: float, skew: float) -> str:
+    """Return a figure of what bounds drop of the rows of synthetic people, and what the plan's drop."""
+    if plan.unit is None:
+        return quiet("Each person has one row here: no row is dropped.")
+    most = 1 if drafted.query is None else drafted.query.request.groups
+    chosen = plan.max_groups if plan.keys else None
+    tried = [None] if chosen is None else sorted({chosen, *(groups for groups in (1, 2, 3, 5) if groups <= most)})
+    try:
+        frame = dropped_by_bounds(
+            plan, people=1000, rows_each=rows_each, skew=skew, max_groups=tried, max_rows_per_group=BOUNDS
+        )
+    except (TypeError, ValueError) as error:
+        return quiet(f"No synthetic people can be made: {error}")
+    at_bounds = pl.col("max_groups").eq_missing(chosen) & (pl.col("max_rows_per_group") == plan.max_rows_per_group)
+    rows, people = frame.filter(at_bounds).select("rows_dropped", "people_cut").row(0)
     said = f"At your bounds: {rows:.0%} of these rows are dropped, and {people:.0%} of these people lose some."
     return figure("What the bounds drop, of synthetic people", plot.dropped(frame, width=_WIDTH), said)
+
+
+def seen(plan: Plan, drafted: Draft, relative: Any, code: str, figures: str) -> str:  # noqa: ANN401
+    """Return what becomes of the fields: costs, sizes of groups, figures, code and statement."""
+    query = drafted.query
+    if query is None:
+        return section("There is no query yet", "<p>The messages at the fields say why.</p>")
+    parts = [
+        section("What does it cost?", costs(drafted), message(drafted.messages, "cost")),
+        section(
+            "How many people must a group have?",
+            fielded(f"For an error of at most {relative.value} %", relative),
+            quiet("That is of the group's size, or of the distance between the ends of a mean."),
+            outputs(drafted, query, relative.value / 100),
+        ),
+        section("How good is it?", f'<div class="dp-figures">{figures}</div>'),
+        section("The code", quiet("It runs as it stands."), code),
+        section(
+            "The statement",
+            "<details><summary>A draft, with what is missing</summary>",
+            statement(query, f"Answers from {title_of(plan)}"),
+            "</details>",
+        ),
+    ]
+    return "".join(parts)
+
+
+def whole(plan: Plan, drafted: Draft, fields: list[str], seen: str) -> str:
+    """Return the page."""
+    amounts = " · ".join(f"{symbol} = {amount}" for symbol, amount in cost(drafted).items())
+    return (
+        f"<style>{STYLE}</style><div class='dp-planner'><header>"
+        "<div class='dp-title' role='heading' aria-level='1'>Plan a private release</div>"
+        f"<p>Of <strong>{html.escape(title_of(plan))}</strong>. "
+        "Only the names and types of its columns were read, and no row.</p>"
+        f"{columns(plan.schema)}</header><div>{''.join(fields)}</div><div class='dp-seen'>{seen}</div>"
+        f"<div class='dp-bar'>{'no query yet' if drafted.query is None else amounts}</div></div>"
+    )
 
 
 def statement(query: PrivateQuery, title: str) -> str:

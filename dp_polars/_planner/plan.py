@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import PurePath
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
@@ -67,7 +68,7 @@ def _is_text(dtype: pl.DataType) -> bool:
     return family(dtype) in ("text", "boolean")
 
 
-def questions_of(schema: pl.Schema, unit: str | None) -> dict[str, Question]:
+def questions_of(schema: pl.Schema, unit: str | EllipsisType | None) -> dict[str, Question]:
     """Return all that can be asked of columns of these types, by how users read it."""
     asked = {
         kind.title: Question(ask)
@@ -80,6 +81,11 @@ def questions_of(schema: pl.Schema, unit: str | None) -> dict[str, Question]:
         fitting = ((ask, kind) for ask, kind in _KINDS.items() if kind.fits is not None and kind.fits(dtype))
         asked |= {f"{name}: {kind.title}": Question(ask, name) for ask, kind in fitting}
     return asked
+
+
+def usual_questions(asked: Mapping[str, Question], before: Iterable[str] = ()) -> list[str]:
+    """Return which questions are picked at first: those that were before, or how many people or rows there are."""
+    return [title for title in before if title in asked] or list(asked)[:1]
 
 
 def own_values(dtype: pl.DataType) -> str:
@@ -100,7 +106,7 @@ class Plan:
     file
         Its path; None: rows are synthetic.
     unit
-        The column that tells people apart; None: every row is another person.
+        The column that tells people apart; None: every row is another person; ...: nobody has said so yet.
     keys, values
         What was typed for the columns that groups are made by, and for those that are asked about: public values.
     questions
@@ -117,7 +123,7 @@ class Plan:
 
     schema: pl.Schema
     file: str | None = None
-    unit: str | None = None
+    unit: str | EllipsisType | None = None
     keys: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
     questions: Mapping[Question, object] = field(default_factory=dict)
@@ -232,6 +238,11 @@ def draft(plan: Plan) -> Draft:
     return Draft(query, messages, code_of(plan, query))
 
 
+def title_of(plan: Plan) -> str:
+    """Return what readers call the file of a plan."""
+    return "synthetic rows" if plan.file is None else PurePath(plan.file).name
+
+
 def _stem(plan: Plan) -> str:
     return "synthetic" if plan.file is None else PurePath(plan.file).stem or "rows"
 
@@ -262,6 +273,9 @@ def _tried(messages: dict[str, str], name: str, make: Callable[[], Any]) -> Any:
 
 
 def _frame(plan: Plan) -> PrivateFrame:
+    if plan.unit is ...:
+        msg = "privacy_unit must be given, and none was.\n\nHint: pick the column that tells people apart."
+        raise ValueError(msg)
     rows = pl.LazyFrame(schema=plan.schema)
     any_budget = Budget(epsilon=1) if plan.loss_unit == "epsilon" else Budget(rho=1)  # it only decides the unit
     return rows.dp.protect(plan.unit, budget=any_budget, **plan.bounds())  # type: ignore[attr-defined,no-any-return]
@@ -385,10 +399,16 @@ def _synthetic_code(plan: Plan) -> str:
 
 
 def dropped_by_bounds(
-    plan: Plan, *, people: int, rows_each: float, skew: float, max_groups: list[int], max_rows_per_group: list[int]
+    plan: Plan,
+    *,
+    people: int,
+    rows_each: float,
+    skew: float,
+    max_groups: Sequence[int | None],
+    max_rows_per_group: list[int],
 ) -> pl.DataFrame:
     """Return what bounds drop of the rows of synthetic people: see `dp_polars.analysis.dropped`."""
-    if plan.unit is None:
+    if not isinstance(plan.unit, str):
         msg = "privacy_unit must be given, for each person has one row otherwise: bounds drop nothing."
         raise ValueError(msg)
     columns = [name for name in plan.schema if name == plan.unit or name in plan.keys]

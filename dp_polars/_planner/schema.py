@@ -6,7 +6,7 @@ import os
 import re
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -30,6 +30,14 @@ DEMO = pl.Schema(
         "admitted": pl.Date(),
     }
 )
+# What is picked of it at first.
+DEMO_PICKS = {
+    "groups": ["ward"],
+    "questions": ["how many people", "diagnosis: most common value", "age: median", "days: mean"],
+    "value diagnosis": "flu\nasthma\nfracture\nother",
+    "value age": "0..120",
+    "value days": "0..60 by 0.5",
+}
 _WORDS = "person|people|patient|customer|client|user|member|employee|student|subject|household|account|citizen|pid|uid"
 # Names of a column that tells people apart, the likeliest first.
 _LIKELY = tuple(
@@ -42,19 +50,22 @@ def schema_of(path: str) -> pl.Schema:
     """Return the names and types of the columns of a Parquet file.
 
     Only the bytes of the footer are read from the file. They also hold the number of rows and the smallest and largest
-    values of columns, which are private: nobody looks at them, and no message of the reader is shown.
+    values of columns, which are private: nobody looks at them, and no message of the reader is shown. What a writer
+    noted with a type is left out for the same reason.
     """
     try:
         with Path(path).expanduser().open("rb") as file:
             footer = _footer(file)
-    except OSError as error:
-        msg = f"FILE must be a file that can be opened, got {path!r}: {error.strerror or type(error).__name__}."
+    except (OSError, ValueError, RuntimeError) as error:  # ValueError: a null byte; RuntimeError: ~ of an unknown user
+        why = getattr(error, "strerror", None) or error
+        msg = f"FILE must be a file that can be opened, got {path!r}: {why}."
         if isinstance(error, IsADirectoryError) or any(sign in path for sign in "*?["):
             msg += "\n\nHint: of several files with the same columns, give any one."
         raise ValueError(msg) from None
     try:
-        schema = pl.Schema(pl.read_parquet_schema(BytesIO(footer)))
-    except (pl.exceptions.PolarsError, OSError, ValueError, TypeError):
+        read = pl.read_parquet_schema(BytesIO(footer))
+        schema = pl.Schema({name: _without_notes(dtype) for name, dtype in read.items()})
+    except (Exception, pl.exceptions.PanicException):  # Polars panics at some damaged footers
         schema = pl.Schema()
     if not schema:
         msg = (
@@ -75,6 +86,19 @@ def _footer(file: BinaryIO) -> bytes:
         return b""
     file.seek(size - len(_END) - length)
     return _MARK + file.read(length) + end
+
+
+def _without_notes(dtype: Any) -> pl.DataType:  # noqa: ANN401
+    """Return a type without what a writer noted with extension types in it: any text, also of the rows."""
+    if isinstance(dtype, pl.Struct):
+        return pl.Struct({field.name: _without_notes(field.dtype) for field in dtype.fields})
+    if isinstance(dtype, pl.Array):
+        return pl.Array(_without_notes(dtype.inner), dtype.size)
+    if isinstance(dtype, pl.List):
+        return pl.List(_without_notes(dtype.inner))
+    if hasattr(dtype, "ext_storage"):
+        return pl.Extension(dtype.ext_name(), _without_notes(dtype.ext_storage()))
+    return dtype  # type: ignore[no-any-return]
 
 
 def likely_unit(schema: pl.Schema) -> str | None:

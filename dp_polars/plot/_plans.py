@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -46,7 +46,7 @@ def error_by_size(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
     known = frame.filter(pl.col("relative").is_not_null())
     points = known.with_columns(pl.col("relative").clip(_LEAST) * 100)
     units = " or ".join(known["size_unit"].unique(maintain_order=True).sort())
-    return lines(
+    return _lines(
         points,
         "size",
         "relative",
@@ -57,7 +57,6 @@ def error_by_size(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
         log_y=True,
         y_domain=(100 * _LEAST, 100),
         width=width,
-        height=max(round(width * 2 / 3), 190),
     )
 
 
@@ -87,7 +86,7 @@ def best_by_gap(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
     >>> chart = best_by_gap(dpp.analysis.best_by_gap(query, range(0, 100, 5)))
     """
     _check(frame, "best_by_gap", ("output", "gap", "gap_unit", "probability"))
-    return lines(
+    return _lines(
         frame.with_columns(pl.col("probability") * 100),
         "gap",
         "probability",
@@ -96,7 +95,6 @@ def best_by_gap(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
         y_title="right top one, % of releases",
         y_domain=(0, 100),
         width=width,
-        height=max(round(width * 2 / 3), 190),
     )
 
 
@@ -136,7 +134,7 @@ def dropped(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
     bounded = frame.filter(pl.col("max_rows_per_group").is_not_null() & pl.col("rows_dropped").is_not_null())
     groups = pl.col("max_groups")
     named = pl.format("{} group{}", groups, pl.when(groups > 1).then(pl.lit("s")).otherwise(pl.lit("")))
-    return lines(
+    return _lines(
         bounded.with_columns(pl.col("rows_dropped") * 100, line=named.fill_null(pl.lit("all groups"))),
         "max_rows_per_group",
         "rows_dropped",
@@ -144,8 +142,11 @@ def dropped(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
         x_title="rows of a person in a group that count, at most",
         y_title="% of rows that are dropped",
         width=width,
-        height=max(round(width * 2 / 3), 190),
     )
+
+
+def _lines(frame: pl.DataFrame, x: str, y: str, series: str, *, width: int, **style: Any) -> alt.LayerChart:  # noqa: ANN401
+    return lines(frame, x, y, series, width=width, height=max(round(width * 2 / 3), 190), **style)
 
 
 def _check(frame: pl.DataFrame, name: str, columns: tuple[str, ...]) -> None:

@@ -3,7 +3,8 @@
     python tests/browser/check_planner.py [--pictures FOLDER]
 
 The planner's file has rows that can't be read. Exits non-zero where a message, a cost, a figure or the code is not what
-it should be, where the page is too wide, asks the network or complains.
+it should be, where the keyboard does not reach the fields in their order, and where the page is too wide, asks the
+network or complains.
 """
 
 from __future__ import annotations
@@ -65,6 +66,22 @@ const text = (root) => root.nodeType === 3 ? root.data : root.nodeName === 'STYL
   : [...(root.shadowRoot ? [root.shadowRoot] : []), ...root.childNodes].map(text).join(' ');
 return deep(document, '.dp-field').filter((one) => deep(one, '[role=slider]').length).map((one) =>
   [one.querySelector('.dp-name').textContent, text(deep(one, 'marimo-slider')[0]).trim().split(/\\s+/).pop()]);
+"""
+)
+# The fields in the order in which they are read, but for those that are hidden; and the field that has the focus, with
+# whether that can be seen.
+NAMES = (
+    DEEP
+    + """
+return deep(document, '.dp-field').filter((one) => one.checkVisibility())
+  .map((one) => one.querySelector('.dp-name').textContent);
+"""
+)
+FOCUSED = (
+    DEEP
+    + """
+const one = deep(document, '.dp-field:focus-within')[0];
+return one ? [one.querySelector('.dp-name').textContent, getComputedStyle(one).outlineStyle] : null;
 """
 )
 BAR = DEEP + "const one = deep(document, '.dp-bar')[0].getBoundingClientRect(); return [one.height, one.bottom];"
@@ -146,6 +163,7 @@ def check(planner: Planner, folder: Path, intact: bytes, width: int, pictures: P
     planner.type("Public values of ward", "\n".join(WARDS))
     planner.wait("the code with groups", lambda: "group_by" in planner.code())
     planner.choose("Questions", "reason: most common value", "age: median", "days: mean")
+    planner.says("Public values, or ends, of days", "lower must be a number")  # the last one: fields are drawn anew
     planner.says("Public values, or ends, of age", "candidates must not be empty")
     planner.type("Public values, or ends, of age", "young")
     planner.says("Public values, or ends, of age", "candidates of a quantile must be numbers or times, got String")
@@ -178,6 +196,7 @@ def check(planner: Planner, folder: Path, intact: bytes, width: int, pictures: P
         wrong.append(f"the bar with the cost is {height} px high and ends at {bottom} px")
     if pictures is not None:
         save(driver, pictures / f"planner-{width}.png", width)
+    wrong += tabbed(planner)  # it scrolls
     code = planner.code()
     path.write_bytes(intact)  # now, for the first time, there are rows to read
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
@@ -202,6 +221,19 @@ def other_units(planner: Planner) -> None:
     planner.wait("no unit", lambda: "rows.dp.protect(None, budget=budget" in planner.code())
     assert "n_people" not in planner.code(), "there are no people to count"
     assert "reason_mode=dpp.mode(" in planner.code(), "the other questions are lost"
+
+
+def tabbed(planner: Planner) -> list[str]:
+    """Go through all fields by the keyboard, and return where that leaves the order in which they are read."""
+    driver = planner.driver
+    driver.execute_script(DEEP + "const one = deep(document, 'summary')[0]; one.focus();")
+    names, reached = driver.execute_script(NAMES), {}
+    for _ in range(2 * len(names)):
+        ActionChains(driver).send_keys(Keys.TAB).perform()
+        if focused := driver.execute_script(FOCUSED):
+            reached[focused[0]] = focused[1]
+    wrong = [] if [*reached] == names else [f"the keyboard reaches {[*reached]}, read are {names}"]
+    return wrong + [f"the focus on {name} can't be seen" for name, outline in reached.items() if outline == "none"]
 
 
 def mismatches(shown: dict[str, str], code: str) -> list[str]:

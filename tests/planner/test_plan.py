@@ -27,9 +27,10 @@ from dp_polars._planner.plan import (
     field_of,
     own_values,
     questions_of,
+    usual_questions,
     values_field_of,
 )
-from dp_polars._planner.schema import DEMO, likely_unit
+from dp_polars._planner.schema import DEMO, DEMO_PICKS, likely_unit
 from dp_polars._planner.texts import Written, as_code, call, ends, laid_out, one, several
 
 SCHEMA = pl.Schema(
@@ -360,6 +361,66 @@ def test_bounds_are_tried_on_synthetic_people():
         dropped_by_bounds(full(unit=None), people=3, rows_each=1, skew=0, max_groups=[1], max_rows_per_group=[1])
 
 
+class Relative:
+    """As a slider."""
+
+    value = 10
+
+
+def test_a_plan_without_a_unit_says_that_none_was_given():
+    drafted = draft(full(unit=...))
+    assert drafted.query is None
+    assert [*drafted.messages] == ["unit"]
+    assert drafted.messages["unit"].startswith("privacy_unit must be given, and none was.")
+    assert "There is no query yet" in page.seen(full(unit=...), drafted, Relative(), "", "")
+    assert "No synthetic people can be made" in page.dropped(full(unit=...), drafted, 3, 0)
+    assert [*page.figures(drafted)] == []
+    assert "no query yet" in page.whole(full(unit=...), drafted, [], "")
+    assert "how many people" in questions_of(SCHEMA, ...)
+
+
+def test_what_was_picked_stays_where_it_can_be_asked():
+    asked = questions_of(SCHEMA, None)
+    assert usual_questions(asked) == ["how many rows"]
+    assert usual_questions(questions_of(SCHEMA, "patient")) == ["how many people"]
+    assert usual_questions(asked, ["how many people", "age: median"]) == ["age: median"]
+    demo = questions_of(DEMO, likely_unit(DEMO))
+    assert usual_questions(demo, DEMO_PICKS["questions"]) == DEMO_PICKS["questions"]
+
+
+def test_the_page_says_what_the_bounds_drop():
+    said = page.dropped(full(max_rows_per_group=50), draft(full()), 1, 0)
+    assert "At your bounds: 0% of these rows are dropped" in said
+    assert "Each person has one row here" in page.dropped(full(unit=None), draft(full(unit=None)), 3, 0)
+
+
+def test_the_page_says_what_each_answer_costs():
+    ward, people = Question("mode", "ward"), Question("n_people")
+    plan = full(questions={people: 20, ward: 30})
+    first, second = page.accuracies(plan, draft(plan), {people: "", ward: ""})
+    assert "people: off by at most 20 people" in first
+    assert "costs ε = " in first
+    assert "ward_mode: off by at most 30 people" in second
+    (not_asked,) = page.accuracies(plan := full(questions={ward: 30}, values={}), draft(plan), {ward: ""})
+    assert "not asked yet: see the public values of ward" in not_asked
+
+
+@pytest.mark.parametrize(
+    ("dtype", "text", "lines"),
+    [
+        (pl.Time(), "one time a line", None),
+        (pl.Date(), "2026-01-01..", None),
+        (pl.Int8(), "0..120; or values", 1),
+        (pl.Float64(), "by 0.5", None),
+        (pl.String(), "public values, one a line", 4),
+    ],
+)
+def test_fields_of_public_values_have_an_example(dtype, text, lines):
+    example, height = page.example(dtype)
+    assert text in example
+    assert height == lines
+
+
 def test_the_page_escapes_what_it_shows():
     evil = "<script>alert(1)</script>"
     schema = pl.Schema({"patient": pl.Int64(), evil: pl.Enum([evil, "b"])})
@@ -371,7 +432,12 @@ def test_the_page_escapes_what_it_shows():
         page.message({"unit": evil}, "unit"),
         page.fielded(evil, "", note=evil),
         page.outputs(drafted, drafted.query, 0.1),
-        *page.figures(drafted, drafted.query),
+        *page.figures(drafted),
+        page.seen(plan, drafted, Relative(), "", ""),
+        page.whole(plan, drafted, [], ""),
+        page.quiet(evil),
+        *page.each_fielded("", "value", {evil: ""}, {f"value {evil}": evil}),
+        next(page.accuracies(plan, drafted, dict.fromkeys(asked, ""))),
         page.statement(drafted.query, evil),
     ]
     assert not any("<script>" in part for part in shown)

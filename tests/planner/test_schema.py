@@ -1,7 +1,9 @@
 """Only the footer of a file is read, and only names and types of the footer."""
 
 import builtins
+import io
 import json
+import os
 import random
 import socket
 import subprocess
@@ -113,11 +115,17 @@ def test_a_damaged_footer_is_refused_or_gives_names_and_types(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "why", "is_several"),
-    [("missing.parquet", "No such file", False), ("*.parquet", "No such file", True), ("", "Is a directory", True)],
+    [
+        ("missing.parquet", "No such file", False),
+        ("*.parquet", "No such file", True),
+        ("", "Is a directory", True),
+        ("~nobody-of-this-name/visits.parquet", "Could not determine home directory", False),
+        ("visits\0.parquet", "embedded null byte", False),
+    ],
 )
 def test_a_file_that_is_not_there(tmp_path, name, why, is_several):
     with pytest.raises(ValueError, match=rf"FILE must be a file that can be opened, got .*{why}") as refused:
-        schema_of(str(tmp_path / name))
+        schema_of(name if name[:1] == "~" else str(tmp_path / name))
     assert ("Hint: of several files with the same columns, give any one." in str(refused.value)) == is_several
 
 
@@ -131,6 +139,65 @@ def test_metadata_of_a_file_are_neither_read_nor_shown(tmp_path):
         pq.write_table(one, tmp_path / f"{number}.parquet")
         found.append(schema_of(str(tmp_path / f"{number}.parquet")))
     assert found == [pl.Schema({"p": pl.Int64})] * 3
+
+
+class _Noted(pa.ExtensionType):
+    def __init__(self):
+        super().__init__(pa.int64(), "tests.noted")
+
+    def __arrow_ext_serialize__(self):
+        return b"secret"
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage, serialized):
+        return cls()
+
+
+@pytest.mark.filterwarnings("ignore:.*xtension")
+def test_what_a_writer_noted_with_a_type_is_not_shown(tmp_path):
+    noted = pa.ExtensionArray.from_storage(_Noted(), pa.array([1, 2]))
+    inside = pa.StructArray.from_arrays([pa.FixedSizeListArray.from_arrays(noted, 1)], ["x"])
+    listed = pa.ListArray.from_arrays(pa.array([0, 1, 2]), noted)
+    pq.write_table(pa.table({"p": noted, "q": inside, "r": listed}), tmp_path / "noted.parquet")
+    assert "secret" in str(pl.read_parquet_schema(tmp_path / "noted.parquet"))
+    schema = schema_of(str(tmp_path / "noted.parquet"))
+    assert "secret" not in str(schema)
+    plain = pl.Extension("tests.noted", pl.Int64)
+    assert schema == pl.Schema({"p": plain, "q": pl.Struct({"x": pl.Array(plain, 1)}), "r": pl.List(plain)})
+
+
+def test_a_footer_that_the_reader_panics_at_is_refused(tmp_path, monkeypatch):
+    path = written(tmp_path / "visits.parquet")
+
+    def panic(_):
+        msg = "secret"
+        raise pl.exceptions.PanicException(msg)
+
+    monkeypatch.setattr(pl, "read_parquet_schema", panic)
+    with pytest.raises(ValueError, match="FILE must be a Parquet file whose footer can be read") as refused:
+        schema_of(str(path))
+    assert "secret" not in str(refused.value)
+
+
+def test_rows_that_are_missing_do_not_matter(tmp_path):
+    path = written(tmp_path / "visits.parquet")
+    data = path.read_bytes()
+    path.write_bytes(b"PAR1" + data[footer_at(data) :])
+    assert schema_of(str(path)) == pl.Schema(TYPES)
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    path = written(tmp_path / "visits.parquet")
+
+    class Shrinking(io.FileIO):
+        def read(self, size=-1):
+            data = super().read(size)
+            os.truncate(path, 100)
+            return data
+
+    monkeypatch.setattr(Path, "open", lambda self, mode: Shrinking(self, mode))
+    with pytest.raises(ValueError, match="FILE must be a Parquet file whose footer can be read"):
+        schema_of(str(path))
 
 
 def test_a_port_that_is_taken_is_refused(capsys, monkeypatch):
