@@ -42,9 +42,40 @@ _explain = of("frames/test_explain.py")
 _outputs = of("frames/test_outputs.py")
 _cubes = of("privacy/test_cubes.py")
 _cube = of("frames/test_cube.py")
+_SAME = "frames/test_steps.py::test_a_method_does_what_polars_does_row_by_row"
+_row_steps = of("frames/test_steps.py::test_steps_that_are_refused")
 _statements = of("statements/test_statement.py::test_nothing_depends_on_private_rows_or_on_literals_before_protect")
 
 MUTANTS = [
+    # --- Methods that are written as steps
+    _row_steps("RowSteps._but_the_unit", "columns - cs.by_name(*unit, require_all=False) if unit else columns", "columns",
+        "people are cast, filled and merged",
+        "frames/test_steps.py::test_the_privacy_unit_keeps_its_values_where_all_columns_are_meant"),
+    _row_steps("RowSteps._but_the_unit", "any(isinstance(name, str) and name in unit for name in _flat(named))", "False",
+        "who casts the privacy unit hears nothing of it"),
+    _row_steps("_frames/steps:_flat", "[item for column in columns for item in _flat(column)]", "[columns]",
+        "the privacy unit in a list is not seen"),
+    _row_steps("RowSteps.remove", "reduce(and_, true)", "reduce(or_, true)", "rows are removed for one condition of two", _SAME),
+    _row_steps("RowSteps.remove", "~reduce(and_, true).fill_null(value=False)", "~reduce(and_, true)",
+        "rows with a null are removed", _SAME),
+    _row_steps("RowSteps.drop_nulls", "pl.all_horizontal(columns.is_not_null())", "pl.any_horizontal(columns.is_not_null())",
+        "rows with one null stay", _SAME),
+    _row_steps("RowSteps.drop_nans", "columns.is_nan().fill_null(value=False)", "columns.is_nan()",
+        "rows with a null are dropped as NaN", _SAME),
+    _row_steps("RowSteps.drop", "cs.all() - gone", "gone", "what is left out stays, and what stays is left out", _SAME),
+    _row_steps("RowSteps.fill_null", "isinstance(value, (int, float)) and not isinstance(value, bool) and not matches_supertype",
+        "False", "columns of other types are filled", _SAME),
+    _row_steps("RowSteps.fill_null", "self._but_the_unit(columns)", "columns", "rows of nobody become a person's",
+        "frames/test_steps.py::test_the_privacy_unit_keeps_its_values_where_all_columns_are_meant"),
+    _row_steps("RowSteps.fill_nan", "self._but_the_unit(cs.float())", "cs.float()", "NaN people become one person",
+        "frames/test_steps.py::test_the_privacy_unit_keeps_its_values_where_all_columns_are_meant"),
+    _row_steps("RowSteps.cast", "key if isinstance(key, str) or cs.is_selector(key) else cs.by_dtype(key)", "key",
+        "types of columns are taken for names", _SAME),
+    _row_steps("_frames/steps:_FILLED", "(bool, cs.boolean())", "(bool, cs.numeric())", "a truth fills numbers", _SAME),
+    _row_steps("_frames/steps:_FILLED", "(dt.datetime, cs.datetime())", "(dt.datetime, cs.date())", "a time fills dates", _SAME),
+    _row_steps("_frames/steps:selector", "not isinstance(column, str) and not cs.is_selector(column)", "False",
+        "a column by number is taken"),
+    _row_steps("_frames/steps:selector", "require_all=strict", "require_all=False", "a name without a column is ignored"),
     # --- What is promised to a person
     _protection("Protection.limits", "in_groups * bounds.per_group <= bounds.total or bounds.per_group < bounds.total",
         "in_groups * bounds.per_group <= bounds.total",

@@ -5,6 +5,7 @@ from tests.mutation.mutant import of
 
 _gate = of("rowwise/test_gate.py")
 _conditions = of("rowwise/test_gate.py")
+_rules = of("rowwise/test_gate.py::test_a_refused_expression_is_named_with_the_reason")
 _lenient = of("rowwise/test_gate.py")
 _steps = of("rowwise/test_gate.py")
 _trials = of("rowwise/test_trials.py rowwise/test_gate.py")
@@ -26,6 +27,50 @@ _profile = of("analysis/test_profile.py")
 _lattices = "analysis/test_profile.py::test_no_lattice_of_a_discrete_gaussian_loses_more_than_its_profile"
 
 MUTANTS = [
+    # --- The table of rules
+    _rules("_rowwise/rules:LISTED", "when.has_few_categories", "lambda _: False", "a private row decides whether a cast to few categories raises"),
+    _rules("_rowwise/rules:LISTED", "when.converts_nested", "lambda _: False", "a value decides how other rows are compared"),
+    _rules("_rowwise/rules:LISTED", "when.holds_floats", "lambda _: False", "the last bit of a list's element follows the other rows"),
+    _rules("_rowwise/rules:LISTED", "when.parameters_vary", "lambda _: False", "a parameter is read of the first row"),
+    _rules("_rowwise/rules:LISTED", "when.parameters_are_structs", "lambda _: False", "a struct as a parameter hangs"),
+    _rules("_rowwise/rules:LISTED", "when.takes_nested", "lambda _: False", "a struct as a number crashes"),
+    _rules("_rowwise/rules:LISTED", "when.looks_up_rows", "lambda _: False", "a value is looked up in other rows"),
+    _rules("_rowwise/rules:LISTED", "when.has_no_format", "lambda _: False", "a format is guessed from other rows"),
+    _rules("_rowwise/rules:LISTED", "when.takes_floats", "lambda _: False", "the sign of a zero follows the other rows"),
+    _rules("_rowwise/rules:LISTED", "when.adds_many", "lambda _: False", "the last bit of a sum follows the number of threads"),
+    _rules("_rowwise/rules:LISTED", "when.does_not_fit_the_array", "lambda _: False", "a value that does not fit an array raises"),
+    _rules("_rowwise/rules:LISTED", "when.starts_local", "lambda _: False", "a local time that a clock change leaves out raises"),
+    _rules("_rowwise/rules:LISTED", "when.takes_category", "lambda _: False", "a category's number is taken"),
+    _rules("_rowwise/rules:LISTED", "when.replaces_categories_by_number", "lambda _: False", "a category is replaced by its number"),
+    _rules("_rowwise/rules:LISTED", "when.casts_category", "lambda _: False", "a category's number is cast"),
+    _rules("_rowwise/rules:LISTED", "when.guesses_times", "lambda _: False", "a cast guesses a format"),
+    _rules("_rowwise/rules:LISTED", "when.casts_float_to_decimal", "lambda _: False", "a float that is too large for a Decimal raises"),
+    _rules("_rowwise/rules:LISTED", "when.casts_nested", "lambda _: False", "nested types are cast"),
+    _rules("_rowwise/rules:LISTED", "when.parses_local", "lambda _: False", "a text of a local time that a clock change leaves out raises"),
+    _rules("_rowwise/rules:LISTED", "when.ambiguous_is_no_word", "lambda _: False", "whether a time is ambiguous is read of a row"),
+    _rules("_rowwise/rules:LISTED", "when.parts_are_several", "lambda _: False", "parts of a date are several columns"),
+    _rules("_rowwise/rules:LISTED", "when.mixes_floats", "lambda _: False", "floats among other types are divided at once"),
+    _rules("_rowwise/rules:LISTED", "when.divides_durations", "lambda _: False", "the last bit of a quotient of durations follows the other rows"),
+    _rules("_rowwise/rules:LISTED", "when.mixes_dates", "lambda _: False", "dates of several types are taken at once",
+        "rowwise/test_gate.py::test_dates_of_several_types_are_refused"),
+    _rules("_rowwise/rules:LISTED", 'names("arr.sum list.sum")', 'names("arr.sum")',
+        "sums of floats in lists follow the nulls of other rows"),
+    _rules("_rowwise/rules:LISTED", 'names("max_horizontal min_horizontal reinterpret")', 'names("min_horizontal reinterpret")',
+        "a maximum's NaN follows the other rows"),
+    _rules("_rowwise/rules:LISTED", 'names("mean_horizontal sum_horizontal")', 'names("sum_horizontal")',
+        "a mean's last bit follows the number of threads"),
+    _rules("_rowwise/rules:LISTED", 'names("dt.datetime_function dt.replace_time_zone")', 'names("dt.replace_time_zone")',
+        "a date of columns raises by a row"),
+    _rules("_rowwise/rules:LISTED", 'names("arr.contains is_in")', 'names("arr.contains")',
+        "is_in of an array of another type raises"),
+    _rules("_rowwise/rules:LISTED", 'FUNCTIONS - OF_CATEGORIES', 'OF_CATEGORIES',
+        "functions take a category's number"),
+    _rules("_rowwise/rules:UNLISTED", "when.is_unlisted", "lambda _: False", "a step that nobody has looked at is taken",
+        "rowwise/test_gate.py::test_what_is_on_no_list_is_refused"),
+    _rules("Rule.refuses", "not self.steps or step.name in self.steps", "step.name in self.steps",
+        "a rule about all steps is about none", "rowwise/test_gate.py::test_what_is_on_no_list_is_refused"),
+    _rules("Rule.refuses", "self.where(step)", "True", "a step that is taken in most ways is taken in none",
+        "rowwise/test_gate.py::test_an_accepted_expression_is_row_by_row"),
     # --- Steps on one person's rows
     _person_gate("_Apart.check_keys", "self.unit is None or not {*self.unit} <= {*keys}", "self.unit is None",
         "rows of several people are taken together"),
