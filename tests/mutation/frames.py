@@ -42,12 +42,9 @@ _explain = of("frames/test_explain.py")
 _outputs = of("frames/test_outputs.py")
 _cubes = of("privacy/test_cubes.py")
 _cube = of("frames/test_cube.py")
-_SAME = "frames/test_steps.py::test_a_method_does_what_polars_does_row_by_row"
-_row_steps = of("frames/test_steps.py::test_steps_that_are_refused")
 _statements = of("statements/test_statement.py::test_nothing_depends_on_private_rows_or_on_literals_before_protect")
 
 MUTANTS = [
-    # --- Methods that are written as steps
     # --- What is promised to a person
     _protection("Protection.limits", "in_groups * bounds.per_group <= bounds.total or bounds.per_group < bounds.total",
         "in_groups * bounds.per_group <= bounds.total",

@@ -8,35 +8,17 @@ _plan = of("planner/test_plan.py", needs="altair vl_convert")
 _sizes = of("analysis/test_sizes.py")
 _planning = of("analysis/test_planning.py")
 _laws = of("analysis/test_analysis.py")
-_losses = of("analysis/test_losses.py")
 _profile = of("analysis/test_profile.py", needs="dp_accounting")
-_plans = of("plot/test_plans.py", needs="altair vl_convert")
-_plot = of("plot/test_plot.py", needs="altair vl_convert")
-_boxes = of("plot/test_boxes.py", needs="altair vl_convert")
-_cubes = of("plot/test_cubes.py", needs="altair")
-_statements = of("statements/test_statement.py")
 
 _FOOTER = "planner/test_schema.py::test_no_byte_before_the_footer_is_read"
-_JUNK = "planner/test_schema.py::test_other_files_are_refused"
 _CODE = "planner/test_plan.py::test_every_question_becomes_code_that_runs"
 _STEPS = "planner/test_plan.py::test_steps_and_usual_accuracies_follow_the_ends"
 _ENDS = "planner/test_plan.py::test_steps_follow_both_ends"
 _REFUSED = "planner/test_plan.py::test_what_does_not_fit_is_said_at_its_field"
 _PAGE = "planner/test_plan.py::test_the_page_says_what_a_group_must_have"
-_BUDGET = "planner/test_plan.py::test_the_budget_is_what_is_asked_for"
 _UNIT = "planner/test_plan.py::test_the_likely_unit"
 _SHARES = "analysis/test_sizes.py::test_errors_are_those_of_explain_and_shares_of_the_largest_answer"
-_DROPPED = "analysis/test_sizes.py::test_bounds_drop_what_they_drop_on_average"
 _TOP = "analysis/test_sizes.py::test_the_right_top_is_at_least_as_probable_as_that"
-_WORST = "analysis/test_planning.py::test_no_scores_on_a_fine_grid_are_worse"
-_GOAL = "analysis/test_planning.py::test_loss_for_is_the_smallest_that_reaches_the_goal"
-_INVERSE = "analysis/test_planning.py::test_loss_for_accuracy_is_the_inverse_of_accuracy"
-_ANSWERS = "plot/test_plot.py::test_answers"
-_BOX = "plot/test_boxes.py::test_a_box_per_group"
-_PANELS = "plot/test_cubes.py::test_a_panel_for_each_combination_with_the_numbers_and_their_ranges"
-_ONE = "analysis/test_profile.py::test_profiles_of_one_release"
-_VARIANTS = "statements/test_statement.py::test_variants_and_losses"
-_MEANS = "statements/test_statement.py::test_what_a_loss_means_is_stated_no_lower_than_it_is"
 _KEYS = "accounting/test_deltas.py::test_a_profile_has_what_keys_spend"
 
 MUTANTS = [
@@ -107,11 +89,9 @@ MUTANTS = [
         "the right top is more probable than it is", _TOP),
     _sizes("analysis/_sizes:best_by_gap", "not gap >= 0", "False", "a lead below 0 is told as one",
         "analysis/test_sizes.py::test_what_does_not_fit_is_refused"),
-    # --- What bounds drop
     # --- From an accuracy to a loss
     _planning("_smallest_rate", "return Fraction(2.0**high)", "return Fraction(2.0**low)",
         "a loss does not reach its goal", equivalent="what follows nudges the loss upward until it does"),
-    # --- From rows to a loss
     # --- Profiles
     _profile("PrivacyProfile.delta", "(1 - self.spent_delta) * Fraction(of_losses)", "Fraction(0)",
         "what keys spend is all that is told", _KEYS),
@@ -128,6 +108,4 @@ MUTANTS = [
         "analysis/test_analysis.py"),
     _laws("_exponential_log_factors", "-math.log(expected)", "-math.log(expected + 1)", "probabilities add up to less than 1",
         "analysis/test_analysis.py"),
-    # --- Figures of answers
-    # --- Statements
 ]
