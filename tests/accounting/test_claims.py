@@ -371,6 +371,7 @@ def test_a_loss_is_above_0(unit, value):
         ({"mechanism": "gaussian"}, "mechanism must be one of"),
         ({"score_range": Fraction(0)}, "score_range must be greater than 0"),
         ({"neighboring_relation": "none"}, "neighboring_relation must be one of"),
+        ({"draws": 0}, "draws must be"),
     ],
 )
 def test_every_field_of_a_claim_is_checked(change, words):
@@ -472,3 +473,8 @@ def test_what_keys_cost_beside_their_delta(loss, groups):
     assert threshold.rate**2 * groups / 2 <= loss <= threshold.rate**2 * (1 + HAIR) * groups / 2
     with pytest.raises(ValueError, match="no loss in epsilon"):
         threshold.cost("epsilon")
+
+
+def test_a_printed_delta_is_not_below_the_true_one():
+    made = keys_claim(1, "epsilon", "partition_selection", Fraction(1, 3))
+    assert Fraction(str(made).partition("delta=")[2]) >= made.delta

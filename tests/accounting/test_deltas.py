@@ -318,3 +318,10 @@ def test_deltas_of_distances():
     assert one.delta_of(10**6) == 1
     assert [keys(0.5, MICRO, "rho").delta_of(d) for d in (0, 1, 2)] == [0, MICRO, 1]
     assert [pure(1).delta_of(d) for d in (0, 1, 5)] == [0, 0, 0]
+
+
+def test_deltas_of_several_keys_add_up():
+    both = analysis.PrivacyProfile.of([keys(0.5, MICRO), keys(0.25, 2 * MICRO)])
+    assert (both.spent_delta, both.epsilon(3 * MICRO)) == (3 * MICRO, 0.75)
+    assert both.epsilon(2.9e-6) == math.inf
+    assert both.delta(0.75) == 3e-6

@@ -5,6 +5,7 @@ from tests.mutation.mutant import of
 
 _gate = of("rowwise/test_gate.py")
 _conditions = of("rowwise/test_gate.py")
+_rules = of("rowwise/test_gate.py::test_a_refused_expression_is_named_with_the_reason")
 _lenient = of("rowwise/test_gate.py")
 _steps = of("rowwise/test_gate.py")
 _trials = of("rowwise/test_trials.py rowwise/test_gate.py")
@@ -26,6 +27,13 @@ _profile = of("analysis/test_profile.py")
 _lattices = "analysis/test_profile.py::test_no_lattice_of_a_discrete_gaussian_loses_more_than_its_profile"
 
 MUTANTS = [
+    # --- The table of rules
+    _rules("_rowwise/rules:LISTED", "when.has_few_categories", "lambda _: False", "a private row decides whether a cast to few categories raises"),
+    _rules("_rowwise/rules:LISTED", "when.converts_nested", "lambda _: False", "a value decides how other rows are compared"),
+    _rules("_rowwise/rules:LISTED", "when.holds_floats", "lambda _: False", "the last bit of a list's element follows the other rows",
+        "rowwise/test_gate.py::test_arithmetic_on_nested_floats_is_refused"),
+    _rules("_rowwise/rules:LISTED", "when.parameters_vary", "lambda _: False", "a parameter is read of the first row"),
+    _rules("_rowwise/rules:LISTED", "when.parameters_are_structs", "lambda _: False", "a struct as a parameter hangs"),
     # --- Steps on one person's rows
     _person_gate("_Apart.check_keys", "self.unit is None or not {*self.unit} <= {*keys}", "self.unit is None",
         "rows of several people are taken together"),

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import os
+import re
 import subprocess
 import sys
 from decimal import Decimal
@@ -12,6 +13,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
+from dp_polars import analysis
 from tests.helpers.needs import need
 
 need("altair")
@@ -471,3 +473,64 @@ def test_the_likely_unit(names, unit):
 
 def test_the_notebook_is_where_the_command_looks_for_it():
     assert (Path(dpp.__file__).parent / "_planner" / "notebook.py").is_file()
+
+
+def test_steps_follow_both_ends():
+    plan = full(values={"age": "20..120", "days": "-40..30 by 0.5"})
+    assert plan.steps(Question("mean", "age"))[12] == 100 * 0.05
+    assert plan.steps(Question("sum", "days"))[12] == 40 * 500 * 0.05
+
+
+def test_a_lead_is_sure_from_95_percent_on():
+    drafted = draft(full(questions={Question("mode", "diagnosis"): 20}))
+    (said,) = re.findall(
+        r"is right in 95 % of releases if it leads by ([\d,]+)\.", "".join(page.figures(drafted, drafted.query))
+    )
+    lead = int(said.replace(",", ""))
+    less, enough = analysis.best_by_gap(drafted.query, [lead - 2, lead])["probability"]
+    assert less < 0.95 <= enough
+
+
+def test_the_page_tells_what_its_own_bounds_drop():
+    bounds = [(1, 1, 0.61, 0.72), (2, 1, 0.43, 0.54), (None, 1, 0.3, 0.4), (2, 3, 0.1, 0.2)]
+    names = ["max_groups", "max_rows_per_group", "rows_dropped", "people_cut"]
+    frame = pl.DataFrame(bounds, names, orient="row")
+    for groups, each, rows_dropped, people_cut in bounds:
+        said = page.dropped(frame, max_groups=groups, max_rows_per_group=each)
+        assert f"{rows_dropped:.0%} of these rows are dropped, and {people_cut:.0%} of these people" in said
+
+
+@pytest.mark.parametrize("loss_unit", ["epsilon", "rho"])
+def test_the_budget_is_what_is_asked_for(loss_unit):
+    asked = {Question("n_people"): "0.123456789123456", Question("mode", "ward"): "0.25"}
+    drafted = draft(full(questions=asked, by_loss=True, loss_unit=loss_unit))
+    whole = Fraction("0.373456789123456")
+    assert (drafted.query.loss.unit, drafted.query.loss.value) == (loss_unit, whole)
+    stated = drafted.query.statement().facts["ledger"]["total"]
+    assert (stated["unit"], stated["exact"]) == (loss_unit, str(whole))
+    (written_down,) = re.findall(rf"dpp\.Budget\({loss_unit}=([\d.]+),", drafted.code)
+    assert whole <= Fraction(written_down) < whole + Fraction(1, 1000)
+
+
+def test_bounds_are_those_that_protect_takes():
+    assert full(unit=None).bounds() == {}
+    assert full(max_groups=3).bounds() == {"max_groups": 3, "max_rows_per_group": 2}
+    assert full(keys={}, max_rows_per_group=7).bounds() == {"max_rows": 7}
+
+
+@pytest.mark.parametrize(
+    ("names", "unit"), [(["patient_weight", "customer_id"], "customer_id"), (["id", "customer"], "customer")]
+)
+def test_the_likeliest_unit_is_not_the_first(names, unit):
+    assert likely_unit(pl.Schema(dict.fromkeys(names, pl.Int64()))) == unit
+
+
+def test_skew_makes_bounds_drop_more():
+    picked = {"people": 300, "rows_each": 20, "max_groups": [2], "max_rows_per_group": [10]}
+    even, uneven = (dropped_by_bounds(full(), skew=skew, **picked)["rows_dropped"].item() for skew in (0, 2))
+    assert uneven > 2 * even
+
+
+def test_a_group_must_be_as_large_as_the_goal_wants():
+    drafted = draft(full(questions={Question("n_people"): 20}))
+    assert "<td>400 people</td>" in page.outputs(drafted, drafted.query, 0.05)

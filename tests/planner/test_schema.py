@@ -254,3 +254,33 @@ def test_help_needs_no_extra():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "python -m dp_polars" in done.stdout
+
+
+def test_polars_is_given_the_footer_alone(tmp_path, monkeypatch):
+    path, given = written(tmp_path / "visits.parquet"), []
+    read = pl.read_parquet_schema
+    monkeypatch.setattr(pl, "read_parquet_schema", lambda source: given.append(source.getvalue()) or read(source))
+    assert schema_of(str(path)) == pl.Schema(TYPES)
+    data = path.read_bytes()
+    assert given == [b"PAR1" + data[footer_at(data) :]]
+
+
+@pytest.mark.parametrize("length", [61, 2**31, 2**32 - 1])
+def test_a_footer_that_is_longer_than_its_file_is_none(tmp_path, length):
+    path = tmp_path / "visits.parquet"
+    path.write_bytes(b"x" * 60 + length.to_bytes(4, "little") + b"PAR1")
+    with pytest.raises(ValueError, match="FILE must be a Parquet file whose footer can be read"):
+        schema_of(str(path))
+
+
+def test_a_footer_that_is_too_long_for_a_schema_is_not_read(tmp_path, monkeypatch):
+    path = written(tmp_path / "visits.parquet")
+    monkeypatch.setattr(planner_schema, "_LARGEST", 100)
+    with pytest.raises(ValueError, match="FILE must be a Parquet file whose footer can be read"):
+        schema_of(str(path))
+
+
+def test_of_a_file_of_another_kind_only_the_end_is_read(tmp_path):
+    with (tmp_path / "visits.csv").open("wb+") as file:
+        file.write(b"patient,ward\n" + b"1,A\n" * 50 + (40).to_bytes(4, "little") + b"WARD")
+        assert planner_schema._footer(file) == b""

@@ -628,3 +628,19 @@ def test_many_groups_have_lower_rows(groups, step, tmp_path):
     _, height = png_size(chart, tmp_path / "groups.png")
     assert height < 800
     assert all(panel["height"] == {"step": step} for panel in chart.to_dict()["vconcat"][0]["hconcat"])
+
+
+def test_the_band_holds_the_middle_four_fifths_of_groups():
+    frame = analysis.simulate(query(11), public(11, 80), losses=[0.03, 0.1, 1])
+    part = frame.filter(pl.col("output") == "job", pl.col("loss") == 0.1)["probability_true"]
+    ends = [part.quantile(share, "linear") for share in (0.1, 0.5, 0.9)]
+    shown = [[row["low"], row["middle"], row["high"]] for row in rows(plot.simulation(frame)) if row["loss"] == 0.1]
+    assert pytest.approx(ends) in shown
+    assert ends[0] < ends[1] < ends[2]
+
+
+def test_the_hardest_of_many_groups_come_first():
+    frame = analysis.simulate(dpp.median("income", range(201), epsilon=0.3), public(100, 20), by="region")
+    sure, error = ([row["value"] for row in data] for data in datasets(plot.simulation(frame)))
+    assert sure == frame["probability_true"].sort().to_list()
+    assert error == frame["expected_error"].sort(descending=True).to_list()

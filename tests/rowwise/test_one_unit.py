@@ -322,6 +322,10 @@ def test_a_unit_that_is_computed_twice_is_not_known():
     once = [VISITS.lazy().with_columns(patient=of + 0) for of in (patient, doctor)]
     with pytest.raises(ValueError, match=TWICE):
         concat(*once).with_columns(patient=patient + 1).dp.protect("patient")
+    # Two steps that compute it after a third one, which both of them read.
+    third = VISITS.lazy().with_columns(patient=patient + 0).cache()
+    with pytest.raises(ValueError, match=TWICE):
+        concat(*(third.with_columns(patient=of + 1) for of in (patient, doctor))).dp.protect("patient")
 
 
 @pytest.mark.parametrize("source", SOURCES)

@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import math
+import re
 import runpy
 import sqlite3
 from contextlib import closing
@@ -416,7 +417,7 @@ def test_names_of_files(tmp_path):
         VISITS.write_parquet(tmp_path / name)
         VISITS.write_ipc(tmp_path / name.replace("parquet", "arrow"))
     for scan, ending in ((pl.scan_parquet, "parquet"), (pl.scan_ipc, "arrow")):
-        asked = scan(tmp_path / f"*.{ending}").dp.protect("patient", max_rows=1).agg(dpp.len(epsilon=1))
+        asked = scan(tmp_path / f"*.{ending}").dp.protect("patient", max_rows=1).agg(dpp.n_people(epsilon=1))
         for _ in range(2):  # also when they are gone
             text = asked.statement().to_markdown()
             assert f"Files, by name: a.{ending}, b.{ending} (2 files)." in text
@@ -571,7 +572,7 @@ def test_a_file_carries_its_statement(tmp_path):
     assert {**statement.facts, "state": "planned", "ledger": None} == {**planned, "ledger": None}
     assert statement.facts["ledger"]["charges"] == 0
     assert "Released into the file" in statement.to_markdown()
-    without = dpp.protect("patient", max_rows=1).agg(dpp.len(epsilon=1))
+    without = dpp.protect("patient", max_rows=1).agg(dpp.n_people(epsilon=1))
     without.sink_parquet(tmp_path / "two.parquet", VISITS)
     assert dpp.read_claim(tmp_path / "two.parquet")["statement"].facts["loss"]["exact"] == "1"
 
@@ -585,3 +586,35 @@ def test_a_statement_never_changes():
     with pytest.raises(AttributeError):
         statement.written = ""
     assert statement._repr_html_() == statement.to_html()
+
+
+def test_what_a_loss_means_is_stated_no_lower_than_it_is():
+    private = VISITS.dp.protect("patient", max_groups=1, max_rows=1)
+    third = private.agg(dpp.len(epsilon=Fraction(1, 3))).statement()
+    assert Fraction(third.facts["loss"]["value"]) >= Fraction(1, 3)
+    keys = private.keys("ward", epsilon=0.2, delta=1e-7)
+    means = keys.statement().facts["loss"]["means"]
+    assert "(about 1.23) times" in means  # exp(0.2) is 1.2214
+    assert means.endswith(", plus 0.0000001.")
+    assert "delta = 0.0000001" in repr(keys.statement())
+    # What is left of a delta for the loss is what keys did not spend.
+    at = {delta: keys.statement(at_delta=delta).facts["loss"]["at_delta"]["epsilon"] for delta in (1e-7, 1e-8)}
+    assert at == {1e-7: pytest.approx(0.2, abs=1e-9), 1e-8: None}
+    for rho in (0.5, 0.3, 0.1):
+        stated = private.agg(dpp.len(rho=rho)).statement(at_delta=1e-9)
+        epsilon = stated.facts["loss"]["at_delta"]["epsilon"]
+        (said,) = re.findall(r"it is ε = ([\d.]+) at", stated.to_markdown())
+        assert epsilon <= float(said) <= epsilon * 1.001
+
+
+def test_a_long_ratio_is_stated_exactly():
+    private = VISITS.dp.protect("patient", max_groups=1, max_rows=1)
+    stated = private.agg(dpp.len(epsilon=Fraction(10**30 + 1, 3**70))).statement()
+    assert f"(exactly {Fraction(10**30 + 1, 3**70)})" in stated.to_markdown()
+
+
+def test_keys_are_told_of_as_public():
+    query = dpp.protect("patient", max_groups=1).group_by({"ward": ["north", "south"]}).agg(dpp.n_people(epsilon=1))
+    known = query.statement().to_markdown()
+    assert "Keys. 2 public groups, by ward:" in known
+    assert "They are public, or were released before." in known
