@@ -30,6 +30,7 @@ _INTEGERS_OF_FLOATS = (-(2**63), 2**63 - 1024)
 _EXACT_FLOAT = 10**15
 # How far the ends of floats may be off after some roundings.
 _ROUNDED = {32: 1e-5, 64: 1e-12}
+_TINY = 1e-290
 _DIGITS = 6  # of microseconds
 # DuckDB adds and multiplies decimals of at most 18 digits in 64 bits.
 _DECIMAL = 10**18 - 1
@@ -57,10 +58,13 @@ class Limits(Ranges):
             return False
         sides = [value for value in node.args if is_value(value)]
         kinds = [value.dtype for value in sides]
-        if any(one.is_floating() for one in kinds) or kind in {"Divide", "Power"}:
+        if self.backend == "sqlite":
+            return kind == "Abs" and not self._is_no_least(node.arg)
+        divides = kind == "FloorDivide" and self.backend not in rules.FLOATS_NEVER_RAISE
+        if divides or kind in {"Divide", "Power"} or any(map(self.is_float, sides)):
             return self.backend not in rules.FLOATS_NEVER_RAISE and not self._is_float(kind, sides)
-        if any(one.is_decimal() for one in kinds):
-            return self.backend != "sqlite" and kind in ARITHMETIC and not self._is_decimal(node, kind, sides)
+        if any(one.is_decimal() or one.is_floating() for one in kinds):
+            return kind in ARITHMETIC and not self._is_decimal(node, kind, sides)
         if self.backend in rules.INTEGERS_NEVER_RAISE and kind != "Abs":
             return False
         if kind in rules.DIVISIONS:  # of the least integer by -1
@@ -70,8 +74,12 @@ class Limits(Ranges):
 
     def _is_float(self, kind: str, sides: list[Node]) -> bool:
         """Return whether a float is neither too large nor, as no zero, too small."""
-        if kind in {"Abs", "Modulus", "FloorDivide", "Negate"}:
+        if kind == "Modulus":  # of decimals, of which Postgres makes a float again
+            return min(map(self.least, sides)) >= _TINY
+        if kind in {"Abs", "Negate"}:
             return True
+        if any(value.dtype.is_decimal() and value.dtype.precision is None for value in sides):
+            return False
         bits = 32 if any(value.dtype.is_float32() for value in sides) else 64
         sizes = [max(map(abs, self.ends(value))) for value in sides]
         # An integer may be as large as a sum.
@@ -86,7 +94,7 @@ class Limits(Ranges):
                         sizes[0] * sizes[1],
                         max(small[0] * small[1], small[0] if small[1] >= 1 else 0, small[1] if small[0] >= 1 else 0),
                     )
-                case "Divide":
+                case "Divide" | "FloorDivide":
                     size, least = sizes[0] / small[1], small[0] / max(min(sizes[1], 1.8e308), 1)
                 case "Power":
                     size, least = float(sizes[0]) ** sides[1].value, float(min(small[0], 1)) ** sides[1].value
@@ -96,21 +104,32 @@ class Limits(Ranges):
             return False
         return size <= LARGEST[bits] and least >= LEAST[bits]
 
+    def _is_no_least(self, node: Node) -> bool:
+        """Return whether a number of SQLite is not the least integer, which has no absolute value."""
+        if operation_of(node) in rules.OF_SEVERAL:
+            return all(self._is_no_least(value) for value in flat(node.args) if is_value(value))
+        return self.ends(node)[0] > -(2**63) or self.is_float(node)
+
     def _is_decimal(self, node: Node, kind: str, sides: list[Node]) -> bool:
-        scales = [value.dtype.scale if value.dtype.is_decimal() else 0 for value in sides]
-        if None in scales:
+        known = [self.digits(value) for value in sides]
+        scales = [digits for digits in known if digits is not None]
+        if len(scales) < len(known):
             return False
         found = [self.exact(node), *map(self.ends, sides)]
         scale = 10 ** (sum(scales) if kind == "Multiply" else max(scales))
         return all(abs(end) * scale <= _DECIMAL for ends in found for end in ends if ends != NONE)
 
-    def mixes_decimals(self, values: list[Node]) -> bool:
+    def mixes_decimals(self, values: list[Node], kind: str) -> bool:
         """Return whether decimals meet numbers that engines cast to another type, which may not hold them."""
+        if kind == "Clip" and values[0].dtype.is_integer() and any(value.dtype.is_floating() for value in values):
+            return True  # of which Ibis says that they make integers
         decimals = [value for value in values if value.dtype.is_decimal()]
         if not decimals or self.backend == "sqlite":
             return False
         if self.backend == "duckdb" and any((one.dtype.precision, one.dtype.scale) == (38, 0) for one in decimals):
             return True  # a HUGEINT, perhaps, of which Ibis knows no more
+        if kind not in rules.COMPARISONS and any(map(self.is_float, values)):
+            return True  # of which Ibis says that they make decimals
         sizes = [abs(end) for value in values for end in self.ends(value) if self.ends(value) != NONE]
         if any(value.dtype.is_floating() for value in values):
             return self.backend not in {"duckdb", "postgres"} and any(
@@ -148,11 +167,11 @@ class Limits(Ranges):
             )
             return bool(kind.is_numeric()) and _is_rounded_within(ends, kind, held)
         if to.is_float64():
-            return bool(kind.is_numeric()) and (not kind.is_decimal() or kind.precision is not None or max(ends) < inf)
+            return bool(kind.is_numeric()) and (not kind.is_decimal() or kind.precision is not None)
         if to.is_timestamp():
             fits = to.scale is None or to.scale <= _DIGITS
             return bool(fits and (kind.is_date() or kind.is_timestamp()))
-        return bool(kind.is_timestamp() and (to.is_date() or to.is_time()))
+        return bool(kind.is_timestamp() and (to.is_date() or (to.is_time() and kind.timezone is None)))
 
     def leaves_the_years(self, node: Node, kind: str) -> bool:
         """Return whether a function of times may raise on one that is far away, such as Postgres' `infinity`."""
@@ -167,6 +186,10 @@ class Limits(Ranges):
             return bool(mine) and not same and self.backend != "sqlite" and not self._are_within(times, YEARS)
         if kind not in rules.OF_TIMES or not times:
             return False
+        if kind == "Time" and times[0].dtype.timezone is not None:
+            return True  # which DuckDB has no cast for, once there is a row
+        if kind == "ExtractEpochSeconds" and self.backend == "datafusion" and times[0].dtype.is_date():
+            return True  # the same
         if self.backend in rules.TESTED and self.backend not in rules.OF_TIMES[kind]:
             return False
         nanoseconds = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 from functools import reduce
 from math import ceil, exp, floor, inf, nextafter, sqrt
 from operator import add, mul, sub, truediv
@@ -160,7 +161,7 @@ class Ranges:
         if kind == "Literal":
             return self._constant(node)
         if kind == "Field":
-            return _hull(map(self.ends, made)) if (made := made_of(node)) is not None else _of_column(node)
+            return _hull(map(self.ends, made)) if (made := made_of(node)) is not None else self._of_column(node)
         if kind in _EXTRACTED.keys() | _OTHERS.keys():
             return {**_EXTRACTED, **_OTHERS}[kind]
         if kind in _COUNTS:
@@ -169,6 +170,12 @@ class Ranges:
             return self.ends(node.args[0])
         of = getattr(self, f"_of_{kind.lower()}", None)
         return ANY if of is None else of(node)
+
+    def _of_column(self, field: Node) -> Ends:
+        """Return the range of a table's column; nothing is known of what a step makes otherwise."""
+        # A decimal may be NaN in Postgres.
+        known = not field.dtype.is_decimal() or self.backend in rules.TESTED - {"postgres"}
+        return ends_of(field.dtype) if known and operation_of(field.rel) in rules.TABLES else ANY
 
     def _constant(self, node: Node) -> Ends:
         value = node.value
@@ -204,12 +211,18 @@ class Ranges:
         one, other = self.ends(node.left), self.ends(node.right)
         if NONE in (one, other):
             return NONE
+        if inf in map(abs, other) and not node.right.dtype.is_integer():
+            return ANY  # NaN
         if other[0] <= 0 <= other[1]:
+            if node.right.dtype.is_floating():  # -0.0 is not 0 to all engines
+                return ANY
             other = (-self.least(node.right), self.least(node.right))
         return _corners(truediv, one, other)
 
     def _of_modulus(self, node: Node) -> Ends:
         low, high = self.ends(node.right)
+        if inf in map(abs, self.ends(node.left)) and not node.left.dtype.is_integer():
+            return ANY  # NaN
         return (-max(-low, high), max(-low, high))
 
     def _of_power(self, node: Node) -> Ends:
@@ -360,6 +373,45 @@ class Ranges:
 
     # --- Types
 
+    def is_float(self, node: Node) -> bool:
+        """Return whether an engine has a float there for sure: to some, a float that is written out is a decimal."""
+        kind = operation_of(node)
+        if kind == "Literal" or not node.dtype.is_floating():
+            return False
+        if kind == "Field" and (made := made_of(node)) is not None:
+            return all(map(self.is_float, made))
+        if kind in rules.OF_SEVERAL | ARITHMETIC.keys() | {"Abs", "Modulus", "Negate", "NullIf", "Round"}:
+            return any(self.is_float(value) for value in flat(node.args) if is_value(value))
+        return kind not in _OF_ONE | {"Lag", "Lead", "WindowFunction"} or self.is_float(node.args[0])
+
+    def digits(self, node: Node) -> int | None:
+        """Return how many digits a number has after its point, as a decimal; None: not known."""
+        kind = operation_of(node)
+        if kind == "Literal" and node.value is not None:
+            exponent = Decimal(str(node.value)).as_tuple().exponent
+            return max(-exponent, 0) if isinstance(exponent, int) else None
+        if node.dtype.is_integer() or node.dtype.is_null():
+            return 0
+        values = [value for value in flat(node.args) if is_value(value) and value.dtype.is_numeric()]
+        if kind == "Field":
+            values = made_of(node) or []
+        elif kind not in rules.OF_SEVERAL | ARITHMETIC.keys() | {
+            "Abs",
+            "Modulus",
+            "Negate",
+            "NullIf",
+            "Round",
+            "Alias",
+        }:
+            values = []
+        if not values:
+            found: int | None = node.dtype.scale if node.dtype.is_decimal() else None
+            return found
+        known = [digits for digits in map(self.digits, values) if digits is not None]
+        if len(known) < len(values):
+            return None
+        return sum(known) if kind == "Multiply" else max(known)
+
     def _holder(self, node: Node) -> Ends:
         kind = operation_of(node)
         if kind == "Literal":
@@ -388,14 +440,14 @@ class Ranges:
     def _smallest(self, node: Node) -> float:
         kind, (low, high) = operation_of(node), self.ends(node)
         if low > 0 or high < 0:
-            return max(low, -high)
+            return float(max(low, -high))
         if node.dtype.is_integer() or node.dtype.is_boolean():
             return 1
         if node.dtype.is_decimal() and node.dtype.scale is not None:
             return 10.0**-node.dtype.scale
         found = LEAST[32 if node.dtype.is_float32() else 64]
         if kind == "Literal":
-            return abs(node.value or 1)
+            return abs(float(node.value or 1))
         if kind == "Round" and node.digits is not None:
             return max(found, 0.5 * 10.0 ** -max(self.ends(node.digits)[0], 0))
         if kind in {"Abs", "Alias", "Cast", "Negate", "NullIf"}:
@@ -403,9 +455,9 @@ class Ranges:
         if kind in {"Clip", "Coalesce", "Greatest", "Least"}:
             return min(self.least(value) for value in flat(node.args) if is_value(value))
         if kind == "Multiply":
-            return max(found, self.least(node.left) * self.least(node.right))
+            return float(max(found, self.least(node.left) * self.least(node.right)))
         if kind == "Divide":
-            return max(found, self.least(node.left) / min(max(map(abs, self.ends(node.right))), LARGEST[64]))
+            return float(max(found, self.least(node.left) / min(max(map(abs, self.ends(node.right))), LARGEST[64])))
         if kind == "Field" and (made := made_of(node)):
             return min(map(self.least, made))
         return found
@@ -431,8 +483,3 @@ class Ranges:
         if kind in {"Capitalize", "Lowercase", "Uppercase"}:
             return 3 * known
         return known if node.dtype.is_string() else 400
-
-
-def _of_column(field: Node) -> Ends:
-    """Return the range of a table's column; nothing is known of what a step makes otherwise."""
-    return ends_of(field.dtype) if operation_of(field.rel) in rules.TABLES else ANY

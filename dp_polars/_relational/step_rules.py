@@ -290,6 +290,7 @@ MIXED = Rule(
 
 # How users write what is not written as it is called.
 SHOWN = {
+    "Add": "`+`",
     "Aggregate": "`.group_by(…).aggregate(…)`",
     "CountStar": "`.count()`",
     "DateNow": "`ibis.today()`",
@@ -302,6 +303,8 @@ SHOWN = {
     "Limit": "`.limit(…)` (or head)",
     "MinRank": "`ibis.rank()`",
     "Modulus": "`%`",
+    "Multiply": "`*`",
+    "Negate": "`-`",
     "Power": "`**`",
     "Project": "`select` or `mutate`",
     "RandomScalar": "`ibis.random()`",
@@ -316,6 +319,7 @@ SHOWN = {
     "StandardDev": "`.std()`",
     "StringToDate": "`.as_date(…)`",
     "StringToTimestamp": "`.as_timestamp(…)`",
+    "Subtract": "`-`",
     "TableUnnest": "`.unnest(…)`",
     "TimestampNow": "`ibis.now()`",
     "Variance": "`.var()`",

@@ -396,7 +396,7 @@ class _Gate:
             self.refuse(rules.TIMES, shown(kind))
         if ranges.leaves_its_type(node, kind):
             self.refuse(rules.OVERFLOWS, shown(kind))
-        mixed = kind not in rules.OF_ANY_NUMBER and ranges.mixes_decimals(values)
+        mixed = kind not in rules.OF_ANY_NUMBER and ranges.mixes_decimals(values, kind)
         raises = self.backend not in rules.ON_SOME_ENGINES.get(kind, {self.backend})
         if mixed or raises or (kind == "Cast" and not ranges.fits(node.arg, node.to)):
             self.refuse(rules.STRUCTS if kind == "StructField" else rules.CASTS, shown(kind))
