@@ -455,7 +455,10 @@ REFUSED_EVERYWHERE = {
         lambda t, _: t.mutate(z=t.i.clip(0, 10**18) * 10),
         r"`\*` raises on some values",
     ),
-    "what a column before may hold": (lambda t, _: t.mutate(z=t.i.clip(0, 9) + t.q).mutate(y=ibis._.z + 1), "raises"),
+    "what a column before may hold": (
+        lambda t, _: t.mutate(z=t.q.cast("int64") * 2**31).mutate(y=ibis._.z * 4),
+        r"`\*` raises on some values",
+    ),
     "a sum of sums": (
         lambda t, _: t.group_by("p").aggregate(z=t.i.sum()).mutate(y=ibis._.z + 1),
         r"`\+` raises on|combines several rows",
@@ -481,7 +484,7 @@ REFUSED_EVERYWHERE = {
     "a place that no text has": (lambda t, _: t.mutate(z=t.s.substr(2**31 - 1, 2)), "is given a constant that raises"),
     "a text of gigabytes": (
         lambda t, _: t.mutate(z=t.s.repeat(1000)),
-        r"`\.repeat\(…\)` raises on some values: texts become too long",
+        "texts become too long",
     ),
     "a division": (lambda t, _: t.mutate(z=t.x / t.i), r"`/` raises[\s\S]*x\.nullif\(0\)"),
     "a division by zero": (lambda t, _: t.mutate(z=t.x / 0), "`/` raises"),
