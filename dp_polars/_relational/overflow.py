@@ -19,11 +19,22 @@ from dp_polars._relational.ranges import (
     whole,
     within,
 )
-from dp_polars._relational.values import flat, is_exact, is_value, operation_of
+from dp_polars._relational.values import (
+    flat,
+    is_constant,
+    is_exact,
+    is_never_zero,
+    is_value,
+    is_whole_pattern,
+    mixes_texts,
+    operation_of,
+    takes_constants,
+)
 
 if TYPE_CHECKING:
     from dp_polars._relational.ranges import Ends
     from dp_polars._relational.values import Node
+    from dp_polars._rowwise.rules import Rule
 
 # The floats that are integers of 64 bits, and integers that are floats.
 _INTEGERS_OF_FLOATS = (-(2**63), 2**63 - 1024)
@@ -51,6 +62,45 @@ def _is_rounded_within(ends: Ends, kind: Any, outer: Ends) -> bool:  # noqa: ANN
 
 class Limits(Ranges):
     """What an engine raises on."""
+
+    def refusal(self, node: Node, kind: str) -> Rule | None:
+        """Return why a function of one row is refused, if it may raise on values that a column may well have."""
+        values = [value for value in flat(node.args) if is_value(value)]
+        if kind in rules.WITH_CONSTANTS and not all(map(is_constant, flat(node.args[1:]))):
+            return rules.PARAMETER
+        compared = flat((node.base, *node.cases)) if kind == "SimpleCase" else values
+        if kind in rules.COMPARISONS and mixes_texts([value for value in compared if is_value(value)]):
+            return rules.MIXED
+        if kind in rules.DIVISIONS and not is_never_zero(node.right):
+            return rules.ZEROS
+        if kind == "Power" and not (
+            operation_of(node.right) == "Literal"
+            and node.right.dtype.is_integer()
+            and node.right.value is not None
+            and node.right.value >= 0
+        ):
+            return rules.POWERS
+        if kind in rules.PATTERNS and not is_whole_pattern(node.pattern):
+            return rules.ESCAPES
+        if not takes_constants(node, kind):
+            return rules.CONSTANTS
+        if node.dtype.is_string() and self.is_too_long(node):
+            return rules.LONG
+        if kind in rules.DOMAINS and not (_is_clipped(node.arg) and within(self.ends(node.arg), rules.DOMAINS[kind])):
+            return rules.OUTSIDE
+        if self.rounds_too_far(node, kind):
+            return rules.OUTSIDE
+        if self.backend == "datafusion" and kind == "Power" and node.left.dtype.is_integer():
+            return rules.POWERS  # which raises beyond 64 bits, as no product does
+        if self.leaves_the_years(node, kind):
+            return rules.TIMES
+        if self.leaves_its_type(node, kind):
+            return rules.OVERFLOWS
+        mixed = kind not in rules.OF_ANY_NUMBER and self.mixes_decimals(values, kind)
+        raises = self.backend not in rules.ON_SOME_ENGINES.get(kind, {self.backend})
+        if mixed or raises or (kind == "Cast" and not self.fits(node.arg, node.to)):
+            return rules.STRUCTS if kind == "StructField" else rules.CASTS
+        return None
 
     def leaves_its_type(self, node: Node, kind: str) -> bool:
         """Return whether arithmetic may raise because a number is too large for its type, or a float too small."""
@@ -209,6 +259,13 @@ class Limits(Ranges):
 
     def _are_within(self, values: list[Node], years: Ends) -> bool:
         return all(within(self.ends(value), years) for value in values)
+
+
+def _is_clipped(node: Node) -> bool:
+    """Return whether a number keeps to the ends of its range exactly: no arithmetic has rounded it."""
+    while operation_of(node) in rules.ROUNDINGS or (operation_of(node) == "Cast" and node.to.is_decimal()):
+        node = node.args[0]
+    return operation_of(node) == "Clip"
 
 
 def _is_time(kind: Any) -> bool:  # noqa: ANN401

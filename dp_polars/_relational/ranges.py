@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dp_polars._base.extras import require
 from dp_polars._relational import step_rules as rules
-from dp_polars._relational.values import flat, is_value, made_of, operation_of
+from dp_polars._relational.values import flat, is_value, operation_of, origins_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -161,7 +161,9 @@ class Ranges:
         if kind == "Literal":
             return self._constant(node)
         if kind == "Field":
-            return _hull(map(self.ends, made)) if (made := made_of(node)) is not None else self._of_column(node)
+            return (
+                _hull(map(self.ends, origins)) if (origins := origins_of(node)) is not None else self._of_column(node)
+            )
         if kind in _EXTRACTED.keys() | _OTHERS.keys():
             return {**_EXTRACTED, **_OTHERS}[kind]
         if kind in _COUNTS:
@@ -378,8 +380,8 @@ class Ranges:
         kind = operation_of(node)
         if kind == "Literal" or not node.dtype.is_floating():
             return False
-        if kind == "Field" and (made := made_of(node)) is not None:
-            return all(map(self.is_float, made))
+        if kind == "Field" and (origins := origins_of(node)) is not None:
+            return all(map(self.is_float, origins))
         if kind in rules.OF_SEVERAL | ARITHMETIC.keys() | {"Abs", "Modulus", "Negate", "NullIf", "Round"}:
             return any(self.is_float(value) for value in flat(node.args) if is_value(value))
         return kind not in _OF_ONE | {"Lag", "Lead", "WindowFunction"} or self.is_float(node.args[0])
@@ -394,7 +396,7 @@ class Ranges:
             return 0
         values = [value for value in flat(node.args) if is_value(value) and value.dtype.is_numeric()]
         if kind == "Field":
-            values = made_of(node) or []
+            values = origins_of(node) or []
         elif kind not in rules.OF_SEVERAL | ARITHMETIC.keys() | {
             "Abs",
             "Modulus",
@@ -417,8 +419,8 @@ class Ranges:
         if kind == "Literal":
             value = self.ends(node)
             return next((ends for ends in _SIGNED if within(value, ends)), INT8)
-        if kind == "Field" and (made := made_of(node)) is not None:
-            return reduce(_both, map(self.holder, made), INT64) if made else INT8
+        if kind == "Field" and (origins := origins_of(node)) is not None:
+            return reduce(_both, map(self.holder, origins), INT64) if origins else INT8
         if kind in {"Field", "Cast"} | rules.ROUNDINGS | {"FloorDivide"}:
             return ends_of(node.dtype) if node.dtype.is_integer() else INT8
         if kind in _COUNTS | {"Sum"}:
@@ -458,8 +460,8 @@ class Ranges:
             return float(max(found, self.least(node.left) * self.least(node.right)))
         if kind == "Divide":
             return float(max(found, self.least(node.left) / min(max(map(abs, self.ends(node.right))), LARGEST[64])))
-        if kind == "Field" and (made := made_of(node)):
-            return min(map(self.least, made))
+        if kind == "Field" and (origins := origins_of(node)):
+            return min(map(self.least, origins))
         return found
 
     def _characters(self, node: Node) -> float:
@@ -467,7 +469,7 @@ class Ranges:
         if kind == "Literal":
             return len(str(node.value))
         if kind == "Field":
-            return max(map(self.length, made)) if (made := made_of(node)) else _TEXT
+            return max(map(self.length, origins)) if (origins := origins_of(node)) else _TEXT
         values = [value for value in flat(node.args) if is_value(value) and not value.dtype.is_boolean()]
         known = sum(map(self.length, values))
         if kind in {"Substring", "StrRight"} and (parameter := node.args[-1]) is not None:

@@ -16,18 +16,13 @@ from dp_polars._base.extras import require
 from dp_polars._relational import step_rules as rules
 from dp_polars._relational.column_types import must_have
 from dp_polars._relational.overflow import Limits
-from dp_polars._relational.ranges import within
 from dp_polars._relational.values import (
     flat,
     is_constant,
     is_exact,
-    is_never_zero,
     is_of_one_type,
     is_value,
-    is_whole_pattern,
-    mixes_texts,
     operation_of,
-    takes_constants,
 )
 from dp_polars._rowwise.one_unit import Reading, Whose
 
@@ -121,8 +116,8 @@ class _Gate:
     """Walks relations and values, and refuses what is not known."""
 
     def __init__(self, backend: str, *, has_unit: bool) -> None:
-        self.backend, self.has_unit = backend, has_unit
-        self.ranges = Limits(backend)
+        self.has_unit = has_unit
+        self.limits = Limits(backend)
         self.whose: dict[object, _Whose] = {}  # by table
         self.public: set[object] = set()
         self.units: list[Node] = []  # columns that say whose a row is, where they begin
@@ -303,7 +298,9 @@ class _Gate:
             self.refuse_several_rows(kind)
             self.values(node.args, place)
         elif kind in rules.OF_A_ROW | rules.WITH_CONSTANTS:
-            self.of_row(node, kind)
+            rule = self.limits.refusal(node, kind)
+            if rule is not None:
+                self.refuse(rule, shown(kind))
             for value in flat(node.args):
                 self.value(value, place)
         else:
@@ -362,44 +359,6 @@ class _Gate:
                 self.refuse(rules.PARAMETER, shown(kind))
             if node.how != "rows" or getattr(node.func, "order_by", ()):
                 self.refuse(rules.UNKNOWN, shown(kind))
-
-    def of_row(self, node: Node, kind: str) -> None:
-        """Refuse a function of one row that raises on values that a column may well have."""
-        values, ranges = [value for value in flat(node.args) if is_value(value)], self.ranges
-        if kind in rules.WITH_CONSTANTS and not all(map(is_constant, flat(node.args[1:]))):
-            self.refuse(rules.PARAMETER, shown(kind))
-        compared = flat((node.base, *node.cases)) if kind == "SimpleCase" else values
-        if kind in rules.COMPARISONS and mixes_texts([value for value in compared if is_value(value)]):
-            self.refuse(rules.MIXED, shown(kind))
-        if kind in rules.DIVISIONS and not is_never_zero(node.right):
-            self.refuse(rules.ZEROS, shown(kind))
-        if kind == "Power" and not (
-            operation_of(node.right) == "Literal"
-            and node.right.dtype.is_integer()
-            and node.right.value is not None
-            and node.right.value >= 0
-        ):
-            self.refuse(rules.POWERS, shown(kind))
-        if kind in rules.PATTERNS and not is_whole_pattern(node.pattern):
-            self.refuse(rules.ESCAPES, shown(kind))
-        if not takes_constants(node, kind):
-            self.refuse(rules.CONSTANTS, shown(kind))
-        if node.dtype.is_string() and ranges.is_too_long(node):
-            self.refuse(rules.LONG, shown(kind))
-        if kind in rules.DOMAINS and not (_is_clipped(node.arg) and within(ranges.ends(node.arg), rules.DOMAINS[kind])):
-            self.refuse(rules.OUTSIDE, shown(kind))
-        if ranges.rounds_too_far(node, kind):
-            self.refuse(rules.OUTSIDE, shown(kind))
-        if self.backend == "datafusion" and kind == "Power" and node.left.dtype.is_integer():
-            self.refuse(rules.POWERS, shown(kind))  # which raises beyond 64 bits, as no product does
-        if ranges.leaves_the_years(node, kind):
-            self.refuse(rules.TIMES, shown(kind))
-        if ranges.leaves_its_type(node, kind):
-            self.refuse(rules.OVERFLOWS, shown(kind))
-        mixed = kind not in rules.OF_ANY_NUMBER and ranges.mixes_decimals(values, kind)
-        raises = self.backend not in rules.ON_SOME_ENGINES.get(kind, {self.backend})
-        if mixed or raises or (kind == "Cast" and not ranges.fits(node.arg, node.to)):
-            self.refuse(rules.STRUCTS if kind == "StructField" else rules.CASTS, shown(kind))
 
     # --- Refusals
 
@@ -485,13 +444,6 @@ def shown(kind: str) -> str:
 
 def _computed(whose: _Whose) -> str:
     return "" if whose.is_known else f" ({shown(operation_of(whose.computed_by))} after it computes the privacy unit)"
-
-
-def _is_clipped(node: Node) -> bool:
-    """Return whether a number keeps to the ends of its range exactly: no arithmetic has rounded it."""
-    while operation_of(node) in rules.ROUNDINGS or (operation_of(node) == "Cast" and node.to.is_decimal()):
-        node = node.args[0]
-    return operation_of(node) == "Clip"
 
 
 def _fields(node: Node) -> list[Node]:

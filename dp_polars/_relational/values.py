@@ -94,7 +94,7 @@ def is_whole_pattern(node: Node) -> bool:
     return (len(pattern) - len(pattern.rstrip("\\"))) % 2 == 0
 
 
-def made_of(field: Node) -> list[Node] | None:
+def origins_of(field: Node) -> list[Node] | None:
     """Return the values of which a step makes a column; None for one of a table, or of what is not known."""
     relation, name = field.rel, field.name
     kind = operation_of(relation)
