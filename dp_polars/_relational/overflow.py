@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dp_polars._relational import step_rules as rules
 from dp_polars._relational.ranges import (
     ARITHMETIC,
+    INT32,
     LARGEST,
     LEAST,
     NONE,
@@ -101,6 +102,11 @@ class Limits(Ranges):
         if mixed or raises or (kind == "Cast" and not self.fits(node.arg, node.to)):
             return rules.STRUCTS if kind == "StructField" else rules.CASTS
         return None
+
+    def adds_too_much(self, value: Node) -> bool:
+        """Return whether a sum of a person's integers may leave 64 bits, in which some engines add them up."""
+        known = value.dtype.is_boolean() or within(self.ends(value), INT32)
+        return not known and self.backend not in rules.SUMS_NEVER_RAISE
 
     def leaves_its_type(self, node: Node, kind: str) -> bool:
         """Return whether arithmetic may raise because a number is too large for its type, or a float too small."""

@@ -446,12 +446,12 @@ class Ranges:
         if node.dtype.is_integer() or node.dtype.is_boolean():
             return 1
         if node.dtype.is_decimal() and node.dtype.scale is not None:
-            return 10.0**-node.dtype.scale
+            return 10.0 ** -int(node.dtype.scale)
         found = LEAST[32 if node.dtype.is_float32() else 64]
         if kind == "Literal":
             return abs(float(node.value or 1))
         if kind == "Round" and node.digits is not None:
-            return max(found, 0.5 * 10.0 ** -max(self.ends(node.digits)[0], 0))
+            return max(found, 0.5 * 10.0 ** -max(self.ends(node.digits)[0], 0.0))
         if kind in {"Abs", "Alias", "Cast", "Negate", "NullIf"}:
             return self.least(node.args[0]) if node.args[0].dtype.is_numeric() else found
         if kind in {"Clip", "Coalesce", "Greatest", "Least"}:

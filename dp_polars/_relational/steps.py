@@ -329,6 +329,8 @@ class _Gate:
             self.refuse_inexact([node.arg], kind)
         if kind == "Sum" and not (node.arg.dtype.is_integer() or node.arg.dtype.is_boolean()):
             self.refuse(rules.NOT_INTEGERS, shown(kind))
+        if kind == "Sum" and self.limits.adds_too_much(node.arg):
+            self.refuse(rules.OVERFLOWS, shown(kind))
         if kind in {"Lag", "Lead"} and not all(map(is_constant, (node.offset, node.default))):
             self.refuse(rules.PARAMETER, shown(kind))
 

@@ -201,6 +201,8 @@ MUTANTS = [
     _steps("Limits.refusal", "self.backend not in rules.ON_SOME_ENGINES.get(kind, {self.backend})", "False",
         "a cast raises in Postgres", "sql/test_gate.py::test_try_cast_is_taken_where_it_does_not_raise"),
     _steps("Limits.refusal", "self.leaves_its_type(node, kind)", "False", "an overflow tells of a row"),
+    _steps("Limits.adds_too_much", "not known and self.backend not in rules.SUMS_NEVER_RAISE", "False",
+        "a sum beyond 64 bits raises in SQLite", "sql/test_overflow.py -k 'sqlite and sums'"),
     _steps("_relational/ranges:within", "outer[0] <= inner[0] and inner[1] <= outer[1]", "outer[0] <= inner[0]",
         "a number above its type raises"),
     _steps("Limits.leaves_its_type", "not within(self.exact(node), self.holder(node))",

@@ -163,7 +163,8 @@ MADE = {
             *(lambda s, a=a, b=b: s.translate(a, b) for a, b in (("ab", "xy"), ("abc", "x"), ("", ""))),
             *(lambda s, p=p: s.re_search(p) for p in
               ("a+", "^a|b$", "[a-z]{2,3}?", r"\d+", r"(a)\1", "(?=a)", "(", "*", "a**", "a++", "^*", "[a-b-c]",
-               "[z-a]", "x{300}", "(a{99}){99}", "(|a)", "a|", "()", r"\b", "\\", "", r"\{2}", "[[:alpha:]]", "[]a]", "é",
+               "[z-a]", "x{300}", "(a{99}){99}", "(|a)", "a|", "()", r"\b",
+                "\\", "", r"\{2}", "[[:alpha:]]", "[]a]", "é",
                 "(?i)a",
                "x{3,2}", "(?:a|b)*", "{2}", "a{,2}", r"\Z", "]", "a]", "}", "($|a)*", "(^)*", "^+", "(?:)", "(a*)*")),
             *(lambda s, p=p, n=n: s.re_extract(p, n) for p, n in (("(a)", 1), ("(a)", 0), ("(a)", 2), ("(a)", -1),
@@ -247,6 +248,7 @@ def extremes(engine):
         ]
         for place, value in enumerate(given):
             run(con, f"INSERT INTO {name} VALUES ({place}, 1, {value})")
+            run(con, f"INSERT INTO {name} VALUES ({place}, {place + 2}, {value}), ({place}, {place + 2}, {value})")
         tables[column] = con.table(name)
     yield engine.name, con, tables
     for table in tables.values():
