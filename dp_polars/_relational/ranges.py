@@ -451,7 +451,7 @@ class Ranges:
         if kind == "Literal":
             return abs(float(node.value or 1))
         if kind == "Round" and node.digits is not None:
-            return max(found, 0.5 * 10.0 ** -max(self.ends(node.digits)[0], 0.0))
+            return max(found, 0.5 * float(10.0 ** -max(self.ends(node.digits)[0], 0.0)))
         if kind in {"Abs", "Alias", "Cast", "Negate", "NullIf"}:
             return self.least(node.args[0]) if node.args[0].dtype.is_numeric() else found
         if kind in {"Clip", "Coalesce", "Greatest", "Least"}:
