@@ -24,6 +24,17 @@ DOMAINS: dict[str, tuple[float, float]] = {
     "Log2": (5e-324, float("inf")),
     "Sqrt": (0.0, float("inf")),
 }
+# What makes numbers of numbers, of which the engine's type may not hold the result.
+OF_NUMBERS = names("Abs Add Divide FloorDivide Modulus Multiply Negate Power Subtract")
+OF_TWO = names("Add BitwiseAnd BitwiseOr BitwiseXor BitwiseNot Modulus Multiply Subtract")
+OF_SEVERAL = names("Clip Coalesce Greatest IfElse Least SearchedCase SimpleCase")
+# What looks at a decimal as it is.
+OF_ANY_NUMBER = names("Alias Cast IsNull NotNull Literal TryCast StructColumn Array Hash")
+# Tried: integers turn around in DataFusion, and become floats in SQLite; floats become infinite, or 0.
+INTEGERS_NEVER_RAISE = names("datafusion sqlite")
+FLOATS_NEVER_RAISE = names("datafusion duckdb sqlite")
+SUMS_NEVER_RAISE = names("datafusion duckdb postgres")
+TESTED = names("datafusion duckdb postgres sqlite")
 OF_A_ROW = (
     COMPARISONS
     | DIVISIONS
@@ -52,6 +63,8 @@ WITH_CONSTANTS = (
     | DOMAINS.keys()
 )
 PATTERNS = names("StringSQLILike StringSQLLike")
+REGEXES = names("RegexExtract RegexReplace RegexSearch")
+WITH_PLACES = names("LPad RPad Repeat StrRight StringSlice Substring")
 TO_SEVERAL_ROWS = names("Unnest")
 
 # --- What looks at the rows of one person ---------------------------------------------------------------------------
@@ -74,6 +87,19 @@ EXACT = names("binary boolean date integer string time timestamp uuid")
 ON_SOME_ENGINES = {"StructField": names("duckdb"), "TryCast": names("duckdb")}
 # What makes nanoseconds of timestamps in DataFusion, which raises before 1677 and after 2262.
 IN_NANOSECONDS = names("ExtractEpochSeconds ExtractMicrosecond ExtractMillisecond ExtractMinute ExtractSecond")
+# Where functions raise on times beyond the years 1 to 9999, or `infinity`. Steps that move times do everywhere, and so
+# may all others on engines that are not tested.
+MOVES = names("DateAdd DateSub TimestampAdd TimestampSub")
+OF_TIMES = {
+    **dict.fromkeys(MOVES | names("Strftime"), names("datafusion duckdb postgres")),
+    **dict.fromkeys(IN_NANOSECONDS, names("datafusion")),
+    **dict.fromkeys(names("ExtractIsoYear ExtractWeekOfYear TimestampTruncate"), names("duckdb")),
+    **dict.fromkeys(names("DateTruncate TimestampDelta"), names("duckdb postgres")),
+    **dict.fromkeys(names("DateDelta DayOfWeekName"), names("postgres")),
+    "ExtractEpochSeconds": names("datafusion duckdb"),
+    "Time": names("datafusion duckdb"),
+}
+TIMES_AS_TEXT = names("duckdb postgres")
 FILTERING_JOINS = names("anti semi")
 
 # --- What is refused ------------------------------------------------------------------------------------------------
@@ -196,12 +222,12 @@ SEVERAL_ROWS = Rule(
 INEXACT = Rule(
     frozenset(),
     "takes integers, booleans, texts, dates, times, UUIDs and bytes here: equal values of other types may differ",
-    "leave such columns out with select, or make integers of them: (t.x * 100).clip(0, 10**6).round().",
+    "leave such columns out with select, or make integers of them: (t.x.clip(0, 10**4) * 100).round().",
 )
 NOT_INTEGERS = Rule(
     frozenset(),
     f"adds integers alone here: other sums are rounded by the order of the rows, {PEOPLE}",
-    "(t.x * 100).clip(0, 10**6).round().sum().",
+    "(t.x.clip(0, 10**4) * 100).round().sum().",
 )
 NO_ORDER = Rule(
     frozenset(),
@@ -230,7 +256,29 @@ STRUCTS = Rule(
     "of a struct (which pivot_longer makes) raises on null on this engine, and the error would tell of it",
     "take the columns one by one, and union what comes out.",
 )
-TIMES = Rule(frozenset(), RAISES, "filter by what is there: t.at.hour() and t.at.date() don't raise.")
+_NEAR = "t.at.between(ibis.timestamp('1900-01-01'), ibis.timestamp('2100-01-01'))"
+TIMES = Rule(
+    frozenset(),
+    f"{RAISES}: times far away, such as infinity",
+    f"make those null before: ibis.ifelse({_NEAR}, t.at, None).",
+)
+OVERFLOWS = Rule(
+    frozenset(),
+    f"{RAISES}: a number that its type does not hold",
+    "keep it small before, by clip (and on Postgres floats from being tiny, by round): "
+    "t.x.clip(0, 10**4).round(2) * 100; or make integers wider before: t.n.cast('int64') + 1.",
+)
+CONSTANTS = Rule(
+    frozenset(),
+    f"is given a constant that {RAISES} on some engine",
+    "plain patterns such as '[a-z]+[0-9]{2}', formats such as '%Y-%m-%d', lengths from 0 to 2**30, texts as long as "
+    "those that they replace.",
+)
+LONG = Rule(
+    frozenset(),
+    f"{RAISES}: texts become too long",
+    "shorten the text before: x.substr(0, 100).repeat(1000).",
+)
 ZEROS = Rule(frozenset(), RAISES, "divide by a constant, or by x.nullif(0).")
 OUTSIDE = Rule(frozenset(), RAISES, "keep to what it takes by clip: x.clip(1, 100).ln(), x.clip(0, 100).round().")
 POWERS = Rule(frozenset(), RAISES, "give a whole exponent of 0 or more; or multiply, as integers in DataFusion.")
@@ -243,6 +291,7 @@ MIXED = Rule(
 
 # How users write what is not written as it is called.
 SHOWN = {
+    "Add": "`+`",
     "Aggregate": "`.group_by(…).aggregate(…)`",
     "CountStar": "`.count()`",
     "DateNow": "`ibis.today()`",
@@ -255,6 +304,8 @@ SHOWN = {
     "Limit": "`.limit(…)` (or head)",
     "MinRank": "`ibis.rank()`",
     "Modulus": "`%`",
+    "Multiply": "`*`",
+    "Negate": "`-`",
     "Power": "`**`",
     "Project": "`select` or `mutate`",
     "RandomScalar": "`ibis.random()`",
@@ -269,6 +320,7 @@ SHOWN = {
     "StandardDev": "`.std()`",
     "StringToDate": "`.as_date(…)`",
     "StringToTimestamp": "`.as_timestamp(…)`",
+    "Subtract": "`-`",
     "TableUnnest": "`.unnest(…)`",
     "TimestampNow": "`ibis.now()`",
     "Variance": "`.var()`",

@@ -10,26 +10,30 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from math import inf
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from dp_polars._base.extras import require
 from dp_polars._relational import step_rules as rules
 from dp_polars._relational.column_types import must_have
+from dp_polars._relational.overflow import Limits
+from dp_polars._relational.values import (
+    flat,
+    is_constant,
+    is_exact,
+    is_of_one_type,
+    is_value,
+    operation_of,
+)
 from dp_polars._rowwise.one_unit import Reading, Whose
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from dp_polars._base.privacy_units import PrivacyUnit
+    from dp_polars._relational.values import Node
     from dp_polars._rowwise.rules import Rule
 
 _ops: Any = require("ibis.expr.operations", extra="sql")
-
-# A relation or a value of Ibis, which has no types of its own for mypy here.
-Node: TypeAlias = Any
-
-_MICROSECONDS = 6
 
 
 def refuse_unsafe_steps(table: Any, unit: PrivacyUnit | None, backend: str) -> list[Node]:  # noqa: ANN401
@@ -112,7 +116,8 @@ class _Gate:
     """Walks relations and values, and refuses what is not known."""
 
     def __init__(self, backend: str, *, has_unit: bool) -> None:
-        self.backend, self.has_unit = backend, has_unit
+        self.has_unit = has_unit
+        self.limits = Limits(backend)
         self.whose: dict[object, _Whose] = {}  # by table
         self.public: set[object] = set()
         self.units: list[Node] = []  # columns that say whose a row is, where they begin
@@ -189,7 +194,7 @@ class _Gate:
         below = whose.before(node, node.parent, [outputs[name] for name in whose.columns] if whose.is_known else ())
         if not below.is_known:
             self.begin(node, whose)
-            several = next(iter(node.find(_ops.Unnest, filter=lambda part: part is node or _is_value(part))), None)
+            several = next(iter(node.find(_ops.Unnest, filter=lambda part: part is node or is_value(part))), None)
             if kind == "TableUnnest" or several is not None:
                 self.refuse(rules.SEVERAL_UNITS, shown("Unnest"))
         self.values(expressions, self.place(node.parent, below))
@@ -293,8 +298,10 @@ class _Gate:
             self.refuse_several_rows(kind)
             self.values(node.args, place)
         elif kind in rules.OF_A_ROW | rules.WITH_CONSTANTS:
-            self.of_row(node, kind)
-            for value in _flat(node.args):
+            rule = self.limits.refusal(node, kind)
+            if rule is not None:
+                self.refuse(rule, shown(kind))
+            for value in flat(node.args):
                 self.value(value, place)
         else:
             self.refuse_unlisted(node)
@@ -312,7 +319,7 @@ class _Gate:
     def inputs(self, node: Node, kind: str, place: _Place) -> None:
         """Refuse what a function of several rows is given."""
         inside = replace(place, inside=True)
-        for value in _flat(node.args):
+        for value in flat(node.args):
             if isinstance(value, _ops.Relation):
                 if value not in place.relations:
                     self.refuse(rules.UNKNOWN, "rows of another table")
@@ -322,7 +329,9 @@ class _Gate:
             self.refuse_inexact([node.arg], kind)
         if kind == "Sum" and not (node.arg.dtype.is_integer() or node.arg.dtype.is_boolean()):
             self.refuse(rules.NOT_INTEGERS, shown(kind))
-        if kind in {"Lag", "Lead"} and not all(map(_is_constant, (node.offset, node.default))):
+        if kind == "Sum" and self.limits.adds_too_much(node.arg):
+            self.refuse(rules.OVERFLOWS, shown(kind))
+        if kind in {"Lag", "Lead"} and not all(map(is_constant, (node.offset, node.default))):
             self.refuse(rules.PARAMETER, shown(kind))
 
     def window(self, node: Node, place: _Place) -> None:
@@ -348,42 +357,10 @@ class _Gate:
             place.orders.add(tuple(node.order_by))
             if len(place.orders) > 1:
                 self.refuse(rules.SEVERAL_ORDERS, shown(kind))
-            if not all(_is_constant(end.value) for end in (node.start, node.end) if end is not None):
+            if not all(is_constant(end.value) for end in (node.start, node.end) if end is not None):
                 self.refuse(rules.PARAMETER, shown(kind))
             if node.how != "rows" or getattr(node.func, "order_by", ()):
                 self.refuse(rules.UNKNOWN, shown(kind))
-
-    def of_row(self, node: Node, kind: str) -> None:
-        """Refuse a function of one row that raises on values that a column may well have."""
-        if kind in rules.WITH_CONSTANTS and not all(map(_is_constant, _flat(node.args[1:]))):
-            self.refuse(rules.PARAMETER, shown(kind))
-        compared = (node.base, *node.cases) if kind == "SimpleCase" else node.args
-        if kind in rules.COMPARISONS and _mixes_texts([value for value in _flat(compared) if _is_value(value)]):
-            self.refuse(rules.MIXED, shown(kind))
-        if kind in rules.DIVISIONS and not _is_never_zero(node.right):
-            self.refuse(rules.ZEROS, shown(kind))
-        if kind == "Power" and not (
-            operation_of(node.right) == "Literal"
-            and node.right.dtype.is_integer()
-            and node.right.value is not None
-            and node.right.value >= 0
-        ):
-            self.refuse(rules.POWERS, shown(kind))
-        if kind in rules.PATTERNS and not _is_whole_pattern(node.pattern):
-            self.refuse(rules.ESCAPES, shown(kind))
-        if kind in rules.DOMAINS and not _is_within(node.arg, rules.DOMAINS[kind]):
-            self.refuse(rules.OUTSIDE, shown(kind))
-        rounded = node.args[0] if kind in rules.ROUNDINGS | {"FloorDivide"} and node.dtype.is_integer() else None
-        if rounded is not None and not rounded.dtype.is_integer() and not _is_within(rounded, _INT64):
-            self.refuse(rules.OUTSIDE, shown(kind))
-        if self.backend == "datafusion":
-            if kind in rules.IN_NANOSECONDS and node.arg.dtype.is_timestamp():
-                self.refuse(rules.TIMES, shown(kind))
-            if kind == "Power" and node.left.dtype.is_integer():  # which raises beyond 64 bits, as no product does
-                self.refuse(rules.POWERS, shown(kind))
-        raises = self.backend not in rules.ON_SOME_ENGINES.get(kind, {self.backend})
-        if raises or (kind == "Cast" and not _fits(node.arg, node.to)):
-            self.refuse(rules.STRUCTS if kind == "StructField" else rules.CASTS, shown(kind))
 
     # --- Refusals
 
@@ -394,7 +371,7 @@ class _Gate:
     def refuse_inexact(self, values: Iterable[Node], kind: str) -> None:
         """Refuse values that may be equal without being the same."""
         for value in values:
-            if not _is_exact(value.dtype):
+            if not is_exact(value.dtype):
                 self.refuse(rules.INEXACT, shown(kind), f" (got {value.dtype})")
 
     def refuse_ties(self, order: Sequence[Node], columns: Iterable[Node], kind: str) -> None:
@@ -434,7 +411,7 @@ class _Equal:
             if type(predicate) is not _ops.Equals:
                 continue
             pair = (predicate.left, predicate.right)
-            if any(type(value) is not _ops.Field for value in pair) or not _is_of_one_type(*pair):
+            if any(type(value) is not _ops.Field for value in pair) or not is_of_one_type(*pair):
                 continue
             here = [value for value in pair if value.rel == link.table]
             if len(here) != 1:
@@ -461,17 +438,6 @@ class _Equal:
         return tuple(found)
 
 
-# --- What is asked of values ----------------------------------------------------------------------------------------
-
-_INT64 = (-(2**63), 2**63 - 1)
-
-
-def operation_of(node: Node) -> str:
-    """Return what Ibis calls an operation; nothing for a function of the user's, whatever its name."""
-    name = type(node).__name__
-    return name if getattr(_ops, name, None) is type(node) else ""
-
-
 def shown(kind: str) -> str:
     """Return how a user may have written a step."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind).lower()
@@ -482,101 +448,5 @@ def _computed(whose: _Whose) -> str:
     return "" if whose.is_known else f" ({shown(operation_of(whose.computed_by))} after it computes the privacy unit)"
 
 
-def _flat(values: Iterable[object]) -> Iterator[Node]:
-    for value in values:
-        if isinstance(value, tuple):
-            yield from _flat(value)
-        else:
-            yield value
-
-
-def _is_value(node: Node) -> bool:
-    return isinstance(node, _ops.Value)
-
-
-def _is_constant(node: Node) -> bool:
-    """Return whether a value is the same for all rows; what is no value of Ibis is."""
-    return not _is_value(node) or not node.find(lambda part: operation_of(part) not in {"Literal", "Cast", "Negate"})
-
-
 def _fields(node: Node) -> list[Node]:
     return list(node.find(_ops.Field))
-
-
-def _is_exact(dtype: Any) -> bool:  # noqa: ANN401
-    """Return whether equal values of a type are the same."""
-    return any(getattr(dtype, f"is_{kind}")() for kind in rules.EXACT)
-
-
-def _is_of_one_type(left: Node, right: Node) -> bool:
-    kinds = [value.dtype.copy(nullable=True) for value in (left, right)]
-    return kinds[0] == kinds[1] or any(
-        all(getattr(kind, f"is_{of}")() for kind in kinds) for of in ("integer", "string")
-    )
-
-
-def _mixes_texts(values: Sequence[Node]) -> bool:
-    """Return whether texts of rows meet what is no text: an engine may cast them."""
-    texts = [value for value in values if value.dtype.is_string()]
-    others = [value for value in values if not (value.dtype.is_string() or value.dtype.is_null())]
-    return bool(others) and not all(operation_of(value) == "Literal" for value in texts)
-
-
-def _is_never_zero(node: Node) -> bool:
-    if operation_of(node) == "NullIf":
-        return operation_of(node.null_if_expr) == "Literal" and node.null_if_expr.value == 0
-    return operation_of(node) == "Literal" and bool(node.value)
-
-
-def _is_within(node: Node, ends: tuple[float, float]) -> bool:
-    """Return whether a value is clipped to these ends; what comes after may round it."""
-    while operation_of(node) in rules.ROUNDINGS or (operation_of(node) == "Cast" and node.to.is_decimal()):
-        node = node.args[0]
-    if operation_of(node) != "Clip":
-        return False
-    found = []
-    for value, none in ((node.lower, -inf), (node.upper, inf)):
-        if value is None:
-            found.append(none)
-        elif operation_of(value) == "Literal" and value.value is not None:
-            found.append(value.value)
-        else:
-            return False
-    return bool(ends[0] <= found[0] and found[1] <= ends[1])
-
-
-def _ends(kind: Any) -> tuple[int, int]:  # noqa: ANN401
-    """Return the largest whole numbers of an integer's or a decimal's type."""
-    if kind.is_integer():
-        return kind.bounds.lower, kind.bounds.upper
-    largest = 10 ** (kind.precision - (kind.scale or 0)) - 1
-    return -largest, largest
-
-
-def _is_whole_pattern(node: Node) -> bool:
-    """Return whether no backslash is left over at the end: Postgres raises where a text is compared as far as there."""
-    if operation_of(node) != "Literal":
-        return False
-    pattern: str = node.value or ""
-    return (len(pattern) - len(pattern.rstrip("\\"))) % 2 == 0
-
-
-def _fits(node: Node, to: Any) -> bool:  # noqa: ANN401
-    """Return whether a type holds all values that are cast to it."""
-    kind = node.dtype
-    if kind.copy(nullable=True) == to.copy(nullable=True) or kind.is_null() or operation_of(node) == "Literal":
-        return True
-    if to.is_string():
-        return _is_exact(kind) or kind.is_numeric()
-    if to.is_integer() and kind.is_boolean():
-        return True
-    if to.is_integer() or (to.is_decimal() and to.precision is not None):
-        (least, largest), held = _ends(to), _ends(kind) if kind.is_integer() else (-inf, inf)
-        fits = least <= held[0] and held[1] <= largest
-        return fits or (bool(kind.is_numeric()) and _is_within(node, (least, largest)))
-    if to.is_float64():
-        return bool(kind.is_numeric())
-    if to.is_timestamp():
-        fits = to.scale is None or to.scale <= _MICROSECONDS
-        return bool(fits and (kind.is_date() or kind.is_timestamp()))
-    return bool(kind.is_timestamp() and (to.is_date() or to.is_time()))
