@@ -84,7 +84,8 @@ def _meaning(unit: Unit, value: Fraction, delta: Fraction) -> str:
             "For any two neighbouring data sets, the Rényi divergence of every order α above 1 between what is "
             f"released of one and of the other{part} is at most {exact(value)}·α."
         )
-    factor = f"e^{exact(value)}"
+    power = exact(value)
+    factor = f"e^({power})" if "/" in power else f"e^{power}"
     if value <= LARGEST:
         factor += f" (about {show(as_fraction('factor', math.exp(float_up(value))), 3, up=True)})"
     plus = f", plus {exact(delta)}" if delta else ""

@@ -592,6 +592,7 @@ def test_what_a_loss_means_is_stated_no_lower_than_it_is():
     private = VISITS.dp.protect("patient", max_groups=1, max_rows=1)
     third = private.agg(dpp.len(epsilon=Fraction(1, 3))).statement()
     assert Fraction(third.facts["loss"]["value"]) >= Fraction(1, 3)
+    assert "at most e^(1/3) (about 1.4) times" in third.facts["loss"]["means"]
     keys = private.keys("ward", epsilon=0.2, delta=1e-7)
     means = keys.statement().facts["loss"]["means"]
     assert "(about 1.23) times" in means  # exp(0.2) is 1.2214
