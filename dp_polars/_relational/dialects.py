@@ -484,8 +484,12 @@ def _divide_exactly(number: Value, by: Value) -> Value:
     return cast(((number - number % by) / by).round(), "int64")
 
 
-def _ticks_bigquery(value: Value) -> Value:
-    """Return the ticks of dates and times; Ibis would ask for the UNIX_SECONDS of a DATETIME, which has none."""
+def _ticks_by_difference(value: Value) -> Value:
+    """Return the ticks of dates and times.
+
+    Ibis would ask BigQuery for the UNIX_SECONDS of a DATETIME, which has none, and Snowflake for a remainder, which is
+    negative there before 1970.
+    """
     kind = value.type()
     if kind.is_date():
         return value.delta(constant("1970-01-01", "date"), unit="day")
@@ -512,5 +516,5 @@ def unknown(name: str) -> Dialect:
         fetch=_fetch,
         total=lambda numbers, largest: _total(cast(numbers, wide), largest),
         once="AS",
-        ticks=_ticks_bigquery if name == "bigquery" else None,
+        ticks=_ticks_by_difference if name in {"bigquery", "snowflake"} else None,
     )

@@ -276,11 +276,11 @@ class Ranges:
         return _hull(map(self.ends, flat(node.args)))
 
     def _of_ifelse(self, node: Node) -> Ends:
-        kept, condition = self.ends(node.true_expr), node.bool_expr
+        chosen, condition = self.ends(node.true_expr), node.bool_expr
         if operation_of(condition) == "Between" and condition.arg == node.true_expr:
             between = [self.ends(value) for value in (condition.lower_bound, condition.upper_bound)]
-            kept = _both(kept, (between[0][0], between[1][1])) if NONE not in between else NONE
-        return _hull((kept, self.ends(node.false_null_expr)))
+            chosen = _both(chosen, (between[0][0], between[1][1])) if NONE not in between else NONE
+        return _hull((chosen, self.ends(node.false_null_expr)))
 
     def _of_searchedcase(self, node: Node) -> Ends:
         return _hull(map(self.ends, (*node.results, node.default)))

@@ -484,19 +484,21 @@ def test_steps_follow_both_ends():
 def test_a_lead_is_sure_from_95_percent_on():
     drafted = draft(full(questions={Question("mode", "diagnosis"): 20}))
     (said,) = re.findall(
-        r"is right in 95 % of releases if it leads by ([\d,]+)\.", "".join(page.figures(drafted, drafted.query))
+        r"is right in 95 % of releases if the top one leads by ([\d,]+) people\.", "".join(page.figures(drafted))
     )
     lead = int(said.replace(",", ""))
     less, enough = analysis.best_by_gap(drafted.query, [lead - 2, lead])["probability"]
     assert less < 0.95 <= enough
 
 
-def test_the_page_tells_what_its_own_bounds_drop():
+def test_the_page_tells_what_its_own_bounds_drop(monkeypatch):
     bounds = [(1, 1, 0.61, 0.72), (2, 1, 0.43, 0.54), (None, 1, 0.3, 0.4), (2, 3, 0.1, 0.2)]
     names = ["max_groups", "max_rows_per_group", "rows_dropped", "people_cut"]
     frame = pl.DataFrame(bounds, names, orient="row")
+    monkeypatch.setattr(page, "dropped_by_bounds", lambda *_, **__: frame)
     for groups, each, rows_dropped, people_cut in bounds:
-        said = page.dropped(frame, max_groups=groups, max_rows_per_group=each)
+        plan = full(max_groups=groups, max_rows_per_group=each)
+        said = page.dropped(plan, draft(plan), rows_each=3, skew=1)
         assert f"{rows_dropped:.0%} of these rows are dropped, and {people_cut:.0%} of these people" in said
 
 

@@ -60,7 +60,8 @@ def test_times_between_two_of_a_coarse_column_are_no_keys(owner, reader, case):
         f"SELECT n AS p, CAST('2020-01-01 00:00:01' AS {COARSE[case]}) AS at FROM generate_series(1, 7) AS s(n)",
     )
     if case == "a cast in Ibis":
-        table = table.mutate(at=table["at"].cast("timestamp(0)"))
+        near = table["at"].between(ibis.timestamp("1900-01-01"), ibis.timestamp("2100-01-01"))
+        table = table.mutate(at=ibis.ifelse(near, table["at"], None).cast("timestamp(0)"))
     times = [at(4 * i) for i in range(100)]
     assert counted(table, {"at": times}) == [7] + 99 * [0]
     asked = {
