@@ -1,11 +1,11 @@
 """The experiments of the permute-and-flip paper (McKenna & Sheldon 2020, arXiv 2010.12603), computed exactly.
 
-    python examples/reproduce_paper.py --data ../shared/data/dpbench --out paper
+    python examples/reproduce_paper.py --data dpbench --out paper
 
-writes one figure (PNG) and one table (CSV) per experiment, and `known_values.csv`. DATA holds the histograms of DPBench
-(https://github.com/dpcomp-org/dpcomp_core, folder dpcomp_core/datafiles/1D) as NAME.n4096.npy; without it, synthetic
-histograms of the same size, total and largest counts stand in. Nothing is sampled: all errors are exact expectations.
-What they show is said in docs/paper.md.
+writes one figure (PNG) and one table (CSV) per experiment, and `known_values.csv`. The folder after --data holds the
+histograms of DPBench (https://github.com/dpcomp-org/dpcomp_core, folder dpcomp_core/datafiles/1D) as NAME.n4096.npy;
+without it, synthetic histograms of the same size, total and largest counts stand in. Nothing is sampled: all errors are
+exact expectations. What they show is said in docs/paper.md.
 """
 
 from __future__ import annotations

@@ -170,12 +170,20 @@ def test_sums_beyond_64_bits_are_clamped(engine):
 NAMES = ["dp_polars_0", "dp_polars_1", "dp_polars_8000000000000005_0", "counted", "row", "each_row"]
 
 
-@pytest.mark.parametrize("bounds", [{}, {"max_groups": 5, "max_rows_per_group": 30}], ids=["native", "bounded"])
-def test_a_table_may_have_any_name(engine, bounds):
+@pytest.mark.parametrize(
+    ("bounds", "more"),
+    [
+        ({}, {}),
+        ({"max_groups": 5, "max_rows_per_group": 30}, {}),
+        ({"max_rows_per_group": 30}, {"middle": dpp.median("w", range(3), epsilon=1)}),
+    ],
+    ids=["native", "bounded", "both"],
+)
+def test_a_table_may_have_any_name(engine, bounds, more):
     """Nothing that a statement names by itself stands in the place of the table that is asked about."""
     frame = crowd(6)
     modes = {name: dpp.mode(name, [0, 2], epsilon=1) for name in ("value", "w")}
-    query = dpp.protect("person", **bounds).group_by({"g": range(2)}).agg(**modes)
+    query = dpp.protect("person", **bounds).group_by({"g": range(2)}).agg(**modes, **more)
     table = engine.table(frame).get_name()
     for name in NAMES:
         engine.rename(table, name)
