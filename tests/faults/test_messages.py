@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 
 import dp_polars as dpp
 from dp_polars._base.calls import called
+from tests.helpers.needs import IS_OLD
 from tests.helpers.places import ROOT
 
 STAYS = pl.DataFrame(
@@ -108,8 +109,8 @@ TRIED = {
     ),
     "a mapping that leaves values out": (
         lambda: private().with_columns(AGE.replace_strict({30: 1})),
-        "`replace_strict` needs Polars 2" if pl.__version__.startswith("1.") else "`replace_strict` raises on some",
-        "install Polars 2" if pl.__version__.startswith("1.") else "pass default=None",
+        "`replace_strict` needs Polars 2" if IS_OLD else "`replace_strict` raises on some",
+        "install Polars 2" if IS_OLD else "pass default=None",
     ),
     "quantiles of the rows": (
         lambda: private().with_columns(AGE.qcut(4)),

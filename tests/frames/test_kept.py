@@ -33,6 +33,7 @@ from dp_polars._frames.request import Request
 from dp_polars._questions.modes import Mode
 from dp_polars._rowwise.files import mark_of_files
 from dp_polars._rowwise.marks import mark_of
+from tests.helpers.needs import IS_OLD
 
 ROWS = pl.DataFrame(
     {
@@ -312,7 +313,7 @@ EVERYTHING = {
 NEED_POLARS_2 = ["a filter of text", "a filter of a time", "a filter of a microsecond later", "a time zone"]
 NEED_POLARS_2 += ["another time zone", "a hash", "another hash", "a fill", "another fill"]
 NEED_POLARS_2 += ["all columns", "a pattern", "a pattern that finds more"]
-REFUSED = {name: EVERYTHING.pop(name) for name in NEED_POLARS_2} if pl.__version__.startswith("1.") else {}
+REFUSED = {name: EVERYTHING.pop(name) for name in NEED_POLARS_2} if IS_OLD else {}
 
 
 def question(budget, *, shown=None, **case):

@@ -15,8 +15,7 @@ from dp_polars._engines.bounding import Limits
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames.frame import PersonGroupBy, PrivateGroupBy
 from dp_polars.analysis import simulate
-from tests.helpers.needs import need
-from tests.rowwise.test_gate import IS_OLD
+from tests.helpers.needs import IS_OLD, need
 
 VISITS = pl.DataFrame(
     {

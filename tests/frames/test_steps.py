@@ -18,6 +18,7 @@ import dp_polars as dpp
 from dp_polars._frames import recipe, refused, request
 from dp_polars._frames.frame import PrivateGroupBy
 from dp_polars._rowwise import versions
+from tests.helpers.needs import IS_OLD
 
 FRAME = pl.DataFrame(
     {
@@ -92,7 +93,6 @@ JOINS = {
 }
 
 
-IS_OLD = pl.__version__.startswith("1.")
 # What is off the short list of Polars 1.
 NEED_POLARS_2 = {"cast", "fill_null with a text", "fill_null with an expression", "fill_nan with a column"}
 NEED_POLARS_2 |= {f"fill_null with a {kind}" for kind in ("date", "datetime", "time", "duration")} | {

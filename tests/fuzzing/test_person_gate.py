@@ -15,6 +15,7 @@ from dp_polars._engines.polars_rows import NO_FILTER_IN_SCANS
 from dp_polars._frames import person_steps, recipe
 from tests.fuzzing.exploring import explore
 from tests.fuzzing.expressions import Case, cases
+from tests.helpers.needs import IS_OLD
 
 Run = Callable[[pl.LazyFrame], pl.LazyFrame]
 # What is asked of a person's rows, of any expression.
@@ -125,7 +126,7 @@ def test_what_is_taken_follows_from_one_persons_rows(request):
     explore(lambda case: check(case, tally), person_cases(), examples=1000, known=KNOWN, config=request.config)
     if request.config.getoption("--long") is None:  # else this would be a test of nothing
         assert tally.built > 500
-        assert len(tally.accepted) > (25 if pl.__version__.startswith("1.") else 60)
+        assert len(tally.accepted) > (25 if IS_OLD else 60)
 
 
 @pytest.mark.parametrize("case", KNOWN, ids=lambda case: case.way.format(case.case.text, case.function))

@@ -15,6 +15,7 @@ from dp_polars._engines.polars_rows import NO_FILTER_IN_SCANS
 from dp_polars._rowwise import gate
 from tests.fuzzing.exploring import explore
 from tests.fuzzing.expressions import Case, cases
+from tests.helpers.needs import IS_OLD
 
 # What searches found, or would have found before the gate was as it is.
 KNOWN = [
@@ -124,7 +125,7 @@ def test_what_the_gate_accepts_is_row_by_row(request):
     explore(lambda case: check(case, tally=tally), cases(), examples=5000, known=KNOWN, config=request.config)
     if request.config.getoption("--long") is None:  # else this would be a test of nothing
         assert tally.built > 4000
-        assert len(tally.accepted) > (50 if pl.__version__.startswith("1.") else 500)
+        assert len(tally.accepted) > (50 if IS_OLD else 500)
 
 
 @pytest.mark.slow

@@ -10,8 +10,10 @@ import os
 from importlib.util import find_spec
 from typing import Any, NoReturn
 
+import polars as pl
 import pytest
 
+IS_OLD = pl.__version__.startswith("1.")  # the Polars that runs, which takes few steps
 PACKAGES = {
     "ACCOUNTING": ["dp_accounting"],
     "DATAFUSION": ["datafusion"],

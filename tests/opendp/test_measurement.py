@@ -20,7 +20,7 @@ import dp_polars as dpp
 from dp_polars._accounting.terms import Contributions
 from dp_polars._frames.request import Request
 from tests.helpers import reference
-from tests.helpers.needs import need
+from tests.helpers.needs import IS_OLD, need
 from tests.opendp.tools import succeed
 from tests.registry import ask, quantile_scores
 from tests.statistical.goodness import check_sampler, fits, tally
@@ -321,9 +321,6 @@ def test_distances_that_are_none(d_in):
 
 
 SECRET = {"x": ["secret-1", "secret-2"], "g": ["secret-3", "secret-3"], "id": ["secret-4", None]}
-
-
-IS_OLD = pl.__version__.startswith("1.")
 WRONG = {
     "no frame": (lambda _: SECRET, "the data must be a LazyFrame or a DataFrame, got dict."),
     "no unit": (lambda frame: frame.drop("id"), "the frame must have the privacy unit 'id' as a column"),

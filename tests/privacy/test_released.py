@@ -12,6 +12,7 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._rowwise.gate import row_by_row
+from tests.helpers.needs import IS_OLD
 from tests.registry import COLUMNS, ENGINES
 
 X = pl.col("x")
@@ -163,8 +164,6 @@ def test_a_quantile_and_an_argmax_show_nothing_but_their_answers():
 
 
 # Categories
-
-IS_OLD = pl.__version__.startswith("1.")
 
 
 @pytest.mark.parametrize("make", [lambda: pl.Categorical(), categorical, lambda: categorical(pl.UInt8)])

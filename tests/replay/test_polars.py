@@ -13,6 +13,7 @@ import pytest
 
 import dp_polars as dpp
 from tests.fuzzing.exploring import explore
+from tests.helpers.needs import IS_OLD
 from tests.registry import COLUMNS, OF_NO_COLUMN, OF_PEOPLE_STEPS, UNITS
 from tests.replay.cases import WAYS, Case, cases
 from tests.replay.checks import check
@@ -111,7 +112,7 @@ def test_steps_on_the_rows_of_people(step, tmp_path):
 def check_cases(of_people, examples, tmp_path):
     answered = []
     # Polars 1 filters columns of few types on private frames.
-    has_filters = not pl.__version__.startswith("1.")
+    has_filters = not IS_OLD
     ways = st.tuples(of_people, *map(st.sampled_from, (FORMS, ["in-memory", "streaming"], PARTS, ENDS, [False, True])))
 
     def holds(example):

@@ -14,7 +14,8 @@ import pytest
 from dp_polars._frames.person_steps import PersonGroups
 from dp_polars._frames.recipe import Expressions
 from dp_polars._rowwise import person_gate, person_rules, person_trials
-from tests.rowwise.test_gate import IS_OLD, lines
+from tests.helpers.needs import IS_OLD
+from tests.rowwise.test_gate import lines
 
 LONG = 2**63 - 1
 SCHEMA = pl.Schema(

@@ -16,10 +16,9 @@ from polars.io.plugins import register_io_source
 import dp_polars as dpp
 from dp_polars._rowwise.files import refuse_repeated_files
 from dp_polars._rowwise.plans import refuse_unsafe_plan
-from tests.helpers.needs import need
+from tests.helpers.needs import IS_OLD, need
 
 HIDDEN = "a step that Polars does not show can't be inspected"
-IS_OLD = pl.__version__.startswith("1.")
 FRAME = pl.DataFrame(
     {
         "person": ["ann", "bob", "ann"],
