@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import re
 from collections import Counter
 
 import polars as pl
@@ -11,6 +12,7 @@ import pytest
 
 import dp_polars as dpp
 from tests.helpers.needs import need
+from tests.helpers.places import ROOT
 from tests.sql.tools import MARKS, need_ibis
 
 need_ibis()
@@ -709,6 +711,18 @@ def test_what_leaves_64_bits_in_datafusion_alone_is_refused_there(duckdb, steps)
     refuse(table.mutate(h=table.ts.hour(), m=near(table.ts).minute(), x=table.x**2), ("p",), "datafusion")
     with pytest.raises(ValueError, match="raises on some values"):
         refuse(table.mutate(z=steps(table)), ("p",), "datafusion")
+
+
+def test_what_the_page_names_in_the_place_of_minutes_is_taken_on_datafusion(duckdb):
+    table = duckdb.both()[0].rename(at="ts")
+    page = (ROOT / "docs" / "warehouse.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"^\| as your own steps: minutes.* \| (.*) \|$", page, re.MULTILINE)
+    first, last = dt.datetime(1900, 1, 1), dt.datetime(2100, 1, 1)
+    names = {"ibis": ibis, "t": table, "column": table.at, "first": first, "last": last}
+    ways = re.findall("`(.*?)`", row)
+    assert len(ways) == 3
+    for way in ways:
+        refuse(table.mutate(z=eval(way, names)), ("p",), "datafusion")
 
 
 def test_fields_of_structs_are_taken_where_they_do_not_raise(duckdb):
