@@ -336,6 +336,8 @@ MUTANTS = [
         "both parts of a mean are off as often as the range of one number may be",
         "frames/test_presentation.py::test_all_numbers_of_a_release_are_inside_as_often_as_is_said "
         "questions/test_measures.py::test_ranges_cover_the_true_number_as_often_as_they_say"),
+    _sums("Average.presented", "beta / len(claims)", "beta", "each draw of a mean may be off as often as all together",
+        "questions/test_variances.py::test_ranges_hold_all_totals_within_the_bounds_of_the_noise_and_no_more"),
     # --- Lists of quantiles
     _lists("choices:quantile", "levels_of(len(alphas))", "max(levels_of(len(alphas)) - 1, 1)",
         "the last level of a tree is free",
