@@ -61,7 +61,7 @@ def _is_rounded_within(ends: Ends, kind: Any, outer: Ends) -> bool:  # noqa: ANN
     return within((low, high), (outer[0] - 0.5, outer[1] + 0.5))
 
 
-class Limits(Ranges):
+class Overflow(Ranges):
     """What an engine raises on."""
 
     def refusal(self, node: Node, kind: str) -> Rule | None:
@@ -146,10 +146,8 @@ class Limits(Ranges):
         try:
             match kind:
                 case "Multiply":
-                    size, least = (
-                        sizes[0] * sizes[1],
-                        max(small[0] * small[1], small[0] if small[1] >= 1 else 0, small[1] if small[0] >= 1 else 0),
-                    )
+                    size, least = sizes[0] * sizes[1], small[0] * small[1]
+                    least = max(least, small[0] if small[1] >= 1 else 0, small[1] if small[0] >= 1 else 0)
                 case "Divide" | "FloorDivide":
                     size, least = sizes[0] / small[1], small[0] / max(min(sizes[1], 1.8e308), 1)
                 case "Power":
@@ -218,9 +216,7 @@ class Limits(Ranges):
         if to.is_integer() and kind.is_boolean():
             return True
         if to.is_integer() or (to.is_decimal() and to.precision is not None):
-            held = (
-                _held(to) if not (to.is_integer() and to.is_int64() and not kind.is_integer()) else _INTEGERS_OF_FLOATS
-            )
+            held = _INTEGERS_OF_FLOATS if to.is_int64() and not kind.is_integer() else _held(to)
             return bool(kind.is_numeric()) and _is_rounded_within(ends, kind, held)
         if to.is_float64():
             return bool(kind.is_numeric()) and (not kind.is_decimal() or kind.precision is not None)
@@ -237,9 +233,10 @@ class Limits(Ranges):
             dates = [value for value in times if value.dtype.is_date()]
             return self.backend != "sqlite" and len(dates) < len(times) and not self._are_within(dates, YEARS)
         if kind == "Cast":
-            mine = times and not (node.to.is_string() and self.backend in rules.TIMES_AS_TEXT)
-            same = times and node.to.copy(nullable=True) == node.arg.dtype.copy(nullable=True)
-            return bool(mine) and not same and self.backend != "sqlite" and not self._are_within(times, YEARS)
+            if self.backend == "sqlite" or (node.to.is_string() and self.backend in rules.TIMES_AS_TEXT):
+                return False
+            is_same = node.to.copy(nullable=True) == node.arg.dtype.copy(nullable=True)
+            return not is_same and not self._are_within(times, YEARS)
         if kind not in rules.OF_TIMES or not times:
             return False
         if kind == "Time" and times[0].dtype.timezone is not None:
