@@ -15,12 +15,12 @@ import numpy as np
 import polars as pl
 
 from dp_polars._base import column_types
-from dp_polars._codes.codings import NearestCoding, OneCode, Squares
+from dp_polars._codes.codings import NearestCoding, OneCode, Squares, Units
 from dp_polars._codes.encoding import FloatSteps, IntegerSteps
 from dp_polars._relational.dialects import cast, constant, ibis
 
 if TYPE_CHECKING:
-    from dp_polars._codes.codings import Coding, Units
+    from dp_polars._codes.codings import Coding
     from dp_polars._codes.encoding import Thresholds
     from dp_polars._relational.dialects import Dialect, Value
 
@@ -77,7 +77,7 @@ def units(weighing: Units, value: Value, dtype: pl.DataType, dialect: Dialect, o
     TypeError, ValueError
         If the engine has no arithmetic for it.
     """
-    low, high = int(weighing.lower / weighing.step), int(weighing.upper / weighing.step)
+    low, high = weighing.ends
     tick = column_types.tick(dtype)
     if tick is None:
         found = _units_of_floats(weighing, _double(value, dtype), low, high, dialect)
@@ -93,10 +93,8 @@ def units(weighing: Units, value: Value, dtype: pl.DataType, dialect: Dialect, o
 
 
 def doubled(weighing: Units, number: Value, dialect: Dialect) -> Value:
-    """Return the weight of a row from its units: the arithmetic of `Units.of_units`."""
-    if not weighing.doubled:
-        return number
-    distance = number * integer(2) - integer(int((weighing.lower + weighing.upper) / weighing.step))
+    """Return the weight of a row from its units: the arithmetic of `of_units`."""
+    distance = Units.of_units(weighing, number, integer)
     if not isinstance(weighing, Squares):
         return distance
     square = distance * distance

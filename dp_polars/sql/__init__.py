@@ -217,7 +217,7 @@ class _SqlEngine(LocalEngine):
         per_person, table, common = work.per_person, self._table, Common(secrets.randbits(_SECRET_BITS))
         bounds = work if per_person is None else per_person
         tallies = work.tallies if per_person is None else per_person.cut
-        names = [name for tally in tallies for column in tally.columns for name in column.meta.root_names()]
+        names = [name for tally in tallies for name in tally.names]
         self._check(bounds.privacy_unit, names + ([] if bounds.keys is None else bounds.keys.columns))
         if per_person is not None:
             table = one_row_per_person(table, per_person, self._dialect, common)
