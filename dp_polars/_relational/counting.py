@@ -119,7 +119,7 @@ def units_of(tally: Tally) -> Units:
 
 
 def _weight_of(tally: Tally, table: Table, dialect: Dialect, otherwise: int = 0) -> Value:
-    """Return the weight of a row before it is doubled, or what it is otherwise."""
+    """Return the weight of a row before it is doubled; `otherwise` where it has none."""
     weighing = units_of(tally)
     return units(weighing, table[tally.names[weighing.column]], tally.types[weighing.column], dialect, otherwise)
 
@@ -177,7 +177,7 @@ def _candidates(tally: Tally, table: Table, dialect: Dialect) -> Table:
 
 
 def any_of(conditions: Iterable[Value]) -> Value:
-    """Return whether a condition holds at least."""
+    """Return whether at least one condition holds."""
     return reduce(operator.or_, conditions)
 
 
@@ -212,7 +212,7 @@ def _found(rows: Table, number: _Number, dialect: Dialect) -> Value:
 
 
 def _of_person(weight: Value, weighing: Weighing, dialect: Dialect) -> Value:
-    """Return the sum of a person's weights, clipped to its ends."""
+    """Return the sum of a person's weights, clipped to `weighing.of_person`."""
     low, high = weighing.of_person
     return ibis.greatest(ibis.least(dialect.total(weight, LARGEST_VALUE), integer(high)), integer(low))
 
@@ -285,7 +285,7 @@ def _native(table: Table, work: Work, numbers: list[int], dialect: Dialect) -> T
 
 @contextmanager
 def _asked(output: str | None) -> Iterator[None]:
-    """Errors within name the output."""
+    """Let errors in this context name the output."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -294,7 +294,7 @@ def _asked(output: str | None) -> Iterator[None]:
 
 
 def _outputs(work: Work) -> list[str | None]:
-    """Return an output that needs it, for each tally."""
+    """Return an output that needs the tally, for each of them."""
     return [
         next((output.name for output in work.outputs if number in output.tallies), None)
         for number in range(len(work.tallies))
@@ -337,7 +337,7 @@ def rows_of_people(
     common: Common,
     outputs: Sequence[str | None] = (),
 ) -> Rows:
-    """Return the rows of somebody in a listed group that are evidence for a tally at least."""
+    """Return the rows of somebody in a listed group that are evidence for at least one tally."""
     table, tallies = _reading_values(table, tallies)
     chosen = {**people_of(table, unit, dialect), **keys_of(table, keys, dialect)}
     codes, weights = dict[int, str | None](), dict[int, str | None]()
@@ -382,7 +382,7 @@ def rows_of_people(
 
 
 def has(rows: Table, name: str) -> Value:
-    """Return whether a row is evidence for what has this code."""
+    """Return whether a row is evidence for the tallies of this column."""
     return rows[name] != integer(ABSENT)
 
 

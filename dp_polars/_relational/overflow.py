@@ -53,7 +53,7 @@ _LONGEST = 2**27
 
 
 def _is_rounded_within(ends: Ends, kind: Any, outer: Ends) -> bool:  # noqa: ANN401
-    """Return whether values lie inside a range of integers, where engines round them, and have rounded before."""
+    """Return whether values that engines have rounded before stay inside a range of integers when they are rounded."""
     if not kind.is_floating():
         return within(whole(ends), outer)
     off = _ROUNDED[32 if kind.is_float32() else 64]
@@ -118,9 +118,9 @@ class Overflow(Ranges):
             return kind == "Abs" and not self._is_no_least(node.arg)
         divides = kind == "FloorDivide" and self.backend not in rules.FLOATS_NEVER_RAISE
         if divides or kind in {"Divide", "Power"} or any(map(self.is_float, sides)):
-            return self.backend not in rules.FLOATS_NEVER_RAISE and not self._is_float(kind, sides)
+            return self.backend not in rules.FLOATS_NEVER_RAISE and not self._float_fits(kind, sides)
         if any(one.is_decimal() or one.is_floating() for one in kinds):
-            return kind in ARITHMETIC and not self._is_decimal(node, kind, sides)
+            return kind in ARITHMETIC and not self._decimal_fits(node, kind, sides)
         if self.backend in rules.INTEGERS_NEVER_RAISE and kind != "Abs":
             return False
         if kind in rules.DIVISIONS:  # of the least integer by -1
@@ -128,8 +128,8 @@ class Overflow(Ranges):
             return low <= -1 <= high and -self.ends(node.left)[0] > self.holder(node.left)[1]
         return not within(self.exact(node), self.holder(node))
 
-    def _is_float(self, kind: str, sides: list[Node]) -> bool:
-        """Return whether a float is neither too large nor, as no zero, too small."""
+    def _float_fits(self, kind: str, sides: list[Node]) -> bool:
+        """Return whether a float is not too large, and not too small unless it is 0."""
         if kind == "Modulus":  # of decimals, of which Postgres makes a float again
             return min(map(self.least, sides)) >= _TINY
         if kind in {"Abs", "Negate"}:
@@ -164,7 +164,7 @@ class Overflow(Ranges):
             return all(self._is_no_least(value) for value in flat(node.args) if is_value(value))
         return self.ends(node)[0] > -(2**63) or self.is_float(node)
 
-    def _is_decimal(self, node: Node, kind: str, sides: list[Node]) -> bool:
+    def _decimal_fits(self, node: Node, kind: str, sides: list[Node]) -> bool:
         known = [self.digits(value) for value in sides]
         scales = [digits for digits in known if digits is not None]
         if len(scales) < len(known):

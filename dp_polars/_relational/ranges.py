@@ -148,12 +148,12 @@ class Ranges:
         return found
 
     def least(self, node: Node) -> float:
-        """Return a bound below all sizes of a number but 0."""
+        """Return a lower bound on the absolute value of a number that is not 0."""
         found: float = self._once("_smallest", node)
         return found
 
     def length(self, node: Node) -> float:
-        """Return the most characters that a text may have, where those of columns have a megabyte."""
+        """Return the most characters that a text may have, if those of columns have at most a megabyte."""
         found: float = self._once("_characters", node)
         return found
 
@@ -176,7 +176,7 @@ class Ranges:
         return ANY if of is None else of(node)
 
     def _of_column(self, field: Node) -> Ends:
-        """Return the range of a table's column; nothing is known of what a step makes otherwise."""
+        """Return the range of a table's column; of other columns nothing is known."""
         # A decimal may be NaN in Postgres.
         known = not field.dtype.is_decimal() or self.backend in rules.TESTED - {"postgres"}
         return ends_of(field.dtype) if known and operation_of(field.rel) in rules.TABLES else ANY
@@ -200,7 +200,7 @@ class Ranges:
     _of_subtract = _of_multiply = _of_negate = _of_abs = _of_add
 
     def exact(self, node: Node) -> Ends:
-        """Return what arithmetic gives where nothing leaves its type."""
+        """Return the range of what arithmetic gives, as if every type were wide enough."""
         kind, found = operation_of(node), [self.ends(value) for value in node.args]
         low, high = found[0]
         if NONE in found:
