@@ -181,6 +181,11 @@ class Units(Weighing):
     ends_of_person: tuple[Fraction, Fraction] | None = None
 
     @property
+    def ends(self) -> tuple[int, int]:
+        """The bounds, in steps."""
+        return int(self.lower / self.step), int(self.upper / self.step)
+
+    @property
     def of_person(self) -> tuple[int, int]:
         if self.ends_of_person is None:
             return super().of_person
@@ -202,7 +207,7 @@ class Units(Weighing):
 
     def weigher(self) -> Callable[[Sequence[pl.Series]], Ints]:
         """Return what gives every row its weight."""
-        low, high = int(self.lower / self.step), int(self.upper / self.step)
+        low, high = self.ends
 
         def weigh(columns: Sequence[pl.Series]) -> Ints:
             weights: Ints = self.of_units(np.clip(self._units(columns[self.column], low, high), low, high))
@@ -217,7 +222,7 @@ class Units(Weighing):
         """
         if not self.doubled:
             return units
-        return units * constant(2) - constant(int(self.lower / self.step) + int(self.upper / self.step))
+        return units * constant(2) - constant(sum(self.ends))
 
     def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr | None:
         """Return the weights as Polars' own arithmetic: the steps of `weigher`, so that each value rounds alike.
@@ -225,7 +230,7 @@ class Units(Weighing):
         Values are clipped before anything can overflow, and no value raises. Null and NaN give null.
         """
         column, dtype = columns[self.column], types[self.column]
-        low, high = int(self.lower / self.step), int(self.upper / self.step)
+        low, high = self.ends
         if dtype.is_float():
             # One product, rounded to the nearest float, and then to the nearest whole number, both with ties to even.
             ratio = column.cast(pl.Float64) * pl.lit(float(1 / self.step), pl.Float64)

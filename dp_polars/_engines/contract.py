@@ -42,7 +42,7 @@ class Tally:
     ----------
     columns
         Row-by-row expressions of the private rows, one output each. For engines that run no expressions they are plain
-        columns: `column.meta.root_names()[0]` is the name.
+        columns, called `names`.
     types
         Their types; of plain columns, as `Engine.schema` gave them.
     evidence
@@ -60,6 +60,11 @@ class Tally:
     evidence: Evidence
     limits: Limits
     people: bool
+
+    @property
+    def names(self) -> list[str]:
+        """The names of plain columns."""
+        return [column.meta.root_names()[0] for column in self.columns]
 
     @property
     def coding(self) -> Coding:
@@ -89,6 +94,11 @@ class Tally:
         """Whether it matters whose a row is, where there is a privacy unit."""
         return self.people or not self.limits.everything
 
+    @property
+    def reading_order(self) -> tuple[bool, bool]:
+        """Sorts tallies: what asks only whether a column has a value comes last, since another one may tell it."""
+        return isinstance(self.coding, OneCode), self.weighing is None
+
 
 def _is_the_same(one: pl.Expr, two: pl.Expr) -> bool:
     """Return whether two expressions are the same but for their names; to `meta.eq` alone, 0.0 is -0.0."""
@@ -110,7 +120,7 @@ def reading_values(
     def read(tally: Tally) -> Tally:
         if tally.coding != OneCode(nulls=True):
             return tally
-        (name,) = tally.columns[0].meta.root_names()
+        name = tally.names[0]
         if name not in names:
             names[name] = next(free for i in count() if (free := f"null{i}") not in {*used, *names.values()})
             put(names[name], name)
@@ -121,9 +131,14 @@ def reading_values(
 
 def alike(tallies: Sequence[Tally]) -> list[list[int]]:
     """Return the positions of tallies that differ in their weights alone, together: they keep the same rows."""
+    return gathered(tallies, Tally.counts_like)
+
+
+def gathered(tallies: Sequence[Tally], goes_with: Callable[[Tally, Tally], bool]) -> list[list[int]]:
+    """Return the positions of tallies, together where one goes with the first of the others."""
     found: list[list[int]] = []
     for number, tally in enumerate(tallies):
-        together = next((numbers for numbers in found if tally.counts_like(tallies[numbers[0]])), None)
+        together = next((numbers for numbers in found if goes_with(tally, tallies[numbers[0]])), None)
         if together is None:
             found.append([number])
         else:

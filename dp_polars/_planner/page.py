@@ -106,6 +106,11 @@ def quiet(text: str) -> str:
     return f'<p class="dp-quiet">{html.escape(text)}</p>'
 
 
+def _note(text: str) -> str:
+    """Return what stands in small letters below a field or a figure; nothing of an empty text."""
+    return f'<div class="dp-quiet">{html.escape(text)}</div>' if text else ""
+
+
 def message(messages: Mapping[str, str], *fields: str) -> str:
     """Return what the package says of these fields."""
     return "".join(
@@ -121,8 +126,8 @@ def fielded(name: str, element: object, wrong: str = "", note: str = "") -> str:
     """
     drawn = f"{element}"
     tag = f"dp-{crc32(drawn.encode()):08x}"
-    quiet = f'<div class="dp-quiet">{html.escape(note)}</div>' if note else ""
-    return f'<{tag} class="dp-field"><span class="dp-name">{html.escape(name)}</span>{drawn}{quiet}{wrong}</{tag}>'
+    above, below = f'<span class="dp-name">{html.escape(name)}</span>', f"{_note(note)}{wrong}"
+    return f'<{tag} class="dp-field">{above}{drawn}{below}</{tag}>'
 
 
 def each_fielded(before: str, kind: str, fields: Mapping[str, object], wrong: Mapping[str, str]) -> Iterator[str]:
@@ -228,9 +233,8 @@ def _first(frame: pl.DataFrame) -> pl.DataFrame:
 
 def figure(title: str, chart: alt.LayerChart, note: str = "") -> str:
     """Return a chart as an SVG with a title."""
-    quiet = f'<div class="dp-quiet">{html.escape(note)}</div>' if note else ""
     svg = _drawn(json.dumps(chart.to_dict(validate=False)))
-    return f"<figure><figcaption>{html.escape(title)}</figcaption>{svg}{quiet}</figure>"
+    return f"<figure><figcaption>{html.escape(title)}</figcaption>{svg}{_note(note)}</figure>"
 
 
 @lru_cache(32)

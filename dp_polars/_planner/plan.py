@@ -47,8 +47,16 @@ class _Kind(NamedTuple):
     fits: Callable[[pl.DataType], bool] | None
 
 
+def _is_text_or_boolean(dtype: pl.DataType) -> bool:
+    return family(dtype) in ("text", "boolean")
+
+
 def _is_category(dtype: pl.DataType) -> bool:
-    return family(dtype) in ("text", "boolean") or dtype.is_integer()
+    return _is_text_or_boolean(dtype) or dtype.is_integer()
+
+
+def _has_median(dtype: pl.DataType) -> bool:
+    return family(dtype) is not None and not _is_text_or_boolean(dtype) and dtype != pl.Duration
 
 
 _KINDS = {
@@ -57,15 +65,11 @@ _KINDS = {
     "mode": _Kind("most common value", _is_category),
     "value_counts": _Kind("how many have each value", _is_category),
     "top_k": _Kind(f"top {_K} values", lambda dtype: _is_category(dtype) and dtype != pl.Boolean),
-    "median": _Kind("median", lambda dtype: family(dtype) is not None and not _is_text(dtype) and dtype != pl.Duration),
+    "median": _Kind("median", _has_median),
     "mean": _Kind("mean", lambda dtype: dtype.is_numeric()),
     "sum": _Kind("sum", lambda dtype: dtype.is_numeric()),
     "share": _Kind("share that is true", lambda dtype: dtype == pl.Boolean),
 }
-
-
-def _is_text(dtype: pl.DataType) -> bool:
-    return family(dtype) in ("text", "boolean")
 
 
 def questions_of(schema: pl.Schema, unit: str | EllipsisType | None) -> dict[str, Question]:

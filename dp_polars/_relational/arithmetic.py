@@ -15,12 +15,12 @@ import numpy as np
 import polars as pl
 
 from dp_polars._base import column_types
-from dp_polars._codes.codings import NearestCoding, OneCode, Squares
+from dp_polars._codes.codings import NearestCoding, OneCode, Squares, Units
 from dp_polars._codes.encoding import FloatSteps, IntegerSteps
 from dp_polars._relational.dialects import cast, constant, ibis
 
 if TYPE_CHECKING:
-    from dp_polars._codes.codings import Coding, Units
+    from dp_polars._codes.codings import Coding
     from dp_polars._codes.encoding import Thresholds
     from dp_polars._relational.dialects import Dialect, Value
 
@@ -70,14 +70,14 @@ def code(coding: Coding, value: Value, dtype: pl.DataType | None, dialect: Diale
 
 
 def units(weighing: Units, value: Value, dtype: pl.DataType, dialect: Dialect, otherwise: int = 0) -> Value:
-    """Return how many units of its step a value weighs, before that is doubled; and of null and NaN, `otherwise`.
+    """Return how many units of its step a value weighs, before that is doubled; `otherwise` for null and NaN.
 
     Raises
     ------
     TypeError, ValueError
         If the engine has no arithmetic for it.
     """
-    low, high = int(weighing.lower / weighing.step), int(weighing.upper / weighing.step)
+    low, high = weighing.ends
     tick = column_types.tick(dtype)
     if tick is None:
         found = _units_of_floats(weighing, _double(value, dtype), low, high, dialect)
@@ -93,10 +93,8 @@ def units(weighing: Units, value: Value, dtype: pl.DataType, dialect: Dialect, o
 
 
 def doubled(weighing: Units, number: Value, dialect: Dialect) -> Value:
-    """Return the weight of a row from its units: the arithmetic of `Units.of_units`."""
-    if not weighing.doubled:
-        return number
-    distance = number * integer(2) - integer(int((weighing.lower + weighing.upper) / weighing.step))
+    """Return the weight of a row from its units: the arithmetic of `of_units`."""
+    distance = Units.of_units(weighing, number, integer)
     if not isinstance(weighing, Squares):
         return distance
     square = distance * distance
@@ -121,12 +119,12 @@ def is_evidence(value: Value, dialect: Dialect) -> Value:
 
 
 def _clip(number: Value, low: Value, high: Value) -> Value:
-    """Return a number within bounds; of NaN the upper one, since to engines that have it it is more than any number."""
+    """Return a number clipped to bounds. NaN gives the upper one: engines that have NaN order it after all numbers."""
     return ibis.greatest(low, ibis.least(number, high))
 
 
 def _double(value: Value, dtype: pl.DataType) -> Value:
-    """Return the float of a number: integers are rounded to the nearest one, ties to even, as everywhere."""
+    """Return the float of a number; of an integer the nearest one, ties to even, as every engine does."""
     if not (dtype.is_float() or dtype.is_integer()):
         msg = (
             f"candidates of a column of type {dtype} must be of such a type too: engines make floats of it in ways of "
@@ -137,7 +135,7 @@ def _double(value: Value, dtype: pl.DataType) -> Value:
 
 
 def physical(value: Value, dtype: pl.DataType, low: int, high: int, dialect: Dialect) -> Value:
-    """Return the physical integer of a value, clipped to bounds of 64 bits, of which it can hold a part or all."""
+    """Return the physical integer of a value, clipped to as much of the bounds as 64 bits hold."""
     low, high = (min(max(end, int(_INT64.min)), int(_INT64.max)) for end in (low, high))
     if dtype == pl.Boolean:
         return _clip(ibis.ifelse(value, integer(1), integer(0)), integer(low), integer(high))
@@ -182,7 +180,7 @@ def _of_timestamps(value: Value) -> Value:
 
 
 def _of_times(value: Value, low: int, high: int) -> Value:
-    """Return microseconds of the day. Both engines have a 24:00:00, which no Python time is."""
+    """Return microseconds of the day. DuckDB and Postgres have a 24:00:00, which no Python time is."""
     within = (min(max(end, 0), _LAST_MICROSECOND) for end in (low, high))
     ends = ((_EPOCH + dt.timedelta(microseconds=end)).time().isoformat("microseconds") for end in within)
     clipped = _clip(value, *(constant(end, "time") for end in ends))

@@ -14,11 +14,11 @@ from __future__ import annotations
 import operator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from dp_polars._codes.codings import CategoryCoding, OneCode, Units
-from dp_polars._engines.contract import reading_values
+from dp_polars._engines.contract import gathered, reading_values
 from dp_polars._mechanisms.noise import LARGEST_VALUE
 from dp_polars._relational.arithmetic import code, doubled, integer, is_evidence, units
 from dp_polars._relational.dialects import cast, constant, ibis
@@ -90,7 +90,7 @@ def histograms(table: Table, work: Work, dialect: Dialect, common: Common) -> Co
 
 def code_of(tally: Tally, table: Table, dialect: Dialect) -> tuple[Value | None, Value | None, Value | None]:
     """Return the column that is coded, its code, and its value where the code must be looked up in a list."""
-    column = table[_names(tally)[0]] if tally.columns else None
+    column = table[tally.names[0]] if tally.columns else None
     found = code(tally.coding, column, tally.types[0] if tally.columns else None, dialect)
     if found is None and not (isinstance(tally.coding, CategoryCoding) and tally.columns):
         msg = "candidates must be a list or a grid."
@@ -119,13 +119,9 @@ def units_of(tally: Tally) -> Units:
 
 
 def _weight_of(tally: Tally, table: Table, dialect: Dialect, otherwise: int = 0) -> Value:
-    """Return the weight of a row before it is doubled, or what it is otherwise."""
+    """Return the weight of a row before it is doubled; `otherwise` where it has none."""
     weighing = units_of(tally)
-    return units(weighing, table[_names(tally)[weighing.column]], tally.types[weighing.column], dialect, otherwise)
-
-
-def _names(tally: Tally) -> list[str]:
-    return [column.meta.root_names()[0] for column in tally.columns]
+    return units(weighing, table[tally.names[weighing.column]], tally.types[weighing.column], dialect, otherwise)
 
 
 def people_of(table: Table, unit: PrivacyUnit, dialect: Dialect) -> dict[str, Value]:
@@ -177,11 +173,11 @@ def _candidates(tally: Tally, table: Table, dialect: Dialect) -> Table:
     """Return the candidates of a list as `p0`, with their codes as `number`."""
     values = tally.coding.values  # type: ignore[attr-defined]
     check_public(values)
-    return public_table([values], [table.schema()[_names(tally)[0]]], table.get_backend(), dialect)
+    return public_table([values], [table.schema()[tally.names[0]]], table.get_backend(), dialect)
 
 
 def any_of(conditions: Iterable[Value]) -> Value:
-    """Return whether a condition holds at least."""
+    """Return whether at least one condition holds."""
     return reduce(operator.or_, conditions)
 
 
@@ -216,7 +212,7 @@ def _found(rows: Table, number: _Number, dialect: Dialect) -> Value:
 
 
 def _of_person(weight: Value, weighing: Weighing, dialect: Dialect) -> Value:
-    """Return the sum of a person's weights, clipped to its ends."""
+    """Return the sum of a person's weights, clipped to `weighing.of_person`."""
     low, high = weighing.of_person
     return ibis.greatest(ibis.least(dialect.total(weight, LARGEST_VALUE), integer(high)), integer(low))
 
@@ -226,15 +222,7 @@ def _of_person(weight: Value, weighing: Weighing, dialect: Dialect) -> Value:
 
 def _natively(table: Table, work: Work, dialect: Dialect, _: Common) -> list[tuple[Table, list[int]]]:
     """Count before anything else is done: what comes after that sees only its result."""
-    groupings: list[list[int]] = []
-    several = len(work.privacy_unit or ()) > 1
-    for number, tally in enumerate(work.tallies):
-        with_it = (numbers for numbers in groupings if _goes_with(tally, work.tallies[numbers[0]], several=several))
-        together = next(with_it, None)
-        if together is None:
-            groupings.append([number])
-        else:
-            together.append(number)
+    groupings = gathered(work.tallies, partial(_goes_with, several=len(work.privacy_unit or ()) > 1))
     return [(_native(table, work, numbers, dialect), numbers) for numbers in groupings]
 
 
@@ -248,18 +236,19 @@ def _goes_with(tally: Tally, other: Tally, *, several: bool) -> bool:
 
 def _read(tally: Tally) -> tuple[str | None, Coding]:
     """Return what says which code a row has."""
-    return _names(tally)[0] if tally.columns else None, tally.coding
+    return tally.names[0] if tally.columns else None, tally.coding
 
 
 def _native(table: Table, work: Work, numbers: list[int], dialect: Dialect) -> Table:
     table, tallies = _reading_values(table, [work.tallies[number] for number in numbers])
     chosen, needed = keys_of(table, work.keys, dialect), []
+    by = list(chosen)
     people = [tally.people and work.privacy_unit is not None for tally in tallies]
     if work.privacy_unit is not None:
         needed += is_somebody(table, work.privacy_unit, dialect)
         if any(people):
             chosen |= people_of(table, work.privacy_unit, dialect)
-    by, is_one = list(keys_of(table, work.keys, dialect)), len({_read(tally)[0] for tally in tallies}) == 1
+    is_one = len({_read(tally)[0] for tally in tallies}) == 1
     for i, (number, tally) in enumerate(zip(numbers, tallies, strict=True)):
         with _asked(_outputs(work)[number]):
             column, found, value = code_of(tally, table, dialect)
@@ -296,7 +285,7 @@ def _native(table: Table, work: Work, numbers: list[int], dialect: Dialect) -> T
 
 @contextmanager
 def _asked(output: str | None) -> Iterator[None]:
-    """Errors within name the output."""
+    """Let errors in this context name the output."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -305,7 +294,7 @@ def _asked(output: str | None) -> Iterator[None]:
 
 
 def _outputs(work: Work) -> list[str | None]:
-    """Return an output that needs it, for each tally."""
+    """Return an output that needs the tally, for each of them."""
     return [
         next((output.name for output in work.outputs if number in output.tallies), None)
         for number in range(len(work.tallies))
@@ -348,21 +337,20 @@ def rows_of_people(
     common: Common,
     outputs: Sequence[str | None] = (),
 ) -> Rows:
-    """Return the rows of somebody in a listed group that are evidence for a tally at least."""
+    """Return the rows of somebody in a listed group that are evidence for at least one tally."""
     table, tallies = _reading_values(table, tallies)
     chosen = {**people_of(table, unit, dialect), **keys_of(table, keys, dialect)}
     codes, weights = dict[int, str | None](), dict[int, str | None]()
     places: dict[object, str] = {}
     lists: dict[str, Table] = {}
-    # What only tells whether there is a value comes last: another column may say that, too.
-    for number in sorted(range(len(tallies)), key=lambda n: _tells_of_a_value(tallies[n])):
+    for number in sorted(range(len(tallies)), key=lambda n: tallies[n].reading_order):
         tally = tallies[number]
         with _asked(outputs[number] if outputs else None):
             column, found, value = code_of(tally, table, dialect)
             has_value = column is not None and is_evidence(column, dialect)
             if tally.weighing is not None:
                 weighing = units_of(tally)
-                of = _names(tally)[weighing.column]
+                of = tally.names[weighing.column]
                 tells = isinstance(tally.coding, OneCode) and weighing.column == 0
                 weight = places.setdefault(
                     (of, weighing.lower, weighing.upper, weighing.step, tells), f"weight{number}"
@@ -374,13 +362,13 @@ def rows_of_people(
             if column is None:
                 codes[number] = None
                 continue
-            read = _names(tally)[0] if isinstance(tally.coding, OneCode) else _read(tally)
+            read = tally.names[0] if isinstance(tally.coding, OneCode) else _read(tally)
             codes[number] = name = places.setdefault(read, f"code{number}")
             if value is not None:
                 chosen[name], lists[name] = value, _candidates(tally, table, dialect)
             elif name not in chosen:
                 chosen[name] = ibis.ifelse(has_value, found, integer(ABSENT))
-                places.setdefault(_names(tally)[0], name)
+                places.setdefault(tally.names[0], name)
     rows = table.filter(is_somebody(table, unit, dialect)).select(**chosen)
     rows = in_groups(rows, table, keys, dialect)
     for name, listed in lists.items():
@@ -393,12 +381,8 @@ def rows_of_people(
     return Rows(common.once(rows), *ordered)
 
 
-def _tells_of_a_value(tally: Tally) -> tuple[bool, bool]:
-    return isinstance(tally.coding, OneCode), tally.weighing is None
-
-
 def has(rows: Table, name: str) -> Value:
-    """Return whether a row is evidence for what has this code."""
+    """Return whether a row is evidence for the tallies of this column."""
     return rows[name] != integer(ABSENT)
 
 

@@ -36,15 +36,15 @@ Backend: TypeAlias = Any
 
 
 def cast(value: Value, dtype: Value) -> Value:
-    """Return a CAST that is written down also where Ibis takes it for idle: of an enum to text, of a wide sum."""
+    """Return a CAST that is written out even where Ibis would drop it: of an enum to text, of a wide sum."""
     return _ops.Cast(value, to=ibis.dtype(dtype)).to_expr()
 
 
 def constant(number: float | str, dtype: Value) -> Value:
-    """Return a constant of a type, from its text: both engines round that correctly, and take no sign for an operator.
+    """Return a constant of a type, as a cast of its text: so it is rounded correctly, and no sign is an operator.
 
-    DuckDB takes 0.1 for a decimal, which it turns into another float; Postgres takes -9223372036854775808 for one of
-    more than 64 bits.
+    Without quotes, DuckDB takes 0.1 for a decimal, which it turns into another float; Postgres takes
+    -9223372036854775808 for one of more than 64 bits. For floats that SQLite reads exactly see `Dialect.double`.
     """
     return ibis.literal(number if isinstance(number, str) else repr(number)).cast(dtype)
 
@@ -233,7 +233,7 @@ def _remainder(number: Value, by: Value) -> Value:
 
 
 def _total(numbers: Value, largest: int) -> Value:
-    # On the way it is wider than 64 bits in both engines.
+    # DuckDB and Postgres add up in more than 64 bits.
     ends = (constant(end, "int64") for end in (-largest, largest))
     return cast(ibis.greatest(next(ends), ibis.least(numbers.sum(), next(ends))), "int64")
 
@@ -477,7 +477,7 @@ POSTGRES = Dialect(
 
 
 def _divide_exactly(number: Value, by: Value) -> Value:
-    """Return the quotient that `%` leaves its remainder of, by floats: exact up to 2**51.
+    """Return the quotient that belongs to the remainder of `%`, by floats: exact up to 2**51.
 
     Engines round the remainders of negative numbers towards 0 or down: `_nearest` takes either.
     """

@@ -53,7 +53,7 @@ _LONGEST = 2**27
 
 
 def _is_rounded_within(ends: Ends, kind: Any, outer: Ends) -> bool:  # noqa: ANN401
-    """Return whether values lie inside a range of integers, where engines round them, and have rounded before."""
+    """Return whether values that engines have rounded before stay inside a range of integers when they are rounded."""
     if not kind.is_floating():
         return within(whole(ends), outer)
     off = _ROUNDED[32 if kind.is_float32() else 64]
@@ -61,7 +61,7 @@ def _is_rounded_within(ends: Ends, kind: Any, outer: Ends) -> bool:  # noqa: ANN
     return within((low, high), (outer[0] - 0.5, outer[1] + 0.5))
 
 
-class Limits(Ranges):
+class Overflow(Ranges):
     """What an engine raises on."""
 
     def refusal(self, node: Node, kind: str) -> Rule | None:
@@ -118,9 +118,9 @@ class Limits(Ranges):
             return kind == "Abs" and not self._is_no_least(node.arg)
         divides = kind == "FloorDivide" and self.backend not in rules.FLOATS_NEVER_RAISE
         if divides or kind in {"Divide", "Power"} or any(map(self.is_float, sides)):
-            return self.backend not in rules.FLOATS_NEVER_RAISE and not self._is_float(kind, sides)
+            return self.backend not in rules.FLOATS_NEVER_RAISE and not self._float_fits(kind, sides)
         if any(one.is_decimal() or one.is_floating() for one in kinds):
-            return kind in ARITHMETIC and not self._is_decimal(node, kind, sides)
+            return kind in ARITHMETIC and not self._decimal_fits(node, kind, sides)
         if self.backend in rules.INTEGERS_NEVER_RAISE and kind != "Abs":
             return False
         if kind in rules.DIVISIONS:  # of the least integer by -1
@@ -128,8 +128,8 @@ class Limits(Ranges):
             return low <= -1 <= high and -self.ends(node.left)[0] > self.holder(node.left)[1]
         return not within(self.exact(node), self.holder(node))
 
-    def _is_float(self, kind: str, sides: list[Node]) -> bool:
-        """Return whether a float is neither too large nor, as no zero, too small."""
+    def _float_fits(self, kind: str, sides: list[Node]) -> bool:
+        """Return whether a float is not too large, and not too small unless it is 0."""
         if kind == "Modulus":  # of decimals, of which Postgres makes a float again
             return min(map(self.least, sides)) >= _TINY
         if kind in {"Abs", "Negate"}:
@@ -146,10 +146,8 @@ class Limits(Ranges):
         try:
             match kind:
                 case "Multiply":
-                    size, least = (
-                        sizes[0] * sizes[1],
-                        max(small[0] * small[1], small[0] if small[1] >= 1 else 0, small[1] if small[0] >= 1 else 0),
-                    )
+                    size, least = sizes[0] * sizes[1], small[0] * small[1]
+                    least = max(least, small[0] if small[1] >= 1 else 0, small[1] if small[0] >= 1 else 0)
                 case "Divide" | "FloorDivide":
                     size, least = sizes[0] / small[1], small[0] / max(min(sizes[1], 1.8e308), 1)
                 case "Power":
@@ -166,7 +164,7 @@ class Limits(Ranges):
             return all(self._is_no_least(value) for value in flat(node.args) if is_value(value))
         return self.ends(node)[0] > -(2**63) or self.is_float(node)
 
-    def _is_decimal(self, node: Node, kind: str, sides: list[Node]) -> bool:
+    def _decimal_fits(self, node: Node, kind: str, sides: list[Node]) -> bool:
         known = [self.digits(value) for value in sides]
         scales = [digits for digits in known if digits is not None]
         if len(scales) < len(known):
@@ -218,9 +216,7 @@ class Limits(Ranges):
         if to.is_integer() and kind.is_boolean():
             return True
         if to.is_integer() or (to.is_decimal() and to.precision is not None):
-            held = (
-                _held(to) if not (to.is_integer() and to.is_int64() and not kind.is_integer()) else _INTEGERS_OF_FLOATS
-            )
+            held = _INTEGERS_OF_FLOATS if to.is_int64() and not kind.is_integer() else _held(to)
             return bool(kind.is_numeric()) and _is_rounded_within(ends, kind, held)
         if to.is_float64():
             return bool(kind.is_numeric()) and (not kind.is_decimal() or kind.precision is not None)
@@ -237,9 +233,10 @@ class Limits(Ranges):
             dates = [value for value in times if value.dtype.is_date()]
             return self.backend != "sqlite" and len(dates) < len(times) and not self._are_within(dates, YEARS)
         if kind == "Cast":
-            mine = times and not (node.to.is_string() and self.backend in rules.TIMES_AS_TEXT)
-            same = times and node.to.copy(nullable=True) == node.arg.dtype.copy(nullable=True)
-            return bool(mine) and not same and self.backend != "sqlite" and not self._are_within(times, YEARS)
+            if self.backend == "sqlite" or (node.to.is_string() and self.backend in rules.TIMES_AS_TEXT):
+                return False
+            is_same = node.to.copy(nullable=True) == node.arg.dtype.copy(nullable=True)
+            return not is_same and not self._are_within(times, YEARS)
         if kind not in rules.OF_TIMES or not times:
             return False
         if kind == "Time" and times[0].dtype.timezone is not None:

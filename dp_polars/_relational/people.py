@@ -107,7 +107,7 @@ def people_by_key(table: Table, work: KeyWork, secret: int, dialect: Dialect) ->
 
 
 def _few(rows: Table, by: Sequence[str], most: int, secret: int, dialect: Dialect) -> Table:
-    """Keep the first `most` keys of each person in a random order; what ties their hashes, `by` unties."""
+    """Keep the first `most` keys of each person in a random order; `by` breaks ties of the hashes."""
     person = person_in(rows)
     place = dialect.order([rows[name] for name in person], [rows[name] for name in by], secret)
     numbered = rows.mutate(rank=ibis.row_number().over(group_by=person, order_by=[place, *by]))
@@ -127,7 +127,7 @@ def in_polars(found: Mapping[str, NDArray[np.generic]], types: pl.Schema) -> tup
 
 
 def _conditions(value: Value, dtype: pl.DataType, dialect: Dialect) -> list[Value]:
-    """Return what must hold of a key: that there is one."""
+    """Return what must hold of a value that is a key: there is one, and Polars has it."""
     conditions = [is_evidence(value, dialect)]
     if dtype in _TIMES:
         kind, *ends = _TIMES[dtype]

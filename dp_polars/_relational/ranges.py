@@ -24,16 +24,17 @@ Ends = tuple[float, float]
 
 ANY: Ends = (-inf, inf)
 NONE: Ends = (inf, -inf)  # of what is always null
-INT8, INT32, INT64 = ((-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 32, 64))
 _SIGNED: list[Ends] = [(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64)]
+INT8, _, INT32, INT64 = _SIGNED
 # The largest floats of 32 and 64 bits, with a margin for what is rounded on the way, and the least of both.
 LARGEST = {32: 1e38, 64: 1e308}
 LEAST = {32: 2.0**-149, 64: 5e-324}
 ARITHMETIC = {"Add": add, "Multiply": mul, "Subtract": sub}
 _DAY = 86_400 * 10**6
 _EPOCH = dt.datetime(1970, 1, 1)
-_MAX_DAYS = {"D": 1, "W": 7, "M": 31, "Q": 92, "Y": 366}
-_MICROSECONDS = {"h": 3600 * 10**6, "m": 60 * 10**6, "s": 10**6, "ms": 1000, "us": 1, "ns": 1}
+# The most microseconds that a unit of time has, by Ibis' short name.
+_UNITS: dict[object, int] = {unit: days * _DAY for unit, days in {"D": 1, "W": 7, "M": 31, "Q": 92, "Y": 366}.items()}
+_UNITS |= {"h": 3600 * 10**6, "m": 60 * 10**6, "s": 10**6, "ms": 1000, "us": 1, "ns": 1}
 _EXTRACTED = {
     "DayOfWeekIndex": (0, 6),
     "ExtractDay": (1, 31),
@@ -49,9 +50,11 @@ _EXTRACTED = {
     "StringFind": (-1, 2**30),
     "StringLength": (0, 2**30),
 }
-_OTHERS = {"Hash": (-(2**63), 2**64), "Sign": (-1, 1)}
+_KNOWN = {**_EXTRACTED, "Hash": (-(2**63), 2**64), "Sign": (-1, 1)}
 _COUNTS = {"Count", "CountDistinct", "CountStar", "DenseRank", "MinRank", "RowNumber"}
 _OF_ONE = {"Alias", "First", "Last", "Max", "Min", "NullIf"}
+# Functions that give floats where they are given one, and decimals where they are given decimals.
+_OF_ALIKE = rules.OF_SEVERAL | ARITHMETIC.keys() | {"Abs", "Modulus", "Negate", "NullIf", "Round"}
 # How long the texts of columns are taken to be, in characters.
 _TEXT = 2**20
 
@@ -145,12 +148,12 @@ class Ranges:
         return found
 
     def least(self, node: Node) -> float:
-        """Return a bound below all sizes of a number but 0."""
+        """Return a lower bound on the absolute value of a number that is not 0."""
         found: float = self._once("_smallest", node)
         return found
 
     def length(self, node: Node) -> float:
-        """Return the most characters that a text may have, where those of columns have a megabyte."""
+        """Return the most characters that a text may have, if those of columns have at most a megabyte."""
         found: float = self._once("_characters", node)
         return found
 
@@ -161,11 +164,10 @@ class Ranges:
         if kind == "Literal":
             return self._constant(node)
         if kind == "Field":
-            return (
-                _hull(map(self.ends, origins)) if (origins := origins_of(node)) is not None else self._of_column(node)
-            )
-        if kind in _EXTRACTED.keys() | _OTHERS.keys():
-            return {**_EXTRACTED, **_OTHERS}[kind]
+            origins = origins_of(node)
+            return self._of_column(node) if origins is None else _hull(map(self.ends, origins))
+        if kind in _KNOWN:
+            return _KNOWN[kind]
         if kind in _COUNTS:
             return (0, 2**62)
         if kind in _OF_ONE:
@@ -174,7 +176,7 @@ class Ranges:
         return ANY if of is None else of(node)
 
     def _of_column(self, field: Node) -> Ends:
-        """Return the range of a table's column; nothing is known of what a step makes otherwise."""
+        """Return the range of a table's column; of other columns nothing is known."""
         # A decimal may be NaN in Postgres.
         known = not field.dtype.is_decimal() or self.backend in rules.TESTED - {"postgres"}
         return ends_of(field.dtype) if known and operation_of(field.rel) in rules.TABLES else ANY
@@ -198,7 +200,7 @@ class Ranges:
     _of_subtract = _of_multiply = _of_negate = _of_abs = _of_add
 
     def exact(self, node: Node) -> Ends:
-        """Return what arithmetic gives where nothing leaves its type."""
+        """Return the range of what arithmetic gives, as if every type were wide enough."""
         kind, found = operation_of(node), [self.ends(value) for value in node.args]
         low, high = found[0]
         if NONE in found:
@@ -329,9 +331,7 @@ class Ranges:
             return _both(ends_of(to), whole((low, high)))
         if (to.is_numeric() and kind.is_numeric()) or to.is_timestamp():
             return (low, high)
-        if to.is_date():
-            return (low if abs(low) == inf else low // _DAY * _DAY, high)
-        return ends_of(to)
+        return self._of_date(node) if to.is_date() else ends_of(to)
 
     _of_trycast = _of_cast
 
@@ -356,10 +356,10 @@ class Ranges:
     def _of_dateadd(self, node: Node, sign: int = 1) -> Ends:
         low, high = self.ends(node.left)
         moved, unit = node.right, getattr(node.right.dtype, "unit", None)
-        short = getattr(unit, "short", None)
-        if operation_of(moved) != "Literal" or moved.value is None or short not in {*_MAX_DAYS, *_MICROSECONDS}:
+        length = _UNITS.get(getattr(unit, "short", None))
+        if operation_of(moved) != "Literal" or moved.value is None or length is None:
             return ANY
-        step = sign * int(moved.value) * (_MAX_DAYS.get(short, 0) * _DAY or _MICROSECONDS.get(short, 0))
+        step = sign * int(moved.value) * length
         return (low + min(step, 0), high + max(step, 0))
 
     def _of_datesub(self, node: Node) -> Ends:
@@ -382,7 +382,7 @@ class Ranges:
             return False
         if kind == "Field" and (origins := origins_of(node)) is not None:
             return all(map(self.is_float, origins))
-        if kind in rules.OF_SEVERAL | ARITHMETIC.keys() | {"Abs", "Modulus", "Negate", "NullIf", "Round"}:
+        if kind in _OF_ALIKE:
             return any(self.is_float(value) for value in flat(node.args) if is_value(value))
         return kind not in _OF_ONE | {"Lag", "Lead", "WindowFunction"} or self.is_float(node.args[0])
 
@@ -397,14 +397,7 @@ class Ranges:
         values = [value for value in flat(node.args) if is_value(value) and value.dtype.is_numeric()]
         if kind == "Field":
             values = origins_of(node) or []
-        elif kind not in rules.OF_SEVERAL | ARITHMETIC.keys() | {
-            "Abs",
-            "Modulus",
-            "Negate",
-            "NullIf",
-            "Round",
-            "Alias",
-        }:
+        elif kind not in _OF_ALIKE | {"Alias"}:
             values = []
         if not values:
             found: int | None = node.dtype.scale if node.dtype.is_decimal() else None
@@ -437,7 +430,7 @@ class Ranges:
             values = [*node.results, node.default]
         else:
             return INT8
-        return reduce(_wider, map(self.holder, values), INT8 if len(values) < 1 else self.holder(values[0]))
+        return reduce(_wider, map(self.holder, values))
 
     def _smallest(self, node: Node) -> float:
         kind, (low, high) = operation_of(node), self.ends(node)

@@ -5,6 +5,8 @@ Names are those of `ibis.expr.operations`; what is in no list here is refused, a
 
 from __future__ import annotations
 
+from functools import partial
+
 from dp_polars._rowwise.names import names
 from dp_polars._rowwise.rules import COMBINES, PEOPLE, RAISES, Rule
 
@@ -125,11 +127,7 @@ REFUSED = (
     ),
     Rule(names("DateNow TimestampNow"), "differs whenever it is read", "use a constant: ibis.date('2026-01-31')."),
     Rule(names("RowID"), f"depends on the place of a row among the others, {PEOPLE}", "leave it out."),
-    Rule(
-        names("ScalarSubquery"),
-        COMBINES,
-        _CONSTANT,
-    ),
+    Rule(names("ScalarSubquery"), COMBINES, _CONSTANT),
     Rule(
         names("ExistsSubquery InSubquery"),
         f"looks a value up in other rows, {PEOPLE}",
@@ -159,132 +157,93 @@ REFUSED = (
         "make such a column in a view, where what does not fit is null.",
     ),
 )
-UNKNOWN = Rule(
-    frozenset(),
-    "is not known to look at its own row alone",
-    "use what the page In a database lists.",
-)
-PYTHON = Rule(frozenset(), "can't be inspected, and may combine rows", "write it with Ibis' expressions.")
+# Rules that the gate applies by what it finds, and not by the name of a step.
+_rule = partial(Rule, frozenset())
+UNKNOWN = _rule("is not known to look at its own row alone", "use what the page In a database lists.")
+PYTHON = _rule("can't be inspected, and may combine rows", "write it with Ibis' expressions.")
 
 _FOLLOWED = "and hand the unit on unchanged: a step may rename it, but not compute it."
-NO_UNIT = Rule(
-    frozenset(),
-    COMBINES,
-    "name the privacy unit in protect, and group by it, join on it or give it to over(group_by=…).",
+NO_UNIT = _rule(
+    COMBINES, "name the privacy unit in protect, and group by it, join on it or give it to over(group_by=…)."
 )
-GROUPS = Rule(
-    frozenset(),
+GROUPS = _rule(
     COMBINES,
     f"group by all columns of the privacy unit, {_FOLLOWED} Groups of several people are asked about by the query: "
     "group_by({…}).",
 )
-WINDOWS = Rule(
-    frozenset(),
-    COMBINES,
-    f"give over all columns of the privacy unit, over(group_by='person'), {_FOLLOWED}",
-)
-JOINED = Rule(
-    frozenset(),
+WINDOWS = _rule(COMBINES, f"give over all columns of the privacy unit, over(group_by='person'), {_FOLLOWED}")
+JOINED = _rule(
     f"brings rows together, {PEOPLE}",
     "join tables of people by equality of all columns of the privacy unit, each of one type on both sides, "
     f"{_FOLLOWED} An ibis.memtable on the right is taken as public.",
 )
-OTHER_JOINS = Rule(
-    frozenset(),
+OTHER_JOINS = _rule(
     f"keeps rows of the right side, or picks one of several, {PEOPLE}",
     "join by how='inner', 'left', 'semi' or 'anti', or 'cross' with public rows.",
 )
-SET_OF_PEOPLE = Rule(
-    frozenset(),
+SET_OF_PEOPLE = _rule(
     f"compares a row with the others, {PEOPLE}",
     f"leave it out: protect bounds how many rows of a person count; or name the privacy unit, {_FOLLOWED}",
 )
-TWICE = Rule(
-    frozenset(),
+TWICE = _rule(
     "reads a table twice, with other columns as the privacy unit: a row would belong to several people",
     "take the same columns for the unit, unchanged, wherever the table is read.",
 )
-SEVERAL_UNITS = Rule(
-    frozenset(),
+SEVERAL_UNITS = _rule(
     "makes rows of several people out of one, of which the privacy unit is computed: it goes with each of them",
     "compute the unit before, or take a column for it that stays as it is.",
 )
-PUBLIC_TWICE = Rule(
-    frozenset(),
-    f"takes one ibis.memtable for public and for private rows, {PEOPLE}",
-    "join it by the privacy unit.",
+PUBLIC_TWICE = _rule(
+    f"takes one ibis.memtable for public and for private rows, {PEOPLE}", "join it by the privacy unit."
 )
-SEVERAL_ROWS = Rule(
-    frozenset(),
+SEVERAL_ROWS = _rule(
     "makes several rows out of one, or may read a row twice",
     "name the privacy unit, whose rows protect bounds; to look values up, use substitute({…}) or cases(…).",
 )
-INEXACT = Rule(
-    frozenset(),
+INEXACT = _rule(
     "takes integers, booleans, texts, dates, times, UUIDs and bytes here: equal values of other types may differ",
     "leave such columns out with select, or make integers of them: (t.x.clip(0, 10**4) * 100).round().",
 )
-NOT_INTEGERS = Rule(
-    frozenset(),
+NOT_INTEGERS = _rule(
     f"adds integers alone here: other sums are rounded by the order of the rows, {PEOPLE}",
     "(t.x.clip(0, 10**4) * 100).round().sum().",
 )
-NO_ORDER = Rule(
-    frozenset(),
+NO_ORDER = _rule(
     f"follows the order of the rows, in which ties may come otherwise by other rows, {PEOPLE}",
     "order by columns that ties can't show through: of first and last in a group, those that it reads; in over, all "
     "columns of the table (select the few that you need first).",
 )
-SEVERAL_ORDERS = Rule(
-    frozenset(),
+SEVERAL_ORDERS = _rule(
     f"has several orders in one step, in which equal rows may come otherwise each time, {PEOPLE}",
     "take a step for each order.",
 )
-NESTED = Rule(frozenset(), "can't stand in another window or group", "make its column in the step before.")
-PARAMETER = Rule(
-    frozenset(),
-    f"takes a parameter from the rows, and {RAISES}",
-    "pass it as a constant.",
-)
-CASTS = Rule(
-    frozenset(),
-    RAISES,
-    "make floats and decimals fit first: x.clip(0, 10**6).cast('int64'); on DuckDB, use try_cast.",
-)
-STRUCTS = Rule(
-    frozenset(),
+NESTED = _rule("can't stand in another window or group", "make its column in the step before.")
+PARAMETER = _rule(f"takes a parameter from the rows, and {RAISES}", "pass it as a constant.")
+CASTS = _rule(RAISES, "make floats and decimals fit first: x.clip(0, 10**6).cast('int64'); on DuckDB, use try_cast.")
+STRUCTS = _rule(
     "of a struct (which pivot_longer makes) raises on null on this engine, and the error would tell of it",
     "take the columns one by one, and union what comes out.",
 )
 _NEAR = "t.at.between(ibis.timestamp('1900-01-01'), ibis.timestamp('2100-01-01'))"
-TIMES = Rule(
-    frozenset(),
-    f"{RAISES}: times far away, such as infinity",
-    f"make those null before: ibis.ifelse({_NEAR}, t.at, None).",
+TIMES = _rule(
+    f"{RAISES}: times far away, such as infinity", f"make those null before: ibis.ifelse({_NEAR}, t.at, None)."
 )
-OVERFLOWS = Rule(
-    frozenset(),
+OVERFLOWS = _rule(
     f"{RAISES}: a number that its type does not hold",
     "keep it small before, by clip (and on Postgres floats from being tiny, by round): "
     "t.x.clip(0, 10**4).round(2) * 100; or make integers wider before: t.n.cast('int64') + 1.",
 )
-CONSTANTS = Rule(
-    frozenset(),
+CONSTANTS = _rule(
     f"is given a constant that {RAISES} on some engine",
     "plain patterns such as '[a-z]+[0-9]{2}', formats such as '%Y-%m-%d', lengths from 0 to 2**30, texts as long as "
     "those that they replace.",
 )
-LONG = Rule(
-    frozenset(),
-    f"{RAISES}: texts become too long",
-    "shorten the text before: x.substr(0, 100).repeat(1000).",
-)
-ZEROS = Rule(frozenset(), RAISES, "divide by a constant, or by x.nullif(0).")
-OUTSIDE = Rule(frozenset(), RAISES, "keep to what it takes by clip: x.clip(1, 100).ln(), x.clip(0, 100).round().")
-POWERS = Rule(frozenset(), RAISES, "give a whole exponent of 0 or more; or multiply, as integers in DataFusion.")
-ESCAPES = Rule(frozenset(), RAISES, "end the pattern in no backslash: x.endswith('\\\\') looks for one.")
-MIXED = Rule(
-    frozenset(),
+LONG = _rule(f"{RAISES}: texts become too long", "shorten the text before: x.substr(0, 100).repeat(1000).")
+ZEROS = _rule(RAISES, "divide by a constant, or by x.nullif(0).")
+OUTSIDE = _rule(RAISES, "keep to what it takes by clip: x.clip(1, 100).ln(), x.clip(0, 100).round().")
+POWERS = _rule(RAISES, "give a whole exponent of 0 or more; or multiply, as integers in DataFusion.")
+ESCAPES = _rule(RAISES, "end the pattern in no backslash: x.endswith('\\\\') looks for one.")
+MIXED = _rule(
     f"compares texts with what is none, and {RAISES}",
     "compare texts with texts: t.code == '5', or cast the other side to 'string'.",
 )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from dp_polars._base.extras import require
 from dp_polars._relational import step_rules as rules
 from dp_polars._relational.column_types import must_have
-from dp_polars._relational.overflow import Limits
+from dp_polars._relational.overflow import Overflow
 from dp_polars._relational.values import (
     flat,
     is_constant,
@@ -117,7 +117,7 @@ class _Gate:
 
     def __init__(self, backend: str, *, has_unit: bool) -> None:
         self.has_unit = has_unit
-        self.limits = Limits(backend)
+        self.overflow = Overflow(backend)
         self.whose: dict[object, _Whose] = {}  # by table
         self.public: set[object] = set()
         self.units: list[Node] = []  # columns that say whose a row is, where they begin
@@ -298,7 +298,7 @@ class _Gate:
             self.refuse_several_rows(kind)
             self.values(node.args, place)
         elif kind in rules.OF_A_ROW | rules.WITH_CONSTANTS:
-            rule = self.limits.refusal(node, kind)
+            rule = self.overflow.refusal(node, kind)
             if rule is not None:
                 self.refuse(rule, shown(kind))
             for value in flat(node.args):
@@ -329,7 +329,7 @@ class _Gate:
             self.refuse_inexact([node.arg], kind)
         if kind == "Sum" and not (node.arg.dtype.is_integer() or node.arg.dtype.is_boolean()):
             self.refuse(rules.NOT_INTEGERS, shown(kind))
-        if kind == "Sum" and self.limits.adds_too_much(node.arg):
+        if kind == "Sum" and self.overflow.adds_too_much(node.arg):
             self.refuse(rules.OVERFLOWS, shown(kind))
         if kind in {"Lag", "Lead"} and not all(map(is_constant, (node.offset, node.default))):
             self.refuse(rules.PARAMETER, shown(kind))

@@ -23,7 +23,6 @@ from dp_polars.spark._arithmetic import weighs_exactly
 from dp_polars.spark._bounding import fresh_seed
 from dp_polars.spark._counting import histograms, union
 from dp_polars.spark._people import one_row_per_person, shown_keys
-from dp_polars.spark._rows import column_of
 from dp_polars.spark._tables import Groups, distinct
 from dp_polars.spark._workers import Answer, drawing, in_arrow, presenting
 
@@ -308,12 +307,12 @@ class _SparkEngine(_OnSpark["DataFrame"]):
     def _kind(self, answer: Answer, dtype: pl.DataType, known: pl.DataType, work: Work) -> DataType:
         """Return the Spark type of a column: where it has values of the private one, its own, narrower than Polars'."""
         # People as rows have numbers alone.
-        column = None if work.per_person else column_of(work.tallies[answer.output.tallies[0]])
+        columns = [] if work.per_person else work.tallies[answer.output.tallies[0]].names
         inner = dtype.inner if isinstance(dtype, pl.List) else dtype
         named = _column_types.made(inner.fields[0].dtype if isinstance(inner, pl.Struct) else inner)
-        if column is None or named != answer.output.types[0]:
+        if not columns or named != answer.output.types[0]:
             return _column_types.spark_type(known)
-        return _column_types.spark_type(known, (named, self._frame.schema[column].dataType))
+        return _column_types.spark_type(known, (named, self._frame.schema[columns[0]].dataType))
 
     def unpacked(self, answer: bytes, work: Work | KeyWork, presentation: Presentation) -> Drawn[DataFrame]:
         """Return what was drawn, from Arrow IPC."""

@@ -99,15 +99,13 @@ def units_of(tally: Tally) -> Units:
 
 def units(weighing: Units, value: Column, dtype: pl.DataType) -> Column:
     """Return the weight of a value that is there, before it is doubled: the arithmetic of `Units.weigher`."""
-    low, high = int(weighing.lower / weighing.step), int(weighing.upper / weighing.step)
+    low, high = weighing.ends
     return clip(_nearest(weighing, value, dtype, low, high), low, high)
 
 
 def doubled(weighing: Units, number: Column) -> Column:
-    """Return the weight, of what `units` gave: the arithmetic of `Units.of_units`."""
-    if not weighing.doubled:
-        return number
-    distance = long(2) * number - long(int(weighing.lower / weighing.step) + int(weighing.upper / weighing.step))
+    """Return the weight, of what `units` gave: the arithmetic of `of_units`."""
+    distance = Units.of_units(weighing, number, long)
     if not isinstance(weighing, Squares):
         return distance
     square = sf.shiftright(distance * distance + long(weighing.half), weighing.shift)

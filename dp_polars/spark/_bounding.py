@@ -114,7 +114,7 @@ def one_each(rows: DataFrame, tallies: Sequence[Asked], pair: Sequence[str], ord
 
 
 def any_of(conditions: Iterable[Column]) -> Column:
-    """Return whether a condition holds at least."""
+    """Return whether at least one condition holds."""
     return reduce(or_, conditions)
 
 
@@ -126,7 +126,7 @@ def _along(owner: Sequence[str], order: Sequence[str]) -> WindowSpec:
 
 
 def _number(is_one: Column, window: WindowSpec) -> Column:
-    """Return how many are ones so far."""
+    """Return of how many rows of the window a condition is true."""
     return sf.count(sf.when(is_one, long(1))).over(window)
 
 

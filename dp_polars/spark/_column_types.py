@@ -47,7 +47,7 @@ def polars_type(dtype: DataType) -> pl.DataType | None:
 
 
 def made(dtype: PolarsDataType) -> pl.DataType:
-    """Return a type that may be given as its class."""
+    """Return a type as an instance, also where its class is given."""
     return dtype() if isinstance(dtype, type) else dtype
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dp_polars._codes.codings import CategoryCoding
 from dp_polars.spark._arithmetic import long, sf, total
-from dp_polars.spark._bounding import any_of, bounded, fresh_seed
+from dp_polars.spark._bounding import any_of, bounded
 from dp_polars.spark._rows import read
 from dp_polars.spark._tables import with_codes
 from dp_polars.spark._workers import MARKER, encoding
@@ -29,7 +29,7 @@ def histograms(
     privacy_unit: PrivacyUnit | None,
     groups: Groups,
     tallies: Sequence[Tally],
-    seed: int | None = None,
+    seed: int,
     *,
     to_driver: bool = False,
 ) -> list[DataFrame]:
@@ -43,16 +43,16 @@ def histograms(
     others: dict[int, Tally] = {}
     for number, tally in enumerate(tallies):
         (by_person if privacy_unit is not None and tally.by_person else others)[number] = tally
-    found = []
+    passes = []
     if others:
         rows, asked = read(frame, privacy_unit, groups, others, looks_up=False)
-        rows = rows.withColumns({one.keeps: one.is_evidence for one in asked})
         # The native query itself first; keys and categories see only its result.
-        is_uncounted = not to_driver and _is_uncounted(frame, groups, asked)
-        found.append(_histogram(rows, groups, asked, is_uncounted=is_uncounted, to_driver=to_driver))
+        passes.append((rows.withColumns({one.keeps: one.is_evidence for one in asked}), asked))
     if by_person:
         rows, asked = read(frame, privacy_unit, groups, by_person)
-        rows = bounded(groups.in_groups(rows), asked, fresh_seed() if seed is None else seed)
+        passes.append((bounded(groups.in_groups(rows), asked, seed), asked))
+    found = []
+    for rows, asked in passes:
         is_uncounted = not to_driver and _is_uncounted(frame, groups, asked)
         found.append(_histogram(rows, groups, asked, is_uncounted=is_uncounted, to_driver=to_driver))
     return found

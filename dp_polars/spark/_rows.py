@@ -76,15 +76,6 @@ class Asked:
         return self.of_row if self.together is None else self.of_person
 
 
-def column_of(tally: Tally) -> str | None:
-    """Return the name of the column that a tally codes; None: it counts rows."""
-    return _name_of(tally.columns[0]) if tally.columns else None
-
-
-def _name_of(column: pl.Expr) -> str:
-    return column.meta.root_names()[0]
-
-
 def evidence(
     rows: DataFrame, privacy_unit: PrivacyUnit | None, key_columns: Sequence[str], values: Mapping[str, str]
 ) -> DataFrame:
@@ -125,7 +116,7 @@ def read(
 
     tallies = dict(zip(tallies, reading_values([*tallies.values()], frame.columns, put), strict=True))
     frame = frame.withColumns(nulls) if nulls else frame
-    names = dict.fromkeys(_name_of(column) for tally in tallies.values() for column in tally.columns)
+    names = dict.fromkeys(name for tally in tallies.values() for name in tally.names)
     values = {name: f"value{i}" for i, name in enumerate(names)}
     rows = evidence(frame, privacy_unit, groups.columns, values)
     kinds = rows.schema
@@ -133,12 +124,11 @@ def read(
     lists: dict[str, tuple[str, pl.Series]] = {}
     places: dict[object, str] = {}
     asked = []
-    # What only tells whether there is a value comes last: another column may say that, too.
-    for number in sorted(tallies, key=lambda number: _tells_of_a_value(tallies[number])):
+    for number in sorted(tallies, key=lambda number: tallies[number].reading_order):
         tally = tallies[number]
         has: str | None = None
         weight: str | None = None
-        of = [values[_name_of(column)] for column in tally.columns]
+        of = [values[name] for name in tally.names]
         there = [is_evidence(sf.col(name), kinds[name].dataType) for name in of]
         if tally.weighing is not None:
             weighing = units_of(tally)
@@ -168,10 +158,6 @@ def read(
     for name, (value, categories) in lists.items():
         rows = with_codes(rows, value, name, categories)
     return rows.drop(*values.values()), sorted(asked, key=lambda one: one.number)
-
-
-def _tells_of_a_value(tally: Tally) -> tuple[bool, bool]:
-    return isinstance(tally.coding, OneCode), tally.weighing is None
 
 
 def _one_zero(rows: DataFrame, name: str) -> Column:

@@ -217,12 +217,13 @@ class _SqlEngine(LocalEngine):
         per_person, table, common = work.per_person, self._table, Common(secrets.randbits(_SECRET_BITS))
         bounds = work if per_person is None else per_person
         tallies = work.tallies if per_person is None else per_person.cut
-        names = [name for tally in tallies for column in tally.columns for name in column.meta.root_names()]
+        names = [name for tally in tallies for name in tally.names]
         self._check(bounds.privacy_unit, names + ([] if bounds.keys is None else bounds.keys.columns))
         if per_person is not None:
             table = one_row_per_person(table, per_person, self._dialect, common)
         counted = histograms(table, work, self._dialect, common)
-        statement = self._prepared(Statement.of(self._backend, counted.table, self._dialect, common))
+        statement = Statement.of(self._backend, counted.table, self._dialect, common)
+        statement.prepare(self._backend, self._dialect)
         return partial(self._histograms, work, counted.places, statement)
 
     @deaf  # what drivers warn of may tell of rows
@@ -230,7 +231,8 @@ class _SqlEngine(LocalEngine):
         """Write the statement, everything typed and nothing read: to be run once, never shown."""
         self._check(work.privacy_unit, list(work.types))
         counted = people_by_key(self._table, work, secrets.randbits(_SECRET_BITS), self._dialect)
-        statement = self._prepared(Statement.of(self._backend, counted, self._dialect))
+        statement = Statement.of(self._backend, counted, self._dialect)
+        statement.prepare(self._backend, self._dialect)
         return lambda: in_polars(self._dialect.fetch(self._backend, statement), work.types)
 
     def _check(self, unit: PrivacyUnit | None, names: Collection[str]) -> None:
@@ -244,20 +246,12 @@ class _SqlEngine(LocalEngine):
         found = self._dialect.describe(self._backend, self._table, list(dict.fromkeys(names)))
         check_types(self._dialect, self._table, found, unit)
 
-    def _prepared(self, statement: Statement) -> Statement:
-        """Return a statement that the engine can run; a TypeError where it can't."""
-        statement.prepare(self._backend, self._dialect)
-        return statement
-
     @deaf  # what drivers warn of may tell of rows
     def distinct(self, constants: pl.DataFrame) -> int:
         """Return how many rows of constants differ to the database, in the types that rows are compared in."""
         kinds = [self._table.schema()[name] for name in constants.columns]
         listed = public_table(constants.get_columns(), kinds, self._backend, self._dialect)
-        listed = listed.drop("number").distinct()
-        counted = listed.aggregate(count=cast(listed.count(), "int64"))
-        statement = Statement.of(self._backend, counted, self._dialect)
-        return int(self._dialect.fetch(self._backend, statement)["count"][0])
+        return self._number(listed.drop("number").distinct())
 
     @deaf  # what drivers warn of may tell of rows
     def refuse_collation(self, column: Any) -> None:  # noqa: ANN401
@@ -266,16 +260,19 @@ class _SqlEngine(LocalEngine):
         texts = [_ibis.literal(text).cast(column.dtype).name(column.name).as_table() for text in _TEXTS]
         # SQLite takes the collation of the first table.
         compared = reduce(_ibis.union, [none, *texts]).group_by(column.name).aggregate()
-        statement = Statement.of(
-            self._backend, compared.aggregate(count=cast(compared.count(), "int64")), self._dialect
-        )
         self._backend._run_pre_execute_hooks(none)  # what Ibis itself holds as tables
-        if self._dialect.fetch(self._backend, statement)["count"][0] < len(_TEXTS):
+        if self._number(compared) < len(_TEXTS):
             msg = (
                 f"table: the privacy unit {column.name!r} must be compared byte by byte where steps bring rows "
                 f"together, but the engine takes some of {_TEXTS!a} for one.\n\nHint: a column without a collation."
             )
             raise ValueError(msg)
+
+    def _number(self, rows: Any) -> int:  # noqa: ANN401
+        """Return how many rows there are, of constants alone."""
+        counted = rows.aggregate(count=cast(rows.count(), "int64"))
+        statement = Statement.of(self._backend, counted, self._dialect)
+        return int(self._dialect.fetch(self._backend, statement)["count"][0])
 
     def _histograms(self, work: Work, places: Sequence[tuple[int, str]], statement: Statement) -> list[Histogram]:
         """Run the statement of all tallies."""

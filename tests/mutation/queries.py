@@ -177,7 +177,7 @@ MUTANTS = [
         "self._units(columns[self.column], low, high)",
         "values beyond the bounds count in full",
         "questions/test_sums.py::test_integers_become_their_nearest_steps_exactly"),
-    _codings("Units.of_units", "int(self.lower / self.step) + int(self.upper / self.step)", "int(self.lower / self.step)",
+    _codings("Units.of_units", "sum(self.ends)", "self.ends[0]",
         "a mean adds up distances from the wrong middle",
         "questions/test_sums.py::test_ties_go_to_even_and_bounds_are_kept"),
     _codings("Units.largest", "(self.upper - self.lower) / self.step", "(self.upper - self.lower) / self.step / 2",

@@ -80,7 +80,7 @@ def test_each_cell_comes_to_the_driver_once(spark, monkeypatch, unit):
     limits = Limits() if unit is None else Limits(groups=1)
     median, mode = dpp.median("x", POINTS, epsilon=1).query, dpp.mode("g", ["A", "B"], epsilon=1).query
     tallies = [tally_of(ROWS, "x", median, limits), tally_of(ROWS, "g", mode, limits)]
-    parts = _counting.histograms(rows, unit and (unit,), _tables.Groups.of(rows, None), tallies, to_driver=True)
+    parts = _counting.histograms(rows, unit and (unit,), _tables.Groups.of(rows, None), tallies, 0, to_driver=True)
     cells = pl.concat(map(to_polars, parts))
     assert len(cells) == cells.select("tally", "group", "code").n_unique() == 4 + 2
     assert cells.filter(tally=0)["count"].sum() == 800

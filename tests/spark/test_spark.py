@@ -118,6 +118,7 @@ def both_histograms(spark, frame, ddl, unit, keys, outputs):
 
 def spark_counts(rows, unit, keys, tallies, seed=None):
     """The histogram of each tally, by Spark."""
+    seed = _bounding.fresh_seed() if seed is None else seed
     parts = _counting.histograms(rows, unit and (unit,), _tables.Groups.of(rows, keys), tallies, seed)
     found = pl.concat([to_polars(part) for part in parts])
     found = found.group_by("tally", "group", "code").agg(pl.col("count").sum()).sort("group", "code")
