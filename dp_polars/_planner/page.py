@@ -12,6 +12,7 @@ from zlib import crc32
 import polars as pl
 
 from dp_polars import plot
+from dp_polars._base.column_types import family
 from dp_polars._base.extras import require
 from dp_polars._base.numbers import as_fraction, show
 from dp_polars._planner.plan import dropped_by_bounds, field_of, title_of, values_field_of
@@ -150,8 +151,8 @@ def accuracies(plan: Plan, drafted: Draft, fields: Mapping[Question, object]) ->
 
 
 def may_group(dtype: pl.DataType) -> bool:
-    """Return whether a column of this type is offered for groups."""
-    return not dtype.is_nested() and dtype != pl.Binary
+    """Return whether a column of this type is offered for groups: whether its values can be typed."""
+    return family(dtype) not in (None, "duration")
 
 
 def example(dtype: pl.DataType) -> tuple[str, int | None]:
@@ -227,8 +228,9 @@ def figures(drafted: Draft) -> Iterator[str]:
 
 
 def _first(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of the first outputs, as many as one figure can tell apart."""
-    return frame.filter(pl.col("output").is_in(frame["output"].unique(maintain_order=True)[:_MOST_LINES].to_list()))
+    """Return the rows of the first outputs, as many as one figure can tell apart, under names that can be drawn."""
+    first = frame.filter(pl.col("output").is_in(frame["output"].unique(maintain_order=True)[:_MOST_LINES].to_list()))
+    return first.with_columns(pl.Series("output", map(shown, first["output"]), pl.String))
 
 
 def figure(title: str, chart: alt.LayerChart, note: str = "") -> str:
@@ -248,6 +250,8 @@ def dropped(plan: Plan, drafted: Draft, rows_each: float, skew: float) -> str:
     """Return a figure of what bounds drop of the rows of synthetic people, and what the plan's drop."""
     if plan.unit is None:
         return quiet("Each person has one row here: no row is dropped.")
+    if "unit" in drafted.messages:
+        return quiet("No synthetic people can be made: see the column that tells people apart.")
     most = 1 if drafted.query is None else drafted.query.request.groups
     chosen = plan.max_groups if plan.keys else None
     tried = [None] if chosen is None else sorted({chosen, *(groups for groups in (1, 2, 3, 5) if groups <= most)})
@@ -273,7 +277,10 @@ def seen(plan: Plan, drafted: Draft, relative: Any, code: str, figures: str) -> 
         section(
             "How many people must a group have?",
             fielded(f"For an error of at most {relative.value} %", relative),
-            quiet("That is of the group's size, or of the distance between the ends of a mean."),
+            quiet(
+                "That is of the largest answer such a group may have: for counts its size, "
+                "for a mean the distance between its ends."
+            ),
             outputs(drafted, query, relative.value / 100),
         ),
         section("How good is it?", f'<div class="dp-figures">{figures}</div>'),
@@ -290,12 +297,12 @@ def seen(plan: Plan, drafted: Draft, relative: Any, code: str, figures: str) -> 
 
 def whole(plan: Plan, drafted: Draft, fields: list[str], seen: str) -> str:
     """Return the page."""
+    read = "Only the names and types of its columns were read, and no row." if plan.file else "No file was read."
     amounts = " · ".join(f"{symbol} = {amount}" for symbol, amount in cost(drafted).items())
     return (
         f"<style>{STYLE}</style><div class='dp-planner'><header>"
         "<div class='dp-title' role='heading' aria-level='1'>Plan a private release</div>"
-        f"<p>Of <strong>{html.escape(title_of(plan))}</strong>. "
-        "Only the names and types of its columns were read, and no row.</p>"
+        f"<p>Of <strong>{html.escape(title_of(plan))}</strong>. {read}</p>"
         f"{columns(plan.schema)}</header><div>{''.join(fields)}</div><div class='dp-seen'>{seen}</div>"
         f"<div class='dp-bar'>{'no query yet' if drafted.query is None else amounts}</div></div>"
     )

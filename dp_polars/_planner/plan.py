@@ -16,6 +16,7 @@ import dp_polars as dpp
 from dp_polars._accounting.budgets import Budget
 from dp_polars._base.column_types import family
 from dp_polars._base.numbers import show
+from dp_polars._codes.candidates import size_of
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._planner.texts import Written, call, ends, laid_out, one, public, several
 from dp_polars.analysis import dropped, synthetic
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 _COUNTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 2000, 5000, 10_000)
 _SHARES = tuple(count * 1e-4 for count in (*_COUNTS[3:16], 1000, 1200, 1500, 2000, 2500, 3000, 4000, 5000))
 _USUAL = 0.05
+# Ends that are further off are refused; sliders don't follow them.
+_FAR = 2.0**1000
 _K = 3
 
 
@@ -162,8 +165,7 @@ class Plan:
                 named |= {} if step is None else {"step": step}
             else:
                 values = several(text, dtype)
-                most = len(values) if isinstance(values, (list, range)) else _K
-                plain += [*([min(_K, most) or 1] if ask == "top_k" else []), values]
+                plain += [*([min(_K, size_of(public(values))) or 1] if ask == "top_k" else []), values]
         return plain, named
 
     def amount(self, question: Question) -> dict[str, object]:
@@ -194,7 +196,7 @@ class Plan:
         if question.column is not None and question.ask != "share":
             found = ends(self.values.get(question.column, ""), self.schema[question.column])
             low, high = (0, 1) if found is None else found[:2]
-            if isinstance(low, (int, float)) and isinstance(high, (int, float)) and low < high:
+            if isinstance(low, (int, float)) and isinstance(high, (int, float)) and -_FAR <= low < high <= _FAR:
                 largest = high - low if question.ask == "mean" else max(abs(low), abs(high)) * self.rows
         return [int(step) if step == int(step) else step for step in (float(f"{s * largest:.3g}") for s in _SHARES)]
 
@@ -236,9 +238,6 @@ def draft(plan: Plan) -> Draft:
     query = _query(plan, messages)
     if query is None:
         return Draft(None, messages)
-    loss = query.loss
-    total = Budget(epsilon=loss.value) if loss.unit == "epsilon" else Budget(rho=loss.value)  # that of the code
-    query = PrivateQuery(query.request, (pl.LazyFrame(schema=plan.schema),), total)
     return Draft(query, messages, code_of(plan, query))
 
 
@@ -262,8 +261,9 @@ def _query(plan: Plan, messages: dict[str, str]) -> PrivateQuery | None:
         if groups is None:
             return None
         query = _asked(plan, groups, asked, messages)
-    if query is not None and caught:
-        messages["cost"] = "\n\n".join(str(one.message) for one in caught)
+    said = dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, UserWarning))
+    if query is not None and said:
+        messages["cost"] = "\n\n".join(said)
     return query
 
 
@@ -282,7 +282,10 @@ def _frame(plan: Plan) -> PrivateFrame:
         raise ValueError(msg)
     rows = pl.LazyFrame(schema=plan.schema)
     any_budget = Budget(epsilon=1) if plan.loss_unit == "epsilon" else Budget(rho=1)  # it only decides the unit
-    return rows.dp.protect(plan.unit, budget=any_budget, **plan.bounds())  # type: ignore[attr-defined,no-any-return]
+    frame: PrivateFrame = rows.dp.protect(plan.unit, budget=any_budget, **plan.bounds())  # type: ignore[attr-defined]
+    if plan.file is None and plan.unit is not None:
+        synthetic({plan.unit: plan.schema[plan.unit]}, people=1, rows=1)  # it says which people can't be made up
+    return frame
 
 
 def _expressions(plan: Plan, messages: dict[str, str]) -> dict[str, PrivateExpr]:
@@ -337,7 +340,10 @@ def _asked(
     def together(chosen: dict[str, PrivateExpr]) -> PrivateQuery:
         query = groups.agg(**chosen)
         query.request.presentation(ranges=True)
-        return query
+        query.explain()
+        loss = query.loss
+        total = Budget(epsilon=loss.value) if loss.unit == "epsilon" else Budget(rho=loss.value)  # that of the code
+        return PrivateQuery(query.request, (pl.LazyFrame(schema=plan.schema),), total)
 
     if not asked:
         if not plan.questions:
@@ -371,7 +377,9 @@ def code_of(plan: Plan, query: PrivateQuery) -> str:
         outputs[ask.name] = Written(None, call(f"dpp.{questions[ask.name].ask}", *plain, **named))
     protect = call("rows.dp.protect", plan.unit, budget=Written(None, "budget"), **plan.bounds(), dataset=stem)
     steps = [protect, *([call(".group_by", plan.public_keys())] if plan.keys else []), call(".agg", **outputs)]
-    source = _synthetic_code(plan) if plan.file is None else laid_out(call("pl.scan_parquet", plan.file), "rows = ")
+    as_it_is = {"glob": False} if any(sign in (plan.file or "") for sign in "*?[") else {}
+    scan = call("pl.scan_parquet", plan.file, **as_it_is)
+    source = _synthetic_code(plan) if plan.file is None else laid_out(scan, "rows = ")
     body = "\n".join(
         [
             "# What one person may lose in all. The file remembers what is spent.",
@@ -394,9 +402,16 @@ def code_of(plan: Plan, query: PrivateQuery) -> str:
 
 
 def _synthetic_code(plan: Plan) -> str:
-    """Return the code that makes synthetic rows of the schema, with the public values that were typed."""
-    texts = {**plan.values, **plan.keys}
-    values = {name: several(text, plan.schema[name]) for name, text in texts.items() if text.strip()}
+    """Return the code that makes synthetic rows of the schema, with those public values that its columns can hold."""
+
+    def held(name: str, text: str) -> object:
+        dtype = plan.schema[name]
+        listed = several(text, dtype)
+        synthetic({f"{name}_": pl.Int64(), name: dtype}, people=1, rows=1, values={name: public(listed)})
+        return listed
+
+    tried = {name: _tried({}, name, partial(held, name, text)) for name, text in {**plan.values, **plan.keys}.items()}
+    values = {name: listed for name, listed in tried.items() if listed is not None}
     unit = {} if plan.unit is None else {"privacy_unit": plan.unit}
     rows = call("analysis.synthetic", dict(plan.schema), people=5000, rows=15_000, values=values, **unit)
     return laid_out(rows, "rows = ", after=".lazy()")

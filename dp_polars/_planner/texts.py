@@ -10,6 +10,7 @@ from decimal import Decimal, InvalidOperation
 from functools import partial
 from keyword import iskeyword
 from typing import NamedTuple, TypeAlias
+from unicodedata import normalize
 
 import polars as pl
 
@@ -17,6 +18,8 @@ from dp_polars._codes.grids import grid
 
 # Characters of a line of code, so that it fits next to the fields.
 _WIDTH = 76
+# One text in quotes, as Python writes it.
+_QUOTED = re.compile(r"'([^'\\]|\\.)*'|\"([^\"\\]|\\.)*\"")
 # Two ends, and a step: 0..120, or 0..30 by 0.5.
 _RANGE = re.compile(r"\s*(?P<first>\S+?)\s*\.\.\s*(?P<last>\S+)(?:\s+(?:by|step)\s+(?P<step>\S+))?\s*")
 
@@ -74,9 +77,9 @@ def as_code(value: object) -> Code:
 
 
 def call(name: str, /, *arguments: object, **named: object) -> Bracket:
-    """Return the code of a call. Names that Python doesn't take are those of a dict."""
+    """Return the code of a call. Names that Python doesn't take, or takes for other ones, are those of a dict."""
     parts = [("", as_code(item)) for item in arguments]
-    if all(key.isidentifier() and not iskeyword(key) for key in named):
+    if all(key.isidentifier() and not iskeyword(key) and key == normalize("NFKC", key) for key in named):
         return Bracket(f"{name}(", [*parts, *((f"{key}=", as_code(item)) for key, item in named.items())], ")")
     return Bracket(f"{name}(", [*parts, ("**", as_code(named))], ")")
 
@@ -101,7 +104,7 @@ def one(text: str, dtype: pl.DataType) -> object:
     text = text.strip()
     if text in ("null", "None"):
         return None
-    if text[:1] in ("'", '"'):
+    if _QUOTED.fullmatch(text):
         try:
             return str(ast.literal_eval(text))
         except (SyntaxError, ValueError):

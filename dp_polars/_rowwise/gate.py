@@ -101,7 +101,7 @@ def fitting(what: str) -> Iterator[None]:
 def refuse_patterns(names: Iterable[str]) -> None:
     """Refuse columns whose name Polars takes for a pattern: where one is named, those that fit it would be meant."""
     for name in names:
-        if name.startswith("^") and name.endswith("$"):
+        if name == "*" or (name.startswith("^") and name.endswith("$")):
             msg = (
                 f"no column of private rows must be named like a pattern, got {name!r}: Polars would take the columns "
                 "that fit it.\n\nHint: rename it before `protect`."

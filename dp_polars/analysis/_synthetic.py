@@ -149,7 +149,8 @@ def _people(name: str, dtype: pl.DataType, values: Values | None, people: int) -
             f'and text only.\n\nHint: values={{"{name}": […]}}, or privacy_unit="…" where it is another column.'
         )
         raise ValueError(msg)
-    return _as(name, dtype, pl.Series(range(people), dtype=pl.Int64))
+    numbers = pl.Series(range(people), dtype=pl.Int64)
+    return _as(name, dtype, numbers if dtype.is_integer() else numbers.cast(pl.String))
 
 
 def _drawn(name: str, dtype: pl.DataType, values: Values | None, rows: int, random: np.random.Generator) -> pl.Series:

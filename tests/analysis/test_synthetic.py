@@ -81,6 +81,8 @@ def test_the_first_column_is_the_privacy_unit_unless_others_are_named():
     first, named = synthetic(schema, people=50, rows=90), synthetic(schema, people=50, rows=90, privacy_unit="b")
     assert set(first["a"]) == {str(i) for i in range(50)}
     assert set(named["b"]) == set(range(50))
+    of_categories = synthetic({"a": pl.Categorical()}, people=50, rows=90)
+    assert set(of_categories["a"].cast(pl.String)) == set(first["a"])
     both = synthetic(schema, people=50, rows=90, privacy_unit=["a", "c"])
     assert both.select("a", "c").n_unique() == 50
 

@@ -26,7 +26,7 @@ MUTANTS = [
     _schema("_planner:_footer", "file.seek(size - len(_END) - length)", "file.seek(0)", "the planner reads rows", _FOOTER),
     _schema("_planner:_footer", "_MARK + file.read(length) + end", "(file.seek(0), file.read())[1]",
         "the planner reads the whole file", _FOOTER),
-    _plan("_planner/plan:draft", "(pl.LazyFrame(schema=plan.schema),)", "(pl.scan_parquet(plan.file),)",
+    _plan("_planner/plan:_asked", "(pl.LazyFrame(schema=plan.schema),)", "(pl.scan_parquet(plan.file),)",
         "the planner's query reads the file", _CODE),
     _plan("_planner/plan:_frame", "**plan.bounds()", "", "the planner plans without the bounds", _CODE),
     # --- What the planner writes
@@ -43,7 +43,7 @@ MUTANTS = [
     _plan("Plan.steps", "high - low", "high", "the error of a mean is a share of its upper bound", _ENDS),
     _plan("Plan.steps", "max(abs(low), abs(high))", "high", "the error of a sum forgets its lower bound", _ENDS),
     _plan("Plan.usual", "self.rows / 10", "self.rows", "a usual error is as large as a group", _STEPS),
-    _plan("_planner/plan:_query", 'messages["cost"] = "\\n\\n".join(str(one.message) for one in caught)', "pass",
+    _plan("_planner/plan:_query", 'messages["cost"] = "\\n\\n".join(said)', "pass",
         "nobody reads that a loss protects nobody",
         "planner/test_plan.py::test_an_accuracy_that_nobody_can_afford_is_refused_at_its_slider"),
     _plan("_planner/plan:_groups", "frame.group_by({name: listed}).agg(probe)", "pass",

@@ -536,3 +536,118 @@ def test_skew_makes_bounds_drop_more():
 def test_a_group_must_be_as_large_as_the_goal_wants():
     drafted = draft(full(questions={Question("n_people"): 20}))
     assert "<td>400 people</td>" in page.outputs(drafted, drafted.query, 0.05)
+
+
+@pytest.mark.parametrize("last", ["1e999", "inf", "1e308", "9" * 400])
+def test_sliders_do_not_follow_ends_that_are_refused(last):
+    days = [Question("mean", "days"), Question("sum", "days")]
+    plan = full(values={"days": f"0..{last} by 0.5"})
+    assert [plan.steps(question)[-1] for question in days] == [0.5, 0.5]
+    drafted = draft(full(values={"days": f"0..{last} by 0.5"}, questions={Question("len"): 20, days[0]: 0.5}))
+    assert drafted.messages["value days"]
+    assert [ask.name for ask in drafted.query.asks] == ["rows"]
+
+
+@pytest.mark.parametrize("text", ["'a', 'b'", "'a', {[]: 1}", "'a'" + " + 'a'" * 20_000, "'a' 'b'"])
+def test_only_one_text_stands_in_quotes(text):
+    assert one(text, pl.String()) == text
+
+
+def test_only_warnings_of_the_package_stand_at_the_cost(recwarn):
+    plan = full(values={"diagnosis": "'C:\\dir'\nb"}, questions={Question("mode", "diagnosis"): 50})
+    assert draft(plan).messages == {}
+    dear = full(questions=dict.fromkeys(full().questions, "50"), by_loss=True)
+    said = draft(dear).messages["cost"].split("\n\n")
+    assert "epsilon=50 protects nobody" in said[0]
+    assert len({text for text in said if "protects nobody" in text}) == sum("protects nobody" in text for text in said)
+
+
+def test_losses_that_nothing_can_be_drawn_with_are_refused():
+    top, whole = Question("top_k", "diagnosis"), Question("len")
+    small = draft(full(questions={whole: "0.1", top: "1e-20"}, by_loss=True))
+    assert "the noise must have a scale of at most" in small.messages[field_of(top)]
+    assert [ask.name for ask in small.query.asks] == ["rows"]
+    assert [one["output"] for one in small.explained] == ["rows"]
+    large = draft(full(questions=dict.fromkeys([whole, Question("n_people")], "9" * 301), by_loss=True))
+    assert large.query is None
+    assert "epsilon must be less than 2**1000" in large.messages["questions"]
+
+
+@pytest.mark.parametrize(
+    ("values", "refused"),
+    [
+        ({"age": "120..0 by 1"}, True),
+        ({"age": "0..120", "diagnosis": "a\na"}, True),
+        ({"age": "young"}, True),
+        ({"age": "0..120000"}, False),  # as candidates they will do
+    ],
+)
+def test_synthetic_rows_have_no_values_that_do_not_fit(tmp_path, values, refused):
+    asked = {Question("len"): 20, Question("median", "age"): 50, Question("mode", "diagnosis"): 50}
+    values = {"diagnosis": "flu\nasthma", **values}
+    drafted = draft(Plan(DEMO, None, "patient", {"ward": own_values(DEMO["ward"])}, values, asked, max_groups=2))
+    assert bool(drafted.messages) == refused
+    assert f"shape: ({len(asked) - refused}, 5)" in run(drafted.code, tmp_path)
+
+
+def test_people_that_can_not_be_made_up_are_refused_where_rows_are_synthetic():
+    asked = {Question("len"): 20}
+    drafted = draft(Plan(DEMO, None, "ward", {}, {}, asked))
+    assert drafted.query is None
+    assert "values must be given for the privacy unit 'ward'" in drafted.messages["unit"]
+    assert draft(Plan(DEMO, "visits.parquet", "ward", {}, {}, asked)).messages == {}
+
+
+def test_outputs_have_the_names_that_are_shown():
+    names = ["µg_mean", "ﬁ_mean", "fi_mean"]  # Python reads the first two as other names
+    asked = laid_out(call("dict", **dict.fromkeys(names, 1)))
+    assert [*eval(asked)] == names
+    assert str(call("f", é_mean=1)) == "f(é_mean=1)"
+
+
+@pytest.mark.parametrize("name", ["visits[1].parquet", "all*.parquet", "what?.parquet"])
+def test_the_name_of_a_file_is_no_pattern(tmp_path, name):
+    drafted = draft(full(name, questions={Question("len"): 20}))
+    rows().write_parquet(tmp_path / name)
+    (tmp_path / re.sub(r"[*?]|\[1\]", "1", name)).write_text("the pattern would take this one as well")
+    assert "shape: (2, " in run(drafted.code, tmp_path)
+    assert "glob" not in draft(full(questions={Question("len"): 20})).code
+
+
+def test_figures_hold_no_characters_that_svg_lacks(monkeypatch):
+    """The drawing would end the process."""
+    name = "a\x02\u2028b"
+    schema = pl.Schema({"patient": pl.Int64(), name: pl.String()})
+    plan = Plan(schema, "f.parquet", "patient", {}, {name: "x\ny"}, {Question("mode", name): 20})
+    monkeypatch.setattr(page, "_drawn", lambda spec: spec)
+    drawn = "".join(page.figures(draft(plan)))
+    assert "_mode" in drawn
+    assert "a\\\\x02\\\\u2028b" in drawn
+    assert "a\\u0002" not in drawn
+
+
+@pytest.mark.parametrize("name", ["^a.*$", "*"])
+def test_a_column_that_is_named_like_a_pattern_is_refused(name):
+    plan = Plan(pl.Schema({name: pl.Int64(), "b": pl.Int8()}), "f.parquet", name, {}, {}, {Question("len"): 20})
+    drafted = draft(plan)
+    assert "named like a pattern" in drafted.messages["unit"]
+    assert "No synthetic people can be made" in page.dropped(plan, drafted, 3, 0.5)
+
+
+def test_columns_whose_values_can_not_be_typed_are_not_offered_for_groups():
+    assert page.may_group(pl.Datetime("us", "UTC"))
+    refused = [pl.Duration(), pl.Null(), pl.Binary(), pl.List(pl.Int8), pl.Struct({"a": pl.Int8})]
+    assert not any(map(page.may_group, refused))
+
+
+def test_the_page_says_what_was_read():
+    file, synthetic = (full(name, questions={}) for name in ("visits.parquet", None))
+    assert "Only the names and types of its columns were read" in page.whole(file, draft(file), [], "")
+    assert "No file was read" in page.whole(synthetic, draft(synthetic), [], "")
+
+
+@pytest.mark.parametrize("text", ["0..1", "1..2", "1\n2"])
+def test_no_more_top_values_are_asked_for_than_there_are(text):
+    drafted = draft(full(values={"class": text}, questions={Question("top_k", "class"): "0.5"}, by_loss=True))
+    assert drafted.messages == {}
+    assert 'dpp.top_k("class", 2, ' in drafted.code

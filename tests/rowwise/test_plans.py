@@ -696,6 +696,10 @@ def test_no_column_is_named_like_a_pattern():
         with pytest.raises(ValueError, match=r"no column of private rows must be named like a pattern, got '\^[xy]\$'"):
             act()
     assert rows.rename({"^x$": "^x$y"}).dp.protect("x").columns == ["^x$y", "x"]
+    for unit in ("x", "*", None):
+        with pytest.raises(ValueError, match=r"no column of private rows must be named like a pattern, got '\*'"):
+            rows.rename({"^x$": "*"}).dp.protect(unit)
+    assert rows.rename({"^x$": "**"}).dp.protect("x").columns == ["**", "x"]
 
 
 def test_delta(tmp_path):
