@@ -62,6 +62,14 @@ def point(value: dt.date) -> int:
     return (at.replace(tzinfo=None) - _EPOCH) // dt.timedelta(microseconds=1)
 
 
+def moved_by(node: Node) -> float:
+    """Return how far a constant interval moves a time at most, in microseconds; infinity where that is not known."""
+    short = getattr(getattr(node.dtype, "unit", None), "short", None)
+    if operation_of(node) != "Literal" or node.value is None or short not in {*_MAX_DAYS, *_MICROSECONDS}:
+        return inf
+    return int(node.value) * (_MAX_DAYS.get(short, 0) * _DAY or _MICROSECONDS.get(short, 0))
+
+
 YEARS = (point(dt.date(1, 1, 1)), point(dt.date(9999, 12, 31)) + _DAY - 1)
 
 
@@ -166,6 +174,8 @@ class Ranges:
             )
         if kind in _EXTRACTED.keys() | _OTHERS.keys():
             return {**_EXTRACTED, **_OTHERS}[kind]
+        if kind in rules.TRUE_OR_FALSE:
+            return (0, 1)
         if kind in _COUNTS:
             return (0, 2**62)
         if kind in _OF_ONE:
@@ -175,6 +185,8 @@ class Ranges:
 
     def _of_column(self, field: Node) -> Ends:
         """Return the range of a table's column; nothing is known of what a step makes otherwise."""
+        if self.backend == "sqlite":  # of whatever size an integer is declared
+            return INT64 if field.dtype.is_integer() or field.dtype.is_boolean() else ANY
         # A decimal may be NaN in Postgres.
         known = not field.dtype.is_decimal() or self.backend in rules.TESTED - {"postgres"}
         return ends_of(field.dtype) if known and operation_of(field.rel) in rules.TABLES else ANY
@@ -326,7 +338,7 @@ class Ranges:
     def _of_cast(self, node: Node) -> Ends:
         to, kind, (low, high) = node.to, node.arg.dtype, self.ends(node.arg)
         if to.is_integer() and (kind.is_numeric() or kind.is_boolean()):
-            return _both(ends_of(to), whole((low, high)))
+            return _both(INT64 if self.backend == "sqlite" else ends_of(to), whole((low, high)))
         if (to.is_numeric() and kind.is_numeric()) or to.is_timestamp():
             return (low, high)
         if to.is_date():
@@ -355,12 +367,8 @@ class Ranges:
 
     def _of_dateadd(self, node: Node, sign: int = 1) -> Ends:
         low, high = self.ends(node.left)
-        moved, unit = node.right, getattr(node.right.dtype, "unit", None)
-        short = getattr(unit, "short", None)
-        if operation_of(moved) != "Literal" or moved.value is None or short not in {*_MAX_DAYS, *_MICROSECONDS}:
-            return ANY
-        step = sign * int(moved.value) * (_MAX_DAYS.get(short, 0) * _DAY or _MICROSECONDS.get(short, 0))
-        return (low + min(step, 0), high + max(step, 0))
+        step = sign * moved_by(node.right)
+        return ANY if abs(step) == inf else (low + min(step, 0), high + max(step, 0))
 
     def _of_datesub(self, node: Node) -> Ends:
         return self._of_dateadd(node, -1)

@@ -13,6 +13,9 @@ from dp_polars._rowwise.rules import COMBINES, PEOPLE, RAISES, Rule
 COMPARISONS = names(
     "Equals NotEquals Greater GreaterEqual Less LessEqual IdenticalTo Between InValues NullIf SimpleCase"
 )
+TRUE_OR_FALSE = COMPARISONS - names("NullIf SimpleCase") | names(
+    "And EndsWith IsInf IsNan IsNull Not NotNull Or StartsWith StringContains StringSQLILike StringSQLLike Xor"
+)
 DIVISIONS = names("Divide FloorDivide Modulus")
 # Without digits, Ibis casts what comes out to Int64.
 ROUNDINGS = names("Ceil Floor Round")
@@ -29,7 +32,8 @@ OF_NUMBERS = names("Abs Add Divide FloorDivide Modulus Multiply Negate Power Sub
 OF_TWO = names("Add BitwiseAnd BitwiseOr BitwiseXor BitwiseNot Modulus Multiply Subtract")
 OF_SEVERAL = names("Clip Coalesce Greatest IfElse Least SearchedCase SimpleCase")
 # What looks at a decimal as it is.
-OF_ANY_NUMBER = names("Alias Cast IsNull NotNull Literal TryCast StructColumn Array Hash")
+OF_ANY_NUMBER = names("Alias Cast IsNull NotNull Literal TryCast StructColumn Hash")
+OF_BITS = names("BitwiseAnd BitwiseOr BitwiseXor")
 # Tried: integers turn around in DataFusion, and become floats in SQLite; floats become infinite, or 0.
 INTEGERS_NEVER_RAISE = names("datafusion sqlite")
 FLOATS_NEVER_RAISE = names("datafusion duckdb sqlite")
@@ -99,6 +103,12 @@ OF_TIMES = {
     "ExtractEpochSeconds": names("datafusion duckdb"),
     "Time": names("datafusion duckdb"),
 }
+# Which do nothing with a time.
+OF_ANY_TIME = names("Alias IsNull NotNull Literal StructColumn")
+# What Ibis has functions of Python for in SQLite: they raise for texts that are no UTF-8, and more.
+IN_PYTHON = names(
+    "BitwiseNot BitwiseXor DateDelta LPad RPad RegexExtract RegexReplace RegexSearch Repeat Reverse Translate"
+)
 TIMES_AS_TEXT = names("duckdb postgres")
 FILTERING_JOINS = names("anti semi")
 
@@ -240,6 +250,11 @@ SEVERAL_ORDERS = Rule(
     f"has several orders in one step, in which equal rows may come otherwise each time, {PEOPLE}",
     "take a step for each order.",
 )
+SLIDING = Rule(
+    frozenset(),
+    f"of booleans slides over rows, for which DataFusion {RAISES}",
+    "take integers: t.b.ifelse(1, 0).max().over(…).",
+)
 NESTED = Rule(frozenset(), "can't stand in another window or group", "make its column in the step before.")
 PARAMETER = Rule(
     frozenset(),
@@ -250,6 +265,11 @@ CASTS = Rule(
     frozenset(),
     RAISES,
     "make floats and decimals fit first: x.clip(0, 10**6).cast('int64'); on DuckDB, use try_cast.",
+)
+IN_SQLITE = Rule(
+    frozenset(),
+    f"is a function of Python in SQLite, and {RAISES}: a text that is no UTF-8, or no date",
+    "make such a column in a view, or leave it out.",
 )
 STRUCTS = Rule(
     frozenset(),
@@ -266,13 +286,14 @@ OVERFLOWS = Rule(
     frozenset(),
     f"{RAISES}: a number that its type does not hold",
     "keep it small before, by clip (and on Postgres floats from being tiny, by round): "
-    "t.x.clip(0, 10**4).round(2) * 100; or make integers wider before: t.n.cast('int64') + 1.",
+    "t.x.clip(0, 10**4).round(2) * 100; or make integers wider before: t.n.cast('int64') + 1; of booleans in SQLite, "
+    "t.b.ifelse(1, 0).sum().",
 )
 CONSTANTS = Rule(
     frozenset(),
     f"is given a constant that {RAISES} on some engine",
     "plain patterns such as '[a-z]+[0-9]{2}', formats such as '%Y-%m-%d', lengths from 0 to 2**30, texts as long as "
-    "those that they replace.",
+    "those that they replace, decimals with their type: ibis.literal(x, 'decimal(38, 9)').",
 )
 LONG = Rule(
     frozenset(),
@@ -285,8 +306,8 @@ POWERS = Rule(frozenset(), RAISES, "give a whole exponent of 0 or more; or multi
 ESCAPES = Rule(frozenset(), RAISES, "end the pattern in no backslash: x.endswith('\\\\') looks for one.")
 MIXED = Rule(
     frozenset(),
-    f"compares texts with what is none, and {RAISES}",
-    "compare texts with texts: t.code == '5', or cast the other side to 'string'.",
+    f"brings values of several types together, such as texts and what is none, and {RAISES}",
+    "compare texts with texts: t.code == '5', or cast the other side to 'string'; write dates as '2024-01-31'.",
 )
 
 # How users write what is not written as it is called.
