@@ -289,6 +289,11 @@ class Limits(Ranges):
             mine = times and not (node.to.is_string() and self.backend in rules.TIMES_AS_TEXT)
             same = times and node.to.copy(nullable=True) == node.arg.dtype.copy(nullable=True)
             return bool(mine) and not same and self.backend != "sqlite" and not self._are_within(times, YEARS)
+        zoned = self.backend == "datafusion" and any(
+            value.dtype.is_timestamp() and value.dtype.timezone for value in times
+        )
+        if zoned and kind in rules.IN_NANOSECONDS_WITH_A_ZONE:
+            return not self._are_within(times, _NANOSECONDS)
         if kind not in rules.OF_TIMES or not times:
             return False
         if kind == "Time" and times[0].dtype.timezone is not None:

@@ -91,6 +91,7 @@ EXACT = names("binary boolean date integer string time timestamp uuid")
 ON_SOME_ENGINES = {"StructField": names("duckdb"), "TryCast": names("duckdb")}
 # What makes nanoseconds of timestamps in DataFusion, which raises before 1677 and after 2262.
 IN_NANOSECONDS = names("ExtractEpochSeconds ExtractMicrosecond ExtractMillisecond ExtractMinute ExtractSecond")
+IN_NANOSECONDS_WITH_A_ZONE = names("Date TimestampTruncate")
 # Where functions raise on times beyond the years 1 to 9999, or `infinity`. Steps that move times do everywhere, and so
 # may all others on engines that are not tested.
 MOVES = names("DateAdd DateSub TimestampAdd TimestampSub")

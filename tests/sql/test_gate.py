@@ -801,6 +801,26 @@ def test_rows_over_which_booleans_slide_are_refused_in_datafusion(duckdb):
         refuse(slides, ("p",), "datafusion")
 
 
+def test_what_datafusion_casts_to_narrower_types_is_refused_there(duckdb):
+    """Bytes to text, floats to the decimals that they meet, and integers to those without a sign."""
+    kinds = {"p": "INTEGER", "x": "DOUBLE", "c": "DECIMAL(30, 15)", "b": "BLOB", "i": "BIGINT", "u": "UBIGINT"}
+    table = duckdb.table(kinds, [])
+    for column in (table.b.cast("string"), table.x > table.c, table.i & table.u):
+        refuse(table.mutate(z=column))
+        with pytest.raises(ValueError, match="raises on some values"):
+            refuse(table.mutate(z=column), ("p",), "datafusion")
+    refuse(table.mutate(y=table.x.clip(0, 9) > table.c, z=table.u & 3), ("p",), "datafusion")
+
+
+def test_times_with_a_zone_are_nanoseconds_where_datafusion_takes_days_of_them(duckdb):
+    table = duckdb.table({"p": "INTEGER", "zoned": "TIMESTAMPTZ", "ts": "TIMESTAMP"}, [])
+    refuse(table.mutate(y=table.ts.date(), z=table.ts.truncate("D")), ("p",), "datafusion")
+    for function in (lambda at: at.date(), lambda at: at.truncate("D")):
+        refuse(table.mutate(z=function(near(table.zoned))), ("p",), "datafusion")
+        with pytest.raises(ValueError, match="times far away"):
+            refuse(table.mutate(z=function(table.zoned)), ("p",), "datafusion")
+
+
 def test_functions_that_sqlite_has_of_python_are_refused_there(duckdb):
     """A text that is no UTF-8 raises before they are called."""
     table, _ = duckdb.both()
