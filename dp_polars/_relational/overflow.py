@@ -16,6 +16,7 @@ from dp_polars._relational.ranges import (
     YEARS,
     Ranges,
     ends_of,
+    moved_by,
     point,
     whole,
     within,
@@ -27,7 +28,8 @@ from dp_polars._relational.values import (
     is_never_zero,
     is_value,
     is_whole_pattern,
-    mixes_texts,
+    meeting,
+    mixes_types,
     operation_of,
     takes_constants,
 )
@@ -69,8 +71,10 @@ class Overflow(Ranges):
         values = [value for value in flat(node.args) if is_value(value)]
         if kind in rules.WITH_CONSTANTS and not all(map(is_constant, flat(node.args[1:]))):
             return rules.PARAMETER
-        compared = flat((node.base, *node.cases)) if kind == "SimpleCase" else values
-        if kind in rules.COMPARISONS and mixes_texts([value for value in compared if is_value(value)]):
+        if self.backend == "sqlite" and kind in rules.IN_PYTHON:
+            return rules.IN_SQLITE
+        met = meeting(node, kind)
+        if any(map(mixes_types, met)):
             return rules.MIXED
         if kind in rules.DIVISIONS and not is_never_zero(node.right):
             return rules.ZEROS
@@ -83,7 +87,7 @@ class Overflow(Ranges):
             return rules.POWERS
         if kind in rules.PATTERNS and not is_whole_pattern(node.pattern):
             return rules.ESCAPES
-        if not takes_constants(node, kind):
+        if not takes_constants(node, kind) or (kind == "Literal" and not self.is_plain(node)):
             return rules.CONSTANTS
         if node.dtype.is_string() and self.is_too_long(node):
             return rules.LONG
@@ -97,16 +101,16 @@ class Overflow(Ranges):
             return rules.TIMES
         if self.leaves_its_type(node, kind):
             return rules.OVERFLOWS
-        mixed = kind not in rules.OF_ANY_NUMBER and self.mixes_decimals(values, kind)
+        mixed = kind not in rules.OF_ANY_NUMBER and any(self.mixes_decimals(each, kind) for each in met or [values])
+        mixed = mixed or (kind in rules.OF_BITS and self.mixes_signs(values))
         raises = self.backend not in rules.ON_SOME_ENGINES.get(kind, {self.backend})
-        if mixed or raises or (kind == "Cast" and not self.fits(node.arg, node.to)):
+        if mixed or raises or not self.is_held(node, kind):
             return rules.STRUCTS if kind == "StructField" else rules.CASTS
         return None
 
     def adds_too_much(self, value: Node) -> bool:
         """Return whether a sum of a person's integers may leave 64 bits, in which some engines add them up."""
-        known = value.dtype.is_boolean() or within(self.ends(value), INT32)
-        return not known and self.backend not in rules.SUMS_NEVER_RAISE
+        return not within(self.ends(value), INT32) and self.backend not in rules.SUMS_NEVER_RAISE
 
     def leaves_its_type(self, node: Node, kind: str) -> bool:
         """Return whether arithmetic may raise because a number is too large for its type, or a float too small."""
@@ -186,12 +190,17 @@ class Overflow(Ranges):
             return True  # of which Ibis says that they make decimals
         sizes = [abs(end) for value in values for end in self.ends(value) if self.ends(value) != NONE]
         if any(value.dtype.is_floating() for value in values):
-            return self.backend not in {"duckdb", "postgres"} and any(
-                abs(end) > _EXACT_FLOAT for value in decimals for end in self.ends(value)
-            )
+            return self.backend not in {"duckdb", "postgres"} and any(size > _EXACT_FLOAT for size in sizes)
         scale = max(value.dtype.scale or 0 for value in decimals)
         known = all(value.dtype.scale is not None for value in decimals) or self.backend == "postgres"
         return not known or any(size * 10**scale > 10**38 for size in sizes if size < inf or self.backend != "postgres")
+
+    def mixes_signs(self, values: list[Node]) -> bool:
+        """Return whether bits of integers meet of which one type has no sign: DataFusion casts the others to it."""
+        signed = [value for value in values if value.dtype.is_signed_integer()]
+        return self.backend not in rules.TESTED - {"datafusion"} and (
+            len(signed) < len(values) and not all(self.ends(value)[0] >= 0 for value in signed)
+        )
 
     def rounds_too_far(self, node: Node, kind: str) -> bool:
         """Return whether the type of what is rounded may not hold it."""
@@ -206,13 +215,46 @@ class Overflow(Ranges):
             return not within(found, self.holder(node.arg) if of.is_integer() else (-LARGEST[32], LARGEST[32]))
         return False
 
+    def is_plain(self, node: Node) -> bool:
+        """Return whether every engine takes a constant: DuckDB raises for others as soon as there is a row."""
+        kind, value = node.dtype, node.value
+        if kind.is_interval() and value is not None:
+            return abs(moved_by(node)) <= YEARS[1] - YEARS[0]
+        if kind.is_decimal() and kind.precision is None and value is not None:
+            return not value.is_finite() or (abs(value) < _EXACT_FLOAT and value == round(value, 3))
+        return True
+
+    def is_held(self, node: Node, kind: str) -> bool:
+        """Return whether what casts values to a type, or puts them into a column of one, takes all of them."""
+        if kind == "Cast":
+            return self.fits(node.arg, node.to)
+        if kind in {"Lag", "Lead"}:
+            return node.default is None or self.fits(node.default, node.arg.dtype)
+        return kind != "Array" or all(self._is_held(value, node.dtype.value_type) for value in flat(node.args))
+
+    def _is_held(self, node: Node, to: Any) -> bool:  # noqa: ANN401
+        if operation_of(node) == "StructColumn" and to.is_struct():
+            fields = list(zip(node.values, to.types, strict=True))
+            # How far away a time is, is not asked there.
+            cast = any(
+                _is_time(value.dtype) and value.dtype.copy(nullable=True) != held.copy(nullable=True)
+                for value, held in fields
+            )
+            return not cast and all(self._is_held(value, held) for value, held in fields)
+        # A sum is wider than Ibis says.
+        return self.fits(node, to) and (not to.is_integer() or within(self.ends(node), ends_of(to)))
+
     def fits(self, node: Node, to: Any) -> bool:  # noqa: ANN401
         """Return whether a type holds all values that are cast to it."""
         kind, ends = node.dtype, self.ends(node)
-        if kind.copy(nullable=True) == to.copy(nullable=True) or kind.is_null() or operation_of(node) == "Literal":
+        if kind.copy(nullable=True) == to.copy(nullable=True) or kind.is_null():
+            return True
+        if operation_of(node) == "Literal" and node.value is None:
             return True
         if to.is_string():
-            return is_exact(kind) or kind.is_numeric()
+            # DataFusion takes no bytes that are no text.
+            is_text = not kind.is_binary() or self.backend in rules.TESTED - {"datafusion"}
+            return is_text and (is_exact(kind) or kind.is_numeric())
         if to.is_integer() and kind.is_boolean():
             return True
         if to.is_integer() or (to.is_decimal() and to.precision is not None):
@@ -228,15 +270,27 @@ class Overflow(Ranges):
     def leaves_the_years(self, node: Node, kind: str) -> bool:
         """Return whether a function of times may raise on one that is far away, such as Postgres' `infinity`."""
         times = [value for value in flat(node.args) if is_value(value) and _is_time(value.dtype)]
-        if kind in rules.COMPARISONS | rules.OF_SEVERAL:
-            # Dates that meet timestamps are cast.
-            dates = [value for value in times if value.dtype.is_date()]
-            return self.backend != "sqlite" and len(dates) < len(times) and not self._are_within(dates, YEARS)
+        tried = kind == "TryCast" and node.to.is_timestamp()
+        if tried and times and (node.to.timezone is not None or _digits_of(node.to) != _DIGITS):
+            return True  # DuckDB raises all the same
+        if self.backend == "duckdb" and any(map(_is_coarse, times)) and not (tried or kind in rules.OF_ANY_TIME):
+            return True
+        finest = max(map(_digits, times), default=0)
+        years = _NANOSECONDS if finest > _DIGITS else YEARS
+        if kind in rules.COMPARISONS | rules.OF_SEVERAL | {"Array", "Lag", "Lead"}:
+            # Dates that meet timestamps are cast, and microseconds that meet nanoseconds.
+            cast = [value for value in times if _digits(value) < (finest if finest > _DIGITS else 0)]
+            return self.backend != "sqlite" and len(cast) < len(times) and not self._are_within(cast, years)
         if kind == "Cast":
             if self.backend == "sqlite" or (node.to.is_string() and self.backend in rules.TIMES_AS_TEXT):
                 return False
             is_same = node.to.copy(nullable=True) == node.arg.dtype.copy(nullable=True)
             return not is_same and not self._are_within(times, YEARS)
+        zoned = self.backend == "datafusion" and any(
+            value.dtype.is_timestamp() and value.dtype.timezone for value in times
+        )
+        if zoned and kind in rules.IN_NANOSECONDS_WITH_A_ZONE:
+            return not self._are_within(times, _NANOSECONDS)
         if kind not in rules.OF_TIMES or not times:
             return False
         if kind == "Time" and times[0].dtype.timezone is not None:
@@ -252,7 +306,7 @@ class Overflow(Ranges):
             and getattr(times[0].dtype, "scale", None) != _DIGITS
             and not times[0].dtype.is_date()
         )
-        years = _NANOSECONDS if nanoseconds else YEARS
+        years = _NANOSECONDS if nanoseconds or (len(times) > 1 and finest > _DIGITS) else YEARS
         moved = kind in rules.MOVES and not within(self.ends(node), YEARS)
         return moved or not self._are_within(times, years)
 
@@ -273,6 +327,21 @@ def _is_clipped(node: Node) -> bool:
 
 def _is_time(kind: Any) -> bool:  # noqa: ANN401
     return bool(kind.is_date() or kind.is_timestamp())
+
+
+def _digits(node: Node) -> int:
+    """Return how many digits of a second a time has; fewer than none for a date."""
+    return _digits_of(node.dtype)
+
+
+def _digits_of(kind: Any) -> int:  # noqa: ANN401
+    scale = -1 if kind.is_date() else kind.scale
+    return _DIGITS if scale is None else int(scale)
+
+
+def _is_coarse(node: Node) -> bool:
+    """Return whether a column holds seconds or milliseconds, of which DuckDB casts all that it is asked about."""
+    return node.dtype.is_timestamp() and _digits(node) < _DIGITS and operation_of(node) != "Literal"
 
 
 def _held(kind: Any) -> Ends:  # noqa: ANN401

@@ -65,6 +65,14 @@ def point(value: dt.date) -> int:
     return (at.replace(tzinfo=None) - _EPOCH) // dt.timedelta(microseconds=1)
 
 
+def moved_by(node: Node) -> float:
+    """Return how far a constant interval moves a time at most, in microseconds; infinity where that is not known."""
+    length = _UNITS.get(getattr(getattr(node.dtype, "unit", None), "short", None))
+    if operation_of(node) != "Literal" or node.value is None or length is None:
+        return inf
+    return int(node.value) * length
+
+
 YEARS = (point(dt.date(1, 1, 1)), point(dt.date(9999, 12, 31)) + _DAY - 1)
 
 
@@ -168,6 +176,8 @@ class Ranges:
             return self._of_column(node) if origins is None else _hull(map(self.ends, origins))
         if kind in _KNOWN:
             return _KNOWN[kind]
+        if kind in rules.TRUE_OR_FALSE:
+            return (0, 1)
         if kind in _COUNTS:
             return (0, 2**62)
         if kind in _OF_ONE:
@@ -177,6 +187,8 @@ class Ranges:
 
     def _of_column(self, field: Node) -> Ends:
         """Return the range of a table's column; of other columns nothing is known."""
+        if self.backend == "sqlite":  # of whatever size an integer is declared
+            return INT64 if field.dtype.is_integer() or field.dtype.is_boolean() else ANY
         # A decimal may be NaN in Postgres.
         known = not field.dtype.is_decimal() or self.backend in rules.TESTED - {"postgres"}
         return ends_of(field.dtype) if known and operation_of(field.rel) in rules.TABLES else ANY
@@ -328,7 +340,7 @@ class Ranges:
     def _of_cast(self, node: Node) -> Ends:
         to, kind, (low, high) = node.to, node.arg.dtype, self.ends(node.arg)
         if to.is_integer() and (kind.is_numeric() or kind.is_boolean()):
-            return _both(ends_of(to), whole((low, high)))
+            return _both(INT64 if self.backend == "sqlite" else ends_of(to), whole((low, high)))
         if (to.is_numeric() and kind.is_numeric()) or to.is_timestamp():
             return (low, high)
         return self._of_date(node) if to.is_date() else ends_of(to)
@@ -355,12 +367,8 @@ class Ranges:
 
     def _of_dateadd(self, node: Node, sign: int = 1) -> Ends:
         low, high = self.ends(node.left)
-        moved, unit = node.right, getattr(node.right.dtype, "unit", None)
-        length = _UNITS.get(getattr(unit, "short", None))
-        if operation_of(moved) != "Literal" or moved.value is None or length is None:
-            return ANY
-        step = sign * int(moved.value) * length
-        return (low + min(step, 0), high + max(step, 0))
+        step = sign * moved_by(node.right)
+        return ANY if abs(step) == inf else (low + min(step, 0), high + max(step, 0))
 
     def _of_datesub(self, node: Node) -> Ends:
         return self._of_dateadd(node, -1)

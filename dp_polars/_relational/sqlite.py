@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 _ops: Any = require("ibis.expr.operations", extra="sql")
 _subqueries: Any = require("sqlglot.optimizer.eliminate_subqueries", extra="sql")
 
+# What Ibis has functions of Python for, where SQLite was built without its own.
+_MATHEMATICS = (
+    *(_ops.Ceil, _ops.Exp, _ops.Floor, _ops.FloorDivide, _ops.Ln, _ops.Log10, _ops.Log2),
+    *(_ops.Modulus, _ops.Power, _ops.Sign, _ops.Sqrt),
+)
 _PLACE, _QUOTIENT = "dp_polars_place", "dp_polars_quotient"
 _DOUBLE, _TOTAL = "dp_polars_double", "dp_polars_total"
 
@@ -126,6 +131,13 @@ def _admit(backend: Backend, table: Table) -> Table:
         msg = (
             "table must not draw at random: SQLite may draw twice, and a person then counts for more than the bounds."
             "\n\nHint: write the drawn rows to a table first."
+        )
+        raise TypeError(msg)
+    known = _rows(backend, "SELECT name FROM pragma_function_list WHERE builtin")
+    if ("sqrt",) not in known and table.op().find(_MATHEMATICS):
+        msg = (
+            "table must not be computed by functions of mathematics, which this SQLite was built without: those of "
+            "Python in their place raise on some values."
         )
         raise TypeError(msg)
     for relation in table.op().find(_ops.Relation):

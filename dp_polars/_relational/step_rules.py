@@ -15,6 +15,9 @@ from dp_polars._rowwise.rules import COMBINES, PEOPLE, RAISES, Rule
 COMPARISONS = names(
     "Equals NotEquals Greater GreaterEqual Less LessEqual IdenticalTo Between InValues NullIf SimpleCase"
 )
+TRUE_OR_FALSE = COMPARISONS - names("NullIf SimpleCase") | names(
+    "And EndsWith IsInf IsNan IsNull Not NotNull Or StartsWith StringContains StringSQLILike StringSQLLike Xor"
+)
 DIVISIONS = names("Divide FloorDivide Modulus")
 # Without digits, Ibis casts what comes out to Int64.
 ROUNDINGS = names("Ceil Floor Round")
@@ -31,7 +34,8 @@ OF_NUMBERS = names("Abs Add Divide FloorDivide Modulus Multiply Negate Power Sub
 OF_TWO = names("Add BitwiseAnd BitwiseOr BitwiseXor BitwiseNot Modulus Multiply Subtract")
 OF_SEVERAL = names("Clip Coalesce Greatest IfElse Least SearchedCase SimpleCase")
 # What looks at a decimal as it is.
-OF_ANY_NUMBER = names("Alias Cast IsNull NotNull Literal TryCast StructColumn Array Hash")
+OF_ANY_NUMBER = names("Alias Cast IsNull NotNull Literal TryCast StructColumn Hash")
+OF_BITS = names("BitwiseAnd BitwiseOr BitwiseXor")
 # Tried: integers turn around in DataFusion, and become floats in SQLite; floats become infinite, or 0.
 INTEGERS_NEVER_RAISE = names("datafusion sqlite")
 FLOATS_NEVER_RAISE = names("datafusion duckdb sqlite")
@@ -89,6 +93,7 @@ EXACT = names("binary boolean date integer string time timestamp uuid")
 ON_SOME_ENGINES = {"StructField": names("duckdb"), "TryCast": names("duckdb")}
 # What makes nanoseconds of timestamps in DataFusion, which raises before 1677 and after 2262.
 IN_NANOSECONDS = names("ExtractEpochSeconds ExtractMicrosecond ExtractMillisecond ExtractMinute ExtractSecond")
+IN_NANOSECONDS_WITH_A_ZONE = names("Date TimestampTruncate")
 # Where functions raise on times beyond the years 1 to 9999, or `infinity`. Steps that move times do everywhere, and so
 # may all others on engines that are not tested.
 MOVES = names("DateAdd DateSub TimestampAdd TimestampSub")
@@ -101,6 +106,12 @@ OF_TIMES = {
     "ExtractEpochSeconds": names("datafusion duckdb"),
     "Time": names("datafusion duckdb"),
 }
+# Which do nothing with a time.
+OF_ANY_TIME = names("Alias IsNull NotNull Literal StructColumn")
+# What Ibis has functions of Python for in SQLite: they raise for texts that are no UTF-8, and more.
+IN_PYTHON = names(
+    "BitwiseNot BitwiseXor DateDelta LPad RPad RegexExtract RegexReplace RegexSearch Repeat Reverse Translate"
+)
 TIMES_AS_TEXT = names("duckdb postgres")
 FILTERING_JOINS = names("anti semi")
 
@@ -217,9 +228,17 @@ SEVERAL_ORDERS = _rule(
     f"has several orders in one step, in which equal rows may come otherwise each time, {PEOPLE}",
     "take a step for each order.",
 )
+SLIDING = _rule(
+    f"of booleans slides over rows, for which DataFusion {RAISES}",
+    "take integers: t.b.ifelse(1, 0).max().over(…).",
+)
 NESTED = _rule("can't stand in another window or group", "make its column in the step before.")
 PARAMETER = _rule(f"takes a parameter from the rows, and {RAISES}", "pass it as a constant.")
 CASTS = _rule(RAISES, "make floats and decimals fit first: x.clip(0, 10**6).cast('int64'); on DuckDB, use try_cast.")
+IN_SQLITE = _rule(
+    f"is a function of Python in SQLite, and {RAISES}: a text that is no UTF-8, or no date",
+    "make such a column in a view, or leave it out.",
+)
 STRUCTS = _rule(
     "of a struct (which pivot_longer makes) raises on null on this engine, and the error would tell of it",
     "take the columns one by one, and union what comes out.",
@@ -231,12 +250,13 @@ TIMES = _rule(
 OVERFLOWS = _rule(
     f"{RAISES}: a number that its type does not hold",
     "keep it small before, by clip (and on Postgres floats from being tiny, by round): "
-    "t.x.clip(0, 10**4).round(2) * 100; or make integers wider before: t.n.cast('int64') + 1.",
+    "t.x.clip(0, 10**4).round(2) * 100; or make integers wider before: t.n.cast('int64') + 1; of booleans in SQLite, "
+    "t.b.ifelse(1, 0).sum().",
 )
 CONSTANTS = _rule(
     f"is given a constant that {RAISES} on some engine",
     "plain patterns such as '[a-z]+[0-9]{2}', formats such as '%Y-%m-%d', lengths from 0 to 2**30, texts as long as "
-    "those that they replace.",
+    "those that they replace, decimals with their type: ibis.literal(x, 'decimal(38, 9)').",
 )
 LONG = _rule(f"{RAISES}: texts become too long", "shorten the text before: x.substr(0, 100).repeat(1000).")
 ZEROS = _rule(RAISES, "divide by a constant, or by x.nullif(0).")
@@ -244,8 +264,8 @@ OUTSIDE = _rule(RAISES, "keep to what it takes by clip: x.clip(1, 100).ln(), x.c
 POWERS = _rule(RAISES, "give a whole exponent of 0 or more; or multiply, as integers in DataFusion.")
 ESCAPES = _rule(RAISES, "end the pattern in no backslash: x.endswith('\\\\') looks for one.")
 MIXED = _rule(
-    f"compares texts with what is none, and {RAISES}",
-    "compare texts with texts: t.code == '5', or cast the other side to 'string'.",
+    f"brings values of several types together, such as texts and what is none, and {RAISES}",
+    "compare texts with texts: t.code == '5', or cast the other side to 'string'; write dates as '2024-01-31'.",
 )
 
 # How users write what is not written as it is called.

@@ -133,11 +133,9 @@ class _Gate:
         self.seen.add((node, whose))
         kind = operation_of(node)
         if kind in rules.TABLES:
-            cached = (
-                getattr(node.source, "_cache_name_to_entry", {}).get(node.name) if kind == "DatabaseTable" else None
-            )
+            cached = _cached(node)
             if cached is not None:
-                self.rows(cached.orig_op, whose)
+                self.rows(cached, whose)
                 return
             # To Ibis, one table under two namespaces is two, or in two cases, of which some engines see one.
             table = node if kind == "InMemoryTable" else node.name.casefold()
@@ -183,10 +181,11 @@ class _Gate:
                 expressions = node.subset or ()
             case "FillNull":
                 # One value fills all columns that may have it.
-                by_name = None if isinstance(node.replacements, _ops.Value) else node.replacements
-                filled = outputs if by_name is None else by_name
-                outputs |= dict.fromkeys(filled)
-                expressions = [node.replacements] if by_name is None else by_name.values()
+                given = node.replacements
+                by_name = dict.fromkeys(outputs, given) if isinstance(given, _ops.Value) else given
+                filled = {name: value for name, value in by_name.items() if outputs[name].dtype.nullable}
+                expressions = [_ops.Coalesce((outputs[name], value)) for name, value in filled.items()]
+                outputs |= dict.fromkeys(by_name)
             case "TableUnnest":
                 self.refuse_several_rows(kind)
                 outputs |= dict.fromkeys((node.column_name, node.offset))
@@ -209,11 +208,17 @@ class _Gate:
         """Refuse a comparison of rows of several people."""
         if kind == "Union" and not node.distinct:
             self.refuse_several_rows(kind)
+            if not whose.is_known and _tables(node.left) & _tables(node.right):
+                self.refuse(rules.SEVERAL_UNITS, shown(kind))
         elif not self.has_unit or not whose.is_known:
             self.refuse(rules.SET_OF_PEOPLE, shown(kind), _computed(whose))
         else:
             self.brings_together = True
             self.refuse_inexact(node.fields.values(), kind)
+        if kind != "Distinct":
+            for name in node.fields:
+                if self.overflow.mixes_decimals([node.left.fields[name], node.right.fields[name]], kind):
+                    self.refuse(rules.CASTS, shown(kind))
         for parent in (node.parent,) if kind == "Distinct" else (node.left, node.right):
             self.rows(parent, whose)
 
@@ -314,6 +319,8 @@ class _Gate:
             self.refuse(rules.UNKNOWN, shown(kind))
         self.inputs(node, kind, place)
         if kind in rules.ENDS:
+            if self.overflow.backend == "sqlite" and node.arg.dtype.is_string():
+                self.refuse(rules.IN_SQLITE, shown(kind))
             self.refuse_ties(node.order_by, _fields(node.arg), kind)
 
     def inputs(self, node: Node, kind: str, place: _Place) -> None:
@@ -331,8 +338,12 @@ class _Gate:
             self.refuse(rules.NOT_INTEGERS, shown(kind))
         if kind == "Sum" and self.overflow.adds_too_much(node.arg):
             self.refuse(rules.OVERFLOWS, shown(kind))
-        if kind in {"Lag", "Lead"} and not all(map(is_constant, (node.offset, node.default))):
-            self.refuse(rules.PARAMETER, shown(kind))
+        if kind in {"Lag", "Lead"}:
+            if not all(map(is_constant, (node.offset, node.default))):
+                self.refuse(rules.PARAMETER, shown(kind))
+            rule = self.overflow.refusal(node, kind)
+            if rule is not None:
+                self.refuse(rule, shown(kind))
 
     def window(self, node: Node, place: _Place) -> None:
         """Refuse a window over rows of several people, or one whose values don't follow from a person's rows."""
@@ -359,6 +370,9 @@ class _Gate:
                 self.refuse(rules.SEVERAL_ORDERS, shown(kind))
             if not all(is_constant(end.value) for end in (node.start, node.end) if end is not None):
                 self.refuse(rules.PARAMETER, shown(kind))
+            slides = node.start is not None and node.func.dtype.is_boolean() and kind in rules.OF_ANY_ORDER
+            if slides and self.overflow.backend not in rules.TESTED - {"datafusion"}:
+                self.refuse(rules.SLIDING, shown(kind))
             if node.how != "rows" or getattr(node.func, "order_by", ()):
                 self.refuse(rules.UNKNOWN, shown(kind))
 
@@ -392,6 +406,23 @@ class _Gate:
         who = "person's rows follow from that person's" if self.has_unit else "row follows from one row"
         msg = f"{rule.message('table', step, details)} If you know that each {who}: unchecked=True."
         raise ValueError(msg)
+
+
+def _cached(node: Node) -> Node | None:
+    """Return what made a table that Ibis caches; None for another one."""
+    if operation_of(node) != "DatabaseTable":
+        return None
+    return getattr(getattr(node.source, "_cache_name_to_entry", {}).get(node.name), "orig_op", None)
+
+
+def _tables(node: Node) -> set[str]:
+    """Return the names of the tables that a relation reads; none for tables in memory, all of which may be one."""
+    found: set[str] = set()
+    for table in node.find(lambda part: operation_of(part) in rules.TABLES):
+        cached = _cached(table)
+        own = "" if operation_of(table) == "InMemoryTable" else table.name.casefold()
+        found |= {own} if cached is None else _tables(cached)
+    return found
 
 
 def _in_memory(node: Node, whose: _Whose) -> Reading:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -32,6 +33,7 @@ _LONGEST_REGEX = 1000
 _MOST_GROUPS = 9
 _LARGEST_PLACE = 2**30
 _FORMAT = re.compile(r"(?:[^%]|%[YmdHMSj])+")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d:\d\d(?:\.\d{1,6})?)?")
 
 
 def operation_of(node: Node) -> str:
@@ -72,11 +74,57 @@ def is_of_one_type(left: Node, right: Node) -> bool:
     )
 
 
-def mixes_texts(values: Sequence[Node]) -> bool:
-    """Return whether texts of rows meet what is no text: an engine may cast them."""
-    texts = [value for value in values if value.dtype.is_string()]
-    others = [value for value in values if not (value.dtype.is_string() or value.dtype.is_null())]
-    return bool(others) and not all(operation_of(value) == "Literal" for value in texts)
+def meeting(node: Node, kind: str) -> list[list[Node]]:
+    """Return the values of which an engine makes one type: those that are compared, and those that one column holds."""
+    match kind:
+        case "IfElse":
+            found = [(node.true_expr, node.false_null_expr)]
+        case "SearchedCase":
+            found = [(*node.results, node.default)]
+        case "SimpleCase":
+            found = [(node.base, *node.cases), (*node.results, node.default)]
+        case "DateDelta" | "TimestampDelta":
+            found = [(node.left, node.right)]
+        case "Lag" | "Lead":
+            found = [(node.arg, node.default)]
+        case "Array" if _are_structs_of_one_kind(node.args[0]):  # which `pivot_longer` makes rows of
+            found = list(zip(*(value.values for value in node.args[0]), strict=True))
+        case _ if kind in rules.COMPARISONS | rules.OF_SEVERAL | {"Array"}:
+            found = [tuple(flat(node.args))]
+        case _:
+            found = []
+    return [[value for value in values if is_value(value) and not value.dtype.is_null()] for values in found]
+
+
+def mixes_types(values: Sequence[Node]) -> bool:
+    """Return whether values meet that an engine casts to one type: texts to dates, or arrays to others.
+
+    Not asked about: numbers, and how far away dates and timestamps are.
+    """
+    if len(values) < 2:
+        return False
+    if all(value.dtype.is_numeric() or value.dtype.is_boolean() for value in values):
+        return False
+    if all(value.dtype.is_string() for value in values):
+        return False
+    others = [value for value in values if not _says_a_time(value)]
+    if others and all(value.dtype.is_date() or value.dtype.is_timestamp() for value in others):
+        zoned = [value for value in others if value.dtype.is_timestamp() and operation_of(value) != "Literal"]
+        return len({value.dtype.timezone for value in zoned}) > 1
+    kinds = {value.dtype.copy(nullable=True) for value in values}
+    return len(kinds) > 1 or next(iter(kinds)).is_nested()
+
+
+def _are_structs_of_one_kind(values: Sequence[Node]) -> bool:
+    return all(operation_of(value) == "StructColumn" for value in values) and len({v.names for v in values}) == 1
+
+
+def _says_a_time(node: Node) -> bool:
+    """Return whether a text is a constant that all engines take for a date or a timestamp."""
+    try:
+        return _TIME.fullmatch(_text(node)) is not None and bool(dt.datetime.fromisoformat(_text(node)))
+    except ValueError:
+        return False
 
 
 def is_never_zero(node: Node) -> bool:
@@ -170,6 +218,8 @@ def takes_constants(node: Node, kind: str) -> bool:
     if kind == "Translate":
         texts = [_text(node.from_str), _text(node.to_str)]
         return len(texts[0]) == len(texts[1]) and "\\" not in "".join(texts)
+    if kind == "StringFind":
+        return node.end is None and (node.start is None or is_place(node.start))
     if kind in {"LPad", "RPad"} and _text(node.pad) in {"", "\\"}:
         return False
     if kind in rules.WITH_PLACES:
@@ -180,6 +230,11 @@ def takes_constants(node: Node, kind: str) -> bool:
 
 def _is_number(value: Node) -> bool:
     return is_value(value) and not value.dtype.is_string()
+
+
+def is_place(node: Node) -> bool:
+    """Return whether a number is a constant distance to a place."""
+    return 0 <= _place(node) <= _LARGEST_PLACE
 
 
 def _place(node: Node) -> float:

@@ -6,6 +6,7 @@ import datetime as dt
 import random
 import re
 from collections import Counter
+from decimal import Decimal
 
 import polars as pl
 import pytest
@@ -20,6 +21,7 @@ need("duckdb")
 
 import ibis  # noqa: E402
 import ibis.expr.operations as ops  # noqa: E402
+import pyarrow as pa  # noqa: E402
 from ibis.common.exceptions import IbisError  # noqa: E402
 
 from dp_polars._relational import step_rules  # noqa: E402
@@ -499,7 +501,49 @@ REFUSED_EVERYWHERE = {
     "a date in a text": (lambda t, _: t.mutate(z=t.s.as_date("%Y")), r"`\.as_date\(…\)` raises"),
     "a length from the rows": (lambda t, _: t.mutate(z=t.s.substr(1, t.q)), "takes a parameter from the rows"),
     "a pattern from the rows": (lambda t, _: t.filter(t.s.re_search(t.s)), "takes a parameter from the rows"),
-    "texts and dates": (lambda t, _: t.filter(t.s.isin([1, 2])), "compares texts with what is none"),
+    "texts and numbers": (lambda t, _: t.filter(t.s.isin([1, 2])), "brings values of several types together"),
+    "a text that is no date": (lambda t, _: t.filter(t.d.isin(["soon"])), "brings values of several types together"),
+    "a date in words": (lambda t, _: t.filter(t.ts >= "Jan 3 2024"), "brings values of several types together"),
+    "arrays of two types": (
+        lambda t, _: t.filter(ibis.array([t.d]) == ibis.array([t.ts])),
+        "brings values of several types together",
+    ),
+    "structs of two types": (
+        lambda t, _: t.filter(ibis.struct({"a": t.d}) == ibis.struct({"a": t.ts})),
+        "brings values of several types together",
+    ),
+    "an array of dates and times": (lambda t, _: t.select("p", a=ibis.array([t.d, t.ts])), "times far away"),
+    "an array of structs of dates and times": (
+        lambda t, _: t.select("p", a=ibis.array([ibis.struct({"a": t.d}), ibis.struct({"a": t.ts})])),
+        r"`\.array\(…\)` raises on some values",
+    ),
+    "an array of numbers that its type does not hold": (
+        lambda t, _: t.select("p", a=ibis.array([t.i, t.q.cast("decimal(12, 2)")])),
+        r"`\.array\(…\)` raises on some values",
+    ),
+    "a date that is filled with a time": (lambda t, _: t.fill_null({"d": NOON}), "times far away"),
+    "a constant that is cast where a row is chosen": (
+        lambda t, _: t.mutate(z=ibis.ifelse(t.i > 5, ibis.literal("a").cast("int64"), 0)),
+        r"`\.cast\(…\)` raises",
+    ),
+    "a constant that is cast to a narrow type": (
+        lambda t, _: t.mutate(z=ibis.literal(300).cast("int8")),
+        r"`\.cast\(…\)` raises",
+    ),
+    "a constant decimal of many digits": (
+        lambda t, _: t.mutate(z=ibis.literal(Decimal("1e30"))),
+        "is given a constant that raises",
+    ),
+    "a constant decimal of few digits": (
+        lambda t, _: t.mutate(z=ibis.literal(Decimal("1e-9"))),
+        "is given a constant that raises",
+    ),
+    "an interval of ages": (
+        lambda t, _: t.mutate(z=ibis.ifelse(t.b, ibis.interval(days=2**31), None)),
+        "is given a constant that raises",
+    ),
+    "a place to begin at from the rows": (lambda t, _: t.mutate(z=t.s.find("a", t.i)), "is given a constant that"),
+    "a place to begin at far away": (lambda t, _: t.mutate(z=t.s.find("a", 2**40)), "is given a constant that"),
     "a constant row": (lambda *_: ibis.literal(1, "int32").name("p").as_table(), "is not known to look"),
 }
 REFUSED_BY_ROW = {
@@ -536,6 +580,34 @@ REFUSED_BY_PERSON = {
     "all that is filled": (
         lambda t, _: t.group_by("p").aggregate(n=t.count()).fill_null(0),
         r"\(`\.fill_null\(…\)` after it computes the privacy unit\)",
+    ),
+    "a unit that is computed of rows that are read twice": (
+        lambda t, _: t.select(k="p", i="i").union(t.select(k="q", i="i")).mutate(p=ibis._.k.clip(0, 9)),
+        "makes rows of several people out of one",
+    ),
+    "a unit that is filled of rows that are read twice": (
+        lambda t, _: t.select("p").union(cached(t.select(p="q"))).fill_null({"p": 0}),
+        "makes rows of several people out of one",
+    ),
+    "a unit that is computed of two frames in memory": (
+        lambda *_: MEMORY.select("p").union(MEMORY.view().select(p="q")).mutate(p=ibis._.p.clip(0, 9)),
+        "makes rows of several people out of one",
+    ),
+    "an array of sums, which are wider than Ibis says": (
+        lambda t, _: t.group_by("p").aggregate(z=t.i.sum()).select("p", a=ibis.array([ibis._.z])),
+        r"`\.array\(…\)` raises on some values",
+    ),
+    "columns one below the other of which one is a sum": (
+        lambda t, _: t.group_by("p").aggregate(y=t.i.sum(), z=t.i.max()).pivot_longer(["y", "z"]),
+        r"`\.array\(…\)` raises on some values",
+    ),
+    "a shift that begins with another type": (
+        lambda t, _: shorter(t).mutate(z=ibis._.i.lag(1, "a").over(group_by="p", order_by="i")),
+        "brings values of several types together",
+    ),
+    "a shift that begins with what its type does not hold": (
+        lambda t, _: shorter(t, "q").mutate(z=ibis._.q.lag(1, 2**40).over(group_by="p", order_by=["i", "q"])),
+        r"`\.lag\(…\)` raises on some values",
     ),
     "a unit that is unnested": (
         lambda t, _: t.group_by("p").agg(n=t.count()).mutate(a=ibis.array([1, 2])).drop("p").rename(p="a").unnest("p"),
@@ -723,6 +795,73 @@ def test_what_the_page_names_in_the_place_of_minutes_is_taken_on_datafusion(duck
     assert len(ways) == 3
     for way in ways:
         refuse(table.mutate(z=eval(way, names)), ("p",), "datafusion")
+
+
+def test_a_union_of_two_tables_may_compute_the_unit(duckdb):
+    table, other = duckdb.both()
+    refuse(table.select("p").union(other.select("p")).mutate(p=ibis._.p.clip(0, 9)))
+
+
+def test_rows_over_which_booleans_slide_are_refused_in_datafusion(duckdb):
+    """It raises as soon as there is a row."""
+    table, _ = duckdb.both()
+    windows = [{"rows": (-1, 0)}, {"rows": (None, 0)}]
+    slides, grows = (
+        shorter(table, "b").mutate(z=ibis._.b.any().over(**rows, group_by="p", order_by=["b", "i"])) for rows in windows
+    )
+    for backend, steps in (("duckdb", slides), ("datafusion", grows)):
+        refuse(steps, ("p",), backend)
+    with pytest.raises(ValueError, match=r"`\.any\(…\)` of booleans slides over rows, for which DataFusion raises"):
+        refuse(slides, ("p",), "datafusion")
+
+
+def test_what_datafusion_casts_to_narrower_types_is_refused_there(duckdb):
+    """Bytes to text, floats to the decimals that they meet, and integers to those without a sign."""
+    kinds = {"p": "INTEGER", "x": "DOUBLE", "c": "DECIMAL(30, 15)", "b": "BLOB", "i": "BIGINT", "u": "UBIGINT"}
+    table = duckdb.table(kinds, [])
+    for column in (table.b.cast("string"), table.x > table.c, table.i & table.u):
+        refuse(table.mutate(z=column))
+        with pytest.raises(ValueError, match="raises on some values"):
+            refuse(table.mutate(z=column), ("p",), "datafusion")
+    refuse(table.mutate(y=table.x.clip(0, 9) > table.c, z=table.u & 3), ("p",), "datafusion")
+
+
+def test_times_with_a_zone_are_nanoseconds_where_datafusion_takes_days_of_them(duckdb):
+    table = duckdb.table({"p": "INTEGER", "zoned": "TIMESTAMPTZ", "ts": "TIMESTAMP"}, [])
+    refuse(table.mutate(y=table.ts.date(), z=table.ts.truncate("D")), ("p",), "datafusion")
+    for function in (lambda at: at.date(), lambda at: at.truncate("D")):
+        refuse(table.mutate(z=function(near(table.zoned))), ("p",), "datafusion")
+        with pytest.raises(ValueError, match="times far away"):
+            refuse(table.mutate(z=function(table.zoned)), ("p",), "datafusion")
+
+
+def test_functions_that_sqlite_has_of_python_are_refused_there(duckdb):
+    """A text that is no UTF-8 raises before they are called."""
+    table, _ = duckdb.both()
+    for column in (table.s.reverse(), table.s.lpad(5, "*"), table.s.re_search("a"), table.i ^ 1):
+        refuse(table.mutate(z=column), ("p",), "duckdb")
+        with pytest.raises(ValueError, match="is a function of Python in SQLite, and raises on some values"):
+            refuse(table.mutate(z=column), ("p",), "sqlite")
+    refuse(table.group_by("p").aggregate(z=table.i.first(order_by="i")), ("p",), "sqlite")
+    with pytest.raises(ValueError, match=r"`\.first\(…\)` is a function of Python in SQLite"):
+        refuse(table.group_by("p").aggregate(z=table.s.first(order_by="s")), ("p",), "sqlite")
+
+
+def test_seconds_and_milliseconds_of_duckdb_are_counted_alone():
+    """They may hold times that no other type does: of these, DuckDB casts all that it is asked."""
+    con = ibis.duckdb.connect()
+    far = pa.table({"p": [1, 2], "at": pa.array([2**62, 0], pa.timestamp("s"))})
+    con.con.register("arrow", far)
+    con.raw_sql("CREATE TABLE far AS SELECT * FROM arrow")
+    table = con.table("far")
+    refused = [table.at.year(), table.at > NOON, table.at == table.at, table.at.fill_null(NOON)]
+    for column in (*refused, table.at.try_cast("string"), table.at.try_cast("timestamp(3)")):
+        with pytest.raises(ValueError, match="times far away"):
+            refuse(table.mutate(z=column))
+    taken = table.mutate(z=table.at.try_cast("timestamp(6)").year()).filter(table.at.notnull())
+    refuse(taken)
+    assert rows_of(con, taken.select("p", "z")).total() == 2
+    con.disconnect()
 
 
 def test_fields_of_structs_are_taken_where_they_do_not_raise(duckdb):

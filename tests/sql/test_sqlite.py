@@ -460,6 +460,20 @@ def test_tables_that_draw_at_random_are_refused(con):
             dpp.sql.release(dpp.protect("p").agg(dpp.n_people(epsilon=1)), odd)
 
 
+def test_functions_of_mathematics_that_sqlite_lacks_are_refused(con, monkeypatch):
+    """Those of Python in their place raise: `floor` of infinity, and a power that is too large."""
+    table, query = made(con), dpp.protect("p").agg(dpp.n_people(epsilon=1))
+    steps = [table.mutate(z=table.x**9), table.mutate(z=table.n % 7), table.filter(table.x.clip(0).sqrt() > 1)]
+    for odd in steps:
+        dpp.sql.release(query, odd)
+    rows = sqlite._rows
+    monkeypatch.setattr(sqlite, "_rows", lambda *asked: [] if "builtin" in asked[1] else rows(*asked))
+    dpp.sql.release(query, table.filter(table.n > 1))
+    for odd in steps:
+        with pytest.raises(TypeError, match="functions of mathematics, which this SQLite was built without"):
+            dpp.sql.release(query, odd)
+
+
 def test_public_lists_are_searched_by_an_index(con):
     """Without one each candidate would be compared with every row: 26 s instead of 0.3 s for 32,000 of both."""
     query = dpp.protect("p", max_groups=1).group_by({"k": ["a", "b"]}).agg(dpp.mode("n", range(5), epsilon=1))
