@@ -190,7 +190,9 @@ class Overflow(Ranges):
             return True  # of which Ibis says that they make decimals
         sizes = [abs(end) for value in values for end in self.ends(value) if self.ends(value) != NONE]
         if any(value.dtype.is_floating() for value in values):
-            return self.backend not in {"duckdb", "postgres"} and any(size > _EXACT_FLOAT for size in sizes)
+            if self.backend == "postgres":  # a decimal of any size becomes a float
+                return any(map(self.is_float, values)) and any(value.dtype.precision is None for value in decimals)
+            return self.backend != "duckdb" and any(size > _EXACT_FLOAT for size in sizes)
         scale = max(value.dtype.scale or 0 for value in decimals)
         known = all(value.dtype.scale is not None for value in decimals) or self.backend == "postgres"
         return not known or any(size * 10**scale > 10**38 for size in sizes if size < inf or self.backend != "postgres")

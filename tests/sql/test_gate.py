@@ -826,6 +826,16 @@ def test_what_datafusion_casts_to_narrower_types_is_refused_there(duckdb):
     refuse(table.mutate(y=table.x.clip(0, 9) > table.c, z=table.u & 3), ("p",), "datafusion")
 
 
+def test_decimals_of_any_size_meet_no_floats_in_postgres(duckdb):
+    """It makes floats of them, and raises for those of a hundred thousand digits."""
+    table = duckdb.table({"p": "INTEGER", "x": "DOUBLE"}, [])
+    schema = ibis.schema({"p": "int32", "x": "float64", "any": "decimal", "c": "decimal(10, 2)"})
+    table = ops.DatabaseTable("decimals", schema, table.op().source).to_expr()
+    refuse(table.filter(table.x > table.c, table["any"] > 1.5), ("p",), "postgres")
+    with pytest.raises(ValueError, match="raises on some values"):
+        refuse(table.filter(table.x > table["any"]), ("p",), "postgres")
+
+
 def test_times_with_a_zone_are_nanoseconds_where_datafusion_takes_days_of_them(duckdb):
     table = duckdb.table({"p": "INTEGER", "zoned": "TIMESTAMPTZ", "ts": "TIMESTAMP"}, [])
     refuse(table.mutate(y=table.ts.date(), z=table.ts.truncate("D")), ("p",), "datafusion")
