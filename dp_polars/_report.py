@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import os
 from importlib.util import find_spec
-from io import StringIO
 from typing import TYPE_CHECKING, Unpack
 
 import polars as pl
@@ -207,15 +206,11 @@ def _figure(released: pl.DataFrame, query: PrivateQuery) -> str:
     if not (find_spec("altair") and find_spec("vl_convert")):
         return "<p>There is no figure, because the extra <code>plot</code> of dp_polars is not installed.</p>"
     from dp_polars.plot._answers import answers_of_a_page
+    from dp_polars.plot._charts import svg_of
 
     notes, charts = answers_of_a_page(released, query)
-    drawings = []
-    for chart in charts:
-        svg = StringIO()
-        chart.save(svg, format="svg")
-        drawings.append(svg.getvalue())
     caption = "<br>".join(html.escape(note[0].upper() + note[1:]) + "." for note in notes)
-    return f"<figure><figcaption>{caption}</figcaption>{''.join(drawings)}</figure>"
+    return f"<figure><figcaption>{caption}</figcaption>{''.join(map(svg_of, charts))}</figure>"
 
 
 def _words(query: PrivateQuery) -> Iterator[str]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import html
-import json
 import math
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -13,10 +11,10 @@ import polars as pl
 
 from dp_polars import plot
 from dp_polars._base.column_types import family
-from dp_polars._base.extras import require
 from dp_polars._base.numbers import as_fraction, show
 from dp_polars._planner.plan import dropped_by_bounds, field_of, title_of, values_field_of
 from dp_polars.analysis import best_by_gap, error_by_size, size_needed
+from dp_polars.plot._charts import svg_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -235,15 +233,7 @@ def _first(frame: pl.DataFrame) -> pl.DataFrame:
 
 def figure(title: str, chart: alt.LayerChart, note: str = "") -> str:
     """Return a chart as an SVG with a title."""
-    svg = _drawn(json.dumps(chart.to_dict(validate=False)))
-    return f"<figure><figcaption>{html.escape(title)}</figcaption>{svg}{_note(note)}</figure>"
-
-
-@lru_cache(32)
-def _drawn(spec: str) -> str:
-    """Return the SVG of a chart; one that has not changed is not drawn again."""
-    svg: str = require("vl_convert", extra="plan").vegalite_to_svg(spec)
-    return svg
+    return f"<figure><figcaption>{html.escape(title)}</figcaption>{svg_of(chart)}{_note(note)}</figure>"
 
 
 def dropped(plan: Plan, drafted: Draft, rows_each: float, skew: float) -> str:

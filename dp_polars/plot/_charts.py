@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -33,6 +35,8 @@ _AXIS: dict[str, Any] = {
     "gridColor": "#e4e4e4",
     "labelFlush": False,
 }
+# What XML can't hold, and an SVG is XML.
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 SYMBOLS = {"epsilon": "ε", "rho": "ρ"}
 
 
@@ -150,7 +154,7 @@ def ticks(low: float, high: float) -> dict[str, Any]:
 
 def names_axis(labels: Sequence[str] | None = None, *, font: int = 12) -> alt.Axis:
     """Return a y axis of names; `labels`, where ranks 0, 1, … stand for them."""
-    style: dict[str, Any] = {} if labels is None else {"labelExpr": f"{json.dumps(list(labels))}[datum.value]"}
+    style: dict[str, Any] = {} if labels is None else {"labelExpr": f"{json.dumps(_drawable([*labels]))}[datum.value]"}
     return alt.Axis(title=None, labelFontSize=font, labelLimit=340, labelPadding=6, ticks=False, domain=False, **style)
 
 
@@ -163,6 +167,26 @@ def title(text: str, *note: str) -> alt.TitleParams:
 def heading(text: str) -> alt.TitleParams:
     """Return the title of a column of words, where the others have the titles of their axes."""
     return alt.TitleParams(text, orient="bottom", fontSize=12, fontWeight="normal", offset=22)
+
+
+def svg_of(chart: alt.TopLevelMixin) -> str:
+    """Return a chart as an SVG; one that has not changed is not drawn again."""
+    return _drawn(json.dumps(_drawable(chart.to_dict(validate=False))))
+
+
+@lru_cache(32)
+def _drawn(spec: str) -> str:
+    svg: str = require("vl_convert", extra="plot").vegalite_to_svg(spec)
+    return svg
+
+
+def _drawable(part: Any) -> Any:  # noqa: ANN401
+    """Return a part of a specification without control characters, at which vl-convert ends the process."""
+    if isinstance(part, dict):
+        return {_drawable(key): _drawable(value) for key, value in part.items()}
+    if isinstance(part, list):
+        return [_drawable(value) for value in part]
+    return _CONTROLS.sub("\ufffd", part) if isinstance(part, str) else part
 
 
 def _ends(points: pl.DataFrame, column: str) -> tuple[float, float]:

@@ -144,6 +144,18 @@ def test_few_people_keys_and_no_rows(tmp_path):
         assert "this is a list of groups" in " ".join(reader.texts)
 
 
+def test_figures_hold_no_characters_that_an_svg_lacks(tmp_path):
+    """The drawing would end the process."""
+    odd = ["a\x02b", "a\ufffeb", "a\u2028b", "a\x0b\x1fb"]
+    private = ROWS.with_columns(ward=pl.lit(odd[0])).dp.protect("patient", max_groups=1, max_rows_per_group=1)
+    top = {one + "_top": pl.col("ward").dp.mode(odd, epsilon=10_000) for one in odd}
+    query = private.group_by({"ward": odd}).agg(**{odd[1]: dpp.n_people(epsilon=1), odd[3]: dpp.len(epsilon=1)}, **top)
+    page = dpp.report(query.release(), query, tmp_path / "page.html").read_text(encoding="utf-8")
+    drawn = "".join(re.findall("<svg.*?</svg>", page, re.DOTALL))
+    assert (">a\ufffdb<" in drawn) == (is_here("altair") and is_here("vl_convert"))
+    assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]", drawn)
+
+
 def test_without_the_extra_there_is_no_figure(tmp_path, monkeypatch):
     monkeypatch.setattr("dp_polars._report.find_spec", lambda _: None)
     query = asked()
