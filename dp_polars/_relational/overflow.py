@@ -101,7 +101,7 @@ class Overflow(Ranges):
             return rules.TIMES
         if self.leaves_its_type(node, kind):
             return rules.OVERFLOWS
-        mixed = kind not in rules.OF_ANY_NUMBER and any(self.mixes_decimals(each, kind) for each in met or [values])
+        mixed = kind not in rules.OF_ANY_NUMBER and any(self.mixes_decimals(one, kind) for one in met or [values])
         mixed = mixed or (kind in rules.OF_BITS and self.mixes_signs(values))
         raises = self.backend not in rules.ON_SOME_ENGINES.get(kind, {self.backend})
         if mixed or raises or not self.is_held(node, kind):

@@ -420,8 +420,8 @@ def _tables(node: Node) -> set[str]:
     found: set[str] = set()
     for table in node.find(lambda part: operation_of(part) in rules.TABLES):
         cached = _cached(table)
-        own = "" if operation_of(table) == "InMemoryTable" else table.name.casefold()
-        found |= {own} if cached is None else _tables(cached)
+        name = "" if operation_of(table) == "InMemoryTable" else table.name.casefold()
+        found |= {name} if cached is None else _tables(cached)
     return found
 
 
