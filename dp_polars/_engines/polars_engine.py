@@ -218,7 +218,7 @@ def _kinds(tallies: Sequence[Tally], layouts: Sequence[Layout]) -> list[Kind]:
 def _counted_by_row(coded: pl.LazyFrame, kinds: Sequence[Kind], engine: EngineType) -> list[pl.DataFrame]:
     """Return the cells of each kind, without regard to people."""
     if len(kinds) > 1:
-        # Polars moves filters into the scan that several plans share, whatever it is told: see `NO_FILTER_IN_SCANS`.
+        # The rows are read once. Polars itself must not share the scan: see `NO_FILTER_IN_SCANS`.
         coded = collected([coded], engine)[0].lazy()
     plans, finds = zip(*(added_up_cells(coded, [kind], [kind.is_evidence]) for kind in kinds), strict=True)
     return [find(cells) for (find,), cells in zip(finds, collected(plans, engine), strict=True)]

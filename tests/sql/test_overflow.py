@@ -294,13 +294,18 @@ def declared(con, name):
     return table
 
 
+def run_through(con, sql):
+    """Run a query to its end. DuckDB's driver needs pytz to make Python's own values of times with a zone."""
+    run(con, f"CREATE OR REPLACE TEMP TABLE given AS {sql}" if con.name == "duckdb" else sql)
+
+
 def check(con, steps, table):
     """See that no row raises; return whether the engine knows the steps at all."""
     try:
-        run(con, statement(con, steps(table)))
+        run_through(con, statement(con, steps(table)))
     except BaseException:
         try:
-            run(con, statement(con, steps(table.filter(table.n < 0))))
+            run_through(con, statement(con, steps(table.filter(table.n < 0))))
         except BaseException:  # what raises without a row tells of none
             return False
         raise
@@ -407,10 +412,10 @@ def test_random_arithmetic_that_is_taken_does_not_raise(extremes):
             refused += 1
             continue
         try:
-            run(con, statement(con, steps.filter(False)))
+            run_through(con, statement(con, steps.filter(False)))
         except BaseException:
             continue
-        run(con, sql)
+        run_through(con, sql)
         ran += 1
     assert refused > ran / 2
     run(con, f"DROP TABLE {made}")
