@@ -26,6 +26,7 @@ from dp_polars._relational.values import (
     is_constant,
     is_exact,
     is_never_zero,
+    is_same_type,
     is_value,
     is_whole_pattern,
     meeting,
@@ -238,10 +239,7 @@ class Overflow(Ranges):
         if operation_of(node) == "StructColumn" and to.is_struct():
             fields = list(zip(node.values, to.types, strict=True))
             # How far away a time is, is not asked there.
-            cast = any(
-                _is_time(value.dtype) and value.dtype.copy(nullable=True) != held.copy(nullable=True)
-                for value, held in fields
-            )
+            cast = any(_is_time(value.dtype) and not is_same_type(value.dtype, held) for value, held in fields)
             return not cast and all(self._is_held(value, held) for value, held in fields)
         # A sum is wider than Ibis says.
         return self.fits(node, to) and (not to.is_integer() or within(self.ends(node), ends_of(to)))
@@ -249,7 +247,7 @@ class Overflow(Ranges):
     def fits(self, node: Node, to: Any) -> bool:  # noqa: ANN401
         """Return whether a type holds all values that are cast to it."""
         kind, ends = node.dtype, self.ends(node)
-        if kind.copy(nullable=True) == to.copy(nullable=True) or kind.is_null():
+        if is_same_type(kind, to) or kind.is_null():
             return True
         if operation_of(node) == "Literal" and node.value is None:
             return True
@@ -273,21 +271,20 @@ class Overflow(Ranges):
         """Return whether a function of times may raise on one that is far away, such as Postgres' `infinity`."""
         times = [value for value in flat(node.args) if is_value(value) and _is_time(value.dtype)]
         tried = kind == "TryCast" and node.to.is_timestamp()
-        if tried and times and (node.to.timezone is not None or _digits_of(node.to) != _DIGITS):
+        if tried and times and (node.to.timezone is not None or _digits(node.to) != _DIGITS):
             return True  # DuckDB raises all the same
         if self.backend == "duckdb" and any(map(_is_coarse, times)) and not (tried or kind in rules.OF_ANY_TIME):
             return True
-        finest = max(map(_digits, times), default=0)
+        finest = max((_digits(value.dtype) for value in times), default=0)
         years = _NANOSECONDS if finest > _DIGITS else YEARS
         if kind in rules.COMPARISONS | rules.OF_SEVERAL | {"Array", "Lag", "Lead"}:
             # Dates that meet timestamps are cast, and microseconds that meet nanoseconds.
-            cast = [value for value in times if _digits(value) < (finest if finest > _DIGITS else 0)]
+            cast = [value for value in times if _digits(value.dtype) < (finest if finest > _DIGITS else 0)]
             return self.backend != "sqlite" and len(cast) < len(times) and not self._are_within(cast, years)
         if kind == "Cast":
             if self.backend == "sqlite" or (node.to.is_string() and self.backend in rules.TIMES_AS_TEXT):
                 return False
-            is_same = node.to.copy(nullable=True) == node.arg.dtype.copy(nullable=True)
-            return not is_same and not self._are_within(times, YEARS)
+            return not is_same_type(node.to, node.arg.dtype) and not self._are_within(times, YEARS)
         zoned = self.backend == "datafusion" and any(
             value.dtype.is_timestamp() and value.dtype.timezone for value in times
         )
@@ -331,19 +328,15 @@ def _is_time(kind: Any) -> bool:  # noqa: ANN401
     return bool(kind.is_date() or kind.is_timestamp())
 
 
-def _digits(node: Node) -> int:
-    """Return how many digits of a second a time has; fewer than none for a date."""
-    return _digits_of(node.dtype)
-
-
-def _digits_of(kind: Any) -> int:  # noqa: ANN401
+def _digits(kind: Any) -> int:  # noqa: ANN401
+    """Return how many digits of a second times of a type have; fewer than none for a date."""
     scale = -1 if kind.is_date() else kind.scale
     return _DIGITS if scale is None else int(scale)
 
 
 def _is_coarse(node: Node) -> bool:
     """Return whether a column holds seconds or milliseconds, of which DuckDB casts all that it is asked about."""
-    return node.dtype.is_timestamp() and _digits(node) < _DIGITS and operation_of(node) != "Literal"
+    return node.dtype.is_timestamp() and _digits(node.dtype) < _DIGITS and operation_of(node) != "Literal"
 
 
 def _held(kind: Any) -> Ends:  # noqa: ANN401

@@ -66,10 +66,15 @@ def is_exact(dtype: Any) -> bool:  # noqa: ANN401
     return any(getattr(dtype, f"is_{kind}")() for kind in rules.EXACT)
 
 
+def is_same_type(one: Any, other: Any) -> bool:  # noqa: ANN401
+    """Return whether two types differ at most in whether they hold nulls."""
+    return bool(one.copy(nullable=True) == other.copy(nullable=True))
+
+
 def is_of_one_type(left: Node, right: Node) -> bool:
     """Return whether two columns are equal where the values in them are."""
-    kinds = [value.dtype.copy(nullable=True) for value in (left, right)]
-    return kinds[0] == kinds[1] or any(
+    kinds = [left.dtype, right.dtype]
+    return is_same_type(*kinds) or any(
         all(getattr(kind, f"is_{of}")() for kind in kinds) for of in ("integer", "string")
     )
 
@@ -219,12 +224,12 @@ def takes_constants(node: Node, kind: str) -> bool:
         texts = [_text(node.from_str), _text(node.to_str)]
         return len(texts[0]) == len(texts[1]) and "\\" not in "".join(texts)
     if kind == "StringFind":
-        return node.end is None and (node.start is None or is_place(node.start))
+        return node.end is None and (node.start is None or _is_place(node.start))
     if kind in {"LPad", "RPad"} and _text(node.pad) in {"", "\\"}:
         return False
     if kind in rules.WITH_PLACES:
         low = 0 if kind in {"LPad", "RPad", "Repeat"} else -_LARGEST_PLACE
-        return all(low <= _place(value) <= _LARGEST_PLACE for value in flat(node.args[1:]) if _is_number(value))
+        return all(_is_place(value, low) for value in flat(node.args[1:]) if _is_number(value))
     return True
 
 
@@ -232,9 +237,9 @@ def _is_number(value: Node) -> bool:
     return is_value(value) and not value.dtype.is_string()
 
 
-def is_place(node: Node) -> bool:
-    """Return whether a number is a constant distance to a place."""
-    return 0 <= _place(node) <= _LARGEST_PLACE
+def _is_place(node: Node, low: int = 0) -> bool:
+    """Return whether a number is a constant distance to a place, of at least `low`."""
+    return low <= _place(node) <= _LARGEST_PLACE
 
 
 def _place(node: Node) -> float:
