@@ -106,6 +106,56 @@ def epsilon() -> alt.HConcatChart:
     return alt.HConcatChart(hconcat=panels, spacing=28)
 
 
+def units() -> alt.HConcatChart:
+    """Errors of a count and of a mode against how many outputs share one promise, in both units, for three bounds."""
+    numbers = [1, 2, 3, 5, 8, 12, 20, 30, 50]
+    cases = {"1 group, 1 row": (1, 1), "4 groups, 1 row": (4, 1), "10 groups, 5 rows": (10, 5)}
+    promise, found = dpp.Budget(epsilon=1, delta=1e-6), []
+    for case, (groups, rows) in cases.items():
+        private = dpp.protect("person", max_groups=groups, max_rows_per_group=rows).group_by({"group": range(20)})
+        for number in numbers:
+            for unit, loss in (("epsilon", promise.total), ("rho", promise.remaining.rho)):
+                for output in (dpp.len(), dpp.mode("x", range(100))):
+                    # The others take what is left of the promise.
+                    query = private.agg(output.alias("x"), *(dpp.len().alias(f"{i}") for i in range(1, number)))
+                    error = query.scaled_to(**{unit: loss}).explain()["error_95"][0]
+                    what = "count of rows" if output.query.is_count else "mode of 100 categories"
+                    found.append((case, number, unit, what, error))
+    frame = pl.DataFrame(found, ["case", "outputs", "unit", "output", "error"], orient="row")
+    names = ["count of rows", "mode of 100 categories"]
+    legend = {"title": None, "orient": "top", "labelFontSize": 12, "labelLimit": 0}
+    panels = []
+    for case in cases:
+        base = alt.Chart(frame.filter(case=case)).encode(
+            x=alt.X(
+                "outputs:Q",
+                scale=alt.Scale(type="log", domain=[1, 50], nice=False),
+                axis=alt.Axis(title="outputs that share the promise", values=[1, 2, 5, 10, 20, 50], grid=False),
+            ),
+            y=alt.Y(
+                "error:Q",
+                scale=alt.Scale(type="log", domain=[2, 20_000]),
+                axis=alt.Axis(
+                    title=None if panels else "95 % error",
+                    values=[3, 10, 30, 100, 300, 1000, 3000, 10_000],
+                    format=",d",
+                    gridColor="#eeeeee",
+                ),
+            ),
+            color=alt.Color(
+                "unit:N", scale=alt.Scale(domain=["epsilon", "rho"], range=[BLUE, ORANGE]), legend=alt.Legend(**legend)
+            ),
+        )
+        shape = alt.Shape("unit:N", scale=alt.Scale(domain=["epsilon", "rho"]), legend=alt.Legend(**legend))
+        points = base.mark_point(filled=True, size=35, opacity=1).encode(shape=shape, detail="output:N")
+        strokes = alt.Legend(**legend, symbolType="stroke", symbolSize=500, symbolStrokeColor="black")
+        dash = alt.StrokeDash("output:N", sort=names, legend=strokes)
+        title = alt.TitleParams(f"A person counts in {case}", anchor="start", fontSize=13)
+        layers = [base.mark_line(strokeWidth=1.8).encode(strokeDash=dash), points]
+        panels.append(alt.LayerChart(layer=layers, width=205, height=230, title=title))
+    return alt.HConcatChart(hconcat=panels, spacing=22)
+
+
 def answers() -> alt.HConcatChart:
     """Private counts, means and choices of groups of different sizes, and how uncertain each number is."""
     rng = np.random.default_rng(8)
@@ -226,6 +276,7 @@ def main() -> None:
     at_several.save(HERE / "simulation_by_loss.png", scale_factor=1.5)
     budget().save(HERE / "budget.png", scale_factor=1.5)
     epsilon().save(HERE / "epsilon.png", scale_factor=1.5)
+    units().save(HERE / "units.png", scale_factor=1.5)
     race().save(HERE / "race.png", scale_factor=1.5)
     answers().save(HERE / "answers.png", scale_factor=1.5)
     rooms().save(HERE / "rooms.png", scale_factor=1.5)

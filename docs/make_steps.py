@@ -21,7 +21,7 @@ from dp_polars._rowwise.names import (
     OPERATORS,
     written,
 )
-from dp_polars._rowwise.plan_rules import BEFORE_PROTECT, LATER, OF_PEOPLE_TAKEN, PLANS
+from dp_polars._rowwise.preparations import KINDS
 from dp_polars._rowwise.rules import LISTED, NEEDS_POLARS_2, RAISING, UNLISTED, Rule
 from dp_polars._rowwise.versions import TESTED
 
@@ -32,8 +32,8 @@ LABELS = {
     OPERATORS | {"when"} | (OF_COLUMNS - OF_MIXED_TYPES): "operators, `pl.when`, functions of several columns",
     OF_ONE_COLUMN: "functions of one column",
     person_rules.TAKEN: "any of these functions",
-    person_rules.FIRST_OF_ORDER | person_rules.ALONG_ORDER | person_rules.RANKS: "functions that need an order",
-    person_rules.ALONG_ORDER: "functions of a value for each row",
+    person_rules.NO_ORDER.steps: "functions that need an order",
+    person_rules.NO_ORDER_OF_VALUES.steps: "functions and sorts that need an order",
     person_rules.TAKEN - {"len"}: "any of these functions but `pl.len()`",
     FUNCTIONS - OF_CATEGORIES: "functions that look at more than a category's text",
 }
@@ -71,12 +71,13 @@ It must be the same whichever other people are there.
 - In any order: {any_order}; `rank`, but "ordinal".
 - One value by an order: {first}.
 - A value for each row by an order: {along}, and `rank` "ordinal".
+- A value for each row by the person's equal ones: {equal}.
 
 What is computed from each row, before or after, is row by row as everywhere.
 An order is `sort` or `sort_by` in `agg`, `order_by` in `over`.
-Rows that tie may come in any order, so it must name every column that shows them.
-That is every column that is read where one value comes out, and every column of the frame where each row has its own.
-Integers and booleans are added as Int64, and wrap beyond its range.
+Rows that tie are told apart by the other columns that the step reads, and in `over` by all columns of the frame.
+A person's rows may be fewer inside: {some}.
+Floats are added as whole numbers of 2⁻⁴⁰: see [How exact are sums of floats?](people.md#how-exact-are-sums-of-floats).
 NaN is left out of `min`, `max` and `rank`. Keys of floats and `n_unique` take all NaN for one value, and 0.0 for -0.0.
 Every step is tried on synthetic people: each one alone, all together, in other orders and chunks, and streamed.
 It is refused if a person's rows are not the same to the bit, or if it raises.
@@ -112,6 +113,8 @@ def page() -> str:
             any_order=_code(_ways(person_rules.OF_ANY_ORDER)),
             first=_code(_ways(person_rules.FIRST_OF_ORDER)),
             along=_code(_ways(person_rules.ALONG_ORDER)),
+            equal=_code(_ways(person_rules.OF_EQUAL)),
+            some=_code(_ways(person_rules.SOME)),
         ),
         _table(PERSON_RULES),
         "## What does it take on Polars 1?\n",
@@ -132,13 +135,18 @@ def page() -> str:
         "## Which methods does it refuse?\n",
         _table(METHODS),
         "## What may a plan not hold before `protect`?\n",
-        "Before `protect`, Polars shows a plan but does not let it be changed.",
-        "So the same expressions are refused there, and the steps below.\n",
-        "With a privacy unit it may hold joins on the unit, and `group_by` and `over` that include it.",
-        "The unit may have another name there.",
-        "Groups and windows compute one function of one column, in any order of the rows:",
-        f"{_code(_ways(OF_PEOPLE_TAKEN))}.\n",
-        _table((LATER, *PLANS, *BEFORE_PROTECT)),
+        "The data set is the table that is handed to `protect`, to `query.release(frame)`, "
+        "to `sql.release`, to `spark.release`.",
+        "Neighbours are two such tables, one without the rows of one unit.",
+        "What made the table is its owner's preparation, and [not covered](public.md#what-is-the-data-set).\n",
+        "A LazyFrame is looked at for slips alone: steps that visibly mix people.",
+        "The unit is followed through renames and selections.",
+        "Casts, parsers, arithmetic, dates, floats, orders, lists, joins with other tables, and windows and groups that",  # noqa: E501
+        "include the unit pass.",
+        "What is refused says why, and `unchecked=True` takes it:\n",
+        "| step | why | what to do |",
+        "|---|---|---|",
+        *(f"| {what} | {kind.does} | {kind.hint} |".replace("{unit}", "the unit") for what, kind in KINDS.items()),
     ]
     return "\n".join(parts).rstrip() + "\n"
 

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from dp_polars._frames.frame import PrivateFrame as PrivateFrame
     from dp_polars._frames.owned import OwnedRows as OwnedRows
     from dp_polars._frames.owned import owned as owned
+    from dp_polars._frames.publication import Publication as Publication
+    from dp_polars._frames.publication import publication as publication
     from dp_polars._frames.query import PrivateQuery as PrivateQuery
     from dp_polars._frames.release import KeptAnswerWarning as KeptAnswerWarning
     from dp_polars._frames.release import ReleaseError as ReleaseError
@@ -89,6 +91,7 @@ _HOMES = {
     "_frames.entrance": ("protect",),
     "_frames.frame": ("PrivateFrame",),
     "_frames.owned": ("OwnedRows", "owned"),
+    "_frames.publication": ("Publication", "publication"),
     "_frames.query": ("PrivateQuery",),
     "_frames.release": ("KeptAnswerWarning", "ReleaseError"),
     "_frames.statements": ("statement",),

@@ -1,27 +1,32 @@
-"""A page about one release for readers who never heard of differential privacy."""
+"""A page about a release for readers who never heard of differential privacy."""
 
 from __future__ import annotations
 
 import html
 import os
+from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import polars as pl
 
 from dp_polars._base.calls import called
-from dp_polars._base.numbers import Number, given, show
+from dp_polars._base.numbers import Number, as_fraction, given, plural, show
 from dp_polars._base.paths import expanded, replacing
 from dp_polars._engines.outputs import names_of_ends
 from dp_polars._frames.ends import with_ends
 from dp_polars._frames.keys import KeyRequest
+from dp_polars._frames.publication import Publication
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.choices import QuantileWithInterval
 from dp_polars._statements.known import AT_DELTA, Known
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from datetime import date
     from pathlib import Path
+
+    from dp_polars._statements.statement import Statement
 
 # Rows of a release that the page shows.
 _MOST = 1000
@@ -58,16 +63,24 @@ dd:has(table) { max-width: none; }
 """
 
 
+class Section(NamedTuple):
+    """What a page shows of one query: its name in a publication, and what was released."""
+
+    name: str
+    query: PrivateQuery
+    released: pl.DataFrame
+
+
 @called
 def report(
-    released: pl.DataFrame,
-    query: PrivateQuery,
+    released: pl.DataFrame | Mapping[str, pl.DataFrame],
+    query: PrivateQuery | Publication,
     path: str | os.PathLike[str] = "report.html",
     *,
     at_delta: Number = AT_DELTA,
     **known: Unpack[Known],
 ) -> Path:
-    r"""Write a release as one page of HTML for everybody: table, figure, what the numbers mean, and the statement.
+    r"""Write a release as one page of HTML for everybody: tables, figures, what the numbers mean, and the statement.
 
     The page needs no network. It shows the release, what follows from it, and the statement of the query, and no more:
     it is as private as these. Every text of keys, names and arguments is escaped.
@@ -76,8 +89,9 @@ def report(
     ----------
     released
         What `query.release()` returned, or a part of its rows; with or without `ranges`. 1,000 rows are shown at most.
+        For a publication, the dict.
     query
-        The query that was released.
+        The query that was released, or the publication.
     path
         The file; `~` is the home folder. One that is there is replaced.
     at_delta, **known
@@ -86,7 +100,7 @@ def report(
     Returns
     -------
     Path
-        The file. Its figure has the panels of `plot.answers`, below one another where they are too wide for a page;
+        The file. Its figures have the panels of `plot.answers`, below one another where they are too wide for a page;
         without the extra `plot` the page has none, and says so.
 
     Raises
@@ -106,42 +120,107 @@ def report(
     >>> report(query.release(), query, "report.html", name="People by ward").name
     'report.html'
     """
-    if not isinstance(query, PrivateQuery):
-        msg = f"query must be a PrivateQuery, got {given(query)}."
+    if not isinstance(query, (PrivateQuery, Publication)):
+        msg = f"query must be a PrivateQuery or a publication, got {given(query)}."
         raise TypeError(msg)
-    if not isinstance(released, pl.DataFrame):
-        msg = f"released must be what query.release() returned, got {given(released)}."
-        raise TypeError(msg)
-    are_keys = _are_keys(query)
-    missing = [ask.name for ask in query.asks if ask.name not in released.columns and not are_keys]
-    if missing:
-        msg = f"released must be the release of this query, it lacks {missing}."
-        raise ValueError(msg)
-    statement = query.statement(at_delta=at_delta, **known)
-    person = statement.facts["unit"]["person"]
-    title = html.escape(known.get("name", "Private answers"))
-    shown = released if are_keys else with_ends(released, query.asks)
-    lines = [
-        "<!DOCTYPE html>",
-        f'<html lang="en"><head><meta charset="utf-8"><title>{title}</title>',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<style>{_STYLE}</style></head><body>",
-        f"<h1>{title}</h1>",
-        "<p>These numbers are about people. Each was changed at random before it was published. That limits what "
-        f"anybody can learn from them about one person. What counts as one person: {html.escape(person)}.</p>",
-        *_table(shown, query),
-        _figure(released, query),
-        "<h2>What the numbers mean</h2>",
-        *(f"<p>{text}</p>" for text in _words(query)),
-        "<p>The rest of this page is the privacy statement. It is for experts who want to check what was done: it says "
-        "exactly how much the numbers can reveal about one person, and what is not protected.</p>",
-        statement.to_html(),
-        "</body></html>",
-    ]
+    if isinstance(query, Publication):
+        sections, last = _sections(released, query), query.last
+        statement = query.stated(known, at_delta, "published")
+        when = None if last is None or last.released is not released else last.when
+    else:
+        sections, when = [_section("", query, released)], None
+        statement = query.statement(at_delta=at_delta, **known)
+    lines = _page(sections, statement, html.escape(known.get("name", "Private answers")), when)
     target = expanded(path)
     with replacing(target) as file:
         file.write("\n".join(lines).encode())
     return target
+
+
+def _sections(released: object, publication: Publication) -> list[Section]:
+    """Return what was released of each query; refuse anything else."""
+    if not isinstance(released, Mapping) or released.keys() != publication.queries.keys():
+        names = list(publication.queries)
+        msg = f"released must be what publication.release() returned, a dict of {names}, got {given(released)}."
+        raise TypeError(msg)
+    return [_section(name, query, released[name]) for name, query in publication.queries.items()]
+
+
+def _section(name: str, query: PrivateQuery, released: object) -> Section:
+    if not isinstance(released, pl.DataFrame):
+        msg = f"released must be what query.release() returned, got {given(released)}."
+        raise TypeError(msg)
+    missing = [ask.name for ask in query.asks if ask.name not in released.columns and not _are_keys(query)]
+    if missing:
+        msg = f"released must be the release of this query, it lacks {missing}."
+        raise ValueError(msg)
+    return Section(name, query, released)
+
+
+def _page(sections: Sequence[Section], statement: Statement, title: str, when: date | None) -> Iterator[str]:
+    """Yield the lines of a page."""
+    facts = statement.facts
+    yield "<!DOCTYPE html>"
+    yield f'<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    yield f"<style>{_STYLE}</style></head><body>"
+    yield f"<h1>{title}</h1>"
+    if when is not None:
+        yield f"<p>Released on {when.isoformat()}.</p>"
+    yield (
+        "<p>These numbers are about people. Each was changed at random before it was published. That limits what "
+        "anybody can learn from them about one person. What counts as one person: "
+        f"{html.escape(facts['unit']['person'])}.</p>"
+    )
+    yield f"<p>{html.escape(_promise(facts['loss']))}</p>"
+    for name, query, released in sections:
+        if name:
+            yield f"<section><h2>{html.escape(name)}</h2>"
+        shown = released if _are_keys(query) else with_ends(released, query.asks)
+        yield from _table(shown, query)
+        yield _figure(released, query)
+        yield from (f"<p>{text}</p>" for text in _cut(query))
+        if name:
+            yield "</section>"
+    yield "<h2>What the numbers mean</h2>"
+    yield from (f"<p>{text}</p>" for text in _words([query for _, query, _ in sections]))
+    yield (
+        "<p>The rest of this page is the privacy statement. It is for experts who want to check what was done: it says "
+        "exactly how much the numbers can reveal about one person, and what is not protected.</p>"
+    )
+    yield statement.to_html()
+    yield "</body></html>"
+
+
+def _promise(loss: Mapping[str, Any]) -> str:
+    """Return what all numbers of the page promise together."""
+    at, delta = loss["at_delta"], loss["delta"]["text"]
+    if loss["unit"] == "epsilon":
+        more = "" if delta == "0" else f" and δ = {delta}"
+        return f"The promise of all numbers together is ε = {loss['text']}{more}."
+    if at["epsilon"] is None:
+        return f"The promise of all numbers together is ρ = {loss['text']}."
+    epsilon = show(as_fraction("epsilon", at["epsilon"]), 4, up=True)
+    return f"The promise of all numbers together is ε = {epsilon} at δ = {at['text']}."
+
+
+def _bounds(bounds: Mapping[str, int]) -> str:
+    """Return bounds on what counts of a person, for readers."""
+    of = {"max_rows": "row", "max_groups": "group", "max_rows_per_group": "row"}
+    where = {"max_rows": " in all", "max_rows_per_group": " in each group"}
+    return ", ".join(f"{plural(number, of[name])}{where.get(name, '')}" for name, number in bounds.items())
+
+
+def _cut(query: PrivateQuery) -> Iterator[str]:
+    """Yield what the bounds of a query cut, in HTML."""
+    if query.request.drops():
+        bounds = {_bounds(query.request.bounds_of(ask)): None for ask in query.asks}
+        said = "; or ".join(bound for bound in bounds if bound)
+        yield (
+            f"No more of one person counts than this: {said}."
+            if said
+            else "Totals of one person are cut off at a limit."
+        )
 
 
 def _are_keys(query: PrivateQuery) -> bool:
@@ -213,7 +292,7 @@ def _figure(released: pl.DataFrame, query: PrivateQuery) -> str:
     return f"<figure><figcaption>{caption}</figcaption>{''.join(map(svg_of, charts))}</figure>"
 
 
-def _words(query: PrivateQuery) -> Iterator[str]:
+def _words(queries: Sequence[PrivateQuery]) -> Iterator[str]:
     """Yield what the numbers mean, and what they don't, in HTML."""
     yield (
         "<strong>The numbers are a little wrong, on purpose.</strong> Before a number was published, a random amount "
@@ -226,18 +305,19 @@ def _words(query: PrivateQuery) -> Iterator[str]:
         "number without noise lies in it. The range covers the noise alone. It does not cover mistakes in the data, or "
         "people who are missing from the data."
     )
-    for ask in query.asks:
+    asks = [ask for query in queries for ask in query.asks]
+    for ask in asks:
         if isinstance(ask.query, QuantileWithInterval):
             yield (
                 f"<strong>The range of {html.escape(ask.name)}</strong> holds the value without noise in at least "
                 f"{show(100 * ask.query.probability)} of 100 cases."
             )
-    if any(ask.query.claim.lead for ask in query.asks):
+    if any(ask.query.claim.lead for ask in asks):
         yield (
             "<strong>“Ahead by”</strong> says how far the answer was in front of the next best one. This number has "
             "noise too. Where it is small, another answer may be the true best one."
         )
-    if query.request.drops():
+    if any(query.request.drops() for query in queries):
         yield (
             "<strong>Some data are not counted.</strong> So that no person has too much influence, only some of the "
             "rows of a person with many rows are used, or a person's total is cut off at a limit. Where that happens, "

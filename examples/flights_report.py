@@ -64,7 +64,7 @@ def table(released: pl.DataFrame) -> pl.DataFrame:
 
 
 def main(folder: Path) -> None:
-    flights, budget = data(), dpp.Budget(epsilon=7, delta=1e-6)
+    flights, budget = data(), dpp.Budget(epsilon=7, delta=2e-6)
     query = report(flights, budget)
     print(query)
     released, cut = query.release(ranges=True), query.n_cut(epsilon=0.3).release().item()

@@ -7,14 +7,18 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dp_polars._accounting.amounts import exact
 from dp_polars._accounting.locks import lock
 from dp_polars._accounting.terms import check_delta
 from dp_polars._base.callers import caller, warn
+from dp_polars._base.numbers import given
 from dp_polars._base.paths import expanded
 
 if TYPE_CHECKING:
     from fractions import Fraction
     from types import CodeType
+
+    from dp_polars._accounting.terms import Unit
 
 # Names of budgets in memory, for as long as the process lives: their objects may be gone.
 _taken: set[str] = set()
@@ -65,10 +69,28 @@ def total_delta(delta: object) -> Fraction:
     if not checked > 0:
         msg = (
             f"delta must be greater than 0 and below 1, got {delta!r}.\n\n"
-            "Hint: leave it out of a budget whose releases spend none."
+            "Hint: leave it out of a promise in epsilon alone, and of a budget in rho whose releases spend none."
         )
         raise ValueError(msg)
     return checked
+
+
+def keys_delta_of(keys_delta: object, delta: Fraction | None, unit: Unit) -> Fraction | None:
+    """Return the part of a promise's delta that keys may spend: a half unless said. None: it is no promise of both."""
+    if delta is not None and unit == "epsilon":
+        checked = delta / 2 if keys_delta is None else check_delta(keys_delta, "keys_delta")
+        if checked > delta:
+            msg = f"keys_delta must be at most delta={exact(delta)}, of which it is a part, got {keys_delta!r}."
+            raise ValueError(msg)
+        return checked
+    if keys_delta is not None:
+        msg = (
+            f"keys_delta must be left out of a budget in {unit}{'' if delta is None else ' with a delta'}, got "
+            f"{given(keys_delta)}: it is the part of a promise of epsilon and delta that keys may spend.\n\n"
+            "Hint: Budget(epsilon=…, delta=…, keys_delta=…)."
+        )
+        raise TypeError(msg)
+    return None
 
 
 def absolute(path: str | os.PathLike[str]) -> Path:

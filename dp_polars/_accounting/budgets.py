@@ -14,25 +14,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dp_polars._accounting import kept, ledger
-from dp_polars._accounting.amounts import BudgetExceededError, exact, stored, total_of
-from dp_polars._accounting.arguments import absolute, notice_again, take_name, total_delta
+from dp_polars._accounting.amounts import BudgetExceededError, exact, stored
+from dp_polars._accounting.arguments import absolute, keys_delta_of, notice_again, take_name, total_delta
 from dp_polars._accounting.claims import Claim
-from dp_polars._accounting.conversions import EpsilonAt, epsilon_at
 from dp_polars._accounting.large import warn_if_large
 from dp_polars._accounting.listings import frame_of_answers, frame_of_charges
 from dp_polars._accounting.locks import name_of
+from dp_polars._accounting.promises import FREE, Cost, Promise, Sums, sum_of
 from dp_polars._accounting.terms import Loss, check_delta
 from dp_polars._accounting.uninterrupted import uninterrupted
 from dp_polars._base.calls import called
 from dp_polars._base.numbers import show
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     import polars as pl
 
-    from dp_polars._accounting.kept import Question, StoredAnswer
+    from dp_polars._accounting.amounts import Remaining
+    from dp_polars._accounting.conversions import EpsilonAt
+    from dp_polars._accounting.kept import Question, RowsOf, StoredAnswer
     from dp_polars._accounting.terms import NeighboringRelation, Unit
     from dp_polars._base.numbers import Number
 
@@ -49,14 +51,19 @@ class Budget:
     Parameters
     ----------
     epsilon, rho
-        The total, in pure DP or in zero-concentrated DP: exactly one of them, a number above 0 (int, float,
-        Fraction or Decimal; a float is the decimal that it prints as).
+        The total: exactly one of them, a number above 0 (int, float, Fraction or Decimal; a float is the decimal that
+        it prints as). In epsilon alone, it is pure DP, and a release without an epsilon is refused. With a delta, it is
+        a promise of (epsilon, delta), which takes releases in either unit and any mixture. In rho, it is
+        zero-concentrated DP.
     delta
-        The total δ, above 0 and below 1, for releases that spend one: keys that nobody listed. All others
-        cost no δ. None: no release may spend any.
+        Above 0 and below 1. With epsilon, the δ of the promise: it pays for keys that nobody listed, and for the
+        releases that are added up in rho. With rho, it is for keys alone. None: no release may spend any.
+    keys_delta
+        The part of a promise's δ that keys may spend, from 0 to `delta`. None: a half. With all of it, only releases
+        with an epsilon fit. Only with epsilon and delta.
     path
         The file of the ledger (string or path-like; `~` is the home folder), on a local file system. It is made where
-        there is none; otherwise it must have the same total, unit, delta and name. Any number of processes may use it
+        there is none; otherwise it must have the same total, unit, deltas and name. Any number of processes may use it
         at once. A file `<path>-lock` stays next to it. A ledger with two names (hard links, a mount of the file alone)
         is refused. Without a path the ledger lives in this process only, and copies of it are refused.
     name
@@ -66,11 +73,13 @@ class Budget:
     Attributes
     ----------
     unit
-        "epsilon" or "rho".
+        "epsilon" or "rho", in which the total was given.
     total
         An exact `Fraction`, in `unit`.
     delta
         The total δ, an exact `Fraction`, or None.
+    keys_delta
+        What of δ keys may spend: an exact `Fraction`, or None where the budget has no δ.
     path
         The absolute `Path` of the ledger, or None.
     name
@@ -89,16 +98,18 @@ class Budget:
     The digests in the ledger find accidents, not forgers. An older copy put back in its place is found only
     by a process that has seen the newer one.
 
-    Proof: :doc:`/proofs/composition`.
+    A promise of (epsilon, delta) keeps two sums: of epsilons, and of Rényi divergences of one order, which was fixed
+    when the budget was made; whatever is pure adds its epsilon there at most. A release is allowed while one of them
+    fits, and the deltas of keys fit their part. Each may be chosen after earlier answers were seen.
+
+    Proof: :doc:`/proofs/promises`; of sums in one unit :doc:`/proofs/composition`.
 
     References
     ----------
     Sums bound the loss of questions that are chosen as one goes along: Rogers, Roth, Ullman & Vadhan 2016
-    (arXiv 1605.08294) for epsilon and (epsilon, delta), Feldman & Zrnic 2021 (arXiv 2008.11193) for rho, Whitehouse,
-    Ramdas, Rogers & Wu 2023 (arXiv 2203.05481, Theorem 1) for rho and delta, which is approximate zCDP. That paper also
-    has filters for adaptively chosen (epsilon, delta) that match advanced composition; this package has none of them: a
-    budget in rho gives most of that gain. Privacy loss distributions compose to less, but must know all losses
-    beforehand.
+    (arXiv 1605.08294) for epsilon, Feldman & Zrnic 2021 (arXiv 2008.11193) for rho and for divergences of one order,
+    Whitehouse, Ramdas, Rogers & Wu 2023 (arXiv 2203.05481, Theorem 1) for rho and delta, which is approximate zCDP.
+    Privacy loss distributions compose to less, but must know all losses beforehand.
 
     Examples
     --------
@@ -106,14 +117,19 @@ class Budget:
     Budget(epsilon=1, spent=0, remaining=1)
     >>> Budget(rho=0.5, delta=1e-6)
     Budget(rho=0.5, delta=0.000001, spent=0 (delta 0), remaining=0.5 (delta 0.000001))
+    >>> promise = Budget(epsilon=3, delta=1e-6)
+    >>> promise.remaining.epsilon
+    Fraction(3, 1)
+    >>> round(float(promise.remaining.rho), 4)
+    0.1757
     """
 
     unit: Unit
     total: Fraction
     delta: Fraction | None = None
+    keys_delta: Fraction | None = None
     path: Path | None
     name: str | None
-    _seen_delta = Fraction(0)
 
     @called
     def __init__(
@@ -122,6 +138,7 @@ class Budget:
         epsilon: Number | None = None,
         rho: Number | None = None,
         delta: Number | None = None,
+        keys_delta: Number | None = None,
         path: str | os.PathLike[str] | None = None,
         name: str | None = None,
     ) -> None:
@@ -134,13 +151,16 @@ class Budget:
             raise TypeError(msg)
         self.unit, self.total, self.name = loss.unit, loss.value, name
         self.delta = None if delta is None else total_delta(delta)
+        for_keys = keys_delta_of(keys_delta, self.delta, self.unit)
+        self.keys_delta = self.delta if for_keys is None else for_keys
         self.path = None if path is None else absolute(path)
-        self._seen = self._seen_delta = Fraction(0)  # what was spent when the ledger was last read
+        self._account: Sums | Promise = Sums(self.unit, self.total, self.delta)
+        if self.delta is not None and for_keys is not None:
+            self._account = Promise.of(self.total, self.delta, for_keys)
+        self._seen = FREE  # what was spent when the ledger was last read
         self._process = os.getpid()
         self._memory: sqlite3.Connection | None = None
-        head = ledger.Head(
-            self.unit, stored(self.total), name, delta=None if self.delta is None else stored(self.delta)
-        )
+        head = _head_of(self._account, name)
         warn_if_large(loss)
         uninterrupted(partial(self._make, head))
         self._check()
@@ -149,23 +169,58 @@ class Budget:
 
     @property
     def spent(self) -> Fraction:
-        """What all charges so far cost together, as an exact `Fraction` in `unit`."""
-        return self._in_ledger(lambda _, head: Fraction(head.spent))
+        """What all charges so far cost together, as an exact `Fraction` in `unit`: the total less what remains."""
+        return self.total - self.remaining
 
     @property
-    def remaining(self) -> Fraction:
-        """What is left of the total, as an exact `Fraction` in `unit`."""
-        return self.total - self.spent
+    def remaining(self) -> Remaining:
+        """What is left of the total, as an exact `Fraction` in `unit`.
+
+        Its attributes `epsilon` and `rho` are the largest losses that still fit. A promise of (epsilon, delta) has
+        both: what was released without an epsilon leaves less of it, too.
+        """
+        return self._account.remaining(self._left())
 
     @property
     def spent_delta(self) -> Fraction:
         """What all charges so far spent of delta: an exact `Fraction`, 0 where the budget has none."""
-        return self._in_ledger(lambda _, head: Fraction(head.spent_delta))
+        return self._in_ledger(lambda _, head: _spent(head)).delta
 
     @property
     def remaining_delta(self) -> Fraction:
-        """What is left of delta: an exact `Fraction`, 0 where the budget has none."""
-        return (self.delta or Fraction(0)) - self.spent_delta
+        """What is left of `keys_delta`: an exact `Fraction`, 0 where the budget has no delta."""
+        return self._left().delta
+
+    @property
+    def promise(self) -> Promise | None:
+        """The promise of (epsilon, delta), with the largest rho that fits into all of it; None for other budgets."""
+        return self._account if isinstance(self._account, Promise) else None
+
+    @property
+    def total_text(self) -> str:
+        """The arguments that make a budget of this total."""
+        return str(self._account)
+
+    def has_room(self, claims: Iterable[Claim]) -> bool:
+        """Return whether a release with these claims would fit now. Nothing is charged."""
+        claims = list(claims)
+        return all(map(self._takes, claims)) and self._account.fits(
+            sum_of(map(self._account.cost, claims)), self._left()
+        )
+
+    def as_charged(self, claim: Claim) -> tuple[Unit, Fraction] | None:
+        """Return the loss that the ledger has for a claim; None if it takes none such."""
+        if not self._takes(claim):
+            return None
+        unit, loss, _ = self._account.written(claim)
+        return unit, loss
+
+    def _takes(self, claim: Claim) -> bool:
+        """Return whether there is a loss in the unit of the total, or a promise of both."""
+        return claim.has_epsilon or self.unit == "rho" or self.promise is not None
+
+    def _left(self) -> Cost:
+        return self._account.left(self._in_ledger(lambda _, head: _spent(head)))
 
     def epsilon_at(self, delta: Number) -> EpsilonAt:
         """Return what the budget means in (epsilon, delta)-DP, by the tightest proof for its sums.
@@ -181,7 +236,9 @@ class Budget:
             `spent` and `total`, floats rounded up: an ε for what was charged so far, and one for the whole budget. For
             a budget in rho they come from the best order (Canonne, Kamath & Steinke 2020, arXiv 2004.00010,
             Corollary 13), and are infinite at δ = 0. For a budget in epsilon they are its ε at δ = 0, and at other δ
-            that of randomized response, a little less. They are infinite where δ is below what the budget spends of it.
+            that of randomized response, a little less. For a promise of (epsilon, delta), `total` is its ε at its δ and
+            above, and `spent` the least that its sums prove. They are infinite where δ is below what the budget spends
+            of it.
 
         Raises
         ------
@@ -199,10 +256,7 @@ class Budget:
         >>> round(budget.epsilon_at(1e-6).total, 2)
         5.22
         """
-        at = check_delta(delta)
-        spent = self._in_ledger(lambda _, head: (Fraction(head.spent), Fraction(head.spent_delta)))
-        total = self.total, self.delta or Fraction(0)
-        return EpsilonAt(*(epsilon_at(self.unit, loss, at, gone) for loss, gone in (spent, total)))
+        return self.epsilon_of(*self.charged(), check_delta(delta))
 
     def log(self) -> pl.DataFrame:
         """Return what was charged, one row per output, in the order of charging.
@@ -212,11 +266,16 @@ class Budget:
         DataFrame
             Columns `when` (Datetime in UTC: the computer's clock at the charge, which may have been set back
             in between), `what` (String), `loss` and `running_total` (Float64), `exact_loss` and `exact_delta` (String,
-            such as "1/10"), `unit` and `mechanism` (String), `delta` and `running_delta` (Float64, 0 for all but
+            such as "1/10"), `running_rho` (Float64), `unchecked` (Boolean: whether the table was taken so, see
+            `dp_polars.protect`), `unit` and `mechanism` (String), `delta` and `running_delta` (Float64, 0 for all but
             keys). It holds nothing of the private rows.
+
+            With a promise of (epsilon, delta), each loss is in the unit it was asked in, `running_total` is the sum
+            of epsilons (null once a release had none), and `running_rho` that of the divergences, over their order.
+            `running_rho` is null for other budgets.
         """
         charges = self._in_ledger(lambda connection, head: list(ledger.read_charges(connection, head)))
-        return frame_of_charges(charges, self.unit)
+        return frame_of_charges(charges, Fraction(1) if self.promise is None else self.promise.order)
 
     def answers(self) -> pl.DataFrame:
         """Return which answers are kept, in the order in which they were drawn: see `dp_polars.protect`, `dataset`.
@@ -240,14 +299,32 @@ class Budget:
 
         return self._in_ledger(read)
 
+    def epsilon_of(self, head: ledger.Head, charges: Iterable[ledger.Charge], delta: Fraction) -> EpsilonAt:
+        """Return what the ledger means at a delta, as it was read at one moment."""
+        rho = sum((Fraction(one.rho) for one in charges if one.rho is not None), Fraction(0))
+        return self._account.epsilon_at(delta, _spent(head), rho)
+
     def kept(self, question: Question) -> tuple[StoredAnswer, bytes] | None:
         """Return the newest answer that is kept to a question, as bytes, if there is one."""
         return self._in_ledger(lambda connection, _: kept.find(connection, question.text))
 
-    def keep(self, question: Question, answer: bytes) -> None:
-        """Keep an answer, once it is paid and drawn; durable when this returns."""
-        now = time.time_ns() // 1000
-        self._in_ledger(lambda connection, _: kept.write(connection, now, question, answer))
+    def keep(self, answers: Iterable[tuple[Question, bytes]]) -> None:
+        """Keep answers to questions, all or none, once they are paid and drawn; durable when this returns."""
+        now, pairs = time.time_ns() // 1000, list(answers)
+
+        def write(connection: sqlite3.Connection, _: ledger.Head) -> None:
+            for question, answer in pairs:
+                kept.write(connection, now, question, answer)
+
+        self._in_ledger(write)
+
+    def rows_of(self, about: str) -> RowsOf | None:
+        """Return which rows in memory a data set stands for, if that is known."""
+        return self._in_ledger(lambda connection, _: kept.find_rows(connection, about))
+
+    def note_rows(self, about: str, rows: RowsOf) -> RowsOf:
+        """Note which rows a data set stands for, unless that is known; return what is."""
+        return self._in_ledger(lambda connection, _: kept.note_rows(connection, about, rows))
 
     def charge(
         self,
@@ -255,8 +332,11 @@ class Budget:
         *,
         privacy_unit: str | None,
         neighboring_relation: NeighboringRelation,
+        unchecked: bool = False,
     ) -> None:
         """Pay for all `entries` (what is released, its claim) or for none; durable when this returns.
+
+        `unchecked` says that the table was taken unchecked: see `dp_polars.protect`.
 
         Raises
         ------
@@ -276,18 +356,19 @@ class Budget:
         """
         for what, claim in entries:
             self._check_entry(what, claim, neighboring_relation)
-        uninterrupted(partial(self._pay, entries, privacy_unit, neighboring_relation))
+        uninterrupted(partial(self._pay, entries, privacy_unit, neighboring_relation, int(unchecked)))
 
     def _pay(
         self,
         entries: Sequence[tuple[str, Claim]],
         privacy_unit: str | None,
         neighboring_relation: NeighboringRelation,
+        unchecked: int,
     ) -> None:
-        costs = [(claim.cost(self.unit), claim.delta) for _, claim in entries]
-        requested, requested_delta = (sum((cost[i] for cost in costs), Fraction(0)) for i in (0, 1))
-        for number in (requested, requested_delta):
-            stored(number)  # a number too long to keep is too long for the messages below
+        costs = [self._account.cost(claim) for _, claim in entries]
+        requested = sum_of(costs)
+        for number in requested:
+            _text(number)  # a number too long to keep is too long for the messages below
         now = time.time_ns() // 1000
         with self._transaction() as (connection, head):
             first = (head.privacy_unit, head.neighboring_relation)
@@ -299,23 +380,33 @@ class Budget:
                     "Hint: losses of different units or relations do not add up. Keep a budget for each."
                 )
                 raise ValueError(msg)
-            spent, spent_delta = Fraction(head.spent), Fraction(head.spent_delta)
-            remaining, remaining_delta = self.total - spent, (self.delta or Fraction(0)) - spent_delta
-            if requested > remaining or requested_delta > remaining_delta:
-                deltas = (None, None) if self.delta is None else (requested_delta, remaining_delta)
-                path = ends = None
-                if self.path is not None:
-                    path, times = str(self.path), [one.microseconds for one in ledger.read_charges(connection, head)]
-                    ends = (_moment(times[0]), _moment(times[-1])) if times else None
-                raise BudgetExceededError(requested, remaining, self.unit, deltas[0], deltas[1], path, ends)
+            spent = _spent(head)
+            left = self._account.left(spent)
+            if not self._account.fits(requested, left):
+                raise self._refusal(requested, left, connection, head)
             charges = []
-            for (what, claim), (cost, delta) in zip(entries, costs, strict=True):
-                spent, spent_delta = spent + cost, spent_delta + delta
-                numbers = map(stored, (cost, spent, delta, spent_delta))
-                charges.append(ledger.Charge(now, what, claim.mechanism, *numbers))
+            for (what, claim), cost in zip(entries, costs, strict=True):
+                spent = spent.plus(cost)
+                unit, loss, rho = self._account.written(claim)
+                charges.append(
+                    ledger.Charge(
+                        *(now, what, claim.mechanism, unit, stored(loss), _text(spent.loss), stored(cost.delta)),
+                        *(stored(spent.delta), _text(rho), stored(spent.divergence), unchecked),
+                    )
+                )
             head = head._replace(privacy_unit=privacy_unit, neighboring_relation=neighboring_relation)
             ledger.write_charges(connection, head, charges)
-        self._seen, self._seen_delta = max(self._seen, spent), max(self._seen_delta, spent_delta)
+        self._seen = self._seen if _fallen(spent, self._seen) else spent
+
+    def _refusal(
+        self, requested: Cost, left: Cost, connection: sqlite3.Connection, head: ledger.Head
+    ) -> BudgetExceededError:
+        """Return the error that says by how much too little is left."""
+        path = ends = None
+        if self.path is not None:
+            path, times = str(self.path), [one.microseconds for one in ledger.read_charges(connection, head)]
+            ends = (_moment(times[0]), _moment(times[-1])) if times else None
+        return self._account.refusal(requested, left, path, ends)
 
     def _check_entry(self, what: object, claim: object, relation: NeighboringRelation) -> None:
         """Raise unless the claim can be charged here."""
@@ -336,12 +427,14 @@ class Budget:
             raise ValueError(msg)
 
     def __repr__(self) -> str:
-        spent, gone = self._in_ledger(lambda _, head: (Fraction(head.spent), Fraction(head.spent_delta)))
-        total, used, left = f"{self.unit}={exact(self.total)}", exact(spent), exact(self.total - spent)
-        if self.delta is not None:
-            total += f", delta={exact(self.delta)}"
-            used, left = f"{used} (delta {exact(gone)})", f"{left} (delta {exact(self.delta - gone)})"
-        text = f"{total}, spent={used}, remaining={left}"
+        left = self._left()
+        remaining = self._account.remaining(left)
+        used, rest = [f"spent={exact(self.total - remaining)}"], [f"remaining={exact(remaining)}"]
+        others = [] if self.promise is None or remaining.rho is None else [f"rho {exact(remaining.rho)}"]
+        if self.keys_delta is not None:
+            used.append(f"(delta {exact(self.keys_delta - left.delta)})")
+            rest.append(f"({', '.join([*others, f'delta {exact(left.delta)}'])})")
+        text = f"{self._account}, {' '.join(used)}, {' '.join(rest)}"
         if self.path is not None:
             text += f", path={str(self.path)!r}"
         if self.name is not None:
@@ -405,24 +498,53 @@ class Budget:
     def _head(self, connection: sqlite3.Connection) -> ledger.Head:
         """Read the head of the ledger; raise unless it is this budget's, and no older than it was."""
         head = ledger.read_head(connection)
-        total, delta = Fraction(head.total), None if head.delta is None else Fraction(head.delta)
-        spent, spent_delta = Fraction(head.spent), Fraction(head.spent_delta)
-        if (head.unit, total, delta) != (self.unit, self.total, self.delta):
+        account, spent = _account_of(head), _spent(head)
+        if account.terms != self._account.terms:
             msg = (
-                f"{self._where()} must be opened with its own total, {total_of(head.unit, total, delta)}, "
-                f"got {total_of(self.unit, self.total, self.delta)}.\n\n"
+                f"{self._where()} must be opened with its own total, {account}, got {self._account}.\n\n"
                 "Hint: a ledger's total can't be changed. What was spent stays lost in addition to a new budget."
             )
             raise ValueError(msg)
         if self.name not in (None, head.name):
             msg = f"{self._where()} must be opened with its own name, {head.name!r}, got {self.name!r}."
             raise ValueError(msg)
-        for now, before in ((spent, self._seen), (spent_delta, self._seen_delta)):
-            if now < before:
-                msg = f"it has {exact(now)} spent, and had {exact(before)} before"
-                raise sqlite3.DatabaseError(msg)
-        self.name, self._seen, self._seen_delta = head.name, spent, spent_delta
+        fallen = _fallen(spent, self._seen)
+        if fallen is not None:
+            msg = f"it has {exact(fallen[0])} spent, and had {'more' if fallen[1] is None else exact(fallen[1])} before"
+            raise sqlite3.DatabaseError(msg)
+        # A promise has the order that it was made with.
+        self.name, self._account, self._seen = head.name, account, spent
         return head
+
+
+def _head_of(account: Sums | Promise, name: str | None) -> ledger.Head:
+    """Return what a new ledger says."""
+    if isinstance(account, Sums):
+        return ledger.Head(account.unit, stored(account.total), name, delta=_text(account.delta))
+    head = ledger.Head("epsilon", stored(account.epsilon), name, delta=stored(account.delta))
+    return head._replace(keys_delta=stored(account.keys_delta), order=stored(account.order), rho=stored(account.rho))
+
+
+def _account_of(head: ledger.Head) -> Sums | Promise:
+    total, delta = Fraction(head.total), None if head.delta is None else Fraction(head.delta)
+    if delta is None or head.keys_delta is None or head.order is None or head.rho is None:
+        return Sums("rho" if head.unit == "rho" else "epsilon", total, delta)
+    return Promise(total, delta, *map(Fraction, (head.keys_delta, head.order, head.rho)))
+
+
+def _spent(head: ledger.Head) -> Cost:
+    loss = None if head.spent is None else Fraction(head.spent)
+    return Cost(loss, Fraction(head.spent_divergence), Fraction(head.spent_delta))
+
+
+def _fallen(now: Cost, before: Cost) -> tuple[Fraction, Fraction | None] | None:
+    """Return a sum that fell, as it is and was: an older ledger has taken this one's place."""
+    sums = zip(now, before, strict=True)
+    return next(((one, was) for one, was in sums if one is not None and (was is None or one < was)), None)
+
+
+def _text(number: Fraction | None) -> str | None:
+    return None if number is None else stored(number)
 
 
 def _moment(microseconds: int) -> datetime:

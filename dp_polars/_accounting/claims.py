@@ -44,6 +44,19 @@ _SMALLEST_RATE = Fraction(1, 2**1000)
 _LARGEST_RATE = Fraction(2**1000)
 
 
+_NO_EPSILON = (
+    "a discrete Gaussian has no loss in epsilon.\n\n"
+    "Hint: keep a budget in rho, or ask with epsilon= instead of rho=: that draws discrete Laplace noise."
+)
+#: What to write where no loss is said.
+SAY_A_LOSS = (
+    "Hint: query.scaled_to(epsilon=1, delta=1e-6) shares one promise over all outputs of a private frame; or give "
+    "each its own, epsilon=…, rho=… or within=…."
+)
+#: Where something needs a loss, and none is said.
+NO_LOSS = f"a loss must be said first, got none.\n\n{SAY_A_LOSS}"
+
+
 def range_of(sensitivity: Number, monotonic: bool) -> Fraction:
     """Return R for scores of the caller's own: the most that one person changes the difference of two of them."""
     exact = positive_fraction("sensitivity", sensitivity)
@@ -101,6 +114,12 @@ class Claim:
         epsilon. In rho it is charged as whatever has the same epsilon.
     delta
         δ, from 0 to below 1: spent in addition to the loss, over all groups. Above 0 for keys, and 0 for all others.
+    share
+        Where no loss is said yet: which part of a promise it is to be, with other outputs. Then `loss` only says a
+        unit, there is no cost, and the rate is 0: whatever were drawn at it would say nothing of the rows. None: `loss`
+        is the loss.
+    is_asked
+        Whether the mechanism was asked for by name. Otherwise the unit of the loss chooses it.
 
     Attributes
     ----------
@@ -128,6 +147,8 @@ class Claim:
     same_group: Fraction = field(default=ALL, kw_only=True)
     lead: bool = field(default=False, kw_only=True)
     delta: Fraction = field(default=Fraction(0), kw_only=True)
+    share: Fraction | None = field(default=None, kw_only=True)
+    is_asked: bool = field(default=False, kw_only=True, compare=False)
     rate: Fraction = field(init=False)
 
     def __post_init__(self) -> None:
@@ -151,26 +172,58 @@ class Claim:
         object.__setattr__(self, "delta", check_delta(self.delta))
         self._check_keys()
         self._check_same_group()
-        share = self.loss.value / self.draws
-        x = scaled_rate(self.loss.unit, self.charged_as, share, self._spread(), self.same_group)
-        object.__setattr__(self, "rate", check_rate(x / self.score_range, self.loss))
+        object.__setattr__(self, "rate", Fraction(0) if self.is_open else check_rate(self._paid_rate(), self.loss))
 
     def __str__(self) -> str:
+        if self.share is not None:
+            return "no loss yet" if self.share == 1 else f"no loss yet, loss_share={show(self.share)}"
         return f"{self.loss}, delta={show(self.delta, up=True)}" if self.delta else str(self.loss)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no loss is said yet."""
+        return self.share is not None
+
+    def _paid_rate(self) -> Fraction:
+        return self._paid_x(self.loss) / self.score_range
+
+    def _paid_x(self, loss: Loss) -> Fraction:
+        """Return the largest rate times range of each draw that a loss pays for."""
+        return scaled_rate(loss.unit, self.charged_as, loss.value / self.draws, self._spread(), self.same_group)
 
     def rate_in(self, step: Fraction | int) -> Fraction:
         """Return the rate of scores in steps, at most the largest: a lower one is as private, and still certain."""
         return min(self.rate * step, _LARGEST_RATE)
 
-    def in_unit(self, unit: Unit, *, mechanism_asked: bool) -> Claim:
+    @property
+    def loss_units(self) -> tuple[Unit, ...]:
+        """In which units the same may be asked: a lead, or the first above a threshold, in epsilon alone.
+
+        Gaussian noise that was asked for by name stays in rho.
+        """
+        if self.lead or self._kind == "threshold":
+            return ("epsilon",)
+        return ("rho",) if self.is_asked and not self.has_epsilon else ("epsilon", "rho")
+
+    def in_unit(self, unit: Unit) -> Claim:
         """Return a claim with a loss of the same number in a unit, by the better mechanism unless one was asked for.
 
-        A Gaussian stays in rho, and a lead in epsilon: they have no other loss.
+        What exists in the other unit alone stays as it is.
         """
-        if unit == self.loss.unit or not self.has_epsilon or self.lead:
+        if unit == self.loss.unit or unit not in self.loss_units:
             return self
-        mechanism = self.mechanism if mechanism_asked else check_mechanism(self._kind, None, unit)
+        mechanism = self.mechanism if self.is_asked else check_mechanism(self._kind, None, unit)
         return replace(self, loss=replace(self.loss, unit=unit), mechanism=mechanism)
+
+    def at_cost(self, loss: Loss) -> Claim:
+        """Return the claim with the largest loss, in its own unit, that costs at most `loss`."""
+        if self.loss.unit == loss.unit:
+            return replace(self, loss=loss, share=None)
+        if not self.has_epsilon:
+            raise ValueError(_NO_EPSILON)
+        unit = self.loss.unit
+        value = self.draws * scaled_cost(unit, self.charged_as, self._paid_x(loss), self._spread(), self.same_group)
+        return replace(self, loss=Loss(value, unit), share=None)
 
     def _check_keys(self) -> None:
         """Raise unless there is a delta where keys are shown, of people who count once in a key, and only there."""
@@ -222,7 +275,12 @@ class Claim:
         `HistogramQuery.on` puts the question's own range in its place.
         """
         chosen = check_mechanism(kind, terms.mechanism, terms.loss.unit)
-        return cls(terms.loss, chosen, terms.loss.value, terms.contributions, terms.neighboring_relation, draws=draws)
+        return cls(
+            *(terms.loss, chosen, terms.loss.value, terms.contributions, terms.neighboring_relation),
+            draws=draws,
+            share=terms.share,
+            is_asked=terms.mechanism is not None,
+        )
 
     @classmethod
     def for_scores(cls, loss: Loss, mechanism: str | None, sensitivity: Number, monotonic: bool) -> Claim:
@@ -255,12 +313,10 @@ class Claim:
         Gaussian is asked for its epsilon. Keys spend `delta` in addition: partition selection that is (epsilon,
         delta)-DP is, in rho, delta-approximately zero-concentrated.
         """
+        if self.is_open:
+            raise ValueError(NO_LOSS)
         if unit == "epsilon" and not self.has_epsilon:
-            msg = (
-                "a discrete Gaussian has no loss in epsilon.\n\n"
-                "Hint: keep a budget in rho, or ask with epsilon= instead of rho=: that draws discrete Laplace noise."
-            )
-            raise ValueError(msg)
+            raise ValueError(_NO_EPSILON)
         if unit == self.loss.unit and distance == 1:
             return self.loss.value
         x = self.rate * self.score_range * distance

@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from dp_polars._base.intervals import ball, precision, upper
+from dp_polars._base.intervals import ball, lower, precision, upper
 from dp_polars._base.numbers import float_up
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _BITS = 128
 # A rho up to this, and its inverse, are held by floats, also squared and multiplied by orders.
 _LARGEST = Fraction(2**500)
+# An order, less one, that is smaller would be rounded away; it proves next to nothing more.
+_SMALLEST_ORDER = 2.0**-50
 # exp of it is 0 in float64.
 _UNDERFLOW = -1000
 
@@ -69,8 +71,41 @@ def _log_share(a: arb) -> arb:
     return -a.log() - (1 + a) * (1 / a).log1p()
 
 
+def best_order(epsilon: Fraction, delta: Fraction) -> float:
+    """Return about the order, less one, at which the largest rho proves (epsilon, delta) by `divergence_for`."""
+    log = -math.log(float_up(delta))
+    share = log / float(min(max(epsilon, 1 / _LARGEST), _LARGEST))
+    # Where delta is large, no order far above its inverse is needed.
+    around = min(max(share + math.sqrt(share * (share + 1)), _SMALLEST_ORDER), 1 / float_up(delta), float(_LARGEST))
+    with precision(_BITS):
+        most = ball(epsilon)
+        return _least_at(lambda a: (-most).max((_log_share(a) - ball(delta).log()) / a - most) / (1 + a), around)
+
+
+def divergence_for(epsilon: Fraction, delta: Fraction, order: Fraction) -> Fraction:
+    """Return the largest divergence of an order that proves (epsilon, delta), rounded down; it may be below 0.
+
+    At most epsilon: more than that is proved where delta is large.
+    """
+    with precision(_BITS):
+        a = ball(order - 1)
+        return min(epsilon, lower(ball(epsilon) + (ball(delta).log() - _log_share(a)) / a))
+
+
+def epsilon_of_divergence(divergence: Fraction, delta: Fraction, order: Fraction) -> float:
+    """Return an epsilon that a divergence of an order proves at a delta, rounded up."""
+    with precision(_BITS):
+        a = ball(order - 1)
+        return max(0.0, float_above(ball(divergence) + (_log_share(a) - ball(delta).log()) / a))
+
+
 def _least(value: Callable[[arb], arb], around: float) -> arb:
     """Return about the least value."""
+    return value(ball(Fraction(_least_at(value, around))))
+
+
+def _least_at(value: Callable[[arb], arb], around: float) -> float:
+    """Return about where the least value is."""
 
     def at(log: float) -> arb:
         return value(ball(Fraction(around * math.exp(log))))
@@ -82,7 +117,7 @@ def _least(value: Callable[[arb], arb], around: float) -> arb:
             high -= third
         else:
             low += third
-    return at((low + high) / 2)
+    return around * math.exp((low + high) / 2)
 
 
 class EpsilonAt(NamedTuple):

@@ -20,6 +20,17 @@ TABLES = [
 ]
 
 
+DATASETS = """CREATE TABLE datasets (
+    id INTEGER PRIMARY KEY, about TEXT, "key" BLOB, "rows" TEXT, digest TEXT)"""
+
+
+class RowsOf(NamedTuple):
+    """Which rows in memory a data set stands for: their digest, and the key of it. They never leave the ledger."""
+
+    key: bytes
+    digest: str
+
+
 class Question(NamedTuple):
     """What was asked.
 
@@ -78,11 +89,36 @@ def find(connection: sqlite3.Connection, text: str) -> tuple[StoredAnswer, bytes
     return _checked(*values, len(answer), stored), answer
 
 
+def find_rows(connection: sqlite3.Connection, about: str) -> RowsOf | None:
+    """Return which rows a data set stands for, if that is known; raise if it is damaged."""
+    found = connection.execute("SELECT * FROM datasets WHERE about = ? ORDER BY id LIMIT 1", (about,)).fetchone()
+    return None if found is None else _checked_rows(*found)
+
+
+def note_rows(connection: sqlite3.Connection, about: str, rows: RowsOf) -> RowsOf:
+    """Note which rows a data set stands for, unless that is known; return what is."""
+    known = find_rows(connection, about)
+    if known is None:
+        (number,) = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM datasets").fetchone()
+        values = (number, about, *rows)
+        connection.execute("INSERT INTO datasets VALUES (?, ?, ?, ?, ?)", (*values, digest(*values)))
+    return known or rows
+
+
+def _checked_rows(number: int, about: str, key: bytes, rows: str, stored: str) -> RowsOf:
+    if digest(number, about, key, rows) != stored:
+        msg = f"data set {number} does not fit its digest"
+        raise sqlite3.DatabaseError(msg)
+    return RowsOf(key, rows)
+
+
 def read(connection: sqlite3.Connection) -> Iterator[StoredAnswer]:
     """Yield what is kept, in the order in which it was; raise if it is damaged."""
     names = "id, microseconds, dataset, question, loss, source, text, key, answer_digest, length(answer), digest"
     for found in connection.execute(f"SELECT {names} FROM answers ORDER BY id"):
         yield _checked(*found)
+    for found in connection.execute("SELECT * FROM datasets"):
+        _checked_rows(*found)
 
 
 def _checked(*found: Any) -> StoredAnswer:  # noqa: ANN401

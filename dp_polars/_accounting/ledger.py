@@ -28,21 +28,27 @@ if TYPE_CHECKING:
 
 _APPLICATION = 0x44505042  # "DPPB", as SQLite's application_id
 
-_VERSION = 5  # as SQLite's user_version; no other one is opened
+_VERSION = 6  # as SQLite's user_version; no other one is opened
 
 _TABLES = [
     *kept.TABLES,
     """CREATE TABLE budget (
     id INTEGER PRIMARY KEY, unit TEXT, total TEXT, name TEXT, privacy_unit TEXT, neighboring_relation TEXT,
-    charges INTEGER, spent TEXT, last_digest TEXT, delta TEXT, spent_delta TEXT, digest TEXT)""",
+    charges INTEGER, spent TEXT, last_digest TEXT, delta TEXT, spent_delta TEXT,
+    keys_delta TEXT, "order" TEXT, rho TEXT, spent_divergence TEXT, digest TEXT)""",
     """CREATE TABLE charges (
-    id INTEGER PRIMARY KEY, microseconds INTEGER, what TEXT, mechanism TEXT, loss TEXT, running_total TEXT,
-    delta TEXT, running_delta TEXT, digest TEXT)""",
+    id INTEGER PRIMARY KEY, microseconds INTEGER, what TEXT, mechanism TEXT, unit TEXT, loss TEXT, running_total TEXT,
+    delta TEXT, running_delta TEXT, rho TEXT, running_divergence TEXT, unchecked INTEGER, digest TEXT)""",
+    kept.DATASETS,
 ]
 
 
 class Head(NamedTuple):
-    """The `budget` row without its digest; numbers are exact rationals as text."""
+    """The `budget` row without its digest; numbers are exact rationals as text.
+
+    The part of delta for keys, the order of divergences and the largest rho are those of a promise of (epsilon, delta),
+    and None for others. Its sum of epsilons is None once a release had none.
+    """
 
     unit: str
     total: str
@@ -50,22 +56,34 @@ class Head(NamedTuple):
     privacy_unit: str | None = None
     neighboring_relation: str | None = None
     charges: int = 0
-    spent: str = "0"
+    spent: str | None = "0"
     last_digest: str = ""
     delta: str | None = None
     spent_delta: str = "0"
+    keys_delta: str | None = None
+    order: str | None = None
+    rho: str | None = None
+    spent_divergence: str = "0"
 
 
 class Charge(NamedTuple):
-    """A `charges` row without its number and digest."""
+    """A `charges` row without its number and digest; `unchecked` is 1 where the table was taken unchecked, else 0.
+
+    Sums of losses have all losses in their unit. A promise of (epsilon, delta) has each in the unit that it was asked
+    in, with its `rho`; the running total of epsilons is None once a release had none.
+    """
 
     microseconds: int
     what: str
     mechanism: str
+    unit: str
     loss: str
-    running_total: str
+    running_total: str | None
     delta: str
     running_delta: str
+    rho: str | None
+    running_divergence: str
+    unchecked: int = 0
 
 
 def in_memory(head: Head) -> sqlite3.Connection:
@@ -286,7 +304,11 @@ def write_charges(connection: sqlite3.Connection, head: Head, charges: Iterable[
         digest = _digest(head.last_digest, number, *charge)
         _write(connection, "INSERT INTO charges", number, *charge, digest)
         head = head._replace(
-            charges=number, spent=charge.running_total, spent_delta=charge.running_delta, last_digest=digest
+            charges=number,
+            spent=charge.running_total,
+            spent_delta=charge.running_delta,
+            spent_divergence=charge.running_divergence,
+            last_digest=digest,
         )
     _write_head(connection, head)
 

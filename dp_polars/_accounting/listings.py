@@ -12,17 +12,18 @@ if TYPE_CHECKING:
 
     from dp_polars._accounting.kept import StoredAnswer
     from dp_polars._accounting.ledger import Charge
-    from dp_polars._accounting.terms import Unit
 
 _WHEN = pl.col("when").cast(pl.Datetime("us", "UTC"))
 
 
-def frame_of_charges(charges: Iterable[Charge], unit: Unit) -> pl.DataFrame:
+def frame_of_charges(charges: Iterable[Charge], order: Fraction) -> pl.DataFrame:
     """Return one row per charge. Polars prints the first four columns and the last four."""
     rows = [
         (
-            *(one.microseconds, one.what, float(Fraction(one.loss)), float(Fraction(one.running_total))),
-            *(one.loss, one.delta, unit, one.mechanism),
+            *(one.microseconds, one.what, float(Fraction(one.loss))),
+            None if one.running_total is None else float(Fraction(one.running_total)),
+            *(one.loss, one.delta, None if one.rho is None else float(Fraction(one.running_divergence) / order)),
+            *(bool(one.unchecked), one.unit, one.mechanism),
             *(float(Fraction(one.delta)), float(Fraction(one.running_delta))),
         )
         for one in charges
@@ -34,6 +35,8 @@ def frame_of_charges(charges: Iterable[Charge], unit: Unit) -> pl.DataFrame:
         "running_total": pl.Float64,
         "exact_loss": pl.String,
         "exact_delta": pl.String,
+        "running_rho": pl.Float64,
+        "unchecked": pl.Boolean,
         "unit": pl.String,
         "mechanism": pl.String,
         "delta": pl.Float64,

@@ -5,7 +5,7 @@ The words that they are given in, and their checks, are here, too. What is prove
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
@@ -75,15 +75,12 @@ class Within:
         Exact, at least 0.
     rows
         In groups of at least this many rows that count; None: in every group.
-    mechanism_asked
-        Whether the mechanism was asked for by name. Otherwise the unit of the loss chooses it.
     unreached
         Why no loss was found for a plain frame; None: one was found.
     """
 
     value: Fraction
     rows: int | None = None
-    mechanism_asked: bool = False
     unreached: str | None = None
 
     def __post_init__(self) -> None:
@@ -135,11 +132,11 @@ def check_unit(unit: str) -> Unit:
     return one_of("unit", unit, _UNITS)
 
 
-def check_delta(delta: object) -> Fraction:
+def check_delta(delta: object, name: str = "delta") -> Fraction:
     """Return a delta from 0 to below 1, exactly."""
-    exact = as_fraction("delta", delta)
+    exact = as_fraction(name, delta)
     if not 0 <= exact < 1:
-        msg = f"delta must be at least 0 and below 1, got {delta!r}."
+        msg = f"{name} must be at least 0 and below 1, got {delta!r}."
         raise ValueError(msg)
     return exact
 
@@ -213,6 +210,9 @@ class Terms:
         Those of the output, on a private frame.
     within
         How wrong the answer may be: then the loss follows, and `loss` only says its unit. None: the loss was given.
+    share
+        Which part of a promise the output takes, with others: then `loss` only says a unit in which it may be. None:
+        the loss was given, or follows from `within`.
     """
 
     loss: Loss
@@ -221,6 +221,7 @@ class Terms:
     mechanism: str | None = None
     bounds: Bounds = NO_BOUNDS
     within: Within | None = None
+    share: Fraction | None = None
 
     @classmethod
     def of(
@@ -234,28 +235,36 @@ class Terms:
         *,
         within: Number | None,
         rows: int | None = None,
+        loss_share: Number | None = None,
     ) -> Terms:
-        """Return the terms of these arguments, of which one says the loss, or how wrong the answer may be."""
-        given_ones = {"within": within, "epsilon": epsilon, "rho": rho}
+        """Return the terms of these arguments, of which at most one says the loss, or how wrong the answer may be."""
+        given_ones = {"within": within, "epsilon": epsilon, "rho": rho, "loss_share": loss_share}
         named = [name for name, value in given_ones.items() if value is not None]
-        if len(named) != 1:
+        if len(named) > 1:
             msg = (
-                f"exactly one of within, epsilon and rho must be given, got {' and '.join(named) or 'none'}.\n\n"
+                f"at most one of within, epsilon, rho and loss_share must be given, got {' and '.join(named)}.\n\n"
                 "Hint: within=10 says how wrong the answer may be, and the loss follows from it; epsilon=1.0 is for "
-                "pure differential privacy, rho=0.1 for zero-concentrated."
+                "pure differential privacy, rho=0.1 for zero-concentrated; loss_share=2 takes twice the part of what "
+                "query.scaled_to(epsilon=1, delta=1e-6) shares."
             )
             raise TypeError(msg)
+        # A Gaussian has no epsilon.
+        unit: Unit = "rho" if mechanism == "discrete_gaussian" else "epsilon"
         if within is not None:
-            accuracy = Within(as_fraction("within", within), rows, mechanism is not None)
-            # A Gaussian has no epsilon.
-            loss = Loss(Fraction(LARGEST), "rho" if mechanism == "discrete_gaussian" else "epsilon")
-            return cls.at(loss, contributions, neighboring_relation, mechanism, bounds, accuracy)
+            accuracy = Within(as_fraction("within", within), rows)
+            return cls.at(
+                Loss(Fraction(LARGEST), unit), contributions, neighboring_relation, mechanism, bounds, accuracy
+            )
         if rows is not None:
             msg = (
                 f"rows must be left out without within, got {given(rows)}: it says of which groups within is "
                 "true.\n\nHint: within=0.5, rows=1000."
             )
             raise TypeError(msg)
+        if epsilon is None and rho is None:
+            share = positive_fraction("loss_share", 1 if loss_share is None else loss_share)
+            terms = cls.at(Loss(Fraction(1), unit), contributions, neighboring_relation, mechanism, bounds)
+            return replace(terms, share=share)
         loss = Loss.of(epsilon=epsilon, rho=rho)
         return cls.at(loss, contributions, neighboring_relation, mechanism, bounds)
 

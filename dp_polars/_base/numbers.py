@@ -87,6 +87,14 @@ def positive_int(name: str, value: object) -> int:
     return int(value)
 
 
+def flag(name: str, value: object) -> bool:
+    """Return a truth value; a TypeError for anything else."""
+    if not isinstance(value, (bool, np.bool_)):
+        msg = f"{name} must be True or False, got {given(value)}."
+        raise TypeError(msg)
+    return bool(value)
+
+
 def show(value: Fraction, digits: int = 6, *, up: bool = False) -> str:
     """Return a short text of an exact rational for people, 1/10 as 0.1 and 1/3 as 0.333333; a cost rounded up."""
     context = Context(prec=digits, rounding=ROUND_CEILING if up else ROUND_HALF_EVEN)

@@ -43,6 +43,11 @@ def _enter() -> None:
     np.seterr(all="ignore")
 
 
+def is_deaf() -> bool:
+    """Whether this runs in what `deaf` runs."""
+    return _is_deaf.get()
+
+
 def deaf(function: Callable[P, T]) -> Callable[P, T]:
     """Return a function during which nothing warns, and no float raises, in this thread.
 

@@ -349,6 +349,17 @@ class Engine(ABC, Generic[Released]):
         """Return the columns of the private tables that are joined, in the order of the joins. Reads no row."""
         return ()
 
+    def preparation(self) -> str | None:
+        """Return a public text of what made the rows: names, constants, files. None: there is none, as of Python code.
+
+        Answers are kept for one text alone, and none where it is None. An engine that sees nothing of it says so by "".
+        """
+        return ""
+
+    def digest_of_rows(self, key: bytes) -> str | None:  # noqa: ARG002
+        """Return a keyed digest of rows that lie in memory: "" where none do, None where they have none."""
+        return ""
+
     def mark(self) -> str:
         """Return where the private rows lie. It is public, kept with an answer, and compared when that is returned.
 

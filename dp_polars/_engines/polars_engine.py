@@ -23,7 +23,7 @@ from dp_polars._engines.polars_arrays import count_rows, fit_arrays
 from dp_polars._engines.polars_bounds import Kind, added_up_cells, count_people, weight_name
 from dp_polars._engines.polars_people import Cut, one_row_per_person, people_by_key
 from dp_polars._engines.polars_rows import added_up, collected, in_parts, is_a_person, own_keys, person_of, with_groups
-from dp_polars._rowwise.marks import mark_of
+from dp_polars._rowwise.marks import digest_of, mark_of, text_of_plan
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,6 +62,8 @@ class PolarsEngine(LocalEngine):
         arguments are all that the plan depends on.
     joined
         The same as `unread` and `read` for each further table that the steps join, in the order of the joins.
+    are_plans
+        Whether what is read are these plans, rather than streams of other libraries.
     """
 
     runs_expressions = True
@@ -75,8 +77,10 @@ class PolarsEngine(LocalEngine):
         partitions: int | None = None,
         *,
         joined: Sequence[_Rows] = (),
+        are_plans: bool = True,
     ) -> None:
         self._sources, self._engine, self._partitions = ((unread, read), *joined), engine, partitions
+        self._are_plans = are_plans
 
     @classmethod
     def of(cls, *sources: pl.LazyFrame) -> PolarsEngine:
@@ -87,6 +91,18 @@ class PolarsEngine(LocalEngine):
     def mark(self) -> str:
         """Return whether the rows lie in memory or in files, and of files in which ones; table by table."""
         return "; ".join("" if unread is None else mark_of(unread) for unread, _ in self._sources)
+
+    def preparation(self) -> str | None:
+        """Return a digest of the plans, without the rows that they hold in memory; None where they have no text."""
+        texts = (
+            [None if unread is None else text_of_plan(unread) for unread, _ in self._sources]
+            if self._are_plans
+            else [None]
+        )
+        return None if None in texts else " ".join(map(str, texts))
+
+    def digest_of_rows(self, key: bytes) -> str | None:
+        return digest_of([unread for unread, _ in self._sources if unread is not None], key)
 
     def schema(self, columns: Collection[str]) -> pl.Schema:  # noqa: ARG002
         return _columns(self._sources[0])

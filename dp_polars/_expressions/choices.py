@@ -34,6 +34,7 @@ def mode(
     within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
+    loss_share: Number | None = None,
     counts: str = "people",
     too_few: int | None = None,
     weights: IntoColumn | None = None,
@@ -68,8 +69,13 @@ def mode(
         digits that does it. On a private frame `agg` finds it under its bounds, in the unit of its budget (in epsilon
         without one); elsewhere it is found at once, in epsilon.
     epsilon, rho
-        The privacy loss of one person in all, over all groups, in pure DP or in zCDP: exactly one of them, or `within`.
-        An int, float, Fraction or Decimal; a float is taken as the decimal that it prints as.
+        The privacy loss of one person in all, over all groups, in pure DP or in zCDP: one of them at most, and none
+        with `within`. An int, float, Fraction or Decimal; a float is taken as the decimal that it prints as. In the
+        `agg` of a private frame all of them may be left out: then `PrivateQuery.scaled_to` says the loss, for all
+        outputs together. A plain expression must have one.
+    loss_share
+        Where no loss and no `within` is given: how large a part of what `PrivateQuery.scaled_to` shares this output
+        takes. A number above 0; left out, it is 1. With 2 it gets twice the loss.
     counts
         "people" or "rows": what a private frame with a privacy unit counts. The most common destination by aircraft
         need not be the one by flights. To count rows, `protect` must bound the rows of a person, as for quantiles.
@@ -148,7 +154,8 @@ def mode(
     └──────┴───────────┘
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within)
+    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
     too_few_count = None if too_few is None else positive_int("too_few", too_few)
     if too_few_count is not None and not too_few_count < 2**31:
         msg = f"too_few must be below 2**31, got {too_few_count}."
@@ -173,6 +180,7 @@ def quantile(
     within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
+    loss_share: Number | None = None,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
@@ -201,7 +209,9 @@ def quantile(
         0.5 and 1, with a denominator of at most 10,000; 0.95 is usual. None: no such columns. The answer and both ends
         share the loss equally, so each of these three draws errs about three times as far, in rows, as the answer alone
         would (with `rho` 1.7 times).
-    within, epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
+    within, epsilon, rho, loss_share, contributions, neighboring_relation, mechanism, max_rows, max_groups
+        As for `mode`.
+    max_rows_per_group
         As for `mode`.
 
     Returns
@@ -254,7 +264,8 @@ def quantile(
     [40, 40, 40]
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within)
+    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
     # No Series: it may be a private column, given by mistake, and a message would show its values.
     if not isinstance(alpha, (list, tuple, np.ndarray)):
         return on_terms(ask_quantile(alpha, candidates, terms, interval), terms, column)
@@ -278,6 +289,7 @@ def median(
     within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
+    loss_share: Number | None = None,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
@@ -289,9 +301,9 @@ def median(
 
     Parameters
     ----------
-    column, candidates, interval, within, epsilon, rho, contributions, neighboring_relation, mechanism, max_rows
+    column, candidates, interval, within, epsilon, rho, loss_share, contributions, neighboring_relation, mechanism
         As for `quantile`.
-    max_groups, max_rows_per_group
+    max_rows, max_groups, max_rows_per_group
         As for `quantile`.
 
     Returns
@@ -326,6 +338,7 @@ def median(
         within=within,
         epsilon=epsilon,
         rho=rho,
+        loss_share=loss_share,
         contributions=contributions,
         neighboring_relation=neighboring_relation,
         mechanism=mechanism,

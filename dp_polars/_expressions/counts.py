@@ -24,6 +24,7 @@ def len(  # noqa: A001 (Polars' own name)
     within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
+    loss_share: Number | None = None,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
@@ -45,8 +46,11 @@ def len(  # noqa: A001 (Polars' own name)
     within
         As for `mode`. 0 is for counts: every answer is right, with probability 0.95.
     epsilon, rho
-        The privacy loss of one person in all, over all groups: exactly one of them, or `within`. `epsilon` draws
-        discrete Laplace noise, `rho` discrete Gaussian noise, both exactly.
+        The privacy loss of one person in all, over all groups: one of them at most, and none with `within`. On a
+        private frame all may be left out, as for `mode`. `epsilon` draws discrete Laplace noise, `rho` discrete
+        Gaussian noise, both exactly.
+    loss_share
+        As for `mode`.
     contributions, neighboring_relation
         As for `mode`. On a private frame, leave them out: `protect` has them.
     mechanism
@@ -83,7 +87,8 @@ def len(  # noqa: A001 (Polars' own name)
     0
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within)
+    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
     return on_terms(Count("rows", Claim.on(terms, "number")), terms, *where_true(where), name="len")
 
 
@@ -94,6 +99,7 @@ def n_people(
     within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
+    loss_share: Number | None = None,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
@@ -107,7 +113,9 @@ def n_people(
     ----------
     where
         As for `dp_polars.len`: people are counted who have a row where it is true.
-    within, epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
+    within, epsilon, rho, loss_share, contributions, neighboring_relation, mechanism, max_rows, max_groups
+        As for `dp_polars.len`.
+    max_rows_per_group
         As for `dp_polars.len`. The noise grows with the number of groups that one person may be in (`max_groups`).
         `max_rows_per_group` does nothing here.
 
@@ -135,7 +143,8 @@ def n_people(
     3
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within)
+    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
     return on_terms(Count("people", Claim.on(terms, "number")), terms, *where_true(where), name="n_people")
 
 
@@ -146,6 +155,7 @@ def count(
     within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
+    loss_share: Number | None = None,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
@@ -159,7 +169,9 @@ def count(
     ----------
     column
         The column's name, or an expression with one output, of any type.
-    within, epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
+    within, epsilon, rho, loss_share, contributions, neighboring_relation, mechanism, max_rows, max_groups
+        As for `dp_polars.len`.
+    max_rows_per_group
         As for `dp_polars.len`.
 
     Returns
@@ -185,7 +197,8 @@ def count(
     20
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within)
+    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
     return on_terms(Count("values", Claim.on(terms, "number")), terms, column)
 
 
@@ -196,6 +209,7 @@ def null_count(
     within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
+    loss_share: Number | None = None,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
@@ -209,7 +223,9 @@ def null_count(
     ----------
     column
         The column's name, or an expression with one output, of any type.
-    within, epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
+    within, epsilon, rho, loss_share, contributions, neighboring_relation, mechanism, max_rows, max_groups
+        As for `dp_polars.len`.
+    max_rows_per_group
         As for `dp_polars.len`. Rows where the column is not null take no place among those that the bounds keep.
 
     Returns
@@ -235,7 +251,8 @@ def null_count(
     20
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within)
+    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
     return on_terms(Count("nulls", Claim.on(terms, "number")), terms, column)
 
 
@@ -247,6 +264,7 @@ def value_counts(
     within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
+    loss_share: Number | None = None,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
@@ -260,7 +278,9 @@ def value_counts(
     ----------
     column, candidates
         As for `mode`. Candidates must be given.
-    within, epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
+    within, epsilon, rho, loss_share, contributions, neighboring_relation, mechanism, max_rows, max_groups
+        As for `dp_polars.len`.
+    max_rows_per_group
         As for `dp_polars.len`. On a private frame people are counted, each for at most `max_rows_per_group` candidates
         of a group: a random subset is kept.
 
@@ -293,7 +313,8 @@ def value_counts(
     [('young', 30), ('middle', 0), ('old', 12)]
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within)
+    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
     if candidates is None:
         msg = "candidates must be given: every one of them gets a count.\n\nHint: a polars.Enum names its categories."
         raise TypeError(msg)

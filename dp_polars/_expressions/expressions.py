@@ -258,6 +258,9 @@ def as_expression(
 
 def _drawn(query: Query, exprs: list[pl.Expr], bounds: Bounds, within: Within | None) -> PrivateExpr:
     """Return the private expression about columns of one output each, named like the first one."""
+    if query.claim.is_open:  # there is nothing in it that draws
+        refused = deaf(_checked)(exprs, query, bounds, within)
+        return PrivateExpr._of(refused, query, tuple(exprs), bounds, within)
     raw = query.fixed_type or (LED_BY_COLUMN if query.has_lead else NAMED_BY_COLUMN)
     # All groups in one call: imploded, each group is one row of a column of lists.
     if isinstance(query, Total):
@@ -323,13 +326,18 @@ def _column(column: IntoColumn) -> pl.Expr:
     return expr
 
 
+def _checked(columns: Sequence[pl.Expr], query: Query, bounds: Bounds, within: Within | None) -> pl.Expr:
+    """Return a struct of the answer's type, or what raises where a plain expression can't have an answer."""
+    schema = pl.map_batches(list(columns) or [pl.lit(0)], AnswerType(query, bounds, bool(columns), within))
+    # Errors of a UDF are lost in a schema; those of a function that renames fields are passed on.
+    return schema.name.map_fields(raise_if_message)
+
+
 def _as_answer(
     drawn: pl.Expr, columns: Sequence[pl.Expr], query: Query, bounds: Bounds, within: Within | None
 ) -> pl.Expr:
     """Cast what was drawn to the type of the answer, which may depend on the columns', and check that type."""
-    schema = pl.map_batches(list(columns) or [pl.lit(0)], AnswerType(query, bounds, bool(columns), within))
-    # Errors of a UDF are lost in a schema; those of a function that renames fields are passed on.
-    checked = schema.name.map_fields(raise_if_message)
+    checked = _checked(columns, query, bounds, within)
     answer = drawn.cast(pl.dtype_of(checked.struct.field(ANSWER)), strict=False)
     if query.fixed_type is not None:
         return answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dp_polars._accounting.claims import Claim
-from dp_polars._accounting.terms import Bounds, Loss, Terms
+from dp_polars._accounting.terms import Bounds, Terms
 from dp_polars._base.calls import called
 from dp_polars._codes.candidates import Categories
 from dp_polars._codes.grids import Grid
@@ -28,6 +28,7 @@ def first_above(
     threshold: Number,
     epsilon: Number | None = None,
     rho: Number | None = None,
+    loss_share: Number | None = None,
     counts: str = "people",
     lead: bool = False,
     contributions: int = 1,
@@ -52,9 +53,12 @@ def first_above(
     threshold
         A public number of people or rows, above 0 and at most 2**62: an int, float, Fraction or Decimal.
     epsilon
-        The privacy loss of one person in all, over all groups, in pure DP. It must be given.
+        The privacy loss of one person in all, over all groups, in pure DP. On a private frame it may be left out, as
+        for `mode`.
     rho
         Must be left out. A budget in rho takes `epsilon`, and is charged epsilon·tanh(epsilon/2) in each group.
+    loss_share
+        As for `mode`.
     counts
         "people" or "rows", as for `mode`: what a private frame with a privacy unit counts. Elsewhere rows are counted.
     lead
@@ -104,14 +108,14 @@ def first_above(
     3
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    loss = None if epsilon is None and rho is None else Loss.of(epsilon=epsilon, rho=rho)
-    if loss is None or loss.unit != "epsilon":
+    of_person = (contributions, neighboring_relation, None, bounds)
+    terms = Terms.of(epsilon, rho, *of_person, within=None, loss_share=loss_share)
+    if terms.loss.unit != "epsilon":
         msg = (
-            f"the first above a threshold must be asked for with epsilon, got {loss or 'no loss'}: it is drawn with "
-            "noise of pure differential privacy.\n\nHint: epsilon=1.0, which a budget in rho takes too."
+            f"the first above a threshold must be asked for with epsilon, got {terms.loss}: it is drawn with noise of "
+            "pure differential privacy.\n\nHint: epsilon=1.0, which a budget in rho takes too."
         )
-        raise (ValueError if loss else TypeError)(msg)
-    terms = Terms.at(loss, contributions, neighboring_relation, bounds=bounds)
+        raise ValueError(msg)
     query = FirstAbove(
         as_threshold(threshold),
         candidates if isinstance(candidates, Grid) else Categories.of(candidates),

@@ -65,6 +65,17 @@ def refuse_bounds(bounds: Bounds) -> None:
         raise TypeError(msg)
 
 
+def refuse_open(query: Query) -> None:
+    """Refuse a question whose loss nobody said: a plain expression has no other outputs to share one with."""
+    if query.claim.is_open:
+        msg = (
+            "a loss must be given here, got none: only the outputs of a private frame share a promise.\n\n"
+            "Hint: epsilon=1.0 is for pure differential privacy, rho=0.1 for zero-concentrated, and within=10 says how "
+            'wrong the answer may be. Or frame.dp.protect("patient").agg(…).scaled_to(epsilon=1, delta=1e-6).'
+        )
+        raise ValueError(msg)
+
+
 def refuse_unreached(within: Within | None) -> None:
     """Refuse a question for which there is no loss on a plain frame."""
     if within is not None and within.unreached is not None:
@@ -115,6 +126,7 @@ class AnswerType(_OnRows):
                 raise TypeError(_NO_INTERVAL)
             refuse_bounds(self.bounds)
             refuse_unreached(self.within)
+            refuse_open(self.query)
             answer = self.query.answer_type(*(source.dtype for source in series if self.reads_column))
             if self.query.fixed_type is None:
                 answer = pl.Struct(dict(_fields_of(answer, self.query)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from contextlib import suppress
 from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _THEIR_MODULE = "opendp.extras.polars"
+# Where an expression of theirs has ours: a call without a loss may mean either, and a private frame takes ours.
+_OURS = "_of_dp_polars"
 
 Accessor = TypeVar("Accessor", bound=type)
 
@@ -29,6 +32,11 @@ def share(ours: Accessor) -> Accessor:
     sys.meta_path.insert(0, _Watch(ours))
     _register(ours, sys.modules.get(_THEIR_MODULE))
     return ours
+
+
+def ours_of(expr: object) -> object:
+    """Return our answer that the same call of `.dp` asks for, where OpenDP's was returned; else what was given."""
+    return getattr(expr, _OURS, expr)
 
 
 class _Watch(MetaPathFinder):
@@ -107,7 +115,18 @@ def _shared(name: str, ours: type, theirs: type) -> Callable[..., pl.Expr]:
         defaults = all(kwargs.get(name, p.default) == p.default for name, p in only_ours.items())
         if defaults and len(args) < len(their_parameters):  # one of them is `self`
             unnamed = {name: value for name, value in kwargs.items() if name not in only_ours}
-            return cast("pl.Expr", their(self, *args, **unnamed))
+            asked = None
+            with suppress(AttributeError, TypeError, ValueError):  # what only they take
+                asked = cast("pl.Expr", our(self, *args, **kwargs))
+            try:
+                answer = cast("pl.Expr", their(self, *args, **unnamed))
+            except (TypeError, ValueError):  # what only we take
+                if asked is None:
+                    raise
+                return asked
+            if asked is not None:
+                setattr(answer, _OURS, asked)
+            return answer
         given = signature.bind(self, *args, **kwargs).arguments
         for p in only_theirs:
             if given.pop(p.name, None) is not None:

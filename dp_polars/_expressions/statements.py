@@ -21,7 +21,7 @@ def statement_of_expression(
 ) -> Statement:
     """Return the statement of one evaluation."""
     claim = query.claim
-    if within is None or within.unreached is None:
+    if not claim.is_open and (within is None or within.unreached is None):
         loss = loss_facts(claim.loss.unit, claim.loss.value, claim.delta, at_delta)
         outputs = [output_facts(name, query, str(query))]
     else:
@@ -30,11 +30,13 @@ def statement_of_expression(
     if claim.neighboring_relation is not None:
         rows = claim.contributions.total
         protection = f"It is calibrated to one person who has {rows} rows at most. Nothing drops more, which lose more."
+    where = "None is said." if claim.is_open else f"agg of a private frame finds it, from {within}."
     release = {
         "loss": loss,
         "asks": "answers",
         "protection": protection,
         "bounds": {bound: str(number) for bound, number in bounds.given.items()},
+        "unchecked": None,
         "tables": [{"columns": None, "files": None, "before": None}],
         "keys": None,
         "public_frames": [],
@@ -47,7 +49,7 @@ def statement_of_expression(
             "state": "asked",
             "known": checked(known),
             "loss": loss,
-            "no_loss": f"the loss of the {query}. agg of a private frame finds it, from {within}.",
+            "no_loss": f"the loss of the {query}. {where}",
             "unit": {
                 "person": None,
                 "why": "not known, for a plain expression does not know whose a row is.",

@@ -29,6 +29,7 @@ def top_k(
     within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
+    loss_share: Number | None = None,
     counts: str = "people",
     weights: IntoColumn | None = None,
     max_weight: Number | None = None,
@@ -53,9 +54,9 @@ def top_k(
         How many candidates to select: a whole number from 1 to the number of candidates.
     candidates
         As for `mode`. They may be left out where the column's type names them (Enum, Boolean).
-    within, epsilon, rho, counts, weights, max_weight, step, contributions, neighboring_relation, max_rows, max_groups
+    within, epsilon, rho, loss_share, counts, weights, max_weight, step, contributions, neighboring_relation, max_rows
         As for `mode`.
-    max_rows_per_group
+    max_groups, max_rows_per_group
         As for `mode`.
     mechanism
         None: under `rho` "exponential"; under `epsilon` "permute_and_flip" for k up to 4, "joint" for more. Or
@@ -111,16 +112,20 @@ def top_k(
     if categories.values is not None:
         check_number(number, len(categories.values))
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within)
+    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
     if mechanism is None:
         joint = is_joint(number, terms.loss.unit)
     else:
         words = (*mechanisms_of("choice"), "joint")
         joint = one_of("mechanism", mechanism, words, f"one of {list(words)} or None") == "joint"
+    claim = Claim.on(
+        replace(terms, mechanism="exponential") if joint else terms, "choice", draws=1 if joint else number
+    )
     query = TopK(
         number,
         categories,
-        Claim.on(replace(terms, mechanism="exponential") if joint else terms, "choice", draws=1 if joint else number),
+        replace(claim, is_asked=mechanism is not None),
         counts_people_of(counts),
         joint,
         is_asked=mechanism is not None,

@@ -32,6 +32,7 @@ def sum(  # noqa: A001 (Polars' own name)
     within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
+    loss_share: Number | None = None,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
@@ -58,7 +59,9 @@ def sum(  # noqa: A001 (Polars' own name)
         person to [lo, hi]. A person without a value adds 0, not lo. So however many rows they have, none is dropped but
         those in groups beyond `max_groups` (or `max_rows`, if it is smaller), and the noise has the scale of the larger
         of │lo│ and │hi│ times these groups. `max_rows_per_group` must be left out. None: values are added up as rows.
-    within, epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
+    within, epsilon, rho, loss_share, contributions, neighboring_relation, mechanism, max_rows, max_groups
+        As for `dp_polars.len`.
+    max_rows_per_group
         As for `dp_polars.len`. The noise has the scale of the larger bound times a person's rows.
 
     Returns
@@ -89,7 +92,8 @@ def sum(  # noqa: A001 (Polars' own name)
     125.0
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within)
+    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
     of_floats = isinstance(step, (float, np.floating, Fraction))
     ends, claim = bounds_of(lower, upper, step), Claim.on(terms, "number")
     if per_person is None:
@@ -114,6 +118,7 @@ def mean(
     rows: int | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
+    loss_share: Number | None = None,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
@@ -134,7 +139,9 @@ def mean(
     rows
         With `within` only: a public number of rows with a value that the bounds keep. A group with fewer may be further
         off, for the sum and the number of its rows have the same noise.
-    epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
+    epsilon, rho, loss_share, contributions, neighboring_relation, mechanism, max_rows, max_groups
+        As for `dp_polars.len`.
+    max_rows_per_group
         As for `dp_polars.len`.
 
     Returns
@@ -163,7 +170,8 @@ def mean(
     16.5
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within, rows=rows)
+    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    terms = Terms.of(epsilon, rho, *of_person, within=within, rows=rows, loss_share=loss_share)
     query = Mean(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=2))
     return on_terms(query, terms, column)
 
@@ -179,6 +187,7 @@ def var(
     rows: int | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
+    loss_share: Number | None = None,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
@@ -198,7 +207,9 @@ def var(
         As for `dp_polars.sum`. Wide bounds cost more than in a mean: the noise grows with the square of their distance.
     within, rows
         As for `dp_polars.mean`, in the column's unit, squared.
-    epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
+    epsilon, rho, loss_share, contributions, neighboring_relation, mechanism, max_rows, max_groups
+        As for `dp_polars.len`.
+    max_rows_per_group
         As for `dp_polars.len`.
 
     Returns
@@ -230,7 +241,8 @@ def var(
     631
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within, rows=rows)
+    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    terms = Terms.of(epsilon, rho, *of_person, within=within, rows=rows, loss_share=loss_share)
     query = Variance(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=3))
     return on_terms(query, terms, column)
 
@@ -246,6 +258,7 @@ def std(
     rows: int | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
+    loss_share: Number | None = None,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
@@ -264,7 +277,9 @@ def std(
     within, rows
         As for `dp_polars.mean`, in the column's unit. It holds for values of any deviation: where that is not near 0,
         the error is far smaller.
-    epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
+    epsilon, rho, loss_share, contributions, neighboring_relation, mechanism, max_rows, max_groups
+        As for `dp_polars.len`.
+    max_rows_per_group
         As for `dp_polars.len`.
 
     Returns
@@ -292,7 +307,8 @@ def std(
     25
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within, rows=rows)
+    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    terms = Terms.of(epsilon, rho, *of_person, within=within, rows=rows, loss_share=loss_share)
     query = Deviation(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=3))
     return on_terms(query, terms, column)
 
@@ -305,6 +321,7 @@ def share(
     rows: int | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
+    loss_share: Number | None = None,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
@@ -324,7 +341,9 @@ def share(
         row. Rows where it is null are ignored.
     within, rows
         As for `dp_polars.mean`, as shares: `within=0.02`.
-    epsilon, rho, contributions, neighboring_relation, mechanism, max_rows, max_groups, max_rows_per_group
+    epsilon, rho, loss_share, contributions, neighboring_relation, mechanism, max_rows, max_groups
+        As for `dp_polars.len`.
+    max_rows_per_group
         As for `dp_polars.len`.
 
     Returns
@@ -353,6 +372,7 @@ def share(
     0.33
     """
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, bounds, within=within, rows=rows)
+    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    terms = Terms.of(epsilon, rho, *of_person, within=within, rows=rows, loss_share=loss_share)
     asked_of = condition_of("condition", condition, 'dpp.share(pl.col("age") >= 65, epsilon=…)')
     return on_terms(Share.of(Claim.on(terms, "number", draws=2)), terms, asked_of, name="share")

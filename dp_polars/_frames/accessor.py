@@ -38,6 +38,7 @@ class FrameNamespace:
         max_rows_per_group: int | None = None,
         neighboring_relation: str = "add_or_remove_one",
         dataset: str | None = None,
+        unchecked: bool = False,
     ) -> PrivateFrame:
         """Take the frame's rows as private: see `dp_polars.protect`."""
         from dp_polars._frames.entrance import recipe_of
@@ -47,7 +48,7 @@ class FrameNamespace:
         from dp_polars._rowwise.files import identities
 
         protection = Protection.of(privacy_unit, max_rows, max_groups, max_rows_per_group, neighboring_relation)
-        recipe = recipe_of(protection, dataset, budget)
-        source = source_of(self._frame, protection.unit)
+        recipe = recipe_of(protection, dataset, budget, unchecked)
+        source = source_of(self._frame, protection.unit, unchecked=recipe.unchecked)
         sources = () if source.unread is None else (source.unread,)
         return PrivateFrame(replace(recipe, files=identities(source.files)), sources, budget)

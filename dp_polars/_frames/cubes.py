@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from dp_polars._base.numbers import Number
     from dp_polars._codes.candidates import Values
     from dp_polars._frames.recipe import Recipe
+    from dp_polars._frames.request import AnyRequest
     from dp_polars._frames.sources import PrivateRows
-    from dp_polars._questions.question import Columns, HistogramQuery
+    from dp_polars._questions.question import Asked, Columns, HistogramQuery
 
 _SEVERAL_CELLS = (
     'cube: counts="people" must be asked where a person is in one cell: an answer adds up cells, and would count a '
@@ -186,12 +187,13 @@ class CubeQuery(PrivateQuery):
         engine: EngineType = "auto",
         partitions: int | None = None,
         fresh: bool = False,
+        unchecked: bool = False,
     ) -> Cube:
         """Release the cube once, charged to the budget before a row is read.
 
         Parameters
         ----------
-        frame, engine, partitions, fresh
+        frame, engine, partitions, fresh, unchecked
             As for `PrivateQuery.release`.
 
         Returns
@@ -204,7 +206,8 @@ class CubeQuery(PrivateQuery):
         BudgetExceededError, ReleaseError, TypeError, ValueError
             As for `PrivateQuery.release`.
         """
-        return cube_from(self, self._released(frame, AS_DRAWN, engine, partitions, fresh))
+        query = self.handed_over(unchecked)
+        return cube_from(query.request, query._released(frame, AS_DRAWN, engine, partitions, fresh))
 
     def sink_parquet(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
         """Raise: a cube is released, and then written."""
@@ -212,9 +215,9 @@ class CubeQuery(PrivateQuery):
         raise TypeError(msg)
 
 
-def cube_from(query: CubeQuery, released: pl.DataFrame) -> Cube:
-    """Return the cube of what an engine released for a query."""
-    return cast("CubeRequest", query.request).cube(released)
+def cube_from(request: AnyRequest[Asked], released: pl.DataFrame) -> Cube:
+    """Return the cube of what an engine released for the request of one."""
+    return cast("CubeRequest", request).cube(released)
 
 
 class Cubes:

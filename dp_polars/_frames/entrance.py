@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dp_polars._accounting.budgets import Budget
 from dp_polars._base.calls import called
-from dp_polars._base.numbers import given
+from dp_polars._base.numbers import flag, given
 from dp_polars._frames.frame import PrivateFrame
 from dp_polars._frames.protection import Protection
 from dp_polars._frames.recipe import Recipe
@@ -22,6 +23,7 @@ def protect(
     max_rows_per_group: int | None = None,
     neighboring_relation: str = "add_or_remove_one",
     dataset: str | None = None,
+    unchecked: bool = False,
 ) -> PrivateFrame:
     r"""Begin a private query without data: a recipe whose `release(frame)` takes the rows later.
 
@@ -44,11 +46,15 @@ def protect(
     dataset
         A name for these very rows, such as "visits 2026-11". Then `budget`, which must have a path, keeps every
         released answer, and the same question about the same name gives that answer again and costs nothing. You
-        promise that the name stands for the same rows for good, with all that happened to them before `protect`: for
-        other rows the kept answer would be wrong, though no leak. A `KeptAnswerWarning` says where the kind of source
-        is another one, or files are others or have changed. `release(fresh=True)` draws and pays anew. Another
-        version of Polars or of this package may take a question for another one: then it is charged. None: nothing is
-        kept.
+        promise that the name stands for the same rows for good: for other rows the kept answer would be wrong, though
+        no leak. What made the rows belongs to the data set: another plan under the same name is drawn and charged, and
+        what runs Python code is not kept. Other rows in memory are refused, and a `KeptAnswerWarning` says where files
+        have changed. `release(fresh=True)` draws and pays anew. Another version of Polars or of this package may take a
+        question for another one: then it is charged. None: nothing is kept.
+    unchecked
+        Whether to leave out the look at what made the rows, for steps that it can't follow. "I know that each person's
+        rows follow from that person's": where they don't, one person changes the rows of others, and the loss has no
+        bound. It stands in the claim, the ledger, the statement and the report.
 
     Returns
     -------
@@ -57,15 +63,15 @@ def protect(
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as described, or, on data, if the frame's plan already holds a step that looks at rows of
-        several people (an aggregation, a window, unique, head or slice …), which one person's rows might change for
-        others, or a cast or parser that may fail; if, without a privacy unit, it may read a file twice; or if Polars
-        can't find out the columns (what it says may quote a row, and is not shown).
+        If an argument is not as described, or, on data, if the frame's plan visibly mixes people (an aggregation or a
+        window without the unit, unique, head or slice …); if, without a privacy unit, it may make several rows of one
+        or read a file twice; or if Polars can't find out the columns (what it says may quote a row, and is not shown).
 
     Notes
     -----
-    What stays the caller's word: that keys, candidates and bounds are public, and that the given frame holds one
-    person's rows independently of all others'.
+    The data set is the table that is handed over; neighbours are two such tables, one without the rows of one person.
+    What stays the caller's word: that keys, candidates and bounds are public, and that what made the table carries
+    nothing of others into a person's rows.
 
     Proof: :doc:`/proofs/contributions`.
 
@@ -85,13 +91,14 @@ def protect(
     ['A', 'B', 'C']
     """
     protection = Protection.of(privacy_unit, max_rows, max_groups, max_rows_per_group, neighboring_relation)
-    return PrivateFrame(recipe_of(protection, dataset, budget), (), budget)
+    return PrivateFrame(recipe_of(protection, dataset, budget, unchecked), (), budget)
 
 
-def recipe_of(protection: Protection, dataset: object, budget: object) -> Recipe:
+def recipe_of(protection: Protection, dataset: object, budget: object, unchecked: object) -> Recipe:
     """Return a recipe without steps; refuse a data set that is no name, and a budget that keeps nothing."""
+    recipe = Recipe(protection, unchecked=flag("unchecked", unchecked))
     if dataset is None:
-        return Recipe(protection)
+        return recipe
     if not isinstance(dataset, str) or not dataset:
         msg = f"dataset must be a name or None, got {given(dataset)}."
         raise TypeError(msg)
@@ -102,4 +109,4 @@ def recipe_of(protection: Protection, dataset: object, budget: object) -> Recipe
             'Hint: budget=dp_polars.Budget(epsilon=1, path="visits-budget.db").'
         )
         raise ValueError(msg)
-    return Recipe(protection, dataset=dataset)
+    return replace(recipe, dataset=dataset)

@@ -17,16 +17,17 @@ import polars as pl
 from dp_polars._accounting.claims import mechanisms_of
 from dp_polars._accounting.terms import in_words
 from dp_polars._base.digests import ipc_of, listed, sha256_of
-from dp_polars._base.numbers import plural
+from dp_polars._base.numbers import as_fraction, plural
 from dp_polars._base.privacy_units import unit_of_text
 from dp_polars._engines.polars_engine import PolarsEngine
+from dp_polars._frames import whole_cost
 from dp_polars._frames.keys import KeyRequest
 from dp_polars._frames.people import CutRequest, PeopleRequest
 from dp_polars._frames.person_steps import PersonGroups
 from dp_polars._frames.protection import OneRowEach
 from dp_polars._frames.recipe import EachColumn, Expressions, Join, Joining, Rename
 from dp_polars._frames.request import Request
-from dp_polars._rowwise.plan_kinds import steps_and_urls
+from dp_polars._rowwise.plan_words import steps_and_urls
 from dp_polars._statements.facts import NOT_RECORDED, loss_facts, number_facts, output_facts, software
 from dp_polars._statements.known import AT_DELTA, checked
 from dp_polars._statements.statement import Statement
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from dp_polars._accounting import ledger
     from dp_polars._accounting.budgets import Budget
+    from dp_polars._accounting.terms import Unit
     from dp_polars._base.numbers import Number
     from dp_polars._frames.recipe import Origin
     from dp_polars._frames.request import AnyRequest
@@ -43,57 +45,95 @@ if TYPE_CHECKING:
     from dp_polars._questions.question import Asked
     from dp_polars._statements.facts import Facts
 
+# What steps do, in words; of others the name of the method stands there.
+_STEPS = {
+    "filter": "rows are kept where",
+    "remove": "rows are left out where not",
+    "with_columns": "columns are made",
+    "with_columns_seq": "columns are made, one after the other",
+    "select": "columns are kept or made",
+    "select_seq": "columns are kept or made, one after the other",
+    "drop": "columns are left out; kept are",
+    "rename": "columns are renamed",
+    "cast": "columns get another type",
+    "drop_nulls": "rows with nulls are left out; kept where",
+    "drop_nans": "rows with NaN are left out; kept where",
+    "fill_null": "nulls are filled",
+    "fill_nan": "NaNs are filled",
+    "join": "rows are joined with others",
+    "group_by": "rows of one person are brought together, by",
+}
 # How much of one step is written.
 _LONGEST = 500
 
 
-def statement_of_query(
-    request: AnyRequest[Asked],
-    sources: Sequence[pl.LazyFrame],
+def statement_of(
+    releases: Mapping[str, tuple[AnyRequest[Asked], Facts]],
     budget: Budget | None,
     known: Mapping[str, object],
     at_delta: Number = AT_DELTA,
     *,
-    state: Literal["planned", "released"] = "planned",
+    state: Literal["planned", "released", "published"] = "planned",
 ) -> Statement:
-    """Return the statement of one query; what its budget was charged for before stands in it, too."""
-    release = facts_of_request(request, sources, at_delta)
+    """Return one statement of requests by their names; what the budget was charged for before stands in it, too.
+
+    A single one needs no name: "".
+    """
+    requests = [request for request, _ in releases.values()]
+    claims = [claim for request in requests for claim in request.claims]
     ledger = None
     if budget is not None:
         head, charges = budget.charged()
         asked = [charge.what for charge in charges if charge.mechanism in mechanisms_of("keys")]
-        ledger = ledger_facts(head, charges, [""] * len(charges), asked)
-    protection = request.protection
+        ledger = ledger_facts(budget, head, charges, [""] * len(charges), asked)
+    protection, loss = requests[0].protection, whole_cost.loss_of(claims)
     return Statement.of(
         {
             **software(),
             "state": state,
             "known": checked(known),
-            "loss": release["loss"],
+            "loss": loss_facts(loss.unit, loss.value, whole_cost.delta_of(claims), at_delta),
             "unit": unit_facts(protection.privacy_unit, protection.neighboring_relation),
-            "releases": [release],
+            "releases": [{"name": name, **facts} for name, (_, facts) in releases.items()],
             "ledger": ledger,
         }
     )
 
 
+def loss_of_ledger(head: ledger.Head) -> tuple[Unit, Fraction, Fraction]:
+    """Return the loss of all that a ledger holds: its sums, or what a promise of (epsilon, delta) keeps in any case."""
+    if head.unit == "rho" or head.delta is None:
+        return "rho" if head.unit == "rho" else "epsilon", Fraction(head.spent or 0), Fraction(head.spent_delta)
+    return "epsilon", Fraction(head.total), Fraction(head.delta)
+
+
 def ledger_facts(
-    head: ledger.Head, charges: Sequence[ledger.Charge], recorded: Sequence[str], asked_before: Sequence[str]
+    budget: Budget,
+    head: ledger.Head,
+    charges: Sequence[ledger.Charge],
+    recorded: Sequence[str],
+    asked_before: Sequence[str],
 ) -> Facts:
     """Return what a ledger holds; `recorded` says of each charge in which release its query stands."""
+    spent = _amount(head.unit, head.spent or "0", head.spent_delta)
+    if budget.promise is not None:
+        at = budget.epsilon_of(head, charges, budget.promise.delta).spent
+        spent = _amount(head.unit, str(as_fraction("epsilon", at)), head.delta)
     entries = [
         {
             "when": f"{datetime.fromtimestamp(charge.microseconds // 10**6, UTC):%Y-%m-%d %H:%M} UTC",
             "what": charge.what,
             "mechanism": charge.mechanism,
-            "loss": _amount(head.unit, charge.loss, charge.delta),
+            "loss": _amount(charge.unit, charge.loss, charge.delta),
             "recorded": where,
+            "unchecked": bool(charge.unchecked),
         }
         for charge, where in zip(charges, recorded, strict=True)
     ]
     return {
         "total": _amount(head.unit, head.total, head.delta),
-        "spent": _amount(head.unit, head.spent, head.spent_delta),
+        "spent": spent,
+        "is_promise": budget.promise is not None,
         "charges": head.charges,
         "digest": head.last_digest or None,
         "delta_for": [charge.what for charge in charges if Fraction(charge.delta)],
@@ -120,6 +160,8 @@ def facts_of_request(request: AnyRequest[Asked], sources: Sequence[pl.LazyFrame]
         "asks": "keys" if isinstance(request, KeyRequest) else "people" if _is_of_people(request) else "answers",
         "protection": _protection(request),
         "bounds": {} if _is_of_people(request) else bounds,
+        # Without data `release` takes the rows, and may take them so.
+        "unchecked": request.recipe.is_unchecked or (False if sources else None),
         "tables": [_table(*table) for table in zip_longest(request.recipe.origins, sources)],
         "keys": None if request.keys is None else _keys(request.keys),
         "public_frames": list(map(_public_frame, frames)),
@@ -216,13 +258,14 @@ def _step(step: Step) -> str:
         arguments = [f"a public frame, how={step.how!r}, on {', '.join(step.left_on)}"]
     elif isinstance(step, Joining) and step.further_steps:
         arguments = [f"after its steps {', '.join(map(_step, step.further_steps))}"]
-    text = " ".join(f"{step.name}({', '.join(map(str, arguments))})".split()).removesuffix("()")
+    said = ", ".join(map(str, arguments))
+    text = " ".join(": ".join(filter(None, [_STEPS.get(step.name, step.name), said])).split())
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def _outputs(request: AnyRequest[Asked], engine: PolarsEngine | None) -> list[Facts]:
     types = request.types(engine) if isinstance(request, Request) else {}
-    explained = request.explain(engine).rows(named=True)
+    explained: list[Facts] = request.explained_rows(engine)
     facts = []
     for ask, row in zip(request.asks, explained, strict=True):
         columns = ", ".join(" ".join(str(column).split()) for column in ask.columns)

@@ -9,7 +9,7 @@ import polars as pl
 
 from dp_polars._accounting.budgets import Budget
 from dp_polars._accounting.large import warn_if_large
-from dp_polars._base.numbers import plural, show
+from dp_polars._base.numbers import plural
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames import group_keys
@@ -27,6 +27,7 @@ from dp_polars._frames.owned import OwnedRows
 from dp_polars._frames.person_steps import PersonGroups, person_keys
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.recipe import (
+    Expressions,
     JoinHow,
     Joining,
     Recipe,
@@ -43,7 +44,7 @@ from dp_polars._frames.step import Step
 from dp_polars._frames.unlisted import Unlisted
 from dp_polars._questions.measures import Count
 from dp_polars._questions.question import of_histogram
-from dp_polars._rowwise.plans import refuse_unsafe_plan
+from dp_polars._rowwise.plans import preparation_of
 from dp_polars._rowwise.versions import warn_if_untested
 
 if TYPE_CHECKING:
@@ -98,13 +99,13 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows):
             raise TypeError(msg)
         return self._recipe.proved(*schemas_of(self._sources)).schemas[-1]
 
-    def filter(self, *predicates: pl.Expr, **constraints: object) -> Self:
+    def filter(self, *predicates: pl.Expr | str | bool, **constraints: object) -> Self:
         """Keep the rows for which all predicates are true.
 
         Parameters
         ----------
         *predicates
-            Boolean expressions of the columns of a row.
+            Boolean expressions of the columns of a row, or names of Boolean columns.
         **constraints
             `name=value`: the column equals the constant.
 
@@ -118,10 +119,10 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows):
             If a predicate is not a row-by-row expression.
         """
         equal = tuple(pl.col(name) == pl.lit(value) for name, value in constraints.items())
-        return self._then("filter", (*expressions_of(predicates, {}, strings=False), *equal))
+        return self._then("filter", (*expressions_of(predicates, {}, strings=True), *equal))
 
     def with_columns(self, *exprs: pl.Expr | str, **named: object) -> Self:
-        """Add or replace columns, row by row.
+        """Add or replace columns, row by row, or by windows over one person's rows: see :doc:`/proofs/whole-numbers`.
 
         Parameters
         ----------
@@ -195,13 +196,19 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows):
         return self._after(join_of(other, on, left_on, right_on, how))
 
     @overload  # names first: any other object may be public keys
-    def group_by(self, keys: str, *more: str) -> PersonGroupBy[Self]: ...  # type: ignore[overload-overlap]
+    def group_by(  # type: ignore[overload-overlap]
+        self, keys: str | pl.Expr, *more: str | pl.Expr, **named: pl.Expr
+    ) -> PersonGroupBy[Self]: ...
 
     @overload
     def group_by(self, keys: PublicKeys) -> PrivateGroupBy: ...
 
-    def group_by(self, keys: PublicKeys | str, *more: str) -> PrivateGroupBy | PersonGroupBy[Self]:
+    def group_by(
+        self, keys: PublicKeys | str | pl.Expr, *more: str | pl.Expr, **named: pl.Expr
+    ) -> PrivateGroupBy | PersonGroupBy[Self]:
         """Group by public keys, to ask about every group; or by the privacy unit, to have one row for each person.
+
+        How sums of a person's floats are exact, and ties in an order are told apart: see :doc:`/proofs/whole-numbers`.
 
         Parameters
         ----------
@@ -210,8 +217,9 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows):
             combinations are groups), or a frame whose rows are the groups. At most 10⁷. Never take them from the data.
             Every key is answered, and rows of other keys are ignored. Keys are released in their column's type; those
             of a Categorical as String. Or the name of a column.
-        *more
-            Names of further columns. The privacy unit must be one of all names.
+        *more, **named
+            Names of further columns, and expressions under names of their own: `pl.col("day").dt.year().alias("year")`,
+            or `year=…`. The privacy unit must be one of all names.
 
         Returns
         -------
@@ -235,8 +243,15 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows):
         >>> private.group_by("patient").agg(pl.col("cents").sum()).columns
         ['patient', 'cents']
         """
-        if isinstance(keys, str) or any(isinstance(key, str) for key in more):
-            return PersonGroupBy(self, person_keys((keys, *more), self.protection.unit))
+        given = (
+            keys,
+            *more,
+            *(value.alias(name) if isinstance(value, pl.Expr) else value for name, value in named.items()),
+        )
+        if named or any(isinstance(key, (str, pl.Expr)) for key in given):
+            names, exprs = person_keys(given, self.protection.unit)
+            frame = self._after(Expressions("with_columns", exprs, "group_by")) if exprs else self
+            return PersonGroupBy(frame, names)
         return PrivateGroupBy(self, group_keys.public_keys((keys, *more) if more else keys))
 
     def with_bounds(self, released: pl.DataFrame) -> Self:
@@ -311,7 +326,7 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows):
             "rows": "private, only answers leave" if self._sources else "none yet, release(frame) takes them",
             "protects": str(self.protection),
             "steps": ", ".join(step.name for step in self._recipe.steps) or "none",
-            "budget": "none" if self._budget is None else f"{self._budget.unit}={show(self._budget.total)} in all",
+            "budget": "none" if self._budget is None else f"{self._budget.total_text} in all",
         }
         return "\n".join(f"{key + ':':<10}{text}" for key, text in lines.items())
 
@@ -360,7 +375,8 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows):
         engine = PolarsEngine.of(*self._sources) if self._sources else None
         unit = "epsilon" if self._budget is None else self._budget.unit
         query = PrivateQuery(Request.of(self._recipe, keys, asks, unit, engine), self._sources, self._budget)
-        warn_if_large(query.loss)
+        if not query.request.is_open:
+            warn_if_large(query.loss)
         return query
 
 
@@ -387,7 +403,7 @@ def _owned_join(
         raise ValueError(msg)
     left, right = join_keys(on, left_on, right_on)
     for plan in other._sources:
-        refuse_unsafe_plan(plan, right, "join", is_owned=True)
+        preparation_of(plan, right, "join", is_owned=True, unchecked=other.origin.unchecked)
     return OwnedJoin(left, right, join_how(how), other.origin)
 
 

@@ -16,6 +16,7 @@ from dp_polars._engines.polars_rows import compared, is_a_person
 from dp_polars._frames.protection import OneRowEach
 from dp_polars._frames.recipe import ONLY_FILTERS, Joining, Origin, Proved, Recipe, free_names, refuse_missing
 from dp_polars._rowwise.gate import refuse_patterns
+from dp_polars._rowwise.nodes import is_opaque
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -179,9 +180,16 @@ def refuse_without_unit(unit: PrivacyUnit, left_on: Sequence[str], right_on: Seq
         raise ValueError(msg)
 
 
+def is_same_budget(left: Budget | None, right: Budget | None) -> bool:
+    """Return whether two budgets are one object, one ledger, or both none."""
+    if left is None or right is None:
+        return left is right
+    return left is right or (left.path is not None and left.path == right.path)
+
+
 def refuse_another_budget(left: Budget | None, right: Budget | None) -> None:
     """Refuse two frames that are charged to different budgets: one object, one ledger, or none on both sides."""
-    if left is right or (left is not None and right is not None and left.path is not None and left.path == right.path):
+    if is_same_budget(left, right):
         return
     got = "one frame with a budget and one without" if left is None or right is None else "two budgets"
     msg = (
@@ -204,7 +212,7 @@ def _refuse_key(left: str, right: str, dtype: pl.DataType, other: pl.DataType, *
             "Hint: cast one of them first."
         )
         raise TypeError(msg)
-    if dtype.is_nested() or dtype in (pl.Object, pl.Null) or (dtype.is_float() and not may_be_float):
+    if dtype.is_nested() or is_opaque(dtype) or dtype == pl.Null or (dtype.is_float() and not may_be_float):
         what = "floats: engines compare NaN and -0.0 differently" if dtype.is_float() else f"of the type {dtype}"
         msg = (
             f"join: the columns {names} must not be {what}.\n\nHint: join by integers, texts or dates; "

@@ -9,6 +9,7 @@ import polars as pl
 from polars.exceptions import ComputeError
 
 from dp_polars._expressions.expressions import PrivateExpr
+from dp_polars._expressions.sharing import ours_of
 from dp_polars._rowwise import nodes
 from dp_polars._rowwise.names import OF_ALL_COLUMNS
 
@@ -37,6 +38,7 @@ def outputs_of(
     TypeError
         If a selector would have to be resolved without data.
     """
+    expr = ours_of(expr)
     named = expr.named if isinstance(expr, PrivateExpr) else None
     if named is None or not isinstance(expr, PrivateExpr) or expr.columns is None:
         yield name, expr

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from dp_polars._base.numbers import given, kind_of_frame
+from dp_polars._base.numbers import flag, given, kind_of_frame
 from dp_polars._frames.recipe import Origin
 from dp_polars._frames.sources import WithoutRows
 from dp_polars._rowwise.files import identities
-from dp_polars._rowwise.plans import files_of, refuse_unsafe_plan
+from dp_polars._rowwise.plans import files_of, preparation_of
 
 if TYPE_CHECKING:
     from typing import NoReturn
@@ -36,7 +36,9 @@ class OwnedRows(WithoutRows):
         return f"<OwnedRows\nrows:     {rows}\nuse:      private.join(owned, …)>"
 
 
-def owned(frame: pl.LazyFrame | pl.DataFrame | None = None, *, dataset: str | None = None) -> OwnedRows:
+def owned(
+    frame: pl.LazyFrame | pl.DataFrame | None = None, *, dataset: str | None = None, unchecked: bool = False
+) -> OwnedRows:
     r"""Take rows that carry no privacy unit, but belong to those who name them: line items of orders.
 
     A private frame's `join` brings them to the people whose rows name them. They are as private as that frame: nothing
@@ -46,11 +48,13 @@ def owned(frame: pl.LazyFrame | pl.DataFrame | None = None, *, dataset: str | No
     Parameters
     ----------
     frame
-        The rows, also larger than memory (a scan). What happened to them before must be row by row, as before
-        `protect`, or by `group_by`, `over` and joins that include all columns of the later join. None: `release` takes
+        The rows, also larger than memory (a scan). What happened to them before must be by row, or include all
+        columns of the later join, as before `protect` the unit. None: `release` takes
         them later, as for a query without data.
     dataset
         A name for these very rows, as of `protect`: only where all frames of a query have one are answers kept.
+    unchecked
+        As for `protect`.
 
     Returns
     -------
@@ -60,8 +64,7 @@ def owned(frame: pl.LazyFrame | pl.DataFrame | None = None, *, dataset: str | No
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as described, or the plan holds a step that looks at several rows; of one that must
-        include the columns of the join, `join` says so.
+        If an argument is not as described. `join` refuses a plan that visibly mixes rows of several who name them.
 
     Notes
     -----
@@ -84,15 +87,15 @@ def owned(frame: pl.LazyFrame | pl.DataFrame | None = None, *, dataset: str | No
     if dataset is not None and (not isinstance(dataset, str) or not dataset):
         msg = f"dataset must be a name or None, got {given(dataset)}."
         raise TypeError(msg)
+    is_unchecked = flag("unchecked", unchecked)
     if frame is None:
-        return OwnedRows((), Origin(dataset))
+        return OwnedRows((), Origin(dataset, unchecked=is_unchecked))
     if not isinstance(frame, (pl.LazyFrame, pl.DataFrame)):
         msg = f"owned rows must be a LazyFrame, a DataFrame or None, got {kind_of_frame(frame)}"
         if isinstance(frame, WithoutRows):
             msg += "\n\nHint: a private frame has its own privacy unit: private.join(other, on=…) takes it as it is."
         raise TypeError(msg)
     plan = frame.lazy()
-    readings = refuse_unsafe_plan(
-        plan, (), "owned", is_owned=True
-    )  # looked at again when the columns of the join are known
-    return OwnedRows((plan,), Origin(dataset, identities(files_of(readings))))
+    # It is looked at again when the columns of the join are known.
+    preparation = preparation_of(plan, (), "owned", is_owned=True, unchecked=is_unchecked)
+    return OwnedRows((plan,), Origin(dataset, identities(files_of(preparation.readings)), unchecked=is_unchecked))

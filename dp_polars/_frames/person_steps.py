@@ -41,6 +41,9 @@ class PersonGroups(Step):
     def leaves_one_row(self, unit: PrivacyUnit | None, *, before: bool) -> bool:
         return before or {*self.keys} == {*(unit or ())}
 
+    def adds_floats(self, schema: pl.Schema, unit: PrivacyUnit | None) -> bool:
+        return of_groups(self.expressions, schema, unit or (), self.keys, self.name).adds_floats
+
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
         """Return what runs this step; an error where it looks at more than one person's rows, or at their order."""
         keys, unit = list(self.keys), unit or ()
@@ -49,7 +52,7 @@ class PersonGroups(Step):
 
         def run(rows: pl.LazyFrame) -> pl.LazyFrame:
             # Nobody is a group, or two, of their own: these are fewer than their rows.
-            groups = taken.before(rows).group_by(keys).agg(taken.finals).filter(person)
+            groups = taken.groups(rows, keys).filter(person)
             # After with_columns, so that a constant has as many rows as the frame.
             return groups.with_columns(taken.outputs).select(
                 *keys, *(expr.meta.output_name() for expr in taken.outputs)
@@ -66,16 +69,17 @@ def windows(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: PrivacyUnit | Non
     return taken, lambda rows: taken.before(rows.filter(person))
 
 
-def person_keys(names: Sequence[object], unit: PrivacyUnit | None) -> tuple[str, ...]:
-    """Return the columns of `group_by`, the unit first; refuse what is no name, and names without the unit."""
-    keys = tuple(name for name in names if isinstance(name, str))
-    if len(keys) < len(names):
-        wrong = next(name for name in names if not isinstance(name, str))
+def person_keys(names: Sequence[object], unit: PrivacyUnit | None) -> tuple[tuple[str, ...], tuple[pl.Expr, ...]]:
+    """Return the columns of `group_by`, the unit first, and those to make; refuse other things, or none of the unit."""
+    wrong = [name for name in names if not isinstance(name, (str, pl.Expr)) or _has_several(name)]
+    if wrong:
         msg = (
             "group_by must be given names of columns, the privacy unit among them, or public keys: a dict or a frame "
-            f"alone; got {given(wrong)} among names.\n\nHint: make a column with with_columns in the step before."
+            f"alone; got {given(wrong[0])} among names.\n\nHint: make a column with with_columns in the step before."
         )
         raise TypeError(msg)
+    computed = tuple(key for key in names if isinstance(key, pl.Expr) and not key.meta.is_column())
+    keys = tuple(key.meta.output_name() if isinstance(key, pl.Expr) else str(key) for key in names)
     if unit is None or not {*unit} <= {*keys}:
         way = "" if unit is None else f"group_by({as_arguments(unit)}) gives one row for each person. "
         msg = (
@@ -87,4 +91,11 @@ def person_keys(names: Sequence[object], unit: PrivacyUnit | None) -> tuple[str,
     if len(set(keys)) < len(keys):
         msg = f"group_by must be given each column once, got {list(keys)}."
         raise ValueError(msg)
-    return (*unit, *(name for name in keys if name not in unit))
+    return (*unit, *(name for name in keys if name not in unit)), computed
+
+
+def _has_several(key: object) -> bool:
+    """Return whether an expression has several outputs, or none whose name is known."""
+    return isinstance(key, pl.Expr) and (
+        key.meta.has_multiple_outputs() or key.meta.output_name(raise_if_undetermined=False) is None
+    )

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, TypeVar, Unpack, get_args
 
 import polars as pl
 
+from dp_polars._accounting.arguments import total_delta
 from dp_polars._accounting.large import warn_if_large
 from dp_polars._accounting.terms import Loss, Terms
 from dp_polars._base.calls import called
-from dp_polars._base.numbers import given, one_of, positive_int
+from dp_polars._base.numbers import flag, given, one_of, positive_int
 from dp_polars._base.paths import expanded, replacing
 from dp_polars._engines.polars_engine import PolarsEngine
-from dp_polars._frames import whole_cost
+from dp_polars._frames import scaling, whole_cost
 from dp_polars._frames.claim_files import CLAIM_KEY, STATEMENT, refuse_wide_integers
-from dp_polars._frames.facts import facts_of_request, statement_of_query
+from dp_polars._frames.facts import facts_of_request, statement_of
 from dp_polars._frames.people import CutRequest, PeopleRequest
-from dp_polars._frames.release import prepare, release_by
+from dp_polars._frames.release import Part, prepare, release_all
 from dp_polars._frames.request import Request
-from dp_polars._frames.sources import PrivateRows, Source, WithoutRows, sources_of
+from dp_polars._frames.sources import Opened, PrivateRows, Source, WithoutRows, sources_of
 from dp_polars._statements.known import AT_DELTA, Known
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
     from fractions import Fraction
     from typing import Self
 
@@ -36,9 +37,11 @@ if TYPE_CHECKING:
     from dp_polars._engines.outputs import Presentation, Ranges
     from dp_polars._frames.protection import Protection
     from dp_polars._frames.request import AnyRequest, Ask
+    from dp_polars._frames.taken import Taken
     from dp_polars._questions.question import Asked
     from dp_polars._statements.statement import Statement
 
+QueryT = TypeVar("QueryT", bound="PrivateQuery")
 _Engine: TypeAlias = Literal["auto", "in-memory", "streaming"]
 _ENGINES: tuple[_Engine, ...] = get_args(_Engine)
 
@@ -73,7 +76,10 @@ class PrivateQuery(WithoutRows):
 
     @property
     def loss(self) -> Loss:
-        """What one release of all outputs costs one person: in rho if all are given in rho, or one has no epsilon."""
+        """What one release of all outputs costs one person: in rho if all are given in rho, or one has no epsilon.
+
+        A ValueError where an output has no loss yet: see `scaled_to`.
+        """
         return self.request.loss
 
     @property
@@ -94,7 +100,8 @@ class PrivateQuery(WithoutRows):
             true number, counting the rows that the bounds keep; all answers of a list of quantiles are, with that
             probability. Null for means, whose error depends on how many rows the group has: `note` gives it for 1,000
             and 100 rows. Where a mean was asked `within` an error, it is that for groups of at least `rows` rows. For
-            keys, it is from how many people on a key is shown with probability 0.95.
+            keys, it is from how many people on a key is shown with probability 0.95. An output without a loss has
+            none, and neither `epsilon`, `rho`, `rate` nor `mechanism`.
 
             `error_unit`: "people", "rows", "the column's unit" or "the weights' unit"; a lead, which `selects` tells
             of, has the same.
@@ -105,7 +112,8 @@ class PrivateQuery(WithoutRows):
             `note`: where noise grows with the number of groups; under which bounds rows are dropped or totals clipped,
             which `error_95` leaves out; why this mechanism was chosen, and whether another question would do better.
             The first row's ends with what the whole release costs, also as an ε at δ = 10⁻⁶, and names the other unit
-            where its budgets charge less by a tenth or more.
+            where its budgets charge less by a tenth or more. After `scaled_to` a promise of (epsilon, delta), notes say
+            which unit was taken, and what `error_95` would be in the other one.
 
             The others are `mechanism`, `candidates` (null where only the column's type names them and no data is bound,
             and for keys; 1 for a number), `neighboring_relation`, `privacy_unit`, `bounds` (those on a person's rows
@@ -113,7 +121,12 @@ class PrivateQuery(WithoutRows):
             one person where people are counted; of a list of quantiles 1 or 2, see `dp_polars.quantile`) and `rate`
             (λ). `groups` is null for keys.
         """
-        return self.request.explain(PolarsEngine.of(*self._sources) if self._sources else None)
+        return self.request.explain(self.public_engine)
+
+    @property
+    def public_engine(self) -> PolarsEngine | None:
+        """What tells the types of columns; None without data."""
+        return PolarsEngine.of(*self._sources) if self._sources else None
 
     @called
     def statement(self, *, at_delta: Number = AT_DELTA, **known: Unpack[Known]) -> Statement:
@@ -156,34 +169,64 @@ class PrivateQuery(WithoutRows):
         return facts_of_request(self.request, self._sources, at_delta)
 
     def _stated(self, known: Known, at_delta: Number, state: Literal["planned", "released"]) -> Statement:
-        return statement_of_query(self.request, self._sources, self.budget, known, at_delta, state=state)
+        releases = {"": (self.request, self.described(at_delta))}
+        return statement_of(releases, self.budget, known, at_delta, state=state)
 
     @called
-    def scaled_to(self, *, epsilon: Number | None = None, rho: Number | None = None) -> Self:
-        """Return this query at other losses: those of its outputs, times one factor, so that it costs this in all.
+    def scaled_to(
+        self, *, epsilon: Number | None = None, rho: Number | None = None, delta: Number | None = None
+    ) -> Self:
+        """Return this query with one promise for all of its outputs, shared among them.
 
-        Nothing is read or charged, and rows and budget stay. So do bounds, mechanisms, and the delta of keys. An output
-        that was asked for `within` an error has another one then: see `explain`.
+        Outputs with a loss, or asked `within` an error, keep it, and those without one share the rest: equally, or by
+        their `loss_share`. Where every output has one, all losses are scaled by one factor; an output that was asked
+        for `within` an error has another one then: see `explain`. Nothing is read of the rows, or charged. Rows,
+        budget, bounds, the delta of keys, and mechanisms that were asked for by name, stay.
 
         Parameters
         ----------
+        epsilon, delta
+            With a delta, above 0 and below 1: the query keeps (epsilon, delta)-differential privacy, *in the unit with
+            the smaller errors*. In `epsilon` the losses add up to epsilon; in `rho` to the largest rho that proves
+            (epsilon, delta) with a half of delta left to keys, or what the frame's budget leaves to them. So what is
+            scaled to the promise of a budget fits into it exactly.
         epsilon, rho
-            What one release shall cost, exactly one of them.
+            Without a delta: what one release shall cost, exactly one of them. Outputs without a loss get theirs in this
+            unit; all others keep unit and mechanism.
 
         Returns
         -------
         PrivateQuery
-            Where all losses are in this unit, it costs exactly that. Otherwise the factor is the largest of four
-            significant digits at which the query costs at most that.
+            With a delta, `explain` says which unit was taken, and which error the other one would have cost. Compared
+            are the geometric means of `error_95` over all outputs, of each by its better mechanism in that unit; for a
+            mean that has no `rows`, in groups of 1,000. An output that exists in epsilon alone (a lead, a first above a
+            threshold), or in rho alone (Gaussian noise by name), decides for all. Where the frame's budget has room in
+            one unit alone, that is taken.
+
+            Without a delta, it costs exactly that where all losses are in this unit. Otherwise the factor is the
+            largest of four significant digits at which the query costs at most that.
 
         Raises
         ------
         TypeError, ValueError
-            If an argument is not as described, if epsilon is given and an output has discrete Gaussian noise, which has
-            a loss in rho only, or if noise would have no room in 64 bits.
+            If an argument is not as described, if outputs that keep their loss leave nothing to the others, if keys
+            spend more than their part of delta, if noise would have no room in 64 bits, or if epsilon is given without
+            delta and an output has discrete Gaussian noise, which has a loss in rho only.
 
         Examples
         --------
+        One promise for two outputs, of which the mode gets twice the part:
+
+        >>> import dp_polars as dpp
+        >>> private = dpp.protect("patient", max_groups=4)
+        >>> query = private.group_by({"ward": ["A", "B", "C", "D"]}).agg(
+        ...     dpp.n_people(), dpp.mode("drug", ["A", "B"], loss_share=2)
+        ... )
+        >>> query.scaled_to(epsilon=1, delta=1e-6).explain()["mechanism"].to_list()
+        ['discrete_laplace', 'permute_and_flip']
+
+        Other losses in one unit:
+
         >>> import dp_polars as dpp
         >>> query = dpp.protect(None).agg(
         ...     dpp.len(epsilon=3), dpp.mode("drug", ["A", "B"], epsilon=1)
@@ -191,9 +234,11 @@ class PrivateQuery(WithoutRows):
         >>> [str(ask.query.claim.loss) for ask in query.scaled_to(epsilon=1).asks]
         ['epsilon=0.75', 'epsilon=0.25']
         """
-        loss = Loss.of(epsilon=epsilon, rho=rho)
-        warn_if_large(loss)
-        return type(self)(self.request.scaled_to(loss), self._sources, self.budget)
+        return scaled([self], epsilon, rho, delta)[0]
+
+    def with_asks(self, asks: Iterable[Ask[Asked]], taken: Taken | None) -> Self:
+        """Return the same query with its outputs at other losses, and why they are in this unit."""
+        return type(self)(self.request.with_asks(asks, taken), self._sources, self.budget)
 
     @called
     def n_cut(
@@ -261,6 +306,7 @@ class PrivateQuery(WithoutRows):
         engine: EngineType = "auto",
         partitions: int | None = None,
         fresh: bool = False,
+        unchecked: bool = False,
     ) -> pl.DataFrame:
         """Release all outputs once, charged to the budget before a row is read.
 
@@ -294,6 +340,8 @@ class PrivateQuery(WithoutRows):
         fresh
             Whether to draw and pay anew where the budget keeps an answer to this question: see `dataset` of
             `dp_polars.protect`.
+        unchecked
+            As for `dp_polars.protect`, of the rows that are given here.
 
         Returns
         -------
@@ -322,7 +370,20 @@ class PrivateQuery(WithoutRows):
         The columns' types are taken as public. If they would be inferred from values (pandas' object columns, a CSV
         file without a schema), state them beforehand.
         """
-        return self._released(frame, self.request.presentation(ranges, min_people, sure), engine, partitions, fresh)
+        presentation = self.request.presentation(ranges, min_people, sure)
+        return self.handed_over(unchecked)._released(frame, presentation, engine, partitions, fresh)
+
+    def handed_over(self, unchecked: object) -> Self:
+        """Return the query for rows that are taken unchecked, if they are; of its own rows `protect` says so."""
+        if not flag("unchecked", unchecked):
+            return self
+        if self.has_rows:
+            msg = (
+                "unchecked must be left out: the query was built on a frame, which protect has looked at.\n\n"
+                "Hint: frame.dp.protect(…, unchecked=True)."
+            )
+            raise TypeError(msg)
+        return type(self)(self.request.handed_over(unchecked=unchecked), self._sources, self.budget)
 
     def _released(
         self,
@@ -334,12 +395,29 @@ class PrivateQuery(WithoutRows):
         check: Callable[[Work | KeyWork], None] = lambda _: None,
     ) -> pl.DataFrame:
         """Release once; `check` refuses work that can't be used, before the charge."""
+        part = self.part(frame, presentation, engine, partitions, check=check)
+        (released,) = release_all([part], self.budget, fresh=fresh)
+        return released
+
+    def part(
+        self,
+        frame: PrivateRows | tuple[PrivateRows, ...] | None,
+        presentation: Presentation,
+        engine: EngineType = "auto",
+        partitions: int | None = None,
+        *,
+        check: Callable[[Work | KeyWork], None] = lambda _: None,
+        opened: Opened | None = None,
+        name: str | None = None,
+    ) -> Part[pl.DataFrame]:
+        """Return what is to be released of these rows by Polars; a publication's queries share what they `opened`."""
         if partitions is not None:
             positive_int("partitions", partitions)
-        first, *others = sources = self._sources_of(frame)
+        first, *others = sources = self._sources_of(frame, opened)
         by_polars = PolarsEngine(
             *(first.unread, first.read, _on_cpu(engine), partitions),
             joined=tuple((source.unread, source.read) for source in others),
+            are_plans=all(source.is_plan for source in sources),
         )
         known = [origin.files if frame is None else None for origin in self.request.recipe.origins]
 
@@ -349,12 +427,7 @@ class PrivateQuery(WithoutRows):
             if work is not None:
                 check(work)
 
-        return release_by(
-            *(self.request, by_polars, self.budget),
-            presentation=presentation,
-            fresh=fresh,
-            before_charge=before_charge,
-        )
+        return Part(self.request, by_polars, presentation, before_charge, name)
 
     def collect(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
         """Raise: `collect` looks repeatable, but each release costs again."""
@@ -372,6 +445,7 @@ class PrivateQuery(WithoutRows):
         engine: EngineType = "auto",
         partitions: int | None = None,
         fresh: bool = False,
+        unchecked: bool = False,
     ) -> None:
         """Release once into a Parquet file that carries its claim: `read_claim` reads it back.
 
@@ -384,7 +458,7 @@ class PrivateQuery(WithoutRows):
         ----------
         path
             The file; `~` is the home folder.
-        frame, ranges, min_people, sure, engine, partitions, fresh
+        frame, ranges, min_people, sure, engine, partitions, fresh, unchecked
             As for `release`. The file holds what is shown, and nothing else of what was drawn.
 
         Raises
@@ -399,21 +473,23 @@ class PrivateQuery(WithoutRows):
         if not target.parent.is_dir() or target.is_dir():
             msg = f"path must be a file in an existing folder, got {str(path)!r}."
             raise (IsADirectoryError if target.is_dir() else FileNotFoundError)(msg)
-        statement = self._stated({}, AT_DELTA, "released")
-        claim = json.dumps({**self.request.claim_for_json(), STATEMENT: statement.written}).encode()
+        query = self.handed_over(unchecked)
+        statement = query._stated({}, AT_DELTA, "released")
+        claim = json.dumps({**query.request.claim_for_json(), STATEMENT: statement.written}).encode()
         # Opened before anything is charged, so that a folder that can't be written costs nothing.
         with replacing(target) as file:
-            released = self._released(frame, presentation, engine, partitions, fresh, refuse_wide_integers)
+            released = query._released(frame, presentation, engine, partitions, fresh, refuse_wide_integers)
             table = released.to_arrow()
             table = table.replace_schema_metadata({**(table.schema.metadata or {}), CLAIM_KEY: claim})
             parquet.write_table(table, file)
 
     def __repr__(self) -> str:
-        asks = "\n".join(f"  {ask}, {ask.query.claim}, {ask.query.claim.mechanism}" for ask in self.asks)
-        costs = whole_cost.in_words(self.request.claims)
+        claims = ((ask, ask.query.claim) for ask in self.asks)
+        asks = "\n".join(f"  {ask}, {claim}" + f", {claim.mechanism}" * (not claim.is_open) for ask, claim in claims)
+        costs = "nothing yet, see scaled_to" if self.request.is_open else whole_cost.in_words(self.request.claims)
         return f"<PrivateQuery: {self.request.about}, {self.protection}\n{asks}\n  costs: {costs}>"
 
-    def _sources_of(self, frame: PrivateRows | tuple[PrivateRows, ...] | None) -> list[Source]:
+    def _sources_of(self, frame: PrivateRows | tuple[PrivateRows, ...] | None, opened: Opened | None) -> list[Source]:
         """Return the rows of every origin: those given, or those that the query is bound to."""
         if (frame is None) != self.has_rows:
             msg = (
@@ -424,7 +500,32 @@ class PrivateQuery(WithoutRows):
             )
             raise TypeError(msg)
         frames = self._sources if frame is None else self.request.recipe.one_frame_each(frame)
-        return sources_of(frames, self.request.recipe.origins)
+        return sources_of(frames, self.request.recipe.origins, opened)
+
+
+def scaled(queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None, delta: Number | None) -> list[QueryT]:
+    """Return queries with one promise for all outputs of all of them: see `PrivateQuery.scaled_to`."""
+    loss = Loss.of(epsilon=epsilon, rho=rho)
+    outputs = [output for query in queries for output in query.request.typed(query.public_engine)]
+    if delta is None:
+        warn_if_large(loss)
+        asks, taken = scaling.shared(outputs, loss), None
+    else:
+        if loss.unit == "rho":
+            msg = (
+                "delta must be left out with rho: it is a part of a promise of (epsilon, delta).\n\n"
+                "Hint: scaled_to(epsilon=1, delta=1e-6), which takes the unit with the smaller errors."
+            )
+            raise TypeError(msg)
+        warn_if_large(loss)
+        asks, taken = scaling.at_promise(outputs, loss.value, total_delta(delta), queries[0].budget)
+    found, first = [], 0
+    for query in queries:
+        number = len(query.asks)
+        part = None if taken is None else taken.part(first, number)
+        found.append(query.with_asks(asks[first : first + number], part))
+        first += number
+    return found
 
 
 def _on_cpu(engine: object) -> _Engine:
@@ -438,8 +539,13 @@ def _on_cpu(engine: object) -> _Engine:
     return one_of("engine", engine, _ENGINES)
 
 
-def without_data(query: object, budget: Budget | None) -> tuple[AnyRequest[Asked], Budget | None]:
-    """Return what an adapter releases from rows of its own, and what pays; refuse rows, joins and a second budget."""
+def without_data(
+    query: object, budget: Budget | None, *, unchecked: object = False
+) -> tuple[AnyRequest[Asked], Budget | None]:
+    """Return what an adapter releases from rows of its own, and what pays; refuse rows, joins and a second budget.
+
+    `unchecked` says whether these rows are taken so; the request may say so, too.
+    """
     if not isinstance(query, PrivateQuery):
         msg = f"query must be a PrivateQuery, got {type(query).__name__}."
         raise TypeError(msg)
@@ -450,7 +556,7 @@ def without_data(query: object, budget: Budget | None) -> tuple[AnyRequest[Asked
     if budget is not None and query.budget is not None:
         msg = "budget must be left out where the query has one.\n\nHint: give it to protect, or here."
         raise TypeError(msg)
-    return query.request, query.budget if budget is None else budget
+    return query.request.handed_over(unchecked=unchecked), query.budget if budget is None else budget
 
 
 def refuse_joins(query: PrivateQuery) -> None:

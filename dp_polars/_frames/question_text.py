@@ -31,8 +31,12 @@ if TYPE_CHECKING:
     from dp_polars._questions.question import Asked
 
 
-def question_of(request: AnyRequest[Asked], engine: Engine[Released], work: object, *datasets: str) -> Question:
+def question_of(
+    request: AnyRequest[Asked], engine: Engine[Released], work: object, preparation: str, *datasets: str
+) -> Question:
     """Return what is asked of data sets, one for each table that is read, in words and as a text.
+
+    `preparation` is the text of what made the rows: another preparation is another data set.
 
     Raises
     ------
@@ -50,6 +54,7 @@ def question_of(request: AnyRequest[Asked], engine: Engine[Released], work: obje
         "polars": pl.__version__,
         "engine": _kind(engine),
         "datasets": datasets,
+        "preparation": preparation,
         "request": _kind(request),
         "protection": _written(request.protection),
         "columns": _written([pl.Schema((name, schema[name]) for name in read), *proved.of_sources[1:]]),
@@ -111,7 +116,7 @@ def _written(value: object, but: str = "") -> Any:  # noqa: ANN401  # what JSON 
     if isinstance(value, pl.DataFrame):
         return [kind, value.height, _written(value.schema), sha256_of(ipc_of(value))]
     if is_dataclass(value) and not isinstance(value, type) and not _hidden(value):
-        names = [field.name for field in fields(value) if field.name != but]
+        names = [field.name for field in fields(value) if field.compare and field.name != but]
         return [kind, [[name, _written(getattr(value, name))] for name in names]]
     msg = (
         f"a question whose answer is to be kept must consist of values that can be written down, got {kind}.\n\n"

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast, get_args
 
 import polars as pl
 from polars import selectors as cs
@@ -18,9 +18,9 @@ from dp_polars._engines.polars_rows import by_name
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames.person_steps import windows
 from dp_polars._frames.step import Run, Step
-from dp_polars._rowwise.gate import refuse_patterns, row_by_row
-from dp_polars._rowwise.nodes import parts_of
-from dp_polars._rowwise.person_gate import looks_at_people
+from dp_polars._rowwise.gate import fitting, one_output_each, refuse_patterns, row_by_row
+from dp_polars._rowwise.nodes import is_opaque, parts_of
+from dp_polars._rowwise.person_gate import looks_at_people, over_people
 from dp_polars._rowwise.person_trials import refuse_company
 
 if TYPE_CHECKING:
@@ -43,13 +43,14 @@ class Origin:
     """Where rows come from: the name of the data, if any, and what its files were when they were protected.
 
     `keys` are the columns that say whose a row is; None where every row is a person. Owned rows belong to all who name
-    them by these.
+    them by these. `unchecked`: whether what made the rows is not looked at.
     """
 
     dataset: str | None = None
     files: tuple[Identity, ...] = ()
     keys: tuple[str, ...] | None = None
     is_owned: bool = False
+    unchecked: bool = False
 
 
 class Joining(Step):
@@ -82,7 +83,10 @@ class Joining(Step):
 
 @dataclass(frozen=True)
 class Expressions(Step):
-    """A filter, a select or a with_columns. `call` is what the user wrote, if that is another method."""
+    """A filter, a select or a with_columns. `call` is what the user wrote, if that is another method.
+
+    Those of a `group_by` are keys, and replace no column: what comes after reads the columns that were there.
+    """
 
     method: Literal["filter", "select", "with_columns"]
     expressions: tuple[pl.Expr, ...]
@@ -100,12 +104,17 @@ class Expressions(Step):
     def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
         return self.method, self.call, *self.expressions
 
+    def adds_floats(self, schema: pl.Schema, unit: PrivacyUnit | None) -> bool:
+        exprs = one_output_each(self.expressions, schema, self.name)
+        return looks_at_people(exprs) and over_people(exprs, schema, unit, self.name).adds_floats
+
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
         """Return what runs this step; an error where it is not row by row, or touches the privacy unit."""
-        if not looks_at_people(self.expressions):
-            proved = [row_by_row(expr, schema, self.name) for expr in self.expressions]
+        exprs = one_output_each(self.expressions, schema, self.name)
+        if not looks_at_people(exprs):
+            proved = [row_by_row(expr, schema, self.name) for expr in exprs]
             return self._run(proved, pl.LazyFrame(schema=schema), unit)
-        taken, before = windows(self.expressions, schema, unit, self.name)
+        taken, before = windows(exprs, schema, unit, self.name)
         after = self._run(taken.outputs, before(pl.LazyFrame(schema=schema)), unit)
 
         def run(rows: pl.LazyFrame) -> pl.LazyFrame:
@@ -127,6 +136,13 @@ class Expressions(Step):
                     f"Hint: give the new column another name, or leave the unit out: pl.exclude({shown(unit)})."
                 )
                 raise ValueError(msg)
+        if call == "group_by" and (taken := {*frame.collect_schema()} & {name for names in outputs for name in names}):
+            msg = (
+                f"group_by: the name of a key must be that of no column, got {min(taken)!r}: what is computed of the "
+                "groups reads that column.\n\nHint: give the key a name of its own: "
+                'pl.col("day").dt.month().alias("month").'
+            )
+            raise ValueError(msg)
         if self.method == "with_columns":
             return lambda rows: rows.with_columns(*proved)
         names = [name for output in outputs for name in output]
@@ -185,6 +201,35 @@ class Rename(Step):
             )
             raise ValueError(msg)
         return lambda rows: rows.rename(mapping, strict=self.strict)
+
+
+@dataclass(frozen=True)
+class Unnest(Step):
+    """Fields of structs as columns."""
+
+    name: ClassVar[str] = "unnest"
+    structs: SelectorType
+    separator: str | None
+
+    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
+        return self.separator, self.structs.as_expr()
+
+    def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:  # noqa: ARG002
+        """Return what runs this step; an error where a column is no struct, or a field is named like a column."""
+        names = pl.LazyFrame(schema=schema).select(self.structs).collect_schema().names()
+        with fitting(self.name):
+            pl.LazyFrame(schema=schema).unnest(names, separator=self.separator).collect_schema()
+        structs = [(name, field.name) for name in names for field in cast("pl.Struct", schema[name]).fields]
+        fields = [field if self.separator is None else f"{name}{self.separator}{field}" for name, field in structs]
+        taken = [*(name for name in schema if name not in names), *fields]
+        repeated = sorted({name for name in taken if taken.count(name) > 1})
+        if repeated:
+            msg = (
+                f"unnest: fields must be named unlike each other and unlike the columns, got several named {repeated}."
+                "\n\nHint: rename the columns first, or pass a separator."
+            )
+            raise ValueError(msg)
+        return lambda rows: rows.unnest(names, separator=self.separator)
 
 
 @dataclass(frozen=True)
@@ -258,7 +303,8 @@ class Proved:
 class Recipe:
     """Who is protected and how, the row-by-row steps so far, and the name of the data whose answers are kept.
 
-    `files` says what the files were when they were protected. `proof` is of these steps on the columns that they were
+    `files` says what the files were when they were protected, `unchecked` whether what made the rows is not looked at.
+    `proof` is of these steps on the columns that they were
     last proved on; it is in no pickle.
     """
 
@@ -266,6 +312,7 @@ class Recipe:
     steps: tuple[Step, ...] = ()
     dataset: str | None = None
     files: tuple[Identity, ...] = ()
+    unchecked: bool = False
     proof: Proved | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -277,10 +324,18 @@ class Recipe:
         return self.protection.of_one_row() if one_row else self.protection
 
     @property
+    def adds_floats(self) -> bool:
+        """Whether a step adds up a person's floats, so far as the columns are known."""
+        schemas = () if self.proof is None else self.proof.schemas
+        return any(
+            step.adds_floats(schema, self.protection.unit) for step, schema in zip(self.steps, schemas, strict=False)
+        )
+
+    @property
     def origins(self) -> tuple[Origin, ...]:
         """Where the rows come from: the first ones, then those of each join."""
         joins = (step for step in self.steps if isinstance(step, Joining))
-        first = Origin(self.dataset, self.files, self.protection.unit)
+        first = Origin(self.dataset, self.files, self.protection.unit, unchecked=self.unchecked)
         return first, *(origin for join in joins for origin in join.origins)
 
     @property
@@ -288,6 +343,11 @@ class Recipe:
         """The names of all data that the rows come from; None where one has none, and no answer is kept."""
         names = [origin.dataset for origin in self.origins]
         return None if None in names else tuple(name for name in names if name is not None)
+
+    @property
+    def is_unchecked(self) -> bool:
+        """Whether some of the rows are taken without a look at what made them."""
+        return any(origin.unchecked for origin in self.origins)
 
     def one_frame_each(self, frames: object) -> tuple[object, ...]:
         """Return what was given for the rows of each origin; refuse another number of frames."""
@@ -315,6 +375,12 @@ class Recipe:
             if name not in schema:
                 msg = f"the frame must have the privacy unit {name!r} as a column, got the columns {list(schema)}."
                 raise ValueError(msg)
+            if is_opaque(schema[name]):
+                msg = (
+                    f"the privacy unit {name!r} must not be or hold an Extension or Objects, got {schema[name]}.\n\n"
+                    "Hint: take its storage before protect: with_columns(pl.col(…).ext.storage())."
+                )
+                raise TypeError(msg)
             if schema[name].is_nested() and pl.Categorical in list(parts_of(schema[name])):
                 # Polars may tell them apart by their numbers, which can be others in the next scan.
                 msg = (
@@ -338,6 +404,7 @@ def expressions_of(exprs: Sequence[object], named: Mapping[str, object], *, stri
     flat: list[object] = []
     for expr in exprs:
         flat.extend(expr if isinstance(expr, (list, tuple)) else [expr])
+    flat = [pl.lit(expr) if isinstance(expr, bool) else expr for expr in flat]
     arguments = [pl.col(expr) if strings and isinstance(expr, str) else expr for expr in flat]
     for name, value in named.items():
         expr = pl.col(value) if strings and isinstance(value, str) else value
@@ -430,6 +497,12 @@ def join_of(public: object, on: object, left_on: object, right_on: object, how: 
         raise ValueError(msg)
     for name in right:
         key = public[name]
+        if is_opaque(key.dtype):
+            msg = (
+                f"join: the key {name!r} must not be or hold an Extension or Objects, got {key.dtype}.\n\n"
+                "Hint: take the storage of both in the step before: with_columns(pl.col(…).ext.storage())."
+            )
+            raise TypeError(msg)
         is_nan = key.dtype.is_float() and key.is_nan().any()
         if is_nan or (key.dtype.is_nested() and any(part.is_float() for part in parts_of(key.dtype))):
             what = "NaN" if is_nan else f"{key.dtype}, which may hold NaN"

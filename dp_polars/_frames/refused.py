@@ -22,7 +22,13 @@ METHODS = (
         "leave it out, or filter by what the row itself holds.",
     ),
     Rule(
-        names("sort reverse set_sorted is_sorted with_row_index with_row_count"),
+        names("sort"),
+        "goes by the order of the rows, and a private frame has none",
+        "leave it out; sort the answers: query.release().sort(…). For what a person has first, sort inside: "
+        'group_by(unit).agg(pl.col("diagnosis").sort_by("day").first()).',
+    ),
+    Rule(
+        names("reverse set_sorted is_sorted with_row_index with_row_count"),
         "goes by the order of the rows, and a private frame has none",
         "leave it out; sort the answers: query.release().sort(…).",
     ),
@@ -59,11 +65,6 @@ METHODS = (
         'group by public keys: group_by({"ward": ["A", "B"]}).',
     ),
     Rule(names("melt"), "is the old name of `unpivot`", "use unpivot(…)."),
-    Rule(
-        names("unnest"),
-        "makes columns of all fields of a struct",
-        'name the fields: with_columns(pl.col("place").struct.field("ward")).',
-    ),
     Rule(
         names(
             "join_asof join_where merge_sorted update hstack vstack extend insert_column replace_column with_context"

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import secrets
 from bisect import bisect_left
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from hmac import compare_digest
+from typing import TYPE_CHECKING, Generic
 
 import polars as pl
 
+from dp_polars._accounting.kept import RowsOf
 from dp_polars._base.callers import warn
 from dp_polars._base.progress import shown
 from dp_polars._base.settings import deaf
@@ -19,13 +25,14 @@ from dp_polars._engines.outputs import AS_DRAWN
 from dp_polars._frames.question_text import question_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from dp_polars._accounting.budgets import Budget
+    from dp_polars._accounting.claims import Claim
     from dp_polars._accounting.kept import Question
     from dp_polars._engines.contract import Drawn, KeyWork
     from dp_polars._engines.outputs import Presentation
-    from dp_polars._frames.request import AnyRequest
+    from dp_polars._frames.request import AnyRequest, Ask
     from dp_polars._questions.question import Asked
 
 _FAILED = (
@@ -46,7 +53,7 @@ class ReleaseError(RuntimeError):
 
 
 class KeptAnswerWarning(UserWarning):
-    """An answer that is kept was returned for rows of another source than those that it was drawn from.
+    """An answer that is kept was returned for rows of files that have changed since it was drawn.
 
     The name that `protect(…, dataset=…)` gives stands for the same rows for good. The ledger notes what kind of source
     they came from, and of files their paths, inode numbers and times of change. Where these are others now, the kept
@@ -63,6 +70,47 @@ class KeptAnswerWarning(UserWarning):
     """
 
 
+@dataclass(frozen=True)
+class Part(Generic[Released]):
+    """A request of a release, and where it is answered.
+
+    Parameters
+    ----------
+    request, engine, presentation
+        What is asked, of which rows, and how it is shown.
+    before_charge
+        It looks at the source once more, and at the work (None where the rows can't be opened): it raises what is free.
+    name
+        In a publication, the name of the query.
+    """
+
+    request: AnyRequest[Asked]
+    engine: Engine[Released]
+    presentation: Presentation = AS_DRAWN
+    before_charge: Callable[[Work | KeyWork | None], None] = lambda _: None
+    name: str | None = None
+
+    @property
+    def entries(self) -> list[tuple[str, Claim]]:
+        """What is charged for it."""
+        return [(charged_as(self.name, ask), ask.query.claim) for ask in self.request.asks]
+
+
+@dataclass(frozen=True)
+class _Ready(Generic[Released]):
+    """A part that is typed, proved, and checked for what is free: what runs it, or the answer that is kept."""
+
+    part: Part[Released]
+    run: Callable[[], Drawn[Released]] | None
+    question: Question | None
+    answer: Drawn[Released] | None
+
+
+def charged_as(name: str | None, ask: Ask[Asked]) -> str:
+    """Return the text of an output in the ledger; in a publication, the name of its query goes first."""
+    return str(ask) if name is None else f"{name}: {ask}"
+
+
 def release_by(
     request: AnyRequest[Asked],
     engine: Engine[Released],
@@ -70,20 +118,55 @@ def release_by(
     *,
     presentation: Presentation = AS_DRAWN,
     fresh: bool = False,
-    before_charge: Callable[[Work | KeyWork | None], None] = lambda _: None,
 ) -> Released:
-    """Release all outputs once by an engine, charged to the budget before a row is read.
+    """Release all outputs of one request once: see `release_all`."""
+    (released,) = release_all([Part(request, engine, presentation)], budget, fresh=fresh)
+    return released
 
-    `before_charge` looks at the source once more, and at the work (None where the rows can't be opened): it raises what
-    is free.
+
+def release_all(parts: Sequence[Part[Released]], budget: Budget | None, *, fresh: bool = False) -> list[Released]:
+    """Release all outputs of all parts once, by one charge to the budget before a row is read.
 
     Where the data set has a name, what the budget keeps as drawn for the same question is shown instead, and nothing is
-    charged; unless it is asked `fresh`. How it is shown is no part of the question.
+    charged for it; unless it is asked `fresh`. How it is shown is no part of the question. Where one part fails,
+    nothing is released or kept, and the charge stays.
 
-    Raises what `PrivateQuery.release` does. It also raises a ValueError, before the charge, where the engine takes two
+    Raises what `PrivateQuery.release` does. It also raises a ValueError, before the charge, where an engine takes two
     public keys or candidates for one.
     """
-    released: Released | None = None
+    for part in parts:
+        part.request.refuse_open("release")
+    ready = [_ready(part, budget, fresh=fresh) for part in parts]
+    drawn = [one for one in ready if one.answer is None]
+    if drawn and budget is not None:
+        protection = parts[0].request.protection
+        budget.charge(
+            [entry for one in drawn for entry in one.part.entries],
+            privacy_unit=protection.privacy_unit,
+            neighboring_relation=protection.neighboring_relation,
+            unchecked=any(one.part.request.recipe.is_unchecked for one in drawn),
+        )
+    if not drawn:
+        return [one.answer.presented() for one in ready if one.answer is not None]
+    for one in drawn:
+        _tell("begins", one.part.request)
+    released: list[Released] | None = None
+    try:
+        if all(one.run is not None for one in drawn):
+            with shown(parts[0].engine.step):
+                released = deaf(_kept_and_shown)(ready, budget)
+    except (Exception, pl.exceptions.PanicException):
+        released = None
+    for one in drawn:
+        _tell("has ended", one.part.request)  # whether it failed, rows decide
+    if released is None:  # raised here, where no exception with private values is its context
+        raise ReleaseError
+    return released
+
+
+def _ready(part: Part[Released], budget: Budget | None, *, fresh: bool) -> _Ready[Released]:
+    """Return a part that may be charged, or what is kept of it; raise all that is free."""
+    request, engine, presentation = part.request, part.engine, part.presentation
     work: Work | KeyWork | None = None
     run: Callable[[], Drawn[Released]] | None = None
     question = None
@@ -91,38 +174,50 @@ def release_by(
         work, run = prepare(request, engine, presentation)
     if run is not None and work is not None:
         if budget is not None and request.recipe.datasets is not None:
-            question = question_of(request, engine, work, *request.recipe.datasets)
+            question = _question(request, engine, work, budget, request.recipe.datasets)
+        if budget is not None and question is not None:
             packed = None if fresh else _kept_answer(question, budget)
             if packed is not None:
-                return engine.unpacked(packed, work, presentation).presented()
+                return _Ready(part, None, question, engine.unpacked(packed, work, presentation))
         if isinstance(work, Work):
             _check_public_values(work, engine)
-    before_charge(work)
+    part.before_charge(work)
+    return _Ready(part, run, question, None)
+
+
+def _kept_and_shown(ready: Sequence[_Ready[Released]], budget: Budget | None) -> list[Released]:
+    """Draw all, keep what was drawn, and return it as it is shown."""
+    drawn = [one.answer if one.run is None else one.run() for one in ready]
+    answers = [(one, answer) for one, answer in zip(ready, drawn, strict=True) if answer is not None]
     if budget is not None:
-        budget.charge(
-            [(str(ask), ask.query.claim) for ask in request.asks],
-            privacy_unit=request.protection.privacy_unit,
-            neighboring_relation=request.protection.neighboring_relation,
-        )
-    _tell("begins", request)
-    try:
-        if run is not None:
-            with shown(engine.step):
-                released = deaf(_kept_and_shown)(run, question, budget)
-    except (Exception, pl.exceptions.PanicException):
-        released = None
-    _tell("has ended", request)  # whether it failed, rows decide
-    if released is None:  # raised here, where no exception with private values is its context
-        raise ReleaseError
-    return released
+        _keep_answers([(one.question, answer) for one, answer in answers if one.run and one.question], budget)
+    return [answer.presented() for _, answer in answers]
 
 
-def _kept_and_shown(run: Callable[[], Drawn[Released]], question: Question | None, budget: Budget | None) -> Released:
-    """Draw, keep what was drawn, and return it as it is shown."""
-    drawn = run()
-    if question is not None and budget is not None:
-        _keep_answer(question, drawn, budget)
-    return drawn.presented()
+def _question(
+    request: AnyRequest[Asked], engine: Engine[Released], work: object, budget: Budget, datasets: tuple[str, ...]
+) -> Question | None:
+    """Return what is asked of data sets that have names; None where what made their rows has no text.
+
+    Refuse other rows in memory than those that the names stood for before.
+    """
+    preparation = engine.preparation()
+    if preparation is None:
+        return None
+    question = question_of(request, engine, work, preparation, *datasets)
+    about = json.dumps([datasets, preparation, pl.__version__])  # whose hashes are other ones in other versions
+    known = budget.rows_of(about)
+    key = secrets.token_bytes(32) if known is None else known.key
+    digest = engine.digest_of_rows(key)
+    if digest:
+        known = known or budget.note_rows(about, RowsOf(key, digest))
+        if not compare_digest(known.digest, digest if known.key == key else engine.digest_of_rows(known.key) or ""):
+            msg = (
+                f"the data set {question.dataset!r} must have the same rows as when an answer about it was first asked "
+                "for, got others.\n\nHint: give protect another dataset for other rows."
+            )
+            raise ValueError(msg)
+    return None if digest is None else question
 
 
 def _tell(what: str, request: AnyRequest[Asked]) -> None:
@@ -154,12 +249,15 @@ def _kept_answer(question: Question, budget: Budget) -> bytes | None:
     return packed
 
 
-def _keep_answer(question: Question, drawn: Drawn[Released], budget: Budget) -> None:
-    """Keep what is charged and drawn. If that fails it is released all the same, and charged when it is asked again."""
+def _keep_answers(answers: Sequence[tuple[Question, Drawn[Released]]], budget: Budget) -> None:
+    """Keep what is charged and drawn, all or none. If that fails it is released all the same, and charged again."""
+    if not answers:
+        return
     try:
-        budget.keep(question, drawn.packed())
+        budget.keep([(question, drawn.packed()) for question, drawn in answers])
     except Exception:
-        _log.warning("The answer about %r could not be kept: asked again, it is charged again.", question.dataset)
+        names = " and ".join({repr(question.dataset): None for question, _ in answers})
+        _log.warning("The answer about %s could not be kept: asked again, it is charged again.", names)
 
 
 @deaf

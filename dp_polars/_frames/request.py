@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -14,9 +14,10 @@ import numpy as np
 import polars as pl
 from polars import selectors as cs
 
+from dp_polars._accounting.claims import SAY_A_LOSS
 from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Within, in_words
 from dp_polars._base.column_types import float_of
-from dp_polars._base.numbers import as_fraction, float_up, given, plural, positive_int, show
+from dp_polars._base.numbers import as_fraction, flag, float_up, given, plural, positive_int, show
 from dp_polars._engines.contract import Engine, Released, Tally, Work
 from dp_polars._engines.outputs import Output, Presentation, names_of_ends
 from dp_polars._frames import group_keys, whole_cost
@@ -36,9 +37,14 @@ if TYPE_CHECKING:
     from dp_polars._engines.contract import KeyWork
     from dp_polars._frames.protection import Protection
     from dp_polars._frames.recipe import Recipe
+    from dp_polars._frames.taken import Taken
     from dp_polars._questions.question import Columns
 
 AskedT = TypeVar("AskedT", bound=Asked, covariant=True)
+
+_ADDS_FLOATS = (
+    "A person's floats count to the nearest 2⁻⁴⁰ in sums and means; one beyond ±2⁵⁴, or no number, makes that null."
+)
 
 # Polars prints the first four columns and the last four: they are what a reader wants.
 _EXPLAINED = {
@@ -52,6 +58,8 @@ _EXPLAINED = {
     **dict.fromkeys(["epsilon", "rho"], pl.Float64),
     "note": pl.String,
 }
+# What stands in the place of a cost where an output has no loss.
+_OPEN = "Nothing can be released yet: query.scaled_to(epsilon=1, delta=1e-6) shares one promise over all outputs."
 # For groups of how many rows the error of a mean is said.
 _ROWS = (1000, 100)
 
@@ -93,8 +101,14 @@ class Ask(Generic[AskedT]):
 
     def with_claim(self, claim: Claim) -> Ask[AskedT]:
         """Return the same output with another claim; errors name it."""
-        try:
+        with self.named():
             return replace(self, query=self.query.with_claim(claim), within=None, among=self.rows)
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Let errors name the output."""
+        try:
+            yield
         except ValueError as error:
             msg = f"Output {self.name!r}: {error}"
             raise ValueError(msg) from None
@@ -110,6 +124,7 @@ class AnyRequest(ABC, Generic[AskedT]):
     recipe: Recipe
     keys: pl.DataFrame | None
     asks: tuple[Ask[AskedT], ...]
+    taken: Taken | None = field(default=None, kw_only=True)
 
     @property
     def protection(self) -> Protection:
@@ -142,6 +157,17 @@ class AnyRequest(ABC, Generic[AskedT]):
         return whole_cost.loss_of(self.claims)
 
     @property
+    def is_open(self) -> bool:
+        """Whether an output has no loss yet."""
+        return any(claim.is_open for claim in self.claims)
+
+    def refuse_open(self, call: str) -> None:
+        """Refuse outputs without a loss where there must be one."""
+        if names := [ask.name for ask in self.asks if ask.query.claim.is_open]:
+            msg = f"{call}: every output must have a loss, got none for {', '.join(map(repr, names))}.\n\n{SAY_A_LOSS}"
+            raise ValueError(msg)
+
+    @property
     def delta(self) -> Fraction:
         """What one release spends of delta in addition to its loss."""
         return sum((ask.query.claim.delta for ask in self.asks), Fraction(0))
@@ -163,9 +189,7 @@ class AnyRequest(ABC, Generic[AskedT]):
                 'Hint: True gives each number a 95 % range; "all" gives wider ones, which all hold with 95 %.'
             )
             raise (ValueError if isinstance(ranges, str) else TypeError)(msg)
-        if not isinstance(sure, (bool, np.bool_)):
-            msg = f"sure must be True or False, got {given(sure)}."
-            raise TypeError(msg)
+        sure = flag("sure", sure)
         shown = Presentation("all" if ranges == "all" else bool(ranges))
         if min_people is None:
             if sure:
@@ -176,7 +200,7 @@ class AnyRequest(ABC, Generic[AskedT]):
                 raise ValueError(msg)
             return shown
         least = positive_int("min_people", min_people)
-        return replace(shown, people=self._people_output(), min_people=least, sure=bool(sure))
+        return replace(shown, people=self._people_output(), min_people=least, sure=sure)
 
     def _people_output(self) -> str:
         """Return which output counts the people of each group."""
@@ -191,9 +215,17 @@ class AnyRequest(ABC, Generic[AskedT]):
 
         `error_95` is exact. Rounded for people, it could pass the error that was asked for, or be no bound.
         """
-        rows, of_all = self._explanations(engine), whole_cost.notes(self.claims)
-        rows[0]["note"] = " ".join([str(rows[0]["note"]), *of_all])
-        return pl.DataFrame(rows, _EXPLAINED)
+        return explained([("", self, engine)]).drop("query")
+
+    def explained_rows(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
+        """Return the rows of `explain`, without what is said of the whole release."""
+        rows = self._explanations(engine)
+        if self.recipe.adds_floats:
+            rows[0]["note"] = f"{rows[0]['note']} {_ADDS_FLOATS}"
+        if self.taken is not None:
+            for number, row in enumerate(rows):
+                row["note"] = " ".join(filter(None, [str(row["note"]), self.taken.note(number)]))
+        return rows
 
     @abstractmethod
     def _explanations(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
@@ -213,17 +245,28 @@ class AnyRequest(ABC, Generic[AskedT]):
         of_outputs = [f"{ask.name}: {ask.bounds}" for ask in self.asks if ask.bounds.given]
         return " · ".join([str(self.protection), *of_outputs])
 
+    def handed_over(self, *, unchecked: object) -> Self:
+        """Return the same request for rows that are taken unchecked, if they are."""
+        is_unchecked = flag("unchecked", unchecked) and not self.recipe.unchecked
+        return replace(self, recipe=replace(self.recipe, unchecked=True)) if is_unchecked else self
+
     def with_claims(self, claims: Sequence[Claim]) -> Self:
         """Return the same request with another claim for each output: of other losses, never of other bounds."""
         asks = zip(self.asks, claims, strict=True)
-        return replace(self, asks=tuple(ask.with_claim(claim) for ask, claim in asks))
+        return self.with_asks(ask.with_claim(claim) for ask, claim in asks)
 
-    def scaled_to(self, target: Loss) -> Self:
-        """Return the same request with every loss times one factor, so that it costs `target` together, or just less.
+    def with_asks(self, asks: Iterable[Ask[AskedT]], taken: Taken | None = None) -> Self:
+        """Return the same request with its outputs at other losses, and why they are in this unit."""
+        return replace(self, asks=tuple(asks), taken=taken)
 
-        See `whole_cost.scaled`.
-        """
-        return self.with_claims(whole_cost.scaled({ask.name: ask.query.claim for ask in self.asks}, target))
+    def typed(self, engine: Engine[Released] | None) -> list[tuple[Ask[AskedT], Columns]]:
+        """Return the outputs, each with the types of its columns as far as they are known."""
+        types = self.types(engine)
+        return [(ask, types.get(ask.name, ())) for ask in self.asks]
+
+    def types(self, engine: Engine[Released] | None) -> dict[str, Columns]:  # noqa: ARG002
+        """Return the types of the columns of every output, by its name; none without an engine."""
+        return {}
 
     def _explained(self, ask: Ask[AskedT]) -> dict[str, object]:
         """Return what `explain` says of every kind of output."""
@@ -231,15 +274,15 @@ class AnyRequest(ABC, Generic[AskedT]):
         return {
             "output": ask.name,
             "selects": ask.selects,
-            "mechanism": claim.mechanism,
+            "mechanism": None if claim.is_open and not claim.is_asked else claim.mechanism,
             "neighboring_relation": self.protection.neighboring_relation,
             "privacy_unit": self.protection.privacy_unit,
             "bounds": in_words(self.bounds_of(ask)) or None,
             "score_range": float(claim.score_range),
-            "rate": float(claim.rate),
+            "rate": None if claim.is_open else float(claim.rate),
             "delta": float_up(claim.delta),
-            "epsilon": float_up(claim.cost("epsilon")) if claim.has_epsilon else None,
-            "rho": float_up(claim.cost("rho")),
+            "epsilon": float_up(claim.cost("epsilon")) if claim.has_epsilon and not claim.is_open else None,
+            "rho": None if claim.is_open else float_up(claim.cost("rho")),
         }
 
     def claim_for_json(self) -> dict[str, object]:
@@ -266,6 +309,7 @@ class AnyRequest(ABC, Generic[AskedT]):
             "protection": str(self.protection),
             "groups": self.groups,
             "loss": str(self.loss),
+            **({"unchecked": True} if self.recipe.is_unchecked else {}),
             "columns": columns,
         }
 
@@ -303,6 +347,20 @@ class AnyRequest(ABC, Generic[AskedT]):
                 raise TypeError(msg)
 
 
+def explained(
+    requests: Sequence[tuple[str, AnyRequest[Any], Engine[Released] | None]],
+) -> pl.DataFrame:
+    """Return what one release of several requests would cost, and how good it would be, each under its name."""
+    rows = [{"query": name, **row} for name, request, engine in requests for row in request.explained_rows(engine)]
+    of_all, claims = [], [claim for _, request, _ in requests for claim in request.claims]
+    taken = requests[0][1].taken
+    if taken is not None:
+        of_all.append(taken.words)
+    of_all += [_OPEN] if any(claim.is_open for claim in claims) else whole_cost.notes(claims)
+    rows[0]["note"] = " ".join([str(rows[0]["note"]), *of_all])
+    return pl.DataFrame(rows, {"query": pl.String, **_EXPLAINED})
+
+
 @dataclass(frozen=True)
 class Request(AnyRequest[HistogramQuery]):
     """Answers about columns, for each public group, or for all rows together."""
@@ -322,7 +380,7 @@ class Request(AnyRequest[HistogramQuery]):
         columns.
         """
         groups = 1 if keys is None else keys.height
-        asks = [ask if ask.within is None else replace(ask, query=at_most(ask.query, ask.within, unit)) for ask in asks]
+        asks = [_asked_in(ask, unit) for ask in asks]
         request = cls(recipe, keys, tuple(replace(ask, query=_under(recipe.calibration, ask, groups)) for ask in asks))
         if all(ask.within is None for ask in request.asks):
             return request
@@ -386,8 +444,7 @@ class Request(AnyRequest[HistogramQuery]):
         return Work(self.protection.unit, keys, tuple(tallies), tuple(outputs), proved.rows)
 
     def _explanations(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
-        types = self.types(engine)
-        return [self._explained(ask) | self._errors(ask, types.get(ask.name, ())) for ask in self.asks]
+        return [self._explained(ask) | self._errors(ask, types) for ask, types in self.typed(engine)]
 
     def types(self, engine: Engine[Released] | None) -> dict[str, Columns]:
         """Return the types of the columns of every output, by its name; none without an engine."""
@@ -431,7 +488,8 @@ class Request(AnyRequest[HistogramQuery]):
 
         Each note begins with what it says: where Polars prints a frame, it shows 30 characters or so.
         """
-        note = None if size is None else ask.query.note(size, self._alternative(ask, types))
+        is_open = ask.query.claim.is_open
+        note = None if size is None or is_open else ask.query.note(size, self._alternative(ask, types))
         lost, dropping = [], self._dropping(ask)
         if dropping:
             too_low = ", which makes it too low" * ask.query.adds_up
@@ -440,9 +498,11 @@ class Request(AnyRequest[HistogramQuery]):
             lost.append(clips)
         what = "; ".join(lost) or "no row is dropped"
         error = f"{what[0].upper()}{what[1:]}. The error is that of the noise alone."
+        if is_open:
+            yield f"{str(ask.query.claim).capitalize()}: so no error is known."
         if isinstance(self.protection, OneRowEach):
             yield "Each person has one row here: the bounds of protect do nothing."
-        if ask.query.error_needs_rows and ask.rows is None:
+        if ask.query.error_needs_rows and ask.rows is None and not is_open:
             many, some = (_rounded(ask.query.error_among(rows, BETA, *types)) for rows in _ROWS)
             yield f"{_ROWS[0]:,} rows: ±{many}; {_ROWS[1]}: ±{some}."
         if ask.rows is not None:
@@ -489,25 +549,26 @@ def only_counted(request: AnyRequest[Asked]) -> frozenset[str]:
     return frozenset(counted - others)
 
 
+def _asked_in(ask: Ask[HistogramQuery], unit: Unit) -> Ask[HistogramQuery]:
+    """Return an output whose loss is yet to be found, in a unit; any other one as it is."""
+    if ask.within is not None:
+        return replace(ask, query=at_most(ask.query, unit))
+    return replace(ask, query=ask.query.in_unit(unit)) if ask.query.claim.is_open else ask
+
+
 def _under(protection: Protection, ask: Ask[HistogramQuery], groups: int) -> HistogramQuery:
     """Return the question of an output under the bounds of a protection; errors name the output."""
-    try:
+    with ask.named():
         bounds = protection.of_output(ask.bounds).contributions(ask.query, groups)
         return ask.query.under(bounds, protection.neighboring_relation, groups)
-    except ValueError as error:
-        msg = f"Output {ask.name!r}: {error}"
-        raise ValueError(msg) from None
 
 
 def _within(ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery:
     """Return the question of an output at the loss that it takes; errors name the output."""
     if ask.within is None:
         return ask.query
-    try:
+    with ask.named():
         return with_loss_for(ask.query, ask.within, *types)
-    except ValueError as error:
-        msg = f"Output {ask.name!r}: {error}"
-        raise ValueError(msg) from None
 
 
 def _rounded(error: float | None) -> str:

@@ -13,7 +13,9 @@ from dp_polars._base.privacy_units import as_arguments, shown
 from dp_polars._frames.recipe import free_names
 from dp_polars._frames.step import Step
 from dp_polars._frames.steps import RowSteps, selector
-from dp_polars._rowwise.zeros import of_one_kind
+from dp_polars._rowwise.nodes import is_opaque
+from dp_polars._rowwise.orders import compared, has_order
+from dp_polars._rowwise.zeros import nested_of_one_kind, of_one_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -117,25 +119,42 @@ class Unique(Step):
                 f"compared, got {names}.\n\nHint: subset=[{as_arguments(unit)}, …]."
             )
             raise ValueError(msg)
-        if self.keep != "none" and len(names) < len(schema):
-            others = ", ".join(map(repr, names))
-            msg = (
-                f"unique: keep={self.keep!r} must be left to all columns together: of fewer ones, the order of the "
-                "frame decides which row stays, and that depends on other people's rows.\n\n"
-                f"Hint: group_by({others}).agg(…) says what stays of the others; or select these columns first; or "
-                'keep="none".'
-            )
-            raise ValueError(msg)
-        nested = [name for name in names if schema[name].is_nested() or schema[name] == pl.Object]
+        nested = [name for name in names if schema[name].is_nested() or is_opaque(schema[name])]
         if nested:
             msg = (
-                f"unique: columns must not be nested, got {nested}: engines compare the floats in them differently."
-                "\n\nHint: leave them out, or take them apart first."
+                f"unique: columns must not be nested, nor Extensions or Objects, got {nested}: engines compare the "
+                "floats in them differently.\n\nHint: leave them out, or take them apart first."
             )
             raise TypeError(msg)
-        # Rows that are equal are the same to the bit then, whichever of them stays.
-        floats = [of_one_kind(name, schema[name]) for name in names if schema[name].is_float()]
-        return lambda rows: rows.with_columns(floats).unique(names, keep=self.keep)
+        if self.keep == "none" or len(names) == len(schema):
+            # Rows that are equal are the same to the bit then, whichever of them stays.
+            floats = [of_one_kind(name, schema[name]) for name in names if schema[name].is_float()]
+            return lambda rows: rows.with_columns(floats).unique(names, keep=self.keep)
+        return self._one_of_each(schema, names)
+
+    def _one_of_each(self, schema: pl.Schema, names: Sequence[str]) -> Run:
+        """Return what keeps one of the rows that are equal in these columns: the first or the last by all others."""
+        others = [name for name in schema if name not in names]
+        without = [name for name in others if not has_order(schema[name])]
+        if without:
+            msg = (
+                f"unique: keep={self.keep!r} must tell rows apart by all other columns, and {without} have no order: "
+                "which row stays would follow from the order of the frame, and that depends on other people's rows."
+                '\n\nHint: select the columns that you need first; or keep="none".'
+            )
+            raise TypeError(msg)
+        # Rows that are equal in all columns are the same to the bit then.
+        kinds = [nested_of_one_kind(name, dtype) for name, dtype in schema.items()]
+        by = free_names(len(others) + 1, schema)
+        order = [compared(name, schema[name]).alias(new) for name, new in zip(others, by, strict=False)]
+        place = pl.int_range(pl.len()).over(names, order_by=by[:-1])
+        wanted = pl.len().over(names).cast(pl.Int64) - 1 if self.keep == "last" else 0
+
+        def run(rows: pl.LazyFrame) -> pl.LazyFrame:
+            rows = rows.with_columns(kind for kind in kinds if kind is not None).with_columns(order)
+            return rows.with_columns(place.alias(by[-1])).filter(pl.col(by[-1]) == wanted).drop(by)
+
+        return run
 
 
 class SeveralRows(RowSteps):
@@ -226,7 +245,9 @@ class SeveralRows(RowSteps):
         keep: UniqueKeepStrategy = "any",
         maintain_order: bool = False,  # noqa: ARG002
     ) -> Self:
-        """Keep one of a person's rows that are equal in all columns; or none that has an equal.
+        """Keep one of a person's rows that are equal in some columns; or none that has an equal.
+
+        Why it is the same one in any order of the rows: see :doc:`/proofs/whole-numbers`.
 
         Parameters
         ----------
@@ -234,8 +255,8 @@ class SeveralRows(RowSteps):
             The columns that are compared, the privacy unit among them; None: all. -0.0 equals 0.0, NaN equals NaN and
             null equals null.
         keep
-            "none": rows that have an equal go, all of them. Otherwise one of equal rows stays; then all columns must be
-            compared.
+            "none": rows that have an equal go, all of them. Otherwise one of equal rows stays: the first in the order
+            of the other columns, or the last with "last".
         maintain_order
             Ignored: a private frame has no order.
 
@@ -246,8 +267,8 @@ class SeveralRows(RowSteps):
         Raises
         ------
         TypeError, ValueError
-            If there is no privacy unit or it is not compared; if fewer than all columns are compared and one of equal
-            rows would stay; or if a compared column is nested.
+            If there is no privacy unit or it is not compared; if a compared column is nested; or if another one has
+            no order and one of equal rows would stay.
         """
         self._refuse_without_unit("unique")
         columns = cs.all() if subset is None else selector("unique", subset)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakSet
 
 import polars as pl
 
 from dp_polars._base.numbers import kind_of_frame
-from dp_polars._rowwise import plan_rules
-from dp_polars._rowwise.files import refuse_filter_of_arrow, refuse_repeated_files
+from dp_polars._engines.polars_rows import collected
+from dp_polars._rowwise.files import refuse_repeated_files
 from dp_polars._rowwise.one_unit import Reading, Whose, refuse_two_units
-from dp_polars._rowwise.plans import files_of, reading_of_arrow, refuse_rewritten_files, refuse_unsafe_plan
+from dp_polars._rowwise.plans import files_of, preparation_of, reading_of_arrow, refuse_rewritten_files
 from dp_polars._rowwise.views import holds_rows
 
 if TYPE_CHECKING:
@@ -24,13 +25,16 @@ if TYPE_CHECKING:
 
     from dp_polars._frames.recipe import Origin
     from dp_polars._rowwise.files import Identity
-    from dp_polars._rowwise.plan_people import Keys
 
 # A frame of private rows: also a pyarrow dataset, and anything that speaks Arrow's C stream.
 PrivateRows: TypeAlias = "pl.LazyFrame | pl.DataFrame | object"
 
 # Readers that a release has read. What others took from one can't be known without looking for rows.
 _READ: WeakSet[object] = WeakSet()
+
+
+# Sources that several queries read, each by the identity of its frame, and whose its rows are.
+Opened: TypeAlias = "dict[tuple[int, tuple[str, ...] | None, bool, bool], Source]"
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ class Source:
     unread: pl.LazyFrame | None
     read: Callable[[], pl.LazyFrame]
     readings: tuple[Reading, ...] = ()
+    is_plan: bool = True
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -51,7 +56,9 @@ class Source:
             refuse_rewritten_files(self.unread, self.files, known)
 
 
-def source_of(frame: PrivateRows, keys: Keys, *, is_owned: bool = False) -> Source:
+def source_of(
+    frame: PrivateRows, keys: tuple[str, ...] | None, *, is_owned: bool = False, unchecked: bool = False
+) -> Source:
     """Return private rows without reading them; refuse a plan whose steps look at rows of several people.
 
     `keys` are the columns that say whose a row is; None where every row is a person.
@@ -59,12 +66,14 @@ def source_of(frame: PrivateRows, keys: Keys, *, is_owned: bool = False) -> Sour
     if isinstance(frame, pl.DataFrame):
         frame = frame.lazy()
     if isinstance(frame, pl.LazyFrame):
-        plan = frame
-        return Source(plan, lambda: plan, refuse_unsafe_plan(plan, keys, is_owned=is_owned))
+        plan, preparation = frame, preparation_of(frame, keys, is_owned=is_owned, unchecked=unchecked)
+        if not preparation.varies:
+            return Source(plan, lambda: plan, preparation.readings)
+        # A release reads its rows more than once: sums of floats, picks and ties must be the same each time.
+        return Source(plan, lambda: collected([plan], "auto")[0].lazy(), preparation.readings)
     whose = Whose(keys, is_owned=is_owned)
     datasets = sys.modules.get("pyarrow.dataset")  # who has a dataset has imported it
     if datasets is not None and isinstance(frame, datasets.Dataset):
-        refuse_filter_of_arrow(frame)
         reading = reading_of_arrow(frame, whose)
         if keys is None:
             refuse_repeated_files(reading.files)
@@ -85,16 +94,17 @@ def source_of(frame: PrivateRows, keys: Keys, *, is_owned: bool = False) -> Sour
         except Exception:  # pandas and DuckDB convert, or run, here: their messages hold values
             stream = None
         if stream is not None and not stream.schema.names:
-            raise ValueError(plan_rules.NO_COLUMNS.message("release", "a table without columns"))
+            msg = "release: a table without columns loses the number of its rows.\n\nHint: leave one column in."
+            raise ValueError(msg)
         if stream is None:  # that it failed says something of the rows, so the engine says so after the charge
-            return Source(None, pl.LazyFrame)
+            return Source(None, pl.LazyFrame, is_plan=False)
 
         def read() -> pl.LazyFrame:
             if is_reader:
                 _READ.add(frame)
             return _lazy(stream.read_all())
 
-        return Source(_lazy(stream.schema.empty_table()), read, (Reading(whose, memory=frame),))
+        return Source(_lazy(stream.schema.empty_table()), read, (Reading(whose, memory=frame),), is_plan=False)
     msg = (
         "private rows must be a LazyFrame, a DataFrame, a pyarrow dataset or an object with Arrow's C stream, got "
         f"{kind_of_frame(frame)}"
@@ -107,10 +117,11 @@ def schemas_of(sources: Iterable[pl.LazyFrame]) -> tuple[pl.Schema, ...]:
     return tuple(source.collect_schema() for source in sources)
 
 
-def sources_of(frames: Iterable[PrivateRows], origins: Iterable[Origin]) -> list[Source]:
+def sources_of(frames: Iterable[PrivateRows], origins: Iterable[Origin], opened: Opened | None = None) -> list[Source]:
     """Return the rows of several tables without reading them.
 
-    Refuse a reader that would have to be read twice, and a table whose rows would belong to several people.
+    Refuse a reader that would have to be read twice, and a table whose rows would belong to several people. What is
+    `opened`, by the identity of the frame, is for other queries of one publication, too: it is read once.
     """
     frames = list(frames)
     once = [id(frame) for frame in frames if type(frame).__name__ == "RecordBatchReader"]
@@ -120,9 +131,25 @@ def sources_of(frames: Iterable[PrivateRows], origins: Iterable[Origin]) -> list
             "Hint: release its read_all(), a Table, which can be read again."
         )
         raise ValueError(msg)
-    sources = [source_of(frame, of.keys, is_owned=of.is_owned) for frame, of in zip(frames, origins, strict=True)]
-    refuse_two_units([reading for source in sources for reading in source.readings], "join")
+    sources = [
+        _source_of(frame, of) if opened is None else _opened(frame, of, opened)
+        for frame, of in zip(frames, origins, strict=True)
+    ]
+    refuse_two_units([source.readings for source in sources], "join")
     return sources
+
+
+def _source_of(frame: PrivateRows, origin: Origin) -> Source:
+    return source_of(frame, origin.keys, is_owned=origin.is_owned, unchecked=origin.unchecked)
+
+
+def _opened(frame: PrivateRows, origin: Origin, opened: Opened) -> Source:
+    """Return rows that several queries of one publication may read."""
+    key = id(frame), origin.keys, origin.is_owned, origin.unchecked
+    if key not in opened:
+        source = _source_of(frame, origin)
+        opened[key] = replace(source, read=cache(source.read))
+    return opened[key]
 
 
 class WithoutRows:

@@ -10,22 +10,23 @@ from dp_polars._accounting.budgets import Budget
 from dp_polars._accounting.claims import mechanisms_of
 from dp_polars._base.calls import called
 from dp_polars._base.numbers import Number, given
-from dp_polars._frames.facts import ledger_facts, unit_facts
+from dp_polars._frames.facts import ledger_facts, loss_of_ledger, unit_facts
+from dp_polars._frames.publication import Publication
 from dp_polars._frames.query import PrivateQuery
+from dp_polars._frames.release import charged_as
 from dp_polars._statements.facts import NOT_RECORDED, loss_facts, software
 from dp_polars._statements.known import AT_DELTA, Known, checked
 from dp_polars._statements.statement import Statement
 
 if TYPE_CHECKING:
     from dp_polars._accounting import ledger
-    from dp_polars._accounting.terms import Unit
     from dp_polars._statements.facts import Facts
 
 
 @called
 def statement(
     budget: Budget,
-    queries: Sequence[PrivateQuery] = (),
+    queries: Sequence[PrivateQuery | Publication] = (),
     *,
     at_delta: Number = AT_DELTA,
     **known: Unpack[Known],
@@ -33,15 +34,16 @@ def statement(
     r"""Return the privacy statement of all that a budget was charged for.
 
     A ledger holds the unit, the relation, the sums, and of each output a text, its mechanism, its loss and the time.
-    Everything else is known of `queries` alone. Nothing is read of the rows, or charged.
+    Everything else is known of `queries` alone. Nothing is read of the rows, or charged. Where the budget is a promise
+    of (epsilon, delta), the statement is about this promise, and says what is charged of it.
 
     Parameters
     ----------
     budget
         Its ledger is read whole.
     queries
-        The queries that were released, once for each release. Each of their outputs must stand in the ledger, by its
-        text, mechanism and loss. What stands there and in no query is "not recorded".
+        The queries and publications that were released, once for each release. Each output must stand in the ledger, by
+        its text, mechanism and loss. What stands there and in no query is "not recorded".
     at_delta
         The δ at which the sum of all losses is also given as an ε.
     **known
@@ -73,14 +75,17 @@ def statement(
             f"budget must be a Budget, got {given(budget)}.\n\nHint: one query without a budget has query.statement()."
         )
         raise TypeError(msg)
+    every: list[tuple[str | None, PrivateQuery]] = []
     for query in queries:
-        if not isinstance(query, PrivateQuery):
+        if not isinstance(query, (PrivateQuery, Publication)):
             msg = f"queries must be queries of private frames, got {given(query)}.\n\nHint: [private.agg(…)]."
             raise TypeError(msg)
+        every += query.queries.items() if isinstance(query, Publication) else [(None, query)]
     head, charges = budget.charged()
-    recorded = _matched(queries, budget.unit, head, charges)
-    releases = [query.described(at_delta) for query in queries]
-    of_release = {f"release {number}": one["asks"] for number, one in enumerate(releases, 1)}
+    recorded = _matched(every, budget, head, charges)
+    releases = [{"name": name or "", **query.described(at_delta)} for name, query in every]
+    places = [_release_named(number, name) for number, (name, _) in enumerate(every, 1)]
+    of_release = {place: one["asks"] for place, one in zip(places, releases, strict=True)}
     asked_before = [
         charge.what
         for charge, where in zip(charges, recorded, strict=True)
@@ -94,23 +99,32 @@ def statement(
             **software(),
             "state": "charged",
             "known": checked(known),
-            "loss": loss_facts(budget.unit, Fraction(head.spent), Fraction(head.spent_delta), at_delta),
+            "loss": loss_facts(*loss_of_ledger(head), at_delta),
             "unit": unit,
             "releases": releases,
-            "ledger": ledger_facts(head, charges, recorded, asked_before),
+            "ledger": ledger_facts(budget, head, charges, recorded, asked_before),
         }
     )
 
 
+def _release_named(number: int, name: str | None) -> str:
+    """Return where the query of a charge stands."""
+    return f"release {number}" if name is None else name
+
+
 def _matched(
-    queries: Sequence[PrivateQuery], unit: Unit, head: ledger.Head, charges: Sequence[ledger.Charge]
+    queries: Sequence[tuple[str | None, PrivateQuery]],
+    budget: Budget,
+    head: ledger.Head,
+    charges: Sequence[ledger.Charge],
 ) -> list[str]:
     """Return in which release the query of each charge stands; refuse an output that no charge is left for."""
     recorded = [NOT_RECORDED] * len(charges)
     left: dict[tuple[object, ...], list[int]] = {}
     for place, one in reversed([*enumerate(charges)]):
-        left.setdefault((one.what, one.mechanism, Fraction(one.loss), Fraction(one.delta)), []).append(place)
-    for number, query in enumerate(queries, 1):
+        key = (one.what, one.mechanism, (one.unit, Fraction(one.loss)), Fraction(one.delta))
+        left.setdefault(key, []).append(place)
+    for number, (name, query) in enumerate(queries, 1):
         promised = (query.protection.privacy_unit, query.protection.neighboring_relation)
         if head.charges and promised != (head.privacy_unit, head.neighboring_relation):
             msg = (
@@ -120,9 +134,7 @@ def _matched(
             raise ValueError(msg)
         for ask in query.asks:
             claim = ask.query.claim
-            places = []
-            if claim.has_epsilon or unit == "rho":
-                places = left.get((str(ask), claim.mechanism, claim.cost(unit), claim.delta), [])
+            places = left.get((charged_as(name, ask), claim.mechanism, budget.as_charged(claim), claim.delta), [])
             if not places:
                 msg = (
                     f"queries must have been charged to this budget: output {ask.name!r} ({ask}, {claim}) is not in "
@@ -130,5 +142,5 @@ def _matched(
                     "Hint: budget.log() lists what is. Give each query once for each of its releases."
                 )
                 raise ValueError(msg)
-            recorded[places.pop()] = f"release {number}"
+            recorded[places.pop()] = _release_named(number, name)
     return recorded

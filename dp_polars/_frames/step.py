@@ -39,6 +39,10 @@ class Step(ABC):
         """Return whether every person has one row at most after it; `before`: they had one at most before."""
         return before and not self.multiplies
 
+    def adds_floats(self, schema: pl.Schema, unit: PrivacyUnit | None) -> bool:  # noqa: ARG002
+        """Return whether it adds up a person's floats, which count to the nearest 2⁻⁴⁰."""
+        return False
+
     @abstractmethod
     def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:
         """Return all that decides what the step does to the columns that are live."""

@@ -13,7 +13,7 @@ from polars import selectors as cs
 
 from dp_polars._base.numbers import given
 from dp_polars._base.privacy_units import shown
-from dp_polars._frames.recipe import EachColumn, Expressions, Recipe, Rename, expressions_of
+from dp_polars._frames.recipe import EachColumn, Expressions, Recipe, Rename, Unnest, expressions_of
 from dp_polars._frames.step import Step
 
 if TYPE_CHECKING:
@@ -71,13 +71,13 @@ class RowSteps:
         """Keep or make columns, row by row: `select` under its other name."""
         return self._then("select", expressions_of(exprs, named, strings=True), "select_seq")
 
-    def remove(self, *predicates: pl.Expr, **constraints: object) -> Self:
+    def remove(self, *predicates: pl.Expr | str | bool, **constraints: object) -> Self:
         """Drop the rows for which all predicates are true; keep those for which one is null.
 
         Parameters, result and errors are those of `filter`.
         """
         equal = tuple(pl.col(name) == pl.lit(value) for name, value in constraints.items())
-        true = (*expressions_of(predicates, {}, strings=False), *equal)
+        true = (*expressions_of(predicates, {}, strings=True), *equal)
         return self._then("filter", (~reduce(and_, true).fill_null(value=False),) if true else (), "remove")
 
     def drop(self, *columns: ColumnNameOrSelector | Collection[ColumnNameOrSelector], strict: bool = True) -> Self:
@@ -237,6 +237,34 @@ class RowSteps:
         PrivateFrame
         """
         return self._after(EachColumn("fill_nan", ((self._but_the_unit(cs.float()), (value,)),)))
+
+    def unnest(
+        self,
+        columns: ColumnNameOrSelector | Collection[ColumnNameOrSelector],
+        *more_columns: ColumnNameOrSelector,
+        separator: str | None = None,
+    ) -> Self:
+        """Put the fields of structs in their place, as columns.
+
+        Parameters
+        ----------
+        columns, *more_columns
+            Names or selectors of structs.
+        separator
+            What stands between the struct's name and the field's; None: the field's name alone.
+
+        Returns
+        -------
+        PrivateFrame
+
+        Raises
+        ------
+        ValueError
+            If the privacy unit is named, or a field has its name.
+        """
+        named = (columns, more_columns)
+        structs = self._but_the_unit(selector("unnest", named), named, "unnest")
+        return self._after(Unnest(structs, separator))
 
     def pipe(self, function: Callable[Concatenate[Self, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return what a function makes of the private frame: `function(frame, *args, **kwargs)`."""

@@ -14,7 +14,7 @@ from dp_polars._accounting.terms import Loss
 from dp_polars._base.numbers import as_fraction, show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from dp_polars._accounting.claims import Claim
     from dp_polars._accounting.terms import Unit
@@ -40,7 +40,7 @@ def loss_of(claims: Sequence[Claim]) -> Loss:
 
 def in_words(claims: Sequence[Claim]) -> str:
     """Return what outputs cost together: in the unit of the query, in the other one, and as (ε, δ)."""
-    loss, gone = loss_of(claims), _delta(claims)
+    loss, gone = loss_of(claims), delta_of(claims)
     meant = [str(_in_other_unit(claims))] if _is_pure(claims) else []
     epsilon = epsilon_at(loss.unit, loss.value, _DELTA, gone)
     if epsilon < math.inf:
@@ -55,19 +55,19 @@ def notes(claims: Sequence[Claim]) -> Iterator[str]:
     if not _is_pure(claims):
         return
     loss, other = loss_of(claims), _in_other_unit(claims)
-    here, there = (epsilon_at(one.unit, one.value, _DELTA, _delta(claims)) for one in (loss, other))
+    here, there = (epsilon_at(one.unit, one.value, _DELTA, delta_of(claims)) for one in (loss, other))
     if there < math.inf and there <= _CHEAPER * here:
         unit = other.unit
         yield f"It costs less in {unit}: a budget in {unit} charges {other}, which is {_at_delta(there)}."
 
 
-def scaled(claims: Mapping[str, Claim], target: Loss) -> list[Claim]:
-    """Return the claims of outputs, by name, with every loss times one factor, so that they cost a sum together.
+def scaled(claims: Sequence[tuple[str, Claim]], target: Loss) -> list[Claim]:
+    """Return the claims of outputs, each with its name, at losses times one factor, so that they cost a sum together.
 
     The factor is the largest one for which the sum is at most `target`; of four significant digits, where a loss has
     another unit and so no factor may cost that sum exactly.
     """
-    for name, claim in claims.items():
+    for name, claim in claims:
         if target.unit == "epsilon" and not claim.has_epsilon:
             msg = (
                 f"scaled_to must be given rho, got epsilon: output {name!r} has discrete Gaussian noise, which has no "
@@ -75,7 +75,7 @@ def scaled(claims: Mapping[str, Claim], target: Loss) -> list[Claim]:
                 "Hint: scaled_to(rho=…), or ask for the output with epsilon=…: that draws discrete Laplace noise."
             )
             raise ValueError(msg)
-    every = list(claims.values())
+    every = [claim for _, claim in claims]
     if {claim.loss.unit for claim in every} == {target.unit}:
         factor = target.value / cost(every, target.unit)
     else:
@@ -113,7 +113,8 @@ def _is_pure(claims: Sequence[Claim]) -> bool:
     return all(claim.has_epsilon for claim in claims)
 
 
-def _delta(claims: Sequence[Claim]) -> Fraction:
+def delta_of(claims: Sequence[Claim]) -> Fraction:
+    """Return what outputs spend of delta together."""
     return sum((claim.delta for claim in claims), Fraction(0))
 
 

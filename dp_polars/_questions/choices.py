@@ -163,7 +163,7 @@ class QuantileWithInterval(Quantile):
     def with_claim(self, claim: Claim) -> Self:
         """Return the same question with another claim, if the public rows that it needs can be counted."""
         query = super().with_claim(claim)
-        if not max(query.public_rows) <= _MOST_ROWS:
+        if not (claim.is_open or max(query.public_rows) <= _MOST_ROWS):
             msg = (
                 f"interval must be asked for with a larger loss than {claim.loss}: its ends would miss by more than "
                 "2**40 rows."

@@ -56,7 +56,7 @@ class QuantileList(ListQuery):
     claim: Claim
 
     def __post_init__(self) -> None:
-        for node in self.root.nodes():
+        for node in () if self.claim.is_open else self.root.nodes():
             check_rate(self.claim.rate / node.score_range, self.claim.loss)
 
     @property

@@ -56,6 +56,15 @@ class Asked(ABC):
         """Return the same question with another claim."""
         return replace(self, claim=claim)  # type: ignore[type-var]  # every question is a dataclass
 
+    @property
+    def loss_units(self) -> tuple[Unit, ...]:
+        """In which units the same may be asked: see `Claim.loss_units`."""
+        return self.claim.loss_units
+
+    def in_unit(self, unit: Unit) -> Self:
+        """Return the question with a loss of the same number in a unit, if it exists there: see `Claim.in_unit`."""
+        return self.with_claim(self.claim.in_unit(unit)) if unit in self.loss_units else self
+
 
 class Query(Asked):
     """One question about columns: one answer for each group."""
@@ -222,10 +231,6 @@ class HistogramQuery(Query):
         """Which argument that errors depend on is left to the column's type; None: no such one."""
         return "candidates" if self.fixed_size is None else None
 
-    def in_unit(self, unit: Unit, *, mechanism_asked: bool) -> Self:
-        """Return the question with a loss of the same number in a unit: see `Claim.in_unit`."""
-        return self.with_claim(self.claim.in_unit(unit, mechanism_asked=mechanism_asked))
-
     @property
     def error_unit(self) -> str | None:
         """What errors are measured in, where that is not rows or people."""
@@ -334,6 +339,8 @@ def describe(query: Query) -> str:
     if claim.neighboring_relation is not None:
         relation = f"{claim.neighboring_relation}, rows of one person: {claim.contributions.total}"
         per_row = " per row"
+    if claim.is_open:
+        return "\n".join(f"{key + ':':<11}{text}" for key, text in (("selects", query), ("loss", claim)))
     lines = {
         "selects": str(query),
         "loss": f"{claim} in all" + _as_other(claim, other),

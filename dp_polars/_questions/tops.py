@@ -113,10 +113,10 @@ class TopK(OfCategories, ListQuery):
         """Return the lists of candidates that codes stand for."""
         return in_lists(self.values(*columns).gather(codes.ravel()), self.k)
 
-    def in_unit(self, unit: Unit, *, mechanism_asked: bool) -> TopK:
+    def in_unit(self, unit: Unit) -> TopK:
         """Return the question with a loss of the same number in a unit; that may change rounds to one joint draw."""
-        claim = self.claim.in_unit(unit, mechanism_asked=mechanism_asked)
-        if self.is_asked:
+        claim = self.claim.in_unit(unit)
+        if self.is_asked or unit == self.claim.loss.unit:
             return replace(self, claim=claim)
         joint = is_joint(self.k, unit)
         mechanism: Mechanism = "exponential" if joint else claim.mechanism

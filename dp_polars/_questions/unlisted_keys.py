@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from dp_polars._accounting.terms import NeighboringRelation
+    from dp_polars._accounting.terms import NeighboringRelation, Unit
     from dp_polars._base.arrays import Ints
 
 COUNT = "count"
@@ -80,6 +80,11 @@ class KeysThatAreThere(Asked):
             delta=delta,
         )
         return cls(columns, claim, keys_per_person, counts)._checked()
+
+    @property
+    def loss_units(self) -> tuple[Unit, ...]:
+        """In which units the same may be asked: partition selection has no numbers of people."""
+        return ("rho",) if self.counts else super().loss_units
 
     def with_claim(self, claim: Claim) -> Self:
         """Return the same question with another claim, by which keys can be selected."""

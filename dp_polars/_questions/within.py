@@ -24,10 +24,12 @@ _PLACES = range(-30 * _PER_DECADE, 30 * _PER_DECADE)
 
 
 def error_95(query: HistogramQuery, rows: int | None, *columns: pl.DataType) -> float | None:
-    """Return how far off an answer is at most with probability 0.95; None where that is not known.
+    """Return how far off an answer is at most with probability 0.95; None where that, or the loss, is not known.
 
     In groups of at least `rows` rows; None: in every group.
     """
+    if query.claim.is_open:
+        return None
     if rows is not None:
         return query.error_among(rows, BETA, *columns)
     size = query.size_of(*columns)
@@ -50,10 +52,10 @@ def check_within(query: HistogramQuery, within: Within) -> None:
         raise TypeError(msg)
 
 
-def at_most(query: QueryT, within: Within, unit: Unit) -> QueryT:
+def at_most(query: QueryT, unit: Unit) -> QueryT:
     """Return the question at the largest loss in this unit that may be found for it, with the mechanism for that."""
     largest = query.with_claim(replace(query.claim, loss=replace(query.claim.loss, value=Fraction(LARGEST))))
-    return largest.in_unit(unit, mechanism_asked=within.mechanism_asked)
+    return largest.in_unit(unit)
 
 
 def with_loss_for(query: QueryT, within: Within, *columns: pl.DataType) -> QueryT:

@@ -99,6 +99,16 @@ def code_of(tally: Tally, table: Table, dialect: Dialect) -> tuple[Value | None,
     return column, found, value
 
 
+def columns_read(unit: PrivacyUnit | None, keys: pl.DataFrame | None, tallies: Sequence[Tally]) -> list[str]:
+    """Return the columns that a statement reads, each once."""
+    names = [
+        *(unit or ()),
+        *(() if keys is None else keys.columns),
+        *(name for tally in tallies for name in tally.names),
+    ]
+    return [*dict.fromkeys(names)]
+
+
 def _reading_values(table: Table, tallies: Sequence[Tally]) -> tuple[Table, Sequence[Tally]]:
     """Return tallies that count values, and the table with the columns for those that counted nulls."""
     found: dict[str, Value] = {}
@@ -220,9 +230,11 @@ def _of_person(weight: Value, weighing: Weighing, dialect: Dialect) -> Value:
 # --- Without bounds -------------------------------------------------------------------------------------------------
 
 
-def _natively(table: Table, work: Work, dialect: Dialect, _: Common) -> list[tuple[Table, list[int]]]:
+def _natively(table: Table, work: Work, dialect: Dialect, common: Common) -> list[tuple[Table, list[int]]]:
     """Count before anything else is done: what comes after that sees only its result."""
     groupings = gathered(work.tallies, partial(_goes_with, several=len(work.privacy_unit or ()) > 1))
+    if len(groupings) > 1:
+        table = common.read_again(table, columns_read(work.privacy_unit, work.keys, work.tallies))
     return [(_native(table, work, numbers, dialect), numbers) for numbers in groupings]
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from dp_polars._base.extras import require
+from dp_polars._relational.lenient import lenient
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -64,6 +65,7 @@ def function(name: str, takes: Sequence[str | None], gives: str) -> Callable[...
 _divide = function("divide", ("int64", "int64"), "int64")
 _int8div = function("int8div", ("int64", "int64"), "int64")
 _encode = function("encode", ("string",), "binary")
+_round = function("round", (None, "int32"), "decimal")  # Ibis has no word for decimals of any digits
 _hash = function("hash", (None,), "uint64")
 _xor = function("xor", ("uint64", "uint64"), "uint64")
 _hash_text = function("hashtextextended", ("string", "int64"), "int64")
@@ -121,11 +123,20 @@ class Common:
     secret
         The random bits of the statement, 64 of them. They are in the names, too, so that no table of the database has
         such a name: it would not be read then.
+    is_prepared
+        Whether the rows may differ each time that they are read, as sums of floats do in their last bits.
     """
 
-    def __init__(self, secret: int) -> None:
-        self.secret = secret
+    def __init__(self, secret: int, *, is_prepared: bool = False) -> None:
+        self.secret, self.is_prepared = secret, is_prepared
         self.tables: dict[str, Table] = {}
+
+    def read_again(self, table: Table, columns: Collection[str]) -> Table:
+        """Return the rows for a statement that reads these columns several times: each time the same."""
+        if not self.is_prepared:
+            return table
+        rows = self.once(table.select(*columns) if columns else table)
+        return _ops.DatabaseTable(rows.get_name(), rows.schema(), table.get_backend()).to_expr()
 
     def once(self, table: Table) -> Table:
         """Return the name of a table."""
@@ -302,6 +313,8 @@ class Dialect:
         Rows, all their columns that say anything -> the rows with numbers, `copy`, that tell equal rows apart.
     once
         How a statement begins a table that it names, and that is to be computed once.
+    cast
+        Values, a type -> the values in it, without an error where the engine has such a cast.
     fields
         Connection, texts of the columns of a list -> a table with a row for each, and its columns, in the statement
         itself. None: one text is split and unnested.
@@ -328,7 +341,30 @@ class Dialect:
     ticks: Callable[[Value], Value] | None = None
     copies: Callable[[Table, Sequence[str]], Table] = _copies
     once: str = "AS MATERIALIZED"
+    cast: Callable[[Value, Value], Value] = cast
     fields: Callable[[Backend, Sequence[pl.Series]], tuple[Table, Sequence[Value]]] | None = None
+
+    def settled(self, backend: Backend, table: Table, columns: Collection[str]) -> Table:
+        """Return the rows with these columns in the types that Ibis has for them, where it guesses another family.
+
+        A truncated date is a timestamp to DuckDB, and a sum of integers has more than 64 bits there. Decimals of any
+        size are floats: nothing of that raises.
+        """
+        settled = {}
+        for name, kind in self.describe(backend, table, columns).items():
+            value, family, guessed = table[name], self.types.get(kind.partition("(")[0]), table[name].type()
+            if family == "floating" and guessed.is_decimal():
+                settled[name] = cast(value, "float64")
+            elif family == "decimal" and guessed.is_decimal() and guessed.precision is None:
+                ends = (constant(f"{sign}1e300", "decimal") for sign in ("-", ""))
+                rounded = ibis.greatest(next(ends), ibis.least(_round(value, constant(300, "int32")), next(ends)))
+                is_number = value != constant("NaN", "decimal") if self.nan_in_decimals else value.notnull()
+                settled[name] = ibis.ifelse(is_number, cast(rounded, "float64"), ibis.null("float64"))
+            elif (guessed.is_date() and kind.lower().startswith("timestamp")) or (
+                guessed.is_signed_integer() and family != "integer"
+            ):
+                settled[name] = self.cast(value, guessed)
+        return table.mutate(**settled) if settled else table
 
     def check_version(self, version: str) -> None:
         """Refuse versions that are too old."""
@@ -341,7 +377,15 @@ class Dialect:
 def _describe_duckdb(backend: Backend, table: Table, columns: Collection[str]) -> dict[str, str]:
     if not columns:
         return {}
-    found = backend.raw_sql(f"DESCRIBE {backend.compile(table.select(*columns), limit=None)}").fetchall()
+    try:
+        found = backend.raw_sql(f"DESCRIBE {backend.compile(table.select(*columns), limit=None)}").fetchall()
+    except Exception as error:
+        if type(error).__name__ != "FatalException":
+            raise
+        found = None
+    if found is None:  # raised here: the error says what the earlier one was, which may hold values of rows
+        msg = "the database can't be asked any more: DuckDB has failed on an earlier statement.\n\nHint: connect anew."
+        raise RuntimeError(msg)
     return {row[0]: row[1] for row in found}
 
 
@@ -448,6 +492,8 @@ DUCKDB = Dialect(
     order=_order_duckdb,
     fetch=_fetch_duckdb,
     copies=_copies_duckdb,
+    admit=lenient,
+    cast=lambda value, dtype: _ops.TryCast(value, to=dtype).to_expr(),
     # Before, what a statement names twice was read twice: rows that the caller draws at random were two samples.
     oldest=(1, 4),
 )

@@ -15,6 +15,7 @@ from dp_polars._mechanisms.noise import LARGEST_VALUE
 from dp_polars._relational.arithmetic import doubled, integer, is_evidence, physical
 from dp_polars._relational.counting import (
     any_of,
+    columns_read,
     has,
     in_groups,
     is_somebody,
@@ -49,6 +50,8 @@ _TIMES: dict[pl.DataType, tuple[str, object, object]] = {
 def one_row_per_person(table: Table, per_person: PerPerson, dialect: Dialect, common: Common) -> Table:
     """Return one row for each person, with numbers of rows and groups: see `Engine`, duty 9."""
     unit, keys = per_person.privacy_unit, per_person.keys
+    if per_person.cut:
+        table = common.read_again(table, columns_read(unit, keys, per_person.cut))
     rows = table.filter(is_somebody(table, unit, dialect))
     rows = rows.select(**people_of(table, unit, dialect), **keys_of(table, keys, dialect))
     rows = in_groups(rows, table, keys, dialect)

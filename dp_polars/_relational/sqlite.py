@@ -25,11 +25,8 @@ if TYPE_CHECKING:
 _ops: Any = require("ibis.expr.operations", extra="sql")
 _subqueries: Any = require("sqlglot.optimizer.eliminate_subqueries", extra="sql")
 
-# What Ibis has functions of Python for, where SQLite was built without its own.
-_MATHEMATICS = (
-    *(_ops.Ceil, _ops.Exp, _ops.Floor, _ops.FloorDivide, _ops.Ln, _ops.Log10, _ops.Log2),
-    *(_ops.Modulus, _ops.Power, _ops.Sign, _ops.Sqrt),
-)
+# What the declared type of a column has in its name if texts stay what they are, unless it also has INT.
+_TEXTS = ("CHAR", "CLOB", "TEXT")
 _PLACE, _QUOTIENT = "dp_polars_place", "dp_polars_quotient"
 _DOUBLE, _TOTAL = "dp_polars_double", "dp_polars_total"
 
@@ -127,17 +124,10 @@ def _admit(backend: Backend, table: Table) -> Table:
         for name, does, arguments in ((_PLACE, _place, -1), (_QUOTIENT, _quotient, 2), (_DOUBLE, float.fromhex, 1)):
             backend.con.create_function(name, arguments, does, deterministic=True)
         backend.con.create_aggregate(_TOTAL, 2, _ExactSum)
-    if table.op().find(_ops.Impure):
+    if table.op().find((_ops.RandomScalar, _ops.RandomUUID)):
         msg = (
             "table must not draw at random: SQLite may draw twice, and a person then counts for more than the bounds."
             "\n\nHint: write the drawn rows to a table first."
-        )
-        raise TypeError(msg)
-    functions = "SELECT name FROM pragma_function_list WHERE builtin"
-    if table.op().find(_MATHEMATICS) and ("sqrt",) not in _rows(backend, functions):
-        msg = (
-            "table must not be computed by functions of mathematics, which this SQLite was built without: those of "
-            "Python in their place raise on some values."
         )
         raise TypeError(msg)
     for relation in table.op().find(_ops.Relation):
@@ -157,10 +147,8 @@ def _check_relation(backend: Backend, relation: Any) -> None:  # noqa: ANN401
         )
         raise TypeError(msg)
     if isinstance(relation, _ops.DatabaseTable):
-        where = relation.namespace.database
-        asked = "SELECT name, type FROM pragma_table_info(?, ?)", (relation.name, where)
-        declared = {name for name, kind in _rows(backend, *asked) if kind}
-        untyped = [name for name in names if name not in declared]
+        declared = _declared(backend, relation)
+        untyped = [name for name in names if not declared.get(name)]
         if untyped:
             msg = (
                 f"the columns of {relation.name!r} must be declared with types, got none for {untyped}: Ibis looks at "
@@ -168,6 +156,12 @@ def _check_relation(backend: Backend, relation: Any) -> None:  # noqa: ANN401
                 "computes something, compute it in Ibis."
             )
             raise TypeError(msg)
+
+
+def _declared(backend: Backend, table: Any) -> dict[str, str]:  # noqa: ANN401
+    """Return what the columns of a table are declared as."""
+    where = table.namespace.database
+    return dict(_rows(backend, "SELECT name, upper(type) FROM pragma_table_info(?, ?)", (table.name, where)))
 
 
 def _held(value: Value) -> Value:
@@ -205,9 +199,17 @@ def _rows(backend: Backend, sql: str, values: Sequence[str | None] = ()) -> list
 # --- Statements -----------------------------------------------------------------------------------------------------
 
 
-def _describe(_: Backend, table: Table, columns: Collection[str]) -> dict[str, str]:
-    """Return the types by Ibis: whatever it takes a column for, other values are null."""
-    return {name: str(table[name].type().copy(nullable=True)) for name in columns}
+def _describe(backend: Backend, table: Table, columns: Collection[str]) -> dict[str, str]:
+    """Return the types by Ibis, of which other values are null; of a table's texts what makes numbers of some.
+
+    A column that is declared STRING holds 1 for '001', and '01' of a column of texts is equal to that.
+    """
+    found = {name: str(table[name].type().copy(nullable=True)) for name in columns}
+    declared = _declared(backend, table.op()) if isinstance(table.op(), _ops.DatabaseTable) else {}
+    for name, kind in declared.items():
+        if found.get(name) == "string" and ("INT" in kind or not any(text in kind for text in _TEXTS)):
+            found[name] = kind
+    return found
 
 
 def _compile(backend: Backend, table: Table) -> str:
@@ -229,7 +231,7 @@ SQLITE = Dialect(
     name="sqlite",
     types={"boolean": "boolean", "int64": "integer", "float64": "floating", "string": "string"},
     unit_types=frozenset({"binary"}),
-    way_out="cast it in Ibis first: dates and decimals to text, or to integers.",
+    way_out="cast it in Ibis first: dates and decimals to text, or to integers; of a table, declare texts as TEXT.",
     describe=_describe,
     prepare=_prepare,
     divide=_quotient_of,

@@ -46,6 +46,8 @@ def apart_type(dtype: PolarsDataType) -> PolarsDataType:
         return pl.Array(apart_type(dtype.inner), dtype.size)
     if isinstance(dtype, pl.Struct):
         return pl.Struct({field.name: apart_type(field.dtype) for field in dtype.fields})
+    if isinstance(dtype, pl.BaseExtension):
+        return pl.Extension(dtype.ext_name(), apart_type(dtype.ext_storage()), dtype.ext_metadata())
     return dtype
 
 

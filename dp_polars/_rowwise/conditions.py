@@ -8,8 +8,19 @@ from __future__ import annotations
 import polars as pl
 
 from dp_polars._rowwise import trials
-from dp_polars._rowwise.names import ANY, DIVISIONS, OF_ONE_TYPE, OF_SIGNED_ZEROS, ON_POLARS_1, SETS, TAKEN
-from dp_polars._rowwise.nodes import Step, bases, parts_of
+from dp_polars._rowwise.names import (
+    ANY,
+    DIVISIONS,
+    OF_ONE_COLUMN,
+    OF_ONE_TYPE,
+    OF_OPAQUE,
+    OF_ROWS_PARAMETERS,
+    OF_SIGNED_ZEROS,
+    ON_POLARS_1,
+    SETS,
+    TAKEN,
+)
+from dp_polars._rowwise.nodes import Step, bases, is_opaque, parts_of
 
 # The kinds of values that Polars 1 takes.
 _KINDS: dict[object, str] = {
@@ -48,6 +59,12 @@ def is_unlisted(step: Step) -> bool:
     return step.name not in TAKEN.get(step.kind, ())
 
 
+def is_spelled_on_polars_2(step: Step) -> bool:
+    """Return whether a step is none of Polars 1 here, but may be said in other steps on Polars 2."""
+    of_rows = step.name.startswith(("arr.", "list.")) or step.name in {"dt.replace", "struct.with_fields"}
+    return of_rows and is_unlisted(step) and needs_polars_2(step)
+
+
 def needs_polars_2(step: Step) -> bool:
     """Return whether a step is not on the short list of Polars 1, if that is what runs."""
     if not pl.__version__.startswith("1.") or step.name == "a name":
@@ -56,6 +73,8 @@ def needs_polars_2(step: Step) -> bool:
     if taken is None or taken == ANY:
         return taken is None
     values = step.inputs[1:] if step.name == "when" else step.inputs
+    if step.name in OF_ONE_COLUMN and parameters_vary(step):
+        return True
     if step.name.startswith("str."):  # whose further inputs may be numbers
         values = varying(step)
     kinds = {_KINDS.get(base) for base in bases(*values) - {pl.Null, pl.List}}
@@ -69,11 +88,19 @@ def needs_polars_2(step: Step) -> bool:
     )
 
 
+def looks_into_the_opaque(step: Step) -> bool:
+    """Return whether a step does more with an Extension or Object than to carry and to count it."""
+    types = [dtype for value in step.inputs for dtype in value.dtypes()]
+    return step.name not in OF_OPAQUE and any(map(is_opaque, types))
+
+
 def varying(step: Step) -> list[Step]:
     return [value for value in step.inputs if value.varies]
 
 
 def parameters_vary(step: Step) -> bool:
+    if step.name in OF_ROWS_PARAMETERS or (step.name == "str.contains" and step.parameters["literal"]):
+        return False
     return any(value.varies for value in step.inputs[1:])
 
 
@@ -133,11 +160,6 @@ def has_no_format(step: Step) -> bool:
     return step.parameters is None
 
 
-def adds_many(step: Step) -> bool:
-    several = sum(len(value.dtypes()) for value in step.inputs) > 2
-    return several and (step.name == "mean_horizontal" or takes_floats(step))
-
-
 def is_local(step: Step) -> bool:
     return any(isinstance(dtype, pl.Datetime) and dtype.time_zone not in {None, "UTC"} for dtype in step.dtypes())
 
@@ -155,10 +177,6 @@ def ambiguous_is_no_word(step: Step) -> bool:
         case None | {"Literal": {"Scalar": {"String": _}}}:
             return False
     return True
-
-
-def parts_are_several(step: Step) -> bool:
-    return any(len(value.dtypes()) != 1 for value in step.inputs)
 
 
 def takes_category(step: Step) -> bool:
@@ -183,32 +201,8 @@ def guesses_times(step: Step) -> bool:
     return pl.String in types and bool(types & {pl.Date, pl.Datetime, pl.Time}) and pl.String not in bases(step)
 
 
-def casts_float_to_decimal(step: Step) -> bool:
-    return pl.Decimal in bases(step) and is_float(step.inputs[0])
-
-
 def casts_nested(step: Step) -> bool:
     return bool(bases(step, *step.inputs) & {pl.List, pl.Array, pl.Struct})
-
-
-def mixes_dates(step: Step) -> bool:
-    kinds = [value.dtypes() for value in varying(step)] if is_bounded(step) else []
-    return any(len(set(dtypes)) > 1 and any(map(trials.bounds, dtypes)) for dtypes in kinds)
-
-
-def mixes_floats(step: Step) -> bool:
-    """Return whether floats of several types, or floats and others, get their zeros set at once."""
-    if divides_floats(step):
-        typed = [step]
-    elif step.name in DIVISIONS:
-        typed = [step.inputs[1]] if step.inputs[1].varies and is_float(step.inputs[1]) else []
-    else:
-        typed = list(filter(is_float, varying(step))) if shows_zeros(step) else []
-    return any(len({str(dtype) for dtype in value.dtypes()}) > 1 for value in typed)
-
-
-def divides_durations(step: Step) -> bool:
-    return divides_floats(step) and pl.Duration in bases(step.inputs[0])
 
 
 def may_not_fit(step: Step) -> bool:

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 import polars as pl
 
-from dp_polars._rowwise import plan_rules
+from dp_polars._rowwise.preparations import TWICE, refuse
 from dp_polars._rowwise.views import visited
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def refuse_repeated_files(files: Sequence[str]) -> None:
     repeat by itself.
     """
     if not are_different(files):
-        raise ValueError(plan_rules.MAY_REPEAT.message("protect", "a scan of several files"))
+        refuse("protect", TWICE, "a scan of several files", None)
 
 
 def are_different(files: Sequence[str]) -> bool:
@@ -149,13 +149,3 @@ def names_of_csv(dataset: Any) -> tuple[str, ...]:  # noqa: ANN401
     """Return the names that a pyarrow dataset gives to the columns of its CSV files; none where the files have them."""
     scan = getattr(getattr(dataset, "format", None), "default_fragment_scan_options", None)
     return tuple(getattr(getattr(scan, "read_options", None), "column_names", ()))
-
-
-def refuse_filter_of_arrow(dataset: object) -> None:
-    """Refuse a pyarrow dataset with a filter of its own.
-
-    Arrow leaves out row groups by their least and largest values, and NaN is in neither: whether one person's NaN is
-    read would depend on the others' values.
-    """
-    if getattr(dataset, "_scan_options", {}).get("filter") is not None:
-        raise ValueError(plan_rules.FILTERED.message("protect", "a pyarrow dataset with a filter of its own"))

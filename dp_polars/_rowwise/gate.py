@@ -10,23 +10,27 @@ row is there.
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from polars.exceptions import ComputeError, PolarsError
 
-from dp_polars._rowwise import categoricals, lenient, nodes, rules, trials
+from dp_polars._rowwise import categoricals, elements, lenient, nodes, rules, spelling, trials
+from dp_polars._rowwise.conditions import has_lists, is_spelled_on_polars_2
 from dp_polars._rowwise.names import SETS, written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from polars._typing import PolarsDataType
 
     from dp_polars._rowwise.nodes import Step
     from dp_polars._rowwise.rules import Rule
+
+
+_ONE_BY_ONE = "\n\nHint: name the columns one by one."
 
 
 def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
@@ -35,7 +39,7 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
     Parameters
     ----------
     expr
-        The expression, of one or several outputs (a selector stands for the columns that it selects).
+        The expression, of one output: see `one_output_each`.
     frame_schema
         The columns of the private frame.
     what
@@ -69,6 +73,9 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
     try:
         with fitting(what):
             gate.walk(step)
+            if len(step.dtypes()) != 1:
+                msg = f"{what}: an expression must have one output here, got {len(step.dtypes())}.{_ONE_BY_ONE}"
+                raise ValueError(msg)
             if gate.rewritten:
                 expr = in_full(categoricals.home(step.tree), what)
             tried = nodes.without_nan(step.tree) if names_categories else expr
@@ -131,10 +138,11 @@ class Gate:
         """Refuse a step for which there is a rule, and its inputs first of all."""
         if step.kind in {"column", "literal"}:
             return
-        self.refuse_by(rules.UNLISTED, step)
+        self.refuse_by((*rules.NAMED, rules.NEEDS_POLARS_2) if is_spelled_on_polars_2(step) else rules.UNLISTED, step)
         sets = SETS.get(step.name, ())
         for place, value in enumerate(step.inputs):
-            if value.kind != "series" or place not in sets:
+            # A Series of lists has one for each row by its place.
+            if value.kind != "series" or place not in sets or (step.name == "is_in" and has_lists(value)):
                 self.walk(value)
         self.refuse_by((rules.NEEDS_POLARS_2,), step)
         if step.varies:
@@ -158,31 +166,93 @@ class _ExpressionGate(Gate):
         super().__init__(what)
         self.rewritten = False
 
+    def walk(self, step: Step) -> None:
+        """Walk a step in other words, where there are some that need no refusal."""
+        tree = None
+        with suppress(PolarsError):  # the walk says what is wrong
+            tree = None if rules.NEEDS_POLARS_2.refuses(step) else spelling.spelled_out(step)
+        if tree is None or step.frame is None:
+            super().walk(step)
+            return
+        lenient.put(step.tree, tree)
+        self.rewritten = True
+        self.walk(nodes.read(step.tree, step.frame))
+
     def prove(self, step: Step) -> None:
+        if step.name == "a name":
+            return
+        rewrite = None
         if step.varies:
+            if step.name in {"list.agg", "list.eval"}:
+                self.prove_elements(step)
             self.rewritten |= lenient.before_trial(step)
-        is_made = step.varies and step.name == "dt.datetime_function"
-        failure = (
-            None
-            if step.name == "a name"
-            else trials.failure(step, lenient.null_where_there_is_none if is_made else None)
-        )
+            rewrite = lenient.narrowing(step)
+        failure = trials.failure(step, rewrite)
         if failure is not None:
             rule = next(rule for rule in rules.RAISING if rule.refuses(step))
             raise _RaisesError(*self.refusal(step, rule, f" ({failure})").args)
-        if step.varies and step.name != "a name":
-            if trials.depends_on_company(*_as_run(step)):
-                raise self.refusal(step, rules.COMPANY)
+        if not step.varies:
+            return
+        if trials.depends_on_company(*_as_run(step, rewrite)):
+            raise self.refusal(step, rules.COMPANY)
+        if rewrite is not None:
+            lenient.put(step.tree, rewrite(step.tree))
+            self.rewritten = True
+        else:
             self.rewritten |= lenient.after_trial(step)
 
+    def prove_elements(self, step: Step) -> None:
+        """Prove what an expression does to the elements of a row's own list."""
+        body = elements.Body(step)
+        if body.refused:
+            raise self.refusal(step, rules.OWN_LIST, f" ({body.refused})")
+        for part in body.parts:
+            inner = _ExpressionGate(self.what)
+            inner.walk(part)
+            self.rewritten |= inner.rewritten
+        step.tree["Eval"]["evaluation"] = body.together()
+        self.rewritten |= body.rewritten
 
-def _as_run(step: Step) -> tuple[tuple[PolarsDataType, ...], str]:
+
+def _as_run(
+    step: Step, rewrite: Callable[[dict[str, Any]], dict[str, Any]] | None
+) -> tuple[tuple[PolarsDataType, ...], str]:
     """Return the types of the columns of a step, and the step on these alone as JSON, as it will be run."""
     tree, dtypes = trials.on_columns(step)
+    if rewrite is not None:
+        return tuple(dtypes), json.dumps(rewrite(tree))
     frame = pl.LazyFrame(schema={f"{n}": dtype for n, dtype in enumerate(dtypes)})
     as_run = nodes.read(deepcopy(tree), frame)  # it is rewritten
     lenient.after_trial(as_run)
     return tuple(dtypes), json.dumps(as_run.tree)
+
+
+def one_output_each(exprs: Iterable[pl.Expr], schema: pl.Schema, what: str) -> list[pl.Expr]:
+    """Return expressions of several outputs as one for each, in their order."""
+    frame = pl.LazyFrame(schema={name: categoricals.apart_type(dtype) for name, dtype in schema.items()})
+    singles: list[pl.Expr] = []
+    for expr in exprs:
+        if not isinstance(expr, pl.Expr) or not expr.meta.has_multiple_outputs():
+            singles.append(expr)
+            continue
+        tree, _ = _read(expr, frame, what)
+        try:
+            found = frame.select(nodes.without_nan(categoricals.apart(tree))).collect_schema()
+        except PolarsError:  # `row_by_row` says what is wrong
+            singles.append(expr)
+            continue
+        with fitting(what):
+            several = [in_full(item, what) for item in spelling.each_output(tree, frame)]
+            types = [frame.select(_apart(item)).collect_schema() for item in several]
+        if [pair for item in types for pair in item.items()] != [*found.items()]:
+            msg = f"{what}: an expression must have an output for each column that it selects, got {expr}.{_ONE_BY_ONE}"
+            raise ValueError(msg)
+        singles += several
+    return singles
+
+
+def _apart(expr: pl.Expr) -> pl.Expr:
+    return nodes.without_nan(categoricals.apart(json.loads(expr.meta.serialize(format="json"))))
 
 
 def shown(step: Step) -> str:

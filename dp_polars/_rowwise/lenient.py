@@ -7,6 +7,7 @@ is alone in its chunk, so that a row's last bit would depend on the number of th
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import dataclass
 from functools import cache
@@ -14,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import polars as pl
 
-from dp_polars._rowwise import conditions, trials
-from dp_polars._rowwise.names import DIVISIONS
+from dp_polars._rowwise import conditions, trials, whole_numbers
+from dp_polars._rowwise.names import ARITHMETIC, DIVISIONS
 from dp_polars._rowwise.nodes import Step
+from dp_polars._rowwise.spelling import again, filled, only_type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from polars._typing import Ambiguous, PolarsDataType, TimeUnit
 
@@ -42,7 +44,6 @@ SWITCHES = {
     "str.to_integer": Switch(("strict",), False),
 }
 _UNITS: dict[str, TimeUnit] = {"Milliseconds": "ms", "Microseconds": "us", "Nanoseconds": "ns"}
-_PARTS = ("year", "month", "day", "hour", "minute", "second", "microsecond")
 
 
 def before_trial(step: Step) -> bool:
@@ -68,12 +69,68 @@ def before_trial(step: Step) -> bool:
     return changed
 
 
+def narrowing(step: Step) -> Callable[[Tree], Tree] | None:
+    """Return what gives a step only values that it takes, and null for the others; None where it takes all.
+
+    What it makes has the step in it: it is not walked again, but tried as a whole.
+    """
+    if step.name == "dt.datetime_function":
+        return null_where_there_is_none
+    narrow = _NARROWED.get("operator" if step.name in ARITHMETIC else step.name)
+    template = narrow(step, [pl.col(f"{n}") for n in range(len(step.inputs))]) if narrow else None
+    return None if template is None else lambda tree: filled(template, trials.inputs_of(tree))
+
+
+def _fitting_operands(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+    """Give an operator Decimals of which the result has room; half a millionth of the room is left empty."""
+    dtype = step.dtypes()[0]
+    if not isinstance(dtype, pl.Decimal) or trials.failure(step) is None:
+        return None
+    room = 10.0 ** (38 - dtype.scale) * (1 - 2**-20)
+    left, right = (value.cast(pl.Float64).abs() for value in inputs)
+    if step.name in DIVISIONS:
+        fits = (right > 0) & (left < right * room)
+    else:
+        fits = (left * right if step.name == "*" else left + right) < room
+    return again(step, [pl.when(fits).then(inputs[0]), inputs[1]])
+
+
+def _fitting_decimals(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+    """Cast floats to Decimals where these have room."""
+    (value,), dtype = inputs, only_type(step)
+    if not isinstance(dtype, pl.Decimal) or not conditions.is_float(step.inputs[0]):
+        return None
+    room = 10.0 ** (dtype.precision - dtype.scale)
+    most = min(room - 10.0**-dtype.scale, room * (1 - 2**-40))
+    return again(step, [pl.when(value.cast(pl.Float64).abs() <= most).then(value)])
+
+
+def _lists_that_add_up(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+    (value,), dtype = inputs, only_type(step.inputs[0])
+    if not isinstance(dtype.inner, pl.Decimal):
+        return None
+    is_beyond = whole_numbers.is_beyond(pl.element(), dtype.inner)
+    fits = value if is_beyond is None else pl.when(value.list.eval(is_beyond).list.any().not_()).then(value)
+    return again(step, [fits.list.eval(whole_numbers.decimals(pl.element(), dtype.inner))])
+
+
+def _lists_of_the_size(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr:
+    (value,) = inputs
+    return again(step, [pl.when(value.list.len() == step.parameters).then(value)])
+
+
+_NARROWED = {
+    "operator": _fitting_operands,
+    "cast": _fitting_decimals,
+    "list.sum": _lists_that_add_up,
+    "list.to_array": _lists_of_the_size,
+}
+
+
 def after_trial(step: Step) -> bool:
     """Rewrite where a row's float would depend on the other rows; return whether anything was changed."""
     divisor = step.inputs[1] if step.name in DIVISIONS else None
-    if step.name == "dt.datetime_function":
-        _replace(step.tree, null_where_there_is_none(step.tree))
-    elif divisor is not None and conditions.divides_floats(step):
+    if divisor is not None and conditions.divides_floats(step):
         # A full column as divisor, so that Polars divides, and never multiplies by a reciprocal: a column, too, may
         # be known to be one value (a literal, a Hive key).
         _set_zeros(divisor.tree, step.inputs[0], step)
@@ -95,14 +152,16 @@ def null_where_there_is_none(tree: Tree) -> Tree:
     options = tree["Function"]["function"]["TemporalExpr"]["DatetimeFunction"]
     zone = options["time_zone"]
     template = _datetime(options["time_unit"], zone and zone["inner"], ambiguous["Literal"]["Scalar"]["String"])
-    return cast("Tree", _fill(json.loads(template), dict(zip(_PARTS, parts, strict=True))))
+    return cast("Tree", filled(pl.Expr.deserialize(io.StringIO(template), format="json"), parts))
 
 
 @cache
 def _datetime(time_unit: str, time_zone: str | None, ambiguous: Ambiguous | Literal["raise"]) -> str:
-    """Return the serialized expression on columns named like the parts."""
+    """Return the serialized expression on columns named by the places of the parts."""
     unit = _UNITS[time_unit]
-    year, month, day, hour, minute, second, microsecond = (pl.col(name).cast(pl.Int64, strict=False) for name in _PARTS)
+    year, month, day, hour, minute, second, microsecond = (
+        pl.col(f"{place}").cast(pl.Int64, strict=False) for place in range(7)
+    )
     is_leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
     last_day = pl.when(month != 2).then(30 + (month + month // 8) % 2).when(is_leap).then(29).otherwise(28)
     there_is = (
@@ -123,24 +182,13 @@ def _datetime(time_unit: str, time_zone: str | None, ambiguous: Ambiguous | Lite
     return moment.meta.serialize(format="json")
 
 
-def _fill(tree: object, parts: Mapping[str, object]) -> object:
-    match tree:
-        case {"Column": str(name)}:
-            return parts[name]
-        case dict():
-            return {key: _fill(value, parts) for key, value in tree.items()}
-        case list():
-            return [_fill(value, parts) for value in tree]
-    return tree
-
-
 def _bound_dates(value: Step) -> bool:
     """Make dates stay where no function panics on them."""
     dtypes = value.dtypes()
     ends = [_constant(end, dtypes[0]) for end in trials.bounds(dtypes[0]) or ()] if dtypes else []
     if ends:
         clip = {"Clip": {"has_min": True, "has_max": True}}
-        _replace(value.tree, {"Function": {"input": [dict(value.tree), *ends], "function": clip}})
+        put(value.tree, {"Function": {"input": [dict(value.tree), *ends], "function": clip}})
     return bool(ends)
 
 
@@ -152,7 +200,7 @@ def _set_zeros(tree: Tree, column: Step, typed: Step) -> None:
     zero = {"Literal": {"Dyn": {"Float": 0.0}}}
     negative = _operator(_cast(dict(column.tree), "Float64"), "Lt", zero)
     zeros = _operator(_cast(negative, str(typed.dtypes()[0])), "Multiply", zero)
-    _replace(tree, _operator(dict(tree), "Plus", zeros))
+    put(tree, _operator(dict(tree), "Plus", zeros))
 
 
 def _set(place: Any, key: str | int, value: object, *, unless: object = None) -> bool:  # noqa: ANN401
@@ -162,7 +210,8 @@ def _set(place: Any, key: str | int, value: object, *, unless: object = None) ->
     return True
 
 
-def _replace(tree: Tree, other: Tree) -> None:
+def put(tree: Tree, other: Tree) -> None:
+    """Put another expression in place of one."""
     tree.clear()
     tree.update(other)
 

@@ -23,7 +23,7 @@ OF_COLUMNS = names(
     """
     all_horizontal any_horizontal arctan2 as_struct coalesce fill_null is_between is_close is_in
     max_horizontal mean_horizontal min_horizontal sum_horizontal
-    arr.contains bin.contains bin.ends_with bin.starts_with dt.business_day_count dt.combine
+    arr.concat arr.contains bin.contains bin.ends_with bin.starts_with dt.business_day_count dt.combine
     dt.datetime_function dt.duration list.concat list.contains list.set_operation str.concat_horizontal
     str.ends_with str.format str.starts_with str.strip_prefix str.strip_suffix
     """
@@ -31,8 +31,8 @@ OF_COLUMNS = names(
 # Those of them that make one column of all that are selected; the others make one of each.
 OF_ALL_COLUMNS = names(
     """
-    all_horizontal any_horizontal as_struct coalesce list.concat max_horizontal mean_horizontal min_horizontal
-    str.concat_horizontal sum_horizontal
+    all_horizontal any_horizontal arr.concat as_struct coalesce list.concat max_horizontal mean_horizontal
+    min_horizontal str.concat_horizontal sum_horizontal
     """
 )
 # Functions of one column: their further inputs must be public constants.
@@ -44,7 +44,7 @@ OF_ONE_COLUMN = names(
     is_null log log1p negate not pow radians reinterpret replace replace_strict round round_sig_figs sign sin
     sinh sqrt tan tanh to_physical truncate
     arr.arg_max arr.arg_min arr.count_matches arr.get arr.join arr.length arr.max arr.median arr.min
-    arr.shift arr.sort arr.std arr.sum arr.to_list arr.var
+    arr.shift arr.sort arr.std arr.sum arr.to_list arr.to_struct arr.var
     bin.base64_decode bin.base64_encode bin.get bin.head bin.hex_decode bin.hex_encode bin.reinterpret
     bin.size bin.slice bin.tail
     cat.ends_with cat.len_bytes cat.len_chars cat.slice cat.starts_with
@@ -54,9 +54,10 @@ OF_ONE_COLUMN = names(
     dt.ordinal_day dt.quarter dt.replace_time_zone dt.round dt.second dt.time dt.time_stamp dt.to_string
     dt.total_days dt.total_hours dt.total_microseconds dt.total_milliseconds dt.total_minutes
     dt.total_nanoseconds dt.total_seconds dt.truncate dt.week dt.week_day dt.year
-    list.all list.any list.arg_max list.arg_min list.count_matches list.drop_nulls list.gather
+    ext.storage
+    list.agg list.all list.any list.arg_max list.arg_min list.count_matches list.drop_nulls list.eval list.gather
     list.gather_every list.get list.join list.length list.max list.median list.min list.n_unique
-    list.reverse list.shift list.slice list.sort list.std list.sum list.var
+    list.reverse list.shift list.slice list.sort list.std list.sum list.to_array list.to_struct list.var
     str.base64_decode str.base64_encode str.contains str.contains_any str.count_matches str.escape_regex
     str.extract str.extract_all str.extract_groups str.extract_many str.find str.find_many str.head
     str.hex_decode str.hex_encode str.json_path_match str.len_bytes str.len_chars str.lowercase str.normalize
@@ -67,6 +68,8 @@ OF_ONE_COLUMN = names(
     struct.suffix_fields
     """
 )
+# Those of them that may have other parameters in each row.
+OF_ROWS_PARAMETERS = names("list.gather list.get list.shift list.slice str.head str.slice str.split str.tail")
 FUNCTIONS = OF_COLUMNS | OF_ONE_COLUMN
 TAKEN = {"operator": OPERATORS, "function": FUNCTIONS, "cast": names("cast"), "other": frozenset({"a name", "when"})}
 
@@ -98,17 +101,20 @@ SETS = {
     "dt.add_business_day": {2},
     "dt.business_day_count": {2},
     "dt.is_business_day": {1},
+    "is_in": {1},
     "replace": {1, 2},
     "replace_strict": {1, 2},
 }
 # A category's number is that of its first appearance in any row. These functions look at its text only.
 OF_CATEGORIES = names(
     """
-    as_struct coalesce fill_null is_in is_not_null is_null replace replace_strict
+    as_struct coalesce ext.storage fill_null is_in is_not_null is_null replace replace_strict
     cat.ends_with cat.len_bytes cat.len_chars cat.slice cat.starts_with list.concat list.contains list.get
     list.length str.concat_horizontal str.format struct.field_by_name struct.select_fields
     """
 )
+# What Extension types and Objects are taken in: they are carried, counted, and opened.
+OF_OPAQUE = names("ext.storage is_not_null is_null struct.field_by_name")
 # Functions that may land on a local time that a clock change leaves out or has twice.
 OF_CLOCKS = names("dt.add_business_day dt.combine dt.month_end dt.month_start dt.offset_by dt.round dt.truncate")
 # Functions of several columns, nested ones too, that convert none to the type of another.
@@ -118,6 +124,7 @@ OF_SIGNED_ZEROS = names("arctan2 cot pow") | OF_TEXTS
 
 # How users write the steps that Polars calls otherwise.
 _WRITTEN = {
+    "arr.concat": "pl.concat_arr",
     "arr.length": "arr.len",
     "arg_where": "arg_true",
     "as_struct": "pl.struct",
@@ -142,7 +149,7 @@ _WRITTEN = {
     "gather": "gather, get",
     "last_non_null": "last(ignore_nulls=True)",
     "list.concat": "pl.concat_list, list.concat",
-    "list.eval": "list.eval, list.unique, list.item",
+    "list.eval": "list.eval, list.filter, list.unique",
     "list.get": "list.get, list.first, list.last",
     "list.length": "list.len",
     "list.set_operation": "list.set_union, list.set_difference, list.set_intersection, list.set_symmetric_difference",
@@ -177,7 +184,6 @@ _WRITTEN = {
     "str.uppercase": "str.to_uppercase",
     "struct.field_by_name": "struct.field",
     "struct.select_fields": "struct.field",
-    "struct_eval": "struct.with_fields",
     "top_k": "top_k, bottom_k",
     "top_k_by": "top_k_by, bottom_k_by",
     "Distinct": "unique",

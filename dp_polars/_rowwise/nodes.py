@@ -27,6 +27,7 @@ _NAMESPACES = {
     "Boolean": "",
     "Business": "dt.",
     "Categorical": "cat.",
+    "Extension": "ext.",
     "List": "list.",
     "Pow": "",
     "String": "str.",
@@ -64,8 +65,8 @@ class Step:
 
     Its `kind` is "column", "literal", "series", "operator", "cast", "function", "other" (names, when-then:
     only their inputs matter) or "unknown". `dtypes` resolves the types of the result. `tree` is the serialized
-    node, which may be rewritten; a plan has none. For a step of a plan, `strict` says whether it raises on what
-    does not fit.
+    node, which may be rewritten, on the columns of `frame`; a plan has neither. For a step of a plan, `strict` says
+    whether it raises on what does not fit.
     """
 
     kind: str
@@ -75,6 +76,7 @@ class Step:
     parameters: Any = None
     tree: Any = None
     strict: bool = False
+    frame: pl.LazyFrame | None = None
 
     @cached_property
     def varies(self) -> bool:
@@ -104,7 +106,7 @@ def read(tree: Any, frame: pl.LazyFrame) -> Step:  # noqa: ANN401
 
     def step(kind: str, name: str, *inputs: object, parameters: object = None) -> Step:
         steps = [read(value, frame) for value in inputs]
-        return Step(kind, name, steps, dtypes, parameters, tree)
+        return Step(kind, name, steps, dtypes, parameters, tree, frame=frame)
 
     @cache
     def dtypes() -> Sequence[PolarsDataType]:
@@ -128,8 +130,12 @@ def read(tree: Any, frame: pl.LazyFrame) -> Step:  # noqa: ANN401
         case {"Function": {"input": inputs, "function": function}}:
             name, parameters = function_of(function)
             return step("function", name, *inputs, parameters=parameters)
-        case {"Eval": {"expr": value, "evaluation": evaluation, "variant": "List" | "ListAgg"}}:
-            return step("function", _method_of_lists(evaluation), value)
+        case {"Eval": {"expr": value, "evaluation": evaluation, "variant": "List" | "ListAgg" as variant}}:
+            return step("function", _method_of_lists(evaluation, variant), value)
+        case {"Eval": {"expr": value, "variant": "ArrayAgg" | {"Array": _}}}:
+            return step("function", "arr.eval", value)
+        case {"StructEval": {"expr": value, "evaluation": _}}:
+            return step("function", "struct.with_fields", value)
         case {"AnonymousFunction": _}:
             return step("unknown", "a Python function")
         case {"Agg": {**kinds}} | {**kinds}:
@@ -160,6 +166,13 @@ def parts_of(dtype: PolarsDataType) -> Iterator[PolarsDataType]:
     if isinstance(dtype, pl.Struct):
         for field in dtype.fields:
             yield from parts_of(field.dtype)
+    if isinstance(dtype, pl.BaseExtension):
+        yield from parts_of(dtype.ext_storage())
+
+
+def is_opaque(dtype: PolarsDataType) -> bool:
+    """Return whether a type is or holds one of which nothing is known: an Extension, an Object."""
+    return any(isinstance(part, (pl.BaseExtension, pl.Object)) for part in parts_of(dtype))
 
 
 def function_of(function: Any) -> tuple[str, Any]:  # noqa: ANN401
@@ -179,7 +192,7 @@ def function_of(function: Any) -> tuple[str, Any]:  # noqa: ANN401
     return function_name(key), inner
 
 
-def _method_of_lists(evaluation: object) -> str:
+def _method_of_lists(evaluation: object, variant: str) -> str:
     """Return which method of lists Polars 2 spells as an evaluation over a row's own elements."""
     match evaluation:
         case {"Function": {"input": ["Element"], "function": "Reverse"}}:
@@ -190,8 +203,10 @@ def _method_of_lists(evaluation: object) -> str:
             return "list.all"
         case {"Agg": {"NUnique": "Element"}}:
             return "list.n_unique"
+        case {"Agg": {"Item": _}}:
+            return "list.item"
         case _:
-            return "list.eval"
+            return "list.eval" if variant == "List" else "list.agg"
 
 
 def without_nan(tree: object) -> pl.Expr:

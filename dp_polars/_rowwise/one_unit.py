@@ -8,29 +8,29 @@ columns are. Nothing is known of two files that hold the same rows, or of a copy
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from dp_polars._rowwise import plan_rules
 from dp_polars._rowwise.files import are_different
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
 @dataclass(frozen=True)
 class Whose:
     """The columns that say whose a row is, in the order of the privacy unit.
 
-    `computed_by`: the step that computes one of them, and its plan. They are all columns before that step then. None:
-    a second step computes one of these, so that nothing is known.
+    `computed_by`: by what texts the unit is computed of them, if it is. None: nothing says whose a row is, or it is not
+    known yet; `is_of_facts`: because the table is joined to people's rows by other columns.
     """
 
     columns: tuple[str, ...] | None
     computed_by: object = None
     is_owned: bool = False
+    is_of_facts: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +56,8 @@ class Reading:
     def has_unit_of(self, other: Reading) -> bool:
         """Return whether the same columns say whose a row is, if both read one table."""
         one, two = self.whose, other.whose
+        if one.is_of_facts or two.is_of_facts:
+            return one.is_of_facts and two.is_of_facts
         if one.is_owned or two.is_owned:  # an owned row belongs to all who name it
             return one.is_owned and two.is_owned
         if one.columns is None or two.columns is None or one.computed_by != two.computed_by:
@@ -72,11 +74,16 @@ class Reading:
         return not places.isdisjoint(others) if places and others else name == of_other
 
 
-def refuse_two_units(readings: Iterable[Reading], call: str) -> None:
-    """Refuse a table that is read twice if other columns are the privacy unit there."""
-    for one, other in combinations(readings, 2):
+def refuse_two_units(places: Iterable[Sequence[Reading]], call: str) -> None:
+    """Refuse a table that is read at two of these places if other columns are the privacy unit there."""
+    for one, other in (pair for several in combinations(places, 2) for pair in product(*several)):
         if not one.has_unit_of(other) and one.may_be_one_with(other):
-            raise ValueError(plan_rules.TWICE.message(call, "a table that is read twice"))
+            msg = (
+                f"{call}: a table that is read twice has one privacy unit: otherwise a row belongs to several people, "
+                "and goes with each of them.\n\nHint: take the same columns for the unit, unchanged, wherever the "
+                "table is read; rows of the table that is protected can't be owned rows, or be joined by other columns."
+            )
+            raise ValueError(msg)
 
 
 def _places(table: Any, name: str) -> frozenset[int]:  # noqa: ANN401

@@ -10,25 +10,41 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from dp_polars._rowwise import whole_numbers
 from dp_polars._rowwise.names import names
-from dp_polars._rowwise.nodes import Step, bases
+from dp_polars._rowwise.nodes import Step, bases, is_opaque
 from dp_polars._rowwise.rules import PEOPLE, RAISES, Rule
 
 if TYPE_CHECKING:
     from polars._typing import PolarsDataType
 
 # One value for each person, whatever the order of the rows.
-OF_ANY_ORDER = names("all any count has_nulls len max median min n_unique null_count quantile sum")
+OF_ANY_ORDER = names("all any count has_nulls len max mean median min n_unique null_count quantile std sum var")
 # One value for each person, and one for each row, that need an order.
-FIRST_OF_ORDER = names("arg_max arg_min first first_non_null last last_non_null")
-ALONG_ORDER = names("cum_count cum_max cum_min cum_sum diff shift shift_and_fill")
+FIRST_OF_ORDER = names("arg_max arg_min first first_non_null implode last last_non_null str.concat_vertical")
+ALONG_ORDER = names(
+    "cum_count cum_max cum_min cum_sum diff fill_null_with_strategy range.int_range shift shift_and_fill"
+)
 # One value for each row. Rows that tie get one value, unless the method is "ordinal".
 RANKS = names("rank")
+# One value for each row, by how many of the person's values equal its own, and which of these it is.
+FIRST_OF_EQUAL = names("is_first_distinct is_last_distinct")
+OF_EQUAL = FIRST_OF_EQUAL | names("is_duplicated is_unique")
+ONE_FOR_EACH_ROW = ALONG_ORDER | RANKS | OF_EQUAL
+# Some of a person's rows: those with another value, one of equal ones, the value where another one is the largest.
+SHORTER = names("drop_nans drop_nulls mode unique")
+BY = names("max_by min_by")
+SOME = SHORTER | BY | names("filter gather slice top_k")
 SORTS = names("sort sort_by")
-TAKEN = OF_ANY_ORDER | FIRST_OF_ORDER | ALONG_ORDER | RANKS
+TAKEN = OF_ANY_ORDER | FIRST_OF_ORDER | ONE_FOR_EACH_ROW
+# What says only how many there are, of a type of which nothing is known, too.
+COUNTS = names("count has_nulls len null_count")
+# What leaves nulls out, what adds up, and what lies in the middle.
+WITHOUT_NULLS = names("count max mean median min quantile std sum var")
+ADDED = names("mean std sum var")
+MIDDLES = names("median quantile")
 
 _ORDER = f"follows the order of the rows, which a parallel engine makes from everybody's, {PEOPLE}"
-_SCALE = "add integers: (pl.col('cost') * 100).round().cast(pl.Int64).sum()."
 _TEXT = "cast the Categorical to pl.String, and take fields and elements of nested types, in the step before."
 _TEMPORAL = frozenset({pl.Date, pl.Datetime, pl.Duration, pl.Time})
 
@@ -48,9 +64,23 @@ def of_decimals(step: Step) -> bool:
 
 
 def is_no_number(step: Step) -> bool:
-    """Return whether values can't be added up as Int64."""
+    """Return whether values can't be added up."""
     dtype = _value(step)
-    return not (is_an_integer(dtype) or (dtype is not None and dtype.base_type() in {pl.Boolean, pl.Duration}))
+    return dtype is None or not (whole_numbers.has_whole_numbers(dtype) or dtype == pl.Duration)
+
+
+def is_no_boolean(step: Step) -> bool:
+    return _value(step) not in {pl.Boolean, pl.Null}
+
+
+def has_no_mean(step: Step) -> bool:
+    dtype = _value(step)
+    return dtype is None or not (whole_numbers.has_whole_numbers(dtype) or dtype.is_temporal())
+
+
+def is_added_whole(name: str, dtype: PolarsDataType) -> bool:
+    """Return whether a function adds whole numbers of 128 bits, where Polars' own sum would round, wrap or raise."""
+    return name != "sum" or dtype.is_float() or dtype.is_decimal()
 
 
 def is_an_integer(dtype: PolarsDataType | None) -> bool:
@@ -58,10 +88,12 @@ def is_an_integer(dtype: PolarsDataType | None) -> bool:
     return dtype is not None and dtype.is_integer() and dtype not in {pl.Int128, pl.UInt128}
 
 
-def is_not_exact(step: Step) -> bool:
-    """Return whether the middle of two values may be rounded in several ways, or is none."""
+def has_no_middle(step: Step) -> bool:
     dtype = _value(step)
-    return not (is_an_integer(dtype) or (dtype is not None and dtype.base_type() in _TEMPORAL))
+    return not (
+        is_an_integer(dtype)
+        or (dtype is not None and (dtype.is_float() or dtype.is_decimal() or dtype.base_type() in _TEMPORAL))
+    )
 
 
 def has_no_one_order(step: Step) -> bool:
@@ -71,6 +103,19 @@ def has_no_one_order(step: Step) -> bool:
 
 def is_nested(step: Step) -> bool:
     return bool(bases(*step.inputs[:1]) & {pl.List, pl.Array, pl.Struct, pl.Object})
+
+
+def is_of_opaque(step: Step) -> bool:
+    return any(map(is_opaque, (dtype for value in step.inputs[:1] for dtype in value.dtypes())))
+
+
+def fills_otherwise(step: Step) -> bool:
+    """Return whether nulls are filled by anything but the value before or after them."""
+    return not (isinstance(step.parameters, dict) and {*step.parameters} <= {"Forward", "Backward"})
+
+
+def is_no_text(step: Step) -> bool:
+    return _value(step) != pl.String
 
 
 def propagates_nan(step: Step) -> bool:
@@ -96,31 +141,52 @@ def given_a_column(step: Step) -> bool:
 # Steps on one person's rows that are not taken, or not in every way.
 REFUSED: tuple[Rule, ...] = (
     Rule(
-        names("sum cum_sum"),
-        f"rounds floats by the order of the rows, {PEOPLE}",
-        _SCALE,
-        of_floats,
-        "of floats",
+        (TAKEN | SOME) - COUNTS,
+        f"looks into a type that only its owner knows, {PEOPLE}",
+        "take the storage of an Extension in the step before: pl.col('place').ext.storage().",
+        is_of_opaque,
+        "of Extensions and Objects",
     ),
     Rule(
-        names("sum cum_sum"),
-        "raises where the digits don't suffice, and the error would tell of a person",
-        "add integers: (pl.col('cost').cast(pl.Float64) * 100).round().cast(pl.Int64).sum().",
-        of_decimals,
-        "of Decimals",
-    ),
-    Rule(
-        names("sum cum_sum"),
-        "takes integers of at most 64 bits, booleans and durations",
-        "cast to pl.Int64 in the step before.",
+        names("sum cum_sum std var"),
+        "takes numbers, and sums also booleans and durations",
+        "cast to a number in the step before.",
         is_no_number,
         "of anything else",
     ),
     Rule(
+        names("all any"),
+        "raises on texts, once there is one, and the error would tell that a row has it",
+        "compare: (pl.col('x') != '').any().",
+        is_no_boolean,
+        "of anything but booleans",
+    ),
+    Rule(
+        names("fill_null_with_strategy"),
+        "fills by the values before or after here",
+        "fill with what the person has: pl.col('x').fill_null(pl.col('x').mean().over(unit)).",
+        fills_otherwise,
+        "by anything but forward and backward",
+    ),
+    Rule(
+        names("str.concat_vertical"),
+        "takes texts",
+        "cast to pl.String in the step before.",
+        is_no_text,
+        "of anything but texts",
+    ),
+    Rule(
+        names("mean"),
+        "takes numbers, booleans, dates and times",
+        "cast to a number in the step before.",
+        has_no_mean,
+        "of anything else",
+    ),
+    Rule(
         names("median quantile"),
-        "takes integers of at most 64 bits, dates and times: what is exact",
-        "scale to integers in the step before: (pl.col('cost') * 100).round().cast(pl.Int64).",
-        is_not_exact,
+        "takes numbers, dates and times",
+        "cast to a number in the step before.",
+        has_no_middle,
         "of anything else",
     ),
     Rule(
@@ -131,14 +197,14 @@ REFUSED: tuple[Rule, ...] = (
         "that gives NaN where there is one (`nan_max`, `nan_min`)",
     ),
     Rule(
-        names("max min rank cum_max cum_min arg_max arg_min"),
+        names("max min rank cum_max cum_min arg_max arg_min max_by min_by"),
         "needs values with one order, and Categoricals and nested types have none that holds in the next scan",
         _TEXT,
         has_no_one_order,
         "of Categoricals, lists, arrays or structs",
     ),
     Rule(
-        names("n_unique"),
+        names("n_unique unique mode is_duplicated is_unique is_first_distinct is_last_distinct"),
         "is not known to tell the same values apart in every engine",
         _TEXT,
         is_nested,
@@ -160,24 +226,14 @@ REFUSED: tuple[Rule, ...] = (
         "that fills with a value of another type",
     ),
     Rule(
-        names("mean"),
+        names("skew kurtosis product entropy correlation"),
         f"rounds by the order of the rows, {PEOPLE}",
-        "divide integers: pl.col('x').sum() / pl.col('x').count().",
+        "use sums: of x, of x * x, and the count.",
     ),
     Rule(
-        names("std var skew kurtosis product entropy correlation"),
-        f"rounds by the order of the rows, {PEOPLE}",
-        "divide sums of integers: of x, of x * x, and the count.",
-    ),
-    Rule(
-        names("mode unique max_by min_by is_first_distinct is_last_distinct gather item slice"),
+        names("item"),
         _ORDER,
-        "sort by every column that is read, and take the first: pl.col('x').sort_by('day', 'x').first().",
-    ),
-    Rule(
-        names("filter drop_nulls drop_nans"),
-        "changes the number of rows",
-        "write pl.when(condition).then(value), or filter the frame before.",
+        "sort, and take the first: pl.col('x').sort_by('day').first().",
     ),
     Rule(
         names("over"),
@@ -193,48 +249,47 @@ UNKNOWN = Rule(
 )
 
 NO_ORDER = Rule(
-    FIRST_OF_ORDER | ALONG_ORDER | RANKS,
+    FIRST_OF_ORDER | ALONG_ORDER | names("gather slice"),
     _ORDER,
-    "give an order that ties can't show through: in agg sort_by(…) of every column that is read, in over "
-    "order_by=[…] of every column of the frame.",
+    "give an order: pl.col('x').sort_by('day').first() in agg, order_by='day' in over. Rows that tie are told apart by "
+    "their other columns.",
     condition="without an order",
 )
-TIES = Rule(
-    FIRST_OF_ORDER | ALONG_ORDER | RANKS,
-    f"may tell rows apart that tie in its order, and which one comes first may follow from other rows, {PEOPLE}",
-    "name these columns in the order, too, or leave them out with select in the step before.",
-    condition="in an order that leaves out a column that is read, or one of the frame where each row has its value",
+NO_ORDER_OF_VALUES = Rule(
+    SORTS | FIRST_OF_ORDER | ONE_FOR_EACH_ROW | BY | names("gather over slice"),
+    f"must tell rows apart that tie, and these values have no order, {PEOPLE}",
+    "leave the column out with select in the step before.",
+    condition="next to a column of Objects or of an Extension type",
 )
-INEXACT_ORDER = Rule(
-    SORTS | names("over"),
-    f"needs an order of values that are equal to the last bit, and floats, Categoricals and nested types are not, "
-    f"{PEOPLE}",
-    "cast to integers or texts in the step before, or leave the column out with select.",
-    condition="by floats, Categoricals or nested types",
+ORDER_ON_POLARS_1 = Rule(
+    FIRST_OF_ORDER | BY | SORTS | names("gather"),
+    "needs Polars 2: Polars 1 can't sort by such columns, or some of a person's rows",
+    "leave the columns out with select, or filter, in the step before.",
+    condition="by lists, arrays or structs, or of rows that are filtered, on Polars 1",
+)
+NO_CONDITION = Rule(
+    names("filter"),
+    "takes a condition, of booleans",
+    "compare: pl.col('x').filter(pl.col('y') > 0).",
+    condition="by anything but booleans",
+)
+PARAMETERS = Rule(
+    names("gather quantile slice"),
+    "takes a parameter from the rows",
+    "pass it as a constant.",
+    condition="with a parameter that is a column",
 )
 SEVERAL = Rule(
     frozenset({"a group's expression"}),
     "gives several values for one person",
-    "end it by a function that gives one, such as sum, min or n_unique.",
-    condition="without a function that gives one value, in `agg`",
+    "end it by a function that gives one, such as sum, min or n_unique; or sort it: pl.col('x').sort() gives a list.",
+    condition="without a function that gives one value, and without an order, in `agg`",
 )
 ONE_ALREADY = Rule(
     TAKEN - names("len"),
     "is given one value for a person already",
     "give it a column.",
     condition="of a constant, or of what is one value for each person already",
-)
-ALONG_ALREADY = Rule(
-    FIRST_OF_ORDER | ALONG_ORDER | RANKS,
-    f"is given values that follow an order, in which the rows that tie may come otherwise the second time, {PEOPLE}",
-    "make its column with with_columns in the step before.",
-    condition="of what follows an order already, as `cum_sum` does",
-)
-SEVERAL_ORDERS = Rule(
-    names("over"),
-    f"has several orders in one step, in which rows that are the same may come otherwise each time, {PEOPLE}",
-    "take a step for each order.",
-    condition="with two orders in one step",
 )
 SORTED_ROWS = Rule(
     SORTS,
@@ -248,18 +303,6 @@ NAMES_CATEGORIES = Rule(
     "make the Categorical in the step before.",
     condition="to a Categorical",
 )
-NO_COLUMN = Rule(
-    SORTS | names("over"),
-    "takes names of columns here",
-    "make the column with with_columns in the step before.",
-    condition="by an expression that is no column",
-)
-TWO_WAYS = Rule(
-    ALONG_ORDER,
-    "takes an order of one direction here",
-    "sort in one direction, by columns made for it in the step before.",
-    condition="in an order of several directions",
-)
 NOT_BY_ROWS = Rule(
     names("over"),
     "changes the place of rows",
@@ -268,9 +311,9 @@ NOT_BY_ROWS = Rule(
 )
 MIXED_ORDERS = Rule(
     SORTS,
-    f"brings values of different orders together, {PEOPLE}",
-    "sort at one place, around the whole expression.",
-    condition="next to another column, or in another order",
+    f"brings rows of different orders or numbers together, {PEOPLE}",
+    "sort and filter at one place, around the whole expression.",
+    condition="next to another column, in another order, or of other rows",
 )
 COMPANY = Rule(
     frozenset({"a step"}),

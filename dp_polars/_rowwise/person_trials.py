@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from dp_polars._rowwise import person_rules, trials
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from polars._typing import EngineType
+    from polars._typing import EngineType, PolarsDataType
 
     from dp_polars._base.privacy_units import PrivacyUnit
     from dp_polars._rowwise.rules import Rule
@@ -25,6 +26,8 @@ _ROWS, _STEP = 48, 29
 # Whose the rows are, in turn; but the first one, of nulls, is all that one person has. A row that is there twice
 # has one owner.
 _OWNERS = [1, 1, 2, None, 2, 2, 1, 2, 2, 2, 2, 2]
+
+_ANOTHER_NAN = struct.unpack("<d", (0xFFF8_0000_0000_0001).to_bytes(8, "little"))[0]
 
 
 def refuse_company(run: Run, schema: pl.Schema, unit: PrivacyUnit, call: str) -> None:
@@ -70,7 +73,7 @@ def _people(schema: pl.Schema, unit: PrivacyUnit) -> pl.DataFrame:
     numbers = [number % (_ROWS * 3 // 4) for number in range(_ROWS)]
     columns = {}
     for place, (name, dtype) in enumerate(schema.items(), 1):
-        values = trials.extremes(dtype)
+        values = pl.concat([trials.extremes(dtype), *_floats(dtype)])
         # The second part is for columns whose place is a multiple of how many values they have.
         picks = [(number * place + number // len(values)) % len(values) for number in numbers]
         columns[name] = values.gather(picks)
@@ -81,6 +84,24 @@ def _people(schema: pl.Schema, unit: PrivacyUnit) -> pl.DataFrame:
         whose = [owners[(number + place) % len(owners)] if number else 1 for number in numbers]
         columns[name] = people.gather([owner % len(people) for owner in whose])
     return pl.DataFrame(columns)
+
+
+def _floats(dtype: PolarsDataType) -> list[pl.Series]:
+    """Return floats that equal others or add up with rounding, also nested ones; none of types that hold none."""
+    if dtype.is_float():
+        return [pl.Series([-0.0, _ANOTHER_NAN, 0.1, 0.7, 5e-324, 2.0**54, 2.0**55], dtype=pl.Float64).cast(dtype)]
+    if isinstance(dtype, (pl.List, pl.Array)):
+        size = dtype.size if isinstance(dtype, pl.Array) else 2
+        found = [
+            pl.concat([values.gather([(start + n) % len(values) for n in range(size)]).implode() for start in range(3)])
+            for values in _floats(dtype.inner)
+        ]
+        return [values.list.to_array(size) if isinstance(dtype, pl.Array) else values for values in found]
+    if isinstance(dtype, pl.Struct):
+        fields = [(of.name, [trials.extremes(of.dtype), *_floats(of.dtype)][-1][:3]) for of in dtype.fields]
+        if any(_floats(of.dtype) for of in dtype.fields):
+            return [pl.DataFrame({name: values.gather([0, -1, 0]) for name, values in fields}).to_struct().cast(dtype)]
+    return []
 
 
 def _rows(plan: pl.LazyFrame, engine: EngineType = "in-memory", optimized: bool = True) -> Counter[str]:

@@ -13,10 +13,8 @@ from dp_polars._rowwise import conditions as when
 from dp_polars._rowwise.names import (
     ARITHMETIC,
     COMPARISONS,
-    DIVISIONS,
     FUNCTIONS,
     OF_CATEGORIES,
-    OF_CLOCKS,
     OF_COLUMNS,
     OF_MIXED_TYPES,
     OF_ONE_COLUMN,
@@ -144,20 +142,9 @@ UNLISTED: tuple[Rule, ...] = (
         "pass a single value, or a list where a set is meant: is_in([1, 2]).",
     ),
     Rule(
-        names("arr.mean list.mean"),
-        f"is rounded differently where another row has a null, {PEOPLE}",
-        "divide the sum of integers by list.len or arr.len.",
-    ),
-    Rule(
-        names("list.diff list.eval list.item list.to_array list.unique"),
-        "may look beyond the row's own list, or raises on some lists",
-        "use the other methods of `list`.",
-    ),
-    Rule(names("dt.replace"), RAISES, "use dt.truncate and dt.offset_by, or pl.datetime(…)."),
-    Rule(
-        names("str.json_decode struct.json_encode struct_eval struct.with_fields"),
+        names("str.json_decode struct.json_encode"),
         "is not by row for all types, or raises on some values",
-        "use str.json_path_match for texts, and struct.field with pl.struct for structs.",
+        "use str.json_path_match for texts, and pl.format on the fields of structs.",
     ),
     Rule(
         frozenset(),
@@ -167,6 +154,9 @@ UNLISTED: tuple[Rule, ...] = (
         "any step that is not listed as taken",
     ),
 )
+
+# Those that name steps.
+NAMED = UNLISTED[:-1]
 
 # The worst holes were on Polars 1 alone.
 NEEDS_POLARS_2 = Rule(
@@ -184,8 +174,23 @@ COMPANY = Rule(
     "cast its columns to one type in the step before.",
 )
 
+# What `list.eval` can't do to a row's own list.
+OWN_LIST = Rule(
+    frozenset({"list.agg", "list.eval"}),
+    "takes row-by-row steps on pl.element(), and single functions that follow from a list's own elements",
+    "use list.sum, list.mean, list.var, list.std, list.median for floats, and another list.eval for what comes after.",
+)
+
 # Steps that are taken, but not in every way.
 LISTED: tuple[Rule, ...] = (
+    Rule(
+        frozenset(),
+        f"looks into a type that only its owner knows: categories' numbers may show, {PEOPLE}, or a value raise",
+        'take the storage of an Extension first: pl.col("place").ext.storage(); columns of Objects are only carried '
+        "along: take what you need of them before `protect`.",
+        when.looks_into_the_opaque,
+        "any step on Extension types or Objects but `is_null`, `is_not_null`, `ext.storage` and `struct.field`",
+    ),
     Rule(
         names("cast coalesce fill_null replace replace_strict when"),
         _TOO_MANY,
@@ -243,25 +248,11 @@ LISTED: tuple[Rule, ...] = (
         "without a format",
     ),
     Rule(
-        names("max_horizontal min_horizontal reinterpret"),
+        names("reinterpret"),
         f"treats NaN or −0 differently where the row is alone in its chunk, {PEOPLE}",
-        "use clip for constants, pl.when(x > y).then(x).otherwise(y) for columns.",
+        "cast to the integers that you mean.",
         when.takes_floats,
         "on floats",
-    ),
-    Rule(
-        names("arr.sum list.sum"),
-        f"is rounded differently where another row has a null, {PEOPLE}",
-        "sum integers.",
-        when.input_holds_floats,
-        "on floats",
-    ),
-    Rule(
-        names("mean_horizontal sum_horizontal"),
-        "rounds its last bit differently by the number of threads",
-        "add columns up with +.",
-        when.adds_many,
-        "of more than two columns, with floats or for a mean",
     ),
     Rule(
         OF_TEXTS,
@@ -277,7 +268,6 @@ LISTED: tuple[Rule, ...] = (
         when.does_not_fit_the_array,
         "in an array of another type",
     ),
-    Rule(OF_CLOCKS, CLOCKS, "use dt.replace_time_zone(None) first.", when.starts_local, "in a local time zone"),
     Rule(
         FUNCTIONS - OF_CATEGORIES,
         _CATEGORY,
@@ -308,24 +298,10 @@ LISTED: tuple[Rule, ...] = (
     ),
     Rule(
         names("cast"),
-        RAISES,
-        "use (x * 100).round().cast(pl.Int64), in units of the last digit.",
-        when.casts_float_to_decimal,
-        "of floats to a Decimal",
-    ),
-    Rule(
-        names("cast"),
         "is not by row for all nested types",
         "cast fields or elements.",
         when.casts_nested,
         "of lists, arrays or structs",
-    ),
-    Rule(
-        names("str.strptime"),
-        CLOCKS,
-        "parse without a time zone, then use dt.replace_time_zone.",
-        when.parses_local,
-        "to a local time zone, without %z",
     ),
     Rule(
         names("dt.datetime_function dt.replace_time_zone"),
@@ -333,34 +309,6 @@ LISTED: tuple[Rule, ...] = (
         'pass ambiguous="earliest".',
         when.ambiguous_is_no_word,
         "with a column as `ambiguous`",
-    ),
-    Rule(
-        names("dt.datetime_function"),
-        "takes one column for each part",
-        "name the columns one by one.",
-        when.parts_are_several,
-        "with several columns in one part",
-    ),
-    Rule(
-        frozenset(),
-        "takes dates of several types at once",
-        "work on one type at a time.",
-        when.mixes_dates,
-        "any step, on a selector with dates of several types",
-    ),
-    Rule(
-        frozenset(),
-        "takes floats among other types at once",
-        "work on one type at a time.",
-        when.mixes_floats,
-        "any step that divides, or shows the sign of a zero, on a selector with floats among other types",
-    ),
-    Rule(
-        DIVISIONS,
-        LAST_BIT,
-        "divide durations as dt.total_seconds(fractional=True).",
-        when.divides_durations,
-        "of durations",
     ),
 )
 

@@ -32,6 +32,15 @@ _FIRST_DAY, _LAST_DAY, _A_SATURDAY = -719_162, 2_932_896, 10_957
 _UNITS_PER_DAY = {"ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 _TEXTS: list[object] = [None, "", "a", "é🎉\0", "-12", "2020-13-45", "{"]
 _ROWS, _ROWS_IN_COMPANY = 400, 16
+# Where a serialized step has its inputs.
+_PLACES = {
+    "BinaryExpr": ["left", "right"],
+    "Cast": ["expr"],
+    "Eval": ["expr"],
+    "StructEval": ["expr"],
+    "Ternary": ["predicate", "truthy", "falsy"],
+}
+_OBJECTS = [object(), object()]
 
 
 def bounds(dtype: PolarsDataType) -> tuple[int, int] | None:
@@ -149,6 +158,10 @@ def extremes(dtype: PolarsDataType) -> pl.Series:
     if isinstance(dtype, pl.Struct) and dtype.fields:
         fields = _combine([extremes(field.dtype).alias(field.name) for field in dtype.fields])
         return pl.concat([pl.Series([None], dtype=dtype), fields.to_struct().cast(dtype)])
+    if isinstance(dtype, pl.BaseExtension):
+        return extremes(dtype.ext_storage()).ext.to(dtype)
+    if base == pl.Object:
+        return pl.Series([None, *_OBJECTS], dtype=dtype)
     if isinstance(dtype, pl.Enum):
         return pl.Series([None, *dtype.categories[:9]], dtype=dtype)
     if isinstance(dtype, pl.Categorical):
@@ -194,11 +207,15 @@ def _combine(columns: Sequence[pl.Series], most: int = _ROWS) -> pl.DataFrame:
     return pl.DataFrame({column.name: column.gather(list(row)) for column, row in zip(columns, rows, strict=True)})
 
 
+def inputs_of(tree: Any) -> list[Any]:  # noqa: ANN401
+    """Return the inputs of a serialized step."""
+    ((kind, node),) = tree.items()
+    return [*node["input"]] if kind == "Function" else [node[place] for place in _PLACES[kind]]
+
+
 def with_inputs(tree: Any, inputs: Sequence[Any]) -> dict[str, Any]:  # noqa: ANN401
     """Return a serialized step with other inputs."""
     ((kind, node),) = tree.items()
     if kind == "Function":
         return {kind: {**node, "input": inputs}}
-    places = {"BinaryExpr": ["left", "right"], "Cast": ["expr"], "Eval": ["expr"]}
-    places["Ternary"] = ["predicate", "truthy", "falsy"]
-    return {kind: {**node, **dict(zip(places[kind], inputs, strict=True))}}
+    return {kind: {**node, **dict(zip(_PLACES[kind], inputs, strict=True))}}

@@ -1,7 +1,7 @@
 """What Polars shows of a plan before it is run.
 
 It shows a plan node by node, with what is in memory left where it is, to engines that translate it
-(`LazyFrame.visit`, made for the GPU). The JSON of a plan shows more, but holds what is in memory in full.
+(`LazyFrame.visit`, made for the GPU). The JSON of a plan shows more; what is in memory is left out of it.
 """
 
 from __future__ import annotations
@@ -9,17 +9,16 @@ from __future__ import annotations
 import io
 import json
 import re
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from polars import exceptions
 
-from dp_polars._rowwise import plan_rules, trials
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# How the bytes of a frame begin in JSON.
+_BEGIN = b'"df":['
 # What resolving a schema raises about paths, names and types, which are public. Everything else may quote a row.
 _PUBLIC_ERRORS = (
     FileNotFoundError,
@@ -47,7 +46,13 @@ def visited(frame: pl.LazyFrame) -> Any:  # noqa: ANN401
     except (Exception, exceptions.PanicException):
         unresolved = None
     if unresolved is not None:
-        raise ValueError(plan_rules.UNRESOLVED.message("protect", "a Delta or Iceberg table"))
+        msg = (
+            "protect: a Delta or Iceberg table shows its files only when Polars reads it (in `pl.scan_delta` or "
+            "`pl.scan_iceberg`).\n\nHint: scan it through Arrow: "
+            "pl.scan_pyarrow_dataset(DeltaTable(…).to_pyarrow_dataset()) for Delta, "
+            "release(table.scan().to_arrow_batch_reader()) for Iceberg."
+        )
+        raise ValueError(msg)
     # Raised here, where no exception with private values is its context.
     msg = (
         "the columns of private rows must be known before the rows are read, but Polars could not find them out. Its "
@@ -56,46 +61,6 @@ def visited(frame: pl.LazyFrame) -> Any:  # noqa: ANN401
         'pl.scan_ndjson("visits.ndjson", schema={"age": pl.Int64}).'
     )
     raise ValueError(msg)
-
-
-def raises_on_twins(frame: pl.LazyFrame, place: int) -> bool:
-    """Return whether a join of a plan, one of several, raises where each side has two rows of the same values.
-
-    `join(validate=…)` shows in no node. So the plan is run without its rows: with two synthetic ones in the place of
-    each source, and of both inputs of that join.
-    """
-    asked, read = set[int](), set[int]()
-
-    def replace(plan: Any, *_: object) -> None:  # noqa: ANN401
-        joins, waiting, sources = 0, [plan.get_node()], list[int]()
-        while waiting:
-            number = waiting.pop()
-            plan.set_node(number)
-            inputs = plan.get_inputs()
-            joins += kind_of(plan) == "Join"
-            if not asked and joins == place + 1:
-                asked.update(inputs)
-                sources += inputs
-            elif inputs:
-                waiting += inputs
-            else:
-                sources.append(number)
-        for number in sources:
-            plan.set_node(number)
-            plan.set_udf(partial(twins, pl.Schema(plan.get_schema()), number))
-
-    def twins(schema: pl.Schema, number: int, *_: object) -> pl.DataFrame:
-        read.add(number)
-        plain = {name: dtype for name, dtype in schema.items() if plan_rules.is_plain(dtype)}
-        values = [trials.extremes(dtype)[1:2].alias(name) for name, dtype in plain.items()]
-        rows = pl.DataFrame(schema=schema).clear(1).with_columns(value for value in values if len(value))
-        return pl.concat([rows, rows])
-
-    try:
-        frame._ldf.with_optimizations(pl.QueryOptFlags.none()._pyoptflags).collect("in-memory", replace)
-    except (exceptions.PolarsError, exceptions.PanicException):
-        return True
-    return not asked or not asked <= read
 
 
 def holds_rows(frame: pl.LazyFrame) -> bool:
@@ -158,14 +123,57 @@ def dataset_of(function: Any) -> object:  # noqa: ANN401
     return function.args[0] if module_of(function) == "polars.io.pyarrow_dataset.anonymous_scan" else None
 
 
-def serialized_scans(frame: pl.LazyFrame) -> list[Any] | None:
-    """Return every scan of a plan as JSON shows it, with all that is in memory; None if JSON can't hold the plan."""
-    file = io.BytesIO()
+def serialized(frame: pl.LazyFrame) -> Any:  # noqa: ANN401
+    """Return a plan as JSON shows it, without the rows that it holds in memory; None if JSON can't hold the plan."""
+    file = _WithoutRows()
     try:
         frame._ldf.serialize_json(file)
     except exceptions.ComputeError:
         return None
-    return list(_scans(json.loads(file.getvalue())))
+    return _as_written(json.loads(file.getvalue()))
+
+
+def _as_written(tree: Any) -> Any:  # noqa: ANN401
+    """Return a plan's JSON without a wrapper that says what was found out of it already."""
+    if isinstance(tree, dict):
+        if tree.keys() == {"IR"} and "dsl" in tree["IR"]:
+            return _as_written(tree["IR"]["dsl"])
+        return {key: _as_written(value) for key, value in tree.items()}
+    return [*map(_as_written, tree)] if isinstance(tree, list) else tree
+
+
+class _WithoutRows(io.BytesIO):
+    """Takes a plan as JSON, and leaves the bytes of frames out: `"df":[255,…]`."""
+
+    _is_in_rows = False
+    _held = b""
+
+    def write(self, text: Any) -> int:  # noqa: ANN401  # bytes
+        number, text = len(text), self._held + bytes(text)
+        self._held = b""
+        while text:
+            if self._is_in_rows:
+                _, end, text = text.partition(b"]")
+                self._is_in_rows = not end
+                continue
+            # In a text, quotes are escaped.
+            before, begin, text = text.partition(_BEGIN)
+            super().write(before if begin else before[: -len(_BEGIN)])
+            if begin:
+                super().write(b'"df":null')
+                self._is_in_rows = True
+            else:
+                self._held = before[-len(_BEGIN) :]
+        return number
+
+    def getvalue(self) -> bytes:
+        return super().getvalue() + self._held
+
+
+def serialized_scans(frame: pl.LazyFrame) -> list[Any] | None:
+    """Return every scan of a plan as JSON shows it; None if JSON can't hold the plan."""
+    tree = serialized(frame)
+    return None if tree is None else list(_scans(tree))
 
 
 def _scans(tree: object) -> Iterator[Any]:

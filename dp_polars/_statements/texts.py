@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -36,6 +36,7 @@ Part: TypeAlias = "str | Table"
 _STATES = {
     "planned": "Planned: a query does not know whether it was released.",
     "released": "Released into the file that carries this statement.",
+    "published": "Released, with the page that this statement stands on.",
     "charged": "Charged: everything that the ledger holds was paid for before a row was read.",
     "asked": "A plain expression: every evaluation is a release, and nothing counts them.",
 }
@@ -56,6 +57,10 @@ _RELATIONS = {
     "replace_one": "Two data sets are neighbours if all rows of {person} in one are replaced by those of another one.",
 }
 _NOT_KNOWN = "Not known"
+_UNCHECKED = (
+    "taken unchecked (unchecked=True). That each person's rows follow from that person's is what its owner says: it "
+    "was not looked at."
+)
 
 
 def stated(facts: Facts, field: Field) -> list[Part]:
@@ -102,10 +107,24 @@ def _exactly(number: Facts) -> str:
 
 
 def _releases(facts: Facts) -> Iterator[tuple[str, Facts]]:
-    """Yield what begins a text about each release, and the release."""
+    """Yield what begins a text about each release, and the release: its name in a publication, or its number."""
     many = len(facts["releases"]) > 1
     for number, release in enumerate(facts["releases"], 1):
-        yield f"Release {number}: " if many else "", release
+        name = release.get("name") or (f"Release {number}" if many else "")
+        yield f"{name}: " if name else "", release
+
+
+def _of_each(facts: Facts, texts: Callable[[Facts], Iterable[str]]) -> Iterator[str]:
+    """Yield texts about all releases: once what all have in common, the rest after the names of those that it is of."""
+    found: dict[str, list[str]] = {}
+    releases = list(_releases(facts))
+    for begin, release in releases:
+        for text in dict.fromkeys(texts(release)):
+            found.setdefault(text, []).append(begin)
+    for text, begins in found.items():
+        names = ", ".join(begin.removesuffix(": ") for begin in begins)
+        is_of_all = len(begins) == len(releases)
+        yield text if is_of_all else f"{names}: {text}"
 
 
 def _variant(facts: Facts) -> Iterator[Part]:
@@ -122,17 +141,19 @@ def _domain(facts: Facts) -> Iterator[Part]:
         "That keys, candidates and bounds are public, and that one person's rows do not depend on another's, is the "
         "word of those who asked."
     )
-    for release, one in _releases(facts):
-        for number, table in enumerate(one["tables"], 1):
-            name = f"{release}Table {number}" if len(one["tables"]) > 1 else f"{release}The table"
-            if table["columns"] is None:
-                yield f"{name}: columns are {_NOT_KNOWN.lower()}, for no data are bound."
-            else:
-                columns = ", ".join(f"{column} ({dtype})" for column, dtype in table["columns"].items())
-                yield f"{name} has the columns {columns}."
-        if one["keys"] is not None:
-            yield f"{release}{_keys(one['keys'])}"
+    yield from _of_each(facts, _columns)
+    yield from _of_each(facts, lambda one: [] if one["keys"] is None else [_keys(one["keys"])])
     yield from _unrecorded(facts, "Columns and keys")
+
+
+def _columns(release: Facts) -> Iterator[str]:
+    for number, table in enumerate(release["tables"], 1):
+        name = f"Table {number}" if len(release["tables"]) > 1 else "The table"
+        if table["columns"] is None:
+            yield f"{name}: columns are {_NOT_KNOWN.lower()}, for no data are bound."
+        else:
+            columns = ", ".join(f"{column} ({dtype})" for column, dtype in table["columns"].items())
+            yield f"{name} has the columns {columns}."
 
 
 def _keys(keys: Facts) -> str:
@@ -144,23 +165,26 @@ def _unprotected(facts: Facts) -> Iterator[Part]:
         "The questions themselves: names and losses of outputs, bounds, steps after protect, and names and types of "
         "columns."
     )
-    for release, one in _releases(facts):
-        if one["keys"] is not None:
-            yield f"{release}Keys. {_keys(one['keys'])} They are public, or were released before."
-        for output in one["outputs"]:
-            if output["candidates"] is not None:
-                yield f"{release}Candidates of {output['name']}: {output['candidates']}."
-        if one["bounds"]:
-            yield f"{release}Bounds on what counts of a person: {_bounds(one['bounds'])}."
-        for frame in one["public_frames"]:
-            yield f"{release}A public frame that is joined: {frame}."
-        for table in one["tables"]:
-            if table["files"] is not None:
-                yield f"{release}Files, by name: {table['files']}."
+    yield from _of_each(facts, _public)
     if facts["state"] == "asked":
         yield f"{_NOT_KNOWN}: what else the query releases in which the expression stands, its groups among it."
     yield from _unrecorded(facts, "Keys, candidates, bounds, joined public frames and files")
     yield "How long a release takes, and how much memory."
+
+
+def _public(release: Facts) -> Iterator[str]:
+    if release["keys"] is not None:
+        yield f"Keys. {_keys(release['keys'])} They are public, or were released before."
+    for output in release["outputs"]:
+        if output["candidates"] is not None:
+            yield f"Candidates of {output['name']}: {output['candidates']}."
+    if release["bounds"]:
+        yield f"Bounds on what counts of a person: {_bounds(release['bounds'])}."
+    for frame in release["public_frames"]:
+        yield f"A public frame that is joined: {frame}."
+    for table in release["tables"]:
+        if table["files"] is not None:
+            yield f"Files, by name: {table['files']}."
 
 
 def _bounds(bounds: Facts) -> str:
@@ -179,8 +203,7 @@ def _unit_details(facts: Facts) -> Iterator[Part]:
     else:
         yield f"{_RELATIONS[unit['relation']].format(person='one person')} ({unit['relation']})"
     yield from unit["notes"]
-    for release, one in _releases(facts):
-        yield f"{release}{one['protection']}"
+    yield from _of_each(facts, lambda one: [one["protection"]])
 
 
 def _loss(facts: Facts) -> Iterator[Part]:
@@ -204,8 +227,12 @@ def _loss_details(facts: Facts) -> Iterator[Part]:
         shown = f"ε = {show(as_fraction('epsilon', at['epsilon']), 4, up=True)} at δ = {at['text']}"
     yield f"As (ε, δ)-DP it is {shown}."
     if facts["ledger"] is not None and facts["state"] == "charged":
+        ledger = facts["ledger"]
         yield (
-            f"The budget is {amount(facts['ledger']['total'])} in all. That bound holds however the questions were "
+            "This is the promise of the budget. It holds however the questions and their losses were chosen. What was "
+            f"charged so far is {amount(ledger['spent'])}, if they were fixed beforehand."
+            if ledger["is_promise"]
+            else f"The budget is {amount(ledger['total'])} in all. That bound holds however the questions were "
             "chosen; the sum so far is the loss of questions, and of losses, that were fixed beforehand."
         )
 
@@ -246,8 +273,14 @@ def _composition(facts: Facts) -> Iterator[Part]:
         f"A budget of {amount(ledger['total'])} pays before a row is read. Charged when this was written: "
         f"{amount(ledger['spent'])}, by {plural(ledger['charges'], 'output')}."
     )
+    if ledger["is_promise"]:
+        yield (
+            "A release is allowed while the sum of all ε, or the sum of Rényi divergences of one order, is within what "
+            "proves this promise. The order was fixed before the first charge."
+        )
     if ledger["delta_for"]:
-        yield f"Its δ was spent by {', '.join(ledger['delta_for'])}: by keys that nobody listed."
+        of_keys = "The part of its δ that keys may spend" if ledger["is_promise"] else "Its δ"
+        yield f"{of_keys} was spent by {', '.join(ledger['delta_for'])}: by keys that nobody listed."
     yield f"SHA-256 of the ledger's last entry: {ledger['digest'] or 'none, for nothing is charged'}."
     if ledger["entries"]:
         rows = tuple(
@@ -258,28 +291,31 @@ def _composition(facts: Facts) -> Iterator[Part]:
 
 
 def _before(facts: Facts) -> Iterator[Part]:
-    for release, one in _releases(facts):
-        for table in one["tables"]:
-            kinds = table["before"]
-            if kinds is None:
-                yield f"{release}Steps before protect: {_NOT_KNOWN.lower()}, for no data are bound, or files are gone."
-            elif kinds:
-                yield f"{release}Steps before protect, of these kinds: {', '.join(kinds)}. What they say is not shown."
-            else:
-                yield f"{release}No step before protect."
-        if one["steps"] is not None:
-            steps = "; ".join(one["steps"])
-            yield (
-                f"{release}Steps after protect, each on the rows of one person: {steps}."
-                if steps
-                else f"{release}No step after protect."
-            )
+    yield from _of_each(facts, _steps)
     ledger = facts["ledger"]
+    if ledger is not None and (unchecked := [one["what"] for one in ledger["entries"] if one["unchecked"]]):
+        yield f"In the ledger, the table of {', '.join(unchecked)} was {_UNCHECKED}"
     if ledger is not None and ledger["asked_before"]:
         yield f"Keys and bounds that were asked of the rows, and charged: {'; '.join(ledger['asked_before'])}."
     if facts["state"] == "asked":
         yield f"{_NOT_KNOWN}: the steps of the query in which the expression stands."
     yield from _unrecorded(facts, "Steps")
+
+
+def _steps(release: Facts) -> Iterator[str]:
+    for table in release["tables"]:
+        kinds = table["before"]
+        if kinds is None:
+            yield f"Steps before protect: {_NOT_KNOWN.lower()}, for no data are bound, or files are gone."
+        elif kinds:
+            yield f"Steps before protect, of these kinds: {', '.join(kinds)}. What they say is not shown."
+        else:
+            yield "No step before protect."
+    if release["unchecked"]:
+        yield f"The table was {_UNCHECKED}"
+    if release["steps"] is not None:
+        steps = "; ".join(release["steps"])
+        yield f"Steps after protect, each on the rows of one person: {steps}." if steps else "No step after protect."
 
 
 def _mechanisms(facts: Facts) -> Iterator[Part]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
@@ -87,7 +87,7 @@ def loss_for_query(
     ----------
     query
         A query of a private frame, with or without private rows of its own (they are not touched). Its losses say only
-        in which unit the result is.
+        in which unit the result is; it needs none, and is then in the unit of its budget, or in epsilon.
     rows
         The public rows, as for `simulate`.
     share
@@ -202,7 +202,7 @@ def _smallest_loss(
         return None
 
     def is_enough(place: int) -> bool:
-        at_loss = replace(claim, loss=Loss(_loss_at(place, digits), claim.loss.unit))  # the rate follows
+        at_loss = claim.at_cost(Loss(_loss_at(place, digits), claim.loss.unit))  # the rate follows
         return int(np.count_nonzero(chances(at_loss)[groups] >= probability)) >= share * len(groups)
 
     step = 3 * 10 ** (digits - 1)  # a third of a decade

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.claims import NO_LOSS, Claim
 from dp_polars._accounting.terms import Loss
 from dp_polars._base import column_types
 from dp_polars._base.arrays import Ints, owners
@@ -240,10 +240,13 @@ def _positive(name: str, values: Iterable[Number]) -> list[Fraction]:
 def _claims(asked: Claim, losses: list[Fraction] | None) -> Iterator[Claim]:
     """Yield the claim that was asked for, or the same one at other losses."""
     if losses is None:
+        if asked.is_open:
+            msg = f"simulate: {NO_LOSS} Or simulate(…, losses=[0.5, 1, 2])."
+            raise ValueError(msg)
         yield asked
         return
     for value in losses:
-        yield replace(asked, loss=Loss(value, asked.loss.unit))  # the rate follows
+        yield asked.at_cost(Loss(value, asked.loss.unit))  # the rate follows
 
 
 def _of_query(query: PrivateQuery, *tables: pl.LazyFrame) -> tuple[pl.DataFrame, list[_Simulated]]:

@@ -314,6 +314,7 @@ def _outputs(query: PrivateQuery) -> Iterator[tuple[Ask[HistogramQuery], Columns
         msg = f"query must be a PrivateQuery, got {given(query)}."
         raise TypeError(msg)
     request = request_of(query)
+    request.refuse_open("query")
     types = request.types(PolarsEngine.of(*query._sources) if query.has_rows else None)
     for ask in request.asks:
         yield ask, types.get(ask.name, ()), request.counts(ask.query)

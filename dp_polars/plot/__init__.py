@@ -334,7 +334,8 @@ def budget(budget: Budget) -> alt.LayerChart:
     """Plot what every charge took of a budget, and what is left.
 
     Up to 30 charged outputs have a bar each, from what was spent before it to what was spent after it; more are one
-    rising line.
+    rising line. For a promise of (epsilon, delta), it shows the sum with more room: that of epsilons, or that of
+    divergences in rho.
 
     Parameters
     ----------
@@ -350,7 +351,14 @@ def budget(budget: Budget) -> alt.LayerChart:
     >>> from dp_polars._accounting.budgets import Budget
     >>> chart = budget(Budget(epsilon=1))
     """
-    total, log, symbol = float(budget.total), budget.log(), _charts.SYMBOLS[budget.unit]
+    total, running, symbol = float(budget.total), "running_total", _charts.SYMBOLS[budget.unit]
+    log, promise = budget.log(), budget.promise
+    if promise is not None and log.height:
+        last, in_rho = log.row(-1, named=True), float(promise.rho)
+        # Null sums of epsilons have no room; the last charge was allowed by the other sum then.
+        if last[running] is None or last[running] * in_rho > last["running_rho"] * total:
+            total, running, symbol = in_rho, "running_rho", _charts.SYMBOLS["rho"]
+    log = log.with_columns(running_total=running, loss=pl.col(running) - pl.col(running).shift(fill_value=0.0))
     spent = log.item(-1, "running_total") if log.height else 0.0
     left = max(total - spent, 0.0)
     title = _charts.title(f"{symbol}: {spent:.4g} of {total:.4g} spent, {left:.4g} left")

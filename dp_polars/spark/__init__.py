@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
@@ -11,23 +12,26 @@ import polars as pl
 import pyarrow as pa
 
 from dp_polars._base.extras import require
+from dp_polars._base.settings import is_deaf
 from dp_polars._draws.histograms import Histogram
 from dp_polars._engines.contract import Drawn, Engine, KeyWork, LocalEngine, Released
 from dp_polars._engines.outputs import AS_DRAWN
 from dp_polars._frames.cubes import CubeQuery, cube_from
+from dp_polars._frames.publication import Publication
 from dp_polars._frames.query import without_data
-from dp_polars._frames.release import release_by
+from dp_polars._frames.release import Part, release_by
 from dp_polars._frames.request import only_counted
 from dp_polars.spark import _column_types
 from dp_polars.spark._arithmetic import weighs_exactly
 from dp_polars.spark._bounding import fresh_seed
 from dp_polars.spark._counting import histograms, union
 from dp_polars.spark._people import one_row_per_person, shown_keys
+from dp_polars.spark._sending import mapped
 from dp_polars.spark._tables import Groups, distinct
 from dp_polars.spark._workers import Answer, drawing, in_arrow, presenting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
@@ -44,6 +48,17 @@ __all__ = [
 ]
 
 _sql: Any = require("pyspark.sql", extra="spark")
+_errors: Any = require("pyspark.errors", extra="spark")
+
+# Their errors quote rows, and these loggers tell of errors, some on stderr.
+for _logger in (
+    *map(
+        require("pyspark.logger", extra="spark").PySparkLogger.getLogger,
+        ("DataFrameQueryContextLogger", "SQLQueryContextLogger", "pyspark.sql.connect.logging"),
+    ),
+    *map(logging.getLogger, ("py4j.clientserver", "py4j.java_gateway")),
+):
+    _logger.addFilter(lambda _: not is_deaf())
 
 # Up to how many cells, of all groups and codes, the counts come to the driver, which draws: a second shuffle and Python
 # workers would take longer. It is what one task draws at once.
@@ -60,7 +75,24 @@ def __dir__() -> list[str]:
 
 
 @overload
-def release(query: CubeQuery, frame: DataFrame, *, budget: Budget | None = ..., fresh: bool = ...) -> Cube: ...
+def release(
+    query: CubeQuery, frame: DataFrame, *, budget: Budget | None = ..., fresh: bool = ..., unchecked: bool = ...
+) -> Cube: ...
+
+
+@overload
+def release(
+    query: Publication,
+    frame: DataFrame | Mapping[str, DataFrame],
+    *,
+    budget: Budget | None = ...,
+    path: str | os.PathLike[str] | None = ...,
+    ranges: Ranges = ...,
+    min_people: int | None = ...,
+    sure: bool = ...,
+    fresh: bool = ...,
+    unchecked: bool = ...,
+) -> dict[str, DataFrame]: ...
 
 
 @overload
@@ -74,12 +106,13 @@ def release(
     min_people: int | None = ...,
     sure: bool = ...,
     fresh: bool = ...,
+    unchecked: bool = ...,
 ) -> DataFrame: ...
 
 
 def release(
-    query: PrivateQuery,
-    frame: DataFrame,
+    query: PrivateQuery | Publication,
+    frame: DataFrame | Mapping[str, DataFrame],
     *,
     budget: Budget | None = None,
     path: str | os.PathLike[str] | None = None,
@@ -87,36 +120,42 @@ def release(
     min_people: int | None = None,
     sure: bool = False,
     fresh: bool = False,
-) -> DataFrame | Cube:
+    unchecked: bool = False,
+) -> DataFrame | Cube | dict[str, DataFrame]:
     """Release all outputs of a query once, from the rows of a Spark DataFrame, charged before a row is read.
 
     Contribution bounds, distinct people, counts and sums are native Spark SQL; the executors draw, many groups at
     once, with their own operating system's randomness. Where there are at most 262,144 cells, groups times
-    candidates, their counts come to the driver, which draws in the same way. The answers are on disk when this returns:
-    nothing draws them again.
+    candidates, their counts come to the driver, which draws in the same way. Nothing draws an answer again: it is a
+    local frame, or on disk when this returns.
 
     Parameters
     ----------
     query
         Made by `dp_polars.protect(…)`, without data, by `agg` or another of the questions, such as `keys`; and
         without row operations (filter, with_columns, select, join, and expressions inside `agg`): do those in Spark
-        first, row by row.
+        first, row by row. Or a publication of such queries, which is charged as one: all or nothing.
     frame
-        The private rows. We check none of the steps that made them in Spark: each must look at one row at a time, or at
-        rows of one person. After others (a `dropDuplicates`, a `limit`, a window, a join with a table that holds other
-        people) one person may count for more than what is charged. A person, a key and a value are what Spark holds for
-        them, without collations. It is read up to twice, so it must be deterministic.
+        The private rows, of a classic session or of Spark Connect. They are the data set, and what made them is your
+        preparation, which we don't look at: a step that carries something of other people into a person's rows (a
+        `dropDuplicates`, a `limit`, a window over all rows) is not covered. A person, a key and a value are what Spark
+        holds for them, without collations. It is read up to twice, so it must be deterministic. For a publication, the
+        frame of all its queries, or a dict of them by their names.
     budget
         What is charged, where the query itself has none.
     path
-        A folder that does not exist yet, for the answers as Parquet. None: a checkpoint in the session's checkpoint
-        directory (`spark.sparkContext.setCheckpointDir`).
+        A folder that does not exist yet, for the answers as Parquet. None: a local frame where the driver draws,
+        otherwise a checkpoint in Spark's checkpoint directory (`spark.sparkContext.setCheckpointDir`, or
+        `spark.checkpoint.dir`). For a publication, each query has a folder in it, of its name; where one fails, the
+        folders of those before it stay.
     ranges, min_people, sure
         As for `PrivateQuery.release`: numbers come with the ends of their 95 % ranges, `NAME_low` and `NAME_high`, and
         groups with few people are hidden.
     fresh
         As for `PrivateQuery.release`. What the query's budget keeps (`dataset` of `dp_polars.protect`) goes through the
         driver, also when it is drawn; what is shown of it goes to `path`.
+    unchecked
+        As for `dp_polars.protect`. Nothing of a Spark frame is looked at; this is what the claim and the ledger say.
 
     Returns
     -------
@@ -134,10 +173,25 @@ def release(
         If the budget has too little left. Nothing is charged then, and no row is read.
     ReleaseError
         If Spark fails on the private rows; the charge stays, and nothing is published.
+    RuntimeError
+        If the executors have not this version of the package, as far as they are there before the charge. Nothing is
+        charged then.
     TypeError, ValueError
         If the query or the frame is not as described, or there is no place for the answers. Nothing is charged then.
     """
-    request, payer = without_data(query, budget)
+    if isinstance(query, Publication):
+
+        def part(name: str, one: PrivateQuery, of: DataFrame) -> Part[DataFrame]:
+            _check(of)
+            if path is not None and not (name.isidentifier() and name[0] != "_"):
+                msg = f"names of queries must be identifiers, each for a folder in path, got {name!r}."
+                raise ValueError(msg)
+            shown = query.presentation(name, ranges, min_people, sure)
+            folder = None if path is None else f"{os.fspath(path).rstrip('/')}/{name}"
+            return Part(one.request, _SparkEngine(of, folder, only_counted(one.request)), shown, name=name)
+
+        return query.by_adapter(part, frame, budget, fresh=fresh, unchecked=unchecked)
+    request, payer = without_data(query, budget, unchecked=unchecked)
     _check(frame)
     presentation = request.presentation(ranges, min_people, sure)
     if isinstance(query, CubeQuery):
@@ -145,16 +199,16 @@ def release(
             msg = "path must be left out for a cube, which comes to the driver.\n\nHint: cube.write(path)."
             raise ValueError(msg)
         here = _CubeEngine(frame, only_counted(request))
-        return cube_from(query, release_by(request, here, payer, presentation=presentation, fresh=fresh))
+        return cube_from(request, release_by(request, here, payer, presentation=presentation, fresh=fresh))
     engine = _SparkEngine(frame, path, only_counted(request))
     return release_by(request, engine, payer, presentation=presentation, fresh=fresh)
 
 
 def _check(frame: object) -> None:
     """Refuse what is no frame of Spark."""
-    if not isinstance(frame, _sql.DataFrame) or not hasattr(frame, "_jdf") or frame.isStreaming:
+    if not isinstance(frame, _sql.DataFrame) or frame.isStreaming:
         kind = f"{type(frame).__module__}.{type(frame).__name__}"
-        msg = f"frame must be a batch DataFrame of a Spark session (Spark Connect has none of its own), got {kind}."
+        msg = f"frame must be a batch DataFrame of a Spark session, got {kind}."
         raise TypeError(msg)
 
 
@@ -174,8 +228,8 @@ class _OnSpark(Engine[Released]):
 
     def distinct(self, constants: pl.DataFrame) -> int:
         """Return how many rows of constants differ to Spark, in the types of the columns."""
-        fields = [self._frame.schema[name] for name in constants.columns]
-        return distinct(self._frame.sparkSession, constants, fields)
+        kinds = [self._frame.schema[name].dataType for name in constants.columns]
+        return distinct(self._frame.sparkSession, constants, kinds)
 
 
 class _CubeEngine(_OnSpark[pl.DataFrame], LocalEngine):
@@ -195,6 +249,7 @@ def _collecting(frame: DataFrame, listed: Groups, work: Work) -> Callable[[], li
     """Return what has the counts of all groups come to the driver. Each cell comes once."""
     parts = histograms(frame, work.privacy_unit, listed, work.tallies, fresh_seed(), to_driver=True)
     planned = reduce(_sql.DataFrame.unionAll, parts)
+    _ = planned.schema  # analysed before the charge, by Spark Connect too: what it refuses is free
 
     def count() -> list[Histogram]:
         cells = _collected(planned)
@@ -222,12 +277,14 @@ class _SparkEngine(_OnSpark["DataFrame"]):
         self, frame: DataFrame, path: str | os.PathLike[str] | None, only_counted: Collection[str] = ()
     ) -> None:
         super().__init__(frame, only_counted)
-        self._target = _target(frame.sparkSession, path)
+        self._target = None if path is None else _new_folder(frame.sparkSession, path)
 
     def prepare(self, work: Work | KeyWork, presentation: Presentation = AS_DRAWN) -> Callable[[], Drawn[DataFrame]]:
         """Plan the release as a lazy frame, everything typed and nothing read: to be run once, never shown."""
         _check_unit(self._frame, work.privacy_unit)
         published = partial(self._published, work=work, presentation=presentation)
+        if not self._comes_here(work) and self._target is None:
+            _check_checkpoints(self._frame.sparkSession)
         if isinstance(work, KeyWork):
             keys = shown_keys(self._frame, work)
             self._check_names(keys.columns)
@@ -235,6 +292,12 @@ class _SparkEngine(_OnSpark["DataFrame"]):
         draw, types = self._drawn(work)
         self._check_names(self._shown(work, presentation)[-1].names)
         return lambda: _DrawnThere(draw(), types, published)
+
+    def _comes_here(self, work: Work | KeyWork) -> bool:
+        """Whether the driver draws, by public numbers: of keys that nobody listed there are none."""
+        if isinstance(work, KeyWork):
+            return False
+        return work.groups * sum(tally.coding.size for tally in work.tallies) <= _MOST_CELLS
 
     def _check_names(self, names: Sequence[str]) -> None:
         """Refuse columns that a Parquet file can't have side by side."""
@@ -262,10 +325,11 @@ class _SparkEngine(_OnSpark["DataFrame"]):
             for dtype, known in zip(answer.output.drawn_types, answer.drawn, strict=True):
                 kinds.append(self._kind(answer, dtype, known, work))
         fields = _fields(map(str, range(len(kinds))), kinds)
-        if work.groups * sum(tally.coding.size for tally in work.tallies) <= _MOST_CELLS:
+        if self._comes_here(work):
             return partial(_drawn_here, work, _collecting(frame, groups, work), answers, fields.names), fields
         found = histograms(frame, work.privacy_unit, groups, work.tallies, fresh_seed())
-        planned = union(groups.table, found).mapInArrow(drawing(answers, fields.names), fields)
+        planned = mapped(union(groups, found), drawing(answers, fields.names), fields)
+        _ = planned.schema
         return lambda: planned, fields
 
     def _presented(
@@ -299,7 +363,9 @@ class _SparkEngine(_OnSpark["DataFrame"]):
     def _published(
         self, drawn: DataFrame | pa.Table, types: StructType, work: Work | KeyWork, presentation: Presentation
     ) -> DataFrame:
-        return _published(self._presented(drawn, types, work, presentation), self._target)
+        shown = self._presented(drawn, types, work, presentation)
+        # Rows of this process: nothing draws them again.
+        return shown if self._target is None and isinstance(drawn, pa.Table) else _published(shown, self._target)
 
     def _kinds_of_keys(self, work: Work) -> list[DataType]:
         return [self._frame.schema[name].dataType for name in ([] if work.keys is None else work.keys.columns)]
@@ -437,17 +503,21 @@ def _type_of(frame: DataFrame, name: str, *, is_only_counted: bool) -> pl.DataTy
     return dtype
 
 
-def _target(spark: SparkSession, path: str | os.PathLike[str] | None) -> str | None:
-    """Return the new folder of the answers. None: the checkpoint directory, which must exist."""
-    if path is None:
-        if spark.sparkContext.getCheckpointDir() is None:
-            msg = (
-                "path must be given where Spark has no checkpoint directory.\n\n"
-                'Hint: release(…, path="s3://…/released"), or spark.sparkContext.setCheckpointDir("…"): on storage '
-                "that all executors reach."
-            )
-            raise ValueError(msg)
-        return None
+def _check_checkpoints(spark: SparkSession) -> None:
+    """Refuse answers that executors draw where there is no checkpoint directory for them."""
+    context = getattr(spark, "sparkContext", None)  # a session of Spark Connect has none
+    if (spark.conf.get("spark.checkpoint.dir", None) if context is None else context.getCheckpointDir()) is None:
+        msg = (
+            f"path must be given where executors draw (beyond {_MOST_CELLS:,} cells, and for keys that nobody listed) "
+            'and Spark has no checkpoint directory.\n\nHint: release(…, path="s3://…/released"), or '
+            'spark.sparkContext.setCheckpointDir("…") (on Spark Connect spark.checkpoint.dir, set when its server '
+            "starts): on storage that all executors reach."
+        )
+        raise ValueError(msg)
+
+
+def _new_folder(spark: SparkSession, path: str | os.PathLike[str]) -> str:
+    """Return the folder of the answers, which must not exist yet."""
     target = os.fspath(path)
     if set(target) & set("{}[]*?\\"):  # which Spark would read as a pattern, of other folders too
         msg = f"path must have none of the characters {{}}[]*?\\, got {target!r}."
@@ -455,12 +525,14 @@ def _target(spark: SparkSession, path: str | os.PathLike[str] | None) -> str | N
     if target.startswith("~"):
         msg = f"path must not begin with ~, got {target!r}: to Spark that is a folder.\n\nHint: write the path out."
         raise ValueError(msg)
-    jvm: Any = spark._jvm
-    folder = jvm.org.apache.hadoop.fs.Path(target)
-    if folder.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).exists(folder):
-        msg = f"path must be a folder that does not exist yet, got {target!r}."
-        raise ValueError(msg)
-    return target
+    try:
+        _ = spark.read.format("binaryFile").load(target).schema  # which has one of its own: no file is read
+    except _errors.AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            return target
+        raise
+    msg = f"path must be a folder that does not exist yet, got {target!r}."
+    raise ValueError(msg)
 
 
 def _published(drawn: DataFrame, target: str | None) -> DataFrame:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dp_polars._base.extras import require
 from dp_polars.spark._arithmetic import long, sf, total
-from dp_polars.spark._rows import person_in
+from dp_polars.spark._tables import with_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
@@ -29,15 +29,14 @@ def fresh_seed() -> int:
     return secrets.randbits(64) - 2**63
 
 
-def bounded(rows: DataFrame, tallies: Sequence[Asked], seed: int) -> DataFrame:
-    """Say in `keeps…` which rows of `person` and `group` stay for which tally: the first ones, in one order for all.
+def bounded(rows: DataFrame, person: Sequence[str], tallies: Sequence[Asked], seed: int) -> DataFrame:
+    """Say in `keeps…` which rows of a person and `group` stay for which tally: the first ones, in one order for all.
 
     Ties of a hash are broken by what it is made of, and what counts are running numbers: a tie can't let a person keep
     more. Windows come in an order in which few of them need a sort of their own.
     """
     if all(one.has is not None for one in tallies):
         rows = rows.filter(any_of(one.is_evidence for one in tallies))
-    person = person_in(rows)
     rows, pair, order = rows.repartition(*person), [*person, "group"], list[str]()
     limits = {one.keeps: one.tally.limits for one in tallies}
     if any(most.groups is not None for most in limits.values()):
@@ -49,37 +48,40 @@ def bounded(rows: DataFrame, tallies: Sequence[Asked], seed: int) -> DataFrame:
     rows = one_each(rows, unordered, pair, order)
     if ranked:
         says = sorted({name for one in ranked for name in (one.has, one.units) if name is not None})
-        rows, order = _placed(rows, pair, says, seed), ["place", "copy", *says]
+        rows, order = _placed(rows, person, pair, says, seed), ["place", "copy", *says]
     rows = one_each(rows, [one for one in tallies if one not in unordered], pair, order)
     in_group = _along(pair, order)
     # A group's rows are peers in this window, whatever their order: all of them have the number of their group.
     in_groups = Window.partitionBy(*person).orderBy(*pair[len(person) :])
     in_groups = in_groups.rangeBetween(Window.unboundedPreceding, Window.currentRow)
     # The number of a row in its group, and that of the group: of those that have evidence for the tally.
-    rows = rows.withColumns(
+    rows = with_columns(
+        rows,
         {
             f"{name} row": _number(sf.col(name), in_group)
             for name, most in limits.items()
             if (most.groups, most.rows_per_group) != (None, None)
-        }
+        },
     )
-    rows = rows.withColumns(
+    rows = with_columns(
+        rows,
         {
             f"{name} group": _number(sf.col(name) & (sf.col(f"{name} row") == 1), in_groups)
             for name, most in limits.items()
             if most.groups is not None
-        }
+        },
     )
     rows = _within(rows, "row", {name: most.rows_per_group for name, most in limits.items()})
     rows = _within(rows, "group", {name: most.groups for name, most in limits.items()})
     in_all = _along(person, [*order[:1], "group", *order[1:]])
-    rows = rows.withColumns(
-        {f"{name} of all": _number(sf.col(name), in_all) for name, most in limits.items() if most.rows is not None}
+    rows = with_columns(
+        rows,
+        {f"{name} of all": _number(sf.col(name), in_all) for name, most in limits.items() if most.rows is not None},
     )
     return _within(rows, "of all", {name: most.rows for name, most in limits.items()})
 
 
-def _placed(rows: DataFrame, pair: Sequence[str], says: Sequence[str], seed: int) -> DataFrame:
+def _placed(rows: DataFrame, person: Sequence[str], pair: Sequence[str], says: Sequence[str], seed: int) -> DataFrame:
     """Give each row a random number, `place`, and one among a person's rows that say the same, `copy`.
 
     What a row `says` is all that any tally with bounds of rows reads of it: the choice does not depend on the order of
@@ -89,7 +91,7 @@ def _placed(rows: DataFrame, pair: Sequence[str], says: Sequence[str], seed: int
     same = [column for name in says for column in (sf.col(name).isNull(), sf.col(name))]
 
     def place(copy: Column) -> Column:
-        return sf.xxhash64(sf.lit(seed), sf.lit(1), *person_in(rows), "group", *same, copy)
+        return sf.xxhash64(sf.lit(seed), sf.lit(1), *person, "group", *same, copy)
 
     # With the place of first copies in it, this sort leaves little to do for the next one: most rows have no copy.
     rows = rows.withColumn("place", place(sf.lit(1)))
@@ -110,12 +112,15 @@ def one_each(rows: DataFrame, tallies: Sequence[Asked], pair: Sequence[str], ord
             found[one.keeps] &= _number(one.is_evidence, _along(same, order)) == 1
             if one.together is not None:
                 found[one.together] = total(sf.when(one.is_evidence, one.of_row), Window.partitionBy(*same))
-    return rows.withColumns(found)
+    return with_columns(rows, found)
 
 
 def any_of(conditions: Iterable[Column]) -> Column:
-    """Return whether at least one condition holds."""
-    return reduce(or_, conditions)
+    """Return whether at least one condition holds, as a balanced tree: Spark Connect takes 100 levels of a plan."""
+    found = [*conditions]
+    while len(found) > 1:
+        found = [reduce(or_, found[i : i + 2]) for i in range(0, len(found), 2)]
+    return found[0]
 
 
 def _along(owner: Sequence[str], order: Sequence[str]) -> WindowSpec:
@@ -132,6 +137,7 @@ def _number(is_one: Column, window: WindowSpec) -> Column:
 
 def _within(rows: DataFrame, word: str, bounds: Mapping[str, int | None]) -> DataFrame:
     """Let only rows stay whose numbers are within the bounds."""
-    return rows.withColumns(
-        {name: sf.col(name) & (sf.col(f"{name} {word}") <= most) for name, most in bounds.items() if most is not None}
+    return with_columns(
+        rows,
+        {name: sf.col(name) & (sf.col(f"{name} {word}") <= most) for name, most in bounds.items() if most is not None},
     )

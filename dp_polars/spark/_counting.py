@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from dp_polars._codes.codings import CategoryCoding
 from dp_polars.spark._arithmetic import long, sf, total
 from dp_polars.spark._bounding import any_of, bounded
-from dp_polars.spark._rows import read
+from dp_polars.spark._rows import person_of, read
+from dp_polars.spark._sending import mapped
 from dp_polars.spark._tables import with_codes
 from dp_polars.spark._workers import MARKER, encoding
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from dp_polars._base.privacy_units import PrivacyUnit
     from dp_polars._engines.contract import Tally
     from dp_polars.spark._rows import Asked
-    from dp_polars.spark._tables import Groups
+    from dp_polars.spark._sending import mapped
+from dp_polars.spark._tables import Groups
 
 # The most cells of a group that its rows are taken to spread over.
 _MOST_CELLS = 1000
@@ -47,28 +49,34 @@ def histograms(
     if others:
         rows, asked = read(frame, privacy_unit, groups, others, looks_up=False)
         # The native query itself first; keys and categories see only its result.
-        passes.append((rows.withColumns({one.keeps: one.is_evidence for one in asked}), asked))
+        passes.append((rows.withColumns({one.keeps: one.is_evidence for one in asked}), asked, groups.names))
     if by_person:
         rows, asked = read(frame, privacy_unit, groups, by_person)
-        passes.append((bounded(groups.in_groups(rows), asked, seed), asked))
+        rows = bounded(groups.in_groups(rows), person_of(privacy_unit), asked, seed)
+        passes.append((rows, asked, ["group"]))
     found = []
-    for rows, asked in passes:
+    for rows, asked, by in passes:
         is_uncounted = not to_driver and _is_uncounted(frame, groups, asked)
-        found.append(_histogram(rows, groups, asked, is_uncounted=is_uncounted, to_driver=to_driver))
+        found.append(_histogram(rows, by, groups, asked, is_uncounted=is_uncounted, to_driver=to_driver))
     return found
 
 
 def _histogram(
-    rows: DataFrame, groups: Groups, tallies: Sequence[Asked], *, is_uncounted: bool, to_driver: bool
+    rows: DataFrame,
+    by: Sequence[str],
+    groups: Groups,
+    tallies: Sequence[Asked],
+    *,
+    is_uncounted: bool,
+    to_driver: bool,
 ) -> DataFrame:
     """Count the rows that stay, for all tallies at once; uncounted rows are returned themselves, with a count of 1."""
-    by = ["group"] if "group" in rows.columns else groups.names
     # All tallies of one code share their cells.
     sharing: dict[str | None, list[int]] = {}
     for one in tallies:
         sharing.setdefault(one.code, []).append(one.number)
-    later = {one.code: one.tally for one in tallies if one.code is not None and not one.is_coded}
-    kinds = {name: rows.schema[name].dataType for name in later}
+    later = {one.code: one.tally for one in tallies if one.code is not None and one.values is not None}
+    kinds = {one.code: one.values for one in tallies if one.code in later and one.values is not None}
     nothing = sf.lit(None)
     counts = {one.number: f"count{one.number}" for one in tallies}
 
@@ -95,16 +103,17 @@ def _histogram(
     if by != ["group"]:
         rows = groups.in_groups(rows)
     in_python = {name: tally for name, tally in later.items() if not isinstance(tally.coding, CategoryCoding)}
-    for name, tally in later.items():
-        if isinstance(tally.coding, CategoryCoding):
-            rows = with_codes(rows, name, "listed", tally.coding.values)
-            rows = rows.withColumn("code", sf.coalesce("code", "listed")).drop(name, "listed")
-    rows = rows.filter(any_of(sf.col(name).isNotNull() for name in ["code", *in_python]))
+    listed = {name: tally.coding for name, tally in later.items() if isinstance(tally.coding, CategoryCoding)}
+    for name, coding in listed.items():
+        rows = with_codes(rows, name, f"{name} listed", coding.values, kinds[name])
+    code = sf.coalesce("code", *(f"{name} listed" for name in listed))
+    rows = rows.filter(any_of([code.isNotNull(), *(sf.col(name).isNotNull() for name in in_python)]))
     by_tally = [[long(number).alias("tally"), sf.col(name).alias("count")] for number, name in counts.items()]
-    rows = rows.select("group", "code", *in_python, _rows_of(by_tally)).filter(sf.col("count").isNotNull())
+    rows = rows.select("group", code.alias("code"), *in_python, _rows_of(by_tally)).filter(sf.col("count").isNotNull())
     if in_python:
         codings = {one.number: one for one in tallies if one.code in in_python}
-        rows = rows.mapInArrow(
+        rows = mapped(
+            rows,
             encoding({n: (one.code or "", one.tally.coding, one.tally.types[0]) for n, one in codings.items()}),
             "group long, tally long, code long, count long",
         )
@@ -143,12 +152,12 @@ def _are_few(rows: DataFrame, groups: int, candidates: int) -> bool:
     return 2 * size <= groups * min(candidates, _MOST_CELLS) * width
 
 
-def union(keys: DataFrame, histograms: Sequence[DataFrame]) -> DataFrame:
+def union(groups: Groups, histograms: Sequence[DataFrame]) -> DataFrame:
     """Return all histograms and the markers of all groups, each group in one partition, sorted there."""
     zero = long(0)
-    key_names = [name for name in keys.columns if name != "group"]
-    table = keys.select("group", long(MARKER).alias("tally"), zero.alias("code"), zero.alias("count"), *key_names)
-    nothing = [sf.lit(None).cast(keys.schema[name].dataType).alias(name) for name in key_names]
+    marker = [long(MARKER).alias("tally"), zero.alias("code"), zero.alias("count")]
+    table = groups.table.select("group", *marker, *groups.names)
+    nothing = [sf.lit(None).cast(kind).alias(name) for name, kind in zip(groups.names, groups.types, strict=True)]
     for counted in histograms:
         table = table.unionAll(counted.select("group", "tally", "code", "count", *nothing))
     return table.repartition("group").sortWithinPartitions("group")

@@ -9,7 +9,8 @@ from dp_polars._questions.unlisted_keys import COUNT
 from dp_polars.spark._arithmetic import sf
 from dp_polars.spark._bounding import Window, any_of, fresh_seed, one_each
 from dp_polars.spark._column_types import types
-from dp_polars.spark._rows import evidence, person_in, quoted, read
+from dp_polars.spark._rows import evidence, person_of, quoted, read
+from dp_polars.spark._sending import mapped
 from dp_polars.spark._tables import Groups
 from dp_polars.spark._workers import selecting
 
@@ -30,7 +31,8 @@ def shown_keys(frame: DataFrame, work: KeyWork) -> DataFrame:
     fields = [types.StructField(name, frame.schema[name].dataType) for name in names]
     if work.question.counts:
         fields.append(types.StructField(COUNT, types.LongType()))
-    drawn = _people_by_key(frame, work).mapInArrow(selecting(work.question, work.types), types.StructType(fields))
+    stage = selecting(work.question, work.types)
+    drawn = mapped(_people_by_key(frame, work), stage, types.StructType(fields))
     return drawn.repartition(1).sortWithinPartitions(*(sf.col(quoted(name)) for name in names))
 
 
@@ -43,7 +45,7 @@ def _people_by_key(frame: DataFrame, work: KeyWork) -> DataFrame:
     if work.privacy_unit is not None:
         seed = fresh_seed()
         # The key itself breaks ties of the hash: a tie can't let a person keep more.
-        person = person_in(rows)
+        person = person_of(work.privacy_unit)
         order = Window.partitionBy(*person).orderBy(sf.xxhash64(sf.lit(seed), *person, *names), *names)
         rows = rows.select(*person, *names).distinct()
         rows = rows.withColumn("rank", sf.row_number().over(order)).filter(sf.col("rank") <= work.most)
@@ -54,7 +56,7 @@ def one_row_per_person(frame: DataFrame, per_person: PerPerson) -> DataFrame:
     """Return one row for each person, or for each who is cut, with numbers of rows and groups: see `Engine`, duty 9."""
     groups = Groups.of(frame, per_person.keys)
     rows, tallies = read(frame, per_person.privacy_unit, groups, dict(enumerate(per_person.cut)))
-    rows, person = groups.in_groups(rows), person_in(rows)
+    rows, person = groups.in_groups(rows), person_of(per_person.privacy_unit)
     pair = [*person, "group"]
     if tallies:  # one shuffle for all windows
         rows = one_each(rows.repartition(*person), tallies, pair, [])

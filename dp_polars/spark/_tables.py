@@ -12,27 +12,27 @@ from dp_polars.spark._arithmetic import long, sf
 from dp_polars.spark._column_types import types
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructField
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 # Public tables up to this size go to every executor, so that the private rows need not be sorted for the join.
 _BROADCAST = 1 << 17
 
 
-def key_table(spark: SparkSession, keys: pl.DataFrame | None, fields: Iterable[StructField]) -> DataFrame:
-    """Return the public keys in columns `k0`, `k1`, … of the types of `fields`, and each one's number, `group`."""
+def key_table(spark: SparkSession, keys: pl.DataFrame | None, kinds: Iterable[DataType]) -> DataFrame:
+    """Return the public keys in columns `k0`, `k1`, … of these types, and each one's number, `group`."""
     numbers = pl.DataFrame({"group": pl.arange(1 if keys is None else keys.height, eager=True)})
     named = [] if keys is None else [column.alias(f"k{i}") for i, column in enumerate(keys.get_columns())]
     schema = types.StructType(
-        [types.StructField(f"k{i}", field.dataType) for i, field in enumerate(fields)]
+        [types.StructField(f"k{i}", kind) for i, kind in enumerate(kinds)]
         + [types.StructField("group", types.LongType())]
     )
     return spark.createDataFrame(pl.DataFrame([*named, *numbers.get_columns()]).to_arrow(), schema)
 
 
-def distinct(spark: SparkSession, constants: pl.DataFrame, fields: Iterable[StructField]) -> int:
-    """Return how many rows of constants differ to Spark, in the types of `fields`."""
-    table = key_table(spark, constants, fields).drop("group")
+def distinct(spark: SparkSession, constants: pl.DataFrame, kinds: Iterable[DataType]) -> int:
+    """Return how many rows of constants differ to Spark, in these types."""
+    table = key_table(spark, constants, kinds).drop("group")
     if constants.height <= _BROADCAST:
         table = table.coalesce(1)  # no shuffle
     return int(table.distinct().count())
@@ -40,9 +40,10 @@ def distinct(spark: SparkSession, constants: pl.DataFrame, fields: Iterable[Stru
 
 @dataclass(frozen=True)
 class Groups:
-    """The public groups: the private columns that hold their keys, the keys with their numbers, how many there are."""
+    """The public groups: the private columns of their keys, and their types; the keys with their numbers; how many."""
 
     columns: Sequence[str]
+    types: Sequence[DataType]
     table: DataFrame
     number: int
 
@@ -50,8 +51,8 @@ class Groups:
     def of(cls, frame: DataFrame, keys: pl.DataFrame | None) -> Groups:
         """Return the groups with these keys. None: one group."""
         columns = [] if keys is None else keys.columns
-        table = key_table(frame.sparkSession, keys, [frame.schema[name] for name in columns])
-        return cls(columns, table, 1 if keys is None else keys.height)
+        kinds = [frame.schema[name].dataType for name in columns]
+        return cls(columns, kinds, key_table(frame.sparkSession, keys, kinds), 1 if keys is None else keys.height)
 
     @property
     def names(self) -> list[str]:
@@ -66,9 +67,14 @@ class Groups:
         return rows.join(table, self.names).drop(*self.names)
 
 
-def with_codes(rows: DataFrame, values: str, code: str, categories: pl.Series) -> DataFrame:
-    """Add the codes of values that are among the categories; null for others."""
+def with_columns(rows: DataFrame, columns: dict[str, Column]) -> DataFrame:
+    """Add columns, if any: Spark Connect takes no empty list of them."""
+    return rows.withColumns(columns) if columns else rows
+
+
+def with_codes(rows: DataFrame, values: str, code: str, categories: pl.Series, kind: DataType) -> DataFrame:
+    """Add the codes of values, of this type, that are among the categories; null for others."""
     table = pl.DataFrame({values: categories, code: pl.arange(len(categories), eager=True)}).to_arrow()
-    schema = types.StructType([rows.schema[values], types.StructField(code, types.LongType())])
+    schema = types.StructType([types.StructField(values, kind), types.StructField(code, types.LongType())])
     codes = rows.sparkSession.createDataFrame(table, schema)
     return rows.join(sf.broadcast(codes) if len(categories) <= _BROADCAST else codes, values, "left")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 Stage: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
 
+VERSION: str = import_module("dp_polars").__version__
 MARKER = -1
 COUNTED = ["group", "tally", "code", "count"]
 # Rows that are drawn at once: Spark's batches of 10,000 would cost mostly overhead.
@@ -47,6 +49,12 @@ class Answer:
     def width(self) -> int:
         """How many numbers or candidates a group's answer has."""
         return self.output.query.answer_width(*self.output.types)
+
+
+def versions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Return which version of this package a task has: Spark looks for this function by its name, as for all others."""
+    for batch in batches:
+        yield pa.RecordBatch.from_pydict({"version": [VERSION] * batch.num_rows})
 
 
 def encoding(codings: Mapping[int, tuple[str, Coding, pl.DataType]]) -> Stage:

@@ -11,20 +11,21 @@ from dp_polars._base.settings import deaf
 from dp_polars._draws.histograms import Histogram
 from dp_polars._engines.contract import LocalEngine
 from dp_polars._frames.cubes import CubeQuery, cube_from
+from dp_polars._frames.publication import Publication
 from dp_polars._frames.query import without_data
-from dp_polars._frames.release import release_by
+from dp_polars._frames.release import Part, release_by
 from dp_polars._frames.request import only_counted
 from dp_polars._relational.column_types import check_types, must_have, schema_of
-from dp_polars._relational.counting import ABSENT, histograms
+from dp_polars._relational.counting import ABSENT, columns_read, histograms
 from dp_polars._relational.datafusion import DATAFUSION
 from dp_polars._relational.dialects import DUCKDB, POSTGRES, Common, Statement, cast, unknown
 from dp_polars._relational.people import in_polars, one_row_per_person, people_by_key
 from dp_polars._relational.sqlite import SQLITE
-from dp_polars._relational.steps import refuse_unsafe_steps
+from dp_polars._relational.steps import differs_between_runs, has_text, refuse_mixed_people
 from dp_polars._relational.tables import public_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     import polars as pl
     from ibis.expr.types import Table
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from dp_polars._engines.outputs import Ranges
     from dp_polars._frames.cube import Cube
     from dp_polars._frames.query import PrivateQuery
+    from dp_polars._frames.request import AnyRequest
+    from dp_polars._questions.question import Asked
 
 __all__ = [
     "release",
@@ -67,6 +70,21 @@ def release(
 
 @overload
 def release(
+    query: Publication,
+    table: Table | Mapping[str, Table],
+    *,
+    budget: Budget | None = ...,
+    ranges: Ranges = ...,
+    min_people: int | None = ...,
+    sure: bool = ...,
+    fresh: bool = ...,
+    untested: bool = ...,
+    unchecked: bool = ...,
+) -> dict[str, pl.DataFrame]: ...
+
+
+@overload
+def release(
     query: PrivateQuery,
     table: Table,
     *,
@@ -81,8 +99,8 @@ def release(
 
 
 def release(
-    query: PrivateQuery,
-    table: Table,
+    query: PrivateQuery | Publication,
+    table: Table | Mapping[str, Table],
     *,
     budget: Budget | None = None,
     ranges: Ranges = False,
@@ -91,7 +109,7 @@ def release(
     fresh: bool = False,
     untested: bool = False,
     unchecked: bool = False,
-) -> pl.DataFrame | Cube:
+) -> pl.DataFrame | Cube | dict[str, pl.DataFrame]:
     """Release all outputs of a query once, from the rows of an Ibis table, charged before a row is read.
 
     The database makes all histograms by one SELECT: codes, contribution bounds, distinct people, counts and sums
@@ -103,12 +121,13 @@ def release(
     query
         Made by `dp_polars.protect(…)`, without data, by `agg` or another of the questions, such as `keys`; and
         without row operations (filter, with_columns, select, join, and expressions inside `agg`): do those in Ibis
-        first, row by row.
+        first, row by row. Or a publication of such queries, which is charged as one: all or nothing.
     table
-        The private rows: an Ibis table expression of DuckDB, Postgres, SQLite or DataFusion. Its steps must look at one
-        row, or at the rows of one person, which is checked; a view is not looked into. A person, a key and a value are
-        what the database holds for them; in SQLite, null where that is of another type than the column. Let it be
-        deterministic: where nobody is bounded, it is read once for each grouping.
+        The private rows: an Ibis table expression of DuckDB, Postgres, SQLite or DataFusion. It is the data set, and
+        what made it is your preparation; one that visibly mixes people is refused. A view, a file and a query in text
+        are not looked into. A person, a key and a value are what the database holds for them; in SQLite, null where
+        that is of another type than the column. For a publication, the table
+        of all its queries, or a dict of them by their names.
     budget
         What is charged, where the query itself has none.
     ranges, min_people, sure
@@ -121,15 +140,14 @@ def release(
         they divide, round and compare as the tested ones is then your word: where they don't, a person may count for
         more than what is charged.
     unchecked
-        Whether to take any steps in Ibis. That each person's rows follow from that person's rows alone is then your
-        word: where they don't, one person changes the rows of others, and the loss has no bound.
+        As for `dp_polars.protect`: whether to take any steps in Ibis.
 
     Returns
     -------
     DataFrame
         The public keys, each once and in their given order, then one column per output, as `PrivateQuery.release` has
-        it; of `keys`, those that are shown, sorted. A query of
-        `cube` gives a `Cube`; `ranges`, `min_people` and `sure` are left out then.
+        it; of `keys`, those that are shown, sorted. A query of `cube` gives a `Cube`; `ranges`, `min_people` and `sure`
+        are left out then. A publication gives a dict of frames.
 
     Raises
     ------
@@ -138,7 +156,7 @@ def release(
     ReleaseError
         If the database fails on the private rows; the charge stays, and nothing is published.
     TypeError, ValueError
-        If the query or the table is not as described, a step in Ibis is not known to look at one row or one person, or
+        If the query or the table is not as described, the expression visibly mixes people, or
         the engine is not one of the tested ones. Nothing is charged then.
 
     Notes
@@ -161,14 +179,26 @@ def release(
     >>> dpp.sql.release(query, con.table("visits")).item()
     'flu'
     """
-    request, payer = without_data(query, budget)
-    engine = _SqlEngine(table, only_counted(request), untested=untested)
-    if not unchecked:
-        for column in refuse_unsafe_steps(table, request.protection.unit, engine.mark()):
-            engine.refuse_collation(column)
+
+    def engine_of(request: AnyRequest[Asked], one: Any) -> _SqlEngine:  # noqa: ANN401
+        engine = _SqlEngine(one, only_counted(request), request.protection.unit or (), untested=untested)
+        if not request.recipe.is_unchecked:
+            for column in refuse_mixed_people(one, request.protection.unit):
+                engine.refuse_coarse(column)
+        return engine
+
+    if isinstance(query, Publication):
+
+        def part(name: str, one: PrivateQuery, of: Any) -> Part[pl.DataFrame]:  # noqa: ANN401
+            shown = query.presentation(name, ranges, min_people, sure)
+            return Part(one.request, engine_of(one.request, of), shown, name=name)
+
+        return query.by_adapter(part, table, budget, fresh=fresh, unchecked=unchecked)
+    request, payer = without_data(query, budget, unchecked=unchecked)
+    engine = engine_of(request, table)
     presentation = request.presentation(ranges, min_people, sure)
     released = release_by(request, engine, payer, presentation=presentation, fresh=fresh)
-    return cube_from(query, released) if isinstance(query, CubeQuery) else released
+    return cube_from(request, released) if isinstance(query, CubeQuery) else released
 
 
 class _SqlEngine(LocalEngine):
@@ -180,13 +210,17 @@ class _SqlEngine(LocalEngine):
         As for `release`.
     only_counted
         Columns of which only matters whether there is a value.
+    unit
+        Columns that say whose a row is, which stay as they are.
     """
 
     rows_are = "the Ibis table"
     step = "statement"
     counts_per_person = True
 
-    def __init__(self, table: Table, only_counted: Collection[str] = (), *, untested: bool = False) -> None:
+    def __init__(
+        self, table: Table, only_counted: Collection[str] = (), unit: PrivacyUnit = (), *, untested: bool = False
+    ) -> None:
         if not isinstance(table, _ibis.Table):
             kind = f"{type(table).__module__}.{type(table).__name__}"
             msg = f"table must be an Ibis table, got {kind}.\n\nHint: ibis.duckdb.connect(…).table(…)."
@@ -200,25 +234,32 @@ class _SqlEngine(LocalEngine):
             )
             raise ValueError(msg)
         self._dialect = TESTED.get(name) or unknown(name)
+        self._source = table
         self._table: Any = self._dialect.admit(self._backend, table)
-        self._only_counted = only_counted
+        self._only_counted, self._unit = only_counted, unit
 
     def mark(self) -> str:
         """Return what the database is."""
         return str(self._dialect.name)
 
+    @deaf  # what drivers warn of may tell of rows
+    def preparation(self) -> str | None:
+        """Return the SQL of the steps: names, constants and texts, on this engine."""
+        return self._dialect.compile(self._backend, self._source) if has_text(self._source) else None
+
     def schema(self, columns: Collection[str]) -> pl.Schema:
         """Return the Polars types of these columns."""
+        self._settle(columns)
         return schema_of(self._table, columns, self._only_counted)
 
     @deaf  # what drivers warn of may tell of rows
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
         """Write the statements, everything typed and nothing read: to be run once, never shown."""
-        per_person, table, common = work.per_person, self._table, Common(secrets.randbits(_SECRET_BITS))
+        per_person, table = work.per_person, self._table
+        common = Common(secrets.randbits(_SECRET_BITS), is_prepared=differs_between_runs(self._source))
         bounds = work if per_person is None else per_person
         tallies = work.tallies if per_person is None else per_person.cut
-        names = [name for tally in tallies for name in tally.names]
-        self._check(bounds.privacy_unit, names + ([] if bounds.keys is None else bounds.keys.columns))
+        self._check(bounds.privacy_unit, columns_read(None, bounds.keys, tallies))
         if per_person is not None:
             table = one_row_per_person(table, per_person, self._dialect, common)
         counted = histograms(table, work, self._dialect, common)
@@ -235,6 +276,13 @@ class _SqlEngine(LocalEngine):
         statement.prepare(self._backend, self._dialect)
         return lambda: in_polars(self._dialect.fetch(self._backend, statement), work.types)
 
+    @deaf  # what drivers warn of may tell of rows
+    def _settle(self, names: Collection[str]) -> None:
+        """Give columns the types that Ibis has for them."""
+        self._backend._run_pre_execute_hooks(self._source)  # what Ibis itself holds as tables
+        names = {*names} & {*self._table.columns} - {*self._only_counted, *self._unit}
+        self._table = self._dialect.settled(self._backend, self._table, sorted(names))
+
     def _check(self, unit: PrivacyUnit | None, names: Collection[str]) -> None:
         """Refuse columns that are not there, or of types that compare values in a way of their own."""
         unit = unit or ()
@@ -242,7 +290,7 @@ class _SqlEngine(LocalEngine):
             must_have(self._table, name, "the privacy unit")
         names = [*(name for name in names if name not in self._only_counted), *unit]
         self._dialect.check_version(self._backend.version)
-        self._backend._run_pre_execute_hooks(self._table)  # what Ibis itself holds as tables
+        self._settle(names)
         found = self._dialect.describe(self._backend, self._table, list(dict.fromkeys(names)))
         check_types(self._dialect, self._table, found, unit)
 
@@ -254,13 +302,16 @@ class _SqlEngine(LocalEngine):
         return self._number(listed.drop("number").distinct())
 
     @deaf  # what drivers warn of may tell of rows
-    def refuse_collation(self, column: Any) -> None:  # noqa: ANN401
+    def refuse_coarse(self, column: Any) -> None:  # noqa: ANN401
         """Refuse a column of texts, of which the engine takes two for one where steps compare them. Reads no row."""
-        none = column.rel.to_expr().select(column.name).filter(_ibis.literal(value=False))
+        table = column.rel.to_expr()
+        self._backend._run_pre_execute_hooks(table)  # what Ibis itself holds as tables
+        found = self._dialect.describe(self._backend, table, [column.name])
+        check_types(self._dialect, table, found, (column.name,))
+        none = table.select(column.name).filter(_ibis.literal(value=False))
         texts = [_ibis.literal(text).cast(column.dtype).name(column.name).as_table() for text in _TEXTS]
         # SQLite takes the collation of the first table.
         compared = reduce(_ibis.union, [none, *texts]).group_by(column.name).aggregate()
-        self._backend._run_pre_execute_hooks(none)  # what Ibis itself holds as tables
         if self._number(compared) < len(_TEXTS):
             msg = (
                 f"table: the privacy unit {column.name!r} must be compared byte by byte where steps bring rows "

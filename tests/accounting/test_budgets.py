@@ -37,6 +37,8 @@ LOG = {
     "running_total": pl.Float64,
     "exact_loss": pl.String,
     "exact_delta": pl.String,
+    "running_rho": pl.Float64,
+    "unchecked": pl.Boolean,
     "unit": pl.String,
     "mechanism": pl.String,
     "delta": pl.Float64,
@@ -297,11 +299,14 @@ def test_the_log_has_a_row_for_each_output(path):
                 "running_total": [0.5, 5 / 6, 13 / 12],
                 "exact_loss": ["1/2", "1/3", "1/4"],
                 "exact_delta": ["0"] * 3,
+                "running_rho": [None] * 3,
+                "unchecked": [False] * 3,
                 "unit": ["epsilon"] * 3,
                 "mechanism": ["permute_and_flip", "exponential", "permute_and_flip"],
                 "delta": [0.0] * 3,
                 "running_delta": [0.0] * 3,
-            }
+            },
+            {name: dtype for name, dtype in LOG.items() if name != "when"},
         ),
     )
     assert log["when"].is_sorted()
@@ -516,7 +521,7 @@ def ledger_in_wal_mode(path):
         foreign_database,
         database_in_wal_mode,
         database_with_a_hot_journal,
-        *(partial(ledger_of_another_version, version=version) for version in (0, 1, 2, 3, 4, 6, 9)),
+        *(partial(ledger_of_another_version, version=version) for version in (0, 1, 2, 3, 4, 5, 7, 9)),
         ledger_in_wal_mode,
     ],
 )
@@ -735,7 +740,7 @@ import os, signal, sys, threading, time
 sys.path.insert(0, sys.argv[2])
 from test_budgets import Budget, claim, locks, pay
 one = Budget.__new__(Budget)  # the ledger is locked: it can't be opened as usual
-one.__dict__.update(unit="epsilon", total=1, path=__import__("pathlib").Path(sys.argv[1]), name=None, _seen=0)
+one.__dict__.update(Budget(epsilon=1).__dict__, path=__import__("pathlib").Path(sys.argv[1]))
 threading.Thread(target=pay, args=[one, claim(epsilon=0.5)]).start()
 time.sleep(0.2)
 assert locks._descriptors

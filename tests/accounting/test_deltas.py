@@ -16,6 +16,7 @@ from dp_polars._accounting.budgets import Budget, BudgetExceededError
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.conversions import pure_epsilon, zcdp_delta
 from dp_polars._accounting.terms import Contributions, Loss
+from dp_polars._base.numbers import show
 from tests.helpers.reference import pure_rho
 
 ONE = Contributions(1, 1)
@@ -49,7 +50,8 @@ def pay(budget, *claims):
 
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])
 def test_losses_and_deltas_add_up_exactly(path, unit):
-    budget = Budget(**{unit: 1}, delta=3e-6, path=path)
+    of_keys = {"keys_delta": 3e-6} if unit == "epsilon" else {}
+    budget = Budget(**{unit: 1}, delta=3e-6, **of_keys, path=path)
     assert (budget.delta, budget.spent_delta, budget.remaining_delta) == (3 * MICRO, 0, 3 * MICRO)
     for n in range(1, 4):
         pay(budget, keys(Fraction(1, 10), MICRO, unit))
@@ -60,13 +62,13 @@ def test_losses_and_deltas_add_up_exactly(path, unit):
 
 
 def test_a_delta_too_much_is_refused_with_both_numbers(path):
-    budget = Budget(epsilon=2, delta=1e-6, path=path)
-    pay(budget, keys(0.5, MICRO / 2))
+    budget = Budget(rho=2, delta=1e-6, path=path)
+    pay(budget, keys(0.5, MICRO / 2, "rho"))
     with pytest.raises(BudgetExceededError) as refused:
-        pay(budget, keys(0.5, MICRO / 2), keys(0.25, MICRO / 4))
+        pay(budget, keys(0.5, MICRO / 2, "rho"), keys(0.25, MICRO / 4, "rho"))
     error = refused.value
     assert str(error).startswith(
-        "The release does not fit the budget: requested epsilon=0.75, remaining 1.5, short by 0; requested "
+        "The release does not fit the budget: requested rho=0.75, remaining 1.5, short by 0; requested "
         "delta=0.00000075, remaining 0.0000005, short by 0.00000025. Nothing was charged."
     )
     numbers = (error.requested_delta, error.remaining_delta, error.short_by_delta)
@@ -77,8 +79,8 @@ def test_a_delta_too_much_is_refused_with_both_numbers(path):
     with pytest.raises(
         BudgetExceededError, match=r"short by 1; requested delta=0.0000001, remaining 0.0000005, short by 0"
     ):
-        pay(budget, keys(2.5, MICRO / 10))
-    pay(budget, keys(1.5, MICRO / 2))  # all that is left, of both
+        pay(budget, keys(2.5, MICRO / 10, "rho"))
+    pay(budget, keys(1.5, MICRO / 2, "rho"))  # all that is left, of both
     assert (budget.remaining, budget.remaining_delta) == (0, 0)
 
 
@@ -109,8 +111,9 @@ def test_keys_cost_what_is_proved_in_a_budget_of_the_other_unit(path):
     pay(budget, keys(Fraction(6, 10), MICRO, groups=3))
     exact = 3 * pure_rho(Fraction(2, 10))
     assert exact <= budget.spent <= exact * (1 + Fraction(1, 2**90))
-    with pytest.raises(ValueError, match="no loss in epsilon"):
-        pay(Budget(epsilon=1, delta=MICRO), keys(0.1, MICRO, "rho"))
+    promise = Budget(epsilon=1, delta=MICRO)
+    pay(promise, keys(Fraction(1, 100), MICRO / 2, "rho"))
+    assert (promise.remaining_delta, promise.remaining.rho) == (0, promise.promise.rho - Fraction("0.01"))
 
 
 # Files
@@ -157,7 +160,7 @@ def test_an_edited_ledger_is_refused(tmp_path, edit):
 
 def test_an_older_copy_of_deltas_is_seen(tmp_path):
     path = tmp_path / "ledger.db"
-    budget = Budget(epsilon=1, delta=MICRO, path=path)
+    budget = Budget(epsilon=1, delta=MICRO, keys_delta=MICRO, path=path)
     older = path.read_bytes()
     pay(budget, keys(Fraction(1, 10**30), MICRO))
     path.write_bytes(older)
@@ -171,9 +174,9 @@ def test_an_older_copy_that_was_charged_elsewhere_is_seen_by_its_delta(tmp_path)
     budget = Budget(epsilon=1, delta=MICRO, path=path)
     elsewhere.write_bytes(path.read_bytes())
     pay(Budget(epsilon=1, delta=MICRO, path=elsewhere), pure(0.2))
-    pay(budget, keys(0.1, MICRO))
+    pay(budget, keys(0.1, MICRO / 2))
     path.write_bytes(elsewhere.read_bytes())
-    with pytest.raises(ValueError, match=r"is damaged: it has 0 spent, and had 0.000001 before"):
+    with pytest.raises(ValueError, match=r"is damaged: it has 0 spent, and had 0.0000005 before"):
         pay(budget, keys(0.1, MICRO))
 
 
@@ -181,10 +184,16 @@ def test_an_older_copy_that_was_charged_elsewhere_is_seen_by_its_delta(tmp_path)
 
 
 def test_a_budget_prints_both(tmp_path):
-    budget = Budget(epsilon=1, delta=MICRO)
-    pay(budget, keys(0.25, MICRO / 4))
+    budget = Budget(rho=1, delta=MICRO)
+    pay(budget, keys(0.25, MICRO / 4, "rho"))
     assert repr(budget) == (
-        "Budget(epsilon=1, delta=0.000001, spent=0.25 (delta 0.00000025), remaining=0.75 (delta 0.00000075))"
+        "Budget(rho=1, delta=0.000001, spent=0.25 (delta 0.00000025), remaining=0.75 (delta 0.00000075))"
+    )
+    promise = Budget(epsilon=1, delta=MICRO, keys_delta=MICRO / 4)
+    pay(promise, keys(0.25, MICRO / 4))
+    assert repr(promise) == (
+        "Budget(epsilon=1, delta=0.000001, keys_delta=0.00000025, spent=0.25 (delta 0.00000025), remaining=0.75 "
+        f"(rho about {show(promise.remaining.rho)}, delta 0))"
     )
 
 
@@ -246,7 +255,7 @@ def test_an_epsilon_is_no_more_than_itself():
 
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])
 def test_what_is_spent_of_delta_counts(unit):
-    budget = Budget(**{unit: 1}, delta=MICRO)
+    budget = Budget(**{unit: 1}, delta=MICRO, **({"keys_delta": MICRO} if unit == "epsilon" else {}))
     pay(budget, keys(0.5, MICRO / 2, unit))
     assert budget.epsilon_at(MICRO / 3) == (math.inf, math.inf)
     half = budget.epsilon_at(MICRO * 3 / 4)

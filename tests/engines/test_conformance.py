@@ -22,10 +22,10 @@ class OfPolars(Conformance):
             read()
             return rows
 
-        rows = frame.lazy()
+        plan = rows = frame.lazy()
         if read is not None:
             rows = rows.map_batches(noted, schema=frame.schema, projection_pushdown=False)
-        return PolarsEngine(rows, lambda: rows, self.engine, self.partitions)
+        return PolarsEngine(plan, lambda: rows, self.engine, self.partitions)
 
 
 class TestPolarsInMemory(OfPolars):

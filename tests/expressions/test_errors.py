@@ -63,19 +63,41 @@ def test_a_sensitivity_must_be_given():
         X.dp.argmax(epsilon=1)
 
 
+def _plain(expr):
+    """Return what Polars sees of a private expression."""
+    return pl.Expr._from_pyexpr(expr._pyexpr)
+
+
 @pytest.mark.parametrize("name", ASK)
-def test_exactly_one_loss(name):
-    """What takes `within` names it; what takes epsilon alone does not name rho as a way out."""
-    takes = "within" in ASKS[name].keywords
-    words = ("within, epsilon and rho", "none", "epsilon and rho") if takes else ("epsilon and rho", "neither", "both")
-    of, none, both = words
-    nothing = rf"exactly one of {of} must be given, got {none}\."
-    if name == "first_above":
-        nothing = "the first above a threshold must be asked for with epsilon, got no loss: "
-    with pytest.raises(TypeError, match=f"^{nothing}"):
-        ASK[name]()
-    with pytest.raises(TypeError, match=rf"^exactly one of {of} must be given, got {both}\."):
+def test_one_loss_at_most(name):
+    """What a private frame may be asked can wait for its loss; a plain frame refuses it then, and draws nothing."""
+    if "loss_share" not in ASKS[name].keywords:
+        with pytest.raises(TypeError, match=r"^exactly one of epsilon and rho must be given, got neither\."):
+            ASK[name]()
+        with pytest.raises(TypeError, match=r"^exactly one of epsilon and rho must be given, got both\."):
+            ASK[name](epsilon=1, rho=0.5)
+        return
+    of = "within, epsilon, rho and loss_share"
+    with pytest.raises(TypeError, match=rf"^at most one of {of} must be given, got epsilon and rho\."):
         ASK[name](epsilon=1, rho=0.5)
+    with pytest.raises(TypeError, match=rf"^at most one of {of} must be given, got epsilon and loss_share\."):
+        ASK[name](epsilon=1, loss_share=1)
+    assert b"Draw" in _plain(ASK[name](epsilon=1)).meta.serialize()
+    for expr in (ASK[name](), ASK[name](loss_share=2)):
+        assert b"Draw" not in _plain(expr).meta.serialize()
+        for frame in (pl.DataFrame({"x": [1, 2]}), pl.LazyFrame({"x": [1, 2]})):
+            with pytest.raises(
+                pl.exceptions.ComputeError, match=r"(?s)a loss must be given here, got none.*epsilon=1\.0"
+            ):
+                frame.select(expr).lazy().collect()
+    for share, error in (
+        (0, "greater than 0, got 0"),
+        (-1, "greater than 0"),
+        (float("nan"), "finite"),
+        (True, "number"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=f"loss_share must be .*{error}"):
+            ASK[name](loss_share=share)
 
 
 @pytest.mark.parametrize("method", [method for method in ASK if ASKS[method].mechanisms])

@@ -124,7 +124,7 @@ def test_descriptions():
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
-        (lambda: dpp.len(), TypeError, "exactly one of within, epsilon and rho"),
+        (lambda: dpp.len(rho=1, epsilon=1), TypeError, "at most one of within, epsilon, rho and loss_share"),
         (lambda: dpp.n_people(epsilon=float("nan")), ValueError, "epsilon must be finite"),
         (lambda: dpp.count("x", epsilon=-1), ValueError, "epsilon must be greater than 0"),
         (

@@ -112,7 +112,7 @@ def test_a_private_frame_finds_a_loss_where_a_plain_one_has_none():
         (
             lambda: dpp.len(within=1, epsilon=1),
             TypeError,
-            "exactly one of within, epsilon and rho.*got within and epsilon",
+            "at most one of within, epsilon, rho and loss_share.*got within and epsilon",
         ),
         (lambda: dpp.len(within=1, rho=1), TypeError, "got within and rho"),
         (lambda: dpp.len(within=1, rho=1, epsilon=1), TypeError, "got within and epsilon and rho"),

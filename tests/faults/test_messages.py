@@ -13,7 +13,6 @@ from packaging.requirements import Requirement
 
 import dp_polars as dpp
 from dp_polars._base.calls import called
-from tests.helpers.needs import IS_OLD
 from tests.helpers.places import ROOT
 
 STAYS = pl.DataFrame(
@@ -49,8 +48,8 @@ TRIED = {
     ),
     "groups by an expression": (
         lambda: private().group_by(pl.col("ward")),
-        "keys must be a dict",
-        'find them, frame.keys("ward", …).release()',
+        "names of columns must include the privacy unit, got ['ward']",
+        "group_by({'ward': […]}), or find them with keys('ward', …)",
     ),
     "keys that are not released": (
         lambda: private().group_by(keys()),
@@ -106,11 +105,6 @@ TRIED = {
         lambda: private().agg(TAGS.dp.value_counts(["x"], epsilon=1)),
         "Output 'tags': candidates of type String can't be categories of a column of type List",
         "frame.explode(…)",
-    ),
-    "a mapping that leaves values out": (
-        lambda: private().with_columns(AGE.replace_strict({30: 1})),
-        "`replace_strict` needs Polars 2" if IS_OLD else "`replace_strict` raises on some",
-        "install Polars 2" if IS_OLD else "pass default=None",
     ),
     "quantiles of the rows": (
         lambda: private().with_columns(AGE.qcut(4)),

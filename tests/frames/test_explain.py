@@ -61,7 +61,7 @@ def headers(text):
 
 @pytest.mark.parametrize("by", ["config", "environment"])
 def test_what_matters_is_in_sight_at_80_characters(by, monkeypatch):
-    budget = dpp.Budget(epsilon=20, delta=1e-3)
+    budget = dpp.Budget(epsilon=20, delta=2e-3)
     rows = pl.DataFrame({"p": range(40), "g": [1, 2] * 20, "x": [3] * 40, "k": ["a"] * 40})
     frame = rows.dp.protect("p", max_groups=1, max_rows_per_group=1, budget=budget)
     query = frame.group_by({"g": [1, 2]}).agg(dpp.n_people(epsilon=1), X.dp.mean(0, 9, epsilon=1))

@@ -93,7 +93,6 @@ ERRORS = {
         X.filter(X.map_elements(bool, return_dtype=pl.Boolean)).dp.count(epsilon=1),
         "a Python function can't be inspected",
     ),
-    "what raises": (X.filter(X.replace_strict({1: True})).dp.count(epsilon=1), "`replace_strict` "),
     "no Boolean": (X.filter(X).dp.count(epsilon=1), "Boolean"),
     "no Boolean, of a count": (dpp.len(where=X, epsilon=1).alias("x"), "Boolean"),
 }

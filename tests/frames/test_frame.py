@@ -300,7 +300,7 @@ class TestSteps:
         rows = visits.lazy()
         plans = {"unique": rows.unique(), "head": rows.head(10), "group_by": rows.group_by("ward").agg(pl.len())}
         for name, plan in plans.items():
-            with pytest.raises(ValueError, match=rf"protect: `{name}` [^\n]*\n\nHint: "):
+            with pytest.raises(ValueError, match=rf"protect: `{name}`[^\n]*\n\nHint: "):
                 plan.dp.protect(None)
 
 

@@ -207,7 +207,7 @@ def test_the_bound_is_the_smaller_one_of_groups_and_rows():
 
 
 def test_keys_are_charged_with_their_delta(visits):
-    budget = dpp.Budget(epsilon=2, delta=1e-6)
+    budget = dpp.Budget(epsilon=2, delta=2e-6)
     private = visits.dp.protect("patient", max_groups=1, budget=budget)
     query = private.keys("town", epsilon=1, delta=1e-6)
     assert (query.loss, query.delta) == (query.asks[0].query.claim.loss, Fraction(1, 10**6))

@@ -238,6 +238,7 @@ BOTH, FLAGS, LISTS = pl.col("a", "bb"), pl.col("c", "d"), pl.col("l", "m")
 OF_SEVERAL = {
     "all_horizontal": pl.all_horizontal(FLAGS),
     "any_horizontal": pl.any_horizontal(FLAGS),
+    "arr.concat": pl.concat_arr(BOTH),
     "arctan2": pl.arctan2(BOTH, BOTH),
     "as_struct": pl.struct(BOTH),
     "coalesce": pl.coalesce(BOTH),

@@ -38,10 +38,6 @@ REFUSED = {
     "one column of two": (lambda items: items.group_by("of").agg(pl.col("shop").min()), TWO),
     "a window of one column of two": (lambda items: items.with_columns(n=pl.len().over("of")), TWO),
     "a window of another column": (lambda items: items.filter(cents == cents.max().over("shop")), ONE),
-    "a column that is changed after groups": (
-        lambda items: items.group_by("of").agg(cents.sum()).with_columns(pl.col("of") // 2),
-        ONE,
-    ),
     "a column that another one becomes": (
         lambda items: items.group_by("of").agg(cents.sum()).select(cents, of="cents"),
         ONE,
@@ -100,7 +96,7 @@ def test_what_brings_rows_of_several_together_is_refused_at_the_join(name):
     plan, (left, right) = REFUSED[name]
     owned = dpp.owned(plan(ITEMS.lazy()))  # there may be a join that it is for
     budget = dpp.Budget(epsilon=5)
-    with pytest.raises(ValueError, match=r"^join: `(group_by|over|join)` (combines several rows|brings rows together)"):
+    with pytest.raises(ValueError, match=r"^join: `(group_by|over|join)` "):
         orders().join(owned, left_on=left, right_on=right)
     later = dpp.protect("p", budget=budget, max_rows=9).join(dpp.owned(), left_on=left, right_on=right)
     with pytest.raises(ValueError, match=r"^protect: `(group_by|over|join)` "):
@@ -111,31 +107,14 @@ def test_what_brings_rows_of_several_together_is_refused_at_the_join(name):
 def test_each_join_looks_at_its_own_columns():
     items = dpp.owned(ITEMS.lazy().select("of", n=pl.len().over("of")))
     private = orders().join(items, left_on="order", right_on="of")
-    with pytest.raises(ValueError, match=r"^join: `over` combines several rows"):
+    with pytest.raises(ValueError, match=r"^join: `over` looks at rows of several people"):
         private.join(items, left_on="n", right_on="n")
     assert private.join(items, left_on="order", right_on="of").columns[-1] == "n_right"
-
-
-@pytest.mark.parametrize(
-    ("plan", "words"),
-    [
-        (lambda items: items.group_by("of").agg(cents.first()), "`first` is not taken"),
-        (lambda items: items.group_by("of").agg(cents.sum() + 1), "a group's expression is one function"),
-        (lambda items: items.group_by("of", cents / 2).len(), "`group_by` takes names of columns"),
-        (lambda items: items.filter(cents > cents.mean()), "`mean` combines several rows"),
-        (lambda items: items.select(cents.sum()), "`sum` combines several rows"),
-        (lambda items: items.unique("of"), "`unique` compares a row with the others"),
-        (lambda items: items.join(items, on="of", validate="1:1"), "`join` raises on some values"),
-    ],
-)
-def test_what_no_join_would_take_is_refused_at_once(plan, words):
-    with pytest.raises(ValueError, match=f"^owned: {words}"):
-        dpp.owned(plan(ITEMS.lazy()))
 
 
 def test_a_private_frame_on_the_right_is_looked_at_by_its_unit():
     rows = ORDERS.lazy().group_by("p").agg(n=pl.len())
     query = dpp.protect("p", max_rows=9).join(dpp.protect("p"), on="p", how="inner").agg(dpp.len(epsilon=1000))
     assert query.release((ORDERS, rows)).item() == 5
-    with pytest.raises(ValueError, match=r"`group_by` combines several rows"):
+    with pytest.raises(ValueError, match=r"`group_by` combines rows of several people"):
         query.release((ORDERS, ORDERS.lazy().group_by("order").agg(pl.col("p").min())))

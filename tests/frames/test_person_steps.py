@@ -147,7 +147,7 @@ def test_group_by_takes_names_or_public_keys_and_no_mix():
     frame = protected()
     assert isinstance(frame.group_by("p"), PersonGroupBy)
     assert isinstance(frame.group_by({"ward": ["A"]}), PrivateGroupBy)
-    for keys in (("p", {"ward": ["A"]}), ({"ward": ["A"]}, "p"), ("p", pl.col("ward"))):
+    for keys in (("p", {"ward": ["A"]}), ({"ward": ["A"]}, "p"), ("p", pl.col("ward", "cents"))):
         with pytest.raises(TypeError, match=r"must be given names of columns, .* or public keys"):
             frame.group_by(*keys)
     with pytest.raises(ValueError, match=r"must include the privacy unit, got \['ward'\]"):
@@ -168,6 +168,21 @@ def test_group_by_takes_names_or_public_keys_and_no_mix():
         frame.group_by("p").agg(CENTS.dp.sum(0, 1, epsilon=1))
     with pytest.raises(ValueError, match="there must be a privacy unit"):
         VISITS.dp.protect(None).with_columns(x=CENTS.sum().over("p"))
+
+
+@pytest.mark.skipif(IS_OLD, reason="functions of dates need Polars 2")
+def test_keys_may_be_expressions_under_names_of_their_own():
+    frame, month = protected(), pl.col("day").dt.month()
+    want = VISITS.filter(pl.col("p").is_not_null()).group_by("p", month.alias("month")).agg(CENTS.sum())
+    for of in (frame.group_by("p", month.alias("month")), frame.group_by("p", month=month)):
+        assert_frame_equal(rows_of(of.agg(CENTS.sum())), want, check_row_order=False)
+    assert frame.group_by(pl.col("p"), pl.col("ward")).agg(pl.len()).columns == ["p", "ward", "len"]
+    with pytest.raises(ValueError, match=r"name of a key must be that of no column, got 'day'[\s\S]*alias"):
+        frame.group_by("p", pl.col("day").dt.month()).agg(CENTS.sum())
+    with pytest.raises(ValueError, match="must not change the privacy unit"):
+        frame.group_by(pl.col("p") // 2, "ward")
+    with pytest.raises(ValueError, match="combines several rows"):
+        frame.group_by("p", high=CENTS.mean() < CENTS).agg(pl.len())
 
 
 def test_the_unit_may_stand_anywhere_and_must_stay():
@@ -263,3 +278,16 @@ def test_a_measurement_of_opendp_takes_the_steps():
     measurement = as_measurement(query)
     assert measurement.map(1) == 1000.0
     assert measurement(VISITS).item() == 9
+
+
+def test_explain_says_how_floats_of_a_person_are_added():
+    frame = pl.DataFrame({"p": [1, 1, 2], "cost": [0.5, 1.0, 2.0], "n": [1, 2, 3]})
+    private, words = frame.dp.protect("p", max_rows=2), "count to the nearest 2⁻⁴⁰"
+
+    def note(step):
+        return step.agg(people=dpp.n_people(epsilon=1)).explain()["note"][0]
+
+    assert words in note(private.group_by("p").agg(pl.col("cost").sum()))
+    assert words in note(private.with_columns(mean=pl.col("cost").mean().over("p")).drop("n"))
+    assert words not in note(private.group_by("p").agg(pl.col("n").mean(), pl.col("cost").max()))
+    assert words not in note(private.with_columns(pl.col("cost") * 2))

@@ -102,6 +102,11 @@ _TYPES = [f"pl.{name}" for name in _TYPES] + ['pl.Datetime("us")', 'pl.Duration(
 _TYPES += ['pl.Datetime("us", "Europe/Amsterdam")', "pl.List(pl.Int64)", 'pl.Enum(["a", "b"])']
 _ZONES = ['"UTC"', '"Europe/Amsterdam"', "None"]
 _BOOLEANS = ["True", "False"]
+# What is done to each list by itself.
+_OF_ELEMENTS = ["{0} * 2", "1 / {0}", "{0}.is_null()", "{0}.sum()", "{0}.rank()", "{0} - {0}.mean()", "{0}.sort()"]
+_OF_ELEMENTS += ["{0}.filter({0}.is_not_null())", "{0}.cum_sum()", "{0}.shift()", "{0}.cast(pl.String)", "{0} > c0"]
+_OF_ELEMENTS += ["{0}.hash()", "{0}.to_physical()", "{0}.unique()", "{0}.first()", "{0}.fill_null(0)", "{0}.len()"]
+_BODIES = [body.format("pl.element()") for body in _OF_ELEMENTS]
 # What a parameter of this name takes. Others take constants, or expressions.
 _ARGUMENTS = {
     "ambiguous": ['"earliest"', '"null"', '"raise"'],
@@ -112,6 +117,7 @@ _ARGUMENTS = {
     "dtype": _TYPES,
     "encoding": ['"hex"', '"base64"'],
     "every": ['"1d"', '"1mo"', '"1h"'],
+    "expr": _BODIES,
     "fields": ['["x"]', '["u", "v"]'],
     "format": ['"%Y-%m-%d"', '"%Y-%m-%d %H:%M"', '"%H:%M"'],
     "function": ["lambda v: v"],
@@ -125,8 +131,10 @@ _ARGUMENTS = {
     "new": ["[5]", "7", '"z"'],
     "non_existent": ['"null"', '"raise"'],
     "offset": ['"1d"', '"-1mo"', "1"],
+    "other": ["[1, 3]", "pl.Series([1, 3])", 'pl.Series(["a", None])', "pl.Series([0.0])", "c0"],
     "old": ["[1]", "0", '["a"]'],
     "partition_by": ["c0", '"c0"'],
+    "predicate": ["pl.element() > 1", "pl.element().is_not_null()"],
     "pattern": ['"a"', '"[ab]"', '"([0-9])"'],
     "return_dtype": _TYPES,
     "roll": ['"forward"', '"backward"'],

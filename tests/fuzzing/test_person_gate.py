@@ -19,11 +19,22 @@ from tests.helpers.needs import IS_OLD
 
 Run = Callable[[pl.LazyFrame], pl.LazyFrame]
 # What is asked of a person's rows, of any expression.
-OF_GROUPS = ["{}", "({}).{}()", "({}).sort().{}()", "({}).sort_by('c0').{}()", "({}).sort().{}().max()"]
-OF_ROWS = ["({}).{}().over('p')", "({}).{}().over('p', 'c0')", "({}).{}().over('p', order_by='c0')", "({}).over('p')"]
+OF_GROUPS = [
+    *("{}", "({}).{}()", "({}).sort().{}()", "({}).sort_by('c0').{}()", "({}).sort().{}().max()"),
+    *("({}).filter(pl.col('c0').is_not_null()).{}()", "({}).sort_by('c0').drop_nulls().{}()", "({}).unique().{}()"),
+    *("({}).sort_by('c0', descending=True).head(2).{}()", "({}).sort_by('c0').{}().sum()", "({}).sort_by('c0')"),
+    *("({}).unique().sort().{}()", "({}).sort_by('c0').{}().implode()", "({}).drop_nulls().{}()"),
+]
+OF_ROWS = [
+    *("({}).{}().over('p')", "({}).{}().over('p', 'c0')", "({}).{}().over('p', order_by='c0')", "({}).over('p')"),
+    *("({}).{}().over('p', order_by='c0', descending=True)", "1 / ({}).{}().over('p', order_by='c0')"),
+    "({}).{}().over('p', pl.col('c0').is_null(), order_by='c0')",
+]
 FUNCTIONS = [
     *("sum", "min", "max", "n_unique", "len", "count", "null_count", "median", "any", "all", "mode", "mean"),
     *("first", "last", "arg_max", "diff", "shift", "cum_sum", "cum_max", "rank", "cum_count", "unique", "std"),
+    *("var", "is_first_distinct", "is_duplicated", "has_nulls", "implode", "drop_nulls"),
+    *("forward_fill", "pct_change", "sort", "cum_min"),
 ]
 
 

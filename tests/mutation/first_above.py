@@ -19,7 +19,7 @@ MUTANTS = [
         "questions/test_first_above.py -k several_groups"),
     _above("PROOFS", '"threshold", PURE_CURVE', '"threshold", LAPLACE_CURVE',
         "it is charged in rho as permute-and-flip", "questions/test_first_above.py -k charged_as"),
-    _above("_expressions:first_above", 'loss.unit != "epsilon"', "False", "it is asked for in rho",
+    _above("_expressions:first_above", 'terms.loss.unit != "epsilon"', "False", "it is asked for in rho",
         "questions/test_first_above.py -k epsilon_only"),
     _above("FirstAbove.errors", "(1, size)", "(1, 1)", "the error does not grow with the candidates",
         "questions/test_first_above.py -k both_errors"),

@@ -233,8 +233,7 @@ def test_a_mean_of_decimals_between_fractions(lower):
         (lambda: dpp.sum("x", 0, 1e-300, step=1e-300, epsilon=1), ValueError, "step must be at least 2\\*\\*-500"),
         (lambda: dpp.sum("x", 0, 10, epsilon=1e-15), ValueError, "scale of at most 2\\*\\*50.*Hint: take a wider step"),
         (lambda: dpp.mean("x", 0, 10, rho=1e-30), ValueError, "scale of at most 2\\*\\*50"),
-        (lambda: dpp.sum("x", 0, 1), TypeError, "exactly one of within, epsilon and rho"),
-        (lambda: dpp.sum("x", 0, 1, epsilon=1, rho=1), TypeError, "exactly one of within, epsilon and rho"),
+        (lambda: dpp.sum("x", 0, 1, epsilon=1, rho=1), TypeError, "at most one of within, epsilon, rho and loss_share"),
         (lambda: dpp.sum("x", 0, 1, epsilon=0), ValueError, "epsilon must be greater than 0"),
         (lambda: dpp.sum("x", 0, 1, epsilon=1, mechanism="discrete_gaussian"), ValueError, "give its loss as rho"),
         (

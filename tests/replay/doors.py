@@ -513,7 +513,7 @@ class Doors(AbstractContextManager["Doors"]):
 
     def _planned(self, published):
         def noted(drawn, *target):
-            self.plans.append(drawn._jdf.queryExecution().analyzed().toString())
+            self.plans.append(_analysed(drawn))
             return published(drawn, *target)
 
         return noted
@@ -530,3 +530,10 @@ def _histogram(codes, lengths, size):
     """The histogram of rows, group after group."""
     histogram = importlib.import_module("dp_polars._draws.histograms").Histogram
     return histogram.of_rows(codes, None, lengths, size)
+
+
+def _analysed(frame):
+    """The text of Spark's analysed plan."""
+    if hasattr(frame, "_jdf"):
+        return frame._jdf.queryExecution().analyzed().toString()
+    return frame._explain_string(mode="extended").partition("== Analyzed")[2].partition("== Optimized")[0]

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.helpers.needs import lack
-from tests.spark.tools import PARTITIONS
+from tests.spark.tools import PARTITIONS, session_of
 
 
 @pytest.fixture(scope="session")
@@ -20,8 +20,10 @@ def spark(tmp_path_factory):
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     folder = tmp_path_factory.mktemp("spark")
-    session = (
+    builder = (
         SparkSession.builder.master("local-cluster[2,1,1024]")
+        # A process has sessions of one kind: SPARK_API_MODE=connect makes this one of Spark Connect.
+        .config("spark.checkpoint.dir", str(folder / "checkpoints"))
         .config("spark.driver.memory", "1g")
         .config("spark.executor.memory", "1g")
         .config("spark.local.dir", str(folder / "local"))
@@ -36,9 +38,8 @@ def spark(tmp_path_factory):
         # Adaptive execution would put frames as small as these into one task.
         .config("spark.sql.shuffle.partitions", PARTITIONS)
         .config("spark.sql.adaptive.coalescePartitions.enabled", "false")
-        .getOrCreate()
     )
-    session.sparkContext.setCheckpointDir(str(folder / "checkpoints"))
+    session = session_of(builder)
     yield session
     session.stop()
 

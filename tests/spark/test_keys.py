@@ -11,7 +11,7 @@ from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._mechanisms.key_selection import PartitionSelection
-from tests.spark.tools import MARKS, need_spark, to_polars, to_spark
+from tests.spark.tools import MARKS, need_spark, partitions_of, to_polars, to_spark
 from tests.statistical.goodness import fits
 
 need_spark()
@@ -35,11 +35,11 @@ def test_shown_keys_lie_sorted_in_one_partition(spark, tmp_path, loss, to_path):
     """Where they lay would tell of those that are not shown."""
     alone = visits(500, 1).with_columns(pl.col("p") + 10**6, town=pl.format("alone in {}", "town"))
     rows = pl.concat([visits(50, 60), alone])
-    budget = dpp.Budget(**{"epsilon" if "epsilon" in loss else "rho": 2}, delta=1e-6)
+    budget = dpp.Budget(epsilon=2, delta=2e-6) if "epsilon" in loss else dpp.Budget(rho=2, delta=1e-6)
     query = dpp.protect("p", max_groups=1, budget=budget).keys("town", delta=1e-6, **loss)
     path = tmp_path / "towns" if to_path else None
     released = dpp.spark.release(query, to_spark(spark, rows), path=path)
-    assert released.rdd.getNumPartitions() == 1
+    assert partitions_of(released) == 1
     if to_path:
         assert len(list(path.glob("*.parquet"))) == 1
         assert not any(b"alone" in file.read_bytes() for file in path.rglob("*") if file.is_file())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import logging
 import math
 import os
 import re
@@ -11,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections import Counter
 from dataclasses import replace
 from decimal import Context, Decimal
@@ -37,7 +39,18 @@ from tests.helpers.places import ROOT
 from tests.helpers.spies import fix_words
 from tests.helpers.tallies import as_frame, tally_of
 from tests.registry import COLUMNS
-from tests.spark.tools import DDL, MARKS, PARTITIONS, need_spark, to_polars, to_spark
+from tests.spark.tools import (
+    CONNECT,
+    DDL,
+    MARKS,
+    PARTITIONS,
+    need_spark,
+    on_classic,
+    partitions_of,
+    to_polars,
+    to_spark,
+    with_class,
+)
 from tests.statistical.goodness import check_sampler
 
 need_spark()
@@ -46,7 +59,7 @@ from pyspark import cloudpickle  # noqa: E402
 from pyspark.sql import functions as sf  # noqa: E402
 
 import dp_polars.spark  # noqa: E402
-from dp_polars.spark import _arithmetic, _bounding, _column_types, _counting, _tables, _workers  # noqa: E402
+from dp_polars.spark import _arithmetic, _bounding, _column_types, _counting, _sending, _tables, _workers  # noqa: E402
 
 # What the driver draws is in `test_driver.py`.
 pytestmark = [*MARKS, pytest.mark.usefixtures("on_executors")]
@@ -421,6 +434,7 @@ def test_sums_beyond_64_bits_are_clamped(spark, few_tasks):
 # --- Drawing --------------------------------------------------------------------------------------------------------
 
 
+@on_classic
 def test_rows_are_counted_before_the_shuffle_where_they_are_many(spark, tmp_path):
     spark.range(4096).select("id", (sf.col("id") % 7).alias("g")).write.parquet(str(tmp_path / "rows"))
     rows = spark.read.parquet(str(tmp_path / "rows"))
@@ -674,23 +688,14 @@ def _same_words():
     return lambda count: stream.integers(0, 2**64, count, dtype=np.uint64)
 
 
-def replaced(query, kind):
-    """The same query, asked by objects of another class."""
-    asks = tuple(
-        replace(ask, query=kind(**{name: getattr(ask.query, name) for name in ("alpha", "candidates", "claim")}))
-        for ask in query.asks
-    )
-    return dpp.PrivateQuery(replace(query.request, asks=asks), (), query.budget)
-
-
 def test_no_two_tasks_share_a_stream_of_random_words(spark):
     """Without rows, answers are uniform over 2**53 points: any two of 6,000 are equal with probability 2e-9."""
-    nobody = spark.createDataFrame(pa.table({"g": pa.array([], pa.int64()), "x": pa.array([], pa.int64())}))
+    nobody = spark.createDataFrame([], "g long, x long")
 
     def answers(kind):
         query = dpp.protect(None).group_by({"g": range(3_000)}).agg(x=dpp.median("x", FINE, epsilon=1))
-        released = dp_polars.spark.release(replaced(query, kind), nobody)
-        assert released.rdd.getNumPartitions() == PARTITIONS
+        released = dp_polars.spark.release(with_class(query, kind), nobody)
+        assert partitions_of(released) == PARTITIONS
         return to_polars(released)["x"].to_list()
 
     assert len(set(answers(Quantile) + answers(Quantile))) == 6_000
@@ -722,13 +727,13 @@ def draws_of(log):
 def release_logged(spark, tmp_path, pause, *, to_file, disturb=None):
     """Release without rows, so that answers are uniform over 2**53 points, and each one tells which draw it is."""
     log, groups = tmp_path / "draws", 60
-    nobody = spark.createDataFrame(pa.table({"g": pa.array([], pa.int64()), "x": pa.array([], pa.int64())}))
+    nobody = spark.createDataFrame([], "g long, x long")
     budget = dpp.Budget(epsilon=1)
     query = dpp.protect(None, budget=budget).group_by({"g": range(groups)}).agg(x=dpp.median("x", FINE, epsilon=1))
     watcher = threading.Thread(target=disturb or (lambda log: None), args=[log], daemon=True)
     watcher.start()
     path = tmp_path / "released" if to_file else None
-    released = dp_polars.spark.release(replaced(query, logged(log, pause)), nobody, path=path)
+    released = dp_polars.spark.release(with_class(query, logged(log, pause)), nobody, path=path)
     watcher.join()
     assert budget.remaining == 0
     assert budget.log().height == 1
@@ -918,6 +923,16 @@ def test_frames_that_are_not_batches_of_a_spark_session_are_refused(spark):
             dp_polars.spark.release(asking(), frame)
 
 
+def test_executors_with_another_version_are_refused_before_the_charge(visits, tmp_path, monkeypatch):
+    budget = dpp.Budget(epsilon=1)
+    monkeypatch.setattr(_sending, "_ready", set())
+    monkeypatch.setattr(_sending, "VERSION", "0.0.1")
+    with pytest.raises(RuntimeError, match=rf"must have dp_polars 0\.0\.1, got {dpp.__version__}\.\s+Hint: install"):
+        dp_polars.spark.release(asking(), visits, budget=budget, path=tmp_path / "released")
+    assert budget.spent == 0
+    assert not _sending._ready
+
+
 def test_answers_need_a_place(spark, visits, tmp_path, monkeypatch):
     budget = dpp.Budget(epsilon=1)
     with pytest.raises(ValueError, match="path must be a folder that does not exist yet"):
@@ -929,11 +944,15 @@ def test_answers_need_a_place(spark, visits, tmp_path, monkeypatch):
     twice = asking(dpp.mode("diagnosis", ["flu"], epsilon=1).alias("WARD"))
     with pytest.raises(ValueError, match=r"differ by more than case, got \['ward', 'WARD'\]"):
         dp_polars.spark.release(twice, visits, budget=budget, path=tmp_path / "released")
-    monkeypatch.setattr(type(spark.sparkContext), "getCheckpointDir", lambda self: None)
-    with pytest.raises(
-        ValueError, match=r'checkpoint directory\.\s+Hint: release\(…, path="s3://…/released"\), or spark\.'
-    ):
-        dp_polars.spark.release(asking(), visits, budget=budget)
+    if CONNECT:
+        monkeypatch.setattr(type(spark.conf), "get", lambda self, name, default=None: default)
+    else:
+        monkeypatch.setattr(type(spark.sparkContext), "getCheckpointDir", lambda self: None)
+    for query in (asking(), dpp.protect("person", max_groups=1).keys("ward", epsilon=1, delta=0.1)):
+        with pytest.raises(
+            ValueError, match=r'where executors draw .* directory\.\s+Hint: release\(…, path="s3://…/released"\), or '
+        ):
+            dp_polars.spark.release(query, visits, budget=budget)
     assert budget.spent == 0
     with pytest.raises(dpp.BudgetExceededError):  # no row is read: one of them would raise
         dp_polars.spark.release(
@@ -947,7 +966,7 @@ def test_nothing_of_rows_that_are_at_hand_is_run_before_the_charge(spark, tmp_pa
     """Spark's optimizer casts the rows of a small local frame on the driver, and its errors quote them."""
     frame = spark.createDataFrame(pa.table({"text": ["secret-hiv"]})).select(sf.col("text").cast("int").alias("x"))
     with pytest.raises(Exception, match="secret-hiv"):
-        frame._jdf.queryExecution().optimizedPlan()
+        frame.collect() if CONNECT else frame._jdf.queryExecution().optimizedPlan()
     budget = dpp.Budget(epsilon=1)
     query = dpp.protect(None).agg(dpp.median("x", range(10), epsilon=1))
     with pytest.raises(dpp.ReleaseError) as caught:
@@ -956,18 +975,38 @@ def test_nothing_of_rows_that_are_at_hand_is_run_before_the_charge(spark, tmp_pa
     assert budget.remaining == 0
 
 
-@pytest.mark.parametrize("to_file", [True, False])
-def test_failures_show_no_rows_and_publish_nothing(visits, tmp_path, to_file):
-    budget = dpp.Budget(epsilon=1)
+@pytest.mark.parametrize("where", ["file", "checkpoint", "driver"])
+def test_failures_show_no_rows_and_publish_nothing(visits, tmp_path, where, monkeypatch, caplog, capfd):
+    """Spark logs errors with their place in the query, and the client of Spark Connect all of them if asked to."""
+    if where == "driver":
+        monkeypatch.setattr(dp_polars.spark, "_MOST_CELLS", 10**6)
+    logs = [logging.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")]
+    logs += [logging.getLogger(name) for name in ("pyspark.sql.connect.logging", "py4j.clientserver")]
+    for log in logs:
+        monkeypatch.setattr(log, "disabled", False)
+        log.addHandler(caplog.handler)
+        caplog.set_level(logging.DEBUG, log.name)
+    frame = visits.withColumn("casts", sf.expr("cast(concat('secret-', diagnosis) as int)"))
     path = tmp_path / "released"
-    with pytest.raises(dpp.ReleaseError) as caught:
-        dp_polars.spark.release(
-            asking(dpp.mode("fails", ["flu"], epsilon=1)), visits, budget=budget, path=path if to_file else None
-        )
-    assert "secret" not in str(caught.value)
-    assert caught.value.__cause__ is caught.value.__context__ is None
-    assert not list(path.rglob("*.parquet"))
-    assert budget.remaining == 0  # the charge stays
+    try:
+        for asked in (dpp.mode("fails", ["flu"], epsilon=1), dpp.median("casts", [1, 2], epsilon=1)):
+            budget = dpp.Budget(epsilon=1)
+            caplog.clear()
+            with pytest.raises(dpp.ReleaseError) as caught:
+                dp_polars.spark.release(asking(asked), frame, budget=budget, path=path if where == "file" else None)
+            shown = "".join(traceback.format_exception(caught.value))
+            assert "secret" not in shown + "".join(capfd.readouterr())
+            assert "secret-flu" not in caplog.text  # where plans are, with their constants
+            assert caught.value.__cause__ is caught.value.__context__ is None
+            assert not hasattr(caught.value, "__notes__")
+            assert not list(path.rglob("*.parquet"))
+            assert budget.remaining == 0  # the charge stays
+        with pytest.raises(Exception, match="secret-flu"):
+            visits.drop("fails").select(sf.expr("cast(concat('secret-', diagnosis) as int)")).collect()
+        assert "secret-flu" in caplog.text  # the same loggers, once nothing private runs
+    finally:
+        for log in logs:
+            log.removeHandler(caplog.handler)
 
 
 @pytest.mark.parametrize("zone", ["+05:30", "PST", "Asia/Tokyo"])
@@ -1007,7 +1046,7 @@ def test_one_group_of_nobody(spark, visits):
     assert released["diagnosis"].is_in(["flu", "none"]).all()
 
 
-def test_the_page_on_clusters_runs(spark, tmp_path):
+def test_the_page_on_clusters_runs(spark, monkeypatch):
     page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
     code = re.search(r"^```py\n([\s\S]*?)^```$", page, re.MULTILINE)[1]
     rows = [(1, "A", "flu", 30), (2, "B", "flu", 40)]
@@ -1017,8 +1056,8 @@ def test_the_page_on_clusters_runs(spark, tmp_path):
         "spark_frame": spark.createDataFrame(rows, "patient_id int, hospital string, diagnosis string, age int"),
         "budget": dpp.Budget(epsilon=1),
     }
-    assert "s3://…/released" in code
-    exec(code.replace("s3://…/released", str(tmp_path / "released")), names)
+    monkeypatch.setattr(dp_polars.spark, "_MOST_CELLS", 1 << 18)
+    exec(code, names)
     assert to_polars(names["result"])["hospital"].sort().to_list() == ["A", "B", "C"]
     assert names["budget"].remaining == 0
 

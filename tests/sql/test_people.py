@@ -201,7 +201,7 @@ def test_keys_that_can_not_be_found_are_free(engine, column, unit, message):
     else:
         other = "CAST('a' AS bytea)" if engine.name == "datafusion" else "INTERVAL '1' DAY"
         table = engine.view(f"SELECT 1 AS p, CAST(1 AS double precision) AS x, 'a' AS k, {other} AS u")
-    budget = dpp.Budget(epsilon=1, delta=1e-3)
+    budget = dpp.Budget(epsilon=1, delta=2e-3)
     with pytest.raises((TypeError, ValueError), match=message):
         dpp.sql.release(keys(column, unit=unit), table, budget=budget)
     assert budget.spent == 0
@@ -237,7 +237,6 @@ def test_a_kept_answer_is_drawn_anew_where_it_is_asked_fresh(engine, tmp_path):
     first = dpp.sql.release(query, table)
     assert dpp.sql.release(query, table).equals(first)
     assert budget.spent == 0.5
-    assert dpp.sql.release(query, engine.table(pl.DataFrame({"p": range(3)}))).equals(first)  # it can't be seen
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dp_polars.sql._SqlEngine.mark", lambda _: "another engine")
         with pytest.warns(dpp.KeptAnswerWarning) as said:

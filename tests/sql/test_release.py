@@ -66,6 +66,18 @@ def test_answers_follow_the_exact_law(engine):
         check_sampler(lambda factor, name=name: drawn[factor][name].to_numpy(), law)
 
 
+def test_a_shared_promise_is_released_and_without_a_loss_nothing_is(engine):
+    table = engine.table(pl.DataFrame({"p": range(40), "x": [i % 3 for i in range(40)]}))
+    budget = dpp.Budget(epsilon=1, delta=1e-6)
+    private = dpp.protect("p", max_groups=1, max_rows_per_group=1, budget=budget)
+    query = private.agg(n=dpp.n_people(), x=dpp.mode("x", range(3)))
+    with pytest.raises(ValueError, match="every output must have a loss, got none for 'n', 'x'"):
+        dpp.sql.release(query, table)
+    assert budget.spent == 0
+    assert dpp.sql.release(query.scaled_to(epsilon=1, delta=1e-6), table).height == 1
+    assert budget.remaining == 0
+
+
 def test_answers_are_the_same_whatever_a_process_sets(engine, monkeypatch):
     edges = [0.0, 5e-324, -1e-310, 1e-20, 3.5, 1.7e308, np.inf, -np.inf, np.nan, None]
     table = engine.table(pl.DataFrame({"x": pl.Series(edges * 30, dtype=pl.Float64)}))

@@ -275,7 +275,7 @@ REFUSED = {
 def test_types_that_sqlite_has_not(con, kind):
     con.raw_sql(f"CREATE TABLE t (p INTEGER, x {kind})")
     con.raw_sql("INSERT INTO t VALUES (1, '2020-01-31'), (2, 'odd'), (2, x'00'), (3, NULL)")
-    table, budget = con.table("t"), dpp.Budget(epsilon=1, delta=1e-3)
+    table, budget = con.table("t"), dpp.Budget(epsilon=1, delta=2e-3)
     for query in (
         dpp.protect("p").agg(dpp.value_counts("x", [dt_or_text(table)], epsilon=1)),
         dpp.protect("p").group_by({"x": [dt_or_text(table)]}).agg(dpp.n_people(epsilon=1)),
@@ -458,20 +458,6 @@ def test_tables_that_draw_at_random_are_refused(con):
     for odd in (table.filter(ibis.random() < 0.5), table.mutate(g=(ibis.random() * 40).floor().cast("int64"))):
         with pytest.raises(TypeError, match="table must not draw at random"):
             dpp.sql.release(dpp.protect("p").agg(dpp.n_people(epsilon=1)), odd)
-
-
-def test_functions_of_mathematics_that_sqlite_lacks_are_refused(con, monkeypatch):
-    """Those of Python in their place raise: `floor` of infinity, and a power that is too large."""
-    table, query = made(con), dpp.protect("p").agg(dpp.n_people(epsilon=1))
-    steps = [table.mutate(z=table.x**9), table.mutate(z=table.n % 7), table.filter(table.x.clip(0).sqrt() > 1)]
-    for odd in steps:
-        dpp.sql.release(query, odd)
-    rows = sqlite._rows
-    monkeypatch.setattr(sqlite, "_rows", lambda *asked: [] if "builtin" in asked[1] else rows(*asked))
-    dpp.sql.release(query, table.filter(table.n > 1))
-    for odd in steps:
-        with pytest.raises(TypeError, match="functions of mathematics, which this SQLite was built without"):
-            dpp.sql.release(query, odd)
 
 
 def test_public_lists_are_searched_by_an_index(con):

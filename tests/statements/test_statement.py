@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import dp_polars as dpp
 from dp_polars._accounting.costs import PROOFS
 from dp_polars._expressions.expressions import PrivateExpr
-from dp_polars._rowwise.plan_kinds import steps_and_urls
+from dp_polars._rowwise.plan_words import steps_and_urls
 from dp_polars._statements import texts
 from dp_polars._statements.known import FIELDS
 from dp_polars._statements.statement import _for_markdown, _yaml
@@ -162,7 +162,9 @@ def test_statements_of_all_that_the_examples_ask(name, package, queries, asked, 
     budgets = {id(one.budget): one.budget for one in released if one.budget is not None}
     for budget in budgets.values():
         record = is_whole(dpp.statement(budget, [one for one in released if one.budget is budget], **KNOWN))
-        assert record["deployment"]["privacy_loss"]["privacy_parameters"]["epsilon"] == float(budget.spent)
+        assert record["deployment"]["privacy_loss"]["privacy_parameters"]["epsilon"] == float(
+            budget.spent if budget.promise is None else budget.total
+        )
         assert "not recorded" not in json.dumps(record)
 
 
@@ -451,11 +453,13 @@ def test_a_ledger_with_its_queries_is_told_in_full():
         one.release()
     whole = dpp.statement(budget, [keys, bounds, asked], **KNOWN)
     deployment = is_whole(whole)["deployment"]
-    assert deployment["privacy_loss"]["privacy_parameters"] == {"epsilon": 2.75, "delta": 1e-6}
+    assert deployment["privacy_loss"]["privacy_parameters"] == {"epsilon": 5, "delta": 1e-5}
     assert "Charged" in whole.to_markdown()
     before = deployment["implementation"]["preprocessing_and_hyperparameter_tuning"]
     assert f"and charged: {keys.asks[0]}; {bounds.asks[0]}." in before
-    assert f"Its δ was spent by {keys.asks[0]}" in deployment["accounting"]["composition"]
+    assert (
+        f"The part of its δ that keys may spend was spent by {keys.asks[0]}" in deployment["accounting"]["composition"]
+    )
     assert "The δ is for keys that nobody listed" in deployment["accounting"]["composition"]
     with budget._opened() as connection:
         (digest,) = connection.execute("SELECT digest FROM charges ORDER BY id DESC LIMIT 1").fetchone()

@@ -1,0 +1,242 @@
+"""A promise of (epsilon, delta), for releases in either unit: what fits into it.
+
+`docs/proofs/promises.md` proves it. One order of Rényi divergences is fixed before the first answer; two sums are kept,
+of epsilons and of divergences of that order, and a release fits while one of them does.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from functools import reduce
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from dp_polars._accounting.amounts import BudgetExceededError, Remaining, exact
+from dp_polars._accounting.conversions import (
+    EpsilonAt,
+    best_order,
+    delta_left,
+    divergence_for,
+    epsilon_at,
+    epsilon_of_divergence,
+)
+from dp_polars._base.numbers import float_up
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from dp_polars._accounting.claims import Claim
+    from dp_polars._accounting.terms import Unit
+
+    Ends: TypeAlias = tuple[datetime, datetime] | None
+
+# Significant decimals of the order less one, whose rounding hardly matters next to the best, and of the largest rho.
+_DIGITS_OF_ORDER, _DIGITS_OF_RHO = 5, 10
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What (epsilon, delta) all releases together keep.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The promise.
+    keys_delta
+        The part of delta that keys may spend, from 0 to `delta`.
+    order
+        α, above 1: that of the divergences that are added up.
+    rho
+        The largest rho that fits alone, so that divergences add up to at most α·rho. 0: only pure releases fit.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    keys_delta: Fraction
+    order: Fraction
+    rho: Fraction
+
+    @classmethod
+    def of(cls, epsilon: Fraction, delta: Fraction, keys_delta: Fraction | None = None) -> Promise:
+        """Return a promise with the order at which the largest rho fits; a half of delta is for keys unless said."""
+        for_keys = delta / 2 if keys_delta is None else keys_delta
+        left = delta_left(delta, for_keys)
+        if not left:
+            return cls(epsilon, delta, for_keys, Fraction(2), Fraction(0))
+        order = 1 + _rounded_down(Fraction(best_order(epsilon, left)), _DIGITS_OF_ORDER)
+        most = divergence_for(epsilon, left, order)
+        rho = _rounded_down(most / order, _DIGITS_OF_RHO) if most > 0 else Fraction(0)
+        return cls(epsilon, delta, for_keys, order, rho)
+
+    def part(self, epsilon: Fraction, delta: Fraction) -> Promise:
+        """Return a promise of other numbers whose keys have the same share of delta; this one for its own numbers."""
+        if (epsilon, delta) == (self.epsilon, self.delta):
+            return self
+        return Promise.of(epsilon, delta, delta * self.keys_delta / self.delta)
+
+    @property
+    def divergence(self) -> Fraction:
+        """B: what divergences of the order may add up to."""
+        return self.order * self.rho
+
+    @property
+    def terms(self) -> tuple[object, ...]:
+        """What was promised, whatever the order is."""
+        return "epsilon", self.epsilon, self.delta, self.keys_delta
+
+    def __str__(self) -> str:
+        text = f"epsilon={exact(self.epsilon)}, delta={exact(self.delta)}"
+        return text if 2 * self.keys_delta == self.delta else f"{text}, keys_delta={exact(self.keys_delta)}"
+
+    def cost(self, claim: Claim) -> Cost:
+        """Return what one output costs."""
+        loss, rho = claim.cost("epsilon") if claim.has_epsilon else None, claim.cost("rho")
+        return Cost(loss, self.order * rho if loss is None else min(loss, self.order * rho), claim.delta)
+
+    def written(self, claim: Claim) -> tuple[Unit, Fraction, Fraction | None]:
+        """Return the loss of an output as a ledger has it, in the unit that it was asked in, and its rho."""
+        return claim.loss.unit, claim.loss.value, claim.cost("rho")
+
+    def left(self, spent: Cost) -> Cost:
+        """Return what is left after what was spent: the largest epsilon, divergence and delta that still fit."""
+        divergence = max(self.divergence - spent.divergence, Fraction(0))
+        # The divergence of whatever is pure is at most its epsilon.
+        pure = divergence if spent.loss is None else max(self.epsilon - spent.loss, divergence)
+        return Cost(pure, divergence, self.keys_delta - spent.delta)
+
+    def fits(self, cost: Cost, left: Cost) -> bool:
+        """Return whether something that costs this may be released."""
+        return (_is_within(cost.loss, left.loss) or cost.divergence <= left.divergence) and cost.delta <= left.delta
+
+    def remaining(self, left: Cost) -> Remaining:
+        """Return what is left, for people."""
+        return Remaining(left.loss, left.divergence / self.order)
+
+    def refusal(self, requested: Cost, left: Cost, path: str | None, charged: Ends) -> BudgetExceededError:
+        """Return the error that says by how much each sum is short."""
+        in_rho, deltas = (
+            (requested.divergence / self.order, left.divergence / self.order),
+            (requested.delta, left.delta),
+        )
+        if requested.loss is None or left.loss is None:
+            return BudgetExceededError(*in_rho, "rho", *deltas, path, charged, *in_rho)
+        return BudgetExceededError(requested.loss, left.loss, "epsilon", *deltas, path, charged, *in_rho)
+
+    def epsilon_at(self, delta: Fraction, spent: Cost, rho: Fraction) -> EpsilonAt:
+        """Return an epsilon at another delta, of what was spent (`rho` of it in all) and of the whole promise."""
+        return EpsilonAt(self._spent_at(delta, spent, rho), self._total_at(delta))
+
+    def _spent_at(self, delta: Fraction, spent: Cost, rho: Fraction) -> float:
+        proved = [epsilon_at("rho", rho, delta, spent.delta)]
+        if spent.loss is not None:
+            proved.append(epsilon_at("epsilon", spent.loss, delta, spent.delta))
+        left = delta_left(delta, spent.delta)
+        if left and spent.divergence:
+            proved.append(epsilon_of_divergence(spent.divergence, left, self.order))
+        return min(proved)
+
+    def _total_at(self, delta: Fraction) -> float:
+        """Return the epsilon of the proof with another delta in the place of that of the promise."""
+        pure = float_up(self.epsilon)
+        if delta >= self.delta:
+            return pure
+        left = delta_left(delta, self.keys_delta)
+        if left is None:
+            return math.inf
+        if self.rho == 0:
+            return pure
+        return max(pure, epsilon_of_divergence(self.divergence, left, self.order)) if left else math.inf
+
+
+@dataclass(frozen=True)
+class Sums:
+    """One sum of losses in a unit, and one of deltas; `delta` is None where no release may spend any."""
+
+    unit: Unit
+    total: Fraction
+    delta: Fraction | None
+
+    @property
+    def terms(self) -> tuple[object, ...]:
+        """What is added up."""
+        return self.unit, self.total, self.delta
+
+    def __str__(self) -> str:
+        total = f"{self.unit}={exact(self.total)}"
+        return total if self.delta is None else f"{total}, delta={exact(self.delta)}"
+
+    def cost(self, claim: Claim) -> Cost:
+        """Return what one output costs."""
+        return Cost(claim.cost(self.unit), Fraction(0), claim.delta)
+
+    def written(self, claim: Claim) -> tuple[Unit, Fraction, Fraction | None]:
+        """Return the loss of an output as a ledger has it."""
+        return self.unit, claim.cost(self.unit), None
+
+    def left(self, spent: Cost) -> Cost:
+        """Return what is left after what was spent."""
+        return Cost(self.total - (spent.loss or 0), Fraction(0), (self.delta or Fraction(0)) - spent.delta)
+
+    def fits(self, cost: Cost, left: Cost) -> bool:
+        """Return whether something that costs this may be released."""
+        return _is_within(cost.loss, left.loss) and cost.delta <= left.delta
+
+    def remaining(self, left: Cost) -> Remaining:
+        """Return what is left, for people."""
+        return Remaining(left.loss, None) if self.unit == "epsilon" else Remaining(None, left.loss)
+
+    def refusal(self, requested: Cost, left: Cost, path: str | None, charged: Ends) -> BudgetExceededError:
+        """Return the error that says by how much each sum is short."""
+        gone, left_of_delta = (None, None) if self.delta is None else (requested.delta, left.delta)
+        loss, remaining = (one.loss or Fraction(0) for one in (requested, left))
+        return BudgetExceededError(loss, remaining, self.unit, gone, left_of_delta, path, charged)
+
+    def epsilon_at(self, delta: Fraction, spent: Cost, rho: Fraction) -> EpsilonAt:  # noqa: ARG002
+        """Return an epsilon at a delta, of what was spent and of the total."""
+        gone = epsilon_at(self.unit, spent.loss or Fraction(0), delta, spent.delta)
+        return EpsilonAt(gone, epsilon_at(self.unit, self.total, delta, self.delta or Fraction(0)))
+
+
+class Cost(NamedTuple):
+    """What one person loses.
+
+    Parameters
+    ----------
+    loss
+        In the unit of the total; None: a promise's epsilon of what has none.
+    divergence
+        That of a promise's order; 0 for sums.
+    delta
+        What keys spend.
+    """
+
+    loss: Fraction | None
+    divergence: Fraction
+    delta: Fraction
+
+    def plus(self, other: Cost) -> Cost:
+        """Return what both cost together: one without an epsilon leaves none to both."""
+        loss = None if self.loss is None or other.loss is None else self.loss + other.loss
+        return Cost(loss, self.divergence + other.divergence, self.delta + other.delta)
+
+
+#: What nothing costs.
+FREE = Cost(Fraction(0), Fraction(0), Fraction(0))
+
+
+def sum_of(costs: Iterable[Cost]) -> Cost:
+    """Return what several outputs cost together."""
+    return reduce(Cost.plus, costs, FREE)
+
+
+def _is_within(loss: Fraction | None, left: Fraction | None) -> bool:
+    return loss is not None and left is not None and loss <= left
+
+
+def _rounded_down(value: Fraction, digits: int) -> Fraction:
+    """Return the nearest decimal below of this number of digits: statements and errors show it as it is."""
+    context = Context(prec=digits, rounding=ROUND_FLOOR)
+    return Fraction(context.divide(Decimal(value.numerator), Decimal(value.denominator)))

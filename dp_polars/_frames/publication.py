@@ -1,0 +1,384 @@
+"""A publication: several queries about the same people, with one promise, one charge, one statement and one report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, Unpack
+
+import polars as pl
+
+from dp_polars._base.calls import called
+from dp_polars._base.numbers import given
+from dp_polars._frames import whole_cost
+from dp_polars._frames.cubes import CubeQuery
+from dp_polars._frames.facts import statement_of
+from dp_polars._frames.joins import is_same_budget
+from dp_polars._frames.query import PrivateQuery, scaled, without_data
+from dp_polars._frames.release import release_all
+from dp_polars._frames.request import explained
+from dp_polars._rowwise.one_unit import refuse_two_units
+from dp_polars._statements.known import AT_DELTA, Known
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+    from fractions import Fraction
+    from pathlib import Path
+
+    from polars._typing import EngineType
+
+    from dp_polars._accounting.budgets import Budget
+    from dp_polars._accounting.claims import Claim
+    from dp_polars._accounting.terms import Loss
+    from dp_polars._base.numbers import Number
+    from dp_polars._engines.outputs import Presentation, Ranges
+    from dp_polars._frames.release import Part
+    from dp_polars._frames.sources import Opened, PrivateRows
+    from dp_polars._statements.statement import Statement
+
+ReleasedT = TypeVar("ReleasedT")
+
+
+class Last(NamedTuple):
+    """The last release of a publication."""
+
+    released: dict[str, Any]
+    when: date
+
+
+class Publication:
+    """Several queries about the same people, asked for but not yet released. Made by `dp_polars.publication`.
+
+    Each has its own rows, steps, bounds and keys. One promise is shared over all of them, and each call of `release` is
+    charged as one.
+
+    Attributes
+    ----------
+    queries
+        The queries by their names, in the order of the publication.
+    budget
+        What pays, or None.
+    last
+        The last release by this object, and its date; None before.
+    """
+
+    def __init__(self, queries: Mapping[str, PrivateQuery]) -> None:
+        self.queries: Final = dict(queries)
+        self.budget: Final[Budget | None] = self._first.budget
+        self.last: Last | None = None
+
+    @property
+    def loss(self) -> Loss:
+        """What one release of all queries costs one person: in rho if all are given in rho, or one has no epsilon."""
+        return whole_cost.loss_of(self._claims())
+
+    @property
+    def delta(self) -> Fraction:
+        """What one release spends of delta in addition to its loss: above 0 only for keys that nobody listed."""
+        return whole_cost.delta_of(self._claims())
+
+    @called
+    def scaled_to(
+        self, *, epsilon: Number | None = None, rho: Number | None = None, delta: Number | None = None
+    ) -> Publication:
+        """Return this publication with one promise for all outputs of all queries, in one unit.
+
+        Parameters
+        ----------
+        epsilon, rho, delta
+            As for `PrivateQuery.scaled_to`, of all outputs together.
+
+        Returns
+        -------
+        Publication
+            The same queries at other losses. Nothing is read or charged.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for `PrivateQuery.scaled_to`.
+
+        Examples
+        --------
+        >>> import dp_polars as dpp
+        >>> visits = dpp.protect("patient", max_groups=2)
+        >>> report = dpp.publication(
+        ...     by_ward=visits.group_by({"ward": ["A", "B"]}).agg(dpp.n_people()),
+        ...     by_month=visits.group_by({"month": [1, 2, 3]}).agg(dpp.n_people()),
+        ... )
+        >>> str(report.scaled_to(epsilon=1).loss)
+        'epsilon=1'
+        """
+        queries = scaled(list(self.queries.values()), epsilon, rho, delta)
+        return Publication(dict(zip(self.queries, queries, strict=True)))
+
+    def explain(self) -> pl.DataFrame:
+        """Return what a release would cost and how good it would be, without reading a row.
+
+        Returns
+        -------
+        DataFrame
+            That of `PrivateQuery.explain` for all queries, with a first column `query`: their names. The first `note`
+            ends with what the whole release costs.
+        """
+        return explained([(name, query.request, query.public_engine) for name, query in self.queries.items()])
+
+    @called
+    def release(
+        self,
+        frame: PrivateRows | tuple[PrivateRows, ...] | Mapping[str, PrivateRows] | None = None,
+        *,
+        ranges: Ranges = False,
+        min_people: int | None = None,
+        sure: bool = False,
+        engine: EngineType = "auto",
+        partitions: int | None = None,
+        fresh: bool = False,
+        unchecked: bool = False,
+    ) -> dict[str, pl.DataFrame]:
+        """Release all queries once, by one charge to the budget before a row is read: all or nothing.
+
+        Parameters
+        ----------
+        frame
+            The private rows, if the queries were built without any: those of all queries, or a dict of them by the
+            names of the queries. Each as for `PrivateQuery.release`.
+        ranges, min_people, sure, engine, partitions, fresh, unchecked
+            As for `PrivateQuery.release`, of every query. `min_people` and `sure` are for the queries with groups, each
+            of which must count its people.
+
+        Returns
+        -------
+        dict
+            The released frames by the names of the queries.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the budget has too little left for all of them together. Nothing is charged then, and no row is read.
+        ReleaseError
+            If the engine fails on the private rows of one query. Nothing is released or kept then, and the charge
+            stays.
+        TypeError, ValueError
+            As for `PrivateQuery.release`. Nothing is charged then.
+
+        Notes
+        -----
+        Answers are kept for each query (`dataset` of `dp_polars.protect`): what is kept costs nothing, and the others
+        are charged together.
+        """
+        frames = self.tables(frame) if frame is not None else dict.fromkeys(self.queries)
+        opened: Opened = {}
+
+        def part(name: str, query: PrivateQuery) -> Part[pl.DataFrame]:
+            shown = self.presentation(name, ranges, min_people, sure)
+            rows = query.handed_over(unchecked)
+            return rows.part(frames[name], shown, engine, partitions, opened=opened, name=name)
+
+        return self.shown(self.released(part, self.budget, fresh=fresh, opened=opened))
+
+    def presentation(self, name: str, ranges: object, min_people: object, sure: object) -> Presentation:
+        """Return how the release of a query is shown; `min_people` is for queries with groups, where there are some."""
+        of_groups = [one for one, query in self.queries.items() if query.request.keys is not None]
+        if of_groups and name not in of_groups:
+            min_people, sure = None, False
+        return self.queries[name].request.presentation(ranges, min_people, sure)
+
+    def released(
+        self,
+        part: Callable[[str, PrivateQuery], Part[ReleasedT]],
+        budget: Budget | None,
+        *,
+        fresh: bool,
+        opened: Opened | None = None,
+    ) -> dict[str, ReleasedT]:
+        """Release what `part` makes of each query, as one."""
+        parts = [part(name, query) for name, query in self.queries.items()]
+        if opened is not None:
+            refuse_two_units([one.readings for one in opened.values()], "publication")
+        return dict(zip(self.queries, release_all(parts, budget, fresh=fresh), strict=True))
+
+    def by_adapter(
+        self,
+        part: Callable[[str, PrivateQuery, Any], Part[ReleasedT]],
+        table: object,
+        budget: Budget | None,
+        *,
+        fresh: bool,
+        unchecked: bool,
+    ) -> dict[str, ReleasedT]:
+        """Release as one what an adapter's `part` makes of each query, its request and its table."""
+        tables = self.tables(table)
+        payers = [without_data(query, budget)[1] for query in self.queries.values()]
+
+        def of_rows(name: str, query: PrivateQuery) -> Part[ReleasedT]:
+            return part(name, query.handed_over(unchecked), tables[name])
+
+        return self.shown(self.released(of_rows, payers[0], fresh=fresh))
+
+    def tables(self, given_one: object) -> dict[str, Any]:
+        """Return the table of each query: one for all, or those of a dict; refuse other names."""
+        if not isinstance(given_one, Mapping):
+            return dict.fromkeys(self.queries, given_one)
+        if given_one.keys() != self.queries.keys():
+            msg = f"a dict of tables must have the names of the queries, {list(self.queries)}, got {list(given_one)}."
+            raise ValueError(msg)
+        return dict(given_one)
+
+    def shown(self, released: dict[str, ReleasedT]) -> dict[str, ReleasedT]:
+        """Remember what was released, and when, for the report."""
+        self.last = Last(released, datetime.now(UTC).date())
+        return released
+
+    @called
+    def statement(self, *, at_delta: Number = AT_DELTA, **known: Unpack[Known]) -> Statement:
+        """Return one privacy statement of all queries: see `PrivateQuery.statement`.
+
+        What holds for all queries is said once, and what holds for some of them after their names.
+
+        Parameters
+        ----------
+        at_delta, **known
+            As for `PrivateQuery.statement`.
+
+        Returns
+        -------
+        Statement
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for `PrivateQuery.statement`.
+        """
+        return self.stated(known, at_delta, "planned")
+
+    @called
+    def report(
+        self, path: str | os.PathLike[str] = "report.html", *, at_delta: Number = AT_DELTA, **known: Unpack[Known]
+    ) -> Path:
+        """Write the last release of this publication as one page of HTML for everybody: see `dp_polars.report`.
+
+        Parameters
+        ----------
+        path, at_delta, **known
+            As for `dp_polars.report`; `name` is the title.
+
+        Returns
+        -------
+        Path
+            The file: the promise, a table and a figure for each query under its name, and one statement.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If nothing was released yet, or an argument is not as described.
+        OSError
+            If the file can't be written.
+        """
+        if self.last is None:
+            msg = (
+                "report: a publication must be released first, for the page shows what was released.\n\n"
+                "Hint: publication.release(), and then publication.report(path); a release of an earlier process is "
+                "shown by dp_polars.report(released, publication, path)."
+            )
+            raise ValueError(msg)
+        # Pages are above this room: they draw figures.
+        write: Callable[..., Path] = import_module("dp_polars").report
+        return write(self.last.released, self, path, at_delta=at_delta, **known)
+
+    def stated(self, known: Known, at_delta: Number, state: Literal["planned", "published"]) -> Statement:
+        """Return the statement of all queries."""
+        releases = {name: (query.request, query.described(at_delta)) for name, query in self.queries.items()}
+        return statement_of(releases, self.budget, known, at_delta, state=state)
+
+    def __repr__(self) -> str:
+        names = "\n".join(f"  {name}: {', '.join(map(str, query.asks))}" for name, query in self.queries.items())
+        claims = self._claims()
+        is_open = any(claim.is_open for claim in claims)
+        costs = "not known: publication.scaled_to(epsilon=1, delta=1e-6)" if is_open else whole_cost.in_words(claims)
+        unit = self._first.protection.privacy_unit
+        who = "one person per row" if unit is None else f"one person per {unit!r}"
+        return f"<Publication: {who}\n{names}\n  costs: {costs}>"
+
+    @property
+    def _first(self) -> PrivateQuery:
+        return next(iter(self.queries.values()))
+
+    def _claims(self) -> list[Claim]:
+        return [claim for query in self.queries.values() for claim in query.request.claims]
+
+
+@called
+def publication(queries: Mapping[str, PrivateQuery] | None = None, /, **named: PrivateQuery) -> Publication:
+    """Put several queries about the same people together: one promise, one charge, one statement and one report.
+
+    Parameters
+    ----------
+    queries
+        The queries by their names, as a dict.
+    **named
+        The queries by their names, as arguments.
+
+    Returns
+    -------
+    Publication
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there is none, one is no private query of frames, or privacy unit, neighbouring relation or budget are not
+        those of the others; or if some have rows and some have none.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> visits = pl.DataFrame({"patient": range(300), "ward": ["A", "B", "B"] * 100})
+    >>> private = visits.dp.protect("patient", max_groups=1)
+    >>> report = dpp.publication(
+    ...     in_all=private.agg(people=dpp.n_people()),
+    ...     by_ward=private.group_by({"ward": ["A", "B"]}).agg(people=dpp.n_people()),
+    ... ).scaled_to(epsilon=20)
+    >>> released = report.release()
+    >>> released["by_ward"].height
+    2
+    """
+    every = {**(queries if isinstance(queries, Mapping) else {}), **named}
+    if not isinstance(queries, Mapping | None) or not every:
+        msg = (
+            f"publication must be given queries by their names, got {given(queries)}.\n\n"
+            "Hint: dp_polars.publication(by_ward=private.group_by(…).agg(…), in_all=private.agg(…))."
+        )
+        raise TypeError(msg)
+    for name, query in every.items():
+        if not isinstance(query, PrivateQuery) or isinstance(query, CubeQuery):
+            msg = f"publication: {name!r} must be a query of a private frame, made by agg or keys, got {given(query)}."
+            raise TypeError(msg)
+        if not isinstance(name, str):
+            msg = f"publication: names must be strings, got {given(name)}."
+            raise TypeError(msg)
+    first, *others = every
+    for name in others:
+        _refuse_other(first, every[first], name, every[name])
+    return Publication(every)
+
+
+def _refuse_other(first: str, one: PrivateQuery, name: str, other: PrivateQuery) -> None:
+    """Refuse a query that does not promise the same to the same people, or that another budget pays for."""
+    promised = [(query.protection.privacy_unit, query.protection.neighboring_relation) for query in (one, other)]
+    if promised[0] != promised[1]:
+        msg = (
+            "publication: all queries must have one privacy unit and one neighbouring relation, got "
+            f"{promised[0][0]!r} and {promised[0][1]!r} for {first!r}, {promised[1][0]!r} and {promised[1][1]!r} for "
+            f"{name!r}.\n\nHint: losses of different units or relations do not add up. Make a publication of each."
+        )
+        raise ValueError(msg)
+    if not is_same_budget(one.budget, other.budget):
+        msg = f"publication: all queries must have one budget, or none: {first!r} and {name!r} have not the same."
+        raise ValueError(msg)
+    if one.has_rows != other.has_rows:
+        with_rows, without = (first, name) if one.has_rows else (name, first)
+        msg = f"publication: all queries must have rows, or none: {with_rows!r} has rows, {without!r} has none yet."
+        raise ValueError(msg)

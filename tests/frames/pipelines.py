@@ -1,0 +1,966 @@
+"""Pipelines that analysts write of a hospital's and a shop's rows, as one table: which a private frame takes.
+
+Each is a function of a frame, private or plain. A row of `VISITS` is a patient's visit, one of `LINES` is a line of a
+customer's order (TPC-H, flat). They are of Polars' user guide, of TPC-H's queries and of reports. `BY_ROW` and
+`BY_PERSON` follow from one row, or from one person's rows: all are taken but those in `REFUSED`, which says what to
+write instead. `MIXED` bring people together: none is taken.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, TypeAlias
+
+import polars as pl
+from polars import selectors as cs
+
+Steps: TypeAlias = Callable[[Any], Any]
+col = pl.col
+
+# --- Rows -----------------------------------------------------------------------------------------------------------
+
+WARDS = ["A", "B", "C", "D"]
+DOCTORS = ["Adams", "Brown", "Curie", "Dix"]
+DIAGNOSES = ["E11", "I10", "I21", "J45", "S72"]
+DRUGS = pl.Enum(["none", "aspirin", "insulin"])
+NOTES = ["  Fall at home ", "cough, fever", "follow-up:  none", "Fever since 3 days", "", None]
+CITIES = ["Oslo", "Bergen", "Utrecht"]
+FIRST_DAY = dt.date(2023, 1, 1)
+
+
+def visits(people: int = 300) -> pl.DataFrame:
+    """Visits in which nothing ties: a patient has one visit a day, and no two of its numbers are the same."""
+    random, rows, number = Random(38), [], 0
+    for patient in range(people):
+        born = dt.date(1930, 1, 1) + dt.timedelta(days=random.randrange(30_000))
+        ages = 2023 - born.year
+        days = random.sample(range(700), random.choice([1, 2, 3, 5, 8, 13]))
+        for day in sorted(days):
+            number += 1
+            at = dt.datetime.combine(FIRST_DAY, dt.time()) + dt.timedelta(days=day, seconds=random.randrange(86_400))
+            rows.append(
+                {
+                    "patient": patient,
+                    "visit": number,
+                    "at": at,
+                    "day": at.date(),
+                    "ward": random.choice(WARDS),
+                    "doctor": random.choice(DOCTORS),
+                    "diagnosis": random.choice(DIAGNOSES),
+                    "drug": random.choice(DRUGS.categories.to_list()),
+                    "kind": random.choice(["acute", "planned"]),
+                    "cost": random.randrange(10_000, 900_000) / 100 + number / 1e6,
+                    "temp": random.choice([None, 36.1, 36.8, 37.4, 38.2, 39.5]),
+                    "weight": 50 + random.randrange(800) / 16,
+                    "dose": random.choice([0, 5, 10, 20, 50]),
+                    "age": ages,
+                    "emergency": random.random() < 0.3,
+                    "copay": f"{random.randrange(5000) / 100:.2f}",
+                    "codes": random.choices(DIAGNOSES, k=random.randrange(4)),
+                    "readings": [random.randrange(600, 1800) / 10 for _ in range(random.randrange(1, 5))],
+                    "pain": random.choices(range(11), k=3),
+                    "address": {"city": random.choice(CITIES), "zip": random.randrange(1000, 1010)},
+                    "admitted": at.date().isoformat(),
+                    "stay": dt.timedelta(hours=random.randrange(1, 400)),
+                    "born": born,
+                    "note": random.choice(NOTES),
+                }
+            )
+    copay = col("copay").cast(pl.Decimal(10, 2))
+    return pl.DataFrame(rows, schema_overrides={"drug": DRUGS, "age": pl.Int16, "weight": pl.Float32}).with_columns(
+        copay, col("kind").cast(pl.Categorical)
+    )
+
+
+def lines(people: int = 300) -> pl.DataFrame:
+    """Lines of orders: a customer has one order a day, and each line has its own line number."""
+    random, rows, order = Random(39), [], 0
+    for customer in range(people):
+        for day in sorted(random.sample(range(1500), random.choice([1, 2, 3, 5]))):
+            order += 1
+            ordered = dt.date(1994, 6, 1) + dt.timedelta(days=day)
+            priority, nation = random.choice(["1-URGENT", "2-HIGH", "5-LOW"]), random.choice(["BRAZIL", "FRANCE"])
+            for line in range(1, random.randrange(2, 5)):
+                shipped = ordered + dt.timedelta(days=random.randrange(1, 120))
+                quantity = random.randrange(1, 51)
+                rows.append(
+                    {
+                        "customer": customer,
+                        "order": order,
+                        "line": line,
+                        "ordered": ordered,
+                        "shipped": shipped,
+                        "committed": ordered + dt.timedelta(days=random.randrange(30, 90)),
+                        "received": shipped + dt.timedelta(days=random.randrange(1, 30)),
+                        "quantity": quantity,
+                        "price": quantity * random.randrange(90_000, 210_000) / 100,
+                        "discount": random.randrange(11) / 100,
+                        "tax": random.randrange(9) / 100,
+                        "flag": random.choice("ANR"),
+                        "status": random.choice("FO"),
+                        "mode": random.choice(["AIR", "MAIL", "SHIP", "TRUCK"]),
+                        "brand": random.choice(["Brand#12", "Brand#23", "Brand#34"]),
+                        "container": random.choice(["SM CASE", "MED BOX", "LG DRUM"]),
+                        "type": random.choice(["PROMO BURNISHED TIN", "ECONOMY ANODIZED STEEL"]),
+                        "size": random.randrange(1, 51),
+                        "nation": nation,
+                        "priority": priority,
+                        "phone": f"{random.randrange(10, 35)}-989-741-2988",
+                        "comment": random.choice(["quickly special pending requests", "regular ideas", "express"]),
+                    }
+                )
+    return pl.DataFrame(rows, schema_overrides={"size": pl.Int32})
+
+
+WARD_FACTS = pl.LazyFrame({"ward": ["A", "B", "C"], "floor": [1, 2, 3], "bed_cost": [100.0, 250.5, 80.25]})
+CHAPTERS = pl.LazyFrame({"chapter": ["E", "I", "J"], "about": ["endocrine", "circulation", "breathing"]})
+NATIONS = pl.LazyFrame({"n_name": ["BRAZIL", "FRANCE"], "region": ["AMERICA", "EUROPE"]})
+PARTS = pl.LazyFrame({"brand": ["Brand#12", "Brand#23", "Brand#34"], "supplycost": [12.5, 99.25, 433.0]})
+
+# --- Pipelines ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Why a pipeline is refused, as a pattern of its message, and what to write instead: it gives the same."""
+
+    why: str
+    instead: Steps
+
+
+_revenue = col("price") * (1 - col("discount"))
+_fever = pl.when(col("temp") >= 39).then(pl.lit("high")).when(col("temp") >= 38).then(pl.lit("some"))
+_percent_rank = pl.element().rank(descending=True) / pl.element().count()
+
+BY_ROW: dict[str, Steps] = {
+    # Filters.
+    "visits: adults": lambda f: f.filter(col("age") >= 18),
+    "visits: two conditions": lambda f: f.filter(col("age") > 64, col("ward") == "A"),
+    "visits: either of two": lambda f: f.filter((col("age") > 64) | (col("ward") == "A") & ~col("emergency")),
+    "visits: filter by a column's name": lambda f: f.filter("emergency"),
+    "visits: filter by a constraint": lambda f: f.filter(ward="A"),
+    "visits: filter by a constraint and more": lambda f: f.filter(col("age") > 40, doctor="Curie", ward="B"),
+    "visits: some diagnoses": lambda f: f.filter(col("diagnosis").is_in(["I10", "I21"])),
+    "visits: diagnoses of a public Series": lambda f: f.filter(col("diagnosis").is_in(pl.Series(["I10", "I21"]))),
+    "visits: doses of a public Series": lambda f: f.filter(col("dose").is_in(pl.Series("doses", [10, 20]))),
+    "visits: other wards": lambda f: f.filter(~col("ward").is_in(["A", "B"])),
+    "visits: remove": lambda f: f.remove(col("temp").is_null()),
+    "visits: drop nulls of a column": lambda f: f.drop_nulls("temp"),
+    "visits: drop nulls": lambda f: f.drop_nulls(),
+    "visits: not null": lambda f: f.filter(col("note").is_not_null() & (col("note") != "")),
+    "visits: in spring": lambda f: f.filter(col("day").is_between(dt.date(2023, 3, 1), dt.date(2023, 5, 31))),
+    "visits: after a time": lambda f: f.filter(col("at") > dt.datetime(2023, 7, 1, 12)),
+    "visits: any of several": lambda f: f.filter(pl.any_horizontal(col("emergency"), col("temp") > 38)),
+    "visits: all of several": lambda f: f.filter(pl.all_horizontal(col("emergency"), col("age") > 30)),
+    "visits: an enum's value": lambda f: f.filter(col("drug") == "insulin"),
+    "visits: a category": lambda f: f.filter(col("kind") == "acute"),
+    # Numbers.
+    "visits: fever": lambda f: f.with_columns(fever=col("temp") > 38.0),
+    "visits: Fahrenheit": lambda f: f.with_columns(col("temp") * 9 / 5 + 32),
+    "visits: fill a null": lambda f: f.with_columns(col("temp").fill_null(36.6)),
+    "visits: fill nulls of the frame": lambda f: f.select("visit", "temp", "dose").fill_null(0),
+    "visits: fill nulls of texts": lambda f: f.with_columns(cs.string().fill_null("unknown")),
+    "visits: a dose per kilo": lambda f: f.with_columns(per_kilo=col("dose") / col("weight")),
+    "visits: an index of mass": lambda f: f.with_columns(index=col("weight") / 1.75**2),
+    "visits: ages in tens": lambda f: f.with_columns(decade=col("age") // 10 * 10),
+    "visits: cents": lambda f: f.with_columns(cents=(col("cost") * 100).round().cast(pl.Int64)),
+    "visits: cents as they are": lambda f: f.with_columns(cents=(col("cost") * 100).cast(pl.Int32)),
+    "visits: at most": lambda f: f.with_columns(col("cost").clip(0, 5000)),
+    "visits: logarithm": lambda f: f.with_columns(log=col("cost").log1p()),
+    "visits: root and power": lambda f: f.with_columns(root=col("cost").sqrt(), square=col("cost") ** 2),
+    "visits: rounded": lambda f: f.with_columns(cs.float().round(1)),
+    "visits: down to fifties": lambda f: f.with_columns(step=(col("cost") / 50).floor() * 50),
+    "visits: odd numbers": lambda f: f.filter(col("visit") % 2 == 1),
+    "visits: halves of an integer": lambda f: f.with_columns(half=col("age") / 2),
+    "visits: sum of columns": lambda f: f.with_columns(all=pl.sum_horizontal("dose", "age", "visit")),
+    "visits: greatest of columns": lambda f: f.with_columns(most=pl.max_horizontal("dose", "age")),
+    "visits: greatest of floats": lambda f: f.with_columns(most=pl.max_horizontal("temp", "cost")),
+    "visits: mean of columns": lambda f: f.with_columns(mean=pl.mean_horizontal("temp", "cost", "dose")),
+    "visits: nulls in a row": lambda f: f.with_columns(nulls=pl.sum_horizontal(pl.all().is_null())),
+    "visits: bands": lambda f: f.with_columns(band=col("age").cut([18, 40, 65])),
+    "visits: bands with labels": lambda f: f.with_columns(
+        band=col("age").cut([18, 65], labels=["child", "adult", "old"]).cast(pl.String)
+    ),
+    "visits: bands by when": lambda f: f.with_columns(fever=_fever.otherwise(pl.lit("none"))),
+    "visits: parts of a hundred": lambda f: f.filter(col("visit").hash() % 10 == 0).select("visit"),
+    # Types.
+    "visits: types of a frame": lambda f: f.cast({"dose": pl.Float64, "age": pl.Int64}),
+    "visits: types of selected columns": lambda f: f.select("cost", "temp", "dose").cast({cs.float(): pl.Float32}),
+    "visits: narrow integers": lambda f: f.with_columns(col("age").cast(pl.Int8, strict=False)),
+    "visits: a boolean as number": lambda f: f.with_columns(col("emergency").cast(pl.Int8)),
+    "visits: a number as text": lambda f: f.with_columns(col("visit").cast(pl.String).str.zfill(6)),
+    "visits: an Enum of a text": lambda f: f.with_columns(col("ward").cast(pl.Enum(WARDS))),
+    "visits: a text of an Enum": lambda f: f.with_columns(col("drug").cast(pl.String).str.to_uppercase()),
+    "visits: a Categorical of a text": lambda f: f.with_columns(col("ward").cast(pl.Categorical)),
+    "visits: a text of a Categorical": lambda f: f.with_columns(col("kind").cast(pl.String)),
+    "visits: a Decimal of an integer": lambda f: f.with_columns(col("dose").cast(pl.Decimal(12, 2))),
+    "visits: a Decimal of a float": lambda f: f.with_columns(price=col("cost").round(2).cast(pl.Decimal(12, 2))),
+    "visits: a float of a Decimal": lambda f: f.with_columns(col("copay").cast(pl.Float64) / 2),
+    "visits: Decimals compared": lambda f: f.filter(col("copay").cast(pl.Float64) > 20.5),
+    # Times.
+    "visits: month and weekday": lambda f: f.with_columns(month=col("day").dt.month(), weekday=col("day").dt.weekday()),
+    "visits: months as texts": lambda f: f.with_columns(month=col("day").dt.strftime("%Y-%m")),
+    "visits: months as dates": lambda f: f.with_columns(month=col("day").dt.truncate("1mo")),
+    "visits: weeks": lambda f: f.with_columns(week=col("at").dt.truncate("1w"), number=col("at").dt.week()),
+    "visits: quarters": lambda f: f.with_columns(q=pl.format("{}-Q{}", col("day").dt.year(), col("day").dt.quarter())),
+    "visits: at night": lambda f: f.filter((col("at").dt.hour() >= 22) | (col("at").dt.hour() < 6)),
+    "visits: on weekends": lambda f: f.filter(col("day").dt.weekday() > 5),
+    "visits: ages at a visit": lambda f: f.with_columns(age=(col("day") - col("born")).dt.total_days() // 365),
+    "visits: born in a decade": lambda f: f.with_columns(born=col("born").dt.year() // 10 * 10),
+    "visits: hours of a stay": lambda f: f.with_columns(hours=col("stay").dt.total_seconds() / 3600),
+    "visits: long stays": lambda f: f.filter(col("stay") > dt.timedelta(days=7)),
+    "visits: discharged": lambda f: f.with_columns(until=col("at") + col("stay")),
+    "visits: a month later": lambda f: f.with_columns(again=col("day").dt.offset_by("1mo")),
+    "visits: a week before": lambda f: f.with_columns(before=col("day") - pl.duration(days=7)),
+    "visits: due after as many days": lambda f: f.with_columns(due=col("day") + pl.duration(days=col("dose"))),
+    "visits: parse a date": lambda f: f.with_columns(col("admitted").str.to_date("%Y-%m-%d")),
+    "visits: parse a date without a format": lambda f: f.with_columns(col("admitted").str.to_date()),
+    "visits: parse a time": lambda f: f.with_columns(
+        at=(col("admitted") + " 08:30").str.to_datetime("%Y-%m-%d %H:%M", strict=False)
+    ),
+    "visits: local times": lambda f: f.with_columns(
+        hour=col("at").dt.replace_time_zone("UTC").dt.convert_time_zone("Europe/Amsterdam").dt.hour()
+    ),
+    "visits: New Year": lambda f: f.with_columns(year=pl.date(col("day").dt.year(), 1, 1)),
+    "visits: a date of parts of a text": lambda f: f.with_columns(
+        day=pl.date(col("admitted").str.head(4).cast(pl.Int32), col("admitted").str.slice(5, 2).cast(pl.Int8), 1)
+    ),
+    "visits: the first of the month by replace": lambda f: f.with_columns(col("day").dt.replace(day=1)),
+    "visits: at eight": lambda f: f.with_columns(eight=col("day").dt.combine(dt.time(8))),
+    "visits: working days": lambda f: f.with_columns(days=pl.business_day_count("born", "day")),
+    "visits: leap years": lambda f: f.filter(col("born").dt.is_leap_year()).with_columns(
+        n=col("born").dt.ordinal_day()
+    ),
+    "visits: seconds since 1970": lambda f: f.with_columns(epoch=col("at").dt.epoch("s")),
+    # Texts.
+    "visits: chapters": lambda f: f.with_columns(chapter=col("diagnosis").str.head(1)),
+    "visits: chapters by slice": lambda f: f.with_columns(number=col("diagnosis").str.slice(1).cast(pl.Int64)),
+    "visits: chapters by pattern": lambda f: f.with_columns(
+        n=col("diagnosis").str.extract(r"(\d+)", 1).str.to_integer()
+    ),
+    "visits: notes about falls": lambda f: f.filter(col("note").str.contains("(?i)fall")),
+    "visits: tidy notes": lambda f: f.with_columns(
+        col("note").str.strip_chars().str.to_lowercase().str.replace_all(r"\s+", " ")
+    ),
+    "visits: lengths of notes": lambda f: f.with_columns(n=col("note").str.len_chars(), b=col("note").str.len_bytes()),
+    "visits: words of notes": lambda f: f.with_columns(words=col("note").str.split(" ").list.len()),
+    "visits: matches": lambda f: f.with_columns(e=col("note").str.count_matches("e"), at=col("note").str.find("e")),
+    "visits: starts with": lambda f: f.filter(
+        col("diagnosis").str.starts_with("I") | col("note").str.ends_with("days")
+    ),
+    "visits: texts joined": lambda f: f.with_columns(place=pl.concat_str("ward", "doctor", separator="/")),
+    "visits: texts added": lambda f: f.with_columns(place=col("ward") + "-" + col("doctor")),
+    "visits: a year of a text": lambda f: f.with_columns(
+        year=col("admitted").str.split("-").list.get(0).cast(pl.Int32)
+    ),
+    "visits: parts of a text": lambda f: f.with_columns(
+        year=col("admitted").str.split_exact("-", 2).struct.field("field_0")
+    ),
+    "visits: selected texts": lambda f: f.select(cs.string().str.to_uppercase().name.suffix("_upper")),
+    # Values for values.
+    "visits: replace": lambda f: f.with_columns(col("ward").replace({"A": "Alpha", "B": "Beta"})),
+    "visits: replace all or default": lambda f: f.with_columns(
+        floor=col("ward").replace_strict({"A": 1, "B": 2}, default=0)
+    ),
+    "visits: replace all": lambda f: f.with_columns(floor=col("ward").replace_strict({"A": 1, "B": 2, "C": 3, "D": 4})),
+    "visits: replace all by a type": lambda f: f.with_columns(
+        floor=col("ward").replace_strict(WARDS, [1, 2, 3, 4], return_dtype=pl.Int8)
+    ),
+    "visits: coalesce": lambda f: f.with_columns(note=pl.coalesce("note", "diagnosis", pl.lit("none"))),
+    "visits: null for nothing": lambda f: f.with_columns(pl.when(col("note") != "").then(col("note"))),
+    "visits: null or equal": lambda f: f.filter(col("temp").eq_missing(36.8) | col("note").is_null()),
+    # Lists and structs.
+    "visits: lengths of lists": lambda f: f.with_columns(n=col("codes").list.len()).filter(col("n") > 0),
+    "visits: a list's value": lambda f: f.with_columns(
+        main=col("codes").list.first(), second=col("codes").list.get(1, null_on_oob=True)
+    ),
+    "visits: a list's value that is there": lambda f: f.with_columns(least=col("pain").list.get(0)),
+    "visits: in a list": lambda f: f.filter(col("codes").list.contains("I10")),
+    "visits: a list joined": lambda f: f.with_columns(codes=col("codes").list.sort().list.join(";")),
+    "visits: sum of a list": lambda f: f.with_columns(sum=col("pain").list.sum(), most=col("pain").list.max()),
+    "visits: sum of a list of floats": lambda f: f.with_columns(sum=col("readings").list.sum()),
+    "visits: mean of a list of floats": lambda f: f.with_columns(mean=col("readings").list.mean()),
+    "visits: mean of a list of integers": lambda f: f.with_columns(mean=col("pain").list.mean()),
+    "visits: extremes of a list of floats": lambda f: f.with_columns(
+        low=col("readings").list.min(), high=col("readings").list.max()
+    ),
+    "visits: lists without doubles": lambda f: f.with_columns(codes=col("codes").list.unique().list.sort()),
+    "visits: how many are in a list": lambda f: f.with_columns(
+        n=col("codes").list.n_unique(), m=col("codes").list.unique().list.len()
+    ),
+    "visits: each of a list": lambda f: f.with_columns(chapters=col("codes").list.eval(pl.element().str.head(1))),
+    "visits: each of a list tested": lambda f: f.with_columns(bad=col("pain").list.eval(pl.element() > 5).list.sum()),
+    "visits: each of a list of floats": lambda f: f.with_columns(
+        col("readings").list.eval((pl.element() * 10).round().cast(pl.Int64))
+    ),
+    "visits: any of a list": lambda f: f.filter(col("pain").list.eval(pl.element() > 8).list.any()),
+    "visits: ranks in a list": lambda f: f.with_columns(rank=col("pain").list.eval(_percent_rank)),
+    "visits: change along a list": lambda f: f.with_columns(last=col("pain").list.last() - col("pain").list.first()),
+    "visits: lists of columns": lambda f: f.with_columns(both=pl.concat_list("dose", "visit")),
+    "visits: a row of each code": lambda f: f.select("visit", "codes").explode("codes").drop_nulls(),
+    "visits: codes by chapter": lambda f: f.explode("codes").filter(col("codes").str.starts_with("I")),
+    "visits: fields": lambda f: f.with_columns(col("address").struct.field("city"), col("address").struct.field("zip")),
+    "visits: several fields": lambda f: f.with_columns(col("address").struct.field("city", "zip")),
+    "visits: filter by a field": lambda f: f.filter(col("address").struct.field("zip") < 1005),
+    "visits: unnest": lambda f: f.unnest("address"),
+    "visits: a struct": lambda f: f.select("visit", place=pl.struct("ward", "doctor")),
+    # Columns.
+    "visits: select": lambda f: f.select("ward", "cost", month=col("day").dt.month()),
+    "visits: select by types": lambda f: f.select(cs.numeric() - cs.by_name("patient"), cs.temporal()),
+    "visits: select all but": lambda f: f.select(pl.exclude("note", "born", "patient")),
+    "visits: select by a pattern": lambda f: f.with_columns(col("^(temp|cost)$").round(1).name.suffix("_1")),
+    "visits: rename and drop": lambda f: f.rename({"cost": "price"}).drop("note", "codes"),
+    "visits: rename by a function": lambda f: f.rename(lambda name: name if name == "patient" else name.upper()),
+    "visits: columns as rows": lambda f: f.unpivot(["temp", "cost"], index=["patient", "visit"]),
+    "visits: a function of frames": lambda f: f.pipe(lambda rows: rows.filter(col("age") > 30)),
+    "visits: several steps": lambda f: (
+        f.filter(col("dose") > 0)
+        .with_columns(rate=col("dose") / col("weight"))
+        .filter(col("rate") > 0.1)
+        .with_columns(level=pl.when(col("rate") > 0.5).then(pl.lit("high")).otherwise(pl.lit("low")))
+    ),
+    # Public facts.
+    "visits: facts of wards": lambda f: f.join(WARD_FACTS, on="ward", how="left"),
+    "visits: costs of beds": lambda f: f.join(WARD_FACTS, on="ward", how="inner").with_columns(
+        bed=col("bed_cost") * col("stay").dt.total_days()
+    ),
+    "visits: wards that are known": lambda f: f.join(WARD_FACTS, on="ward", how="semi"),
+    "visits: wards that are not": lambda f: f.join(WARD_FACTS, on="ward", how="anti"),
+    "visits: names of chapters": lambda f: f.with_columns(chapter=col("diagnosis").str.head(1)).join(
+        CHAPTERS, on="chapter", how="left"
+    ),
+    # TPC-H, what is done to each line.
+    "lines: Q1": lambda f: f.filter(col("shipped") <= dt.date(1998, 9, 2)).with_columns(
+        disc_price=_revenue, charge=_revenue * (1 + col("tax"))
+    ),
+    "lines: Q3": lambda f: f.filter(
+        col("ordered") < dt.date(1995, 3, 15), col("shipped") > dt.date(1995, 3, 15)
+    ).with_columns(revenue=_revenue),
+    "lines: Q4": lambda f: f.filter(
+        col("ordered").is_between(dt.date(1995, 1, 1), dt.date(1995, 4, 1), closed="left"),
+        col("committed") < col("received"),
+    ),
+    "lines: Q5": lambda f: (
+        f.join(NATIONS, left_on="nation", right_on="n_name")
+        .filter(col("region") == "EUROPE")
+        .with_columns(revenue=_revenue)
+    ),
+    "lines: Q6": lambda f: f.filter(
+        col("shipped").is_between(dt.date(1995, 1, 1), dt.date(1996, 1, 1), closed="left")
+        & col("discount").is_between(0.05, 0.07)
+        & (col("quantity") < 24)
+    ).with_columns(revenue=col("price") * col("discount")),
+    "lines: Q7": lambda f: f.filter(col("nation").is_in(["FRANCE", "BRAZIL"])).select(
+        "nation", year=col("shipped").dt.year(), volume=_revenue
+    ),
+    "lines: Q8": lambda f: f.with_columns(
+        volume=pl.when(col("nation") == "BRAZIL").then(_revenue).otherwise(0), year=col("ordered").dt.year()
+    ),
+    "lines: Q9": lambda f: f.join(PARTS, on="brand").with_columns(
+        amount=_revenue - col("supplycost") * col("quantity"), o_year=col("ordered").dt.year()
+    ),
+    "lines: Q10": lambda f: f.filter(col("flag") == "R", col("ordered").dt.truncate("1q") == dt.date(1995, 1, 1)),
+    "lines: Q12": lambda f: f.filter(
+        col("mode").is_in(["MAIL", "SHIP"]), col("committed") < col("received"), col("shipped") < col("committed")
+    ).with_columns(
+        high=col("priority").is_in(["1-URGENT", "2-HIGH"]).cast(pl.UInt8),
+        low=(~col("priority").is_in(["1-URGENT", "2-HIGH"])).cast(pl.UInt8),
+    ),
+    "lines: Q13": lambda f: f.filter(~col("comment").str.contains("special.*requests")),
+    "lines: Q14": lambda f: f.with_columns(
+        promo=pl.when(col("type").str.starts_with("PROMO")).then(_revenue).otherwise(0)
+    ),
+    "lines: Q15": lambda f: f.filter(
+        col("shipped") >= dt.date(1996, 1, 1), col("shipped") < dt.date(1996, 1, 1) + dt.timedelta(days=90)
+    ),
+    "lines: Q16": lambda f: f.filter(
+        col("brand") != "Brand#12", ~col("type").str.starts_with("ECONOMY"), col("size").is_in([3, 9, 14, 19, 23, 36])
+    ),
+    "lines: Q17": lambda f: f.filter(col("brand") == "Brand#23", col("container") == "MED BOX").with_columns(
+        yearly=col("price") / 7.0
+    ),
+    "lines: Q19": lambda f: f.filter(
+        (
+            (col("brand") == "Brand#12")
+            & col("container").is_in(["SM CASE", "SM BOX"])
+            & col("quantity").is_between(1, 11)
+            & col("size").is_between(1, 15)
+        )
+        | ((col("brand") == "Brand#23") & col("container").str.starts_with("MED") & col("quantity").is_between(10, 20))
+        & col("mode").is_in(["AIR", "AIR REG"])
+    ),
+    "lines: Q22": lambda f: f.with_columns(country=col("phone").str.slice(0, 2)).filter(
+        col("country").is_in(["13", "31", "23", "29"])
+    ),
+    "lines: margins": lambda f: f.with_columns(net=(_revenue / 1.21).round(2)).with_columns(vat=_revenue - col("net")),
+    "lines: unit prices": lambda f: f.with_columns(each=(col("price") / col("quantity")).round(2)),
+    "lines: days to ship": lambda f: f.with_columns(days=(col("shipped") - col("ordered")).dt.total_days()),
+    "lines: late lines": lambda f: f.with_columns(late=(col("received") > col("committed")).cast(pl.Int32)),
+    "lines: sizes": lambda f: f.with_columns(size=pl.when(col("size") < 20).then(1).otherwise(2).cast(pl.Int8)),
+    "lines: country codes": lambda f: f.with_columns(code=col("phone").str.split("-").list.first().cast(pl.Int16)),
+    "lines: brand numbers": lambda f: f.with_columns(number=col("brand").str.strip_prefix("Brand#").cast(pl.UInt8)),
+    "lines: priorities": lambda f: f.with_columns(priority=col("priority").str.head(1).cast(pl.Int64, strict=False)),
+}
+
+BY_PERSON: dict[str, Steps] = {
+    # One row of each patient.
+    "visits: how many": lambda f: f.group_by("patient").agg(pl.len()),
+    "visits: how many, by name": lambda f: f.group_by("patient").agg(visits=pl.len()),
+    "visits: how many, by len": lambda f: f.group_by("patient").len(),
+    "visits: how many of each diagnosis": lambda f: f.group_by("patient", "diagnosis").agg(pl.len()),
+    "visits: all of a dose": lambda f: f.group_by("patient").agg(col("dose").sum()),
+    "visits: all costs": lambda f: f.group_by("patient").agg(col("cost").sum()),
+    "visits: all copays": lambda f: f.group_by("patient").agg(col("copay").sum()),
+    "visits: all time": lambda f: f.group_by("patient").agg(col("stay").sum(), longest=col("stay").max()),
+    "visits: mean costs": lambda f: f.group_by("patient").agg(col("cost").mean()),
+    "visits: mean doses": lambda f: f.group_by("patient").agg(col("dose").mean(), age=col("age").mean()),
+    "visits: mean of temperatures": lambda f: f.group_by("patient").agg(col("temp").mean(), n=col("temp").count()),
+    "visits: mean weights": lambda f: f.group_by("patient").agg(col("weight").mean(), all=col("weight").sum()),
+    "visits: mean time": lambda f: f.group_by("patient").agg(col("stay").mean()),
+    "visits: spread of costs": lambda f: f.group_by("patient").agg(std=col("cost").std(), var=col("cost").var()),
+    "visits: spread of doses": lambda f: f.group_by("patient").agg(col("dose").std()),
+    "visits: median costs": lambda f: f.group_by("patient").agg(col("cost").median()),
+    "visits: median doses": lambda f: f.group_by("patient").agg(col("dose").median(), day=col("day").median()),
+    "visits: high costs": lambda f: f.group_by("patient").agg(col("cost").quantile(0.9, interpolation="higher")),
+    "visits: extremes": lambda f: f.group_by("patient").agg(low=col("temp").min(), high=col("temp").max()),
+    "visits: range of costs": lambda f: f.group_by("patient").agg(span=col("cost").max() - col("cost").min()),
+    "visits: first and last days": lambda f: f.group_by("patient").agg(first=col("day").min(), last=col("day").max()),
+    "visits: days under care": lambda f: f.group_by("patient").agg(
+        days=(col("at").max() - col("at").min()).dt.total_days()
+    ),
+    "visits: how many diagnoses": lambda f: f.group_by("patient").agg(col("diagnosis").n_unique()),
+    "visits: how many wards and doctors": lambda f: f.group_by("patient").agg(col("ward", "doctor").n_unique()),
+    "visits: any emergency": lambda f: f.group_by("patient").agg(
+        any=col("emergency").any(), all=col("emergency").all()
+    ),
+    "visits: share of emergencies": lambda f: f.group_by("patient").agg(col("emergency").mean()),
+    "visits: how many emergencies": lambda f: f.group_by("patient").agg(col("emergency").sum()),
+    "visits: with fever": lambda f: f.group_by("patient").agg(fever=(col("temp") > 38).sum()),
+    "visits: ever with a diagnosis": lambda f: f.group_by("patient").agg(
+        ever=col("diagnosis").is_in(["I10", "I21"]).any()
+    ),
+    "visits: nulls": lambda f: f.group_by("patient").agg(none=col("temp").null_count(), notes=col("note").count()),
+    "visits: most of several columns": lambda f: f.group_by("patient").agg(col("dose", "age", "visit").max()),
+    "visits: means of all floats": lambda f: f.group_by("patient").agg(cs.float().mean().name.suffix("_mean")),
+    "visits: cost of a dose": lambda f: f.group_by("patient").agg(
+        ratio=col("cost").sum() / (col("dose").sum() + 1), each=col("cost").sum() / pl.len()
+    ),
+    "visits: a weighted mean": lambda f: f.group_by("patient").agg(
+        mean=(col("cost") * col("age")).sum() / col("age").sum()
+    ),
+    "visits: mean of distances to the mean": lambda f: f.group_by("patient").agg(
+        mad=(col("cost") - col("cost").mean()).abs().mean()
+    ),
+    "visits: of emergencies, all costs": lambda f: f.group_by("patient").agg(
+        urgent=col("cost").filter(col("emergency")).sum(), other=col("cost").filter(~col("emergency")).sum()
+    ),
+    "visits: of emergencies, how many": lambda f: f.group_by("patient").agg(
+        n=col("visit").filter(col("emergency")).count(), m=col("visit").filter("emergency").len()
+    ),
+    "visits: of emergencies, the last day": lambda f: f.group_by("patient").agg(
+        col("day").filter(col("emergency")).max(), mean=col("dose").filter(col("emergency")).mean()
+    ),
+    "visits: of emergencies, how many wards": lambda f: f.group_by("patient").agg(
+        col("ward").filter(col("emergency")).n_unique()
+    ),
+    "visits: of emergencies, the first diagnosis": lambda f: f.group_by("patient").agg(
+        col("diagnosis").filter(col("emergency")).sort_by(col("at").filter(col("emergency"))).first()
+    ),
+    "visits: sorted, of emergencies, the first": lambda f: f.group_by("patient").agg(
+        col("diagnosis").sort_by("at").filter(col("emergency").sort_by("at")).first()
+    ),
+    "visits: by when, all costs": lambda f: f.group_by("patient").agg(
+        a=pl.when(col("ward") == "A").then("cost").otherwise(0).sum(), b=pl.when(col("ward") == "B").then("dose").sum()
+    ),
+    "visits: without nulls, the mean": lambda f: f.group_by("patient").agg(col("temp").drop_nulls().mean()),
+    "visits: without nulls, how many": lambda f: f.group_by("patient").agg(col("note").drop_nulls().n_unique()),
+    # The first, the last, the greatest.
+    "visits: the first diagnosis": lambda f: f.group_by("patient").agg(col("diagnosis").sort_by("at").first()),
+    "visits: the last ward and doctor": lambda f: f.group_by("patient").agg(col("ward", "doctor").sort_by("at").last()),
+    "visits: the last by a descending order": lambda f: f.group_by("patient").agg(
+        col("cost").sort_by("at", descending=True).first()
+    ),
+    "visits: first of a sorted frame": lambda f: f.sort("at").group_by("patient").agg(col("diagnosis").first()),
+    "visits: the drug of the greatest cost": lambda f: f.group_by("patient").agg(col("drug").sort_by("cost").last()),
+    "visits: the diagnosis where the cost is greatest": lambda f: f.group_by("patient").agg(
+        col("diagnosis").get(col("cost").arg_max())
+    ),
+    "visits: the ward by the least cost": lambda f: f.group_by("patient").agg(col("ward").min_by("cost")),
+    "visits: the last temperature that is there": lambda f: f.group_by("patient").agg(
+        col("temp").sort_by("at").last(ignore_nulls=True)
+    ),
+    "visits: the change of weight": lambda f: f.group_by("patient").agg(
+        change=col("weight").sort_by("at").last() - col("weight").sort_by("at").first()
+    ),
+    "visits: the first list and struct": lambda f: f.group_by("patient").agg(
+        col("codes").sort_by("at").first(), col("address").sort_by("at").last()
+    ),
+    "visits: the longest gap": lambda f: f.group_by("patient").agg(gap=col("at").sort().diff().max()),
+    "visits: the mean gap": lambda f: f.group_by("patient").agg(gap=col("day").sort().diff().dt.total_days().mean()),
+    "visits: the three greatest costs": lambda f: f.group_by("patient").agg(
+        col("cost").sort(descending=True).head(3).sum()
+    ),
+    "visits: top three": lambda f: f.group_by("patient").agg(col("dose").top_k(3).sum()),
+    "visits: the second day": lambda f: f.group_by("patient").agg(col("day").sort().get(1, null_on_oob=True)),
+    "visits: the most frequent ward": lambda f: f.group_by("patient").agg(col("ward").mode().sort().first()),
+    # Lists of a patient's values.
+    "visits: a list of days": lambda f: f.group_by("patient").agg(col("day").sort()),
+    "visits: a list of diagnoses by time": lambda f: f.group_by("patient").agg(col("diagnosis").sort_by("at")),
+    "visits: a list of wards without doubles": lambda f: f.group_by("patient").agg(col("ward").unique().sort()),
+    "visits: a path of wards": lambda f: f.group_by("patient").agg(col("ward").sort_by("at").str.join(">")),
+    "visits: a list as it comes": lambda f: f.group_by("patient").agg(col("diagnosis")),
+    # A value for each visit.
+    "visits: of the first day": lambda f: f.filter(col("day") == col("day").min().over("patient")),
+    "visits: the latest": lambda f: f.filter(col("at") == col("at").max().over("patient")),
+    "visits: of people who come back": lambda f: f.filter(pl.len().over("patient") > 1),
+    "visits: of people with an emergency": lambda f: f.filter(col("emergency").any().over("patient")),
+    "visits: days since the first": lambda f: f.with_columns(
+        days=(col("day") - col("day").min().over("patient")).dt.total_days()
+    ),
+    "visits: days since the last one": lambda f: f.with_columns(gap=col("day").diff().over("patient", order_by="day")),
+    "visits: days since the last one, by shift": lambda f: f.with_columns(
+        gap=(col("at") - col("at").shift(1).over("patient", order_by="at")).dt.total_days()
+    ),
+    "visits: days to the next": lambda f: f.with_columns(
+        gap=col("day").shift(-1).over("patient", order_by="day") - col("day")
+    ),
+    "visits: back within a month": lambda f: f.with_columns(
+        gap=col("at").diff().over("patient", order_by="at").dt.total_days()
+    ).filter(col("gap") <= 30),
+    "visits: the diagnosis before": lambda f: f.with_columns(
+        before=col("diagnosis").shift(1).over("patient", order_by="at")
+    ),
+    "visits: the diagnosis before, or none": lambda f: f.with_columns(
+        before=col("diagnosis").shift(1, fill_value="none").over("patient", order_by="at")
+    ),
+    "visits: another ward than before": lambda f: f.with_columns(
+        moved=(col("ward") != col("ward").shift(1)).over("patient", order_by="at")
+    ),
+    "visits: costs so far": lambda f: f.with_columns(so_far=col("cost").cum_sum().over("patient", order_by="at")),
+    "visits: doses so far": lambda f: f.with_columns(so_far=col("dose").cum_sum().over("patient", order_by="at")),
+    "visits: the highest so far": lambda f: f.with_columns(high=col("dose").cum_max().over("patient", order_by="at")),
+    "visits: numbers by count": lambda f: f.with_columns(n=col("visit").cum_count().over("patient", order_by="at")),
+    "visits: numbers by rank": lambda f: f.with_columns(n=col("at").rank("ordinal").over("patient")),
+    "visits: numbers by range": lambda f: f.with_columns(n=pl.int_range(pl.len()).over("patient", order_by="at")),
+    "visits: the first three": lambda f: f.filter(pl.int_range(pl.len()).over("patient", order_by="at") < 3),
+    "visits: the first three by rank": lambda f: f.filter(col("at").rank("min").over("patient") <= 3),
+    "visits: ranks of costs": lambda f: f.with_columns(rank=col("cost").rank("min", descending=True).over("patient")),
+    "visits: one's own mean taken off": lambda f: f.with_columns(col("cost") - col("cost").mean().over("patient")),
+    "visits: one's own standard score": lambda f: f.with_columns(
+        z=(col("cost") - col("cost").mean().over("patient")) / col("cost").std().over("patient")
+    ),
+    "visits: one's own standard score, in one window": lambda f: f.with_columns(
+        z=((col("cost") - col("cost").mean()) / col("cost").std()).over("patient")
+    ),
+    "visits: a share of one's own costs": lambda f: f.with_columns(
+        share=col("cost") / col("cost").sum().over("patient")
+    ),
+    "visits: the first diagnosis beside each": lambda f: f.with_columns(
+        first=col("diagnosis").first().over("patient", order_by="at")
+    ),
+    "visits: by ward too": lambda f: f.with_columns(
+        n=pl.len().over("patient", "ward"), most=col("cost").max().over(["patient", "ward"])
+    ),
+    "visits: in a month": lambda f: f.with_columns(month=col("day").dt.truncate("1mo")).with_columns(
+        n=pl.len().over("patient", "month")
+    ),
+    "visits: in a month, at once": lambda f: f.with_columns(n=pl.len().over("patient", col("day").dt.truncate("1mo"))),
+    "visits: episodes": lambda f: (
+        f.with_columns(new=(col("day").diff().over("patient", order_by="day") > dt.timedelta(days=90)).fill_null(True))
+        .with_columns(episode=col("new").cum_sum().over("patient", order_by="day"))
+        .group_by("patient", "episode")
+        .agg(pl.len(), cost=col("cost").sum())
+    ),
+    "visits: temperatures carried on": lambda f: f.with_columns(
+        col("temp").forward_fill().over("patient", order_by="at")
+    ),
+    "visits: one's own mean for a null": lambda f: f.with_columns(
+        col("temp").fill_null(col("temp").mean().over("patient"))
+    ),
+    "visits: a moving mean": lambda f: f.with_columns(
+        col("cost").rolling_mean(3, min_samples=1).over("patient", order_by="at")
+    ),
+    "visits: relative change": lambda f: f.with_columns(col("cost").pct_change().over("patient", order_by="at")),
+    "visits: the first in a ward": lambda f: f.filter(col("ward").is_first_distinct().over("patient", order_by="at")),
+    "visits: with a diagnosis again": lambda f: f.filter(col("diagnosis").is_duplicated().over("patient")),
+    # Rows without doubles.
+    "visits: wards of each": lambda f: f.select("patient", "ward").unique(),
+    "visits: wards of each by subset": lambda f: f.unique(["patient", "ward"]).select("patient", "ward"),
+    "visits: patients": lambda f: f.unique("patient").select("patient"),
+    "visits: rows that are the same": lambda f: f.unique(),
+    # Several steps.
+    "visits: how many wards had most": lambda f: (
+        f.group_by("patient", "ward")
+        .agg(n=pl.len(), cost=col("cost").sum())
+        .group_by("patient")
+        .agg(col("n").max(), wards=pl.len(), cost=col("cost").max())
+    ),
+    "visits: of people with several, the mean": lambda f: (
+        f.group_by("patient")
+        .agg(n=pl.len(), mean=col("cost").mean())
+        .filter(col("n") > 2)
+        .with_columns(level=col("mean").cut([500, 2000, 5000]).cast(pl.String))
+    ),
+    "visits: by having": lambda f: f.group_by("patient").having(pl.len() > 2).agg(col("dose").sum()),
+    "visits: per year": lambda f: (
+        f.with_columns(year=col("day").dt.year()).group_by("patient", "year").agg(pl.len(), col("cost").sum())
+    ),
+    "visits: per year, at once": lambda f: f.group_by("patient", col("day").dt.year().alias("year")).agg(pl.len()),
+    "visits: per month": lambda f: f.group_by_dynamic("day", every="1mo", group_by="patient").agg(col("dose").sum()),
+    "visits: codes of a patient": lambda f: (
+        f.select("patient", "codes")
+        .explode("codes")
+        .drop_nulls()
+        .group_by("patient")
+        .agg(col("codes").n_unique(), n=pl.len())
+    ),
+    "visits: codes of a patient, at once": lambda f: f.group_by("patient").agg(n=col("codes").list.len().sum()),
+    "visits: facts of the last ward": lambda f: (
+        f.group_by("patient").agg(col("ward").sort_by("at").last()).join(WARD_FACTS, on="ward", how="left")
+    ),
+    "visits: most of a list": lambda f: f.group_by("patient").agg(worst=col("pain").list.max().max()),
+    # TPC-H, what is done to each customer's lines.
+    "lines: Q1 of a customer": lambda f: (
+        f.filter(col("shipped") <= dt.date(1998, 9, 2))
+        .group_by("customer", "flag", "status")
+        .agg(
+            sum_qty=col("quantity").sum(),
+            sum_base_price=col("price").sum(),
+            sum_disc_price=_revenue.sum(),
+            sum_charge=(_revenue * (1 + col("tax"))).sum(),
+            avg_qty=col("quantity").mean(),
+            avg_price=col("price").mean(),
+            avg_disc=col("discount").mean(),
+            count_order=pl.len(),
+        )
+    ),
+    "lines: Q3 of a customer": lambda f: (
+        f.filter(col("shipped") > dt.date(1995, 3, 15))
+        .group_by("customer", "order", "ordered", "priority")
+        .agg(revenue=_revenue.sum())
+    ),
+    "lines: Q4 of a customer": lambda f: (
+        f.filter(col("committed") < col("received"))
+        .unique(["customer", "order"])
+        .group_by("customer", "priority")
+        .agg(order_count=pl.len())
+    ),
+    "lines: Q10 of a customer": lambda f: (
+        f.filter(col("flag") == "R").group_by("customer", "nation", "phone").agg(revenue=_revenue.sum().round(2))
+    ),
+    "lines: Q12 of a customer": lambda f: f.group_by("customer", "mode").agg(
+        high=col("priority").is_in(["1-URGENT", "2-HIGH"]).sum(), low=(~col("priority").is_in(["1-URGENT"])).sum()
+    ),
+    "lines: Q13 of a customer": lambda f: (
+        f.filter(~col("comment").str.contains("special.*requests"))
+        .group_by("customer")
+        .agg(c_count=col("order").n_unique())
+    ),
+    "lines: Q14 of a customer": lambda f: f.group_by("customer").agg(
+        promo=100.0 * _revenue.filter(col("type").str.starts_with("PROMO")).sum() / _revenue.sum()
+    ),
+    "lines: Q17 of a customer": lambda f: (
+        f.filter(col("quantity") < 0.5 * col("quantity").mean().over("customer"))
+        .group_by("customer")
+        .agg(avg_yearly=col("price").sum() / 7.0)
+    ),
+    "lines: Q18": lambda f: (
+        f.group_by("customer", "order")
+        .agg(col("quantity").sum(), total=col("price").sum(), ordered=col("ordered").min())
+        .filter(col("quantity") > 60)
+    ),
+    "lines: Q21 of a customer": lambda f: (
+        f.filter(col("received") > col("committed")).group_by("customer").agg(waits=col("order").n_unique())
+    ),
+    "lines: Q22 of a customer": lambda f: (
+        f.filter(col("phone").str.slice(0, 2).is_in(["13", "31", "23"]))
+        .group_by("customer")
+        .agg(numcust=pl.len(), totacctbal=col("price").sum())
+    ),
+    # A shop's report.
+    "lines: recency, frequency, money": lambda f: f.group_by("customer").agg(
+        recency=(pl.lit(dt.date(1998, 12, 1)) - col("ordered").max()).dt.total_days(),
+        frequency=col("order").n_unique(),
+        money=_revenue.sum(),
+    ),
+    "lines: levels of spending": lambda f: (
+        f.group_by("customer")
+        .agg(money=_revenue.sum())
+        .with_columns(
+            level=pl.when(col("money") > 500_000)
+            .then(pl.lit("gold"))
+            .when(col("money") > 100_000)
+            .then(pl.lit("silver"))
+        )
+    ),
+    "lines: baskets": lambda f: (
+        f.group_by("customer", "order")
+        .agg(value=_revenue.sum(), lines=pl.len())
+        .group_by("customer")
+        .agg(col("value").mean(), largest=col("value").max(), lines=col("lines").mean())
+    ),
+    "lines: share of returns": lambda f: f.group_by("customer").agg(returned=(col("flag") == "R").mean()),
+    "lines: mean days to ship": lambda f: f.group_by("customer").agg(
+        days=(col("shipped") - col("ordered")).dt.total_days().mean(), mean=(col("shipped") - col("ordered")).mean()
+    ),
+    "lines: cohorts": lambda f: f.with_columns(cohort=col("ordered").min().over("customer").dt.truncate("1mo")),
+    "lines: months since the first": lambda f: f.with_columns(
+        months=(col("ordered") - col("ordered").min().over("customer")).dt.total_days() // 30
+    ),
+    "lines: which order": lambda f: f.with_columns(n=col("ordered").rank("dense").over("customer")),
+    "lines: new or returning": lambda f: f.with_columns(
+        kind=pl.when(col("ordered") == col("ordered").min().over("customer"))
+        .then(pl.lit("new"))
+        .otherwise(pl.lit("returning"))
+    ),
+    "lines: days between orders": lambda f: (
+        f.unique(["customer", "order"])
+        .select("customer", "order", "ordered")
+        .with_columns(gap=col("ordered").diff().over("customer", order_by="ordered"))
+    ),
+    "lines: spending so far": lambda f: (
+        f.group_by("customer", "ordered")
+        .agg(value=_revenue.sum())
+        .with_columns(so_far=col("value").cum_sum().over("customer", order_by="ordered"))
+    ),
+    "lines: the value of the first order": lambda f: (
+        f.group_by("customer", "order")
+        .agg(value=_revenue.sum(), ordered=col("ordered").min())
+        .group_by("customer")
+        .agg(first=col("value").sort_by("ordered").first(), last=col("value").sort_by("ordered").last())
+    ),
+    "lines: the dearest line": lambda f: f.group_by("customer").agg(
+        col("brand").sort_by("price", descending=True).first(), price=col("price").max()
+    ),
+    "lines: the dearest line of an order": lambda f: f.filter(
+        col("price") == col("price").max().over("customer", "order")
+    ),
+    "lines: a line's share of its order": lambda f: f.with_columns(
+        share=(col("price") / col("price").sum()).over("customer", "order")
+    ),
+    "lines: a brand bought again": lambda f: f.with_columns(
+        again=col("order").n_unique().over("customer", "brand") > 1
+    ),
+    "lines: spending by year": lambda f: (
+        f.with_columns(year=col("ordered").dt.year())
+        .group_by("customer", "year")
+        .agg(_revenue.sum().alias("value"))
+        .with_columns(change=col("value") - col("value").shift(1).over("customer", order_by="year"))
+    ),
+    "lines: active years": lambda f: f.group_by("customer").agg(years=col("ordered").dt.year().n_unique()),
+    "lines: discounts used": lambda f: f.group_by("customer").agg(
+        n=(col("discount") > 0.05).sum(), most=col("discount").max(), mean=col("discount").mean().round(6)
+    ),
+    "lines: by mode": lambda f: f.group_by("customer").agg(
+        *(col("price").filter(col("mode") == mode).sum().alias(mode) for mode in ["AIR", "MAIL"])
+    ),
+    "lines: big orders": lambda f: f.filter(col("quantity").sum().over("customer", "order") > 60),
+    "lines: three dearest": lambda f: f.filter(col("price").rank("ordinal", descending=True).over("customer") <= 3),
+}
+
+REFUSED: dict[str, Refused] = {
+    "visits: parse a date without a format": Refused(
+        "guesses its format", lambda f: f.with_columns(col("admitted").str.to_date("%Y-%m-%d"))
+    ),
+    "visits: first of a sorted frame": Refused(
+        "sort: this goes by the order", lambda f: f.group_by("patient").agg(col("diagnosis").sort_by("at").first())
+    ),
+    "visits: a list as it comes": Refused(
+        "gives several values", lambda f: f.group_by("patient").agg(col("diagnosis").sort_by("at"))
+    ),
+    "visits: a moving mean": Refused(
+        "rolling_",
+        lambda f: (
+            f.with_columns(
+                sum=col("cost").cum_sum().over("patient", order_by="at"), n=col("at").rank("ordinal").over("patient")
+            )
+            .with_columns(before=col("sum").shift(3, fill_value=0.0).over("patient", order_by="at"))
+            .with_columns(cost=(col("sum") - col("before")) / col("n").clip(1, 3))
+            .drop("sum", "n", "before")
+        ),
+    ),
+    "visits: relative change": Refused(
+        "pct_change",
+        lambda f: f.with_columns(cost=col("cost") / col("cost").shift(1).over("patient", order_by="at") - 1),
+    ),
+    "visits: rows that are the same": Refused("columns must not be nested", lambda f: f.unique(["patient", "visit"])),
+    "visits: by having": Refused(
+        "having: this chooses groups",
+        lambda f: f.group_by("patient").agg(col("dose").sum(), n=pl.len()).filter(col("n") > 2).drop("n"),
+    ),
+    "visits: how many, by len": Refused("len: this combines", lambda f: f.group_by("patient").agg(pl.len())),
+    "visits: per month": Refused(
+        "group_by_dynamic: this makes groups",
+        lambda f: f.with_columns(col("day").dt.truncate("1mo")).group_by("patient", "day").agg(col("dose").sum()),
+    ),
+}
+
+
+def _minus_mean(values: pl.Series) -> pl.Series:
+    return values - values.mean()
+
+
+# What brings people together. A window of one person's rows is `.over("patient", …)`.
+MIXED: dict[str, Steps] = {
+    # All rows at once.
+    "minus the mean": lambda f: f.with_columns(x=col("cost") - col("cost").mean()),
+    "a standard score": lambda f: f.with_columns(x=(col("cost") - col("cost").mean()) / col("cost").std()),
+    "a share of all": lambda f: f.with_columns(x=col("cost") / col("cost").sum()),
+    "scaled to the extremes": lambda f: f.with_columns(
+        x=(col("cost") - col("cost").min()) / (col("cost").max() - col("cost").min())
+    ),
+    "above the median": lambda f: f.filter(col("cost") > col("cost").median()),
+    "above a quantile": lambda f: f.filter(col("cost") > col("cost").quantile(0.9)),
+    "with the latest day": lambda f: f.filter(col("day") == col("day").max()),
+    "how many rows": lambda f: f.with_columns(n=pl.len()),
+    "how many values": lambda f: f.with_columns(n=col("temp").count(), m=col("ward").n_unique()),
+    "a rank": lambda f: f.with_columns(x=col("cost").rank()),
+    "a rank of structs": lambda f: f.with_columns(x=pl.struct("ward", "cost").rank("dense")),
+    "a shift": lambda f: f.with_columns(x=col("cost").shift(1)),
+    "a difference": lambda f: f.with_columns(x=col("cost").diff()),
+    "a relative change": lambda f: f.with_columns(x=col("dose").pct_change()),
+    "a running sum": lambda f: f.with_columns(x=col("dose").cum_sum()),
+    "a running maximum": lambda f: f.with_columns(x=col("dose").cum_max()),
+    "a moving mean": lambda f: f.with_columns(x=col("cost").rolling_mean(3)),
+    "a moving mean by time": lambda f: f.with_columns(x=col("cost").rolling_mean_by("at", "7d")),
+    "an exponential mean": lambda f: f.with_columns(x=col("cost").ewm_mean(alpha=0.5)),
+    "reversed": lambda f: f.with_columns(x=col("cost").reverse()),
+    "sorted": lambda f: f.with_columns(x=col("cost").sort()),
+    "sorted by another": lambda f: f.with_columns(x=col("ward").sort_by("cost")),
+    "shuffled": lambda f: f.with_columns(x=col("cost").shuffle(seed=1)),
+    "runs": lambda f: f.with_columns(x=col("ward").rle_id()),
+    "runs of a struct": lambda f: f.select(x=col("ward").rle().struct.field("len").max()),
+    "places among others": lambda f: f.with_columns(x=col("cost").search_sorted(500.0)),
+    "a search in another": lambda f: f.with_columns(x=col("dose").sort().search_sorted(col("age"))),
+    "value counts": lambda f: f.select(x=col("ward").value_counts(sort=True).struct.field("count")),
+    "the first value": lambda f: f.with_columns(x=col("ward").first()),
+    "a value by its place": lambda f: f.with_columns(x=col("ward").get(-1)),
+    "of distinct values, the first": lambda f: f.filter(col("diagnosis").is_first_distinct()),
+    "unique values": lambda f: f.filter(col("cost").round(0).is_unique()),
+    "in another column": lambda f: f.filter(col("visit").is_in(col("dose").implode())),
+    "in another column's list": lambda f: f.with_columns(x=(col("visit") % 60).is_in(col("dose").implode())),
+    "replaced by columns": lambda f: f.with_columns(
+        x=col("ward").replace(col("doctor").unique().sort(), col("diagnosis").unique().sort().head(4))
+    ),
+    "an index by a range": lambda f: f.with_columns(x=pl.int_range(pl.len())),
+    "an index by a range of ages": lambda f: f.with_columns(x=pl.arange(pl.len()) + col("age")),
+    "a number of a row": lambda f: f.with_row_index("x"),
+    "bins of quantiles": lambda f: f.with_columns(x=col("cost").qcut(4).cast(pl.String)),
+    "bins by the rows": lambda f: f.select(x=col("cost").hist(bin_count=4)),
+    "an entropy": lambda f: f.with_columns(x=col("cost").entropy()),
+    "a correlation": lambda f: f.with_columns(x=pl.corr("cost", "dose")),
+    "a product of columns": lambda f: f.with_columns(x=col("cost").dot(col("dose").cast(pl.Float64))),
+    "joined texts of all": lambda f: f.with_columns(x=col("ward").str.join()),
+    "peaks": lambda f: f.filter(col("cost").peak_max()),
+    # Values from other rows.
+    "filled by the row before": lambda f: f.with_columns(col("temp").forward_fill()),
+    "filled by the row after": lambda f: f.with_columns(col("temp").fill_null(strategy="backward")),
+    "filled by the mean": lambda f: f.with_columns(col("temp").fill_null(col("temp").mean())),
+    "filled by the mean, as a strategy": lambda f: f.with_columns(col("temp").fill_null(strategy="mean")),
+    "a frame filled by the row before": lambda f: f.select("visit", "temp").fill_null(strategy="forward"),
+    "interpolated": lambda f: f.with_columns(col("temp").interpolate()),
+    # Rows by their place.
+    "head": lambda f: f.head(5),
+    "limit": lambda f: f.limit(5),
+    "tail": lambda f: f.tail(5),
+    "slice": lambda f: f.slice(3, 5),
+    "every third": lambda f: f.gather_every(3),
+    "the greatest of all": lambda f: f.top_k(5, by="cost"),
+    "the first ones of a sorted frame": lambda f: f.sort("cost").head(5),
+    "a sample by expressions": lambda f: f.filter(col("visit").sample(fraction=1.0, shuffle=True, seed=1) > 50),
+    "the first row of each value of another column": lambda f: f.unique("ward", keep="first", maintain_order=True),
+    "the last row of each value of two other columns": lambda f: f.unique(["ward", "day"], keep="last"),
+    "values that nobody else has": lambda f: f.unique(["ward", "dose", "age"], keep="none"),
+    # Groups of several people.
+    "a window of another column": lambda f: f.with_columns(x=col("cost").mean().over("ward")),
+    "a window of another column beside one's own": lambda f: f.with_columns(
+        x=col("cost").sum().over("patient"), y=col("cost").sum().over("ward")
+    ),
+    "a rank in a ward": lambda f: f.with_columns(x=col("cost").rank().over("ward")),
+    "a number in a ward": lambda f: f.filter(pl.int_range(pl.len()).over("ward", order_by="at") < 3),
+    "the first of a day": lambda f: f.filter(col("at") == col("at").min().over("day")),
+    "a window of a constant": lambda f: f.with_columns(x=col("cost").sum().over(pl.lit(1))),
+    "a window of pairs of people": lambda f: f.with_columns(x=col("cost").sum().over(col("patient") // 2)),
+    "a window of remainders": lambda f: f.with_columns(x=pl.len().over(col("patient") % 10, "ward")),
+    "a window of the unit's name": lambda f: f.with_columns(x=pl.len().over((col("patient") // 2).alias("patient"))),
+    "groups of another column": lambda f: f.group_by("ward").agg(col("cost").sum()),
+    "groups of remainders": lambda f: f.group_by(col("patient") // 2).agg(pl.len()),
+    "groups of another column that is named like people": lambda f: f.group_by(col("ward").alias("patient")).agg(
+        pl.len()
+    ),
+    "groups by time": lambda f: f.group_by_dynamic("at", every="1w").agg(pl.len()),
+    "groups of moving windows": lambda f: f.rolling("visit", period="9i").agg(pl.len()),
+    "another column that takes the unit's name": lambda f: f.with_columns(patient=col("dose")).with_columns(
+        x=pl.len().over("patient")
+    ),
+    "the unit made coarser": lambda f: f.with_columns(col("patient") // 2).with_columns(x=pl.len().over("patient")),
+    "another column renamed to the unit": lambda f: f.rename({"patient": "p", "ward": "patient"}).with_columns(
+        x=pl.len().over("patient")
+    ),
+    "the unit's name of a selector": lambda f: (
+        f.select(cs.by_name("dose").name.replace("dose", "patient"), "visit").group_by("patient").agg(pl.len())
+    ),
+    "a self-join by ward": lambda f: f.join(f.group_by("ward").agg(n=pl.len()), on="ward"),
+    "a self-join by the day": lambda f: f.join(f.select("day", other="cost"), on="day", how="inner"),
+    "rows that another row has": lambda f: f.join(f.filter(col("emergency")).select("day"), on="day", how="semi"),
+    "the nearest other row": lambda f: f.sort("at").join_asof(
+        f.sort("at").select("at", o="cost"), on="at", strategy="backward", allow_exact_matches=False
+    ),
+    "rows of a condition": lambda f: f.select("visit", "day").join_where(
+        f.select("age", d="day"), col("day") < col("d")
+    ),
+    "a wide table": lambda f: f.group_by("day").agg(col("ward")),
+    # Disguised.
+    "within when": lambda f: f.with_columns(x=pl.when(col("cost") > 0).then(col("cost").mean()).otherwise(0)),
+    "a condition of all": lambda f: f.with_columns(
+        x=pl.when(col("dose").max() > 10).then(col("cost")).otherwise(col("dose"))
+    ),
+    "within otherwise, of a ward": lambda f: f.with_columns(
+        x=pl.when(col("age") > 500).then(0).otherwise(pl.len().over("ward"))
+    ),
+    "within a text": lambda f: f.with_columns(x=pl.format("{} of {}", "visit", col("visit").max())),
+    "within a clip": lambda f: f.with_columns(x=col("cost").clip(0, col("cost").mean())),
+    "within a cast and a round": lambda f: f.with_columns(x=(col("cost") - col("cost").mean()).round().cast(pl.Int64)),
+    "within is_between": lambda f: f.filter(col("cost").is_between(col("cost").mean(), 99_999)),
+    "within coalesce": lambda f: f.with_columns(x=pl.coalesce("temp", col("temp").mean())),
+    "within concat_list": lambda f: f.with_columns(x=pl.concat_list("dose", col("dose").max())),
+    "within a struct": lambda f: f.with_columns(x=pl.struct("dose", most=col("dose").max())),
+    "within a date": lambda f: f.with_columns(x=pl.date(col("day").dt.year().max(), 1, 1)),
+    "within list.contains": lambda f: f.filter(col("codes").list.contains(col("diagnosis").max())),
+    "within list.eval of a column": lambda f: f.with_columns(
+        x=col("codes").list.concat(col("ward").implode()).list.eval(pl.element().n_unique())
+    ),
+    "within the windows of a person": lambda f: f.with_columns(
+        x=(col("cost").mean() - col("cost").mean().over("patient"))
+    ),
+    "a window in a window": lambda f: f.with_columns(x=col("cost").mean().over("ward").max().over("patient")),
+    "all rows as a list": lambda f: f.with_columns(x=col("cost").implode().list.mean()),
+    "a ward's rows as a list": lambda f: f.with_columns(x=col("cost").implode().over("ward").list.len()),
+    "an aggregation of a whole frame": lambda f: f.select(col("cost").sum()),
+    "a filter of an aggregation": lambda f: f.with_columns(x=col("cost").filter(col("ward") == "A").mean()),
+    "a filter by all, of one person": lambda f: f.group_by("ward").agg(col("cost").filter(col("emergency")).sum()),
+    "one's own, in the order of all": lambda f: f.with_columns(x=col("temp").forward_fill().over("patient")),
+    "one's own number, in the order of all": lambda f: f.with_columns(x=pl.int_range(pl.len()).over("patient")),
+    "one's own first, in the order of all": lambda f: f.group_by("patient").agg(col("ward").first()),
+    "one's own running sum, in the order of all": lambda f: f.with_columns(x=col("dose").cum_sum().over("patient")),
+    "one's own row before, in the order of all": lambda f: f.with_columns(x=col("ward").shift().over("patient")),
+    "one's own list, in the order of all": lambda f: f.with_columns(x=col("ward").implode().over("patient")),
+    "one's own runs, in the order of all": lambda f: f.group_by("patient").agg(col("ward").rle_id().max()),
+    "one's own sorted by rows of all": lambda f: f.with_columns(
+        x=col("ward").sort_by("cost").over("patient", mapping_strategy="explode")
+    ),
+    "one's own, drawn at random": lambda f: f.group_by("patient").agg(col("ward").sample(1, seed=1).first()),
+    "one's own rank, drawn at random": lambda f: f.with_columns(x=col("dose").rank("random", seed=1).over("patient")),
+    # Functions in Python.
+    "a function of rows": lambda f: f.with_columns(x=col("cost").map_batches(_minus_mean, return_dtype=pl.Float64)),
+    "a function of each person's rows": lambda f: f.with_columns(
+        x=col("cost").map_batches(lambda values: values * 0 + len(values), return_dtype=pl.Float64)
+    ),
+    "a function of frames": lambda f: f.map_batches(lambda frame: frame.head(3)),
+    "a function of several columns": lambda f: f.with_columns(
+        x=pl.map_batches(["cost", "dose"], lambda several: several[0] - several[1].mean(), return_dtype=pl.Float64)
+    ),
+}

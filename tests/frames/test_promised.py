@@ -1,0 +1,455 @@
+"""One promise for all outputs: `scaled_to(epsilon=…, delta=…)`, and outputs that wait for their loss."""
+
+from __future__ import annotations
+
+import math
+import random
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from dp_polars import analysis
+from dp_polars._accounting.promises import Promise
+from tests.helpers.needs import need
+
+X, Y = pl.col("x"), pl.col("y")
+MILLIONTH = Fraction(1, 10**6)
+UNITS = ("epsilon", "rho")
+
+
+def unit_of(query):
+    """Return the unit that a query was taken in: that in which all losses that were shared are."""
+    (unit,) = {ask.query.claim.loss.unit for ask in query.asks}
+    return unit
+
+
+def errors_of(query):
+    return query.explain()["error_95"].to_list()
+
+
+def notes_of(query):
+    return query.explain()["note"].to_list()
+
+
+# --- The figures of the page ----------------------------------------------------------------------------------------
+
+# Outputs, groups and rows of a person -> errors of a count and of a mode of 100 candidates, by `epsilon` and by `rho`,
+# at (1, 1e-6) without a part for keys.
+TABLE = {
+    (1, 1, 1): ([3], [9]),
+    (2, 1, 1): ([6, 13], [13, 24]),
+    (8, 1, 1): ([24, 55], [25, 48]),
+    (8, 4, 1): ([96, 220], [50, 97]),
+    (20, 4, 1): ([240, 551], [79, 154]),
+    (20, 10, 5): ([2996, 1379], [628, 243]),
+}
+
+
+def report(outputs, groups, rows, budget=None, **protected):
+    """Return as many counts as modes, by turns, of people in one group of rows or more."""
+    private = dpp.protect("p", max_groups=groups, max_rows_per_group=rows, budget=budget, **protected)
+    asked = {f"o{i}": X.dp.mode(range(100)) if i % 2 else dpp.len() for i in range(outputs)}
+    return private.group_by({"g": range(20)}).agg(**asked)
+
+
+@pytest.mark.parametrize(("case", "errors"), TABLE.items())
+def test_the_unit_decides_the_error_and_the_better_one_is_taken(case, errors):
+    query, promise = report(*case), Promise.of(Fraction(1), MILLIONTH, Fraction(0))
+    by_unit = [errors_of(query.scaled_to(epsilon=1))[:2], errors_of(query.scaled_to(rho=promise.rho))[:2]]
+    assert by_unit == list(errors)
+    assert round(float(promise.rho), 5) == 0.02436
+    better = min(UNITS, key=lambda unit: math.prod(errors[UNITS.index(unit)]))
+    # A budget that keeps nothing for keys has all of delta for rho.
+    budget = dpp.Budget(epsilon=1, delta=1e-6, keys_delta=0)
+    taken = report(*case, budget=budget).scaled_to(epsilon=1, delta=1e-6)
+    assert (unit_of(taken), errors_of(taken)[:2]) == (better, errors[UNITS.index(better)])
+    # Without one, half of delta is left to keys: 3 % more error.
+    halved = query.scaled_to(epsilon=1, delta=1e-6)
+    assert unit_of(halved) == better
+    for with_keys, without in zip(errors_of(halved), errors_of(taken), strict=True):
+        assert without <= with_keys <= 1.04 * without + 1
+    other = UNITS[1 - UNITS.index(better)]
+    for note, error in zip(notes_of(taken), errors[UNITS.index(other)], strict=False):
+        assert f"In {other} error_95 would be {error:,}." in note
+
+
+def test_what_is_scaled_to_the_promise_of_a_budget_fits_into_it_exactly():
+    rows = pl.DataFrame({"p": [i // 5 for i in range(500)], "g": [i % 20 for i in range(500)], "x": [7] * 500})
+    for case, keys_delta in (((2, 1, 1), None), ((8, 4, 1), None), ((20, 10, 5), Fraction(1, 10**7))):
+        budget = dpp.Budget(epsilon=1, delta=1e-6, keys_delta=keys_delta)
+        query = report(*case, budget=budget).scaled_to(epsilon=1, delta=1e-6)
+        assert query.release(rows).height == 20
+        assert (budget.remaining, budget.remaining.rho) == (0, 0)
+        with pytest.raises(dpp.BudgetExceededError):
+            query.release(rows)
+
+
+def test_two_in_rho_and_one_in_epsilon_fit_in_any_order():
+    frame = pl.DataFrame({"p": range(50), "g": [1] * 50, "x": [3] * 50})
+    for order in ((0, 1, 1), (1, 0, 1), (1, 1, 0)):
+        budget = dpp.Budget(epsilon=3, delta=1e-6)
+        queries = report(1, 1, 1, budget), report(8, 4, 1, budget)
+        scaled = [query.scaled_to(epsilon=1, delta=1e-6) for query in queries]
+        assert [unit_of(query) for query in scaled] == ["epsilon", "rho"]
+        for number in order:
+            scaled[number].release(frame)
+
+
+def test_kept_answers_statements_and_files_of_a_shared_promise(tmp_path):
+    frame = pl.DataFrame({"p": range(200), "g": [1] * 200, "x": [3] * 200})
+    budget = dpp.Budget(epsilon=1, delta=1e-6, path=tmp_path / "budget.db")
+    private = frame.dp.protect("p", max_groups=4, max_rows_per_group=1, budget=budget, dataset="visits")
+    query = private.group_by({"g": range(9)}).agg(dpp.n_people(), X.dp.mode(range(9), loss_share=2))
+    with pytest.raises(ValueError, match="every output must have a loss, got none for 'n_people', 'x'"):
+        query.release()
+    assert budget.spent == 0
+    scaled = query.scaled_to(epsilon=1, delta=1e-6)
+    first = scaled.release()
+    assert scaled.release().equals(first)
+    assert (
+        query.scaled_to(epsilon=1, delta=1e-6).release(ranges=True).drop("n_people_low", "n_people_high").equals(first)
+    )
+    assert budget.answers().height == 1
+    losses = [ask.query.claim.loss for ask in scaled.asks]
+    assert losses[1].value == 2 * losses[0].value
+    text = dpp.statement(budget, [scaled]).to_markdown()
+    assert "discrete Gaussian" in text or "discrete_gaussian" in text
+    with pytest.raises(ValueError, match="a loss must be said first, got none"):
+        query.statement()
+
+
+# --- Random queries -------------------------------------------------------------------------------------------------
+
+
+def some_outputs(some):
+    """Return random outputs without a loss, and perhaps some with one."""
+    makers = [
+        lambda more: dpp.len(**more),
+        lambda more: dpp.n_people(**more),
+        lambda more: dpp.count("x", **more),
+        lambda more: X.dp.mode(range(some.choice([2, 9, 300])), **more),
+        lambda more: X.dp.median(range(some.choice([5, 121])), **more),
+        lambda more: X.dp.quantile([0.1, 0.5, 0.9], range(50), **more),
+        lambda more: X.dp.quantile(0.25, range(50), interval=0.9, **more),
+        lambda more: X.dp.top_k(some.choice([2, 6]), range(20), **more),
+        lambda more: X.dp.sum(0, some.choice([1, 1000]), step=1, **more),
+        lambda more: X.dp.mean(0, 100, step=1, **more),
+        lambda more: X.dp.var(0, 20, step=1, **more),
+        lambda more: X.dp.value_counts(range(some.choice([3, 40])), **more),
+        lambda more: dpp.share(X > 3, **more),
+    ]
+    asked = {}
+    for number in range(some.choice([1, 1, 2, 3, 5, 9])):
+        more = {} if some.random() < 0.6 else {"loss_share": some.choice([2, 0.1, Fraction(7, 3)])}
+        asked[f"o{number}"] = some.choice(makers)(more)
+    if some.random() < 0.2:
+        asked["kept"] = dpp.n_people(**some.choice([{"epsilon": Fraction(1, 1000)}, {"rho": Fraction(1, 10**5)}]))
+    if some.random() < 0.04:
+        asked["near"] = dpp.n_people(within=some.choice([20_000, 50_000]))
+    return asked
+
+
+def some_query(some):
+    bounds = some.choice([(1, 1), (2, 1), (4, 1), (3, 4), (10, 5)])
+    relation = some.choice(["add_or_remove_one", "replace_one"])
+    private = dpp.protect("p", max_groups=bounds[0], max_rows_per_group=bounds[1], neighboring_relation=relation)
+    return private.group_by({"g": range(some.choice([1, 5, 20]))}).agg(**some_outputs(some))
+
+
+def proved_epsilon(rho, delta):
+    """Return the ε of ρ-zCDP at a δ on a fine grid of orders: Canonne, Kamath & Steinke 2020, Corollary 13."""
+    low, high = -4.0, 5.0
+    for _ in range(3):
+        places = np.linspace(low, high, 4000)
+        orders = 1 + 10**places
+        found = rho * orders + np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
+        best = int(found.argmin())
+        low, high = places[max(best - 1, 0)], places[min(best + 1, 3999)]
+    return float(found.min())
+
+
+def size_of(asks):
+    """Return the geometric mean of errors, of means in groups of 1,000."""
+    errors = []
+    for ask in asks:
+        error = ask.query.error_among(1000, 0.05)
+        errors.append(ask.query.error(ask.query.size_of(), 0.05) if error is None else error)
+    return math.exp(math.fsum(map(math.log, errors)) / len(errors)) if all(errors) else 0.0
+
+
+def test_2000_random_queries_keep_their_promise_in_the_better_unit():
+    some, taken = random.Random(43), {"epsilon": 0, "rho": 0}
+    for _ in range(2000):
+        query = some_query(some)
+        epsilon, delta = Fraction(some.choice([1, 5, 10, 30, 80]), 10), Fraction(1, 10 ** some.choice([4, 6, 9]))
+        scaled = query.scaled_to(epsilon=epsilon, delta=delta)
+        claims = {ask.name: ask.query.claim for ask in scaled.asks}
+        # What keeps its loss says nothing of the unit.
+        (unit,) = {ask.loss.unit for name, ask in claims.items() if name not in ("kept", "near")}
+        taken[unit] += 1
+        total = sum(claim.cost(unit) for claim in claims.values())
+        rho = Promise.of(epsilon, delta).rho
+        assert total == (epsilon if unit == "epsilon" else rho)
+        if unit == "rho":
+            # Half of delta is left to keys, which spend it with probability delta/2 beside the rest.
+            left = float((delta / 2) / (1 - delta / 2))
+            assert 0.9999 * float(epsilon) < proved_epsilon(float(total), left) <= float(epsilon) * (1 + 1e-9)
+        other = "rho" if unit == "epsilon" else "epsilon"
+        if "kept" in claims and not claims["kept"].has_epsilon:
+            assert unit == "rho"
+            continue
+        there = query.scaled_to(**{other: rho if other == "rho" else epsilon})
+        if "near" not in claims:  # its loss was found in epsilon, and is found anew in rho
+            assert size_of(scaled.asks) <= size_of(there.asks) * (1 + 1e-9)
+        for ask, before in zip(scaled.asks, query.asks, strict=True):
+            if before.query.claim.is_open:
+                assert ask.query.claim.mechanism == ask.query.in_unit(unit).claim.mechanism
+    assert min(taken.values()) > 500
+
+
+def test_no_accountant_proves_that_a_promise_is_broken():
+    """Privacy loss distributions of dp_accounting, which are nearly the truth, never say more than was promised."""
+    pld = need("dp_accounting.pld.privacy_loss_distribution")
+    some = random.Random(7)
+    closest = {"epsilon": 0.0, "rho": 0.0}
+    for _ in range(24):
+        groups, outputs = some.choice([1, 1, 4]), some.choice([1, 2, 8])
+        query = dpp.protect("p", max_groups=groups).group_by({"g": range(9)})
+        query = query.agg(**{f"o{i}": dpp.n_people() if i % 2 else X.dp.mode(range(9)) for i in range(outputs)})
+        epsilon, delta = some.choice([0.5, 1, 3]), some.choice([1e-5, 1e-8])
+        scaled, whole = query.scaled_to(epsilon=epsilon, delta=delta), None
+        # Each is rounded up by a step at most.
+        step = {"value_discretization_interval": 1e-3 * epsilon / (groups * outputs)}
+        dots = {**step, "use_connect_dots": True}
+        for ask in scaled.asks:
+            x = float(ask.query.claim.rate)
+            one = {
+                "discrete_gaussian": partial(pld.from_discrete_gaussian_mechanism, 1 / x, 1, **dots),
+                "discrete_laplace": partial(pld.from_discrete_laplace_mechanism, x, 1, **dots),
+                "permute_and_flip": partial(pld.from_laplace_mechanism, 1 / x, **dots),
+                # A choice of two candidates, of which one row moves both: exp(±x/2).
+                "exponential": partial(pld.from_randomized_response, 2 / (math.exp(x / 2) + 1), 2, **step),
+            }[ask.query.claim.mechanism]().self_compose(groups)
+            whole = one if whole is None else whole.compose(one)
+        proved = whole.get_epsilon_for_delta(delta)
+        assert proved <= epsilon * 1.0011
+        unit = unit_of(scaled)
+        closest[unit] = max(closest[unit], proved / epsilon)
+    assert closest["epsilon"] > 0.99
+    assert closest["rho"] > 0.7  # half of delta is left to keys, and a sum of rho is no distribution
+
+
+# --- Which unit, and why --------------------------------------------------------------------------------------------
+
+
+def private(**more):
+    return dpp.protect("p", max_groups=1, max_rows_per_group=1, **more)
+
+
+ONE_UNIT = {
+    "a lead": (X.dp.mode(range(9), lead=True), "epsilon"),
+    "a first above": (X.dp.first_above(range(9), threshold=5), "epsilon"),
+    "a Gaussian by name": (dpp.len(mechanism="discrete_gaussian"), "rho"),
+    "a Gaussian that keeps its loss": (dpp.len(rho=1e-6), "rho"),
+}
+
+
+@pytest.mark.parametrize(("output", "unit"), ONE_UNIT.values(), ids=ONE_UNIT)
+@pytest.mark.parametrize("others", [0, 12])
+def test_what_exists_in_one_unit_only_decides_for_all(output, unit, others):
+    query = private().agg(one=output, more=dpp.n_people(), **{f"o{i}": dpp.n_people() for i in range(others)})
+    scaled = query.scaled_to(epsilon=1, delta=1e-6)
+    assert unit_of(scaled) == unit
+    reason = "in which alone 'one' can be asked" if unit == "epsilon" else "not epsilon: "
+    assert reason in notes_of(scaled)[0]
+    assert str(
+        unit_of(
+            private().agg(*(dpp.n_people().alias(str(i)) for i in range(others + 2))).scaled_to(epsilon=1, delta=1e-6)
+        )
+    ) == ("rho" if others else "epsilon")
+
+
+def test_a_lead_beside_gaussian_noise_is_paid_in_rho():
+    query = private().agg(X.dp.mode(range(9), lead=True), dpp.len(mechanism="discrete_gaussian"))
+    scaled = query.scaled_to(epsilon=1, delta=1e-6)
+    rho = Promise.of(Fraction(1), MILLIONTH).rho
+    costs = [claim.cost("rho") for claim in scaled.request.claims]
+    assert [ask.query.claim.loss.unit for ask in scaled.asks] == ["epsilon", "rho"]
+    assert costs[1] == rho / 2
+    assert rho / 2 * (1 - Fraction(1, 10**20)) < costs[0] <= rho / 2
+
+
+def test_mechanisms_by_name_stay_and_all_others_are_the_better_ones():
+    asked = {
+        "flip": X.dp.mode(range(9), mechanism="permute_and_flip"),
+        "exponential": X.dp.mode(range(9), mechanism="exponential"),
+        "laplace": dpp.len(mechanism="discrete_laplace"),
+        "joint": X.dp.top_k(2, range(9), mechanism="joint"),
+        "rounds": X.dp.top_k(6, range(9)),
+        "n": dpp.len(),
+    }
+    in_rho, in_epsilon = ("exponential", 6, "discrete_gaussian"), ("exponential", 1, "discrete_laplace")
+    for unit, free in (("rho", in_rho), ("epsilon", in_epsilon)):
+        query = private().agg(**asked).scaled_to(**{unit: 1})
+        mechanisms = [claim.mechanism for claim in query.request.claims]
+        assert mechanisms[:4] == ["permute_and_flip", "exponential", "discrete_laplace", "exponential"]
+        assert (mechanisms[4], query.asks[4].query.claim.draws, mechanisms[5]) == free
+        assert query.loss.value == 1 if unit == "epsilon" else query.request.claims[0].cost("rho") == Fraction(1, 6)
+
+
+@pytest.mark.parametrize("losses", [{"epsilon": 1}, {"rho": 0.3}])
+def test_outputs_that_all_have_a_loss_keep_their_shares_in_the_better_unit(losses):
+    """What was asked in one unit is asked in the other one where that is better, by the better mechanism there."""
+    (unit,) = losses
+    many = {f"n{i}": dpp.n_people(**losses) for i in range(20)}
+    query = private().agg(twice=X.dp.mode(range(9), **{unit: 2 * losses[unit]}), **many)
+    scaled = query.scaled_to(epsilon=1, delta=1e-6)
+    assert unit_of(scaled) == "rho"
+    found = [claim.loss.value for claim in scaled.request.claims]
+    assert found[0] == 2 * found[1] == 2 * found[-1]
+    assert sum(found) == Promise.of(Fraction(1), MILLIONTH).rho
+    assert {claim.mechanism for claim in scaled.request.claims} == {"exponential", "discrete_gaussian"}
+    few = private().agg(dpp.n_people(**losses)).scaled_to(epsilon=1, delta=1e-6)
+    assert [str(ask.query.claim) for ask in few.asks] == ["epsilon=1"]
+    assert few.asks[0].query.claim.mechanism == "discrete_laplace"
+
+
+def test_losses_in_both_units_are_shared_by_what_they_cost_in_rho():
+    query = private().agg(a=dpp.len(epsilon=0.4), b=X.dp.mode(range(9), rho=0.08))
+    scaled = query.scaled_to(epsilon=1, delta=1e-6)
+    one, other = (claim.cost("rho") for claim in query.request.claims)
+    assert [claim.loss.value for claim in scaled.request.claims] == [one / (one + other), other / (one + other)]
+    assert unit_of(scaled) == "epsilon"
+
+
+def test_a_budget_with_room_in_one_unit_alone_decides():
+    frame, room = pl.DataFrame({"p": [1], "g": [1], "x": [1]}), dpp.Budget(epsilon=2)
+    scaled = report(20, 1, 1, room).scaled_to(epsilon=1, delta=1e-6)
+    assert unit_of(scaled) == "epsilon"
+    assert "in which alone the budget has room: errors are " in notes_of(scaled)[0]
+    scaled.release(frame)
+    assert room.remaining == 1
+    in_rho = dpp.Budget(rho=0.03)
+    assert unit_of(report(1, 1, 1, in_rho).scaled_to(epsilon=1, delta=1e-6)) == "rho"
+    empty = dpp.Budget(epsilon=0.5)
+    assert unit_of(report(1, 1, 1, empty).scaled_to(epsilon=1, delta=1e-6)) == "epsilon"  # and release refuses it
+    with pytest.raises(dpp.BudgetExceededError):
+        report(1, 1, 1, empty).scaled_to(epsilon=1, delta=1e-6).release(frame)
+    for_keys = dpp.Budget(epsilon=1, delta=1e-6, keys_delta=1e-6)
+    scaled = report(20, 1, 1, for_keys).scaled_to(epsilon=1, delta=1e-6)
+    assert "the unit is epsilon, not rho: all of delta is for keys." in notes_of(scaled)[0]
+
+
+def test_keys_have_their_part_of_delta():
+    keys = private().keys("x", epsilon=3, delta=4e-7)
+    scaled = keys.scaled_to(epsilon=1, delta=1e-6)
+    assert (scaled.loss.value, scaled.delta) == (1, Fraction(4, 10**7))
+    budget = dpp.Budget(epsilon=1, delta=1e-6)
+    frame = pl.DataFrame({"p": range(90), "x": [1] * 90})
+    assert (
+        private(budget=budget).keys("x", epsilon=1, delta=5e-7).scaled_to(epsilon=1, delta=1e-6).release(frame).height
+    )
+    with pytest.raises(ValueError, match=r"delta must leave room for the keys, which spend 6e-07, got 1e-06"):
+        private().keys("x", epsilon=3, delta=6e-7).scaled_to(epsilon=1, delta=1e-6)
+    with_counts = private().keys("x", rho=3, delta=4e-7, counts=True).scaled_to(epsilon=1, delta=1e-6)
+    assert with_counts.asks[0].query.claim.mechanism == "discrete_gaussian_threshold"
+
+
+def test_what_has_a_loss_keeps_it_and_the_rest_is_shared():
+    query = private().agg(
+        kept=dpp.len(epsilon=0.25), near=dpp.n_people(within=20), a=dpp.n_people(), b=X.dp.mode(range(3), loss_share=3)
+    )
+    scaled = query.scaled_to(epsilon=1)
+    kept, near, one, three = (ask.query.claim.loss.value for ask in scaled.asks)
+    assert (kept, near + kept + one + three, three) == (Fraction(1, 4), 1, 3 * one)
+    assert scaled.asks[1].within == query.asks[1].within
+    in_rho = query.scaled_to(rho=1)
+    assert [claim.loss.unit for claim in in_rho.request.claims] == ["epsilon", "rho", "rho", "rho"]
+    assert in_rho.asks[1].query.claim.mechanism == "discrete_gaussian"
+    assert errors_of(in_rho)[1] == errors_of(scaled)[1] == 20
+    assert sum(claim.cost("rho") for claim in in_rho.request.claims) == 1
+    with pytest.raises(ValueError, match=r"the outputs with a loss cost .* which leaves nothing to the others"):
+        query.scaled_to(epsilon=0.1)
+    with pytest.raises(
+        ValueError, match=r"scaled_to must be given a promise that the outputs can keep, got epsilon=0\.1"
+    ):
+        query.scaled_to(epsilon=0.1, delta=1e-9)
+
+
+# --- What needs no loss, and what does ------------------------------------------------------------------------------
+
+
+def test_a_query_without_losses_shows_what_needs_none():
+    query = private().agg(dpp.n_people(), dpp.mode("x", range(9), loss_share=2), Y.dp.mean(0, 9, step=1))
+    explained = query.explain()
+    for column in ("error_95", "mechanism", "rate", "epsilon", "rho"):
+        assert explained[column].to_list() == [None] * 3
+    assert explained["candidates"].to_list() == [1, 9, 1]
+    assert explained["score_range"].to_list() == [1, 1, 1]
+    assert explained["note"][1].startswith("No loss yet, loss_share=2: so no error is known.")
+    assert "Nothing can be released yet: query.scaled_to(epsilon=1, delta=1e-6)" in explained["note"][0]
+    assert "costs: nothing yet, see scaled_to" in repr(query)
+    assert "mode of 9 candidates, no loss yet, loss_share=2" in repr(query)
+
+
+ROWS = pl.DataFrame({"p": range(40), "x": [i % 3 for i in range(40)]})
+REFUSED = {
+    "release": lambda query: query.release(ROWS),
+    "loss": lambda query: query.loss,
+    "statement": lambda query: query.statement(),
+    "simulate": lambda query: analysis.simulate(query, ROWS),
+    "size_needed": lambda query: analysis.size_needed(query),
+    "error_by_size": lambda query: analysis.error_by_size(query, [100]),
+}
+
+
+@pytest.mark.parametrize("use", REFUSED.values(), ids=REFUSED)
+def test_without_a_loss_nothing_is_released_or_simulated(use):
+    query = private().agg(n=dpp.n_people(), x=dpp.mode("x", range(3), epsilon=1))
+    with pytest.raises(ValueError, match=r"(?s)loss.*got none.*Hint: query\.scaled_to\(epsilon=1, delta=1e-6\)"):
+        use(query)
+
+
+def test_what_asks_for_losses_needs_none():
+    query = private().agg(n=dpp.n_people(), x=dpp.mode("x", range(3)))
+    tried = analysis.simulate(query, ROWS, losses=[0.5, 2])
+    assert tried["loss"].to_list() == [0.5, 2.0] * 2
+    assert tried.equals(analysis.simulate(query.scaled_to(epsilon=1), ROWS, losses=[0.5, 2]))
+    found = analysis.loss_for_query(query, ROWS, within=5)
+    assert found.equals(analysis.loss_for_query(query.scaled_to(epsilon=1), ROWS, within=5))
+    in_rho = private(budget=dpp.Budget(rho=1)).agg(n=dpp.n_people(), x=dpp.mode("x", range(3)))
+    assert analysis.loss_for_query(in_rho, ROWS, within=5)["loss_unit"].to_list() == ["rho", "rho"]
+
+
+def test_a_claim_without_a_loss_has_no_cost_and_draws_nothing_that_depends_on_rows():
+    claim = dpp.n_people().query.claim
+    assert (claim.rate, claim.is_open) == (0, True)
+    with pytest.raises(ValueError, match="a loss must be said first"):
+        claim.cost("epsilon")
+    with pytest.raises(ValueError, match="a loss must be said first"):
+        dpp.Budget(epsilon=1).charge([("n", claim)], privacy_unit=None, neighboring_relation="add_or_remove_one")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"rho": 1, "delta": 1e-6}, TypeError, "delta must be left out with rho"),
+        ({"epsilon": 1, "delta": 0}, ValueError, "delta must be"),
+        ({"epsilon": 1, "delta": 1}, ValueError, "delta must be"),
+        ({"epsilon": 1, "rho": 1, "delta": 1e-6}, TypeError, "exactly one of epsilon and rho"),
+        ({"delta": 1e-6}, TypeError, "exactly one of epsilon and rho"),
+        ({"epsilon": math.nan, "delta": 1e-6}, ValueError, "epsilon must be finite"),
+    ],
+)
+def test_what_is_no_promise_is_refused(arguments, error, message):
+    with pytest.raises(error, match=message):
+        private().agg(dpp.n_people()).scaled_to(**arguments)
+
+
+def test_a_promise_that_protects_nobody_warns():
+    with pytest.warns(dpp.LargeLossWarning, match="epsilon=30 protects nobody"):
+        private().agg(dpp.n_people()).scaled_to(epsilon=30, delta=1e-6)

@@ -1,0 +1,368 @@
+"""Publications: several queries with one promise, one charge, one statement and one report."""
+
+import logging
+import re
+from fractions import Fraction
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from polars.testing import assert_frame_equal
+
+import dp_polars as dpp
+from dp_polars._accounting.terms import Loss
+from dp_polars._frames import release as releasing
+
+VISITS = pl.DataFrame(
+    {
+        "patient": [number // 3 for number in range(1800)],
+        "ward": ["A", "B", "C"] * 600,
+        "month": [1 + number % 4 for number in range(1800)],
+        "drug": ["x", "x", "y"] * 600,
+        "age": [number % 90 for number in range(1800)],
+    }
+)
+PROMISE = {"epsilon": 1, "delta": 1e-6}
+
+
+def queries(private, **loss):
+    return {
+        "by_ward": private.group_by({"ward": ["A", "B", "C"]}).agg(
+            people=dpp.n_people(**loss), drug=pl.col("drug").dp.mode(["x", "y"], **loss)
+        ),
+        "by_month": private.filter(pl.col("age") > 18)
+        .group_by({"month": [1, 2, 3, 4]})
+        .agg(people=dpp.n_people(**loss)),
+        "in_all": private.agg(age=pl.col("age").dp.median(range(0, 90, 5), **loss)),
+    }
+
+
+def protected(budget=None, dataset=None, **bounds):
+    bounds = {"max_groups": 3, "max_rows_per_group": 2, **bounds}
+    return VISITS.dp.protect("patient", budget=budget, dataset=dataset, **bounds)
+
+
+@pytest.fixture
+def budget(tmp_path):
+    return dpp.Budget(**PROMISE, path=tmp_path / "ledger.db")
+
+
+# One promise
+
+
+@pytest.mark.parametrize("target", [PROMISE, {"epsilon": 1}, {"rho": Fraction(1, 10)}], ids=str)
+def test_one_promise_is_shared_over_all_outputs(target):
+    scaled = dpp.publication(queries(protected())).scaled_to(**target)
+    losses = [ask.query.claim.loss for query in scaled.queries.values() for ask in query.asks]
+    assert len({loss.unit for loss in losses}) == 1
+    assert len({loss.value for loss in losses}) == 1
+    if "delta" not in target:
+        ((unit, value),) = target.items()
+        assert scaled.loss == Loss(Fraction(value), unit)
+    assert scaled.delta == 0
+
+
+def test_losses_that_are_given_are_scaled_together():
+    private = protected()
+    both = dpp.publication(one=private.agg(n=dpp.n_people(epsilon=3)), other=private.agg(n=dpp.n_people(epsilon=1)))
+    scaled = both.scaled_to(epsilon=1)
+    assert [str(query.loss) for query in scaled.queries.values()] == ["epsilon=0.75", "epsilon=0.25"]
+    assert [str(query.loss) for query in both.queries.values()] == ["epsilon=3", "epsilon=1"]
+
+
+def test_the_unit_is_that_of_the_smaller_errors_over_all(budget):
+    """Of one count alone it is epsilon, and of many outputs rho."""
+    private = protected(budget)
+    alone = dpp.publication(one=private.agg(n=dpp.n_people())).scaled_to(**PROMISE)
+    many = {f"q{number}": private.group_by({"ward": ["A", "B", "C"]}).agg(n=dpp.n_people()) for number in range(12)}
+    scaled = dpp.publication(many).scaled_to(**PROMISE)
+    assert (alone.loss.unit, scaled.loss.unit) == ("epsilon", "rho")
+    assert scaled.loss.value == budget.promise.rho
+    scaled.release()
+    assert budget.remaining == 0
+
+
+def test_explain_is_one_table():
+    publication = dpp.publication(queries(protected()))
+    shown = publication.scaled_to(**PROMISE).explain()
+    assert shown.columns == ["query", *publication.queries["in_all"].explain().columns]
+    assert shown["query"].to_list() == ["by_ward", "by_ward", "by_month", "in_all"]
+    assert shown["output"].to_list() == ["people", "drug", "people", "age"]
+    costs = [note for note in shown["note"] if "The release costs" in note]
+    assert costs == [shown["note"][0]]
+    assert "in all, the unit is" in shown["note"][0]
+    assert publication.explain()["epsilon"].to_list() == [None] * 4
+    assert "Nothing can be released yet" in publication.explain()["note"][0]
+
+
+def test_what_it_prints():
+    publication = dpp.publication(queries(protected()))
+    assert repr(publication).startswith("<Publication: one person per 'patient'\n  by_ward: people: number of people, ")
+    assert "costs: not known" in repr(publication)
+    assert "\n  costs: epsilon=1 (rho=" in repr(publication.scaled_to(epsilon=1))
+
+
+# One charge
+
+
+def test_a_release_is_one_charge_and_each_query_has_its_own_answer(budget):
+    publication = dpp.publication(queries(protected(budget))).scaled_to(**PROMISE)
+    released = publication.release(ranges=True, min_people=1)
+    assert {name: (frame.height, frame.columns) for name, frame in released.items()} == {
+        "by_ward": (3, ["ward", "people", "people_low", "people_high", "drug"]),
+        "by_month": (4, ["month", "people", "people_low", "people_high"]),
+        "in_all": (1, ["age"]),
+    }
+    log = budget.log()
+    assert log["what"].to_list() == [
+        "by_ward: people: number of people",
+        "by_ward: drug: mode of 2 candidates",
+        "by_month: people: number of people",
+        "in_all: age: median on 18 grid points",
+    ]
+    assert log["when"].n_unique() == 1
+
+
+def test_exact_answers_of_every_query():
+    private = protected(max_groups=None, max_rows_per_group=None, max_rows=3)
+    released = dpp.publication(queries(private, epsilon=10**6)).release()
+    assert released["by_ward"].rows() == [("A", 600, "x"), ("B", 600, "x"), ("C", 600, "y")]
+    true = VISITS.filter(pl.col("age") > 18).group_by("month").agg(pl.col("patient").n_unique()).sort("month")
+    assert released["by_month"]["people"].to_list() == true["patient"].to_list()
+
+
+def test_too_little_for_all_charges_nothing(budget):
+    publication = dpp.publication(queries(protected(budget), epsilon=0.3))
+    with pytest.raises(dpp.BudgetExceededError) as refused:
+        publication.release()
+    assert refused.value.requested == Fraction(12, 10)
+    assert (budget.remaining, budget.log().height) == (1, 0)
+
+
+def test_outputs_without_a_loss_are_refused_for_free(budget):
+    with pytest.raises(ValueError, match=r"^release: every output must have a loss, got none for 'people', 'drug'"):
+        dpp.publication(queries(protected(budget))).release()
+    assert budget.log().height == 0
+
+
+class _FailsError(Exception):
+    pass
+
+
+def failing(monkeypatch, which):
+    """Let the engine fail at the query of this number."""
+    prepare, seen = releasing.prepare, []
+
+    def prepared(*arguments):
+        work, run = prepare(*arguments)
+        seen.append(run)
+
+        def fail():
+            raise _FailsError("a secret value")
+
+        return work, fail if len(seen) == which else run
+
+    monkeypatch.setattr(releasing, "prepare", prepared)
+
+
+@pytest.mark.parametrize("which", [1, 2, 3])
+def test_where_one_query_fails_all_is_charged_once_and_nothing_is_kept(budget, monkeypatch, which):
+    publication = dpp.publication(queries(protected(budget, "visits"), epsilon=0.1))
+    with monkeypatch.context() as patched:
+        failing(patched, which)
+        with pytest.raises(dpp.ReleaseError) as caught:
+            publication.release()
+    assert "secret" not in str(caught.value)
+    assert caught.value.__cause__ is caught.value.__context__ is None
+    assert (budget.remaining, budget.log().height) == (Fraction(6, 10), 4)
+    assert budget.answers().height == 0
+    assert publication.last is None
+    publication.release()
+    assert (budget.remaining, budget.log().height, budget.answers().height) == (Fraction(2, 10), 8, 3)
+
+
+def test_answers_that_can_not_be_kept_are_kept_of_none(budget, monkeypatch, caplog):
+    calls = []
+    from dp_polars._accounting import kept
+
+    write = kept.write
+
+    def once(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise _FailsError
+        write(*arguments)
+
+    publication = dpp.publication(queries(protected(budget, "visits"), epsilon=0.1))
+    with monkeypatch.context() as patched, caplog.at_level(logging.WARNING, "dp_polars"):
+        patched.setattr(kept, "write", once)
+        assert set(publication.release()) == {"by_ward", "by_month", "in_all"}
+    assert budget.answers().height == 0
+    assert "could not be kept" in caplog.text
+
+
+# Kept answers
+
+
+def test_answers_are_kept_for_each_query(budget):
+    private = protected(budget, "visits")
+    asked = queries(private, epsilon=0.1)
+    alone = asked["by_ward"].release()
+    publication = dpp.publication(asked)
+    released = publication.release()
+    assert_frame_equal(released["by_ward"], alone)  # kept, and free
+    assert budget.remaining == Fraction(6, 10)
+    assert budget.log().height == 4
+    again = publication.release(ranges=True)
+    assert budget.remaining == Fraction(6, 10)
+    for name, frame in released.items():
+        assert_frame_equal(again[name].select(frame.columns), frame)
+        assert_frame_equal(asked[name].release(), frame)
+    publication.release(fresh=True)
+    assert budget.remaining == Fraction(2, 10)
+
+
+# Rows
+
+
+def test_rows_of_its_own_for_each_query_or_of_all():
+    def unbound():
+        private = dpp.protect("patient", max_groups=3, max_rows_per_group=2)
+        return {
+            "by_ward": private.group_by({"ward": ["A", "B"]}).agg(n=dpp.n_people(epsilon=10**6)),
+            "in_all": private.agg(n=dpp.n_people(epsilon=10**6)),
+        }
+
+    publication, half = dpp.publication(**unbound()), VISITS.head(900)
+    assert publication.release(VISITS)["in_all"].item() == 600
+    both = publication.release({"by_ward": VISITS, "in_all": half})
+    assert (both["by_ward"]["n"].to_list(), both["in_all"].item()) == ([600, 600], 300)
+    for wrong in ({"by_ward": VISITS}, {"by_ward": VISITS, "in_all": VISITS, "more": VISITS}):
+        with pytest.raises(ValueError, match="must have the names of the queries"):
+            publication.release(wrong)
+    with pytest.raises(TypeError, match="must be given a frame"):
+        publication.release()
+    reader = pa.RecordBatchReader.from_batches(VISITS.to_arrow().schema, VISITS.to_arrow().to_batches())
+    read = publication.release(reader)  # once, for both
+    assert (read["by_ward"]["n"].to_list(), read["in_all"].item()) == ([600, 600], 600)
+    with pytest.raises(ValueError, match="a RecordBatchReader that a release has read"):
+        publication.release(reader)
+
+
+def test_min_people_is_for_the_queries_with_groups():
+    released = dpp.publication(queries(protected(), epsilon=1000)).release(min_people=10**6)
+    assert released["by_ward"]["drug"].to_list() == [None] * 3
+    assert released["in_all"]["age"].null_count() == 0
+    private = protected()
+    uncounted = private.group_by({"ward": ["A"]}).agg(pl.col("drug").dp.mode(["x", "y"], epsilon=1))
+    with pytest.raises(ValueError, match="min_people must be given where exactly one output counts"):
+        dpp.publication(one=uncounted, other=queries(private, epsilon=1)["by_ward"]).release(min_people=5)
+
+
+# Refusals
+
+
+def test_what_is_no_publication():
+    private = protected()
+    query = private.agg(n=dpp.n_people(epsilon=1))
+    for wrong, message in (
+        ({}, "must be given queries by their names"),
+        ({"a": 1}, "'a' must be a query of a private frame"),
+        ({"a": private.cube({"ward": ["A"]}, epsilon=1)}, "'a' must be a query of a private frame"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            dpp.publication(wrong)
+    with pytest.raises(TypeError, match="must be given queries by their names"):
+        dpp.publication([query])
+    others = {
+        "one privacy unit": VISITS.dp.protect("ward", max_rows=1),
+        "one privacy unit and one neighbouring relation": VISITS.dp.protect(
+            "patient", neighboring_relation="replace_one", max_rows=1
+        ),
+        "one budget": VISITS.dp.protect("patient", max_rows=1, budget=dpp.Budget(epsilon=1)),
+        "must have rows, or none": dpp.protect("patient", max_rows=1),
+    }
+    for message, other in others.items():
+        with pytest.raises(ValueError, match=f"^publication: all queries .*{message}"):
+            dpp.publication(one=query, other=other.agg(n=dpp.n_people(epsilon=1)))
+
+
+def test_a_table_of_two_units_is_refused(budget):
+    """One table, whose rows would be a patient's in one query and a doctor's, by another name, in the other."""
+    rows = VISITS.rename({"age": "doctor"})
+    renamed = rows.lazy().drop("patient").rename({"doctor": "patient"})
+    one = rows.dp.protect("patient", max_rows=1, budget=budget).agg(n=dpp.n_people(epsilon=0.1))
+    other = renamed.dp.protect("patient", max_rows=1, budget=budget).agg(n=dpp.n_people(epsilon=0.1))
+    with pytest.raises(ValueError, match="publication"):
+        dpp.publication(one=one, other=other).release()
+    assert budget.log().height == 0
+
+
+# Statements and reports
+
+
+def test_one_statement_says_once_what_holds_for_all(budget):
+    publication = dpp.publication(queries(protected(budget))).scaled_to(**PROMISE)
+    statement = publication.statement(name="Visits")
+    text = statement.to_markdown()
+    assert text.count("The table has the columns") == 1
+    assert re.search("\nThe table has the columns patient", text)
+    assert "by\\_ward" not in text
+    assert "\nby_ward, in_all: No step after protect." in text
+    assert "\nby_month: Steps after protect, each on the rows of one person: rows are kept where: " in text
+    assert "Release 1" not in text
+    assert "| by_month: people |" in text
+    loss = statement.facts["loss"]
+    assert (loss["unit"], Fraction(loss["exact"])) == (publication.loss.unit, publication.loss.value)
+    assert [one["name"] for one in statement.facts["releases"]] == list(publication.queries)
+    assert statement.to_html().count("<h2>") == 1
+
+
+def test_the_statement_of_a_ledger_knows_publications(budget):
+    publication = dpp.publication(queries(protected(budget))).scaled_to(**PROMISE)
+    publication.release()
+    statement = dpp.statement(budget, [publication])
+    assert [one["recorded"] for one in statement.facts["ledger"]["entries"]] == ["by_ward"] * 2 + ["by_month", "in_all"]
+    assert statement.facts["loss"]["exact"] == "1"
+    assert statement.facts["loss"]["variant"] == "Approximate DP"
+    with pytest.raises(ValueError, match="queries must have been charged to this budget"):
+        dpp.statement(budget, [publication, publication])
+    with pytest.raises(ValueError, match="queries must have been charged to this budget"):
+        dpp.statement(budget, list(publication.queries.values()))
+
+
+def test_one_page_for_all(budget, tmp_path):
+    publication = dpp.publication(queries(protected(budget))).scaled_to(**PROMISE)
+    with pytest.raises(ValueError, match="report: a publication must be released first"):
+        publication.report(tmp_path / "report.html")
+    released = publication.release(ranges=True)
+    path = publication.report(tmp_path / "report.html", name="Visits & wards")
+    page = path.read_text()
+    assert page.count("<h1>") == page.count('class="dp-statement"') == page.count("The promise of all") == 1
+    assert re.findall(r"<section><h2>(\w+)</h2>", page) == ["by_ward", "by_month", "in_all"]
+    assert page.count("<thead>") >= 3
+    assert "<p>Released on 20" in page
+    assert "Visits &amp; wards" in page
+    assert "No more of one person counts than this: 3 groups.</p>" in page
+    assert page.index("by_ward") < page.index("by_month</h2>") < page.index("What the numbers mean")
+    again = dpp.report(dict(released), publication, tmp_path / "again.html", name="Visits")
+    assert "<p>Released on 20" not in again.read_text()  # who knows when
+    with pytest.raises(TypeError, match="released must be what publication"):
+        dpp.report(released["by_ward"], publication, tmp_path / "again.html")
+
+
+def test_a_single_query_is_the_same_page(tmp_path):
+    query = queries(protected(), epsilon=1)["by_ward"]
+    alone = dpp.report(query.release(), query, tmp_path / "one.html").read_text()
+    assert "The promise of all numbers together is ε = 2." in alone
+    assert "<section><h2>" not in alone
+
+
+def test_names_of_queries_are_escaped(tmp_path):
+    private = protected()
+    name = "<script>x</script> | *y*"
+    publication = dpp.publication({name: private.agg(n=dpp.n_people(epsilon=1))})
+    publication.release()
+    page = publication.report(tmp_path / "report.html").read_text()
+    assert "<script>" not in page
+    assert "\\|" in publication.statement().to_markdown()

@@ -1,0 +1,64 @@
+"""Publications from tables of a database: one charge for all queries."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from tests.sql.tools import MARKS, need_ibis
+
+need_ibis()
+
+pytestmark = MARKS
+
+VISITS = pl.DataFrame(
+    {"patient": [number // 3 for number in range(900)], "ward": ["A", "B", "C"] * 300, "month": [1, 2, 3] * 300}
+)
+
+
+def publication(loss, budget=None, dataset=None):
+    private = dpp.protect("patient", max_groups=3, max_rows_per_group=1, budget=budget, dataset=dataset)
+    return dpp.publication(
+        by_ward=private.group_by({"ward": ["A", "B", "C"]}).agg(people=dpp.n_people(**loss)),
+        by_month=private.group_by({"month": [1, 2, 3]}).agg(rows=dpp.len(**loss), people=dpp.n_people(**loss)),
+    )
+
+
+def test_one_table_or_one_for_each(engine):
+    table, half = engine.table(VISITS), engine.table(VISITS.head(450))
+    asked = publication({"epsilon": 10**6})
+    released = dpp.sql.release(asked, table, ranges=True, min_people=2)
+    assert released["by_ward"].rows() == [(ward, 300, 300, 300) for ward in "ABC"]
+    assert released["by_month"]["rows"].to_list() == [300] * 3
+    released = dpp.sql.release(asked, {"by_ward": table, "by_month": half})
+    assert [frame["people"].to_list() for frame in released.values()] == [[300] * 3, [150] * 3]
+    assert asked.last.released is released
+    with pytest.raises(ValueError, match="must have the names of the queries"):
+        dpp.sql.release(asked, {"by_ward": table})
+
+
+def test_it_is_charged_as_one_and_kept_for_each(engine, tmp_path):
+    table, budget = engine.table(VISITS), dpp.Budget(epsilon=1, delta=1e-6, path=tmp_path / "ledger.db")
+    asked = publication({}, budget, "visits").scaled_to(epsilon=1, delta=1e-6)
+    released = dpp.sql.release(asked, table)
+    again = dpp.sql.release(asked, table)
+    assert all(released[name].equals(again[name]) for name in released)
+    assert budget.remaining == 0
+    assert budget.log()["what"].str.split(":").list.first().to_list() == ["by_ward", "by_month", "by_month"]
+    with pytest.raises(dpp.BudgetExceededError):
+        dpp.sql.release(asked, table, fresh=True)
+    with pytest.raises(TypeError, match="budget must be left out"):
+        dpp.sql.release(asked, table, budget=dpp.Budget(epsilon=1))
+
+
+def test_what_is_refused_of_one_table_costs_nothing(engine):
+    budget = dpp.Budget(epsilon=1)
+    table, other = engine.table(VISITS), engine.table(VISITS.drop("month"))
+    with pytest.raises((TypeError, ValueError)):
+        dpp.sql.release(publication({"epsilon": 0.1}), {"by_ward": table, "by_month": other}, budget=budget)
+    assert budget.remaining == 1
+    dpp.sql.release(publication({"epsilon": 0.1}), table, budget=budget)
+    assert budget.remaining == Fraction(7, 10)
