@@ -11,8 +11,6 @@ from tests.helpers import reference
 from tests.registry import CANDIDATES, ENGINES, LAWS, VALUES, X
 from tests.statistical.goodness import check_sampler, fits, tally
 
-pytestmark = pytest.mark.slow
-
 DRAWS = 8_000
 
 
@@ -54,6 +52,7 @@ def test_the_law_is_exact_and_a_changed_loss_is_found(frame, name):
     check_sampler(draw, law_of(name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("name", LAWS)
@@ -64,6 +63,7 @@ def test_the_law_is_the_same_in_every_context(frame, name, context, engine):
     assert fits(tally(as_codes(answers), law), law)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", LAWS)
 def test_the_law_is_the_same_in_one_group_of_all_rows(frame, name, engine):
@@ -74,6 +74,7 @@ def test_the_law_is_the_same_in_one_group_of_all_rows(frame, name, engine):
     assert fits(tally(as_codes(answers), law), law)
 
 
+@pytest.mark.slow
 def test_groups_are_drawn_independently(frame):
     """Of two neighbouring groups, and of two expressions in one query: the law of pairs is the product."""
     law = law_of("mode")
@@ -89,6 +90,7 @@ def test_groups_are_drawn_independently(frame):
     assert fits(tally(one * len(law) + two, pairs), pairs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [lambda: X.dp.mode(CANDIDATES, epsilon=1), lambda: X.dp.median(range(6), rho=1)])
 def test_no_evidence_is_a_uniform_draw(frame, build):
     uniform = np.full(6, 1 / 6)

@@ -230,7 +230,7 @@ def environment(tree: Path) -> dict[str, str]:
 
 def failing(tree: Path, tests: Sequence[str]) -> str | None:
     """Return the test that fails, "" where that is not known (it crashes, or does not end), None where all pass."""
-    options = ["-q", "-x", "-n0", "-rfE", "--tb=no", "-p", "no:cacheprovider", f"--timeout={TEST_SECONDS}"]
+    options = ["-q", "-x", "-n0", "-rfE", "--tb=no", "-m", "", "-p", "no:cacheprovider", f"--timeout={TEST_SECONDS}"]
     options.append("--hypothesis-profile=mutants")
     try:
         ended = subprocess.run(
