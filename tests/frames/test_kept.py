@@ -715,7 +715,8 @@ def test_another_preparation_is_another_data_set(tmp_path):
     query = dpp.protect("p", budget=budget, dataset="visits", max_rows=2).group_by(WARDS).agg(median())
     plain = ROWS.select("p", "x", "ward")
     first = query.release(plain)
-    for same in (plain.lazy(), plain.reverse(), plain.select("x", "ward", "p"), pl.concat([plain[:7], plain[7:]])):
+    same_rows = [plain.lazy(), plain.reverse(), plain.select("x", "ward", "p"), pl.concat([plain[:7], plain[7:]])]
+    for same in (*same_rows, plain.to_arrow(), plain.reverse().to_arrow()):
         assert_frame_equal(query.release(same), first)
     assert budget.spent == Fraction(1, 8)
     others = [
@@ -762,6 +763,18 @@ def test_other_rows_in_memory_are_refused_under_the_same_name(budget, frame):
     assert budget.spent == Fraction(1, 8)
 
 
+@pytest.mark.parametrize("library", ["arrow", "pandas"])
+def test_rows_of_other_libraries_are_kept_like_those_of_polars(budget, library):
+    query = dpp.protect("p", budget=budget, dataset="visits", max_rows=2).group_by(WARDS).agg(median())
+    plain = ROWS.select("p", "x", "ward")
+    first = query.release(getattr(plain, f"to_{library}")())
+    assert_frame_equal(query.release(getattr(plain.reverse(), f"to_{library}")()), first)
+    assert budget.spent == Fraction(1, 8)
+    with pytest.raises(ValueError, match=r"^the data set 'visits' must have the same rows as "):
+        query.release(getattr(plain.head(3), f"to_{library}")())
+    assert budget.spent == Fraction(1, 8)
+
+
 def test_values_that_change_places_are_other_rows(budget):
     key = bytes(32)
     one = pl.DataFrame({"a": [1, 2, None], "b": ["x", "y", None], "n": [[1], [], None], "s": [{"q": 1}] * 3})
@@ -783,7 +796,8 @@ def test_values_that_change_places_are_other_rows(budget):
 def test_what_has_no_text_is_not_kept(budget, tmp_path):
     python = ROWS.lazy().map_batches(lambda frame: frame)
     objects = ROWS.with_columns(o=pl.Series([object()] * ROWS.height, dtype=pl.Object))
-    for number, rows in enumerate((python, python, ROWS.to_arrow(), objects, objects), 1):
+    stream = ROWS.to_arrow().to_reader
+    for number, rows in enumerate((python, python, stream(), stream(), objects, objects), 1):
         query = (
             dpp.protect("p", budget=budget, dataset="visits", max_rows=2, unchecked=True).group_by(WARDS).agg(median())
         )
