@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from dp_polars._base.extras import require
-from dp_polars._base.settings import is_deaf
+from dp_polars._base.settings import deaf, is_deaf
 from dp_polars._draws.histograms import Histogram
 from dp_polars._engines.contract import Drawn, Engine, KeyWork, LocalEngine, Released
 from dp_polars._engines.outputs import AS_DRAWN
@@ -26,6 +26,7 @@ from dp_polars.spark._arithmetic import weighs_exactly
 from dp_polars.spark._bounding import fresh_seed
 from dp_polars.spark._counting import histograms, union
 from dp_polars.spark._people import one_row_per_person, shown_keys
+from dp_polars.spark._preparations import text_of
 from dp_polars.spark._sending import mapped
 from dp_polars.spark._tables import Groups, distinct
 from dp_polars.spark._workers import Answer, drawing, in_arrow, presenting
@@ -225,6 +226,14 @@ class _OnSpark(Engine[Released]):
         return pl.Schema(
             {name: _type_of(self._frame, name, is_only_counted=name in self._only_counted) for name in columns}
         )
+
+    @deaf
+    def preparation(self) -> str | None:
+        """Return what made the frame, as Spark shows it."""
+        try:
+            return text_of(self._frame)
+        except Exception:  # of files that are gone, or a plan too deep: the release fails of it, or keeps nothing
+            return None
 
     def distinct(self, constants: pl.DataFrame) -> int:
         """Return how many rows of constants differ to Spark, in the types of the columns."""

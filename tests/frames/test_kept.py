@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import math
 import os
 import pickle
 import re
@@ -31,7 +32,7 @@ from dp_polars._frames.question_text import _written, question_of
 from dp_polars._frames.request import Request
 from dp_polars._questions.modes import Mode
 from dp_polars._rowwise.files import mark_of_files
-from dp_polars._rowwise.marks import digest_of, mark_of
+from dp_polars._rowwise.marks import digest_of, mark_of, text_of_plan
 from tests.helpers.needs import IS_OLD
 
 ROWS = pl.DataFrame(
@@ -735,6 +736,28 @@ def test_another_preparation_is_another_data_set(tmp_path):
         assert budget.spent == Fraction(number, 8)
         assert_frame_equal(query.release(other()), drawn)
         assert budget.spent == Fraction(number, 8)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda x: x > X,
+        lambda x: X.fill_null(x) < 7,
+        lambda x: X.clip(0, x) < 7,
+        lambda x: X.pow(x) < 7,
+        lambda x: X.is_in([x]),
+        lambda x: X.replace({7: x}) < 7,
+        lambda x: pl.lit({"f": x}).struct.field("f") < 7,
+        lambda x: pl.lit(x, dtype=pl.Float32) > X,
+    ],
+)
+def test_numbers_without_a_word_in_json_are_told_apart(tmp_path, step):
+    numbers = [math.inf, -math.inf, math.nan, 1.0]
+    for plan in (sources(tmp_path)["parquet"](), ROWS.lazy()):
+        texts = {text_of_plan(plan.filter(step(number))) for number in numbers}
+        assert None not in texts
+        assert len(texts) == len(numbers)
+        assert text_of_plan(plan.filter(step(math.inf))) in texts
 
 
 def test_a_plan_that_was_looked_at_is_the_same(tmp_path):
