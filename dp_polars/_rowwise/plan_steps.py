@@ -33,6 +33,8 @@ _PLACES = names(
     "is_last_distinct pct_change peak_max peak_min random range.date_range range.datetime_range range.int_range "
     "range.linear_space range.time_range rank reverse rle rle_id sample shift shuffle"
 )
+#: Takes one of several rows, and not always the same one.
+ASOF = "`join_asof`"
 _RUNNING = ("ewm", "rolling", "random")
 _PICKS = frozenset({"Explode", "Filter", "Gather", "Rolling", "Slice", "Sort", "SortBy"})
 # Functions that take a whole Series as a constant.
@@ -159,7 +161,7 @@ class Plan:
                 else:
                     dropped.add(name)
             known = dropped & {*left}
-            return Step(columns, below, origins, pairs=[(name, name) for name in sorted(known)], several="`join_asof`")
+            return Step(columns, below, origins, pairs=[(name, name) for name in sorted(known)], several=ASOF)
         how, _, piece, suffix, coalesced, *_ = node.options
         pairs, seen = [], list[Seen]()
         for expr, other in zip(node.left_on, node.right_on, strict=True):
@@ -180,7 +182,7 @@ class Plan:
             seen.append(Seen(kinds.PLACE, "`head` of a join"))
         if isinstance(how, tuple):  # join_asof
             pairs += zip(how[4] or (), how[5] or (), strict=True)
-        several = "" if how in ("Semi", "Anti") else "`join`"
+        several = "" if how in ("Semi", "Anti") else ASOF if isinstance(how, tuple) else "`join`"
         return Step(columns, below, origins, tuple(seen), pairs, several=several)
 
     def _made(self, number: int, *, is_constant: bool = False) -> _Made:

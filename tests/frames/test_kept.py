@@ -745,7 +745,7 @@ def test_another_preparation_is_another_data_set(tmp_path):
         lambda x: X.fill_null(x) < 7,
         lambda x: X.clip(0, x) < 7,
         lambda x: X.pow(x) < 7,
-        lambda x: X.is_in([x]),
+        lambda x: X.cast(pl.Float64).is_in([x]),
         lambda x: X.replace({7: x}) < 7,
         lambda x: pl.lit({"f": x}).struct.field("f") < 7,
         lambda x: pl.lit(x, dtype=pl.Float32) > X,

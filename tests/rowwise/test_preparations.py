@@ -271,6 +271,9 @@ MIXING = {
     "a running sum in the order of others' days": lambda t: t["V"].with_columns(
         x=c.cost.cum_sum().over(U, order_by=c.day.shift())
     ),
+    "a window by what is computed of the unit": lambda t: (
+        t["V"].with_columns(p=c.patient // 10).with_columns(x=c.cost.sum().over("p"))
+    ),
     "a window by what was a copy of the unit": lambda t: (
         t["V"].with_columns(p=U).with_columns(p="ward").with_columns(x=c.cost.sum().over("p"))
     ),
@@ -580,6 +583,7 @@ def test_without_a_unit_steps_by_row_are_taken(make, tables):
         (lambda t: t["V"].group_by(U).agg(c.cost.mean()), 1),
         (lambda t: t["V"].with_columns(x=c.cost.mean().over(U)), 1),
         (lambda t: t["V"].unique([U, "ward"], keep="any"), 1),
+        (lambda t: t["V"].sort("day").join_asof(t["M"].sort("day").select(U, "day", y="cost"), on="day", by=U), 1),
         (lambda t: t["V"].join(t["W"].with_columns(share=c.beds / c.beds.sum()), on="ward"), 1),
     ],
 )

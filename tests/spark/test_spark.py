@@ -61,6 +61,7 @@ from pyspark.sql import functions as sf  # noqa: E402
 
 import dp_polars.spark  # noqa: E402
 from dp_polars.spark import _arithmetic, _bounding, _column_types, _counting, _sending, _tables, _workers  # noqa: E402
+from dp_polars.spark._preparations import text_of  # noqa: E402
 
 # What the driver draws is in `test_driver.py`.
 pytestmark = [*MARKS, pytest.mark.usefixtures("on_executors")]
@@ -772,7 +773,7 @@ def test_another_preparation_is_another_data_set(spark, tmp_path):
     pl.DataFrame({"p": range(60), "g": ["a%", "a#"] * 30, "x": [3.5] * 60}).write_parquet(tmp_path / "rows.parquet")
     pl.DataFrame({"p": range(9), "g": ["a%"] * 9, "x": [3.5] * 9}).write_parquet(tmp_path / "more.parquet")
     budget = dpp.Budget(epsilon=1000, path=tmp_path / "ledger.db")
-    query = dpp.protect("p", budget=budget, dataset="visits").agg(n=dpp.len(epsilon=1))
+    query = dpp.protect("p", budget=budget, dataset="visits").agg(n=dpp.n_people(epsilon=1))
 
     def of(name="rows.parquet"):
         return spark.read.parquet(str(tmp_path / name))
@@ -801,7 +802,9 @@ def test_another_preparation_is_another_data_set(spark, tmp_path):
         lambda: partner("one"),
         lambda: partner("two"),
     ]
-    for number, other in enumerate(others, 1):
+    assert len({text_of(other()) for other in others}) == len(others)
+    assert [text_of(other()) for other in others] == [text_of(other()) for other in others]
+    for number, other in enumerate(others[:3], 1):
         drawn = to_polars(dp_polars.spark.release(query, other()))
         assert budget.spent == number
         assert to_polars(dp_polars.spark.release(query, other())).equals(drawn)
@@ -813,10 +816,10 @@ def test_another_preparation_is_another_data_set(spark, tmp_path):
         lambda: of().filter(sf.rand(3) < 2),
         lambda: of().withColumn("y", sf.current_timestamp()),
     ]
-    for other in (*without, *without):
-        number += 1
-        dp_polars.spark.release(query, other())
-        assert budget.spent == number
+    assert [text_of(other()) for other in without] == [None] * len(without)
+    for again in (4, 5):
+        dp_polars.spark.release(query, without[0]())
+        assert budget.spent == again
 
 
 @pytest.mark.parametrize("to_file", [True, False])
