@@ -26,7 +26,7 @@ from dp_polars.spark._arithmetic import weighs_exactly
 from dp_polars.spark._bounding import fresh_seed
 from dp_polars.spark._counting import histograms, union
 from dp_polars.spark._people import one_row_per_person, shown_keys
-from dp_polars.spark._preparations import text_of
+from dp_polars.spark._preparations import text_of_frame
 from dp_polars.spark._sending import mapped
 from dp_polars.spark._tables import Groups, distinct
 from dp_polars.spark._workers import Answer, drawing, in_arrow, presenting
@@ -232,7 +232,7 @@ class _OnSpark(Engine[Released]):
     def preparation(self) -> str | None:
         """Return what made the frame, as Spark shows it."""
         try:
-            return text_of(self._frame)
+            return text_of_frame(self._frame)
         except Exception:  # of files that are gone, or a plan too deep: the release fails of it, or keeps nothing
             return None
 

