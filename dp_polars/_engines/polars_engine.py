@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import polars as pl
+from polars.exceptions import PanicException
 
 from dp_polars._base import column_types, progress
 from dp_polars._base.settings import deaf
@@ -62,8 +63,8 @@ class PolarsEngine(LocalEngine):
         arguments are all that the plan depends on.
     joined
         The same as `unread` and `read` for each further table that the steps join, in the order of the joins.
-    are_plans
-        Whether what is read are these plans, rather than streams of other libraries.
+    marked
+        What tells the rows of each source from others; None where nothing does, as of a stream. Left out: what is read.
     """
 
     runs_expressions = True
@@ -77,10 +78,10 @@ class PolarsEngine(LocalEngine):
         partitions: int | None = None,
         *,
         joined: Sequence[_Rows] = (),
-        are_plans: bool = True,
+        marked: Sequence[Callable[[], pl.LazyFrame] | None] | None = None,
     ) -> None:
         self._sources, self._engine, self._partitions = ((unread, read), *joined), engine, partitions
-        self._are_plans = are_plans
+        self._marked = [read for _, read in self._sources] if marked is None else marked
 
     @classmethod
     def of(cls, *sources: pl.LazyFrame) -> PolarsEngine:
@@ -94,15 +95,15 @@ class PolarsEngine(LocalEngine):
 
     def preparation(self) -> str | None:
         """Return a digest of the plans, without the rows that they hold in memory; None where they have no text."""
-        texts = (
-            [None if unread is None else text_of_plan(unread) for unread, _ in self._sources]
-            if self._are_plans
-            else [None]
-        )
+        plans = zip(self._sources, self._marked, strict=True)
+        texts = [None if unread is None or of is None else text_of_plan(unread) for (unread, _), of in plans]
         return None if None in texts else " ".join(map(str, texts))
 
     def digest_of_rows(self, key: bytes) -> str | None:
-        return digest_of([unread for unread, _ in self._sources if unread is not None], key)
+        try:
+            return digest_of([of() for of in self._marked if of is not None], key)
+        except (Exception, PanicException):  # of a conversion: the release fails of it, too
+            return None
 
     def schema(self, columns: Collection[str]) -> pl.Schema:  # noqa: ARG002
         return _columns(self._sources[0])

@@ -417,7 +417,7 @@ class PrivateQuery(WithoutRows):
         by_polars = PolarsEngine(
             *(first.unread, first.read, _on_cpu(engine), partitions),
             joined=tuple((source.unread, source.read) for source in others),
-            are_plans=all(source.is_plan for source in sources),
+            marked=[source.marked for source in sources],
         )
         known = [origin.files if frame is None else None for origin in self.request.recipe.origins]
 

@@ -39,12 +39,15 @@ Opened: TypeAlias = "dict[tuple[int, tuple[str, ...] | None, bool, bool], Source
 
 @dataclass(frozen=True)
 class Source:
-    """Private rows that are not read yet; `unread` is None where they could not be opened."""
+    """Private rows that are not read yet; `unread` is None where they could not be opened.
+
+    `marked` is what tells these rows from others, and may be read at any time; None where nothing does.
+    """
 
     unread: pl.LazyFrame | None
     read: Callable[[], pl.LazyFrame]
     readings: tuple[Reading, ...] = ()
-    is_plan: bool = True
+    marked: Callable[[], pl.LazyFrame] | None = None
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -68,9 +71,9 @@ def source_of(
     if isinstance(frame, pl.LazyFrame):
         plan, preparation = frame, preparation_of(frame, keys, is_owned=is_owned, unchecked=unchecked)
         if not preparation.varies:
-            return Source(plan, lambda: plan, preparation.readings)
+            return Source(plan, lambda: plan, preparation.readings, lambda: plan)
         # A release reads its rows more than once: sums of floats, picks and ties must be the same each time.
-        return Source(plan, lambda: collected([plan], "auto")[0].lazy(), preparation.readings)
+        return Source(plan, lambda: collected([plan], "auto")[0].lazy(), preparation.readings, lambda: plan)
     whose = Whose(keys, is_owned=is_owned)
     datasets = sys.modules.get("pyarrow.dataset")  # who has a dataset has imported it
     if datasets is not None and isinstance(frame, datasets.Dataset):
@@ -78,7 +81,7 @@ def source_of(
         if keys is None:
             refuse_repeated_files(reading.files)
         dataset = pl.scan_pyarrow_dataset(frame)
-        return Source(dataset, lambda: dataset, (reading,))
+        return Source(dataset, lambda: dataset, (reading,), lambda: dataset)
     if hasattr(frame, "__arrow_c_stream__") and not isinstance(frame, pl.Series):
         import pyarrow as pa
 
@@ -97,14 +100,17 @@ def source_of(
             msg = "release: a table without columns loses the number of its rows.\n\nHint: leave one column in."
             raise ValueError(msg)
         if stream is None:  # that it failed says something of the rows, so the engine says so after the charge
-            return Source(None, pl.LazyFrame, is_plan=False)
+            return Source(None, pl.LazyFrame)
 
         def read() -> pl.LazyFrame:
             if is_reader:
                 _READ.add(frame)
             return _lazy(stream.read_all())
 
-        return Source(_lazy(stream.schema.empty_table()), read, (Reading(whose, memory=frame),), is_plan=False)
+        # Anything else, a relation of DuckDB say, may have other rows each time.
+        is_lasting = type(frame).__module__.startswith(("pyarrow.", "pandas.")) and not is_reader
+        marked = (lambda: _lazy(pa.table(frame))) if is_lasting else None
+        return Source(_lazy(stream.schema.empty_table()), read, (Reading(whose, memory=frame),), marked)
     msg = (
         "private rows must be a LazyFrame, a DataFrame, a pyarrow dataset or an object with Arrow's C stream, got "
         f"{kind_of_frame(frame)}"

@@ -32,7 +32,7 @@ _POLARS = {
 MICROSECONDS = 6
 _HINTS: dict[Any, str] = {
     dt.UnsignedInteger: "cast it to a signed integer in Ibis first.",
-    dt.Interval: "make it a number of seconds in Ibis first.",
+    dt.Interval: "make it a number in Ibis first: t.departure.epoch_seconds() - t.arrival.epoch_seconds().",
     dt.Decimal: "cast it to a decimal of at most 38 digits in Ibis first.",
     dt.Timestamp: "cast it to a timestamp without a time zone, in microseconds, in Ibis first.",
 }

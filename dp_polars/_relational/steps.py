@@ -34,7 +34,9 @@ _OF_SEVERAL = (_ops.Analytic, _ops.Reduction, _ops.WindowFunction)
 _RANDOM = (_ops.RandomScalar, _ops.RandomUUID)
 # What may come otherwise each time that it is computed: in the last bit of a sum, or in which of equal rows is first.
 _VARYING = (*_OF_SEVERAL, *_RANDOM, _ops.Limit, _ops.Sample, _ops.SQLQueryResult, _ops.SQLStringView)
-_ONE_PARTNER = frozenset({"anti", "any_inner", "any_left", "asof", "semi"})
+# Joins that take one of several partners.
+_ONE_OF_SEVERAL = frozenset({"any_inner", "any_left", "asof"})
+_ONE_PARTNER = _ONE_OF_SEVERAL | {"anti", "semi"}
 _BUILTIN = require("ibis.expr.operations.udf", extra="sql").InputType.BUILTIN
 _LEFT_ALONE = frozenset({"anti", "semi"})
 
@@ -70,7 +72,8 @@ def refuse_mixed_people(table: Any, unit: PrivacyUnit | None) -> list[Node]:  # 
 
 def differs_between_runs(table: Any) -> bool:  # noqa: ANN401
     """Return whether rows may differ each time that they are read."""
-    return bool(table.op().find(_VARYING))
+    joins = table.op().find(_ops.JoinLink)
+    return bool(table.op().find(_VARYING)) or any(join.how in _ONE_OF_SEVERAL for join in joins)
 
 
 def has_text(table: Any) -> bool:  # noqa: ANN401

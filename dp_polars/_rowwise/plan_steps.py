@@ -33,6 +33,8 @@ _PLACES = names(
     "is_last_distinct pct_change peak_max peak_min random range.date_range range.datetime_range range.int_range "
     "range.linear_space range.time_range rank reverse rle rle_id sample shift shuffle"
 )
+#: Takes one of several rows, and not always the same one.
+ASOF = "`join_asof`"
 _RUNNING = ("ewm", "rolling", "random")
 _PICKS = frozenset({"Explode", "Filter", "Gather", "Rolling", "Slice", "Sort", "SortBy"})
 # Functions that take a whole Series as a constant.
@@ -40,6 +42,8 @@ _OF_SERIES = frozenset({"is_in", "replace", "replace_strict", "str.contains_any"
 _PYTHON = ("anonymous", "python", "fold", "apply", "reduce")
 _SAME_ROWS = frozenset({"Cache", "Filter", "SimpleProjection", "Sort", "Union", "MergeSorted"})
 _MAPS = frozenset({"explode", "hint", "hint_sorted", "rechunk", "unnest", "unpivot"})
+# Stands for the columns of an expression that Polars does not show.
+_UNSEEN = frozenset(["\0"])
 # What Polars 1 does not show of functions that look at other rows.
 _HIDDEN = ("corr", "ewm", "explode", "extract_many", "find_many", "qcut", "random", "rolling")
 
@@ -157,7 +161,7 @@ class Plan:
                 else:
                     dropped.add(name)
             known = dropped & {*left}
-            return Step(columns, below, origins, pairs=[(name, name) for name in sorted(known)], several="`join_asof`")
+            return Step(columns, below, origins, pairs=[(name, name) for name in sorted(known)], several=ASOF)
         how, _, piece, suffix, coalesced, *_ = node.options
         pairs, seen = [], list[Seen]()
         for expr, other in zip(node.left_on, node.right_on, strict=True):
@@ -178,7 +182,7 @@ class Plan:
             seen.append(Seen(kinds.PLACE, "`head` of a join"))
         if isinstance(how, tuple):  # join_asof
             pairs += zip(how[4] or (), how[5] or (), strict=True)
-        several = "" if how in ("Semi", "Anti") else "`join`"
+        several = "" if how in ("Semi", "Anti") else ASOF if isinstance(how, tuple) else "`join`"
         return Step(columns, below, origins, tuple(seen), pairs, several=several)
 
     def _made(self, number: int, *, is_constant: bool = False) -> _Made:
@@ -192,7 +196,7 @@ class Plan:
             if said.startswith(_HIDDEN):
                 return _Made(seen=(Seen(kinds.PLACE, f"`{said}`"),))
             self.hidden = True
-            return _Made(text=f"hidden {number}")
+            return _Made(_UNSEEN, text=f"hidden {number}")
         kind = type(view).__name__
         match kind:
             case "Column":
@@ -205,7 +209,7 @@ class Plan:
             case "Window":
                 return self._window(view)
             case "StructField" | "Element":
-                return _Made()
+                return _Made(_UNSEEN)
         name, inputs, parameters = _parts(kind, view)
         of_series = name in _OF_SERIES or (kind == "Agg" and name == "implode") or is_constant
         parts = [self._made(value, is_constant=of_series) for value in inputs]
@@ -228,9 +232,10 @@ class Plan:
         keys = [self._made(number) for number in view.partition_by]
         by = frozenset(key.column for key in keys if key.column is not None)
         columns = inner.columns.union(*(key.columns for key in keys))
-        return _Made(
-            columns, (Seen(kinds.WINDOW, "`over`", by), *_of_python([inner])), f"over {inner.text} {sorted(by)}"
-        )
+        # An order among all rows is another one in each person's rows, as soon as it goes by other people's.
+        order = [] if view.order_by is None else self._made(view.order_by).seen
+        seen = Seen(kinds.WINDOW, "`over`", by), *order, *_of_python([inner])
+        return _Made(columns, seen, f"over {inner.text} {sorted(by)}")
 
 
 def _parts(kind: str, view: Any) -> tuple[str, list[int], Sequence[object]]:  # noqa: ANN401
@@ -285,9 +290,9 @@ def hidden_mixing(tree: object, unit: Sequence[str], shown: set[str], *, inside:
         match key, value:
             case "GroupBy", {"input": below, "keys": keys}:
                 yield from hidden_mixing([below, keys], unit, shown)
-            case "Over", {"partition_by": list(by)}:
-                if inside and not {*unit} <= {one.get("Column") for one in by if isinstance(one, dict)}:
-                    yield Seen(kinds.WINDOW, "`over`")
+                yield from _in_one_persons_rows(value.get("aggs"), unit)
+            case "Over", {"partition_by": list()}:
+                yield from _in_one_persons_rows({key: value} if inside else value["function"], unit)
             case "Function", {"input": inputs, "function": function}:
                 name, more = nodes.function_of(function)
                 if name == "range":
@@ -296,11 +301,30 @@ def hidden_mixing(tree: object, unit: Sequence[str], shown: set[str], *, inside:
                 if is_hidden and (mixes := kind_of_function(name)) is not None:
                     yield Seen(mixes, f"`{name}`")
                 yield from hidden_mixing(inputs, unit, shown, inside=is_hidden)
-            case "Eval", {"expr": of}:
+            case "Eval", {"expr": of}:  # what is done in the list of a row is that row's
                 yield from hidden_mixing(of, unit, shown, inside=True)
+                yield from _in_one_persons_rows(value.get("evaluation"), unit)
+            case "StructEval", {"expr": of, "evaluation": fields}:
+                yield from hidden_mixing([of, fields], unit, shown, inside=True)
             case ("Agg" | "Len" | "AnonymousFunction") | (
-                "Explode" | "Filter" | "Gather" | "Rolling" | "Slice" | "SortBy"
+                "AnonymousAgg" | "Explode" | "Filter" | "Gather" | "Rolling" | "Slice" | "Sort" | "SortBy"
             ), _ if inside:
                 yield Seen(kinds.REDUCTION if key in {"Agg", "Len"} else kinds.PLACE, f"`{nodes.function_name(key)}`")
             case _:
                 yield from hidden_mixing(value, unit, shown, inside=inside)
+
+
+def _in_one_persons_rows(tree: object, unit: Sequence[str]) -> Iterator[Seen]:
+    """Yield what mixes even there, in the JSON of an expression: Python functions, and windows by other keys."""
+    if isinstance(tree, list):
+        for value in tree:
+            yield from _in_one_persons_rows(value, unit)
+    if not isinstance(tree, dict):
+        return
+    for key, value in tree.items():
+        if key == "AnonymousFunction":
+            yield Seen(kinds.PYTHON, "a Python function")
+        by = value.get("partition_by") if key == "Over" and isinstance(value, dict) else None
+        if by is not None and not {*unit} <= {one.get("Column") for one in by if isinstance(one, dict)}:
+            yield Seen(kinds.WINDOW, "`over`")
+        yield from _in_one_persons_rows(value, unit)

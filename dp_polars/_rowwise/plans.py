@@ -22,7 +22,7 @@ from dp_polars._rowwise.files import (
     refuse_repeated_files,
 )
 from dp_polars._rowwise.one_unit import Reading, Whose, refuse_two_units
-from dp_polars._rowwise.plan_steps import Plan, hidden_mixing, of_rows
+from dp_polars._rowwise.plan_steps import ASOF, Plan, hidden_mixing, of_rows
 from dp_polars._rowwise.preparations import Read, Seen, Step, followed, refuse_mixing
 from dp_polars._rowwise.views import (
     columns_of_scans,
@@ -92,7 +92,7 @@ def preparation_of(
         reads = refuse_mixing(step, keys, call, lambda one, other: _may_be_one(readings, one, other))
     if keys is None and not unchecked:
         refuse_repeated_files(files_of(readings))
-    varies = any(one.seen for one in step.every) or any(
+    varies = any(one.seen or one.several == ASOF for one in step.every) or any(
         reading.memory is None and not reading.files for reading in readings
     )
     found = tuple(_with_unit(readings, read, is_owned=is_owned) for read in reads)

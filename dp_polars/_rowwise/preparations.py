@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from dp_polars._base.privacy_units import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from dp_polars._base.privacy_units import PrivacyUnit
 
@@ -162,6 +162,13 @@ class Step:
         for step in self.inputs:
             yield from step.every
 
+    def first(self, name: str) -> tuple[Step, str]:
+        """Return which column a column is a copy of, through steps on one table."""
+        of = self.origins.get(name) if len(self.inputs) == 1 else None
+        if of is None or of.text or len(of.columns) > 1 or not of.columns <= {*self.inputs[0].columns}:
+            return self, name
+        return self.inputs[0].first(*of.columns)
+
     @property
     def sources(self) -> list[object]:
         """What is read."""
@@ -276,7 +283,7 @@ class _Walk:
     def check(self, step: Step, unit: Unit | None) -> None:
         """Refuse the step, or one below it; `unit` says whose the rows are that come out of it."""
         below = [None if unit is None else unit.below(step, place) for place in range(len(step.inputs))]
-        self._check_seen(step.seen, below[0] if below else None)
+        self._check_seen(step, below[0] if below else None)
         if not step.inputs:
             self.reads.append(Read(step.source, unit))
         is_known = any(of is not None for of in below)
@@ -312,7 +319,7 @@ class _Walk:
     def check_rows(self, step: Step) -> None:
         """Refuse what brings rows together, or makes several of one, where every row is a person."""
         for one in step.every:
-            self._check_seen(one.seen, None)
+            self._check_seen(one, None)
             if one.several:
                 self._refuse(SEVERAL, one.several)
         sources = step.sources
@@ -320,10 +327,14 @@ class _Walk:
             self._refuse(TWICE, "a table that is read twice")
         self.reads += [Read(source, None) for source in sources]
 
-    def _check_seen(self, seen: Iterable[Seen], unit: Unit | None) -> None:
-        for one in seen:
-            if unit is None or one.keys is None or not unit.all <= one.keys:
+    def _check_seen(self, step: Step, unit: Unit | None) -> None:
+        for one in step.seen:
+            if unit is None or one.keys is None:
                 self._refuse(one.kind, one.what)
+            elif not unit.all <= one.keys:
+                names, keys = ({*map(step.inputs[0].first, of)} for of in (unit.all, one.keys))
+                if not names <= keys:
+                    self._refuse(one.kind, one.what)
 
     def _refuse(self, kind: Kind, what: str) -> None:
         if self.is_checked:

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from dp_polars._base.extras import require
-from dp_polars._base.settings import is_deaf
+from dp_polars._base.settings import deaf, is_deaf
 from dp_polars._draws.histograms import Histogram
 from dp_polars._engines.contract import Drawn, Engine, KeyWork, LocalEngine, Released
 from dp_polars._engines.outputs import AS_DRAWN
@@ -26,6 +26,7 @@ from dp_polars.spark._arithmetic import weighs_exactly
 from dp_polars.spark._bounding import fresh_seed
 from dp_polars.spark._counting import histograms, union
 from dp_polars.spark._people import one_row_per_person, shown_keys
+from dp_polars.spark._preparations import text_of_frame
 from dp_polars.spark._sending import mapped
 from dp_polars.spark._tables import Groups, distinct
 from dp_polars.spark._workers import Answer, drawing, in_arrow, presenting
@@ -139,8 +140,9 @@ def release(
         The private rows, of a classic session or of Spark Connect. They are the data set, and what made them is your
         preparation, which we don't look at: a step that carries something of other people into a person's rows (a
         `dropDuplicates`, a `limit`, a window over all rows) is not covered. A person, a key and a value are what Spark
-        holds for them, without collations. It is read up to twice, so it must be deterministic. For a publication, the
-        frame of all its queries, or a dict of them by their names.
+        holds for them, without collations. It is read up to twice, so it must be the same each time: where it has sums
+        of floats or picks, write it to a table first. For a publication, the frame of all its queries, or a dict of
+        them by their names.
     budget
         What is charged, where the query itself has none.
     path
@@ -225,6 +227,14 @@ class _OnSpark(Engine[Released]):
         return pl.Schema(
             {name: _type_of(self._frame, name, is_only_counted=name in self._only_counted) for name in columns}
         )
+
+    @deaf
+    def preparation(self) -> str | None:
+        """Return what made the frame, as Spark shows it."""
+        try:
+            return text_of_frame(self._frame)
+        except Exception:  # of files that are gone, or a plan too deep: the release fails of it, or keeps nothing
+            return None
 
     def distinct(self, constants: pl.DataFrame) -> int:
         """Return how many rows of constants differ to Spark, in the types of the columns."""

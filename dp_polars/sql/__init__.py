@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, overload
@@ -244,8 +245,10 @@ class _SqlEngine(LocalEngine):
 
     @deaf  # what drivers warn of may tell of rows
     def preparation(self) -> str | None:
-        """Return the SQL of the steps: names, constants and texts, on this engine."""
-        return self._dialect.compile(self._backend, self._source) if has_text(self._source) else None
+        """Return a digest of the SQL of the steps: names, constants and texts, on this engine."""
+        if not has_text(self._source):
+            return None
+        return hashlib.sha256(self._dialect.compile(self._backend, self._source).encode()).hexdigest()
 
     def schema(self, columns: Collection[str]) -> pl.Schema:
         """Return the Polars types of these columns."""

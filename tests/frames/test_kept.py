@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import math
 import os
 import pickle
 import re
@@ -31,7 +32,7 @@ from dp_polars._frames.question_text import _written, question_of
 from dp_polars._frames.request import Request
 from dp_polars._questions.modes import Mode
 from dp_polars._rowwise.files import mark_of_files
-from dp_polars._rowwise.marks import digest_of, mark_of
+from dp_polars._rowwise.marks import digest_of, mark_of, text_of_plan
 from tests.helpers.needs import IS_OLD
 
 ROWS = pl.DataFrame(
@@ -715,7 +716,8 @@ def test_another_preparation_is_another_data_set(tmp_path):
     query = dpp.protect("p", budget=budget, dataset="visits", max_rows=2).group_by(WARDS).agg(median())
     plain = ROWS.select("p", "x", "ward")
     first = query.release(plain)
-    for same in (plain.lazy(), plain.reverse(), plain.select("x", "ward", "p"), pl.concat([plain[:7], plain[7:]])):
+    same_rows = [plain.lazy(), plain.reverse(), plain.select("x", "ward", "p"), pl.concat([plain[:7], plain[7:]])]
+    for same in (*same_rows, plain.to_arrow(), plain.reverse().to_arrow()):
         assert_frame_equal(query.release(same), first)
     assert budget.spent == Fraction(1, 8)
     others = [
@@ -734,6 +736,28 @@ def test_another_preparation_is_another_data_set(tmp_path):
         assert budget.spent == Fraction(number, 8)
         assert_frame_equal(query.release(other()), drawn)
         assert budget.spent == Fraction(number, 8)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda x: x > X,
+        lambda x: X.fill_null(x) < 7,
+        lambda x: X.clip(0, x) < 7,
+        lambda x: X.pow(x) < 7,
+        lambda x: X.cast(pl.Float64).is_in([x]),
+        lambda x: X.replace({7: x}) < 7,
+        lambda x: pl.lit({"f": x}).struct.field("f") < 7,
+        lambda x: pl.lit(x, dtype=pl.Float32) > X,
+    ],
+)
+def test_numbers_without_a_word_in_json_are_told_apart(tmp_path, step):
+    numbers = [math.inf, -math.inf, math.nan, 1.0]
+    for plan in (sources(tmp_path)["parquet"](), ROWS.lazy()):
+        texts = {text_of_plan(plan.filter(step(number))) for number in numbers}
+        assert None not in texts
+        assert len(texts) == len(numbers)
+        assert text_of_plan(plan.filter(step(math.inf))) in texts
 
 
 def test_a_plan_that_was_looked_at_is_the_same(tmp_path):
@@ -762,6 +786,18 @@ def test_other_rows_in_memory_are_refused_under_the_same_name(budget, frame):
     assert budget.spent == Fraction(1, 8)
 
 
+@pytest.mark.parametrize("library", ["arrow", "pandas"])
+def test_rows_of_other_libraries_are_kept_like_those_of_polars(budget, library):
+    query = dpp.protect("p", budget=budget, dataset="visits", max_rows=2).group_by(WARDS).agg(median())
+    plain = ROWS.select("p", "x", "ward")
+    first = query.release(getattr(plain, f"to_{library}")())
+    assert_frame_equal(query.release(getattr(plain.reverse(), f"to_{library}")()), first)
+    assert budget.spent == Fraction(1, 8)
+    with pytest.raises(ValueError, match=r"^the data set 'visits' must have the same rows as "):
+        query.release(getattr(plain.head(3), f"to_{library}")())
+    assert budget.spent == Fraction(1, 8)
+
+
 def test_values_that_change_places_are_other_rows(budget):
     key = bytes(32)
     one = pl.DataFrame({"a": [1, 2, None], "b": ["x", "y", None], "n": [[1], [], None], "s": [{"q": 1}] * 3})
@@ -783,7 +819,8 @@ def test_values_that_change_places_are_other_rows(budget):
 def test_what_has_no_text_is_not_kept(budget, tmp_path):
     python = ROWS.lazy().map_batches(lambda frame: frame)
     objects = ROWS.with_columns(o=pl.Series([object()] * ROWS.height, dtype=pl.Object))
-    for number, rows in enumerate((python, python, ROWS.to_arrow(), objects, objects), 1):
+    stream = ROWS.to_arrow().to_reader
+    for number, rows in enumerate((python, python, stream(), stream(), objects, objects), 1):
         query = (
             dpp.protect("p", budget=budget, dataset="visits", max_rows=2, unchecked=True).group_by(WARDS).agg(median())
         )

@@ -55,6 +55,10 @@ MUTANTS = [
         "executors with another version of the package draw", "spark/test_spark.py::test_executors_with_another_version_are_refused_before_the_charge"),
     _release("spark:_check_unit", '"collate" in kind', "False",
         "several people are one to Spark", "spark/test_spark.py::test_what_can_not_run_on_spark_is_refused_before_the_charge"),
+    _release("spark/_preparations:text_of_frame", "_NO_TEXT.search(tree)", "False",
+        "another Python function gets the kept answer", "spark/test_spark.py::test_another_preparation_is_another_data_set"),
+    _release("spark/_preparations:text_of_frame", "[text, sorted(frame.inputFiles())]", "text",
+        "other files get the kept answer", "spark/test_spark.py::test_another_preparation_is_another_data_set"),
     _release("spark/__init__:_check", "frame.isStreaming", "False",
         "a stream is released again and again", "spark/test_spark.py::test_frames_that_are_not_batches_of_a_spark_session_are_refused"),
 ]

@@ -485,3 +485,12 @@ def test_an_interval_costs_its_three_draws(loss):
     assert released.row(0) == (4, 4, 4)
     half = make_private_query(frame_domain(), symmetric_distance(), query, 0.5)
     assert half.map(1) == 0.5
+
+
+def test_what_made_a_table_is_looked_at_unless_protect_says_otherwise():
+    first = pl.LazyFrame({"p": [1, 2, 3] * 10}).head(9)
+    people = dpp.n_people(epsilon=10**6)
+    taken = as_measurement(dpp.protect("p", unchecked=True).agg(n=people))
+    assert taken(first).item() == 3
+    with pytest.raises(OpenDPException, match="picks or fills by the place among all rows"):
+        as_measurement(dpp.protect("p").agg(n=people))(first)

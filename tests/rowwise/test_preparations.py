@@ -222,6 +222,14 @@ ORDINARY = {
         "select *, avg(cost) over (partition by patient) as m from v"
     ),
     "collected": lambda t: t["V"].filter("ok").collect().lazy(),
+    "a window by a copy of the unit": lambda t: t["V"].with_columns(p=U).with_columns(x=c.cost.sum().over("p")),
+    "unique by a copy of the unit": lambda t: t["V"].with_columns(p=U).unique(["p", "ward"]),
+    "ranks in the list of a row": lambda t: t["M"].with_columns(x=c.scores.list.eval(pl.element().rank())),
+    "a list's new list, of a person": lambda t: t["M"].with_columns(
+        x=c.scores.first().list.eval(pl.element() + 1).over(U)
+    ),
+    "a field from fields": lambda t: t["M"].with_columns(c.at.struct.with_fields(x=pl.field("zip") * 2)),
+    "a running sum in two orders": lambda t: t["V"].with_columns(x=c.cost.cum_sum().over(U, order_by=[c.day, -c.qty])),
     "a column of the unit's own": lambda t: t["V"].with_columns(patient=c.patient + 1),
     "two columns as one unit": lambda t: t["V"].with_columns(patient=pl.format("{}-{}", U, "ward")),
 }
@@ -244,6 +252,34 @@ MIXING = {
         x=pl.business_day_count("day", c.day.max().over("ward"))
     ),
     "a reduction in a hidden function": lambda t: t["M"].with_columns(x=c.scores.shift().list.eval(pl.element() + 1)),
+    "the sorted lists in a hidden function": lambda t: t["M"].with_columns(
+        x=c.scores.sort().list.eval(pl.element() + 1)
+    ),
+    "the first of lists from a hidden function": lambda t: t["M"].with_columns(
+        x=c.scores.list.eval(pl.element() + 1).first()
+    ),
+    "Python in lists": lambda t: t["M"].with_columns(
+        x=c.scores.list.eval(pl.element().map_batches(lambda s: s - s.mean(), is_elementwise=True))
+    ),
+    "the mean of a field": lambda t: t["M"].with_columns(c.at.struct.with_fields(x=pl.field("zip").mean())),
+    "a ward's mean in a field of a person's window": lambda t: t["M"].with_columns(
+        x=c.at.struct.with_fields(x=c.cost.mean().over("ward")).first().over(U)
+    ),
+    "a ward's mean in a field of a person's group": lambda t: (
+        t["M"].group_by(U).agg(c.at.struct.with_fields(x=c.cost.mean().over("ward")).first())
+    ),
+    "a running sum in the order of others' days": lambda t: t["V"].with_columns(
+        x=c.cost.cum_sum().over(U, order_by=c.day.shift())
+    ),
+    "a window by what is computed of the unit": lambda t: (
+        t["V"].with_columns(p=c.patient // 10).with_columns(x=c.cost.sum().over("p"))
+    ),
+    "a window by what was a copy of the unit": lambda t: (
+        t["V"].with_columns(p=U).with_columns(p="ward").with_columns(x=c.cost.sum().over("p"))
+    ),
+    "a window by a copy that others' rows fill": lambda t: (
+        t["V"].with_columns(p=U).join(t["P"], on=U, how="full", coalesce=True).with_columns(x=c.age.sum().over("p"))
+    ),
     "the last day in a hidden function": lambda t: t["V"].with_columns(x=pl.business_day_count("day", c.day.max())),
     "qcut": lambda t: t["V"].with_columns(x=c.cost.qcut(4)),
     "head": lambda t: t["V"].head(100),
@@ -547,6 +583,7 @@ def test_without_a_unit_steps_by_row_are_taken(make, tables):
         (lambda t: t["V"].group_by(U).agg(c.cost.mean()), 1),
         (lambda t: t["V"].with_columns(x=c.cost.mean().over(U)), 1),
         (lambda t: t["V"].unique([U, "ward"], keep="any"), 1),
+        (lambda t: t["V"].sort("day").join_asof(t["M"].sort("day").select(U, "day", y="cost"), on="day", by=U), 1),
         (lambda t: t["V"].join(t["W"].with_columns(share=c.beds / c.beds.sum()), on="ward"), 1),
     ],
 )

@@ -36,6 +36,8 @@ def test_a_cube_is_that_of_polars(spark, tmp_path):
         assert cube.counts(by="y").equals(there.counts(by="y"))
     budget = dpp.Budget(epsilon=10, path=tmp_path / "ledger.db")
     kept = dpp.protect("p", max_groups=1, budget=budget, dataset="rows").cube(DIMENSIONS, epsilon=1, marginals=[()])
+    rows.write.parquet(str(tmp_path / "rows"))
+    rows = spark.read.parquet(str(tmp_path / "rows"))
     first, again = (dpp.spark.release(kept, rows) for _ in range(2))
     assert first.to_frame().equals(again.to_frame())
     assert first.count() == again.count()

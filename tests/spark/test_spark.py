@@ -56,10 +56,12 @@ from tests.statistical.goodness import check_sampler
 need_spark()
 
 from pyspark import cloudpickle  # noqa: E402
+from pyspark.sql import Window  # noqa: E402
 from pyspark.sql import functions as sf  # noqa: E402
 
 import dp_polars.spark  # noqa: E402
 from dp_polars.spark import _arithmetic, _bounding, _column_types, _counting, _sending, _tables, _workers  # noqa: E402
+from dp_polars.spark._preparations import text_of_frame  # noqa: E402
 
 # What the driver draws is in `test_driver.py`.
 pytestmark = [*MARKS, pytest.mark.usefixtures("on_executors")]
@@ -749,7 +751,8 @@ def release_logged(spark, tmp_path, pause, *, to_file, disturb=None):
 
 
 def test_a_kept_answer_goes_where_a_new_one_goes(spark, tmp_path):
-    frame = spark.createDataFrame(pa.table({"p": pa.array(range(60)), "g": pa.array([1, 2] * 30), "x": [3.5] * 60}))
+    pl.DataFrame({"p": range(60), "g": [1, 2] * 30, "x": [3.5] * 60}).write_parquet(tmp_path / "rows.parquet")
+    frame = spark.read.parquet(str(tmp_path / "rows.parquet"))
     budget = dpp.Budget(epsilon=1, path=tmp_path / "ledger.db")
     grouped = dpp.protect("p", max_rows=1, budget=budget, dataset="visits").group_by({"g": [1, 2, 3]})
     query = grouped.agg(x=dpp.median("x", FINE, epsilon=0.25), n=dpp.len(epsilon=0.25))
@@ -764,6 +767,59 @@ def test_a_kept_answer_goes_where_a_new_one_goes(spark, tmp_path):
     assert not to_polars(dp_polars.spark.release(query, frame, fresh=True)).sort("g").equals(expected)
     assert budget.spent == 1
     assert budget.answers()["source"].to_list() == ["Spark DataFrame"] * 2
+
+
+def test_another_preparation_is_another_data_set(spark, tmp_path):
+    pl.DataFrame({"p": range(60), "g": ["a%", "a#"] * 30, "x": [3.5] * 60}).write_parquet(tmp_path / "rows.parquet")
+    pl.DataFrame({"p": range(9), "g": ["a%"] * 9, "x": [3.5] * 9}).write_parquet(tmp_path / "more.parquet")
+    budget = dpp.Budget(epsilon=1000, path=tmp_path / "ledger.db")
+    query = dpp.protect("p", budget=budget, dataset="visits").agg(n=dpp.n_people(epsilon=1))
+
+    def of(name="rows.parquet"):
+        return spark.read.parquet(str(tmp_path / name))
+
+    def partner(side):
+        one, two = of().alias("one"), of("more.parquet").alias("two")
+        return one.join(two, sf.col(f"{side}.p") == 3, "cross").select("one.*")
+
+    window = Window.partitionBy("p").orderBy("x")
+    others = [
+        of,
+        lambda: of("more.parquet"),
+        lambda: of().filter("x > 3"),
+        lambda: of().filter("x > 2"),
+        lambda: of().filter("g = '#1'"),
+        lambda: of().filter("g = '#2'"),
+        lambda: of().filter(sf.expr("g like 'a#%' escape '#'")),
+        lambda: of().filter(sf.expr("g like 'a#%' escape '~'")),
+        lambda: of().filter(sf.col("g").isin("a%", "b")),
+        lambda: of().filter(sf.col("g").isin("a%", "c")),
+        lambda: of().withColumn("s", sf.sum("x").over(window)),
+        lambda: of().withColumn("s", sf.count("x").over(window)),
+        lambda: of().select("p", *[(sf.col("x") + i).alias(f"x{i}") for i in range(40)]),
+        lambda: of().select("p", *[(sf.col("x") + i).alias(f"x{i}") for i in range(39)], sf.lit(2).alias("x39")),
+        lambda: of().join(of("more.parquet"), "p"),
+        lambda: partner("one"),
+        lambda: partner("two"),
+    ]
+    assert len({text_of_frame(other()) for other in others}) == len(others)
+    assert [text_of_frame(other()) for other in others] == [text_of_frame(other()) for other in others]
+    for number, other in enumerate(others[1:3], 1):
+        drawn = to_polars(dp_polars.spark.release(query, other()))
+        assert budget.spent == number
+        assert to_polars(dp_polars.spark.release(query, other())).equals(drawn)
+        assert budget.spent == number
+    without = [
+        lambda: of().withColumn("y", sf.udf(lambda x: x, "double")("x")),
+        lambda: of().mapInPandas(lambda parts: parts, of().schema),
+        lambda: spark.createDataFrame([(1, 2.0)], ["p", "x"]),
+        lambda: of().filter(sf.rand(3) < 2),
+        lambda: of().withColumn("y", sf.current_timestamp()),
+    ]
+    assert [text_of_frame(other()) for other in without] == [None] * len(without)
+    for again in (3, 4):
+        dp_polars.spark.release(query, without[0]())
+        assert budget.spent == again
 
 
 @pytest.mark.parametrize("to_file", [True, False])
@@ -1012,7 +1068,8 @@ def test_failures_show_no_rows_and_publish_nothing(visits, tmp_path, where, monk
 @pytest.mark.parametrize("zone", ["+05:30", "PST", "Asia/Tokyo"])
 def test_moments_are_the_same_in_every_zone_of_the_session(spark, tmp_path, zone):
     moments = [dt.datetime(2021, 1, day, tzinfo=dt.UTC) for day in (1, 2, 4)]
-    rows = to_spark(spark, pl.DataFrame({"moment": moments[1:2] * 9}))
+    to_spark(spark, pl.DataFrame({"moment": moments[1:2] * 9})).write.parquet(str(tmp_path / "rows"))
+    rows = spark.read.parquet(str(tmp_path / "rows"))
     budget = dpp.Budget(epsilon=10_000, path=tmp_path / "ledger.db")
     query = dpp.protect(None, budget=budget, dataset="moments").agg(
         dpp.median("moment", moments, epsilon=1000),

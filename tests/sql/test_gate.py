@@ -324,6 +324,8 @@ def test_what_may_differ_between_runs_is_known(duckdb):
         table.group_by("p").agg(x=table.x.mean()),
         table.mutate(z=table.x.sum().over(group_by="p")),
         sql_of(table),
+        table.join(PUBLIC, "q", how="any_left"),
+        table.asof_join(PUBLIC, "q"),
     ):
         assert differs_between_runs(steps)
 
