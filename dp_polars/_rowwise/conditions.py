@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from dp_polars._rowwise import trials
+from dp_polars._rowwise import nodes, trials
 from dp_polars._rowwise.names import (
     ANY,
     DIVISIONS,
@@ -141,6 +141,11 @@ def has_few_categories(step: Step) -> bool:
 
 def has_lists(step: Step) -> bool:
     return all(isinstance(dtype, (pl.List, pl.Array)) for dtype in step.dtypes())
+
+
+def is_set(series: Step) -> bool:
+    """Return whether a Series is a set of values: the values themselves, or one list of them."""
+    return not has_lists(series) or pl.select(nodes.without_nan(series.tree)).height == 1
 
 
 def looks_up_rows(step: Step) -> bool:

@@ -18,7 +18,7 @@ import polars as pl
 from polars.exceptions import ComputeError, PolarsError
 
 from dp_polars._rowwise import categoricals, elements, lenient, nodes, rules, spelling, trials
-from dp_polars._rowwise.conditions import has_lists, is_spelled_on_polars_2
+from dp_polars._rowwise.conditions import is_set, is_spelled_on_polars_2
 from dp_polars._rowwise.names import SETS, written
 
 if TYPE_CHECKING:
@@ -141,8 +141,8 @@ class Gate:
         self.refuse_by((*rules.NAMED, rules.NEEDS_POLARS_2) if is_spelled_on_polars_2(step) else rules.UNLISTED, step)
         sets = SETS.get(step.name, ())
         for place, value in enumerate(step.inputs):
-            # A Series of lists has one for each row by its place.
-            if value.kind != "series" or place not in sets or (step.name == "is_in" and has_lists(value)):
+            # A Series of several lists has one for each row by its place.
+            if value.kind != "series" or place not in sets or (step.name == "is_in" and not is_set(value)):
                 self.walk(value)
         self.refuse_by((rules.NEEDS_POLARS_2,), step)
         if step.varies:

@@ -23,6 +23,7 @@ from dp_polars._rowwise import categoricals, nodes, orders, person_rules, trials
 from dp_polars._rowwise.gate import fitting, in_full, row_by_row, shown
 from dp_polars._rowwise.names import FUNCTIONS
 from dp_polars._rowwise.nodes import Step, is_opaque
+from dp_polars._rowwise.spelling import SPELLINGS
 from dp_polars._rowwise.zeros import nested_of_one_kind, of_one_kind
 
 if TYPE_CHECKING:
@@ -475,10 +476,11 @@ class _Apart:
                     return self.shorter(name, inputs[0], group)
                 if name in person_rules.BY:
                     return self.most(name, inputs[0], inputs[1], group, inside=inside)
-                if name not in FUNCTIONS:
+                if name not in FUNCTIONS and name not in SPELLINGS:
                     write = _of_function(inputs[1:], function)
                     return self.function(name, inputs, parameters, write, group, inside=inside)
-                return self.combined(tree, inputs, group, inside=inside)
+                names = map(self.output_name, inputs) if name == "as_struct" else ()
+                return self.combined(tree, inputs, group, inside=inside, names=tuple(names))
             case {"BinaryExpr": {"left": left, "right": right}}:
                 return self.combined(tree, [left, right], group, inside=inside)
             case {"Ternary": {"predicate": predicate, "truthy": truthy, "falsy": falsy}}:
@@ -488,24 +490,35 @@ class _Apart:
         kind = tree if isinstance(tree, str) else str(next(iter(tree)))
         return self.refuse_function(_named(nodes.function_name(kind)))
 
-    def combined(self, tree: Tree, inputs: Sequence[Tree], group: _Group, *, inside: bool) -> _Value:
-        """Return a step that looks at each row alone, or at what each person has; the row gate proves it later."""
+    def output_name(self, tree: Tree) -> str:
+        """Return how the output of an expression is named."""
+        return in_full(tree, self.call).meta.output_name()
+
+    def combined(
+        self, tree: Tree, inputs: Sequence[Tree], group: _Group, *, inside: bool, names: Sequence[str] = ()
+    ) -> _Value:
+        """Return a step that looks at each row alone, or at what each person has; the row gate proves it later.
+
+        `names` are those of the inputs, where they matter: a struct's fields are named like them.
+        """
         values = [self.lower(value, group, inside=inside) for value in inputs]
         rows = [value for value in values if not value.is_one]
         if len({(value.order, value.where) for value in rows}) > 1:
             self.refuse(person_rules.MIXED_ORDERS, _named("a group's expression"))
         first = rows[0] if rows else _Value(None)
-        written = trials.with_inputs(tree, [value.tree for value in values])
+        trees = [value.tree for value in values]
+        named = [{"Alias": list(pair)} for pair in zip(trees, names, strict=True)] if names else trees
+        written = trials.with_inputs(tree, named)
         return _Value(written, not rows, first.order, any(value.along for value in rows), first.where)
 
     def sorted(self, tree: Tree, by: Sequence[Tree] | None, options: Tree, group: _Group) -> _Value:
         """Return the rows in an order of their own."""
         value, step = self.lower(tree, group, inside=True), _named("sort" if by is None else "sort_by")
-        if value.order is not None:
+        if value.order is not None and by is not None:
             self.refuse(person_rules.MIXED_ORDERS, step)
         if value.is_one:
             self.refuse(person_rules.ONE_ALREADY, step)
-        if by is None:
+        if by is None:  # in another order they may have stood before
             order = _Order((self.in_order(self.column(value), step.name),), *((options[flag],) for flag in _FLAGS))
         else:
             order = self.order(by, [options[flag] for flag in _FLAGS], step.name, group, value.where)

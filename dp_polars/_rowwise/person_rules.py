@@ -231,6 +231,16 @@ REFUSED: tuple[Rule, ...] = (
         "use sums: of x, of x * x, and the count.",
     ),
     Rule(
+        names("unique_counts value_counts"),
+        "gives several values for one person, and is not known to be the same in every engine",
+        "group by the value, too: group_by(unit, 'x').agg(pl.len()).",
+    ),
+    Rule(
+        names("explode"),
+        "changes the number of rows",
+        "explode the frame in the step before: frame.explode('x').group_by(unit).agg(…).",
+    ),
+    Rule(
         names("item"),
         _ORDER,
         "sort, and take the first: pl.col('x').sort_by('day').first().",
