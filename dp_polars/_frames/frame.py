@@ -438,8 +438,12 @@ class PrivateGroupBy(Refusing):
 class PersonGroupBy(Refusing, Generic[FrameT]):
     """A private frame's rows, person by person. Made by `PrivateFrame.group_by` of names."""
 
-    def __init__(self, frame: FrameT, keys: tuple[str, ...]) -> None:
-        self._frame, self._keys = frame, keys
+    def __init__(self, frame: FrameT, keys: tuple[str, ...], having: tuple[pl.Expr, ...] = ()) -> None:
+        self._frame, self._keys, self._having = frame, keys, having
+
+    def having(self, *predicates: pl.Expr) -> PersonGroupBy[FrameT]:
+        """Keep the groups for which all predicates are true: a filter after `agg`, of what `agg` could compute."""
+        return PersonGroupBy(self._frame, self._keys, (*self._having, *expressions_of(predicates, {}, strings=False)))
 
     def agg(self, *exprs: pl.Expr | str, **named: object) -> FrameT:
         """Compute one row for each person, and each value of the further columns that the person has.
@@ -464,7 +468,12 @@ class PersonGroupBy(Refusing, Generic[FrameT]):
             If an expression is not known to look at one person's rows in any order.
         """
         exprs = expressions_of(exprs, named, strings=True)
-        return self._frame._after(PersonGroups(self._keys, exprs))
+        if not self._having:
+            return self._frame._after(PersonGroups(self._keys, exprs))
+        names = [f"having {number}" for number in range(len(self._having))]
+        having = [expr.alias(name) for expr, name in zip(self._having, names, strict=True)]
+        groups = self._frame._after(PersonGroups(self._keys, (*exprs, *having)))
+        return groups.filter(*map(pl.col, names)).drop(names)
 
     def len(self, name: str = "len") -> FrameT:
         """Count each person's rows: `agg(pl.len().alias(name))`."""

@@ -18,7 +18,7 @@ from dp_polars._engines.polars_rows import by_name
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames.person_steps import windows
 from dp_polars._frames.step import Run, Step
-from dp_polars._rowwise.gate import fitting, one_output_each, refuse_patterns, row_by_row
+from dp_polars._rowwise.gate import adds_floats, fitting, one_output_each, refuse_patterns, row_by_row
 from dp_polars._rowwise.nodes import is_opaque, parts_of
 from dp_polars._rowwise.person_gate import looks_at_people, over_people
 from dp_polars._rowwise.person_trials import refuse_company
@@ -106,7 +106,9 @@ class Expressions(Step):
 
     def adds_floats(self, schema: pl.Schema, unit: PrivacyUnit | None) -> bool:
         exprs = one_output_each(self.expressions, schema, self.name)
-        return looks_at_people(exprs) and over_people(exprs, schema, unit, self.name).adds_floats
+        if looks_at_people(exprs):
+            return over_people(exprs, schema, unit, self.name).adds_floats
+        return any(adds_floats(expr, schema, self.name) for expr in exprs)
 
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
         """Return what runs this step; an error where it is not row by row, or touches the privacy unit."""
@@ -430,8 +432,8 @@ def join_keys(on: object, left_on: object, right_on: object) -> tuple[tuple[str,
     """Return the columns of both sides of a join; refuse what names none, or not as many on one side."""
     if (on is None) == (left_on is None) or (left_on is None) != (right_on is None):
         msg = (
-            "join: the keys must be given as `on`, or as `left_on` and `right_on`.\n\nHint: join on the privacy unit, or "
-            "a public table on a column."
+            "join: the keys must be given as `on`, or as `left_on` and `right_on`.\n\n"
+            "Hint: join on the privacy unit, or a public table on a column."
         )
         raise TypeError(msg)
     left, right = (

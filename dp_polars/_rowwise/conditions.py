@@ -19,9 +19,13 @@ from dp_polars._rowwise.names import (
     ON_POLARS_1,
     SETS,
     TAKEN,
+    names,
 )
 from dp_polars._rowwise.nodes import Step, bases, is_opaque, parts_of
+from dp_polars._rowwise.zeros import has_floats
 
+# What adds up a row's own list.
+_ADDS = names("arr.mean arr.sum list.mean list.sum")
 # The kinds of values that Polars 1 takes.
 _KINDS: dict[object, str] = {
     pl.Boolean: "boolean",
@@ -137,6 +141,13 @@ def has_few_categories(step: Step) -> bool:
     values = [step] if step.kind == "cast" else step.inputs
     parts = [part for value in values for dtype in value.dtypes() for part in parts_of(dtype)]
     return any(isinstance(part, pl.Categorical) and part.categories.physical() != pl.UInt32 for part in parts)
+
+
+def adds_floats(step: Step) -> bool:
+    """Return whether floats of a row's own lists are added up."""
+    if step.name in _ADDS and any(has_floats(dtype) for dtype in step.inputs[0].dtypes()):
+        return True
+    return any(map(adds_floats, step.inputs))
 
 
 def has_lists(step: Step) -> bool:
