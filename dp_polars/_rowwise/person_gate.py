@@ -489,6 +489,8 @@ class _Apart:
             case {"Function": {"input": inputs, "function": function}}:
                 name, parameters = nodes.function_of(function)
                 if name in person_rules.IN_OTHER_WORDS:
+                    if self.lower(inputs[0], group, inside=True).order is None:
+                        self.refuse(person_rules.NO_ORDER, _named(name))
                     words = person_rules.IN_OTHER_WORDS[name](*(pl.col(f"{n}") for n in range(len(inputs))))
                     return self.lower(filled(words, inputs), group, inside=inside)
                 if name in person_rules.SHORTER:

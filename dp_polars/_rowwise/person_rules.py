@@ -280,7 +280,7 @@ UNKNOWN = Rule(
 )
 
 NO_ORDER = Rule(
-    FIRST_OF_ORDER | ALONG_ORDER | names("gather slice"),
+    FIRST_OF_ORDER | ALONG_ORDER | {*IN_OTHER_WORDS} | names("gather slice"),
     _ORDER,
     "give an order: pl.col('x').sort_by('day').first() in agg, order_by='day' in over. Rows that tie are told apart by "
     "their other columns.",
