@@ -283,14 +283,15 @@ class _Apart:
         order = self.whole_order(value.order or _ANY_ORDER, name, group, along=True)
         keys = (*self.keys_of(value, group), *keys)
         self.follows_order = True
-        flags = {*zip(order.descending, order.nulls_last, strict=True)}
-        # On Polars 1 a window has nulls elsewhere than `sort_by`.
-        if len(flags) > 1 or (IS_POLARS_1 and value.order != group.order and flags != {(False, False)}):
-            order = self.one_way(order, keys)
-        return self.make(_over(expr, keys, order))
+        return self.make(_over(expr, keys, self.one_way(order, value, group, keys)))
 
-    def one_way(self, order: _Order, keys: tuple[str, ...]) -> _Order:
-        """Return an order of several directions as one of a single direction, by ranks."""
+    def one_way(self, order: _Order, value: _Value, group: _Group, keys: tuple[str, ...]) -> _Order:
+        """Return an order of a value, by ranks if it has several directions."""
+        flags = {*zip(order.descending, order.nulls_last, strict=True)}
+        # On Polars 1 a window of several columns has nulls elsewhere than one of a single column, and than `sort_by`.
+        is_of_several = value.order == group.order and value.order is not None and len(value.order.columns) > 1
+        if len(flags) < 2 and (not IS_POLARS_1 or is_of_several or flags <= {(False, False)}):
+            return order
         ranks = []
         for name, down, last in zip(order.columns, order.descending, order.nulls_last, strict=True):
             rank = self.make(pl.col(name).rank("dense", descending=down).over(keys))
@@ -806,8 +807,7 @@ class _Apart:
         if not of_window:
             return self.hold(expr, group, inside=inside)
         order = self.whole_order(value.order or _ANY_ORDER, name, group, along=value.along)
-        if len({*zip(order.descending, order.nulls_last, strict=True)}) > 1:
-            order = self.one_way(order, group.keys)
+        order = self.one_way(order, value, group, group.keys)
         return _Value({"Column": self.make(_over(expr, group.keys, order))})
 
     def of_any_order(

@@ -416,6 +416,8 @@ def plain(frame, *exprs, keys=("p",)):
 
 
 NEEDS_POLARS_2 += lines("""
+i.top_k(3).sort()
+i.sort_by("d", "i").tail(3).sort(descending=True).first()
 k.sort_by("d").first()
 l.sort_by("d").last()
 g.sort_by("i", "d").first()
