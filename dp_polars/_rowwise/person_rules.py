@@ -125,7 +125,7 @@ def is_no_text(step: Step) -> bool:
 
 
 def rolls_otherwise(step: Step) -> bool:
-    """Return whether rows around each are not added up, or are not the last so many ones."""
+    """Return whether it is no plain sum or mean of numbers over the rows up to each."""
     options, dtype = step.parameters["options"], _value(step)
     is_added = step.parameters["function"] in {"Mean", "Sum"} and options["weights"] is None and not options["center"]
     return not (is_added and dtype is not None and (is_an_integer(dtype) or dtype.is_float() or dtype == pl.Boolean))
