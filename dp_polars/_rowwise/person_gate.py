@@ -287,10 +287,10 @@ class _Apart:
 
     def one_way(self, order: _Order, value: _Value, group: _Group, keys: tuple[str, ...]) -> _Order:
         """Return an order of a value, by ranks if it has several directions."""
-        flags = {*zip(order.descending, order.nulls_last, strict=True)}
+        ways = {*zip(order.descending, order.nulls_last, strict=True)}
         # On Polars 1 a window of several columns has nulls elsewhere than one of a single column, and than `sort_by`.
         is_of_several = value.order == group.order and value.order is not None and len(value.order.columns) > 1
-        if len(flags) < 2 and (not IS_POLARS_1 or is_of_several or flags <= {(False, False)}):
+        if len(ways) < 2 and (not IS_POLARS_1 or is_of_several or ways <= {(False, False)}):
             return order
         ranks = []
         for name, down, last in zip(order.columns, order.descending, order.nulls_last, strict=True):
