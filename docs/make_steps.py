@@ -23,6 +23,7 @@ from dp_polars._rowwise.names import (
 )
 from dp_polars._rowwise.preparations import KINDS
 from dp_polars._rowwise.rules import LISTED, NEEDS_POLARS_2, RAISING, UNLISTED, Rule
+from dp_polars._rowwise.spelling import SPELLINGS
 from dp_polars._rowwise.versions import TESTED
 
 PAGE = Path(__file__).parent / "steps.md"
@@ -90,7 +91,8 @@ PERSON_RULES = (
 
 def page() -> str:
     """Return the page."""
-    listed = sorted({way for name in FUNCTIONS for way in written(name)})
+    taken = FUNCTIONS | (SPELLINGS.keys() - OPERATORS)
+    listed = sorted({way for name in taken for way in written(name)} - {"cast"})
     flat = [name for name in listed if "." not in name or name.startswith("pl.")]
     spaces = sorted({name.partition(".")[0] for name in listed} - {"pl", *flat})
     of_columns = sorted({way for name in OF_COLUMNS for way in written(name)})
@@ -112,7 +114,7 @@ def page() -> str:
         PEOPLE.format(
             any_order=_code(_ways(person_rules.OF_ANY_ORDER)),
             first=_code(_ways(person_rules.FIRST_OF_ORDER)),
-            along=_code(_ways(person_rules.ALONG_ORDER)),
+            along=_code(_ways(person_rules.ALONG_ORDER | {*person_rules.IN_OTHER_WORDS})),
             equal=_code(_ways(person_rules.OF_EQUAL)),
             some=_code(_ways(person_rules.SOME)),
         ),

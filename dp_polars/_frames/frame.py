@@ -197,14 +197,22 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows):
 
     @overload  # names first: any other object may be public keys
     def group_by(  # type: ignore[overload-overlap]
-        self, keys: str | pl.Expr, *more: str | pl.Expr, **named: pl.Expr
+        self,
+        keys: str | pl.Expr | Sequence[str | pl.Expr],
+        *more: str | pl.Expr,
+        maintain_order: bool = False,
+        **named: pl.Expr,
     ) -> PersonGroupBy[Self]: ...
 
     @overload
     def group_by(self, keys: PublicKeys) -> PrivateGroupBy: ...
 
     def group_by(
-        self, keys: PublicKeys | str | pl.Expr, *more: str | pl.Expr, **named: pl.Expr
+        self,
+        keys: PublicKeys | str | pl.Expr | Sequence[str | pl.Expr],
+        *more: str | pl.Expr,
+        maintain_order: bool = False,  # noqa: ARG002
+        **named: pl.Expr,
     ) -> PrivateGroupBy | PersonGroupBy[Self]:
         """Group by public keys, to ask about every group; or by the privacy unit, to have one row for each person.
 
@@ -216,7 +224,9 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows):
             Public keys: a dict, column -> its public values (a list, a range, a Series, an Arrow array, an Enum; all
             combinations are groups), or a frame whose rows are the groups. At most 10⁷. Never take them from the data.
             Every key is answered, and rows of other keys are ignored. Keys are released in their column's type; those
-            of a Categorical as String. Or the name of a column.
+            of a Categorical as String. Or the name of a column, or a list of names.
+        maintain_order
+            Ignored: a private frame has no order.
         *more, **named
             Names of further columns, and expressions under names of their own: `pl.col("day").dt.year().alias("year")`,
             or `year=…`. The privacy unit must be one of all names.
@@ -244,7 +254,7 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows):
         ['patient', 'cents']
         """
         given = (
-            keys,
+            *(keys if isinstance(keys, (list, tuple)) else [keys]),
             *more,
             *(value.alias(name) if isinstance(value, pl.Expr) else value for name, value in named.items()),
         )
@@ -428,8 +438,12 @@ class PrivateGroupBy(Refusing):
 class PersonGroupBy(Refusing, Generic[FrameT]):
     """A private frame's rows, person by person. Made by `PrivateFrame.group_by` of names."""
 
-    def __init__(self, frame: FrameT, keys: tuple[str, ...]) -> None:
-        self._frame, self._keys = frame, keys
+    def __init__(self, frame: FrameT, keys: tuple[str, ...], having: tuple[pl.Expr, ...] = ()) -> None:
+        self._frame, self._keys, self._having = frame, keys, having
+
+    def having(self, *predicates: pl.Expr) -> PersonGroupBy[FrameT]:
+        """Keep the groups for which all predicates are true: a filter after `agg`, of what `agg` could compute."""
+        return PersonGroupBy(self._frame, self._keys, (*self._having, *expressions_of(predicates, {}, strings=False)))
 
     def agg(self, *exprs: pl.Expr | str, **named: object) -> FrameT:
         """Compute one row for each person, and each value of the further columns that the person has.
@@ -454,7 +468,40 @@ class PersonGroupBy(Refusing, Generic[FrameT]):
             If an expression is not known to look at one person's rows in any order.
         """
         exprs = expressions_of(exprs, named, strings=True)
-        return self._frame._after(PersonGroups(self._keys, exprs))
+        if not self._having:
+            return self._frame._after(PersonGroups(self._keys, exprs))
+        names = [f"having {number}" for number in range(len(self._having))]
+        having = [expr.alias(name) for expr, name in zip(self._having, names, strict=True)]
+        groups = self._frame._after(PersonGroups(self._keys, (*exprs, *having)))
+        return groups.filter(*map(pl.col, names)).drop(names)
+
+    def len(self, name: str = "len") -> FrameT:
+        """Count each person's rows: `agg(pl.len().alias(name))`."""
+        return self.agg(pl.len().alias(name))
+
+    def max(self) -> FrameT:
+        """Take the largest value of every other column: `agg(pl.all().max())`."""
+        return self.agg(pl.all().max())
+
+    def mean(self) -> FrameT:
+        """Take the mean of every other column: `agg(pl.all().mean())`."""
+        return self.agg(pl.all().mean())
+
+    def median(self) -> FrameT:
+        """Take the median of every other column: `agg(pl.all().median())`."""
+        return self.agg(pl.all().median())
+
+    def min(self) -> FrameT:
+        """Take the smallest value of every other column: `agg(pl.all().min())`."""
+        return self.agg(pl.all().min())
+
+    def n_unique(self) -> FrameT:
+        """Count the different values of every other column: `agg(pl.all().n_unique())`."""
+        return self.agg(pl.all().n_unique())
+
+    def sum(self) -> FrameT:
+        """Add up every other column: `agg(pl.all().sum())`."""
+        return self.agg(pl.all().sum())
 
     def __repr__(self) -> str:
         keys = ", ".join(map(repr, self._keys))

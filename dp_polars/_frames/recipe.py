@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast, get_args
@@ -18,7 +18,7 @@ from dp_polars._engines.polars_rows import by_name
 from dp_polars._expressions.expressions import PrivateExpr
 from dp_polars._frames.person_steps import windows
 from dp_polars._frames.step import Run, Step
-from dp_polars._rowwise.gate import fitting, one_output_each, refuse_patterns, row_by_row
+from dp_polars._rowwise.gate import adds_floats, fitting, one_output_each, refuse_patterns, row_by_row
 from dp_polars._rowwise.nodes import is_opaque, parts_of
 from dp_polars._rowwise.person_gate import looks_at_people, over_people
 from dp_polars._rowwise.person_trials import refuse_company
@@ -106,7 +106,9 @@ class Expressions(Step):
 
     def adds_floats(self, schema: pl.Schema, unit: PrivacyUnit | None) -> bool:
         exprs = one_output_each(self.expressions, schema, self.name)
-        return looks_at_people(exprs) and over_people(exprs, schema, unit, self.name).adds_floats
+        if looks_at_people(exprs):
+            return over_people(exprs, schema, unit, self.name).adds_floats
+        return any(adds_floats(expr, schema, self.name) for expr in exprs)
 
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
         """Return what runs this step; an error where it is not row by row, or touches the privacy unit."""
@@ -403,7 +405,7 @@ def expressions_of(exprs: Sequence[object], named: Mapping[str, object], *, stri
     """Return positional and named arguments as expressions, the named ones under their names."""
     flat: list[object] = []
     for expr in exprs:
-        flat.extend(expr if isinstance(expr, (list, tuple)) else [expr])
+        flat.extend(expr if isinstance(expr, (list, tuple, Iterator)) else [expr])
     flat = [pl.lit(expr) if isinstance(expr, bool) else expr for expr in flat]
     arguments = [pl.col(expr) if strings and isinstance(expr, str) else expr for expr in flat]
     for name, value in named.items():
@@ -418,7 +420,10 @@ def expressions_of(exprs: Sequence[object], named: Mapping[str, object], *, stri
             )
             raise TypeError(msg)
         if not isinstance(expr, pl.Expr):
-            msg = f"steps on a private frame must be Polars expressions such as pl.col('x') > 3, got {given(expr)}."
+            msg = (
+                f"steps on a private frame must be Polars expressions such as pl.col('x') > 3, got {given(expr)}."
+                "\n\nHint: compute it of the columns of the row; or join a public table: frame.join(public, on=…)."
+            )
             raise TypeError(msg)
     return tuple(expr for expr in arguments if isinstance(expr, pl.Expr))
 
@@ -426,7 +431,10 @@ def expressions_of(exprs: Sequence[object], named: Mapping[str, object], *, stri
 def join_keys(on: object, left_on: object, right_on: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the columns of both sides of a join; refuse what names none, or not as many on one side."""
     if (on is None) == (left_on is None) or (left_on is None) != (right_on is None):
-        msg = "join: the keys must be given as `on`, or as `left_on` and `right_on`."
+        msg = (
+            "join: the keys must be given as `on`, or as `left_on` and `right_on`.\n\n"
+            "Hint: join on the privacy unit, or a public table on a column."
+        )
         raise TypeError(msg)
     left, right = (
         (_key_names("on", on),) * 2

@@ -57,7 +57,8 @@ METHODS = (
     Rule(
         names("having"),
         "chooses groups by their rows, and that there is a group would tell of people",
-        "filter the released answers: query.release().filter(…).",
+        "filter the released answers: query.release().filter(…); or choose among one person's groups: "
+        "group_by(unit, …).having(…).",
     ),
     Rule(
         names("group_by_dynamic rolling partition_by pivot unstack transpose to_dummies"),

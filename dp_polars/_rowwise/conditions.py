@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from dp_polars._rowwise import trials
+from dp_polars._rowwise import nodes, trials
 from dp_polars._rowwise.names import (
     ANY,
     DIVISIONS,
@@ -19,9 +19,13 @@ from dp_polars._rowwise.names import (
     ON_POLARS_1,
     SETS,
     TAKEN,
+    names,
 )
 from dp_polars._rowwise.nodes import Step, bases, is_opaque, parts_of
+from dp_polars._rowwise.zeros import has_floats
 
+# What adds up a row's own list.
+_ADDS = names("arr.mean arr.sum list.mean list.sum")
 # The kinds of values that Polars 1 takes.
 _KINDS: dict[object, str] = {
     pl.Boolean: "boolean",
@@ -139,8 +143,20 @@ def has_few_categories(step: Step) -> bool:
     return any(isinstance(part, pl.Categorical) and part.categories.physical() != pl.UInt32 for part in parts)
 
 
+def adds_floats(step: Step) -> bool:
+    """Return whether floats of a row's own lists are added up."""
+    if step.name in _ADDS and any(has_floats(dtype) for dtype in step.inputs[0].dtypes()):
+        return True
+    return any(map(adds_floats, step.inputs))
+
+
 def has_lists(step: Step) -> bool:
     return all(isinstance(dtype, (pl.List, pl.Array)) for dtype in step.dtypes())
+
+
+def is_set(series: Step) -> bool:
+    """Return whether a Series is a set of values: the values themselves, or one list of them."""
+    return not has_lists(series) or pl.select(nodes.without_nan(series.tree)).height == 1
 
 
 def looks_up_rows(step: Step) -> bool:

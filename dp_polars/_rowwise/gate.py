@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from polars.exceptions import ComputeError, PolarsError
 
-from dp_polars._rowwise import categoricals, elements, lenient, nodes, rules, spelling, trials
-from dp_polars._rowwise.conditions import has_lists, is_spelled_on_polars_2
+from dp_polars._rowwise import categoricals, conditions, elements, lenient, nodes, rules, spelling, trials
 from dp_polars._rowwise.names import SETS, written
 
 if TYPE_CHECKING:
@@ -95,6 +94,14 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
     return expr
 
 
+def adds_floats(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> bool:
+    """Return whether a row-by-row expression adds up floats, which count to the nearest 2⁻⁴⁰: those of a list."""
+    frame = pl.LazyFrame(schema={name: categoricals.apart_type(dtype) for name, dtype in frame_schema.items()})
+    with suppress(PolarsError, ValueError):  # `row_by_row` says what is wrong
+        return conditions.adds_floats(_read(expr, frame, what)[1])
+    return False
+
+
 @contextmanager
 def fitting(what: str) -> Iterator[None]:
     """Say of what Polars refuses that the expression does not fit the columns."""
@@ -138,11 +145,13 @@ class Gate:
         """Refuse a step for which there is a rule, and its inputs first of all."""
         if step.kind in {"column", "literal"}:
             return
-        self.refuse_by((*rules.NAMED, rules.NEEDS_POLARS_2) if is_spelled_on_polars_2(step) else rules.UNLISTED, step)
+        self.refuse_by(
+            (*rules.NAMED, rules.NEEDS_POLARS_2) if conditions.is_spelled_on_polars_2(step) else rules.UNLISTED, step
+        )
         sets = SETS.get(step.name, ())
         for place, value in enumerate(step.inputs):
-            # A Series of lists has one for each row by its place.
-            if value.kind != "series" or place not in sets or (step.name == "is_in" and has_lists(value)):
+            # A Series of several lists has one for each row by its place.
+            if value.kind != "series" or place not in sets or (step.name == "is_in" and not conditions.is_set(value)):
                 self.walk(value)
         self.refuse_by((rules.NEEDS_POLARS_2,), step)
         if step.varies:

@@ -20,9 +20,10 @@ from polars.exceptions import ComputeError
 from dp_polars._base.privacy_units import as_arguments
 from dp_polars._base.privacy_units import shown as shown_unit
 from dp_polars._rowwise import categoricals, nodes, orders, person_rules, trials, whole_numbers
-from dp_polars._rowwise.gate import fitting, in_full, row_by_row, shown
+from dp_polars._rowwise.gate import adds_floats, fitting, in_full, row_by_row, shown
 from dp_polars._rowwise.names import FUNCTIONS
 from dp_polars._rowwise.nodes import Step, is_opaque
+from dp_polars._rowwise.spelling import SPELLINGS, filled
 from dp_polars._rowwise.zeros import nested_of_one_kind, of_one_kind
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ _FOLLOW_ORDER = (
     '"MinBy"',
     '"IsFirstDistinct"',
     '"IsLastDistinct"',
+    '"RLEID"',
+    '"PctChange"',
     '"Ordinal"',
 )
 _MICROSECONDS_PER_DAY = 86_400 * 10**6
@@ -280,14 +283,15 @@ class _Apart:
         order = self.whole_order(value.order or _ANY_ORDER, name, group, along=True)
         keys = (*self.keys_of(value, group), *keys)
         self.follows_order = True
-        flags = {*zip(order.descending, order.nulls_last, strict=True)}
-        # On Polars 1 a window has nulls elsewhere than `sort_by`.
-        if len(flags) > 1 or (IS_POLARS_1 and value.order != group.order and flags != {(False, False)}):
-            order = self.one_way(order, keys)
-        return self.make(_over(expr, keys, order))
+        return self.make(_over(expr, keys, self.one_way(order, value, group, keys)))
 
-    def one_way(self, order: _Order, keys: tuple[str, ...]) -> _Order:
-        """Return an order of several directions as one of a single direction, by ranks."""
+    def one_way(self, order: _Order, value: _Value, group: _Group, keys: tuple[str, ...]) -> _Order:
+        """Return an order of a value, by ranks if it has several directions."""
+        ways = {*zip(order.descending, order.nulls_last, strict=True)}
+        # On Polars 1 a window of several columns has nulls elsewhere than one of a single column, and than `sort_by`.
+        is_of_several = value.order == group.order and value.order is not None and len(value.order.columns) > 1
+        if len(ways) < 2 and (not IS_POLARS_1 or is_of_several or ways <= {(False, False)}):
+            return order
         ranks = []
         for name, down, last in zip(order.columns, order.descending, order.nulls_last, strict=True):
             rank = self.make(pl.col(name).rank("dense", descending=down).over(keys))
@@ -336,7 +340,7 @@ class _Apart:
     def finish(self, outputs: Sequence[tuple[Tree, str]], schema: dict[str, PolarsDataType]) -> None:
         """Prove what is left of the outputs, row by row."""
         for tree, name in outputs:
-            expr = row_by_row(in_full(tree, self.call), pl.Schema(schema), self.call)
+            expr = self.row_by_row(tree, schema)
             self.taken.outputs.append(expr if not name or tree == {"Column": name} else expr.alias(name))
 
     # --- Groups
@@ -366,7 +370,21 @@ class _Apart:
 
     def windows(self, tree: Tree) -> Tree:
         """Return an expression of one value for each row, with a column in place of each window's functions."""
-        return _each(tree, "Over", self.window)
+        return _each(self.with_names(tree), "Over", self.window)
+
+    def with_names(self, tree: Tree) -> Tree:
+        """Return an expression in which the fields of structs have names of their own, whatever their inputs become."""
+        match tree:
+            case {"Function": {"input": inputs, "function": "AsStruct" as function}}:
+                named = [{"Alias": [self.with_names(of), self.output_name(of)]} for of in inputs]
+                return {"Function": {"input": named, "function": function}}
+            case {"Literal": _}:
+                return tree
+            case dict():
+                return {key: self.with_names(value) for key, value in tree.items()}
+            case list():
+                return [self.with_names(value) for value in tree]
+        return tree
 
     def window(self, node: Tree) -> Tree:
         if node["mapping"] != "GroupsToRows":
@@ -471,14 +489,20 @@ class _Apart:
                 return self.aggregate(str(kind), of, group, inside=inside)
             case {"Function": {"input": inputs, "function": function}}:
                 name, parameters = nodes.function_of(function)
+                if name in person_rules.IN_OTHER_WORDS:
+                    if self.lower(inputs[0], group, inside=True).order is None:
+                        self.refuse(person_rules.NO_ORDER, _named(name))
+                    words = person_rules.IN_OTHER_WORDS[name](*(pl.col(f"{n}") for n in range(len(inputs))))
+                    return self.lower(filled(words, inputs), group, inside=inside)
                 if name in person_rules.SHORTER:
                     return self.shorter(name, inputs[0], group)
                 if name in person_rules.BY:
                     return self.most(name, inputs[0], inputs[1], group, inside=inside)
-                if name not in FUNCTIONS:
+                if name not in FUNCTIONS and name not in SPELLINGS:
                     write = _of_function(inputs[1:], function)
                     return self.function(name, inputs, parameters, write, group, inside=inside)
-                return self.combined(tree, inputs, group, inside=inside)
+                names = map(self.output_name, inputs) if name == "as_struct" else ()
+                return self.combined(tree, inputs, group, inside=inside, names=tuple(names))
             case {"BinaryExpr": {"left": left, "right": right}}:
                 return self.combined(tree, [left, right], group, inside=inside)
             case {"Ternary": {"predicate": predicate, "truthy": truthy, "falsy": falsy}}:
@@ -488,24 +512,35 @@ class _Apart:
         kind = tree if isinstance(tree, str) else str(next(iter(tree)))
         return self.refuse_function(_named(nodes.function_name(kind)))
 
-    def combined(self, tree: Tree, inputs: Sequence[Tree], group: _Group, *, inside: bool) -> _Value:
-        """Return a step that looks at each row alone, or at what each person has; the row gate proves it later."""
+    def output_name(self, tree: Tree) -> str:
+        """Return how the output of an expression is named."""
+        return in_full(tree, self.call).meta.output_name()
+
+    def combined(
+        self, tree: Tree, inputs: Sequence[Tree], group: _Group, *, inside: bool, names: Sequence[str] = ()
+    ) -> _Value:
+        """Return a step that looks at each row alone, or at what each person has; the row gate proves it later.
+
+        `names` are those of the inputs, where they matter: a struct's fields are named like them.
+        """
         values = [self.lower(value, group, inside=inside) for value in inputs]
         rows = [value for value in values if not value.is_one]
         if len({(value.order, value.where) for value in rows}) > 1:
             self.refuse(person_rules.MIXED_ORDERS, _named("a group's expression"))
         first = rows[0] if rows else _Value(None)
-        written = trials.with_inputs(tree, [value.tree for value in values])
+        trees = [value.tree for value in values]
+        named = [{"Alias": list(pair)} for pair in zip(trees, names, strict=True)] if names else trees
+        written = trials.with_inputs(tree, named)
         return _Value(written, not rows, first.order, any(value.along for value in rows), first.where)
 
     def sorted(self, tree: Tree, by: Sequence[Tree] | None, options: Tree, group: _Group) -> _Value:
         """Return the rows in an order of their own."""
         value, step = self.lower(tree, group, inside=True), _named("sort" if by is None else "sort_by")
-        if value.order is not None:
+        if value.order is not None and by is not None:
             self.refuse(person_rules.MIXED_ORDERS, step)
         if value.is_one:
             self.refuse(person_rules.ONE_ALREADY, step)
-        if by is None:
+        if by is None:  # in another order they may have stood before
             order = _Order((self.in_order(self.column(value), step.name),), *((options[flag],) for flag in _FLAGS))
         else:
             order = self.order(by, [options[flag] for flag in _FLAGS], step.name, group, value.where)
@@ -710,6 +745,8 @@ class _Apart:
             return self.make(pl.col(number) > 1 if name == "is_duplicated" else pl.col(number) == 1)
         if name == "cum_sum":
             return self.running_sum(column, write, value, group)
+        if name == "rolling_expr":
+            return self.rolling(column, step.parameters, write, value, group)
         if name in person_rules.ALONG_ORDER or person_rules.is_ordinal(step):
             kind = self.one_kind(column, nan=None) if name == "rank" else column
             return self.follow(self.written(name, kind, write), value, name, group)
@@ -725,11 +762,34 @@ class _Apart:
         number, is_beyond = self.whole(column, is_sum=True)
         total = self.follow(self.written("cum_sum", number, write), value, "cum_sum", group)
         found = whole_numbers.sum_of(pl.col(total), dtype) if dtype.is_float() else pl.col(total)
-        if is_beyond is not None:
-            found = pl.when(pl.col(self.make(pl.col(is_beyond).any().over(self.keys_of(value, group)))).not_()).then(
-                found
-            )
-        return self.make(found)
+        return self.unless_beyond(found, is_beyond, value, group)
+
+    def rolling(self, column: str, parameters: Any, write: _Of, value: _Value, group: _Group) -> str:  # noqa: ANN401
+        """Return the column of sums or means of the last rows up to each; null as in `running_sum`."""
+        dtype, options = self.schema[column], parameters["options"]
+        number, is_beyond = self.whole(column, is_sum=False)
+
+        def of_last(expr: pl.Expr) -> pl.Expr:
+            total = self.follow(pl.col(self.make(expr)).cum_sum(), value, "rolling_expr", group)
+            before = pl.col(total).shift(options["window_size"], fill_value=0)
+            return pl.col(total) - pl.col(self.follow(before, value, "rolling_expr", group))
+
+        total = of_last(pl.col(number).fill_null(0))
+        count = of_last(pl.col(number).is_not_null().cast(pl.Int64))
+        if parameters["function"] == "Mean":
+            found = whole_numbers.mean_of(total, count, dtype)
+        else:
+            found = whole_numbers.sum_of(total, dtype) if dtype.is_float() else total
+        (planned,) = self.types(self.written("rolling_expr", column, write), of_group=False)
+        found = pl.when(count >= options["min_periods"]).then(found.cast(planned, strict=False))
+        return self.unless_beyond(found, is_beyond, value, group)
+
+    def unless_beyond(self, found: pl.Expr, is_beyond: str | None, value: _Value, group: _Group) -> str:
+        """Return the column of what is found; null for all rows of a group in which a value is beyond."""
+        if is_beyond is None:
+            return self.make(found)
+        any_beyond = pl.col(self.make(pl.col(is_beyond).any().over(self.keys_of(value, group))))
+        return self.make(pl.when(any_beyond.not_()).then(found))
 
     def of_order(self, name: str, column: str, write: _Of, value: _Value, group: _Group, *, inside: bool) -> _Value:
         """Return a function that follows an order and has one value."""
@@ -747,8 +807,7 @@ class _Apart:
         if not of_window:
             return self.hold(expr, group, inside=inside)
         order = self.whole_order(value.order or _ANY_ORDER, name, group, along=value.along)
-        if len({*zip(order.descending, order.nulls_last, strict=True)}) > 1:
-            order = self.one_way(order, group.keys)
+        order = self.one_way(order, value, group, group.keys)
         return _Value({"Column": self.make(_over(expr, group.keys, order))})
 
     def of_any_order(
@@ -903,7 +962,13 @@ class _Apart:
                 if name not in self.schema:
                     row_by_row(pl.col(name), self.columns, self.call)  # which says that it is not there
                 return name
-        return self.make(row_by_row(in_full(value.tree, self.call), pl.Schema(self.schema), self.call))
+        return self.make(self.row_by_row(value.tree, self.schema))
+
+    def row_by_row(self, tree: Tree, schema: dict[str, PolarsDataType]) -> pl.Expr:
+        """Return what the row gate makes of an expression on these columns."""
+        expr = in_full(tree, self.call)
+        self.taken.adds_floats |= adds_floats(expr, pl.Schema(schema), self.call)
+        return row_by_row(expr, pl.Schema(schema), self.call)
 
     def make(self, expr: pl.Expr) -> str:
         """Return the column that holds this expression of columns that there are."""

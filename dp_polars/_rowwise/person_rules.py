@@ -6,6 +6,7 @@ parallel engine makes from everybody's rows, nor from how other people's rows cu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -23,8 +24,13 @@ OF_ANY_ORDER = names("all any count has_nulls len max mean median min n_unique n
 # One value for each person, and one for each row, that need an order.
 FIRST_OF_ORDER = names("arg_max arg_min first first_non_null implode last last_non_null str.concat_vertical")
 ALONG_ORDER = names(
-    "cum_count cum_max cum_min cum_sum diff fill_null_with_strategy range.int_range shift shift_and_fill"
+    "cum_count cum_max cum_min cum_sum diff fill_null_with_strategy range.int_range rolling_expr shift shift_and_fill"
 )
+# Functions that are others in other words, of their inputs.
+IN_OTHER_WORDS: dict[str, Callable[..., pl.Expr]] = {
+    "pct_change": lambda value, n: value / value.shift(n) - 1,
+    "rleid": lambda value: (value.ne_missing(value.shift(1)) & (value.is_null().cum_count() > 1)).cum_sum(),
+}
 # One value for each row. Rows that tie get one value, unless the method is "ordinal".
 RANKS = names("rank")
 # One value for each row, by how many of the person's values equal its own, and which of these it is.
@@ -118,6 +124,13 @@ def is_no_text(step: Step) -> bool:
     return _value(step) != pl.String
 
 
+def rolls_otherwise(step: Step) -> bool:
+    """Return whether it is no plain sum or mean of numbers over the rows up to each."""
+    options, dtype = step.parameters["options"], _value(step)
+    is_added = step.parameters["function"] in {"Mean", "Sum"} and options["weights"] is None and not options["center"]
+    return not (is_added and dtype is not None and (is_an_integer(dtype) or dtype.is_float() or dtype == pl.Boolean))
+
+
 def propagates_nan(step: Step) -> bool:
     return bool(step.parameters.get("propagate_nans"))
 
@@ -190,6 +203,14 @@ REFUSED: tuple[Rule, ...] = (
         "of anything else",
     ),
     Rule(
+        names("rolling_expr"),
+        "takes sums and means of numbers or booleans, without weights or centre",
+        "use the values before by shift: pl.max_horizontal(*(pl.col('x').shift(n).over(unit, order_by='day') for n in "
+        "range(3))).",
+        rolls_otherwise,
+        "but `rolling_sum` and `rolling_mean` of numbers and booleans",
+    ),
+    Rule(
         names("max min"),
         "gives NaN to some people",
         "use min or max, which leave NaN out.",
@@ -231,6 +252,16 @@ REFUSED: tuple[Rule, ...] = (
         "use sums: of x, of x * x, and the count.",
     ),
     Rule(
+        names("unique_counts value_counts"),
+        "gives several values for one person, and is not known to be the same in every engine",
+        "group by the value, too: group_by(unit, 'x').agg(pl.len()).",
+    ),
+    Rule(
+        names("explode"),
+        "changes the number of rows",
+        "explode the frame in the step before: frame.explode('x').group_by(unit).agg(…).",
+    ),
+    Rule(
         names("item"),
         _ORDER,
         "sort, and take the first: pl.col('x').sort_by('day').first().",
@@ -249,7 +280,7 @@ UNKNOWN = Rule(
 )
 
 NO_ORDER = Rule(
-    FIRST_OF_ORDER | ALONG_ORDER | names("gather slice"),
+    FIRST_OF_ORDER | ALONG_ORDER | {*IN_OTHER_WORDS} | names("gather slice"),
     _ORDER,
     "give an order: pl.col('x').sort_by('day').first() in agg, order_by='day' in over. Rows that tie are told apart by "
     "their other columns.",

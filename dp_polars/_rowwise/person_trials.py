@@ -10,6 +10,7 @@ import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
 from dp_polars._rowwise import person_rules, trials
+from dp_polars._rowwise.categoricals import apart_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -100,7 +101,11 @@ def _floats(dtype: PolarsDataType) -> list[pl.Series]:
     if isinstance(dtype, pl.Struct):
         fields = [(of.name, [trials.extremes(of.dtype), *_floats(of.dtype)][-1][:3]) for of in dtype.fields]
         if any(_floats(of.dtype) for of in dtype.fields):
-            return [pl.DataFrame({name: values.gather([0, -1, 0]) for name, values in fields}).to_struct().cast(dtype)]
+            return [
+                pl.DataFrame({name: values.gather([0, -1, 0]) for name, values in fields})
+                .to_struct()
+                .cast(apart_type(dtype))
+            ]
     return []
 
 

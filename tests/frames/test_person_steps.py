@@ -291,3 +291,8 @@ def test_explain_says_how_floats_of_a_person_are_added():
     assert words in note(private.with_columns(mean=pl.col("cost").mean().over("p")).drop("n"))
     assert words not in note(private.group_by("p").agg(pl.col("n").mean(), pl.col("cost").max()))
     assert words not in note(private.with_columns(pl.col("cost") * 2))
+    lists = frame.select("p", costs=pl.concat_list("cost"), ns=pl.concat_list("n")).dp.protect("p", max_rows=2)
+    if not IS_OLD:
+        assert words in note(lists.with_columns(pl.col("costs").list.sum()))
+        assert words in note(lists.with_columns(pl.col("costs").list.mean().max().over("p")))
+        assert words not in note(lists.with_columns(pl.col("costs").list.max(), pl.col("ns").list.mean()))

@@ -28,13 +28,17 @@ OF_GROUPS = [
 OF_ROWS = [
     *("({}).{}().over('p')", "({}).{}().over('p', 'c0')", "({}).{}().over('p', order_by='c0')", "({}).over('p')"),
     *("({}).{}().over('p', order_by='c0', descending=True)", "1 / ({}).{}().over('p', order_by='c0')"),
-    "({}).{}().over('p', pl.col('c0').is_null(), order_by='c0')",
+    *(
+        "({}).{}().over('p', pl.col('c0').is_null(), order_by='c0')",
+        "({}).{}().rolling_sum(2).over('p', order_by='c0')",
+    ),
+    "({}).rolling_mean(2, min_samples=1).{}().over('p', order_by='c0')",
 ]
 FUNCTIONS = [
     *("sum", "min", "max", "n_unique", "len", "count", "null_count", "median", "any", "all", "mode", "mean"),
     *("first", "last", "arg_max", "diff", "shift", "cum_sum", "cum_max", "rank", "cum_count", "unique", "std"),
     *("var", "is_first_distinct", "is_duplicated", "has_nulls", "implode", "drop_nulls"),
-    *("forward_fill", "pct_change", "sort", "cum_min"),
+    *("forward_fill", "pct_change", "rle_id", "sort", "cum_min"),
 ]
 
 

@@ -165,6 +165,13 @@ i.sort().cum_sum().max()
 n.sort().cum_sum().max()
 i.sort().cum_count().max()
 i.sort_by("d", "i").cum_max().median()
+i.top_k(3).sort()
+i.sort_by("d", "i").tail(3).sort(descending=True).first()
+n.sort_by("d", "n").rolling_sum(2).max()
+n.sort_by("d", "n").rolling_mean(2, min_samples=1).max()
+b.sort_by("d", "b").rolling_sum(2).max()
+n.sort_by("d", "n").pct_change(2).max()
+s.sort_by("d", "s").rle_id().max()
 i.sort_by("d", "i").cum_min().median()
 (i.sort_by("d", "i") - n.sort_by("d", "i").min()).diff().max()
 i.sort().arg_max()
@@ -358,6 +365,10 @@ i.is_duplicated().over("p")
 f.is_unique().over("p", "s")
 s.sort().head(1).first().over("p")
 i.cum_max().over("p", order_by="d")
+f.rolling_sum(3, min_samples=1).over("p", order_by="d")
+n.rolling_mean(2).over("p", order_by="d", descending=True)
+f.pct_change().over("p", order_by="d")
+h.rle_id().over("p", order_by="d")
 """)
 # On few columns, all of which the order can name.
 FEW = pl.Schema({name: SCHEMA[name] for name in ("p", "i", "s", "d")})
@@ -405,6 +416,8 @@ def plain(frame, *exprs, keys=("p",)):
 
 
 NEEDS_POLARS_2 += lines("""
+i.top_k(3).sort()
+i.sort_by("d", "i").tail(3).sort(descending=True).first()
 k.sort_by("d").first()
 l.sort_by("d").last()
 g.sort_by("i", "d").first()
@@ -705,9 +718,16 @@ REFUSED = {
     "i.implode()": "follows the order",
     "i.head(1).sum()": "follows the order|is not known to follow",
     "i.approx_n_unique()": "is not known to follow",
-    "i.value_counts().len()": "is not known to follow",
+    "i.value_counts().len()": "gives several values for one person",
+    "l.explode().n_unique()": "changes the number of rows",
     "i.sample(1).sum()": "is not known to follow",
-    "i.rle_id().max()": "is not known to follow",
+    "i.rle_id().max()": "`rle_id` follows the order",
+    "i.pct_change().max()": "`pct_change` follows the order",
+    "i.rolling_sum(2).max()": "follows the order",
+    "i.sort().rolling_max(2).max()": "takes sums and means",
+    "i.sort().rolling_sum(2, center=True).max()": "takes sums and means",
+    "i.sort().rolling_mean(2, weights=[1.0, 2.0]).max()": "takes sums and means",
+    "w.sort().rolling_sum(2).max()": "takes sums and means",
     "i.bitwise_xor()": "is not known to follow",
     "i.ewm_mean(com=1).max()": "is not known to follow",
     "i.forward_fill().max()": "follows the order of the rows",
