@@ -172,7 +172,8 @@ def _page(sections: Sequence[Section], statement: Statement, title: str, when: d
         "anybody can learn from them about one person. What counts as one person: "
         f"{html.escape(facts['unit']['person'])}.</p>"
     )
-    yield f"<p>{html.escape(_promise(facts['loss']))}</p>"
+    promise = facts["promise"] or _promise(facts["loss"])
+    yield f"<p>The promise of all numbers together is {html.escape(promise)}.</p>"
     for name, query, released in sections:
         if name:
             yield f"<section><h2>{html.escape(name)}</h2>"
@@ -197,11 +198,11 @@ def _promise(loss: Mapping[str, Any]) -> str:
     at, delta = loss["at_delta"], loss["delta"]["text"]
     if loss["unit"] == "epsilon":
         more = "" if delta == "0" else f" and δ = {delta}"
-        return f"The promise of all numbers together is ε = {loss['text']}{more}."
+        return f"ε = {loss['text']}{more}"
     if at["epsilon"] is None:
-        return f"The promise of all numbers together is ρ = {loss['text']}."
+        return f"ρ = {loss['text']}"
     epsilon = show(as_fraction("epsilon", at["epsilon"]), 4, up=True)
-    return f"The promise of all numbers together is ε = {epsilon} at δ = {at['text']}."
+    return f"ε = {epsilon} and δ = {at['text']}"
 
 
 def _bounds(bounds: Mapping[str, int]) -> str:

@@ -60,16 +60,18 @@ def bounds(visits: dpp.PrivateFrame) -> pl.DataFrame:
 
 
 def report(visits: dpp.PrivateFrame) -> dpp.PrivateQuery:
-    return visits.group_by({"hospital": HOSPITALS}).agg(
-        patients=dpp.n_people(epsilon=0.2),
-        visits=dpp.len(epsilon=0.2),
-        days=pl.col("days").dp.mean(0, 30, epsilon=0.5),
+    """Ask for the report: one promise for all of it, of which the mean and the sum get twice the part of the others."""
+    query = visits.group_by({"hospital": HOSPITALS}).agg(
+        patients=dpp.n_people(),
+        visits=dpp.len(),
+        days=pl.col("days").dp.mean(0, 30, loss_share=2),
         # What one patient costs a hospital in a year is clipped, and no row is dropped. A sum of rows up to 10,000
         # would be lower, and have more noise.
-        cost=pl.col("cost").dp.sum(0, 30_000, step=1, per_person=(0, 30_000), epsilon=0.5),
-        age=pl.col("age").dp.median(range(121), epsilon=0.3),
-        top=pl.col("diagnosis").dp.mode(DIAGNOSES, epsilon=0.3, too_few=20),
+        cost=pl.col("cost").dp.sum(0, 30_000, step=1, per_person=(0, 30_000), loss_share=2),
+        age=pl.col("age").dp.median(range(121)),
+        top=pl.col("diagnosis").dp.mode(DIAGNOSES, too_few=20),
     )
+    return query.scaled_to(epsilon=2, delta=1e-6)
 
 
 def table(released: pl.DataFrame) -> pl.DataFrame:
@@ -93,7 +95,7 @@ def table(released: pl.DataFrame) -> pl.DataFrame:
 
 def main(folder: Path) -> None:
     make_visits(folder)
-    budget = dpp.Budget(epsilon=3, path=folder / "visits-budget.db", name="hospital visits")
+    budget = dpp.Budget(epsilon=3, delta=1e-6, path=folder / "visits-budget.db", name="hospital visits")
     visits = visits_of_2024(folder, budget)
     found = bounds(visits)
     groups, rows = found.row(0)
@@ -101,7 +103,7 @@ def main(folder: Path) -> None:
     query = report(visits.with_bounds(found))
     with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=160, tbl_hide_dataframe_shape=True, fmt_str_lengths=60):
         print("Before a row is read: what it costs one patient, and how far off an answer may be (95 %).")
-        print(query.explain().select("output", "selects", "epsilon", pl.col("error_95").round(1), "error_unit"))
+        print(query.explain().select("output", "selects", "rho", pl.col("error_95").round(1), "error_unit"))
         released = query.release(ranges=True, engine="streaming")
         print("\nThe report on 2024, about the visits that the bounds keep; costs are of totals that are clipped.")
         print("Each range is of the noise alone, and holds the number without it with probability 95 %.")
@@ -110,7 +112,7 @@ def main(folder: Path) -> None:
         print(f"About {cut:,} patients ({low:,} to {high:,}) have more than the bounds keep.")
         print("So counts and sums are a little too low: no other range says so.")
         print("\nPaid before a row was read, and stored on disk:", budget)
-        print(budget.log().select("what", pl.col("loss", "running_total").round(2)))
+        print(budget.log().select("what", "unit", pl.col("loss", "running_rho").round(3)))
     print("\nThe same report again does not fit:")
     try:
         query.release()

@@ -203,10 +203,8 @@ class Budget:
 
     def has_room(self, claims: Iterable[Claim]) -> bool:
         """Return whether a release with these claims would fit now. Nothing is charged."""
-        claims = list(claims)
-        return all(map(self._takes, claims)) and self._account.fits(
-            sum_of(map(self._account.cost, claims)), self._left()
-        )
+        claims, left = list(claims), self._left()
+        return all(map(self._takes, claims)) and self._account.fits(sum_of(map(self._account.cost, claims)), left)
 
     def as_charged(self, claim: Claim) -> tuple[Unit, Fraction] | None:
         """Return the loss that the ledger has for a claim; None if it takes none such."""
@@ -365,12 +363,12 @@ class Budget:
         neighboring_relation: NeighboringRelation,
         unchecked: int,
     ) -> None:
-        costs = [self._account.cost(claim) for _, claim in entries]
-        requested = sum_of(costs)
-        for number in requested:
-            _text(number)  # a number too long to keep is too long for the messages below
         now = time.time_ns() // 1000
         with self._transaction() as (connection, head):
+            costs = [self._account.cost(claim) for _, claim in entries]  # by the order that the ledger has
+            requested = sum_of(costs)
+            for number in requested:
+                _text(number)  # a number too long to keep is too long for the messages below
             first = (head.privacy_unit, head.neighboring_relation)
             if head.charges and first != (privacy_unit, neighboring_relation):
                 msg = (

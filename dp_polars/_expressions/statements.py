@@ -49,6 +49,7 @@ def statement_of_expression(
             "state": "asked",
             "known": checked(known),
             "loss": loss,
+            "promise": None,
             "no_loss": f"the loss of the {query}. {where}",
             "unit": {
                 "person": None,

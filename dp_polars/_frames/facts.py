@@ -93,6 +93,7 @@ def statement_of(
             "state": state,
             "known": checked(known),
             "loss": loss_facts(loss.unit, loss.value, whole_cost.delta_of(claims), at_delta),
+            "promise": None if requests[0].taken is None else requests[0].taken.promise,
             "unit": unit_facts(protection.privacy_unit, protection.neighboring_relation),
             "releases": [{"name": name, **facts} for name, (_, facts) in releases.items()],
             "ledger": ledger,

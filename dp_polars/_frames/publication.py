@@ -362,7 +362,8 @@ def publication(queries: Mapping[str, PrivateQuery] | None = None, /, **named: P
     first, *others = every
     for name in others:
         _refuse_other(first, every[first], name, every[name])
-    return Publication(every)
+    # What one query was scaled to is not what all of them promise.
+    return Publication({name: query.with_asks(query.asks, None) for name, query in every.items()})
 
 
 def _refuse_other(first: str, one: PrivateQuery, name: str, other: PrivateQuery) -> None:

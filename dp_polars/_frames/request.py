@@ -219,13 +219,10 @@ class AnyRequest(ABC, Generic[AskedT]):
         return explained([("", self, engine)]).drop("query")
 
     def explained_rows(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
-        """Return the rows of `explain`, without what is said of the whole release."""
+        """Return the rows of `explain`, without what is said of the whole release and of another unit."""
         rows = self._explanations(engine)
         if self.recipe.adds_floats:
             rows[0]["note"] = f"{rows[0]['note']} {_ADDS_FLOATS}"
-        if self.taken is not None:
-            for number, row in enumerate(rows):
-                row["note"] = " ".join(filter(None, [str(row["note"]), self.taken.note(number)]))
         return rows
 
     @abstractmethod
@@ -352,7 +349,13 @@ def explained(
     requests: Sequence[tuple[str, AnyRequest[Any], Engine[Released] | None]],
 ) -> pl.DataFrame:
     """Return what one release of several requests would cost, and how good it would be, each under its name."""
-    rows = [{"query": name, **row} for name, request, engine in requests for row in request.explained_rows(engine)]
+    rows = []
+    for name, request, engine in requests:
+        for number, row in enumerate(request.explained_rows(engine)):
+            if request.taken is not None:
+                note = request.taken.note(number, needs_rows=row["error_95"] is None)
+                row["note"] = " ".join(filter(None, [str(row["note"]), note]))
+            rows.append({"query": name, **row})
     of_all, claims = [], [claim for _, request, _ in requests for claim in request.claims]
     taken = requests[0][1].taken
     if taken is not None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from dp_polars._accounting.amounts import exact
 from dp_polars._accounting.promises import Promise
 from dp_polars._accounting.terms import Loss
 from dp_polars._base.numbers import as_fraction, show
@@ -92,7 +93,8 @@ def at_promise(
     }
     unit, why = _chosen(outputs, found, errors, refused, budget)
     words = f"For {_promised(epsilon, delta)} in all, the unit is {unit}{why}."
-    return found[unit], Taken(words, _OTHER[unit], errors.get(_OTHER[unit], (None,) * len(outputs)))
+    promised = f"ε = {exact(epsilon)} and δ = {exact(delta)}"
+    return found[unit], Taken(promised, words, _OTHER[unit], errors.get(_OTHER[unit], (None,) * len(outputs)))
 
 
 def _in_unit(outputs: Sequence[Typed], target: Loss) -> list[Ask[Any]]:

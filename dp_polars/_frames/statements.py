@@ -82,9 +82,12 @@ def statement(
             raise TypeError(msg)
         every += query.queries.items() if isinstance(query, Publication) else [(None, query)]
     head, charges = budget.charged()
-    recorded = _matched(every, budget, head, charges)
-    releases = [{"name": name or "", **query.described(at_delta)} for name, query in every]
-    places = [_release_named(number, name) for number, (name, _) in enumerate(every, 1)]
+    places = _places([name for name, _ in every])
+    recorded = _matched(every, places, budget, head, charges)
+    releases = [
+        {"name": "" if name is None else place, **query.described(at_delta)}
+        for (name, query), place in zip(every, places, strict=True)
+    ]
     of_release = {place: one["asks"] for place, one in zip(places, releases, strict=True)}
     asked_before = [
         charge.what
@@ -100,6 +103,7 @@ def statement(
             "state": "charged",
             "known": checked(known),
             "loss": loss_facts(*loss_of_ledger(head), at_delta),
+            "promise": None,
             "unit": unit,
             "releases": releases,
             "ledger": ledger_facts(budget, head, charges, recorded, asked_before),
@@ -107,13 +111,18 @@ def statement(
     )
 
 
-def _release_named(number: int, name: str | None) -> str:
-    """Return where the query of a charge stands."""
-    return f"release {number}" if name is None else name
+def _places(names: Sequence[str | None]) -> list[str]:
+    """Return what releases are called: as their queries in publications, with a number where two have one name."""
+    numbered = [f"release {number}" for number in range(1, len(names) + 1)]
+    return [
+        number if name is None else name if names.count(name) == 1 else f"{name} ({number})"
+        for name, number in zip(names, numbered, strict=True)
+    ]
 
 
 def _matched(
     queries: Sequence[tuple[str | None, PrivateQuery]],
+    names: Sequence[str],
     budget: Budget,
     head: ledger.Head,
     charges: Sequence[ledger.Charge],
@@ -124,7 +133,7 @@ def _matched(
     for place, one in reversed([*enumerate(charges)]):
         key = (one.what, one.mechanism, (one.unit, Fraction(one.loss)), Fraction(one.delta))
         left.setdefault(key, []).append(place)
-    for number, (name, query) in enumerate(queries, 1):
+    for (name, query), of_release in zip(queries, names, strict=True):
         promised = (query.protection.privacy_unit, query.protection.neighboring_relation)
         if head.charges and promised != (head.privacy_unit, head.neighboring_relation):
             msg = (
@@ -142,5 +151,5 @@ def _matched(
                     "Hint: budget.log() lists what is. Give each query once for each of its releases."
                 )
                 raise ValueError(msg)
-            recorded[places.pop()] = _release_named(number, name)
+            recorded[places.pop()] = of_release
     return recorded

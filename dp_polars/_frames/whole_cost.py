@@ -38,11 +38,17 @@ def loss_of(claims: Sequence[Claim]) -> Loss:
     return Loss(cost(claims, unit), unit)
 
 
+def epsilon_of(claims: Sequence[Claim]) -> float:
+    """Return what outputs cost together, as an ε at δ = 10⁻⁶."""
+    loss = loss_of(claims)
+    return epsilon_at(loss.unit, loss.value, _DELTA, delta_of(claims))
+
+
 def in_words(claims: Sequence[Claim]) -> str:
     """Return what outputs cost together: in the unit of the query, in the other one, and as (ε, δ)."""
     loss, gone = loss_of(claims), delta_of(claims)
     meant = [str(_in_other_unit(claims))] if _is_pure(claims) else []
-    epsilon = epsilon_at(loss.unit, loss.value, _DELTA, gone)
+    epsilon = epsilon_of(claims)
     if epsilon < math.inf:
         meant.append(_at_delta(epsilon))
     text = f"{loss}, delta={show(gone, up=True)}" if gone else str(loss)

@@ -11,7 +11,18 @@ with app.setup:
     import marimo as mo
 
     from dp_polars._planner import page
-    from dp_polars._planner.plan import Plan, draft, field_of, own_values, questions_of, usual_questions
+    from dp_polars._planner.plan import (
+        DELTAS,
+        EPSILONS,
+        PARTS,
+        Plan,
+        draft,
+        field_of,
+        own_values,
+        questions_of,
+        short,
+        usual_questions,
+    )
     from dp_polars._planner.schema import DEMO, DEMO_PICKS, likely_unit, schema_of
 
     EACH = "every row is another person"
@@ -106,45 +117,46 @@ def _():
     skew = slider(start=0, stop=1.5, step=0.1, value=0.5)
     smallest = slider(steps=[20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 50_000, 100_000], value=500)
     relative = slider(steps=[1, 2, 5, 10, 20, 50], value=10)
-    by_loss = mo.ui.switch(value=False, label="type losses instead")
-    loss_unit = mo.ui.radio(options={"ε": "epsilon", "ρ": "rho"}, value="ε", inline=True)
-    return by_loss, loss_unit, max_groups, max_rows, relative, rows_each, skew, smallest
+    by_error = mo.ui.switch(value=False, label="say how wrong each may be instead")
+    epsilon = slider(steps=EPSILONS, value=1)
+    delta = mo.ui.dropdown(options={short(one): one for one in DELTAS}, value="1e-6", full_width=True)
+    return by_error, delta, epsilon, max_groups, max_rows, relative, rows_each, skew, smallest
 
 
 @app.cell
-def _(by_loss, file, picked, questions, remember, schema, smallest, texts_changed, value_fields):
+def _(by_error, file, picked, questions, remember, schema, smallest, texts_changed, value_fields):
     texts_changed()
     values = {name: picked[f"value {name}"] for name in value_fields}
     measured = Plan(schema, file, values=values, rows=smallest.value)
 
-    def accuracy(question):
-        typed, moved = f"loss {field_of(question)}", f"within {field_of(question)}"
-        if by_loss.value:
-            return mo.ui.text(**remember(typed, picked.get(typed, "0.1")))
-        steps = measured.steps(question)
-        value = picked[moved] if picked.get(moved) in steps else measured.usual(question)
+    how = "within" if by_error.value else "share"
+
+    def amount(question):
+        steps, usual = (measured.steps(question), measured.usual(question)) if by_error.value else (PARTS, 1)
+        moved = f"{how} {field_of(question)}"
+        value = picked[moved] if picked.get(moved) in steps else usual
         return mo.ui.slider(steps=steps, show_value=True, **remember(moved, value))
 
-    accuracies = {question: accuracy(question) for question in questions.value}
-    return accuracies, measured
+    amounts = {question: amount(question) for question in questions.value}
+    return amounts, how, measured
 
 
 @app.cell
 def _(
-    accuracies, asks, by_loss, groups, key_fields, loss_unit, max_groups, max_rows, measured, picked, picks_changed, who
+    amounts, asks, delta, epsilon, groups, how, key_fields, max_groups, max_rows, measured, picked, picks_changed, who
 ):
-    picked["groups"], picked["questions"] = groups.value, [name for name, q in asks.items() if q in accuracies]
+    picked["groups"], picked["questions"] = groups.value, [name for name, q in asks.items() if q in amounts]
     picks_changed()
-    how = "loss" if by_loss.value else "within"
     plan = Plan(
         measured.schema,
         measured.file,
         who,
         {name: picked[f"key {name}"] for name in key_fields},
         measured.values,
-        {question: picked[f"{how} {field_of(question)}"] for question in accuracies},
-        by_loss.value,
-        loss_unit.value,
+        {question: picked[f"{how} {field_of(question)}"] for question in amounts},
+        how == "within",
+        epsilon.value,
+        delta.value,
         max_groups.value,
         max_rows.value,
         measured.rows,
@@ -154,36 +166,42 @@ def _(
 
 
 @app.cell
-def _(drafted, groups, key_fields, questions, unit, value_fields):
+def _(delta, drafted, epsilon, groups, key_fields, questions, unit, value_fields):
     wrong = drafted.messages
     picks = [
         page.section(
+            "What do you promise, for all answers together?",
+            page.fielded("ε (epsilon): the smaller, the better protected", epsilon),
+            page.fielded("δ (delta): far below one over the number of people", delta),
+            number=1,
+        ),
+        page.section(
             "Who is protected?",
             page.fielded("The column that tells people apart", unit, page.message(wrong, "unit")),
-            number=1,
+            number=2,
         ),
         page.section(
             "For which groups?",
             page.fielded("Columns (none: one group of all rows)", groups, page.message(wrong, "keys")),
             *page.each_fielded("Public values of", "key", key_fields, wrong),
-            number=2,
+            number=3,
         ),
         page.section(
             "What do you want to publish?",
             page.fielded("Questions", questions, page.message(wrong, "questions")),
             *page.each_fielded("Public values, or ends, of", "value", value_fields, wrong),
             page.quiet("Take them from what you know, never from the rows.") if value_fields else "",
-            number=3,
+            number=4,
         ),
     ]
     return (picks,)
 
 
 @app.cell
-def _(accuracies, by_loss, drafted, loss_unit, max_groups, max_rows, plan, rows_each, skew, smallest):
+def _(amounts, by_error, drafted, max_groups, max_rows, plan, rows_each, skew, smallest):
     rows_of_person = "Rows in each group, at most (max_rows_per_group)" if plan.keys else "Rows, at most (max_rows)"
     # What is not wanted is hidden and not left out: fields that move up would be taken for others.
-    amounts = [
+    parts = [
         page.section(
             "How much of one person counts?",
             f"<div{' hidden' * (not plan.keys)}>{page.fielded('Groups, at most (max_groups)', max_groups)}</div>",
@@ -192,32 +210,34 @@ def _(accuracies, by_loss, drafted, loss_unit, max_groups, max_rows, plan, rows_
             page.fielded("Rows of a person, on average", rows_each),
             page.fielded("People with many rows: from 0 (none) to 1.5 (they have most of the rows)", skew),
             page.dropped(plan, drafted, rows_each.value, skew.value),
-            number=4,
+            number=5,
             hidden=plan.unit is None,
         ),
         page.section(
-            "How wrong may an answer be?",
-            ""
-            if by_loss.value
-            else page.quiet("With probability 95 %, it is no further off. The loss follows from that."),
-            *page.accuracies(plan, drafted, accuracies),
+            "Which answers matter more?",
+            page.quiet(
+                "With probability 95 %, an answer is no further off. Its loss follows from that, and has to fit."
+                if plan.by_error
+                else "Each answer gets a part of the promise: a larger part, a smaller error."
+            ),
+            *page.shares(plan, drafted, amounts),
+            f"<div{' hidden' * (not plan.by_error)}>",
             page.fielded("Rows of the smallest group that matters, about", smallest),
-            page.fielded("Unit of the budget", loss_unit),
-            f"{by_loss}",
-            number=4 if plan.unit is None else 5,
+            f"</div>{by_error}",
+            number=5 if plan.unit is None else 6,
         ),
     ]
-    return (amounts,)
+    return (parts,)
 
 
 @app.cell
-def _(amounts, drafted, picked, picks, plan, relative):
+def _(drafted, parts, picked, picks, plan, relative):
     code = mo.md(f"```python\n{drafted.code}```").text
     download = mo.download(drafted.code.encode(), "release.py", label="release.py")
 
     def show(figures):
         seen = page.seen(plan, drafted, relative, f"<div class='dp-code'>{code}</div>{download}", figures)
-        mo.output.replace(mo.Html(page.whole(plan, drafted, [*picks, *amounts], seen)))
+        mo.output.replace(mo.Html(page.whole(plan, drafted, [*picks, *parts], seen)))
 
     # The numbers come first, with the figures from before: to draw takes longer than to calculate.
     show(picked.get("figures", ""))

@@ -12,7 +12,8 @@ import polars as pl
 from dp_polars import plot
 from dp_polars._base.column_types import family
 from dp_polars._base.numbers import as_fraction, show
-from dp_polars._planner.plan import dropped_by_bounds, field_of, title_of, values_field_of
+from dp_polars._frames import whole_cost
+from dp_polars._planner.plan import dropped_by_bounds, field_of, short, title_of, values_field_of
 from dp_polars.analysis import best_by_gap, error_by_size, size_needed
 from dp_polars.plot._charts import svg_of
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from dp_polars._planner.plan import Draft, Plan, Question
 
 BOUNDS = [1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50]
-_SYMBOLS = {"epsilon": "ε", "rho": "ρ"}
 # Lines that one figure can tell apart, and its width in pixels: with axes two fit next to each other.
 _MOST_LINES, _WIDTH = 6, 215
 _SIZES = [factor * 10**power for power in range(1, 5) for factor in (1, 2, 5)] + [10**5]
@@ -135,17 +135,29 @@ def each_fielded(before: str, kind: str, fields: Mapping[str, object], wrong: Ma
         yield fielded(f"{before} {shown(name)}", field, message(wrong, f"{kind} {name}"))
 
 
-def accuracies(plan: Plan, drafted: Draft, fields: Mapping[Question, object]) -> Iterator[str]:
-    """Yield the fields of how far off answers may be, or of their losses, each with what it costs."""
-    losses = {one["output"]: one[plan.loss_unit] for one in drafted.explained}
+def shares(plan: Plan, drafted: Draft, fields: Mapping[Question, object]) -> Iterator[str]:
+    """Yield the fields of which part of the promise answers get, or of how far off they may be; each with the other."""
+    found = {one["output"]: one for one in drafted.explained}
     for name, question in plan.named().items():
+        wanted = plan.questions[question]
         unit = {"mean": "", "sum": "", "share": "", "median": " rows", "len": " rows"}.get(question.ask, " people")
-        what = shown(name) if plan.by_loss else f"{shown(name)}: off by at most {plan.questions[question]:,g}{unit}"
-        loss = losses.get(name)
-        note = "" if loss is None else f"costs {_SYMBOLS[plan.loss_unit]} = {loss:.4g}"
-        if values_field_of(question) in drafted.messages and name not in losses:
+        what = f"off by at most {wanted:,g}{unit}" if plan.by_error else f"{wanted:g} part{'s' * (wanted != 1)}"
+        note = "" if name not in found else _cost_of(found[name]) if plan.by_error else f"error: {_error(found[name])}"
+        if values_field_of(question) in drafted.messages and name not in found:
             note = f"not asked yet: see the public values of {shown(question.column or name)}"
-        yield fielded(what, fields[question], message(drafted.messages, field_of(question)), note)
+        yield fielded(f"{shown(name)}: {what}", fields[question], message(drafted.messages, field_of(question)), note)
+
+
+def _cost_of(output: Mapping[str, Any]) -> str:
+    return f"costs ε = {_number(output['epsilon'])}"
+
+
+def _error(output: Mapping[str, Any]) -> str:
+    """Return how far off an answer is, at most, with probability 95 %."""
+    if output["error_95"] is None:
+        return "by size"
+    unit = "" if output["error_unit"] == "the column's unit" else f" {output['error_unit']}"
+    return f"± {_number(output['error_95'])}{unit}"
 
 
 def may_group(dtype: pl.DataType) -> bool:
@@ -174,19 +186,19 @@ def columns(schema: pl.Schema) -> str:
     return f'<details><summary>{number}</summary><div class="dp-scroll"><table>{rows}</table></div></details>'
 
 
-def cost(drafted: Draft) -> dict[str, str]:
-    """Return what the release costs one person, in both units."""
-    losses = {symbol: [output[unit] for output in drafted.explained] for unit, symbol in _SYMBOLS.items()}
-    return {symbol: "none" if None in found else _number(sum(found)) for symbol, found in losses.items()}
+def promised(plan: Plan) -> str:
+    """Return what all answers together promise."""
+    return f"ε = {short(plan.epsilon)}, δ = {short(plan.delta)}"
 
 
-def costs(drafted: Draft) -> str:
-    """Return what the release costs one person, in both units, for readers."""
-    both = (f"<strong>{symbol} = {amount}</strong>" for symbol, amount in cost(drafted).items())
+def costs(plan: Plan, drafted: Draft, query: PrivateQuery) -> str:
+    """Return what all answers together promise, and in which unit, or what they cost of it."""
+    taken = query.request.taken
+    why = f"These errors cost {whole_cost.in_words(query.request.claims)} of it." if taken is None else taken.words
     return (
-        f'<div class="dp-cost">{" or ".join(both)}</div>'
-        '<p class="dp-quiet">This is what one person may lose in all: the smaller, the better protected. '
-        "A budget is in one of these units.</p>"
+        f'<div class="dp-cost"><strong>{promised(plan)}</strong></div>'
+        '<p class="dp-quiet">This is what all answers together promise to each person: the smaller, the better '
+        f"protected.</p>{quiet(why)}{message(drafted.messages, 'cost')}"
     )
 
 
@@ -195,11 +207,9 @@ def outputs(drafted: Draft, query: PrivateQuery, relative: float) -> str:
     needed = size_needed(query, relative)
     rows = []
     for one, size in zip(drafted.explained, needed.iter_rows(named=True), strict=True):
-        unit = "" if one["error_unit"] == "the column's unit" else f" {one['error_unit']}"
-        error = "by size" if one["error_95"] is None else f"± {_number(one['error_95'])}{unit}"
         least = "?" if size["size"] is None else f"{size['size']:,} {size['size_unit']}"
         epsilon = "–" if one["epsilon"] is None else _number(one["epsilon"])
-        cells = [f"<td>{html.escape(cell)}</td>" for cell in (shown(one["output"]), least, error, epsilon)]
+        cells = [f"<td>{html.escape(cell)}</td>" for cell in (shown(one["output"]), least, _error(one), epsilon)]
         rows.append(f'<tr>{"".join(cells)}<td class="dp-wide">{_number(one["rho"])}</td></tr>')
     head = "<th>output</th><th>a group must have</th><th>error</th><th>ε</th><th class='dp-wide'>ρ</th>"
     return f'<div class="dp-scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
@@ -258,12 +268,12 @@ def dropped(plan: Plan, drafted: Draft, rows_each: float, skew: float) -> str:
 
 
 def seen(plan: Plan, drafted: Draft, relative: Any, code: str, figures: str) -> str:  # noqa: ANN401
-    """Return what becomes of the fields: costs, sizes of groups, figures, code and statement."""
+    """Return what becomes of the fields: promise, sizes of groups, figures, code and statement."""
     query = drafted.query
     if query is None:
         return section("There is no query yet", "<p>The messages at the fields say why.</p>")
     parts = [
-        section("What does it cost?", costs(drafted), message(drafted.messages, "cost")),
+        section("What is promised?", costs(plan, drafted, query)),
         section(
             "How many people must a group have?",
             fielded(f"For an error of at most {relative.value} %", relative),
@@ -274,7 +284,9 @@ def seen(plan: Plan, drafted: Draft, relative: Any, code: str, figures: str) -> 
             outputs(drafted, query, relative.value / 100),
         ),
         section("How good is it?", f'<div class="dp-figures">{figures}</div>'),
-        section("The code", quiet("It runs as it stands."), code),
+        section("The code", quiet("It runs as it stands."), code)
+        if drafted.code
+        else section("There is no code yet", quiet("The promise is too small for these errors.")),
         section(
             "The statement",
             "<details><summary>A draft, with what is missing</summary>",
@@ -288,13 +300,12 @@ def seen(plan: Plan, drafted: Draft, relative: Any, code: str, figures: str) -> 
 def whole(plan: Plan, drafted: Draft, fields: list[str], seen: str) -> str:
     """Return the page."""
     read = "Only the names and types of its columns were read, and no row." if plan.file else "No file was read."
-    amounts = " · ".join(f"{symbol} = {amount}" for symbol, amount in cost(drafted).items())
     return (
         f"<style>{STYLE}</style><div class='dp-planner'><header>"
         "<div class='dp-title' role='heading' aria-level='1'>Plan a private release</div>"
         f"<p>Of <strong>{html.escape(title_of(plan))}</strong>. {read}</p>"
         f"{columns(plan.schema)}</header><div>{''.join(fields)}</div><div class='dp-seen'>{seen}</div>"
-        f"<div class='dp-bar'>{'no query yet' if drafted.query is None else amounts}</div></div>"
+        f"<div class='dp-bar'>{'no query yet' if drafted.query is None else promised(plan)}</div></div>"
     )
 
 

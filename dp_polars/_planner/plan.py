@@ -15,18 +15,21 @@ import polars as pl
 import dp_polars as dpp
 from dp_polars._accounting.budgets import Budget
 from dp_polars._base.column_types import family
-from dp_polars._base.numbers import show
 from dp_polars._codes.candidates import size_of
-from dp_polars._frames.query import PrivateQuery
+from dp_polars._frames import whole_cost
 from dp_polars._planner.texts import Written, call, ends, laid_out, one, public, several
 from dp_polars.analysis import dropped, synthetic
 
 if TYPE_CHECKING:
-    from dp_polars._accounting.terms import Unit
     from dp_polars._expressions.expressions import PrivateExpr
     from dp_polars._frames.frame import PrivateFrame, PrivateGroupBy
+    from dp_polars._frames.query import PrivateQuery
 
-# How far off answers may be: what sliders go through, in people or rows, and as shares of the largest answer. Both have
+# What sliders go through: a promise, and which part of it an answer gets.
+EPSILONS = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 4, 5, 7, 10, 15, 20)
+DELTAS = tuple(float(f"1e-{power}") for power in range(4, 13))
+PARTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 10, 20)
+# How far off answers may be: what sliders go through, in people or rows, and as shares of the largest answer. All have
 # as many steps: marimo takes a slider that is drawn in the place of another one for the same, at the same step.
 _COUNTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 2000, 5000, 10_000)
 _SHARES = tuple(count * 1e-4 for count in (*_COUNTS[3:16], 1000, 1200, 1500, 2000, 2500, 3000, 4000, 5000))
@@ -117,11 +120,11 @@ class Plan:
     keys, values
         What was typed for the columns that groups are made by, and for those that are asked about: public values.
     questions
-        What is asked, each with how far off it may be, or with its loss as it was typed.
-    by_loss
-        Whether these are losses.
-    loss_unit
-        "epsilon" or "rho".
+        What is asked, each with its part of the promise, or with how far off it may be.
+    by_error
+        Whether it is the latter.
+    epsilon, delta
+        What all answers together promise.
     max_groups, max_rows_per_group
         How much of one person counts.
     rows
@@ -134,8 +137,9 @@ class Plan:
     keys: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
     questions: Mapping[Question, object] = field(default_factory=dict)
-    by_loss: bool = False
-    loss_unit: Unit = "epsilon"
+    by_error: bool = False
+    epsilon: float = 1
+    delta: float = 1e-6
     max_groups: int = 1
     max_rows_per_group: int = 1
     rows: int = 200
@@ -152,7 +156,7 @@ class Plan:
         return taken
 
     def arguments(self, question: Question) -> tuple[list[object], dict[str, object]]:
-        """Return the arguments of a question, as they were typed, but for its accuracy or loss."""
+        """Return the arguments of a question, as they were typed, but for its part of the promise, or accuracy."""
         ask, column = question
         plain: list[object] = [] if column is None else [column]
         named: dict[str, object] = {}
@@ -169,12 +173,16 @@ class Plan:
         return plain, named
 
     def amount(self, question: Question) -> dict[str, object]:
-        """Return how far off an answer may be, or its loss as it was typed."""
+        """Return which part of the promise an answer gets, if that is not the usual one, or how far off it may be."""
         wanted = self.questions[question]
-        if self.by_loss:
-            return {self.loss_unit: one(wanted, pl.Float64()) if isinstance(wanted, str) else wanted}
-        in_groups = {"rows": self.rows} if question.ask in ("mean", "share") else {}
-        return {"within": int(wanted) if isinstance(wanted, float) and wanted.is_integer() else wanted} | in_groups
+        whole = int(wanted) if isinstance(wanted, float) and wanted.is_integer() else wanted
+        if not self.by_error:
+            return {} if whole == 1 else {"loss_share": whole}
+        return {"within": whole} | ({"rows": self.rows} if question.ask in ("mean", "share") else {})
+
+    def promise(self) -> dict[str, float]:
+        """Return what all answers together promise, as `Budget` and `scaled_to` take it."""
+        return {"epsilon": self.epsilon, "delta": self.delta}
 
     def bounds(self) -> dict[str, int]:
         """Return the bounds on a person's rows, as `protect` takes them."""
@@ -221,6 +229,11 @@ class Draft:
         return [] if self.query is None else self.query.explain().rows(named=True)
 
 
+def short(number: float) -> str:
+    """Return a number as people write it: 1e-6."""
+    return f"{number:g}".replace("e-0", "e-")
+
+
 def field_of(question: Question) -> str:
     """Return the name of the field of a question."""
     return f"question {question.ask} {question.column}"
@@ -238,6 +251,12 @@ def draft(plan: Plan) -> Draft:
     query = _query(plan, messages)
     if query is None:
         return Draft(None, messages)
+    if query.budget is not None and not query.budget.has_room(query.request.claims):
+        messages["cost"] = (
+            f"These errors cost {whole_cost.in_words(query.request.claims)}, which is more than the promise.\n\n"
+            "Hint: a larger promise, larger errors, or smaller bounds."
+        )
+        return Draft(query, messages)
     return Draft(query, messages, code_of(plan, query))
 
 
@@ -281,8 +300,8 @@ def _frame(plan: Plan) -> PrivateFrame:
         msg = "privacy_unit must be given, and none was.\n\nHint: pick the column that tells people apart."
         raise ValueError(msg)
     rows = pl.LazyFrame(schema=plan.schema)
-    any_budget = Budget(epsilon=1) if plan.loss_unit == "epsilon" else Budget(rho=1)  # it only decides the unit
-    frame: PrivateFrame = rows.dp.protect(plan.unit, budget=any_budget, **plan.bounds())  # type: ignore[attr-defined]
+    budget = Budget(epsilon=plan.epsilon, delta=plan.delta)  # as that of the code, before anything is spent
+    frame: PrivateFrame = rows.dp.protect(plan.unit, budget=budget, **plan.bounds())  # type: ignore[attr-defined]
     if plan.file is None and plan.unit is not None:
         synthetic({plan.unit: plan.schema[plan.unit]}, people=1, rows=1)  # it says which people can't be made up
     return frame
@@ -297,7 +316,7 @@ def _expressions(plan: Plan, messages: dict[str, str]) -> dict[str, PrivateExpr]
 def _fitting(
     plan: Plan, question: Question, messages: dict[str, str], agg: Callable[[PrivateExpr], object] | None = None
 ) -> PrivateExpr | None:
-    """Return the output of a question, and ask it; where a usual loss doesn't help, the public values don't fit."""
+    """Return the output of a question, and ask it; where it can't be asked at all, its public values don't fit."""
 
     def asked(amount: Mapping[str, object]) -> PrivateExpr:
         plain, named = plan.arguments(question)
@@ -306,7 +325,7 @@ def _fitting(
             agg(expression)
         return expression
 
-    if _tried(messages, values_field_of(question), lambda: asked({plan.loss_unit: 1})) is None:
+    if _tried(messages, values_field_of(question), lambda: asked({})) is None:
         return None
     expression: PrivateExpr | None = _tried(messages, field_of(question), lambda: asked(plan.amount(question)))
     return expression
@@ -316,13 +335,12 @@ def _groups(plan: Plan, frame: PrivateFrame, messages: dict[str, str]) -> Privat
     """Return what is asked: the frame, or its public groups."""
     if not plan.keys:
         return frame
-    probe: Any = dpp.len(epsilon=1) if plan.unit is None else dpp.n_people(epsilon=1)
     found = {}
     for name, text in plan.keys.items():
 
         def values(name: str = name, text: str = text) -> object:
             listed = public(several(text, plan.schema[name]))
-            frame.group_by({name: listed}).agg(probe)  # it says what does not fit
+            frame.group_by({name: listed}).agg(dpp.len())  # it says what does not fit
             return listed
 
         found[name] = _tried(messages, f"key {name}", values)
@@ -339,11 +357,11 @@ def _asked(
 
     def together(chosen: dict[str, PrivateExpr]) -> PrivateQuery:
         query = groups.agg(**chosen)
+        if not plan.by_error:
+            query = query.scaled_to(**plan.promise())
         query.request.presentation(ranges=True)
         query.explain()
-        loss = query.loss
-        total = Budget(epsilon=loss.value) if loss.unit == "epsilon" else Budget(rho=loss.value)  # that of the code
-        return PrivateQuery(query.request, (pl.LazyFrame(schema=plan.schema),), total)
+        return query
 
     if not asked:
         if not plan.questions:
@@ -367,8 +385,8 @@ def _one_of(together: Callable[[dict[str, PrivateExpr]], object], name: str, out
 
 def code_of(plan: Plan, query: PrivateQuery) -> str:
     """Return a whole script that asks the query of the file, and releases it."""
-    stem, loss = _stem(plan), query.loss
-    budget = call("dpp.Budget", **{loss.unit: Written(None, show(loss.value, up=True))}, path=f"{stem}-budget.db")
+    stem, promise = _stem(plan), {name: Written(None, short(part)) for name, part in plan.promise().items()}
+    budget = call("dpp.Budget", **promise, path=f"{stem}-budget.db")
     questions = plan.named()
     outputs = {}
     for ask in query.asks:
@@ -377,12 +395,13 @@ def code_of(plan: Plan, query: PrivateQuery) -> str:
         outputs[ask.name] = Written(None, call(f"dpp.{questions[ask.name].ask}", *plain, **named))
     protect = call("rows.dp.protect", plan.unit, budget=Written(None, "budget"), **plan.bounds(), dataset=stem)
     steps = [protect, *([call(".group_by", plan.public_keys())] if plan.keys else []), call(".agg", **outputs)]
+    steps += [] if plan.by_error else [call(".scaled_to", **promise)]
     as_it_is = {"glob": False} if any(sign in (plan.file or "") for sign in "*?[") else {}
     scan = call("pl.scan_parquet", plan.file, **as_it_is)
     source = _synthetic_code(plan) if plan.file is None else laid_out(scan, "rows = ")
     body = "\n".join(
         [
-            "# What one person may lose in all. The file remembers what is spent.",
+            "# What all answers together promise. The file remembers what is spent of it.",
             laid_out(budget, "budget = "),
             source,
             "query = (",

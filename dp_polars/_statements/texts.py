@@ -217,6 +217,8 @@ def _loss_details(facts: Facts) -> Iterator[Part]:
         yield f"{_NOT_KNOWN}: {facts['no_loss']}"
         return
     what = "one evaluation" if facts["state"] == "asked" else "all that is stated here"
+    if facts["promise"] is not None:
+        yield f"All that is stated here keeps the promise of {facts['promise']}, by the loss that follows."
     yield f"One person loses {amount(loss)} to {what}."
     if loss["definition"]:
         yield loss["definition"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -15,10 +15,11 @@ import polars as pl
 
 from dp_polars._accounting.terms import Loss
 from dp_polars._base.arrays import offsets, owners, slices
-from dp_polars._base.numbers import as_fraction, given
+from dp_polars._base.numbers import as_fraction, given, show
 from dp_polars._codes.grids import Grid, distance_unit
 from dp_polars._draws.scores import Runs
 from dp_polars._engines.polars_engine import PolarsEngine
+from dp_polars._frames import whole_cost
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms.noise import check_scale
 from dp_polars._questions.averages import Mean
@@ -108,9 +109,11 @@ def loss_for_query(
     Returns
     -------
     DataFrame
-        One row per output: `output` (String), `loss` (Float64) and `loss_unit` (String: "epsilon" or "rho", that of the
-        output's own loss). `loss` is what one person would lose to that output in all, rounded up to four significant
-        digits; null where 20 is not enough, or no group has a true answer; 0 where any loss does, from 1e-6 on.
+        One row per output: `output` (String), `loss` (Float64), `loss_unit` (String: "epsilon" or "rho", that of the
+        output's own loss) and `epsilon_of_all` (Float64). `loss` is what one person would lose to that output in all,
+        rounded up to four significant digits; null where 20 is not enough, or no group has a true answer; 0 where any
+        loss does, from 1e-6 on. `epsilon_of_all` is the same in each row: the promise that all outputs need together at
+        these losses, as an ε at δ = 10⁻⁶; null where one output has no loss.
 
     Raises
     ------
@@ -145,7 +148,7 @@ def loss_for_query(
     >>> public = {"ward": ["A", "B"], "reason": ["cold", "fall"]}
     >>> rows = dpp.analysis.synthetic(schema, people=1000, rows=3000, values=public)
     >>> loss_for_query(query, rows, within={"patients": 20}).rows()
-    [('patients', 0.2921, 'epsilon'), ('reason', 0.0245, 'epsilon')]
+    [('patients', 0.2921, 'epsilon', 0.3166), ('reason', 0.0245, 'epsilon', 0.3166)]
     """
     if not isinstance(query, PrivateQuery):
         msg = (
@@ -162,7 +165,7 @@ def loss_for_query(
     engine = PolarsEngine.of(*public_tables("loss_for_query", query, "rows", rows, private=private))
     work = request.bind(engine)
     histograms = engine.prepare_histograms(work)()
-    losses = []
+    losses: list[float | None] = []
     for output in work.outputs:
         counted = _Counted(output.query, output.types, [histograms[n] for n in output.tallies])
         chances, digits = _chances(counted, reach.get(output.name, Fraction(0)))
@@ -173,9 +176,20 @@ def loss_for_query(
             "output": [output.name for output in work.outputs],
             "loss": losses,
             "loss_unit": [output.query.claim.loss.unit for output in work.outputs],
+            "epsilon_of_all": _epsilon_of_all([output.query.claim for output in work.outputs], losses),
         },
-        schema={"output": pl.String, "loss": pl.Float64, "loss_unit": pl.String},
+        schema={"output": pl.String, "loss": pl.Float64, "loss_unit": pl.String, "epsilon_of_all": pl.Float64},
     )
+
+
+def _epsilon_of_all(claims: Sequence[Claim], losses: Sequence[float | None]) -> list[float | None]:
+    """Return, for each output, the ε at δ = 10⁻⁶ of all at these losses together, in four digits; None without one."""
+    if None in losses:
+        return [None] * len(losses)
+    found = [(claim, as_fraction("loss", loss)) for claim, loss in zip(claims, losses, strict=True) if loss]
+    at_losses = [claim.at_cost(Loss(loss, claim.loss.unit)) for claim, loss in found]
+    whole = whole_cost.epsilon_of(at_losses) if at_losses else 0
+    return [float(show(as_fraction("epsilon", whole), 4, up=True))] * len(losses)
 
 
 def _reach(within: Number | Mapping[str, Number], names: list[str]) -> dict[str, Fraction]:

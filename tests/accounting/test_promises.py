@@ -183,6 +183,12 @@ def test_a_ledger_has_the_order_that_it_was_made_with(tmp_path, monkeypatch):
         pay(Budget(epsilon=1, delta=MICRO, path=path), gaussian(Fraction(1, 100)))
     again = Budget(epsilon=1, delta=MICRO, path=path)
     assert (again.promise, again.remaining.rho) == (other, Fraction(1, 100))
+    # Also where that ledger takes the place of one that this object has read.
+    before = Budget(epsilon=1, delta=MICRO, path=tmp_path / "before.db")
+    assert before.promise == promise != other
+    path.replace(before.path)
+    pay(before, gaussian(Fraction(1, 200)))
+    assert before.remaining.rho == Fraction(1, 200)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,8 @@ def below(loss, digits=4):
 
 
 def only(result):
-    assert result.schema == {"output": pl.String, "loss": pl.Float64, "loss_unit": pl.String}
+    types = {"output": pl.String, "loss": pl.Float64, "loss_unit": pl.String, "epsilon_of_all": pl.Float64}
+    assert result.schema == types
     return result["loss"].item()
 
 
@@ -355,6 +356,25 @@ def test_the_unit_is_that_of_the_outputs_own_loss():
         law = np.exp(-(x**2) * (value / 3))  # variance 3/(2·rho)
         assert (law[abs(x) <= 10].sum() / law.sum() >= 0.95) == is_enough
     assert result.equals(analysis.loss_for_query(query, people(COUNTS), within={"a": 10, "b": 10, "c": 0}))
+
+
+def test_what_all_need_together_is_said_with_each():
+    query = dpp.protect("p", max_groups=3).group_by({"g": GROUPS})
+
+    def asked(a, b, c):
+        return query.agg(a=dpp.n_people(rho=a), b=dpp.n_people(epsilon=b), c=dpp.mode("x", VALUES, rho=c))
+
+    result = analysis.loss_for_query(asked(1, 1, 0.1), people(COUNTS), within=10)
+    (whole,) = result["epsilon_of_all"].unique()
+    assert f"ε = {whole:.4g} at δ = 10⁻⁶" in asked(*result["loss"]).explain()["note"][0]
+    # An output for which any loss will do adds nothing, and of one without a loss there is no whole.
+    free = analysis.loss_for_query(asked(1, 1, 0.1), people(COUNTS), within={"a": 10, "b": 10, "c": 100})
+    assert free["loss"][2] == 0 < free["epsilon_of_all"][2] < whole
+    summed = query.agg(dpp.n_people(), y=dpp.sum("y", 0, 9**9, max_rows=1))
+    none = analysis.loss_for_query(summed, people(COUNTS).with_columns(y=0))
+    assert none["epsilon_of_all"].to_list() == [None] * 2
+    nothing = analysis.loss_for_query(asked(1, 1, 0.1), people(COUNTS), within=10**9)
+    assert nothing["epsilon_of_all"].to_list() == [0.0] * 3
 
 
 def test_joined_tables_come_as_a_tuple():

@@ -108,8 +108,8 @@ class Planner:
     def text(self, selector: str) -> str:
         return self.driver.execute_script(TEXT, selector)
 
-    def cost(self) -> str:
-        return self.text(".dp-cost")
+    def errors(self) -> str:
+        return self.text(".dp-seen td")
 
     def inside(self, name: str, selector: str) -> object:
         element = self.wait(f"the field {name!r}", lambda: self.driver.execute_script(INSIDE, name, selector))
@@ -131,13 +131,13 @@ class Planner:
         ActionChains(self.driver).send_keys(Keys.ESCAPE).perform()
 
     def move(self, name: str, key: str, times: int = 1) -> list[float]:
-        """Move a slider by its keys, and return how long it took, each time, until the page told another cost."""
+        """Move a slider by its keys, and return how long it took, each time, until the page told other errors."""
         self.inside(name, "[role=slider]")
         took = []
         for _ in range(times):
-            before, begin = self.cost(), time.monotonic()
+            before, begin = self.errors(), time.monotonic()
             ActionChains(self.driver).send_keys(key).perform()
-            self.wait(f"another cost by {name!r}", lambda before=before: self.cost() not in ("", before))
+            self.wait(f"other errors by {name!r}", lambda before=before: self.errors() not in ("", before))
             took.append(time.monotonic() - begin)
         return took
 
@@ -154,8 +154,13 @@ def check(planner: Planner, folder: Path, intact: bytes, width: int, pictures: P
     resize(driver, width, HEIGHT)
     wrong: list[str] = []
     # The first code is there before anything is picked: the number of people, by the likely column.
-    planner.wait("the first code", lambda: "people=dpp.n_people(within=50)" in planner.code(), 120)
-    planner.wait("the first cost", lambda: "ε = 0.0" in planner.cost())
+    planner.wait("the first code", lambda: "people=dpp.n_people()" in planner.code(), 120)
+    planner.wait("the promise", lambda: planner.text(".dp-cost") == "ε = 1, δ = 1e-6")
+    planner.move("ε", Keys.ARROW_LEFT)
+    planner.wait("a smaller promise", lambda: ".scaled_to(epsilon=0.7, delta=1e-6)" in planner.code())
+    planner.move("ε", Keys.ARROW_RIGHT, 2)
+    Select(planner.inside("δ", "select")).select_by_visible_text("1e-7")
+    planner.wait("a smaller δ", lambda: ".scaled_to(epsilon=1.5, delta=1e-7)" in planner.code())
     planner.choose("Columns (none", "ward")
     planner.says("Public values of ward", "keys of column 'ward' must not be empty")
     planner.type("Public values of ward", "\n".join([*WARDS, "null"]))
@@ -176,7 +181,7 @@ def check(planner: Planner, folder: Path, intact: bytes, width: int, pictures: P
     took = planner.move("age_median", Keys.ARROW_RIGHT, 3)
     took += planner.move("days_mean", Keys.ARROW_RIGHT, 2)
     took += planner.move("Rows in each group", Keys.ARROW_RIGHT)
-    print(f"{width} px: a slider takes {min(took):.2f} to {max(took):.2f} s until the page tells the cost")
+    print(f"{width} px: a slider takes {min(took):.2f} to {max(took):.2f} s until the page tells the errors")
     planner.wait("other people", lambda: "At your bounds" in planner.text("figure"))
     before = planner.text("figure")
     planner.inside("People with many rows", "[role=slider]")
@@ -186,14 +191,14 @@ def check(planner: Planner, folder: Path, intact: bytes, width: int, pictures: P
     if figures != 3:
         wrong.append(f"{figures} figures instead of 3")
     stated = planner.text(".dp-statement")
-    wrong += [f"the statement lacks {words!r}" for words in ("TO BE STATED", "Pure DP") if words not in stated]
-    if "people" not in planner.text(".dp-seen td") or "ρ" not in planner.cost():
-        wrong.append(f"the table or the cost is not there: {planner.cost()}")
+    wrong += [f"the statement lacks {words!r}" for words in ("TO BE STATED", "ε = 1.5") if words not in stated]
+    if "people" not in planner.errors() or planner.text(".dp-cost") != "ε = 1.5, δ = 1e-7":
+        wrong.append(f"the table or the promise is not there: {planner.text('.dp-cost')}")
     wrong += mismatches(dict(driver.execute_script(SHOWN)), planner.code())
     wrong += driver.execute_script(WIDE)
     height, bottom = driver.execute_script(BAR)
     if (width < 900) != (height > 0 and bottom <= HEIGHT + 1):
-        wrong.append(f"the bar with the cost is {height} px high and ends at {bottom} px")
+        wrong.append(f"the bar with the promise is {height} px high and ends at {bottom} px")
     if pictures is not None:
         save(driver, pictures / f"planner-{width}.png", width)
     wrong += tabbed(planner)  # it scrolls
@@ -207,16 +212,14 @@ def check(planner: Planner, folder: Path, intact: bytes, width: int, pictures: P
 
 
 def other_units(planner: Planner) -> None:
-    """Type losses, take rho, and then take every row for another person: the code follows."""
+    """Say how wrong answers may be, and then take every row for another person: the code follows."""
     driver = planner.driver
     driver.execute_script(DEEP + "deep(document, '[role=switch]')[0].click()")
-    planner.wait("typed losses", lambda: "people=dpp.n_people(epsilon=0.1)" in planner.code())
-    planner.type("people", "much")
-    planner.says("people", "epsilon must be a number (int, float, Fraction or Decimal), got 'much'")
-    planner.type("people", "0.3")
-    planner.wait("the loss", lambda: "people=dpp.n_people(epsilon=0.3)" in planner.code())
-    driver.execute_script(FIELD + "deep(field('Unit of the budget'), '[role=radio], input')[1].click()")
-    planner.wait("losses in rho", lambda: "people=dpp.n_people(rho=0.3)" in planner.code())
+    planner.wait("errors that cost too much", lambda: "There is no code yet" in planner.text(".dp-seen"))
+    planner.inside("ε", "[role=slider]")
+    ActionChains(driver).send_keys(Keys.END).perform()
+    planner.wait("errors that fit", lambda: "people=dpp.n_people(within=50)" in planner.code())
+    planner.wait("what they cost", lambda: "These errors cost epsilon=" in planner.text(".dp-seen"))
     Select(planner.inside("The column that tells", "select")).select_by_visible_text("every row is another person")
     planner.wait("no unit", lambda: "rows.dp.protect(None, budget=budget" in planner.code())
     assert "n_people" not in planner.code(), "there are no people to count"
@@ -238,11 +241,12 @@ def tabbed(planner: Planner) -> list[str]:
 
 def mismatches(shown: dict[str, str], code: str) -> list[str]:
     """Return which sliders show another number than the one that counts."""
-    wanted = {name: re.search(r"off by at most ([0-9.,]+)", name) for name in shown}
+    wanted = {name: re.search(r"([0-9.,]+) part", name) for name in shown}
     numbers = {name: found[1].replace(",", "") for name, found in wanted.items() if found}
     numbers["Groups, at most (max_groups)"] = re.search(r"max_groups=(\d+)", code)[1]
     numbers["Rows in each group, at most (max_rows_per_group)"] = re.search(r"max_rows_per_group=(\d+)", code)[1]
-    if len(shown) != len(numbers) + 4 or len(numbers) != 6:
+    numbers |= {name: re.search(r"Budget\(epsilon=([\d.]+)", code)[1] for name in shown if name.startswith("ε")}
+    if len(shown) != len(numbers) + 4 or len(numbers) != 7:
         return [f"there are other sliders than expected: {shown}"]
     return [f"{name} shows {shown[name]}" for name, number in numbers.items() if float(shown[name]) != float(number)]
 
@@ -251,7 +255,7 @@ def save(driver: webdriver.Chrome, path: Path, width: int) -> None:
     """Save the page: from its top, or where it is narrow, the sliders and the cost at the lower edge."""
     is_wide = width > 900
     resize(driver, width, 1180 if is_wide else 800)
-    place, block = (".dp-title", "end") if is_wide else ("section:nth-of-type(5)", "start")
+    place, block = (".dp-title", "end") if is_wide else ("section:nth-of-type(6)", "start")
     driver.execute_script(DEEP + "deep(document, '[role=slider]').forEach((one) => one.blur());")
     driver.execute_script(DEEP + "deep(document, arguments[0])[0].scrollIntoView({block: arguments[1]})", place, block)
     time.sleep(1)

@@ -95,6 +95,34 @@ def test_explain_is_one_table():
     assert "Nothing can be released yet" in publication.explain()["note"][0]
 
 
+def test_what_one_query_was_scaled_to_is_not_what_all_promise():
+    """Two queries that keep ε = 1 each keep 2 together."""
+    both = {name: query.scaled_to(**PROMISE) for name, query in queries(protected()).items() if name != "by_ward"}
+    notes = " ".join(dpp.publication(both).explain()["note"])
+    assert "in all, the unit is" not in notes
+    assert "The release costs epsilon=2 " in notes
+    assert dpp.publication(both).statement().facts["promise"] is None
+
+
+@pytest.mark.parametrize("epsilon", [1, Fraction(1, 2)])
+def test_statement_and_report_begin_with_the_promise(epsilon, tmp_path):
+    publication = dpp.publication(queries(protected())).scaled_to(epsilon=epsilon, delta=1e-6)
+    words = f"ε = {float(epsilon):g} and δ = 0.000001"
+    publication.release()
+    page = publication.report(tmp_path / "a.html").read_text()
+    assert f"<p>The promise of all numbers together is {words}.</p>" in page
+    for asked in (publication, publication.queries["in_all"]):
+        said = asked.statement().to_markdown()
+        assert f"keeps the promise of {words}, by the loss that follows.\n\nOne person loses " in said
+        assert "error_95 would be" not in said  # nobody signs what was not taken
+
+
+def test_a_mean_is_compared_at_1000_rows():
+    query = protected().agg(days=dpp.mean("age", 0, 100)).scaled_to(**PROMISE)
+    (note,) = query.explain()["note"]
+    assert re.search(r"In rho 1,000 rows: ±[\d.]+\. ", note)
+
+
 def test_what_it_prints():
     publication = dpp.publication(queries(protected()))
     assert repr(publication).startswith("<Publication: one person per 'patient'\n  by_ward: people: number of people, ")
@@ -327,6 +355,13 @@ def test_the_statement_of_a_ledger_knows_publications(budget):
     assert statement.facts["loss"]["variant"] == "Approximate DP"
     with pytest.raises(ValueError, match="queries must have been charged to this budget"):
         dpp.statement(budget, [publication, publication])
+    small = {"by_month": dpp.n_people(epsilon=0.1), "in_all": dpp.n_people(epsilon=0.2)}
+    larger = dpp.Budget(epsilon=1)
+    two = [dpp.publication({"of": protected(larger).agg(one)}) for one in small.values()]
+    for one in two:
+        one.release()
+    entries = dpp.statement(larger, two).facts["ledger"]["entries"]
+    assert [one["recorded"] for one in entries] == ["of (release 1)", "of (release 2)"]
     with pytest.raises(ValueError, match="queries must have been charged to this budget"):
         dpp.statement(budget, list(publication.queries.values()))
 

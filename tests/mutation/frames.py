@@ -607,6 +607,11 @@ MUTANTS = [
     _release("Publication.released", "opened is not None", "False",
         "a table belongs to patients in one query and to doctors in another",
         "frames/test_publication.py::test_a_table_of_two_units_is_refused"),
+    _release("_frames/publication:publication", "query.with_asks(query.asks, None)", "query",
+        "what one query was scaled to is told as the promise of all",
+        "frames/test_publication.py::test_what_one_query_was_scaled_to_is_not_what_all_promise"),
+    _release("_frames/statements:_places", "names.count(name) == 1", "True", "two releases of one name are taken for one",
+        "frames/test_publication.py::test_the_statement_of_a_ledger_knows_publications"),
     # --- How a release is shown
     _contract("_DrawnHere.packed", "self.drawn.write_ipc", "self.presented().write_ipc",
         "what is kept is what is shown: another way to show it is not there, or holds less",

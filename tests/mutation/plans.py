@@ -15,7 +15,7 @@ _CODE = "planner/test_plan.py::test_every_question_becomes_code_that_runs"
 _STEPS = "planner/test_plan.py::test_steps_and_usual_accuracies_follow_the_ends"
 _ENDS = "planner/test_plan.py::test_steps_follow_both_ends"
 _REFUSED = "planner/test_plan.py::test_what_does_not_fit_is_said_at_its_field"
-_PAGE = "planner/test_plan.py::test_the_page_says_what_a_group_must_have"
+_PROMISE = "planner/test_plan.py::test_the_page_begins_with_the_promise"
 _UNIT = "planner/test_plan.py::test_the_likely_unit"
 _SHARES = "analysis/test_sizes.py::test_errors_are_those_of_explain_and_shares_of_the_largest_answer"
 _TOP = "analysis/test_sizes.py::test_the_right_top_is_at_least_as_probable_as_that"
@@ -26,7 +26,7 @@ MUTANTS = [
     _schema("_planner:_footer", "file.seek(size - len(_END) - length)", "file.seek(0)", "the planner reads rows", _FOOTER),
     _schema("_planner:_footer", "_MARK + file.read(length) + end", "(file.seek(0), file.read())[1]",
         "the planner reads the whole file", _FOOTER),
-    _plan("_planner/plan:_asked", "(pl.LazyFrame(schema=plan.schema),)", "(pl.scan_parquet(plan.file),)",
+    _plan("_planner/plan:_frame", "pl.LazyFrame(schema=plan.schema)", "pl.scan_parquet(plan.file)",
         "the planner's query reads the file", _CODE),
     _plan("_planner/plan:_frame", "**plan.bounds()", "", "the planner plans without the bounds", _CODE),
     # --- What the planner writes
@@ -35,6 +35,14 @@ MUTANTS = [
         "the code has other bounds than the page", _CODE),
     _plan("_planner/plan:code_of", "plan.unit", "None", "the code protects rows in the place of people", _CODE),
     _plan("_planner/plan:code_of", "plan.public_keys()", '{name: "all" for name in plan.keys}', "the code asks for other groups", _CODE),
+    _plan("_planner/plan:_asked", "**plan.promise()", "epsilon=plan.epsilon, delta=plan.delta / 2",
+        "the page promises another delta than the code", _CODE),
+    _plan("_planner/plan:_frame", "delta=plan.delta", "delta=plan.delta, keys_delta=0", "the page has a larger budget than the code", _CODE),
+    _plan("_planner/plan:draft", "not query.budget.has_room(query.request.claims)", "False",
+        "the code asks for more than its budget has",
+        "planner/test_plan.py::test_errors_that_cost_more_than_the_promise_have_no_code"),
+    _plan("Plan.amount", '{"loss_share": whole}', "{}", "no answer gets a larger part",
+        "planner/test_plan.py::test_what_is_promised_is_shared_and_spent"),
     _plan("Plan.amount", '{"rows": self.rows} if question.ask in ("mean", "share") else {}', "{}",
         "the accuracy of a mean is that of another size", _CODE),
     _plan("Plan.named", "name in taken or name in self.keys", "name in taken", "an output hides a key",
@@ -46,7 +54,7 @@ MUTANTS = [
     _plan("_planner/plan:_query", 'messages["cost"] = "\\n\\n".join(said)', "pass",
         "nobody reads that a loss protects nobody",
         "planner/test_plan.py::test_an_accuracy_that_nobody_can_afford_is_refused_at_its_slider"),
-    _plan("_planner/plan:_groups", "frame.group_by({name: listed}).agg(probe)", "pass",
+    _plan("_planner/plan:_groups", "frame.group_by({name: listed}).agg(dpp.len())", "pass",
         "keys that don't fit are told at another field", _REFUSED),
     _plan("dropped_by_bounds", "round(people * rows_each)", "people", "each synthetic person has one row",
         "planner/test_plan.py::test_bounds_are_tried_on_synthetic_people"),
@@ -54,9 +62,8 @@ MUTANTS = [
         "rows of the example have no people", "planner/test_plan.py::test_synthetic_rows_have_the_people_that_were_picked"),
     _plan("_planner/schema:likely_unit", "dtype.is_integer()", "dtype.is_numeric()", "a measurement is taken for people", _UNIT),
     # --- What its page says
-    _plan("_planner/page:cost", "sum(found)", "max(found)", "losses do not add up on the page", _PAGE),
-    _plan("_planner/page:cost", '"none" if None in found else _number(sum(found))', '_number(sum(one or 0 for one in found))',
-        "a Gaussian costs no epsilon", _PAGE),
+    _plan("_planner/page:costs", "whole_cost.in_words(query.request.claims)", "promised(plan)",
+        "the page says that all of the promise is spent", _PROMISE),
     _plan("_planner/page:shown", "name.isprintable()", "True", "two columns look alike",
         "planner/test_plan.py::test_names_that_can_not_be_seen_are_quoted"),
     _plan("_planner/page:message", "html.escape(messages[name])", "messages[name]", "a column's name is run as HTML",

@@ -21,6 +21,9 @@ need("vl_convert")
 
 from dp_polars._planner import page
 from dp_polars._planner.plan import (
+    DELTAS,
+    EPSILONS,
+    PARTS,
     Draft,
     Plan,
     Question,
@@ -29,6 +32,7 @@ from dp_polars._planner.plan import (
     field_of,
     own_values,
     questions_of,
+    short,
     usual_questions,
     values_field_of,
 )
@@ -108,15 +112,25 @@ def run(code, folder):
 def full(file="visits.parquet", **picked):
     """Everything that can be asked of the columns of that schema."""
     plan = Plan(SCHEMA, file, "patient", {"ward": VALUES["ward"]}, VALUES, max_groups=2, max_rows_per_group=2, rows=500)
-    questions = {asked: plan.usual(asked) for asked in questions_of(SCHEMA, "patient").values()}
+    questions = dict.fromkeys(questions_of(SCHEMA, "patient").values(), 1)
     return Plan(**{**vars(plan), "questions": questions, **picked})
 
 
-def test_every_question_becomes_code_that_runs(tmp_path):
+def by_error(questions, **picked):
+    """The same, of questions with how far off each may be."""
+    return full(questions=questions, by_error=True, **picked)
+
+
+@pytest.mark.parametrize("wants_errors", [False, True])
+def test_every_question_becomes_code_that_runs(tmp_path, wants_errors):
     plan = full()
     assert len(plan.questions) == 37
+    if wants_errors:
+        plan = by_error({asked: plan.usual(asked) for asked in plan.questions}, epsilon=20)
+    else:
+        plan = full(questions={asked: PARTS[number % len(PARTS)] for number, asked in enumerate(plan.questions)})
     drafted = draft(plan)
-    assert {name: text for name, text in drafted.messages.items() if name != "cost"} == {}
+    assert drafted.messages == {}
     rows().write_parquet(tmp_path / "visits.parquet")
     said = run(drafted.code, tmp_path)
     # What the page promises is what the code asks: losses, errors, keys.
@@ -131,23 +145,39 @@ def test_every_question_becomes_code_that_runs(tmp_path):
 
 
 @pytest.mark.parametrize("unit", ["patient", 'it\'s "odd" {x}', None])
-@pytest.mark.parametrize("loss_unit", ["epsilon", "rho"])
-def test_losses_may_be_typed(tmp_path, unit, loss_unit):
-    asked = {
-        Question("len"): "0.5",
-        Question("mode", "ward"): "1/3",
-        Question("mean", "class"): "0.25",
-        Question("median", "admitted"): ".5",
-    }
-    plan = Plan(SCHEMA, 'it\'s "odd".parquet', unit, {}, VALUES, asked, by_loss=True, loss_unit=loss_unit)
+@pytest.mark.parametrize("epsilon", EPSILONS[::7])
+@pytest.mark.parametrize("delta", DELTAS[::4])
+def test_what_is_promised_is_shared_and_spent(tmp_path, unit, epsilon, delta):
+    asked = {Question("len"): 1, Question("mode", "ward"): 2, Question("median", "admitted"): 0.5}
+    file = 'it\'s "odd".parquet'
+    plan = Plan(SCHEMA, file, unit, {}, VALUES, asked, epsilon=epsilon, delta=delta)
     drafted = draft(plan)
-    assert [*drafted.messages] == [field_of(Question("mode", "ward"))]
-    assert f"{loss_unit} must be a number" in drafted.messages[field_of(Question("mode", "ward"))]
-    assert [ask.name for ask in drafted.query.asks] == ["rows", "class_mean", "admitted_median"]
-    assert drafted.query.loss == dpp.Loss(Fraction(5, 4), loss_unit)
-    rows().write_parquet(tmp_path / 'it\'s "odd".parquet')
-    assert "shape: (1, " in run(drafted.code, tmp_path)
-    assert ("within" in drafted.code) is False
+    assert drafted.messages == {}
+    claims = {ask.name: ask.query.claim for ask in drafted.query.asks}
+    costs = [claims[name].cost(drafted.query.loss.unit) for name in ("rows", "ward_mode", "admitted_median")]
+    assert costs == pytest.approx([float(costs[0]) * part for part in (1, 2, 0.5)])
+    promise = drafted.query.budget.promise
+    assert (promise.epsilon, promise.delta) == (Fraction(str(epsilon)), Fraction(str(delta)))
+    assert drafted.query.loss.value == (promise.rho if drafted.query.loss.unit == "rho" else promise.epsilon)
+    assert drafted.query.budget.has_room(claims.values())
+    assert f"scaled_to(epsilon={epsilon:g}, delta={short(delta)})" in drafted.code
+    if (epsilon, delta) == (1, 1e-8):
+        rows().write_parquet(tmp_path / file)
+        assert "shape: (1, " in run(drafted.code, tmp_path)
+
+
+def test_errors_that_cost_more_than_the_promise_have_no_code():
+    wanted = {Question("n_people"): 5, Question("mode", "ward"): 20}
+    drafted = draft(by_error(wanted))
+    assert "which is more than the promise" in drafted.messages["cost"]
+    assert "There is no code yet" in page.seen(by_error(wanted), drafted, Relative(), "", "")
+    assert drafted.code == ""
+    assert [ask.name for ask in drafted.query.asks] == ["people", "ward_mode"]
+    enough = draft(by_error(wanted, epsilon=3))
+    assert enough.messages == {}
+    assert "scaled_to" not in enough.code
+    assert "dpp.Budget(epsilon=3, delta=1e-6, " in enough.code
+    assert "n_people(within=5)" in enough.code
 
 
 def test_synthetic_rows_need_no_file(tmp_path):
@@ -158,7 +188,7 @@ def test_synthetic_rows_need_no_file(tmp_path):
         Question("len"): 20,
         Question("share", "smoker"): 0.1,
     }
-    drafted = draft(Plan(**{**vars(plan), "questions": asked}))
+    drafted = draft(Plan(**{**vars(plan), "questions": asked, "by_error": True, "epsilon": 5}))
     assert drafted.messages == {}
     assert "shape: (4, " in run(drafted.code, tmp_path)
 
@@ -261,12 +291,10 @@ def test_what_does_not_fit_is_said_at_its_field(picked, where, said):
 
 
 def test_an_accuracy_that_nobody_can_afford_is_refused_at_its_slider():
-    asked = {Question("n_people"): 10, Question("mean", "days"): 0.01}
-    drafted = draft(full(questions=asked))
+    drafted = draft(by_error({Question("n_people"): 50, Question("mean", "days"): 0.01}))
     assert "a loss above 20 protects nobody" in drafted.messages[field_of(Question("mean", "days"))]
     assert [ask.name for ask in drafted.query.asks] == ["people"]
-    costly = draft(full(questions={asked: 3 for asked in full().questions if asked.ask in ("median", "value_counts")}))
-    assert "protects nobody" in costly.messages["cost"]
+    assert "protects nobody" in draft(full(epsilon=30)).messages["cost"]
 
 
 def test_nothing_picked_is_no_query():
@@ -396,14 +424,18 @@ def test_the_page_says_what_the_bounds_drop():
     assert "Each person has one row here" in page.dropped(full(unit=None), draft(full(unit=None)), 3, 0)
 
 
-def test_the_page_says_what_each_answer_costs():
+def test_the_page_says_what_each_answer_gets():
     ward, people = Question("mode", "ward"), Question("n_people")
-    plan = full(questions={people: 20, ward: 30})
-    first, second = page.accuracies(plan, draft(plan), {people: "", ward: ""})
+    fields = {people: "", ward: ""}
+    first, second = page.shares(plan := full(questions={people: 1, ward: 2}), draft(plan), fields)
+    assert "people: 1 part<" in first
+    assert "error: ± 18 people" in first
+    assert "ward_mode: 2 parts" in second
+    first, second = page.shares(plan := by_error({people: 20, ward: 30}), draft(plan), fields)
     assert "people: off by at most 20 people" in first
-    assert "costs ε = " in first
+    assert "costs ε = 0.2921" in first
     assert "ward_mode: off by at most 30 people" in second
-    (not_asked,) = page.accuracies(plan := full(questions={ward: 30}, values={}), draft(plan), {ward: ""})
+    (not_asked,) = page.shares(plan := full(questions={ward: 1}, values={}), draft(plan), {ward: ""})
     assert "not asked yet: see the public values of ward" in not_asked
 
 
@@ -439,7 +471,7 @@ def test_the_page_escapes_what_it_shows():
         page.whole(plan, drafted, [], ""),
         page.quiet(evil),
         *page.each_fielded("", "value", {evil: ""}, {f"value {evil}": evil}),
-        next(page.accuracies(plan, drafted, dict.fromkeys(asked, ""))),
+        next(page.shares(plan, drafted, dict.fromkeys(asked, ""))),
         page.statement(drafted.query, evil),
     ]
     assert not any("<script>" in part for part in shown)
@@ -448,12 +480,24 @@ def test_the_page_escapes_what_it_shows():
 
 
 def test_the_page_says_what_a_group_must_have():
-    drafted = draft(full(questions={Question("n_people"): 20, Question("mode", "ward"): 30}))
+    drafted = draft(by_error({Question("n_people"): 20, Question("mode", "ward"): 30}))
     assert "<td>200 people</td>" in page.outputs(drafted, drafted.query, 0.1)
-    whole = {"ε": drafted.query.loss.value, "ρ": drafted.query.explain()["rho"].sum()}
-    assert {symbol: float(said) for symbol, said in page.cost(drafted).items()} == pytest.approx(whole, rel=1e-3)
-    gaussian = Draft(dpp.protect("p").agg(dpp.n_people(rho=0.1)), {})
-    assert page.cost(gaussian) == {"ε": "none", "ρ": "0.1"}
+
+
+def test_the_page_begins_with_the_promise():
+    plan = full(questions={Question("n_people"): 1, Question("mode", "ward"): 1}, epsilon=0.5, delta=1e-9)
+    drafted = draft(plan)
+    said = page.costs(plan, drafted, drafted.query)
+    assert "<strong>ε = 0.5, δ = 1e-9</strong>" in said
+    assert "in all, the unit is epsilon: errors are 0." in said
+    assert "ε = 0.5, δ = 1e-9</div>" in page.whole(plan, drafted, [], "")
+    for other, words in (
+        (full(epsilon=2), "in all, the unit is rho: errors are 0."),
+        (by_error({Question("n_people"): 20}), "These errors cost epsilon=0.2921"),
+    ):
+        drafted = draft(other)
+        assert words in page.costs(other, drafted, drafted.query)
+    assert [short(number) for number in (1, 0.5, 1e-4, 1e-6, 1e-12)] == ["1", "0.5", "0.0001", "1e-6", "1e-12"]
 
 
 @pytest.mark.parametrize(
@@ -482,7 +526,7 @@ def test_steps_follow_both_ends():
 
 
 def test_a_lead_is_sure_from_95_percent_on():
-    drafted = draft(full(questions={Question("mode", "diagnosis"): 20}))
+    drafted = draft(by_error({Question("mode", "diagnosis"): 20}))
     (said,) = re.findall(
         r"is right in 95 % of releases if the top one leads by ([\d,]+) people\.", "".join(page.figures(drafted))
     )
@@ -500,18 +544,6 @@ def test_the_page_tells_what_its_own_bounds_drop(monkeypatch):
         plan = full(max_groups=groups, max_rows_per_group=each)
         said = page.dropped(plan, draft(plan), rows_each=3, skew=1)
         assert f"{rows_dropped:.0%} of these rows are dropped, and {people_cut:.0%} of these people" in said
-
-
-@pytest.mark.parametrize("loss_unit", ["epsilon", "rho"])
-def test_the_budget_is_what_is_asked_for(loss_unit):
-    asked = {Question("n_people"): "0.123456789123456", Question("mode", "ward"): "0.25"}
-    drafted = draft(full(questions=asked, by_loss=True, loss_unit=loss_unit))
-    whole = Fraction("0.373456789123456")
-    assert (drafted.query.loss.unit, drafted.query.loss.value) == (loss_unit, whole)
-    stated = drafted.query.statement().facts["ledger"]["total"]
-    assert (stated["unit"], stated["exact"]) == (loss_unit, str(whole))
-    (written_down,) = re.findall(rf"dpp\.Budget\({loss_unit}=([\d.]+),", drafted.code)
-    assert whole <= Fraction(written_down) < whole + Fraction(1, 1000)
 
 
 def test_bounds_are_those_that_protect_takes():
@@ -534,7 +566,7 @@ def test_skew_makes_bounds_drop_more():
 
 
 def test_a_group_must_be_as_large_as_the_goal_wants():
-    drafted = draft(full(questions={Question("n_people"): 20}))
+    drafted = draft(by_error({Question("n_people"): 20}))
     assert "<td>400 people</td>" in page.outputs(drafted, drafted.query, 0.05)
 
 
@@ -556,21 +588,9 @@ def test_only_one_text_stands_in_quotes(text):
 def test_only_warnings_of_the_package_stand_at_the_cost(recwarn):
     plan = full(values={"diagnosis": "'C:\\dir'\nb"}, questions={Question("mode", "diagnosis"): 50})
     assert draft(plan).messages == {}
-    dear = full(questions=dict.fromkeys(full().questions, "50"), by_loss=True)
-    said = draft(dear).messages["cost"].split("\n\n")
-    assert "epsilon=50 protects nobody" in said[0]
+    said = draft(full(epsilon=30)).messages["cost"].split("\n\n")
+    assert "epsilon=30 protects nobody" in said[0]
     assert len({text for text in said if "protects nobody" in text}) == sum("protects nobody" in text for text in said)
-
-
-def test_losses_that_nothing_can_be_drawn_with_are_refused():
-    top, whole = Question("top_k", "diagnosis"), Question("len")
-    small = draft(full(questions={whole: "0.1", top: "1e-20"}, by_loss=True))
-    assert "the noise must have a scale of at most" in small.messages[field_of(top)]
-    assert [ask.name for ask in small.query.asks] == ["rows"]
-    assert [one["output"] for one in small.explained] == ["rows"]
-    large = draft(full(questions=dict.fromkeys([whole, Question("n_people")], "9" * 301), by_loss=True))
-    assert large.query is None
-    assert "epsilon must be less than 2**1000" in large.messages["questions"]
 
 
 @pytest.mark.parametrize(
@@ -645,6 +665,6 @@ def test_the_page_says_what_was_read():
 
 @pytest.mark.parametrize("text", ["0..1", "1..2", "1\n2"])
 def test_no_more_top_values_are_asked_for_than_there_are(text):
-    drafted = draft(full(values={"class": text}, questions={Question("top_k", "class"): "0.5"}, by_loss=True))
+    drafted = draft(full(values={"class": text}, questions={Question("top_k", "class"): 1}))
     assert drafted.messages == {}
     assert 'dpp.top_k("class", 2, ' in drafted.code

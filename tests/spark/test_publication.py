@@ -1,0 +1,69 @@
+"""Publications from Spark: one charge for all queries, and a folder for each."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from tests.spark.tools import MARKS, need_spark, to_polars, to_spark
+
+need_spark()
+
+pytestmark = MARKS
+
+VISITS = pl.DataFrame(
+    {"patient": [number // 3 for number in range(900)], "ward": ["A", "B", "C"] * 300, "month": [1, 2, 3] * 300}
+)
+
+
+def publication(budget=None, dataset=None, **loss):
+    private = dpp.protect("patient", max_groups=3, max_rows_per_group=1, budget=budget, dataset=dataset)
+    return dpp.publication(
+        by_ward=private.group_by({"ward": ["A", "B", "C"]}).agg(people=dpp.n_people(**loss)),
+        by_month=private.group_by({"month": [1, 2, 3]}).agg(rows=dpp.len(**loss)),
+        in_all=private.agg(month=dpp.median("month", range(1, 13), **loss)),
+    )
+
+
+@pytest.mark.parametrize("where", ["few_tasks", "on_executors"])
+def test_each_query_has_its_frame_and_its_folder(spark, tmp_path, request, where):
+    request.getfixturevalue(where)
+    frame, half = to_spark(spark, VISITS), to_spark(spark, VISITS.head(450))
+    asked = publication(epsilon=10**6)
+    tables = {"by_ward": frame, "by_month": half, "in_all": frame}
+    released = dpp.spark.release(asked, tables, path=tmp_path / "out", ranges=True)
+    assert to_polars(released["by_ward"]).sort("ward").rows() == [(ward, 300, 300, 300) for ward in "ABC"]
+    assert to_polars(released["by_month"])["rows"].to_list() == [150] * 3
+    for name, answers in released.items():
+        written = pl.read_parquet(tmp_path / "out" / name / "*.parquet")
+        assert written.sort(written.columns).equals(to_polars(answers).sort(written.columns))
+    with pytest.raises(ValueError, match="must have the names of the queries"):
+        dpp.spark.release(asked, {"by_ward": frame})
+    odd = dpp.publication({"../by": asked.queries["in_all"]})
+    with pytest.raises(ValueError, match="names of queries must be identifiers"):
+        dpp.spark.release(odd, frame, path=tmp_path / "out")
+
+
+def test_it_is_charged_as_one_and_kept_for_each(spark, few_tasks, tmp_path):
+    frame, budget = to_spark(spark, VISITS), dpp.Budget(epsilon=1, delta=1e-6, path=tmp_path / "ledger.db")
+    asked = publication(budget, "visits").scaled_to(epsilon=1, delta=1e-6)
+    released = {name: to_polars(one) for name, one in dpp.spark.release(asked, frame).items()}
+    again = {name: to_polars(one) for name, one in dpp.spark.release(asked, frame).items()}
+    assert all(released[name].sort("*").equals(again[name].sort("*")) for name in released)
+    assert budget.remaining == 0
+    assert budget.log()["what"].str.split(":").list.first().to_list() == ["by_ward", "by_month", "in_all"]
+    with pytest.raises(dpp.BudgetExceededError):
+        dpp.spark.release(asked, frame, fresh=True)
+
+
+def test_where_the_third_fails_all_is_charged_and_nothing_is_kept(spark, few_tasks, tmp_path):
+    frame, budget = to_spark(spark, VISITS), dpp.Budget(epsilon=1, delta=1e-6, path=tmp_path / "ledger.db")
+    asked = publication(budget, "visits").scaled_to(epsilon=1, delta=1e-6)
+    failing = frame.selectExpr("patient", "ward", "if(patient = 7, raise_error('secret'), month) AS month")
+    with pytest.raises(dpp.ReleaseError) as error:
+        dpp.spark.release(asked, {"by_ward": frame, "by_month": frame, "in_all": failing})
+    assert "secret" not in str(error.value)
+    assert budget.log().height == 3
+    assert budget.answers().is_empty()
+    assert asked.last is None
