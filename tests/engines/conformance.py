@@ -35,7 +35,18 @@ from dp_polars._mechanisms.key_selection import KeySelection
 from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._questions.question import Evidence, HistogramQuery
 from dp_polars._questions.unlisted_keys import KeysThatAreThere
-from tests.engines.orders import SOME, SPREAD, TALLIES, TOGETHER, follows, independent, joint_law, law
+from tests.engines.orders import (
+    OF_GROUPS,
+    OF_GROUPS_TOGETHER,
+    SOME,
+    SPREAD,
+    TALLIES,
+    TOGETHER,
+    follows,
+    independent,
+    joint_law,
+    law,
+)
 from tests.helpers import by_hand
 from tests.helpers.runs import release_by
 from tests.registry import COLUMNS, KEYS, UNITS
@@ -689,33 +700,38 @@ class Conformance:
             ninths = {((g, g), (h, h)): Fraction(1, 9) for g in range(3) for h in range(3)}
             assert follows(list(pairs), ninths)
 
-    def test_one_order_decides_what_tallies_keep_together(self):
+    @pytest.mark.parametrize(
+        ("has", "tallies", "together"),
+        [(SOME, TALLIES, TOGETHER), (SPREAD, OF_GROUPS, OF_GROUPS_TOGETHER)],
+        ids=["all", "of groups"],
+    )
+    def test_one_order_decides_what_tallies_keep_together(self, has, tallies, together):
         """Of limits, evidence and people of their own: the joint law of what one person's rows and groups are in."""
-        columns = list(TALLIES)
+        columns = list(tallies)
         rows = [
             (
                 p,
                 group,
-                *(16 * p + code if seen.sees is None or code in seen.sees else None for seen in TALLIES.values()),
+                *(16 * p + code if seen.sees is None or code in seen.sees else None for seen in tallies.values()),
             )
             for p in range(COPIES)
-            for group, code in SOME
+            for group, code in has
         ] + [(p, group, *[code] * len(columns)) for p, group, code in OTHERS]
         frame = pl.DataFrame(rows, schema=dict.fromkeys(["p", "k", *columns], pl.Int64), orient="row")
         asks = {
             name: getattr(pl.col(name).dp, "mode" if each.people else "median")(range(16 * COPIES + 3), epsilon=1)
-            for name, each in TALLIES.items()
+            for name, each in tallies.items()
         }
         query = protected({"k": range(7)}, max_rows=1).agg(**asks)
-        changes = [{"limits": each.limits, "people": each.people} for each in TALLIES.values()]
+        changes = [{"limits": each.limits, "people": each.people} for each in tallies.values()]
         found = self.told_of(query, frame.sample(fraction=1, shuffle=True), changes)
         own = {name: stays_of_copies(found[name]) for name in columns}
-        for names in TOGETHER:
-            expected = joint_law(SOME, *(TALLIES[name] for name in names))
-            together = list(zip(*(own[name] for name in names), strict=True))
-            assert follows(together, expected), names
+        for names in together:
+            expected = joint_law(has, *(tallies[name] for name in names))
+            found_together = list(zip(*(own[name] for name in names), strict=True))
+            assert follows(found_together, expected), names
             apart = independent(expected)
-            assert not follows(together, {**dict.fromkeys(together, 0), **apart}), names
+            assert not follows(found_together, {**dict.fromkeys(found_together, 0), **apart}), names
 
     def test_a_persons_sum_is_clipped_to_both_ends(self):
         """After all rows of the person in a group and code are added up; who has no row there adds nothing."""
@@ -749,6 +765,19 @@ class Conformance:
         stayed = [COPIES - ones - twos // 2, ones, twos // 2]
         assert fits(stayed, [3 / 5, 1 / 5, 1 / 5])
         assert not fits(stayed, [1 / 3, 1 / 3, 1 / 3])
+
+    def test_a_row_is_as_likely_as_another_one_that_is_equal_to_many(self):
+        """Of 99 rows A and one B, B stays of one person in a hundred: not of every second, as of *distinct* rows."""
+        people = 800
+        frame = pl.DataFrame({"p": range(people)}).join(pl.DataFrame({"x": [0] * 99 + [1]}), how="cross")
+        frame = frame.with_columns(g=pl.lit(0)).sample(fraction=1, shuffle=True)
+        for bound in ({"max_rows": 1}, {"max_rows_per_group": 1, "max_groups": 1}):
+            query = protected({"g": range(1)}, **bound).agg(x=dpp.median("x", range(2), epsilon=1))
+            ((found,),) = (each.values() for each in self.told(query, frame).values())
+            stayed = [found.get(0, 0), found.get(1, 0)]
+            assert sum(stayed) == people
+            assert fits(stayed, [99 / 100, 1 / 100])
+            assert not fits(stayed, [1 / 2, 1 / 2])
 
     @pytest.mark.parametrize("nothing", ["no candidate", "null", "unlisted key", "null key"])
     def test_what_does_not_count_takes_nobodys_place(self, nothing):

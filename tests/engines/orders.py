@@ -83,7 +83,8 @@ TALLIES = {
     "codes of people": Bounded(Limits(rows=2, rows_per_group=1), people=True),
     "two groups of people": Bounded(Limits(groups=2, rows_per_group=1), people=True),
 }
-# Which of them are looked at together.
+# Which of them are looked at together, among all of them; and of some without a bound on all rows, which an engine may
+# choose from in another way.
 TOGETHER = (
     ("one row", "two groups"),
     ("one row", "rows of all"),
@@ -93,4 +94,15 @@ TOGETHER = (
     ("rows of all", "codes of people"),
     ("one group of people", "two groups of people"),
     ("one row", "rows of all", "one group of people"),
+)
+OF_GROUPS = {
+    **{name: TALLIES[name] for name in ("one row", "two groups", "one group of people")},
+    "a row of each": Bounded(Limits(rows_per_group=1), sees=(1, 3, 5)),
+    "any row of each": Bounded(Limits(rows_per_group=1)),
+}
+OF_GROUPS_TOGETHER = (
+    ("one row", "two groups"),
+    ("one row", "one group of people"),
+    ("one row", "a row of each"),
+    ("a row of each", "any row of each"),
 )
