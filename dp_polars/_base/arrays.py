@@ -6,10 +6,14 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 Ints: TypeAlias = "NDArray[np.int64]"
 SignedInts: TypeAlias = "NDArray[np.signedinteger]"  # of 32 bits where they suffice: half the time
+
+# Words from which on one sort of them is worth all threads.
+_MANY_WORDS = 1 << 20
 
 
 def offsets(lengths: Ints) -> Ints:
@@ -81,6 +85,11 @@ def run_starts(*labels: NDArray[np.integer]) -> Ints:
 def run_lengths(labels: NDArray[np.integer]) -> Ints:
     """Return the length of each run of equal labels."""
     return lengths_from(run_starts(labels), len(labels))
+
+
+def sorted_words(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return words in ascending order, by Polars: NumPy's sort takes four times as long where it lacks AVX2."""
+    return pl.Series(words).sort(multithreaded=len(words) >= _MANY_WORDS).to_numpy()
 
 
 def difference(high: NDArray[np.integer], low: NDArray[np.integer]) -> NDArray[np.uint64]:
