@@ -135,12 +135,12 @@ def _by_person(person: pl.Series, groups: NDArray[np.integer]) -> tuple[Ints, In
     words = np.empty(places, np.uint64)
 
     def make(start: int, stop: int) -> None:
-        made = labels[start:stop].astype(np.uint64)
-        made -= np.uint64(least % 2**64)
-        made <<= np.uint64(group_bits)
-        made |= groups[start:stop].astype(np.uint64)
-        made <<= np.uint64(place_bits)
-        np.bitwise_or(made, np.arange(start, stop, dtype=np.uint64), out=words[start:stop])
+        part = labels[start:stop].astype(np.uint64)
+        part -= np.uint64(least % 2**64)
+        part <<= np.uint64(group_bits)
+        part |= groups[start:stop].astype(np.uint64)
+        part <<= np.uint64(place_bits)
+        np.bitwise_or(part, np.arange(start, stop, dtype=np.uint64), out=words[start:stop])
 
     in_parallel(make, [(start, min(start + _PEOPLE_ROWS, places)) for start in range(0, places, _PEOPLE_ROWS)])
     words = sorted_words(words)
@@ -151,13 +151,15 @@ def _by_person(person: pl.Series, groups: NDArray[np.integer]) -> tuple[Ints, In
 def _labels(person: pl.Series, bits: int) -> tuple[NDArray[np.integer], int, int]:
     """Return a number for each row that says whose it is, the least one, and by how much the largest one is more.
 
-    Integers that are no further apart than so many bits tell are numbers already.
+    Integers whose differences fit into `bits` bits are numbers already. What Polars is asked follows from the
+    type alone.
     """
-    if person.dtype.is_integer() and not column_types.is_wide(person.dtype) and len(person):
+    if person.dtype.is_integer() and not column_types.is_wide(person.dtype):
         values = person.to_numpy()
-        least, greatest = int(values.min()), int(values.max())
+        least, greatest = (int(values.min()), int(values.max())) if len(values) else (0, 0)
         if (greatest - least).bit_length() <= bits:
             return values, least, greatest - least
+        return np.unique(values, return_inverse=True)[1], 0, len(values)
     grouped = person.to_frame().lazy().with_row_index("row").group_by("person").agg("row").select("row")
     lists = grouped.collect(engine=by_name("auto"))["row"]
     # Each list holds one person's rows: the value of the privacy unit is not needed any more.
