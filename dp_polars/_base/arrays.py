@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import timeit
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 Ints: TypeAlias = "NDArray[np.int64]"
 SignedInts: TypeAlias = "NDArray[np.signedinteger]"  # of 32 bits where they suffice: half the time
+
+# Words from which on one sort of them is worth all threads.
+_MANY_WORDS = 1 << 20
 
 
 def offsets(lengths: Ints) -> Ints:
@@ -81,6 +87,29 @@ def run_starts(*labels: NDArray[np.integer]) -> Ints:
 def run_lengths(labels: NDArray[np.integer]) -> Ints:
     """Return the length of each run of equal labels."""
     return lengths_from(run_starts(labels), len(labels))
+
+
+def sorted_words(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return words in ascending order, by the sort that is the faster one on this processor."""
+    return _faster_sort()(words)
+
+
+@cache
+def _faster_sort() -> Callable[[NDArray[np.uint64]], NDArray[np.uint64]]:
+    """Measure NumPy's sort and Polars', on words that are no data.
+
+    NumPy's takes half as long with AVX-512 and as long with AVX2, but four times as long without.
+    """
+    words = np.arange(1 << 14, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+
+    def seconds(sort: Callable[[NDArray[np.uint64]], object]) -> float:
+        return min(timeit.repeat(lambda: sort(words), number=1, repeat=3))
+
+    return np.sort if seconds(np.sort) < seconds(_sorted_by_polars) else _sorted_by_polars
+
+
+def _sorted_by_polars(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    return pl.Series(words).sort(multithreaded=len(words) >= _MANY_WORDS).to_numpy()
 
 
 def difference(high: NDArray[np.integer], low: NDArray[np.integer]) -> NDArray[np.uint64]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_polars._base.arrays import Ints, begin_runs, lengths_from, owners, run_starts
+from dp_polars._base.arrays import Ints, begin_runs, lengths_from, owners, run_starts, sorted_words
 from dp_polars._base.words import system_words
 
 if TYPE_CHECKING:
@@ -126,13 +126,13 @@ def keep(
     lengths
         Shape (p,): rows of each person; they add up to n.
     groups
-        Shape (n,): the group of each row, person after person.
+        Shape (n,): the group of each row, person after person, and of each person group after group.
     tallies
         What is kept.
     """
     words = words or system_words()
-    people = len(lengths)
-    pair, person = _numbered(owners(lengths), groups, people)
+    people, owner = len(lengths), owners(lengths)
+    pair, person = _runs(owner, begin_runs(owner) | begin_runs(groups))
     views = [_View.of(asked, pair, len(person)) for asked in tallies]
     over_groups, over_rows, over_pair = np.zeros(people, bool), np.zeros(people, bool), np.zeros(len(person), bool)
     for limits, counts in ((view.limits, view.counts) for view in views):
@@ -161,16 +161,16 @@ class _Order:
 
     @classmethod
     def drawn(cls, some: Marks, labels: Ints, words: WordSource) -> _Order:
-        """Return the marked items by label, in a random order where it is equal."""
+        """Return the marked items by label, which ascends already, in a random order where it is equal."""
         items = np.flatnonzero(some)
-        items = items[_shuffle(labels[items], words)]
-        return cls(items, run_starts(labels[items]))
+        labels = labels[items]
+        return cls(items[_shuffle(labels, words)], run_starts(labels))
 
     def within(self, labels: Ints) -> _Order:
         """Return the same items by another label, in the same order where it is equal."""
         keys = labels[self.items].view(np.uint64)
-        items = self.items[_places(keys << _place_bits(keys))]
-        return _Order(items, run_starts(labels[items]))
+        order, ascending = _placed(keys << _place_bits(keys))
+        return _Order(self.items[order], run_starts(ascending))
 
     def keep_first(self, marks: Marks, most: int | None) -> None:
         """Take all marks away from the items of each label but the first `most` ones."""
@@ -187,23 +187,31 @@ class _View:
     """What is evidence for a tally: the rows, how many count in each pair, and where people count, whose each is."""
 
     limits: Limits
-    evidence: Marks | None
+    marks: Marks  # where people count, one row of each group and code of a person
     counts: Ints
     whose: Ints | None = None
 
     @classmethod
     def of(cls, asked: Asked, pair: Ints, pairs: int) -> _View:
-        rows = slice(None) if asked.evidence is None else np.flatnonzero(asked.evidence)
+        rows = np.arange(len(pair)) if asked.evidence is None else np.flatnonzero(asked.evidence)
+        owner = pair if asked.evidence is None else pair[rows]
         if asked.codes is None:
-            return cls(asked.limits, asked.evidence, np.bincount(pair[rows], minlength=pairs))
-        numbers, of_numbers = _numbered(pair[rows], asked.codes[rows], pairs)
-        whose = np.full(len(pair), -1)
-        whose[rows] = numbers
-        return cls(asked.limits, asked.evidence, np.bincount(of_numbers, minlength=pairs), whose)
+            marks = np.ones(len(pair), bool) if asked.evidence is None else asked.evidence.copy()
+            return cls(asked.limits, marks, np.bincount(owner, minlength=pairs))
+        numbers, of_numbers = _numbered(owner, asked.codes[rows], pairs)
+        marks, last, whose = np.zeros(len(pair), bool), np.empty(len(of_numbers), np.int64), numbers
+        last[numbers] = rows
+        marks[last] = True
+        if asked.evidence is not None:
+            whose = np.full(len(pair), -1)
+            whose[rows] = numbers
+        return cls(asked.limits, marks, np.bincount(of_numbers, minlength=pairs), whose)
 
     def stays(self, pair: Ints, by_group: _Order, by_pair: _Order, by_row: _Order) -> Stays:
         """Return what the bounds leave."""
-        marks = self._before_bounds(len(pair), by_row)
+        marks = self.marks
+        if self.whose is not None and (self.limits.rows, self.limits.rows_per_group) != (None, None):
+            marks = self._first(self.whose, by_row)
         if self.limits.groups is not None and len(by_group.items):
             groups = self.counts > 0
             by_group.keep_first(groups, self.limits.groups)
@@ -212,16 +220,13 @@ class _View:
         by_row.keep_first(marks, self.limits.rows)
         return Stays(np.flatnonzero(marks), self.whose)
 
-    def _before_bounds(self, rows: int, by_row: _Order) -> Marks:
-        """Mark the rows that are evidence; where people count, the first row of each group and code of a person."""
-        if self.whose is None:
-            return np.ones(rows, bool) if self.evidence is None else self.evidence.copy()
-        marks = np.zeros(rows, bool)
-        first = np.empty(rows, np.int64)
-        for order in (np.arange(rows), by_row.items[::-1]):  # where a place is written to again, the last row stays
-            seen = order[self.whose[order] >= 0]
-            first[self.whose[seen]] = seen
-        marks[first[: self.whose.max(initial=-1) + 1]] = True
+    def _first(self, whose: Ints, by_row: _Order) -> Marks:
+        """Mark the first row of each group and code of a person; where no order was drawn, the one that is marked."""
+        marks, first = np.zeros(len(whose), bool), np.empty(whose.max(initial=-1) + 1, np.int64)
+        for order in (np.flatnonzero(self.marks), by_row.items[::-1]):  # where it is written to again, the last stays
+            seen = order[whose[order] >= 0]
+            first[whose[seen]] = seen
+        marks[first] = True
         return marks
 
 
@@ -234,8 +239,13 @@ def random_few(lengths: Ints, most: int, words: WordSource) -> Marks:
 
 
 def _numbered(owner: Ints, labels: NDArray[np.integer], owners: int) -> tuple[Ints, Ints]:
-    """Return a number for each pair of an owner and a label, shape (n,), and the owner of each number, ascending."""
+    """Return a number for each pair of an owner and a label, shape (n,), and the owner of each number, ascending.
+
+    Owners ascend already.
+    """
     size = int(labels.max(initial=0)) + 1
+    if size == 1:
+        return _runs(owner, begin_runs(owner))
     if owners * size <= _PAIRS_PER_ROW * len(owner):
         at = owner * size
         at += labels.astype(np.int64)
@@ -249,11 +259,15 @@ def _numbered(owner: Ints, labels: NDArray[np.integer], owners: int) -> tuple[In
     keys = (owner.view(np.uint64) << np.uint64(bits)) | labels.astype(np.uint64)
     places = _place_bits(owner)
     has_room = bits + owners.bit_length() + int(places) <= 64
-    order = _places(keys << places) if has_room else np.argsort(keys)
-    begins = begin_runs(keys[order])
+    order = _placed(keys << places)[0] if has_room else np.argsort(keys)
     numbers = np.empty(len(owner), np.int64)
-    numbers[order] = np.cumsum(begins) - 1
-    return numbers, owner[order[begins]]
+    numbers[order], of_numbers = _runs(owner[order], begin_runs(keys[order]))
+    return numbers, of_numbers
+
+
+def _runs(owner: Ints, begins: Marks) -> tuple[Ints, Ints]:
+    """Return the number of each run, row by row, and the owner of each run."""
+    return np.cumsum(begins) - 1, owner[np.flatnonzero(begins)]
 
 
 def _shuffle(labels: Ints, words: WordSource) -> Ints:
@@ -261,21 +275,22 @@ def _shuffle(labels: Ints, words: WordSource) -> Ints:
     bits = np.uint64(64 - max(_bits(labels), 1))
     keys = labels.view(np.uint64) << bits
     keys |= words(len(labels)) >> (np.uint64(64) - bits)
-    order = _places(keys)
-    keys = keys[order] >> _place_bits(labels)
-    is_new = begin_runs(keys)
+    order, ascending = _placed(keys)
+    is_new = begin_runs(ascending)
     if is_new.all():
         return order
     # Too few bits for some: they are labels that share a number now, and get more.
     return order[_shuffle(np.cumsum(is_new) - 1, words)]
 
 
-def _places(keys: NDArray[np.uint64]) -> Ints:
-    """Return the order of the keys by all but their last bits, which make room for the place: one sort of one word."""
+def _placed(keys: NDArray[np.uint64]) -> tuple[Ints, NDArray[np.uint64]]:
+    """Return the order of the keys by all but their last bits, which make room for the place, and these in that order.
+
+    It is one sort of one word.
+    """
     places = _place_bits(keys)
-    sorted_keys = (keys >> places << places) | np.arange(len(keys), dtype=np.uint64)
-    sorted_keys.sort()
-    return (sorted_keys & ((np.uint64(1) << places) - np.uint64(1))).view(np.int64)
+    words = sorted_words((keys >> places << places) | np.arange(len(keys), dtype=np.uint64))
+    return (words & ((np.uint64(1) << places) - np.uint64(1))).view(np.int64), words >> places
 
 
 def _place_bits(items: NDArray[np.integer]) -> np.uint64:

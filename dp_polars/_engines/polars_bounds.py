@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from dp_polars._base import column_types
-from dp_polars._base.arrays import offsets, run_lengths, slices
+from dp_polars._base.arrays import offsets, owners, run_lengths, slices, sorted_words
 from dp_polars._base.threads import in_parallel
 from dp_polars._engines.bounding import Asked, keep
 from dp_polars._engines.polars_rows import by_name, collected
@@ -89,7 +89,9 @@ def count_people(frame: pl.DataFrame, kinds: Sequence[Kind], engine: EngineType)
         Polars' engine.
     """
     choices = _choices(kinds, frame)
-    _mark(choices, *_by_person(frame.drop_in_place("person")), frame.get_column("group", default=None))
+    person, group = frame.drop_in_place("person"), frame.get_column("group", default=None)
+    groups = np.zeros(frame.height, np.uint8) if group is None else group.to_numpy()
+    _mark(choices, *_by_person(person, groups), groups)
     bounded = {kind.numbers: kind for choice in choices for kind in choice.kinds}
     stays = {f"stays {kind.numbers}": choice.stays for choice in choices for kind in choice.kinds}
     totals = {name: clipped for choice in choices for name, (*_, clipped) in choice.totals.items()}
@@ -108,13 +110,12 @@ def count_people(frame: pl.DataFrame, kinds: Sequence[Kind], engine: EngineType)
     return [found[kind.numbers] for kind in kinds]
 
 
-def _mark(choices: Sequence[_Choice], rows: NDArray[np.integer], lengths: Ints, group: pl.Series | None) -> None:
-    """Mark what stays of the rows, which are given person after person."""
-    groups = np.zeros(len(rows), np.uint8) if group is None else group.to_numpy()
+def _mark(choices: Sequence[_Choice], rows: Ints, lengths: Ints, groups: NDArray[np.integer]) -> None:
+    """Mark what stays of the rows, which are given person after person, and of each group after group."""
     bounds = offsets(lengths)
 
     def mark_slice(first: int, last: int) -> None:
-        at = rows[bounds[first] : bounds[last]].astype(np.int64, copy=False)
+        at = rows[bounds[first] : bounds[last]]
         asked = [choice.asked(at) for choice in choices]
         for choice, stays in zip(choices, keep(lengths[first:last], groups[at], asked), strict=True):
             choice.mark(at, stays)
@@ -122,28 +123,49 @@ def _mark(choices: Sequence[_Choice], rows: NDArray[np.integer], lengths: Ints, 
     in_parallel(mark_slice, list(slices(lengths, _PEOPLE_ROWS, len(lengths))))
 
 
-def _by_person(person: pl.Series) -> tuple[NDArray[np.integer], Ints]:
-    """Return the places of all rows, those of each person together, and how many rows each person has."""
+def _by_person(person: pl.Series, groups: NDArray[np.integer]) -> tuple[Ints, Ints]:
+    """Return the places of all rows, those of each person together by group, and how many rows each person has."""
+    places, most = len(person), int(groups.max(initial=0))
+    place_bits, group_bits = max(places - 1, 0).bit_length(), most.bit_length()
+    labels, least, span = _labels(person, 64 - place_bits - group_bits)
+    if span.bit_length() + group_bits + place_bits > 64:
+        rows = np.lexsort((groups, labels))
+        return rows, run_lengths(labels[rows])
+    # Person, group and place in one word: one sort of words is several times as fast as hashing.
+    words = np.empty(places, np.uint64)
+
+    def make(start: int, stop: int) -> None:
+        part = labels[start:stop].astype(np.uint64)
+        part -= np.uint64(least % 2**64)
+        part <<= np.uint64(group_bits)
+        part |= groups[start:stop].astype(np.uint64)
+        part <<= np.uint64(place_bits)
+        np.bitwise_or(part, np.arange(start, stop, dtype=np.uint64), out=words[start:stop])
+
+    in_parallel(make, [(start, min(start + _PEOPLE_ROWS, places)) for start in range(0, places, _PEOPLE_ROWS)])
+    words = sorted_words(words)
+    lengths = run_lengths(words >> np.uint64(group_bits + place_bits))
+    return (words & np.uint64((1 << place_bits) - 1)).view(np.int64), lengths
+
+
+def _labels(person: pl.Series, bits: int) -> tuple[NDArray[np.integer], int, int]:
+    """Return a number for each row that says whose it is, the least one, and by how much the largest one is more.
+
+    Integers whose differences fit into `bits` bits are numbers already. What Polars is asked follows from the
+    type alone.
+    """
     if person.dtype.is_integer() and not column_types.is_wide(person.dtype):
         values = person.to_numpy()
-        # Person and place in one word, if there is room: one sort of words is several times as fast as hashing.
-        bits = np.uint64(max(len(person) - 1, 0).bit_length())
-        least, greatest = (int(end) for end in (values.min(), values.max())) if len(values) else (0, 0)
-        if (greatest - least).bit_length() + int(bits) > 64:
-            order = np.argsort(values)
-            return order, run_lengths(values[order])
-        words = values.astype(np.uint64)
-        words -= np.uint64(least % 2**64)
-        words <<= bits
-        words |= np.arange(len(words), dtype=np.uint64)
-        words.sort()
-        lengths = run_lengths(words >> bits)
-        words &= (np.uint64(1) << bits) - np.uint64(1)
-        return words.view(np.int64), lengths
+        least, greatest = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+        if (greatest - least).bit_length() <= bits:
+            return values, least, greatest - least
+        return np.unique(values, return_inverse=True)[1], 0, len(values)
     grouped = person.to_frame().lazy().with_row_index("row").group_by("person").agg("row").select("row")
     lists = grouped.collect(engine=by_name("auto"))["row"]
     # Each list holds one person's rows: the value of the privacy unit is not needed any more.
-    return lists.explode(empty_as_null=False).to_numpy(), lists.list.len().to_numpy().astype(np.int64)
+    labels = np.empty(len(person), np.int64)
+    labels[lists.explode(empty_as_null=False).to_numpy()] = owners(lists.list.len().to_numpy())
+    return labels, 0, len(lists)
 
 
 @dataclass(frozen=True, eq=False)

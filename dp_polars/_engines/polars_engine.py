@@ -15,6 +15,7 @@ import polars as pl
 from polars.exceptions import PanicException
 
 from dp_polars._base import column_types, progress
+from dp_polars._base.arrays import sorted_words
 from dp_polars._base.settings import deaf
 from dp_polars._codes.encoding import code_dtype
 from dp_polars._draws.histograms import Histogram
@@ -368,9 +369,7 @@ def _sorted(histogram: pl.DataFrame, layout: Layout) -> tuple[NDArray[np.integer
     if layout.bits + bits <= 64 and counts.min(initial=0) >= 0:  # both in one word, which sorts several times as fast
         words = cells.astype(np.uint64) << np.uint64(bits)
         words |= counts.astype(np.uint64)
-        words.sort()
-        counts = (words & np.uint64((1 << bits) - 1)).astype(np.int64)
-        words >>= np.uint64(bits)
-        return words, counts
+        words = sorted_words(words)
+        return words >> np.uint64(bits), (words & np.uint64((1 << bits) - 1)).astype(np.int64)
     order = np.argsort(cells)
     return cells[order], counts[order]

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dp_polars._base import arrays
 from dp_polars._base.words import system_words
 from dp_polars._engines import bounding
 from dp_polars._engines.bounding import Asked, Layout, Limits, keep
@@ -29,7 +30,7 @@ def stays(rows, *tallies, others=(), words=None):
         if copy % 100 == 0:
             people += others
     lengths = np.array([len(own) for own in people], np.int64)
-    groups, codes = np.array([row for own in people for row in own], np.int64).T
+    groups, codes = np.array([row for own in people for row in sorted(own)], np.int64).T
     whose = np.repeat(np.arange(len(people)), lengths)
     copies = [i for i, own in enumerate(people) if own is rows]
     found = []
@@ -148,7 +149,7 @@ def test_equal_words_never_keep_more_than_the_bound():
 
 def test_bounds_hold_for_a_person_with_very_many_rows():
     rng = np.random.default_rng(0)
-    lengths, groups = np.array([1 << 18]), rng.integers(0, 16, 1 << 18)
+    lengths, groups = np.array([1 << 18]), np.sort(rng.integers(0, 16, 1 << 18))
     codes = rng.integers(0, 5, 1 << 18)
     rows, people = keep(
         lengths,
@@ -221,3 +222,13 @@ def test_codes_of_64_bits_are_told_apart():
     assert codes[found.rows].tolist() == [2**64 - 1, 5, 2**64 - 2, 5, 5]
     assert found.whose.tolist()[0] == found.whose.tolist()[1]
     assert len(set(found.whose.tolist())) == 5
+
+
+@pytest.mark.parametrize("sort", [np.sort, arrays._sorted_by_polars, arrays.sorted_words])
+@pytest.mark.parametrize("number", [0, 1, 5_000, arrays._MANY_WORDS])
+def test_each_sort_of_words_gives_the_same(sort, number):
+    """Which one runs is measured, so either must do."""
+    words = system_words()(number)
+    ascending = sort(words)
+    assert ascending.dtype == np.uint64
+    assert ascending.tolist() == sorted(words.tolist())

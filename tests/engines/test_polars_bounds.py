@@ -13,6 +13,7 @@ from dp_polars._engines.polars_engine import count
 from tests.helpers.tallies import as_frame, tally_of
 
 
+@pytest.mark.parametrize("most", [0, 2, 2**60])
 @pytest.mark.parametrize(
     "people",
     [
@@ -32,12 +33,14 @@ from tests.helpers.tallies import as_frame, tally_of
     ],
     ids=lambda people: f"{people.dtype} {people.to_list()}",
 )
-def test_rows_of_a_person_come_together(people):
-    rows, lengths = polars_bounds._by_person(people.alias("person"))
+def test_rows_of_a_person_come_together(people, most):
+    groups = np.random.default_rng(0).integers(0, most, len(people), np.uint64, endpoint=True)
+    rows, lengths = polars_bounds._by_person(people.alias("person"), groups)
     assert sorted(rows.tolist()) == list(range(len(people)))
     whose = [{people[int(row)] for row in own} for own in np.split(rows, np.cumsum(lengths)[:-1]) if len(own)]
     assert all(len(own) == 1 for own in whose)
     assert len(whose) == len(lengths) == people.n_unique()
+    assert all((np.diff(groups[own].astype(np.int64)) >= 0).all() for own in np.split(rows, np.cumsum(lengths)))
 
 
 @pytest.mark.parametrize("number", [8, 9])

@@ -45,7 +45,7 @@ def contributed(protection, query, groups, codes):
 
 def kept_of(protection, query, groups, rows):
     """Group by group, what is kept of a person with these rows (group, code)."""
-    where, codes = np.array(rows).T
+    where, codes = np.array(sorted(rows)).T
     of_people = codes if protection.counts_people(query) else None
     (found,) = keep(np.array([len(rows)]), where, [Asked(protection.limits(query, groups), None, of_people)])
     return contributed(protection, query, where[found.rows].tolist(), codes[found.rows].tolist())
