@@ -1023,6 +1023,33 @@ def test_executors_with_another_version_are_refused_before_the_charge(visits, tm
     assert not _sending._ready
 
 
+def release_without_the_package(folder):
+    """Executors import whatever they like, but for this package."""
+    python = Path(folder) / "python"
+    hidden = "sys.modules['dp_polars'] = None; sys.argv = sys.argv[2:]"
+    start = f"import runpy, sys; {hidden}; runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{start}" "$@"\n')
+    python.chmod(0o755)
+    spark, budget = started(Path(folder), "local[1]", python=python), dpp.Budget(epsilon=1)
+    dp_polars.spark._MOST_CELLS = 0
+    rows, path = spark.createDataFrame([(1, "A", "flu")], "person int, ward string, diagnosis string"), folder + "/new"
+    with pytest.raises(RuntimeError, match=r"imports dp_polars failed on Spark's executors\.\s+Hint: install"):
+        dp_polars.spark.release(asking(), rows, budget=budget, path=path)
+    assert budget.spent == 0
+    _sending._ready.add(spark)  # as if it had been there, and an executor without it had come since
+    with pytest.raises(dpp.ReleaseError) as caught:
+        dp_polars.spark.release(asking(), rows, budget=budget, path=path)
+    assert caught.value.__cause__ is caught.value.__context__ is None
+    assert budget.remaining == 0
+    spark.stop()
+
+
+@on_both
+def test_executors_without_the_package_are_refused_before_the_charge(tmp_path):
+    done = in_a_process(release_without_the_package, str(tmp_path))
+    assert done.returncode == 0, done.stderr.decode()
+
+
 def not_available(settings, name, default=None):
     """A server that keeps its settings to itself."""
     raise pyspark.errors.PySparkException(f"{name} is not available")
