@@ -1,6 +1,6 @@
 """Flights of 2013 from New York, in a file of DuckDB: what is asked about each airport, with every aircraft protected.
 
-    python examples/warehouse.py        (needs dp-polars[sql,examples] and ibis-framework[duckdb])
+    python examples/warehouse.py        (needs dp-polars[duckdb,examples])
 
 The rows stay in the database; only histograms come here. On a Postgres server, only the connection is another one.
 """
@@ -51,11 +51,8 @@ def main(folder: Path) -> None:
     with zipfile.ZipFile(data()) as archive:
         archive.extractall(folder)
     con = ibis.duckdb.connect(folder / "flights.db")
-    con.raw_sql(
-        f"CREATE TABLE flights AS SELECT tailnum, origin, carrier, dep_delay, distance "
-        f"FROM read_csv('{folder / 'flights.csv'}', nullstr = 'NA')"
-    )
-    flights = con.table("flights").filter(lambda t: t.distance < 3000)  # steps are Ibis', row by row
+    flights = con.create_table("flights", con.read_csv(folder / "flights.csv", nullstr="NA"))
+    flights = flights.filter(flights.distance < 3000)  # steps are Ibis', row by row
     query, budget = question(), dpp.Budget(epsilon=2.5, path=folder / "budget.db")
     print(query.explain().select("output", "selects", "epsilon", "error_95", "error_unit"))
     print("About the flights that the bounds keep; they drop 0.2 %, which no range tells:")

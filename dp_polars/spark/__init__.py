@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -311,8 +312,9 @@ class _SparkEngine(_OnSpark["DataFrame"]):
 
     def _check_names(self, names: Sequence[str]) -> None:
         """Refuse columns that a Parquet file can't have side by side."""
-        is_case_sensitive = self._frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
-        if self._target is None or is_case_sensitive or len({name.lower() for name in names}) == len(names):
+        if self._target is None or len({name.lower() for name in names}) == len(names):
+            return
+        if self._frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
             return
         msg = (
             f"keys and outputs must have names that differ by more than case, got {names}.\n\n"
@@ -515,8 +517,13 @@ def _type_of(frame: DataFrame, name: str, *, is_only_counted: bool) -> pl.DataTy
 
 def _check_checkpoints(spark: SparkSession) -> None:
     """Refuse answers that executors draw where there is no checkpoint directory for them."""
-    context = getattr(spark, "sparkContext", None)  # a session of Spark Connect has none
-    if (spark.conf.get("spark.checkpoint.dir", None) if context is None else context.getCheckpointDir()) is None:
+    context, folder = getattr(spark, "sparkContext", None), None
+    if context is not None:
+        folder = context.getCheckpointDir()
+    else:  # on Spark Connect; a server may keep its settings to itself
+        with contextlib.suppress(_errors.PySparkException):
+            folder = spark.conf.get("spark.checkpoint.dir", None)
+    if folder is None:
         msg = (
             f"path must be given where executors draw (beyond {_MOST_CELLS:,} cells, and for keys that nobody listed) "
             'and Spark has no checkpoint directory.\n\nHint: release(…, path="s3://…/released"), or '

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from dp_polars._base.privacy_units import PrivacyUnit
     from dp_polars._engines.contract import Tally
     from dp_polars.spark._rows import Asked
-    from dp_polars.spark._sending import mapped
-from dp_polars.spark._tables import Groups
+    from dp_polars.spark._tables import Groups
 
 # The most cells of a group that its rows are taken to spread over.
 _MOST_CELLS = 1000

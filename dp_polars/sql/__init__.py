@@ -127,8 +127,8 @@ def release(
         The private rows: an Ibis table expression of DuckDB, Postgres, SQLite or DataFusion. It is the data set, and
         what made it is your preparation; one that visibly mixes people is refused. A view, a file and a query in text
         are not looked into. A person, a key and a value are what the database holds for them; in SQLite, null where
-        that is of another type than the column. For a publication, the table
-        of all its queries, or a dict of them by their names.
+        that is of another type than the column. For a publication, the table of all its queries, or a dict of them
+        by their names.
     budget
         What is charged, where the query itself has none.
     ranges, min_people, sure
@@ -157,8 +157,8 @@ def release(
     ReleaseError
         If the database fails on the private rows; the charge stays, and nothing is published.
     TypeError, ValueError
-        If the query or the table is not as described, the expression visibly mixes people, or
-        the engine is not one of the tested ones. Nothing is charged then.
+        If the query or the table is not as described, the expression visibly mixes people, or the engine is not one of
+        the tested ones. Nothing is charged then.
 
     Notes
     -----
@@ -170,14 +170,11 @@ def release(
     >>> import dp_polars as dpp
     >>> import ibis
     >>> con = ibis.duckdb.connect()
-    >>> _ = con.raw_sql(
-    ...     "CREATE TABLE visits AS "
-    ...     "SELECT range AS patient, 'flu' AS diagnosis FROM range(1000)"
-    ... )
+    >>> visits = con.sql("SELECT range AS patient, 'flu' AS diagnosis FROM range(1000)")
     >>> query = dpp.protect("patient").agg(
     ...     dpp.mode("diagnosis", ["flu", "measles"], epsilon=1)
     ... )
-    >>> dpp.sql.release(query, con.table("visits")).item()
+    >>> dpp.sql.release(query, visits).item()
     'flu'
     """
 

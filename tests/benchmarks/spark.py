@@ -213,7 +213,7 @@ HEAD = (
 )
 
 
-def measured(work: Work, target: Path, repeat: int, warm_up: int) -> str:
+def measured(work: Work, repeat: int, warm_up: int) -> str:
     """A line of the table: medians of `repeat` turns after those for warming up."""
     turns = []
     with peak() as most:
@@ -221,7 +221,7 @@ def measured(work: Work, target: Path, repeat: int, warm_up: int) -> str:
             start = seconds()
             work.plain().write.format("noop").mode("overwrite").save()
             middle = seconds()
-            answers = dp_polars.spark.release(work.query, work.frame, path=f"{target}-{turn}")
+            answers = dp_polars.spark.release(work.query, work.frame)
             end = seconds()
             assert answers.count() == work.query.request.groups
             if turn >= 0:
@@ -249,8 +249,7 @@ def main() -> None:
                 frame = make_rows(spark, folder, rows, groups)
                 for work in works(frame, groups):
                     if args.only in work.name:
-                        target, warm_up = folder / f"{rows}-{groups}-{work.name}", 0 if work.name in is_warm else 3
-                        line = measured(work, target, args.repeat, warm_up)
+                        line = measured(work, args.repeat, 0 if work.name in is_warm else 3)
                         print(f"{rows:>12,} {groups:>8,}  {work.name:<38} {line}", flush=True)
                         is_warm.add(work.name)
         spark.stop()

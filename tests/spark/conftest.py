@@ -4,42 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 
 import pytest
 
 from tests.helpers.needs import lack
-from tests.spark.tools import PARTITIONS, session_of
+from tests.spark.tools import PARTITIONS, started
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         lack("SPARK", "Java 17 or newer is missing: neither java nor JAVA_HOME was found")
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    folder = tmp_path_factory.mktemp("spark")
-    builder = (
-        SparkSession.builder.master("local-cluster[2,1,1024]")
-        # A process has sessions of one kind: SPARK_API_MODE=connect makes this one of Spark Connect.
-        .config("spark.checkpoint.dir", str(folder / "checkpoints"))
-        .config("spark.driver.memory", "1g")
-        .config("spark.executor.memory", "1g")
-        .config("spark.local.dir", str(folder / "local"))
-        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "OFF")
-        .config("spark.task.maxFailures", "3")
-        .config("spark.shuffle.io.maxRetries", "1")
-        .config("spark.shuffle.io.retryWait", "500ms")
-        .config("spark.sql.session.timeZone", "America/New_York")
-        # Adaptive execution would put frames as small as these into one task.
-        .config("spark.sql.shuffle.partitions", PARTITIONS)
-        .config("spark.sql.adaptive.coalescePartitions.enabled", "false")
-    )
-    session = session_of(builder)
+    session = started(tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.engines import conformance
 from tests.engines.conformance import Conformance
-from tests.spark.tools import DDL, MARKS, ddl, need_spark, to_polars, to_spark
+from tests.spark.tools import DDL, MARKS, ddl, need_spark, on_both, to_polars, to_spark
 
 need_spark()
 
@@ -53,6 +53,7 @@ class TestSpark(Conformance):
     def to_polars(self, released):
         return to_polars(released)
 
+    @on_both
     def test_a_huge_loss_gives_the_true_answers_and_ranges_of_polars(self, tmp_path):
         """Also into a file, and where a group comes in several batches."""
         self.path = tmp_path / "released"

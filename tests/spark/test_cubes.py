@@ -6,11 +6,11 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from tests.spark.tools import MARKS, need_spark, to_spark
+from tests.spark.tools import MARKS, need_spark, on_both, to_spark
 
 need_spark()
 
-pytestmark = MARKS
+pytestmark = [*MARKS, on_both]
 
 ROWS = pl.DataFrame(
     {

@@ -9,14 +9,14 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars._engines.bounding import Limits
 from tests.helpers.tallies import tally_of
-from tests.spark.tools import MARKS, need_spark, to_polars, to_spark
+from tests.spark.tools import MARKS, need_spark, on_both, to_polars, to_spark
 
 need_spark()
 
 import dp_polars.spark  # noqa: E402
 from dp_polars.spark import _counting, _tables  # noqa: E402
 
-pytestmark = [*MARKS, pytest.mark.usefixtures("few_tasks")]
+pytestmark = [*MARKS, on_both, pytest.mark.usefixtures("few_tasks")]
 
 ROWS = pl.DataFrame(
     {

@@ -11,7 +11,7 @@ from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._mechanisms.key_selection import PartitionSelection
-from tests.spark.tools import MARKS, need_spark, partitions_of, to_polars, to_spark
+from tests.spark.tools import MARKS, need_spark, on_both, partitions_of, to_polars, to_spark
 from tests.statistical.goodness import fits
 
 need_spark()
@@ -29,6 +29,7 @@ def visits(towns, each):
     )
 
 
+@on_both
 @pytest.mark.parametrize("to_path", [False, True])
 @pytest.mark.parametrize("loss", [{"epsilon": 2}, {"rho": 0.5, "counts": True}])
 def test_shown_keys_lie_sorted_in_one_partition(spark, tmp_path, loss, to_path):
@@ -63,6 +64,7 @@ def test_keys_are_shown_with_their_probability(spark):
         assert fits([shown, towns - shown], [chance, 1 - chance]) == (factor == 1)
 
 
+@on_both
 def test_quantiles_over_people(spark):
     rows = pl.DataFrame({"p": [i // 3 for i in range(900)], "town": ["a", "b", "b"] * 300})
     private, frame = dpp.protect("p"), to_spark(spark, rows)

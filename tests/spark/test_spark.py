@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 import logging
@@ -9,6 +10,7 @@ import math
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -45,8 +47,10 @@ from tests.spark.tools import (
     MARKS,
     PARTITIONS,
     need_spark,
+    on_both,
     on_classic,
     partitions_of,
+    started,
     to_polars,
     to_spark,
     with_class,
@@ -55,6 +59,7 @@ from tests.statistical.goodness import check_sampler
 
 need_spark()
 
+import pyspark.errors  # noqa: E402
 from pyspark import cloudpickle  # noqa: E402
 from pyspark.sql import Window  # noqa: E402
 from pyspark.sql import functions as sf  # noqa: E402
@@ -144,6 +149,7 @@ def spark_counts(rows, unit, keys, tallies, seed=None):
     ("unit", "key_columns"),
     [(None, ["String", "Boolean"]), ("person", ["Datetime in UTC"]), ("Float64", ["Decimal", "Date"])],
 )
+@on_both
 def test_spark_counts_what_polars_counts(spark, few_tasks, way, unit, key_columns):
     frame = every_type()
     keys = frame.select(key_columns).drop_nulls().unique(maintain_order=True)
@@ -289,6 +295,7 @@ def test_rows_that_differ_in_where_null_is_have_numbers_of_their_own(spark, few_
     assert follows(list(zip(one["code"].to_list(), two["code"].to_list(), strict=True)), expected)
 
 
+@on_both
 @pytest.mark.parametrize("unit", [None, "person"])
 def test_all_kinds_of_tallies_are_counted_together(spark, few_tasks, unit):
     """In the first group nobody has an amount: the sum there is of nothing, beside codes of others."""
@@ -566,6 +573,7 @@ def test_answers_follow_the_exact_law(spark, few_tasks):
     assert 0.95 < held < 0.975
 
 
+@on_both
 def test_numbers_of_nobody_and_of_columns_of_any_type(spark, visits):
     """One group, with no keys; `count` reads what nothing else can be asked of, and no row is there at first."""
     huge = {"epsilon": 10**9}
@@ -690,6 +698,7 @@ def _same_words():
     return lambda count: stream.integers(0, 2**64, count, dtype=np.uint64)
 
 
+@on_both
 def test_no_two_tasks_share_a_stream_of_random_words(spark):
     """Without rows, answers are uniform over 2**53 points: any two of 6,000 are equal with probability 2e-9."""
     nobody = spark.createDataFrame([], "g long, x long")
@@ -707,49 +716,70 @@ def test_no_two_tasks_share_a_stream_of_random_words(spark):
 # --- One release, once ----------------------------------------------------------------------------------------------
 
 
-def logged(log, pause):
-    """A quantile that notes its draws in a file, and then takes its time."""
+def logged(log, pause, first=None):
+    """A quantile that notes its draws in a file and then takes its time; one of them does something `first`."""
 
     class Logged(Quantile):
         def drawn(self, histograms, *columns):
             drawn = super().drawn(histograms, *columns)
+            is_first = first is not None and is_new(log.with_suffix(".first"))
             with log.open("a") as file:
-                file.write(json.dumps([os.getpid(), drawn[0].to_list()]) + "\n")
+                file.write(json.dumps([os.getpid(), is_first, drawn[0].to_list()]) + "\n")
+            if is_first:
+                first()
             time.sleep(pause)
             return drawn
 
     return Logged
 
 
+def is_new(file):
+    """Make a file, and return whether it was not there."""
+    try:
+        file.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
 def draws_of(log):
-    """Process and answers of each draw so far."""
+    """Process, whether it was the one that did something, and answers, of each draw so far."""
     return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
 
-def release_logged(spark, tmp_path, pause, *, to_file, disturb=None):
-    """Release without rows, so that answers are uniform over 2**53 points, and each one tells which draw it is."""
-    log, groups = tmp_path / "draws", 60
-    nobody = spark.createDataFrame([], "g long, x long")
-    budget = dpp.Budget(epsilon=1)
-    query = dpp.protect(None, budget=budget).group_by({"g": range(groups)}).agg(x=dpp.median("x", FINE, epsilon=1))
+GROUPS = 60
+
+
+def of_nobody(spark, log, budget, pause=0, first=None):
+    """A query and no rows, so that answers are uniform over 2**53 points, and each one tells which draw it is."""
+    query = dpp.protect(None, budget=budget).group_by({"g": range(GROUPS)})
+    query = query.agg(x=dpp.median("x", FINE, epsilon=1))
+    return with_class(query, logged(log, pause, first)), spark.createDataFrame([], "g long, x long")
+
+
+def release_logged(spark, tmp_path, pause, *, to_file, disturb=None, first=None):
+    """Release what tells of its draws, and return of how many groups draws are not published."""
+    log, budget = tmp_path / "draws", dpp.Budget(epsilon=1)
     watcher = threading.Thread(target=disturb or (lambda log: None), args=[log], daemon=True)
     watcher.start()
     path = tmp_path / "released" if to_file else None
-    released = dp_polars.spark.release(with_class(query, logged(log, pause)), nobody, path=path)
+    released = dp_polars.spark.release(*of_nobody(spark, log, budget, pause, first), path=path)
     watcher.join()
     assert budget.remaining == 0
     assert budget.log().height == 1
-    first, second = to_polars(released).sort("g"), to_polars(released).sort("g")
-    assert first.equals(second)  # nothing draws again
-    assert first["g"].to_list() == list(range(groups))
-    drawn = [answer for _, answers in draws_of(log) for answer in answers]
-    assert set(first["x"]) <= set(drawn)
-    assert first["x"].n_unique() == groups
+    once, again = to_polars(released).sort("g"), to_polars(released).sort("g")
+    assert once.equals(again)  # nothing draws again
+    assert once["g"].to_list() == list(range(GROUPS))
+    drawn = [(answer, is_first) for _, is_first, answers in draws_of(log) for answer in answers]
+    assert any(is_first for _, is_first in drawn) == (first is not None)
+    assert set(once["x"]) <= {answer for answer, is_first in drawn if not is_first}
+    assert once["x"].n_unique() == GROUPS
     if to_file:
-        assert pl.read_parquet(path / "*.parquet").sort("g").equals(first)
-    return len(drawn) - groups
+        assert pl.read_parquet(path / "*.parquet").sort("g").equals(once)
+    return len(drawn) - GROUPS
 
 
+@on_both
 def test_a_kept_answer_goes_where_a_new_one_goes(spark, tmp_path):
     pl.DataFrame({"p": range(60), "g": [1, 2] * 30, "x": [3.5] * 60}).write_parquet(tmp_path / "rows.parquet")
     frame = spark.read.parquet(str(tmp_path / "rows.parquet"))
@@ -822,6 +852,7 @@ def test_another_preparation_is_another_data_set(spark, tmp_path):
         assert budget.spent == again
 
 
+@on_both
 @pytest.mark.parametrize("to_file", [True, False])
 def test_an_undisturbed_release_draws_each_group_once(spark, tmp_path, to_file):
     assert release_logged(spark, tmp_path, 0, to_file=to_file) == 0
@@ -834,6 +865,7 @@ def executor_of(pid):
     return pid
 
 
+@on_both
 @pytest.mark.parametrize(("to_file", "drawn_before"), [(True, 0), (True, 3), (False, 3)])
 def test_an_executor_killed_in_the_middle_of_a_draw(spark, tmp_path, to_file, drawn_before):
     def kill(log):
@@ -843,6 +875,61 @@ def test_an_executor_killed_in_the_middle_of_a_draw(spark, tmp_path, to_file, dr
 
     # What it was drawing is drawn again by another, and only that is published.
     assert release_logged(spark, tmp_path, 1.5, to_file=to_file, disturb=kill) > 0
+
+
+def fail():
+    msg = "secret-hiv"
+    raise ValueError(msg)
+
+
+@on_both
+@pytest.mark.parametrize("to_file", [True, False])
+def test_a_task_that_fails_after_its_draw(spark, tmp_path, to_file):
+    """Spark runs it again, which draws anew: what the failed one drew is not published."""
+    assert release_logged(spark, tmp_path, 0, to_file=to_file, first=fail) > 0
+
+
+def in_a_process(function, *arguments):
+    """Run a function of this file in a process of its own, which has a session of its own."""
+    code = f"from {__name__} import *; {function.__name__}(*{arguments!r})"
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False)
+
+
+def release_and_die(folder, most_cells):
+    """A release whose first draw kills the driver: where Spark Connect is spoken, that is the client."""
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    dp_polars.spark._MOST_CELLS = most_cells
+    folder, driver = Path(folder), os.getpid()
+    budget = dpp.Budget(epsilon=2, path=folder / "ledger.db")
+    query, nobody = of_nobody(
+        started(folder), folder / "draws", budget, pause=60, first=lambda: os.kill(driver, signal.SIGKILL)
+    )
+    dp_polars.spark.release(query, nobody, path=folder / "released")
+
+
+def is_running(pid):
+    """Whether there is a process, and it has not ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
+    return False
+
+
+@on_both
+@pytest.mark.parametrize("most_cells", [0, 2**60])
+def test_a_driver_that_dies_between_charge_and_answer(spark, tmp_path, most_cells):
+    """While executors draw, or itself: the charge stays, nothing is published, and the next release is another draw."""
+    died = in_a_process(release_and_die, str(tmp_path), most_cells)
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+    drawn = draws_of(tmp_path / "draws")
+    while any(is_running(pid) for pid, *_ in drawn):  # until Spark's processes have gone, too
+        time.sleep(0.1)
+    assert any(is_first for _, is_first, _ in drawn)
+    budget = dpp.Budget(epsilon=2, path=tmp_path / "ledger.db")
+    assert budget.spent == 1
+    assert not [*(tmp_path / "released").glob("[!_]*"), *(tmp_path / "released").glob("_SUCCESS")]
+    released = dp_polars.spark.release(*of_nobody(spark, tmp_path / "again", budget), path=tmp_path / "released again")
+    assert budget.spent == 2
+    assert not set(to_polars(released)["x"]) & {answer for _, _, answers in drawn for answer in answers}
 
 
 # --- Refusals -------------------------------------------------------------------------------------------------------
@@ -948,6 +1035,7 @@ REFUSED = {
 }
 
 
+@on_both
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_can_not_run_on_spark_is_refused_before_the_charge(visits, case):
     make, kind, message = REFUSED[case]
@@ -973,12 +1061,14 @@ def test_totals_of_people_that_spark_can_not_add_up_are_refused(visits):
         engine.prepare(replace(work, per_person=replace(work.per_person, cut=(total,))))
 
 
+@on_both
 def test_frames_that_are_not_batches_of_a_spark_session_are_refused(spark):
     for frame in (pl.DataFrame({"ward": ["A"]}), spark.readStream.format("rate").load()):
         with pytest.raises(TypeError, match="frame must be a batch DataFrame"):
             dp_polars.spark.release(asking(), frame)
 
 
+@on_both
 def test_executors_with_another_version_are_refused_before_the_charge(visits, tmp_path, monkeypatch):
     budget = dpp.Budget(epsilon=1)
     monkeypatch.setattr(_sending, "_ready", set())
@@ -989,6 +1079,39 @@ def test_executors_with_another_version_are_refused_before_the_charge(visits, tm
     assert not _sending._ready
 
 
+def release_without_the_package(folder):
+    """Executors import whatever they like, but for this package."""
+    python = Path(folder) / "python"
+    hidden = "sys.modules['dp_polars'] = None; sys.argv = sys.argv[2:]"
+    start = f"import runpy, sys; {hidden}; runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{start}" "$@"\n')
+    python.chmod(0o755)
+    spark, budget = started(Path(folder), "local[1]", python=python), dpp.Budget(epsilon=1)
+    dp_polars.spark._MOST_CELLS = 0
+    rows, path = spark.createDataFrame([(1, "A", "flu")], "person int, ward string, diagnosis string"), folder + "/new"
+    with pytest.raises(RuntimeError, match=r"imports dp_polars failed on Spark's executors\.\s+Hint: install"):
+        dp_polars.spark.release(asking(), rows, budget=budget, path=path)
+    assert budget.spent == 0
+    _sending._ready.add(spark)  # as if it had been there, and an executor without it had come since
+    with pytest.raises(dpp.ReleaseError) as caught:
+        dp_polars.spark.release(asking(), rows, budget=budget, path=path)
+    assert caught.value.__cause__ is caught.value.__context__ is None
+    assert budget.remaining == 0
+    spark.stop()
+
+
+@on_both
+def test_executors_without_the_package_are_refused_before_the_charge(tmp_path):
+    done = in_a_process(release_without_the_package, str(tmp_path))
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def not_available(settings, name, default=None):
+    """A server that keeps its settings to itself."""
+    raise pyspark.errors.PySparkException(f"{name} is not available")
+
+
+@on_both
 def test_answers_need_a_place(spark, visits, tmp_path, monkeypatch):
     budget = dpp.Budget(epsilon=1)
     with pytest.raises(ValueError, match="path must be a folder that does not exist yet"):
@@ -1001,7 +1124,7 @@ def test_answers_need_a_place(spark, visits, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"differ by more than case, got \['ward', 'WARD'\]"):
         dp_polars.spark.release(twice, visits, budget=budget, path=tmp_path / "released")
     if CONNECT:
-        monkeypatch.setattr(type(spark.conf), "get", lambda self, name, default=None: default)
+        monkeypatch.setattr(type(spark.conf), "get", not_available)
     else:
         monkeypatch.setattr(type(spark.sparkContext), "getCheckpointDir", lambda self: None)
     for query in (asking(), dpp.protect("person", max_groups=1).keys("ward", epsilon=1, delta=0.1)):
@@ -1018,6 +1141,7 @@ def test_answers_need_a_place(spark, visits, tmp_path, monkeypatch):
     assert not (tmp_path / "released").exists()
 
 
+@on_both
 def test_nothing_of_rows_that_are_at_hand_is_run_before_the_charge(spark, tmp_path):
     """Spark's optimizer casts the rows of a small local frame on the driver, and its errors quote them."""
     frame = spark.createDataFrame(pa.table({"text": ["secret-hiv"]})).select(sf.col("text").cast("int").alias("x"))
@@ -1031,6 +1155,7 @@ def test_nothing_of_rows_that_are_at_hand_is_run_before_the_charge(spark, tmp_pa
     assert budget.remaining == 0
 
 
+@on_both
 @pytest.mark.parametrize("where", ["file", "checkpoint", "driver"])
 def test_failures_show_no_rows_and_publish_nothing(visits, tmp_path, where, monkeypatch, caplog, capfd):
     """Spark logs errors with their place in the query, and the client of Spark Connect all of them if asked to."""
@@ -1042,10 +1167,14 @@ def test_failures_show_no_rows_and_publish_nothing(visits, tmp_path, where, monk
         monkeypatch.setattr(log, "disabled", False)
         log.addHandler(caplog.handler)
         caplog.set_level(logging.DEBUG, log.name)
-    frame = visits.withColumn("casts", sf.expr("cast(concat('secret-', diagnosis) as int)"))
+    plain = visits.sparkSession.createDataFrame([(1, "A", "flu")], "person int, ward string, diagnosis string")
+    casts = plain.withColumn("casts", sf.expr("cast(concat('secret-', diagnosis) as int)"))
     path = tmp_path / "released"
     try:
-        for asked in (dpp.mode("fails", ["flu"], epsilon=1), dpp.median("casts", [1, 2], epsilon=1)):
+        for frame, asked in (
+            (visits, dpp.mode("fails", ["flu"], epsilon=1)),
+            (casts, dpp.median("casts", [1, 2], epsilon=1)),
+        ):
             budget = dpp.Budget(epsilon=1)
             caplog.clear()
             with pytest.raises(dpp.ReleaseError) as caught:
@@ -1058,13 +1187,14 @@ def test_failures_show_no_rows_and_publish_nothing(visits, tmp_path, where, monk
             assert not list(path.rglob("*.parquet"))
             assert budget.remaining == 0  # the charge stays
         with pytest.raises(Exception, match="secret-flu"):
-            visits.drop("fails").select(sf.expr("cast(concat('secret-', diagnosis) as int)")).collect()
+            casts.collect()
         assert "secret-flu" in caplog.text  # the same loggers, once nothing private runs
     finally:
         for log in logs:
             log.removeHandler(caplog.handler)
 
 
+@on_both
 @pytest.mark.parametrize("zone", ["+05:30", "PST", "Asia/Tokyo"])
 def test_moments_are_the_same_in_every_zone_of_the_session(spark, tmp_path, zone):
     moments = [dt.datetime(2021, 1, day, tzinfo=dt.UTC) for day in (1, 2, 4)]
@@ -1093,6 +1223,7 @@ def test_moments_are_the_same_in_every_zone_of_the_session(spark, tmp_path, zone
         spark.conf.set("spark.sql.session.timeZone", before)
 
 
+@on_both
 def test_one_group_of_nobody(spark, visits):
     query = dpp.protect("person", max_rows=1).agg(
         dpp.mode("diagnosis", ["flu", "none"], epsilon=1), dpp.median("age", pl.Series([7], dtype=pl.UInt64), epsilon=1)
@@ -1103,6 +1234,7 @@ def test_one_group_of_nobody(spark, visits):
     assert released["diagnosis"].is_in(["flu", "none"]).all()
 
 
+@on_both
 def test_the_page_on_clusters_runs(spark, monkeypatch):
     page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
     code = re.search(r"^```py\n([\s\S]*?)^```$", page, re.MULTILINE)[1]

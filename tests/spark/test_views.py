@@ -7,13 +7,13 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
-from tests.spark.tools import CONNECT, MARKS, need_spark, to_polars, to_spark
+from tests.spark.tools import CONNECT, MARKS, need_spark, on_both, to_polars, to_spark
 
 need_spark()
 
 import dp_polars.spark  # noqa: E402
 
-pytestmark = MARKS
+pytestmark = [*MARKS, on_both]
 
 HUGE = {"epsilon": 10**6}
 # With it the server would often take the plan of the time before the charge.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import warnings
 from dataclasses import replace
 
@@ -34,6 +35,8 @@ DDL = {
     "Decimal": "decimal(10,2)",
     "wide Decimal": "decimal(38,6)",
 }
+# What Spark Connect may do in another way: CI runs this on both kinds of sessions, the rest on a classic one alone.
+on_both = pytest.mark.connect
 on_classic = pytest.mark.skipif(CONNECT, reason="asks the JVM of a classic session")
 MARKS = [
     pytest.mark.slow,
@@ -61,19 +64,47 @@ def with_class(query, kind):
     return dpp.PrivateQuery(replace(query.request, asks=asks), (), query.budget)
 
 
-def session_of(builder):
-    """A session, classic or of Spark Connect: its server then has a port of its own."""
+def started(folder, master="local-cluster[2,1,1024]", python=sys.executable, **more):
+    """A session, classic or of Spark Connect: a process has sessions of one kind. Its server has a port of its own."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = str(python)
+    builder = SparkSession.builder.master(master)
+    settings = {
+        "spark.checkpoint.dir": folder / "checkpoints",
+        "spark.driver.memory": "1g",
+        "spark.executor.memory": "1g",
+        "spark.local.dir": folder / "local",
+        "spark.sql.warehouse.dir": folder / "warehouse",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "OFF",
+        "spark.task.maxFailures": 3,
+        "spark.shuffle.io.maxRetries": 1,
+        "spark.shuffle.io.retryWait": "500ms",
+        "spark.sql.session.timeZone": "America/New_York",
+        # Adaptive execution would put frames as small as these into one task.
+        "spark.sql.shuffle.partitions": PARTITIONS,
+        "spark.sql.adaptive.coalescePartitions.enabled": "false",
+    }
     if CONNECT:
         from pyspark.sql.connect.client import DefaultChannelBuilder
 
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         DefaultChannelBuilder.default_port = staticmethod(lambda: port)
-        builder = builder.config("spark.connect.grpc.binding.port", port)
+        settings["spark.connect.grpc.binding.port"] = port
+    for name, value in (settings | more).items():
+        builder = builder.config(name, str(value))
     with warnings.catch_warnings():  # of what the server has as it starts, and no session of Spark Connect may set
         warnings.simplefilter("ignore")
         return builder.getOrCreate()
+
+
+def free_port():
+    """A port of this machine that nobody has."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
 
 
 def need_spark():
