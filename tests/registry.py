@@ -297,6 +297,7 @@ OF_PEOPLE_STEPS: dict[str, Callable[[Any, Any], Any]] = {
     "group_by": lambda frame, _: frame.group_by("p", "g").agg(pl.col("x").min(), pl.col(WEIGHT).max()),
     "one row each": lambda frame, _: frame.group_by("p").agg(pl.col("g", "x").min(), pl.col(WEIGHT).max()),
     "private join": lambda frame, further: frame.join(further, on=["p", "g"], how="inner").drop("more"),
+    "bounded private join": lambda frame, further: frame.join(further, on="p", how="inner").drop("more", "g_right"),
     "private semi join": lambda frame, further: frame.join(further, on="p", how="semi"),
     "owned join": lambda frame, further: frame.join(further, on=WEIGHT, how="left").drop("more"),
 }

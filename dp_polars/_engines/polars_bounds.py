@@ -89,7 +89,7 @@ def count_people(frame: pl.DataFrame, kinds: Sequence[Kind], engine: EngineType)
         Polars' engine.
     """
     choices = _choices(kinds, frame)
-    _mark(choices, *_by_person(frame.drop_in_place("person")), frame.get_column("group", default=None))
+    _mark(choices, *by_person(frame.drop_in_place("person")), frame.get_column("group", default=None))
     bounded = {kind.numbers: kind for choice in choices for kind in choice.kinds}
     stays = {f"stays {kind.numbers}": choice.stays for choice in choices for kind in choice.kinds}
     totals = {name: clipped for choice in choices for name, (*_, clipped) in choice.totals.items()}
@@ -122,7 +122,7 @@ def _mark(choices: Sequence[_Choice], rows: NDArray[np.integer], lengths: Ints, 
     in_parallel(mark_slice, list(slices(lengths, _PEOPLE_ROWS, len(lengths))))
 
 
-def _by_person(person: pl.Series) -> tuple[NDArray[np.integer], Ints]:
+def by_person(person: pl.Series) -> tuple[NDArray[np.integer], Ints]:
     """Return the places of all rows, those of each person together, and how many rows each person has."""
     if person.dtype.is_integer() and not column_types.is_wide(person.dtype):
         values = person.to_numpy()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
+from dp_polars._base.settings import deaf
 from dp_polars._base.words import system_words
 from dp_polars._engines.bounding import random_few
 from dp_polars._engines.contract import GROUPS, ROWS, ROWS_IN_GROUP
+from dp_polars._engines.polars_bounds import by_person
 from dp_polars._engines.polars_rows import (
     added_up,
     by_name,
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from polars._typing import EngineType
 
     from dp_polars._base.arrays import Ints
+    from dp_polars._base.privacy_units import PrivacyUnit
     from dp_polars._engines.contract import KeyWork, PerPerson, Tally
 
 
@@ -68,6 +72,32 @@ def _bounded(lists: pl.DataFrame, names: list[str], most: int, engine: EngineTyp
     if lengths.max(initial=0) > most:
         keys = keys.filter(pl.Series(random_few(lengths, most, system_words())))
     return keys.lazy().group_by(names).agg(pl.len().alias("people")).collect(engine=by_name(engine))
+
+
+def few_of_each(rows: pl.LazyFrame, unit: PrivacyUnit, most: int) -> pl.LazyFrame:
+    """Return `most` random rows of each person who has more, and all of the others'; rows of nobody are gone already.
+
+    They are chosen once, the first time that the plan is run: what a release reads twice is the same both times. So
+    they are held in memory, with all of their columns.
+    """
+    kept: list[pl.DataFrame] = []
+    lock = Lock()
+
+    @deaf
+    def choose(frame: pl.DataFrame) -> pl.DataFrame:
+        with lock:
+            if not kept:
+                kept.append(_few_rows(frame, unit, most))
+            return kept[0]
+
+    return rows.map_batches(choose, predicate_pushdown=False, projection_pushdown=False, slice_pushdown=False)
+
+
+def _few_rows(frame: pl.DataFrame, unit: PrivacyUnit, most: int) -> pl.DataFrame:
+    places, lengths = by_person(frame.select(person_of(unit, frame.schema).alias("person")).to_series())
+    stays = np.zeros(frame.height, bool)
+    stays[places[random_few(lengths, most, system_words())]] = True
+    return frame.filter(pl.Series(stays))
 
 
 @dataclass(frozen=True)

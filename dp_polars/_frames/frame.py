@@ -165,7 +165,8 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows):
               collected at once.
             - A private frame with the same privacy unit, relation and budget (one object, one ledger, or none). The
               columns must include the privacy unit on both sides. Rows of null and NaN people leave both frames first.
-              The bounds of this frame hold, those of `other` are ignored.
+              The bounds of this frame count what comes out. Those of `other` are kept before the frames meet: with
+              `max_rows=1` there, one random row of each person stays.
             - `dp_polars.owned(…)`: rows without the privacy unit that belong to those who name them.
         on
             The columns that must be equal, by their names, which are the same in both frames. Null equals nothing.

@@ -220,6 +220,8 @@ class AnyRequest(ABC, Generic[AskedT]):
     def explained_rows(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
         """Return the rows of `explain`, without what is said of the whole release."""
         rows = self._explanations(engine)
+        for row in rows:
+            row["note"] = " ".join([str(row["note"]), *self.recipe.left_out])
         if self.recipe.adds_floats:
             rows[0]["note"] = f"{rows[0]['note']} {_ADDS_FLOATS}"
         if self.taken is not None:
@@ -496,7 +498,7 @@ class Request(AnyRequest[HistogramQuery]):
             lost.append(f"drops rows beyond {in_words(dropping)} of a person{too_low}")
         if (clips := self._clips(ask)) is not None:
             lost.append(clips)
-        what = "; ".join(lost) or "no row is dropped"
+        what = "; ".join(lost) or f"no {'further ' * bool(self.recipe.left_out)}row is dropped"
         error = f"{what[0].upper()}{what[1:]}. The error is that of the noise alone."
         if is_open:
             yield f"{str(ask.query.claim).capitalize()}: so no error is known."

@@ -147,6 +147,8 @@ class Case:
             elif self.has_further:
                 named = {} if private._budget is None else {"dataset": "further"}
                 others = {"budget": private._budget, "neighboring_relation": self.relation, **named}
+                if self.step == "bounded private join":
+                    others["max_rows"] = 1 + self.salt % 2
                 table = dpp.protect("p", **others) if further is None else further.dp.protect("p", **others)
             private = OF_PEOPLE_STEPS[self.step](private, table)
         (way, which, loss), *_ = self.asked
