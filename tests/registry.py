@@ -218,7 +218,7 @@ NUMBERS = {
     ),
     "var": Ask(
         {"lower": MISSING, "upper": MISSING, "step": None},
-        {**_OF_ROWS, "rows": None},
+        {"ddof": 1, **_OF_ROWS, "rows": None},
         (0, 9),
         {},
         {"rho": 1, "contributions": 2},
@@ -226,7 +226,7 @@ NUMBERS = {
     ),
     "std": Ask(
         {"lower": MISSING, "upper": MISSING, "step": None},
-        {**_OF_ROWS, "rows": None},
+        {"ddof": 1, **_OF_ROWS, "rows": None},
         (0, 9),
         {},
         {"epsilon": 1, "mechanism": "discrete_laplace"},

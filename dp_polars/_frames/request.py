@@ -512,6 +512,8 @@ class Request(AnyRequest[HistogramQuery]):
         if self._grows(ask):
             yield f"Noise grows with all {self.groups:,} groups: give max_groups."
         yield from filter(None, [error, note] if lost else [note, error])
+        if (values := ask.query.of_values(*types)) is not None:
+            yield values
 
     def _grows(self, ask: Ask[HistogramQuery]) -> bool:
         """Return whether one more group would add noise to an output, for no bound says in how many a person counts."""
