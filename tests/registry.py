@@ -273,6 +273,10 @@ OF_FRAMES: dict[str, Callable[[Any, Any, str, dict[str, Any]], list[dpp.PrivateQ
     "n_cut": lambda frame, keys, _, loss: [
         (frame if keys is None else frame.group_by(keys)).agg(asked).n_cut(**loss) for asked in _CUT
     ],
+    "n_rows_cut": lambda frame, keys, _, loss: [
+        (frame if keys is None else frame.group_by(keys)).agg(asked).n_rows_cut(most, **loss)
+        for asked, most in zip(_CUT, (1, 2, 3, 9), strict=True)
+    ],
 }
 # Outputs that cut people of whom a row, a group, a candidate or a part of a weight is too many.
 _CUT = [

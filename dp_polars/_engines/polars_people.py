@@ -12,7 +12,7 @@ import polars as pl
 from dp_polars._base.settings import deaf
 from dp_polars._base.words import system_words
 from dp_polars._engines.bounding import random_few
-from dp_polars._engines.contract import GROUPS, ROWS, ROWS_IN_GROUP
+from dp_polars._engines.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
 from dp_polars._engines.polars_bounds import by_person
 from dp_polars._engines.polars_rows import (
     added_up,
@@ -155,6 +155,20 @@ class Cut:
             is_cut |= counts.sum() > limits.rows
         return is_cut
 
+    def dropped(self, number: int) -> pl.Expr:
+        """Return how many rows of a person are left out: see `PerPerson`."""
+        limits, counts = self.tally.limits, pl.col(f"code {number}").clip(upper_bound=MOST_IN_GROUP)
+        total = counts.sum().clip(upper_bound=MOST_IN_ALL)
+        kept = counts if limits.rows_per_group is None else counts.clip(upper_bound=limits.rows_per_group)
+        kept = kept.sum().clip(upper_bound=MOST_IN_ALL)
+        if limits.groups is not None:
+            groups = (counts > 0).sum().cast(pl.Int64)
+            on_average = (2 * limits.groups * kept + groups) // (2 * groups)
+            kept = pl.when(groups > limits.groups).then(on_average).otherwise(kept)
+        if limits.rows is not None:
+            kept = kept.clip(upper_bound=limits.rows)
+        return total - kept
+
 
 def one_row_per_person(rows: pl.LazyFrame, per_person: PerPerson, cuts: Sequence[Cut] = ()) -> pl.LazyFrame:
     """Return one row for each person, with numbers of rows and groups: see `Engine`, duty 9. `cuts` are its `cut`."""
@@ -180,6 +194,7 @@ def one_row_per_person(rows: pl.LazyFrame, per_person: PerPerson, cuts: Sequence
         pl.col(ROWS).sum(),
         pl.len().cast(pl.Int64).alias(GROUPS),
         pl.col(ROWS).max().alias(ROWS_IN_GROUP),
+        *([pl.max_horizontal(cut.dropped(number) for number, cut in enumerate(cuts)).alias(ROWS_CUT)] if cuts else []),
         pl.any_horizontal(pl.lit(not cuts), *(cut.of_people(number) for number, cut in enumerate(cuts))).alias("cut"),
     )
-    return people.filter("cut").select(ROWS, GROUPS, ROWS_IN_GROUP)
+    return people.filter("cut").select(ROWS, GROUPS, ROWS_IN_GROUP, *([ROWS_CUT] if cuts else []))

@@ -494,8 +494,12 @@ class Request(AnyRequest[HistogramQuery]):
         note = None if size is None or is_open else ask.query.note(size, self._alternative(ask, types))
         lost, dropping = [], self._dropping(ask)
         if dropping:
-            too_low = ", which makes it too low" * ask.query.adds_up
-            lost.append(f"drops rows beyond {in_words(dropping)} of a person{too_low}")
+            so = (
+                "which makes it too low"
+                if ask.query.adds_up
+                else "so it is only of kept rows; who has more counts less"
+            )
+            lost.append(f"drops rows beyond {in_words(dropping)} of a person, {so}")
         if (clips := self._clips(ask)) is not None:
             lost.append(clips)
         what = "; ".join(lost) or f"no {'further ' * bool(self.recipe.left_out)}row is dropped"
@@ -512,6 +516,8 @@ class Request(AnyRequest[HistogramQuery]):
         if self._grows(ask):
             yield f"Noise grows with all {self.groups:,} groups: give max_groups."
         yield from filter(None, [error, note] if lost else [note, error])
+        if (most := dropping.get("max_groups", self.groups)) < self.groups:
+            yield f"Of a person who is in all {self.groups:,} listed groups, {most / self.groups:.0%} of them count."
         if (values := ask.query.of_values(*types)) is not None:
             yield values
 

@@ -57,10 +57,11 @@ class Clipped(Total):
         """Return how far a value between the bounds may be from what it counts as.
 
         A float is multiplied by a rounded factor, and the product is rounded, before it goes to the nearest step: with
-        at most 2³⁰ steps, that moves where it turns by less than 2⁻²⁰ of a step.
+        at most 2³⁰ steps, that moves where it turns by less than 2⁻²⁰ of a step. A column of unknown type is one of
+        integers, if the step is 1.
         """
         step, tick = self.known_step(*columns), column_types.tick(columns[0]) if columns else None
-        is_exact = self.step is None if not columns else tick is not None and (tick / step).denominator == 1
+        is_exact = step == 1 if not columns else tick is not None and (tick / step).denominator == 1
         return Fraction(0) if is_exact else step * (Fraction(1, 2) + Fraction(1, 2**20))
 
     def of_values(self, *columns: pl.DataType) -> str | None:
@@ -167,6 +168,28 @@ class Sum(Clipped, Multiple):
 
     def __str__(self) -> str:
         return f"sum of values from {show(self.lower)} to {show(self.upper)}"
+
+
+@dataclass(frozen=True)
+class RowsCut(Sum):
+    """How many rows of people are left out, each person's clipped: a person changes it by `upper` at most."""
+
+    @classmethod
+    def of(cls, most: int, claim: Claim) -> RowsCut:
+        """Return the number of rows, up to `most` of each person."""
+        return cls(Fraction(0), Fraction(most), Fraction(1), of_floats=False, claim=claim)
+
+    def rounding(self, *columns: pl.DataType) -> Fraction:  # noqa: ARG002
+        """Return 0: rows are whole."""
+        return Fraction(0)
+
+    @property
+    def error_unit(self) -> str:
+        """What errors are measured in."""
+        return "rows"
+
+    def __str__(self) -> str:
+        return f"number of rows over a bound, up to {show(self.upper)} of a person"
 
 
 @dataclass(frozen=True)

@@ -261,7 +261,7 @@ def test_what_does_not_fit_is_said_at_its_field(picked, where, said):
 
 
 def test_an_accuracy_that_nobody_can_afford_is_refused_at_its_slider():
-    asked = {Question("n_people"): 10, Question("mean", "days"): 0.01}
+    asked = {Question("n_people"): 10, Question("mean", "days"): 0.2501}  # half of its step is 0.25
     drafted = draft(full(questions=asked))
     assert "a loss above 20 protects nobody" in drafted.messages[field_of(Question("mean", "days"))]
     assert [ask.name for ask in drafted.query.asks] == ["people"]
