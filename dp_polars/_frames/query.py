@@ -93,8 +93,10 @@ class PrivateQuery(WithoutRows):
         Returns
         -------
         DataFrame
-            One row per output, and the same columns for all queries. Polars prints the first four and the last four:
-            `output`, `selects`, `error_95`, `error_unit`, and `groups`, `epsilon`, `rho`, `note`.
+            One row per output, and the same columns for all queries. Printed alone, it shows what was asked, the
+            mechanism, the error with its unit and the loss, and below them all notes in full; what is made of it
+            (`select`, `drop`) prints as any frame. The first four columns and the last four are `output`, `selects`,
+            `error_95`, `error_unit`, and `groups`, `epsilon`, `rho`, `note`.
 
             `error_95`: with probability 0.95 the answer of a group is at most this far from the best one, or from the
             true number, counting the rows that the bounds keep; all answers of a list of quantiles are, with that

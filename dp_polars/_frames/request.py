@@ -21,6 +21,7 @@ from dp_polars._base.numbers import as_fraction, flag, float_up, given, plural, 
 from dp_polars._engines.contract import Engine, Released, Tally, Work
 from dp_polars._engines.outputs import Output, Presentation, names_of_ends
 from dp_polars._frames import group_keys, whole_cost
+from dp_polars._frames.explained import Explained
 from dp_polars._frames.protection import OneRowEach
 from dp_polars._frames.recipe import Proved
 from dp_polars._questions.measures import BETA, Count
@@ -215,7 +216,7 @@ class AnyRequest(ABC, Generic[AskedT]):
 
         `error_95` is exact. Rounded for people, it could pass the error that was asked for, or be no bound.
         """
-        return explained([("", self, engine)]).drop("query")
+        return Explained(explained([("", self, engine)]).drop("query"))
 
     def explained_rows(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
         """Return the rows of `explain`, without what is said of the whole release."""
@@ -360,7 +361,7 @@ def explained(
         of_all.append(taken.words)
     of_all += [_OPEN] if any(claim.is_open for claim in claims) else whole_cost.notes(claims)
     rows[0]["note"] = " ".join([str(rows[0]["note"]), *of_all])
-    return pl.DataFrame(rows, {"query": pl.String, **_EXPLAINED})
+    return Explained(rows, {"query": pl.String, **_EXPLAINED})
 
 
 @dataclass(frozen=True)
