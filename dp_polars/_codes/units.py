@@ -31,7 +31,10 @@ def units_of(
     """Return the weights of a column's values; a TypeError or ValueError where it has none. `ends` names the bounds."""
     tick = column_types.tick(column)
     if column_types.family(column) not in ("number", "boolean"):
-        msg = f"values must be numbers or booleans, got a column of type {column}."
+        msg = (
+            f"values must be numbers or booleans, got a column of type {column}.\n\n"
+            "Hint: make numbers of them first, pl.col(…).cast(pl.Float64), say; of dates ask for a median."
+        )
         raise TypeError(msg)
     if step is None:
         if tick is None:

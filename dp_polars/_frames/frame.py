@@ -205,7 +205,7 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows):
     def group_by(self, keys: PublicKeys) -> PrivateGroupBy: ...
 
     def group_by(
-        self, keys: PublicKeys | str | pl.Expr, *more: str | pl.Expr, **named: pl.Expr
+        self, keys: PublicKeys | str | pl.Expr | None = None, *more: str | pl.Expr, **named: pl.Expr
     ) -> PrivateGroupBy | PersonGroupBy[Self]:
         """Group by public keys, to ask about every group; or by the privacy unit, to have one row for each person.
 
@@ -244,6 +244,13 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows):
         >>> private.group_by("patient").agg(pl.col("cents").sum()).columns
         ['patient', 'cents']
         """
+        if keys is None or any(not isinstance(value, pl.Expr) for value in named.values()):
+            name = next(iter(named), "ward")
+            msg = (
+                "group_by must be given public keys, or names of columns, the privacy unit among them; keywords are "
+                f"expressions of a person's rows.\n\nHint: group_by({{{name!r}: […]}}) asks about public groups."
+            )
+            raise TypeError(msg)
         given = (
             keys,
             *more,

@@ -532,8 +532,8 @@ class Request(AnyRequest[HistogramQuery]):
 
     def _alternative(self, ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery | None:
         """Return what may answer an output better, under this protection; None where that lacks a bound."""
-        other = ask.query.alternative(*types)
-        with suppress(ValueError):
+        with suppress(ValueError):  # also where the other noise would be too wide for whole numbers
+            other = ask.query.alternative(*types)
             return other and _under(self.protection, replace(ask, query=other), self.groups)
         return None
 

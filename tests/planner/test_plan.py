@@ -648,3 +648,10 @@ def test_no_more_top_values_are_asked_for_than_there_are(text):
     drafted = draft(full(values={"class": text}, questions={Question("top_k", "class"): "0.5"}, by_loss=True))
     assert drafted.messages == {}
     assert 'dpp.top_k("class", 2, ' in drafted.code
+
+
+def test_nothing_is_asked_of_a_column_that_makes_the_groups():
+    schema = pl.Schema({"p": pl.Int64, "ward": pl.String, "x": pl.String})
+    asked = {question.column for question in questions_of(schema, "p", ["ward"]).values()}
+    assert asked == {None, "x"}
+    assert {question.column for question in questions_of(schema, "p").values()} == {None, "ward", "x"}
