@@ -58,8 +58,8 @@ def units_of(
 def step_by_default(span: Fraction, column: pl.DataType, *ends: tuple[Fraction, Fraction]) -> Fraction | None:
     """Return the step of values that were given none; None: the last digit of the column's type, or none at all.
 
-    Of floats, and of Decimals whose last digit is too fine, it is the power of ten at or below a millionth of `span`:
-    a larger one where sums would not fit into 62 bits, a smaller one where the bounds, `ends`, are no multiples.
+    For floats, and Decimals whose last digit is too fine, it is the power of ten at or below a millionth of `span`: a
+    larger one where sums would not fit into 62 bits, a smaller one where the bounds, `ends`, are no multiples.
     """
     tick = column_types.tick(column)
     if not column.is_float() and not (isinstance(column, pl.Decimal) and tick is not None and not _fit(tick, ends)):

@@ -159,8 +159,8 @@ class PerPerson:
     """What the private rows are replaced by before anything else: one row for each person, of numbers.
 
     Their columns are `ROWS`, `GROUPS` and `ROWS_IN_GROUP`, of Int64. Only rows of listed groups count, and a person
-    without any has no row here. With `cut` there is `ROWS_CUT`, too: of the tally that loses most, how many rows are
-    left out. Of n rows in k groups, of which `limits.rows_per_group` leave s, `limits.groups` random ones of more keep
+    without any has no row here. With `cut` there is `ROWS_CUT`, too: for the tally that loses most, how many rows are
+    left out. Let `limits.rows_per_group` leave s rows in k groups. Then `limits.groups` random ones of more groups keep
     s·groups/k on average, to the nearest whole number (ties up), and `limits.rows` at most that many. Where people
     count, a row is one code in one group.
 

@@ -80,15 +80,15 @@ def few_of_each(rows: pl.LazyFrame, unit: PrivacyUnit, most: int) -> pl.LazyFram
     They are chosen once, the first time that the plan is run: what a release reads twice is the same both times. So
     they are held in memory, with all of their columns.
     """
-    kept: list[pl.DataFrame] = []
+    chosen: list[pl.DataFrame] = []
     lock = Lock()
 
     @deaf
     def choose(frame: pl.DataFrame) -> pl.DataFrame:
         with lock:
-            if not kept:
-                kept.append(_few_rows(frame, unit, most))
-            return kept[0]
+            if not chosen:
+                chosen.append(_few_rows(frame, unit, most))
+            return chosen[0]
 
     return rows.map_batches(choose, predicate_pushdown=False, projection_pushdown=False, slice_pushdown=False)
 
@@ -159,15 +159,15 @@ class Cut:
         """Return how many rows of a person are left out: see `PerPerson`."""
         limits, counts = self.tally.limits, pl.col(f"code {number}").clip(upper_bound=MOST_IN_GROUP)
         total = counts.sum().clip(upper_bound=MOST_IN_ALL)
-        kept = counts if limits.rows_per_group is None else counts.clip(upper_bound=limits.rows_per_group)
-        kept = kept.sum().clip(upper_bound=MOST_IN_ALL)
+        remaining = counts if limits.rows_per_group is None else counts.clip(upper_bound=limits.rows_per_group)
+        remaining = remaining.sum().clip(upper_bound=MOST_IN_ALL)
         if limits.groups is not None:
             groups = (counts > 0).sum().cast(pl.Int64)
-            on_average = (2 * limits.groups * kept + groups) // (2 * groups)
-            kept = pl.when(groups > limits.groups).then(on_average).otherwise(kept)
+            on_average = (2 * limits.groups * remaining + groups) // (2 * groups)
+            remaining = pl.when(groups > limits.groups).then(on_average).otherwise(remaining)
         if limits.rows is not None:
-            kept = kept.clip(upper_bound=limits.rows)
-        return total - kept
+            remaining = remaining.clip(upper_bound=limits.rows)
+        return total - remaining
 
 
 def one_row_per_person(rows: pl.LazyFrame, per_person: PerPerson, cuts: Sequence[Cut] = ()) -> pl.LazyFrame:

@@ -80,7 +80,7 @@ def _register(ours: type, module: ModuleType | None) -> None:
         shared = [name for name in vars(ours) if not name.startswith("_") and hasattr(theirs, name)]
         methods: dict[str, Any] = {name: _shared(name, ours, theirs) for name in shared}
         # No module holds this class under a name, by which a pickle would look for it.
-        both = type(ours.__name__, (ours, theirs), methods | {"__reduce__": lambda own: (_accessor, (own.expr,))})
+        both = type(ours.__name__, (ours, theirs), methods | {"__reduce__": lambda self: (_accessor, (self.expr,))})
     pl.api.register_expr_namespace("dp")(both)
 
 

@@ -316,9 +316,9 @@ class PrivateQuery(WithoutRows):
         Returns
         -------
         PrivateQuery
-            With one output, "n_rows_cut", an Int64 for all groups together. Of several outputs, a person counts for the
-            one that loses most. Which groups stay under `max_groups` is random, so that many rows are counted as are
-            dropped on average, to the nearest one for each person. Where an output counts people, a row is one
+            With one output, "n_rows_cut", an Int64 for all groups together. A person counts for the output that loses
+            most. Which groups stay under `max_groups` is random: the number is that of rows that are dropped on
+            average, to the nearest one for each person. Where an output counts people, a row is one
             candidate in one group. It may be negative: `.clip(0)` afterwards is free. Clipped totals drop no row, and
             rows that a join leaves out before are not counted.
 
@@ -329,8 +329,8 @@ class PrivateQuery(WithoutRows):
 
         Notes
         -----
-        Beside a noisy number of rows it tells how far a share, a mean or a mode may be from that of all rows: they hold
-        for the rows that the bounds keep, of which people with more rows have fewer.
+        Together with a noisy number of rows it tells how far a share, a mean or a mode may be from that of all rows:
+        they hold for the rows that the bounds keep, of which people with more rows have fewer.
 
         Proof: :doc:`/proofs/contributions`.
 

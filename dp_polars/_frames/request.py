@@ -498,7 +498,7 @@ class Request(AnyRequest[HistogramQuery]):
             so = (
                 "which makes it too low"
                 if ask.query.adds_up
-                else "so it is only of kept rows; who has more counts less"
+                else "so it is only of kept rows; people with more count less"
             )
             lost.append(f"drops rows beyond {in_words(dropping)} of a person, {so}")
         if (clips := self._clips(ask)) is not None:
@@ -518,7 +518,7 @@ class Request(AnyRequest[HistogramQuery]):
             yield f"Noise grows with all {self.groups:,} groups: give max_groups."
         yield from filter(None, [error, note] if lost else [note, error])
         if (most := dropping.get("max_groups", self.groups)) < self.groups:
-            yield f"Of a person who is in all {self.groups:,} listed groups, {most / self.groups:.0%} of them count."
+            yield f"A person in all {self.groups:,} listed groups counts in {most / self.groups:.0%} of them."
         if (values := ask.query.of_values(*types)) is not None:
             yield values
 

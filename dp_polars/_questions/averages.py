@@ -47,7 +47,7 @@ class Average(Clipped):
 
     @property
     def fewest(self) -> int:
-        """Of how many rows there is an answer at least."""
+        """The least number of rows that have an answer."""
         return 1
 
     @abstractmethod
@@ -162,7 +162,7 @@ class Mean(Average):
     def _with_rounding(
         self, least: NDArray[np.float64], most: NDArray[np.float64], *columns: pl.DataType
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return ends that are further apart by what each value is rounded by at most: so much a mean moves."""
+        """Return ends that are further apart by what each value is rounded by at most: a mean moves by no more."""
         (low, high), off = self.ends, float(self.rounding(*columns))
         return np.maximum(least - off, low), np.minimum(most + off, high)
 

@@ -76,7 +76,7 @@ class Variance(Average):
 
     @property
     def fewest(self) -> int:
-        """Of how many rows there is an answer at least."""
+        """The least number of rows that have an answer."""
         return 1 + self.ddof
 
     @property

@@ -85,26 +85,26 @@ def _cut(held: Rows, number: int, tally: Tally, dialect: Dialect) -> Table:
         rows = rows.mutate(clipped=integer(0))
     pairs = rows.group_by(by).aggregate(rows=cast(rows.count(), "int64"), clipped=rows["clipped"].max())
     limits = tally.limits
-    few = ibis.least(pairs["rows"], integer(MOST_IN_GROUP))
-    kept = few if limits.rows_per_group is None else ibis.least(few, integer(limits.rows_per_group))
+    counted = ibis.least(pairs["rows"], integer(MOST_IN_GROUP))
+    remaining = counted if limits.rows_per_group is None else ibis.least(counted, integer(limits.rows_per_group))
     most = {"groups": limits.groups, "in_group": limits.rows_per_group, "in_all": limits.rows, "clipped": 0}
     people = pairs.group_by(person).aggregate(
         groups=pairs.count(),
         in_group=pairs["rows"].max(),
         in_all=pairs["rows"].sum(),
         clipped=pairs["clipped"].max(),
-        total=cast(few.sum(), "int64"),
-        kept=cast(kept.sum(), "int64"),
+        total=cast(counted.sum(), "int64"),
+        remaining=cast(remaining.sum(), "int64"),
     )
     over = [people[what] > bound for what, bound in most.items() if bound is not None]
-    total, kept = (ibis.least(people[name], integer(MOST_IN_ALL)) for name in ("total", "kept"))
+    total, remaining = (ibis.least(people[name], integer(MOST_IN_ALL)) for name in ("total", "remaining"))
     if limits.groups is not None:
         groups = cast(people["groups"], "int64")
-        on_average = dialect.divide(integer(2 * limits.groups) * kept + groups, integer(2) * groups)
-        kept = ibis.ifelse(groups > integer(limits.groups), on_average, kept)
+        on_average = dialect.divide(integer(2 * limits.groups) * remaining + groups, integer(2) * groups)
+        remaining = ibis.ifelse(groups > integer(limits.groups), on_average, remaining)
     if limits.rows is not None:
-        kept = ibis.least(kept, integer(limits.rows))
-    return people.filter(any_of(over)).select(*person, **{ROWS_CUT: total - kept})
+        remaining = ibis.least(remaining, integer(limits.rows))
+    return people.filter(any_of(over)).select(*person, **{ROWS_CUT: total - remaining})
 
 
 def people_by_key(table: Table, work: KeyWork, secret: int, dialect: Dialect) -> Table:

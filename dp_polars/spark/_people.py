@@ -90,12 +90,12 @@ def one_row_per_person(frame: DataFrame, per_person: PerPerson) -> DataFrame:
 def _dropped(name: str, limits: Limits) -> Column:
     """Return how many rows of a person are left out, of those that a tally may keep in each group: see `PerPerson`."""
     counts = sf.least(sf.col(name), sf.lit(MOST_IN_GROUP))
-    kept = counts if limits.rows_per_group is None else sf.least(counts, sf.lit(limits.rows_per_group))
-    total, kept = (sf.least(sf.sum(number), sf.lit(MOST_IN_ALL)) for number in (counts, kept))
+    remaining = counts if limits.rows_per_group is None else sf.least(counts, sf.lit(limits.rows_per_group))
+    total, remaining = (sf.least(sf.sum(number), sf.lit(MOST_IN_ALL)) for number in (counts, remaining))
     if limits.groups is not None:
         groups = sf.count_if(sf.col(name) > 0)
-        twice, by = kept * (2 * limits.groups) + groups, groups * 2
+        twice, by = remaining * (2 * limits.groups) + groups, groups * 2
         # Integers: the quotient of a multiple is nearest to a whole number by far more than a float rounds.
         on_average = sf.round((twice - twice % by) / by).cast("long")
-        kept = sf.when(groups > limits.groups, on_average).otherwise(kept)
-    return total - (kept if limits.rows is None else sf.least(kept, sf.lit(limits.rows)))
+        remaining = sf.when(groups > limits.groups, on_average).otherwise(remaining)
+    return total - (remaining if limits.rows is None else sf.least(remaining, sf.lit(limits.rows)))

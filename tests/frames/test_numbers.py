@@ -154,7 +154,7 @@ def test_explain_says_which_answers_lack_the_rows_that_bounds_drop(bounds, says,
     assert {
         name
         for name, note in dropping.items()
-        if "of a person, so it is only of kept rows; who has more counts less. The error is" in note
+        if "of a person, so it is only of kept rows; people with more count less. The error is" in note
     } == without_rows
     nothing = "No row is dropped. The error is that of the noise alone."
     assert {name for name, note in notes.items() if nothing in note} == set(notes) - set(dropping)
