@@ -400,7 +400,7 @@ MUTANTS = [
     _joins("CutRequest.by", "RowsCut.of(most, claim)", "RowsCut.of(most + 1, claim)",
         "a person counts for one row more than is public",
         "privacy/test_people.py::test_one_person_changes_the_number_of_rows_that_are_cut_by_the_public_number"),
-    _joins("Cut.dropped", "then(on_average)", "then(remaining)",
+    _joins("Cut.dropped", "pl.when(groups > limits.groups).then(on_average)", "pl.when(groups > limits.groups).then(remaining)",
         "groups that are dropped drop no row",
         "frames/test_people.py::test_rows_that_are_cut_are_those_of_the_reference"),
     _joins("PrivateJoin.joined", "right if most is None else few_of_each(right, unit, most)", "right",
