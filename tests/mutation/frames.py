@@ -352,7 +352,7 @@ MUTANTS = [
     _explain("Request._grows", "now < then", "True", "noise that max_rows bounds is said to grow with the groups"),
     _explain("Request._grows", "now < then", "False", "nothing says that noise grows with the groups"),
     _explain("Request._notes", "ask.rows is None", "True", "the error of a mean for 1,000 rows is told twice"),
-    _explain("_frames/request:explained", "pl.DataFrame(rows, {\"query\": pl.String, **_EXPLAINED})", "pl.DataFrame(rows)",
+    _explain("_frames/request:explained", "Explained(rows, {\"query\": pl.String, **_EXPLAINED})", "Explained(rows)",
         "the columns of explain depend on what there is to say"),
     _explain("KeyRequest._explanations", "float(shown)", "float(half)",
         "a key of error_95 people is missed half of the time", "frames/test_keys.py"),
